@@ -1,0 +1,28 @@
+# Shared by the scripts here; sourced, with the repository's root as the current folder.
+
+# need NAME…: ends the script with one clear line for each program that is missing.
+need() {
+    local missing=0 name
+    for name in "$@"; do
+        command -v "$name" >/dev/null 2>&1 && continue
+        missing=1
+        case $name in
+            cargo) echo "gpushim: cargo is missing: install Rust ($(rust_version) or newer), see https://rustup.rs" >&2 ;;
+            gcc) echo "gpushim: gcc is missing: install a C compiler (Debian, Ubuntu: apt install gcc libc6-dev)" >&2 ;;
+            python3) echo "gpushim: python3 is missing: install Python 3.9 or newer (Debian, Ubuntu: apt install python3 python3-venv)" >&2 ;;
+            *) echo "gpushim: $name is missing" >&2 ;;
+        esac
+    done
+    [ "$missing" = 0 ] || exit 2
+}
+
+# The oldest Rust that Cargo.toml allows.
+rust_version() {
+    sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml | head -1
+}
+
+# The folder that cargo builds into, absolute.
+target_dir() {
+    local folder=${CARGO_TARGET_DIR:-target}
+    case $folder in /*) echo "$folder" ;; *) echo "$PWD/$folder" ;; esac
+}

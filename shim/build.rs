@@ -1,0 +1,23 @@
+//! Link arguments of libgpushim.so.
+
+use std::path::Path;
+use std::process::Command;
+
+fn main() {
+    println!("cargo::rerun-if-changed=build.rs");
+    println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libgpushim.so");
+    // Every symbol bound at start: none is looked up while a host's signal handler or lock is active.
+    println!("cargo::rustc-cdylib-link-arg=-Wl,-z,now");
+    // What we hand out in the driver's place is ours, whoever else exports a symbol of that name.
+    println!("cargo::rustc-cdylib-link-arg=-Wl,-Bsymbolic");
+    // The library is preloaded into every child process, also where there is no libgcc_s.so.1: with
+    // the unwinder inside, the linker leaves that library out.
+    let compiler = Command::new("gcc").arg("-print-file-name=libgcc_eh.a").output();
+    let archive = compiler.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
+    if let Some(folder) = archive.as_deref().ok().and_then(|file| Path::new(file).parent()) {
+        if folder.is_absolute() {
+            println!("cargo::rustc-link-search=native={}", folder.display());
+            println!("cargo::rustc-link-lib=static:+whole-archive,-bundle=gcc_eh");
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! The pool of this process, and what hooks do with it.
+
+use std::sync::OnceLock;
+
+use gpushim_core::pool::{Context, FreeError, Grant, Policy, Pool, Settings};
+use gpushim_core::trace::Class;
+
+use crate::device::Cuda;
+use crate::driver::{CUresult, INVALID_VALUE, OUT_OF_MEMORY};
+use crate::{context, foreign, housekeeper, process, recorder, thread};
+
+static POOL: OnceLock<Option<Pool<Cuda>>> = OnceLock::new();
+
+/// The pool; `None` under the policy `off`.
+#[inline]
+pub fn pool() -> Option<&'static Pool<Cuda>> {
+    match POOL.get() {
+        Some(pool) => pool.as_ref(),
+        None => create(),
+    }
+}
+
+#[cold]
+fn create() -> Option<&'static Pool<Cuda>> {
+    process::start();
+    let pool = POOL.get_or_init(|| {
+        let config = process::config();
+        (config.policy != Policy::Off).then(|| {
+            Pool::new(
+                Cuda::new(),
+                Settings {
+                    policy: config.policy,
+                    reuse: config.reuse,
+                    limit: config.limit,
+                    cache_max: config.cache_max,
+                    ..Settings::default()
+                },
+            )
+        })
+    });
+    pool.as_ref()
+}
+
+/// The pool if it was ever used: for hooks that have nothing to tell a pool that is empty.
+#[inline]
+pub fn used() -> Option<&'static Pool<Cuda>> {
+    POOL.get().and_then(Option::as_ref)
+}
+
+/// Memory of the pool's in the current context. `None`: the driver must answer.
+#[inline]
+pub fn allocate(bytes: u64) -> Option<Result<Grant, CUresult>> {
+    if bytes == 0 {
+        return None;
+    }
+    let pool = pool()?;
+    let context = context::current()?;
+    if let Some(grant) = pool.try_allocate(context, bytes) {
+        recorder::granted(&grant);
+        return Some(Ok(grant));
+    }
+    Some(allocate_slowly(pool, context, bytes))
+}
+
+#[cold]
+fn allocate_slowly(pool: &Pool<Cuda>, context: Context, bytes: u64) -> Result<Grant, CUresult> {
+    recorder::open();
+    housekeeper::start();
+    recorder::driver_ns();
+    let result = pool.allocate(context, bytes);
+    match &result {
+        Ok(grant) => recorder::granted(grant),
+        Err(error) => refused(Class::Device, bytes, *error),
+    }
+    result
+}
+
+/// Memory of the pool's that is there at once, for callers with another road.
+#[inline]
+pub fn allocate_at_once(bytes: u64) -> Option<Grant> {
+    let grant = pool()?.try_allocate(context::current()?, bytes)?;
+    recorder::granted(&grant);
+    Some(grant)
+}
+
+/// Takes an address back. `None`: it is not the pool's, and the driver must answer.
+#[inline]
+pub fn free(address: u64) -> Option<Result<(), CUresult>> {
+    match used()?.free(address, recorder::freed) {
+        Ok(()) => Some(Ok(())),
+        Err(FreeError::Unknown) => None,
+        // What the driver says of an address that it has taken back already.
+        Err(FreeError::NotLive) => Some(Err(INVALID_VALUE)),
+        Err(FreeError::Driver(error)) => Some(Err(error)),
+    }
+}
+
+/// Calls the driver for memory that is not the pool's. If it has none, the cache is given back and
+/// the driver asked again before the host hears of it.
+pub fn forward(class: Class, bytes: u64, mut call: impl FnMut() -> CUresult) -> CUresult {
+    recorder::driver_ns();
+    if over_limit(class, bytes) {
+        refused(class, bytes, OUT_OF_MEMORY);
+        return OUT_OF_MEMORY;
+    }
+    let mut result = thread::timed(&mut call);
+    if result == OUT_OF_MEMORY {
+        if used().is_some_and(|pool| pool.trim(None, 0) > 0) {
+            result = thread::timed(&mut call);
+        }
+        if result == OUT_OF_MEMORY {
+            refused(class, bytes, result);
+        }
+    }
+    result
+}
+
+/// As [`forward`], for calls on a hot path that rarely take memory.
+#[inline]
+pub fn retry(mut call: impl FnMut() -> CUresult) -> CUresult {
+    match call() {
+        OUT_OF_MEMORY => forward_unsized(call),
+        result => result,
+    }
+}
+
+/// As [`forward`], for calls that take memory of a size that nobody told us.
+pub fn forward_unsized(call: impl FnMut() -> CUresult) -> CUresult {
+    forward(Class::Unknown, 0, call)
+}
+
+fn over_limit(class: Class, bytes: u64) -> bool {
+    let Some(limit) = process::config().limit else {
+        return false;
+    };
+    if !foreign::takes_device_memory(class) || bytes == 0 {
+        return false;
+    }
+    let held = |pool: &Pool<Cuda>| pool.stats(None).reserved;
+    let fits = || foreign::device_bytes() + used().map_or(0, held) + bytes <= limit;
+    if !fits() {
+        if let Some(pool) = used() {
+            pool.trim(None, 0);
+        }
+    }
+    !fits()
+}
+
+fn refused(class: Class, bytes: u64, error: CUresult) {
+    let (free, total) = match (used(), context::current()) {
+        (Some(pool), Some(context)) => {
+            use gpushim_core::pool::Device;
+            pool.device().memory_info(context).unwrap_or((0, 0))
+        }
+        _ => (0, 0),
+    };
+    recorder::out_of_memory(class, bytes, error, free, total);
+}

@@ -1,0 +1,116 @@
+//! The current context of the calling thread, remembered so that a hit need not ask the driver.
+//!
+//! Everything that changes it passes through hooks (`interpose/driver/context.rs`), which call
+//! [`changed`] for their own thread, or [`gone`] where a context ends and any thread may be affected.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use gpushim_core::pool::Context;
+use gpushim_core::trace::Event;
+
+use crate::driver::SUCCESS;
+use crate::interpose::driver::calls::real;
+use crate::interpose::driver::context::real as contexts;
+use crate::thread;
+
+/// What threads remember is valid while this stands.
+static EPOCH: AtomicU64 = AtomicU64::new(1);
+
+/// Set once something in the process may change contexts behind our back.
+static DISTRUST: AtomicBool = AtomicBool::new(false);
+
+/// Primary contexts that the process retained: device ordinal and handle.
+static PRIMARY: Mutex<Vec<(i32, u64)>> = Mutex::new(Vec::new());
+
+/// The context that is current in this thread, if any.
+#[inline]
+pub fn current() -> Option<Context> {
+    let known = thread::with(|t| {
+        (t.epoch.get() == EPOCH.load(Ordering::Acquire)).then_some(t.context.get())
+    });
+    match known {
+        Some(context) => Some(Context(context)),
+        None => ask(),
+    }
+}
+
+#[cold]
+fn ask() -> Option<Context> {
+    let epoch = EPOCH.load(Ordering::Acquire);
+    let mut handle = std::ptr::null_mut();
+    // SAFETY: `handle` is ours to write.
+    if unsafe { real::cuCtxGetCurrent(&mut handle) } != SUCCESS || handle.is_null() {
+        return None;
+    }
+    let device = device();
+    thread::with(|t| {
+        t.context.set(handle as u64);
+        t.device.set(device);
+        t.epoch.set(if DISTRUST.load(Ordering::Relaxed) { 0 } else { epoch });
+    });
+    Some(Context(handle as u64))
+}
+
+/// The ordinal of the device of the current context; [`Event::NO_DEVICE`] if there is none.
+pub fn device() -> u8 {
+    let mut device = 0;
+    // SAFETY: `device` is ours to write.
+    match thread::call(|| unsafe { real::cuCtxGetDevice(&mut device) }) {
+        SUCCESS => u8::try_from(device).unwrap_or(Event::NO_DEVICE),
+        _ => Event::NO_DEVICE,
+    }
+}
+
+/// This thread's current context may be another now.
+#[inline]
+pub fn changed() {
+    thread::with(|t| t.epoch.set(0));
+}
+
+/// A context has ended: no thread's memory of it counts any more.
+pub fn gone() {
+    EPOCH.fetch_add(1, Ordering::AcqRel);
+}
+
+/// From now on every call asks the driver.
+pub fn distrust() {
+    DISTRUST.store(true, Ordering::Relaxed);
+    gone();
+}
+
+/// Notes the handle of a device's primary context.
+pub fn note_primary(device: i32, handle: u64) {
+    if let Ok(mut primary) = PRIMARY.lock() {
+        primary.retain(|&(d, _)| d != device);
+        primary.push((device, handle));
+    }
+}
+
+/// The primary context of a device, if the process retained it.
+pub fn primary(device: i32) -> Option<Context> {
+    let primary = PRIMARY.lock().ok()?;
+    let &(_, handle) = primary.iter().find(|&&(d, _)| d == device)?;
+    Some(Context(handle))
+}
+
+/// Runs `f` with `context` current, which it usually is.
+pub fn with<R>(context: Context, f: impl FnOnce() -> R) -> Result<R, crate::driver::CUresult> {
+    thread::call(|| {
+        if current() == Some(context) {
+            return Ok(f());
+        }
+        // SAFETY: the handle is a context's that the process made current before.
+        let pushed = unsafe { contexts::cuCtxPushCurrent_v2(context.0 as *mut _) };
+        if pushed != SUCCESS {
+            return Err(pushed);
+        }
+        changed();
+        let result = f();
+        let mut popped = std::ptr::null_mut();
+        // SAFETY: `popped` is ours to write; this undoes the push above.
+        unsafe { contexts::cuCtxPopCurrent_v2(&mut popped) };
+        changed();
+        Ok(result)
+    })
+}

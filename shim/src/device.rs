@@ -1,0 +1,208 @@
+//! The pool's device: the real driver.
+
+use std::sync::Mutex;
+
+use gpushim_core::pool::{Address, Context, Device};
+use gpushim_core::trace::Kind;
+
+use crate::driver::{self, CUresult, OUT_OF_MEMORY, SUCCESS};
+use crate::capture;
+use crate::interpose::driver::calls::{real as calls, slots};
+use crate::interpose::driver::context::real as contexts;
+use crate::interpose::driver::memory::real as memory;
+use crate::{context, recorder, thread};
+
+/// `CU_EVENT_DISABLE_TIMING`: such events are the cheapest to record.
+const DISABLE_TIMING: u32 = 2;
+/// `CUDA_ERROR_NOT_READY`.
+const NOT_READY: CUresult = 600;
+/// `CU_STREAM_CAPTURE_MODE_RELAXED`.
+const RELAXED: u32 = 2;
+
+/// A driver event and the context that it belongs to.
+#[derive(Clone, Copy, Debug)]
+pub struct Event {
+    context: Context,
+    handle: u64,
+}
+
+/// The driver, with the events that wait to be used again.
+pub struct Cuda {
+    events: Mutex<Vec<Event>>,
+    /// Contexts that the pool asked about, with their devices.
+    ordinals: Mutex<Vec<(Context, i32)>>,
+}
+
+fn check(result: CUresult) -> Result<(), CUresult> {
+    if result == SUCCESS { Ok(()) } else { Err(result) }
+}
+
+impl Cuda {
+    /// The driver of this process.
+    pub const fn new() -> Self {
+        Cuda {
+            events: Mutex::new(Vec::new()),
+            ordinals: Mutex::new(Vec::new()),
+        }
+    }
+
+    /// Forgets the events of a context that has ended; they ended with it.
+    pub fn forget(&self, context: Context) {
+        if let Ok(mut events) = self.events.lock() {
+            events.retain(|event| event.context != context);
+        }
+        if let Ok(mut ordinals) = self.ordinals.lock() {
+            ordinals.retain(|&(known, _)| known != context);
+        }
+    }
+
+    /// Records a segment that came from the driver or goes back to it.
+    fn segment(&self, kind: Kind, context: Context, address: Address, bytes: u64) {
+        let ordinals = self.ordinals.lock();
+        let known = ordinals.ok().and_then(|known| {
+            let at = known.iter().find(|&&(known, _)| known == context)?;
+            u8::try_from(at.1).ok()
+        });
+        recorder::segment(kind, context, known, address, bytes);
+    }
+
+    fn event(&self, context: Context) -> Result<Event, CUresult> {
+        if let Ok(mut events) = self.events.lock() {
+            if let Some(at) = events.iter().rposition(|event| event.context == context) {
+                return Ok(events.swap_remove(at));
+            }
+        }
+        let mut handle = std::ptr::null_mut();
+        // SAFETY: `handle` is ours to write.
+        check(context::with(context, || unsafe {
+            calls::cuEventCreate(&mut handle, DISABLE_TIMING)
+        })?)?;
+        Ok(Event {
+            context,
+            handle: handle as u64,
+        })
+    }
+}
+
+/// Runs a call that a capture in progress would forbid or be spoiled by, in the mode that allows it.
+fn relaxed<R>(f: impl FnOnce() -> R) -> R {
+    if !capture::any() {
+        return f();
+    }
+    let mut mode = RELAXED;
+    // SAFETY: `mode` is ours; the call swaps it with the thread's mode.
+    let swapped = unsafe { calls::cuThreadExchangeStreamCaptureMode(&mut mode) } == SUCCESS;
+    let result = f();
+    if swapped {
+        // SAFETY: as above; this puts the thread's own mode back.
+        unsafe { calls::cuThreadExchangeStreamCaptureMode(&mut mode) };
+    }
+    result
+}
+
+impl Device for Cuda {
+    type Error = CUresult;
+    type Event = Event;
+
+    const OUT_OF_MEMORY: CUresult = OUT_OF_MEMORY;
+
+    fn is_out_of_memory(error: CUresult) -> bool {
+        error == OUT_OF_MEMORY
+    }
+
+    fn ordinal(&self, context: Context) -> Result<i32, CUresult> {
+        let mut device = 0;
+        // SAFETY: `device` is ours to write.
+        check(context::with(context, || unsafe {
+            calls::cuCtxGetDevice(&mut device)
+        })?)?;
+        if let Ok(mut ordinals) = self.ordinals.lock() {
+            ordinals.push((context, device));
+        }
+        Ok(device)
+    }
+
+    fn allocate(&self, context: Context, bytes: u64) -> Result<Address, CUresult> {
+        let mut address = 0;
+        let result = thread::timed(|| {
+            context::with(context, || {
+                // SAFETY: `address` is ours to write.
+                relaxed(|| unsafe { memory::cuMemAlloc_v2(&mut address, bytes as usize) })
+            })
+        })?;
+        check(result)?;
+        self.segment(Kind::Reserve, context, address, bytes);
+        Ok(address)
+    }
+
+    fn release(&self, context: Context, address: Address, bytes: u64) -> Result<(), CUresult> {
+        // Logged first: once the driver has it, another thread's allocation may get the same address.
+        self.segment(Kind::Release, context, address, bytes);
+        // SAFETY: the pool releases what `allocate` returned, once.
+        check(thread::timed(|| {
+            context::with(context, || {
+                relaxed(|| unsafe { memory::cuMemFree_v2(address) })
+            })
+        })?)
+    }
+
+    fn record(&self, context: Context) -> Result<Option<Event>, CUresult> {
+        if !driver::address(&slots::cuCtxRecordEvent).is_some() {
+            return Ok(None);
+        }
+        let event = self.event(context)?;
+        // SAFETY: both handles are live; the event belongs to the context.
+        let result = thread::call(|| unsafe {
+            calls::cuCtxRecordEvent(context.0 as *mut _, event.handle as *mut _)
+        });
+        if result != SUCCESS {
+            self.retire(event);
+        }
+        check(result).map(|()| Some(event))
+    }
+
+    fn order(&self, context: Context, event: Event) -> Result<(), CUresult> {
+        // SAFETY: both handles are live.
+        check(thread::call(|| unsafe {
+            calls::cuCtxWaitEvent(context.0 as *mut _, event.handle as *mut _)
+        }))
+    }
+
+    fn is_complete(&self, event: Event) -> Result<bool, CUresult> {
+        // SAFETY: the event is live.
+        match thread::call(|| unsafe { calls::cuEventQuery(event.handle as *mut _) }) {
+            SUCCESS => Ok(true),
+            NOT_READY => Ok(false),
+            error => Err(error),
+        }
+    }
+
+    fn wait(&self, event: Event) -> Result<(), CUresult> {
+        // SAFETY: the event is live.
+        check(thread::timed(|| unsafe {
+            calls::cuEventSynchronize(event.handle as *mut _)
+        }))
+    }
+
+    fn retire(&self, event: Event) {
+        if let Ok(mut events) = self.events.lock() {
+            events.push(event);
+        }
+    }
+
+    fn synchronize(&self, context: Context) -> Result<(), CUresult> {
+        check(thread::timed(|| {
+            // SAFETY: no arguments; the context is current inside.
+            context::with(context, || unsafe { contexts::cuCtxSynchronize() })
+        })?)
+    }
+
+    fn memory_info(&self, context: Context) -> Result<(u64, u64), CUresult> {
+        let (mut free, mut total) = (0, 0);
+        // SAFETY: both are ours to write.
+        check(context::with(context, || unsafe {
+            memory::cuMemGetInfo_v2(&mut free, &mut total)
+        })?)?;
+        Ok((free as u64, total as u64))
+    }
+}

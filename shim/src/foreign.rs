@@ -1,0 +1,104 @@
+//! Memory that the driver handed out itself: kept by address, so that its free has a size and a class.
+
+use std::collections::HashMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use gpushim_core::trace::{Class, Kind};
+
+use crate::{context, recorder};
+
+/// One allocation of the driver's.
+#[derive(Clone, Copy)]
+pub struct Foreign {
+    class: Class,
+    size: u64,
+    device: u8,
+}
+
+static LIVE: Mutex<Option<HashMap<u64, Foreign>>> = Mutex::new(None);
+
+/// Bytes of device memory among it.
+static DEVICE_BYTES: AtomicU64 = AtomicU64::new(0);
+
+/// Whether memory of this class counts against what the process may hold of the device.
+pub fn takes_device_memory(class: Class) -> bool {
+    matches!(
+        class,
+        Class::Device
+            | Class::Pitched
+            | Class::Array
+            | Class::MipmappedArray
+            | Class::Vmm
+            | Class::PoolAsync
+    )
+}
+
+/// Bytes of device memory that the driver handed out and the pool knows nothing of.
+pub fn device_bytes() -> u64 {
+    DEVICE_BYTES.load(Ordering::Relaxed)
+}
+
+/// Notes and records what the driver handed out.
+pub fn allocated(class: Class, address: u64, size: u64, stream: u64) {
+    if address == 0 {
+        return;
+    }
+    // Its own device from here on, whatever is current when it is freed.
+    let foreign = Foreign {
+        class,
+        size,
+        device: context::device(),
+    };
+    if let Ok(mut live) = LIVE.lock() {
+        live.get_or_insert_default().insert(address, foreign);
+    }
+    if takes_device_memory(class) {
+        DEVICE_BYTES.fetch_add(size, Ordering::Relaxed);
+    }
+    recorder::forwarded(Kind::Alloc, class, foreign.device, address, size, stream);
+}
+
+/// What [`forget`] took out: for [`freed`] if the driver agreed, for [`restore`] if not.
+pub type Entry = Option<Foreign>;
+
+/// Takes an address out before the driver frees it: after that, the address may be another's.
+pub fn forget(address: u64) -> Entry {
+    LIVE.lock().ok()?.as_mut()?.remove(&address)
+}
+
+/// The driver refused the free: the address is still in use.
+pub fn restore(address: u64, entry: Entry) {
+    if let (Some(entry), Ok(mut live)) = (entry, LIVE.lock()) {
+        live.get_or_insert_default().insert(address, entry);
+    }
+}
+
+/// Records a free that the driver carried out.
+pub fn freed(address: u64, entry: Entry, stream: u64) {
+    let Some(Foreign {
+        class,
+        size,
+        device,
+    }) = entry
+    else {
+        return;
+    };
+    if takes_device_memory(class) {
+        DEVICE_BYTES.fetch_sub(size, Ordering::Relaxed);
+    }
+    recorder::forwarded(Kind::Free, class, device, address, size, stream);
+}
+
+/// A free by the driver, with its bookkeeping around it.
+pub fn free(address: u64, stream: u64, call: impl FnOnce() -> u32) -> u32 {
+    recorder::driver_ns();
+    let entry = forget(address);
+    let result = crate::thread::timed(call);
+    if result == crate::driver::SUCCESS {
+        freed(address, entry, stream);
+    } else {
+        restore(address, entry);
+    }
+    result
+}

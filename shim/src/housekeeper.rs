@@ -1,0 +1,84 @@
+//! The one thread of the shim: gives back memory that nobody asks for, and keeps the trace's clock.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Condvar, Mutex, Once};
+use std::thread;
+use std::time::Duration;
+
+use gpushim_core::pool::TICKS_TO_DECAY;
+
+use crate::{allocator, process, recorder};
+
+/// Set when the process ends: the driver may be gone from then on.
+static STOPPED: AtomicBool = AtomicBool::new(false);
+/// Held while the thread works, so that the end of the process waits for a call in progress.
+static WORKING: Mutex<()> = Mutex::new(());
+static WAKE: Condvar = Condvar::new();
+
+/// Starts the thread, once.
+pub fn start() {
+    static START: Once = Once::new();
+    START.call_once(|| {
+        // Registered after the driver's own handlers, and so called before them.
+        // SAFETY: the handler is an `extern "C"` function that does not unwind.
+        unsafe { libc::atexit(stop) };
+        // The host's signals are for the host's threads: the new one inherits this mask.
+        // SAFETY: both sets are ours; a full set is a valid one.
+        unsafe {
+            let mut all: libc::sigset_t = std::mem::zeroed();
+            let mut before: libc::sigset_t = std::mem::zeroed();
+            libc::sigfillset(&mut all);
+            libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before);
+            let _ = thread::Builder::new()
+                .name("gpushim".to_owned())
+                .stack_size(256 << 10)
+                .spawn(run);
+            libc::pthread_sigmask(libc::SIG_SETMASK, &before, std::ptr::null_mut());
+        }
+    });
+}
+
+extern "C" fn stop() {
+    STOPPED.store(true, Ordering::Release);
+    WAKE.notify_all();
+    if process::bypassed() {
+        // A forked child has this handler too, and no such thread.
+        return;
+    }
+    // Waits for a call in progress, but not for ever: the process wants to end.
+    for _ in 0..100 {
+        if WORKING.try_lock().is_ok() {
+            return;
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn run() {
+    process::boundary(|| (), recorder::prefault);
+    let decay = process::config().decay;
+    let tick = if decay.is_zero() {
+        Duration::from_secs(10)
+    } else {
+        decay / TICKS_TO_DECAY
+    };
+    loop {
+        let Ok(working) = WORKING.lock() else { return };
+        let Ok((working, _)) = WAKE.wait_timeout(working, tick) else {
+            return;
+        };
+        if STOPPED.load(Ordering::Acquire) || process::bypassed() {
+            return;
+        }
+        process::boundary(
+            || (),
+            || {
+                recorder::upkeep();
+                if let Some(pool) = allocator::used().filter(|_| !decay.is_zero()) {
+                    recorder::trimmed(pool.decay());
+                }
+            },
+        );
+        drop(working);
+    }
+}

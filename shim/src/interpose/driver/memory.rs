@@ -1,0 +1,106 @@
+//! Device memory: what the pool serves, and what stands close to it.
+
+use gpushim_core::trace::Class;
+
+use super::DevicePtr;
+use crate::driver::{CUresult, SUCCESS};
+use crate::interpose::hook::driver_hooks;
+use crate::{allocator, foreign, memory_info};
+
+driver_hooks! {
+    /// Device memory from the pool.
+    fn cuMemAlloc_v2(address: *mut DevicePtr, bytes: usize) {
+        if !address.is_null() {
+            match allocator::allocate(bytes as u64) {
+                Some(Ok(grant)) => {
+                    // SAFETY: not null, and the caller's to be written.
+                    unsafe { *address = grant.address };
+                    return SUCCESS;
+                }
+                Some(Err(error)) => return error,
+                None => {}
+            }
+        }
+        // SAFETY: the caller's arguments, unchanged.
+        let result = allocator::forward(Class::Device, bytes as u64, || unsafe {
+            real::cuMemAlloc_v2(address, bytes)
+        });
+        if result == SUCCESS {
+            // SAFETY: the driver wrote the address.
+            foreign::allocated(Class::Device, unsafe { *address }, bytes as u64, 0);
+        }
+        result
+    }
+
+    /// Device memory back to the pool, or to the driver if it never was ours.
+    fn cuMemFree_v2(address: DevicePtr) {
+        match allocator::free(address) {
+            Some(Ok(())) => SUCCESS,
+            Some(Err(error)) => error,
+            // SAFETY: the caller's argument, unchanged.
+            None => foreign::free(address, 0, || unsafe { real::cuMemFree_v2(address) }),
+        }
+    }
+
+    /// Rows with padding: the driver's, because only it knows the pitch.
+    fn cuMemAllocPitch_v2(
+        address: *mut DevicePtr, pitch: *mut usize, width: usize, height: usize, element: u32,
+    ) {
+        let bytes = width as u64 * height as u64;
+        // SAFETY: the caller's arguments, unchanged.
+        let result = allocator::forward(Class::Pitched, bytes, || unsafe {
+            real::cuMemAllocPitch_v2(address, pitch, width, height, element)
+        });
+        if result == SUCCESS {
+            // SAFETY: the driver wrote both.
+            let (address, pitch) = unsafe { (*address, *pitch) };
+            foreign::allocated(Class::Pitched, address, pitch as u64 * height as u64, 0);
+        }
+        result
+    }
+
+    /// Managed memory: the driver's.
+    fn cuMemAllocManaged(address: *mut DevicePtr, bytes: usize, flags: u32) {
+        // SAFETY: the caller's arguments, unchanged.
+        let result = allocator::forward(Class::Managed, bytes as u64, || unsafe {
+            real::cuMemAllocManaged(address, bytes, flags)
+        });
+        if result == SUCCESS {
+            // SAFETY: the driver wrote the address.
+            foreign::allocated(Class::Managed, unsafe { *address }, bytes as u64, 0);
+        }
+        result
+    }
+
+    /// Free and total memory, with what the cache could give back counted as free.
+    fn cuMemGetInfo_v2(free: *mut usize, total: *mut usize) {
+        // SAFETY: the caller's arguments, unchanged.
+        let result = unsafe { real::cuMemGetInfo_v2(free, total) };
+        if result == SUCCESS {
+            // SAFETY: each is null or was written by the driver just now.
+            unsafe { memory_info::adjust(free.as_mut(), total.as_mut()) };
+        }
+        result
+    }
+
+    /// Base and size of an allocation. A cached block may be larger than what was asked for.
+    fn cuMemGetAddressRange_v2(base: *mut DevicePtr, size: *mut usize, address: DevicePtr) {
+        // SAFETY: the caller's arguments, unchanged.
+        let result = unsafe { real::cuMemGetAddressRange_v2(base, size, address) };
+        if result == SUCCESS && !size.is_null() {
+            if let Some((start, requested)) = allocator::used().and_then(|p| p.find(address)) {
+                let mut whole = 0;
+                // SAFETY: `whole` is ours; the size is not wanted.
+                let asked = unsafe {
+                    real::cuMemGetAddressRange_v2(&mut whole, std::ptr::null_mut(), address)
+                };
+                // A part of a segment keeps the segment's range: an IPC handle opens all of it.
+                if asked == SUCCESS && whole == start {
+                    // SAFETY: not null, and the caller's to be written.
+                    unsafe { *size = requested as usize };
+                }
+            }
+        }
+        result
+    }
+}

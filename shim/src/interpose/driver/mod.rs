@@ -1,0 +1,43 @@
+//! Hooks of the CUDA driver API, a file per family of its documentation.
+//!
+//! Handles and structures are opaque pointers here unless a field is read: the driver checks them.
+
+pub mod array;
+pub mod calls;
+pub mod context;
+pub mod external;
+pub mod graph;
+pub mod host;
+pub mod memory;
+pub mod module;
+pub mod stream;
+pub mod stream_ordered;
+pub mod virtual_memory;
+
+use std::ffi::c_void;
+
+use super::get_proc_address;
+use super::hook::Hook;
+
+/// An opaque handle of the driver's.
+pub type Handle = *mut c_void;
+/// `CUdeviceptr`.
+pub type DevicePtr = u64;
+
+/// All hooks.
+pub static FAMILIES: [&[&Hook]; 11] = [
+    memory::HOOKS,
+    stream_ordered::HOOKS,
+    context::HOOKS,
+    stream::HOOKS,
+    graph::HOOKS,
+    virtual_memory::HOOKS,
+    external::HOOKS,
+    array::HOOKS,
+    host::HOOKS,
+    module::HOOKS,
+    get_proc_address::HOOKS,
+];
+
+/// All functions that we call without standing in for them.
+pub static CALLS: [&[&Hook]; 1] = [calls::CALLS];

@@ -1,0 +1,111 @@
+//! Streams: captures are counted, because no fence may be made while one is open.
+
+use std::ffi::{c_int, c_uint, c_void};
+
+use super::Handle;
+use crate::driver::{CUresult, SUCCESS};
+use crate::interpose::hook::driver_hooks;
+use crate::{allocator, capture};
+
+/// Begins a capture; `per_thread`: what the stream handle 0 means.
+fn begin(stream: Handle, per_thread: bool, call: impl FnOnce() -> CUresult) -> CUresult {
+    // Counted before the driver begins: a fence in between would spoil the capture.
+    capture::begin(stream, per_thread);
+    let result = call();
+    if result != SUCCESS {
+        capture::abandon(stream, per_thread);
+    }
+    result
+}
+
+/// Ends a capture.
+fn end(
+    stream: Handle,
+    per_thread: bool,
+    graph: *mut Handle,
+    call: impl FnOnce() -> CUresult,
+) -> CUresult {
+    let result = call();
+    let made = if result == SUCCESS && !graph.is_null() {
+        // SAFETY: the driver wrote the graph.
+        Some(unsafe { *graph } as u64).filter(|graph| *graph != 0)
+    } else {
+        None
+    };
+    capture::ended(stream, per_thread, made);
+    result
+}
+
+driver_hooks! {
+    /// A capture begins (CUDA 10.0).
+    fn cuStreamBeginCapture(stream: Handle) {
+        // SAFETY: the caller's arguments, unchanged; so in every hook of this file.
+        begin(stream, false, || unsafe { real::cuStreamBeginCapture(stream) })
+    }
+    /// A capture begins (CUDA 10.0), per-thread default stream.
+    fn cuStreamBeginCapture_ptsz(stream: Handle) {
+        // SAFETY: as above.
+        begin(stream, true, || unsafe { real::cuStreamBeginCapture_ptsz(stream) })
+    }
+    /// A capture begins.
+    fn cuStreamBeginCapture_v2(stream: Handle, mode: c_uint) {
+        // SAFETY: as above.
+        begin(stream, false, || unsafe { real::cuStreamBeginCapture_v2(stream, mode) })
+    }
+    /// A capture begins, per-thread default stream.
+    fn cuStreamBeginCapture_v2_ptsz(stream: Handle, mode: c_uint) {
+        // SAFETY: as above.
+        begin(stream, true, || unsafe { real::cuStreamBeginCapture_v2_ptsz(stream, mode) })
+    }
+    /// A capture into a graph that exists begins.
+    fn cuStreamBeginCaptureToGraph(
+        stream: Handle, graph: Handle, dependencies: *const c_void, data: *const c_void, n: usize,
+        mode: c_uint,
+    ) {
+        // SAFETY: as above.
+        begin(stream, false, || unsafe {
+            real::cuStreamBeginCaptureToGraph(stream, graph, dependencies, data, n, mode)
+        })
+    }
+    /// A capture into a graph that exists begins, per-thread default stream.
+    fn cuStreamBeginCaptureToGraph_ptsz(
+        stream: Handle, graph: Handle, dependencies: *const c_void, data: *const c_void, n: usize,
+        mode: c_uint,
+    ) {
+        // SAFETY: as above.
+        begin(stream, true, || unsafe {
+            real::cuStreamBeginCaptureToGraph_ptsz(stream, graph, dependencies, data, n, mode)
+        })
+    }
+    /// A capture ends in a graph.
+    fn cuStreamEndCapture(stream: Handle, graph: *mut Handle) {
+        // SAFETY: as above.
+        end(stream, false, graph, || unsafe { real::cuStreamEndCapture(stream, graph) })
+    }
+    /// A capture ends in a graph, per-thread default stream.
+    fn cuStreamEndCapture_ptsz(stream: Handle, graph: *mut Handle) {
+        // SAFETY: as above.
+        end(stream, true, graph, || unsafe { real::cuStreamEndCapture_ptsz(stream, graph) })
+    }
+    /// A stream ends, and with it the capture that it may be in.
+    fn cuStreamDestroy_v2(stream: Handle) {
+        // SAFETY: as above.
+        let result = unsafe { real::cuStreamDestroy_v2(stream) };
+        if result == SUCCESS {
+            capture::abandon(stream, false);
+        }
+        result
+    }
+    /// A new stream, which takes device memory.
+    fn cuStreamCreate(stream: *mut Handle, flags: c_uint) {
+        // SAFETY: as above.
+        allocator::forward_unsized(|| unsafe { real::cuStreamCreate(stream, flags) })
+    }
+    /// A new stream, which takes device memory.
+    fn cuStreamCreateWithPriority(stream: *mut Handle, flags: c_uint, priority: c_int) {
+        // SAFETY: as above.
+        allocator::forward_unsized(|| unsafe {
+            real::cuStreamCreateWithPriority(stream, flags, priority)
+        })
+    }
+}

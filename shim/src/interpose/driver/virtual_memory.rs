@@ -1,0 +1,59 @@
+//! Virtual memory management: the host's own mappings, recorded.
+
+use std::ffi::c_ulonglong;
+
+use cudarc::driver::sys;
+use gpushim_core::trace::Class;
+
+use super::DevicePtr;
+use crate::driver::{CUresult, SUCCESS};
+use crate::interpose::hook::driver_hooks;
+use crate::{allocator, foreign};
+
+/// `CU_MEM_LOCATION_TYPE_DEVICE`; every other location is memory of the host's.
+const DEVICE: u32 = sys::CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE as u32;
+
+driver_hooks! {
+    /// Physical memory, of a device or of the host.
+    fn cuMemCreate(
+        handle: *mut c_ulonglong, bytes: usize, properties: *const sys::CUmemAllocationProp,
+        flags: c_ulonglong,
+    ) {
+        let on_device = !properties.is_null()
+            // SAFETY: the caller's structure; the enum is read as the integer that C has there.
+            && unsafe { (&raw const (*properties).location.type_).cast::<u32>().read() } == DEVICE;
+        let class = if on_device { Class::Vmm } else { Class::Host };
+        // SAFETY: the caller's arguments, unchanged; so in every hook of this file.
+        let result = allocator::forward(class, bytes as u64, || unsafe {
+            real::cuMemCreate(handle, bytes, properties, flags)
+        });
+        if result == SUCCESS {
+            // SAFETY: the driver wrote the handle.
+            foreign::allocated(class, unsafe { *handle }, bytes as u64, 0);
+        }
+        result
+    }
+    /// Physical memory ends, once no mapping holds it.
+    fn cuMemRelease(handle: c_ulonglong) {
+        // SAFETY: as above.
+        foreign::free(handle, 0, || unsafe { real::cuMemRelease(handle) })
+    }
+    /// Physical memory gets an address.
+    fn cuMemMap(
+        address: DevicePtr, bytes: usize, offset: usize, handle: c_ulonglong, flags: c_ulonglong,
+    ) {
+        // SAFETY: as above.
+        let result = allocator::forward(Class::VmmMap, bytes as u64, || unsafe {
+            real::cuMemMap(address, bytes, offset, handle, flags)
+        });
+        if result == SUCCESS {
+            foreign::allocated(Class::VmmMap, address, bytes as u64, 0);
+        }
+        result
+    }
+    /// An address loses its physical memory.
+    fn cuMemUnmap(address: DevicePtr, bytes: usize) {
+        // SAFETY: as above.
+        foreign::free(address, 0, || unsafe { real::cuMemUnmap(address, bytes) })
+    }
+}

@@ -1,0 +1,200 @@
+//! The dynamic linker's doors: `dlsym` and `dlopen`, exported here and passed on.
+//!
+//! What `RTLD_NEXT` and `RTLD_DEFAULT` mean depends on the address that `dlsym` returns to, so a call
+//! that we do not answer must reach the next `dlsym` as if we were not there: by a jump, with the
+//! stack and the registers of the caller. rustc writes no unwind information for naked functions: it is
+//! in the `.cfi` directives.
+
+use std::arch::naked_asm;
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+use crate::{driver, process, recorder};
+
+type Dlsym = unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_void;
+type Dlopen = unsafe extern "C" fn(*const c_char, c_int) -> *mut c_void;
+
+/// glibc's own `dlsym`, for our look-ups.
+static LIBC_DLSYM: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
+/// The `dlsym` and `dlopen` after ours in search order: another preloaded library's, or glibc's.
+static NEXT_DLSYM: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
+static NEXT_DLOPEN: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
+
+/// The first symbol version that glibc gave `dlsym` on this architecture.
+const DLSYM_VERSION: &CStr = c"GLIBC_2.2.5";
+
+fn libc_dlsym() -> Option<Dlsym> {
+    let mut address = LIBC_DLSYM.load(Ordering::Acquire);
+    if address.is_null() {
+        // SAFETY: both strings are C strings; dlvsym is not interposed by us.
+        address =
+            unsafe { libc::dlvsym(libc::RTLD_NEXT, c"dlsym".as_ptr(), DLSYM_VERSION.as_ptr()) };
+        LIBC_DLSYM.store(address, Ordering::Release);
+    }
+    // SAFETY: glibc's dlsym has this signature; null becomes None.
+    unsafe { std::mem::transmute::<*mut c_void, Option<Dlsym>>(address) }
+}
+
+/// Fills the jump targets of the naked functions below.
+fn find_next() {
+    if !NEXT_DLOPEN.load(Ordering::Acquire).is_null() {
+        return;
+    }
+    let Some(dlsym) = libc_dlsym() else { return };
+    // SAFETY: RTLD_NEXT asked from here means after this library, which is what we want.
+    unsafe {
+        NEXT_DLSYM.store(
+            dlsym(libc::RTLD_NEXT, c"dlsym".as_ptr()),
+            Ordering::Release,
+        );
+        NEXT_DLOPEN.store(
+            dlsym(libc::RTLD_NEXT, c"dlopen".as_ptr()),
+            Ordering::Release,
+        );
+    }
+}
+
+/// The address of a symbol in a library or what it depends on; null if there is none.
+pub fn symbol(library: *mut c_void, name: &CStr) -> *mut c_void {
+    match libc_dlsym() {
+        // SAFETY: the name is a C string and the handle came from the dynamic linker.
+        Some(dlsym) => unsafe { dlsym(library, name.as_ptr()) },
+        None => ptr::null_mut(),
+    }
+}
+
+/// The address of a symbol in the libraries after this one in the global search order.
+pub fn next_symbol(name: &CStr) -> *mut c_void {
+    symbol(libc::RTLD_NEXT, name)
+}
+
+/// A handle of a library that is in the process already.
+pub fn loaded(name: &CStr) -> Option<*mut c_void> {
+    find_next();
+    let next = NEXT_DLOPEN.load(Ordering::Acquire);
+    // SAFETY: dlopen has this signature; null becomes None.
+    let dlopen = unsafe { std::mem::transmute::<*mut c_void, Option<Dlopen>>(next) }?;
+    // SAFETY: the name is a C string; RTLD_NOLOAD loads nothing.
+    let handle = unsafe { dlopen(name.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
+    (!handle.is_null()).then_some(handle)
+}
+
+/// `dlsym` for everyone in the process.
+///
+/// # Safety
+/// As dlsym(3).
+#[unsafe(naked)]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void {
+    naked_asm!(
+        ".cfi_startproc",
+        "push rdi",
+        ".cfi_adjust_cfa_offset 8",
+        "push rsi",
+        ".cfi_adjust_cfa_offset 8",
+        "sub rsp, 8",
+        ".cfi_adjust_cfa_offset 8",
+        "call {answer}",
+        "add rsp, 8",
+        ".cfi_adjust_cfa_offset -8",
+        "pop rsi",
+        ".cfi_adjust_cfa_offset -8",
+        "pop rdi",
+        ".cfi_adjust_cfa_offset -8",
+        "test rax, rax",
+        "jz 2f",
+        "ret",
+        "2:",
+        "jmp qword ptr [rip + {next}]",
+        ".cfi_endproc",
+        answer = sym answer_dlsym,
+        next = sym NEXT_DLSYM,
+    )
+}
+
+/// `dlopen` for everyone in the process: looked at, never changed.
+///
+/// # Safety
+/// As dlopen(3).
+#[unsafe(naked)]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dlopen(file: *const c_char, mode: c_int) -> *mut c_void {
+    naked_asm!(
+        ".cfi_startproc",
+        "push rdi",
+        ".cfi_adjust_cfa_offset 8",
+        "push rsi",
+        ".cfi_adjust_cfa_offset 8",
+        "sub rsp, 8",
+        ".cfi_adjust_cfa_offset 8",
+        "call {look}",
+        "add rsp, 8",
+        ".cfi_adjust_cfa_offset -8",
+        "pop rsi",
+        ".cfi_adjust_cfa_offset -8",
+        "pop rdi",
+        ".cfi_adjust_cfa_offset -8",
+        "jmp qword ptr [rip + {next}]",
+        ".cfi_endproc",
+        look = sym look_at_dlopen,
+        next = sym NEXT_DLOPEN,
+    )
+}
+
+/// What we answer to a `dlsym`; null: the next one answers.
+extern "C" fn answer_dlsym(handle: *mut c_void, name: *const c_char) -> *const c_void {
+    find_next();
+    // RTLD_DEFAULT finds our exports without our help, and RTLD_NEXT is asked in order to pass by.
+    if name.is_null() || handle == libc::RTLD_NEXT || handle == libc::RTLD_DEFAULT {
+        return ptr::null();
+    }
+    // SAFETY: dlsym is given C strings.
+    let name = unsafe { CStr::from_ptr(name) };
+    if !name.to_bytes().starts_with(b"cu") || process::bypassed() {
+        return ptr::null();
+    }
+    process::boundary(ptr::null, || {
+        if !driver::is_hooked(name) {
+            return ptr::null();
+        }
+        let real = symbol(handle, name);
+        driver::substitute(real)
+    })
+}
+
+extern "C" fn look_at_dlopen(file: *const c_char, mode: c_int) {
+    find_next();
+    // Such a library finds its own dependencies before us: what it calls may never reach a hook.
+    if mode & libc::RTLD_DEEPBIND != 0 && !file.is_null() && !process::bypassed() {
+        process::boundary(
+            || (),
+            || {
+                // SAFETY: dlopen is given C strings.
+                let file = unsafe { CStr::from_ptr(file) };
+                crate::context::distrust();
+                recorder::fact("deepbind", &file.to_string_lossy());
+            },
+        );
+    }
+}
+
+/// The path of the library that contains an address.
+pub fn library_at(address: *const c_void) -> Option<String> {
+    // SAFETY: Dl_info is plain data that dladdr fills.
+    let mut info: libc::Dl_info = unsafe { std::mem::zeroed() };
+    // SAFETY: any address may be asked about; `info` is ours.
+    if unsafe { libc::dladdr(address, &mut info) } == 0 || info.dli_fname.is_null() {
+        return None;
+    }
+    // SAFETY: dladdr returned success, so the name is a C string.
+    let path = unsafe { CStr::from_ptr(info.dli_fname) };
+    Some(path.to_string_lossy().into_owned())
+}
+
+/// A handle of the library that contains an address; `None` for the main program, which is not
+/// found under its name.
+pub fn handle_of(address: *const c_void) -> Option<*mut c_void> {
+    let path = std::ffi::CString::new(library_at(address)?).ok()?;
+    loaded(&path)
+}

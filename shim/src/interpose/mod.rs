@@ -1,0 +1,9 @@
+//! Where the host's calls arrive: exported symbols, and pointers that we put in the driver's place.
+
+pub mod caller;
+pub mod driver;
+pub mod get_proc_address;
+pub mod hook;
+pub mod loader;
+pub mod runtime;
+pub mod torch;

@@ -1,0 +1,20 @@
+//! libgpushim.so: the part of gpushim that lives inside the CUDA process.
+//!
+//! Thin: catch the call, ask the pool, record, answer. What can be said without a driver is in
+//! `gpushim_core`. Everything that the host calls is in [`interpose`].
+
+#![allow(non_snake_case)]
+
+mod allocator;
+mod capture;
+mod context;
+mod device;
+mod driver;
+mod facts;
+mod foreign;
+mod housekeeper;
+mod interpose;
+mod memory_info;
+mod process;
+mod recorder;
+mod thread;

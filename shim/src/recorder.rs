@@ -1,0 +1,222 @@
+//! What happened, into the trace: the one place that knows how the shim's facts become events.
+
+use std::sync::{Mutex, OnceLock};
+
+use gpushim_core::pool::{Context, Freed, Grant, Source};
+use gpushim_core::trace::{Class, Cost, Event, Kind, Writer, flags};
+
+use crate::{capture, facts, process, thread};
+
+/// The trace of this process; `None` inside: off, or it could not be written.
+static TRACE: OnceLock<Option<Writer>> = OnceLock::new();
+
+/// Facts that came before the trace.
+static EARLY: Mutex<Vec<(String, String)>> = Mutex::new(Vec::new());
+
+/// Opens the trace at the first event: a process that uses no CUDA memory leaves no file.
+#[inline]
+pub fn open() -> Option<&'static Writer> {
+    match TRACE.get() {
+        Some(writer) => writer.as_ref(),
+        None => create(),
+    }
+}
+
+#[cold]
+fn create() -> Option<&'static Writer> {
+    let mut first = false;
+    let writer = TRACE.get_or_init(|| {
+        first = true;
+        process::start();
+        let (path, options) = process::config().trace_file()?;
+        match Writer::create(&path, &options) {
+            Ok(writer) => Some(writer),
+            Err(error) => {
+                process::say(&format!(
+                    "failed to create the trace {}: {error}; the program runs on without one",
+                    path.display()
+                ));
+                None
+            }
+        }
+    });
+    let writer = writer.as_ref()?;
+    if first {
+        if let Ok(mut early) = EARLY.lock() {
+            for (key, value) in early.drain(..) {
+                writer.fact(&key, &value);
+            }
+        }
+        facts::write(writer);
+    }
+    Some(writer)
+}
+
+/// The trace, if it is open. For places that must not open it: under the pool's lock, in a lens.
+#[inline]
+fn opened() -> Option<&'static Writer> {
+    TRACE.get().and_then(Option::as_ref)
+}
+
+/// Adds a fact about the process, now or when the trace is opened.
+pub fn fact(key: &str, value: &str) {
+    if let Some(writer) = opened() {
+        writer.fact(key, value);
+    } else if let Ok(mut early) = EARLY.lock() {
+        early.push((key.to_owned(), value.to_owned()));
+    }
+}
+
+fn event(kind: Kind, class: Class) -> Event {
+    Event {
+        thread: thread::tid(),
+        ..Event::new(kind, class)
+    }
+}
+
+#[inline]
+fn capturing() -> u16 {
+    if capture::any() { flags::CAPTURE } else { 0 }
+}
+
+/// A block that the pool handed out.
+#[inline]
+pub fn granted(grant: &Grant) {
+    let Some(writer) = open() else { return };
+    let (flag, nanos) = match grant.source {
+        Source::Hit => (flags::HIT, 0),
+        Source::Ordered => (flags::ORDERED, 0),
+        Source::Waited => (flags::WAITED, driver_ns()),
+        Source::Grown => (flags::GROWN, driver_ns()),
+    };
+    writer.record(&Event {
+        flags: flag | capturing(),
+        device: thread::with(|t| t.device.get()),
+        address: grant.address,
+        size: grant.requested,
+        extra: [0, Cost::pack(nanos, grant.size)],
+        ..event(Kind::Alloc, Class::Device)
+    });
+}
+
+/// A block that came back to the pool. Runs under the pool's lock.
+#[inline]
+pub fn freed(freed: &Freed) {
+    let Some(writer) = opened() else { return };
+    writer.record(&Event {
+        flags: flags::HIT,
+        device: freed.device as u8,
+        address: freed.address,
+        size: freed.requested,
+        extra: [0, Cost::pack(0, freed.size)],
+        ..event(Kind::Free, Class::Device)
+    });
+}
+
+/// Nanoseconds that this thread's hook has spent in the driver so far; starts anew.
+pub fn driver_ns() -> u64 {
+    thread::with(|t| t.driver_ns.take())
+}
+
+/// Memory that the pool took from the driver or gave back.
+pub fn segment(kind: Kind, context: Context, device: Option<u8>, address: u64, bytes: u64) {
+    let Some(writer) = open() else { return };
+    writer.record(&Event {
+        device: device.unwrap_or(Event::NO_DEVICE),
+        address,
+        size: bytes,
+        extra: [context.0, 0],
+        ..event(kind, Class::Device)
+    });
+}
+
+/// Memory that the driver itself handed out or took back.
+pub fn forwarded(
+    kind: Kind,
+    class: Class,
+    device: u8,
+    address: u64,
+    size: u64,
+    stream: u64,
+) {
+    let Some(writer) = open() else { return };
+    writer.record(&Event {
+        flags: flags::FORWARDED | capturing(),
+        device,
+        address,
+        size,
+        extra: [stream, Cost::pack(driver_ns(), size)],
+        ..event(kind, class)
+    });
+}
+
+/// A request that could not be met.
+pub fn out_of_memory(class: Class, size: u64, result: u32, free: u64, total: u64) {
+    let Some(writer) = open() else { return };
+    writer.record(&Event {
+        result: result as i16,
+        size,
+        extra: [free, total],
+        ..event(Kind::OutOfMemory, class)
+    });
+}
+
+/// A context ended, and with it these bytes that were handed out and held.
+pub fn context_gone(context: Context, allocated: u64, reserved: u64) {
+    let Some(writer) = opened() else { return };
+    writer.record(&Event {
+        address: context.0,
+        size: allocated,
+        extra: [reserved, 0],
+        ..event(Kind::ContextGone, Class::Device)
+    });
+}
+
+/// A stream began to capture, or stopped with this graph (0: none).
+pub fn capture(begins: bool, stream: u64, graph: u64) {
+    let Some(writer) = open() else { return };
+    let kind = if begins { Kind::CaptureBegin } else { Kind::CaptureEnd };
+    writer.record(&Event {
+        extra: [stream, graph],
+        ..event(kind, Class::Device)
+    });
+}
+
+/// The cache gave back this many bytes without being asked.
+pub fn trimmed(bytes: u64) {
+    if bytes == 0 {
+        return;
+    }
+    let Some(writer) = opened() else { return };
+    writer.record(&Event {
+        size: bytes,
+        ..event(Kind::Trim, Class::Device)
+    });
+}
+
+/// What a framework said of one of its tensors: `kind` is one of the `Tensor` kinds.
+#[inline]
+pub fn tensor(kind: Kind, device: u8, address: u64, size: u64, allocated: u64, reserved: u64) {
+    let Some(writer) = open() else { return };
+    writer.record(&Event {
+        device,
+        address,
+        size,
+        extra: [allocated, reserved],
+        ..event(kind, Class::Tensor)
+    });
+}
+
+/// What the housekeeper does for the trace, off everybody's path.
+pub fn upkeep() {
+    if let Some(writer) = opened() {
+        writer.calibrate();
+    }
+}
+
+/// Makes the ring's pages present before they are written to.
+pub fn prefault() {
+    if let Some(writer) = opened() {
+        writer.prefault(u64::MAX);
+    }
+}

@@ -1,0 +1,78 @@
+//! What the shim keeps per thread: all in one place, so that a hook touches thread-local storage once.
+
+use std::cell::Cell;
+
+/// The state of one thread. No destructor: nothing is left behind when the thread ends.
+pub struct Thread {
+    /// Set while we call the driver ourselves: what arrives then is the driver calling itself.
+    pub inside: Cell<bool>,
+    /// The context that was current when `epoch` was noted; 0: none.
+    pub context: Cell<u64>,
+    /// The value of `context::EPOCH` at which `context` was read; 0: not known.
+    pub epoch: Cell<u64>,
+    /// The ordinal of the device of `context`.
+    pub device: Cell<u8>,
+    /// Kernel thread id; 0: not asked yet.
+    tid: Cell<u32>,
+    /// Nanoseconds spent in the driver's memory calls since the hook was entered.
+    pub driver_ns: Cell<u64>,
+}
+
+thread_local! {
+    static THREAD: Thread = const {
+        Thread {
+            inside: Cell::new(false),
+            context: Cell::new(0),
+            epoch: Cell::new(0),
+            device: Cell::new(u8::MAX),
+            tid: Cell::new(0),
+            driver_ns: Cell::new(0),
+        }
+    };
+}
+
+/// The calling thread's state.
+#[inline]
+pub fn with<R>(f: impl FnOnce(&Thread) -> R) -> R {
+    THREAD.with(f)
+}
+
+/// The calling thread's kernel id.
+#[inline]
+pub fn tid() -> u32 {
+    with(|t| {
+        if t.tid.get() == 0 {
+            // SAFETY: gettid has no preconditions.
+            t.tid.set(unsafe { libc::gettid() } as u32);
+        }
+        t.tid.get()
+    })
+}
+
+/// Whether the calling thread is in a driver call that we made.
+#[inline]
+pub fn inside() -> bool {
+    with(|t| t.inside.get())
+}
+
+/// Calls into the driver such that hooks that it reaches itself pass straight through.
+#[inline]
+pub fn call<R>(f: impl FnOnce() -> R) -> R {
+    with(|t| {
+        let before = t.inside.replace(true);
+        let result = f();
+        t.inside.set(before);
+        result
+    })
+}
+
+/// As [`call`], adding the time it took to `driver_ns`.
+pub fn timed<R>(f: impl FnOnce() -> R) -> R {
+    let start = std::time::Instant::now();
+    let result = call(f);
+    with(|t| {
+        t.driver_ns
+            .set(t.driver_ns.get() + start.elapsed().as_nanos() as u64);
+    });
+    result
+}

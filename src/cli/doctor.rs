@@ -1,0 +1,111 @@
+//! `gpushim doctor`: what gpushim would see on this machine, and what it saw in a run.
+
+use std::fmt::Write;
+use std::path::PathBuf;
+
+use anyhow::Result;
+use gpushim_core::trace::Trace;
+use serde::Serialize;
+
+use super::{Format, Outcome, print_json, print_text};
+
+mod limits;
+mod machine;
+mod trace;
+
+/// Examine this machine, or with a trace what was hooked in that run (exit code 1 on problems).
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// A trace file; the machine is examined if none is named.
+    file: Option<PathBuf>,
+    /// How to print.
+    #[arg(long, value_enum, default_value_t)]
+    format: Format,
+}
+
+/// How a check came out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Verdict {
+    /// As it should be.
+    Ok,
+    /// Good to know.
+    Note,
+    /// Something does not work.
+    Problem,
+}
+
+/// One thing that was looked at.
+#[derive(Debug, Serialize)]
+struct Check {
+    what: String,
+    verdict: Verdict,
+    detail: String,
+}
+
+impl Check {
+    fn new(what: &str, verdict: Verdict, detail: impl Into<String>) -> Check {
+        Check {
+            what: what.to_string(),
+            verdict,
+            detail: detail.into(),
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct Findings {
+    checks: Vec<Check>,
+    /// What is not seen on any machine, and why.
+    limits: Vec<limits::Limit>,
+}
+
+pub fn main(args: &Args) -> Result<Outcome> {
+    let (checks, limits) = match &args.file {
+        Some(path) => (trace::checks(&Trace::open(path)?), Vec::new()),
+        None => (machine::checks(), limits::LIMITS.to_vec()),
+    };
+    let sound = checks.iter().all(|check| check.verdict != Verdict::Problem);
+    let findings = Findings { checks, limits };
+    match args.format {
+        Format::Json => print_json(&findings)?,
+        Format::Text => print_text(&text(&findings)?)?,
+    }
+    Ok(if sound { Outcome::Fine } else { Outcome::Found })
+}
+
+fn text(findings: &Findings) -> Result<String> {
+    let mut text = String::new();
+    let width = findings
+        .checks
+        .iter()
+        .map(|check| check.what.chars().count())
+        .max()
+        .unwrap_or(0);
+    for check in &findings.checks {
+        let verdict = match check.verdict {
+            Verdict::Ok => "ok",
+            Verdict::Note => "note",
+            Verdict::Problem => "PROBLEM",
+        };
+        writeln!(
+            text,
+            "{verdict:<8} {:<width$}  {}",
+            check.what, check.detail
+        )?;
+    }
+    if !findings.limits.is_empty() {
+        writeln!(text, "\nNot seen, on any machine")?;
+    }
+    for limit in &findings.limits {
+        writeln!(text, "  {}: {}", limit.what, limit.why)?;
+    }
+    let shown = |letter: char| {
+        if letter.is_control() && letter != '\n' {
+            '\u{fffd}'
+        } else {
+            letter
+        }
+    };
+    Ok(text.chars().map(shown).collect())
+}

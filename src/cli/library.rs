@@ -1,0 +1,49 @@
+//! Where `libgpushim.so` is.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Result, bail};
+use gpushim_core::config;
+
+const NAME: &str = "libgpushim.so";
+
+/// The library that `run` preloads: `$GPUSHIM_LIBRARY`, or else next to the command, or in `../lib`.
+pub fn find() -> Result<PathBuf> {
+    if let Some(path) = std::env::var_os(config::LIBRARY.name).filter(|path| !path.is_empty()) {
+        let path = PathBuf::from(path);
+        return match path.canonicalize() {
+            Ok(path) if path.is_file() => usable(path),
+            _ => bail!(
+                "find libgpushim.so: {}={} is no file; correct or unset it",
+                config::LIBRARY.name,
+                path.display()
+            ),
+        };
+    }
+    let command = std::env::current_exe()?;
+    let beside = command.parent().unwrap_or(Path::new("."));
+    let places = [beside.join(NAME), beside.join("../lib").join(NAME)];
+    let found = places
+        .iter()
+        .find_map(|place| place.canonicalize().ok().filter(|path| path.is_file()));
+    match found {
+        Some(path) => usable(path),
+        None => bail!(
+            "find libgpushim.so: it is neither in {} nor in ../lib beside it; set {}",
+            beside.display(),
+            config::LIBRARY.name
+        ),
+    }
+}
+
+/// The loader splits `LD_PRELOAD` at spaces and colons and knows no way to escape them.
+fn usable(path: PathBuf) -> Result<PathBuf> {
+    let text = path.to_string_lossy();
+    if text.contains([' ', ':', '\n', '\t']) {
+        bail!(
+            "preload {}: LD_PRELOAD cannot name a path with spaces or colons; move it",
+            path.display()
+        );
+    }
+    Ok(path)
+}

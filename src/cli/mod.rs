@@ -1,0 +1,111 @@
+//! The subcommands, one file each, and what they share.
+//!
+//! Exit codes: 0 fine, 1 found what was asked about, 2 could not do it. `run` exits as its command
+//! did.
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand, ValueEnum};
+use serde::Serialize;
+
+mod config;
+mod doctor;
+mod events;
+mod library;
+mod report;
+mod run;
+mod traces;
+
+/// A caching allocator and flight recorder for GPU memory, under any CUDA process.
+#[derive(Debug, Parser)]
+#[command(name = "gpushim", version, max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Run(run::Args),
+    Report(report::Args),
+    Events(events::Args),
+    Config(config::Args),
+    Doctor(doctor::Args),
+}
+
+/// How to print.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// For people.
+    #[default]
+    Text,
+    /// For programs.
+    Json,
+}
+
+/// What a subcommand found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Outcome {
+    /// Nothing to complain about.
+    Fine,
+    /// What was asked about is there.
+    Found,
+    /// Some of it could not be done; said already.
+    Failed,
+    /// The exit code of a command that was run.
+    Code(u8),
+}
+
+/// Parses the command line and runs the subcommand.
+pub fn main() -> ExitCode {
+    let outcome = match Cli::parse().command {
+        Command::Run(args) => run::main(&args),
+        Command::Report(args) => report::main(&args),
+        Command::Events(args) => events::main(&args),
+        Command::Config(args) => config::main(&args),
+        Command::Doctor(args) => doctor::main(&args),
+    };
+    match outcome {
+        Ok(Outcome::Fine) => ExitCode::SUCCESS,
+        Ok(Outcome::Found) => ExitCode::from(1),
+        Ok(Outcome::Failed) => ExitCode::from(2),
+        Ok(Outcome::Code(code)) => ExitCode::from(code),
+        // The reader of our output has seen enough.
+        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            complain(&error);
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error
+        .downcast_ref::<io::Error>()
+        .is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+        || error
+            .downcast_ref::<serde_json::Error>()
+            .and_then(serde_json::Error::io_error_kind)
+            == Some(io::ErrorKind::BrokenPipe)
+}
+
+/// One line on stderr; the error completes the sentence.
+fn complain(error: &dyn std::fmt::Display) {
+    // If stderr is gone there is nobody to tell.
+    let _ = writeln!(io::stderr(), "gpushim: failed to {error}");
+}
+
+/// A value as indented JSON with a line feed.
+fn print_json(value: &impl Serialize) -> anyhow::Result<()> {
+    let mut out = io::stdout().lock();
+    serde_json::to_writer_pretty(&mut out, value)?;
+    writeln!(out)?;
+    Ok(())
+}
+
+/// Text for people.
+fn print_text(text: &str) -> anyhow::Result<()> {
+    io::stdout().lock().write_all(text.as_bytes())?;
+    Ok(())
+}

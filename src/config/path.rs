@@ -1,0 +1,71 @@
+//! Where a trace goes: the pattern of `GPUSHIM_TRACE`.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// The pattern that is used when `GPUSHIM_TRACE` is not set.
+pub const DEFAULT_PATTERN: &str = super::variables::TRACE.default;
+
+/// The variables by which launchers tell a process its rank, the most specific first.
+const RANKS: [&str; 4] = ["RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID", "PMI_RANK"];
+
+/// The rank of this process in its job: torchrun's, Open MPI's, Slurm's or PMI's.
+pub fn rank(lookup: impl Fn(&str) -> Option<OsString>) -> Option<u32> {
+    RANKS
+        .iter()
+        .find_map(|name| lookup(name)?.to_str()?.trim().parse().ok())
+}
+
+/// The name of this host, `localhost` if it has none.
+pub fn host() -> String {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let name = name.trim();
+    if name.is_empty() {
+        "localhost".to_string()
+    } else {
+        name.to_string()
+    }
+}
+
+/// Whether a text is a pattern: a path in which `%` is followed by `p`, `r`, `h` or `%`.
+pub(super) fn is_pattern(text: &str) -> bool {
+    let mut letters = text.chars();
+    while let Some(letter) = letters.next() {
+        if letter == '\0' || letter == '%' && !matches!(letters.next(), Some('p' | 'r' | 'h' | '%'))
+        {
+            return false;
+        }
+    }
+    !text.is_empty() && !text.ends_with('/')
+}
+
+/// The path that a pattern gives for a process: `%p` its id, `%r` its rank, `%h` its host, `%%` a `%`.
+pub fn trace_path(pattern: &str, pid: u32, rank: u32, host: &str) -> PathBuf {
+    expand(
+        pattern,
+        &pid.to_string(),
+        &rank.to_string(),
+        &host.replace('/', "_"),
+    )
+    .into()
+}
+
+fn expand(pattern: &str, pid: &str, rank: &str, host: &str) -> String {
+    let mut path = String::with_capacity(pattern.len() + 32);
+    let mut letters = pattern.chars();
+    while let Some(letter) = letters.next() {
+        if letter != '%' {
+            path.push(letter);
+            continue;
+        }
+        match letters.next() {
+            Some('p') => path.push_str(pid),
+            Some('r') => path.push_str(rank),
+            Some('h') => path.push_str(host),
+            Some('%') => path.push('%'),
+            Some(other) => path.extend(['%', other]),
+            None => path.push('%'),
+        }
+    }
+    path
+}

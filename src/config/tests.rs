@@ -1,0 +1,270 @@
+use super::*;
+
+fn with(pairs: &[(&str, &str)]) -> Resolved {
+    Resolved::from_lookup(|name| {
+        pairs
+            .iter()
+            .find(|(key, _)| *key == name)
+            .map(|(_, value)| OsString::from(value))
+    })
+}
+
+fn default() -> Config {
+    with(&[]).config
+}
+
+#[test]
+fn defaults_are_those_of_the_table() {
+    let resolved = with(&[]);
+    assert_eq!(resolved.problems, []);
+    assert_eq!(
+        resolved.config,
+        Config {
+            policy: Policy::Blocks,
+            reuse: Reuse::Order,
+            limit: None,
+            cache_max: None,
+            decay: Duration::from_secs(10),
+            page: 2 << 20,
+            trace: Some("gpushim-%h-%p.trace".to_string()),
+            trace_size: 64 << 20,
+            stacks: Stacks::Off,
+            lens: Lens::Auto,
+            takeover: Takeover::default(),
+            log: Log::Warn,
+        }
+    );
+    // All but GPUSHIM_LIBRARY, which is the command's.
+    let listed: Vec<_> = resolved
+        .settings
+        .iter()
+        .map(|setting| setting.variable.name)
+        .collect();
+    let table: Vec<_> = VARIABLES.iter().map(|variable| variable.name).collect();
+    assert_eq!(listed, table[..table.len() - 1]);
+}
+
+#[test]
+fn every_default_is_accepted_when_written_out() {
+    let resolved = Resolved::from_lookup(|name| {
+        VARIABLES
+            .iter()
+            .find(|variable| variable.name == name)
+            .map(|variable| variable.default.into())
+    });
+    assert_eq!(resolved.problems, []);
+    assert_eq!(resolved.config, default());
+    assert!(
+        resolved
+            .settings
+            .iter()
+            .all(|setting| setting.origin == Origin::Environment)
+    );
+}
+
+#[test]
+fn values_are_taken() {
+    let (config, problems) = Config::from_lookup(|name| {
+        let value = match name {
+            "GPUSHIM_POLICY" => "segments",
+            "GPUSHIM_REUSE" => "strict",
+            "GPUSHIM_LIMIT" => "1.5g",
+            "GPUSHIM_CACHE_MAX" => "0",
+            "GPUSHIM_DECAY" => "off",
+            "GPUSHIM_TRACE" => "off",
+            "GPUSHIM_TRACE_SIZE" => " 1MiB ",
+            "GPUSHIM_LENS" => "off",
+            "GPUSHIM_LOG" => "debug",
+            _ => return None,
+        };
+        Some(value.into())
+    });
+    assert_eq!(problems, []);
+    let expected = Config {
+        policy: Policy::Segments,
+        reuse: Reuse::Strict,
+        limit: Some(1536 << 20),
+        cache_max: Some(0),
+        decay: Duration::ZERO,
+        trace: None,
+        trace_size: 1 << 20,
+        lens: Lens::Off,
+        log: Log::Debug,
+        ..default()
+    };
+    assert_eq!(config, expected);
+}
+
+#[test]
+fn every_policy_is_known() {
+    for (name, policy, sound) in [
+        ("auto", Policy::Blocks, true),
+        ("off", Policy::Off, true),
+        ("blocks", Policy::Blocks, true),
+        ("segments", Policy::Segments, true),
+        ("bins", Policy::Bins, true),
+        ("driver", Policy::Off, true),
+        ("vmm", Policy::Blocks, false),
+        ("plan", Policy::Blocks, false),
+    ] {
+        let resolved = with(&[("GPUSHIM_POLICY", name)]);
+        assert_eq!(
+            (resolved.config.policy, resolved.problems.is_empty()),
+            (policy, sound),
+            "{name}"
+        );
+    }
+    let line = with(&[("GPUSHIM_POLICY", "vmm")]).problems[0].to_string();
+    assert_eq!(
+        line,
+        "GPUSHIM_POLICY=vmm: not available in this version; using blocks"
+    );
+}
+
+#[test]
+fn a_bad_value_is_one_line_and_the_default() {
+    for variable in &VARIABLES[..VARIABLES.len() - 1] {
+        // No variable accepts this: an unknown word, an unfinished pattern, no size, no time.
+        let resolved = with(&[(variable.name, "nonsense%")]);
+        assert_eq!(resolved.config, default(), "{}", variable.name);
+        let [problem] = resolved.problems.as_slice() else {
+            panic!("{}", variable.name)
+        };
+        let line = problem.to_string();
+        assert!(
+            line.starts_with(&format!("{}=nonsense%: expected ", variable.name)),
+            "{line}"
+        );
+        assert!(line.contains(variable.accepts), "{line}");
+        assert!(
+            line.ends_with(&format!("using {}", variable.default)),
+            "{line}"
+        );
+        assert!(!line.contains('\n'));
+    }
+}
+
+#[test]
+fn what_this_version_does_not_do_is_said() {
+    for (name, value) in [
+        ("GPUSHIM_STACKS", "all"),
+        ("GPUSHIM_STACKS", "1M"),
+        ("GPUSHIM_STACKS", "1/100"),
+        ("GPUSHIM_TAKEOVER", "torch,jax"),
+        ("GPUSHIM_PAGE", "4M"),
+    ] {
+        let resolved = with(&[(name, value)]);
+        assert_eq!(resolved.config, default());
+        assert!(
+            resolved.problems[0].reason.contains("in this version"),
+            "{name}"
+        );
+        assert_eq!(
+            resolved
+                .settings
+                .iter()
+                .filter(|setting| setting.origin == Origin::Problem)
+                .count(),
+            1
+        );
+    }
+}
+
+#[test]
+fn empty_is_unset_and_bytes_that_are_no_text_are_a_problem() {
+    use std::os::unix::ffi::OsStringExt;
+    assert_eq!(with(&[("GPUSHIM_LIMIT", "")]).problems, []);
+    let (config, problems) = Config::from_lookup(|name| {
+        (name == "GPUSHIM_TRACE").then(|| OsString::from_vec(vec![b'a', 0xff]))
+    });
+    assert_eq!(config, default());
+    assert_eq!(problems.len(), 1);
+}
+
+#[test]
+fn sizes() {
+    for (text, bytes) in [
+        ("0", 0),
+        ("4096", 4096),
+        ("512M", 512 << 20),
+        ("2GiB", 2 << 30),
+        ("1.5g", 1536 << 20),
+        ("0.001k", 1),
+        ("7 kb", 7 << 10),
+        ("3T", 3 << 40),
+        ("18446744073709551615", u64::MAX),
+    ] {
+        assert_eq!(size(text), Some(bytes), "{text}");
+    }
+    for text in [
+        "",
+        "M",
+        "-1",
+        "1.2.3",
+        ".5G",
+        "1e3",
+        "1X",
+        "99999999999T",
+        "18446744073709551616",
+        "1.0123456789G",
+    ] {
+        assert_eq!(size(text), None, "{text}");
+    }
+}
+
+#[test]
+fn durations() {
+    for (text, ms) in [
+        ("500ms", 500),
+        ("10s", 10_000),
+        ("2m", 120_000),
+        ("1.5", 1500),
+        ("1h", 3_600_000),
+    ] {
+        assert_eq!(duration(text), Some(Duration::from_millis(ms)), "{text}");
+    }
+    for text in ["", "s", "10 days", "-1s", "99999999999999h"] {
+        assert_eq!(duration(text), None, "{text}");
+    }
+}
+
+#[test]
+fn patterns() {
+    assert_eq!(
+        trace_path("a-%p-%r-%h%%.trace", 7, 3, "n/1"),
+        PathBuf::from("a-7-3-n_1%.trace")
+    );
+    assert_eq!(
+        trace_path(DEFAULT_PATTERN, 1, 0, "host"),
+        PathBuf::from("gpushim-host-1.trace")
+    );
+    for bad in ["", "%", "a%", "%x", "dir/", "a\0b"] {
+        assert!(!path::is_pattern(bad), "{bad:?}");
+    }
+}
+
+#[test]
+fn ranks_come_from_the_launcher() {
+    let rank = |pairs: &'static [(&str, &str)]| {
+        rank(|name| {
+            pairs
+                .iter()
+                .find(|(key, _)| *key == name)
+                .map(|(_, value)| OsString::from(value))
+        })
+    };
+    assert_eq!(rank(&[]), None);
+    assert_eq!(rank(&[("SLURM_PROCID", "5")]), Some(5));
+    assert_eq!(rank(&[("SLURM_PROCID", "5"), ("RANK", "2")]), Some(2));
+    assert_eq!(rank(&[("RANK", "x"), ("PMI_RANK", "1")]), Some(1));
+}
+
+#[test]
+fn the_page_names_every_variable() {
+    let page = markdown();
+    for variable in &VARIABLES {
+        assert!(page.contains(&format!("| `{}` |", variable.name)));
+        assert!(page.contains(&format!("\n## {}\n", variable.name)));
+    }
+    assert_eq!(page.matches("without effect in this version").count(), 3);
+}

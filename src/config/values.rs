@@ -1,0 +1,252 @@
+//! From text to values.
+
+use std::time::Duration;
+
+use crate::pool::{Policy, Reuse};
+use crate::trace::WriterOptions;
+
+use super::path;
+
+/// What became of a text.
+pub(super) enum Parsed<T> {
+    /// A value.
+    Is(T),
+    /// Understood, but something else is used: the value, its name, and why.
+    Instead(T, &'static str, &'static str),
+    /// Not understood.
+    No,
+}
+
+/// Which events get a stack (`GPUSHIM_STACKS`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Stacks {
+    /// None.
+    #[default]
+    Off,
+    /// All.
+    All,
+    /// Those of allocations of at least this many bytes.
+    Above(u64),
+    /// One in this many.
+    OneIn(u32),
+}
+
+/// Whether frameworks' own allocations are listened to (`GPUSHIM_LENS`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Lens {
+    /// Wherever a framework announces them.
+    #[default]
+    Auto,
+    /// Never.
+    Off,
+}
+
+/// Which frameworks are pointed at the stream-ordered API (`GPUSHIM_TAKEOVER`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Takeover {
+    /// PyTorch.
+    pub torch: bool,
+    /// JAX.
+    pub jax: bool,
+    /// TensorFlow.
+    pub tf: bool,
+}
+
+/// What is written to stderr from within the process (`GPUSHIM_LOG`); each level includes those before it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Log {
+    /// Nothing.
+    Off,
+    /// What stops gpushim from doing its work.
+    Error,
+    /// What the user should change.
+    #[default]
+    Warn,
+    /// What it does, at start and exit.
+    Info,
+    /// What it finds and decides.
+    Debug,
+}
+
+/// Bytes of a size like `512M`, `1.5g`, `2GiB` or `4096`: powers of 1024. `None` if it is no size.
+pub fn size(text: &str) -> Option<u64> {
+    let digits = text
+        .find(|letter: char| !letter.is_ascii_digit() && letter != '.')
+        .unwrap_or(text.len());
+    let (number, unit) = text.split_at_checked(digits)?;
+    let shift = match unit.trim().to_ascii_lowercase().as_str() {
+        "" | "b" => 0,
+        "k" | "kb" | "kib" => 10,
+        "m" | "mb" | "mib" => 20,
+        "g" | "gb" | "gib" => 30,
+        "t" | "tb" | "tib" => 40,
+        _ => return None,
+    };
+    scaled(number, 1 << shift)
+}
+
+/// A time like `500ms`, `10s`, `2m` or `1h`; a bare number is seconds. `None` if it is no time.
+pub fn duration(text: &str) -> Option<Duration> {
+    let digits = text
+        .find(|letter: char| !letter.is_ascii_digit() && letter != '.')
+        .unwrap_or(text.len());
+    let (number, unit) = text.split_at_checked(digits)?;
+    let ms = match unit.trim().to_ascii_lowercase().as_str() {
+        "ms" => 1,
+        "" | "s" => 1000,
+        "m" | "min" => 60_000,
+        "h" => 3_600_000,
+        _ => return None,
+    };
+    Some(Duration::from_nanos(scaled(number, ms * 1_000_000)?))
+}
+
+/// A decimal number times a unit, without the loss of a detour through floating point.
+fn scaled(number: &str, unit: u64) -> Option<u64> {
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+    if whole.is_empty() || fraction.len() > 9 || fraction.contains('.') {
+        return None;
+    }
+    let parts = if fraction.is_empty() {
+        0
+    } else {
+        fraction.parse::<u64>().ok()?
+    };
+    let of = 10_u128.pow(fraction.len() as u32);
+    let rest = u64::try_from(u128::from(parts) * u128::from(unit) / of).ok()?;
+    whole
+        .parse::<u64>()
+        .ok()?
+        .checked_mul(unit)?
+        .checked_add(rest)
+}
+
+fn from<T>(value: Option<T>) -> Parsed<T> {
+    value.map_or(Parsed::No, Parsed::Is)
+}
+
+pub(super) fn policy(text: &str) -> Parsed<Policy> {
+    match text {
+        "auto" | "blocks" => Parsed::Is(Policy::Blocks),
+        "off" | "driver" => Parsed::Is(Policy::Off),
+        "segments" => Parsed::Is(Policy::Segments),
+        "bins" => Parsed::Is(Policy::Bins),
+        "vmm" | "plan" => Parsed::Instead(
+            Policy::Blocks,
+            "blocks",
+            "not available in this version; using blocks",
+        ),
+        _ => Parsed::No,
+    }
+}
+
+pub(super) fn reuse(text: &str) -> Parsed<Reuse> {
+    match text {
+        "order" => Parsed::Is(Reuse::Order),
+        "wait" => Parsed::Is(Reuse::Wait),
+        "strict" => Parsed::Is(Reuse::Strict),
+        _ => Parsed::No,
+    }
+}
+
+pub(super) fn limit(text: &str) -> Parsed<Option<u64>> {
+    match text {
+        "none" => Parsed::Is(None),
+        _ => from(size(text).filter(|bytes| *bytes > 0).map(Some)),
+    }
+}
+
+pub(super) fn cache_max(text: &str) -> Parsed<Option<u64>> {
+    match text {
+        "none" => Parsed::Is(None),
+        _ => from(size(text).map(Some)),
+    }
+}
+
+pub(super) fn decay(text: &str) -> Parsed<Duration> {
+    match text {
+        "off" => Parsed::Is(Duration::ZERO),
+        _ => from(duration(text).filter(|time| *time > Duration::ZERO)),
+    }
+}
+
+pub(super) fn page(text: &str) -> Parsed<u64> {
+    const DEFAULT: u64 = 2 << 20;
+    match size(text) {
+        Some(DEFAULT) => Parsed::Is(DEFAULT),
+        Some(bytes) if bytes.is_power_of_two() && bytes > DEFAULT => {
+            Parsed::Instead(DEFAULT, "2M", "without effect in this version")
+        }
+        _ => Parsed::No,
+    }
+}
+
+pub(super) fn trace(text: &str) -> Parsed<Option<String>> {
+    match text {
+        "off" => Parsed::Is(None),
+        _ => from(path::is_pattern(text).then(|| Some(text.to_string()))),
+    }
+}
+
+pub(super) fn trace_size(text: &str) -> Parsed<u64> {
+    from(size(text).filter(|bytes| (64 << 10..=WriterOptions::MAX_BYTES).contains(bytes)))
+}
+
+pub(super) fn stacks(text: &str) -> Parsed<Stacks> {
+    let one_in = |text: &str| {
+        text.strip_prefix("1/")?
+            .parse()
+            .ok()
+            .filter(|n| *n > 0)
+            .map(Stacks::OneIn)
+    };
+    let wanted = match text {
+        "off" => return Parsed::Is(Stacks::Off),
+        "all" => Some(Stacks::All),
+        _ => one_in(text).or_else(|| size(text).map(Stacks::Above)),
+    };
+    match wanted {
+        Some(_) => Parsed::Instead(
+            Stacks::Off,
+            "off",
+            "not available in this version; no stacks are recorded",
+        ),
+        None => Parsed::No,
+    }
+}
+
+pub(super) fn lens(text: &str) -> Parsed<Lens> {
+    match text {
+        "auto" => Parsed::Is(Lens::Auto),
+        "off" => Parsed::Is(Lens::Off),
+        _ => Parsed::No,
+    }
+}
+
+pub(super) fn takeover(text: &str) -> Parsed<Takeover> {
+    if text == "off" {
+        return Parsed::Is(Takeover::default());
+    }
+    if text
+        .split(',')
+        .all(|name| matches!(name.trim(), "torch" | "jax" | "tf" | "all"))
+    {
+        return Parsed::Instead(
+            Takeover::default(),
+            "off",
+            "not available in this version; nothing is taken over",
+        );
+    }
+    Parsed::No
+}
+
+pub(super) fn log(text: &str) -> Parsed<Log> {
+    match text {
+        "off" => Parsed::Is(Log::Off),
+        "error" => Parsed::Is(Log::Error),
+        "warn" => Parsed::Is(Log::Warn),
+        "info" => Parsed::Is(Log::Info),
+        "debug" => Parsed::Is(Log::Debug),
+        _ => Parsed::No,
+    }
+}

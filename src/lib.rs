@@ -1,0 +1,12 @@
+//! What the shim and the command share: the allocator, the trace file, the configuration.
+//!
+//! Nothing here needs a GPU or `LD_PRELOAD`; with `default-features = false` it is what
+//! `libgpushim.so` links.
+
+#[cfg(feature = "cli")]
+pub mod analysis;
+pub mod config;
+pub mod pool;
+#[cfg(feature = "cli")]
+pub mod report;
+pub mod trace;

@@ -1,0 +1,9 @@
+//! The command `gpushim`.
+
+mod cli;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    cli::main()
+}

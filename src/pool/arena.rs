@@ -1,0 +1,72 @@
+//! The memory of one context.
+
+use super::device::Context;
+use super::fences::Fences;
+use super::placement::Placement;
+
+/// A context that was given access to the arena's memory.
+pub(super) struct Peer {
+    pub context: Context,
+    /// Access was taken away while this fence was open: until it is ready, work from before may
+    /// still be running.
+    pub until: Option<u64>,
+}
+
+pub(super) struct Arena<E> {
+    pub context: Context,
+    /// Tells arenas apart when a context's handle is used again.
+    pub serial: u64,
+    /// Index of the device.
+    pub device: usize,
+    pub fences: Fences<E>,
+    pub placement: Placement,
+    pub allocated: u64,
+    pub reserved: u64,
+    /// Highest `allocated` in this window of time and in the one before, bytes.
+    peaks: [u64; 2],
+    pub peers: Vec<Peer>,
+}
+
+impl<E: Copy> Arena<E> {
+    pub fn new(context: Context, serial: u64, device: usize, placement: Placement) -> Self {
+        Arena {
+            context,
+            serial,
+            device,
+            fences: Fences::new(),
+            placement,
+            allocated: 0,
+            reserved: 0,
+            peaks: [0; 2],
+            peers: Vec::new(),
+        }
+    }
+
+    #[inline]
+    pub fn allocated(&mut self, bytes: u64) {
+        self.allocated += bytes;
+        let [now, _] = &mut self.peaks;
+        *now = self.allocated.max(*now);
+    }
+
+    /// Highest `allocated` of late, bytes.
+    pub fn recent_peak(&self) -> u64 {
+        let [now, before] = self.peaks;
+        now.max(before)
+    }
+
+    /// A window of time is over.
+    pub fn roll(&mut self) {
+        let [now, _] = self.peaks;
+        self.peaks = [self.allocated, now];
+    }
+
+    /// Accessors whose work may be running on the arena's memory.
+    pub fn accessors(&self) -> impl Iterator<Item = Context> {
+        let ready = self.fences.ready();
+        self.peers
+            .iter()
+            .filter(move |peer| peer.until.is_none_or(|until| ready < until))
+            .map(|peer| peer.context)
+    }
+}

@@ -1,0 +1,161 @@
+//! One request that no ready block answered: what to do next, decided under the lock and done
+//! without it.
+
+use super::Reuse;
+use super::device::Context;
+use super::fences::{Events, Few};
+use super::placement::Found;
+use super::state::{Mutation, State};
+use super::types::{Grant, Source};
+
+/// How often one request waits for a fence whose blocks others then take, before it grows.
+const TRIES: u32 = 8;
+
+/// A request on its way.
+pub(super) struct Ask {
+    pub bytes: u64,
+    /// The arena's serial number.
+    pub arena: u64,
+    /// What a block from the cache will have cost.
+    pub source: Source,
+    tries: u32,
+    /// Fences did not work out: grow.
+    pub unfenced: bool,
+    /// The last fence that was seen to be incomplete.
+    pub incomplete: u64,
+    /// Ask the driver for no more than necessary.
+    pub exact: bool,
+    /// Any block will do that is not much too large.
+    pub loose: bool,
+    /// Old blocks have been given back for this one.
+    pub shared: bool,
+    /// How far memory has been scraped together after the driver had none.
+    pub scraped: u32,
+    /// Memory on its way back to the driver has been waited for.
+    pub paused: bool,
+}
+
+/// What to do next.
+pub(super) enum Step<E> {
+    /// Hand it out.
+    Done(Grant),
+    /// Ask whether a fence is complete.
+    Query(u64, Events<E>),
+    /// Record the events of a fence that was just closed.
+    Record(u64, Few<Context>),
+    /// Make later work of these contexts wait for a fence. The version tells whether these are
+    /// still all of them afterwards.
+    Order(u64, Events<E>, Few<Context>, u64),
+    /// Wait for a fence.
+    Wait(u64, Events<E>),
+    /// Get so many bytes from the driver.
+    Grow(u64),
+    /// The context is gone.
+    Gone,
+}
+
+impl Ask {
+    pub fn new(bytes: u64, arena: u64) -> Self {
+        Ask {
+            bytes,
+            arena,
+            source: Source::Hit,
+            tries: 0,
+            unfenced: false,
+            incomplete: 0,
+            exact: false,
+            loose: false,
+            shared: false,
+            scraped: 0,
+            paused: false,
+        }
+    }
+}
+
+impl<E: Copy> State<E> {
+    /// The next step towards a block.
+    pub fn step(&mut self, ask: &mut Ask) -> Step<E> {
+        let Some(index) = self.index(ask.arena) else {
+            return Step::Gone;
+        };
+        let found = if ask.loose {
+            self.take_loosely(index, ask.bytes, ask.source)
+        } else {
+            self.take(index, ask.bytes, ask.source)
+        };
+        let capturing = self.captures.is_open() && !self.planted(Mutation::FenceUnderCapture);
+        let fence = match found {
+            Ok(grant) => return Step::Done(grant),
+            Err(Found::Pending(fence)) if ask.tries < TRIES && !ask.unfenced && !capturing => fence,
+            Err(Found::Pending(_)) if !ask.loose => {
+                ask.loose = true;
+                return self.step(ask);
+            }
+            Err(_) => return Step::Grow(self.growth(ask)),
+        };
+        let reuse = self.settings.reuse;
+        let version = self.version;
+        let planted = self.planted(Mutation::OrderOwnerOnly);
+        let Some(Some(arena)) = self.arenas.get_mut(index) else {
+            return Step::Gone;
+        };
+        let Some((id, events)) = arena.fences.covering(fence) else {
+            ask.tries += 1;
+            let id = arena.fences.close();
+            return Step::Record(id, self.cover(ask.arena).contexts);
+        };
+        let events = events.clone();
+        if ask.incomplete < id {
+            return Step::Query(id, events);
+        }
+        ask.tries += 1;
+        match reuse {
+            Reuse::Order if planted => {
+                let mut own = Few::new();
+                own.push(arena.context);
+                Step::Order(id, events, own, version)
+            }
+            Reuse::Order => Step::Order(id, events, self.cover(ask.arena).contexts, version),
+            Reuse::Wait | Reuse::Strict => Step::Wait(id, events),
+        }
+    }
+
+    /// Bytes to ask the driver for.
+    fn growth(&self, ask: &Ask) -> u64 {
+        match self.arena(ask.arena) {
+            Some(arena) if ask.exact => arena.placement.least(ask.bytes),
+            Some(arena) => arena.placement.growth(ask.bytes),
+            None => ask.bytes,
+        }
+    }
+
+    /// The least bytes to ask the driver for.
+    pub fn least(&self, ask: &Ask) -> u64 {
+        self.arena(ask.arena)
+            .map_or(ask.bytes, |arena| arena.placement.least(ask.bytes))
+    }
+
+    /// By how much new memory would take the arena beyond its share, and the device beyond its
+    /// limit.
+    pub fn excess(&self, ask: &Ask, bytes: u64) -> (u64, u64) {
+        let Some(arena) = self.arena(ask.arena) else {
+            return (0, 0);
+        };
+        let peak = arena
+            .recent_peak()
+            .max(arena.allocated.saturating_add(bytes));
+        let share = u128::from(peak) * u128::from(self.settings.share()) / 100;
+        let share = u64::try_from(share)
+            .unwrap_or(u64::MAX)
+            .max(self.settings.floor);
+        let over_share = arena.reserved.saturating_add(bytes).saturating_sub(share);
+        let over_limit = match (self.settings.limit, self.devices.get(arena.device)) {
+            (Some(limit), Some(device)) => {
+                let held = device.stats.reserved.saturating_add(device.growing);
+                held.saturating_add(bytes).saturating_sub(limit)
+            }
+            _ => 0,
+        };
+        (over_share, over_limit)
+    }
+}

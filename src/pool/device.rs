@@ -1,0 +1,58 @@
+//! What the pool needs from a device: the driver in the shim, a simulation in tests and `replay`.
+
+use std::fmt::Debug;
+
+/// A device address.
+pub type Address = u64;
+
+/// A CUDA context, by its handle. Blocks belong to one context and are reused within it only.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Context(pub u64);
+
+/// The calls that the pool makes. It makes none of them with a lock held.
+///
+/// Every error is the driver's own code and reaches the caller unchanged.
+pub trait Device: Sync {
+    /// The driver's error code.
+    type Error: Copy + Debug + Send;
+    /// A recorded point in a context's work, cheap to copy.
+    type Event: Copy + Debug + Send;
+
+    /// The code for out-of-memory, for refusals that are the pool's own (`GPUSHIM_LIMIT`).
+    const OUT_OF_MEMORY: Self::Error;
+
+    /// Whether an error means that memory ran out, so that giving back the cache may help.
+    fn is_out_of_memory(error: Self::Error) -> bool;
+
+    /// The ordinal of the device that the context is on.
+    fn ordinal(&self, context: Context) -> Result<i32, Self::Error>;
+
+    /// Memory from the driver. Legal while a stream captures.
+    fn allocate(&self, context: Context, bytes: u64) -> Result<Address, Self::Error>;
+
+    /// Memory back to the driver, which waits for the device's work, as `cuMemFree` does.
+    fn release(&self, context: Context, address: Address, bytes: u64) -> Result<(), Self::Error>;
+
+    /// An event that completes when all work submitted to the context before this call has.
+    ///
+    /// `Ok(None)`: this driver has no such event; the pool synchronises the context instead.
+    fn record(&self, context: Context) -> Result<Option<Self::Event>, Self::Error>;
+
+    /// Makes all work submitted to the context after this call wait, on the device, for the event.
+    fn order(&self, context: Context, event: Self::Event) -> Result<(), Self::Error>;
+
+    /// Whether the event has completed. Never waits.
+    fn is_complete(&self, event: Self::Event) -> Result<bool, Self::Error>;
+
+    /// Waits on the host for the event.
+    fn wait(&self, event: Self::Event) -> Result<(), Self::Error>;
+
+    /// The pool no longer needs the event.
+    fn retire(&self, event: Self::Event);
+
+    /// Waits on the host for all work of the context.
+    fn synchronize(&self, context: Context) -> Result<(), Self::Error>;
+
+    /// Free and total bytes of the context's device, as the driver sees them.
+    fn memory_info(&self, context: Context) -> Result<(u64, u64), Self::Error>;
+}

@@ -1,0 +1,64 @@
+//! The caching allocator: pure policy over a [`Device`].
+//!
+//! [`Pool`] has one lock and holds it over no call to the device. What to do is decided in
+//! `state.rs` and `ask.rs`, which know no device; `pool.rs` carries it out. `blocks.rs` and
+//! `segments.rs` are the two ways to place blocks, `fences.rs` and `capture.rs` tell when a freed
+//! block may be handed out again.
+
+mod arena;
+mod ask;
+mod block;
+mod blocks;
+mod capture;
+mod class;
+mod device;
+mod fences;
+mod front;
+mod placement;
+#[allow(
+    clippy::module_inception,
+    reason = "the pool itself, beside what it is made of"
+)]
+mod pool;
+mod segments;
+#[cfg(test)]
+mod sim;
+mod state;
+mod stats;
+#[cfg(test)]
+mod tests;
+mod types;
+
+pub use device::{Address, Context, Device};
+pub use pool::Pool;
+pub use stats::Stats;
+pub use types::{FreeError, Freed, Grant, Mark, Settings, Source};
+
+/// Cached memory that nobody asked for in so many ticks of [`Pool::decay`] goes back.
+pub const TICKS_TO_DECAY: u32 = 4;
+
+/// Where blocks come from (`GPUSHIM_POLICY`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Policy {
+    /// Whole driver allocations, cached one to one.
+    #[default]
+    Blocks,
+    /// Best fit inside large driver allocations.
+    Segments,
+    /// Whole driver allocations of power-of-two sizes.
+    Bins,
+    /// Forwarded to the driver, and traced.
+    Off,
+}
+
+/// What makes a freed block safe to hand out again (`GPUSHIM_REUSE`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Reuse {
+    /// Ordered on the device: later work waits for the work before the free.
+    #[default]
+    Order,
+    /// The host waits for the work before the free, at the allocation.
+    Wait,
+    /// The host waits for the context at each free, as the driver does.
+    Strict,
+}

@@ -1,0 +1,121 @@
+//! Which free memory answers a request: one of two ways, chosen by the policy.
+
+use super::Policy;
+use super::block::{Id, Slab};
+use super::blocks::Blocks;
+use super::segments::{Map, Segments};
+
+/// What a look for free memory found.
+pub(super) enum Found {
+    /// This block, taken out.
+    Ready(Id),
+    /// Nothing yet, but perhaps when this fence is ready.
+    Pending(u64),
+    /// Nothing.
+    Nothing,
+}
+
+/// The free memory of one arena.
+pub(super) enum Placement {
+    /// `blocks` and `bins`.
+    Whole(Blocks),
+    /// `segments`.
+    Split(Box<Segments>),
+}
+
+impl Placement {
+    /// Under [`Policy::Off`] nothing is ever kept.
+    pub fn new(policy: Policy, slack: u64) -> Self {
+        match policy {
+            Policy::Blocks | Policy::Off => Placement::Whole(Blocks::new(Some(slack.max(1)))),
+            Policy::Bins => Placement::Whole(Blocks::new(None)),
+            Policy::Segments => Placement::Split(Box::new(Segments::new())),
+        }
+    }
+
+    #[inline]
+    pub fn take(&mut self, slab: &mut Slab, map: &mut Map, bytes: u64, ready: u64) -> Found {
+        match self {
+            Placement::Whole(blocks) => blocks.take(slab, bytes, ready),
+            Placement::Split(segments) => segments.take(slab, map, bytes, ready, false),
+        }
+    }
+
+    /// The same, but a block may be larger than the slack allows.
+    pub fn take_loosely(
+        &mut self,
+        slab: &mut Slab,
+        map: &mut Map,
+        bytes: u64,
+        ready: u64,
+    ) -> Found {
+        match self {
+            Placement::Whole(blocks) => blocks.take_loosely(slab, bytes, ready),
+            Placement::Split(segments) => segments.take(slab, map, bytes, ready, true),
+        }
+    }
+
+    /// Keeps a freed block, whose fence is the open one.
+    #[inline]
+    pub fn insert(&mut self, slab: &mut Slab, id: Id) {
+        match self {
+            Placement::Whole(blocks) => blocks.insert(slab, id),
+            Placement::Split(segments) => segments.insert(slab, id),
+        }
+    }
+
+    /// Keeps a block that was lent and not taken.
+    pub fn insert_ready(&mut self, slab: &mut Slab, id: Id) {
+        match self {
+            Placement::Whole(blocks) => blocks.insert_ready(slab, id),
+            Placement::Split(segments) => segments.insert(slab, id),
+        }
+    }
+
+    /// Bytes to ask the driver for when nothing serves the request.
+    pub fn growth(&self, bytes: u64) -> u64 {
+        match self {
+            Placement::Whole(blocks) => blocks.growth(bytes),
+            Placement::Split(_) => Segments::growth(bytes),
+        }
+    }
+
+    /// The least that can be asked for instead, when memory is short.
+    pub fn least(&self, bytes: u64) -> u64 {
+        match self {
+            Placement::Whole(blocks) => blocks.least(bytes),
+            Placement::Split(_) => Segments::least(bytes),
+        }
+    }
+
+    /// A driver allocation has arrived for a request: hands the block out of it.
+    pub fn grown(&mut self, slab: &mut Slab, map: &mut Map, id: Id, bytes: u64) {
+        if let Placement::Split(segments) = self {
+            segments.grown(slab, map, id, bytes);
+        }
+    }
+
+    /// The address of a block left the process.
+    pub fn export(&mut self, slab: &mut Slab, id: Id) {
+        match self {
+            Placement::Whole(_) => slab.at_mut(id).exported = true,
+            Placement::Split(segments) => segments.export(slab, id),
+        }
+    }
+
+    /// The driver allocation that would be given back next.
+    pub fn oldest(&self) -> Option<Id> {
+        match self {
+            Placement::Whole(blocks) => blocks.oldest(),
+            Placement::Split(segments) => segments.oldest(),
+        }
+    }
+
+    /// Takes out the driver allocation that has been free for longest.
+    pub fn evict(&mut self, slab: &mut Slab) -> Option<Id> {
+        match self {
+            Placement::Whole(blocks) => blocks.evict(slab),
+            Placement::Split(segments) => segments.evict(slab),
+        }
+    }
+}

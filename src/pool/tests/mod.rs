@@ -1,0 +1,7 @@
+//! The pool against a simulated device that watches it.
+
+mod mutations;
+mod program;
+mod random;
+mod threads;
+mod units;

@@ -1,0 +1,132 @@
+//! What goes into the pool and comes out of it.
+
+use super::device::{Address, Context};
+use super::{Policy, Reuse};
+use std::fmt;
+
+/// How the pool behaves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Where blocks come from.
+    pub policy: Policy,
+    /// What makes a freed block safe to hand out again.
+    pub reuse: Reuse,
+    /// The most bytes to hold on each device; beyond it, out-of-memory.
+    pub limit: Option<u64>,
+    /// The most bytes to keep cached on each device.
+    pub cache_max: Option<u64>,
+    /// Bytes of device memory to leave free for what takes memory without asking us; `None`: one
+    /// percent of the device, and at least 256 MiB.
+    pub margin: Option<u64>,
+    /// When a miss would take what is held beyond this percentage of the recent peak of what is
+    /// allocated, the oldest free memory goes back first. `None`: 150, and 120 under `segments`,
+    /// the values beyond which our traces gained little (examples/pool_traces).
+    pub share: Option<u32>,
+    /// Bytes that may be held in any case.
+    pub floor: u64,
+    /// Whether threads keep a few blocks to themselves, so that their hits take no common lock. Not
+    /// for `segments`, `strict` or with `cache_max`, whatever this says.
+    pub front: bool,
+    /// A whole block serves requests down to one part in so many smaller; rounded down to a power
+    /// of two.
+    pub slack: u64,
+}
+
+impl Settings {
+    /// [`Settings::share`], or what goes with the policy.
+    pub(super) fn share(&self) -> u32 {
+        let by_policy = if self.policy == Policy::Segments {
+            120
+        } else {
+            150
+        };
+        self.share.unwrap_or(by_policy)
+    }
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings {
+            policy: Policy::default(),
+            reuse: Reuse::default(),
+            limit: None,
+            cache_max: None,
+            margin: None,
+            share: None,
+            floor: 256 << 20,
+            front: true,
+            slack: 8,
+        }
+    }
+}
+
+/// Where a block came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// From the cache, its work known to be complete or ordered.
+    Hit,
+    /// From the cache, after later work was ordered behind its work.
+    Ordered,
+    /// From the cache, after the host waited for its work.
+    Waited,
+    /// From the driver.
+    Grown,
+}
+
+/// A block handed out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Grant {
+    /// Where it begins.
+    pub address: Address,
+    /// Bytes asked for.
+    pub requested: u64,
+    /// Bytes of the block.
+    pub size: u64,
+    /// Where it came from.
+    pub source: Source,
+}
+
+/// A block handed back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Freed {
+    /// Where it begins.
+    pub address: Address,
+    /// Bytes asked for when it was allocated.
+    pub requested: u64,
+    /// Bytes of the block.
+    pub size: u64,
+    /// The context that it belongs to.
+    pub context: Context,
+    /// The ordinal of the context's device.
+    pub device: i32,
+}
+
+/// Why memory could not be freed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FreeError<E> {
+    /// The address is not the beginning of a block of the pool: the driver has to answer.
+    Unknown,
+    /// The block is free already.
+    NotLive,
+    /// The driver refused what the free needed. The block counts as freed.
+    Driver(E),
+}
+
+impl<E: fmt::Debug> fmt::Display for FreeError<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            FreeError::Unknown => write!(f, "not an address of the pool"),
+            FreeError::NotLive => write!(f, "freed already"),
+            FreeError::Driver(error) => write!(f, "the driver answered {error:?}"),
+        }
+    }
+}
+
+impl<E: fmt::Debug> std::error::Error for FreeError<E> {}
+
+/// A point in a context's frees, taken before the context is synchronised.
+#[derive(Clone, Copy, Debug)]
+pub struct Mark {
+    pub(super) arena: u64,
+    pub(super) fence: u64,
+}

@@ -1,0 +1,74 @@
+//! What a trace has to say, for people and for programs.
+
+mod text;
+pub mod units;
+
+use std::fmt;
+
+use serde::Serialize;
+
+use crate::analysis::{Summary, summarize};
+use crate::trace::Trace;
+
+/// A trace's report.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// Path of the trace.
+    pub trace: String,
+    /// Version of the trace's format.
+    pub format: String,
+    /// Wall clock at the start, ns since 1970.
+    pub started_wall_ns: u64,
+    /// Facts about the process, keys and values in their order; a key may come several times.
+    pub facts: Vec<(String, String)>,
+    /// Counters of the process, by name.
+    pub counters: Vec<(String, u64)>,
+    /// Figures from the events.
+    pub summary: Summary,
+    /// What is damaged or missing in the file.
+    pub problems: Vec<String>,
+}
+
+impl Report {
+    /// Reads all events of a trace and sums them up.
+    pub fn of(trace: &Trace) -> Report {
+        let mut problems = trace.problems().to_vec();
+        if trace.facts_cut() > 0 {
+            problems.push(format!(
+                "{} facts did not fit into the file",
+                trace.facts_cut()
+            ));
+        }
+        Report {
+            trace: trace.path().display().to_string(),
+            format: format!("{}.{}", trace.header().major, trace.header().minor),
+            started_wall_ns: trace.header().wall_ns,
+            facts: trace.facts(),
+            counters: trace.counters(),
+            summary: summarize(trace),
+            problems,
+        }
+    }
+
+    /// The first fact of a key.
+    pub fn fact(&self, key: &str) -> Option<&str> {
+        self.facts
+            .iter()
+            .find(|(name, _)| name == key)
+            .map(|(_, value)| value.as_str())
+    }
+
+    /// All facts of a key.
+    pub fn facts_of<'a>(&'a self, key: &'a str) -> impl Iterator<Item = &'a str> {
+        self.facts
+            .iter()
+            .filter(move |(name, _)| name == key)
+            .map(|(_, value)| value.as_str())
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&text::render(self)?)
+    }
+}

@@ -1,0 +1,339 @@
+//! Where everything is in a trace file: the one definition that writer and reader share.
+//!
+//! All numbers are little endian. The file describes itself: the header names its parts with
+//! offset, length and stride, and the fields of a record with offset and width, so that a reader
+//! finds what it knows in a file of any minor version. `docs/trace-format.md` says it in prose.
+
+#[cfg(target_endian = "big")]
+compile_error!("the trace file is little endian, and CUDA runs on no other machine");
+
+/// The first eight bytes of every trace file. Written last, so that a file without them was
+/// never finished being created.
+pub const MAGIC: [u8; 8] = *b"gpushim\0";
+
+/// Raised when an older reader could no longer make sense of a file; it then refuses.
+pub const MAJOR: u32 = 1;
+
+/// Raised when parts, fields, kinds or facts are added; an older reader skips what it does not know.
+pub const MINOR: u32 = 0;
+
+/// Bytes of the header, one page, so that the parts after it stay page-aligned.
+pub const HEADER_BYTES: usize = 4096;
+
+/// Bytes of one record of the event ring: a cache line, so that two writers never share one.
+pub const RECORD_BYTES: usize = 64;
+
+/// Offsets within the header of what is written once, when the file is created.
+pub mod header {
+    /// `u32`: [`super::MAJOR`] of the writer.
+    pub const MAJOR: usize = 8;
+    /// `u32`: [`super::MINOR`] of the writer.
+    pub const MINOR: usize = 12;
+    /// `u32`: bytes of the header.
+    pub const BYTES: usize = 16;
+    /// `u32`: offset of the parts directory.
+    pub const PARTS_OFFSET: usize = 20;
+    /// `u32`: entries in the parts directory.
+    pub const PARTS_COUNT: usize = 24;
+    /// `u32`: bytes of one entry of the parts directory.
+    pub const PARTS_STRIDE: usize = 28;
+    /// `u32`: offset of the field table.
+    pub const FIELDS_OFFSET: usize = 32;
+    /// `u32`: entries in the field table.
+    pub const FIELDS_COUNT: usize = 36;
+    /// `u32`: bytes of one entry of the field table.
+    pub const FIELDS_STRIDE: usize = 40;
+    /// `u32`: which clock gives the ticks of the records ([`crate::trace::ClockSource`]).
+    pub const CLOCK: usize = 44;
+    /// `u64`: bytes of the whole file.
+    pub const FILE_BYTES: usize = 48;
+    /// `u64`: wall clock at the start, ns since 1970.
+    pub const WALL_NS: usize = 56;
+    /// `u64`: ticks at the start.
+    pub const START_TICKS: usize = 64;
+    /// `u64`: `CLOCK_MONOTONIC` at the start, ns.
+    pub const START_NS: usize = 72;
+    /// `u64`: checksum of the header without [`CHECKSUM`] itself and without the changing part.
+    pub const CHECKSUM: usize = 80;
+
+    /// The changing part of the header: `u64` index (0 or 1) of the clock pair in force.
+    pub const CLOCK_CURRENT: usize = 128;
+    /// Two pairs of (`u64` ticks, `u64` ns of `CLOCK_MONOTONIC`). The writer fills the one that
+    /// is not in force and then switches, so that a kill between the two leaves a whole pair.
+    pub const CLOCK_PAIRS: usize = 136;
+    /// First byte of the changing part.
+    pub const CHANGING_FROM: usize = 128;
+    /// First byte after the changing part.
+    pub const CHANGING_TO: usize = 256;
+
+    /// Where this version puts its parts directory.
+    pub(in crate::trace) const PARTS_AT: usize = 256;
+    /// Where this version puts its field table.
+    pub(in crate::trace) const FIELDS_AT: usize = 1024;
+}
+
+/// Offsets within an entry of the parts directory.
+pub mod part {
+    /// `u32`: a [`super::PartKind`].
+    pub const KIND: usize = 0;
+    /// `u64`: offset in the file.
+    pub const OFFSET: usize = 8;
+    /// `u64`: bytes.
+    pub const LENGTH: usize = 16;
+    /// `u64`: bytes of one entry, 1 for text.
+    pub const STRIDE: usize = 24;
+    /// Bytes of an entry in this version.
+    pub const BYTES: usize = 32;
+}
+
+/// What a part of the file holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum PartKind {
+    /// Named `u64` counters, see [`counter`].
+    Counters = 1,
+    /// Text facts about the process, see [`facts`].
+    Facts = 2,
+    /// How far the event ring has come, see [`cursor`].
+    Cursor = 3,
+    /// The event ring: a power of two of records, see [`FIELDS`].
+    Ring = 4,
+}
+
+/// Offsets within an entry of the counters part.
+pub mod counter {
+    /// Name, padded with zeros.
+    pub const NAME: usize = 0;
+    /// Bytes of the name.
+    pub const NAME_BYTES: usize = 56;
+    /// `u64`: value.
+    pub const VALUE: usize = 56;
+    /// Bytes of an entry in this version: a cache line, so that counters do not slow each other.
+    pub const BYTES: usize = 64;
+    /// Entries in this version.
+    pub const COUNT: usize = 64;
+}
+
+/// Offsets within the facts part.
+pub mod facts {
+    /// `u64`: bytes of text that are complete.
+    pub const COMMITTED: usize = 0;
+    /// `u64`: facts that did not fit.
+    pub const CUT: usize = 8;
+    /// The text: `key TAB value LF`, with `\\`, `\t`, `\n` escaped by a backslash in both.
+    pub const TEXT: usize = 16;
+    /// Bytes of the part in this version.
+    pub const BYTES: usize = 256 << 10;
+    /// Longest value in bytes; the rest of a longer one is cut off and replaced by `…`.
+    pub const VALUE_MAX: usize = 8 << 10;
+}
+
+/// Offsets within the cursor part.
+pub mod cursor {
+    /// `u64`: the next ticket, which is also the number of events recorded so far.
+    pub const NEXT: usize = 0;
+    /// `u64`: events given up because their slot was still being written by a stalled thread.
+    pub const DROPPED: usize = 64;
+    /// Bytes of the part in this version.
+    pub const BYTES: usize = 4096;
+}
+
+/// One field of a record: its name, offset and width in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Field {
+    /// Name, at most [`field::NAME_BYTES`] bytes.
+    pub name: &'static str,
+    /// Offset within the record, bytes.
+    pub offset: u16,
+    /// Width: 1, 2, 4 or 8 bytes.
+    pub width: u16,
+}
+
+/// Offsets within an entry of the field table.
+pub mod field {
+    /// Name, padded with zeros.
+    pub const NAME: usize = 0;
+    /// Bytes of the name.
+    pub const NAME_BYTES: usize = 12;
+    /// `u16`: offset within the record.
+    pub const OFFSET: usize = 12;
+    /// `u16`: width.
+    pub const WIDTH: usize = 14;
+    /// Bytes of an entry in this version.
+    pub const BYTES: usize = 16;
+}
+
+/// The fields of a record in this version, in the order of [`FieldId`].
+pub const FIELDS: [Field; 13] = [
+    field("sequence", 0, 8),
+    field("ticks", 8, 8),
+    field("kind", 16, 1),
+    field("class", 17, 1),
+    field("flags", 18, 2),
+    field("device", 20, 1),
+    field("result", 22, 2),
+    field("thread", 24, 4),
+    field("stack", 28, 4),
+    field("address", 32, 8),
+    field("size", 40, 8),
+    field("extra0", 48, 8),
+    field("extra1", 56, 8),
+];
+
+/// Indexes into [`FIELDS`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "each is the field of the same name")]
+pub enum FieldId {
+    Sequence,
+    Ticks,
+    Kind,
+    Class,
+    Flags,
+    Device,
+    Result,
+    Thread,
+    Stack,
+    Address,
+    Size,
+    Extra0,
+    Extra1,
+}
+
+const fn field(name: &'static str, offset: u16, width: u16) -> Field {
+    Field {
+        name,
+        offset,
+        width,
+    }
+}
+
+/// What the sequence word of a slot says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Slot {
+    /// Nothing was ever written here.
+    Empty,
+    /// The event with this ticket is complete.
+    Complete(u64),
+    /// The event with this ticket was being written.
+    Writing(u64),
+}
+
+impl Slot {
+    /// Decodes a sequence word: 0, `2 (ticket + 1)` when complete, one more while being written.
+    pub const fn decode(sequence: u64) -> Slot {
+        match sequence {
+            // 1 is never written; there is no ticket to name.
+            0 | 1 => Slot::Empty,
+            word if word & 1 == 0 => Slot::Complete(word / 2 - 1),
+            word => Slot::Writing(word / 2 - 1),
+        }
+    }
+
+    /// The sequence word of a complete event.
+    pub const fn complete(ticket: u64) -> u64 {
+        ticket.wrapping_add(1).wrapping_mul(2)
+    }
+
+    /// The sequence word of an event being written.
+    pub const fn writing(ticket: u64) -> u64 {
+        Slot::complete(ticket) | 1
+    }
+}
+
+/// The checksum of a header: 64-bit FNV-1a over what does not change after creation.
+pub fn checksum(header: &[u8]) -> u64 {
+    let constant = |at: usize| {
+        !(header::CHECKSUM..header::CHECKSUM + 8).contains(&at)
+            && !(header::CHANGING_FROM..header::CHANGING_TO).contains(&at)
+            && at >= MAGIC.len()
+    };
+    header
+        .iter()
+        .enumerate()
+        .filter(|(at, _)| constant(*at))
+        .fold(0xcbf2_9ce4_8422_2325, |hash, (_, byte)| {
+            (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
+        })
+}
+
+/// Reads the little-endian `u64` at an offset, if it is there.
+pub fn get_u64(bytes: &[u8], at: usize) -> Option<u64> {
+    let word = bytes.get(at..at.checked_add(8)?)?;
+    Some(u64::from_le_bytes(word.try_into().ok()?))
+}
+
+/// Reads the little-endian `u32` at an offset, if it is there.
+pub fn get_u32(bytes: &[u8], at: usize) -> Option<u32> {
+    let word = bytes.get(at..at.checked_add(4)?)?;
+    Some(u32::from_le_bytes(word.try_into().ok()?))
+}
+
+/// Reads the little-endian `u16` at an offset, if it is there.
+pub fn get_u16(bytes: &[u8], at: usize) -> Option<u16> {
+    let word = bytes.get(at..at.checked_add(2)?)?;
+    Some(u16::from_le_bytes(word.try_into().ok()?))
+}
+
+/// Writes bytes at an offset; out of range it writes nothing.
+pub(in crate::trace) fn put(bytes: &mut [u8], at: usize, value: &[u8]) {
+    if let Some(place) = at
+        .checked_add(value.len())
+        .and_then(|end| bytes.get_mut(at..end))
+    {
+        place.copy_from_slice(value);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_fill_a_record_without_overlap() {
+        let mut taken = [false; RECORD_BYTES];
+        for field in FIELDS {
+            assert!(field.name.len() <= field::NAME_BYTES);
+            for at in field.offset..field.offset + field.width {
+                assert!(!taken[usize::from(at)], "{} overlaps", field.name);
+                taken[usize::from(at)] = true;
+            }
+        }
+        assert_eq!(
+            taken.iter().filter(|taken| !**taken).count(),
+            1,
+            "one byte of padding"
+        );
+        assert_eq!(FIELDS[FieldId::Extra1 as usize].name, "extra1");
+        assert_eq!(FIELDS[FieldId::Stack as usize].name, "stack");
+    }
+
+    #[test]
+    fn sequence_words_round_trip() {
+        assert_eq!(Slot::decode(0), Slot::Empty);
+        assert_eq!(Slot::decode(1), Slot::Empty);
+        for ticket in [0, 1, 63, 1 << 40] {
+            assert_eq!(Slot::decode(Slot::complete(ticket)), Slot::Complete(ticket));
+            assert_eq!(Slot::decode(Slot::writing(ticket)), Slot::Writing(ticket));
+        }
+    }
+
+    #[test]
+    fn checksum_ignores_only_what_changes() {
+        let mut header = vec![7_u8; HEADER_BYTES];
+        let before = checksum(&header);
+        header[header::CLOCK_PAIRS] = 1;
+        header[header::CHECKSUM] = 1;
+        header[0] = 1;
+        assert_eq!(checksum(&header), before);
+        header[header::PARTS_AT] = 1;
+        assert_ne!(checksum(&header), before);
+    }
+
+    #[test]
+    fn numbers_out_of_range_are_none() {
+        assert_eq!(get_u64(&[0; 8], 1), None);
+        assert_eq!(get_u64(&[0; 8], usize::MAX), None);
+        assert_eq!(get_u32(&[1, 0, 0, 0], 0), Some(1));
+        assert_eq!(get_u16(&[1, 2], 0), Some(0x201));
+    }
+}

@@ -1,0 +1,108 @@
+//! The facts about the process that every trace begins with.
+
+use std::ffi::CStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+/// Keys and values, in the order in which they are written.
+pub fn facts(wall_ns: u64, rank: Option<u32>) -> Vec<(&'static str, String)> {
+    let (host, kernel) = host_and_kernel();
+    let mut facts = vec![
+        ("argv", argv()),
+        ("exe", link("/proc/self/exe")),
+        ("cwd", link("/proc/self/cwd")),
+        ("pid", std::process::id().to_string()),
+        ("host", host),
+        ("kernel", kernel),
+        ("started", wall_ns.to_string()),
+        ("writer", env!("CARGO_PKG_VERSION").to_string()),
+    ];
+    if let Some(rank) = rank {
+        facts.push(("rank", rank.to_string()));
+    }
+    facts
+}
+
+/// The command line as one could type it into a shell.
+fn argv() -> String {
+    let line = std::fs::read("/proc/self/cmdline").unwrap_or_default();
+    let line = line.strip_suffix(b"\0").unwrap_or(&line);
+    let words: Vec<String> = line.split(|byte| *byte == 0).map(quoted).collect();
+    words.join(" ")
+}
+
+/// A word in single quotes if a shell would not take it as it is.
+fn quoted(word: &[u8]) -> String {
+    let word = String::from_utf8_lossy(word);
+    let plain = |letter: char| letter.is_alphanumeric() || "-_=./:,+@%^".contains(letter);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.into_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
+}
+
+fn link(path: &str) -> String {
+    std::fs::read_link(Path::new(path))
+        .map(|target| String::from_utf8_lossy(target.as_os_str().as_bytes()).into_owned())
+        .unwrap_or_default()
+}
+
+/// Node name, and kernel name with its release.
+fn host_and_kernel() -> (String, String) {
+    // SAFETY: utsname is plain arrays of characters, for which zeros are valid.
+    let mut names: libc::utsname = unsafe { std::mem::zeroed() };
+    // SAFETY: the pointer is to a local utsname.
+    if unsafe { libc::uname(&mut names) } != 0 {
+        return (String::new(), String::new());
+    }
+    let text = |field: &[libc::c_char]| {
+        // SAFETY: c_char has the size and alignment of u8, and the slice is borrowed for as long.
+        let bytes = unsafe { std::slice::from_raw_parts(field.as_ptr().cast::<u8>(), field.len()) };
+        CStr::from_bytes_until_nul(bytes)
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned()
+    };
+    (
+        text(&names.nodename),
+        format!("{} {}", text(&names.sysname), text(&names.release)),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_quoted_for_a_shell() {
+        assert_eq!(quoted(b"train.py"), "train.py");
+        assert_eq!(quoted(b""), "''");
+        assert_eq!(quoted(b"a b"), "'a b'");
+        assert_eq!(quoted(b"it's"), r"'it'\''s'");
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "no /proc under Miri")]
+    fn the_facts_are_this_process() {
+        let facts = facts(5, Some(3));
+        let get = |key| {
+            facts
+                .iter()
+                .find(|(name, _)| *name == key)
+                .map(|(_, value)| value.clone())
+        };
+        assert_eq!(get("pid"), Some(std::process::id().to_string()));
+        assert_eq!(get("rank").as_deref(), Some("3"));
+        assert_eq!(get("started").as_deref(), Some("5"));
+        let exe = std::env::current_exe().unwrap();
+        assert_eq!(get("exe").as_deref(), exe.to_str());
+        assert!(
+            get("argv")
+                .unwrap()
+                .contains(exe.file_name().unwrap().to_str().unwrap())
+        );
+        assert!(!get("host").unwrap().is_empty());
+        assert!(get("kernel").unwrap().starts_with("Linux "));
+    }
+}

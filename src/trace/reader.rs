@@ -1,0 +1,260 @@
+//! The reader: whatever state a file is in, it says what can be read and what is wrong.
+
+use std::fmt;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use super::event::Event;
+use super::layout::{PartKind, counter, facts};
+
+mod bytes;
+mod header;
+mod ring;
+
+use bytes::Bytes;
+pub use header::Header;
+use header::Parts;
+use ring::RingView;
+
+/// A trace file that was opened: a finished run's, a killed one's or a running one's.
+#[derive(Debug)]
+pub struct Trace {
+    bytes: Bytes,
+    path: PathBuf,
+    header: Header,
+    parts: Parts,
+    ring: RingView,
+    problems: Vec<String>,
+}
+
+/// One event as read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// Place in the order of recording, from 0.
+    pub ticket: u64,
+    /// Ns since the start of the trace. Between threads it may step back by a little.
+    pub ns: u64,
+    /// What happened.
+    pub event: Event,
+}
+
+impl Trace {
+    /// Opens and checks a trace file.
+    ///
+    /// Damage that leaves something readable is not an error: [`Trace::problems`] names it.
+    ///
+    /// # Errors
+    /// A file that cannot be read, is no trace, or has a header of which nothing can be made.
+    pub fn open(path: &Path) -> Result<Trace, Error> {
+        let failed = |what: &str| Error {
+            path: path.to_path_buf(),
+            what: what.to_string(),
+        };
+        let file = File::open(path).map_err(|error| failed(&format!("open it: {error}")))?;
+        let meta = file
+            .metadata()
+            .map_err(|error| failed(&format!("read its size: {error}")))?;
+        if !meta.is_file() {
+            return Err(failed("read it: it is not a regular file"));
+        }
+        let bytes =
+            Bytes::map(&file, meta.len()).map_err(|error| failed(&format!("map it: {error}")))?;
+        Trace::parse(path, bytes)
+    }
+
+    /// As [`Trace::open`], from the content of a file.
+    ///
+    /// # Errors
+    /// As for [`Trace::open`]; the path is only a name for messages.
+    pub fn from_bytes(path: &Path, content: &[u8]) -> Result<Trace, Error> {
+        Trace::parse(path, Bytes::copy(content))
+    }
+
+    fn parse(path: &Path, bytes: Bytes) -> Result<Trace, Error> {
+        let failed = |what| Error {
+            path: path.to_path_buf(),
+            what,
+        };
+        let mut problems = Vec::new();
+        let (header, parts) = header::parse(&bytes, &mut problems).map_err(failed)?;
+        let ring = RingView::scan(&bytes, &parts, &mut problems);
+        Ok(Trace {
+            bytes,
+            path: path.to_path_buf(),
+            header,
+            parts,
+            ring,
+            problems,
+        })
+    }
+
+    /// The path that it was opened by.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What the header says.
+    pub fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// What is damaged, each a sentence that names the place. Empty for a sound file.
+    pub fn problems(&self) -> &[String] {
+        &self.problems
+    }
+
+    /// The facts about the process, in the order in which they were written.
+    pub fn facts(&self) -> Vec<(String, String)> {
+        let Some(part) = self.parts.get(PartKind::Facts) else {
+            return Vec::new();
+        };
+        let room = part.length.saturating_sub(facts::TEXT as u64);
+        let committed = self
+            .bytes
+            .u64(part.offset + facts::COMMITTED as u64)
+            .unwrap_or(0)
+            .min(room);
+        let text = self
+            .bytes
+            .to_vec(part.offset + facts::TEXT as u64, committed);
+        let text = String::from_utf8_lossy(&text);
+        let pair = |line: &str| {
+            line.split_once('\t')
+                .map(|(key, value)| (unescaped(key), unescaped(value)))
+        };
+        text.lines().filter_map(pair).collect()
+    }
+
+    /// The first fact of a key.
+    pub fn fact(&self, key: &str) -> Option<String> {
+        self.facts()
+            .into_iter()
+            .find(|(name, _)| name == key)
+            .map(|(_, value)| value)
+    }
+
+    /// Facts that did not fit into the file.
+    pub fn facts_cut(&self) -> u64 {
+        let part = self.parts.get(PartKind::Facts);
+        part.and_then(|part| self.bytes.u64(part.offset + facts::CUT as u64))
+            .unwrap_or(0)
+    }
+
+    /// The counters that the writer named, with their values.
+    pub fn counters(&self) -> Vec<(String, u64)> {
+        let Some(part) = self.parts.get(PartKind::Counters) else {
+            return Vec::new();
+        };
+        let entries = part
+            .length
+            .checked_div(part.stride)
+            .unwrap_or(0)
+            .min(1 << 16);
+        let entry = |index: u64| {
+            let at = part.offset + index * part.stride;
+            let name = self
+                .bytes
+                .to_vec(at + counter::NAME as u64, counter::NAME_BYTES as u64);
+            let end = name
+                .iter()
+                .position(|byte| *byte == 0)
+                .unwrap_or(name.len());
+            let name = String::from_utf8_lossy(name.get(..end)?).into_owned();
+            let value = self.bytes.u64(at + counter::VALUE as u64)?;
+            (!name.is_empty()).then_some((name, value))
+        };
+        (0..entries).filter_map(entry).collect()
+    }
+
+    /// The events that can be read, in the order of their tickets.
+    ///
+    /// Of a process that is still running it gives what was there at [`Trace::open`], less what
+    /// has been overwritten since.
+    pub fn events(&self) -> Events<'_> {
+        self.ring.events(&self.bytes, self.header.clock)
+    }
+
+    /// Events that were recorded, whether or not they can still be read.
+    pub fn recorded(&self) -> u64 {
+        self.ring.recorded
+    }
+
+    /// Events that can be read.
+    pub fn readable(&self) -> u64 {
+        self.ring.readable
+    }
+
+    /// Events that are gone: overwritten by newer ones, given up by stalled threads, never begun
+    /// because the process died, or beyond the end of a truncated file. Exact:
+    /// `recorded = readable + lost + torn`.
+    pub fn lost(&self) -> u64 {
+        self.ring
+            .recorded
+            .saturating_sub(self.ring.readable)
+            .saturating_sub(self.ring.torn)
+    }
+
+    /// Events that were being written when the process died or the file was opened.
+    pub fn torn(&self) -> u64 {
+        self.ring.torn
+    }
+
+    /// Of the lost events, those given up because their slot was still being written.
+    pub fn dropped(&self) -> u64 {
+        self.ring.dropped
+    }
+
+    /// Whether newer events have overwritten older ones.
+    pub fn has_wrapped(&self) -> bool {
+        self.ring.recorded > self.ring.capacity
+    }
+
+    /// How many events the ring holds.
+    pub fn capacity(&self) -> u64 {
+        self.ring.capacity
+    }
+}
+
+pub use ring::Events;
+
+/// Why a trace cannot be read: completes "failed to …".
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Error {
+    path: PathBuf,
+    what: String,
+}
+
+impl Error {
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "read the trace {}: {}", self.path.display(), self.what)
+    }
+}
+
+impl std::error::Error for Error {}
+
+fn unescaped(text: &str) -> String {
+    let mut plain = String::with_capacity(text.len());
+    let mut letters = text.chars();
+    while let Some(letter) = letters.next() {
+        match (letter, letter == '\\') {
+            (_, true) => match letters.next() {
+                Some('t') => plain.push('\t'),
+                Some('n') => plain.push('\n'),
+                Some(other) => plain.push(other),
+                None => plain.push('\\'),
+            },
+            (other, false) => plain.push(other),
+        }
+    }
+    plain
+}
+
+#[cfg(test)]
+mod tests;

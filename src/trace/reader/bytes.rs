@@ -1,0 +1,114 @@
+//! The content of a file that another process may be writing.
+
+use std::fs::File;
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use memmap2::{MmapOptions, MmapRaw};
+
+/// Content as words, read atomically because a running process may change them meanwhile.
+#[derive(Debug)]
+pub struct Bytes {
+    store: Store,
+    length: u64,
+}
+
+#[derive(Debug)]
+enum Store {
+    Mapped(MmapRaw),
+    Copied(Vec<AtomicU64>),
+}
+
+impl Bytes {
+    /// Maps a file. Should it be truncated by someone while it is mapped, reading beyond its new
+    /// end kills this process with SIGBUS, as for every program that maps files.
+    pub fn map(file: &File, length: u64) -> io::Result<Bytes> {
+        let size =
+            usize::try_from(length).map_err(|_| io::Error::from(io::ErrorKind::FileTooLarge))?;
+        if size < 8 {
+            // Too short for one word, and the kernel maps no empty files.
+            return Ok(Bytes {
+                store: Store::Copied(Vec::new()),
+                length: 0,
+            });
+        }
+        let map = MmapOptions::new().len(size).map_raw_read_only(file)?;
+        Ok(Bytes {
+            store: Store::Mapped(map),
+            length,
+        })
+    }
+
+    /// Copies content; what does not fill a word at the end is left out.
+    pub fn copy(content: &[u8]) -> Bytes {
+        let word = |chunk: &[u8]| AtomicU64::new(chunk.try_into().map_or(0, u64::from_le_bytes));
+        let words: Vec<_> = content.chunks_exact(8).map(word).collect();
+        Bytes {
+            length: words.len() as u64 * 8,
+            store: Store::Copied(words),
+        }
+    }
+
+    /// Bytes.
+    pub fn len(&self) -> u64 {
+        self.length
+    }
+
+    fn words(&self) -> &[AtomicU64] {
+        match &self.store {
+            Store::Copied(words) => words,
+            Store::Mapped(map) => {
+                // SAFETY: the mapping is page-aligned and holds this many whole words. It is
+                // read-only, which relaxed atomic loads of at most eight bytes allow (std::sync::atomic,
+                // "Atomic accesses to read-only memory"), and nothing else is done with them.
+                unsafe {
+                    std::slice::from_raw_parts(map.as_ptr().cast::<AtomicU64>(), map.len() / 8)
+                }
+            }
+        }
+    }
+
+    /// The aligned words from an offset on, as many as asked for; `None` if not all are there.
+    pub fn atomics(&self, at: u64, count: usize) -> Option<&[AtomicU64]> {
+        let first = usize::try_from(at).ok().filter(|at| at.is_multiple_of(8))? / 8;
+        self.words().get(first..first.checked_add(count)?)
+    }
+
+    /// The aligned word at an offset.
+    pub fn u64(&self, at: u64) -> Option<u64> {
+        Some(self.atomics(at, 1)?.first()?.load(Ordering::Relaxed))
+    }
+
+    /// A copy of the bytes from an aligned offset on, fewer if the file ends before.
+    pub fn to_vec(&self, at: u64, length: u64) -> Vec<u8> {
+        let length = usize::try_from(length.min(self.length.saturating_sub(at))).unwrap_or(0);
+        let whole = self
+            .atomics(at, length.div_ceil(8))
+            .or_else(|| self.atomics(at, length / 8));
+        let words = whole.unwrap_or_default().iter();
+        let mut bytes: Vec<u8> = words
+            .flat_map(|word| word.load(Ordering::Relaxed).to_le_bytes())
+            .collect();
+        bytes.truncate(length);
+        bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_stay_inside() {
+        let bytes = Bytes::copy(&[1, 0, 0, 0, 0, 0, 0, 0, 2, 3, 4, 5, 6, 7, 8, 9, 10]);
+        assert_eq!(bytes.len(), 16);
+        assert_eq!(bytes.u64(0), Some(1));
+        assert_eq!(bytes.u64(4), None);
+        assert_eq!(bytes.u64(16), None);
+        assert_eq!(bytes.u64(u64::MAX - 7), None);
+        assert_eq!(bytes.to_vec(8, 3), [2, 3, 4]);
+        assert_eq!(bytes.to_vec(8, u64::MAX), [2, 3, 4, 5, 6, 7, 8, 9]);
+        assert_eq!(bytes.to_vec(1 << 40, 8), []);
+        assert!(bytes.atomics(8, usize::MAX).is_none());
+    }
+}

@@ -1,0 +1,1 @@
+"""What scripts/gpu-check is made of: runs, traces, sections, summary."""

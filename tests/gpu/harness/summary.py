@@ -1,0 +1,14 @@
+"""The last word: a Markdown table, on the terminal and in summary.md."""
+
+
+def markdown(session, machine):
+    """The table of all results, after a line on the machine."""
+    lines = [f"# gpu-check", "", machine, "", "| | section | what | seen |", "|---|---|---|---|"]
+    for row in session.results:
+        detail = row["detail"].replace("|", "\\|").replace("\n", " ")
+        lines.append(f"| {row['status']} | {row['section']} | {row['name']} | {detail} |")
+    tally = {}
+    for row in session.results:
+        tally[row["status"]] = tally.get(row["status"], 0) + 1
+    lines += ["", ", ".join(f"{count} {status}" for status, count in sorted(tally.items()))]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,34 @@
+"""PyTorch: torch.compile (inductor, Triton kernels), and its CUDA-graph mode."""
+
+from common import arguments, deterministic_torch, emit, tensor_digest, torch_figures, write_figures
+
+options = arguments()
+torch = deterministic_torch()
+device = torch.device("cuda")
+
+
+def build():
+    torch.manual_seed(2)
+    return torch.nn.Sequential(
+        torch.nn.Linear(128, 256), torch.nn.GELU(), torch.nn.LayerNorm(256), torch.nn.Linear(256, 32)
+    ).to(device)
+
+
+def train(name, **how):
+    model = build()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    compiled = torch.compile(model, **how)
+    torch.manual_seed(3)
+    for step in range(options.steps):
+        inputs = torch.randn(32, 128, device=device)
+        loss = compiled(inputs).square().mean()
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        optimizer.step()
+        emit(name, step, loss.item())
+    emit(name, "weights", tensor_digest(torch.cat([p.reshape(-1) for p in model.parameters()])))
+
+
+train("default")
+train("reduce-overhead", mode="reduce-overhead")
+write_figures(options.json, torch_figures(torch))

@@ -1,0 +1,46 @@
+//! Contexts that end, and several at once.
+
+use gpushim_core::trace::{Class, Kind};
+
+use crate::support::{Run, program};
+
+const POLICIES: [&str; 4] = ["blocks", "segments", "bins", "off"];
+
+/// A context ends three times with blocks out and blocks cached.
+fn ends(how: &str) {
+    for policy in POLICIES {
+        let (_, shim) = Run::new(program("contexts")).may("double free").arg(how).env("GPUSHIM_POLICY", policy).both();
+        assert_eq!(shim.code, 0, "{policy}: {}", shim.stdout);
+        let trace = shim.trace();
+        assert_eq!(trace.count(Kind::Alloc, Class::Device), 21, "{policy}");
+        if policy != "off" {
+            let gone = trace.of(Kind::ContextGone);
+            assert_eq!(gone.len(), 3, "{policy}");
+            // Two of six blocks of 4 MiB were still out each time.
+            assert!(gone.iter().all(|event| event.size >= 8 << 20 && event.extra[0] >= event.size), "{policy}: {gone:?}");
+        }
+    }
+}
+
+#[test]
+fn a_destroyed_context_takes_its_blocks_along() {
+    ends("destroy");
+}
+
+#[test]
+fn a_reset_primary_context_takes_its_blocks_along() {
+    ends("reset");
+}
+
+#[test]
+fn a_released_primary_context_takes_its_blocks_along() {
+    ends("release");
+}
+
+#[test]
+fn memory_of_one_context_is_not_handed_out_in_another() {
+    for policy in POLICIES {
+        let (_, shim) = Run::new(program("switching")).env("GPUSHIM_POLICY", policy).both();
+        assert_eq!(shim.stdout.matches("in its context: 1\n").count(), 12, "{policy}: {}", shim.stdout);
+    }
+}

@@ -1,0 +1,23 @@
+//! End to end: real processes under `LD_PRELOAD=libgpushim.so` on the stand-in driver and runtimes.
+//!
+//! Each test starts C programs of `tests/programs`. Unless it says otherwise, a run under the shim must give the same
+//! output and exit code as a run without, write nothing to standard error, and leave the stand-in driver's race
+//! detector without findings.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod basics;
+mod bystanders;
+mod capture;
+mod contexts;
+mod entry_points;
+mod failures;
+mod give_back;
+mod interposition;
+mod limits;
+mod reuse;
+mod runtimes;
+mod stress;
+mod torch;
+mod trouble;

@@ -1,0 +1,101 @@
+//! Programs on the runtime: one, two, local, static.
+
+use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
+
+use gpushim_core::trace::{Class, Kind, flags};
+
+use crate::support::{Outcome, Run, library, place, program, program_with};
+
+fn allocations(outcome: &Outcome) -> usize {
+    outcome.trace().count(Kind::Alloc, Class::Device)
+}
+
+fn with_cudart(version: u32) -> PathBuf {
+    linked("runtime", &version.to_string())
+}
+
+fn linked(name: &str, version: &str) -> PathBuf {
+    program_with(name, &[&OsString::from(format!("-l:libcudart.so.{version}"))])
+}
+
+fn user_of(version: u32) -> PathBuf {
+    library("lib_runtime_user", &[&OsString::from(format!("-l:libcudart.so.{version}"))])
+}
+
+#[test]
+fn a_program_on_a_shared_cudart() {
+    for version in [12, 13] {
+        let (_, shim) = Run::new(with_cudart(version)).may("double free").both();
+        assert_eq!(shim.code, 0, "{}", shim.stdout);
+        assert_eq!(shim.stdout.matches("wrong bytes: 0\n").count(), 3, "{}", shim.stdout);
+        let trace = shim.trace();
+        let allocated = trace.class(Kind::Alloc, Class::Device);
+        assert_eq!(allocated.len(), 12);
+        assert!(allocated.iter().all(|event| event.size == 100_000));
+        assert!(allocated[4..].iter().all(|event| event.flags & flags::GROWN == 0), "the cache was not used");
+        // Named, and the one that the program is linked with.
+        let behind = trace.facts("cudaMalloc");
+        assert!(behind.iter().all(|path| path.ends_with(&format!("libcudart.so.{version}"))), "{behind:?}");
+    }
+}
+
+#[test]
+fn the_policies_serve_a_runtime_alike() {
+    for policy in ["segments", "bins", "off"] {
+        let (_, shim) = Run::new(with_cudart(12)).may("double free").env("GPUSHIM_POLICY", policy).both();
+        assert_eq!(allocations(&shim), 12, "{policy}");
+    }
+}
+
+#[test]
+fn memory_comes_from_the_device_that_was_set_last() {
+    // cudart 11 makes a device's context current at the next call only: a hit must not come before it.
+    for version in ["11.0", "12", "13"] {
+        for policy in ["blocks", "segments", "off"] {
+            let run = Run::new(linked("devices", version)).env("STANDIN_DEVICES", "2").env("GPUSHIM_POLICY", policy);
+            let (_, shim) = run.both();
+            let trace = shim.trace();
+            let events = trace.class(Kind::Alloc, Class::Device);
+            let seen: Vec<_> = events.iter().map(|event| vec![event.device.to_string(), event.address.to_string()]).collect();
+            assert_eq!(seen, shim.notes("allocated"), "cudart {version}, {policy}");
+            // Each address is on that device's side of things when it goes, too.
+            for free in trace.class(Kind::Free, Class::Device) {
+                let from = events.iter().rfind(|event| event.address == free.address);
+                assert_eq!(from.map(|event| event.device), Some(free.device), "cudart {version}, {policy}");
+            }
+        }
+    }
+}
+
+#[test]
+fn two_runtimes_in_one_process_each_for_its_own_caller() {
+    let (_, shim) = Run::new(program("two_runtimes")).arg(user_of(12)).arg(user_of(13)).both();
+    assert_eq!(allocations(&shim), 6);
+    let trace = shim.trace();
+    for name in ["cudaMalloc", "cudaFree"] {
+        let behind = trace.facts(name);
+        for version in ["libcudart.so.12", "libcudart.so.13"] {
+            let times = behind.iter().filter(|path| path.ends_with(version)).count();
+            assert!(times >= 1 || name == "cudaFree", "{name} of {version} in {behind:?}");
+        }
+    }
+}
+
+#[test]
+fn a_runtime_that_is_loaded_locally() {
+    for version in ["libcudart.so.12", "libcudart.so.13"] {
+        let (_, shim) = Run::new(program("local_runtime")).arg(version).both();
+        assert_eq!(allocations(&shim), 5);
+    }
+}
+
+#[test]
+fn a_program_with_a_cudart_of_its_own_inside() {
+    // A static cudart has no symbol to interpose: it comes through the driver's door.
+    let archive = place().libraries.join("libcudart_static.a");
+    let inside = [archive.as_os_str(), OsStr::new("-lm"), OsStr::new("-lgcc_s")];
+    let (_, shim) = Run::new(program_with("runtime", &inside)).may("double free").both();
+    assert_eq!(allocations(&shim), 12);
+    assert_eq!(shim.trace().facts("cudaMalloc"), [] as [&str; 0]);
+}

@@ -1,0 +1,43 @@
+/* Memory that a graph writes to is not handed out while the graph lives: under the shim, because natively the
+   program's free would have ended it. Notes which of many new blocks overlap it, before and after the graph's end. */
+#include "program.h"
+
+enum { MANY = 64 };
+
+static int overlaps(CUdeviceptr held) {
+    CUdeviceptr block[MANY];
+    int found = 0;
+    for (int i = 0; i < MANY; i++) {
+        block[i] = allocate(1 * MIB);
+        found += block[i] < held + MIB && held < block[i] + MIB;
+    }
+    for (int i = 0; i < MANY; i++) OK(cuMemFree_v2(block[i]));
+    return found;
+}
+
+int main(void) {
+    CUgraph graph = NULL, copy = NULL, outer = NULL;
+    CUgraphExec exec = NULL;
+    CUgraphNode node = NULL;
+    start();
+    CUstream side = side_stream();
+    OK(cuStreamBeginCapture_v2(side, 2));
+    CUdeviceptr held = allocate(1 * MIB);
+    OK(work(side, held, 1 * MIB, 1, 1000));
+    OK(cuMemFree_v2(held));
+    OK(cuStreamEndCapture(side, &graph));
+    printf("# with the graph: %d\n", overlaps(held));
+    OK(cuGraphClone(&copy, graph));
+    OK(cuGraphDestroy(graph));
+    printf("# with its clone: %d\n", overlaps(held));
+    OK(cuGraphCreate(&outer, 0));
+    OK(cuGraphAddChildGraphNode(&node, outer, NULL, 0, copy));
+    OK(cuGraphDestroy(copy));
+    printf("# with a parent of its clone: %d\n", overlaps(held));
+    OK(cuGraphInstantiateWithFlags(&exec, outer, 0));
+    OK(cuGraphDestroy(outer));
+    printf("# with an executable of its parent: %d\n", overlaps(held));
+    OK(cuGraphExecDestroy(exec));
+    printf("# with nothing: %d\n", overlaps(held));
+    return 0;
+}

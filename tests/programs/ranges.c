@@ -1,0 +1,25 @@
+/* What the driver says an address belongs to, for blocks that are new and blocks that were used before. */
+#include "program.h"
+
+static void ask(size_t bytes) {
+    CUdeviceptr block = allocate(bytes), base = 0;
+    size_t size = 0;
+    printf("%zu:", bytes);
+    for (size_t at = 0; at < bytes; at += bytes / 2 + 1) {
+        printf(" %d", cuMemGetAddressRange_v2(&base, &size, block + at));
+        printf(" %d %zu", base == block, size);
+        printf("\n# inside %d\n", base <= block && block + bytes <= base + size);
+    }
+    printf("base only: %d", cuMemGetAddressRange_v2(&base, NULL, block));
+    printf(", size only: %d", cuMemGetAddressRange_v2(NULL, &size, block));
+    printf(" %zu\n", size);
+    OK(cuMemFree_v2(block));
+    printf("# freed: %d\n", cuMemGetAddressRange_v2(&base, &size, block));
+}
+
+int main(void) {
+    static const size_t sizes[] = {10000, 3000000, 9000, 2800000, 100, 10000};
+    start();
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) ask(sizes[i]);
+    return 0;
+}

@@ -1,0 +1,8 @@
+//! Link arguments of `libcuda.so`.
+
+fn main() {
+    println!("cargo:rerun-if-changed=build.rs");
+    println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,libcuda.so.1");
+    // Calls inside the driver stay inside, as in the real one: a preloaded shim must not see them.
+    println!("cargo:rustc-cdylib-link-arg=-Wl,-Bsymbolic");
+}

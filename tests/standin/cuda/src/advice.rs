@@ -1,0 +1,50 @@
+//! Advice about managed memory: accepted, and nothing follows from it but an item in the stream.
+
+use crate::abi::MemLocation;
+use crate::api::Via;
+use crate::codes::{INVALID_VALUE, Outcome};
+use crate::memory::Kind;
+use crate::state::{Guard, lock};
+use crate::work::Work;
+
+fn is_managed(state: &Guard, address: u64, bytes: usize) -> Outcome {
+    let found = state
+        .memory
+        .find(address)
+        .filter(|(_, found)| found.kind == Kind::Managed);
+    let (base, found) = found.ok_or(INVALID_VALUE)?;
+    match bytes > 0 && address + bytes as u64 <= base + found.size {
+        true => Ok(()),
+        false => Err(INVALID_VALUE),
+    }
+}
+
+fn advise(address: u64, bytes: usize) -> Outcome {
+    is_managed(&lock()?, address, bytes)
+}
+
+fn prefetch(via: Via, address: u64, bytes: usize, stream: u64) -> Outcome {
+    let mut state = lock()?;
+    let key = state.stream(via, stream)?;
+    is_managed(&state, address, bytes)?;
+    crate::work::submit(&mut state, key, Work::Empty)
+}
+
+api! {
+    /// Says how memory will be used.
+    cuMemAdvise 8000 => fn cuMemAdvise(address: u64, bytes: usize, _advice: u32, _device: i32) {
+        advise(address, bytes)
+    }
+    /// Says how memory will be used.
+    cuMemAdvise 12020 => fn cuMemAdvise_v2(address: u64, bytes: usize, _advice: u32, _location: MemLocation) {
+        advise(address, bytes)
+    }
+    /// Moves memory to where it will be used.
+    cuMemPrefetchAsync 8000 => fn cuMemPrefetchAsync | cuMemPrefetchAsync_ptsz[via](address: u64, bytes: usize, _device: i32, stream: u64) {
+        prefetch(via, address, bytes, stream)
+    }
+    /// Moves memory to where it will be used.
+    cuMemPrefetchAsync 12020 => fn cuMemPrefetchAsync_v2 | cuMemPrefetchAsync_v2_ptsz[via](address: u64, bytes: usize, _location: MemLocation, _flags: u32, stream: u64) {
+        prefetch(via, address, bytes, stream)
+    }
+}

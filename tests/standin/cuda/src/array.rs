@@ -1,0 +1,190 @@
+//! Arrays and mipmapped arrays: real memory, in rows.
+
+use crate::abi::{Array3DDescriptor, ArrayDescriptor, In, Out};
+use crate::capture;
+use crate::codes::{INVALID_HANDLE, INVALID_VALUE, Outcome};
+use crate::memory::Kind;
+use crate::state::{State, lock};
+
+/// One array.
+#[derive(Clone)]
+pub struct Array {
+    /// What it was made from.
+    pub descriptor: Array3DDescriptor,
+    /// Its memory.
+    pub address: u64,
+    /// From row to row, in bytes.
+    pub pitch: u64,
+    /// From slice to slice, in bytes.
+    pub slice: u64,
+    /// Its context.
+    pub context: u64,
+    /// Arrays of its levels, if mipmapped.
+    pub levels: Vec<u64>,
+    /// Whether it is one level of another and goes with it.
+    pub is_level: bool,
+}
+
+/// No side of an array is longer, in elements: the limits of an H100 for one and two dimensions.
+const LONGEST: usize = 131_072;
+
+/// Bytes of one channel, by `CUarray_format`.
+fn channel_bytes(format: u32) -> Outcome<u64> {
+    match format {
+        0x01 | 0x08 => Ok(1),
+        0x02 | 0x09 | 0x10 => Ok(2),
+        0x03 | 0x0a | 0x20 => Ok(4),
+        _ => Err(INVALID_VALUE),
+    }
+}
+
+/// Pitch, slice and whole size in bytes.
+fn layout(descriptor: &Array3DDescriptor) -> Outcome<(u64, u64, u64)> {
+    let longest = descriptor
+        .width
+        .max(descriptor.height)
+        .max(descriptor.depth);
+    if descriptor.width == 0 || longest > LONGEST || !matches!(descriptor.channels, 1 | 2 | 4) {
+        return Err(INVALID_VALUE);
+    }
+    let element = channel_bytes(descriptor.format)? * u64::from(descriptor.channels);
+    let pitch = (descriptor.width as u64)
+        .checked_mul(element)
+        .ok_or(INVALID_VALUE)?;
+    let slice = pitch
+        .checked_mul(descriptor.height.max(1) as u64)
+        .ok_or(INVALID_VALUE)?;
+    let bytes = slice
+        .checked_mul(descriptor.depth.max(1) as u64)
+        .ok_or(INVALID_VALUE)?;
+    Ok((pitch, slice, bytes))
+}
+
+fn create(descriptor: Array3DDescriptor, levels: u32) -> Outcome<u64> {
+    let mut state = lock()?;
+    let context = state.current()?;
+    capture::unsafe_call(&mut state)?;
+    let (pitch, slice, bytes) = layout(&descriptor)?;
+    let mut parts = Vec::new();
+    let mut total = 0;
+    for level in 0..levels {
+        let smaller = |length: usize| {
+            if length == 0 {
+                0
+            } else {
+                (length >> level).max(1)
+            }
+        };
+        let part = Array3DDescriptor {
+            width: smaller(descriptor.width),
+            height: smaller(descriptor.height),
+            depth: smaller(descriptor.depth),
+            ..descriptor
+        };
+        let (pitch, slice, bytes) = layout(&part)?;
+        parts.push((part, pitch, slice, total));
+        total += bytes;
+    }
+    let address = state.allocate(context, total.max(bytes), Kind::Array, descriptor.flags)?;
+    let whole = Array {
+        descriptor,
+        address,
+        pitch,
+        slice,
+        context,
+        levels: Vec::new(),
+        is_level: false,
+    };
+    let levels = parts
+        .into_iter()
+        .map(|(descriptor, pitch, slice, offset)| {
+            state.arrays.insert(Array {
+                descriptor,
+                address: address + offset,
+                pitch,
+                slice,
+                is_level: true,
+                ..whole.clone()
+            })
+        })
+        .collect();
+    Ok(state.arrays.insert(Array { levels, ..whole }))
+}
+
+fn destroy(handle: u64, is_mipmapped: bool) -> Outcome {
+    let mut state = lock()?;
+    state.current()?;
+    capture::unsafe_call(&mut state)?;
+    let array = state.arrays.get(handle)?;
+    if array.is_level || array.levels.is_empty() == is_mipmapped {
+        return Err(INVALID_HANDLE);
+    }
+    let (context, address) = (array.context, array.address);
+    state.synchronize_context(context);
+    let array = state.arrays.remove(handle)?;
+    for level in array.levels {
+        state.arrays.remove(level)?;
+    }
+    state.release(address)
+}
+
+/// A destroyed context's arrays are gone with it.
+pub fn context_gone(state: &mut State, context: u64) {
+    state.arrays.retain(|_, array| array.context != context);
+}
+
+api! {
+    /// An array of one or two dimensions.
+    cuArrayCreate 3020 => fn cuArrayCreate_v2(array: Out<u64>, descriptor: In<ArrayDescriptor>) {
+        array.required()?;
+        let flat = descriptor.get()?;
+        array.put(create(Array3DDescriptor {
+            width: flat.width,
+            height: flat.height,
+            depth: 0,
+            format: flat.format,
+            channels: flat.channels,
+            flags: 0,
+        }, 0)?)
+    }
+    /// An array of up to three dimensions.
+    cuArray3DCreate 3020 => fn cuArray3DCreate_v2(array: Out<u64>, descriptor: In<Array3DDescriptor>) {
+        array.required()?;
+        array.put(create(descriptor.get()?, 0)?)
+    }
+    /// Gives it back.
+    cuArrayDestroy 2000 => fn cuArrayDestroy(array: u64) {
+        destroy(array, false)
+    }
+    /// What it was made from.
+    cuArrayGetDescriptor 3020 => fn cuArrayGetDescriptor_v2(descriptor: Out<ArrayDescriptor>, array: u64) {
+        let state = lock()?;
+        let from = state.arrays.get(array)?.descriptor;
+        descriptor.put(ArrayDescriptor {
+            width: from.width,
+            height: from.height,
+            format: from.format,
+            channels: from.channels,
+        })
+    }
+    /// What it was made from.
+    cuArray3DGetDescriptor 3020 => fn cuArray3DGetDescriptor_v2(descriptor: Out<Array3DDescriptor>, array: u64) {
+        descriptor.put(lock()?.arrays.get(array)?.descriptor)
+    }
+    /// An array with smaller and smaller levels.
+    cuMipmappedArrayCreate 5000 => fn cuMipmappedArrayCreate(array: Out<u64>, descriptor: In<Array3DDescriptor>, levels: u32) {
+        array.required()?;
+        // No levels asked for is one.
+        array.put(create(descriptor.get()?, levels.clamp(1, 32))?)
+    }
+    /// One of the levels.
+    cuMipmappedArrayGetLevel 5000 => fn cuMipmappedArrayGetLevel(level: Out<u64>, array: u64, index: u32) {
+        let state = lock()?;
+        let levels = &state.arrays.get(array)?.levels;
+        level.put(*levels.get(index as usize).ok_or(INVALID_VALUE)?)
+    }
+    /// Gives it back.
+    cuMipmappedArrayDestroy 5000 => fn cuMipmappedArrayDestroy(array: u64) {
+        destroy(array, true)
+    }
+}

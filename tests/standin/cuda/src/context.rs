@@ -1,0 +1,369 @@
+//! Contexts: made, current, synchronised.
+
+use std::collections::HashMap;
+
+use crate::abi::{In, Out};
+use crate::codes::{
+    CONTEXT_IS_DESTROYED, INVALID_CONTEXT, INVALID_VALUE, Outcome, UNSUPPORTED_LIMIT,
+};
+use crate::env::settings;
+use crate::state::{Guard, State, lock, now};
+use crate::timeline::{ContextId, Kind};
+use crate::{capture, thread};
+
+/// One context.
+pub struct Context {
+    /// Its device's ordinal.
+    pub device: i32,
+    /// Flags it was made with.
+    pub flags: u32,
+    /// Number that no other context has.
+    pub id: u64,
+    /// Its place in the order of things.
+    pub timeline: ContextId,
+    /// Its legacy stream.
+    pub legacy: u64,
+    /// Threads' default streams, by thread.
+    pub per_thread: HashMap<u64, u64>,
+    /// Values of `cuCtxSetLimit`, by number.
+    pub limits: HashMap<u32, usize>,
+}
+
+/// Flags that `cuCtxCreate` accepts: scheduling, host mapping, local memory, core dumps, sync memops.
+const KNOWN_FLAGS: u32 = 0xff;
+
+/// Defaults of the limits that can be asked for, in bytes: stack, printf buffer, malloc heap;
+/// pending launches; L2 granularity; persisting L2. As on an H100.
+fn default_limit(limit: u32) -> Outcome<usize> {
+    match limit {
+        0 => Ok(1024),
+        1 => Ok(7_340_032),
+        2 => Ok(8_388_608),
+        4 => Ok(2048),
+        5 => Ok(64),
+        6 => Ok(0),
+        3 => Err(UNSUPPORTED_LIMIT),
+        _ => Err(INVALID_VALUE),
+    }
+}
+
+impl State {
+    /// The current context's handle.
+    pub fn current(&self) -> Outcome<u64> {
+        match thread::current() {
+            0 => Err(INVALID_CONTEXT),
+            handle if self.contexts.contains(handle) => Ok(handle),
+            // A primary context comes back under its handle; a created one is gone for good.
+            handle if self.devices.iter().any(|device| device.primary == handle) => {
+                Err(CONTEXT_IS_DESTROYED)
+            }
+            _ => Err(INVALID_CONTEXT),
+        }
+    }
+
+    /// The context of a handle, where 0 stands for the current one.
+    pub fn context_or_current(&self, handle: u64) -> Outcome<u64> {
+        match handle {
+            0 => self.current(),
+            handle if self.contexts.contains(handle) => Ok(handle),
+            _ => Err(INVALID_CONTEXT),
+        }
+    }
+
+    /// Makes a context; `handle` is 0 or one that was reserved.
+    pub fn open_context(&mut self, handle: u64, device: i32, flags: u32) -> u64 {
+        let handle = match handle {
+            0 => self.contexts.reserve(),
+            handle => handle,
+        };
+        let timeline = self.model.open_context(handle);
+        let legacy = self.streams.insert_with(|stream| crate::stream::Stream {
+            lane: self.model.legacy(timeline),
+            context: handle,
+            flags: 0,
+            priority: 0,
+            kind: Kind::Legacy,
+            id: stream,
+            capture: None,
+            attributes: HashMap::new(),
+        });
+        let context = Context {
+            device,
+            flags,
+            id: legacy,
+            timeline,
+            legacy,
+            per_thread: HashMap::new(),
+            limits: HashMap::new(),
+        };
+        self.contexts.insert_at(handle, context);
+        handle
+    }
+}
+
+/// Destroys a context with all that is in it. Work that still runs is a finding.
+pub fn close(state: &mut Guard, handle: u64) -> Outcome {
+    let context = state.contexts.get(handle).map_err(|_| INVALID_CONTEXT)?;
+    let (timeline, device) = (context.timeline, context.device);
+    let all = state.model.record_context(timeline);
+    if !all.finish.is_past(now()) {
+        state.model.find(format!(
+            "unfinished: context {handle:#x} destroyed under running work"
+        ));
+        state.wait_and_see(&all);
+    }
+    capture::forget_context(state, handle);
+    state.streams.retain(|_, stream| stream.context != handle);
+    state.events.retain(|_, event| event.context != handle);
+    state.modules.retain(|_, module| module.context != handle);
+    state.model.close_context(timeline);
+    crate::memory::context_gone(state, handle, device);
+    crate::array::context_gone(state, handle);
+    state.peers.forget(handle);
+    state.contexts.remove(handle).map(drop)
+}
+
+fn create(to: Out<u64>, flags: u32, device: i32) -> Outcome {
+    to.required()?;
+    let mut state = lock()?;
+    state.device(device)?;
+    if flags & !KNOWN_FLAGS != 0 {
+        return Err(INVALID_VALUE);
+    }
+    let handle = state.open_context(0, device, flags);
+    thread::push(handle);
+    to.put(handle)
+}
+
+fn destroy(handle: u64) -> Outcome {
+    let mut state = lock()?;
+    if handle == 0 {
+        return Err(INVALID_VALUE);
+    }
+    if state.devices.iter().any(|device| device.primary == handle) {
+        return Err(INVALID_CONTEXT);
+    }
+    if !state.contexts.contains(handle) {
+        return Err(INVALID_VALUE);
+    }
+    close(&mut state, handle)?;
+    if thread::current() == handle {
+        thread::pop();
+    }
+    Ok(())
+}
+
+fn push(handle: u64) -> Outcome {
+    let state = lock()?;
+    if !state.contexts.contains(handle) {
+        return Err(INVALID_VALUE);
+    }
+    thread::push(handle);
+    Ok(())
+}
+
+fn pop(to: Out<u64>) -> Outcome {
+    lock()?;
+    let handle = thread::pop().ok_or(INVALID_CONTEXT)?;
+    to.maybe(handle);
+    Ok(())
+}
+
+fn synchronize(handle: u64) -> Outcome {
+    let mut state = lock()?;
+    let handle = state.context_or_current(handle)?;
+    capture::context_call(&mut state, handle)?;
+    let timeline = state.contexts.get(handle)?.timeline;
+    let all = state.model.record_context(timeline);
+    state.wait_and_see(&all);
+    Ok(())
+}
+
+/// The context argument of a function that CUDA 13 added beside one without. An older driver does
+/// not export it; numba 0.61, which takes the highest suffix that `dlsym` finds, then calls the old
+/// one. Here it finds the new one all the same, and passes no such argument.
+fn given(context: u64) -> u64 {
+    if settings().version < 13000 {
+        0
+    } else {
+        context
+    }
+}
+
+impl Guard {
+    /// Waits for all work of a context, as freeing its memory does.
+    pub fn synchronize_context(&mut self, context: u64) {
+        if let Ok(context) = self.contexts.get(context) {
+            let timeline = context.timeline;
+            let all = self.model.record_context(timeline);
+            self.wait_and_see(&all);
+        }
+    }
+}
+
+api! {
+    /// Makes a context and makes it current.
+    cuCtxCreate 2000 => fn cuCtxCreate(context: Out<u64>, flags: u32, device: i32) {
+        create(context, flags, device)
+    }
+    /// Makes a context and makes it current.
+    cuCtxCreate 3020 => fn cuCtxCreate_v2(context: Out<u64>, flags: u32, device: i32) {
+        create(context, flags, device)
+    }
+    /// Makes a context with execution affinity, which this device has not.
+    cuCtxCreate 11040 => fn cuCtxCreate_v3(context: Out<u64>, _affinity: In<u8>, affinities: i32, flags: u32, device: i32) {
+        match affinities {
+            0 => create(context, flags, device),
+            _ => Err(crate::codes::NOT_SUPPORTED),
+        }
+    }
+    /// Makes a context by parameters, of which none is supported.
+    cuCtxCreate 12050 => fn cuCtxCreate_v4(context: Out<u64>, params: In<[u64; 3]>, flags: u32, device: i32) {
+        match params.get() {
+            Ok([affinity, count, cig]) if affinity != 0 || count as u32 != 0 || cig != 0 => Err(crate::codes::NOT_SUPPORTED),
+            _ => create(context, flags, device),
+        }
+    }
+    /// Destroys a context that `cuCtxCreate` made.
+    cuCtxDestroy 2000 => fn cuCtxDestroy(context: u64) {
+        destroy(context)
+    }
+    /// Destroys a context that `cuCtxCreate` made.
+    cuCtxDestroy 4000 => fn cuCtxDestroy_v2(context: u64) {
+        destroy(context)
+    }
+    /// Makes a context current above the one that is.
+    cuCtxPushCurrent 2000 => fn cuCtxPushCurrent(context: u64) {
+        push(context)
+    }
+    /// Makes a context current above the one that is.
+    cuCtxPushCurrent 4000 => fn cuCtxPushCurrent_v2(context: u64) {
+        push(context)
+    }
+    /// Takes the current context off.
+    cuCtxPopCurrent 2000 => fn cuCtxPopCurrent(context: Out<u64>) {
+        pop(context)
+    }
+    /// Takes the current context off.
+    cuCtxPopCurrent 4000 => fn cuCtxPopCurrent_v2(context: Out<u64>) {
+        pop(context)
+    }
+    /// Puts a context in the place of the current one.
+    cuCtxSetCurrent 4000 => fn cuCtxSetCurrent(context: u64) {
+        let state = lock()?;
+        if context != 0 && !state.contexts.contains(context) {
+            return Err(INVALID_CONTEXT);
+        }
+        thread::set(context);
+        Ok(())
+    }
+    /// The current context, 0 if none.
+    cuCtxGetCurrent 4000 => fn cuCtxGetCurrent(context: Out<u64>) {
+        lock()?;
+        context.put(thread::current())
+    }
+    /// The current context's device.
+    cuCtxGetDevice 2000 => fn cuCtxGetDevice(device: Out<i32>) {
+        let state = lock()?;
+        let current = thread::current();
+        let is_primary = state.devices.iter().position(|device| device.primary == current && current != 0);
+        match is_primary {
+            // Known even after a reset.
+            Some(ordinal) => device.put(ordinal as i32),
+            None => device.put(state.contexts.get(state.current()?)?.device),
+        }
+    }
+    /// A context's device.
+    cuCtxGetDevice 13000 => fn cuCtxGetDevice_v2(device: Out<i32>, context: u64) {
+        let state = lock()?;
+        device.put(state.contexts.get(state.context_or_current(given(context))?)?.device)
+    }
+    /// The current context's flags.
+    cuCtxGetFlags 7000 => fn cuCtxGetFlags(flags: Out<u32>) {
+        let state = lock()?;
+        flags.put(state.contexts.get(state.current()?)?.flags)
+    }
+    /// Changes the current context's flags.
+    cuCtxSetFlags 12010 => fn cuCtxSetFlags(flags: u32) {
+        let mut state = lock()?;
+        let current = state.current()?;
+        state.contexts.get_mut(current)?.flags = flags;
+        Ok(())
+    }
+    /// A number that no other context of the process has.
+    cuCtxGetId 12000 => fn cuCtxGetId(context: u64, id: Out<u64>) {
+        let state = lock()?;
+        id.put(state.contexts.get(state.context_or_current(context)?)?.id)
+    }
+    /// The version a context was made for.
+    cuCtxGetApiVersion 3020 => fn cuCtxGetApiVersion(context: u64, version: Out<u32>) {
+        lock()?.context_or_current(context)?;
+        version.put(3020)
+    }
+    /// Waits for all work of the current context.
+    cuCtxSynchronize 2000 => fn cuCtxSynchronize() {
+        synchronize(0)
+    }
+    /// Waits for all work of a context.
+    cuCtxSynchronize 13000 => fn cuCtxSynchronize_v2(context: u64) {
+        synchronize(given(context))
+    }
+    /// One limit of the current context.
+    cuCtxGetLimit 3010 => fn cuCtxGetLimit(value: Out<usize>, limit: u32) {
+        let state = lock()?;
+        let default = default_limit(limit)?;
+        let context = state.contexts.get(state.current()?)?;
+        value.put(context.limits.get(&limit).copied().unwrap_or(default))
+    }
+    /// Changes one limit of the current context.
+    cuCtxSetLimit 3010 => fn cuCtxSetLimit(limit: u32, value: usize) {
+        let mut state = lock()?;
+        default_limit(limit)?;
+        let current = state.current()?;
+        state.contexts.get_mut(current)?.limits.insert(limit, value);
+        Ok(())
+    }
+    /// The range of stream priorities, lowest first.
+    cuCtxGetStreamPriorityRange 5050 => fn cuCtxGetStreamPriorityRange(least: Out<i32>, greatest: Out<i32>) {
+        lock()?.current()?;
+        least.maybe(crate::stream::PRIORITIES.0);
+        greatest.maybe(crate::stream::PRIORITIES.1);
+        Ok(())
+    }
+    /// The cache preference: none.
+    cuCtxGetCacheConfig 3020 => fn cuCtxGetCacheConfig(config: Out<u32>) {
+        lock()?.current()?;
+        config.put(0)
+    }
+    /// Accepted and ignored.
+    cuCtxSetCacheConfig 3020 => fn cuCtxSetCacheConfig(_config: u32) {
+        lock()?.current().map(drop)
+    }
+    /// The bank size: the default.
+    cuCtxGetSharedMemConfig 4020 => fn cuCtxGetSharedMemConfig(config: Out<u32>) {
+        lock()?.current()?;
+        config.put(1)
+    }
+    /// Accepted and ignored.
+    cuCtxSetSharedMemConfig 4020 => fn cuCtxSetSharedMemConfig(_config: u32) {
+        lock()?.current().map(drop)
+    }
+    /// Accepted and ignored.
+    cuCtxResetPersistingL2Cache 11000 => fn cuCtxResetPersistingL2Cache() {
+        lock()?.current().map(drop)
+    }
+    /// Records an event after all work of a context.
+    cuCtxRecordEvent 12050 => fn cuCtxRecordEvent(context: u64, event: u64) {
+        let mut state = lock()?;
+        state.contexts.get(context).map_err(|_| INVALID_CONTEXT)?;
+        capture::context_call(&mut state, context)?;
+        crate::event::record_context(&mut state, context, event)
+    }
+    /// Has all later work of a context wait for an event.
+    cuCtxWaitEvent 12050 => fn cuCtxWaitEvent(context: u64, event: u64) {
+        let mut state = lock()?;
+        state.contexts.get(context).map_err(|_| INVALID_CONTEXT)?;
+        capture::context_call(&mut state, context)?;
+        crate::event::wait_context(&mut state, context, event)
+    }
+}

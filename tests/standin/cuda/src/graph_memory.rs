@@ -1,0 +1,217 @@
+//! Memory of graphs' allocation nodes.
+//!
+//! A node has its address when it is made, and memory behind it from the first launch on. The
+//! memory stays with the device's graphs until `cuDeviceGraphMemTrim`, when nothing uses it.
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+use crate::abi::{MemAllocNodeParams, MemLocation, MemPoolProps};
+use crate::codes::{INVALID_VALUE, OUT_OF_MEMORY, Outcome};
+use crate::memory::{Allocation, Kind, PAGE, round};
+use crate::state::{Guard, State};
+
+/// The driver takes memory for graphs in pieces of this size, in bytes (h100.txt).
+const PIECE: u64 = 32 << 20;
+
+/// A device's memory for graphs, in bytes.
+#[derive(Debug, Default)]
+pub struct GraphMemory {
+    /// Held now, and at most. The driver calls all of it used until it is trimmed.
+    pub reserved: [u64; 2],
+    /// Behind addresses of allocation nodes.
+    backed: u64,
+    blocks: HashMap<u64, Block>,
+}
+
+#[derive(Debug, Default)]
+struct Block {
+    /// Has memory behind it.
+    is_backed: bool,
+    /// Allocated by a launch and not freed since.
+    is_live: bool,
+    /// Nodes and executable graphs that know of it.
+    owners: u32,
+}
+
+/// An address for a new allocation node.
+pub fn reserve(state: &mut State, device: i32, bytes: u64) -> Outcome<Range<u64>> {
+    let total = state.device(device).map_err(|_| INVALID_VALUE)?.total;
+    if bytes > total {
+        return Err(OUT_OF_MEMORY);
+    }
+    let context = state.current().unwrap_or(0);
+    let base = state.memory.reserve(round(bytes), PAGE)?;
+    let allocation = Allocation {
+        size: bytes,
+        spacing: round(bytes),
+        context,
+        device,
+        kind: Kind::Graph,
+        flags: 0,
+        id: 0,
+        on_free: Some(free_now),
+    };
+    state.memory.insert(base, allocation);
+    let block = Block {
+        owners: 1,
+        ..Block::default()
+    };
+    state
+        .device(device)?
+        .graph_memory
+        .blocks
+        .insert(base, block);
+    Ok(base..base + bytes)
+}
+
+/// What `cuGraphMemAllocNodeGetParams` tells.
+pub fn params(device: i32, bytes: Range<u64>) -> MemAllocNodeParams {
+    MemAllocNodeParams {
+        pool: MemPoolProps {
+            kind: 1,
+            handles: 0,
+            location: MemLocation {
+                kind: 1,
+                id: device,
+            },
+            security: std::ptr::null(),
+            max_size: 0,
+            usage: 0,
+            reserved: [0; 54],
+        },
+        access: std::ptr::null(),
+        access_count: 0,
+        bytes: (bytes.end - bytes.start) as usize,
+        address: bytes.start,
+    }
+}
+
+fn device_of(state: &State, base: u64) -> Outcome<(i32, u64)> {
+    let found = state
+        .memory
+        .get(base)
+        .filter(|found| found.kind == Kind::Graph);
+    found
+        .map(|found| (found.device, found.spacing))
+        .ok_or(INVALID_VALUE)
+}
+
+/// One more owner knows of the allocation.
+pub fn share(state: &mut State, base: u64) -> Outcome {
+    let (device, _) = device_of(state, base)?;
+    let memory = &mut state.device(device)?.graph_memory;
+    memory.blocks.get_mut(&base).ok_or(INVALID_VALUE)?.owners += 1;
+    Ok(())
+}
+
+/// One owner less knows of it; the last one takes it away.
+pub fn drop_node(state: &mut State, base: u64) {
+    let Ok((device, _)) = device_of(state, base) else {
+        return;
+    };
+    let Ok(device) = state.device(device) else {
+        return;
+    };
+    if let Some(block) = device.graph_memory.blocks.get_mut(&base) {
+        block.owners -= 1;
+        if block.owners == 0 && !block.is_live {
+            let _ = release(state, base);
+        }
+    }
+}
+
+/// A launch allocates: memory is put behind the address.
+pub fn begin_use(state: &mut State, base: u64) -> Outcome {
+    let (ordinal, spacing) = device_of(state, base)?;
+    let block = state.device(ordinal)?.graph_memory.blocks.get_mut(&base);
+    let (is_live, is_backed) = block
+        .map(|block| (block.is_live, block.is_backed))
+        .ok_or(INVALID_VALUE)?;
+    if is_live {
+        return Err(INVALID_VALUE);
+    }
+    let memory = &state.device(ordinal)?.graph_memory;
+    let backed = memory.backed + if is_backed { 0 } else { spacing };
+    let growth = backed
+        .next_multiple_of(PIECE)
+        .saturating_sub(memory.reserved[0]);
+    state.charge(ordinal, growth)?;
+    let memory = &mut state.device(ordinal)?.graph_memory;
+    memory.backed = backed;
+    memory.reserved[0] += growth;
+    memory.reserved[1] = memory.reserved[1].max(memory.reserved[0]);
+    let block = memory.blocks.get_mut(&base).ok_or(INVALID_VALUE)?;
+    (block.is_live, block.is_backed) = (true, true);
+    Ok(())
+}
+
+/// Whether a launch has allocated it and nothing has freed it since.
+pub fn is_live(state: &mut State, base: u64) -> bool {
+    let Ok((device, _)) = device_of(state, base) else {
+        return false;
+    };
+    let block = state
+        .device(device)
+        .ok()
+        .and_then(|device| device.graph_memory.blocks.get(&base));
+    block.is_some_and(|block| block.is_live)
+}
+
+/// It is freed in a launch or on a stream: the memory stays with the graphs.
+pub fn end_use(state: &mut State, base: u64) -> Outcome {
+    let (ordinal, _) = device_of(state, base)?;
+    let memory = &mut state.device(ordinal)?.graph_memory;
+    let block = memory.blocks.get_mut(&base).ok_or(INVALID_VALUE)?;
+    if !block.is_live {
+        return Err(INVALID_VALUE);
+    }
+    block.is_live = false;
+    if block.owners == 0 {
+        release(state, base)?;
+    }
+    Ok(())
+}
+
+fn free_now(state: &mut Guard, base: u64) -> Outcome {
+    end_use(state, base)
+}
+
+/// Takes an allocation away altogether.
+pub fn release(state: &mut State, base: u64) -> Outcome {
+    let allocation = state.memory.remove(base).ok_or(INVALID_VALUE)?;
+    state.model.forget(base..base + allocation.spacing);
+    state.memory.unreserve(base, allocation.spacing);
+    let memory = &mut state.device(allocation.device)?.graph_memory;
+    if memory
+        .blocks
+        .remove(&base)
+        .is_some_and(|block| block.is_backed)
+    {
+        memory.backed -= allocation.spacing;
+    }
+    Ok(())
+}
+
+/// Gives back the memory behind what is not in use.
+pub fn trim(state: &mut State, ordinal: i32) -> Outcome {
+    let memory = &mut state.device(ordinal)?.graph_memory;
+    let mut idle = Vec::new();
+    for (base, block) in &mut memory.blocks {
+        if block.is_backed && !block.is_live {
+            block.is_backed = false;
+            idle.push(*base);
+        }
+    }
+    let mut freed = 0;
+    for base in idle {
+        freed += device_of(state, base)?.1;
+    }
+    let memory = &mut state.device(ordinal)?.graph_memory;
+    memory.backed -= freed;
+    let kept = memory.backed.next_multiple_of(PIECE);
+    let given_back = memory.reserved[0].saturating_sub(kept);
+    memory.reserved[0] = kept;
+    state.refund(ordinal, given_back);
+    Ok(())
+}

@@ -1,0 +1,59 @@
+//! What the stand-in exports beyond the driver API, for tests.
+
+use crate::abi::In;
+use crate::api::{Via, call};
+use crate::codes::CUresult;
+use crate::model::Touch;
+use crate::state::lock;
+use crate::work::Work;
+
+/// Bytes that a modelled kernel touches.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct StandinRange {
+    /// First byte.
+    pub address: u64,
+    /// Number of bytes.
+    pub bytes: u64,
+    /// Not 0 if it writes them.
+    pub writes: u32,
+}
+
+/// Launches a kernel that takes `duration` nanoseconds and touches `count` ranges.
+#[unsafe(no_mangle)]
+pub extern "C" fn standin_launch(
+    stream: u64,
+    duration: u64,
+    count: u32,
+    ranges: In<StandinRange>,
+) -> CUresult {
+    call("standin_launch", || {
+        let touch = |range: StandinRange| Touch {
+            writes: range.writes != 0,
+            ..Touch::read(range.address, range.bytes)
+        };
+        let touches = ranges
+            .list(count as usize)?
+            .into_iter()
+            .map(touch)
+            .collect();
+        let mut state = lock()?;
+        let key = state.stream(Via::Legacy, stream)?;
+        crate::work::submit(&mut state, key, Work::Kernel { touches, duration })
+    })
+}
+
+/// Number of findings of the oracle so far.
+#[unsafe(no_mangle)]
+pub extern "C" fn standin_findings() -> u64 {
+    crate::report::count()
+}
+
+/// Moves the driver's clock forward by so many nanoseconds: work ends that much earlier.
+#[unsafe(no_mangle)]
+pub extern "C" fn standin_advance(nanos: u64) -> CUresult {
+    call("standin_advance", || {
+        crate::state::advance(nanos);
+        Ok(())
+    })
+}

@@ -1,0 +1,368 @@
+//! All memory that the device can reach, by address: what it is, and how it is handed out.
+//!
+//! Device addresses are host addresses of real, lazily backed memory, so that copies have
+//! something to copy.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
+
+use crate::codes::{INVALID_VALUE, OUT_OF_MEMORY, Outcome};
+use crate::ranges::Ranges;
+use crate::state::{Guard, State};
+use crate::work::Place;
+
+pub use crate::memory_api::PROCS;
+
+/// Granularity of device memory, in bytes.
+pub const PAGE: u64 = 2 << 20;
+/// Small allocations are this far apart within a page, in bytes (facts.md).
+const SPACING: u64 = 512;
+/// The largest allocation that shares a page, in bytes.
+const SMALL: u64 = 1 << 20;
+/// Address space is reserved in pieces of this size, in bytes.
+const RESERVE: u64 = 64 << 30;
+/// So many freed ranges are remembered, to tell a use after free from a wild address.
+const FREED: usize = 4096;
+
+/// What kind of memory an allocation is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// `cuMemAlloc`, `cuMemAllocPitch`.
+    Device,
+    /// `cuMemAllocManaged`.
+    Managed,
+    /// An array's.
+    Array,
+    /// A graph's allocation node.
+    Graph,
+    /// A stream-ordered pool's.
+    #[allow(dead_code)] // mempool.rs
+    Pool,
+    /// A `cuMemMap` mapping. An access may run on into the next one.
+    Mapped,
+    /// Opened from an IPC handle.
+    #[allow(dead_code)] // ipc.rs
+    Imported,
+    /// `cuMemAllocHost`, `cuMemHostAlloc`.
+    Host,
+    /// `cuMemHostRegister`.
+    Registered,
+}
+
+/// One piece of memory.
+#[derive(Clone, Debug)]
+pub struct Allocation {
+    /// Bytes asked for.
+    pub size: u64,
+    /// Bytes of address space that it takes.
+    pub spacing: u64,
+    /// Whose it is.
+    pub context: u64,
+    /// The device it is on; for host memory, the one that was current.
+    pub device: i32,
+    /// What it is.
+    pub kind: Kind,
+    /// Flags of the call that made it.
+    pub flags: u32,
+    /// Number of this allocation, for `CU_POINTER_ATTRIBUTE_BUFFER_ID`.
+    pub id: u64,
+    /// How `cuMemFree` gives it back, where that is another module's business.
+    pub on_free: Option<fn(&mut Guard, u64) -> Outcome>,
+}
+
+/// The table of all memory.
+#[derive(Default)]
+pub struct Memory {
+    live: BTreeMap<u64, Allocation>,
+    freed: BTreeMap<u64, u64>,
+    space: Ranges,
+    /// All address space that was ever reserved.
+    pieces: Vec<Range<u64>>,
+    /// Room within shared pages, by context.
+    small: HashMap<u64, Ranges>,
+    ids: u64,
+}
+
+impl Memory {
+    /// The allocation that holds the address, with its base.
+    pub fn find(&self, address: u64) -> Option<(u64, &Allocation)> {
+        let (base, found) = self.live.range(..=address).next_back()?;
+        (address < base + found.size.max(1)).then_some((*base, found))
+    }
+
+    /// The allocation that begins at the address.
+    pub fn get(&self, base: u64) -> Option<&Allocation> {
+        self.live.get(&base)
+    }
+
+    /// The allocation that begins at the address, to change.
+    #[allow(dead_code)] // mempool.rs
+    pub fn get_mut(&mut self, base: u64) -> Option<&mut Allocation> {
+        self.live.get_mut(&base)
+    }
+
+    /// Enters memory that is usable from now on. Its id is set here.
+    pub fn insert(&mut self, base: u64, mut allocation: Allocation) {
+        let end = base + allocation.spacing;
+        while let Some((start, _)) = self
+            .freed
+            .range(..end)
+            .next_back()
+            .filter(|(_, stop)| **stop > base)
+        {
+            let start = *start;
+            self.freed.remove(&start);
+        }
+        self.ids += 1;
+        allocation.id = self.ids;
+        self.live.insert(base, allocation);
+    }
+
+    /// Takes memory out of the table. What it stood on is the caller's business.
+    pub fn remove(&mut self, base: u64) -> Option<Allocation> {
+        let allocation = self.live.remove(&base)?;
+        if self.freed.len() >= FREED {
+            self.freed.pop_first();
+        }
+        self.freed.insert(base, base + allocation.size.max(1));
+        Some(allocation)
+    }
+
+    /// Whether memory at this address has been freed and not been made anew.
+    pub fn was_freed(&self, address: u64) -> bool {
+        self.freed
+            .range(..=address)
+            .next_back()
+            .is_some_and(|(_, end)| *end > address)
+    }
+
+    /// Whether all of the bytes may be touched; else what is wrong with it.
+    pub fn check(&self, bytes: &Range<u64>) -> Result<(), String> {
+        let mut at = bytes.start;
+        while at < bytes.end {
+            let Some((base, found)) = self.find(at) else {
+                let what = match (self.was_freed(at), at == bytes.start) {
+                    (true, _) => "freed memory",
+                    (_, true) => "an address that is not mapped",
+                    (_, false) => "memory beyond the end of its mapping",
+                };
+                return Err(format!(
+                    "address: use of {what}, {:#x}..{:#x}",
+                    bytes.start, bytes.end
+                ));
+            };
+            let end = base + found.size;
+            if bytes.end > end && found.kind != Kind::Mapped {
+                return Err(format!(
+                    "bounds: {:#x}..{:#x} goes beyond the allocation {base:#x}..{end:#x}",
+                    bytes.start, bytes.end
+                ));
+            }
+            at = end;
+        }
+        Ok(())
+    }
+
+    /// Whether a copy's address is memory that the driver knows or ought to know.
+    pub fn is_known(&self, place: Place, address: u64) -> bool {
+        // A stale device address must not pass for pageable host memory.
+        place == Place::Device
+            || self.find(address).is_some()
+            || self.pieces.iter().any(|piece| piece.contains(&address))
+    }
+
+    /// All memory, by address.
+    pub fn iter(&self) -> impl Iterator<Item = (u64, &Allocation)> {
+        self.live
+            .iter()
+            .map(|(base, allocation)| (*base, allocation))
+    }
+
+    /// Address space for `bytes`, rounded up to pages, at a multiple of `align`. Backed lazily,
+    /// readable and writable, zero.
+    pub fn reserve(&mut self, bytes: u64, align: u64) -> Outcome<u64> {
+        let (bytes, align) = (round(bytes), align.max(PAGE));
+        if let Some(at) = self.space.take(bytes, align) {
+            return Ok(at);
+        }
+        for piece in [RESERVE.max(bytes + align), bytes + align + PAGE] {
+            if let Some(start) = map(piece) {
+                let usable = start.next_multiple_of(PAGE);
+                self.pieces.push(start..start + piece);
+                self.space
+                    .give(usable, (start + piece - usable) / PAGE * PAGE);
+                return self.space.take(bytes, align).ok_or(OUT_OF_MEMORY);
+            }
+        }
+        Err(OUT_OF_MEMORY)
+    }
+
+    /// Address space at a wished address, if it is ours and free.
+    #[allow(dead_code)] // vmm.rs
+    pub fn reserve_at(&mut self, at: u64, bytes: u64) -> bool {
+        at.is_multiple_of(PAGE) && self.space.take_at(at, round(bytes))
+    }
+
+    /// Gives address space back; its contents are gone.
+    pub fn unreserve(&mut self, at: u64, bytes: u64) {
+        let bytes = round(bytes);
+        // SAFETY: the range lies in memory that `map` made, and nobody else holds it.
+        unsafe { libc::madvise(at as *mut libc::c_void, bytes as usize, libc::MADV_DONTNEED) };
+        self.space.give(at, bytes);
+    }
+}
+
+/// Rounded up to pages.
+pub fn round(bytes: u64) -> u64 {
+    bytes.max(1).next_multiple_of(PAGE)
+}
+
+/// New address space; none if the system has none.
+fn map(bytes: u64) -> Option<u64> {
+    let (protection, flags) = (
+        libc::PROT_READ | libc::PROT_WRITE,
+        libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+    );
+    // SAFETY: a new anonymous mapping at an address of the kernel's choice.
+    let at = unsafe {
+        libc::mmap(
+            std::ptr::null_mut(),
+            bytes as usize,
+            protection,
+            flags,
+            -1,
+            0,
+        )
+    };
+    if at == libc::MAP_FAILED {
+        return None;
+    }
+    // SAFETY: the mapping that was just made. Terabytes of it have no place in a core dump.
+    unsafe { libc::madvise(at, bytes as usize, libc::MADV_DONTDUMP) };
+    Some(at as u64)
+}
+
+impl State {
+    /// Takes `bytes` of a device's memory into account.
+    pub fn charge(&mut self, device: i32, bytes: u64) -> Outcome {
+        let device = self.device(device)?;
+        match device.used.checked_add(bytes) {
+            Some(used) if used <= device.total => {
+                device.used = used;
+                Ok(())
+            }
+            _ => Err(OUT_OF_MEMORY),
+        }
+    }
+
+    /// The reverse of [`State::charge`].
+    pub fn refund(&mut self, device: i32, bytes: u64) {
+        if let Ok(device) = self.device(device) {
+            device.used = device.used.saturating_sub(bytes);
+        }
+    }
+
+    /// Memory of a context's device, packed as the real driver packs it. Managed memory takes
+    /// none of the device's until a kernel touches it, which is not modelled.
+    pub fn allocate(&mut self, context: u64, bytes: u64, kind: Kind, flags: u32) -> Outcome<u64> {
+        if bytes == 0 {
+            return Err(INVALID_VALUE);
+        }
+        let device = self.contexts.get(context)?.device;
+        if bytes > self.device(device)?.total {
+            return Err(OUT_OF_MEMORY);
+        }
+        let (base, spacing) = match bytes <= SMALL {
+            _ if kind == Kind::Managed => (self.memory.reserve(bytes, PAGE)?, round(bytes)),
+            true => {
+                let spacing = bytes.next_multiple_of(SPACING);
+                (self.allocate_small(context, device, spacing)?, spacing)
+            }
+            false => {
+                let spacing = round(bytes);
+                self.charge(device, spacing)?;
+                let base = self.memory.reserve(spacing, PAGE);
+                (base.inspect_err(|_| self.refund(device, spacing))?, spacing)
+            }
+        };
+        let allocation = Allocation {
+            size: bytes,
+            spacing,
+            context,
+            device,
+            kind,
+            flags,
+            id: 0,
+            on_free: None,
+        };
+        self.memory.insert(base, allocation);
+        Ok(base)
+    }
+
+    fn allocate_small(&mut self, context: u64, device: i32, spacing: u64) -> Outcome<u64> {
+        if let Some(at) = self
+            .memory
+            .small
+            .entry(context)
+            .or_default()
+            .take(spacing, SPACING)
+        {
+            return Ok(at);
+        }
+        self.charge(device, PAGE)?;
+        let page = self
+            .memory
+            .reserve(PAGE, PAGE)
+            .inspect_err(|_| self.refund(device, PAGE))?;
+        let room = self.memory.small.entry(context).or_default();
+        room.give(page, PAGE);
+        room.take(spacing, SPACING).ok_or(OUT_OF_MEMORY)
+    }
+
+    /// Gives back memory that [`State::allocate`] made. The caller has waited for its work.
+    pub fn release(&mut self, base: u64) -> Outcome {
+        let allocation = self.memory.remove(base).ok_or(INVALID_VALUE)?;
+        self.model.forget(base..base + allocation.spacing);
+        if allocation.kind == Kind::Managed {
+            self.memory.unreserve(base, allocation.spacing);
+            return Ok(());
+        }
+        if allocation.size > SMALL {
+            self.memory.unreserve(base, allocation.spacing);
+            self.refund(allocation.device, allocation.spacing);
+            return Ok(());
+        }
+        let room = self.memory.small.entry(allocation.context).or_default();
+        let (start, size) = room.give(base, allocation.spacing);
+        // Whole pages that are free now go back.
+        let (first, end) = (start.next_multiple_of(PAGE), (start + size) / PAGE * PAGE);
+        if first < end && room.take_at(first, end - first) {
+            self.memory.unreserve(first, end - first);
+            self.refund(allocation.device, end - first);
+        }
+        Ok(())
+    }
+}
+
+/// A destroyed context's memory is gone with it.
+pub fn context_gone(state: &mut State, context: u64, device: i32) {
+    let own = |kind| {
+        use Kind::*;
+        matches!(kind, Device | Managed | Array | Graph | Host | Registered)
+    };
+    let gone: Vec<(u64, Kind)> = state
+        .memory
+        .iter()
+        .filter(|(_, allocation)| allocation.context == context && own(allocation.kind))
+        .map(|(base, allocation)| (base, allocation.kind))
+        .collect();
+    for (base, kind) in gone {
+        let _ = match kind {
+            Kind::Host | Kind::Registered => crate::host::release(state, base),
+            Kind::Graph => crate::graph_memory::release(state, base),
+            _ => state.release(base),
+        };
+    }
+    debug_assert!(state.device(device).is_ok());
+    state.memory.small.remove(&context);
+}

@@ -1,0 +1,478 @@
+//! Stream-ordered pools: how their memory grows, is reused and goes back.
+//!
+//! A block that was freed on a stream may be taken again on the same stream at once; on another one
+//! when the free has been reached, or, if there is no other memory, with that stream waiting for it.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
+
+use crate::abi::MemPoolProps;
+use crate::capture;
+use crate::codes::{INVALID_VALUE, OUT_OF_MEMORY, Outcome};
+use crate::handles::Handles;
+use crate::memory::{Allocation, Kind, PAGE};
+use crate::ranges::Ranges;
+use crate::state::{Guard, State, now};
+use crate::timeline::Point;
+use crate::work::Work;
+
+/// Pools grow and shrink by this much, in bytes (h100.txt).
+const CHUNK: u64 = 32 << 20;
+/// Blocks begin at multiples of this, in bytes (h100.txt).
+const SPACING: u64 = 512;
+
+/// The free that a range of free memory comes from.
+#[derive(Clone, Debug)]
+struct Trace {
+    end: u64,
+    stream: u64,
+    point: Point,
+}
+
+/// One pool.
+pub struct Pool {
+    /// Its device.
+    pub device: i32,
+    /// Whether the driver made it.
+    pub is_default: bool,
+    /// Handle types that it can be exported as.
+    pub handles: u32,
+    /// Other devices that may use it, and what they may do: 0 nothing, 1 read, 3 write too.
+    pub access: HashMap<i32, u32>,
+    /// The three `REUSE_*` attributes, by number less 1.
+    pub reuse: [i32; 3],
+    /// Bytes kept at a synchronisation.
+    pub threshold: u64,
+    /// Bytes held from the device: now, and at most.
+    pub reserved: [u64; 2],
+    /// Bytes handed out: now, and at most.
+    pub used: [u64; 2],
+    max_size: u64,
+    live: u64,
+    is_destroyed: bool,
+    chunks: BTreeMap<u64, u64>,
+    free: Ranges,
+    traces: BTreeMap<u64, Trace>,
+}
+
+impl Pool {
+    fn new(device: i32, is_default: bool, handles: u32, max_size: u64) -> Pool {
+        Pool {
+            device,
+            is_default,
+            handles,
+            access: HashMap::new(),
+            reuse: [1; 3],
+            threshold: 0,
+            reserved: [0; 2],
+            used: [0; 2],
+            max_size,
+            live: 0,
+            is_destroyed: false,
+            chunks: BTreeMap::new(),
+            free: Ranges::default(),
+            traces: BTreeMap::new(),
+        }
+    }
+
+    fn traces_in(&self, range: &Range<u64>) -> Vec<(u64, Trace)> {
+        let reaches = |(_, trace): &(&u64, &Trace)| trace.end > range.start;
+        let before = self.traces.range(..range.start).next_back().filter(reaches);
+        let within = self.traces.range(range.clone());
+        before
+            .into_iter()
+            .chain(within)
+            .map(|(start, trace)| (*start, trace.clone()))
+            .collect()
+    }
+
+    /// Free memory of this size; with `patient`, also where another stream's free is not reached yet.
+    fn find(&self, size: u64, stream: u64, patient: bool) -> Option<u64> {
+        let now = now();
+        let usable = |range: Range<u64>| {
+            self.traces_in(&range).iter().all(|(_, trace)| {
+                patient || trace.stream == stream || trace.point.finish.is_past(now)
+            })
+        };
+        self.free.at_least(size).find_map(|(start, length)| {
+            let end = start + length;
+            // Where one free ends and the next begins the answer may change.
+            let within = self.traces_in(&(start..end));
+            let borders = within.iter().flat_map(|(at, trace)| [*at, trace.end]);
+            std::iter::once(start)
+                .chain(borders)
+                .filter(|at| *at >= start && at + size <= end)
+                .find(|at| usable(*at..at + size))
+        })
+    }
+
+    /// Takes a range; the frees that it must come after.
+    fn take(&mut self, range: &Range<u64>) -> Vec<Trace> {
+        self.free.take_at(range.start, range.end - range.start);
+        let mut taken = Vec::new();
+        for (start, trace) in self.traces_in(range) {
+            self.traces.remove(&start);
+            if start < range.start {
+                self.traces.insert(
+                    start,
+                    Trace {
+                        end: range.start,
+                        ..trace.clone()
+                    },
+                );
+            }
+            if trace.end > range.end {
+                self.traces.insert(range.end, trace.clone());
+            }
+            taken.push(trace);
+        }
+        taken
+    }
+
+    fn give(&mut self, range: Range<u64>, trace: Option<(u64, Point)>) {
+        self.free.give(range.start, range.end - range.start);
+        if let Some((stream, point)) = trace {
+            self.traces.insert(
+                range.start,
+                Trace {
+                    end: range.end,
+                    stream,
+                    point,
+                },
+            );
+        }
+    }
+
+    /// Whether a chunk can go back: free, and not since the last synchronisation.
+    fn is_idle(&self, chunk: &Range<u64>, waited: u64) -> bool {
+        self.free.contains(chunk.start, chunk.end - chunk.start)
+            && self
+                .traces_in(chunk)
+                .iter()
+                .all(|(_, trace)| trace.point.finish.is_past(waited))
+    }
+}
+
+/// All pools.
+pub struct Mempools {
+    pools: Handles<Pool>,
+    standard: HashMap<i32, u64>,
+    current: HashMap<i32, u64>,
+    owners: BTreeMap<u64, u64>,
+    /// Other memory freed on a stream that has not come to it yet.
+    dying: Vec<(u64, Point)>,
+    /// When the host last waited for the device, in nanoseconds.
+    waited: u64,
+}
+
+impl Default for Mempools {
+    fn default() -> Self {
+        Mempools {
+            pools: Handles::new(0x5b),
+            standard: HashMap::new(),
+            current: HashMap::new(),
+            owners: BTreeMap::new(),
+            dying: Vec::new(),
+            waited: 0,
+        }
+    }
+}
+
+impl Mempools {
+    /// The pool of a handle.
+    pub fn get(&mut self, handle: u64) -> Outcome<&mut Pool> {
+        self.pools.get_mut(handle).map_err(|_| INVALID_VALUE)
+    }
+
+    /// The pool that a block came from.
+    pub fn owner(&self, base: u64) -> Option<u64> {
+        self.owners.get(&base).copied()
+    }
+
+    /// Whether another device may use a block.
+    pub fn lets_in(&self, base: u64, device: i32) -> bool {
+        let pool = self
+            .owner(base)
+            .and_then(|owner| self.pools.get(owner).ok());
+        pool.and_then(|pool| pool.access.get(&device))
+            .is_some_and(|flags| *flags == 3)
+    }
+
+    /// The chunk that a block begins in, as base and size.
+    pub fn chunk(&self, base: u64) -> Option<(u64, u64)> {
+        let pool = self.pools.get(self.owner(base)?).ok()?;
+        let (start, size) = pool.chunks.range(..=base).next_back()?;
+        Some((*start, *size))
+    }
+
+    /// Adds a pool that a program has asked for.
+    pub fn create(&mut self, device: i32, props: &MemPoolProps) -> u64 {
+        self.pools.insert(Pool::new(
+            device,
+            false,
+            props.handles,
+            props.max_size as u64,
+        ))
+    }
+
+    /// The pool that the driver made for a device.
+    pub fn standard(&mut self, device: i32) -> u64 {
+        let pools = &mut self.pools;
+        *self
+            .standard
+            .entry(device)
+            .or_insert_with(|| pools.insert(Pool::new(device, true, 0, 0)))
+    }
+
+    /// The pool that a device's allocations come from.
+    pub fn current(&mut self, device: i32) -> u64 {
+        match self.current.get(&device) {
+            Some(pool) => *pool,
+            None => self.standard(device),
+        }
+    }
+
+    /// Chooses that pool.
+    pub fn choose(&mut self, device: i32, pool: u64) -> Outcome {
+        if self.get(pool)?.is_destroyed {
+            return Err(INVALID_VALUE);
+        }
+        self.current.insert(device, pool);
+        Ok(())
+    }
+}
+
+impl State {
+    /// Gives a pool's idle chunks back until it holds at most `keep` bytes.
+    pub fn trim_pool(&mut self, handle: u64, keep: u64) -> Outcome {
+        let waited = self.mempools.waited;
+        let pool = self.mempools.get(handle)?;
+        let device = pool.device;
+        let chunks: Vec<Range<u64>> = pool
+            .chunks
+            .iter()
+            .map(|(base, size)| *base..base + size)
+            .collect();
+        for chunk in chunks.into_iter().rev() {
+            let pool = self.mempools.get(handle)?;
+            if pool.reserved[0] <= keep {
+                break;
+            }
+            if !pool.is_idle(&chunk, waited) {
+                continue;
+            }
+            pool.take(&chunk);
+            pool.chunks.remove(&chunk.start);
+            let size = chunk.end - chunk.start;
+            pool.reserved[0] -= size;
+            self.model.forget(chunk.clone());
+            self.memory.unreserve(chunk.start, size);
+            self.refund(device, size);
+        }
+        Ok(())
+    }
+
+    fn grow_pool(&mut self, handle: u64, size: u64) -> Outcome {
+        let bytes = size.checked_next_multiple_of(CHUNK).ok_or(OUT_OF_MEMORY)?;
+        let pool = self.mempools.get(handle)?;
+        let device = pool.device;
+        if pool.max_size != 0 && pool.reserved[0] + bytes > pool.max_size.next_multiple_of(CHUNK) {
+            return Err(OUT_OF_MEMORY);
+        }
+        self.charge(device, bytes)?;
+        let base = self
+            .memory
+            .reserve(bytes, PAGE)
+            .inspect_err(|_| self.refund(device, bytes))?;
+        let pool = self.mempools.get(handle)?;
+        pool.chunks
+            .extend((0..bytes / CHUNK).map(|index| (base + index * CHUNK, CHUNK)));
+        pool.free.give(base, bytes);
+        pool.reserved[0] += bytes;
+        pool.reserved[1] = pool.reserved[1].max(pool.reserved[0]);
+        Ok(())
+    }
+
+    /// Where a new block goes.
+    fn place(&mut self, handle: u64, size: u64, stream: u64) -> Outcome<u64> {
+        if let Some(at) = self.mempools.get(handle)?.find(size, stream, false) {
+            return Ok(at);
+        }
+        let mut grown = self.grow_pool(handle, size);
+        if grown.is_err() {
+            self.trim_pool(handle, 0)?;
+            grown = self.grow_pool(handle, size);
+        }
+        let pool = self.mempools.get(handle)?;
+        let patient = grown.is_err() && pool.reuse[2] != 0;
+        pool.find(size, stream, patient).ok_or(OUT_OF_MEMORY)
+    }
+
+    fn drop_block(&mut self, base: u64, trace: Option<(u64, Point)>) -> Outcome {
+        let handle = self.mempools.owners.remove(&base).ok_or(INVALID_VALUE)?;
+        let found = self.memory.remove(base).ok_or(INVALID_VALUE)?;
+        let pool = self.mempools.get(handle)?;
+        pool.used[0] = pool.used[0].saturating_sub(found.size);
+        pool.live -= 1;
+        pool.give(base..base + found.spacing, trace);
+        self.drop_if_over(handle)
+    }
+
+    /// A destroyed pool lives until its last block is freed.
+    fn drop_if_over(&mut self, handle: u64) -> Outcome {
+        let pool = self.mempools.get(handle)?;
+        if pool.is_destroyed && pool.live == 0 {
+            self.trim_pool(handle, 0)?;
+            // What a stream has not come to yet goes at a later synchronisation.
+            if self.mempools.get(handle)?.reserved[0] == 0 {
+                self.mempools.pools.remove(handle)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Destroys a pool, at the latest when its last block is freed.
+    pub fn destroy_pool(&mut self, handle: u64) -> Outcome {
+        let pool = self.mempools.get(handle)?;
+        if pool.is_default || pool.is_destroyed {
+            return Err(INVALID_VALUE);
+        }
+        pool.is_destroyed = true;
+        self.mempools
+            .current
+            .retain(|_, current| *current != handle);
+        self.drop_if_over(handle)
+    }
+
+    /// The host has waited for something: pools give back what exceeds their thresholds.
+    pub fn pools_after_wait(&mut self) {
+        let now = now();
+        self.mempools.waited = now;
+        let dying = std::mem::take(&mut self.mempools.dying);
+        let (past, dying): (Vec<_>, Vec<_>) = dying
+            .into_iter()
+            .partition(|(_, point)| point.finish.is_past(now));
+        self.mempools.dying = dying;
+        for (base, _) in past {
+            let _ = self.release(base);
+        }
+        let over =
+            |(_, pool): &(u64, &Pool)| pool.reserved[0] > pool.threshold || pool.is_destroyed;
+        let pools: Vec<(u64, u64)> = self
+            .mempools
+            .pools
+            .iter()
+            .filter(over)
+            .map(|(handle, pool)| (handle, pool.threshold))
+            .collect();
+        for (handle, threshold) in pools {
+            let _ = self.trim_pool(handle, threshold);
+            let _ = self.drop_if_over(handle);
+        }
+    }
+}
+
+/// Allocates on a stream; 0 for no bytes. Under capture the graph gets a node instead.
+pub fn allocate(state: &mut Guard, pool: Option<u64>, bytes: u64, stream: u64) -> Outcome<u64> {
+    let context = state.streams.get(stream)?.context;
+    let device = state.contexts.get(context)?.device;
+    if bytes == 0 {
+        return Ok(0);
+    }
+    if bytes > state.device(device)?.total {
+        return Err(OUT_OF_MEMORY);
+    }
+    if capture::is_in_capture(state, stream)? {
+        let range = crate::graph_memory::reserve(state, device, bytes)?;
+        let base = range.start;
+        capture::append(state, stream, Work::Alloc(range))?;
+        return Ok(base);
+    }
+    capture::legacy_call(state, stream)?;
+    let handle = match pool {
+        Some(pool) => pool,
+        None => state.mempools.current(device),
+    };
+    let size = bytes.next_multiple_of(SPACING);
+    let base = state.place(handle, size, stream)?;
+    let lane = state.streams.get(stream)?.lane;
+    let pool = state.mempools.get(handle)?;
+    pool.live += 1;
+    pool.used[0] += bytes;
+    pool.used[1] = pool.used[1].max(pool.used[0]);
+    let device = pool.device;
+    for trace in pool.take(&(base..base + size)) {
+        if trace.stream != stream {
+            state.model.wait(lane, &trace.point);
+        }
+    }
+    let allocation = Allocation {
+        size: bytes,
+        spacing: size,
+        context: 0,
+        device,
+        kind: Kind::Pool,
+        flags: 0,
+        id: 0,
+        on_free: Some(free_now),
+    };
+    state.memory.insert(base, allocation);
+    state.mempools.owners.insert(base, handle);
+    crate::work::submit(state, stream, Work::Alloc(base..base + bytes))?;
+    Ok(base)
+}
+
+/// Frees on a stream.
+pub fn free(state: &mut Guard, base: u64, stream: u64) -> Outcome {
+    if base == 0 {
+        return Ok(());
+    }
+    let found = state.memory.get(base).cloned();
+    let Some(found) = found else {
+        if state.memory.was_freed(base) {
+            state
+                .model
+                .find(format!("double free of {base:#x} on a stream"));
+        }
+        return Err(INVALID_VALUE);
+    };
+    let range = base..base + found.size;
+    let in_capture = capture::is_in_capture(state, stream)?;
+    match found.kind {
+        Kind::Graph if in_capture => return capture::append(state, stream, Work::Free(range)),
+        Kind::Graph if !crate::graph_memory::is_live(state, base) => return Err(INVALID_VALUE),
+        Kind::Pool | Kind::Graph | Kind::Device if !in_capture => {}
+        _ => return Err(INVALID_VALUE),
+    }
+    if found.kind == Kind::Device && found.on_free.is_some() {
+        return Err(INVALID_VALUE);
+    }
+    crate::work::submit(state, stream, Work::Free(range))?;
+    let lane = state.streams.get(stream)?.lane;
+    let point = state.model.record(lane, now());
+    match found.kind {
+        Kind::Pool => state.drop_block(base, Some((stream, point))),
+        Kind::Graph => crate::graph_memory::end_use(state, base),
+        _ => {
+            // Memory of `cuMemAlloc` goes when the stream has come to it.
+            if let Some(found) = state.memory.get_mut(base) {
+                found.on_free = Some(refuse);
+            }
+            state.mempools.dying.push((base, point));
+            Ok(())
+        }
+    }
+}
+
+/// `cuMemFree` of a pool's block: free for every stream from now on.
+fn free_now(state: &mut Guard, base: u64) -> Outcome {
+    state.drop_block(base, None)
+}
+
+/// `cuMemFree` of what was freed on a stream already.
+fn refuse(state: &mut Guard, base: u64) -> Outcome {
+    state.model.find(format!(
+        "double free of {base:#x}, freed on a stream before"
+    ));
+    Err(INVALID_VALUE)
+}

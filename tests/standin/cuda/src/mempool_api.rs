@@ -1,0 +1,202 @@
+//! The driver's functions for stream-ordered allocation.
+
+use crate::abi::{In, MemLocation, MemPoolProps, Out};
+use crate::api::Via;
+use crate::codes::{INVALID_DEVICE, INVALID_VALUE, NOT_SUPPORTED, Outcome};
+use crate::mempool;
+use crate::state::{State, lock};
+use crate::vmm_api::MemAccess;
+
+/// `CU_MEM_LOCATION_TYPE_DEVICE`.
+const DEVICE: u32 = 1;
+
+fn allocate(via: Via, address: Out<u64>, bytes: usize, pool: Option<u64>, stream: u64) -> Outcome {
+    let mut state = lock()?;
+    let key = state.stream(via, stream)?;
+    address.required()?;
+    // A failure leaves null.
+    address.put(0)?;
+    if let Some(pool) = pool {
+        state.mempools.get(pool)?;
+    }
+    address.put(mempool::allocate(&mut state, pool, bytes as u64, key)?)
+}
+
+fn get(state: &mut State, pool: u64, attribute: u32, value: Out<u64>) -> Outcome {
+    let pool = state.mempools.get(pool)?;
+    value.required()?;
+    match attribute {
+        1..=3 => {
+            for (index, byte) in pool.reuse[attribute as usize - 1]
+                .to_ne_bytes()
+                .into_iter()
+                .enumerate()
+            {
+                value.cast::<u8>().put_at(index, byte);
+            }
+            Ok(())
+        }
+        4 => value.put(pool.threshold),
+        5 | 6 => value.put(pool.reserved[attribute as usize - 5]),
+        7 | 8 => value.put(pool.used[attribute as usize - 7]),
+        _ => Err(INVALID_VALUE),
+    }
+}
+
+fn set(state: &mut State, pool: u64, attribute: u32, value: In<u64>) -> Outcome {
+    let pool = state.mempools.get(pool)?;
+    match attribute {
+        1..=3 => pool.reuse[attribute as usize - 1] = value.cast::<i32>().get()?,
+        4 => pool.threshold = value.get()?,
+        // High-water marks can only be reset.
+        6 if value.get()? == 0 => pool.reserved[1] = pool.reserved[0],
+        8 if value.get()? == 0 => pool.used[1] = pool.used[0],
+        _ => return Err(INVALID_VALUE),
+    }
+    Ok(())
+}
+
+/// The device of a location and kind of memory that pools serve.
+fn device_of(state: &mut State, location: Out<MemLocation>, kind: u32) -> Outcome<i32> {
+    let location = location.get()?;
+    if location.kind != DEVICE || kind != 1 {
+        return Err(INVALID_VALUE);
+    }
+    state.device(location.id)?;
+    Ok(location.id)
+}
+
+api! {
+    /// Allocates on a stream from the device's current pool.
+    cuMemAllocAsync 11020 => fn cuMemAllocAsync | cuMemAllocAsync_ptsz[via](address: Out<u64>, bytes: usize, stream: u64) {
+        allocate(via, address, bytes, None, stream)
+    }
+    /// Allocates on a stream from a pool.
+    cuMemAllocFromPoolAsync 11020 => fn cuMemAllocFromPoolAsync | cuMemAllocFromPoolAsync_ptsz[via](address: Out<u64>, bytes: usize, pool: u64, stream: u64) {
+        allocate(via, address, bytes, Some(pool), stream)
+    }
+    /// Frees on a stream.
+    cuMemFreeAsync 11020 => fn cuMemFreeAsync | cuMemFreeAsync_ptsz[via](address: u64, stream: u64) {
+        let mut state = lock()?;
+        let key = state.stream(via, stream)?;
+        mempool::free(&mut state, address, key)
+    }
+    /// The pool that the driver made for a device.
+    cuDeviceGetDefaultMemPool 11020 => fn cuDeviceGetDefaultMemPool(pool: Out<u64>, device: i32) {
+        let mut state = lock()?;
+        state.device(device)?;
+        pool.put(state.mempools.standard(device))
+    }
+    /// The pool that a device's allocations come from.
+    cuDeviceGetMemPool 11020 => fn cuDeviceGetMemPool(pool: Out<u64>, device: i32) {
+        let mut state = lock()?;
+        state.device(device)?;
+        pool.put(state.mempools.current(device))
+    }
+    /// Chooses that pool.
+    cuDeviceSetMemPool 11020 => fn cuDeviceSetMemPool(device: i32, pool: u64) {
+        let mut state = lock()?;
+        state.device(device)?;
+        state.mempools.choose(device, pool)
+    }
+    /// The pool in use for a location.
+    cuMemGetMemPool 13000 => fn cuMemGetMemPool(pool: Out<u64>, location: Out<MemLocation>, kind: u32) {
+        let mut state = lock()?;
+        let device = device_of(&mut state, location, kind)?;
+        pool.put(state.mempools.current(device))
+    }
+    /// The pool that the driver made for a location.
+    cuMemGetDefaultMemPool 13000 => fn cuMemGetDefaultMemPool(pool: Out<u64>, location: Out<MemLocation>, kind: u32) {
+        let mut state = lock()?;
+        let device = device_of(&mut state, location, kind)?;
+        pool.put(state.mempools.standard(device))
+    }
+    /// Chooses the pool for a location.
+    cuMemSetMemPool 13000 => fn cuMemSetMemPool(location: Out<MemLocation>, kind: u32, pool: u64) {
+        let mut state = lock()?;
+        let device = device_of(&mut state, location, kind)?;
+        state.mempools.choose(device, pool)
+    }
+    /// A new pool.
+    cuMemPoolCreate 11020 => fn cuMemPoolCreate(pool: Out<u64>, props: In<MemPoolProps>) {
+        let mut state = lock()?;
+        pool.required()?;
+        let props = props.get()?;
+        if props.kind != 1 || props.location.kind != DEVICE {
+            return Err(INVALID_VALUE);
+        }
+        state.device(props.location.id)?;
+        pool.put(state.mempools.create(props.location.id, &props))
+    }
+    /// Destroys a pool.
+    cuMemPoolDestroy 11020 => fn cuMemPoolDestroy(pool: u64) {
+        lock()?.destroy_pool(pool)
+    }
+    /// Gives unused memory back.
+    cuMemPoolTrimTo 11020 => fn cuMemPoolTrimTo(pool: u64, keep: usize) {
+        lock()?.trim_pool(pool, keep as u64)
+    }
+    /// One attribute.
+    cuMemPoolGetAttribute 11020 => fn cuMemPoolGetAttribute(pool: u64, attribute: u32, value: Out<u64>) {
+        get(&mut *lock()?, pool, attribute, value)
+    }
+    /// Sets one attribute.
+    cuMemPoolSetAttribute 11020 => fn cuMemPoolSetAttribute(pool: u64, attribute: u32, value: In<u64>) {
+        set(&mut *lock()?, pool, attribute, value)
+    }
+    /// Says which devices may use its memory. Its own always may.
+    cuMemPoolSetAccess 11020 => fn cuMemPoolSetAccess(pool: u64, access: In<MemAccess>, count: usize) {
+        let mut state = lock()?;
+        let own = state.mempools.get(pool)?.device;
+        let wanted = access.list(count)?;
+        for one in &wanted {
+            state.device(one.location.id)?;
+            if one.location.id == own && one.flags != 3 {
+                return Err(INVALID_DEVICE);
+            }
+        }
+        let granted = wanted.iter().map(|one| (one.location.id, one.flags));
+        state.mempools.get(pool)?.access.extend(granted);
+        Ok(())
+    }
+    /// Tells whether a location may use its memory.
+    cuMemPoolGetAccess 11020 => fn cuMemPoolGetAccess(flags: Out<u32>, pool: u64, location: In<MemLocation>) {
+        let mut state = lock()?;
+        let location = location.get()?;
+        if location.kind == DEVICE && state.device(location.id).is_err() {
+            return Err(INVALID_VALUE);
+        }
+        let pool = state.mempools.get(pool)?;
+        flags.put(match location.kind {
+            DEVICE if location.id == pool.device => 3,
+            DEVICE => pool.access.get(&location.id).copied().unwrap_or(0),
+            _ => 0,
+        })
+    }
+    /// A handle of a pool for another process: only of one made for that, and not supported here.
+    cuMemPoolExportToShareableHandle 11020 => fn cuMemPoolExportToShareableHandle(_shared: Out<i32>, pool: u64, kind: u32, _flags: u64) {
+        match lock()?.mempools.get(pool)?.handles & kind {
+            0 => Err(INVALID_VALUE),
+            _ => Err(NOT_SUPPORTED),
+        }
+    }
+    /// A pool of another process: not supported here.
+    cuMemPoolImportFromShareableHandle 11020 => fn cuMemPoolImportFromShareableHandle(_pool: Out<u64>, _shared: u64, _kind: u32, _flags: u64) {
+        lock()?;
+        Err(NOT_SUPPORTED)
+    }
+    /// A block's description for another process: only of a pool that can be exported.
+    cuMemPoolExportPointer 11020 => fn cuMemPoolExportPointer(_data: Out<[u8; 64]>, address: u64) {
+        let mut state = lock()?;
+        let pool = state.mempools.owner(address).ok_or(INVALID_VALUE)?;
+        match state.mempools.get(pool)?.handles {
+            0 => Err(INVALID_VALUE),
+            _ => Err(NOT_SUPPORTED),
+        }
+    }
+    /// A block of another process: not supported here.
+    cuMemPoolImportPointer 11020 => fn cuMemPoolImportPointer(_address: Out<u64>, _pool: u64, _data: In<[u8; 64]>) {
+        lock()?;
+        Err(NOT_SUPPORTED)
+    }
+}

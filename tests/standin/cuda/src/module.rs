@@ -1,0 +1,168 @@
+//! Modules and libraries. Nothing is compiled: any name gives a function that does nothing.
+
+use crate::abi::{Out, Text};
+use crate::codes::{INVALID_VALUE, NOT_FOUND, Outcome};
+use crate::state::{State, lock};
+
+/// One module or library.
+#[derive(Debug)]
+pub struct Module {
+    /// Its context; 0 for a library, which belongs to none.
+    pub context: u64,
+    /// The functions asked for so far, in order.
+    pub functions: Vec<u64>,
+}
+
+/// One function or kernel.
+#[derive(Debug)]
+pub struct Function {
+    /// Where it came from.
+    pub module: u64,
+    /// Its name.
+    pub name: std::ffi::CString,
+}
+
+fn load(to: Out<u64>, needs_context: bool) -> Outcome {
+    to.required()?;
+    let mut state = lock()?;
+    let context = if needs_context { state.current()? } else { 0 };
+    to.put(state.modules.insert(Module {
+        context,
+        functions: Vec::new(),
+    }))
+}
+
+fn load_data(to: Out<u64>, image: *const libc::c_void, needs_context: bool) -> Outcome {
+    match image.is_null() {
+        true => Err(INVALID_VALUE),
+        false => load(to, needs_context),
+    }
+}
+
+fn function(state: &mut State, module: u64, name: Text) -> Outcome<u64> {
+    let name = std::ffi::CString::new(name.get()?).map_err(|_| NOT_FOUND)?;
+    let known = state.modules.get(module)?.functions.iter().copied();
+    let same = |function: &u64| {
+        state
+            .functions
+            .get(*function)
+            .is_ok_and(|found| found.name == name)
+    };
+    if let Some(found) = known.into_iter().find(same) {
+        return Ok(found);
+    }
+    let found = state.functions.insert(Function { module, name });
+    state.modules.get_mut(module)?.functions.push(found);
+    Ok(found)
+}
+
+fn unload(module: u64) -> Outcome {
+    let mut state = lock()?;
+    for function in state.modules.remove(module)?.functions {
+        state.functions.remove(function)?;
+    }
+    Ok(())
+}
+
+api! {
+    /// Loads a module from a file.
+    cuModuleLoad 2000 => fn cuModuleLoad(module: Out<u64>, file: Text) {
+        match std::fs::exists(file.get()?) {
+            Ok(true) => load(module, true),
+            _ => Err(crate::codes::FILE_NOT_FOUND),
+        }
+    }
+    /// Loads a module from memory.
+    cuModuleLoadData 2000 => fn cuModuleLoadData(module: Out<u64>, image: *const libc::c_void) {
+        load_data(module, image, true)
+    }
+    /// Loads a module from memory, with options.
+    cuModuleLoadDataEx 2010 => fn cuModuleLoadDataEx(module: Out<u64>, image: *const libc::c_void, _count: u32, _options: *const u32, _values: *const *const libc::c_void) {
+        load_data(module, image, true)
+    }
+    /// Loads a module from a fat binary.
+    cuModuleLoadFatBinary 2000 => fn cuModuleLoadFatBinary(module: Out<u64>, image: *const libc::c_void) {
+        load_data(module, image, true)
+    }
+    /// Unloads it.
+    cuModuleUnload 2000 => fn cuModuleUnload(module: u64) {
+        unload(module)
+    }
+    /// A function of it.
+    cuModuleGetFunction 2000 => fn cuModuleGetFunction(to: Out<u64>, module: u64, name: Text) {
+        let mut state = lock()?;
+        to.put(function(&mut state, module, name)?)
+    }
+    /// A variable of it: it has none.
+    cuModuleGetGlobal 3020 => fn cuModuleGetGlobal_v2(_address: Out<u64>, _bytes: Out<usize>, module: u64, name: Text) {
+        lock()?.modules.get(module)?;
+        name.get()?;
+        Err(NOT_FOUND)
+    }
+    /// Whether functions are loaded when first used: they are.
+    cuModuleGetLoadingMode 11070 => fn cuModuleGetLoadingMode(mode: Out<u32>) {
+        mode.put(2)
+    }
+    /// Loads a library from memory.
+    cuLibraryLoadData 12000 => fn cuLibraryLoadData(
+        library: Out<u64>, code: *const libc::c_void,
+        _jit_options: *const u32, _jit_values: *const *const libc::c_void, _jit_count: u32,
+        _options: *const u32, _values: *const *const libc::c_void, _count: u32,
+    ) {
+        load_data(library, code, false)
+    }
+    /// Loads a library from a file.
+    cuLibraryLoadFromFile 12000 => fn cuLibraryLoadFromFile(
+        library: Out<u64>, file: Text,
+        _jit_options: *const u32, _jit_values: *const *const libc::c_void, _jit_count: u32,
+        _options: *const u32, _values: *const *const libc::c_void, _count: u32,
+    ) {
+        match std::fs::exists(file.get()?) {
+            Ok(true) => load(library, false),
+            _ => Err(crate::codes::FILE_NOT_FOUND),
+        }
+    }
+    /// Unloads it.
+    cuLibraryUnload 12000 => fn cuLibraryUnload(library: u64) {
+        unload(library)
+    }
+    /// A kernel of it.
+    cuLibraryGetKernel 12000 => fn cuLibraryGetKernel(kernel: Out<u64>, library: u64, name: Text) {
+        let mut state = lock()?;
+        kernel.put(function(&mut state, library, name)?)
+    }
+    /// It as a module.
+    cuLibraryGetModule 12000 => fn cuLibraryGetModule(module: Out<u64>, library: u64) {
+        let state = lock()?;
+        state.current()?;
+        state.modules.get(library)?;
+        module.put(library)
+    }
+    /// A variable of it: it has none.
+    cuLibraryGetGlobal 12000 => fn cuLibraryGetGlobal(_address: Out<u64>, _bytes: Out<usize>, library: u64, name: Text) {
+        lock()?.modules.get(library)?;
+        name.get()?;
+        Err(NOT_FOUND)
+    }
+    /// A kernel as a function.
+    cuKernelGetFunction 12000 => fn cuKernelGetFunction(function: Out<u64>, kernel: u64) {
+        lock()?.functions.get(kernel)?;
+        function.put(kernel)
+    }
+    /// A kernel's name.
+    cuKernelGetName 12030 => fn cuKernelGetName(name: Out<*const libc::c_char>, kernel: u64) {
+        name.put(lock()?.functions.get(kernel)?.name.as_ptr())
+    }
+    /// A kernel's library.
+    cuKernelGetLibrary 12050 => fn cuKernelGetLibrary(library: Out<u64>, kernel: u64) {
+        library.put(lock()?.functions.get(kernel)?.module)
+    }
+    /// A function's module.
+    cuFuncGetModule 11000 => fn cuFuncGetModule(module: Out<u64>, function: u64) {
+        module.put(lock()?.functions.get(function)?.module)
+    }
+    /// A function's name.
+    cuFuncGetName 12030 => fn cuFuncGetName(name: Out<*const libc::c_char>, function: u64) {
+        name.put(lock()?.functions.get(function)?.name.as_ptr())
+    }
+}

@@ -1,0 +1,97 @@
+//! Primary contexts: one for each device, shared by who retains it.
+
+use crate::abi::Out;
+use crate::codes::{INVALID_CONTEXT, INVALID_VALUE, Outcome};
+use crate::state::{Guard, lock};
+
+fn release(device: i32) -> Outcome {
+    let mut state = lock()?;
+    let primary = state.device(device)?;
+    match primary.retains {
+        0 => return Err(INVALID_CONTEXT),
+        1 => {}
+        _ => {
+            primary.retains -= 1;
+            return Ok(());
+        }
+    }
+    primary.retains = 0;
+    close(&mut state, device)
+}
+
+fn reset(device: i32) -> Outcome {
+    let mut state = lock()?;
+    // Claims outlive a reset: who holds one releases it still.
+    close(&mut state, device)
+}
+
+fn close(state: &mut Guard, device: i32) -> Outcome {
+    let handle = state.device(device)?.primary;
+    match state.contexts.contains(handle) {
+        true => crate::context::close(state, handle),
+        false => Ok(()),
+    }
+}
+
+fn set_flags(device: i32, flags: u32) -> Outcome {
+    let mut state = lock()?;
+    let primary = state.device(device)?;
+    primary.primary_flags = flags;
+    let handle = primary.primary;
+    if let Ok(context) = state.contexts.get_mut(handle) {
+        context.flags = flags;
+    }
+    Ok(())
+}
+
+api! {
+    /// The device's primary context, made active.
+    cuDevicePrimaryCtxRetain 7000 => fn cuDevicePrimaryCtxRetain(context: Out<u64>, device: i32) {
+        context.required()?;
+        let mut state = lock()?;
+        let primary = state.device(device)?;
+        primary.retains += 1;
+        let (handle, flags) = (primary.primary, primary.primary_flags);
+        let handle = match state.contexts.contains(handle) {
+            true => handle,
+            false => state.open_context(handle, device, flags),
+        };
+        state.device(device)?.primary = handle;
+        context.put(handle)
+    }
+    /// Gives up one claim on it.
+    cuDevicePrimaryCtxRelease 7000 => fn cuDevicePrimaryCtxRelease(device: i32) {
+        release(device)
+    }
+    /// Gives up one claim on it.
+    cuDevicePrimaryCtxRelease 11000 => fn cuDevicePrimaryCtxRelease_v2(device: i32) {
+        release(device)
+    }
+    /// Destroys all that is in it.
+    cuDevicePrimaryCtxReset 7000 => fn cuDevicePrimaryCtxReset(device: i32) {
+        reset(device)
+    }
+    /// Destroys all that is in it.
+    cuDevicePrimaryCtxReset 11000 => fn cuDevicePrimaryCtxReset_v2(device: i32) {
+        reset(device)
+    }
+    /// Changes its flags.
+    cuDevicePrimaryCtxSetFlags 7000 => fn cuDevicePrimaryCtxSetFlags(device: i32, flags: u32) {
+        set_flags(device, flags)
+    }
+    /// Changes its flags.
+    cuDevicePrimaryCtxSetFlags 11000 => fn cuDevicePrimaryCtxSetFlags_v2(device: i32, flags: u32) {
+        set_flags(device, flags)
+    }
+    /// Its flags, and whether it is active.
+    cuDevicePrimaryCtxGetState 7000 => fn cuDevicePrimaryCtxGetState(device: i32, flags: Out<u32>, active: Out<i32>) {
+        let mut state = lock()?;
+        let primary = state.device(device)?;
+        if flags.is_null() || active.is_null() {
+            return Err(INVALID_VALUE);
+        }
+        let handle = primary.primary;
+        flags.put(primary.primary_flags)?;
+        active.put(i32::from(state.contexts.contains(handle)))
+    }
+}

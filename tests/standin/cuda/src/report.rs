@@ -1,0 +1,36 @@
+//! Where findings go: standard error, and the file that `STANDIN_REPORT` names.
+
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::env::settings;
+
+static COUNT: AtomicU64 = AtomicU64::new(0);
+
+/// Findings beyond this many are counted and no longer written: one mistake in a loop is enough.
+const MOST_WRITTEN: u64 = 200;
+
+/// Number of findings so far.
+pub fn count() -> u64 {
+    COUNT.load(Ordering::Relaxed)
+}
+
+/// Reports findings, one line each.
+pub fn report(findings: &[String]) {
+    for finding in findings {
+        let before = COUNT.fetch_add(1, Ordering::Relaxed);
+        if before >= MOST_WRITTEN {
+            continue;
+        }
+        eprintln!("standin: {finding}");
+        if let Some(path) = &settings().report {
+            let line = format!("{finding}\n");
+            let file = OpenOptions::new().append(true).create(true).open(path);
+            // One write, so that lines of several processes do not mix.
+            if let Err(error) = file.and_then(|mut file| file.write_all(line.as_bytes())) {
+                eprintln!("standin: failed to write {}: {error}", path.display());
+            }
+        }
+    }
+}

@@ -1,0 +1,337 @@
+//! Virtual memory management: reserved addresses, handles of physical memory, and mappings.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use crate::codes::{INVALID_DEVICE, INVALID_VALUE, NOT_SUPPORTED, OUT_OF_MEMORY, Outcome};
+use crate::handles::Handles;
+use crate::memory::{Allocation, Kind, PAGE};
+use crate::physical::{MemProp, Store, map_file, unmap_file};
+use crate::state::{State, lock};
+
+pub use crate::vmm_api::PROCS;
+
+/// `CUmemLocationType` values.
+pub const DEVICE: u32 = 1;
+const HOST: u32 = 2;
+const HOST_NUMA: u32 = 3;
+
+/// A handle of physical memory.
+pub struct Handle {
+    physical: u64,
+    /// How often it was given out.
+    count: u32,
+}
+
+/// Physical memory at an address.
+#[derive(Clone, Debug)]
+pub struct Mapping {
+    /// Bytes.
+    pub size: u64,
+    /// The handle it was mapped with.
+    pub handle: u64,
+    physical: u64,
+    /// What each device may do with it: 0 nothing, 1 read, 3 write too.
+    pub access: BTreeMap<(u32, i32), u32>,
+}
+
+/// Everything of virtual memory management.
+pub struct Vmm {
+    reservations: BTreeMap<u64, u64>,
+    handles: Handles<Handle>,
+    mappings: BTreeMap<u64, Mapping>,
+    /// The memory behind the handles.
+    pub store: Store,
+}
+
+impl Default for Vmm {
+    fn default() -> Self {
+        Vmm {
+            reservations: BTreeMap::new(),
+            handles: Handles::new(0x5a),
+            mappings: BTreeMap::new(),
+            store: Store::default(),
+        }
+    }
+}
+
+impl Vmm {
+    /// The reservation that an address lies in, as base and size.
+    pub fn reservation(&self, address: u64) -> Option<(u64, u64)> {
+        let (base, size) = self.reservations.range(..=address).next_back()?;
+        (address < base + size).then_some((*base, *size))
+    }
+
+    /// The mapping that an address lies in, with its base.
+    pub fn mapping(&self, address: u64) -> Option<(u64, &Mapping)> {
+        let (base, mapping) = self.mappings.range(..=address).next_back()?;
+        (address < base + mapping.size).then_some((*base, mapping))
+    }
+
+    /// What was asked for when a handle's memory was made.
+    pub fn prop(&self, handle: u64) -> Outcome<MemProp> {
+        let handle = self.handles.get(handle).map_err(|_| INVALID_VALUE)?;
+        self.store
+            .get(handle.physical)
+            .map(|physical| physical.prop)
+            .ok_or(INVALID_VALUE)
+    }
+
+    /// Bases of the mappings within a range, if it consists of whole mappings and holes.
+    fn whole(&self, range: &Range<u64>) -> Option<Vec<u64>> {
+        if let Some((base, mapping)) = self.mapping(range.start)
+            && (base < range.start || base + mapping.size > range.end)
+        {
+            return None;
+        }
+        let within: Vec<u64> = self
+            .mappings
+            .range(range.clone())
+            .map(|(base, _)| *base)
+            .collect();
+        let ends_inside = |base: &u64| {
+            self.mappings
+                .get(base)
+                .is_some_and(|mapping| base + mapping.size <= range.end)
+        };
+        within.iter().all(ends_inside).then_some(within)
+    }
+}
+
+fn is_page_multiple(value: u64) -> bool {
+    value.is_multiple_of(PAGE)
+}
+
+/// Reserves addresses, at the wished place if that is free.
+pub fn reserve(size: u64, alignment: u64, wished: u64, flags: u64) -> Outcome<u64> {
+    let mut state = lock()?;
+    if size == 0
+        || !is_page_multiple(size)
+        || flags != 0
+        || (alignment != 0 && !alignment.is_power_of_two())
+    {
+        return Err(INVALID_VALUE);
+    }
+    // More than an address space can hold.
+    if size > 1 << 46 {
+        return Err(OUT_OF_MEMORY);
+    }
+    let base = match wished != 0 && state.memory.reserve_at(wished, size) {
+        true => wished,
+        false => state.memory.reserve(size, alignment)?,
+    };
+    state.vmm.reservations.insert(base, size);
+    Ok(base)
+}
+
+/// Gives a whole reservation back.
+pub fn unreserve(base: u64, size: u64) -> Outcome {
+    let mut state = lock()?;
+    if state.vmm.reservations.get(&base) != Some(&size) {
+        return Err(INVALID_VALUE);
+    }
+    if state.vmm.mappings.range(base..base + size).next().is_some() {
+        return Err(INVALID_VALUE);
+    }
+    state.vmm.reservations.remove(&base);
+    state.memory.unreserve(base, size);
+    Ok(())
+}
+
+/// Makes physical memory; its handle.
+pub fn create(size: u64, prop: MemProp, flags: u64) -> Outcome<u64> {
+    let mut state = lock()?;
+    if flags != 0 || size == 0 || !is_page_multiple(size) || prop.kind != 1 {
+        return Err(INVALID_VALUE);
+    }
+    let device = match (prop.location.kind, prop.location.id) {
+        (DEVICE, id) if usize::try_from(id).is_ok_and(|id| id < state.devices.len()) => Some(id),
+        (DEVICE, _) => return Err(INVALID_DEVICE),
+        (HOST, _) | (HOST_NUMA, 0) => None,
+        _ => return Err(INVALID_VALUE),
+    };
+    if let Some(device) = device {
+        state.charge(device, size)?;
+    }
+    let physical = match state.vmm.store.create(size, prop, device) {
+        Ok(physical) => physical,
+        Err(code) => {
+            if let Some(device) = device {
+                state.refund(device, size);
+            }
+            return Err(code);
+        }
+    };
+    Ok(state.vmm.handles.insert(Handle { physical, count: 1 }))
+}
+
+fn drop_user(state: &mut State, physical: u64) {
+    if let Some(gone) = state.vmm.store.drop_user(physical)
+        && let Some(device) = gone.charged
+    {
+        state.refund(device, gone.size);
+    }
+}
+
+/// Gives a handle back once; the memory stays while it is mapped.
+pub fn release(handle: u64) -> Outcome {
+    let mut state = lock()?;
+    let found = state
+        .vmm
+        .handles
+        .get_mut(handle)
+        .map_err(|_| INVALID_VALUE)?;
+    found.count -= 1;
+    if found.count == 0 {
+        let gone = state.vmm.handles.remove(handle)?;
+        drop_user(&mut state, gone.physical);
+    }
+    Ok(())
+}
+
+/// The handle of the memory mapped at an address, given out once more.
+pub fn retain(address: u64) -> Outcome<u64> {
+    let mut state = lock()?;
+    let (_, mapping) = state.vmm.mapping(address).ok_or(INVALID_VALUE)?;
+    let (handle, physical) = (mapping.handle, mapping.physical);
+    if let Ok(found) = state.vmm.handles.get_mut(handle) {
+        found.count += 1;
+        return Ok(handle);
+    }
+    // The program has given its handle back: a new one for the same memory.
+    state.vmm.store.keep(physical);
+    Ok(state.vmm.handles.insert(Handle { physical, count: 1 }))
+}
+
+/// Puts a handle's memory at reserved addresses.
+pub fn map(address: u64, size: u64, offset: u64, handle: u64, flags: u64) -> Outcome {
+    let mut state = lock()?;
+    if flags != 0 || size == 0 || !is_page_multiple(address) {
+        return Err(INVALID_VALUE);
+    }
+    let physical = state
+        .vmm
+        .handles
+        .get(handle)
+        .map_err(|_| INVALID_VALUE)?
+        .physical;
+    let memory = state.vmm.store.get(physical).ok_or(INVALID_VALUE)?.clone();
+    // A handle is mapped as a whole or not at all (facts.md).
+    if offset != 0 || size != memory.size {
+        return Err(NOT_SUPPORTED);
+    }
+    let end = address.checked_add(size).ok_or(INVALID_VALUE)?;
+    let holds = |(base, length): (u64, u64)| end <= base + length;
+    if !state.vmm.reservation(address).is_some_and(holds)
+        || state.vmm.mapping(address).is_some()
+        || state.vmm.mappings.range(address..end).next().is_some()
+    {
+        return Err(INVALID_VALUE);
+    }
+    map_file(address, size, &memory.file, memory.offset)?;
+    state.vmm.store.keep(physical);
+    let mapping = Mapping {
+        size,
+        handle,
+        physical,
+        access: BTreeMap::new(),
+    };
+    state.vmm.mappings.insert(address, mapping);
+    let allocation = Allocation {
+        size,
+        spacing: size,
+        context: 0,
+        device: memory.charged.unwrap_or(memory.prop.location.id),
+        kind: Kind::Mapped,
+        flags: 0,
+        id: 0,
+        on_free: None,
+    };
+    state.memory.insert(address, allocation);
+    state.model.forget(address..end);
+    Ok(())
+}
+
+/// Takes memory away from addresses. It does not wait: under unfinished work that is a finding.
+pub fn unmap(address: u64, size: u64) -> Outcome {
+    let mut state = lock()?;
+    if size == 0 || !is_page_multiple(address) || !is_page_multiple(size) {
+        return Err(INVALID_VALUE);
+    }
+    let range = address..address.checked_add(size).ok_or(INVALID_VALUE)?;
+    state.vmm.reservation(address).ok_or(INVALID_VALUE)?;
+    for base in state.vmm.whole(&range).ok_or(INVALID_VALUE)? {
+        let Some(mapping) = state.vmm.mappings.remove(&base) else {
+            continue;
+        };
+        state.model.withdraw(base..base + mapping.size, "unmap");
+        state.memory.remove(base);
+        unmap_file(base, mapping.size);
+        drop_user(&mut state, mapping.physical);
+    }
+    Ok(())
+}
+
+/// Says what a location may do with mapped memory.
+pub fn set_access(address: u64, size: u64, wanted: &[(u32, i32, u32)]) -> Outcome {
+    let mut state = lock()?;
+    if size == 0 || !is_page_multiple(address) || !is_page_multiple(size) || wanted.is_empty() {
+        return Err(INVALID_VALUE);
+    }
+    let range = address..address.checked_add(size).ok_or(INVALID_VALUE)?;
+    for (kind, id, _) in wanted {
+        if *kind == DEVICE {
+            state.device(*id)?;
+        }
+    }
+    let within = state.vmm.whole(&range).ok_or(INVALID_VALUE)?;
+    let covered: u64 = within
+        .iter()
+        .filter_map(|base| state.vmm.mappings.get(base))
+        .map(|mapping| mapping.size)
+        .sum();
+    if covered != size {
+        return Err(INVALID_VALUE);
+    }
+    for base in within {
+        if let Some(mapping) = state.vmm.mappings.get_mut(&base) {
+            mapping.access.extend(
+                wanted
+                    .iter()
+                    .map(|(kind, id, flags)| ((*kind, *id), *flags)),
+            );
+        }
+    }
+    Ok(())
+}
+
+/// What a location may do with the memory at an address.
+pub fn access(kind: u32, id: i32, address: u64) -> Outcome<u64> {
+    let state = lock()?;
+    let (_, mapping) = state.vmm.mapping(address).ok_or(INVALID_VALUE)?;
+    Ok(u64::from(
+        mapping.access.get(&(kind, id)).copied().unwrap_or(0),
+    ))
+}
+
+/// A descriptor of a handle's memory.
+pub fn export(handle: u64, kind: u32, flags: u64) -> Outcome<i32> {
+    let state = lock()?;
+    let prop = state.vmm.prop(handle)?;
+    // Only file descriptors, where the memory was made for them.
+    if flags != 0 || kind != 1 || prop.handles & 1 == 0 {
+        return Err(INVALID_VALUE);
+    }
+    let physical = state.vmm.handles.get(handle)?.physical;
+    state.vmm.store.export(physical)
+}
+
+/// A handle of the memory behind a descriptor.
+pub fn import(fd: i32, kind: u32) -> Outcome<u64> {
+    let mut state = lock()?;
+    if kind != 1 {
+        return Err(INVALID_VALUE);
+    }
+    let physical = state.vmm.store.import(fd)?;
+    Ok(state.vmm.handles.insert(Handle { physical, count: 1 }))
+}

@@ -1,0 +1,351 @@
+//! Work for streams and graphs: what it touches, how long it takes, what it does.
+
+use crate::abi::{HostFn, UserData};
+use crate::capture;
+use crate::codes::{INVALID_VALUE, Outcome};
+use crate::env::settings;
+use crate::memory::Kind;
+use crate::model::Touch;
+use crate::oracle::What;
+use crate::state::{Guard, State, now};
+
+/// Whether an address may be host memory that the driver does not know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// Device memory, or host memory that the device can reach.
+    Device,
+    /// Host memory.
+    Host,
+    /// Either: the address tells.
+    Either,
+}
+
+/// One side of a copy. All in bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct Side {
+    /// Where.
+    pub place: Place,
+    /// First byte.
+    pub address: u64,
+    /// From row to row.
+    pub pitch: u64,
+    /// From slice to slice.
+    pub slice: u64,
+}
+
+/// A copy.
+#[derive(Clone, Copy, Debug)]
+pub struct Copy {
+    /// From.
+    pub src: Side,
+    /// To.
+    pub dst: Side,
+    /// Bytes of a row.
+    pub width: u64,
+    /// Rows of a slice.
+    pub height: u64,
+    /// Slices.
+    pub depth: u64,
+}
+
+/// A memset.
+#[derive(Clone, Copy, Debug)]
+pub struct Fill {
+    /// First byte.
+    pub address: u64,
+    /// From row to row, in bytes.
+    pub pitch: u64,
+    /// Bytes of an element: 1, 2 or 4.
+    pub element: u64,
+    /// Value of each element.
+    pub value: u32,
+    /// Elements of a row.
+    pub width: u64,
+    /// Rows.
+    pub height: u64,
+}
+
+/// A function that the host runs in a stream's order.
+#[derive(Clone, Copy, Debug)]
+pub struct Call {
+    /// The function.
+    pub function: HostFn,
+    /// Its argument.
+    pub data: UserData,
+}
+
+// SAFETY: the caller of the driver function promised that another thread may make the call.
+unsafe impl Send for Call {}
+
+/// One item of work.
+#[derive(Clone, Debug)]
+pub enum Work {
+    /// A kernel that takes `duration` nanoseconds and touches these bytes.
+    Kernel {
+        /// What it touches, as far as known.
+        touches: Vec<Touch>,
+        /// Nanoseconds.
+        duration: u64,
+    },
+    /// A copy.
+    Copy(Copy),
+    /// A memset.
+    Fill(Fill),
+    /// A host function.
+    Host(Call),
+    /// Nothing.
+    Empty,
+    /// A graph within a graph.
+    Child(u64),
+    /// Records an event when it comes to it.
+    Record(u64),
+    /// Waits for an event when it comes to it.
+    Wait(u64),
+    /// An allocation within a graph or on a stream, of these bytes.
+    Alloc(std::ops::Range<u64>),
+    /// A free within a graph or on a stream, of these bytes.
+    Free(std::ops::Range<u64>),
+}
+
+impl Copy {
+    /// A row of bytes.
+    pub fn line(dst: (Place, u64), src: (Place, u64), bytes: usize) -> Copy {
+        let side = |(place, address)| Side {
+            place,
+            address,
+            pitch: 0,
+            slice: 0,
+        };
+        Copy {
+            src: side(src),
+            dst: side(dst),
+            width: bytes as u64,
+            height: 1,
+            depth: 1,
+        }
+    }
+
+    fn rows(&self, side: &Side, writes: bool, touches: &mut Vec<Touch>) {
+        for z in 0..self.depth {
+            for y in 0..self.height {
+                let start = side.address + z * side.slice + y * side.pitch;
+                let bytes = start..start + self.width;
+                match touches.last_mut() {
+                    Some(last) if last.writes == writes && last.bytes.end == bytes.start => {
+                        last.bytes.end = bytes.end;
+                    }
+                    _ => touches.push(Touch { bytes, writes }),
+                }
+            }
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.width == 0 || self.height == 0 || self.depth == 0
+    }
+
+    fn run(&self) {
+        for z in 0..self.depth {
+            for y in 0..self.height {
+                let src = self.src.address + z * self.src.slice + y * self.src.pitch;
+                let dst = self.dst.address + z * self.dst.slice + y * self.dst.pitch;
+                // SAFETY: device sides were checked against the table of memory, host sides are
+                // the caller's promise; the two may overlap.
+                unsafe { std::ptr::copy(src as *const u8, dst as *mut u8, self.width as usize) };
+            }
+        }
+    }
+}
+
+impl Fill {
+    fn touches(&self) -> Vec<Touch> {
+        let row = self.width * self.element;
+        if row == self.pitch || self.height == 1 {
+            return vec![Touch::write(self.address, row * self.height)];
+        }
+        let row_at = |y| Touch::write(self.address + y * self.pitch, row);
+        (0..self.height).map(row_at).collect()
+    }
+
+    fn run(&self) {
+        for y in 0..self.height {
+            let start = self.address + y * self.pitch;
+            match self.element {
+                // SAFETY: the bytes were checked against the table of memory.
+                1 => unsafe {
+                    std::ptr::write_bytes(start as *mut u8, self.value as u8, self.width as usize)
+                },
+                element => {
+                    for x in 0..self.width {
+                        let at = start + x * element;
+                        match element {
+                            // SAFETY: as above.
+                            2 => unsafe { (at as *mut u16).write_unaligned(self.value as u16) },
+                            // SAFETY: as above.
+                            _ => unsafe { (at as *mut u32).write_unaligned(self.value) },
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Work {
+    /// What kind of item it is.
+    pub fn what(&self) -> What {
+        match self {
+            Work::Kernel { .. } => What::Kernel,
+            Work::Copy(_) => What::Copy,
+            Work::Fill(_) => What::Set,
+            Work::Host(_) => What::Host,
+            Work::Alloc(_) | Work::Free(_) => What::Memory,
+            Work::Child(_) => What::Graph,
+            Work::Empty | Work::Record(_) | Work::Wait(_) => What::Nothing,
+        }
+    }
+
+    /// How long it takes, in nanoseconds.
+    pub fn duration(&self) -> u64 {
+        match self {
+            Work::Kernel { duration, .. } => *duration,
+            Work::Copy(_) => settings().latency.of("copy"),
+            Work::Fill(_) => settings().latency.of("set"),
+            _ => 0,
+        }
+    }
+
+    /// The bytes it touches that the driver knows of.
+    pub fn touches(&self, state: &State) -> Vec<Touch> {
+        match self {
+            Work::Kernel { touches, .. } => touches.clone(),
+            Work::Fill(fill) => fill.touches(),
+            Work::Copy(copy) if !copy.is_empty() => {
+                let mut touches = Vec::new();
+                for (side, writes) in [(&copy.src, false), (&copy.dst, true)] {
+                    if state.memory.is_known(side.place, side.address) {
+                        copy.rows(side, writes, &mut touches);
+                    }
+                }
+                touches
+            }
+            Work::Alloc(bytes) | Work::Free(bytes) => vec![Touch {
+                bytes: bytes.clone(),
+                writes: true,
+            }],
+            _ => Vec::new(),
+        }
+    }
+
+    /// Does it: moves or sets the bytes.
+    pub fn run(&self) {
+        match self {
+            Work::Copy(copy) => copy.run(),
+            Work::Fill(fill) => fill.run(),
+            _ => {}
+        }
+    }
+
+    fn has_effect(&self) -> bool {
+        matches!(self, Work::Copy(_) | Work::Fill(_))
+    }
+}
+
+/// No program has memory below this address.
+const LOWEST: u64 = 4096;
+
+/// A kernel's use of memory that its device has no access to; copies need none.
+fn stranger(state: &State, user: u64, touch: &Touch) -> Option<String> {
+    let (base, found) = state.memory.find(touch.bytes.start)?;
+    let device = state.contexts.get(user).ok()?.device;
+    (!crate::peer::may_touch(state, user, base, found, touch.writes)).then(|| {
+        format!(
+            "peer: use of {base:#x} of device {} from device {device} without access",
+            found.device
+        )
+    })
+}
+
+/// Drops and reports what touches no memory. Kernels just read on; other work is refused.
+fn check(state: &mut State, user: u64, work: &Work) -> Outcome<Vec<Touch>> {
+    let mut touches = work.touches(state);
+    let mut wrong = Vec::new();
+    if let Work::Kernel { .. } = work {
+        wrong.extend(
+            touches
+                .iter()
+                .filter_map(|touch| stranger(state, user, touch)),
+        );
+    }
+    touches.retain(|touch| match state.memory.check(&touch.bytes) {
+        Ok(()) => true,
+        Err(finding) => {
+            wrong.push(finding);
+            false
+        }
+    });
+    let has_null_side = match work {
+        Work::Copy(copy) => !copy.is_empty() && copy.src.address.min(copy.dst.address) < LOWEST,
+        _ => false,
+    };
+    let is_refused = has_null_side || !wrong.is_empty() && work.has_effect();
+    for finding in wrong {
+        state.model.find(format!("{finding} by {}", work.what()));
+    }
+    if is_refused {
+        Err(INVALID_VALUE)
+    } else {
+        Ok(touches)
+    }
+}
+
+/// Puts work on a stream, or into the graph that the stream captures.
+pub fn submit(state: &mut Guard, stream: u64, work: Work) -> Outcome {
+    if capture::is_in_capture(state, stream)? {
+        return capture::append(state, stream, work);
+    }
+    capture::legacy_call(state, stream)?;
+    execute(state, stream, &work)
+}
+
+/// Puts work on a stream, captures aside.
+pub fn execute(state: &mut Guard, stream: u64, work: &Work) -> Outcome {
+    let found = state.streams.get(stream)?;
+    let (lane, user) = (found.lane, found.context);
+    match work {
+        Work::Host(call) => {
+            crate::hostfn::schedule(state, lane, *call);
+            return Ok(());
+        }
+        Work::Record(event) => {
+            let point = state.model.record(lane, now());
+            if let Ok(event) = state.events.get_mut(*event) {
+                event.recorded = crate::event::Recorded::At(point);
+            }
+            return Ok(());
+        }
+        Work::Wait(event) => {
+            if let Ok(event) = state.events.get(*event)
+                && let crate::event::Recorded::At(point) = event.recorded.clone()
+            {
+                state.model.wait(lane, &point);
+            }
+            return Ok(());
+        }
+        _ => {}
+    }
+    let touches = check(state, user, work)?;
+    state
+        .model
+        .submit(lane, work.what(), &touches, work.duration(), now());
+    if work.has_effect() {
+        let gates: Vec<_> = state.model.finish(lane).closed_gates().cloned().collect();
+        // Done at once: later than this may not differ, as whoever depends on it was ordered
+        // after it. Only what a host function has to do first must come first.
+        match gates.is_empty() {
+            true => work.run(),
+            false => crate::hostfn::defer(state, gates, work.clone()),
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,31 @@
+//! Drivers of an earlier time: the stand-in without some of its functions.
+
+use std::fs;
+use std::path::PathBuf;
+
+use super::place;
+
+/// A folder with a `libcuda.so.1` that does not export these functions.
+///
+/// A copy in whose table of names the first letter is another: the hash by which the dynamic linker finds a symbol
+/// no longer fits, so that neither name is found.
+///
+/// # Panics
+/// If the stand-in never had them.
+pub fn older_driver(absent: &[&str]) -> PathBuf {
+    let place = place();
+    let folder = place.libraries.join(format!("without-{}", absent.join("-")));
+    let source = place.built.join("libcuda.so");
+    let mut library = fs::read(&source).unwrap_or_else(|error| panic!("failed to read {}: {error}", source.display()));
+    for name in absent {
+        let entry = [b"\0", name.as_bytes(), b"\0"].concat();
+        let found: Vec<_> = (0..library.len() - entry.len()).filter(|at| library[*at..].starts_with(&entry)).collect();
+        assert!(!found.is_empty(), "{name} is not in {}", source.display());
+        found.into_iter().for_each(|at| library[at + 1] = b'x');
+    }
+    fs::create_dir_all(&folder).unwrap_or_else(|error| panic!("failed to create {}: {error}", folder.display()));
+    let fresh = folder.join(format!(".fresh-{}", std::process::id()));
+    let made = fs::write(&fresh, library).and_then(|()| fs::rename(&fresh, folder.join("libcuda.so.1")));
+    made.unwrap_or_else(|error| panic!("failed to write {}: {error}", folder.display()));
+    folder
+}

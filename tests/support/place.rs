@@ -1,0 +1,94 @@
+//! Where the shim, the stand-ins and the things built from C are.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+use super::files::Lock;
+
+/// The places, all absolute.
+pub struct Place {
+    /// The repository's root.
+    pub root: PathBuf,
+    /// cargo's folder of this profile, where the built libraries are.
+    pub built: PathBuf,
+    /// `libgpushim.so`.
+    pub shim: PathBuf,
+    /// A folder with the stand-ins under the names that programs load: `libcuda.so.1`, `libcudart.so.12`, `.13`.
+    pub libraries: PathBuf,
+    /// Where C programs are built.
+    pub programs: PathBuf,
+}
+
+/// The places of this test run.
+///
+/// # Panics
+/// In one sentence, if something was not built.
+pub fn place() -> &'static Place {
+    static PLACE: OnceLock<Place> = OnceLock::new();
+    PLACE.get_or_init(|| find().unwrap_or_else(|problem| panic!("{problem}")))
+}
+
+fn find() -> Result<Place, String> {
+    let exe = std::env::current_exe().map_err(|error| format!("failed to find the test's own file: {error}"))?;
+    // target/PROFILE/deps/TEST
+    let built = exe.ancestors().nth(2).ok_or("the test's own file is not in a cargo target folder")?.to_path_buf();
+    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    for name in ["libgpushim.so", "libcuda.so", "libcudart.a"] {
+        if !built.join(name).is_file() {
+            return Err(format!(
+                "{} is missing: run `cargo build --workspace` in the same profile first, as scripts/test does",
+                built.join(name).display()
+            ));
+        }
+    }
+    let place = Place {
+        shim: built.join("libgpushim.so"),
+        libraries: built.join("e2e/lib"),
+        programs: built.join("e2e/programs"),
+        root,
+        built,
+    };
+    lay_out(&place)?;
+    Ok(place)
+}
+
+/// Puts the stand-ins under their names; once, whichever test process comes first.
+fn lay_out(place: &Place) -> Result<(), String> {
+    for folder in [&place.libraries, &place.programs] {
+        fs::create_dir_all(folder).map_err(|error| format!("failed to create {}: {error}", folder.display()))?;
+    }
+    let _lock = Lock::take(&place.libraries.join(".lock"))?;
+    for name in ["libcuda.so.1", "libcuda.so"] {
+        link(&place.built.join("libcuda.so"), &place.libraries.join(name))?;
+    }
+    let script = place.root.join("tests/standin/build-cudart");
+    let made = ["libcudart.so.12", "libcudart.so.13", "libcudart_static.a"].map(|name| modified(&place.libraries.join(name)));
+    let of = [modified(&script), modified(&place.built.join("libcudart.a"))];
+    if made.iter().all(Option::is_some) && made.iter().min() > of.iter().max() {
+        return Ok(());
+    }
+    let output = Command::new(&script)
+        .arg(&place.libraries)
+        .args(place.built.file_name())
+        .envs(place.built.parent().map(|target| ("CARGO_TARGET_DIR", target)))
+        .output()
+        .map_err(|error| format!("failed to run {}: {error}", script.display()))?;
+    if !output.status.success() {
+        return Err(format!("{} failed: {}", script.display(), String::from_utf8_lossy(&output.stderr)));
+    }
+    Ok(())
+}
+
+fn modified(path: &Path) -> Option<std::time::SystemTime> {
+    fs::metadata(path).and_then(|meta| meta.modified()).ok()
+}
+
+fn link(target: &Path, name: &Path) -> Result<(), String> {
+    if fs::read_link(name).is_ok_and(|now| now == target) {
+        return Ok(());
+    }
+    let _ = fs::remove_file(name);
+    std::os::unix::fs::symlink(target, name).map_err(|error| format!("failed to link {}: {error}", name.display()))
+}
