@@ -150,7 +150,7 @@ impl Front {
     }
 
     /// A block at hand. `size`: what the pool would get from the driver for the request.
-    #[inline]
+    #[inline(always)]
     pub fn take(&self, context: Context, bytes: u64, size: u64) -> Option<Grant> {
         let mut shard = self.shards.get(own())?.0.lock();
         if shard.closed || shard.context != context {
@@ -174,34 +174,32 @@ impl Front {
         })
     }
 
-    /// Takes back what this thread was handed out here; false if the pool has to.
-    #[inline]
-    pub fn free(&self, address: Address, seen: &mut Option<impl FnOnce(&Freed)>) -> bool {
+    /// Takes back what this thread was handed out here. An error if the pool has to: `seen` again.
+    #[inline(always)]
+    pub fn free<F: FnOnce(&Freed)>(&self, address: Address, seen: F) -> Result<(), F> {
         let Some(line) = self.shards.get(own()) else {
-            return false;
+            return Err(seen);
         };
         let mut shard = line.0.lock();
         if shard.back.len() >= BACK {
-            return false;
+            return Err(seen);
         }
         let Some(out) = shard.out.remove(&address) else {
-            return false;
+            return Err(seen);
         };
-        if let Some(seen) = seen.take() {
-            seen(&Freed {
-                address,
-                requested: out.requested,
-                size: out.size,
-                context: shard.context,
-                device: shard.device,
-            });
-        }
+        seen(&Freed {
+            address,
+            requested: out.requested,
+            size: out.size,
+            context: shard.context,
+            device: shard.device,
+        });
         shard.back.push(out.id);
         shard.delta.allocated -= out.size as i64;
         shard.delta.requested -= out.requested as i64;
         shard.delta.live -= 1;
         shard.delta.freed += 1;
-        true
+        Ok(())
     }
 
     /// Takes over a block that the pool just handed out, so that it comes back here, and borrows more

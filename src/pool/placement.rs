@@ -16,6 +16,10 @@ pub(super) enum Found {
 }
 
 /// The free memory of one arena.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "the default policy's is reached without a detour"
+)]
 pub(super) enum Placement {
     /// `blocks` and `bins`.
     Whole(Blocks),

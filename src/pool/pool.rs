@@ -86,13 +86,13 @@ impl<D: Device> Pool<D> {
     }
 
     /// A ready block, without any call to the device; `None` if there is none.
-    #[inline]
+    #[inline(always)]
     pub fn try_allocate(&self, context: Context, bytes: u64) -> Option<Grant> {
         self.take(context, bytes).ok()
     }
 
     /// A ready block, or the lock under which there was none.
-    #[inline]
+    #[inline(always)]
     fn take(&self, context: Context, bytes: u64) -> Result<Grant, Guard<'_, D>> {
         let Some(front) = &self.front else {
             let mut state = self.state.lock();
@@ -109,6 +109,7 @@ impl<D: Device> Pool<D> {
     }
 
     /// As [`Pool::take`], when the front has nothing: from the pool, and with a loan for the front.
+    #[inline(never)]
     fn take_behind(
         &self,
         front: &Front,
@@ -135,7 +136,7 @@ impl<D: Device> Pool<D> {
     /// # Errors
     /// The driver's, verbatim, after everything cached has been given back to it if it ran out of
     /// memory; [`Device::OUT_OF_MEMORY`] beyond [`Settings::limit`].
-    #[inline]
+    #[inline(always)]
     pub fn allocate(&self, context: Context, bytes: u64) -> Result<Grant, D::Error> {
         match self.take(context, bytes) {
             Ok(grant) => Ok(grant),
@@ -370,18 +371,28 @@ impl<D: Device> Pool<D> {
     /// # Errors
     /// [`FreeError::Unknown`] if the driver has to answer, [`FreeError::NotLive`] for a block that
     /// is free already, the driver's error if the free needed it (`strict`, exported blocks).
-    #[inline]
+    #[inline(always)]
     pub fn free(
         &self,
         address: Address,
         seen: impl FnOnce(&Freed),
     ) -> Result<(), FreeError<D::Error>> {
-        let mut seen = Some(seen);
-        if let Some(front) = &self.front
-            && front.free(address, &mut seen)
-        {
-            return Ok(());
+        match &self.front {
+            Some(front) => match front.free(address, seen) {
+                Ok(()) => Ok(()),
+                Err(seen) => self.free_behind(address, seen),
+            },
+            None => self.free_behind(address, seen),
         }
+    }
+
+    /// As [`Pool::free`], when the front does not have the block.
+    #[inline(never)]
+    fn free_behind(
+        &self,
+        address: Address,
+        seen: impl FnOnce(&Freed),
+    ) -> Result<(), FreeError<D::Error>> {
         let mut state = self.state.lock();
         if let Some(front) = &self.front {
             front.call_in_own(&mut state);
@@ -392,11 +403,6 @@ impl<D: Device> Pool<D> {
                 return Err(FreeError::NotLive);
             }
         }
-        let seen = |freed: &Freed| {
-            if let Some(seen) = seen.take() {
-                seen(freed);
-            }
-        };
         match state.free(address, self.strict, seen)? {
             After::Nothing => Ok(()),
             after => self.free_slowly(state, after),

@@ -14,6 +14,7 @@ use std::collections::BTreeMap;
 /// Mistakes that tests plant, to show that each would be noticed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mutation {
+    #[cfg(test)]
     None,
     /// Blocks are handed out whatever their fence.
     PromoteEarly,

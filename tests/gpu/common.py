@@ -43,13 +43,16 @@ def tensor_digest(tensor):
     return digest(flat.cpu().numpy())
 
 
-def deterministic_torch():
-    """Seeds PyTorch and asks it for the same bits in every run; returns the module."""
+def deterministic_torch(strict=False):
+    """Seeds PyTorch and asks it for the same bits in every run; returns the module.
+
+    `strict` makes an operation that has no such way an error. Attention needs it: with warnings
+    alone it chooses its fastest way, which differs from run to run."""
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     import torch
 
     torch.manual_seed(1)
-    torch.use_deterministic_algorithms(True, warn_only=True)
+    torch.use_deterministic_algorithms(True, warn_only=not strict)
     # Filling fresh tensors would hide what an allocator hands out, and cost a kernel for each.
     torch.utils.deterministic.fill_uninitialized_memory = False
     torch.backends.cudnn.benchmark = False

@@ -9,8 +9,9 @@ from common import (
 )
 
 options = arguments(steps=25, warmup=5, batch=8, longest=1024, layers=12, checkpoint=False)
-torch = deterministic_torch()
+torch = deterministic_torch(strict=True)
 from torch import nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
@@ -32,7 +33,8 @@ class Block(nn.Module):
             part.view(batch, length, HEADS, WIDTH // HEADS).transpose(1, 2)
             for part in self.qkv(self.norm1(x)).split(WIDTH, dim=2)
         )
-        mixed = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+        with sdpa_kernel(SDPBackend.FLASH_ATTENTION):
+            mixed = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
         x = x + self.out(mixed.transpose(1, 2).reshape(batch, length, WIDTH))
         return x + self.down(functional.gelu(self.up(self.norm2(x)), approximate="tanh"))
 

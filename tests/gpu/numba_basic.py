@@ -3,6 +3,12 @@
 from common import arguments, digest, emit
 
 import numpy
+
+# Names that numpy has dropped and some releases of numba-cuda still mention when they are imported.
+for old, new in (("row_stack", "vstack"), ("in1d", "isin"), ("trapz", "trapezoid")):
+    if not hasattr(numpy, old):
+        setattr(numpy, old, getattr(numpy, new))
+
 from numba import cuda
 
 options = arguments()

@@ -7,10 +7,21 @@ use crate::support::{Run, program};
 #[test]
 fn null_zero_and_double_frees_behave_as_natively() {
     for policy in ["blocks", "segments", "bins", "off"] {
-        let (_, shim) = Run::new(program("basics")).may("double free").env("GPUSHIM_POLICY", policy).both();
+        let (_, shim) = Run::new(program("basics"))
+            .may("double free")
+            .env("GPUSHIM_POLICY", policy)
+            .both();
         assert_eq!(shim.code, 0, "{policy}: {}", shim.stdout);
-        assert!(shim.stdout.contains("wrong bytes or overlaps: 0\n"), "{policy}: {}", shim.stdout);
-        assert!(shim.stdout.contains("free again: 1\n"), "{policy}: {}", shim.stdout);
+        assert!(
+            shim.stdout.contains("wrong bytes or overlaps: 0\n"),
+            "{policy}: {}",
+            shim.stdout
+        );
+        assert!(
+            shim.stdout.contains("free again: 1\n"),
+            "{policy}: {}",
+            shim.stdout
+        );
     }
 }
 
@@ -22,17 +33,29 @@ fn without_a_current_context_errors_are_the_drivers() {
 #[test]
 fn address_ranges_are_what_was_asked_for() {
     for policy in ["blocks", "bins", "off"] {
-        Run::new(program("ranges")).env("GPUSHIM_POLICY", policy).both();
+        Run::new(program("ranges"))
+            .env("GPUSHIM_POLICY", policy)
+            .both();
     }
     // A part of a segment is in the segment, which is what an IPC handle of it opens.
-    let segments = Run::new(program("ranges")).env("GPUSHIM_POLICY", "segments").shim();
-    assert_eq!(segments.stdout.matches("# inside 1\n").count(), 12, "{}", segments.stdout);
+    let segments = Run::new(program("ranges"))
+        .env("GPUSHIM_POLICY", "segments")
+        .shim();
+    assert_eq!(
+        segments.stdout.matches("# inside 1\n").count(),
+        12,
+        "{}",
+        segments.stdout
+    );
 }
 
 #[test]
 fn every_door_of_the_driver_leads_to_the_pool() {
     for door in ["handle", "proc", "default"] {
-        let (_, shim) = Run::new(program("basics")).may("double free").env("DOOR", door).both();
+        let (_, shim) = Run::new(program("basics"))
+            .may("double free")
+            .env("DOOR", door)
+            .both();
         let trace = shim.trace();
         assert_eq!(trace.count(Kind::Alloc, Class::Device), 9, "{door}");
         assert_eq!(trace.count(Kind::Free, Class::Device), 9, "{door}");
@@ -46,8 +69,17 @@ fn late(what: &str) {
     assert_eq!(trace.pid(), shim.note("pid"));
     assert_eq!(trace.count(Kind::Alloc, Class::Device), 21);
     assert_eq!(trace.count(Kind::Free, Class::Device), 21);
-    let threads: Vec<_> = trace.of(Kind::Alloc).iter().chain(&trace.of(Kind::Free)).map(|e| u64::from(e.thread)).collect();
-    assert!(threads.iter().all(|thread| *thread == trace.pid()), "threads {threads:?} in the trace of {}", trace.pid());
+    let threads: Vec<_> = trace
+        .of(Kind::Alloc)
+        .iter()
+        .chain(&trace.of(Kind::Free))
+        .map(|e| u64::from(e.thread))
+        .collect();
+    assert!(
+        threads.iter().all(|thread| *thread == trace.pid()),
+        "threads {threads:?} in the trace of {}",
+        trace.pid()
+    );
 }
 
 #[test]
@@ -71,8 +103,46 @@ fn children_forked_early_have_traces_of_their_own() {
     let traces = shim.traces();
     assert_eq!(traces.len(), 4, "{:?}", shim.files());
     for trace in traces {
-        let expected = if trace.pid() == shim.note("pid") { 10 } else { 20 };
+        let expected = if trace.pid() == shim.note("pid") {
+            10
+        } else {
+            20
+        };
         assert_eq!(trace.count(Kind::Alloc, Class::Device), expected);
-        assert!(trace.of(Kind::Alloc).iter().all(|event| u64::from(event.thread) == trace.pid()));
+        assert!(
+            trace
+                .of(Kind::Alloc)
+                .iter()
+                .all(|event| u64::from(event.thread) == trace.pid())
+        );
+    }
+}
+
+#[test]
+fn cuda_in_handlers_of_exit() {
+    let (_, shim) = Run::new(program("at_exit")).both();
+    assert_eq!(shim.code, 5);
+    assert_eq!(shim.trace().count(Kind::Free, Class::Device), 4);
+}
+
+#[test]
+fn a_thread_that_is_busy_when_the_process_ends() {
+    for policy in ["blocks", "segments"] {
+        for _ in 0..10 {
+            let shim = Run::new(program("at_exit"))
+                .arg("busy")
+                .env("GPUSHIM_POLICY", policy)
+                .env("GPUSHIM_DECAY", "20ms")
+                .shim();
+            assert_eq!(shim.code, 5, "{policy}: {}", shim.stdout);
+            assert_eq!(
+                shim.stdout
+                    .matches(": free 0, allocate 0, free 0\n")
+                    .count(),
+                2,
+                "{policy}: {}",
+                shim.stdout
+            );
+        }
     }
 }

@@ -14,7 +14,11 @@ fn untouched(program: &str, arguments: &[&str], files: &[&str]) {
 #[test]
 fn ls_a_shell_and_gcc_are_left_alone() {
     untouched("/bin/ls", &["-l", "/usr/share"], &[]);
-    untouched("/bin/sh", &["-c", "for i in 1 2 3; do echo $i | cat; done; (exit 3)"], &[]);
+    untouched(
+        "/bin/sh",
+        &["-c", "for i in 1 2 3; do echo $i | cat; done; (exit 3)"],
+        &[],
+    );
     untouched("/bin/sh", &["-c", "kill -9 $$"], &[]);
     let compile = "echo 'int main(void) { return 0; }' >x.c && gcc x.c -o x && ./x && rm x x.c && echo compiled";
     untouched("/bin/sh", &["-c", compile], &[]);
@@ -22,8 +26,11 @@ fn ls_a_shell_and_gcc_are_left_alone() {
 
 #[test]
 fn a_program_that_loads_the_driver_and_asks_it_nothing_leaves_no_trace() {
-    let script = "import ctypes, os\nlibrary = ctypes.CDLL('libcuda.so.1')\nprint(library.cuInit(0))\n";
-    let (_, shim) = Run::new("/usr/bin/env").args(["python3", "-c", script]).both();
+    let script =
+        "import ctypes, os\nlibrary = ctypes.CDLL('libcuda.so.1')\nprint(library.cuInit(0))\n";
+    let (_, shim) = Run::new("/usr/bin/env")
+        .args(["python3", "-c", script])
+        .both();
     assert_eq!(shim.files(), [] as [&str; 0]);
 }
 
@@ -42,7 +49,9 @@ fn what_it_costs_them() {
         times[RUNS / 2]
     });
     let added = shim.saturating_sub(native);
-    println!("median of {RUNS} runs of true: {native:?} natively, {shim:?} preloaded, {added:?} more");
+    println!(
+        "median of {RUNS} runs of true: {native:?} natively, {shim:?} preloaded, {added:?} more"
+    );
     // The claim of 1 ms is for scripts/bench, on a quiet machine and in release mode.
     assert!(added < Duration::from_millis(20), "{added:?} more");
 }

@@ -9,7 +9,10 @@ fn allocations_in_a_capture_leave_it_whole() {
     for mode in ["0", "1", "2"] {
         for policy in POLICIES {
             for reuse in ["order", "wait", "strict"] {
-                let run = Run::new(program("capture")).arg(mode).env("GPUSHIM_POLICY", policy).env("GPUSHIM_REUSE", reuse);
+                let run = Run::new(program("capture"))
+                    .arg(mode)
+                    .env("GPUSHIM_POLICY", policy)
+                    .env("GPUSHIM_REUSE", reuse);
                 let shim = run.shim();
                 let what = format!("mode {mode}, {policy}, {reuse}: {}", shim.stdout);
                 assert_eq!((shim.told(), shim.code), ("done\n".to_owned(), 0), "{what}");
@@ -23,20 +26,38 @@ fn allocations_in_a_capture_leave_it_whole() {
 #[test]
 fn without_a_pool_a_capture_goes_as_natively() {
     for mode in ["0", "1", "2"] {
-        let run = Run::new(program("capture")).arg(mode).env("GPUSHIM_POLICY", "off").may("");
+        let run = Run::new(program("capture"))
+            .arg(mode)
+            .env("GPUSHIM_POLICY", "off")
+            .may("");
         let (native, shim) = (run.native(), run.shim());
-        assert_eq!((shim.stdout, shim.code), (native.stdout, native.code), "mode {mode}");
+        assert_eq!(
+            (shim.stdout, shim.code),
+            (native.stdout, native.code),
+            "mode {mode}"
+        );
     }
 }
 
 #[test]
 fn memory_that_a_graph_holds_is_not_handed_out() {
     for policy in POLICIES {
-        let shim = Run::new(program("held_by_graph")).env("GPUSHIM_POLICY", policy).env("GPUSHIM_CACHE_MAX", "1G").shim();
+        let shim = Run::new(program("held_by_graph"))
+            .env("GPUSHIM_POLICY", policy)
+            .env("GPUSHIM_CACHE_MAX", "1G")
+            .shim();
         let with = shim.notes("with");
         assert_eq!(with.len(), 5, "{policy}: {}", shim.stdout);
-        let found: Vec<_> = with.iter().filter_map(|words| words.last().copied()).collect();
-        assert_eq!(&found[..4], ["0", "0", "0", "0"], "{policy}: {}", shim.stdout);
+        let found: Vec<_> = with
+            .iter()
+            .filter_map(|words| words.last().copied())
+            .collect();
+        assert_eq!(
+            &found[..4],
+            ["0", "0", "0", "0"],
+            "{policy}: {}",
+            shim.stdout
+        );
         // Or it was never in the cache, and the four zeros prove nothing.
         assert_eq!(found[4], "1", "{policy}: {}", shim.stdout);
     }
@@ -45,8 +66,15 @@ fn memory_that_a_graph_holds_is_not_handed_out() {
 #[test]
 fn the_race_detector_notices_memory_taken_from_a_graph() {
     let run = Run::new(program("capture")).arg("2").env("DOOR", "default");
-    let racing = run.preload_before(library("lib_unsafe", &[])).may("").native();
+    let racing = run
+        .preload_before(library("lib_unsafe", &[]))
+        .may("")
+        .native();
     // Six replays, each beside blocks that the graph writes to.
-    let races = racing.findings.iter().filter(|finding| finding.starts_with("race:")).count();
+    let races = racing
+        .findings
+        .iter()
+        .filter(|finding| finding.starts_with("race:"))
+        .count();
     assert!(races >= 6, "{:?} {}", racing.findings, racing.stdout);
 }

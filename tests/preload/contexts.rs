@@ -9,7 +9,11 @@ const POLICIES: [&str; 4] = ["blocks", "segments", "bins", "off"];
 /// A context ends three times with blocks out and blocks cached.
 fn ends(how: &str) {
     for policy in POLICIES {
-        let (_, shim) = Run::new(program("contexts")).may("double free").arg(how).env("GPUSHIM_POLICY", policy).both();
+        let (_, shim) = Run::new(program("contexts"))
+            .may("double free")
+            .arg(how)
+            .env("GPUSHIM_POLICY", policy)
+            .both();
         assert_eq!(shim.code, 0, "{policy}: {}", shim.stdout);
         let trace = shim.trace();
         assert_eq!(trace.count(Kind::Alloc, Class::Device), 21, "{policy}");
@@ -17,7 +21,11 @@ fn ends(how: &str) {
             let gone = trace.of(Kind::ContextGone);
             assert_eq!(gone.len(), 3, "{policy}");
             // Two of six blocks of 4 MiB were still out each time.
-            assert!(gone.iter().all(|event| event.size >= 8 << 20 && event.extra[0] >= event.size), "{policy}: {gone:?}");
+            assert!(
+                gone.iter()
+                    .all(|event| event.size >= 8 << 20 && event.extra[0] >= event.size),
+                "{policy}: {gone:?}"
+            );
         }
     }
 }
@@ -40,7 +48,41 @@ fn a_released_primary_context_takes_its_blocks_along() {
 #[test]
 fn memory_of_one_context_is_not_handed_out_in_another() {
     for policy in POLICIES {
-        let (_, shim) = Run::new(program("switching")).env("GPUSHIM_POLICY", policy).both();
-        assert_eq!(shim.stdout.matches("in its context: 1\n").count(), 12, "{policy}: {}", shim.stdout);
+        let (_, shim) = Run::new(program("switching"))
+            .env("GPUSHIM_POLICY", policy)
+            .both();
+        assert_eq!(
+            shim.stdout.matches("in its context: 1\n").count(),
+            12,
+            "{policy}: {}",
+            shim.stdout
+        );
+    }
+}
+
+#[test]
+fn threads_on_different_devices() {
+    for policy in POLICIES {
+        let run = Run::new(program("threads"))
+            .env("STANDIN_DEVICES", "2")
+            .env("GPUSHIM_POLICY", policy);
+        let (_, shim) = run.both();
+        let trace = shim.trace();
+        assert_eq!(trace.count(Kind::Alloc, Class::Device), 800, "{policy}");
+        // 57 rounds in 400 of each are on the other's device.
+        for device in 0..2 {
+            let here = |kind| {
+                trace
+                    .class(kind, Class::Device)
+                    .iter()
+                    .filter(|event| event.device == device)
+                    .count()
+            };
+            assert_eq!(
+                (here(Kind::Alloc), here(Kind::Free)),
+                (400, 400),
+                "{policy}, device {device}"
+            );
+        }
     }
 }

@@ -16,11 +16,30 @@ fn every_allocation_is_recorded_with_its_class_and_size() {
     let mut expected = BTreeMap::<&str, Vec<u64>>::new();
     for class in Class::ALL {
         for note in shim.notes(class.name()) {
-            expected.entry(class.name()).or_default().push(note[0].parse().expect("bytes"));
+            expected
+                .entry(class.name())
+                .or_default()
+                .push(note[0].parse().expect("bytes"));
         }
     }
-    for class in ["device", "managed", "pitched", "array", "mipmapped-array", "host", "registered", "vmm", "vmm-map", "pool-async", "graph-node"] {
-        assert!(expected.contains_key(class), "the stand-in refused every {class}: {}", shim.stdout);
+    for class in [
+        "device",
+        "managed",
+        "pitched",
+        "array",
+        "mipmapped-array",
+        "host",
+        "registered",
+        "vmm",
+        "vmm-map",
+        "pool-async",
+        "graph-node",
+    ] {
+        assert!(
+            expected.contains_key(class),
+            "the stand-in refused every {class}: {}",
+            shim.stdout
+        );
     }
     for kind in [Kind::Alloc, Kind::Free] {
         let mut seen = BTreeMap::<&str, Vec<u64>>::new();
@@ -43,12 +62,23 @@ fn every_allocation_is_recorded_with_its_class_and_size() {
 fn stream_ordered_events_name_their_stream() {
     let trace = Run::new(program("entry_points")).shim();
     let trace = trace.trace_of(trace.note("process"));
-    let streams = |kind| -> Vec<u64> { trace.class(kind, Class::PoolAsync).iter().map(|event| event.extra[0]).collect() };
+    let streams = |kind| -> Vec<u64> {
+        trace
+            .class(kind, Class::PoolAsync)
+            .iter()
+            .map(|event| event.extra[0])
+            .collect()
+    };
     let (allocated, freed) = (streams(Kind::Alloc), streams(Kind::Free));
     // By size: side, per-thread default (2), side and freed without a stream (0), side.
     assert_eq!(allocated.len(), 4);
     assert_eq!([allocated[1], freed[1], freed[2]], [2, 2, 0]);
-    assert!(allocated[0] > 2 && allocated[0] == allocated[2] && allocated[0] == allocated[3] && freed[0] == allocated[0]);
+    assert!(
+        allocated[0] > 2
+            && allocated[0] == allocated[2]
+            && allocated[0] == allocated[3]
+            && freed[0] == allocated[0]
+    );
 }
 
 #[test]
@@ -56,19 +86,33 @@ fn what_another_process_opens_is_in_its_own_trace() {
     let (native, shim) = Run::new(program("entry_points")).both();
     if native.notes("importer").is_empty() {
         // A stand-in that opens no handle of another process leaves nothing to see.
-        assert!(native.stdout.contains("cuIpcOpenMemHandle: "), "{}", native.stdout);
+        assert!(
+            native.stdout.contains("cuIpcOpenMemHandle: "),
+            "{}",
+            native.stdout
+        );
         return;
     }
     let trace = shim.trace_of(shim.note("importer"));
-    assert_eq!(trace.count(Kind::Alloc, Class::Ipc) + trace.count(Kind::Import, Class::Ipc), 1);
+    assert_eq!(
+        trace.count(Kind::Alloc, Class::Ipc) + trace.count(Kind::Import, Class::Ipc),
+        1
+    );
 }
 
 #[test]
 fn everything_is_recorded_under_every_policy() {
     let counts = |policy: &str| {
-        let shim = Run::new(program("entry_points")).env("GPUSHIM_POLICY", policy).shim();
+        let shim = Run::new(program("entry_points"))
+            .env("GPUSHIM_POLICY", policy)
+            .shim();
         let trace = shim.trace_of(shim.note("process"));
-        Class::ALL.map(|class| (trace.count(Kind::Alloc, class), trace.count(Kind::Free, class)))
+        Class::ALL.map(|class| {
+            (
+                trace.count(Kind::Alloc, class),
+                trace.count(Kind::Free, class),
+            )
+        })
     };
     let blocks = counts("blocks");
     for policy in ["off", "segments", "bins"] {

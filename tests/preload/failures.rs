@@ -26,40 +26,73 @@ fn failure_01_a_name_prefix_catches_foreign_functions() {
 fn layered() -> std::path::PathBuf {
     let base = library("lib_base", &[]);
     let layer = library("lib_layer", &[]);
-    let order = [OsStr::new("-Wl,--no-as-needed"), layer.as_os_str(), base.as_os_str()];
+    let order = [
+        OsStr::new("-Wl,--no-as-needed"),
+        layer.as_os_str(),
+        base.as_os_str(),
+    ];
     program_with("next", &order)
 }
 
 #[test]
 fn failure_02_rtld_next_loses_its_caller() {
     let (_, shim) = Run::new(layered()).limit(Duration::from_secs(10)).both();
-    assert_eq!(shim.stdout.matches("layered: 1001\n").count(), 4, "{}", shim.stdout);
+    assert_eq!(
+        shim.stdout.matches("layered: 1001\n").count(),
+        4,
+        "{}",
+        shim.stdout
+    );
 }
 
 #[test]
 fn failure_03_rtld_next_answers_null_when_asked_again() {
     let (_, shim) = Run::new(layered()).both();
-    assert!(shim.stdout.contains("puts: found same same same same"), "{}", shim.stdout);
-    assert!(shim.stdout.contains("absent_everywhere: NULL same same same same"), "{}", shim.stdout);
+    assert!(
+        shim.stdout.contains("puts: found same same same same"),
+        "{}",
+        shim.stdout
+    );
+    assert!(
+        shim.stdout
+            .contains("absent_everywhere: NULL same same same same"),
+        "{}",
+        shim.stdout
+    );
     assert!(!shim.stdout.contains("DIFFERS"), "{}", shim.stdout);
 }
 
 #[test]
 fn failure_04_the_newest_variant_for_every_version() {
     let (native, shim) = Run::new(program("variants")).both();
-    assert!(native.note("answered") > 1000, "the stand-in answered {} times", native.note("answered"));
+    assert!(
+        native.note("answered") > 1000,
+        "the stand-in answered {} times",
+        native.note("answered")
+    );
     assert_eq!(native.note("substituted"), 0);
     // Not by leaving everything to the driver.
-    assert!(shim.note("substituted") > 200, "the shim stood in for {}", shim.note("substituted"));
+    assert!(
+        shim.note("substituted") > 200,
+        "the shim stood in for {}",
+        shim.note("substituted")
+    );
 }
 
 #[test]
 fn failure_05_a_wrong_variant_of_context_creation() {
     let (_, shim) = Run::new(program("abi")).arg("contexts").both();
     for variant in ["cuCtxCreate_v2", "cuCtxCreate_v3", "cuCtxCreate_v4"] {
-        assert!(shim.stdout.contains(variant), "{variant} was not tried: {}", shim.stdout);
+        assert!(
+            shim.stdout.contains(variant),
+            "{variant} was not tried: {}",
+            shim.stdout
+        );
     }
-    assert_eq!(shim.stdout.matches("  gave 0\n").count(), device_events(&shim, Kind::Alloc).len());
+    assert_eq!(
+        shim.stdout.matches("  gave 0\n").count(),
+        device_events(&shim, Kind::Alloc).len()
+    );
 }
 
 #[test]
@@ -70,14 +103,25 @@ fn failure_06_an_abi_of_cuda_13_under_an_old_name() {
         "cuCtxSynchronize 13000: 0 cuCtxSynchronize_v2\n  gave 0\n  the other context is done: 1\n",
         "cuGraphAddDependencies 13000: 0 cuGraphAddDependencies_v2\n  gave 0\n",
     ] {
-        assert!(shim.stdout.contains(line), "{line} is not in {}", shim.stdout);
+        assert!(
+            shim.stdout.contains(line),
+            "{line} is not in {}",
+            shim.stdout
+        );
     }
 }
 
 fn seen_through(way: &str) {
     let (_, shim) = Run::new(program("proc_address")).arg(way).both();
-    let (allocated, freed) = (device_events(&shim, Kind::Alloc), device_events(&shim, Kind::Free));
-    assert_eq!((allocated.len(), freed.len()), (1, 1), "the way {way} is not seen");
+    let (allocated, freed) = (
+        device_events(&shim, Kind::Alloc),
+        device_events(&shim, Kind::Free),
+    );
+    assert_eq!(
+        (allocated.len(), freed.len()),
+        (1, 1),
+        "the way {way} is not seen"
+    );
     assert_eq!((allocated[0].size, freed[0].size), (123_456, 123_456));
     assert_eq!(allocated[0].address, freed[0].address);
 }
@@ -101,8 +145,16 @@ fn failure_09_host_memory_by_mem_create_is_taken_for_device_memory() {
     let run = Run::new(program("host_location"));
     let (_, shim) = run.both();
     let trace = shim.trace();
-    let on_host = shim.notes("made").iter().filter(|words| words[0] == "host").count();
-    assert!(on_host > 0, "the stand-in made no host memory: {}", shim.stdout);
+    let on_host = shim
+        .notes("made")
+        .iter()
+        .filter(|words| words[0] == "host")
+        .count();
+    assert!(
+        on_host > 0,
+        "the stand-in made no host memory: {}",
+        shim.stdout
+    );
     assert_eq!(trace.count(Kind::Alloc, Class::Host), on_host);
     assert_eq!(trace.count(Kind::Free, Class::Host), on_host);
     assert_eq!(trace.count(Kind::Alloc, Class::Vmm), 1);
@@ -118,20 +170,34 @@ fn failure_10_memory_info_without_a_place_for_the_answer() {
     let limited = run.env("GPUSHIM_LIMIT", "100M").shim();
     assert_eq!(limited.code, 0);
     let total = (100 << 20).to_string();
-    assert!(limited.stdout.lines().all(|line| line.ends_with(&total)), "{}", limited.stdout);
+    assert!(
+        limited.stdout.lines().all(|line| line.ends_with(&total)),
+        "{}",
+        limited.stdout
+    );
 }
 
 #[test]
 fn failure_11_a_free_of_what_the_shim_never_saw_is_refused() {
     let (_, shim) = Run::new(program("unseen")).may("double free").both();
-    assert_eq!(shim.notes("true"), [["libcuda.so.1,", "usual", "libgpushim.so"]]);
-    assert_eq!(shim.stdout.matches("free of unseen: 0\n").count(), 4, "{}", shim.stdout);
+    assert_eq!(
+        shim.notes("true"),
+        [["libcuda.so.1,", "usual", "libgpushim.so"]]
+    );
+    assert_eq!(
+        shim.stdout.matches("free of unseen: 0\n").count(),
+        4,
+        "{}",
+        shim.stdout
+    );
     assert!(shim.stdout.contains("really freed: 1\n"), "{}", shim.stdout);
 }
 
 #[test]
 fn failure_12_an_asynchronous_free_is_charged_to_the_current_device() {
-    let (_, shim) = Run::new(program("other_device")).env("STANDIN_DEVICES", "2").both();
+    let (_, shim) = Run::new(program("other_device"))
+        .env("STANDIN_DEVICES", "2")
+        .both();
     let trace = shim.trace();
     for (word, class) in [("sync", Class::Device), ("async", Class::PoolAsync)] {
         let notes = shim.notes(word);
@@ -140,10 +206,16 @@ fn failure_12_an_asynchronous_free_is_charged_to_the_current_device() {
             let (device, address): (u8, u64) = (note[0].parse().unwrap(), note[1].parse().unwrap());
             for kind in [Kind::Alloc, Kind::Free] {
                 let events = trace.class(kind, class);
-                let events: Vec<_> = events.iter().filter(|event| event.address == address).collect();
+                let events: Vec<_> = events
+                    .iter()
+                    .filter(|event| event.address == address)
+                    .collect();
                 assert_eq!(events.len(), 1, "{kind:?} of {word} {device}");
                 assert_eq!(events[0].device, device, "{kind:?} of {word} {device}");
-                assert_eq!(events[0].size, trace.class(Kind::Alloc, class)[usize::from(device)].size);
+                assert_eq!(
+                    events[0].size,
+                    trace.class(Kind::Alloc, class)[usize::from(device)].size
+                );
             }
         }
     }
@@ -151,7 +223,9 @@ fn failure_12_an_asynchronous_free_is_charged_to_the_current_device() {
 
 #[test]
 fn failure_13_a_newer_driver_hangs_the_start() {
-    let run = Run::new(program("newer")).env("STANDIN_VERSION", "99000").limit(Duration::from_secs(5));
+    let run = Run::new(program("newer"))
+        .env("STANDIN_VERSION", "99000")
+        .limit(Duration::from_secs(5));
     let (_, shim) = run.both();
     assert!(shim.stdout.contains("driver 99000\n"), "{}", shim.stdout);
     assert_eq!(device_events(&shim, Kind::Alloc).len(), 1);
@@ -159,16 +233,30 @@ fn failure_13_a_newer_driver_hangs_the_start() {
 
 #[test]
 fn failure_14_a_library_that_children_cannot_load() {
-    let output = Command::new("readelf").args(["-d", "-W"]).arg(&place().shim).output().expect("readelf, of binutils");
+    let output = Command::new("readelf")
+        .args(["-d", "-W"])
+        .arg(&place().shim)
+        .output()
+        .expect("readelf, of binutils");
     let text = String::from_utf8_lossy(&output.stdout);
     let needed: Vec<_> = text
         .lines()
         .filter(|line| line.contains("(NEEDED)"))
         .filter_map(|line| Some(line.split_once('[')?.1.trim_end_matches(']')))
         .collect();
-    let family = ["libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1", "ld-linux-x86-64.so.2"];
+    let family = [
+        "libc.so.6",
+        "libm.so.6",
+        "libdl.so.2",
+        "libpthread.so.0",
+        "librt.so.1",
+        "ld-linux-x86-64.so.2",
+    ];
     assert!(!needed.is_empty(), "no NEEDED entries in: {text}");
-    assert!(needed.iter().all(|name| family.contains(name)), "libgpushim.so needs {needed:?}");
+    assert!(
+        needed.iter().all(|name| family.contains(name)),
+        "libgpushim.so needs {needed:?}"
+    );
     // And it is found by its own name if a process is told to load it twice.
     assert!(text.contains("soname: [libgpushim.so]"), "{text}");
 
@@ -180,16 +268,35 @@ fn failure_14_a_library_that_children_cannot_load() {
 }
 
 fn exported(how: &str) -> (Outcome, bool) {
-    let (_, shim) = Run::new(program("exported")).may("double free").arg(how).both();
+    let (_, shim) = Run::new(program("exported"))
+        .may("double free")
+        .arg(how)
+        .both();
     assert_eq!(shim.note("taken"), 128 << 20);
     let trace = shim.trace();
     let worked = shim.note("exported") == 1;
     if worked {
         assert_eq!(trace.of(Kind::Export).len(), 2, "{how}");
-        assert_eq!(shim.note("back"), 1, "{how}: memory that others may reach was kept");
-        let released: Vec<_> = trace.of(Kind::Release).iter().map(|event| event.address).collect();
-        let first: Vec<_> = trace.of(Kind::Alloc).iter().take(2).map(|event| event.address).collect();
-        assert!(first.iter().all(|address| released.contains(address)), "{how}: {first:x?} in {released:x?}");
+        assert_eq!(
+            shim.note("back"),
+            1,
+            "{how}: memory that others may reach was kept"
+        );
+        let released: Vec<_> = trace
+            .of(Kind::Release)
+            .iter()
+            .map(|event| event.address)
+            .collect();
+        let first: Vec<_> = trace
+            .of(Kind::Alloc)
+            .iter()
+            .take(2)
+            .map(|event| event.address)
+            .collect();
+        assert!(
+            first.iter().all(|address| released.contains(address)),
+            "{how}: {first:x?} in {released:x?}"
+        );
     }
     (shim, worked)
 }

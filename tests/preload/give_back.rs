@@ -12,10 +12,20 @@ fn gives_back(way: &str) {
         .env("GPUSHIM_CACHE_MAX", "1G")
         .env("GPUSHIM_DECAY", "off");
     let (native, shim) = run.both();
-    assert!(native.told().ends_with(&format!("{way}: 0\n")), "the test asks for what there is not");
-    assert!(shim.note("cached") >= 700 << 20, "{way}: only {} bytes were cached", shim.note("cached"));
+    assert!(
+        native.told().ends_with(&format!("{way}: 0\n")),
+        "the test asks for what there is not"
+    );
+    assert!(
+        shim.note("cached") >= 700 << 20,
+        "{way}: only {} bytes were cached",
+        shim.note("cached")
+    );
     let refusals = shim.trace().of(Kind::OutOfMemory);
-    assert!(refusals.is_empty(), "{way}: recorded, but the program never saw it: {refusals:?}");
+    assert!(
+        refusals.is_empty(),
+        "{way}: recorded, but the program never saw it: {refusals:?}"
+    );
 }
 
 macro_rules! ways {

@@ -13,14 +13,25 @@ fn allocations(outcome: &Outcome) -> usize {
 
 #[test]
 fn every_kind_of_handle_finds_what_it_finds_natively() {
-    let (_, shim) = Run::new(program("scopes")).arg(library("lib_plugin", &[])).both();
-    for line in ["plugin's symbol by the plugin: plugin_secret", "plugin's symbol by the program: ? in ?"] {
+    let (_, shim) = Run::new(program("scopes"))
+        .arg(library("lib_plugin", &[]))
+        .both();
+    for line in [
+        "plugin's symbol by the plugin: plugin_secret",
+        "plugin's symbol by the program: ? in ?",
+    ] {
         assert!(shim.stdout.contains(line), "{line}: {}", shim.stdout);
     }
     // A handle and RTLD_DEFAULT lead to us, RTLD_NEXT past us; what we do not hook is the driver's.
     let found = |name: &str| shim.notes(name).concat().join(" ");
-    assert_eq!(found("cuMemAlloc_v2"), "libgpushim.so libgpushim.so libgpushim.so");
-    assert_eq!(found("cuDeviceGet"), "libcuda.so.1 libcuda.so.1 libcuda.so.1");
+    assert_eq!(
+        found("cuMemAlloc_v2"),
+        "libgpushim.so libgpushim.so libgpushim.so"
+    );
+    assert_eq!(
+        found("cuDeviceGet"),
+        "libcuda.so.1 libcuda.so.1 libcuda.so.1"
+    );
     assert_eq!(found("cuNothing"), "? ? ?");
     assert_eq!(allocations(&shim), 3);
 }
@@ -34,8 +45,19 @@ fn beside(name: &str, line: &str, seen_before: usize) {
     let before = run.clone().preload_before(&other).shim();
     let after = run.preload_after(&other).shim();
     for (order, shim, seen) in [("before", before, seen_before), ("after", after, 20)] {
-        assert_eq!((shim.told(), shim.code), (native.told(), 0), "{name} {order} us");
-        assert_eq!(shim.traces().iter().map(|trace| trace.count(Kind::Alloc, Class::Device)).sum::<usize>(), seen, "{name} {order} us");
+        assert_eq!(
+            (shim.told(), shim.code),
+            (native.told(), 0),
+            "{name} {order} us"
+        );
+        assert_eq!(
+            shim.traces()
+                .iter()
+                .map(|trace| trace.count(Kind::Alloc, Class::Device))
+                .sum::<usize>(),
+            seen,
+            "{name} {order} us"
+        );
     }
 }
 
@@ -54,7 +76,9 @@ fn a_second_library_that_interposes_malloc_through_rtld_next() {
 fn a_library_that_stands_in_front_of_a_driver_function_too() {
     // It finds its next by a handle of the driver's, and so us: both see every call.
     let other = library("lib_unsafe", &[]);
-    let run = Run::new(program("companions")).env("DOOR", "default").preload_before(other);
+    let run = Run::new(program("companions"))
+        .env("DOOR", "default")
+        .preload_before(other);
     let shim = run.limit(Duration::from_secs(20)).shim();
     assert_eq!(shim.code, 0, "{}", shim.stdout);
     // All sizes differ, so it asks for each of them once.
@@ -66,9 +90,20 @@ fn a_deepbind_plugin_works_and_is_named_in_the_trace() {
     let plugin = library("lib_uses_driver", &[OsStr::new("-l:libcuda.so.1")]);
     let (_, shim) = Run::new(program("deepbind")).arg(&plugin).both();
     let trace = shim.trace();
-    assert_eq!(trace.facts("deepbind"), [plugin.to_str().expect("a path in UTF-8")]);
-    let sizes: Vec<_> = trace.class(Kind::Alloc, Class::Device).iter().map(|event| event.size).collect();
-    assert_eq!(sizes.iter().filter(|size| **size == 3000).count(), 2, "{sizes:?}");
+    assert_eq!(
+        trace.facts("deepbind"),
+        [plugin.to_str().expect("a path in UTF-8")]
+    );
+    let sizes: Vec<_> = trace
+        .class(Kind::Alloc, Class::Device)
+        .iter()
+        .map(|event| event.size)
+        .collect();
+    assert_eq!(
+        sizes.iter().filter(|size| **size == 3000).count(),
+        2,
+        "{sizes:?}"
+    );
 }
 
 #[test]
@@ -82,15 +117,46 @@ fn a_program_that_is_linked_against_the_driver() {
 fn a_plugin_that_is_linked_against_the_driver() {
     let plugin = library("lib_uses_driver", &[OsStr::new("-l:libcuda.so.1")]);
     // Not deep: it is bound to us.
-    let (_, shim) = Run::new(program("deepbind")).arg(&plugin).env("SHALLOW", "1").both();
-    let sizes: Vec<_> = shim.trace().class(Kind::Alloc, Class::Device).iter().map(|event| event.size).collect();
-    assert_eq!(sizes.iter().filter(|size| **size == 70_000).count(), 3, "{sizes:?}");
+    let (_, shim) = Run::new(program("deepbind"))
+        .arg(&plugin)
+        .env("SHALLOW", "1")
+        .both();
+    let sizes: Vec<_> = shim
+        .trace()
+        .class(Kind::Alloc, Class::Device)
+        .iter()
+        .map(|event| event.size)
+        .collect();
+    assert_eq!(
+        sizes.iter().filter(|size| **size == 70_000).count(),
+        3,
+        "{sizes:?}"
+    );
     assert!(shim.trace().facts("deepbind").is_empty());
 }
 
 #[test]
 fn a_stack_walk_goes_through_us_to_main() {
     let walker = library("lib_unwind", &[]);
-    let (_, shim) = Run::new(program_with("unwind", &[OsStr::new("-rdynamic"), OsStr::new("-fvisibility=default")])).arg(walker).both();
-    assert_eq!(shim.stdout.matches("reached main 1, ended 1\n").count(), 3, "{}", shim.stdout);
+    let (_, shim) = Run::new(program_with(
+        "unwind",
+        &[OsStr::new("-rdynamic"), OsStr::new("-fvisibility=default")],
+    ))
+    .arg(walker)
+    .both();
+    // At the third, one of the walks is within our own look-up.
+    let walks: Vec<_> = shim.notes("walks").concat();
+    assert!(
+        walks.last().is_some_and(|walks| *walks > "1"),
+        "{}",
+        shim.stdout
+    );
+    assert_eq!(
+        shim.stdout
+            .matches("all walks reached main and ended: 1\n")
+            .count(),
+        3,
+        "{}",
+        shim.stdout
+    );
 }

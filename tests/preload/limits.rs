@@ -1,17 +1,21 @@
 //! How much memory there is, as the program is told.
 
-use gpushim_core::trace::{Kind};
+use gpushim_core::trace::Kind;
 
 use crate::support::{Run, program};
 
 #[test]
 fn cached_memory_counts_as_free() {
     for policy in ["blocks", "off"] {
-        Run::new(program("mem_info")).env("GPUSHIM_POLICY", policy).both();
+        Run::new(program("mem_info"))
+            .env("GPUSHIM_POLICY", policy)
+            .both();
     }
     // Parts of larger segments: what is freed must be free again, whatever a segment's size.
     for policy in ["segments", "bins"] {
-        let shim = Run::new(program("mem_info")).env("GPUSHIM_POLICY", policy).shim();
+        let shim = Run::new(program("mem_info"))
+            .env("GPUSHIM_POLICY", policy)
+            .shim();
         let free = |line: &str| line.split_whitespace().rev().nth(1).map(str::to_owned);
         let lines: Vec<_> = shim.stdout.lines().map(free).collect();
         assert_eq!(lines.len(), 5, "{}", shim.stdout);
@@ -23,10 +27,19 @@ fn cached_memory_counts_as_free() {
 #[test]
 fn a_limit_is_an_honest_out_of_memory() {
     for policy in ["blocks", "segments", "bins", "off"] {
-        let shim = Run::new(program("limit")).env("GPUSHIM_LIMIT", "200M").env("GPUSHIM_POLICY", policy).shim();
+        let shim = Run::new(program("limit"))
+            .env("GPUSHIM_LIMIT", "200M")
+            .env("GPUSHIM_POLICY", policy)
+            .shim();
         let what = format!("{policy}: {}", shim.stdout);
         assert!(shim.stdout.starts_with("free 200 of 200\n"), "{what}");
-        let got = shim.stdout.lines().filter_map(|line| line.strip_prefix("got ")?.split([',', ' ']).next()?.parse::<u64>().ok());
+        let got = shim.stdout.lines().filter_map(|line| {
+            line.strip_prefix("got ")?
+                .split([',', ' '])
+                .next()?
+                .parse::<u64>()
+                .ok()
+        });
         let got: Vec<_> = got.collect();
         assert_eq!(got.len(), 3, "{what}");
         // Rounding may cost a block or, in bins of powers of two, more than a third; never more is handed out.
@@ -34,7 +47,11 @@ fn a_limit_is_an_honest_out_of_memory() {
         assert!(got[..2].iter().all(|n| (least..=20).contains(n)), "{what}");
         assert!((18..=20).contains(&got[2]), "{what}");
         assert_eq!(shim.stdout.matches("then 2").count(), 3, "{what}");
-        assert_eq!(shim.stdout.matches("freed; free 200 of 200\n").count(), 2, "{what}");
+        assert_eq!(
+            shim.stdout.matches("freed; free 200 of 200\n").count(),
+            2,
+            "{what}"
+        );
         assert!(shim.stdout.contains("host memory beyond it: 0\n"), "{what}");
         assert_eq!(shim.trace().of(Kind::OutOfMemory).len(), 3, "{what}");
     }
@@ -43,5 +60,9 @@ fn a_limit_is_an_honest_out_of_memory() {
 #[test]
 fn no_limit_no_difference() {
     let (native, _) = Run::new(program("limit")).both();
-    assert!(native.stdout.contains("got 64, then 0"), "{}", native.stdout);
+    assert!(
+        native.stdout.contains("got 64, then 0"),
+        "{}",
+        native.stdout
+    );
 }

@@ -3,35 +3,81 @@
 
 use std::time::Duration;
 
-use gpushim_core::trace::{Class, Kind};
+use gpushim_core::trace::{Class, Kind, flags};
 
 use crate::support::{Run, program};
 
-/// Threads run this many operations each.
-fn operations() -> &'static str {
-    if std::env::var_os("GPUSHIM_TEST_LONG").is_some() { "1000000" } else { "20000" }
+/// Operations of each thread, and room in the trace for every event.
+fn size() -> (&'static str, &'static str) {
+    if std::env::var_os("GPUSHIM_TEST_LONG").is_some() {
+        ("1000000", "512M")
+    } else {
+        ("20000", "32M")
+    }
 }
 
 fn storm(policy: &str, reuse: &str, seed: &str) {
-    let run = Run::new(program("stress")).arg("8").arg(operations()).arg(seed);
+    let (operations, room) = size();
+    let run = Run::new(program("stress"))
+        .arg("8")
+        .arg(operations)
+        .arg(seed);
     let shim = run
         .env("GPUSHIM_POLICY", policy)
         .env("GPUSHIM_REUSE", reuse)
         .env("GPUSHIM_DECAY", "100ms")
-        // Room for every event of the short form.
-        .env("GPUSHIM_TRACE_SIZE", "32M")
+        .env("GPUSHIM_TRACE_SIZE", room)
         .limit(Duration::from_secs(1800))
         .shim();
     assert_eq!(shim.code, 0, "{policy} {reuse}: {}", shim.stdout);
-    assert!(shim.stdout.contains("free memory as before: 1\n"), "{policy} {reuse}: {}", shim.stdout);
+    assert!(
+        shim.stdout.contains("free memory as before: 1\n"),
+        "{policy} {reuse}: {}",
+        shim.stdout
+    );
     let trace = shim.trace();
-    println!("{policy} {reuse}: {} events, {} lost, {:?}", trace.events.len(), trace.lost, shim.wall);
-    if trace.lost == 0 {
-        let (allocated, freed) = (trace.count(Kind::Alloc, Class::Device), trace.count(Kind::Free, Class::Device));
-        assert!(allocated > 10_000, "{policy} {reuse}: only {allocated} allocations");
-        assert_eq!(allocated, freed, "{policy} {reuse}: a leak");
-        assert_eq!(trace.reserved(), 0, "{policy} {reuse}: bytes are still reserved after everything decayed");
-    }
+    let (allocated, freed) = (
+        trace.class(Kind::Alloc, Class::Device),
+        trace.count(Kind::Free, Class::Device),
+    );
+    let from = |flag| {
+        allocated
+            .iter()
+            .filter(|event| event.flags & flag != 0)
+            .count()
+    };
+    let [hit, ordered, waited, grown] =
+        [flags::HIT, flags::ORDERED, flags::WAITED, flags::GROWN].map(from);
+    println!(
+        "{policy} {reuse}: {} allocations ({hit} hits, {ordered} ordered, {waited} waited, {grown} grown) in {:?}",
+        allocated.len(),
+        shim.wall
+    );
+    assert_eq!(
+        trace.lost, 0,
+        "{policy} {reuse}: the trace is too small for the test"
+    );
+    assert!(
+        allocated.len() > 10_000,
+        "{policy} {reuse}: only {} allocations",
+        allocated.len()
+    );
+    assert_eq!(allocated.len(), freed, "{policy} {reuse}: a leak");
+    assert_eq!(
+        trace.reserved(),
+        0,
+        "{policy} {reuse}: bytes are still reserved after everything decayed"
+    );
+    // Blocks were wanted while there was work on them, or nothing could have raced.
+    let unfinished = match reuse {
+        "order" => ordered,
+        "wait" => waited,
+        _ => hit,
+    };
+    assert!(
+        unfinished > 100,
+        "{policy} {reuse}: only {unfinished} were reused so"
+    );
 }
 
 #[test]

@@ -19,14 +19,28 @@ fn tensors_are_seen_and_passed_on_with_the_same_arguments() {
     let trace = shim.trace();
     let view = |kind| -> Vec<_> {
         let values = |e: &Event| (e.device, e.address, e.size, e.extra[0], e.extra[1]);
-        trace.class(kind, Class::Tensor).iter().map(values).collect()
+        trace
+            .class(kind, Class::Tensor)
+            .iter()
+            .map(values)
+            .collect()
     };
-    let new = |size: u64, allocated: u64| (3, 0x7f00_0000_2000, size << 32, allocated << 32, 5 << 32);
+    let new =
+        |size: u64, allocated: u64| (3, 0x7f00_0000_2000, size << 32, allocated << 32, 5 << 32);
     let old = |allocated: u64| (3, 0x7f00_0000_1000, 4096, allocated, 6000);
     // Tensors in host memory (the 77 bytes) are not device memory.
-    assert_eq!(view(Kind::TensorAlloc), [new(3, 4), old(5000), new(3, 4), old(5000)]);
-    assert_eq!(view(Kind::TensorFree), [new(3, 1), old(904), new(3, 1), old(904)]);
-    let failed = [(3, 0, 6 << 40, 1 << 32, 5 << 32), (3, 0, 5 << 40, 904, 6000)];
+    assert_eq!(
+        view(Kind::TensorAlloc),
+        [new(3, 4), old(5000), new(3, 4), old(5000)]
+    );
+    assert_eq!(
+        view(Kind::TensorFree),
+        [new(3, 1), old(904), new(3, 1), old(904)]
+    );
+    let failed = [
+        (3, 0, 6 << 40, 1 << 32, 5 << 32),
+        (3, 0, 5 << 40, 904, 6000),
+    ];
     assert_eq!(view(Kind::TensorOutOfMemory), [failed, failed].concat());
 }
 

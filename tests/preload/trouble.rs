@@ -7,15 +7,34 @@ use crate::support::{Outcome, Run, program};
 
 /// What the program itself says and returns.
 fn is_itself(outcome: &Outcome) {
-    assert_eq!((&outcome.stdout[..], outcome.code), ("the program's output\n", 7), "{}", outcome.stderr);
+    assert_eq!(
+        (&outcome.stdout[..], outcome.code),
+        ("the program's output\n", 7),
+        "{}",
+        outcome.stderr
+    );
 }
 
 /// The lines on standard error that are ours; the program's own is there too.
 fn ours(outcome: &Outcome) -> Vec<String> {
     is_itself(outcome);
-    assert_eq!(outcome.stderr.matches("the program's complaint\n").count(), 1, "{}", outcome.stderr);
-    let lines: Vec<_> = outcome.stderr.lines().filter(|line| *line != "the program's complaint").map(str::to_owned).collect();
-    assert!(lines.iter().all(|line| line.starts_with("gpushim: ")), "{}", outcome.stderr);
+    assert_eq!(
+        outcome.stderr.matches("the program's complaint\n").count(),
+        1,
+        "{}",
+        outcome.stderr
+    );
+    let lines: Vec<_> = outcome
+        .stderr
+        .lines()
+        .filter(|line| *line != "the program's complaint")
+        .map(str::to_owned)
+        .collect();
+    assert!(
+        lines.iter().all(|line| line.starts_with("gpushim: ")),
+        "{}",
+        outcome.stderr
+    );
     lines
 }
 
@@ -49,7 +68,12 @@ fn a_bad_variable_is_named_with_its_value_and_what_it_accepts() {
         }
     }
     // Each its own line, and one only, whatever the number of threads and calls.
-    let both = ours(&once().env("GPUSHIM_POLICY", "fancy").env("GPUSHIM_REUSE", "never").shim());
+    let both = ours(
+        &once()
+            .env("GPUSHIM_POLICY", "fancy")
+            .env("GPUSHIM_REUSE", "never")
+            .shim(),
+    );
     assert_eq!(both.len(), 2, "{both:?}");
 }
 
@@ -57,12 +81,19 @@ fn a_bad_variable_is_named_with_its_value_and_what_it_accepts() {
 fn no_trace(outcome: &Outcome, path: &str) {
     let lines = ours(outcome);
     assert_eq!(lines.len(), 1, "{lines:?}");
-    assert!(lines[0].contains("trace") && lines[0].contains(path), "{lines:?}");
+    assert!(
+        lines[0].contains("trace") && lines[0].contains(path),
+        "{lines:?}"
+    );
 }
 
 #[test]
 fn a_trace_that_cannot_be_written() {
-    for path in ["/nowhere/at/all/x.trace", "/proc/x.trace", "/dev/null/x.trace"] {
+    for path in [
+        "/nowhere/at/all/x.trace",
+        "/proc/x.trace",
+        "/dev/null/x.trace",
+    ] {
         no_trace(&once().env("GPUSHIM_TRACE", path).shim(), path);
     }
     let file = once().env("GPUSHIM_TRACE", "{}/.out/x.trace").shim();
@@ -71,30 +102,50 @@ fn a_trace_that_cannot_be_written() {
 
 #[test]
 fn a_trace_beyond_the_limit_on_file_sizes() {
-    let run = Run::new(program("limited_files")).arg("200000").arg(program("once")).may_complain();
+    let run = Run::new(program("limited_files"))
+        .arg("200000")
+        .arg(program("once"))
+        .may_complain();
     let outcome = run.env("GPUSHIM_TRACE", "{}/x.trace").shim();
     no_trace(&outcome, "x.trace");
-    assert!(!outcome.files().contains(&"x.trace".to_owned()), "half a trace is left: {:?}", outcome.files());
+    assert!(
+        !outcome.files().contains(&"x.trace".to_owned()),
+        "half a trace is left: {:?}",
+        outcome.files()
+    );
 }
 
 #[test]
 fn a_full_disk() {
     let folder = tempfile::TempDir::new().expect("a temporary folder");
     // A file system of its own, as small as they come; only root may.
-    let mount = Command::new("mount").args(["-t", "tmpfs", "-o", "size=4m", "gpushim-test"]).arg(folder.path()).output();
+    let mount = Command::new("mount")
+        .args(["-t", "tmpfs", "-o", "size=4m", "gpushim-test"])
+        .arg(folder.path())
+        .output();
     if !mount.is_ok_and(|output| output.status.success()) {
         println!("not run: this user may not mount a file system");
         return;
     }
     let path = folder.path().join("x.trace");
-    let full = once().env("GPUSHIM_TRACE", &path).env("GPUSHIM_TRACE_SIZE", "16M").shim();
+    let full = once()
+        .env("GPUSHIM_TRACE", &path)
+        .env("GPUSHIM_TRACE_SIZE", "16M")
+        .shim();
     let left = fs::read_dir(folder.path()).map(|entries| entries.count());
     // A disk that has the room serves as proof that this was not for another reason.
-    let fits = once().env("GPUSHIM_TRACE", &path).env("GPUSHIM_TRACE_SIZE", "64K").shim();
+    let fits = once()
+        .env("GPUSHIM_TRACE", &path)
+        .env("GPUSHIM_TRACE_SIZE", "64K")
+        .shim();
     let made = path.is_file();
     let _ = Command::new("umount").arg(folder.path()).output();
     no_trace(&full, "x.trace");
-    assert_eq!(left.expect("the folder's entries"), 0, "half a trace is left");
+    assert_eq!(
+        left.expect("the folder's entries"),
+        0,
+        "half a trace is left"
+    );
     assert_eq!((ours(&fits).len(), made), (0, true), "{}", fits.stderr);
 }
 
@@ -108,6 +159,13 @@ fn traces_can_be_turned_off() {
 #[test]
 fn a_closed_standard_error_is_no_reason_to_die() {
     let script = "exec \"$0\" 2>&-";
-    let run = Run::new("/bin/sh").arg("-c").arg(script).arg(program("once"));
-    is_itself(&run.env("GPUSHIM_POLICY", "fancy").env("GPUSHIM_TRACE", "/nowhere/x").shim());
+    let run = Run::new("/bin/sh")
+        .arg("-c")
+        .arg(script)
+        .arg(program("once"));
+    is_itself(
+        &run.env("GPUSHIM_POLICY", "fancy")
+            .env("GPUSHIM_TRACE", "/nowhere/x")
+            .shim(),
+    );
 }

@@ -23,7 +23,7 @@ static uint64_t next(uint64_t *state) {
 }
 
 static void drop(Block *block, uint64_t random) {
-    if (random & 1) OK(work(block->stream, block->address, block->bytes, random >> 1 & 1, 2000));
+    if (random & 1) OK(work(block->stream, block->address, block->bytes, random >> 1 & 1, 10000));
     OK(cuMemFree_v2(block->address));
     block->address = 0;
 }
@@ -43,7 +43,7 @@ static void *run(void *seed) {
         } else if (what < 3 && random % 16 == 0) {
             OK(cuCtxSynchronize());
         } else if (what < 20 && block->address) {
-            OK(work(block->stream, block->address, block->bytes, random & 1, random % 4 * 1000));
+            OK(work(block->stream, block->address, block->bytes, random & 1, random % 4 * 5000));
         } else if (what < 25) {
             /* A block changes hands: another thread frees it. The per-thread stream does not go with it. */
             Block taken = {0};
@@ -70,7 +70,7 @@ static void *run(void *seed) {
                 continue;
             }
             OK(result);
-            OK(work(block->stream, block->address, block->bytes, 1, random % 3 * 1000));
+            OK(work(block->stream, block->address, block->bytes, 1, random % 3 * 5000));
         }
     }
     for (int i = 0; i < SLOTS; i++)

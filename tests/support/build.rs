@@ -8,7 +8,15 @@ use std::process::Command;
 
 use super::place;
 
-const ALL: [&str; 7] = ["-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-Wno-unused-function"];
+const ALL: [&str; 7] = [
+    "-std=gnu11",
+    "-O1",
+    "-g",
+    "-Wall",
+    "-Wextra",
+    "-Werror",
+    "-Wno-unused-function",
+];
 
 /// A program from `tests/programs/NAME.c`.
 pub fn program(name: &str) -> PathBuf {
@@ -35,14 +43,22 @@ fn build(name: &str, extension: &str, more: &[&OsStr]) -> PathBuf {
     let source = place.root.join("tests/programs").join(format!("{name}.c"));
     let mut key = DefaultHasher::new();
     read(&source).hash(&mut key);
-    headers(&place.root).iter().for_each(|header| read(header).hash(&mut key));
+    headers(&place.root)
+        .iter()
+        .for_each(|header| read(header).hash(&mut key));
     (ALL, more).hash(&mut key);
-    let built = place.programs.join(format!("{name}-{:016x}{extension}", key.finish()));
+    let built = place
+        .programs
+        .join(format!("{name}-{:016x}{extension}", key.finish()));
     if built.is_file() {
         return built;
     }
     // Under a name of our own first: another test process may build the same.
-    let fresh = place.programs.join(format!(".{name}-{}-{:?}", std::process::id(), std::thread::current().id()));
+    let fresh = place.programs.join(format!(
+        ".{name}-{}-{:?}",
+        std::process::id(),
+        std::thread::current().id()
+    ));
     let output = Command::new("gcc")
         .args(ALL)
         .arg("-o")
@@ -53,8 +69,13 @@ fn build(name: &str, extension: &str, more: &[&OsStr]) -> PathBuf {
         .arg(&place.libraries)
         .output()
         .unwrap_or_else(|error| panic!("failed to run gcc, which these tests need: {error}"));
-    assert!(output.status.success(), "gcc on {name}.c: {}", String::from_utf8_lossy(&output.stderr));
-    fs::rename(&fresh, &built).unwrap_or_else(|error| panic!("failed to keep {}: {error}", built.display()));
+    assert!(
+        output.status.success(),
+        "gcc on {name}.c: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    fs::rename(&fresh, &built)
+        .unwrap_or_else(|error| panic!("failed to keep {}: {error}", built.display()));
     built
 }
 

@@ -14,18 +14,25 @@ use super::place;
 /// If the stand-in never had them.
 pub fn older_driver(absent: &[&str]) -> PathBuf {
     let place = place();
-    let folder = place.libraries.join(format!("without-{}", absent.join("-")));
+    let folder = place
+        .libraries
+        .join(format!("without-{}", absent.join("-")));
     let source = place.built.join("libcuda.so");
-    let mut library = fs::read(&source).unwrap_or_else(|error| panic!("failed to read {}: {error}", source.display()));
+    let mut library = fs::read(&source)
+        .unwrap_or_else(|error| panic!("failed to read {}: {error}", source.display()));
     for name in absent {
         let entry = [b"\0", name.as_bytes(), b"\0"].concat();
-        let found: Vec<_> = (0..library.len() - entry.len()).filter(|at| library[*at..].starts_with(&entry)).collect();
+        let found: Vec<_> = (0..library.len() - entry.len())
+            .filter(|at| library[*at..].starts_with(&entry))
+            .collect();
         assert!(!found.is_empty(), "{name} is not in {}", source.display());
         found.into_iter().for_each(|at| library[at + 1] = b'x');
     }
-    fs::create_dir_all(&folder).unwrap_or_else(|error| panic!("failed to create {}: {error}", folder.display()));
+    fs::create_dir_all(&folder)
+        .unwrap_or_else(|error| panic!("failed to create {}: {error}", folder.display()));
     let fresh = folder.join(format!(".fresh-{}", std::process::id()));
-    let made = fs::write(&fresh, library).and_then(|()| fs::rename(&fresh, folder.join("libcuda.so.1")));
+    let made =
+        fs::write(&fresh, library).and_then(|()| fs::rename(&fresh, folder.join("libcuda.so.1")));
     made.unwrap_or_else(|error| panic!("failed to write {}: {error}", folder.display()));
     folder
 }

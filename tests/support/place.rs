@@ -31,9 +31,14 @@ pub fn place() -> &'static Place {
 }
 
 fn find() -> Result<Place, String> {
-    let exe = std::env::current_exe().map_err(|error| format!("failed to find the test's own file: {error}"))?;
+    let exe = std::env::current_exe()
+        .map_err(|error| format!("failed to find the test's own file: {error}"))?;
     // target/PROFILE/deps/TEST
-    let built = exe.ancestors().nth(2).ok_or("the test's own file is not in a cargo target folder")?.to_path_buf();
+    let built = exe
+        .ancestors()
+        .nth(2)
+        .ok_or("the test's own file is not in a cargo target folder")?
+        .to_path_buf();
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
     for name in ["libgpushim.so", "libcuda.so", "libcudart.a"] {
         if !built.join(name).is_file() {
@@ -57,26 +62,40 @@ fn find() -> Result<Place, String> {
 /// Puts the stand-ins under their names; once, whichever test process comes first.
 fn lay_out(place: &Place) -> Result<(), String> {
     for folder in [&place.libraries, &place.programs] {
-        fs::create_dir_all(folder).map_err(|error| format!("failed to create {}: {error}", folder.display()))?;
+        fs::create_dir_all(folder)
+            .map_err(|error| format!("failed to create {}: {error}", folder.display()))?;
     }
     let _lock = Lock::take(&place.libraries.join(".lock"))?;
     for name in ["libcuda.so.1", "libcuda.so"] {
         link(&place.built.join("libcuda.so"), &place.libraries.join(name))?;
     }
     let script = place.root.join("tests/standin/build-cudart");
-    let made = ["libcudart.so.12", "libcudart.so.13", "libcudart_static.a"].map(|name| modified(&place.libraries.join(name)));
-    let of = [modified(&script), modified(&place.built.join("libcudart.a"))];
+    let made = ["libcudart.so.12", "libcudart.so.13", "libcudart_static.a"]
+        .map(|name| modified(&place.libraries.join(name)));
+    let of = [
+        modified(&script),
+        modified(&place.built.join("libcudart.a")),
+    ];
     if made.iter().all(Option::is_some) && made.iter().min() > of.iter().max() {
         return Ok(());
     }
     let output = Command::new(&script)
         .arg(&place.libraries)
         .args(place.built.file_name())
-        .envs(place.built.parent().map(|target| ("CARGO_TARGET_DIR", target)))
+        .envs(
+            place
+                .built
+                .parent()
+                .map(|target| ("CARGO_TARGET_DIR", target)),
+        )
         .output()
         .map_err(|error| format!("failed to run {}: {error}", script.display()))?;
     if !output.status.success() {
-        return Err(format!("{} failed: {}", script.display(), String::from_utf8_lossy(&output.stderr)));
+        return Err(format!(
+            "{} failed: {}",
+            script.display(),
+            String::from_utf8_lossy(&output.stderr)
+        ));
     }
     Ok(())
 }
@@ -90,5 +109,6 @@ fn link(target: &Path, name: &Path) -> Result<(), String> {
         return Ok(());
     }
     let _ = fs::remove_file(name);
-    std::os::unix::fs::symlink(target, name).map_err(|error| format!("failed to link {}: {error}", name.display()))
+    std::os::unix::fs::symlink(target, name)
+        .map_err(|error| format!("failed to link {}: {error}", name.display()))
 }

@@ -69,7 +69,8 @@ impl Run {
 
     /// A variable more; `{}` in its value stands for the run's folder.
     pub fn env(mut self, name: &str, value: impl AsRef<OsStr>) -> Run {
-        self.variables.push((name.to_owned(), value.as_ref().to_os_string()));
+        self.variables
+            .push((name.to_owned(), value.as_ref().to_os_string()));
         self
     }
 
@@ -128,8 +129,17 @@ impl Run {
     /// If they are not, or as [`Run::shim`].
     pub fn both(&self) -> (Outcome, Outcome) {
         let (native, shim) = (self.native(), self.shim());
-        assert_eq!(shim.told(), native.told(), "output of {} with (left) and without the shim", self.program.display());
-        assert_eq!(shim.code, native.code, "exit code with (left) and without the shim; {}", shim.stdout);
+        assert_eq!(
+            shim.told(),
+            native.told(),
+            "output of {} with (left) and without the shim",
+            self.program.display()
+        );
+        assert_eq!(
+            shim.code, native.code,
+            "exit code with (left) and without the shim; {}",
+            shim.stdout
+        );
         (native, shim)
     }
 
@@ -141,14 +151,20 @@ impl Run {
         let mut command = Command::new(&self.program);
         for (name, _) in std::env::vars_os() {
             let text = name.to_string_lossy();
-            if text.starts_with("GPUSHIM_") || text.starts_with("STANDIN_") || text.starts_with("LD_") || text == "DOOR" {
+            if text.starts_with("GPUSHIM_")
+                || text.starts_with("STANDIN_")
+                || text.starts_with("LD_")
+                || text == "DOOR"
+            {
                 command.env_remove(&name);
             }
         }
         let mut preloads: Vec<&Path> = self.before.iter().map(PathBuf::as_path).collect();
         if shim {
             preloads.push(&place.shim);
-            command.env("GPUSHIM_TRACE", path("%p.trace")).env("GPUSHIM_TRACE_SIZE", "1M");
+            command
+                .env("GPUSHIM_TRACE", path("%p.trace"))
+                .env("GPUSHIM_TRACE_SIZE", "1M");
         }
         preloads.extend(self.after.iter().map(PathBuf::as_path));
         if !preloads.is_empty() {
@@ -158,21 +174,29 @@ impl Run {
         command
             .args(&self.arguments)
             .current_dir(folder.path())
-            .env("LD_LIBRARY_PATH", self.libraries.as_ref().unwrap_or(&place.libraries))
+            .env(
+                "LD_LIBRARY_PATH",
+                self.libraries.as_ref().unwrap_or(&place.libraries),
+            )
             .env("STANDIN_REPORT", &report)
             .stdin(Stdio::null())
             .stdout(File::create(&out).expect("a file for the output"))
             .stderr(File::create(&err).expect("a file for standard error"));
         for (name, value) in &self.variables {
-            let value = value.to_string_lossy().replace("{}", &folder.path().to_string_lossy());
+            let value = value
+                .to_string_lossy()
+                .replace("{}", &folder.path().to_string_lossy());
             command.env(name, value);
         }
         let (status, wall) = self.wait(&mut command, &out);
-        let read = |path: &Path| String::from_utf8_lossy(&fs::read(path).unwrap_or_default()).into_owned();
+        let read =
+            |path: &Path| String::from_utf8_lossy(&fs::read(path).unwrap_or_default()).into_owned();
         let outcome = Outcome {
             stdout: read(&out),
             stderr: read(&err),
-            code: status.code().unwrap_or_else(|| -status.signal().unwrap_or(0)),
+            code: status
+                .code()
+                .unwrap_or_else(|| -status.signal().unwrap_or(0)),
             wall,
             findings: read(&report).lines().map(str::to_owned).collect(),
             folder,
@@ -184,7 +208,9 @@ impl Run {
     fn wait(&self, command: &mut Command, out: &Path) -> (std::process::ExitStatus, Duration) {
         let start = Instant::now();
         let name = self.program.display();
-        let mut child = command.spawn().unwrap_or_else(|error| panic!("failed to start {name}: {error}"));
+        let mut child = command
+            .spawn()
+            .unwrap_or_else(|error| panic!("failed to start {name}: {error}"));
         loop {
             if let Some(status) = child.try_wait().expect("a child to wait for") {
                 return (status, start.elapsed());
@@ -192,18 +218,40 @@ impl Run {
             if start.elapsed() > self.limit {
                 let _ = child.kill();
                 let _ = child.wait();
-                panic!("{name} still ran after {:?}; it had said: {}", self.limit, fs::read_to_string(out).unwrap_or_default());
+                panic!(
+                    "{name} still ran after {:?}; it had said: {}",
+                    self.limit,
+                    fs::read_to_string(out).unwrap_or_default()
+                );
             }
-            std::thread::sleep(Duration::from_micros(if start.elapsed().as_millis() < 50 { 200 } else { 2000 }));
+            std::thread::sleep(Duration::from_micros(if start.elapsed().as_millis() < 50 {
+                200
+            } else {
+                2000
+            }));
         }
     }
 
     fn check(&self, outcome: &Outcome) {
-        let made = |finding: &&String| !self.mistakes.iter().any(|mistake| finding.starts_with(mistake));
+        let made = |finding: &&String| {
+            !self
+                .mistakes
+                .iter()
+                .any(|mistake| finding.starts_with(mistake))
+        };
         let findings: Vec<_> = outcome.findings.iter().filter(made).collect();
-        assert!(findings.is_empty(), "the stand-in driver found: {findings:#?}");
+        assert!(
+            findings.is_empty(),
+            "the stand-in driver found: {findings:#?}"
+        );
         if !self.complaints {
-            assert_eq!(outcome.complaints(), [] as [&str; 0], "standard error of {} {:?}", self.program.display(), self.arguments);
+            assert_eq!(
+                outcome.complaints(),
+                [] as [&str; 0],
+                "standard error of {} {:?}",
+                self.program.display(),
+                self.arguments
+            );
         }
     }
 }
@@ -211,19 +259,32 @@ impl Run {
 impl Outcome {
     /// The lines of the output that must not depend on the shim.
     pub fn told(&self) -> String {
-        self.stdout.lines().filter(|line| !line.starts_with("# ")).map(|line| format!("{line}\n")).collect()
+        self.stdout
+            .lines()
+            .filter(|line| !line.starts_with("# "))
+            .map(|line| format!("{line}\n"))
+            .collect()
     }
 
     /// The lines on standard error, less those of the stand-in driver, which are findings.
     pub fn complaints(&self) -> Vec<&str> {
-        self.stderr.lines().filter(|line| !line.starts_with("standin: ")).collect()
+        self.stderr
+            .lines()
+            .filter(|line| !line.starts_with("standin: "))
+            .collect()
     }
 
     /// The notes for the test that begin with this word, less that word.
     pub fn notes(&self, word: &str) -> Vec<Vec<&str>> {
-        let notes = self.stdout.lines().filter_map(|line| line.strip_prefix("# "));
+        let notes = self
+            .stdout
+            .lines()
+            .filter_map(|line| line.strip_prefix("# "));
         let words = notes.map(|line| line.split_whitespace().collect::<Vec<_>>());
-        words.filter(|words| words.first() == Some(&word)).map(|words| words[1..].to_vec()).collect()
+        words
+            .filter(|words| words.first() == Some(&word))
+            .map(|words| words[1..].to_vec())
+            .collect()
     }
 
     /// The number that follows this word in the notes.
@@ -232,7 +293,9 @@ impl Outcome {
     /// If there is none.
     pub fn note(&self, word: &str) -> u64 {
         let notes = self.stdout.lines().filter(|line| line.starts_with("# "));
-        let mut words = notes.flat_map(str::split_whitespace).skip_while(|found| *found != word);
+        let mut words = notes
+            .flat_map(str::split_whitespace)
+            .skip_while(|found| *found != word);
         words.next();
         let number = words.next().and_then(|number| number.parse().ok());
         number.unwrap_or_else(|| panic!("no number after {word} in the notes of: {}", self.stdout))
@@ -246,8 +309,11 @@ impl Outcome {
     /// The names of the files that it left in its folder, sorted; not those of the harness.
     pub fn files(&self) -> Vec<String> {
         let entries = fs::read_dir(self.folder.path()).expect("the run's folder");
-        let names = entries.filter_map(|entry| Some(entry.ok()?.file_name().to_string_lossy().into_owned()));
-        let mut names: Vec<_> = names.filter(|name| !matches!(&name[..], ".out" | ".err" | ".report")).collect();
+        let names = entries
+            .filter_map(|entry| Some(entry.ok()?.file_name().to_string_lossy().into_owned()));
+        let mut names: Vec<_> = names
+            .filter(|name| !matches!(&name[..], ".out" | ".err" | ".report"))
+            .collect();
         names.sort();
         names
     }

@@ -23,8 +23,13 @@ impl Outcome {
     /// # Panics
     /// If one of them is damaged.
     pub fn traces(&self) -> Vec<Look> {
-        let names = self.files().into_iter().filter(|name| name.ends_with(".trace"));
-        names.map(|name| Look::at(self.folder().join(name))).collect()
+        let names = self
+            .files()
+            .into_iter()
+            .filter(|name| name.ends_with(".trace"));
+        names
+            .map(|name| Look::at(self.folder().join(name)))
+            .collect()
     }
 
     /// The only trace.
@@ -33,7 +38,13 @@ impl Outcome {
     /// If there is none or more than one, or it is damaged.
     pub fn trace(&self) -> Look {
         let mut traces = self.traces();
-        assert_eq!(traces.len(), 1, "traces in {:?}; output {}", self.files(), self.stdout);
+        assert_eq!(
+            traces.len(),
+            1,
+            "traces in {:?}; output {}",
+            self.files(),
+            self.stdout
+        );
         traces.remove(0)
     }
 
@@ -49,25 +60,53 @@ impl Outcome {
 impl Look {
     fn at(path: PathBuf) -> Look {
         let trace = Trace::open(&path).unwrap_or_else(|error| panic!("failed to {error}"));
-        assert_eq!(trace.problems(), &[] as &[String], "damage in {}", path.display());
-        assert_eq!(trace.torn(), 0, "torn records of a process that ended normally: {}", path.display());
-        Look { events: trace.events().map(|record| record.event).collect(), facts: trace.facts(), lost: trace.lost(), path }
+        assert_eq!(
+            trace.problems(),
+            &[] as &[String],
+            "damage in {}",
+            path.display()
+        );
+        assert_eq!(
+            trace.torn(),
+            0,
+            "torn records of a process that ended normally: {}",
+            path.display()
+        );
+        Look {
+            events: trace.events().map(|record| record.event).collect(),
+            facts: trace.facts(),
+            lost: trace.lost(),
+            path,
+        }
     }
 
     /// The process that the file is named after.
     pub fn pid(&self) -> u64 {
-        let stem = self.path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
-        stem.parse().unwrap_or_else(|_| panic!("no process number in {}", self.path.display()))
+        let stem = self
+            .path
+            .file_stem()
+            .and_then(|stem| stem.to_str())
+            .unwrap_or_default();
+        stem.parse()
+            .unwrap_or_else(|_| panic!("no process number in {}", self.path.display()))
     }
 
     /// The events of a kind.
     pub fn of(&self, kind: Kind) -> Vec<Event> {
-        self.events.iter().filter(|event| event.kind == kind).copied().collect()
+        self.events
+            .iter()
+            .filter(|event| event.kind == kind)
+            .copied()
+            .collect()
     }
 
     /// The events of a kind and a class.
     pub fn class(&self, kind: Kind, class: Class) -> Vec<Event> {
-        self.events.iter().filter(|event| event.kind == kind && event.class == class).copied().collect()
+        self.events
+            .iter()
+            .filter(|event| event.kind == kind && event.class == class)
+            .copied()
+            .collect()
     }
 
     /// Number of events of a kind and a class.
@@ -77,13 +116,21 @@ impl Look {
 
     /// The values of a fact.
     pub fn facts(&self, key: &str) -> Vec<&str> {
-        self.facts.iter().filter(|(name, _)| name == key).map(|(_, value)| &value[..]).collect()
+        self.facts
+            .iter()
+            .filter(|(name, _)| name == key)
+            .map(|(_, value)| &value[..])
+            .collect()
     }
 
     /// Bytes that the pool still held at the end.
     pub fn reserved(&self) -> u64 {
         let taken = sum(&self.of(Kind::Reserve));
-        let gone: u64 = self.of(Kind::ContextGone).iter().map(|event| event.extra[0]).sum();
+        let gone: u64 = self
+            .of(Kind::ContextGone)
+            .iter()
+            .map(|event| event.extra[0])
+            .sum();
         taken - sum(&self.of(Kind::Release)) - gone
     }
 }

@@ -456,7 +456,7 @@ impl Machine {
 
     fn allocate(&mut self, context: usize, bytes: u64, ready_only: bool) {
         let (handle, device) = self.contexts[context];
-        let result = if ready_only && bytes % 2 == 0 {
+        let result = if ready_only && bytes.is_multiple_of(2) {
             self.pool.try_allocate(handle, bytes)
         } else {
             match self.pool.allocate(handle, bytes) {

@@ -1,1 +1,90 @@
+//! What single calls answer.
 
+use super::program::Probe;
+use crate::pool::sim::{Call, Sim};
+use crate::pool::{Context, FreeError, Policy, Pool, Settings, Source};
+use std::sync::Arc;
+
+const C: Context = Context(1);
+
+fn pool(settings: Settings) -> Arc<Pool<Probe>> {
+    let sim = Sim::new(1 << 30);
+    sim.add_context(C, 0);
+    Probe::pool(
+        sim,
+        Settings {
+            margin: Some(0),
+            ..settings
+        },
+    )
+}
+
+#[test]
+fn unknown_and_double_frees() {
+    let pool = pool(Settings::default());
+    assert_eq!(pool.free(512, |_| ()), Err(FreeError::Unknown));
+    let grant = pool.allocate(C, 5000).unwrap();
+    assert_eq!(
+        pool.free(grant.address + 512, |_| ()),
+        Err(FreeError::Unknown)
+    );
+    assert_eq!(pool.find(grant.address + 4999), Some((grant.address, 5000)));
+    assert_eq!(pool.find(grant.address + grant.size), None);
+    assert_eq!(pool.free(grant.address, |_| ()), Ok(()));
+    assert_eq!(pool.free(grant.address, |_| ()), Err(FreeError::NotLive));
+    assert_eq!(pool.find(grant.address), None);
+}
+
+#[test]
+fn off_knows_nothing() {
+    let pool = pool(Settings {
+        policy: Policy::Off,
+        ..Settings::default()
+    });
+    assert_eq!(pool.free(1 << 44, |_| ()), Err(FreeError::Unknown));
+}
+
+#[test]
+fn a_synchronised_context_makes_hits() {
+    let pool = pool(Settings {
+        front: false,
+        ..Settings::default()
+    });
+    let grant = pool.allocate(C, 1 << 20).unwrap();
+    assert_eq!(grant.source, Source::Grown);
+    pool.free(grant.address, |_| ()).unwrap();
+    assert_eq!(pool.try_allocate(C, 1 << 20), None);
+    let mark = pool.mark(C);
+    pool.synchronized(C, mark);
+    let again = pool.try_allocate(C, 1_000_000).unwrap();
+    assert_eq!((again.address, again.source), (grant.address, Source::Hit));
+    assert_eq!(pool.device().sim.calls(Call::Record), 0);
+}
+
+#[test]
+fn exported_memory_is_never_handed_out_again() {
+    for policy in [Policy::Blocks, Policy::Bins, Policy::Segments] {
+        let pool = pool(Settings {
+            policy,
+            ..Settings::default()
+        });
+        let grant = pool.allocate(C, 4 << 20).unwrap();
+        pool.exported(grant.address + 100);
+        pool.free(grant.address, |_| ()).unwrap();
+        let mark = pool.mark(C);
+        pool.synchronized(C, mark);
+        assert_eq!(pool.try_allocate(C, 4 << 20), None, "{policy:?}");
+        pool.decay();
+        assert_eq!(pool.stats(None).reserved, 0, "{policy:?}");
+    }
+}
+
+#[test]
+fn what_nobody_asks_for_decays() {
+    let pool = pool(Settings::default());
+    let grant = pool.allocate(C, 4 << 20).unwrap();
+    pool.free(grant.address, |_| ()).unwrap();
+    let given: Vec<u64> = (0..6).map(|_| pool.decay()).collect();
+    assert_eq!(given.iter().sum::<u64>(), 4 << 20);
+    assert_eq!(given[..3], [0, 0, 0]);
+}

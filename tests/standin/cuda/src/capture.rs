@@ -170,6 +170,14 @@ pub fn sync_call(state: &mut State, stream: u64) -> Outcome {
     unsafe_call(state)
 }
 
+/// A synchronous copy or set: other than asking or waiting it is no unsafe call (h100.txt).
+pub fn copy_call(state: &mut State, stream: u64) -> Outcome {
+    if is_in_capture(state, stream)? {
+        return refuse(state, stream);
+    }
+    legacy_call(state, stream)
+}
+
 /// The host asks about a stream or waits for it.
 pub fn host_call(state: &mut State, stream: u64) -> Outcome {
     sync_call(state, stream)
@@ -332,6 +340,8 @@ pub fn end(state: &mut State, stream: u64) -> Outcome<u64> {
         return Err(STREAM_CAPTURE_UNMATCHED);
     }
     if capture.mode != Mode::Relaxed && capture.thread != thread::id() {
+        // The capture is over all the same.
+        close(state, id);
         return Err(STREAM_CAPTURE_WRONG_THREAD);
     }
     let (graph, is_valid, is_given) = (capture.graph, capture.is_valid, capture.into_given_graph);

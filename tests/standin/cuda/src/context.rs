@@ -53,12 +53,16 @@ impl State {
         match thread::current() {
             0 => Err(INVALID_CONTEXT),
             handle if self.contexts.contains(handle) => Ok(handle),
-            // A primary context comes back under its handle; a created one is gone for good.
-            handle if self.devices.iter().any(|device| device.primary == handle) => {
-                Err(CONTEXT_IS_DESTROYED)
-            }
+            handle if self.was_context(handle) => Err(CONTEXT_IS_DESTROYED),
             _ => Err(INVALID_CONTEXT),
         }
+    }
+
+    /// Whether it is the handle of a context that is destroyed or reset.
+    fn was_context(&self, handle: u64) -> bool {
+        handle != 0
+            && (self.gone.contains_key(&handle)
+                || self.devices.iter().any(|device| device.primary == handle))
     }
 
     /// The context of a handle, where 0 stands for the current one.
@@ -143,10 +147,16 @@ fn destroy(handle: u64) -> Outcome {
     if state.devices.iter().any(|device| device.primary == handle) {
         return Err(INVALID_CONTEXT);
     }
-    if !state.contexts.contains(handle) {
-        return Err(INVALID_VALUE);
+    if state.gone.contains_key(&handle) {
+        return Err(CONTEXT_IS_DESTROYED);
     }
+    let device = state
+        .contexts
+        .get(handle)
+        .map_err(|_| INVALID_VALUE)?
+        .device;
     close(&mut state, handle)?;
+    state.gone.insert(handle, device);
     if thread::current() == handle {
         thread::pop();
     }
@@ -155,7 +165,7 @@ fn destroy(handle: u64) -> Outcome {
 
 fn push(handle: u64) -> Outcome {
     let state = lock()?;
-    if !state.contexts.contains(handle) {
+    if !state.contexts.contains(handle) && !state.was_context(handle) {
         return Err(INVALID_VALUE);
     }
     thread::push(handle);
@@ -251,7 +261,8 @@ api! {
     /// Puts a context in the place of the current one.
     cuCtxSetCurrent 4000 => fn cuCtxSetCurrent(context: u64) {
         let state = lock()?;
-        if context != 0 && !state.contexts.contains(context) {
+        // One that is destroyed can be made current; what then needs it fails.
+        if context != 0 && !state.contexts.contains(context) && !state.was_context(context) {
             return Err(INVALID_CONTEXT);
         }
         thread::set(context);
@@ -266,10 +277,11 @@ api! {
     cuCtxGetDevice 2000 => fn cuCtxGetDevice(device: Out<i32>) {
         let state = lock()?;
         let current = thread::current();
-        let is_primary = state.devices.iter().position(|device| device.primary == current && current != 0);
-        match is_primary {
-            // Known even after a reset.
-            Some(ordinal) => device.put(ordinal as i32),
+        let primary = state.devices.iter().position(|device| device.primary == current && current != 0);
+        let known = primary.map(|ordinal| ordinal as i32).or(state.gone.get(&current).copied());
+        match known {
+            // Known even after a reset, and of a destroyed one.
+            Some(ordinal) => device.put(ordinal),
             None => device.put(state.contexts.get(state.current()?)?.device),
         }
     }

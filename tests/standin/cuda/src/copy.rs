@@ -11,7 +11,7 @@ use crate::work::{Copy, Place, Work};
 pub fn blocking(via: Via, copy: Copy) -> Outcome {
     let mut state = lock()?;
     let key = state.stream(via, 0)?;
-    capture::sync_call(&mut state, key)?;
+    capture::copy_call(&mut state, key)?;
     let waits = has_host_side(&state, &copy);
     crate::work::submit(&mut state, key, Work::Copy(copy))?;
     if waits {

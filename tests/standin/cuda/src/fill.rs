@@ -32,7 +32,7 @@ fn is_empty(fill: &Fill) -> Outcome<bool> {
 fn blocking(via: Via, fill: Fill) -> Outcome {
     let mut state = lock()?;
     let key = state.stream(via, 0)?;
-    capture::sync_call(&mut state, key)?;
+    capture::copy_call(&mut state, key)?;
     match is_empty(&fill)? {
         true => Ok(()),
         false => crate::work::submit(&mut state, key, Work::Fill(fill)),

@@ -57,6 +57,7 @@ mod report;
 mod state;
 mod stream;
 mod stream_attr;
+mod structs;
 mod thread;
 mod timeline;
 mod vmm;

@@ -36,12 +36,10 @@ pub enum Kind {
     /// A graph's allocation node.
     Graph,
     /// A stream-ordered pool's.
-    #[allow(dead_code)] // mempool.rs
     Pool,
     /// A `cuMemMap` mapping. An access may run on into the next one.
     Mapped,
     /// Opened from an IPC handle.
-    #[allow(dead_code)] // ipc.rs
     Imported,
     /// `cuMemAllocHost`, `cuMemHostAlloc`.
     Host,
@@ -96,7 +94,6 @@ impl Memory {
     }
 
     /// The allocation that begins at the address, to change.
-    #[allow(dead_code)] // mempool.rs
     pub fn get_mut(&mut self, base: u64) -> Option<&mut Allocation> {
         self.live.get_mut(&base)
     }
@@ -198,7 +195,6 @@ impl Memory {
     }
 
     /// Address space at a wished address, if it is ours and free.
-    #[allow(dead_code)] // vmm.rs
     pub fn reserve_at(&mut self, at: u64, bytes: u64) -> bool {
         at.is_multiple_of(PAGE) && self.space.take_at(at, round(bytes))
     }

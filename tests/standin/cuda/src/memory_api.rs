@@ -28,10 +28,11 @@ fn free(base: u64) -> Outcome {
     if state.current() == Err(CONTEXT_IS_DESTROYED) {
         return Err(CONTEXT_IS_DESTROYED);
     }
+    // Even of null.
+    capture::unsafe_call(&mut state)?;
     if base == 0 {
         return Ok(());
     }
-    capture::unsafe_call(&mut state)?;
     let Some(allocation) = state.memory.get(base).cloned() else {
         if state.memory.was_freed(base) {
             state.model.find(format!("double free of {base:#x}"));

@@ -21,6 +21,9 @@ const CHUNK: u64 = 32 << 20;
 /// Blocks begin at multiples of this, in bytes (h100.txt).
 const SPACING: u64 = 512;
 
+/// Stands for a device in pools of the host's memory.
+pub const HOST: i32 = -1;
+
 /// The free that a range of free memory comes from.
 #[derive(Clone, Debug)]
 struct Trace {
@@ -87,11 +90,21 @@ impl Pool {
     }
 
     /// Free memory of this size; with `patient`, also where another stream's free is not reached yet.
-    fn find(&self, size: u64, stream: u64, patient: bool) -> Option<u64> {
+    fn find(
+        &self,
+        size: u64,
+        stream: u64,
+        patient: bool,
+        is_ordered: impl Fn(&Point) -> bool,
+    ) -> Option<u64> {
         let now = now();
+        let (follows_events, takes_completed) = (self.reuse[0] != 0, self.reuse[1] != 0);
         let usable = |range: Range<u64>| {
             self.traces_in(&range).iter().all(|(_, trace)| {
-                patient || trace.stream == stream || trace.point.finish.is_past(now)
+                patient
+                    || trace.stream == stream
+                    || takes_completed && trace.point.finish.is_past(now)
+                    || follows_events && is_ordered(&trace.point)
             })
         };
         self.free.at_least(size).find_map(|(start, length)| {
@@ -267,7 +280,9 @@ impl State {
             pool.reserved[0] -= size;
             self.model.forget(chunk.clone());
             self.memory.unreserve(chunk.start, size);
-            self.refund(device, size);
+            if device != HOST {
+                self.refund(device, size);
+            }
         }
         Ok(())
     }
@@ -279,11 +294,14 @@ impl State {
         if pool.max_size != 0 && pool.reserved[0] + bytes > pool.max_size.next_multiple_of(CHUNK) {
             return Err(OUT_OF_MEMORY);
         }
-        self.charge(device, bytes)?;
-        let base = self
-            .memory
-            .reserve(bytes, PAGE)
-            .inspect_err(|_| self.refund(device, bytes))?;
+        if device != HOST {
+            self.charge(device, bytes)?;
+        }
+        let reserved = self.memory.reserve(bytes, PAGE);
+        if reserved.is_err() && device != HOST {
+            self.refund(device, bytes);
+        }
+        let base = reserved?;
         let pool = self.mempools.get(handle)?;
         pool.chunks
             .extend((0..bytes / CHUNK).map(|index| (base + index * CHUNK, CHUNK)));
@@ -295,7 +313,18 @@ impl State {
 
     /// Where a new block goes.
     fn place(&mut self, handle: u64, size: u64, stream: u64) -> Outcome<u64> {
-        if let Some(at) = self.mempools.get(handle)?.find(size, stream, false) {
+        let lane = self.streams.get(stream)?.lane;
+        let mut look = |state: &mut State, patient| {
+            let State {
+                model, mempools, ..
+            } = state;
+            let pool = mempools.get(handle)?;
+            let found = pool.find(size, stream, patient && pool.reuse[2] != 0, |point| {
+                model.is_after(lane, point)
+            });
+            found.ok_or(OUT_OF_MEMORY)
+        };
+        if let Ok(at) = look(self, false) {
             return Ok(at);
         }
         let mut grown = self.grow_pool(handle, size);
@@ -303,9 +332,7 @@ impl State {
             self.trim_pool(handle, 0)?;
             grown = self.grow_pool(handle, size);
         }
-        let pool = self.mempools.get(handle)?;
-        let patient = grown.is_err() && pool.reuse[2] != 0;
-        pool.find(size, stream, patient).ok_or(OUT_OF_MEMORY)
+        look(self, grown.is_err())
     }
 
     fn drop_block(&mut self, base: u64, trace: Option<(u64, Point)>) -> Outcome {
@@ -389,6 +416,7 @@ pub fn allocate(state: &mut Guard, pool: Option<u64>, bytes: u64, stream: u64) -
         return Ok(base);
     }
     capture::legacy_call(state, stream)?;
+    capture::unsafe_call(state)?;
     let handle = match pool {
         Some(pool) => pool,
         None => state.mempools.current(device),
@@ -444,8 +472,11 @@ pub fn free(state: &mut Guard, base: u64, stream: u64) -> Outcome {
         Kind::Pool | Kind::Graph | Kind::Device if !in_capture => {}
         _ => return Err(INVALID_VALUE),
     }
+    if !in_capture {
+        capture::unsafe_call(state)?;
+    }
     if found.kind == Kind::Device && found.on_free.is_some() {
-        return Err(INVALID_VALUE);
+        return refuse(state, base);
     }
     crate::work::submit(state, stream, Work::Free(range))?;
     let lane = state.streams.get(stream)?.lane;

@@ -2,8 +2,9 @@
 
 use crate::abi::{In, MemLocation, MemPoolProps, Out};
 use crate::api::Via;
+use crate::capture;
 use crate::codes::{INVALID_DEVICE, INVALID_VALUE, NOT_SUPPORTED, Outcome};
-use crate::mempool;
+use crate::mempool::{self, HOST};
 use crate::state::{State, lock};
 use crate::vmm_api::MemAccess;
 
@@ -56,14 +57,21 @@ fn set(state: &mut State, pool: u64, attribute: u32, value: In<u64>) -> Outcome 
     Ok(())
 }
 
-/// The device of a location and kind of memory that pools serve.
-fn device_of(state: &mut State, location: Out<MemLocation>, kind: u32) -> Outcome<i32> {
-    let location = location.get()?;
-    if location.kind != DEVICE || kind != 1 {
-        return Err(INVALID_VALUE);
+/// The device of a location that pools serve; [`HOST`] stands for the host's memory.
+fn device_of(state: &mut State, location: MemLocation, kind: u32) -> Outcome<i32> {
+    match (kind, location.kind) {
+        (1 | 2, DEVICE) => ordinal(state, location.id),
+        (1 | 2, 2 | 3) => Ok(HOST),
+        _ => Err(INVALID_VALUE),
     }
-    state.device(location.id)?;
-    Ok(location.id)
+}
+
+/// A device as the pool functions check it: a bad one is a bad value.
+fn ordinal(state: &mut State, device: i32) -> Outcome<i32> {
+    state
+        .device(device)
+        .map(|_| device)
+        .map_err(|_| INVALID_VALUE)
 }
 
 api! {
@@ -90,59 +98,65 @@ api! {
     /// The pool that a device's allocations come from.
     cuDeviceGetMemPool 11020 => fn cuDeviceGetMemPool(pool: Out<u64>, device: i32) {
         let mut state = lock()?;
-        state.device(device)?;
+        ordinal(&mut state, device)?;
         pool.put(state.mempools.current(device))
     }
     /// Chooses that pool.
     cuDeviceSetMemPool 11020 => fn cuDeviceSetMemPool(device: i32, pool: u64) {
         let mut state = lock()?;
-        state.device(device)?;
+        ordinal(&mut state, device)?;
         state.mempools.choose(device, pool)
     }
     /// The pool in use for a location.
     cuMemGetMemPool 13000 => fn cuMemGetMemPool(pool: Out<u64>, location: Out<MemLocation>, kind: u32) {
         let mut state = lock()?;
-        let device = device_of(&mut state, location, kind)?;
+        let device = device_of(&mut state, location.get()?, kind)?;
         pool.put(state.mempools.current(device))
     }
     /// The pool that the driver made for a location.
     cuMemGetDefaultMemPool 13000 => fn cuMemGetDefaultMemPool(pool: Out<u64>, location: Out<MemLocation>, kind: u32) {
         let mut state = lock()?;
-        let device = device_of(&mut state, location, kind)?;
+        let device = device_of(&mut state, location.get()?, kind)?;
         pool.put(state.mempools.standard(device))
     }
     /// Chooses the pool for a location.
     cuMemSetMemPool 13000 => fn cuMemSetMemPool(location: Out<MemLocation>, kind: u32, pool: u64) {
         let mut state = lock()?;
-        let device = device_of(&mut state, location, kind)?;
+        let device = device_of(&mut state, location.get()?, kind)?;
         state.mempools.choose(device, pool)
     }
     /// A new pool.
     cuMemPoolCreate 11020 => fn cuMemPoolCreate(pool: Out<u64>, props: In<MemPoolProps>) {
         let mut state = lock()?;
         pool.required()?;
+        capture::unsafe_call(&mut state)?;
         let props = props.get()?;
-        if props.kind != 1 || props.location.kind != DEVICE {
-            return Err(INVALID_VALUE);
-        }
-        state.device(props.location.id)?;
-        pool.put(state.mempools.create(props.location.id, &props))
+        let device = device_of(&mut state, props.location, props.kind)?;
+        pool.put(state.mempools.create(device, &props))
     }
     /// Destroys a pool.
     cuMemPoolDestroy 11020 => fn cuMemPoolDestroy(pool: u64) {
-        lock()?.destroy_pool(pool)
+        let mut state = lock()?;
+        capture::unsafe_call(&mut state)?;
+        state.destroy_pool(pool)
     }
     /// Gives unused memory back.
     cuMemPoolTrimTo 11020 => fn cuMemPoolTrimTo(pool: u64, keep: usize) {
-        lock()?.trim_pool(pool, keep as u64)
+        let mut state = lock()?;
+        capture::unsafe_call(&mut state)?;
+        state.trim_pool(pool, keep as u64)
     }
     /// One attribute.
     cuMemPoolGetAttribute 11020 => fn cuMemPoolGetAttribute(pool: u64, attribute: u32, value: Out<u64>) {
-        get(&mut *lock()?, pool, attribute, value)
+        let mut state = lock()?;
+        capture::unsafe_call(&mut state)?;
+        get(&mut state, pool, attribute, value)
     }
     /// Sets one attribute.
     cuMemPoolSetAttribute 11020 => fn cuMemPoolSetAttribute(pool: u64, attribute: u32, value: In<u64>) {
-        set(&mut *lock()?, pool, attribute, value)
+        let mut state = lock()?;
+        capture::unsafe_call(&mut state)?;
+        set(&mut state, pool, attribute, value)
     }
     /// Says which devices may use its memory. Its own always may.
     cuMemPoolSetAccess 11020 => fn cuMemPoolSetAccess(pool: u64, access: In<MemAccess>, count: usize) {

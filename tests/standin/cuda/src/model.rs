@@ -154,12 +154,6 @@ impl Model {
         self.oracle.forget(bytes);
     }
 
-    /// Whether the host has seen all work on these bytes done.
-    #[allow(dead_code)] // mempool.rs
-    pub fn is_settled(&self, bytes: Range<u64>) -> bool {
-        self.oracle.pending(bytes, self.timeline.host()).is_none()
-    }
-
     /// The bytes are new memory.
     pub fn forget(&mut self, bytes: Range<u64>) {
         self.oracle.forget(bytes);
@@ -173,6 +167,11 @@ impl Model {
     /// The findings since the last call.
     pub fn take_findings(&mut self) -> Vec<String> {
         std::mem::take(&mut self.findings)
+    }
+
+    /// Whether the lane's later work comes after the point already.
+    pub fn is_after(&self, lane: Lane, point: &Point) -> bool {
+        !self.timeline.clock(lane).clone().join(&point.clock)
     }
 
     /// Whether there are findings to take.

@@ -40,12 +40,18 @@ const NO_DEVICE: u64 = -2i64 as u64;
 #[derive(Debug, Default)]
 pub struct SyncMemops(HashSet<u64>);
 
-/// Bytes that a value takes: booleans 1, numbers 4 or 8.
+/// Bytes that a value takes: booleans 4 as well (h100.txt).
 fn width(number: u32) -> Outcome<usize> {
     use attribute::*;
     Ok(match number {
-        SYNC_MEMOPS | IS_MANAGED | IS_LEGACY_IPC_CAPABLE | MAPPED | IS_RDMA_CAPABLE => 1,
-        MEMORY_TYPE | DEVICE_ORDINAL | ACCESS_FLAGS => 4,
+        SYNC_MEMOPS
+        | IS_MANAGED
+        | IS_LEGACY_IPC_CAPABLE
+        | MAPPED
+        | IS_RDMA_CAPABLE
+        | MEMORY_TYPE
+        | DEVICE_ORDINAL
+        | ACCESS_FLAGS => 4,
         CONTEXT | DEVICE_POINTER | HOST_POINTER | BUFFER_ID | RANGE_START | RANGE_SIZE
         | ALLOWED_HANDLE_TYPES | MEMPOOL | MAPPING_SIZE | MAPPING_BASE | MEMORY_BLOCK_ID => 8,
         _ => return Err(INVALID_VALUE),

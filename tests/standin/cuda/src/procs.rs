@@ -8,7 +8,6 @@ use crate::env::settings;
 /// The parts of the table, one for each module.
 static PARTS: &[&[Proc]] = &[
     PROCS,
-    HIDDEN,
     crate::init::PROCS,
     crate::device::PROCS,
     crate::context::PROCS,
@@ -69,8 +68,7 @@ fn search(name: &str, version: i32, flags: u64) -> Result<&'static Proc, u32> {
     };
     let mut known = false;
     all()
-        // The exported `cuGetProcAddress_v2` is not what it answers for itself.
-        .filter(|proc| proc.name == name && proc.symbol != "cuGetProcAddress_v2")
+        .filter(|proc| proc.name == name)
         .filter(|proc| {
             proc.version <= settings.version && !is_disabled(proc.name) && !is_disabled(proc.symbol)
         })
@@ -86,18 +84,24 @@ fn search(name: &str, version: i32, flags: u64) -> Result<&'static Proc, u32> {
 fn get(name: Text, address: Out<*const ()>, version: i32, flags: u64, found: Out<u32>) -> Outcome {
     let name = name.get()?;
     address.required()?;
-    if flags & !KNOWN_FLAGS != 0 {
+    // Newer than the driver is refused; a negative version is the newest there is.
+    if flags & !KNOWN_FLAGS != 0 || version > settings().version {
         return Err(INVALID_VALUE);
     }
+    let version = if version < 0 {
+        settings().version
+    } else {
+        version
+    };
     match search(&name, version, flags) {
         Ok(proc) => {
             found.maybe(status::FOUND);
             address.put(proc.address.0)
         }
         Err(status) => {
-            address.put(std::ptr::null())?;
-            // Who can take a status is told by it alone.
-            found.put(status).map_err(|_| NOT_FOUND)
+            // Who can take a status is told by it, and by null.
+            found.put(status).map_err(|_| NOT_FOUND)?;
+            address.put(std::ptr::null())
         }
     }
 }
@@ -112,27 +116,6 @@ api! {
         get(name, address, version, flags, status)
     }
 }
-
-/// What the driver gives for its own `cuGetProcAddress`: not the exported symbol.
-extern "C" fn inner_get_proc_address(
-    name: Text,
-    address: Out<*const ()>,
-    version: i32,
-    flags: u64,
-    status: Out<u32>,
-) -> CUresult {
-    crate::api::call("inner_get_proc_address", || {
-        get(name, address, version, flags, status)
-    })
-}
-
-static HIDDEN: &[Proc] = &[Proc {
-    name: "cuGetProcAddress",
-    version: 12000,
-    symbol: "",
-    via: None,
-    address: Entry(inner_get_proc_address as *const ()),
-}];
 
 #[cfg(test)]
 mod tests {

@@ -22,6 +22,8 @@ pub struct State {
     pub devices: Vec<crate::device::Device>,
     /// Contexts.
     pub contexts: Handles<crate::context::Context>,
+    /// Created contexts that are destroyed, to their devices: they can still be current.
+    pub gone: std::collections::HashMap<u64, i32>,
     /// Streams, default streams included.
     pub streams: Handles<crate::stream::Stream>,
     /// Events.
@@ -78,6 +80,7 @@ pub fn initialize() -> Outcome {
             model: Model::default(),
             devices: crate::device::all(settings()),
             contexts: Handles::new(0x51),
+            gone: Default::default(),
             streams: Handles::new(0x52),
             events: Handles::new(0x53),
             memory: Default::default(),

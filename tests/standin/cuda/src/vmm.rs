@@ -281,7 +281,7 @@ pub fn set_access(address: u64, size: u64, wanted: &[(u32, i32, u32)]) -> Outcom
     let range = address..address.checked_add(size).ok_or(INVALID_VALUE)?;
     for (kind, id, _) in wanted {
         if *kind == DEVICE {
-            state.device(*id)?;
+            state.device(*id).map_err(|_| INVALID_VALUE)?;
         }
     }
     let within = state.vmm.whole(&range).ok_or(INVALID_VALUE)?;
@@ -292,6 +292,18 @@ pub fn set_access(address: u64, size: u64, wanted: &[(u32, i32, u32)]) -> Outcom
         .sum();
     if covered != size {
         return Err(INVALID_VALUE);
+    }
+    // The host may use its own memory only.
+    let is_device = |base: &u64| {
+        let physical = state
+            .vmm
+            .mappings
+            .get(base)
+            .and_then(|mapping| state.vmm.store.get(mapping.physical));
+        physical.is_some_and(|physical| physical.prop.location.kind == DEVICE)
+    };
+    if wanted.iter().any(|(kind, _, _)| *kind != DEVICE) && within.iter().any(is_device) {
+        return Err(NOT_SUPPORTED);
     }
     for base in within {
         if let Some(mapping) = state.vmm.mappings.get_mut(&base) {

@@ -4,7 +4,6 @@ use crate::abi::{HostFn, UserData};
 use crate::capture;
 use crate::codes::{INVALID_VALUE, Outcome};
 use crate::env::settings;
-use crate::memory::Kind;
 use crate::model::Touch;
 use crate::oracle::What;
 use crate::state::{Guard, State, now};
@@ -270,13 +269,11 @@ fn stranger(state: &State, user: u64, touch: &Touch) -> Option<String> {
 fn check(state: &mut State, user: u64, work: &Work) -> Outcome<Vec<Touch>> {
     let mut touches = work.touches(state);
     let mut wrong = Vec::new();
-    if let Work::Kernel { .. } = work {
-        wrong.extend(
-            touches
-                .iter()
-                .filter_map(|touch| stranger(state, user, touch)),
-        );
-    }
+    // Copies reach other devices' memory without access, but no mapping that was given none.
+    let is_kernel = matches!(work, Work::Kernel { .. });
+    let is_mapped = |touch: &Touch| state.vmm.mapping(touch.bytes.start).is_some();
+    let minded = touches.iter().filter(|touch| is_kernel || is_mapped(touch));
+    wrong.extend(minded.filter_map(|touch| stranger(state, user, touch)));
     touches.retain(|touch| match state.memory.check(&touch.bytes) {
         Ok(()) => true,
         Err(finding) => {

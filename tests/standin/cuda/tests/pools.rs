@@ -1,0 +1,415 @@
+//! Virtual memory management and stream-ordered pools through the C interface, and what the oracle
+//! finds when they are misused.
+
+extern crate cuda;
+
+use std::sync::{Mutex, MutexGuard};
+
+macro_rules! driver {
+    ($($name:ident($($arg:ident: $type:ty),*);)*) => {
+        unsafe extern "C" { $(safe fn $name($($arg: $type),*) -> u32;)* }
+    };
+}
+
+driver! {
+    cuInit(flags: u32);
+    cuCtxCreate_v2(context: &mut u64, flags: u32, device: i32);
+    cuCtxDestroy_v2(context: u64);
+    cuCtxSynchronize();
+    cuMemGetInfo_v2(free: &mut usize, total: &mut usize);
+    cuMemAlloc_v2(address: &mut u64, bytes: usize);
+    cuMemFree_v2(address: u64);
+    cuMemcpyHtoD_v2(to: u64, from: *const u8, bytes: usize);
+    cuMemcpyDtoH_v2(to: *mut u8, from: u64, bytes: usize);
+    cuStreamCreate(stream: &mut u64, flags: u32);
+    cuStreamSynchronize(stream: u64);
+    cuStreamWaitEvent(stream: u64, event: u64, flags: u32);
+    cuEventCreate(event: &mut u64, flags: u32);
+    cuEventRecord(event: u64, stream: u64);
+    cuMemAddressReserve(address: &mut u64, size: usize, alignment: usize, wished: u64, flags: u64);
+    cuMemAddressFree(address: u64, size: usize);
+    cuMemCreate(handle: &mut u64, size: usize, prop: &Prop, flags: u64);
+    cuMemRelease(handle: u64);
+    cuMemMap(address: u64, size: usize, offset: usize, handle: u64, flags: u64);
+    cuMemUnmap(address: u64, size: usize);
+    cuMemSetAccess(address: u64, size: usize, access: &Access, count: usize);
+    cuMemAllocAsync(address: &mut u64, bytes: usize, stream: u64);
+    cuMemAllocAsync_ptsz(address: &mut u64, bytes: usize, stream: u64);
+    cuMemFreeAsync(address: u64, stream: u64);
+    cuMemFreeAsync_ptsz(address: u64, stream: u64);
+    cuDeviceGetDefaultMemPool(pool: &mut u64, device: i32);
+    cuMemPoolCreate(pool: &mut u64, props: &PoolProps);
+    cuMemPoolDestroy(pool: u64);
+    cuMemPoolTrimTo(pool: u64, keep: usize);
+    cuMemPoolSetAttribute(pool: u64, attribute: u32, value: &u64);
+    cuMemPoolGetAttribute(pool: u64, attribute: u32, value: &mut u64);
+    cuMemAllocFromPoolAsync(address: &mut u64, bytes: usize, pool: u64, stream: u64);
+    cuPointerGetAttribute(value: &mut u64, attribute: u32, address: u64);
+    standin_launch(stream: u64, duration: u64, count: u32, ranges: &Range);
+}
+
+unsafe extern "C" {
+    safe fn standin_findings() -> u64;
+}
+
+#[repr(C)]
+struct Range {
+    address: u64,
+    bytes: u64,
+    writes: u32,
+}
+
+/// `CUmemAllocationProp` of memory on device 0.
+#[repr(C)]
+struct Prop {
+    kind: u32,
+    handles: u32,
+    location: [u32; 2],
+    rest: [u64; 2],
+}
+
+/// `CUmemAccessDesc`.
+#[repr(C)]
+struct Access {
+    location: [u32; 2],
+    flags: u32,
+}
+
+/// `CUmemPoolProps` of a pool on device 0.
+#[repr(C)]
+struct PoolProps {
+    kind: u32,
+    handles: u32,
+    location: [u32; 2],
+    security: u64,
+    max_size: usize,
+    rest: [u64; 7],
+}
+
+const PROP: Prop = Prop {
+    kind: 1,
+    handles: 0,
+    location: [1, 0],
+    rest: [0; 2],
+};
+const BOTH: Access = Access {
+    location: [1, 0],
+    flags: 3,
+};
+const PAGE: usize = 2 << 20;
+const MIB: usize = 1 << 20;
+/// Nanoseconds: longer than any test takes to look.
+const LONG: u64 = 300_000_000;
+const NON_BLOCKING: u32 = 1;
+
+/// One test at a time, in a context of its own that is gone afterwards.
+struct Turn {
+    context: u64,
+    _turn: MutexGuard<'static, ()>,
+}
+
+impl Turn {
+    fn take() -> Turn {
+        static TURNS: Mutex<()> = Mutex::new(());
+        let turn = TURNS
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner());
+        assert_eq!(cuInit(0), 0);
+        Turn {
+            context: make(|context| cuCtxCreate_v2(context, 0, 0)),
+            _turn: turn,
+        }
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        cuCtxSynchronize();
+        cuCtxDestroy_v2(self.context);
+    }
+}
+
+fn make(call: impl FnOnce(&mut u64) -> u32) -> u64 {
+    let mut made = 0;
+    assert_eq!(call(&mut made), 0);
+    made
+}
+
+fn stream() -> u64 {
+    make(|stream| cuStreamCreate(stream, NON_BLOCKING))
+}
+
+fn kernel(stream: u64, duration: u64, address: u64, bytes: usize) {
+    let range = Range {
+        address,
+        bytes: bytes as u64,
+        writes: 1,
+    };
+    assert_eq!(standin_launch(stream, duration, 1, &range), 0);
+}
+
+fn available() -> usize {
+    let (mut free, mut total) = (0, 0);
+    assert_eq!(cuMemGetInfo_v2(&mut free, &mut total), 0);
+    free
+}
+
+/// How many findings a body gives.
+fn findings(body: impl FnOnce()) -> u64 {
+    let before = standin_findings();
+    body();
+    standin_findings() - before
+}
+
+fn standard() -> u64 {
+    make(|pool| cuDeviceGetDefaultMemPool(pool, 0))
+}
+
+fn attribute(pool: u64, number: u32) -> u64 {
+    make(|value| cuMemPoolGetAttribute(pool, number, value))
+}
+
+fn mapped(address: u64, handle: u64) {
+    assert_eq!(cuMemMap(address, PAGE, 0, handle, 0), 0);
+    assert_eq!(cuMemSetAccess(address, PAGE, &BOTH, 1), 0);
+}
+
+#[test]
+fn contents_move_with_the_handle() {
+    let _turn = Turn::take();
+    let before = available();
+    let base = make(|base| cuMemAddressReserve(base, 4 * PAGE, 0, 0, 0));
+    assert_eq!(available(), before);
+    let handle = make(|handle| cuMemCreate(handle, PAGE, &PROP, 0));
+    assert_eq!(available(), before - PAGE);
+    mapped(base, handle);
+    let mut out = [0u8; 4];
+    assert_eq!(cuMemcpyHtoD_v2(base + 100, [1, 2, 3, 4].as_ptr(), 4), 0);
+    assert_eq!(cuMemUnmap(base, PAGE), 0);
+    mapped(base + 2 * PAGE as u64, handle);
+    assert_eq!(
+        cuMemcpyDtoH_v2(out.as_mut_ptr(), base + 2 * PAGE as u64 + 100, 4),
+        0
+    );
+    assert_eq!(out, [1, 2, 3, 4]);
+    // The memory stays while it is mapped, and no longer.
+    assert_eq!(cuMemRelease(handle), 0);
+    assert_eq!(available(), before - PAGE);
+    assert_eq!(cuMemUnmap(base + 2 * PAGE as u64, PAGE), 0);
+    assert_eq!(available(), before);
+    assert_eq!(cuMemAddressFree(base, 4 * PAGE), 0);
+}
+
+#[test]
+fn new_handles_hold_zeros() {
+    let _turn = Turn::take();
+    let base = make(|base| cuMemAddressReserve(base, PAGE, 0, 0, 0));
+    for round in 0..3u8 {
+        let handle = make(|handle| cuMemCreate(handle, PAGE, &PROP, 0));
+        mapped(base, handle);
+        let mut out = [9u8; 2];
+        assert_eq!(cuMemcpyDtoH_v2(out.as_mut_ptr(), base + 5, 2), 0);
+        assert_eq!(out, [0, 0], "round {round}");
+        assert_eq!(cuMemcpyHtoD_v2(base + 5, [round + 1, 7].as_ptr(), 2), 0);
+        assert_eq!(cuMemUnmap(base, PAGE), 0);
+        assert_eq!(cuMemRelease(handle), 0);
+    }
+    assert_eq!(cuMemAddressFree(base, PAGE), 0);
+}
+
+#[test]
+fn unmapping_under_work_is_found() {
+    let _turn = Turn::take();
+    let side = stream();
+    let base = make(|base| cuMemAddressReserve(base, PAGE, 0, 0, 0));
+    let handle = make(|handle| cuMemCreate(handle, PAGE, &PROP, 0));
+    mapped(base, handle);
+    kernel(side, LONG, base, 4096);
+    assert_eq!(findings(|| assert_eq!(cuMemUnmap(base, PAGE), 0)), 1);
+    cuCtxSynchronize();
+    mapped(base, handle);
+    kernel(side, 1000, base, 4096);
+    assert_eq!(cuStreamSynchronize(side), 0);
+    assert_eq!(findings(|| assert_eq!(cuMemUnmap(base, PAGE), 0)), 0);
+    assert_eq!(findings(|| kernel(side, 1000, base, 4096)), 1);
+    cuMemRelease(handle);
+    cuMemAddressFree(base, PAGE);
+}
+
+#[test]
+fn mapped_memory_without_access_is_not_for_kernels() {
+    let _turn = Turn::take();
+    let base = make(|base| cuMemAddressReserve(base, PAGE, 0, 0, 0));
+    let handle = make(|handle| cuMemCreate(handle, PAGE, &PROP, 0));
+    assert_eq!(cuMemMap(base, PAGE, 0, handle, 0), 0);
+    let side = stream();
+    assert_eq!(findings(|| kernel(side, 1000, base, 4096)), 1);
+    assert_eq!(cuMemSetAccess(base, PAGE, &BOTH, 1), 0);
+    assert_eq!(findings(|| kernel(side, 1000, base, 4096)), 0);
+    cuCtxSynchronize();
+    cuMemUnmap(base, PAGE);
+    cuMemRelease(handle);
+    cuMemAddressFree(base, PAGE);
+}
+
+#[test]
+fn the_same_stream_takes_a_freed_block_at_once_and_another_does_not() {
+    let _turn = Turn::take();
+    let (one, other) = (stream(), stream());
+    let pool = standard();
+    cuMemPoolSetAttribute(pool, 4, &u64::MAX);
+    let first = make(|address| cuMemAllocAsync(address, MIB, one));
+    kernel(one, LONG, first, MIB);
+    assert_eq!(cuMemFreeAsync(first, one), 0);
+    let elsewhere = make(|address| cuMemAllocAsync(address, MIB, other));
+    assert_ne!(first, elsewhere);
+    let again = make(|address| cuMemAllocAsync(address, MIB, one));
+    assert_eq!(first, again);
+    let found = findings(|| {
+        kernel(one, 1000, again, MIB);
+        kernel(other, 1000, elsewhere, MIB);
+    });
+    assert_eq!(found, 0);
+    assert_eq!(
+        cuMemFreeAsync(again, one) + cuMemFreeAsync(elsewhere, other),
+        0
+    );
+    cuCtxSynchronize();
+    cuMemPoolSetAttribute(pool, 4, &0);
+}
+
+#[test]
+fn a_block_used_on_a_stream_that_nothing_orders_is_a_race() {
+    let _turn = Turn::take();
+    let (one, other) = (stream(), stream());
+    let block = make(|address| cuMemAllocAsync(address, MIB, one));
+    // Used elsewhere before the allocation is known to have happened there.
+    assert_eq!(findings(|| kernel(other, LONG, block, 4096)), 1);
+    // Freed while the other stream still uses it.
+    assert_eq!(findings(|| assert_eq!(cuMemFreeAsync(block, one), 0)), 1);
+    cuCtxSynchronize();
+    // With events there and back it is fine.
+    let (there, back) = (
+        make(|event| cuEventCreate(event, 2)),
+        make(|event| cuEventCreate(event, 2)),
+    );
+    let found = findings(|| {
+        let block = make(|address| cuMemAllocAsync(address, MIB, one));
+        assert_eq!(
+            cuEventRecord(there, one) + cuStreamWaitEvent(other, there, 0),
+            0
+        );
+        kernel(other, 1_000_000, block, 4096);
+        assert_eq!(
+            cuEventRecord(back, other) + cuStreamWaitEvent(one, back, 0),
+            0
+        );
+        assert_eq!(cuMemFreeAsync(block, one), 0);
+    });
+    assert_eq!(found, 0);
+}
+
+#[test]
+fn use_after_a_stream_ordered_free_is_found() {
+    let _turn = Turn::take();
+    let side = stream();
+    let block = make(|address| cuMemAllocAsync(address, MIB, side));
+    assert_eq!(cuMemFreeAsync(block, side), 0);
+    assert_eq!(findings(|| kernel(side, 1000, block, 4096)), 1);
+    assert_eq!(findings(|| assert_eq!(cuMemFreeAsync(block, side), 1)), 1);
+}
+
+#[test]
+fn a_full_pool_hands_on_with_a_wait_on_the_device() {
+    let _turn = Turn::take();
+    let (one, other) = (stream(), stream());
+    let props = PoolProps {
+        kind: 1,
+        handles: 0,
+        location: [1, 0],
+        security: 0,
+        max_size: 64 * MIB,
+        rest: [0; 7],
+    };
+    let pool = make(|pool| cuMemPoolCreate(pool, &props));
+    let first = make(|address| cuMemAllocFromPoolAsync(address, 48 * MIB, pool, one));
+    kernel(one, LONG, first, MIB);
+    assert_eq!(cuMemFreeAsync(first, one), 0);
+    let second = make(|address| cuMemAllocFromPoolAsync(address, 48 * MIB, pool, other));
+    assert_eq!(first, second);
+    assert_eq!(findings(|| kernel(other, 1000, second, MIB)), 0);
+    let mut third = 0;
+    assert_eq!(cuMemAllocFromPoolAsync(&mut third, 48 * MIB, pool, one), 2);
+    assert_eq!(cuMemFreeAsync(second, other), 0);
+    assert_eq!(cuMemPoolDestroy(pool), 0);
+}
+
+#[test]
+fn pools_keep_what_their_threshold_says() {
+    let _turn = Turn::take();
+    let side = stream();
+    let pool = standard();
+    cuCtxSynchronize();
+    assert_eq!(cuMemPoolTrimTo(pool, 0), 0);
+    let before = available();
+    for (threshold, kept) in [(0, 0), (48 * MIB, 32 * MIB), (usize::MAX, 128 * MIB)] {
+        assert_eq!(cuMemPoolTrimTo(pool, 0), 0);
+        cuMemPoolSetAttribute(pool, 4, &(threshold as u64));
+        let one = make(|address| cuMemAllocAsync(address, 64 * MIB, side));
+        let two = make(|address| cuMemAllocAsync(address, 64 * MIB, side));
+        assert_eq!(attribute(pool, 7), 128 * MIB as u64);
+        assert_eq!(cuMemFreeAsync(one, side) + cuMemFreeAsync(two, side), 0);
+        assert_eq!(
+            (attribute(pool, 7), attribute(pool, 5)),
+            (0, 128 * MIB as u64)
+        );
+        assert_eq!(cuStreamSynchronize(side), 0);
+        assert_eq!(attribute(pool, 5), kept as u64, "threshold {threshold}");
+        assert_eq!(available(), before - kept);
+    }
+    cuMemPoolSetAttribute(pool, 4, &0);
+    assert_eq!(cuMemPoolTrimTo(pool, 0), 0);
+    assert_eq!(available(), before);
+}
+
+#[test]
+fn memory_of_cu_mem_alloc_can_be_freed_on_a_stream_once() {
+    let _turn = Turn::take();
+    let side = stream();
+    let before = available();
+    let block = make(|address| cuMemAlloc_v2(address, 4 * MIB));
+    kernel(side, LONG, block, MIB);
+    assert_eq!(findings(|| assert_eq!(cuMemFreeAsync(block, side), 0)), 0);
+    assert_eq!(findings(|| assert_eq!(cuMemFreeAsync(block, side), 1)), 1);
+    assert_eq!(available(), before - 4 * MIB);
+    cuCtxSynchronize();
+    assert_eq!(available(), before);
+    assert_eq!(cuMemFree_v2(block), 1);
+}
+
+#[test]
+fn per_thread_variants_mean_the_threads_own_stream() {
+    let _turn = Turn::take();
+    let block = make(|address| cuMemAllocAsync_ptsz(address, MIB, 0));
+    let mine = 2;
+    let found = findings(|| {
+        kernel(mine, 1000, block, 4096);
+        assert_eq!(cuMemFreeAsync_ptsz(block, 0), 0);
+    });
+    assert_eq!(found, 0);
+}
+
+#[test]
+fn a_blocks_pool_is_known_and_its_context_is_none() {
+    let _turn = Turn::take();
+    let side = stream();
+    let block = make(|address| cuMemAllocAsync(address, 1000, side));
+    assert_eq!(
+        make(|value| cuPointerGetAttribute(value, 17, block + 10)),
+        standard()
+    );
+    assert_eq!(make(|value| cuPointerGetAttribute(value, 1, block)), 0);
+    assert_eq!(make(|value| cuPointerGetAttribute(value, 12, block)), 1000);
+    assert_eq!(cuMemFreeAsync(block, side), 0);
+    assert_eq!(cuPointerGetAttribute(&mut 0, 2, block), 1);
+}
