@@ -55,6 +55,9 @@ pub(super) struct Block {
     pub requested: u64,
     /// The fence that must be ready before the block is handed out again.
     pub fence: u64,
+    /// Number of its last free among those of its arena (`blocks`, `bins`).
+    pub freed: u64,
+    /// Its neighbours in the lists of `segments`.
     pub bin: Link,
     pub age: Link,
     /// The neighbours in address order within one driver allocation.
@@ -86,6 +89,7 @@ impl Block {
             size,
             requested: 0,
             fence: 0,
+            freed: 0,
             bin: UNLINKED,
             age: UNLINKED,
             left: NIL,
@@ -191,23 +195,6 @@ impl List {
             slab.at_mut(self.newest).link(chain).newer = id;
         }
         self.newest = id;
-    }
-
-    /// Puts a block just behind another one; [`NIL`]: before all.
-    pub fn insert_after(&mut self, slab: &mut Slab, chain: Chain, older: Id, id: Id) {
-        let newer = match older {
-            NIL => self.oldest,
-            older => slab.at_mut(older).link(chain).newer,
-        };
-        *slab.at_mut(id).link(chain) = Link { older, newer };
-        match older {
-            NIL => self.oldest = id,
-            older => slab.at_mut(older).link(chain).newer = id,
-        }
-        match newer {
-            NIL => self.newest = id,
-            newer => slab.at_mut(newer).link(chain).older = id,
-        }
     }
 
     #[inline]

@@ -1,21 +1,23 @@
 //! Placement `blocks` and `bins`: whole driver allocations, by size class.
 //!
 //! A class keeps its free blocks in the order in which they were freed. Fences are handed out in
-//! that order too, so the ready ones are the older part of the list; the newest of them is handed
-//! out, so that a surplus ages at the old end.
+//! that order too, so what becomes ready is always the older part. The newest of the ready ones is
+//! handed out, so that a surplus ages at the old end.
 
-use super::block::{Chain, Id, List, NIL, Slab};
+use super::block::{Id, Slab};
 use super::class::{self, CLASSES, GRANULE, Set};
 use super::placement::Found;
+use std::collections::VecDeque;
 
 /// The slack, as a power of two, when the alternative is to give memory back and get other memory.
 const LOOSE: u32 = 1;
 
-#[derive(Clone, Copy)]
+/// The free blocks of one class, oldest first.
+#[derive(Clone, Default)]
 struct Bin {
-    list: List,
-    /// The newest block known to be ready: it and the older ones are.
-    ready: Id,
+    ready: VecDeque<Id>,
+    /// With the fence that each waits for.
+    pending: VecDeque<(u64, Id)>,
 }
 
 /// The free blocks of one arena.
@@ -23,8 +25,8 @@ pub(super) struct Blocks {
     /// Empty until the first free.
     bins: Vec<Bin>,
     filled: Set,
-    /// All of them, in the order in which they were freed.
-    age: List,
+    /// Counts frees: the order of blocks of different classes.
+    frees: u64,
     /// A block serves requests down to this part smaller, as a power of two; `None`: classes are
     /// powers of two and serve themselves only.
     slack: Option<u32>,
@@ -35,7 +37,7 @@ impl Blocks {
         Blocks {
             bins: Vec::new(),
             filled: Set::new(),
-            age: List::EMPTY,
+            frees: 0,
             slack: slack.map(|part| part.max(1).ilog2()),
         }
     }
@@ -96,17 +98,50 @@ impl Blocks {
             let Some(bin) = self.bins.get_mut(class) else {
                 break;
             };
-            if let Some(fence) = bin.advance(slab, ready) {
+            if let Some(fence) = bin.advance(ready) {
                 pending = Some(pending.map_or(fence, |f: u64| f.min(fence)));
             }
-            if bin.ready != NIL && slab.at(bin.ready).size >= bytes {
-                let id = bin.ready;
-                self.remove(slab, id);
+            if let Some(&id) = bin.ready.back()
+                && slab.at(id).size >= bytes
+            {
+                bin.ready.pop_back();
+                if bin.is_empty() {
+                    self.filled.remove(class);
+                }
                 return Found::Ready(id);
             }
             next = self.filled.first(class + 1, high);
         }
         pending.map_or(Found::Nothing, Found::Pending)
+    }
+
+    /// Takes up to `most` more ready blocks of at least `bytes` bytes and of the class of one that
+    /// was taken.
+    pub fn take_alike(
+        &mut self,
+        slab: &mut Slab,
+        like: Id,
+        bytes: u64,
+        most: usize,
+        mut each: impl FnMut(&mut Slab, Id),
+    ) {
+        let class = slab.at(like).class as usize;
+        let Some(bin) = self.bins.get_mut(class) else {
+            return;
+        };
+        for _ in 0..most {
+            match bin.ready.pop_back() {
+                Some(id) if slab.at(id).size >= bytes => each(slab, id),
+                Some(id) => {
+                    bin.ready.push_back(id);
+                    break;
+                }
+                None => break,
+            }
+        }
+        if bin.is_empty() {
+            self.filled.remove(class);
+        }
     }
 
     /// Keeps a freed block.
@@ -115,19 +150,9 @@ impl Blocks {
         let block = slab.at_mut(id);
         let class = class::floor(block.size);
         block.class = class as u32;
-        if self.bins.is_empty() {
-            self.bins.resize(
-                CLASSES,
-                Bin {
-                    list: List::EMPTY,
-                    ready: NIL,
-                },
-            );
-        }
-        if let Some(bin) = self.bins.get_mut(class) {
-            bin.list.push(slab, Chain::Bin, id);
-            self.filled.insert(class);
-            self.age.push(slab, Chain::Age, id);
+        let fence = block.fence;
+        if let Some(bin) = self.fill(slab, class, id) {
+            bin.pending.push_back((fence, id));
         }
     }
 
@@ -136,62 +161,78 @@ impl Blocks {
     /// the sizes most asked for.
     pub fn insert_ready(&mut self, slab: &mut Slab, id: Id) {
         let class = slab.at(id).class as usize;
-        if let Some(bin) = self.bins.get_mut(class) {
-            // What follows the mark may be ready too by now: then it is older all the same.
-            bin.list.insert_after(slab, Chain::Bin, bin.ready, id);
-            bin.ready = id;
-            self.filled.insert(class);
-            self.age.push(slab, Chain::Age, id);
+        if let Some(bin) = self.fill(slab, class, id) {
+            bin.ready.push_back(id);
         }
     }
 
+    /// The bin that is about to get a block.
     #[inline]
-    fn remove(&mut self, slab: &mut Slab, id: Id) {
-        let class = slab.at(id).class as usize;
-        if let Some(bin) = self.bins.get_mut(class) {
-            if bin.ready == id {
-                bin.ready = slab.at(id).bin.older;
-            }
-            bin.list.unlink(slab, Chain::Bin, id);
-            if bin.list.is_empty() {
-                self.filled.remove(class);
-            }
-            self.age.unlink(slab, Chain::Age, id);
+    fn fill(&mut self, slab: &mut Slab, class: usize, id: Id) -> Option<&mut Bin> {
+        if self.bins.is_empty() {
+            self.bins.resize(CLASSES, Bin::default());
         }
+        self.frees += 1;
+        slab.at_mut(id).freed = self.frees;
+        self.filled.insert(class);
+        self.bins.get_mut(class)
+    }
+
+    /// The class with the block that was freed first, and the block.
+    fn first(&self, slab: &Slab) -> Option<(usize, Id)> {
+        let mut first: Option<(u64, usize, Id)> = None;
+        let mut next = self.filled.first(0, CLASSES - 1);
+        while let Some(class) = next {
+            if let Some(id) = self.bins.get(class).and_then(Bin::oldest) {
+                let freed = slab.at(id).freed;
+                if first.is_none_or(|(least, ..)| freed < least) {
+                    first = Some((freed, class, id));
+                }
+            }
+            next = self.filled.first(class + 1, CLASSES - 1);
+        }
+        first.map(|(_, class, id)| (class, id))
     }
 
     /// The block that was freed first.
-    pub fn oldest(&self) -> Option<Id> {
-        (self.age.oldest != NIL).then_some(self.age.oldest)
+    pub fn oldest(&self, slab: &Slab) -> Option<Id> {
+        self.first(slab).map(|(_, id)| id)
     }
 
     /// Takes out the block that was freed first.
-    pub fn evict(&mut self, slab: &mut Slab) -> Option<Id> {
-        let id = self.oldest()?;
-        self.remove(slab, id);
+    pub fn evict(&mut self, slab: &Slab) -> Option<Id> {
+        let (class, id) = self.first(slab)?;
+        let bin = self.bins.get_mut(class)?;
+        if bin.ready.pop_front().is_none() {
+            bin.pending.pop_front();
+        }
+        if bin.is_empty() {
+            self.filled.remove(class);
+        }
         Some(id)
     }
 }
 
 impl Bin {
-    /// Moves the mark over what has become ready. Returns the first fence that has not.
+    /// Moves over what has become ready. Returns the first fence that has not.
     #[inline]
-    fn advance(&mut self, slab: &Slab, ready: u64) -> Option<u64> {
-        if slab.at(self.list.newest).fence <= ready {
-            self.ready = self.list.newest;
-            return None;
-        }
+    fn advance(&mut self, ready: u64) -> Option<u64> {
         loop {
-            let next = if self.ready == NIL {
-                self.list.oldest
-            } else {
-                slab.at(self.ready).bin.newer
-            };
-            let fence = slab.at(next).fence;
-            if fence > ready || next == NIL {
+            let &(fence, id) = self.pending.front()?;
+            if fence > ready {
                 return Some(fence);
             }
-            self.ready = next;
+            self.pending.pop_front();
+            self.ready.push_back(id);
         }
+    }
+
+    fn oldest(&self) -> Option<Id> {
+        let pending = self.pending.front().map(|&(_, id)| id);
+        self.ready.front().copied().or(pending)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.ready.is_empty() && self.pending.is_empty()
     }
 }

@@ -30,7 +30,7 @@ pub trait Device: Sync {
     /// Memory from the driver. Legal while a stream captures.
     fn allocate(&self, context: Context, bytes: u64) -> Result<Address, Self::Error>;
 
-    /// Memory back to the driver, which waits for the device's work, as `cuMemFree` does.
+    /// Memory back to the driver, which waits for the work of this context first, as `cuMemFree` does.
     fn release(&self, context: Context, address: Address, bytes: u64) -> Result<(), Self::Error>;
 
     /// An event that completes when all work submitted to the context before this call has.

@@ -11,7 +11,6 @@
 
 use super::block::{Id, State as BlockState};
 use super::device::{Address, Context};
-use super::placement::Found;
 use super::state::State;
 use super::types::{Freed, Grant, Source};
 use rustc_hash::FxHashMap;
@@ -23,12 +22,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// Shards of a pool: the bits of [`State::lent`].
 const SHARDS: usize = 64;
 /// Sizes that a shard has blocks at hand of.
-const SIZES: usize = 8;
+const SIZES: usize = 32;
 /// Blocks of one size that are borrowed at once, at most, and their bytes.
-const LOAN: usize = 16;
+const LOAN: usize = 32;
 const LOAN_BYTES: u64 = 64 << 20;
 /// Blocks that came back and wait, at most.
-const BACK: usize = 16;
+const BACK: usize = 32;
 /// Visits in a row that found the shard bound to another context, after which it changes over.
 const PATIENCE: u32 = 64;
 
@@ -97,9 +96,9 @@ impl Shard {
 
     #[inline]
     fn size(&mut self, bytes: u64) -> &mut Size {
-        // Sizes are multiples of 512 bytes, mostly of 2 MiB.
-        let index = (bytes >> 9 ^ bytes >> 21) as usize % SIZES;
-        &mut self.sizes[index]
+        // Fibonacci hashing: the upper bits of the product depend on all bits of the size.
+        let mixed = bytes.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+        &mut self.sizes[mixed as usize % SIZES]
     }
 }
 
@@ -242,7 +241,7 @@ impl Front {
         state.slab.at_mut(id).shard = own as u16;
         shard.hand_out(id, grant.address, grant.size, grant.requested);
         if grant.source != Source::Grown {
-            shard.borrow(state, index, own, size);
+            shard.borrow(state, id, own, size);
         }
     }
 
@@ -315,36 +314,33 @@ impl Shard {
         self.out.insert(address, out);
     }
 
-    /// Borrows ready blocks for requests of this size.
-    fn borrow<E: Copy>(&mut self, state: &mut State<E>, index: usize, own: usize, size: u64) {
-        if self.size(size).bytes != size {
-            let Size { ready, .. } = std::mem::take(self.size(size));
-            give_back(state, ready);
-            self.size(size).bytes = size;
+    /// Borrows ready blocks like one that was handed out, for requests of this size.
+    fn borrow<E: Copy>(&mut self, state: &mut State<E>, like: Id, own: usize, size: u64) {
+        let kind = self.size(size);
+        if kind.bytes != size {
+            give_back(state, kind.ready.drain(..));
+            kind.bytes = size;
         }
         let most = LOAN.min((LOAN_BYTES / size.max(1)) as usize);
-        while self.size(size).ready.len() < most {
-            let State {
-                slab, map, arenas, ..
-            } = state;
-            let Some(Some(arena)) = arenas.get_mut(index) else {
-                return;
-            };
-            let fence = arena.fences.ready();
-            let Found::Ready(id) = arena.placement.take(slab, map, size, fence) else {
-                return;
-            };
-            let block = slab.at_mut(id);
-            block.state = BlockState::Lent;
-            block.shard = own as u16;
-            block.group = 0;
-            let (address, bytes) = (block.address, block.size);
-            self.size(size).ready.push(Ready {
-                id,
-                address,
-                size: bytes,
+        let wanted = most.saturating_sub(kind.ready.len());
+        let State { slab, arenas, .. } = state;
+        let index = slab.at(like).arena as usize;
+        let Some(Some(arena)) = arenas.get_mut(index) else {
+            return;
+        };
+        arena
+            .placement
+            .take_alike(slab, like, size, wanted, |slab, id| {
+                let block = slab.at_mut(id);
+                block.state = BlockState::Lent;
+                block.shard = own as u16;
+                block.group = 0;
+                kind.ready.push(Ready {
+                    id,
+                    address: block.address,
+                    size: block.size,
+                });
             });
-        }
     }
 
     /// Tells the pool what happened.

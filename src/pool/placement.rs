@@ -76,6 +76,21 @@ impl Placement {
         }
     }
 
+    /// Takes up to `most` more ready blocks of at least `bytes` bytes that are like one that was
+    /// taken, for the front.
+    pub fn take_alike(
+        &mut self,
+        slab: &mut Slab,
+        like: Id,
+        bytes: u64,
+        most: usize,
+        each: impl FnMut(&mut Slab, Id),
+    ) {
+        if let Placement::Whole(blocks) = self {
+            blocks.take_alike(slab, like, bytes, most, each);
+        }
+    }
+
     /// Bytes to ask the driver for when nothing serves the request.
     pub fn growth(&self, bytes: u64) -> u64 {
         match self {
@@ -108,9 +123,9 @@ impl Placement {
     }
 
     /// The driver allocation that would be given back next.
-    pub fn oldest(&self) -> Option<Id> {
+    pub fn oldest(&self, slab: &Slab) -> Option<Id> {
         match self {
-            Placement::Whole(blocks) => blocks.oldest(),
+            Placement::Whole(blocks) => blocks.oldest(slab),
             Placement::Split(segments) => segments.oldest(),
         }
     }

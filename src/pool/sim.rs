@@ -408,17 +408,8 @@ impl Device for Sim {
     fn release(&self, context: Context, address: Address, bytes: u64) -> Result<(), Error> {
         let mut inner = self.inner.lock();
         let lies = inner.enter(Call::Release, context, true)?;
-        let device = inner.contexts.get(&context).map_or(0, |c| c.device);
-        let near: Vec<Context> = inner
-            .contexts
-            .iter()
-            .filter(|(_, c)| c.device == device)
-            .map(|(context, _)| *context)
-            .collect();
-        for context in near {
-            if !lies {
-                inner.finish_upto(context, u64::MAX);
-            }
+        if !lies {
+            inner.finish_upto(context, u64::MAX);
         }
         if inner.allocations.remove(&address) != Some((bytes, context)) {
             inner

@@ -235,6 +235,31 @@ static void probe(int mode, int how, const char *mode_name, const char *how_name
     clear(name, result);
 }
 
+static CUstream thread_stream;
+static int thread_mode;
+static CUresult begin_there(void) { return cuStreamBeginCapture_v2(thread_stream, thread_mode); }
+
+/* A capture begun by a thread that is gone, ended by this one. */
+static void ended_elsewhere(void) {
+    static const char *const modes[] = {"global", "thread_local", "relaxed"};
+    for (thread_mode = 0; thread_mode < 3; thread_mode++) {
+        pthread_t thread;
+        CUgraph graph = NULL;
+        int status = -1;
+        thread_stream = side_stream();
+        thread_call = begin_there;
+        pthread_create(&thread, NULL, on_thread, NULL);
+        pthread_join(thread, NULL);
+        code(thread_result, "capture.begun_elsewhere.%s.begin", modes[thread_mode]);
+        cuStreamIsCapturing(thread_stream, &status);
+        number(status, "capture.begun_elsewhere.%s.status", modes[thread_mode]);
+        code(cuStreamEndCapture(thread_stream, &graph), "capture.begun_elsewhere.%s.end", modes[thread_mode]);
+        cuStreamIsCapturing(thread_stream, &status);
+        number(status, "capture.begun_elsewhere.%s.status_after", modes[thread_mode]);
+        code(cuMemsetD8Async(0, 0, 0, thread_stream), "capture.begun_elsewhere.%s.work_after", modes[thread_mode]);
+    }
+}
+
 static void basics(void) {
     CUgraph graph = (CUgraph)1;
     CUstream s = side_stream();
@@ -251,7 +276,8 @@ static void basics(void) {
     number(mode, "capture.exchange.default_was");
     mode = 9;
     code(cuThreadExchangeStreamCaptureMode(&mode), "capture.exchange.bad_mode");
-    code(cuThreadExchangeStreamCaptureMode(NULL), "capture.exchange.null");
+    mode = 0; /* null crashes the real driver; the bad mode is put right */
+    cuThreadExchangeStreamCaptureMode(&mode);
     code(cuStreamBeginCapture_v2(s, 0), "capture.empty.begin");
     code(cuStreamIsCapturing(s, &status), "capture.empty.status.code");
     number(status, "capture.empty.status");
@@ -306,4 +332,5 @@ void section_capture(void) {
             for (size_t i = 0; i < sizeof probes / sizeof *probes; i++)
                 probe(mode, how, modes[mode], ways[how], probes[i].name, probes[i].call);
     basics();
+    ended_elsewhere();
 }

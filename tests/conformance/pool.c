@@ -243,14 +243,12 @@ static void second_context(CUcontext base) {
     text(owner == other ? "other" : owner == base ? "primary" : owner ? "third" : "null", "async.second_context.owner");
     cuCtxSetCurrent(base);
     code(cuMemFreeAsync(p, NULL), "async.second_context.free_in_primary");
-    cuMemAllocAsync(&p, 1000, NULL);
-    cuStreamSynchronize(NULL);
+    cuCtxSynchronize();
+    /* Destroying the context while a block from it is live crashes the real driver later: not tried. */
     cuCtxSetCurrent(other);
-    cuMemAllocAsync(&p, 1000, NULL);
-    cuStreamSynchronize(NULL);
+    cuCtxSynchronize();
     code(cuCtxDestroy_v2(other), "async.second_context.destroy");
     cuCtxSetCurrent(base);
-    code(cuMemFreeAsync(p, NULL), "async.second_context.free_after_destroy");
     cuCtxSynchronize();
 }
 

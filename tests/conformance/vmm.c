@@ -118,7 +118,7 @@ static void mapping(void) {
     code(cuMemMap(p, PAGE, 0, h2, 1), "vmm.map.flags_1");
     /* A handle that never was crashes the real driver: not tried. */
     code(cuMemMap(0x100000000000ull, PAGE, 0, h2, 0), "vmm.map.not_reserved");
-    code(cuMemMap(p + 7 * PAGE, 2 * PAGE, 0, h, 0), "vmm.map.beyond_reservation");
+    /* Beyond the end of the reservation the real driver maps too (seen with 580.159), over what is not ours: not tried. */
     code(cuMemMap(p, 2 * PAGE, 0, h, 0), "vmm.map.code");
     code(cuMemMap(p, 2 * PAGE, 0, h, 0), "vmm.map.again_same_place");
     code(cuMemMap(p + PAGE, PAGE, 0, h2, 0), "vmm.map.over_mapped");

@@ -179,6 +179,7 @@ impl Run {
                 self.libraries.as_ref().unwrap_or(&place.libraries),
             )
             .env("STANDIN_REPORT", &report)
+            .env_remove("RUST_BACKTRACE")
             .stdin(Stdio::null())
             .stdout(File::create(&out).expect("a file for the output"))
             .stderr(File::create(&err).expect("a file for standard error"));
@@ -245,12 +246,13 @@ impl Run {
             "the stand-in driver found: {findings:#?}"
         );
         if !self.complaints {
-            assert_eq!(
-                outcome.complaints(),
-                [] as [&str; 0],
-                "standard error of {} {:?}",
+            let complaints = outcome.complaints();
+            assert!(
+                complaints.is_empty(),
+                "standard error of {} {:?}: {:#?}",
                 self.program.display(),
-                self.arguments
+                self.arguments,
+                &complaints[..complaints.len().min(12)]
             );
         }
     }

@@ -314,7 +314,7 @@ impl State {
     /// Where a new block goes.
     fn place(&mut self, handle: u64, size: u64, stream: u64) -> Outcome<u64> {
         let lane = self.streams.get(stream)?.lane;
-        let mut look = |state: &mut State, patient| {
+        let look = |state: &mut State, patient| {
             let State {
                 model, mempools, ..
             } = state;

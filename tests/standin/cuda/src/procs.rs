@@ -1,8 +1,8 @@
 //! The table of all functions, and `cuGetProcAddress` in both its ABIs.
 
 use crate::abi::{Out, Text};
-use crate::api::{Entry, Proc, Via};
-use crate::codes::{CUresult, INVALID_VALUE, NOT_FOUND, Outcome};
+use crate::api::{Proc, Via};
+use crate::codes::{INVALID_VALUE, NOT_FOUND, Outcome};
 use crate::env::settings;
 
 /// The parts of the table, one for each module.

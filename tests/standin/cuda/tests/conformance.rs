@@ -71,7 +71,7 @@ fn observe() -> Observations {
     read(&String::from_utf8_lossy(&output.stdout))
 }
 
-/// One line of exceptions.txt: `topic: reason`, where a topic may end in `*`.
+/// One line of exceptions.txt: `topic: reason`, where a `*` stands for anything.
 struct Exception {
     topic: String,
     line: usize,
@@ -79,10 +79,15 @@ struct Exception {
 
 impl Exception {
     fn covers(&self, topic: &str) -> bool {
-        match self.topic.strip_suffix('*') {
-            Some(start) => topic.starts_with(start),
-            None => topic == self.topic,
+        fn matches(pattern: &str, text: &str) -> bool {
+            match pattern.split_once('*') {
+                None => pattern == text,
+                Some((start, rest)) => text
+                    .strip_prefix(start)
+                    .is_some_and(|text| (0..=text.len()).any(|at| matches(rest, &text[at..]))),
+            }
         }
+        matches(&self.topic, topic)
     }
 }
 
