@@ -50,6 +50,7 @@ mod oracle;
 mod peer;
 mod physical;
 mod pointer;
+mod pool;
 mod primary;
 mod procs;
 mod ranges;

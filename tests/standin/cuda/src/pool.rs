@@ -1,0 +1,161 @@
+//! One stream-ordered pool: its chunks, and where in them a block can go.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
+
+use crate::ranges::Ranges;
+use crate::state::now;
+use crate::timeline::Point;
+
+/// The free that a range of free memory comes from.
+#[derive(Clone, Debug)]
+pub struct Trace {
+    /// End of the range.
+    pub end: u64,
+    /// The stream it was freed on.
+    pub stream: u64,
+    /// The place in that stream's work.
+    pub point: Point,
+}
+
+/// One pool.
+pub struct Pool {
+    /// Its device.
+    pub device: i32,
+    /// Whether the driver made it.
+    pub is_default: bool,
+    /// Handle types that it can be exported as.
+    pub handles: u32,
+    /// Other devices that may use it, and what they may do: 0 nothing, 1 read, 3 write too.
+    pub access: HashMap<i32, u32>,
+    /// The three `REUSE_*` attributes, by number less 1.
+    pub reuse: [i32; 3],
+    /// Bytes kept at a synchronisation.
+    pub threshold: u64,
+    /// Bytes held from the device: now, and at most.
+    pub reserved: [u64; 2],
+    /// Bytes handed out: now, and at most.
+    pub used: [u64; 2],
+    /// Most that it may hold, in bytes; 0 for no limit.
+    pub max_size: u64,
+    /// Blocks handed out.
+    pub live: u64,
+    /// Destroyed by the program, and alive until its last block is freed.
+    pub is_destroyed: bool,
+    /// Its chunks, base to size.
+    pub chunks: BTreeMap<u64, u64>,
+    /// Free memory.
+    pub free: Ranges,
+    /// Where free memory comes from, by start.
+    pub traces: BTreeMap<u64, Trace>,
+}
+
+impl Pool {
+    /// An empty pool.
+    pub fn new(device: i32, is_default: bool, handles: u32, max_size: u64) -> Pool {
+        Pool {
+            device,
+            is_default,
+            handles,
+            access: HashMap::new(),
+            reuse: [1; 3],
+            threshold: 0,
+            reserved: [0; 2],
+            used: [0; 2],
+            max_size,
+            live: 0,
+            is_destroyed: false,
+            chunks: BTreeMap::new(),
+            free: Ranges::default(),
+            traces: BTreeMap::new(),
+        }
+    }
+
+    fn traces_in(&self, range: &Range<u64>) -> Vec<(u64, Trace)> {
+        let reaches = |(_, trace): &(&u64, &Trace)| trace.end > range.start;
+        let before = self.traces.range(..range.start).next_back().filter(reaches);
+        let within = self.traces.range(range.clone());
+        before
+            .into_iter()
+            .chain(within)
+            .map(|(start, trace)| (*start, trace.clone()))
+            .collect()
+    }
+
+    /// Free memory of this size; with `patient`, also where another stream's free is not reached yet.
+    pub fn find(
+        &self,
+        size: u64,
+        stream: u64,
+        patient: bool,
+        is_ordered: impl Fn(&Point) -> bool,
+    ) -> Option<u64> {
+        let now = now();
+        let (follows_events, takes_completed) = (self.reuse[0] != 0, self.reuse[1] != 0);
+        let usable = |range: Range<u64>| {
+            self.traces_in(&range).iter().all(|(_, trace)| {
+                patient
+                    || trace.stream == stream
+                    || takes_completed && trace.point.finish.is_past(now)
+                    || follows_events && is_ordered(&trace.point)
+            })
+        };
+        self.free.at_least(size).find_map(|(start, length)| {
+            let end = start + length;
+            // Where one free ends and the next begins the answer may change.
+            let within = self.traces_in(&(start..end));
+            let borders = within.iter().flat_map(|(at, trace)| [*at, trace.end]);
+            std::iter::once(start)
+                .chain(borders)
+                .filter(|at| *at >= start && at + size <= end)
+                .find(|at| usable(*at..at + size))
+        })
+    }
+
+    /// Takes a range; the frees that it must come after.
+    pub fn take(&mut self, range: &Range<u64>) -> Vec<Trace> {
+        self.free.take_at(range.start, range.end - range.start);
+        let mut taken = Vec::new();
+        for (start, trace) in self.traces_in(range) {
+            self.traces.remove(&start);
+            if start < range.start {
+                self.traces.insert(
+                    start,
+                    Trace {
+                        end: range.start,
+                        ..trace.clone()
+                    },
+                );
+            }
+            if trace.end > range.end {
+                self.traces.insert(range.end, trace.clone());
+            }
+            taken.push(trace);
+        }
+        taken
+    }
+
+    /// Takes a range back, with the free that it comes from.
+    pub fn give(&mut self, range: Range<u64>, trace: Option<(u64, Point)>) {
+        self.free.give(range.start, range.end - range.start);
+        if let Some((stream, point)) = trace {
+            self.traces.insert(
+                range.start,
+                Trace {
+                    end: range.end,
+                    stream,
+                    point,
+                },
+            );
+        }
+    }
+
+    /// Whether a chunk can go back: free, and not since the last synchronisation.
+    pub fn is_idle(&self, chunk: &Range<u64>, waited: u64) -> bool {
+        self.free.contains(chunk.start, chunk.end - chunk.start)
+            && self
+                .traces_in(chunk)
+                .iter()
+                .all(|(_, trace)| trace.point.finish.is_past(waited))
+    }
+}
