@@ -12,9 +12,15 @@ fn main() {
     println!("cargo::rustc-cdylib-link-arg=-Wl,-Bsymbolic");
     // The library is preloaded into every child process, also where there is no libgcc_s.so.1: with
     // the unwinder inside, the linker leaves that library out.
-    let compiler = Command::new("gcc").arg("-print-file-name=libgcc_eh.a").output();
+    let compiler = Command::new("gcc")
+        .arg("-print-file-name=libgcc_eh.a")
+        .output();
     let archive = compiler.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
-    if let Some(folder) = archive.as_deref().ok().and_then(|file| Path::new(file).parent()) {
+    if let Some(folder) = archive
+        .as_deref()
+        .ok()
+        .and_then(|file| Path::new(file).parent())
+    {
         if folder.is_absolute() {
             println!("cargo::rustc-link-search=native={}", folder.display());
             println!("cargo::rustc-link-lib=static:+whole-archive,-bundle=gcc_eh");

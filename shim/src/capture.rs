@@ -27,7 +27,11 @@ impl Stream {
             0 if per_thread => PER_THREAD,
             handle => handle,
         };
-        let thread = if handle == PER_THREAD { thread::tid() } else { 0 };
+        let thread = if handle == PER_THREAD {
+            thread::tid()
+        } else {
+            0
+        };
         Stream { handle, thread }
     }
 }

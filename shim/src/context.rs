@@ -47,7 +47,11 @@ fn ask() -> Option<Context> {
     thread::with(|t| {
         t.context.set(handle as u64);
         t.device.set(device);
-        t.epoch.set(if DISTRUST.load(Ordering::Relaxed) { 0 } else { epoch });
+        t.epoch.set(if DISTRUST.load(Ordering::Relaxed) {
+            0
+        } else {
+            epoch
+        });
     });
     Some(Context(handle as u64))
 }

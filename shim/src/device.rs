@@ -5,8 +5,8 @@ use std::sync::Mutex;
 use gpushim_core::pool::{Address, Context, Device};
 use gpushim_core::trace::Kind;
 
-use crate::driver::{self, CUresult, OUT_OF_MEMORY, SUCCESS};
 use crate::capture;
+use crate::driver::{self, CUresult, OUT_OF_MEMORY, SUCCESS};
 use crate::interpose::driver::calls::{real as calls, slots};
 use crate::interpose::driver::context::real as contexts;
 use crate::interpose::driver::memory::real as memory;
@@ -34,7 +34,11 @@ pub struct Cuda {
 }
 
 fn check(result: CUresult) -> Result<(), CUresult> {
-    if result == SUCCESS { Ok(()) } else { Err(result) }
+    if result == SUCCESS {
+        Ok(())
+    } else {
+        Err(result)
+    }
 }
 
 impl Cuda {

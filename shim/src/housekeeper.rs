@@ -55,7 +55,7 @@ extern "C" fn stop() {
 }
 
 fn run() {
-    process::boundary(|| (), recorder::prefault);
+    process::boundary(|| (), recorder::upkeep);
     let decay = process::config().decay;
     let tick = if decay.is_zero() {
         Duration::from_secs(10)

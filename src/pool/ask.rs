@@ -27,6 +27,8 @@ pub(super) struct Ask {
     pub exact: bool,
     /// Any block will do that is not much too large.
     pub loose: bool,
+    /// What threads had at hand has been called in for this one.
+    pub called_in: bool,
     /// Old blocks have been given back for this one.
     pub shared: bool,
     /// How far memory has been scraped together after the driver had none.
@@ -65,6 +67,7 @@ impl Ask {
             incomplete: 0,
             exact: false,
             loose: false,
+            called_in: false,
             shared: false,
             scraped: 0,
             paused: false,

@@ -155,7 +155,8 @@ impl<D: Device> Pool<D> {
         let Some(front) = &self.front else {
             return self.allocate_slowly(&mut state, context, bytes);
         };
-        front.call_in(&mut state, Call::Idle);
+        // What other threads have back joins the fence that this request may have to close.
+        front.call_in(&mut state, Call::Back);
         let grant = self.allocate_slowly(&mut state, context, bytes)?;
         front.adopt(&mut state, &grant, self.rounding.growth(bytes));
         Ok(grant)
@@ -234,6 +235,10 @@ impl<D: Device> Pool<D> {
                     }
                 }
                 Step::Grow(size) => {
+                    if !std::mem::replace(&mut ask.called_in, true) {
+                        self.call_in(state, Call::Idle);
+                        continue;
+                    }
                     if let Some(grant) = self.grow(state, context, &mut ask, size)? {
                         return Ok(grant);
                     }
@@ -465,6 +470,15 @@ impl<D: Device> Pool<D> {
         self.call_in(&mut state, Call::All);
         let block = state.slab.at(state.find(address)?);
         (block.state == BlockState::Live).then_some((block.address, block.requested))
+    }
+
+    /// Whether an address lies in memory that the pool keeps and nobody has: to the program it is free.
+    pub fn is_free(&self, address: Address) -> bool {
+        let mut state = self.state.lock();
+        self.call_in(&mut state, Call::All);
+        state
+            .find(address)
+            .is_some_and(|id| state.slab.at(id).state != BlockState::Live)
     }
 
     /// Gives cached memory back to the driver until at most `keep` bytes are cached, in all

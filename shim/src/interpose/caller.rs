@@ -11,8 +11,9 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 use super::loader;
 use crate::recorder;
 
-/// Call sites that are remembered for one symbol; more are looked up each time.
-const SITES: usize = 64;
+/// Call sites that are remembered for one symbol; beyond three quarters of it, more are looked up
+/// each time.
+const SITES: usize = 256;
 
 /// A symbol of ours and, by return address, the functions that it stood before so far.
 ///
@@ -21,7 +22,14 @@ const SITES: usize = 64;
 pub struct Interposed {
     name: &'static CStr,
     sites: [Site; SITES],
-    adding: Mutex<()>,
+    adding: Mutex<Known>,
+}
+
+/// What is known so far.
+struct Known {
+    sites: usize,
+    /// Libraries that the trace was told of.
+    libraries: Vec<String>,
 }
 
 struct Site {
@@ -52,14 +60,17 @@ impl Interposed {
                     lazy_context: AtomicBool::new(false),
                 }
             }; SITES],
-            adding: Mutex::new(()),
+            adding: Mutex::new(Known {
+                sites: 0,
+                libraries: Vec::new(),
+            }),
         }
     }
 
     /// The function that the caller at this return address means; `None` if there is none.
     #[inline]
     pub fn real(&self, caller: *const c_void) -> Option<Real> {
-        for site in &self.sites {
+        for site in self.sites_of(caller) {
             match site.caller.load(Ordering::Acquire) {
                 0 => break,
                 known if known == caller as usize => {
@@ -74,6 +85,14 @@ impl Interposed {
         self.find(caller)
     }
 
+    /// The entries in which a caller may be, the likeliest first.
+    #[inline]
+    fn sites_of(&self, caller: *const c_void) -> impl Iterator<Item = &Site> {
+        let mixed = (caller as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+        let (before, from) = self.sites.split_at(mixed as usize % SITES);
+        from.iter().chain(before)
+    }
+
     #[cold]
     fn find(&self, caller: *const c_void) -> Option<Real> {
         let ours = loader::library_at(loader::dlsym as *const c_void);
@@ -86,7 +105,7 @@ impl Interposed {
             return None;
         }
         let path = loader::library_at(address).unwrap_or_default();
-        recorder::fact(&self.name.to_string_lossy(), &path);
+        self.tell(&path);
         let real = Real {
             address,
             lazy_context: path.contains("libcudart.so.11") || path.contains("libcudart.so.10"),
@@ -95,14 +114,31 @@ impl Interposed {
         Some(real)
     }
 
-    fn add(&self, caller: *const c_void, real: Real) {
-        let Ok(_adding) = self.adding.lock() else {
+    /// Notes in the trace which library stands behind the symbol, once.
+    fn tell(&self, path: &str) {
+        let Ok(mut known) = self.adding.lock() else {
             return;
         };
-        let mut sites = self.sites.iter();
+        if !known.libraries.iter().any(|library| library == path) {
+            known.libraries.push(path.to_owned());
+            recorder::fact(&self.name.to_string_lossy(), path);
+        }
+    }
+
+    fn add(&self, caller: *const c_void, real: Real) {
+        let Ok(mut known) = self.adding.lock() else {
+            return;
+        };
+        if known.sites >= SITES / 4 * 3 {
+            return;
+        }
+        let mut sites = self.sites_of(caller);
         if let Some(free) = sites.find(|site| site.caller.load(Ordering::Relaxed) == 0) {
-            free.address.store(real.address.cast_mut(), Ordering::Relaxed);
-            free.lazy_context.store(real.lazy_context, Ordering::Relaxed);
+            known.sites += 1;
+            free.address
+                .store(real.address.cast_mut(), Ordering::Relaxed);
+            free.lazy_context
+                .store(real.lazy_context, Ordering::Relaxed);
             free.caller.store(caller as usize, Ordering::Release);
         }
     }

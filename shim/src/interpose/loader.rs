@@ -44,10 +44,7 @@ fn find_next() {
     let Some(dlsym) = libc_dlsym() else { return };
     // SAFETY: RTLD_NEXT asked from here means after this library, which is what we want.
     unsafe {
-        NEXT_DLSYM.store(
-            dlsym(libc::RTLD_NEXT, c"dlsym".as_ptr()),
-            Ordering::Release,
-        );
+        NEXT_DLSYM.store(dlsym(libc::RTLD_NEXT, c"dlsym".as_ptr()), Ordering::Release);
         NEXT_DLOPEN.store(
             dlsym(libc::RTLD_NEXT, c"dlopen".as_ptr()),
             Ordering::Release,

@@ -112,7 +112,17 @@ unsafe extern "C" fn usage(
 ) {
     see_usage(address, size, allocated, reserved, device);
     // SAFETY: the caller's arguments.
-    unsafe { pass_usage(&REAL_USAGE, address, size, allocated, reserved, device, caller) };
+    unsafe {
+        pass_usage(
+            &REAL_USAGE,
+            address,
+            size,
+            allocated,
+            reserved,
+            device,
+            caller,
+        )
+    };
 }
 
 unsafe extern "C" fn usage_signed(
@@ -125,7 +135,17 @@ unsafe extern "C" fn usage_signed(
 ) {
     see_usage(address, size, allocated, reserved, device);
     // SAFETY: the caller's arguments.
-    unsafe { pass_usage(&REAL_USAGE_SIGNED, address, size, allocated, reserved, device, caller) };
+    unsafe {
+        pass_usage(
+            &REAL_USAGE_SIGNED,
+            address,
+            size,
+            allocated,
+            reserved,
+            device,
+            caller,
+        )
+    };
 }
 
 unsafe extern "C" fn out_of_memory(
@@ -137,7 +157,16 @@ unsafe extern "C" fn out_of_memory(
 ) {
     see_out_of_memory(size, allocated, reserved, device);
     // SAFETY: the caller's arguments.
-    unsafe { pass_oom(&REAL_OUT_OF_MEMORY, size, allocated, reserved, device, caller) };
+    unsafe {
+        pass_oom(
+            &REAL_OUT_OF_MEMORY,
+            size,
+            allocated,
+            reserved,
+            device,
+            caller,
+        )
+    };
 }
 
 unsafe extern "C" fn out_of_memory_signed(
@@ -149,7 +178,16 @@ unsafe extern "C" fn out_of_memory_signed(
 ) {
     see_out_of_memory(size, allocated, reserved, device);
     // SAFETY: the caller's arguments.
-    unsafe { pass_oom(&REAL_OUT_OF_MEMORY_SIGNED, size, allocated, reserved, device, caller) };
+    unsafe {
+        pass_oom(
+            &REAL_OUT_OF_MEMORY_SIGNED,
+            size,
+            allocated,
+            reserved,
+            device,
+            caller,
+        )
+    };
 }
 
 /// # Safety
@@ -199,7 +237,11 @@ fn see_usage(address: *mut c_void, size: i64, allocated: usize, reserved: usize,
         || (),
         || {
             if listens(on) {
-                let kind = if size < 0 { Kind::TensorFree } else { Kind::TensorAlloc };
+                let kind = if size < 0 {
+                    Kind::TensorFree
+                } else {
+                    Kind::TensorAlloc
+                };
                 recorder::tensor(
                     kind,
                     on.index as u8,
@@ -220,7 +262,14 @@ fn see_out_of_memory(size: i64, allocated: usize, reserved: usize, on: TorchDevi
             if listens(on) {
                 let kind = Kind::TensorOutOfMemory;
                 let size = size.unsigned_abs();
-                recorder::tensor(kind, on.index as u8, 0, size, allocated as u64, reserved as u64);
+                recorder::tensor(
+                    kind,
+                    on.index as u8,
+                    0,
+                    size,
+                    allocated as u64,
+                    reserved as u64,
+                );
             }
         },
     );

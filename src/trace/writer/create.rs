@@ -28,7 +28,12 @@ pub fn open_new(path: &Path) -> io::Result<(File, PathBuf)> {
             .open(&candidate);
         match opened {
             Ok(file) => return Ok((file, candidate)),
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && attempt < ATTEMPTS => {
+            // Another trace is left alone; a folder or a device is a mistake that a number hides.
+            Err(error)
+                if error.kind() == io::ErrorKind::AlreadyExists
+                    && candidate.is_file()
+                    && attempt < ATTEMPTS =>
+            {
                 attempt += 1
             }
             Err(error) => return Err(error),

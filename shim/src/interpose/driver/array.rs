@@ -52,7 +52,12 @@ unsafe fn bytes_3d(descriptor: *const sys::CUDA_ARRAY3D_DESCRIPTOR) -> u64 {
     }
 }
 
-fn create(class: Class, array: *mut Handle, bytes: u64, call: impl FnMut() -> CUresult) -> CUresult {
+fn create(
+    class: Class,
+    array: *mut Handle,
+    bytes: u64,
+    call: impl FnMut() -> CUresult,
+) -> CUresult {
     let result = allocator::forward(class, bytes, call);
     if result == SUCCESS {
         // SAFETY: the driver wrote the handle.

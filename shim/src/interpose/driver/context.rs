@@ -51,8 +51,7 @@ fn release(device: c_int, call: impl FnOnce() -> CUresult) -> CUresult {
     if result == SUCCESS {
         let (mut flags, mut active) = (0, 1);
         // SAFETY: both are ours to write.
-        let asked =
-            unsafe { calls::cuDevicePrimaryCtxGetState(device, &mut flags, &mut active) };
+        let asked = unsafe { calls::cuDevicePrimaryCtxGetState(device, &mut flags, &mut active) };
         if asked == SUCCESS && active == 0 {
             if let Some(primary) = context::primary(device) {
                 ended(primary.0);

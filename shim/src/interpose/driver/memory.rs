@@ -3,7 +3,7 @@
 use gpushim_core::trace::Class;
 
 use super::DevicePtr;
-use crate::driver::{CUresult, SUCCESS};
+use crate::driver::{CUresult, NOT_FOUND, SUCCESS};
 use crate::interpose::hook::driver_hooks;
 use crate::{allocator, foreign, memory_info};
 
@@ -85,6 +85,9 @@ driver_hooks! {
 
     /// Base and size of an allocation. A cached block may be larger than what was asked for.
     fn cuMemGetAddressRange_v2(base: *mut DevicePtr, size: *mut usize, address: DevicePtr) {
+        if allocator::used().is_some_and(|pool| pool.is_free(address)) {
+            return NOT_FOUND;
+        }
         // SAFETY: the caller's arguments, unchanged.
         let result = unsafe { real::cuMemGetAddressRange_v2(base, size, address) };
         if result == SUCCESS && !size.is_null() {

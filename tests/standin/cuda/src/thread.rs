@@ -1,29 +1,32 @@
 //! What the driver keeps for each thread.
 
 use std::cell::{Cell, RefCell};
+use std::mem::ManuallyDrop;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::capture::Mode;
 
 thread_local! {
-    static STACK: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) };
+    // Never dropped, a few bytes a thread: programs call the driver while a thread's storage goes away.
+    static STACK: ManuallyDrop<RefCell<Vec<u64>>> =
+        const { ManuallyDrop::new(RefCell::new(Vec::new())) };
     static ID: Cell<u64> = const { Cell::new(0) };
     static CAPTURE_MODE: Cell<Mode> = const { Cell::new(Mode::Global) };
 }
 
 /// The current context's handle; 0 if there is none.
 pub fn current() -> u64 {
-    STACK.with_borrow(|stack| stack.last().copied().unwrap_or(0))
+    STACK.with(|stack| stack.borrow().last().copied().unwrap_or(0))
 }
 
 /// Makes a context current above the one that is.
 pub fn push(context: u64) {
-    STACK.with_borrow_mut(|stack| stack.push(context));
+    STACK.with(|stack| stack.borrow_mut().push(context));
 }
 
 /// Takes the current context off.
 pub fn pop() -> Option<u64> {
-    STACK.with_borrow_mut(|stack| stack.pop())
+    STACK.with(|stack| stack.borrow_mut().pop())
 }
 
 /// Puts a context in the place of the current one; 0 takes that off.
