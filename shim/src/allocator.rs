@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use gpushim_core::pool::{Context, FreeError, Grant, Policy, Pool, Settings};
+use gpushim_core::pool::{Context, FreeError, Policy, Pool, Settings};
 use gpushim_core::trace::Class;
 
 use crate::device::Cuda;
@@ -47,9 +47,9 @@ pub fn used() -> Option<&'static Pool<Cuda>> {
     POOL.get().and_then(Option::as_ref)
 }
 
-/// Memory of the pool's in the current context. `None`: the driver must answer.
+/// The address of memory of the pool's in the current context. `None`: the driver must answer.
 #[inline]
-pub fn allocate(bytes: u64) -> Option<Result<Grant, CUresult>> {
+pub fn allocate(bytes: u64) -> Option<Result<u64, CUresult>> {
     if bytes == 0 {
         return None;
     }
@@ -57,13 +57,13 @@ pub fn allocate(bytes: u64) -> Option<Result<Grant, CUresult>> {
     let context = context::current()?;
     if let Some(grant) = pool.try_allocate(context, bytes) {
         recorder::granted(&grant);
-        return Some(Ok(grant));
+        return Some(Ok(grant.address));
     }
     Some(allocate_slowly(pool, context, bytes))
 }
 
 #[cold]
-fn allocate_slowly(pool: &Pool<Cuda>, context: Context, bytes: u64) -> Result<Grant, CUresult> {
+fn allocate_slowly(pool: &Pool<Cuda>, context: Context, bytes: u64) -> Result<u64, CUresult> {
     recorder::open();
     housekeeper::start();
     recorder::driver_ns();
@@ -72,15 +72,15 @@ fn allocate_slowly(pool: &Pool<Cuda>, context: Context, bytes: u64) -> Result<Gr
         Ok(grant) => recorder::granted(grant),
         Err(error) => refused(Class::Device, bytes, *error),
     }
-    result
+    result.map(|grant| grant.address)
 }
 
-/// Memory of the pool's that is there at once, for callers with another road.
+/// The address of memory of the pool's that is there at once, for callers with another road.
 #[inline]
-pub fn allocate_at_once(bytes: u64) -> Option<Grant> {
+pub fn allocate_at_once(bytes: u64) -> Option<u64> {
     let grant = pool()?.try_allocate(context::current()?, bytes)?;
     recorder::granted(&grant);
-    Some(grant)
+    Some(grant.address)
 }
 
 /// Takes an address back. `None`: it is not the pool's, and the driver must answer.

@@ -43,8 +43,9 @@ pub(super) enum Step<E> {
     Done(Grant),
     /// Ask whether a fence is complete.
     Query(u64, Events<E>),
-    /// Record the events of a fence that was just closed.
-    Record(u64, Few<Context>),
+    /// Record the events of a fence that was just closed in these contexts and, if the second list is
+    /// there, make later work of those wait for them at once. The version as for `Order`.
+    Record(u64, Few<Context>, Option<Few<Context>>, u64),
     /// Make later work of these contexts wait for a fence. The version tells whether these are
     /// still all of them afterwards.
     Order(u64, Events<E>, Few<Context>, u64),
@@ -105,7 +106,17 @@ impl<E: Copy> State<E> {
         let Some((id, events)) = arena.fences.covering(fence) else {
             ask.tries += 1;
             let id = arena.fences.close();
-            return Step::Record(id, self.cover(ask.arena).contexts);
+            let owner = arena.context;
+            let all = self.cover(ask.arena).contexts;
+            let later = (reuse == Reuse::Order).then(|| {
+                if !planted {
+                    return all.clone();
+                }
+                let mut own = Few::new();
+                own.push(owner);
+                own
+            });
+            return Step::Record(id, all, later, version);
         };
         let events = events.clone();
         if ask.incomplete < id {

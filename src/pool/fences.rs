@@ -157,15 +157,16 @@ impl<E: Copy> Fences<E> {
             .map(|closed| &closed.events)
     }
 
-    /// All work before the closing of this fence is done. What comes back is not needed any more.
-    pub fn completed(&mut self, id: u64) -> Vec<Events<E>> {
+    /// All work before the closing of this fence is done. What is not needed any more is added to
+    /// `garbage`.
+    pub fn completed(&mut self, id: u64, garbage: &mut Vec<Events<E>>) {
         self.complete = self.complete.max(id);
         self.ready = self.ready.max(id);
-        self.drop_while(|fences, fence| fence <= fences.complete)
+        self.drop_upto(self.complete, garbage);
     }
 
     /// Later work of all contexts concerned waits for this fence.
-    pub fn ordered(&mut self, id: u64) -> Vec<Events<E>> {
+    pub fn ordered(&mut self, id: u64, garbage: &mut Vec<Events<E>>) {
         self.ordered = self.ordered.max(id);
         self.ready = self.ready.max(id);
         let last = self
@@ -175,19 +176,13 @@ impl<E: Copy> Fences<E> {
             .map(|c| c.id)
             .find(|c| *c <= self.ordered)
             .unwrap_or(0);
-        self.drop_while(|_, fence| fence < last)
+        self.drop_upto(last.saturating_sub(1), garbage);
     }
 
-    fn drop_while(&mut self, over: impl Fn(&Self, u64) -> bool) -> Vec<Events<E>> {
-        let mut dropped = Vec::new();
-        while self
-            .closed
-            .front()
-            .is_some_and(|closed| over(self, closed.id))
-        {
-            dropped.extend(self.closed.pop_front().map(|closed| closed.events));
+    fn drop_upto(&mut self, last: u64, garbage: &mut Vec<Events<E>>) {
+        while self.closed.front().is_some_and(|closed| closed.id <= last) {
+            garbage.extend(self.closed.pop_front().map(|closed| closed.events));
         }
-        dropped
     }
 
     /// All events that are kept.
@@ -225,11 +220,14 @@ mod tests {
             "events may arrive out of order"
         );
         assert_eq!(fences.covering(1).map(|(id, _)| id), Some(a));
-        assert_eq!(fences.ordered(b).len(), 1, "only the first is superfluous");
+        let mut garbage = Vec::new();
+        fences.ordered(b, &mut garbage);
+        assert_eq!(garbage.len(), 1, "only the first is superfluous");
         assert_eq!(fences.ready(), b);
         assert_eq!(fences.complete(), 0);
         assert!(fences.last_ordered().is_some());
-        assert_eq!(fences.completed(b).len(), 1);
+        fences.completed(b, &mut garbage);
+        assert_eq!(garbage.len(), 2);
         assert!(fences.last_ordered().is_none());
         assert!(
             fences.recorded(a, one(11)).is_some(),

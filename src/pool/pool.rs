@@ -194,10 +194,17 @@ impl<D: Device> Pool<D> {
                         ask.incomplete = id;
                     }
                 }
-                Step::Record(id, contexts) => {
-                    match self.record(state, serial, id, &contexts) {
+                Step::Record(id, contexts, later, version) => {
+                    match self.record(state, serial, id, &contexts, later.as_ref()) {
                         // It was closed just now: do not bother to ask whether it is complete.
                         Recorded::Yes => ask.incomplete = id,
+                        Recorded::Ordered => {
+                            ask.incomplete = id;
+                            if version == state.version {
+                                self.ordered(state, serial, id);
+                                ask.source = Source::Ordered;
+                            }
+                        }
                         Recorded::Unsupported => {
                             ask.source = Source::Waited;
                             ask.unfenced = !self.synchronize(state, serial, id, &contexts);
@@ -215,11 +222,8 @@ impl<D: Device> Pool<D> {
                     });
                     if !done {
                         ask.unfenced = true;
-                    } else if version == state.version
-                        && let Some(arena) = state.arena_mut(serial)
-                    {
-                        let gone = arena.fences.ordered(id);
-                        state.garbage.extend(gone);
+                    } else if version == state.version {
+                        self.ordered(state, serial, id);
                         ask.source = Source::Ordered;
                     }
                 }
@@ -548,7 +552,7 @@ impl<D: Device> Pool<D> {
         {
             let id = arena.fences.close();
             if matches!(
-                self.record(state, serial, id, &cover.contexts),
+                self.record(state, serial, id, &cover.contexts, None),
                 Recorded::Unsupported
             ) {
                 self.synchronize(state, serial, id, &cover.contexts);
@@ -729,6 +733,13 @@ impl<D: Device> Pool<D> {
         result
     }
 
+    /// Notes that later work of all contexts concerned waits for a fence.
+    fn ordered(&self, state: &mut State<D::Event>, serial: u64, id: u64) {
+        if let Some(Some(arena)) = state.index(serial).and_then(|i| state.arenas.get_mut(i)) {
+            arena.fences.ordered(id, &mut state.garbage);
+        }
+    }
+
     /// Gives events back that nobody uses, once there are so many of them.
     fn sweep(&self, state: &mut Guard<'_, D>, least: usize) {
         if state.calls > 0 || state.garbage.len() < least {
@@ -749,6 +760,7 @@ impl<D: Device> Pool<D> {
         serial: u64,
         id: u64,
         contexts: &Few<Context>,
+        later: Option<&Few<Context>>,
     ) -> Recorded {
         let mut events = Few::new();
         let recorded = self.outside(state, |device| {
@@ -759,10 +771,21 @@ impl<D: Device> Pool<D> {
                     Err(_) => return Recorded::Failed,
                 }
             }
-            Recorded::Yes
+            let Some(later) = later else {
+                return Recorded::Yes;
+            };
+            let ordered = later.iter().all(|context| {
+                let mut events = events.iter();
+                events.all(|(_, event)| device.order(*context, *event).is_ok())
+            });
+            if ordered {
+                Recorded::Ordered
+            } else {
+                Recorded::Failed
+            }
         });
         let unneeded = match (&recorded, state.arena_mut(serial)) {
-            (Recorded::Yes, Some(arena)) => arena.fences.recorded(id, events),
+            (Recorded::Yes | Recorded::Ordered, Some(arena)) => arena.fences.recorded(id, events),
             _ => Some(events),
         };
         state.garbage.extend(unneeded);
@@ -939,6 +962,8 @@ impl<D: Device> Pool<D> {
 
 /// How recording a fence went.
 enum Recorded {
+    /// And later work waits for it.
+    Ordered,
     Yes,
     /// The driver has no such events.
     Unsupported,

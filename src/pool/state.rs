@@ -613,9 +613,8 @@ impl<E: Copy> State<E> {
 
     /// Fences up to this one are complete.
     pub fn completed(&mut self, serial: u64, id: u64) {
-        if let Some(arena) = self.arena_mut(serial) {
-            let gone = arena.fences.completed(id);
-            self.garbage.extend(gone);
+        if let Some(Some(arena)) = self.index(serial).and_then(|i| self.arenas.get_mut(i)) {
+            arena.fences.completed(id, &mut self.garbage);
         }
     }
 

@@ -66,9 +66,9 @@ unsafe extern "C" fn malloc(
                 allocator::allocate_at_once(bytes as u64)
             },
         );
-        if let Some(grant) = hit {
+        if let Some(block) = hit {
             // SAFETY: not null, and the caller's to be written.
-            unsafe { *address = grant.address as *mut c_void };
+            unsafe { *address = block as *mut c_void };
             return SUCCESS;
         }
     }

@@ -12,9 +12,9 @@ driver_hooks! {
     fn cuMemAlloc_v2(address: *mut DevicePtr, bytes: usize) {
         if !address.is_null() {
             match allocator::allocate(bytes as u64) {
-                Some(Ok(grant)) => {
+                Some(Ok(block)) => {
                     // SAFETY: not null, and the caller's to be written.
-                    unsafe { *address = grant.address };
+                    unsafe { *address = block };
                     return SUCCESS;
                 }
                 Some(Err(error)) => return error,
