@@ -11,10 +11,10 @@ def conformance(session, built):
     if "conformance" not in built:
         return session.result("conformance", "build", "FAIL", "tests/conformance was not built")
     natively = session.run("conformance", [session.work / "conformance"], timeout=120)
-    (session.out / "h100.txt").write_text(natively.stdout, encoding="utf-8")
+    (session.out / "recorded.txt").write_text(natively.stdout, encoding="utf-8")
     lines = len(natively.stdout.splitlines())
     session.result("conformance", "native", "PASS" if natively.ok and lines else "FAIL", f"{lines} lines, code {natively.code}")
-    recording = ROOT / "tests" / "conformance" / "h100.txt"
+    recording = ROOT / "tests" / "conformance" / "recorded.txt"
     if recording.exists():
         same = recording.read_text() == natively.stdout
         detail = "as recorded" if same else first_difference(recording.read_text(), natively.stdout)

@@ -170,7 +170,7 @@ pub fn sync_call(state: &mut State, stream: u64) -> Outcome {
     unsafe_call(state)
 }
 
-/// A synchronous copy or set: other than asking or waiting it is no unsafe call (h100.txt).
+/// A synchronous copy or set: other than asking or waiting it is no unsafe call (recorded.txt).
 pub fn copy_call(state: &mut State, stream: u64) -> Outcome {
     if is_in_capture(state, stream)? {
         return refuse(state, stream);
@@ -392,12 +392,15 @@ pub fn status(state: &State, stream: u64) -> Outcome<(u32, Option<&Capture>)> {
     )
 }
 
-/// A destroyed stream takes no further part; the capture is broken.
+/// A destroyed stream takes no further part: the capture that it began is over, another is broken.
 pub fn forget_stream(state: &mut State, stream: u64) -> Outcome {
     if let Some(part) = state.streams.get_mut(stream)?.capture.take() {
-        state
-            .captures
-            .invalidate(|capture| capture.id == part.capture);
+        let id = part.capture;
+        if state.captures.get(id).is_some_and(|c| c.origin == stream) {
+            close(state, id);
+        } else {
+            state.captures.invalidate(|capture| capture.id == id);
+        }
     }
     Ok(())
 }

@@ -11,7 +11,7 @@ use crate::codes::{INVALID_VALUE, OUT_OF_MEMORY, Outcome};
 use crate::memory::{Allocation, Kind, PAGE, round};
 use crate::state::{Guard, State};
 
-/// The driver takes memory for graphs in pieces of this size, in bytes (h100.txt).
+/// The driver takes memory for graphs in pieces of this size, in bytes (recorded.txt).
 const PIECE: u64 = 32 << 20;
 
 /// A device's memory for graphs, in bytes.

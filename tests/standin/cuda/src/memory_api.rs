@@ -43,7 +43,7 @@ fn free(base: u64) -> Outcome {
         return Err(INVALID_VALUE);
     }
     // It waits for all streams of the memory's context, non-blocking ones included; for a pool's
-    // memory it waits for nothing (h100.txt).
+    // memory it waits for nothing (recorded.txt).
     if allocation.kind != Kind::Pool {
         state.synchronize_context(allocation.context);
     }

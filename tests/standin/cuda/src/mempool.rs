@@ -16,9 +16,9 @@ use crate::state::{Guard, State, now};
 use crate::timeline::Point;
 use crate::work::Work;
 
-/// Pools grow and shrink by this much, in bytes (h100.txt).
+/// Pools grow and shrink by this much, in bytes (recorded.txt).
 const CHUNK: u64 = 32 << 20;
-/// Blocks begin at multiples of this, in bytes (h100.txt).
+/// Blocks begin at multiples of this, in bytes (recorded.txt).
 const SPACING: u64 = 512;
 
 /// Stands for a device in pools of the host's memory.

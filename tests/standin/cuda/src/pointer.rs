@@ -40,7 +40,7 @@ const NO_DEVICE: u64 = -2i64 as u64;
 #[derive(Debug, Default)]
 pub struct SyncMemops(HashSet<u64>);
 
-/// Bytes that a value takes: booleans 4 as well (h100.txt).
+/// Bytes that a value takes: booleans 4 as well (recorded.txt).
 fn width(number: u32) -> Outcome<usize> {
     use attribute::*;
     Ok(match number {

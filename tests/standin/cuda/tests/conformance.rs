@@ -1,5 +1,5 @@
 //! The stand-in does what the real driver was seen to do: one C program prints what it observes, its
-//! output on an H100 is recorded in `tests/conformance/h100.txt`, and here it runs on the stand-in.
+//! output on a real one is recorded in `tests/conformance/recorded.txt`, and here it runs on the stand-in.
 //! Every difference is listed with its reason in `tests/conformance/exceptions.txt`.
 
 use std::collections::BTreeMap;
@@ -118,7 +118,7 @@ fn exceptions() -> Vec<Exception> {
 
 #[test]
 fn the_stand_in_does_what_the_real_driver_does() {
-    let recorded = std::fs::read_to_string(conformance().join("h100.txt")).expect("the recording");
+    let recorded = std::fs::read_to_string(conformance().join("recorded.txt")).expect("the recording");
     let (real, ours) = (read(&recorded), observe());
     let exceptions = exceptions();
     let none = Vec::new();
