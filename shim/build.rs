@@ -16,14 +16,10 @@ fn main() {
         .arg("-print-file-name=libgcc_eh.a")
         .output();
     let archive = compiler.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
-    if let Some(folder) = archive
-        .as_deref()
-        .ok()
-        .and_then(|file| Path::new(file).parent())
-    {
-        if folder.is_absolute() {
-            println!("cargo::rustc-link-search=native={}", folder.display());
-            println!("cargo::rustc-link-lib=static:+whole-archive,-bundle=gcc_eh");
-        }
+    let archive = archive.unwrap_or_default();
+    let folder = Path::new(&archive).parent().filter(|f| f.is_absolute());
+    if let Some(folder) = folder {
+        println!("cargo::rustc-link-search=native={}", folder.display());
+        println!("cargo::rustc-link-lib=static:+whole-archive,-bundle=gcc_eh");
     }
 }

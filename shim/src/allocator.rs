@@ -138,10 +138,10 @@ fn over_limit(class: Class, bytes: u64) -> bool {
     }
     let held = |pool: &Pool<Cuda>| pool.stats(None).reserved;
     let fits = || foreign::device_bytes() + used().map_or(0, held) + bytes <= limit;
-    if !fits() {
-        if let Some(pool) = used() {
-            pool.trim(None, 0);
-        }
+    if !fits()
+        && let Some(pool) = used()
+    {
+        pool.trim(None, 0);
     }
     !fits()
 }

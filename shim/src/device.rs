@@ -71,10 +71,10 @@ impl Cuda {
     }
 
     fn event(&self, context: Context) -> Result<Event, CUresult> {
-        if let Ok(mut events) = self.events.lock() {
-            if let Some(at) = events.iter().rposition(|event| event.context == context) {
-                return Ok(events.swap_remove(at));
-            }
+        if let Ok(mut events) = self.events.lock()
+            && let Some(at) = events.iter().rposition(|event| event.context == context)
+        {
+            return Ok(events.swap_remove(at));
         }
         let mut handle = std::ptr::null_mut();
         // SAFETY: `handle` is ours to write.
@@ -142,16 +142,16 @@ impl Device for Cuda {
     fn release(&self, context: Context, address: Address, bytes: u64) -> Result<(), CUresult> {
         // Logged first: once the driver has it, another thread's allocation may get the same address.
         self.segment(Kind::Release, context, address, bytes);
-        // SAFETY: the pool releases what `allocate` returned, once.
         check(thread::timed(|| {
             context::with(context, || {
+                // SAFETY: the pool releases what `allocate` returned, once.
                 relaxed(|| unsafe { memory::cuMemFree_v2(address) })
             })
         })?)
     }
 
     fn record(&self, context: Context) -> Result<Option<Event>, CUresult> {
-        if !driver::address(&slots::cuCtxRecordEvent).is_some() {
+        if driver::address(&slots::cuCtxRecordEvent).is_none() {
             return Ok(None);
         }
         let event = self.event(context)?;

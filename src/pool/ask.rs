@@ -4,8 +4,9 @@
 use super::Reuse;
 use super::device::Context;
 use super::fences::{Events, Few};
+use super::mutation::Mutation;
 use super::placement::Found;
-use super::state::{Mutation, State};
+use super::state::State;
 use super::types::{Grant, Source};
 
 /// How often one request waits for a fence whose blocks others then take, before it grows.

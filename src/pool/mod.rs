@@ -5,15 +5,21 @@
 //! `segments.rs` are the two ways to place blocks, `fences.rs` and `capture.rs` tell when a freed
 //! block may be handed out again.
 
+mod access;
+mod accounts;
 mod arena;
 mod ask;
 mod block;
 mod blocks;
 mod capture;
 mod class;
+mod contexts;
 mod device;
 mod fences;
 mod front;
+mod give_back;
+mod grow;
+mod mutation;
 mod placement;
 #[allow(
     clippy::module_inception,
@@ -28,6 +34,7 @@ mod stats;
 #[cfg(test)]
 mod tests;
 mod types;
+mod work;
 
 pub use device::{Address, Context, Device};
 pub use pool::Pool;

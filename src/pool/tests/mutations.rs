@@ -1,8 +1,8 @@
 //! Every step that keeps memory safe is needed: each one left out is noticed.
 
 use super::program::{Action, Setting, program, run, setting};
+use crate::pool::mutation::Mutation;
 use crate::pool::sim::Call;
-use crate::pool::state::Mutation;
 use crate::pool::{Policy, Reuse};
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::TestRunner;

@@ -1,7 +1,7 @@
 //! Programs made of actions, and what must hold while they run.
 
+use crate::pool::mutation::Mutation;
 use crate::pool::sim::{Call, Error, Event, Sim, Use};
-use crate::pool::state::Mutation;
 use crate::pool::{Address, Context, Device, FreeError, Grant, Policy, Pool, Reuse, Settings};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};

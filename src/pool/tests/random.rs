@@ -1,7 +1,7 @@
 //! Random programs under all policies, ways of reuse and shortages.
 
 use super::program::{program, run, setting};
-use crate::pool::state::Mutation;
+use crate::pool::mutation::Mutation;
 use proptest::prelude::*;
 
 /// `POOL_CASES` random programs, or some.

@@ -108,7 +108,7 @@ mod tests {
         assert_eq!(bytes.u64(u64::MAX - 7), None);
         assert_eq!(bytes.to_vec(8, 3), [2, 3, 4]);
         assert_eq!(bytes.to_vec(8, u64::MAX), [2, 3, 4, 5, 6, 7, 8, 9]);
-        assert_eq!(bytes.to_vec(1 << 40, 8), []);
+        assert_eq!(bytes.to_vec(1 << 40, 8), [0u8; 0]);
         assert!(bytes.atomics(8, usize::MAX).is_none());
     }
 }

@@ -36,10 +36,10 @@ fn destroy(handle: Handle, call: impl FnOnce() -> CUresult) -> CUresult {
 fn reset(device: c_int, call: impl FnOnce() -> CUresult) -> CUresult {
     let result = call();
     context::changed();
-    if result == SUCCESS {
-        if let Some(primary) = context::primary(device) {
-            ended(primary.0);
-        }
+    if result == SUCCESS
+        && let Some(primary) = context::primary(device)
+    {
+        ended(primary.0);
     }
     result
 }
@@ -52,10 +52,11 @@ fn release(device: c_int, call: impl FnOnce() -> CUresult) -> CUresult {
         let (mut flags, mut active) = (0, 1);
         // SAFETY: both are ours to write.
         let asked = unsafe { calls::cuDevicePrimaryCtxGetState(device, &mut flags, &mut active) };
-        if asked == SUCCESS && active == 0 {
-            if let Some(primary) = context::primary(device) {
-                ended(primary.0);
-            }
+        if asked == SUCCESS
+            && active == 0
+            && let Some(primary) = context::primary(device)
+        {
+            ended(primary.0);
         }
     }
     result
@@ -73,11 +74,11 @@ fn switch(call: impl FnOnce() -> CUresult) -> CUresult {
 fn make(context: *mut Handle, call: impl FnMut() -> CUresult) -> CUresult {
     let result = allocator::forward_unsized(call);
     context::changed();
-    if result == SUCCESS {
-        if let Some(pool) = allocator::pool() {
-            // SAFETY: the driver wrote the handle.
-            pool.context_known(Context(unsafe { *context } as u64));
-        }
+    if result == SUCCESS
+        && let Some(pool) = allocator::pool()
+    {
+        // SAFETY: the driver wrote the handle.
+        pool.context_known(Context(unsafe { *context } as u64));
     }
     result
 }
@@ -209,22 +210,20 @@ driver_hooks! {
     fn cuCtxEnablePeerAccess(peer: Handle, flags: c_uint) {
         // SAFETY: as above.
         let result = unsafe { real::cuCtxEnablePeerAccess(peer, flags) };
-        if result == SUCCESS {
-            if let Some((pool, accessor)) = allocator::pool().zip(context::current()) {
+        if result == SUCCESS
+            && let Some((pool, accessor)) = allocator::pool().zip(context::current()) {
                 pool.peer_enabled(accessor, Context(peer as u64));
             }
-        }
         result
     }
     /// The current context may no longer use another's memory.
     fn cuCtxDisablePeerAccess(peer: Handle) {
         // SAFETY: as above.
         let result = unsafe { real::cuCtxDisablePeerAccess(peer) };
-        if result == SUCCESS {
-            if let Some((pool, accessor)) = allocator::pool().zip(context::current()) {
+        if result == SUCCESS
+            && let Some((pool, accessor)) = allocator::pool().zip(context::current()) {
                 pool.peer_disabled(accessor, Context(peer as u64));
             }
-        }
         result
     }
 }

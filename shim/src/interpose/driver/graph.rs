@@ -35,10 +35,10 @@ fn instantiate(exec: *mut Handle, graph: Handle, call: impl FnMut() -> CUresult)
 /// Calls a function that ends a graph or an executable one.
 fn destroy(graph: Handle, call: impl FnOnce() -> CUresult) -> CUresult {
     let result = call();
-    if result == SUCCESS {
-        if let Some(pool) = allocator::used() {
-            pool.graph_destroyed(graph as u64);
-        }
+    if result == SUCCESS
+        && let Some(pool) = allocator::used()
+    {
+        pool.graph_destroyed(graph as u64);
     }
     result
 }

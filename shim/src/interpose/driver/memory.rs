@@ -90,8 +90,8 @@ driver_hooks! {
         }
         // SAFETY: the caller's arguments, unchanged.
         let result = unsafe { real::cuMemGetAddressRange_v2(base, size, address) };
-        if result == SUCCESS && !size.is_null() {
-            if let Some((start, requested)) = allocator::used().and_then(|p| p.find(address)) {
+        if result == SUCCESS && !size.is_null()
+            && let Some((start, requested)) = allocator::used().and_then(|p| p.find(address)) {
                 let mut whole = 0;
                 // SAFETY: `whole` is ours; the size is not wanted.
                 let asked = unsafe {
@@ -103,7 +103,6 @@ driver_hooks! {
                     unsafe { *size = requested as usize };
                 }
             }
-        }
         result
     }
 }

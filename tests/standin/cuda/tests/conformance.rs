@@ -118,7 +118,8 @@ fn exceptions() -> Vec<Exception> {
 
 #[test]
 fn the_stand_in_does_what_the_real_driver_does() {
-    let recorded = std::fs::read_to_string(conformance().join("recorded.txt")).expect("the recording");
+    let recorded =
+        std::fs::read_to_string(conformance().join("recorded.txt")).expect("the recording");
     let (real, ours) = (read(&recorded), observe());
     let exceptions = exceptions();
     let none = Vec::new();

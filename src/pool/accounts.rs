@@ -1,0 +1,209 @@
+//! Blocks that go out and come back, with the figures of their devices.
+
+use super::block::{Block, Id, State as BlockState};
+use super::device::{Address, Context};
+use super::mutation::Mutation;
+use super::placement::{Found, Placement};
+use super::state::{After, State, Victim};
+use super::types::{FreeError, Freed, Grant, Source};
+
+impl<E: Copy> State<E> {
+    /// A ready block of the context, if there is one.
+    #[inline]
+    pub fn take(&mut self, index: usize, bytes: u64, source: Source) -> Result<Grant, Found> {
+        let early = self.planted(Mutation::PromoteEarly);
+        let Some(Some(arena)) = self.arenas.get_mut(index) else {
+            return Err(Found::Nothing);
+        };
+        let ready = if early {
+            u64::MAX
+        } else {
+            arena.fences.ready()
+        };
+        match arena
+            .placement
+            .take(&mut self.slab, &mut self.map, bytes, ready)
+        {
+            Found::Ready(id) => Ok(self.grant(index, id, bytes, source)),
+            other => Err(other),
+        }
+    }
+
+    /// The same, but the block may be larger than the slack allows.
+    pub fn take_loosely(
+        &mut self,
+        index: usize,
+        bytes: u64,
+        source: Source,
+    ) -> Result<Grant, Found> {
+        let Some(Some(arena)) = self.arenas.get_mut(index) else {
+            return Err(Found::Nothing);
+        };
+        let ready = arena.fences.ready();
+        let found = arena
+            .placement
+            .take_loosely(&mut self.slab, &mut self.map, bytes, ready);
+        match found {
+            Found::Ready(id) => Ok(self.grant(index, id, bytes, source)),
+            other => Err(other),
+        }
+    }
+
+    #[inline]
+    pub(super) fn grant(&mut self, index: usize, id: Id, bytes: u64, source: Source) -> Grant {
+        let tagged = !self.planted(Mutation::NoGroup);
+        let block = self.slab.at_mut(id);
+        block.state = BlockState::Live;
+        block.requested = bytes;
+        block.group = if tagged { self.captures.current() } else { 0 };
+        let grant = Grant {
+            address: block.address,
+            requested: bytes,
+            size: block.size,
+            source,
+        };
+        if let Some(Some(arena)) = self.arenas.get_mut(index) {
+            arena.allocated(grant.size);
+            if let Some(device) = self.devices.get_mut(arena.device) {
+                let stats = &mut device.stats;
+                stats.allocated += grant.size;
+                stats.requested += bytes;
+                stats.peak_allocated = stats.peak_allocated.max(stats.allocated);
+                stats.peak_requested = stats.peak_requested.max(stats.requested);
+                stats.live += 1;
+                match source {
+                    Source::Hit => stats.hits += 1,
+                    Source::Ordered => stats.ordered += 1,
+                    Source::Waited => stats.waited += 1,
+                    Source::Grown => stats.grown += 1,
+                }
+            }
+        }
+        grant
+    }
+
+    /// Takes in a driver allocation and hands out the block that it was made for. `None`: the
+    /// context is gone.
+    pub fn grown(&mut self, serial: u64, address: Address, size: u64, bytes: u64) -> Option<Grant> {
+        let index = self.index(serial)?;
+        let id = self.slab.insert(Block::new(address, size, index as u32))?;
+        self.map.insert(address, id);
+        self.ranges.insert(address, size);
+        let arena = self.arenas.get_mut(index)?.as_mut()?;
+        arena.reserved += size;
+        arena
+            .placement
+            .grown(&mut self.slab, &mut self.map, id, bytes);
+        if let Some(device) = self.devices.get_mut(arena.device) {
+            let stats = &mut device.stats;
+            stats.reserved += size;
+            stats.peak_reserved = stats.peak_reserved.max(stats.reserved);
+        }
+        Some(self.grant(index, id, bytes, Source::Grown))
+    }
+
+    /// Takes a block back from the caller.
+    #[inline]
+    pub fn free<X>(
+        &mut self,
+        address: Address,
+        strict: bool,
+        seen: impl FnOnce(&Freed),
+    ) -> Result<After, FreeError<X>> {
+        let id = *self.map.get(&address).ok_or(FreeError::Unknown)?;
+        let quarantine = !self.planted(Mutation::NoQuarantine);
+        let block = self.slab.at_mut(id);
+        if block.state != BlockState::Live {
+            return Err(FreeError::NotLive);
+        }
+        let Some(Some(arena)) = self.arenas.get_mut(block.arena as usize) else {
+            return Err(FreeError::Unknown);
+        };
+        let Some(device) = self.devices.get_mut(arena.device) else {
+            return Err(FreeError::Unknown);
+        };
+        let (size, requested) = (block.size, block.requested);
+        let (context, serial) = (arena.context, arena.serial);
+        seen(&Freed {
+            address,
+            requested,
+            size,
+            context,
+            device: device.ordinal,
+        });
+        arena.allocated = arena.allocated.saturating_sub(size);
+        let stats = &mut device.stats;
+        stats.allocated = stats.allocated.saturating_sub(size);
+        stats.requested = stats.requested.saturating_sub(requested);
+        stats.live = stats.live.saturating_sub(1);
+        stats.freed += 1;
+        block.tick = self.tick;
+        if quarantine && self.captures.quarantine(id, block.group) {
+            block.state = BlockState::Quarantined;
+            stats.quarantined += size;
+            return Ok(After::Nothing);
+        }
+        let whole = matches!(arena.placement, Placement::Whole(_));
+        if block.exported && whole {
+            return Ok(After::Release(self.drop_block(id)));
+        }
+        block.state = BlockState::Cached;
+        block.fence = arena.fences.join();
+        arena.placement.insert(&mut self.slab, id);
+        if strict {
+            return Ok(After::Synchronize(serial));
+        }
+        let surplus = device.surplus(self.settings.cache_max);
+        if surplus > 0 {
+            return Ok(After::Shrink(arena.device));
+        }
+        Ok(After::Nothing)
+    }
+
+    /// Forgets a whole driver allocation that is in no list. It counts as reserved until released.
+    pub fn drop_block(&mut self, id: Id) -> Victim {
+        let block = self.slab.at(id);
+        let (address, bytes, index) = (block.address, block.size, block.arena as usize);
+        self.map.remove(&address);
+        self.ranges.remove(&address);
+        self.slab.remove(id);
+        let mut victim = Victim {
+            arena: 0,
+            device: usize::MAX,
+            context: Context(0),
+            address,
+            bytes,
+        };
+        if let Some(Some(arena)) = self.arenas.get(index) {
+            victim.arena = arena.serial;
+            victim.context = arena.context;
+            victim.device = arena.device;
+            if let Some(device) = self.devices.get_mut(arena.device) {
+                device.releasing += bytes;
+            }
+        }
+        victim
+    }
+
+    /// A driver allocation could not go back after all. It is lost, and stays reserved.
+    pub fn not_released(&mut self, victim: &Victim) {
+        if let Some(device) = self.devices.get_mut(victim.device) {
+            device.releasing = device.releasing.saturating_sub(victim.bytes);
+        }
+    }
+
+    /// A driver allocation has gone back.
+    pub fn released(&mut self, victim: &Victim) {
+        let Some(device) = self.devices.get_mut(victim.device) else {
+            return;
+        };
+        device.releasing = device.releasing.saturating_sub(victim.bytes);
+        let mut arenas = self.arenas.iter_mut().flatten();
+        if let Some(arena) = arenas.find(|arena| arena.serial == victim.arena) {
+            arena.reserved = arena.reserved.saturating_sub(victim.bytes);
+            device.stats.reserved = device.stats.reserved.saturating_sub(victim.bytes);
+            device.stats.released += 1;
+            device.stats.released_bytes += victim.bytes;
+        }
+    }
+}

@@ -1,0 +1,257 @@
+//! Memory on its way back to the driver: trimming, decay, and making room.
+
+use super::TICKS_TO_DECAY;
+use super::block::Id;
+use super::device::Device;
+use super::front::Call;
+use super::mutation::Mutation;
+use super::pool::{Guard, Pool};
+use super::state::{Cover, Victim};
+use super::work::Recorded;
+
+/// What may be given back.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Which {
+    /// Anything cached, after waiting for its work if need be.
+    Any,
+    /// What can go back whole as it is.
+    Surplus,
+    /// What is complete and was freed so many ticks ago.
+    Old(u32),
+}
+
+impl<D: Device> Pool<D> {
+    /// Gives cached memory back to the driver until at most `keep` bytes are cached, in all
+    /// contexts or those of one device. Waits for work where it must. Returns the bytes given back;
+    /// 0 while a stream captures.
+    pub fn trim(&self, device: Option<i32>, keep: u64) -> u64 {
+        let mut state = self.state.lock();
+        self.call_in(&mut state, Call::Idle);
+        let mut given = self.settle(&mut state);
+        for serial in self.serials(&state, device) {
+            let cached = Self::total(&state, device).cached;
+            if cached <= keep {
+                break;
+            }
+            given += self.give_back(&mut state, serial, cached - keep, Which::Any);
+        }
+        given
+    }
+
+    /// One tick of the housekeeper's clock: what was freed [`TICKS_TO_DECAY`] ticks ago and not
+    /// asked for since goes back, if its work has finished. Returns the bytes given back; does
+    /// nothing while a stream captures.
+    pub fn decay(&self) -> u64 {
+        let mut state = self.state.lock();
+        if state.captures.is_open() {
+            return 0;
+        }
+        self.call_in(&mut state, Call::Idle);
+        state.tick = state.tick.wrapping_add(1);
+        if state.tick.is_multiple_of(TICKS_TO_DECAY) {
+            state
+                .arenas
+                .iter_mut()
+                .flatten()
+                .for_each(|arena| arena.roll());
+        }
+        let mut given = self.settle(&mut state);
+        for serial in self.serials(&state, None) {
+            self.look_for_complete(&mut state, serial);
+            given += self.give_back(&mut state, serial, u64::MAX, Which::Old(TICKS_TO_DECAY));
+        }
+        self.sweep(&mut state, 1);
+        given
+    }
+
+    /// Finds out what is complete, without waiting for it.
+    pub(super) fn look_for_complete(&self, state: &mut Guard<'_, D>, serial: u64) {
+        let last = state
+            .arena(serial)
+            .and_then(|a| a.fences.last().map(|(id, events)| (id, events.clone())));
+        if let Some((id, events)) = last
+            && !state.captures.is_open()
+            && self.outside(state, |device| {
+                events
+                    .iter()
+                    .all(|(_, event)| matches!(device.is_complete(*event), Ok(true)))
+            })
+        {
+            state.completed(serial, id);
+        }
+        if state.captures.is_open() {
+            return;
+        }
+        let cover = state.cover(serial);
+        if let Some(arena) = state.arena_mut(serial)
+            && arena.fences.is_joined()
+        {
+            let id = arena.fences.close();
+            if matches!(
+                self.record(state, serial, id, &cover.contexts, None),
+                Recorded::Unsupported
+            ) {
+                self.synchronize(state, serial, id, &cover.contexts);
+            }
+        }
+    }
+
+    /// Does what had to wait: memory that is to go back, contexts that are to be ordered.
+    /// Returns the bytes that went back.
+    pub(super) fn settle(&self, state: &mut Guard<'_, D>) -> u64 {
+        let mut given = 0;
+        while !state.captures.is_open() {
+            if let Some(victim) = state.doomed.pop() {
+                let bytes = victim.bytes;
+                // A driver that refuses has lost its context: the memory is gone either way.
+                given += self.release_exported(state, victim).map_or(0, |()| bytes);
+            } else if let Some((context, serial)) = state.behind.pop() {
+                let Some(arena) = state.arena(serial) else {
+                    continue;
+                };
+                let Some(events) = arena.fences.last_ordered().cloned() else {
+                    continue;
+                };
+                if state.planted(Mutation::NoCatchUp) {
+                    continue;
+                }
+                self.outside(state, |device| {
+                    for (_, event) in events.iter() {
+                        if device.order(context, *event).is_err() {
+                            // If waiting fails too, so does the work that would have needed it.
+                            let _ = device.wait(*event);
+                        }
+                    }
+                });
+            } else {
+                break;
+            }
+        }
+        given
+    }
+
+    /// Gives back memory that was not waited for before.
+    pub(super) fn release_exported(
+        &self,
+        state: &mut Guard<'_, D>,
+        victim: Victim,
+    ) -> Result<(), D::Error> {
+        let cover = state.cover(victim.arena);
+        if cover.foreign {
+            // The driver waits for the memory's own device only.
+            let waited = self.outside(state, |device| {
+                let mut contexts = cover.contexts.iter();
+                contexts.try_for_each(|context| device.synchronize(*context))
+            });
+            if let Err(error) = waited {
+                // Lost rather than pulled from under running work.
+                state.not_released(&victim);
+                return Err(error);
+            }
+        }
+        let result = self.outside(state, |device| {
+            device.release(victim.context, victim.address, victim.bytes)
+        });
+        state.released(&victim);
+        self.changed.notify_all();
+        result
+    }
+
+    pub(super) fn release(&self, state: &mut Guard<'_, D>, victims: Vec<Victim>) -> u64 {
+        let mut bytes = 0;
+        for victim in victims {
+            if state.captures.is_open() && !state.planted(Mutation::ReleaseUnderCapture) {
+                state.doomed.push(victim);
+                continue;
+            }
+            // A driver that refuses has lost its context: the memory is gone either way.
+            let _ = self.outside(state, |device| {
+                device.release(victim.context, victim.address, victim.bytes)
+            });
+            state.released(&victim);
+            bytes += victim.bytes;
+        }
+        self.changed.notify_all();
+        bytes
+    }
+
+    /// Gives an arena's oldest cached memory back, until it is so many bytes. Returns the bytes.
+    pub(super) fn give_back(
+        &self,
+        state: &mut Guard<'_, D>,
+        serial: u64,
+        bytes: u64,
+        which: Which,
+    ) -> u64 {
+        if state.captures.is_open() && !state.planted(Mutation::ReleaseUnderCapture) {
+            return 0;
+        }
+        let merge = which == Which::Any;
+        if !matches!(which, Which::Old(_)) && state.must_synchronize(serial, merge) {
+            let Cover { contexts, .. } = state.cover(serial);
+            if let Some(arena) = state.arena_mut(serial) {
+                let id = arena.fences.close();
+                self.synchronize(state, serial, id, &contexts);
+            }
+            if state.captures.is_open() {
+                return 0;
+            }
+        }
+        let age = match which {
+            Which::Any | Which::Surplus => None,
+            Which::Old(ticks) => Some(ticks),
+        };
+        let victims = state.evict(serial, bytes, age);
+        let mut given = if victims.is_empty() {
+            0
+        } else {
+            self.release(state, victims)
+        };
+        if !state.doomed.is_empty() {
+            given += state.doomed.iter().map(|victim| victim.bytes).sum::<u64>();
+            self.settle(state);
+        }
+        given
+    }
+
+    /// Blocks came out of quarantine.
+    pub(super) fn returned(&self, state: &mut Guard<'_, D>, blocks: Vec<Id>) {
+        state.return_blocks(blocks);
+        self.settle(state);
+        for device in 0..state.devices.len() {
+            self.shrink(state, device);
+        }
+    }
+
+    /// Gives a device's oldest cached memory back where it is more than may be.
+    pub(super) fn shrink(&self, state: &mut Guard<'_, D>, device: usize) {
+        let max = state.settings.cache_max;
+        let surplus = state
+            .devices
+            .get(device)
+            .map_or(0, |device| device.surplus(max));
+        if surplus > 0 {
+            self.give_back_device(state, device, surplus);
+        }
+    }
+
+    /// The same over all arenas of a device.
+    pub(super) fn give_back_device(
+        &self,
+        state: &mut Guard<'_, D>,
+        device: usize,
+        bytes: u64,
+    ) -> u64 {
+        let Some(ordinal) = state.devices.get(device).map(|device| device.ordinal) else {
+            return 0;
+        };
+        let mut given = 0;
+        for serial in self.serials(state, Some(ordinal)) {
+            if given >= bytes {
+                break;
+            }
+            given += self.give_back(state, serial, bytes - given, Which::Any);
+        }
+        given
+    }
+}

@@ -1,0 +1,226 @@
+//! A request that no block at hand answers: fences are made, asked and waited for, and in the end the
+//! driver is asked for more.
+
+use super::ask::{Ask, Step};
+use super::class::PAGE;
+use super::device::{Context, Device};
+use super::front::Call;
+use super::give_back::Which;
+use super::pool::{Guard, Pool};
+use super::state::State;
+use super::types::{Grant, Source};
+use super::work::Recorded;
+use parking_lot::MutexGuard;
+use std::time::Duration;
+
+/// How long a request waits for memory that another thread is giving back.
+const RELEASE_PATIENCE: Duration = Duration::from_secs(2);
+/// The device's part that is left free: one in so many bytes, and at least [`MARGIN_FLOOR`].
+const MARGIN_PART: u64 = 100;
+const MARGIN_FLOOR: u64 = 256 << 20;
+
+impl<D: Device> Pool<D> {
+    #[cold]
+    pub(super) fn allocate_slowly(
+        &self,
+        state: &mut Guard<'_, D>,
+        context: Context,
+        bytes: u64,
+    ) -> Result<Grant, D::Error> {
+        let serial = self.arena(state, context)?;
+        self.settle(state);
+        let mut ask = Ask::new(bytes, serial);
+        loop {
+            match state.step(&mut ask) {
+                Step::Done(grant) => return Ok(grant),
+                Step::Query(id, events) => {
+                    let complete = self.outside(state, |device| {
+                        events
+                            .iter()
+                            .all(|(_, event)| matches!(device.is_complete(*event), Ok(true)))
+                    });
+                    if complete {
+                        state.completed(serial, id);
+                    } else {
+                        ask.incomplete = id;
+                    }
+                }
+                Step::Record(id, contexts, later, version) => {
+                    match self.record(state, serial, id, &contexts, later.as_ref()) {
+                        // It was closed just now: do not bother to ask whether it is complete.
+                        Recorded::Yes => ask.incomplete = id,
+                        Recorded::Ordered => {
+                            ask.incomplete = id;
+                            if version == state.version {
+                                self.ordered(state, serial, id);
+                                ask.source = Source::Ordered;
+                            }
+                        }
+                        Recorded::Unsupported => {
+                            ask.source = Source::Waited;
+                            ask.unfenced = !self.synchronize(state, serial, id, &contexts);
+                        }
+                        Recorded::Failed => ask.unfenced = true,
+                    }
+                }
+                Step::Order(id, events, contexts, version) => {
+                    let done = self.outside(state, |device| {
+                        contexts.iter().all(|context| {
+                            events
+                                .iter()
+                                .all(|(_, event)| device.order(*context, *event).is_ok())
+                        })
+                    });
+                    if !done {
+                        ask.unfenced = true;
+                    } else if version == state.version {
+                        self.ordered(state, serial, id);
+                        ask.source = Source::Ordered;
+                    }
+                }
+                Step::Wait(id, events) => {
+                    let done = self.outside(state, |device| {
+                        events.iter().all(|(_, event)| device.wait(*event).is_ok())
+                    });
+                    if done {
+                        state.completed(serial, id);
+                        ask.source = Source::Waited;
+                    } else {
+                        ask.unfenced = true;
+                    }
+                }
+                Step::Grow(size) => {
+                    if !std::mem::replace(&mut ask.called_in, true) {
+                        self.call_in(state, Call::Idle);
+                        continue;
+                    }
+                    if let Some(grant) = self.grow(state, context, &mut ask, size)? {
+                        return Ok(grant);
+                    }
+                }
+                Step::Gone => {
+                    let allocate = || self.device.allocate(context, bytes);
+                    let address = MutexGuard::unlocked(state, allocate)?;
+                    return Ok(Grant {
+                        address,
+                        requested: bytes,
+                        size: bytes,
+                        source: Source::Grown,
+                    });
+                }
+            }
+        }
+    }
+
+    /// One attempt at new memory. `Ok(None)`: something has changed, look again.
+    pub(super) fn grow(
+        &self,
+        state: &mut Guard<'_, D>,
+        context: Context,
+        ask: &mut Ask,
+        size: u64,
+    ) -> Result<Option<Grant>, D::Error> {
+        let Some(device) = state.arena(ask.arena).map(|arena| arena.device) else {
+            return Ok(None);
+        };
+        let (over_share, over_limit) = state.excess(ask, size);
+        if over_share.max(over_limit) > 0 && !ask.loose {
+            ask.loose = true;
+            return Ok(None);
+        }
+        if over_share > 0 && !ask.shared {
+            ask.shared = true;
+            if self.give_back(state, ask.arena, over_share, Which::Surplus) > 0 {
+                return Ok(None);
+            }
+        }
+        if over_limit > 0 {
+            if self.give_back_device(state, device, over_limit) > 0
+                || self.reduce(state, ask, size)
+                || self.pause(state, ask, device)
+            {
+                return Ok(None);
+            }
+            if let Some(device) = state.device_mut(device) {
+                device.stats.out_of_memory += 1;
+            }
+            return Err(D::OUT_OF_MEMORY);
+        }
+        if let Some(device) = state.device_mut(device) {
+            device.growing = device.growing.saturating_add(size);
+        }
+        let result = MutexGuard::unlocked(state, || self.device.allocate(context, size));
+        if let Some(device) = state.device_mut(device) {
+            device.growing = device.growing.saturating_sub(size);
+        }
+        match result {
+            Ok(address) => {
+                let grant = state.grown(ask.arena, address, size, ask.bytes);
+                if size >= PAGE {
+                    self.keep_margin(state, context, device);
+                }
+                let (requested, source) = (ask.bytes, Source::Grown);
+                // Without its context the block is not kept: its free will be the driver's.
+                Ok(Some(grant.unwrap_or(Grant {
+                    address,
+                    requested,
+                    size,
+                    source,
+                })))
+            }
+            Err(error) if D::is_out_of_memory(error) => {
+                while ask.scraped < 2 {
+                    ask.scraped += 1;
+                    let given = match ask.scraped {
+                        1 => self.give_back(state, ask.arena, u64::MAX, Which::Any),
+                        _ => self.give_back_device(state, device, u64::MAX),
+                    };
+                    if given > 0 {
+                        return Ok(None);
+                    }
+                }
+                if self.reduce(state, ask, size) || self.pause(state, ask, device) {
+                    return Ok(None);
+                }
+                if let Some(device) = state.device_mut(device) {
+                    device.stats.out_of_memory += 1;
+                }
+                Err(error)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Asks for no more than necessary from now on, if that is less.
+    pub(super) fn reduce(&self, state: &State<D::Event>, ask: &mut Ask, size: u64) -> bool {
+        let less = !ask.exact && state.least(ask) < size;
+        ask.exact |= less;
+        less
+    }
+
+    /// Waits, once, for memory that other threads are giving back.
+    pub(super) fn pause(&self, state: &mut Guard<'_, D>, ask: &mut Ask, device: usize) -> bool {
+        let releasing =
+            |state: &State<D::Event>| state.devices.get(device).is_some_and(|d| d.releasing > 0);
+        if ask.paused || state.captures.is_open() || !releasing(state) {
+            return false;
+        }
+        ask.paused = true;
+        self.changed
+            .wait_while_for(state, |state| releasing(state), RELEASE_PATIENCE);
+        true
+    }
+
+    /// Gives cached memory back until the device has its margin.
+    pub(super) fn keep_margin(&self, state: &mut Guard<'_, D>, context: Context, device: usize) {
+        let info = MutexGuard::unlocked(state, || self.device.memory_info(context));
+        if let Ok((free, total)) = info {
+            let margin = self
+                .margin
+                .unwrap_or((total / MARGIN_PART).max(MARGIN_FLOOR));
+            if free < margin {
+                self.give_back_device(state, device, margin - free);
+            }
+        }
+    }
+}
