@@ -26,6 +26,14 @@ fn null_zero_and_double_frees_behave_as_natively() {
 }
 
 #[test]
+fn memory_of_the_pool_may_be_freed_on_a_stream() {
+    let (_, shim) = Run::new(program("freed_on_stream")).both();
+    let trace = shim.trace();
+    assert_eq!(trace.count(Kind::Alloc, Class::Device), 40);
+    assert_eq!(trace.count(Kind::Free, Class::Device), 40);
+}
+
+#[test]
 fn without_a_current_context_errors_are_the_drivers() {
     Run::new(program("no_context")).may("double free").both();
 }

@@ -31,6 +31,16 @@ fn allocate(
     result
 }
 
+/// The driver takes back memory of `cuMemAlloc` too: what came from our pool goes back there, where the
+/// fence covers the stream's work with all other.
+fn free(address: DevicePtr, stream: u64, call: impl FnOnce() -> CUresult) -> CUresult {
+    match allocator::free(address) {
+        Some(Ok(())) => SUCCESS,
+        Some(Err(error)) => error,
+        None => foreign::free(address, stream, call),
+    }
+}
+
 driver_hooks! {
     /// Memory from the current pool, for a stream.
     fn cuMemAllocAsync(address: *mut DevicePtr, bytes: usize, stream: Handle) {
@@ -67,12 +77,12 @@ driver_hooks! {
     /// Memory back to its pool, in a stream's order.
     fn cuMemFreeAsync(address: DevicePtr, stream: Handle) {
         // SAFETY: as above.
-        foreign::free(address, stream as u64, || unsafe { real::cuMemFreeAsync(address, stream) })
+        free(address, stream as u64, || unsafe { real::cuMemFreeAsync(address, stream) })
     }
     /// Memory back to its pool, in a stream's order; 0 is the thread's own.
     fn cuMemFreeAsync_ptsz(address: DevicePtr, stream: Handle) {
         // SAFETY: as above.
-        foreign::free(address, per_thread(stream), || unsafe {
+        free(address, per_thread(stream), || unsafe {
             real::cuMemFreeAsync_ptsz(address, stream)
         })
     }
