@@ -41,8 +41,8 @@ pub const PER_THREAD_SINCE: i32 = 7000;
 pub fn call(symbol: &'static str, body: impl FnOnce() -> Outcome) -> CUresult {
     // Keeps functions with equal bodies at different addresses, as the real ones are.
     std::hint::black_box(symbol);
-    if crate::procs::is_disabled(symbol) {
-        // An older driver would not export it; that much cannot be played.
+    // An older driver would not export what is disabled; that much cannot be played.
+    if crate::procs::is_disabled(symbol) || crate::procs::is_lacking(symbol) {
         return crate::codes::NOT_SUPPORTED;
     }
     match body() {

@@ -27,6 +27,12 @@ impl Clock {
         self.0[index] = self.0[index].max(seq);
     }
 
+    /// Whether all that `other` knows is known here.
+    pub fn includes(&self, other: &Clock) -> bool {
+        let mut lanes = other.0.iter().enumerate();
+        lanes.all(|(lane, seq)| self.covers(lane as Lane, *seq))
+    }
+
     /// What `other` knows is known here too. Says whether that was news.
     pub fn join(&mut self, other: &Clock) -> bool {
         if self.0.len() < other.0.len() {
@@ -52,7 +58,9 @@ mod tests {
         let (mut a, mut b) = (Clock::default(), Clock::default());
         a.advance(0, 3);
         b.advance(5, 2);
+        assert!(!a.includes(&b) && !b.includes(&a));
         assert!(a.join(&b));
+        assert!(a.includes(&b) && !b.includes(&a));
         assert!(!a.join(&b));
         assert!(a.covers(0, 3) && a.covers(5, 2) && !a.covers(5, 3) && a.covers(9, 0));
         a.advance(0, 1);

@@ -2,7 +2,7 @@
 
 use crate::abi::{Out, Text};
 use crate::codes::{INVALID_DEVICE, INVALID_VALUE, Outcome};
-use crate::env::Settings;
+use crate::env::{Feature, Settings, settings};
 use crate::state::{State, lock};
 
 /// One device.
@@ -101,6 +101,15 @@ fn attribute(number: i32, ordinal: i32) -> i32 {
     }
 }
 
+/// The feature that an attribute tells of: mapped memory and its descriptors, pools and theirs.
+fn feature(number: i32) -> Option<Feature> {
+    match number {
+        102 | 103 => Some(Feature::Vmm),
+        115 | 119 => Some(Feature::Pools),
+        _ => None,
+    }
+}
+
 /// Number of the first attribute that does not exist (`CU_DEVICE_ATTRIBUTE_MAX`, 13.0).
 const ATTRIBUTES: i32 = 148;
 
@@ -168,7 +177,8 @@ api! {
         if !(1..ATTRIBUTES).contains(&number) {
             return Err(INVALID_VALUE);
         }
-        value.put(attribute(number, device))
+        let is_lacking = feature(number).is_some_and(|feature| settings().lacks(feature));
+        value.put(if is_lacking { 0 } else { attribute(number, device) })
     }
     /// Its compute capability.
     cuDeviceComputeCapability 2000 => fn cuDeviceComputeCapability(major: Out<i32>, minor: Out<i32>, device: i32) {

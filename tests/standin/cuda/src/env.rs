@@ -32,6 +32,15 @@ impl Latency {
     }
 }
 
+/// A feature that a device can lack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Feature {
+    /// Virtual memory management: `cuMemCreate`, `cuMemMap` and their relatives.
+    Vmm,
+    /// Stream-ordered pools.
+    Pools,
+}
+
 /// What the environment asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
@@ -48,6 +57,9 @@ pub struct Settings {
     pub version: i32,
     /// `STANDIN_DISABLE`: functions that `cuGetProcAddress` does not find.
     pub disabled: Vec<String>,
+    /// `STANDIN_LACKS`: features that no device has, `vmm` and `pools`: their attributes say so, and
+    /// their functions are found but answer `CUDA_ERROR_NOT_SUPPORTED`.
+    pub lacking: Vec<Feature>,
 }
 
 impl Default for Settings {
@@ -59,11 +71,17 @@ impl Default for Settings {
             report: None,
             version: 13000,
             disabled: Vec::new(),
+            lacking: Vec::new(),
         }
     }
 }
 
 impl Settings {
+    /// Whether the devices lack the feature.
+    pub fn lacks(&self, feature: Feature) -> bool {
+        self.lacking.contains(&feature)
+    }
+
     /// Reads the variables; a value that makes no sense gives a sentence, and the default holds.
     pub fn from_lookup(lookup: impl Fn(&str) -> Option<OsString>) -> (Settings, Vec<String>) {
         let mut settings = Settings::default();
@@ -105,6 +123,15 @@ impl Settings {
         );
         text("STANDIN_DISABLE", "names of functions", &mut |value| {
             settings.disabled = parts(value).map(str::to_string).collect();
+            Some(())
+        });
+        text("STANDIN_LACKS", "vmm, pools or both", &mut |value| {
+            let feature = |name| match name {
+                "vmm" => Some(Feature::Vmm),
+                "pools" => Some(Feature::Pools),
+                _ => None,
+            };
+            settings.lacking = parts(value).map(feature).collect::<Option<_>>()?;
             Some(())
         });
         settings.report = lookup("STANDIN_REPORT")
@@ -185,6 +212,7 @@ mod tests {
             ("STANDIN_LATENCY", "malloc=30us, copy=2ms"),
             ("STANDIN_DISABLE", "cuCtxRecordEvent,cuCtxWaitEvent"),
             ("STANDIN_VERSION", "12040"),
+            ("STANDIN_LACKS", "pools,vmm"),
         ]);
         assert_eq!(problems, Vec::<String>::new());
         assert_eq!((settings.devices, settings.memory), (2, 3 << 29));
@@ -193,16 +221,25 @@ mod tests {
         assert_eq!(settings.latency.of("free"), 0);
         assert_eq!(settings.disabled, ["cuCtxRecordEvent", "cuCtxWaitEvent"]);
         assert_eq!(settings.version, 12040);
+        assert_eq!(settings.lacking, [Feature::Pools, Feature::Vmm]);
     }
 
     #[test]
     fn nonsense_is_named_and_the_default_holds() {
-        let (settings, problems) = read(&[("STANDIN_MEMORY", "lots"), ("STANDIN_DEVICES", "2")]);
+        let (settings, problems) = read(&[
+            ("STANDIN_MEMORY", "lots"),
+            ("STANDIN_DEVICES", "2"),
+            ("STANDIN_LACKS", "vmm,brakes"),
+        ]);
         assert_eq!(settings.memory, 8 << 30);
         assert_eq!(settings.devices, 2);
+        assert_eq!(settings.lacking, []);
         assert_eq!(
             problems,
-            ["STANDIN_MEMORY=lots: expected bytes, as 8G or 512M"]
+            [
+                "STANDIN_MEMORY=lots: expected bytes, as 8G or 512M",
+                "STANDIN_LACKS=vmm,brakes: expected vmm, pools or both",
+            ]
         );
     }
 }

@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use crate::abi::{In, InstantiateParams, Out, UpdateInfo};
+use crate::alias::{self, Reach};
 use crate::api::Via;
 use crate::capture;
 use crate::codes::{GRAPH_EXEC_UPDATE_FAILURE, INVALID_VALUE, NOT_SUPPORTED, Outcome};
@@ -82,7 +83,21 @@ fn flatten(
 fn find_races(state: &mut State, steps: &[Step]) {
     let words = steps.len().div_ceil(64);
     let mut before = vec![vec![0u64; words]; steps.len()];
-    let touches: Vec<Vec<Touch>> = steps.iter().map(|step| step.work.touches(state)).collect();
+    // By place, as the mappings are now: those of a later launch are not known yet.
+    let reach = |touch: Touch| {
+        let reaches = state.model.reach(touch.bytes);
+        reaches.map(move |reach| (reach, touch.writes))
+    };
+    let touches: Vec<Vec<(Reach, bool)>> = steps
+        .iter()
+        .map(|step| {
+            step.work
+                .touches(state)
+                .into_iter()
+                .flat_map(reach)
+                .collect()
+        })
+        .collect();
     for (index, step) in steps.iter().enumerate() {
         for other in &step.after {
             let inherited = before[*other].clone();
@@ -96,21 +111,19 @@ fn find_races(state: &mut State, steps: &[Step]) {
             if before[index][other / 64] >> (other % 64) & 1 == 1 {
                 continue;
             }
-            let clash = touches[index].iter().find_map(|mine| {
-                let theirs = touches[other].iter().find(|theirs| {
-                    (mine.writes || theirs.writes)
-                        && mine.bytes.start < theirs.bytes.end
-                        && theirs.bytes.start < mine.bytes.end
-                });
-                theirs.map(|theirs| (mine, theirs))
+            let clash = touches[index].iter().find_map(|(mine, i_write)| {
+                touches[other].iter().find_map(|(theirs, they_write)| {
+                    let (a, b) = (mine.places(), theirs.places());
+                    let shared = a.start.max(b.start)..a.end.min(b.end);
+                    let is_clash = (*i_write || *they_write) && !shared.is_empty();
+                    is_clash.then(|| alias::name(&shared, mine.shift, theirs.shift))
+                })
             });
-            if let Some((mine, _)) = clash {
+            if let Some(bytes) = clash {
                 state.model.find(format!(
-                    "race: {} and {} in one graph are not ordered, bytes {:#x}..{:#x}",
+                    "race: {} and {} in one graph are not ordered, {bytes}",
                     steps[other].work.what(),
                     step.work.what(),
-                    mine.bytes.start,
-                    mine.bytes.end
                 ));
             }
         }

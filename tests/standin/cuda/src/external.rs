@@ -35,6 +35,7 @@ pub struct ExternalBuffer {
 fn free(state: &mut Guard, base: u64) -> Outcome {
     let gone = state.memory.remove(base).ok_or(INVALID_VALUE)?;
     unmap_file(base, gone.spacing);
+    state.model.unmap(base..base + gone.spacing, "free");
     state.memory.unreserve(base, gone.spacing);
     Ok(())
 }
@@ -81,13 +82,14 @@ api! {
             on_free: Some(free),
         };
         state.memory.insert(base, allocation);
+        state.model.map(base..base + wanted.size, physical.place + wanted.offset);
         address.put(base)
     }
     /// Ends the import; its mapped buffers are the program's to free.
     cuDestroyExternalMemory 10000 => fn cuDestroyExternalMemory(memory: u64) {
         let mut state = lock()?;
         let key = state.external.remove(memory)?;
-        state.vmm.store.drop_user(key);
+        crate::vmm::drop_user(&mut state, key);
         Ok(())
     }
 }

@@ -7,7 +7,8 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use crate::abi::{MemAllocNodeParams, MemLocation, MemPoolProps};
-use crate::codes::{INVALID_VALUE, OUT_OF_MEMORY, Outcome};
+use crate::codes::{INVALID_VALUE, NOT_SUPPORTED, OUT_OF_MEMORY, Outcome};
+use crate::env::{Feature, settings};
 use crate::memory::{Allocation, Kind, PAGE, round};
 use crate::state::{Guard, State};
 
@@ -36,6 +37,9 @@ struct Block {
 
 /// An address for a new allocation node.
 pub fn reserve(state: &mut State, device: i32, bytes: u64) -> Outcome<Range<u64>> {
+    if settings().lacks(Feature::Pools) {
+        return Err(NOT_SUPPORTED);
+    }
     let total = state.device(device).map_err(|_| INVALID_VALUE)?.total;
     if bytes > total {
         return Err(OUT_OF_MEMORY);

@@ -8,13 +8,15 @@
 //! How it is put together: `api!` writes down each function with its name, version and variants;
 //! `procs` searches them for `cuGetProcAddress`. All state lies behind one lock (`state`).
 //! A new room is a module with its `api!`, its `PROCS` in the list of `procs`, and a field of
-//! `State` for what it keeps. `clock`, `finish`, `timeline`, `oracle` and `model` know nothing of CUDA's boundary.
+//! `State` for what it keeps. `clock`, `finish`, `timeline`, `alias`, `oracle` and `model` know
+//! nothing of CUDA's boundary.
 
 #[macro_use]
 mod api;
 
 mod abi;
 mod advice;
+mod alias;
 mod array;
 mod capture;
 mod capture_api;

@@ -149,7 +149,8 @@ impl Memory {
                 ));
             };
             let end = base + found.size;
-            if bytes.end > end && found.kind != Kind::Mapped {
+            // Only from mapping to mapping may an access run on.
+            if (bytes.start < base || bytes.end > end) && found.kind != Kind::Mapped {
                 return Err(format!(
                     "bounds: {:#x}..{:#x} goes beyond the allocation {base:#x}..{end:#x}",
                     bytes.start, bytes.end

@@ -3,6 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use crate::alias::{self, Aliases, Reach};
 use crate::clock::Lane;
 use crate::finish::Gate;
 use crate::oracle::{Item, Oracle, What};
@@ -39,7 +40,11 @@ impl Touch {
 #[derive(Default)]
 pub struct Model {
     timeline: Timeline,
+    aliases: Aliases,
+    /// What was done to memory, by place.
     oracle: Oracle,
+    /// What was done through mappings, by address: only who may still be at it counts.
+    users: Oracle,
     findings: Vec<String>,
 }
 
@@ -73,29 +78,29 @@ impl Model {
     pub fn submit(&mut self, lane: Lane, what: What, touches: &[Touch], duration: u64, now: u64) {
         let seq = self.timeline.submit(lane, duration, now);
         let item = Item { lane, what, seq };
+        let (clock, host) = (self.timeline.clock(lane), self.timeline.host());
         let mut found = None;
         for touch in touches {
-            let conflict = self.oracle.access(
-                touch.bytes.clone(),
-                touch.writes,
-                item,
-                self.timeline.clock(lane),
-                self.timeline.host(),
-            );
-            if let (None, Some(conflict)) = (&found, conflict) {
-                found = Some((conflict, touch.writes));
+            for reach in self.aliases.reach(touch.bytes.clone()) {
+                let shift = reach.shift;
+                if shift != 0 {
+                    let addresses = reach.addresses.clone();
+                    self.users
+                        .access(addresses, touch.writes, item, clock, host);
+                }
+                let conflict = self.oracle.access(reach, touch.writes, item, clock, host);
+                found = found.or(conflict.map(|conflict| (conflict, touch.writes, shift)));
             }
         }
-        if let Some((conflict, writes)) = found {
+        if let Some((conflict, writes, shift)) = found {
             let verb = |writes| if writes { "write" } else { "read" };
             self.findings.push(format!(
-                "race: {} by {} is not ordered after {} by {}, bytes {:#x}..{:#x}",
+                "race: {} by {} is not ordered after {} by {}, {}",
                 verb(writes),
                 self.describe(&item),
                 verb(conflict.earlier_wrote),
                 self.describe(&conflict.earlier),
-                conflict.bytes.start,
-                conflict.bytes.end,
+                alias::name(&conflict.bytes, shift, conflict.earlier_shift),
             ));
         }
     }
@@ -140,10 +145,30 @@ impl Model {
         self.timeline.observe(&point.clock);
     }
 
-    /// The bytes are taken from under the device (unmapped, released) by `call`: a finding unless
-    /// the host has seen all work on them done.
+    /// The addresses lead to physical memory, from this place on.
+    pub fn map(&mut self, addresses: Range<u64>, place: u64) {
+        self.aliases.map(addresses, place);
+    }
+
+    /// `call` takes away the mappings that begin within the addresses: a finding unless the host has
+    /// seen all work done that used *them*. The memory and its history may live on elsewhere.
+    pub fn unmap(&mut self, addresses: Range<u64>, call: &str) {
+        self.withdraw(addresses.clone(), call);
+        self.aliases.unmap(&addresses);
+    }
+
+    /// The bytes, cut where the way from their addresses to their places changes.
+    pub fn reach(&self, bytes: Range<u64>) -> impl Iterator<Item = Reach> {
+        self.aliases.reach(bytes)
+    }
+
+    /// What is at these addresses is taken from under the device by `call`: a finding unless the
+    /// host has seen all work on them done.
     pub fn withdraw(&mut self, bytes: Range<u64>, call: &str) {
-        if let Some(item) = self.oracle.pending(bytes.clone(), self.timeline.host()) {
+        // Memory that is mapped is known to the one history by address, other memory to the other.
+        let host = self.timeline.host();
+        let pending = self.users.pending(bytes.clone(), host);
+        if let Some(item) = pending.or_else(|| self.oracle.pending(bytes.clone(), host)) {
             self.findings.push(format!(
                 "unfinished: {call} of {:#x}..{:#x} under {} that nobody has waited for",
                 bytes.start,
@@ -151,12 +176,13 @@ impl Model {
                 self.describe(&item),
             ));
         }
+        self.users.forget(bytes.clone());
         self.oracle.forget(bytes);
     }
 
-    /// The bytes are new memory.
-    pub fn forget(&mut self, bytes: Range<u64>) {
-        self.oracle.forget(bytes);
+    /// What is at these places is new memory, or none any more.
+    pub fn forget(&mut self, places: Range<u64>) {
+        self.oracle.forget(places);
     }
 
     /// Adds a finding.
@@ -171,7 +197,7 @@ impl Model {
 
     /// Whether the lane's later work comes after the point already.
     pub fn is_after(&self, lane: Lane, point: &Point) -> bool {
-        !self.timeline.clock(lane).clone().join(&point.clock)
+        self.timeline.clock(lane).includes(&point.clock)
     }
 
     /// Whether there are findings to take.
@@ -192,3 +218,7 @@ impl Model {
 #[cfg(test)]
 #[path = "model_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "mapping_tests.rs"]
+mod mapping_tests;

@@ -1,12 +1,14 @@
 //! The history of accesses to memory, and the accesses that nothing orders.
 //!
 //! For each range of bytes: the last write, and the reads since. An access that is ordered before
-//! everything the host can submit from now on is forgotten, so that memory stays bounded.
+//! everything the host can submit from now on is forgotten, so that memory stays bounded. Bytes go
+//! by their places (see [`Reach`]): two addresses of the same memory share one history.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Range;
 
+use crate::alias::Reach;
 use crate::clock::{Clock, Lane};
 
 /// What touched the bytes.
@@ -63,20 +65,30 @@ impl Item {
 /// Two items that touched the same bytes with nothing to order them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conflict {
-    /// The bytes.
+    /// The places of the bytes.
     pub bytes: Range<u64>,
     /// The earlier one in order of submission.
     pub earlier: Item,
     /// Whether the earlier one wrote.
     pub earlier_wrote: bool,
+    /// How the earlier one reached the bytes: [`Reach::shift`].
+    pub earlier_shift: u64,
 }
 
+/// One item's access, by addresses that a shift turns into places.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Access {
+    item: Item,
+    shift: u64,
+}
+
+/// By place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Segment {
     end: u64,
-    write: Option<Item>,
+    write: Option<Access>,
     /// At most one for each lane.
-    reads: Vec<Item>,
+    reads: Vec<Access>,
 }
 
 /// Fewer segments than this are never swept. In tests so few that sweeping is tested, too.
@@ -103,12 +115,14 @@ impl Oracle {
     /// ordered after. Answers with the first access that is not ordered before it.
     pub fn access(
         &mut self,
-        bytes: Range<u64>,
+        reach: impl Into<Reach>,
         writes: bool,
         item: Item,
         clock: &Clock,
         host: &Clock,
     ) -> Option<Conflict> {
+        let reach = reach.into();
+        let (bytes, shift) = (reach.places(), reach.shift);
         if bytes.is_empty() {
             return None;
         }
@@ -125,20 +139,21 @@ impl Oracle {
             let unordered = write
                 .into_iter()
                 .chain(reads)
-                .find(|(other, _)| !other.is_before(clock));
+                .find(|(other, _)| !other.item.is_before(clock));
             if let Some((earlier, earlier_wrote)) = unordered {
                 conflict = Some(Conflict {
                     bytes: *start..segment.end,
-                    earlier: *earlier,
+                    earlier: earlier.item,
                     earlier_wrote,
+                    earlier_shift: earlier.shift,
                 });
                 break;
             }
         }
         if writes {
-            self.write(bytes, item);
+            self.write(bytes, Access { item, shift });
         } else {
-            self.read(bytes, item, host);
+            self.read(bytes, Access { item, shift }, host);
         }
         if self.segments.len() >= self.sweep_at {
             self.sweep(host);
@@ -153,8 +168,8 @@ impl Oracle {
             .range(first..bytes.end)
             .filter(|(_, segment)| segment.end > bytes.start)
             .flat_map(|(_, segment)| segment.write.iter().chain(&segment.reads))
+            .map(|access| access.item)
             .find(|item| !item.is_before(host))
-            .copied()
     }
 
     /// These bytes are no longer memory, or new memory: nothing that was done to them matters.
@@ -199,10 +214,10 @@ impl Oracle {
         }
     }
 
-    fn write(&mut self, bytes: Range<u64>, item: Item) {
+    fn write(&mut self, bytes: Range<u64>, access: Access) {
         let segment = Segment {
             end: bytes.end,
-            write: Some(item),
+            write: Some(access),
             reads: Vec::new(),
         };
         // The common case: the same bytes as before.
@@ -216,7 +231,7 @@ impl Oracle {
         self.segments.insert(bytes.start, segment);
     }
 
-    fn read(&mut self, bytes: Range<u64>, item: Item, host: &Clock) {
+    fn read(&mut self, bytes: Range<u64>, access: Access, host: &Clock) {
         let mut gaps = Vec::new();
         let mut at = bytes.start;
         for (start, segment) in self.segments.range_mut(bytes.clone()) {
@@ -226,8 +241,8 @@ impl Oracle {
             at = segment.end;
             segment
                 .reads
-                .retain(|read| read.lane != item.lane && !read.is_before(host));
-            segment.reads.push(item);
+                .retain(|read| read.item.lane != access.item.lane && !read.item.is_before(host));
+            segment.reads.push(access);
         }
         if at < bytes.end {
             gaps.push(at..bytes.end);
@@ -236,7 +251,7 @@ impl Oracle {
             let segment = Segment {
                 end: gap.end,
                 write: None,
-                reads: vec![item],
+                reads: vec![access],
             };
             self.segments.insert(gap.start, segment);
         }
@@ -246,8 +261,8 @@ impl Oracle {
     fn sweep(&mut self, host: &Clock) {
         let mut kept: Vec<(u64, Segment)> = Vec::new();
         for (start, mut segment) in std::mem::take(&mut self.segments) {
-            segment.write = segment.write.filter(|write| !write.is_before(host));
-            segment.reads.retain(|read| !read.is_before(host));
+            segment.write = segment.write.filter(|write| !write.item.is_before(host));
+            segment.reads.retain(|read| !read.item.is_before(host));
             if segment.write.is_none() && segment.reads.is_empty() {
                 continue;
             }

@@ -35,6 +35,28 @@ fn unordered_accesses_conflict_when_one_writes() {
 }
 
 #[test]
+fn a_conflict_tells_how_the_earlier_one_reached_the_bytes() {
+    let mut oracle = Oracle::default();
+    let none = Clock::default();
+    let reach = |addresses: Range<u64>, shift| Reach { addresses, shift };
+    let (one, two) = (1000, 0u64.wrapping_sub(500));
+    // Places 1000..1100 by addresses 0..100, then 1050..1060 by addresses 1550..1560.
+    oracle.access(
+        reach(0..100, one),
+        true,
+        item(0, 1),
+        &clock(&[(0, 1)]),
+        &none,
+    );
+    let second = reach(1550..1560, two);
+    let found = oracle.access(second, true, item(1, 1), &clock(&[(1, 1)]), &none);
+    let found = found.unwrap();
+    assert_eq!((found.bytes, found.earlier_shift), (1050..1060, one));
+    assert!(oracle.pending(1050..1060, &none).is_some());
+    assert!(oracle.pending(0..1000, &none).is_none());
+}
+
+#[test]
 fn ordered_accesses_do_not() {
     let mut oracle = Oracle::default();
     let none = Clock::default();

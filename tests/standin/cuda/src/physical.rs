@@ -8,6 +8,7 @@ use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 
 use crate::abi::MemLocation;
+use crate::alias::PHYSICAL;
 use crate::codes::{OUT_OF_MEMORY, Outcome, UNKNOWN};
 use crate::ranges::Ranges;
 
@@ -51,6 +52,8 @@ pub struct Physical {
     pub charged: Option<i32>,
     /// Handles and mappings that keep it.
     pub users: u32,
+    /// Where the history of its bytes is kept: no other memory has the same places, then or now.
+    pub place: u64,
 }
 
 /// All physical memory of this process.
@@ -58,6 +61,8 @@ pub struct Physical {
 pub struct Store {
     all: HashMap<u64, Physical>,
     next: u64,
+    /// Bytes of places given out.
+    placed: u64,
     common: Option<(Arc<File>, Ranges)>,
 }
 
@@ -89,6 +94,7 @@ impl Store {
             prop,
             charged,
             users: 1,
+            place: 0,
         }))
     }
 
@@ -103,7 +109,9 @@ impl Store {
         Ok((file.clone(), offset))
     }
 
-    fn insert(&mut self, physical: Physical) -> u64 {
+    fn insert(&mut self, mut physical: Physical) -> u64 {
+        physical.place = PHYSICAL + self.placed;
+        self.placed += physical.size;
         self.next += 1;
         self.all.insert(self.next, physical);
         self.next
@@ -196,6 +204,7 @@ impl Store {
             prop,
             charged: None,
             users: 1,
+            place: 0,
         }))
     }
 }

@@ -71,15 +71,12 @@ impl Pool {
         }
     }
 
-    fn traces_in(&self, range: &Range<u64>) -> Vec<(u64, Trace)> {
-        let reaches = |(_, trace): &(&u64, &Trace)| trace.end > range.start;
-        let before = self.traces.range(..range.start).next_back().filter(reaches);
-        let within = self.traces.range(range.clone());
-        before
-            .into_iter()
-            .chain(within)
-            .map(|(start, trace)| (*start, trace.clone()))
-            .collect()
+    fn traces_in(&self, range: Range<u64>) -> impl Iterator<Item = (u64, &Trace)> {
+        let before = self.traces.range(..range.start).next_back();
+        let reaching = before.filter(|(_, trace)| trace.end > range.start);
+        let within = self.traces.range(range);
+        let all = reaching.into_iter().chain(within);
+        all.map(|(start, trace)| (*start, trace))
     }
 
     /// Free memory of this size; with `patient`, also where another stream's free is not reached yet.
@@ -92,23 +89,24 @@ impl Pool {
     ) -> Option<u64> {
         let now = now();
         let (follows_events, takes_completed) = (self.reuse[0] != 0, self.reuse[1] != 0);
-        let usable = |range: Range<u64>| {
-            self.traces_in(&range).iter().all(|(_, trace)| {
-                patient
-                    || trace.stream == stream
-                    || takes_completed && trace.point.finish.is_past(now)
-                    || follows_events && is_ordered(&trace.point)
-            })
+        let is_usable = |trace: &Trace| {
+            patient
+                || trace.stream == stream
+                || takes_completed && trace.point.finish.is_past(now)
+                || follows_events && is_ordered(&trace.point)
         };
         self.free.at_least(size).find_map(|(start, length)| {
             let end = start + length;
-            // Where one free ends and the next begins the answer may change.
-            let within = self.traces_in(&(start..end));
-            let borders = within.iter().flat_map(|(at, trace)| [*at, trace.end]);
-            std::iter::once(start)
-                .chain(borders)
-                .filter(|at| *at >= start && at + size <= end)
-                .find(|at| usable(*at..at + size))
+            let mut at = start;
+            for (begins, trace) in self.traces_in(start..end) {
+                if at + size <= begins {
+                    break;
+                }
+                if !is_usable(trace) {
+                    at = trace.end;
+                }
+            }
+            (at + size <= end).then_some(at)
         })
     }
 
@@ -116,7 +114,9 @@ impl Pool {
     pub fn take(&mut self, range: &Range<u64>) -> Vec<Trace> {
         self.free.take_at(range.start, range.end - range.start);
         let mut taken = Vec::new();
-        for (start, trace) in self.traces_in(range) {
+        let mut traces = Vec::new();
+        traces.extend(self.traces_in(range.clone()).map(|(at, t)| (at, t.clone())));
+        for (start, trace) in traces {
             self.traces.remove(&start);
             if start < range.start {
                 self.traces.insert(
@@ -154,8 +154,7 @@ impl Pool {
     pub fn is_idle(&self, chunk: &Range<u64>, waited: u64) -> bool {
         self.free.contains(chunk.start, chunk.end - chunk.start)
             && self
-                .traces_in(chunk)
-                .iter()
+                .traces_in(chunk.clone())
                 .all(|(_, trace)| trace.point.finish.is_past(waited))
     }
 }

@@ -3,7 +3,7 @@
 use crate::abi::{Out, Text};
 use crate::api::{Proc, Via};
 use crate::codes::{INVALID_VALUE, NOT_FOUND, Outcome};
-use crate::env::settings;
+use crate::env::{Feature, settings};
 
 /// The parts of the table, one for each module.
 static PARTS: &[&[Proc]] = &[
@@ -57,6 +57,17 @@ fn all() -> impl Iterator<Item = &'static Proc> {
 pub fn is_disabled(name: &str) -> bool {
     let disabled = &settings().disabled;
     !disabled.is_empty() && disabled.iter().any(|other| other == name)
+}
+
+/// Whether the function belongs to a feature that `STANDIN_LACKS` names.
+pub fn is_lacking(symbol: &str) -> bool {
+    settings().lacking.iter().any(|feature| {
+        let part = match feature {
+            Feature::Vmm => crate::vmm::PROCS,
+            Feature::Pools => crate::mempool_api::PROCS,
+        };
+        part.iter().any(|proc| proc.symbol == symbol)
+    })
 }
 
 /// The variant that `cuGetProcAddress` gives, or the status of a search without result.

@@ -165,10 +165,13 @@ pub fn create(size: u64, prop: MemProp, flags: u64) -> Outcome<u64> {
     Ok(state.vmm.handles.insert(Handle { physical, count: 1 }))
 }
 
-fn drop_user(state: &mut State, physical: u64) {
-    if let Some(gone) = state.vmm.store.drop_user(physical)
-        && let Some(device) = gone.charged
-    {
+/// One user less of physical memory: with the last one goes what was known of its bytes.
+pub fn drop_user(state: &mut State, physical: u64) {
+    let Some(gone) = state.vmm.store.drop_user(physical) else {
+        return;
+    };
+    state.model.forget(gone.place..gone.place + gone.size);
+    if let Some(device) = gone.charged {
         state.refund(device, gone.size);
     }
 }
@@ -248,7 +251,7 @@ pub fn map(address: u64, size: u64, offset: u64, handle: u64, flags: u64) -> Out
         on_free: None,
     };
     state.memory.insert(address, allocation);
-    state.model.forget(address..end);
+    state.model.map(address..end, memory.place);
     Ok(())
 }
 
@@ -264,7 +267,7 @@ pub fn unmap(address: u64, size: u64) -> Outcome {
         let Some(mapping) = state.vmm.mappings.remove(&base) else {
             continue;
         };
-        state.model.withdraw(base..base + mapping.size, "unmap");
+        state.model.unmap(base..base + mapping.size, "unmap");
         state.memory.remove(base);
         unmap_file(base, mapping.size);
         drop_user(&mut state, mapping.physical);

@@ -4,6 +4,7 @@ use crate::abi::{HostFn, UserData};
 use crate::capture;
 use crate::codes::{INVALID_VALUE, Outcome};
 use crate::env::settings;
+use crate::memory::Kind;
 use crate::model::Touch;
 use crate::oracle::What;
 use crate::state::{Guard, State, now};
@@ -253,27 +254,32 @@ impl Work {
 /// No program has memory below this address.
 const LOWEST: u64 = 4096;
 
-/// A kernel's use of memory that its device has no access to; copies need none.
-fn stranger(state: &State, user: u64, touch: &Touch) -> Option<String> {
-    let (base, found) = state.memory.find(touch.bytes.start)?;
+/// A use of memory that the device has no access to. Copies reach other devices' memory without,
+/// but no mapping that was given none.
+fn stranger(state: &State, user: u64, touch: &Touch, is_kernel: bool) -> Option<String> {
     let device = state.contexts.get(user).ok()?.device;
-    (!crate::peer::may_touch(state, user, base, found, touch.writes)).then(|| {
-        format!(
-            "peer: use of {base:#x} of device {} from device {device} without access",
-            found.device
-        )
-    })
+    let mut at = touch.bytes.start;
+    while at < touch.bytes.end {
+        let (base, found) = state.memory.find(at)?;
+        let is_minded = is_kernel || found.kind == Kind::Mapped;
+        if is_minded && !crate::peer::may_touch(state, user, base, found, touch.writes) {
+            return Some(format!(
+                "access: use of {base:#x} of device {} from device {device} without access",
+                found.device
+            ));
+        }
+        at = base + found.size.max(1);
+    }
+    None
 }
 
 /// Drops and reports what touches no memory. Kernels just read on; other work is refused.
 fn check(state: &mut State, user: u64, work: &Work) -> Outcome<Vec<Touch>> {
     let mut touches = work.touches(state);
     let mut wrong = Vec::new();
-    // Copies reach other devices' memory without access, but no mapping that was given none.
     let is_kernel = matches!(work, Work::Kernel { .. });
-    let is_mapped = |touch: &Touch| state.vmm.mapping(touch.bytes.start).is_some();
-    let minded = touches.iter().filter(|touch| is_kernel || is_mapped(touch));
-    wrong.extend(minded.filter_map(|touch| stranger(state, user, touch)));
+    let strange = |touch| stranger(state, user, touch, is_kernel);
+    wrong.extend(touches.iter().filter_map(strange));
     touches.retain(|touch| match state.memory.check(&touch.bytes) {
         Ok(()) => true,
         Err(finding) => {

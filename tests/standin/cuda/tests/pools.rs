@@ -1,5 +1,4 @@
-//! Virtual memory management and stream-ordered pools through the C interface, and what the oracle
-//! finds when they are misused.
+//! Stream-ordered pools through the C interface, and what the oracle finds when they are misused.
 
 extern crate cuda;
 
@@ -19,20 +18,15 @@ driver! {
     cuMemGetInfo_v2(free: &mut usize, total: &mut usize);
     cuMemAlloc_v2(address: &mut u64, bytes: usize);
     cuMemFree_v2(address: u64);
-    cuMemcpyHtoD_v2(to: u64, from: *const u8, bytes: usize);
-    cuMemcpyDtoH_v2(to: *mut u8, from: u64, bytes: usize);
     cuStreamCreate(stream: &mut u64, flags: u32);
     cuStreamSynchronize(stream: u64);
     cuStreamWaitEvent(stream: u64, event: u64, flags: u32);
     cuEventCreate(event: &mut u64, flags: u32);
     cuEventRecord(event: u64, stream: u64);
-    cuMemAddressReserve(address: &mut u64, size: usize, alignment: usize, wished: u64, flags: u64);
-    cuMemAddressFree(address: u64, size: usize);
-    cuMemCreate(handle: &mut u64, size: usize, prop: &Prop, flags: u64);
-    cuMemRelease(handle: u64);
-    cuMemMap(address: u64, size: usize, offset: usize, handle: u64, flags: u64);
-    cuMemUnmap(address: u64, size: usize);
-    cuMemSetAccess(address: u64, size: usize, access: &Access, count: usize);
+    cuEventSynchronize(event: u64);
+    cuStreamBeginCapture_v2(stream: u64, mode: u32);
+    cuStreamEndCapture(stream: u64, graph: &mut u64);
+    cuStreamIsCapturing(stream: u64, status: &mut u32);
     cuMemAllocAsync(address: &mut u64, bytes: usize, stream: u64);
     cuMemAllocAsync_ptsz(address: &mut u64, bytes: usize, stream: u64);
     cuMemFreeAsync(address: u64, stream: u64);
@@ -59,22 +53,6 @@ struct Range {
     writes: u32,
 }
 
-/// `CUmemAllocationProp` of memory on device 0.
-#[repr(C)]
-struct Prop {
-    kind: u32,
-    handles: u32,
-    location: [u32; 2],
-    rest: [u64; 2],
-}
-
-/// `CUmemAccessDesc`.
-#[repr(C)]
-struct Access {
-    location: [u32; 2],
-    flags: u32,
-}
-
 /// `CUmemPoolProps` of a pool on device 0.
 #[repr(C)]
 struct PoolProps {
@@ -86,17 +64,6 @@ struct PoolProps {
     rest: [u64; 7],
 }
 
-const PROP: Prop = Prop {
-    kind: 1,
-    handles: 0,
-    location: [1, 0],
-    rest: [0; 2],
-};
-const BOTH: Access = Access {
-    location: [1, 0],
-    flags: 3,
-};
-const PAGE: usize = 2 << 20;
 const MIB: usize = 1 << 20;
 /// Nanoseconds: longer than any test takes to look.
 const LONG: u64 = 300_000_000;
@@ -167,89 +134,6 @@ fn standard() -> u64 {
 
 fn attribute(pool: u64, number: u32) -> u64 {
     make(|value| cuMemPoolGetAttribute(pool, number, value))
-}
-
-fn mapped(address: u64, handle: u64) {
-    assert_eq!(cuMemMap(address, PAGE, 0, handle, 0), 0);
-    assert_eq!(cuMemSetAccess(address, PAGE, &BOTH, 1), 0);
-}
-
-#[test]
-fn contents_move_with_the_handle() {
-    let _turn = Turn::take();
-    let before = available();
-    let base = make(|base| cuMemAddressReserve(base, 4 * PAGE, 0, 0, 0));
-    assert_eq!(available(), before);
-    let handle = make(|handle| cuMemCreate(handle, PAGE, &PROP, 0));
-    assert_eq!(available(), before - PAGE);
-    mapped(base, handle);
-    let mut out = [0u8; 4];
-    assert_eq!(cuMemcpyHtoD_v2(base + 100, [1, 2, 3, 4].as_ptr(), 4), 0);
-    assert_eq!(cuMemUnmap(base, PAGE), 0);
-    mapped(base + 2 * PAGE as u64, handle);
-    assert_eq!(
-        cuMemcpyDtoH_v2(out.as_mut_ptr(), base + 2 * PAGE as u64 + 100, 4),
-        0
-    );
-    assert_eq!(out, [1, 2, 3, 4]);
-    // The memory stays while it is mapped, and no longer.
-    assert_eq!(cuMemRelease(handle), 0);
-    assert_eq!(available(), before - PAGE);
-    assert_eq!(cuMemUnmap(base + 2 * PAGE as u64, PAGE), 0);
-    assert_eq!(available(), before);
-    assert_eq!(cuMemAddressFree(base, 4 * PAGE), 0);
-}
-
-#[test]
-fn new_handles_hold_zeros() {
-    let _turn = Turn::take();
-    let base = make(|base| cuMemAddressReserve(base, PAGE, 0, 0, 0));
-    for round in 0..3u8 {
-        let handle = make(|handle| cuMemCreate(handle, PAGE, &PROP, 0));
-        mapped(base, handle);
-        let mut out = [9u8; 2];
-        assert_eq!(cuMemcpyDtoH_v2(out.as_mut_ptr(), base + 5, 2), 0);
-        assert_eq!(out, [0, 0], "round {round}");
-        assert_eq!(cuMemcpyHtoD_v2(base + 5, [round + 1, 7].as_ptr(), 2), 0);
-        assert_eq!(cuMemUnmap(base, PAGE), 0);
-        assert_eq!(cuMemRelease(handle), 0);
-    }
-    assert_eq!(cuMemAddressFree(base, PAGE), 0);
-}
-
-#[test]
-fn unmapping_under_work_is_found() {
-    let _turn = Turn::take();
-    let side = stream();
-    let base = make(|base| cuMemAddressReserve(base, PAGE, 0, 0, 0));
-    let handle = make(|handle| cuMemCreate(handle, PAGE, &PROP, 0));
-    mapped(base, handle);
-    kernel(side, LONG, base, 4096);
-    assert_eq!(findings(|| assert_eq!(cuMemUnmap(base, PAGE), 0)), 1);
-    cuCtxSynchronize();
-    mapped(base, handle);
-    kernel(side, 1000, base, 4096);
-    assert_eq!(cuStreamSynchronize(side), 0);
-    assert_eq!(findings(|| assert_eq!(cuMemUnmap(base, PAGE), 0)), 0);
-    assert_eq!(findings(|| kernel(side, 1000, base, 4096)), 1);
-    cuMemRelease(handle);
-    cuMemAddressFree(base, PAGE);
-}
-
-#[test]
-fn mapped_memory_without_access_is_not_for_kernels() {
-    let _turn = Turn::take();
-    let base = make(|base| cuMemAddressReserve(base, PAGE, 0, 0, 0));
-    let handle = make(|handle| cuMemCreate(handle, PAGE, &PROP, 0));
-    assert_eq!(cuMemMap(base, PAGE, 0, handle, 0), 0);
-    let side = stream();
-    assert_eq!(findings(|| kernel(side, 1000, base, 4096)), 1);
-    assert_eq!(cuMemSetAccess(base, PAGE, &BOTH, 1), 0);
-    assert_eq!(findings(|| kernel(side, 1000, base, 4096)), 0);
-    cuCtxSynchronize();
-    cuMemUnmap(base, PAGE);
-    cuMemRelease(handle);
-    cuMemAddressFree(base, PAGE);
 }
 
 #[test]
@@ -370,6 +254,64 @@ fn pools_keep_what_their_threshold_says() {
     cuMemPoolSetAttribute(pool, 4, &0);
     assert_eq!(cuMemPoolTrimTo(pool, 0), 0);
     assert_eq!(available(), before);
+}
+
+#[test]
+fn a_pool_counts_what_was_asked_for_and_grows_in_pieces() {
+    let _turn = Turn::take();
+    let (side, pool) = (stream(), standard());
+    let blocks = [100 * MIB + 1, 1].map(|bytes| {
+        let block = make(|address| cuMemAllocAsync(address, bytes, side));
+        assert_eq!(block % 512, 0);
+        block
+    });
+    assert_eq!(attribute(pool, 7), 104_857_602);
+    assert_eq!(attribute(pool, 5), 128 * MIB as u64);
+    for block in blocks {
+        assert_eq!(cuMemFreeAsync(block, side), 0);
+    }
+    assert_eq!(attribute(pool, 7), 0);
+}
+
+#[test]
+fn without_a_threshold_every_wait_that_follows_the_last_free_empties_the_pool() {
+    let _turn = Turn::take();
+    let (side, pool) = (stream(), standard());
+    let event = make(|event| cuEventCreate(event, 2));
+    let waits: [(&str, &dyn Fn() -> u32); 3] = [
+        ("stream", &|| cuStreamSynchronize(side)),
+        ("event", &|| cuEventSynchronize(event)),
+        ("context", &|| cuCtxSynchronize()),
+    ];
+    for (name, wait) in waits {
+        let block = make(|address| cuMemAllocAsync(address, 40 * MIB, side));
+        kernel(side, LONG / 10, block, MIB);
+        assert_eq!(cuEventRecord(event, side) + wait(), 0);
+        assert_eq!(attribute(pool, 5), 64 * MIB as u64, "{name}, in use");
+        assert_eq!(cuMemFreeAsync(block, side), 0);
+        assert_eq!(attribute(pool, 5), 64 * MIB as u64, "{name}, not waited");
+        assert_eq!(cuEventRecord(event, side) + wait(), 0);
+        assert_eq!(attribute(pool, 5), 0, "{name}");
+    }
+}
+
+#[test]
+fn a_capture_refuses_to_free_what_was_allocated_outside() {
+    let _turn = Turn::take();
+    let (side, pool) = (stream(), standard());
+    let block = make(|address| cuMemAllocAsync(address, MIB, side));
+    for mode in 0..3 {
+        let (mut status, mut graph) = (0, 0);
+        assert_eq!(cuStreamBeginCapture_v2(side, mode), 0);
+        let freed = || assert_eq!(cuMemFreeAsync(block, side), 1, "mode {mode}");
+        assert_eq!(findings(freed), 0);
+        assert_eq!(cuStreamIsCapturing(side, &mut status), 0);
+        assert_eq!(status, 1, "mode {mode}");
+        assert_eq!(cuStreamEndCapture(side, &mut graph), 0);
+        assert_eq!(attribute(pool, 7), MIB as u64);
+        assert_eq!(findings(|| kernel(side, 0, block, MIB)), 0);
+    }
+    assert_eq!(cuMemFreeAsync(block, side), 0);
 }
 
 #[test]
