@@ -8,6 +8,8 @@ fn main() {
     println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libgpushim.so");
     // Every symbol bound at start: none is looked up while a host's signal handler or lock is active.
     println!("cargo::rustc-cdylib-link-arg=-Wl,-z,now");
+    // A dlclose must not take the code away from under our thread.
+    println!("cargo::rustc-cdylib-link-arg=-Wl,-z,nodelete");
     // What we hand out in the driver's place is ours, whoever else exports a symbol of that name.
     println!("cargo::rustc-cdylib-link-arg=-Wl,-Bsymbolic");
     // The library is preloaded into every child process, also where there is no libgcc_s.so.1: with

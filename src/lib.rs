@@ -6,6 +6,7 @@
 #[cfg(feature = "cli")]
 pub mod analysis;
 pub mod config;
+pub mod mempool;
 pub mod pool;
 #[cfg(feature = "cli")]
 pub mod report;

@@ -67,6 +67,11 @@ fn sample(path: &Path) -> PathBuf {
         ("GPUSHIM_POLICY", "blocks"),
         ("deepbind", "/opt/plugin.so"),
         (
+            "takeover.torch",
+            "PYTORCH_ALLOC_CONF says backend:cudaMallocAsync already",
+        ),
+        ("takeover.torch.limits", "`torch.cuda.MemPool`: raises"),
+        (
             "problem",
             "GPUSHIM_REUSE=x: expected order, wait or strict; using order",
         ),
@@ -382,7 +387,7 @@ fn doctor_examines_the_machine() {
     command
         .env("GPUSHIM_LIBRARY", dir.path().join("broken.so"))
         .env("GPUSHIM_TRACE", "no/such/%p");
-    let output = command.env("GPUSHIM_POLICY", "vmm").output().unwrap();
+    let output = command.env("GPUSHIM_POLICY", "plan").output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     let broken = json(&output);
     assert_eq!(check(&broken, "libgpushim.so")["verdict"], "problem");
@@ -398,8 +403,91 @@ fn doctor_examines_the_machine() {
         check(&broken, "setting")["detail"]
             .as_str()
             .unwrap()
-            .contains("GPUSHIM_POLICY=vmm")
+            .contains("GPUSHIM_POLICY=plan")
     );
+}
+
+#[test]
+fn doctor_says_what_takeover_would_do() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut command = gpushim(dir.path(), &["doctor", "--format", "json"]);
+    let found = command
+        .env("GPUSHIM_LIBRARY", harmless_library())
+        .env("GPUSHIM_TAKEOVER", "torch,tf")
+        .env("PYTORCH_CUDA_ALLOC_CONF", "backend:native")
+        .env_remove("PYTORCH_ALLOC_CONF")
+        .env_remove("TF_GPU_ALLOCATOR")
+        .output()
+        .unwrap();
+    let found = json(&found);
+    let torch = check(&found, "takeover.torch");
+    assert_eq!(torch["verdict"], "note");
+    let why = "left alone: PYTORCH_CUDA_ALLOC_CONF chooses backend:native";
+    assert_eq!(torch["detail"], why);
+    let tf = check(&found, "takeover.tf");
+    assert_eq!(tf["verdict"], "ok");
+    assert_eq!(tf["detail"], "set TF_GPU_ALLOCATOR=cuda_malloc_async");
+    let limits = found["takeover_limits"].as_array().unwrap();
+    assert_eq!(limits.len(), gpushim_core::config::takeover::LIMITS.len());
+    assert_eq!(limits[0]["framework"], "PyTorch");
+    assert!(
+        limits[0]["what"]
+            .as_str()
+            .unwrap()
+            .contains("reduce-overhead")
+    );
+
+    let text = stdout(&run(dir.path(), &["doctor"]));
+    assert!(!text.contains("takeover."), "not asked for: {text}");
+    assert!(text.contains("\nNot done by frameworks under GPUSHIM_TAKEOVER\n"));
+}
+
+#[test]
+fn doctor_minds_the_order_of_preloaded_libraries() {
+    let dir = tempfile::tempdir().unwrap();
+    let compile = |name: &str, source: &str| {
+        let path = dir.path().join(name);
+        std::fs::write(path.with_extension("c"), source).unwrap();
+        let made = Command::new("gcc")
+            .args(["-shared", "-fPIC", "-o"])
+            .arg(&path)
+            .arg(path.with_extension("c"))
+            .status();
+        assert!(made.unwrap().success());
+        path.display().to_string()
+    };
+    let calls = "void *dlsym(void *, const char *); void *use(void) { return dlsym(0, \"x\"); }";
+    let harmless = compile("libharmless.so", calls);
+    let exports = "void *dlsym(void *a, const char *b) { (void)a; (void)b; return 0; }";
+    let greedy = compile("libgreedy.so", exports);
+    let ours = compile("libgpushim.so", "int nothing;");
+    let verdict = |list: &[&str]| {
+        let mut command = gpushim(dir.path(), &["doctor", "--format", "json"]);
+        command.env("LD_PRELOAD", list.join(":"));
+        let found = json(&command.output().unwrap());
+        let found = check(&found, "LD_PRELOAD");
+        let part = |name: &str| found[name].as_str().unwrap().to_string();
+        (part("verdict"), part("detail"))
+    };
+    for list in [
+        &[ours.as_str()][..],
+        &[harmless.as_str(), ours.as_str()],
+        &[ours.as_str(), greedy.as_str()],
+    ] {
+        let (verdict, detail) = verdict(list);
+        assert_eq!(verdict, "note", "{detail}");
+        assert!(
+            detail.ends_with("(already names libgpushim.so)"),
+            "{detail}"
+        );
+    }
+    let (found, detail) = verdict(&[&harmless, &greedy, &ours]);
+    assert_eq!(found, "problem");
+    let start = format!("{greedy} comes before libgpushim.so and exports dlsym: ");
+    assert!(detail.starts_with(&start), "{detail}");
+    let (found, detail) = verdict(&[&harmless]);
+    assert_eq!(found, "note");
+    assert!(detail.contains("other libraries"), "{detail}");
 }
 
 #[test]
@@ -415,6 +503,8 @@ fn doctor_tells_what_a_run_hooked() {
         "note     deepbind",
         "hooks",
         "GPUSHIM_POLICY",
+        "ok       takeover.torch         PYTORCH_ALLOC_CONF says",
+        "note     takeover.torch.limits  not done there: `torch.cuda.MemPool`: raises",
     ] {
         assert!(text.contains(part), "{part}: {text}");
     }

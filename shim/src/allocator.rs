@@ -7,7 +7,9 @@ use gpushim_core::trace::Class;
 
 use crate::device::Cuda;
 use crate::driver::{CUresult, INVALID_VALUE, OUT_OF_MEMORY};
-use crate::{context, foreign, housekeeper, process, recorder, thread};
+use crate::{
+    context, foreign, housekeeper, limit, memory_info, mempools, paged, process, recorder, thread,
+};
 
 static POOL: OnceLock<Option<Pool<Cuda>>> = OnceLock::new();
 
@@ -25,7 +27,7 @@ fn create() -> Option<&'static Pool<Cuda>> {
     process::start();
     let pool = POOL.get_or_init(|| {
         let config = process::config();
-        (config.policy != Policy::Off).then(|| {
+        (!matches!(config.policy, Policy::Off | Policy::Vmm)).then(|| {
             Pool::new(
                 Cuda::new(),
                 Settings {
@@ -53,7 +55,9 @@ pub fn allocate(bytes: u64) -> Option<Result<u64, CUresult>> {
     if bytes == 0 {
         return None;
     }
-    let pool = pool()?;
+    let Some(pool) = pool() else {
+        return paged::allocate(bytes);
+    };
     let context = context::current()?;
     if let Some(grant) = pool.try_allocate(context, bytes) {
         recorder::granted(&grant);
@@ -67,7 +71,10 @@ fn allocate_slowly(pool: &Pool<Cuda>, context: Context, bytes: u64) -> Result<u6
     recorder::open();
     housekeeper::start();
     recorder::driver_ns();
-    let result = pool.allocate(context, bytes);
+    let mut result = pool.allocate(context, bytes);
+    if result == Err(OUT_OF_MEMORY) && mempools::trim(None, true) > 0 {
+        result = pool.allocate(context, bytes);
+    }
     match &result {
         Ok(grant) => recorder::granted(grant),
         Err(error) => refused(Class::Device, bytes, *error),
@@ -78,6 +85,9 @@ fn allocate_slowly(pool: &Pool<Cuda>, context: Context, bytes: u64) -> Result<u6
 /// The address of memory of the pool's that is there at once, for callers with another road.
 #[inline]
 pub fn allocate_at_once(bytes: u64) -> Option<u64> {
+    if bytes == 0 {
+        return None;
+    }
     let grant = pool()?.try_allocate(context::current()?, bytes)?;
     recorder::granted(&grant);
     Some(grant.address)
@@ -105,7 +115,7 @@ pub fn forward(class: Class, bytes: u64, mut call: impl FnMut() -> CUresult) -> 
     }
     let mut result = thread::timed(&mut call);
     if result == OUT_OF_MEMORY {
-        if used().is_some_and(|pool| pool.trim(None, 0) > 0) {
+        if mempools::make_room() > 0 {
             result = thread::timed(&mut call);
         }
         if result == OUT_OF_MEMORY {
@@ -130,29 +140,19 @@ pub fn forward_unsized(call: impl FnMut() -> CUresult) -> CUresult {
 }
 
 fn over_limit(class: Class, bytes: u64) -> bool {
-    let Some(limit) = process::config().limit else {
+    if process::config().limit.is_none() {
         return false;
-    };
+    }
     if !foreign::takes_device_memory(class) || bytes == 0 {
         return false;
     }
-    let held = |pool: &Pool<Cuda>| pool.stats(None).reserved;
-    let fits = || foreign::device_bytes() + used().map_or(0, held) + bytes <= limit;
-    if !fits()
-        && let Some(pool) = used()
-    {
-        pool.trim(None, 0);
+    if !limit::fits(bytes) {
+        mempools::make_room();
     }
-    !fits()
+    !limit::fits(bytes)
 }
 
 fn refused(class: Class, bytes: u64, error: CUresult) {
-    let (free, total) = match (used(), context::current()) {
-        (Some(pool), Some(context)) => {
-            use gpushim_core::pool::Device;
-            pool.device().memory_info(context).unwrap_or((0, 0))
-        }
-        _ => (0, 0),
-    };
+    let (free, total) = memory_info::of_device();
     recorder::out_of_memory(class, bytes, error, free, total);
 }

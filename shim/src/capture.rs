@@ -8,7 +8,7 @@ use gpushim_core::pool::Context;
 use crate::driver::SUCCESS;
 use crate::interpose::driver::Handle;
 use crate::interpose::driver::calls::real;
-use crate::{allocator, context, recorder, thread};
+use crate::{allocator, context, mempools, recorder, thread};
 
 /// `CU_STREAM_LEGACY` and `CU_STREAM_PER_THREAD`, the handles that name no stream object.
 const PER_THREAD: u64 = 2;
@@ -18,7 +18,7 @@ const PER_THREAD: u64 = 2;
 struct Stream {
     handle: u64,
     /// The thread whose default stream it is; 0 for all others.
-    thread: u32,
+    thread: u64,
 }
 
 impl Stream {
@@ -28,7 +28,7 @@ impl Stream {
             handle => handle,
         };
         let thread = if handle == PER_THREAD {
-            thread::tid()
+            thread::serial()
         } else {
             0
         };
@@ -46,22 +46,31 @@ pub fn any() -> bool {
     COUNT.load(Ordering::Acquire) != 0
 }
 
+/// Runs `f` with the number of streams that capture, while none begins or ends: for what must hear of
+/// all of them.
+pub fn with_count<R>(f: impl FnOnce(usize) -> R) -> Option<R> {
+    OPEN.lock().ok().map(|open| f(open.len()))
+}
+
 /// A capture is about to begin.
 pub fn begin(stream: Handle, per_thread: bool) {
+    let began = (Stream::of(stream, per_thread), context::current());
     if let Ok(mut open) = OPEN.lock() {
-        open.push((Stream::of(stream, per_thread), context::current()));
+        open.push(began);
         COUNT.store(open.len(), Ordering::Release);
-    }
-    if let Some(pool) = allocator::pool() {
-        pool.capture_began();
+        if let Some(pool) = allocator::pool() {
+            pool.capture_began();
+        }
+        mempools::all().for_each(|entry| entry.pool.capture_began());
     }
     recorder::capture(true, stream as u64, 0);
 }
 
 /// A capture that did not begin, or whose stream is gone. Nothing happens if there is none.
 pub fn abandon(stream: Handle, per_thread: bool) {
-    if any() && remove(|s, _| s == Stream::of(stream, per_thread)) {
-        closed(stream as u64, None);
+    if any() {
+        let of = Stream::of(stream, per_thread);
+        close(|s, _| s == of, stream as u64, None);
     }
 }
 
@@ -70,27 +79,17 @@ pub fn ended(stream: Handle, per_thread: bool, graph: Option<u64>) {
     if graph.is_none() && still_capturing(stream, per_thread) {
         return;
     }
-    if remove(|s, _| s == Stream::of(stream, per_thread)) {
-        closed(stream as u64, graph);
-    }
+    let of = Stream::of(stream, per_thread);
+    close(|s, _| s == of, stream as u64, graph);
 }
 
 /// A context ended with the captures of its streams.
 pub fn context_gone(gone: Context) {
-    while any() && remove(|_, context| context == Some(gone)) {
-        closed(0, None);
-    }
-}
-
-fn closed(stream: u64, graph: Option<u64>) {
-    if let Some(pool) = allocator::pool() {
-        pool.capture_ended(graph);
-    }
-    recorder::capture(false, stream, graph.unwrap_or(0));
+    while any() && close(|_, context| context == Some(gone), 0, None) {}
 }
 
 /// Takes one capture out; false if none fits.
-fn remove(fits: impl Fn(Stream, Option<Context>) -> bool) -> bool {
+fn close(fits: impl Fn(Stream, Option<Context>) -> bool, stream: u64, graph: Option<u64>) -> bool {
     let Ok(mut open) = OPEN.lock() else {
         return false;
     };
@@ -99,6 +98,12 @@ fn remove(fits: impl Fn(Stream, Option<Context>) -> bool) -> bool {
     };
     open.swap_remove(at);
     COUNT.store(open.len(), Ordering::Release);
+    if let Some(pool) = allocator::pool() {
+        pool.capture_ended(graph);
+    }
+    mempools::all().for_each(|entry| entry.pool.capture_ended(graph));
+    drop(open);
+    recorder::capture(false, stream, graph.unwrap_or(0));
     true
 }
 

@@ -10,6 +10,7 @@ use crate::driver::{self, CUresult, OUT_OF_MEMORY, SUCCESS};
 use crate::interpose::driver::calls::{real as calls, slots};
 use crate::interpose::driver::context::real as contexts;
 use crate::interpose::driver::memory::real as memory;
+use crate::interpose::driver::stream::real as streams;
 use crate::{context, recorder, thread};
 
 /// `CU_EVENT_DISABLE_TIMING`: such events are the cheapest to record.
@@ -26,6 +27,18 @@ pub struct Event {
     handle: u64,
 }
 
+impl Event {
+    /// The context that it belongs to.
+    pub fn context(self) -> Context {
+        self.context
+    }
+
+    /// The driver's handle.
+    pub fn raw(self) -> *mut std::ffi::c_void {
+        self.handle as *mut _
+    }
+}
+
 /// The driver, with the events that wait to be used again.
 pub struct Cuda {
     events: Mutex<Vec<Event>>,
@@ -33,7 +46,8 @@ pub struct Cuda {
     ordinals: Mutex<Vec<(Context, i32)>>,
 }
 
-fn check(result: CUresult) -> Result<(), CUresult> {
+/// A driver's answer as a result.
+pub fn check(result: CUresult) -> Result<(), CUresult> {
     if result == SUCCESS {
         Ok(())
     } else {
@@ -70,7 +84,8 @@ impl Cuda {
         recorder::segment(kind, context, known, address, bytes);
     }
 
-    fn event(&self, context: Context) -> Result<Event, CUresult> {
+    /// An event of a context, from those that wait or a new one.
+    pub fn event(&self, context: Context) -> Result<Event, CUresult> {
         if let Ok(mut events) = self.events.lock()
             && let Some(at) = events.iter().rposition(|event| event.context == context)
         {
@@ -89,7 +104,7 @@ impl Cuda {
 }
 
 /// Runs a call that a capture in progress would forbid or be spoiled by, in the mode that allows it.
-fn relaxed<R>(f: impl FnOnce() -> R) -> R {
+pub fn relaxed<R>(f: impl FnOnce() -> R) -> R {
     if !capture::any() {
         return f();
     }
@@ -115,6 +130,11 @@ impl Device for Cuda {
     }
 
     fn ordinal(&self, context: Context) -> Result<i32, CUresult> {
+        if let Ok(ordinals) = self.ordinals.lock()
+            && let Some(&(_, device)) = ordinals.iter().find(|&&(known, _)| known == context)
+        {
+            return Ok(device);
+        }
         let mut device = 0;
         // SAFETY: `device` is ours to write.
         check(context::with(context, || unsafe {
@@ -184,7 +204,7 @@ impl Device for Cuda {
     fn wait(&self, event: Event) -> Result<(), CUresult> {
         // SAFETY: the event is live.
         check(thread::timed(|| unsafe {
-            calls::cuEventSynchronize(event.handle as *mut _)
+            streams::cuEventSynchronize(event.handle as *mut _)
         }))
     }
 

@@ -6,9 +6,9 @@ use gpushim_core::trace::Writer;
 
 use crate::driver::{self, SUCCESS};
 use crate::interpose::driver::calls::real;
-use crate::{process, thread};
+use crate::{process, takeover, thread};
 
-/// Writes the driver, the devices, the runtimes, the hooks and the configuration in force.
+/// Writes the driver, the devices, the runtimes, the hooks, the configuration in force and what takeover did.
 pub fn write(writer: &Writer) {
     let mut version = 0;
     // SAFETY: `version` is ours to write; so is everything below.
@@ -45,6 +45,7 @@ pub fn write(writer: &Writer) {
     for problem in &resolved.problems {
         writer.fact("problem", &problem.to_string());
     }
+    takeover::write_facts(writer);
 }
 
 fn devices(writer: &Writer) {

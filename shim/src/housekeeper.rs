@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use gpushim_core::pool::TICKS_TO_DECAY;
 
-use crate::{allocator, process, recorder};
+use crate::{allocator, mempools, process, recorder};
 
 /// Set when the process ends: the driver may be gone from then on.
 static STOPPED: AtomicBool = AtomicBool::new(false);
@@ -74,8 +74,9 @@ fn run() {
             || (),
             || {
                 recorder::upkeep();
-                if let Some(pool) = allocator::used().filter(|_| !decay.is_zero()) {
-                    recorder::trimmed(pool.decay());
+                if !decay.is_zero() {
+                    let cached = allocator::used().map_or(0, |pool| pool.decay());
+                    recorder::trimmed(cached + mempools::decay());
                 }
             },
         );

@@ -5,6 +5,7 @@
 
 #![allow(non_snake_case)]
 
+mod accessors;
 mod allocator;
 mod capture;
 mod context;
@@ -14,7 +15,12 @@ mod facts;
 mod foreign;
 mod housekeeper;
 mod interpose;
+mod limit;
 mod memory_info;
+mod mempools;
+mod paged;
+mod pages;
 mod process;
 mod recorder;
+mod takeover;
 mod thread;

@@ -1,25 +1,38 @@
 //! What `cuMemGetInfo` says: the driver's figures, the cache counted as free, the limit as the total.
 
-use crate::{allocator, context, foreign, process};
+use gpushim_core::pool::Device;
+
+use crate::{allocator, context, foreign, mempools, process};
 
 /// Corrects the driver's figures, in bytes, for the current device.
 pub fn adjust(free: Option<&mut usize>, total: Option<&mut usize>) {
     let limit = process::config().limit;
-    let Some(pool) = allocator::used() else {
+    if allocator::used().is_none() && !mempools::any() {
         if let Some(limit) = limit {
             limited(free, total, limit, foreign::device_bytes());
         }
         return;
-    };
+    }
     let device = i32::from(context::device());
+    let of_pool = allocator::used().map_or((0, 0), |pool| {
+        let stats = pool.stats(Some(device));
+        (stats.allocated, stats.cached)
+    });
+    let of_pools = mempools::figures(device);
     let mut free = free;
     if let Some(free) = free.as_deref_mut() {
-        *free += pool.cached_bytes(device) as usize;
+        *free += (of_pool.1 + of_pools.1) as usize;
     }
     if let Some(limit) = limit {
-        let held = pool.stats(Some(device)).allocated + foreign::device_bytes();
+        let held = of_pool.0 + of_pools.0 + foreign::device_bytes();
         limited(free, total, limit, held);
     }
+}
+
+/// Free and total bytes of the current context's device, as the driver sees them; zeros without one.
+pub fn of_device() -> (u64, u64) {
+    let of = |context| mempools::driver().memory_info(context).unwrap_or((0, 0));
+    context::current().map_or((0, 0), of)
 }
 
 fn limited(free: Option<&mut usize>, total: Option<&mut usize>, limit: u64, held: u64) {

@@ -5,7 +5,10 @@ use std::sync::Once;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use gpushim_core::config::{Config, Log, Resolved};
+use gpushim_core::config::{Config, Log, Resolved, StreamPolicy};
+use gpushim_core::pool::Policy;
+
+use crate::interpose::front;
 
 /// Set in a forked child and after a failure of ours: every call then goes straight to the driver.
 static BYPASS: AtomicBool = AtomicBool::new(false);
@@ -28,7 +31,12 @@ pub fn config() -> &'static Config {
 #[inline]
 pub fn resolved() -> &'static Resolved {
     RESOLVED.get_or_init(|| {
-        let resolved = Resolved::from_env();
+        let mut resolved = Resolved::from_env();
+        if !front::is_ours() {
+            // Without sight of its streams and captures no memory of the process can be handed out twice.
+            (resolved.config.policy, resolved.config.stream_policy) =
+                (Policy::Off, StreamPolicy::Off);
+        }
         if resolved.config.log >= Log::Warn {
             for problem in &resolved.problems {
                 say(&problem.to_string());

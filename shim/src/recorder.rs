@@ -2,6 +2,7 @@
 
 use std::sync::{Mutex, OnceLock};
 
+use gpushim_core::mempool::{self, Stream};
 use gpushim_core::pool::{Context, Freed, Grant, Source};
 use gpushim_core::trace::{Class, Cost, Event, Kind, Writer, flags};
 
@@ -117,6 +118,49 @@ pub fn freed(freed: &Freed) {
     });
 }
 
+/// A stream's handle as programs write it: 0 for the legacy stream, and for none in particular.
+#[inline]
+fn as_named(stream: u64) -> u64 {
+    match stream {
+        Stream::LEGACY | Stream::EVERY => 0,
+        handle => handle,
+    }
+}
+
+/// A block that a pool of streams handed out.
+#[inline]
+pub fn granted_on(grant: &Grant, class: Class, device: i32, stream: u64) {
+    let Some(writer) = open() else { return };
+    let (flag, nanos) = match grant.source {
+        Source::Hit => (flags::HIT, 0),
+        Source::Ordered => (flags::ORDERED, driver_ns()),
+        Source::Waited => (flags::WAITED, driver_ns()),
+        Source::Grown => (flags::GROWN, driver_ns()),
+    };
+    writer.record(&Event {
+        flags: flag | capturing(),
+        device: device as u8,
+        address: grant.address,
+        size: grant.requested,
+        extra: [as_named(stream), Cost::pack(nanos, grant.size)],
+        ..event(Kind::Alloc, class)
+    });
+}
+
+/// A block that came back to a pool of streams. Runs under that pool's lock.
+#[inline]
+pub fn freed_on(freed: &mempool::Freed, class: Class, device: i32, stream: u64) {
+    let Some(writer) = opened() else { return };
+    writer.record(&Event {
+        flags: flags::HIT,
+        device: device as u8,
+        address: freed.address,
+        size: freed.requested,
+        extra: [as_named(stream), Cost::pack(0, freed.size)],
+        ..event(Kind::Free, class)
+    });
+}
+
 /// Nanoseconds that this thread's hook has spent in the driver so far; starts anew.
 pub fn driver_ns() -> u64 {
     thread::with(|t| t.driver_ns.take())
@@ -142,7 +186,7 @@ pub fn forwarded(kind: Kind, class: Class, device: u8, address: u64, size: u64, 
         device,
         address,
         size,
-        extra: [stream, Cost::pack(driver_ns(), size)],
+        extra: [as_named(stream), Cost::pack(driver_ns(), size)],
         ..event(kind, class)
     });
 }

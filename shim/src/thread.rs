@@ -1,6 +1,9 @@
 //! What the shim keeps per thread: all in one place, so that a hook touches thread-local storage once.
 
 use std::cell::Cell;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::mempools::Entry;
 
 /// The state of one thread. No destructor: nothing is left behind when the thread ends.
 pub struct Thread {
@@ -14,6 +17,14 @@ pub struct Thread {
     pub device: Cell<u8>,
     /// Kernel thread id; 0: not asked yet.
     tid: Cell<u32>,
+    /// See [`serial`]; 0: not given yet.
+    serial: Cell<u64>,
+    /// The stream that was last resolved, 0: none; with its context, the address of the pool that
+    /// serves it, and the value of `mempools::EPOCH` at which that was found out.
+    pub stream: Cell<u64>,
+    pub stream_context: Cell<u64>,
+    pub stream_entry: Cell<*const Entry>,
+    pub stream_epoch: Cell<u64>,
     /// Nanoseconds spent in the driver's memory calls since the hook was entered.
     pub driver_ns: Cell<u64>,
 }
@@ -26,6 +37,11 @@ thread_local! {
             epoch: Cell::new(0),
             device: Cell::new(u8::MAX),
             tid: Cell::new(0),
+            serial: Cell::new(0),
+            stream: Cell::new(0),
+            stream_context: Cell::new(0),
+            stream_entry: Cell::new(std::ptr::null()),
+            stream_epoch: Cell::new(0),
             driver_ns: Cell::new(0),
         }
     };
@@ -46,6 +62,19 @@ pub fn tid() -> u32 {
             t.tid.set(unsafe { libc::gettid() } as u32);
         }
         t.tid.get()
+    })
+}
+
+/// A number that no other thread of this process has or had, from 1: the kernel gives the ids of threads
+/// that have ended to new ones, whose default streams are others.
+#[inline]
+pub fn serial() -> u64 {
+    static LAST: AtomicU64 = AtomicU64::new(0);
+    with(|t| {
+        if t.serial.get() == 0 {
+            t.serial.set(LAST.fetch_add(1, Ordering::Relaxed) + 1);
+        }
+        t.serial.get()
     })
 }
 

@@ -11,6 +11,8 @@ use super::{Format, Outcome, print_json, print_text};
 
 mod limits;
 mod machine;
+mod preload;
+mod takeover;
 mod trace;
 
 /// Examine this machine, or with a trace what was hooked in that run (exit code 1 on problems).
@@ -58,15 +60,25 @@ struct Findings {
     checks: Vec<Check>,
     /// What is not seen on any machine, and why.
     limits: Vec<limits::Limit>,
+    /// What frameworks cannot do when they were taken over.
+    takeover_limits: Vec<takeover::Limit>,
 }
 
 pub fn main(args: &Args) -> Result<Outcome> {
-    let (checks, limits) = match &args.file {
-        Some(path) => (trace::checks(&Trace::open(path)?), Vec::new()),
-        None => (machine::checks(), limits::LIMITS.to_vec()),
+    let (checks, limits, takeover_limits) = match &args.file {
+        Some(path) => (trace::checks(&Trace::open(path)?), Vec::new(), Vec::new()),
+        None => (
+            machine::checks(),
+            limits::LIMITS.to_vec(),
+            takeover::limits(),
+        ),
     };
     let sound = checks.iter().all(|check| check.verdict != Verdict::Problem);
-    let findings = Findings { checks, limits };
+    let findings = Findings {
+        checks,
+        limits,
+        takeover_limits,
+    };
     match args.format {
         Format::Json => print_json(&findings)?,
         Format::Text => print_text(&text(&findings)?)?,
@@ -99,6 +111,16 @@ fn text(findings: &Findings) -> Result<String> {
     }
     for limit in &findings.limits {
         writeln!(text, "  {}: {}", limit.what, limit.why)?;
+    }
+    if !findings.takeover_limits.is_empty() {
+        writeln!(text, "\nNot done by frameworks under GPUSHIM_TAKEOVER")?;
+    }
+    for limit in &findings.takeover_limits {
+        writeln!(
+            text,
+            "  {}, {}: {}",
+            limit.framework, limit.what, limit.instead
+        )?;
     }
     let shown = |letter: char| {
         if letter.is_control() && letter != '\n' {

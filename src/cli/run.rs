@@ -39,8 +39,14 @@ pub struct Args {
     /// Whether frameworks' own allocations are recorded (GPUSHIM_LENS).
     #[arg(long)]
     lens: Option<OsString>,
-    /// Which frameworks are pointed at stream-ordered allocations (GPUSHIM_TAKEOVER).
-    #[arg(long)]
+    /// Frameworks to point at stream-ordered allocations: torch, jax, tf; alone: all (GPUSHIM_TAKEOVER).
+    #[arg(
+        long,
+        value_name = "LIST",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "all"
+    )]
     takeover: Option<OsString>,
     /// What is written to stderr (GPUSHIM_LOG).
     #[arg(long)]

@@ -12,20 +12,23 @@ use crate::pool::{Policy, Reuse};
 use crate::trace::WriterOptions;
 
 mod path;
+pub mod takeover;
 mod values;
 mod variables;
 
 pub use path::{DEFAULT_PATTERN, host, rank, trace_path};
-pub use values::{Lens, Log, Stacks, Takeover, duration, size};
-pub use variables::{LIBRARY, VARIABLES, Variable, markdown};
+pub use values::{Lens, Log, Policies, Stacks, StreamPolicy, Takeover, duration, size};
+pub use variables::{LIBRARY, TAKEOVER, VARIABLES, Variable, markdown};
 
 use values::Parsed;
 
 /// What is in force.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// Where blocks come from.
+    /// Where the memory of `cudaMalloc` and its kin comes from.
     pub policy: Policy,
+    /// Where stream-ordered memory comes from.
+    pub stream_policy: StreamPolicy,
     /// What makes a freed block safe to hand out again.
     pub reuse: Reuse,
     /// Bytes that the process may hold per device; `None` for no limit of ours.
@@ -34,7 +37,7 @@ pub struct Config {
     pub cache_max: Option<u64>,
     /// After this time unasked for, cached memory goes back to the driver; zero for never.
     pub decay: Duration,
-    /// Bytes of a page of the policy `vmm`. Not used in this version.
+    /// Bytes of a page of the policy `vmm`: a power of two, at least 2 MiB.
     pub page: u64,
     /// Pattern of the trace's path; `None` for no trace.
     pub trace: Option<String>,
@@ -44,7 +47,7 @@ pub struct Config {
     pub stacks: Stacks,
     /// Whether frameworks' own allocations are listened to.
     pub lens: Lens,
-    /// Which frameworks are pointed at the stream-ordered API. Not used in this version.
+    /// Which frameworks are pointed at the stream-ordered API.
     pub takeover: Takeover,
     /// What is written to stderr.
     pub log: Log,
@@ -157,8 +160,10 @@ impl Resolved {
             settings: Vec::new(),
             problems: Vec::new(),
         };
+        let policies = source.get(&variables::POLICY, values::policies);
         let config = Config {
-            policy: source.get(&variables::POLICY, values::policy),
+            policy: policies.device,
+            stream_policy: policies.stream,
             reuse: source.get(&variables::REUSE, values::reuse),
             limit: source.get(&variables::LIMIT, values::limit),
             cache_max: source.get(&variables::CACHE_MAX, values::cache_max),

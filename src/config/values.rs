@@ -17,6 +17,31 @@ pub(super) enum Parsed<T> {
     No,
 }
 
+/// Where stream-ordered memory comes from: `cuMemAllocAsync` and its kin.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum StreamPolicy {
+    /// Physical memory mapped into one reserved range of addresses for each pool.
+    #[default]
+    Vmm,
+    /// Best fit inside large driver allocations.
+    Segments,
+    /// A driver allocation for each block.
+    Blocks,
+    /// A driver allocation for each block, of a power-of-two size.
+    Bins,
+    /// The driver's own pools.
+    Off,
+}
+
+/// What `GPUSHIM_POLICY` means for the two families of calls.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Policies {
+    /// For `cudaMalloc` and its kin.
+    pub device: Policy,
+    /// For `cudaMallocAsync` and its kin.
+    pub stream: StreamPolicy,
+}
+
 /// Which events get a stack (`GPUSHIM_STACKS`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Stacks {
@@ -125,19 +150,24 @@ fn from<T>(value: Option<T>) -> Parsed<T> {
     value.map_or(Parsed::No, Parsed::Is)
 }
 
-pub(super) fn policy(text: &str) -> Parsed<Policy> {
-    match text {
-        "auto" | "blocks" => Parsed::Is(Policy::Blocks),
-        "off" | "driver" => Parsed::Is(Policy::Off),
-        "segments" => Parsed::Is(Policy::Segments),
-        "bins" => Parsed::Is(Policy::Bins),
-        "vmm" | "plan" => Parsed::Instead(
-            Policy::Blocks,
-            "blocks",
-            "not available in this version; using blocks",
-        ),
-        _ => Parsed::No,
-    }
+pub(super) fn policies(text: &str) -> Parsed<Policies> {
+    let auto = Policies {
+        device: Policy::Blocks,
+        stream: StreamPolicy::Vmm,
+    };
+    let (device, stream) = match text {
+        "auto" => return Parsed::Is(auto),
+        "plan" => {
+            return Parsed::Instead(auto, "auto", "not available in this version; using auto");
+        }
+        "off" | "driver" => (Policy::Off, StreamPolicy::Off),
+        "blocks" => (Policy::Blocks, StreamPolicy::Blocks),
+        "segments" => (Policy::Segments, StreamPolicy::Segments),
+        "vmm" => (Policy::Vmm, StreamPolicy::Vmm),
+        "bins" => (Policy::Bins, StreamPolicy::Bins),
+        _ => return Parsed::No,
+    };
+    Parsed::Is(Policies { device, stream })
 }
 
 pub(super) fn reuse(text: &str) -> Parsed<Reuse> {
@@ -171,14 +201,7 @@ pub(super) fn decay(text: &str) -> Parsed<Duration> {
 }
 
 pub(super) fn page(text: &str) -> Parsed<u64> {
-    const DEFAULT: u64 = 2 << 20;
-    match size(text) {
-        Some(DEFAULT) => Parsed::Is(DEFAULT),
-        Some(bytes) if bytes.is_power_of_two() && bytes > DEFAULT => {
-            Parsed::Instead(DEFAULT, "2M", "without effect in this version")
-        }
-        _ => Parsed::No,
-    }
+    from(size(text).filter(|bytes| bytes.is_power_of_two() && (2 << 20..=1 << 30).contains(bytes)))
 }
 
 pub(super) fn trace(text: &str) -> Parsed<Option<String>> {
@@ -224,20 +247,20 @@ pub(super) fn lens(text: &str) -> Parsed<Lens> {
 }
 
 pub(super) fn takeover(text: &str) -> Parsed<Takeover> {
+    let mut takeover = Takeover::default();
     if text == "off" {
-        return Parsed::Is(Takeover::default());
+        return Parsed::Is(takeover);
     }
-    if text
-        .split(',')
-        .all(|name| matches!(name.trim(), "torch" | "jax" | "tf" | "all"))
-    {
-        return Parsed::Instead(
-            Takeover::default(),
-            "off",
-            "not available in this version; nothing is taken over",
-        );
+    for name in text.split(',') {
+        match name.trim() {
+            "all" => (takeover.torch, takeover.jax, takeover.tf) = (true, true, true),
+            "torch" => takeover.torch = true,
+            "jax" => takeover.jax = true,
+            "tf" => takeover.tf = true,
+            _ => return Parsed::No,
+        }
     }
-    Parsed::No
+    Parsed::Is(takeover)
 }
 
 pub(super) fn log(text: &str) -> Parsed<Log> {

@@ -31,11 +31,13 @@ macro_rules! variables {
 
 variables! {
     POLICY = { "GPUSHIM_POLICY", "auto", "auto, off, blocks, segments, bins, driver, vmm or plan", true,
-        "Where the memory of `cudaMalloc` and its kin comes from. `blocks`: whole driver allocations, cached one to \
-         one, so that IPC, NCCL and address queries see what they would natively. `segments`: best fit inside large \
-         driver allocations. `bins`: whole driver allocations of power-of-two sizes. `off` and `driver`: every call \
-         goes to the driver and is recorded. `auto` is `blocks`. `vmm` and `plan` are not available in this version \
-         and fall back to `blocks`." }
+        "Where device memory comes from. `auto`: `blocks` for `cudaMalloc` and its kin, `vmm` for stream-ordered \
+         memory (`cudaMallocAsync` and its kin). Any other value holds for both. `blocks`: whole driver allocations, \
+         cached one to one, so that IPC, NCCL and address queries see what they would natively. `segments`: best fit \
+         inside large driver allocations. `vmm`: best fit over one reserved range of addresses for each pool, with \
+         pages of memory mapped where they are needed; such memory has no IPC handle. `bins`: whole driver \
+         allocations of power-of-two sizes. `off` and `driver`: every call goes to the driver and is recorded. `plan` \
+         is not available in this version and falls back to `auto`." }
     REUSE = { "GPUSHIM_REUSE", "order", "order, wait or strict", true,
         "What makes a freed block safe to hand out again. `order`: later work waits on the device for the work before \
          the free. `wait`: the host waits for it, at the allocation. `strict`: the host waits at each free, as the \
@@ -47,8 +49,8 @@ variables! {
         "Freed memory that is kept for reuse, per device, at most. `none` leaves it to the policy." }
     DECAY = { "GPUSHIM_DECAY", "10s", "a time like 500ms, 10s or 2m, or off", true,
         "Cached memory that nobody asked for in this time goes back to the driver, off the program's threads." }
-    PAGE = { "GPUSHIM_PAGE", "2M", "a size that is a power of two and at least 2M", false,
-        "Page size of the policy `vmm`." }
+    PAGE = { "GPUSHIM_PAGE", "2M", "a power of two from 2M to 1G", true,
+        "The smallest unit in which the policy `vmm` maps memory." }
     TRACE = { "GPUSHIM_TRACE", "gpushim-%h-%p.trace", "a path, or off", true,
         "Where the trace of a process goes. `%p` is replaced by its id, `%r` by its rank (`RANK`, \
          `OMPI_COMM_WORLD_RANK`, `SLURM_PROCID` or `PMI_RANK`; 0 if there is none), `%h` by the host's name, `%%` by \
@@ -62,8 +64,12 @@ variables! {
     LENS = { "GPUSHIM_LENS", "auto", "auto or off", true,
         "Whether allocations that a framework announces (PyTorch's tensors) are recorded as a layer of their own. The \
          framework's allocator is left as it is." }
-    TAKEOVER = { "GPUSHIM_TAKEOVER", "off", "off, all, or a list of torch, jax, tf", false,
-        "Which frameworks are pointed at CUDA's stream-ordered allocations, so that every tensor lives in our pool." }
+    TAKEOVER = { "GPUSHIM_TAKEOVER", "off", "off, all, or a list of torch, jax, tf", true,
+        "Which frameworks are pointed at CUDA's stream-ordered allocations, so that every tensor lives in our pool \
+         with its stream. At the start of each process `backend:cudaMallocAsync` is added to `PYTORCH_CUDA_ALLOC_CONF` \
+         and `PYTORCH_ALLOC_CONF` (torch), `XLA_PYTHON_CLIENT_ALLOCATOR=cuda_async` and \
+         `XLA_PYTHON_CLIENT_PREALLOCATE=false` are set (jax), or `TF_GPU_ALLOCATOR=cuda_malloc_async` (tf). What the \
+         user has chosen there stands. `frameworks.md` lists what a framework cannot do then." }
     LOG = { "GPUSHIM_LOG", "warn", "off, error, warn, info or debug", true,
         "What is written to stderr from within the process." }
     LIBRARY = { "GPUSHIM_LIBRARY", "", "a path", true,

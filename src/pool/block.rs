@@ -1,15 +1,12 @@
-//! Blocks, where they are kept, and the lists they hang in.
-//!
-//! Everything is an index into one [`Slab`], so a hit allocates nothing and the lists need no
-//! `unsafe`. An index that is [`NIL`] reads and writes a spare block: no list operation can fail.
+//! Blocks: whole driver allocations, and parts of them.
 
+use super::bins::Binned;
 use super::device::Address;
+pub(super) use super::slab::{Id, List, NIL};
+use super::slab::{Link, Linked, UNLINKED};
 
-/// The index of a block.
-pub(super) type Id = u32;
-
-/// No block.
-pub(super) const NIL: Id = Id::MAX;
+/// All blocks of the pool.
+pub(super) type Slab = super::slab::Slab<Block>;
 
 /// What a block is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,18 +20,6 @@ pub(super) enum State {
     /// Freed, but a graph may still use it: in no list.
     Quarantined,
 }
-
-/// The neighbours of a block in one list.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Link {
-    pub older: Id,
-    pub newer: Id,
-}
-
-const UNLINKED: Link = Link {
-    older: NIL,
-    newer: NIL,
-};
 
 /// Which of its two lists a block is linked in.
 #[derive(Clone, Copy)]
@@ -106,111 +91,35 @@ impl Block {
         }
     }
 
-    fn link(&mut self, chain: Chain) -> &mut Link {
-        match chain {
-            Chain::Bin => &mut self.bin,
-            Chain::Age => &mut self.age,
-        }
-    }
-
     /// Whether it is a whole driver allocation.
     pub fn is_whole(&self) -> bool {
         self.left == NIL && self.right == NIL
     }
 }
 
-/// All blocks of the pool.
-pub(super) struct Slab {
-    blocks: Vec<Block>,
-    vacant: Vec<Id>,
-    spare: Block,
-}
+impl Linked for Block {
+    type Chain = Chain;
 
-impl Slab {
-    pub fn new() -> Self {
-        Slab {
-            blocks: Vec::new(),
-            vacant: Vec::new(),
-            spare: Block::new(0, 0, 0),
+    fn spare() -> Self {
+        Block::new(0, 0, 0)
+    }
+
+    fn link(&mut self, chain: Chain) -> &mut Link {
+        match chain {
+            Chain::Bin => &mut self.bin,
+            Chain::Age => &mut self.age,
         }
-    }
-
-    #[inline]
-    pub fn at(&self, id: Id) -> &Block {
-        self.blocks.get(id as usize).unwrap_or(&self.spare)
-    }
-
-    #[inline]
-    pub fn at_mut(&mut self, id: Id) -> &mut Block {
-        match self.blocks.get_mut(id as usize) {
-            Some(block) => block,
-            None => &mut self.spare,
-        }
-    }
-
-    /// `None` when four billion blocks exist.
-    pub fn insert(&mut self, block: Block) -> Option<Id> {
-        if let Some(id) = self.vacant.pop() {
-            *self.at_mut(id) = block;
-            return Some(id);
-        }
-        let id = Id::try_from(self.blocks.len())
-            .ok()
-            .filter(|id| *id != NIL)?;
-        self.blocks.push(block);
-        Some(id)
-    }
-
-    pub fn remove(&mut self, id: Id) {
-        self.vacant.push(id);
     }
 }
 
-/// A list of blocks, oldest first.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct List {
-    pub oldest: Id,
-    pub newest: Id,
-}
+impl Binned for Block {
+    const BIN: Chain = Chain::Bin;
 
-impl List {
-    pub const EMPTY: List = List {
-        oldest: NIL,
-        newest: NIL,
-    };
-
-    pub fn is_empty(self) -> bool {
-        self.oldest == NIL
+    fn size(&self) -> u64 {
+        self.size
     }
 
-    #[inline]
-    pub fn push(&mut self, slab: &mut Slab, chain: Chain, id: Id) {
-        *slab.at_mut(id).link(chain) = Link {
-            older: self.newest,
-            newer: NIL,
-        };
-        if self.newest == NIL {
-            self.oldest = id;
-        } else {
-            slab.at_mut(self.newest).link(chain).newer = id;
-        }
-        self.newest = id;
-    }
-
-    #[inline]
-    pub fn unlink(&mut self, slab: &mut Slab, chain: Chain, id: Id) {
-        let link = slab.at_mut(id).link(chain);
-        let Link { older, newer } = *link;
-        *link = UNLINKED;
-        if older == NIL {
-            self.oldest = newer;
-        } else {
-            slab.at_mut(older).link(chain).newer = newer;
-        }
-        if newer == NIL {
-            self.newest = older;
-        } else {
-            slab.at_mut(newer).link(chain).older = older;
-        }
+    fn class(&mut self) -> &mut u32 {
+        &mut self.class
     }
 }

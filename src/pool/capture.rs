@@ -5,7 +5,7 @@
 //! waits in the group's quarantine until every such graph, and every graph derived from one, is
 //! destroyed.
 
-use super::block::Id;
+use super::slab::Id;
 use rustc_hash::FxHashMap;
 
 #[derive(Default)]
@@ -17,7 +17,7 @@ struct Group {
 
 /// Which captures are open and which graphs hold what.
 #[derive(Default)]
-pub(super) struct Captures {
+pub(crate) struct Captures {
     open: usize,
     /// The group that is open, or was last.
     group: u32,

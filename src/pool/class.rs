@@ -5,10 +5,10 @@
 //! its own; above that a class is at most 1/128 wide.
 
 /// The smallest block and the alignment of all, in bytes.
-pub(super) const GRANULE: u64 = 512;
+pub(crate) const GRANULE: u64 = 512;
 
 /// The pages that the driver grants larger requests in, in bytes.
-pub(super) const PAGE: u64 = 2 << 20;
+pub(crate) const PAGE: u64 = 2 << 20;
 
 /// Steps in each doubling, as a power of two.
 const STEPS: u32 = 7;
@@ -17,20 +17,20 @@ const STEPS: u32 = 7;
 const DOUBLINGS: usize = 28;
 
 /// Number of classes.
-pub(super) const CLASSES: usize = (DOUBLINGS + 1) << STEPS;
+pub(crate) const CLASSES: usize = (DOUBLINGS + 1) << STEPS;
 
 /// The largest request that is rounded at all, in bytes.
 const LARGEST: u64 = 4 << 40;
 
 /// The class that a block of so many bytes belongs to: it is at least as large as its class.
 #[inline]
-pub(super) fn floor(bytes: u64) -> usize {
+pub(crate) fn floor(bytes: u64) -> usize {
     class(bytes / GRANULE)
 }
 
 /// The lowest class whose blocks all hold so many bytes.
 #[inline]
-pub(super) fn ceil(bytes: u64) -> usize {
+pub(crate) fn ceil(bytes: u64) -> usize {
     let units = bytes.div_ceil(GRANULE);
     let width = 1u64 << exponent(units);
     class(units.saturating_add(width - 1))
@@ -49,7 +49,7 @@ fn class(units: u64) -> usize {
 }
 
 /// Bytes of the smallest block of a class.
-pub(super) fn size(class: usize) -> u64 {
+pub(crate) fn size(class: usize) -> u64 {
     let exponent = (class >> STEPS).saturating_sub(1);
     ((class - (exponent << STEPS)) as u64) << exponent << 9
 }
@@ -58,7 +58,7 @@ pub(super) fn size(class: usize) -> u64 {
 ///
 /// A request beyond any device comes back as it is: the driver's own error answers it.
 #[inline]
-pub(super) fn block_bytes(bytes: u64) -> u64 {
+pub(crate) fn block_bytes(bytes: u64) -> u64 {
     if bytes > LARGEST {
         return bytes;
     }
@@ -67,7 +67,7 @@ pub(super) fn block_bytes(bytes: u64) -> u64 {
 
 /// What the driver takes for a request at least: steps of 512 bytes, above a page whole pages.
 #[inline]
-pub(super) fn page_bytes(bytes: u64) -> u64 {
+pub(crate) fn page_bytes(bytes: u64) -> u64 {
     if bytes > LARGEST {
         bytes
     } else if bytes > PAGE {
@@ -78,21 +78,28 @@ pub(super) fn page_bytes(bytes: u64) -> u64 {
 }
 
 /// A set of classes.
-pub(super) struct Set {
+pub(crate) struct Set {
     words: [u64; WORDS],
+    /// Which words are not zero.
+    filled: u64,
 }
 
 const WORDS: usize = CLASSES.div_ceil(64);
+const _: () = assert!(WORDS <= 64, "a word's bit must fit into `filled`");
 
 impl Set {
     pub fn new() -> Self {
-        Set { words: [0; WORDS] }
+        Set {
+            words: [0; WORDS],
+            filled: 0,
+        }
     }
 
     #[inline]
     pub fn insert(&mut self, class: usize) {
         if let Some(word) = self.words.get_mut(class / 64) {
             *word |= 1 << (class % 64);
+            self.filled |= 1 << (class / 64);
         }
     }
 
@@ -100,25 +107,28 @@ impl Set {
     pub fn remove(&mut self, class: usize) {
         if let Some(word) = self.words.get_mut(class / 64) {
             *word &= !(1 << (class % 64));
+            if *word == 0 {
+                self.filled &= !(1 << (class / 64));
+            }
         }
     }
 
     /// The first member from `from` to `to`, both included.
     #[inline]
     pub fn first(&self, from: usize, to: usize) -> Option<usize> {
-        let mut index = from / 64;
-        let mut word = self.words.get(index)? & (!0 << (from % 64));
-        loop {
-            if word != 0 {
-                let class = index * 64 + word.trailing_zeros() as usize;
-                return (class <= to).then_some(class);
-            }
-            index += 1;
-            if index * 64 > to {
+        let index = from / 64;
+        let word = self.words.get(index)? & (!0 << (from % 64));
+        let class = if word != 0 {
+            index * 64 + word.trailing_zeros() as usize
+        } else {
+            let later = self.filled & (!1 << index);
+            if later == 0 {
                 return None;
             }
-            word = *self.words.get(index)?;
-        }
+            let index = later.trailing_zeros() as usize;
+            index * 64 + self.words.get(index)?.trailing_zeros() as usize
+        };
+        (class <= to).then_some(class)
     }
 }
 

@@ -9,10 +9,11 @@ mod access;
 mod accounts;
 mod arena;
 mod ask;
+pub(crate) mod bins;
 mod block;
 mod blocks;
-mod capture;
-mod class;
+pub(crate) mod capture;
+pub(crate) mod class;
 mod contexts;
 mod device;
 mod fences;
@@ -29,6 +30,7 @@ mod pool;
 mod segments;
 #[cfg(test)]
 mod sim;
+pub(crate) mod slab;
 mod state;
 mod stats;
 #[cfg(test)]
@@ -54,6 +56,8 @@ pub enum Policy {
     Segments,
     /// Whole driver allocations of power-of-two sizes.
     Bins,
+    /// A stream-ordered pool serves: see [`crate::mempool`].
+    Vmm,
     /// Forwarded to the driver, and traced.
     Off,
 }

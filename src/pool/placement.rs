@@ -28,10 +28,12 @@ pub(super) enum Placement {
 }
 
 impl Placement {
-    /// Under [`Policy::Off`] nothing is ever kept.
+    /// Under [`Policy::Off`] and [`Policy::Vmm`] nothing is ever kept.
     pub fn new(policy: Policy, slack: u64) -> Self {
         match policy {
-            Policy::Blocks | Policy::Off => Placement::Whole(Blocks::new(Some(slack.max(1)))),
+            Policy::Blocks | Policy::Off | Policy::Vmm => {
+                Placement::Whole(Blocks::new(Some(slack.max(1))))
+            }
             Policy::Bins => Placement::Whole(Blocks::new(None)),
             Policy::Segments => Placement::Split(Box::new(Segments::new())),
         }

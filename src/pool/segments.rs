@@ -4,8 +4,9 @@
 //! still gets a segment of its own in steps of 2 MiB: the sizes that PyTorch documents for its
 //! allocator. Freed parts wait in order for their fence; only ready memory is merged.
 
+use super::bins::Bins;
 use super::block::{Block, Chain, Id, List, NIL, Slab, State};
-use super::class::{self, CLASSES, GRANULE, PAGE, Set};
+use super::class::{self, GRANULE, PAGE};
 use super::device::Address;
 use super::placement::Found;
 use rustc_hash::FxHashMap;
@@ -18,8 +19,6 @@ const SMALL_SEGMENT: u64 = PAGE;
 const LARGE: u64 = 10 << 20;
 /// Bytes of a shared large segment.
 const LARGE_SEGMENT: u64 = 20 << 20;
-/// How many parts of the lowest class, whose sizes differ by 1/128 at most, are compared.
-const LOOK: usize = 8;
 /// How many waiting parts are looked at for one that fits alone.
 const LOOK_PENDING: usize = 32;
 
@@ -30,8 +29,7 @@ const TIGHT: u64 = 8;
 pub(super) type Map = FxHashMap<Address, Id>;
 
 struct Room {
-    bins: Vec<List>,
-    filled: Set,
+    bins: Bins,
     /// Freed parts whose fence is not known to be ready, oldest first.
     pending: List,
     pending_bytes: u64,
@@ -42,59 +40,11 @@ struct Room {
 impl Room {
     fn new(split: u64) -> Self {
         Room {
-            bins: Vec::new(),
-            filled: Set::new(),
+            bins: Bins::new(),
             pending: List::EMPTY,
             pending_bytes: 0,
             split,
         }
-    }
-
-    fn insert(&mut self, slab: &mut Slab, id: Id) {
-        let block = slab.at_mut(id);
-        let class = class::floor(block.size);
-        block.class = class as u32;
-        if self.bins.is_empty() {
-            self.bins.resize(CLASSES, List::EMPTY);
-        }
-        if let Some(bin) = self.bins.get_mut(class) {
-            bin.push(slab, Chain::Bin, id);
-            self.filled.insert(class);
-        }
-    }
-
-    fn remove(&mut self, slab: &mut Slab, id: Id) {
-        let class = slab.at(id).class as usize;
-        if let Some(bin) = self.bins.get_mut(class) {
-            bin.unlink(slab, Chain::Bin, id);
-            if bin.is_empty() {
-                self.filled.remove(class);
-            }
-        }
-    }
-
-    /// The smallest ready part that fits, as far as classes and a short look can tell.
-    fn best(&self, slab: &Slab, bytes: u64) -> Option<Id> {
-        let low = class::floor(bytes);
-        let mut best = None;
-        if self.filled.first(low, low).is_some() {
-            let mut id = self.bins.get(low)?.newest;
-            for _ in 0..LOOK {
-                if id == NIL {
-                    break;
-                }
-                let size = slab.at(id).size;
-                if size >= bytes && best.is_none_or(|(least, _)| size < least) {
-                    best = Some((size, id));
-                }
-                id = slab.at(id).bin.older;
-            }
-        }
-        if let Some((_, id)) = best {
-            return Some(id);
-        }
-        let class = self.filled.first(low + 1, CLASSES - 1)?;
-        self.bins.get(class).map(|bin| bin.newest)
     }
 
     /// The fence to wait for so that a request may fit.
@@ -181,7 +131,7 @@ impl Segments {
         self.promote(slab, map, ready);
         let need = bytes.div_ceil(GRANULE).saturating_mul(GRANULE);
         let room = self.room(bytes <= SMALL);
-        let Some(id) = room.best(slab, need) else {
+        let Some(id) = room.bins.best(slab, need) else {
             return room.hope(slab, need);
         };
         if !any && room.pending_bytes > 0 && slab.at(id).size > need.saturating_add(need / TIGHT) {
@@ -216,7 +166,7 @@ impl Segments {
         block.right = new;
         block.size = need;
         map.insert(address, new);
-        self.room(small).insert(slab, new);
+        self.room(small).bins.insert(slab, new);
     }
 
     /// Keeps a freed part.
@@ -294,7 +244,7 @@ impl Segments {
             }
             return;
         }
-        self.room(small).insert(slab, id);
+        self.room(small).bins.insert(slab, id);
         if whole {
             self.whole.push(slab, Chain::Age, id);
         }
@@ -306,7 +256,7 @@ impl Segments {
         if block.exported {
             return;
         }
-        self.room(small).remove(slab, id);
+        self.room(small).bins.remove(slab, id);
         if whole {
             self.whole.unlink(slab, Chain::Age, id);
         }

@@ -6,7 +6,7 @@ use crate::support::{Run, program};
 
 #[test]
 fn null_zero_and_double_frees_behave_as_natively() {
-    for policy in ["blocks", "segments", "bins", "off"] {
+    for policy in ["blocks", "segments", "vmm", "bins", "off"] {
         let (_, shim) = Run::new(program("basics"))
             .may("double free")
             .env("GPUSHIM_POLICY", policy)
@@ -135,7 +135,7 @@ fn cuda_in_handlers_of_exit() {
 
 #[test]
 fn a_thread_that_is_busy_when_the_process_ends() {
-    for policy in ["blocks", "segments"] {
+    for policy in ["blocks", "segments", "vmm"] {
         for _ in 0..10 {
             let shim = Run::new(program("at_exit"))
                 .arg("busy")

@@ -2,7 +2,7 @@
 
 use crate::support::{Run, library, program};
 
-const POLICIES: [&str; 3] = ["blocks", "segments", "bins"];
+const POLICIES: [&str; 4] = ["blocks", "segments", "vmm", "bins"];
 
 #[test]
 fn allocations_in_a_capture_leave_it_whole() {

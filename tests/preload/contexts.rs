@@ -4,7 +4,7 @@ use gpushim_core::trace::{Class, Kind};
 
 use crate::support::{Run, program};
 
-const POLICIES: [&str; 4] = ["blocks", "segments", "bins", "off"];
+const POLICIES: [&str; 5] = ["blocks", "segments", "vmm", "bins", "off"];
 
 /// A context ends three times with blocks out and blocks cached.
 fn ends(how: &str) {

@@ -5,7 +5,7 @@ use gpushim_core::trace::{Class, Kind, flags};
 
 use crate::support::{Outcome, Run, library, program, sum};
 
-const POLICIES: [&str; 3] = ["blocks", "segments", "bins"];
+const POLICIES: [&str; 4] = ["blocks", "segments", "vmm", "bins"];
 const MODES: [&str; 3] = ["order", "wait", "strict"];
 
 fn churn(policy: &str, mode: &str) -> Run {

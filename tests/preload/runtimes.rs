@@ -63,8 +63,32 @@ fn a_program_on_a_shared_cudart() {
 }
 
 #[test]
+fn stream_ordered_memory_of_a_shared_cudart() {
+    for version in ["12", "13"] {
+        let run = Run::new(linked("runtime_async", version)).may("double free");
+        let (_, shim) = run.both();
+        let rounds = shim.stdout.matches("failed: 0, wrong bytes: 0, used: 0\n");
+        assert_eq!(rounds.count(), 4, "{}", shim.stdout);
+        let trace = shim.trace();
+        let allocated = trace.class(Kind::Alloc, Class::PoolAsync);
+        assert_eq!(allocated.len(), 24);
+        assert_eq!(trace.count(Kind::Free, Class::PoolAsync), 24);
+        let hits = allocated[6..]
+            .iter()
+            .filter(|event| event.flags & flags::HIT != 0);
+        assert_eq!(hits.count(), 18, "what was freed is had again");
+        // The legacy stream is 0, the thread's own 2; the third is an address.
+        let streams: Vec<u64> = allocated.iter().map(|event| event.extra[0]).collect();
+        for round in streams.chunks(6) {
+            assert_eq!([round[0], round[2], round[3], round[5]], [0, 2, 0, 2]);
+            assert!(round[1] > 2 && round[1] == round[4]);
+        }
+    }
+}
+
+#[test]
 fn the_policies_serve_a_runtime_alike() {
-    for policy in ["segments", "bins", "off"] {
+    for policy in ["segments", "vmm", "bins", "off"] {
         let (_, shim) = Run::new(with_cudart(12))
             .may("double free")
             .env("GPUSHIM_POLICY", policy)
@@ -77,7 +101,7 @@ fn the_policies_serve_a_runtime_alike() {
 fn memory_comes_from_the_device_that_was_set_last() {
     // cudart 11 makes a device's context current at the next call only: a hit must not come before it.
     for version in ["11.0", "12", "13"] {
-        for policy in ["blocks", "segments", "off"] {
+        for policy in ["blocks", "segments", "vmm", "off"] {
             let run = Run::new(linked("devices", version))
                 .env("STANDIN_DEVICES", "2")
                 .env("GPUSHIM_POLICY", policy);

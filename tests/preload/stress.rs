@@ -91,6 +91,13 @@ fn threads_at_random_under_segments() {
 }
 
 #[test]
+fn threads_at_random_under_vmm() {
+    storm("vmm", "order", "6");
+    storm("vmm", "wait", "7");
+    storm("vmm", "strict", "8");
+}
+
+#[test]
 fn threads_at_random_under_bins() {
     storm("bins", "order", "3");
 }

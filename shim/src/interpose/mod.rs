@@ -2,6 +2,8 @@
 
 pub mod caller;
 pub mod driver;
+pub mod exports;
+pub mod front;
 pub mod get_proc_address;
 pub mod hook;
 pub mod loader;

@@ -1,4 +1,4 @@
-//! The runtime's `cudaMalloc` and `cudaFree`, for programs with a shared cudart.
+//! The runtime's allocating and freeing functions, for programs with a shared cudart.
 //!
 //! A block that is at hand is answered here and saves cudart's own 0.1 µs. Everything else goes to the
 //! cudart of the calling library, which comes back to us through the driver's door.
@@ -6,93 +6,127 @@
 use std::arch::naked_asm;
 use std::ffi::{c_int, c_void};
 
-use super::caller::Interposed;
+use super::caller::{Interposed, Real};
+use super::driver::Handle;
+use super::driver::stream_ordered::{self, named};
+use crate::driver::SUCCESS;
 use crate::{allocator, process, thread};
 
-/// `cudaSuccess`.
-const SUCCESS: c_int = 0;
 /// `cudaErrorInitializationError`, for the case that no cudart stands behind the symbol.
 const NOT_INITIALIZED: c_int = 3;
 
-static MALLOC: Interposed = Interposed::new(c"cudaMalloc");
-static FREE: Interposed = Interposed::new(c"cudaFree");
+/// Defines functions of the runtime's. Each takes the caller's return address as one more argument in
+/// the register named; what its body answers with `true` is done, and everything else is cudart's.
+macro_rules! runtime_functions {
+    ($(
+        $(#[$doc:meta])*
+        fn $name:ident($($arg:ident: $type:ty),*), $inner:ident, $register:literal, |$real:ident| $body:expr;
+    )*) => { $(
+        $(#[$doc])*
+        ///
+        /// # Safety
+        /// As the runtime's function.
+        #[unsafe(naked)]
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name($($arg: $type),*) -> c_int {
+            naked_asm!(
+                ".cfi_startproc",
+                concat!("mov ", $register, ", [rsp]"),
+                "jmp {inner}",
+                ".cfi_endproc",
+                inner = sym $inner,
+            )
+        }
 
-/// `cudaMalloc`, with the return address as a third argument.
-///
-/// # Safety
-/// As the runtime's function.
-#[unsafe(naked)]
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cudaMalloc(address: *mut *mut c_void, bytes: usize) -> c_int {
-    naked_asm!(
-        ".cfi_startproc",
-        "mov rdx, [rsp]",
-        "jmp {malloc}",
-        ".cfi_endproc",
-        malloc = sym malloc,
-    )
+        unsafe extern "C" fn $inner($($arg: $type,)* caller: *const c_void) -> c_int {
+            static REAL: Interposed = Interposed::new(match std::ffi::CStr::from_bytes_with_nul(
+                concat!(stringify!($name), "\0").as_bytes(),
+            ) {
+                Ok(name) => name,
+                Err(_) => c"",
+            });
+            let is_done = !thread::inside()
+                && process::boundary(|| false, || {
+                    let $real = || REAL.real(caller);
+                    $body
+                });
+            if is_done {
+                return SUCCESS as c_int;
+            }
+            type Function = unsafe extern "C" fn($($type),*) -> c_int;
+            match REAL.real(caller) {
+                // SAFETY: cudart's function of this name has this signature; the caller's arguments.
+                Some(real) => unsafe {
+                    std::mem::transmute::<*const c_void, Function>(real.address)($($arg),*)
+                },
+                None => NOT_INITIALIZED,
+            }
+        }
+    )* };
 }
 
-/// `cudaFree`, with the return address as a second argument.
-///
-/// # Safety
-/// As the runtime's function.
-#[unsafe(naked)]
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cudaFree(address: *mut c_void) -> c_int {
-    naked_asm!(
-        ".cfi_startproc",
-        "mov rsi, [rsp]",
-        "jmp {free}",
-        ".cfi_endproc",
-        free = sym free,
-    )
+runtime_functions! {
+    /// Device memory.
+    fn cudaMalloc(address: *mut *mut c_void, bytes: usize), malloc, "rdx", |real| {
+        answers(real, address, || allocator::allocate_at_once(bytes as u64))
+    };
+    /// Device memory back.
+    fn cudaFree(address: *mut c_void), free, "rsi", |_real| {
+        !address.is_null() && matches!(allocator::free(address as u64), Some(Ok(())))
+    };
+    /// Memory from the device's current pool.
+    fn cudaMallocAsync(address: *mut *mut c_void, bytes: usize, stream: Handle), malloc_async, "rcx", |real| {
+        answers(real, address, || {
+            stream_ordered::allocate_at_once(bytes, named(stream, false), None)
+        })
+    };
+    /// Memory from the device's current pool, per-thread default stream.
+    fn cudaMallocAsync_ptsz(address: *mut *mut c_void, bytes: usize, stream: Handle), malloc_async_ptsz, "rcx", |real| {
+        answers(real, address, || {
+            stream_ordered::allocate_at_once(bytes, named(stream, true), None)
+        })
+    };
+    /// Memory from a pool.
+    fn cudaMallocFromPoolAsync(
+        address: *mut *mut c_void, bytes: usize, pool: Handle, stream: Handle
+    ), malloc_from_pool, "r8", |real| {
+        answers(real, address, || {
+            stream_ordered::allocate_at_once(bytes, named(stream, false), Some(pool as u64))
+        })
+    };
+    /// Memory from a pool, per-thread default stream.
+    fn cudaMallocFromPoolAsync_ptsz(
+        address: *mut *mut c_void, bytes: usize, pool: Handle, stream: Handle
+    ), malloc_from_pool_ptsz, "r8", |real| {
+        answers(real, address, || {
+            stream_ordered::allocate_at_once(bytes, named(stream, true), Some(pool as u64))
+        })
+    };
+    /// Memory back to its pool, in the order of a stream.
+    fn cudaFreeAsync(address: *mut c_void, stream: Handle), free_async, "rdx", |_real| {
+        stream_ordered::free_on(address as u64, named(stream, false)) == Some(SUCCESS)
+    };
+    /// Memory back to its pool, in the order of a stream, per-thread default stream.
+    fn cudaFreeAsync_ptsz(address: *mut c_void, stream: Handle), free_async_ptsz, "rdx", |_real| {
+        stream_ordered::free_on(address as u64, named(stream, true)) == Some(SUCCESS)
+    };
 }
 
-unsafe extern "C" fn malloc(
+/// Writes the address of a block that is at hand where the caller wants it.
+#[inline(always)]
+fn answers(
+    real: impl FnOnce() -> Option<Real>,
     address: *mut *mut c_void,
-    bytes: usize,
-    caller: *const c_void,
-) -> c_int {
-    if !address.is_null() && bytes != 0 && !thread::inside() {
-        let hit = process::boundary(
-            || None,
-            || {
-                let real = MALLOC.real(caller)?;
-                // A cudart that changes contexts late may not have made this one current on purpose.
-                if real.lazy_context {
-                    return None;
-                }
-                allocator::allocate_at_once(bytes as u64)
-            },
-        );
-        if let Some(block) = hit {
-            // SAFETY: not null, and the caller's to be written.
-            unsafe { *address = block as *mut c_void };
-            return SUCCESS;
-        }
+    block: impl FnOnce() -> Option<u64>,
+) -> bool {
+    // A cudart that changes contexts late may not have made this one current on purpose.
+    if address.is_null() || real().is_none_or(|real| real.lazy_context) {
+        return false;
     }
-    type Malloc = unsafe extern "C" fn(*mut *mut c_void, usize) -> c_int;
-    match MALLOC.real(caller) {
-        // SAFETY: cudart's function of this name has this signature; the caller's arguments.
-        Some(real) => unsafe {
-            std::mem::transmute::<*const c_void, Malloc>(real.address)(address, bytes)
-        },
-        None => NOT_INITIALIZED,
+    let block = block();
+    if let Some(block) = block {
+        // SAFETY: not null, and the caller's to be written.
+        unsafe { *address = block as *mut c_void };
     }
-}
-
-unsafe extern "C" fn free(address: *mut c_void, caller: *const c_void) -> c_int {
-    if !address.is_null() && !thread::inside() {
-        let freed = process::boundary(|| None, || allocator::free(address as u64));
-        if let Some(Ok(())) = freed {
-            return SUCCESS;
-        }
-    }
-    type Free = unsafe extern "C" fn(*mut c_void) -> c_int;
-    match FREE.real(caller) {
-        // SAFETY: cudart's function of this name has this signature; the caller's argument.
-        Some(real) => unsafe { std::mem::transmute::<*const c_void, Free>(real.address)(address) },
-        None => NOT_INITIALIZED,
-    }
+    block.is_some()
 }

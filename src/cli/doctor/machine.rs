@@ -9,13 +9,14 @@ use gpushim_core::config::{Resolved, host, rank, trace_path};
 use gpushim_core::report::units::bytes;
 use gpushim_core::trace::{ClockSource, Writer, WriterOptions};
 
-use super::{Check, Verdict};
+use super::{Check, Verdict, preload, takeover};
 use crate::cli::library;
 
 pub fn checks() -> Vec<Check> {
     let resolved = Resolved::from_env();
-    let mut checks = vec![shim(), preload(), driver(), cudarts(), clock()];
+    let mut checks = vec![shim(), preload::check(), driver(), cudarts(), clock()];
     checks.push(trace_folder(&resolved));
+    checks.extend(takeover::checks(&resolved));
     for problem in &resolved.problems {
         checks.push(Check::new("setting", Verdict::Problem, problem.to_string()));
     }
@@ -57,28 +58,6 @@ fn shim() -> Check {
             format!("failed to start a process with it: {error}"),
         ),
     }
-}
-
-fn preload() -> Check {
-    let what = "LD_PRELOAD";
-    let value = std::env::var_os("LD_PRELOAD").unwrap_or_default();
-    let value = value.to_string_lossy();
-    if value.is_empty() {
-        return Check::new(
-            what,
-            Verdict::Ok,
-            "not set; `gpushim run` sets it for the command it runs",
-        );
-    }
-    let ours = value
-        .split([':', ' '])
-        .any(|path| path.ends_with("libgpushim.so"));
-    let others = if ours {
-        "already names libgpushim.so"
-    } else {
-        "names other libraries, which come after ours"
-    };
-    Check::new(what, Verdict::Note, format!("{value} ({others})"))
 }
 
 fn driver() -> Check {

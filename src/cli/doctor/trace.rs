@@ -52,6 +52,10 @@ fn check(key: &str, value: &str) -> Check {
             Verdict::Note,
             format!("this driver does not have: {value}"),
         ),
+        "exports" => Check::new(key, Verdict::Note, value),
+        _ if key.starts_with("takeover.") && key.ends_with(".limits") => {
+            Check::new(key, Verdict::Note, format!("not done there: {value}"))
+        }
         _ => Check::new(key, Verdict::Ok, value),
     }
 }

@@ -1,6 +1,6 @@
 //! Driver functions that the shim calls and does not hook.
 
-use std::ffi::{c_char, c_int};
+use std::ffi::{c_char, c_int, c_void};
 
 use super::Handle;
 use crate::driver::CUresult;
@@ -11,6 +11,9 @@ driver_calls! {
     fn cuCtxGetDevice(device: *mut c_int);
     fn cuCtxRecordEvent(context: Handle, event: Handle);
     fn cuCtxWaitEvent(context: Handle, event: Handle);
+    fn cuDeviceGetAttribute(value: *mut c_int, attribute: c_int, device: c_int);
+    fn cuDeviceGetDefaultMemPool(pool: *mut Handle, device: c_int);
+    fn cuDeviceGetMemPool(pool: *mut Handle, device: c_int);
     fn cuDeviceGet(device: *mut c_int, ordinal: c_int);
     fn cuDeviceGetCount(count: *mut c_int);
     fn cuDeviceGetName(name: *mut c_char, length: c_int, device: c_int);
@@ -19,8 +22,14 @@ driver_calls! {
     fn cuDriverGetVersion(version: *mut c_int);
     fn cuEventCreate(event: *mut Handle, flags: u32);
     fn cuEventQuery(event: Handle);
-    fn cuEventSynchronize(event: Handle);
+    fn cuEventRecord(event: Handle, stream: Handle);
+    fn cuMemAddressReserve(
+        address: *mut u64, bytes: usize, alignment: usize, wished: u64, flags: u64,
+    );
+    fn cuMemSetAccess(address: u64, bytes: usize, access: *const c_void, count: usize);
+    fn cuStreamGetCtx(stream: Handle, context: *mut Handle);
     fn cuStreamIsCapturing(stream: Handle, status: *mut c_int);
     fn cuStreamIsCapturing_ptsz(stream: Handle, status: *mut c_int);
+    fn cuStreamWaitEvent(stream: Handle, event: Handle, flags: u32);
     fn cuThreadExchangeStreamCaptureMode(mode: *mut u32);
 }

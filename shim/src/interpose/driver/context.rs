@@ -8,17 +8,21 @@ use super::Handle;
 use super::calls::real as calls;
 use crate::driver::{CUresult, SUCCESS};
 use crate::interpose::hook::driver_hooks;
-use crate::{allocator, capture, context, recorder};
+use crate::{allocator, capture, context, mempools, paged, recorder};
 
 /// A context was destroyed or reset: its memory went with it.
 fn ended(handle: u64) {
     let ended = Context(handle);
     context::gone();
     capture::context_gone(ended);
+    paged::context_gone(ended);
+    let (of_pages, trimmed) = mempools::context_gone(ended);
     if let Some(pool) = allocator::used() {
         let (allocated, reserved) = pool.context_gone(ended);
         pool.device().forget(ended);
         recorder::context_gone(ended, allocated, reserved);
+    } else if of_pages > 0 {
+        recorder::context_gone(ended, of_pages, trimmed);
     }
 }
 
@@ -32,16 +36,31 @@ fn destroy(handle: Handle, call: impl FnOnce() -> CUresult) -> CUresult {
     result
 }
 
-/// As [`destroy`], for a device's primary context.
+/// As [`destroy`], for a device's primary context, with which its pools' blocks end.
 fn reset(device: c_int, call: impl FnOnce() -> CUresult) -> CUresult {
+    let primary = context::primary(device);
+    if let Some(primary) = primary.filter(|_| mempools::any()) {
+        // Our pages are not the context's: they must go, and not under its work.
+        // SAFETY: no arguments; the context is current inside.
+        let _ = context::with(primary, || unsafe { real::cuCtxSynchronize() });
+        pages_gone(primary, device);
+    }
     let result = call();
     context::changed();
     if result == SUCCESS
-        && let Some(primary) = context::primary(device)
+        && let Some(primary) = primary
     {
         ended(primary.0);
     }
     result
+}
+
+/// What the pools of a device held is given back, whoever had it.
+fn pages_gone(primary: Context, device: c_int) {
+    let (allocated, reserved) = mempools::device_gone(device);
+    if allocated + reserved > 0 {
+        recorder::context_gone(primary, allocated, reserved);
+    }
 }
 
 /// As [`reset`], if this was the last user of the primary context.
@@ -56,6 +75,7 @@ fn release(device: c_int, call: impl FnOnce() -> CUresult) -> CUresult {
             && active == 0
             && let Some(primary) = context::primary(device)
         {
+            pages_gone(primary, device);
             ended(primary.0);
         }
     }
@@ -74,26 +94,30 @@ fn switch(call: impl FnOnce() -> CUresult) -> CUresult {
 fn make(context: *mut Handle, call: impl FnMut() -> CUresult) -> CUresult {
     let result = allocator::forward_unsized(call);
     context::changed();
-    if result == SUCCESS
-        && let Some(pool) = allocator::pool()
-    {
+    if result == SUCCESS {
         // SAFETY: the driver wrote the handle.
-        pool.context_known(Context(unsafe { *context } as u64));
+        let made = Context(unsafe { *context } as u64);
+        paged::context_made(made);
+        if let Some(pool) = allocator::pool() {
+            pool.context_known(made);
+        }
     }
     result
 }
 
 /// Calls a function that waits for a context's work, and tells the pool what is finished by then.
 fn synchronize(which: Option<Context>, call: impl FnOnce() -> CUresult) -> CUresult {
-    let Some((pool, context)) = allocator::used().zip(which) else {
-        return call();
-    };
-    let mark = pool.mark(context);
-    let result = call();
-    if result == SUCCESS {
-        pool.synchronized(context, mark);
-    }
-    result
+    mempools::synchronize(which, None, || {
+        let Some((pool, context)) = allocator::used().zip(which) else {
+            return call();
+        };
+        let mark = pool.mark(context);
+        let result = call();
+        if result == SUCCESS {
+            pool.synchronized(context, mark);
+        }
+        result
+    })
 }
 
 driver_hooks! {
@@ -211,8 +235,11 @@ driver_hooks! {
         // SAFETY: as above.
         let result = unsafe { real::cuCtxEnablePeerAccess(peer, flags) };
         if result == SUCCESS
-            && let Some((pool, accessor)) = allocator::pool().zip(context::current()) {
-                pool.peer_enabled(accessor, Context(peer as u64));
+            && let Some(accessor) = context::current() {
+                if let Some(pool) = allocator::pool() {
+                    pool.peer_enabled(accessor, Context(peer as u64));
+                }
+                paged::peer(accessor, Context(peer as u64), true);
             }
         result
     }
@@ -221,8 +248,11 @@ driver_hooks! {
         // SAFETY: as above.
         let result = unsafe { real::cuCtxDisablePeerAccess(peer) };
         if result == SUCCESS
-            && let Some((pool, accessor)) = allocator::pool().zip(context::current()) {
-                pool.peer_disabled(accessor, Context(peer as u64));
+            && let Some(accessor) = context::current() {
+                if let Some(pool) = allocator::pool() {
+                    pool.peer_disabled(accessor, Context(peer as u64));
+                }
+                paged::peer(accessor, Context(peer as u64), false);
             }
         result
     }

@@ -1,29 +1,48 @@
 //! Memory that leaves the process or comes into it.
 
 use std::ffi::{c_int, c_uint, c_ulonglong, c_void};
+use std::sync::Once;
 
 use cudarc::driver::sys;
 use gpushim_core::trace::{Class, Kind};
 
 use super::{DevicePtr, Handle};
-use crate::driver::{CUresult, SUCCESS};
+use crate::driver::{CUresult, INVALID_VALUE, SUCCESS};
 use crate::interpose::hook::driver_hooks;
-use crate::{allocator, context, foreign, recorder};
-
-/// `CU_POINTER_ATTRIBUTE_P2P_TOKENS`: another driver is about to reach the memory.
-const P2P_TOKENS: c_int = 5;
+use crate::mempools::{self, Entry};
+use crate::{allocator, context, foreign, process, recorder};
 
 /// Others may reach this memory from here on: its free must be a free.
-fn exported(class: Class, address: DevicePtr) {
+pub fn exported(class: Class, address: DevicePtr) {
+    if let Some(entry) = mempools::owner(address) {
+        entry.pool.exported(address);
+    }
     if let Some(pool) = allocator::used() {
         pool.exported(address);
     }
     recorder::forwarded(Kind::Export, class, context::device(), address, 0, 0);
 }
 
+/// A block of a stream-ordered pool has no handle for other processes, with the driver's pools as with
+/// ours: a part of a larger allocation would open as all of it.
+fn no_handle(entry: &Entry) -> CUresult {
+    static SAID: Once = Once::new();
+    SAID.call_once(|| {
+        process::say(&format!(
+            "failed to make an IPC handle: memory of a stream-ordered pool or of the policy vmm (device \
+             {}) has none; use GPUSHIM_POLICY=blocks and no takeover in this process",
+            entry.device
+        ));
+    });
+    INVALID_VALUE
+}
+
 driver_hooks! {
     /// A handle with which other processes open an allocation.
     fn cuIpcGetMemHandle(handle: *mut c_void, address: DevicePtr) {
+        if let Some(entry) = mempools::owner(address) {
+            return no_handle(entry);
+        }
         // SAFETY: the caller's arguments, unchanged; so in every hook of this file.
         let result = unsafe { real::cuIpcGetMemHandle(handle, address) };
         if result == SUCCESS {
@@ -78,12 +97,12 @@ driver_hooks! {
         }
         result
     }
-    /// Asking for peer-to-peer tokens means that another driver will reach the memory.
-    fn cuPointerGetAttribute(value: *mut c_void, attribute: c_int, address: DevicePtr) {
+    /// The physical memory behind an address, by a handle of the program's own.
+    fn cuMemRetainAllocationHandle(handle: *mut c_ulonglong, address: *mut c_void) {
         // SAFETY: as above.
-        let result = unsafe { real::cuPointerGetAttribute(value, attribute, address) };
-        if result == SUCCESS && attribute == P2P_TOKENS {
-            exported(Class::External, address);
+        let result = unsafe { real::cuMemRetainAllocationHandle(handle, address) };
+        if result == SUCCESS {
+            exported(Class::Vmm, address as u64);
         }
         result
     }

@@ -8,7 +8,7 @@ use gpushim_core::trace::Class;
 use super::{DevicePtr, Handle};
 use crate::driver::{CUresult, SUCCESS};
 use crate::interpose::hook::driver_hooks;
-use crate::{allocator, foreign};
+use crate::{allocator, foreign, mempools};
 
 /// `CU_GRAPH_NODE_TYPE_GRAPH`, `..._MEM_ALLOC` and `..._MEM_FREE`.
 const CHILD: u32 = sys::CUgraphNodeType::CU_GRAPH_NODE_TYPE_GRAPH as u32;
@@ -20,6 +20,7 @@ fn derived(from: Handle, to: Handle) {
     if let Some(pool) = allocator::used() {
         pool.graph_derived(from as u64, to as u64);
     }
+    mempools::all().for_each(|entry| entry.pool.graph_derived(from as u64, to as u64));
 }
 
 /// Calls a function that makes an executable graph, which takes device memory.
@@ -35,10 +36,11 @@ fn instantiate(exec: *mut Handle, graph: Handle, call: impl FnMut() -> CUresult)
 /// Calls a function that ends a graph or an executable one.
 fn destroy(graph: Handle, call: impl FnOnce() -> CUresult) -> CUresult {
     let result = call();
-    if result == SUCCESS
-        && let Some(pool) = allocator::used()
-    {
-        pool.graph_destroyed(graph as u64);
+    if result == SUCCESS {
+        if let Some(pool) = allocator::used() {
+            pool.graph_destroyed(graph as u64);
+        }
+        mempools::all().for_each(|entry| entry.pool.graph_destroyed(graph as u64));
     }
     result
 }

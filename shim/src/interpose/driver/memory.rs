@@ -2,10 +2,10 @@
 
 use gpushim_core::trace::Class;
 
-use super::DevicePtr;
+use super::{DevicePtr, pointer, stream_ordered};
 use crate::driver::{CUresult, NOT_FOUND, SUCCESS};
 use crate::interpose::hook::driver_hooks;
-use crate::{allocator, foreign, memory_info};
+use crate::{allocator, foreign, memory_info, mempools};
 
 driver_hooks! {
     /// Device memory from the pool.
@@ -37,8 +37,11 @@ driver_hooks! {
         match allocator::free(address) {
             Some(Ok(())) => SUCCESS,
             Some(Err(error)) => error,
-            // SAFETY: the caller's argument, unchanged.
-            None => foreign::free(address, 0, || unsafe { real::cuMemFree_v2(address) }),
+            None => match stream_ordered::free_anywhere(address) {
+                Some(result) => result,
+                // SAFETY: the caller's argument, unchanged.
+                None => foreign::free(address, 0, || unsafe { real::cuMemFree_v2(address) }),
+            },
         }
     }
 
@@ -87,6 +90,17 @@ driver_hooks! {
     fn cuMemGetAddressRange_v2(base: *mut DevicePtr, size: *mut usize, address: DevicePtr) {
         if allocator::used().is_some_and(|pool| pool.is_free(address)) {
             return NOT_FOUND;
+        }
+        if mempools::owner(address).is_some() {
+            let Some(pointer::Found { block, .. }) = pointer::block(address) else {
+                return NOT_FOUND;
+            };
+            // SAFETY: each is null or the caller's to be written.
+            unsafe {
+                base.as_mut().into_iter().for_each(|base| *base = block.address);
+                size.as_mut().into_iter().for_each(|size| *size = block.requested as usize);
+            }
+            return SUCCESS;
         }
         // SAFETY: the caller's arguments, unchanged.
         let result = unsafe { real::cuMemGetAddressRange_v2(base, size, address) };

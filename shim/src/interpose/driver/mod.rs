@@ -9,7 +9,9 @@ pub mod external;
 pub mod graph;
 pub mod host;
 pub mod memory;
+pub mod mempool;
 pub mod module;
+pub mod pointer;
 pub mod stream;
 pub mod stream_ordered;
 pub mod virtual_memory;
@@ -25,9 +27,11 @@ pub type Handle = *mut c_void;
 pub type DevicePtr = u64;
 
 /// All hooks.
-pub static FAMILIES: [&[&Hook]; 11] = [
+pub static FAMILIES: [&[&Hook]; 13] = [
     memory::HOOKS,
     stream_ordered::HOOKS,
+    mempool::HOOKS,
+    pointer::HOOKS,
     context::HOOKS,
     stream::HOOKS,
     graph::HOOKS,

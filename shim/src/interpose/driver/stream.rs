@@ -2,10 +2,10 @@
 
 use std::ffi::{c_int, c_uint, c_void};
 
-use super::Handle;
+use super::{Handle, stream_ordered};
 use crate::driver::{CUresult, SUCCESS};
 use crate::interpose::hook::driver_hooks;
-use crate::{allocator, capture};
+use crate::{allocator, capture, mempools};
 
 /// Begins a capture; `per_thread`: what the stream handle 0 means.
 fn begin(stream: Handle, per_thread: bool, call: impl FnOnce() -> CUresult) -> CUresult {
@@ -34,6 +34,17 @@ fn end(
     };
     capture::ended(stream, per_thread, made);
     result
+}
+
+/// Waits for a stream; what was freed on it before is over then.
+fn synchronize(stream: u64, call: impl FnOnce() -> CUresult) -> CUresult {
+    if !mempools::all().any(|entry| entry.pool.is_above_threshold()) {
+        return call();
+    }
+    let Some(target) = mempools::target(stream) else {
+        return call();
+    };
+    mempools::synchronize(Some(target.stream.context), Some(target.stream), call)
 }
 
 driver_hooks! {
@@ -87,8 +98,42 @@ driver_hooks! {
         // SAFETY: as above.
         end(stream, true, graph, || unsafe { real::cuStreamEndCapture_ptsz(stream, graph) })
     }
+    /// Waits for a stream's work.
+    fn cuStreamSynchronize(stream: Handle) {
+        // SAFETY: as above.
+        synchronize(stream_ordered::named(stream, false), || unsafe {
+            real::cuStreamSynchronize(stream)
+        })
+    }
+    /// Waits for a stream's work, per-thread default stream.
+    fn cuStreamSynchronize_ptsz(stream: Handle) {
+        // SAFETY: as above.
+        synchronize(stream_ordered::named(stream, true), || unsafe {
+            real::cuStreamSynchronize_ptsz(stream)
+        })
+    }
+    /// Waits for an event.
+    fn cuEventSynchronize(event: Handle) {
+        // SAFETY: as above.
+        let result = unsafe { real::cuEventSynchronize(event) };
+        if result == SUCCESS {
+            mempools::all().for_each(mempools::release_surplus);
+        }
+        result
+    }
+    /// A stream ends, and with it the capture that it may be in (CUDA 2 and 3).
+    fn cuStreamDestroy(stream: Handle) {
+        mempools::stream_gone(stream as u64);
+        // SAFETY: as above.
+        let result = unsafe { real::cuStreamDestroy(stream) };
+        if result == SUCCESS {
+            capture::abandon(stream, false);
+        }
+        result
+    }
     /// A stream ends, and with it the capture that it may be in.
     fn cuStreamDestroy_v2(stream: Handle) {
+        mempools::stream_gone(stream as u64);
         // SAFETY: as above.
         let result = unsafe { real::cuStreamDestroy_v2(stream) };
         if result == SUCCESS {

@@ -1,23 +1,101 @@
-//! Stream-ordered memory: the driver's own pools for now, recorded with their streams.
+//! Stream-ordered memory: from our pools, in the order of the streams.
 
+use gpushim_core::mempool::{FreeError, Stream};
 use gpushim_core::trace::Class;
 
+use super::calls::real as calls;
 use super::{DevicePtr, Handle};
-use crate::driver::{CUresult, SUCCESS};
+use crate::driver::{CUresult, INVALID_VALUE, OUT_OF_MEMORY, SUCCESS};
 use crate::interpose::hook::driver_hooks;
-use crate::{allocator, foreign};
+use crate::mempools::{self, Entry};
+use crate::{
+    allocator, capture, context, foreign, housekeeper, memory_info, paged, recorder, thread,
+};
 
-/// `CU_STREAM_PER_THREAD`: what stream 0 means to a `_ptsz` function.
-const PER_THREAD: u64 = 2;
-
-fn per_thread(stream: Handle) -> u64 {
+/// The stream that a handle means; `per_thread`: to a `_ptsz` function.
+#[inline]
+pub fn named(stream: Handle, per_thread: bool) -> u64 {
     match stream as u64 {
-        0 => PER_THREAD,
-        stream => stream,
+        0 if per_thread => Stream::PER_THREAD,
+        0 => Stream::LEGACY,
+        handle => handle,
     }
 }
 
-fn allocate(
+/// Whether a call on this stream becomes a part of a graph.
+#[inline]
+fn is_captured(stream: u64) -> bool {
+    capture::any() && {
+        let mut status = 0;
+        // SAFETY: `status` is ours to write; 1 and 2 name the default streams here.
+        let asked =
+            thread::call(|| unsafe { calls::cuStreamIsCapturing(stream as Handle, &mut status) });
+        asked != SUCCESS || status != 0
+    }
+}
+
+/// The stream and the pool of a request. `None`: the driver must answer.
+#[inline]
+fn served(bytes: usize, stream: u64, pool: Option<u64>) -> Option<(&'static Entry, Stream)> {
+    if bytes == 0 || !mempools::is_enabled() || is_captured(stream) {
+        return None;
+    }
+    let target = mempools::target(stream)?;
+    let entry = match pool {
+        Some(pool) => mempools::of(pool).filter(|entry| entry.is_on_device_of(target.stream))?,
+        None => target.entry?,
+    };
+    Some((entry, target.stream))
+}
+
+/// Memory for a stream, from a pool or from its device's current one. `None`: the driver must answer.
+#[inline]
+fn allocate(bytes: usize, stream: u64, pool: Option<u64>) -> Option<Result<u64, CUresult>> {
+    let (entry, stream) = served(bytes, stream, pool)?;
+    Some(allocate_from(entry, stream, bytes as u64))
+}
+
+/// The address of memory that is there at once, for callers with another road.
+#[inline]
+pub fn allocate_at_once(bytes: usize, stream: u64, pool: Option<u64>) -> Option<u64> {
+    let (entry, stream) = served(bytes, stream, pool)?;
+    let grant = entry.pool.try_allocate(stream, bytes as u64)?;
+    recorder::granted_on(&grant, entry.class(), entry.device, stream.handle);
+    Some(grant.address)
+}
+
+/// Memory for a stream from a pool.
+#[inline]
+pub fn allocate_from(entry: &Entry, stream: Stream, bytes: u64) -> Result<u64, CUresult> {
+    if let Some(grant) = entry.pool.try_allocate(stream, bytes) {
+        recorder::granted_on(&grant, entry.class(), entry.device, stream.handle);
+        return Ok(grant.address);
+    }
+    allocate_slowly(entry, stream, bytes)
+}
+
+#[cold]
+fn allocate_slowly(entry: &Entry, stream: Stream, bytes: u64) -> Result<u64, CUresult> {
+    recorder::open();
+    housekeeper::start();
+    recorder::driver_ns();
+    match entry.pool.allocate(mempools::driver(), stream, bytes) {
+        Ok(grant) => {
+            recorder::granted_on(&grant, entry.class(), entry.device, stream.handle);
+            Ok(grant.address)
+        }
+        Err(error) => {
+            if error == OUT_OF_MEMORY {
+                let (free, total) = memory_info::of_device();
+                recorder::out_of_memory(entry.class(), bytes, error, free, total);
+            }
+            Err(error)
+        }
+    }
+}
+
+/// Memory from the driver's own pools: for graphs, and where ours do not serve.
+pub fn forward(
     address: *mut DevicePtr,
     bytes: usize,
     stream: u64,
@@ -31,9 +109,99 @@ fn allocate(
     result
 }
 
-/// The driver takes back memory of `cuMemAlloc` too: what came from our pool goes back there, where the
+/// Serves one of the four functions that allocate.
+#[inline]
+fn serve(
+    address: *mut DevicePtr,
+    bytes: usize,
+    pool: Option<u64>,
+    stream: u64,
+    call: impl FnMut() -> CUresult,
+) -> CUresult {
+    if !address.is_null() {
+        match allocate(bytes, stream, pool) {
+            Some(Ok(block)) => {
+                // SAFETY: not null, and the caller's to be written.
+                unsafe { *address = block };
+                return SUCCESS;
+            }
+            Some(Err(error)) => {
+                // What the driver leaves there when it fails (measured on an H200).
+                // SAFETY: as above.
+                unsafe { *address = 0 };
+                return error;
+            }
+            None => {}
+        }
+    }
+    forward(address, bytes, stream, call)
+}
+
+/// Memory of ours that is freed on a stream. `None`: it is not ours, or the stream is none.
+#[inline]
+pub fn free_on(address: DevicePtr, stream: u64) -> Option<CUresult> {
+    let entry = mempools::owner(address)?;
+    if is_captured(stream) {
+        // A graph can only free what it allocates; the capture goes on (measured on an H100).
+        return Some(INVALID_VALUE);
+    }
+    let stream = mempools::target(stream)?.stream;
+    Some(free_from(entry, address, stream))
+}
+
+#[inline]
+fn free_from(entry: &Entry, address: DevicePtr, stream: Stream) -> CUresult {
+    let (class, device) = (entry.class(), entry.device);
+    let seen = |freed: &_| recorder::freed_on(freed, class, device, stream.handle);
+    code(entry.pool.free(stream, address, seen))
+}
+
+fn code(result: Result<(), FreeError<CUresult>>) -> CUresult {
+    match result {
+        Ok(()) => SUCCESS,
+        Err(FreeError::Unknown | FreeError::NotLive) => INVALID_VALUE,
+        Err(FreeError::Driver(error)) => error,
+    }
+}
+
+/// Memory of ours that is freed without a stream: any work of the current context may be using it, or
+/// of the context in which `cudaMalloc` made it.
+pub fn free_anywhere(address: DevicePtr) -> Option<CUresult> {
+    let entry = mempools::owner(address)?;
+    if entry.class() == Class::Device {
+        return Some(free_of_device(entry, address));
+    }
+    let stream = Stream {
+        // Without a context the driver takes it back, too.
+        context: context::current().or_else(|| context::primary(entry.device))?,
+        handle: Stream::EVERY,
+        thread: 0,
+    };
+    Some(free_from(entry, address, stream))
+}
+
+fn free_of_device(entry: &Entry, address: DevicePtr) -> CUresult {
+    let found = entry.pool.find(address);
+    let seen = |freed: &_| recorder::freed_on(freed, Class::Device, entry.device, Stream::EVERY);
+    let result = code(entry.pool.free_where_made(address, seen));
+    if let Some(found) = found.filter(|_| result == SUCCESS) {
+        paged::freed(found.context);
+    }
+    result
+}
+
+/// Serves the two functions that free.
+///
+/// The driver takes back memory of `cuMemAlloc` too: what came from that pool goes back there, where the
 /// fence covers the stream's work with all other.
+#[inline]
 fn free(address: DevicePtr, stream: u64, call: impl FnOnce() -> CUresult) -> CUresult {
+    if let Some(result) = free_on(address, stream) {
+        return result;
+    }
+    if is_captured(stream) && allocator::used().is_some_and(|pool| pool.find(address).is_some()) {
+        return INVALID_VALUE;
+    }
     match allocator::free(address) {
         Some(Ok(())) => SUCCESS,
         Some(Err(error)) => error,
@@ -42,47 +210,47 @@ fn free(address: DevicePtr, stream: u64, call: impl FnOnce() -> CUresult) -> CUr
 }
 
 driver_hooks! {
-    /// Memory from the current pool, for a stream.
+    /// Memory from the device's current pool.
     fn cuMemAllocAsync(address: *mut DevicePtr, bytes: usize, stream: Handle) {
         // SAFETY: the caller's arguments, unchanged; so in every hook of this file.
-        allocate(address, bytes, stream as u64, || unsafe {
+        serve(address, bytes, None, named(stream, false), || unsafe {
             real::cuMemAllocAsync(address, bytes, stream)
         })
     }
-    /// Memory from the current pool, for a stream; 0 is the thread's own.
+    /// Memory from the device's current pool, per-thread default stream.
     fn cuMemAllocAsync_ptsz(address: *mut DevicePtr, bytes: usize, stream: Handle) {
         // SAFETY: as above.
-        allocate(address, bytes, per_thread(stream), || unsafe {
+        serve(address, bytes, None, named(stream, true), || unsafe {
             real::cuMemAllocAsync_ptsz(address, bytes, stream)
         })
     }
-    /// Memory from a pool, for a stream.
+    /// Memory from a pool.
     fn cuMemAllocFromPoolAsync(
         address: *mut DevicePtr, bytes: usize, pool: Handle, stream: Handle,
     ) {
         // SAFETY: as above.
-        allocate(address, bytes, stream as u64, || unsafe {
+        serve(address, bytes, Some(pool as u64), named(stream, false), || unsafe {
             real::cuMemAllocFromPoolAsync(address, bytes, pool, stream)
         })
     }
-    /// Memory from a pool, for a stream; 0 is the thread's own.
+    /// Memory from a pool, per-thread default stream.
     fn cuMemAllocFromPoolAsync_ptsz(
         address: *mut DevicePtr, bytes: usize, pool: Handle, stream: Handle,
     ) {
         // SAFETY: as above.
-        allocate(address, bytes, per_thread(stream), || unsafe {
+        serve(address, bytes, Some(pool as u64), named(stream, true), || unsafe {
             real::cuMemAllocFromPoolAsync_ptsz(address, bytes, pool, stream)
         })
     }
-    /// Memory back to its pool, in a stream's order.
+    /// Memory back to its pool, in the order of a stream.
     fn cuMemFreeAsync(address: DevicePtr, stream: Handle) {
         // SAFETY: as above.
-        free(address, stream as u64, || unsafe { real::cuMemFreeAsync(address, stream) })
+        free(address, named(stream, false), || unsafe { real::cuMemFreeAsync(address, stream) })
     }
-    /// Memory back to its pool, in a stream's order; 0 is the thread's own.
+    /// Memory back to its pool, in the order of a stream, per-thread default stream.
     fn cuMemFreeAsync_ptsz(address: DevicePtr, stream: Handle) {
         // SAFETY: as above.
-        free(address, per_thread(stream), || unsafe {
+        free(address, named(stream, true), || unsafe {
             real::cuMemFreeAsync_ptsz(address, stream)
         })
     }

@@ -1,0 +1,39 @@
+/* Device memory from gpushim's stream-ordered pool, for libraries that know their streams.
+
+   No library to link against: find the functions at run time, and use your own allocator where they are
+   missing. docs/library-authors.md has examples and the rules.
+
+       gpushim_malloc_fn *allocate = (gpushim_malloc_fn *)dlsym(RTLD_DEFAULT, "gpushim_malloc");
+
+   The signatures are those that PyTorch's torch.cuda.memory.CUDAPluggableAllocator calls. A stream is a
+   CUstream or cudaStream_t: 0 or 1 is the legacy default stream, 2 the calling thread's own. */
+#ifndef GPUSHIM_H
+#define GPUSHIM_H
+
+#include <sys/types.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* `size` bytes on a device (its ordinal), which work submitted to `stream` from now on may use. Work on
+   other streams must be made to wait for the stream first. NULL if size is 0 or less, or on any failure.
+   While the stream captures, the block is a part of the graph, as with cuMemAllocAsync.
+
+   Any thread may call. The current context stays as it is; if it is not one of the device's, the call
+   is made in the device's primary context, which then stays retained. */
+void *gpushim_malloc(ssize_t size, int device, void *stream);
+
+/* Gives a block of gpushim_malloc back, on the stream that used it last: it is handed out again when the
+   work submitted to `stream` so far is over, or to work that comes after it. NULL is accepted; `size`
+   is not looked at; `device` is the one of the allocation. A block that was not allocated in a
+   capture must not be freed on a stream that captures: it then stays in use. */
+void gpushim_free(void *block, ssize_t size, int device, void *stream);
+
+typedef void *gpushim_malloc_fn(ssize_t size, int device, void *stream);
+typedef void gpushim_free_fn(void *block, ssize_t size, int device, void *stream);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

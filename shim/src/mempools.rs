@@ -1,0 +1,429 @@
+//! The stream-ordered pools of this process, by the driver's handles, and which of them serves a stream.
+//!
+//! A pool object is the driver's own and stays empty there: whatever we do not stand in for still knows
+//! it. Ours are only ever added: what is found once can be used without a lock.
+
+use std::ffi::c_int;
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, OnceLock};
+
+use gpushim_core::config::StreamPolicy;
+use gpushim_core::mempool::{Layout, Marks, MemPool, Settings, Stream};
+use gpushim_core::pool::{Context, Device};
+use gpushim_core::trace::Class;
+
+use crate::device::Cuda;
+use crate::driver::SUCCESS;
+use crate::interpose::driver::Handle;
+use crate::interpose::driver::calls::real;
+use crate::{accessors, allocator, capture, context, process, recorder, thread};
+
+/// Pools of one process, at most; memory of further ones is the driver's.
+const MOST: usize = 1024;
+/// `CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED`.
+const VIRTUAL_MEMORY: c_int = 102;
+/// `CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED`.
+const RDMA: c_int = 110;
+
+/// One pool.
+pub struct Entry {
+    /// The driver's handle; 0 once the program destroyed the pool.
+    handle: AtomicU64,
+    /// The ordinal of its device.
+    pub device: i32,
+    /// Our pool.
+    pub pool: MemPool<Cuda>,
+}
+
+impl Entry {
+    /// The driver's handle; 0 once the program destroyed the pool, and for memory of `cudaMalloc`.
+    pub fn handle(&self) -> u64 {
+        match self.handle.load(Ordering::Acquire) {
+            handle if is_of_device(handle) => 0,
+            handle => handle,
+        }
+    }
+
+    /// What its blocks were allocated by.
+    #[inline]
+    pub fn class(&self) -> Class {
+        if is_of_device(self.handle.load(Ordering::Relaxed)) {
+            Class::Device
+        } else {
+            Class::PoolAsync
+        }
+    }
+
+    /// Whether a stream runs on the pool's device.
+    pub fn is_on_device_of(&self, stream: Stream) -> bool {
+        driver().ordinal(stream.context) == Ok(self.device)
+    }
+}
+
+/// Stands in for a handle where the pool is not the driver's; no handle, being an address, has it.
+const OF_DEVICE: u64 = 1 << 63;
+
+/// What stands for the pool of a device's `cudaMalloc`.
+pub fn handle_of_device(device: i32) -> u64 {
+    OF_DEVICE | u64::from(device.unsigned_abs())
+}
+
+fn is_of_device(handle: u64) -> bool {
+    handle & OF_DEVICE != 0
+}
+
+static ENTRIES: [AtomicPtr<Entry>; MOST] = [const { AtomicPtr::new(ptr::null_mut()) }; MOST];
+static COUNT: AtomicUsize = AtomicUsize::new(0);
+static ADDING: Mutex<()> = Mutex::new(());
+/// What threads remember of streams is valid while this stands.
+static EPOCH: AtomicU64 = AtomicU64::new(1);
+
+/// The calls that all pools make.
+pub fn driver() -> &'static Cuda {
+    static CUDA: Cuda = Cuda::new();
+    &CUDA
+}
+
+/// All pools that hold or may hold memory.
+#[inline]
+pub fn all() -> impl Iterator<Item = &'static Entry> {
+    let count = COUNT.load(Ordering::Acquire);
+    ENTRIES.iter().take(count).filter_map(|entry| {
+        // SAFETY: what is stored there was leaked, and is never freed.
+        unsafe { entry.load(Ordering::Acquire).as_ref() }
+    })
+}
+
+/// Bytes held from the driver, on one device or on all.
+pub fn reserved(device: Option<i32>) -> u64 {
+    on(device).map(|entry| entry.pool.stats().reserved).sum()
+}
+
+/// Bytes handed out on a device, and bytes that `cudaMalloc` could have beside them without the driver.
+pub fn figures(device: i32) -> (u64, u64) {
+    on(Some(device)).fold((0, 0), |(allocated, cached), entry| {
+        let stats = entry.pool.stats();
+        let own = entry.class() == Class::Device;
+        let free = if own {
+            stats.reserved.saturating_sub(stats.allocated)
+        } else {
+            0
+        };
+        (allocated + stats.allocated, cached + free)
+    })
+}
+
+fn on(device: Option<i32>) -> impl Iterator<Item = &'static Entry> {
+    all().filter(move |entry| device.is_none_or(|device| entry.device == device))
+}
+
+/// Gives back what is free, after the work that uses it where `waits`: of all pools, or of those of the
+/// device of one that needs memory. Returns the bytes.
+pub fn trim(asking: Option<&MemPool<Cuda>>, waits: bool) -> u64 {
+    on(asking.map(MemPool::device))
+        .filter(|entry| asking.is_none_or(|asking| !ptr::eq(asking, &entry.pool)))
+        .map(|entry| entry.pool.make_room(driver(), waits))
+        .sum()
+}
+
+/// The housekeeper's tick: gives back what nobody asked for of late. Returns the bytes.
+pub fn decay() -> u64 {
+    all().map(|entry| entry.pool.decay(driver())).sum()
+}
+
+fn attribute(device: i32, attribute: c_int) -> bool {
+    let mut value = 0;
+    // SAFETY: `value` is ours to write.
+    let asked =
+        thread::call(|| unsafe { real::cuDeviceGetAttribute(&mut value, attribute, device) });
+    asked == SUCCESS && value != 0
+}
+
+/// Whether network cards can reach a device's virtual memory.
+pub fn is_rdma_capable(device: i32) -> bool {
+    static KNOWN: Mutex<Vec<(i32, bool)>> = Mutex::new(Vec::new());
+    let Ok(mut known) = KNOWN.lock() else {
+        return false;
+    };
+    if let Some((_, capable)) = known.iter().find(|(of, _)| *of == device) {
+        return *capable;
+    }
+    let capable = attribute(device, RDMA);
+    known.push((device, capable));
+    capable
+}
+
+/// Whether the family is served by us at all.
+#[inline]
+pub fn is_enabled() -> bool {
+    static ENABLED: OnceLock<bool> = OnceLock::new();
+    *ENABLED.get_or_init(|| process::config().stream_policy != StreamPolicy::Off)
+}
+
+fn layout(device: i32) -> Layout {
+    let layout = match process::config().stream_policy {
+        StreamPolicy::Vmm => Layout::Pages,
+        StreamPolicy::Segments => Layout::Segments,
+        StreamPolicy::Blocks | StreamPolicy::Off => Layout::Whole,
+        StreamPolicy::Bins => Layout::Bins,
+    };
+    if layout == Layout::Pages && !attribute(device, VIRTUAL_MEMORY) {
+        recorder::fact(
+            &format!("device.{device}.stream_policy"),
+            "segments: the device has no virtual memory management",
+        );
+        return Layout::Segments;
+    }
+    layout
+}
+
+/// Takes in a pool, with the settings that are its own affair.
+pub fn add(handle: u64, device: i32, settings: Settings) -> Option<&'static Entry> {
+    if let Some(entry) = of(handle) {
+        return Some(entry);
+    }
+    let _adding = ADDING.lock().ok()?;
+    if let Some(entry) = of(handle) {
+        return Some(entry);
+    }
+    let settings = Settings {
+        layout: layout(device),
+        page: process::config().page,
+        ..settings
+    };
+    let drained = |entry: &&Entry| {
+        let stats = entry.pool.stats();
+        entry.device == device
+            && entry.handle.load(Ordering::Acquire) == 0
+            && stats.live + stats.reserved + stats.quarantined == 0
+    };
+    if let Some(entry) = all().find(drained) {
+        entry.pool.reopen(settings);
+        entry.handle.store(handle, Ordering::Release);
+        return Some(entry);
+    }
+    let count = COUNT.load(Ordering::Relaxed);
+    let slot = ENTRIES.get(count)?;
+    let entry = Box::leak(Box::new(Entry {
+        handle: AtomicU64::new(handle),
+        device,
+        pool: MemPool::new(device, settings),
+    }));
+    // What captures now may use this pool, too.
+    capture::with_count(|open| {
+        (0..open).for_each(|_| entry.pool.capture_began());
+        slot.store(entry, Ordering::Release);
+        COUNT.store(count + 1, Ordering::Release);
+    })?;
+    Some(entry)
+}
+
+/// The pool of a driver's handle, if it is one of ours.
+#[inline]
+pub fn of(handle: u64) -> Option<&'static Entry> {
+    all().find(|entry| handle != 0 && entry.handle.load(Ordering::Acquire) == handle)
+}
+
+/// The program destroyed a pool: its blocks live on until they are freed.
+pub fn destroyed(handle: u64) {
+    if let Some(entry) = of(handle) {
+        entry.handle.store(0, Ordering::Release);
+        entry.pool.set_threshold(0);
+        entry.pool.trim(driver(), 0);
+    }
+    changed();
+}
+
+/// The pool that an address may belong to.
+#[inline]
+pub fn owner(address: u64) -> Option<&'static Entry> {
+    all().find(|entry| entry.pool.owns(address))
+}
+
+/// Something changed about streams, or about which pool is a device's current one.
+pub fn changed() {
+    EPOCH.fetch_add(1, Ordering::AcqRel);
+}
+
+/// A stream and the pool that serves it.
+#[derive(Clone, Copy)]
+pub struct Target {
+    /// The stream.
+    pub stream: Stream,
+    /// Its device's current pool, if that is one of ours.
+    pub entry: Option<&'static Entry>,
+}
+
+/// What a stream handle, 0 not among them, means in this thread. `None`: no stream, or one that we
+/// know nothing of.
+#[inline]
+pub fn target(handle: u64) -> Option<Target> {
+    let special = handle <= Stream::PER_THREAD;
+    let context = if special { context::current()?.0 } else { 0 };
+    let known = thread::with(|t| {
+        let same = t.stream.get() == handle
+            && t.stream_epoch.get() == EPOCH.load(Ordering::Acquire)
+            && (!special || t.stream_context.get() == context);
+        same.then(|| Target {
+            stream: Stream {
+                context: Context(t.stream_context.get()),
+                handle,
+                thread: if handle == Stream::PER_THREAD {
+                    thread::serial()
+                } else {
+                    0
+                },
+            },
+            // SAFETY: null, or the address of an entry, which is never freed.
+            entry: unsafe { t.stream_entry.get().as_ref() },
+        })
+    });
+    match known {
+        Some(target) => Some(target),
+        None => ask(handle),
+    }
+}
+
+#[cold]
+fn ask(handle: u64) -> Option<Target> {
+    let epoch = EPOCH.load(Ordering::Acquire);
+    let context = if handle <= Stream::PER_THREAD {
+        context::current()?
+    } else {
+        let mut context = ptr::null_mut();
+        // SAFETY: `context` is ours to write.
+        let asked =
+            thread::call(|| unsafe { real::cuStreamGetCtx(handle as Handle, &mut context) });
+        if asked != SUCCESS || context.is_null() {
+            return None;
+        }
+        Context(context as u64)
+    };
+    let device = driver().ordinal(context).ok()?;
+    let entry = current(device);
+    let thread = if handle == Stream::PER_THREAD {
+        thread::serial()
+    } else {
+        0
+    };
+    thread::with(|t| {
+        t.stream.set(handle);
+        t.stream_context.set(context.0);
+        t.stream_entry.set(entry.map_or(ptr::null(), ptr::from_ref));
+        t.stream_epoch.set(epoch);
+    });
+    let stream = Stream {
+        context,
+        handle,
+        thread,
+    };
+    Some(Target { stream, entry })
+}
+
+/// A device's current pool, if it is one of ours.
+fn current(device: i32) -> Option<&'static Entry> {
+    let (mut pool, mut default) = (ptr::null_mut(), ptr::null_mut());
+    // SAFETY: both are ours to write.
+    let asked = thread::call(|| unsafe {
+        match real::cuDeviceGetMemPool(&mut pool, device) {
+            SUCCESS => real::cuDeviceGetDefaultMemPool(&mut default, device),
+            error => error,
+        }
+    });
+    if asked != SUCCESS || pool.is_null() {
+        return None;
+    }
+    // A pool of the program's was taken in when it was made, unless it is one that we leave alone.
+    of(pool as u64)
+        .or_else(|| (pool == default).then(|| add(pool as u64, device, Settings::default()))?)
+}
+
+/// A device's default pool, taken in if it is not yet.
+pub fn default(device: i32, handle: u64) -> Option<&'static Entry> {
+    of(handle).or_else(|| is_enabled().then(|| add(handle, device, Settings::default()))?)
+}
+
+/// A stream is about to be destroyed.
+pub fn stream_gone(handle: u64) {
+    changed();
+    if COUNT.load(Ordering::Acquire) == 0 {
+        return;
+    }
+    if let Some(target) = target(handle) {
+        all().for_each(|entry| entry.pool.stream_gone(driver(), target.stream));
+    }
+    changed();
+}
+
+/// A context has ended. If it was a device's primary one, so have its pools' blocks.
+/// Returns the bytes that `cudaMalloc` had handed out there, and those given back after it.
+pub fn context_gone(gone: Context) -> (u64, u64) {
+    changed();
+    let (mut live, mut given) = (0, 0);
+    for entry in all() {
+        let of_context = entry.class() == Class::Device;
+        live += entry.pool.context_gone(driver(), gone, of_context);
+        if of_context {
+            given += entry.pool.trim(driver(), 0);
+        }
+    }
+    driver().forget(gone);
+    (live, given)
+}
+
+/// A device's primary context ends: nothing of its pools survives. Returns the bytes that were handed
+/// out and held.
+pub fn device_gone(device: i32) -> (u64, u64) {
+    on(Some(device)).fold((0, 0), |(allocated, held), entry| {
+        let (a, h) = entry.pool.abandon(driver());
+        (allocated + a, held + h)
+    })
+}
+
+/// Calls a function that waits for a stream or for a whole context, after which pools know what
+/// is over and give back what they are not to keep.
+pub fn synchronize(
+    context: Option<Context>,
+    stream: Option<Stream>,
+    call: impl FnOnce() -> u32,
+) -> u32 {
+    let Some(context) = context.filter(|_| COUNT.load(Ordering::Acquire) > 0) else {
+        return call();
+    };
+    // A stream's synchronisation is frequent: it is only of interest where memory may go back.
+    let interested = |entry: &&Entry| stream.is_none() || entry.pool.is_above_threshold();
+    let alone = !accessors::any() || accessors::of(context).is_empty();
+    let marks: Vec<(&Entry, Marks)> = all()
+        .filter(interested)
+        .map(|entry| (entry, entry.pool.mark(context, stream, alone)))
+        .collect();
+    let result = call();
+    if result == SUCCESS {
+        for (entry, marks) in &marks {
+            entry.pool.synchronized(marks);
+            release_surplus(entry);
+        }
+    }
+    result
+}
+
+/// Gives back what a pool is not to keep at a synchronisation.
+pub fn release_surplus(entry: &Entry) {
+    if entry.pool.is_above_threshold() && !capture::any() {
+        let keep = entry.pool.threshold();
+        entry.pool.trim(driver(), keep);
+    }
+}
+
+/// Whether a pool serves the process: for places that have nothing to tell an empty house.
+#[inline]
+pub fn any() -> bool {
+    COUNT.load(Ordering::Relaxed) > 0
+}
+
+/// Memory was short for somebody else. Returns the bytes given back.
+pub fn make_room() -> u64 {
+    let cached = allocator::used().map_or(0, |pool| pool.trim(None, 0));
+    cached + trim(None, true)
+}

@@ -1,0 +1,123 @@
+//! The memory of `cudaMalloc` under the policy `vmm`: one pool of pages for each device.
+//!
+//! Its blocks belong to no stream: a block may be handed out again when all work submitted to the
+//! context of its allocation before the free is over, which is what the driver's own free waits for.
+
+use gpushim_core::mempool::{Driver, Settings, Stream};
+use gpushim_core::pool::{Context, Device, Policy, Reuse};
+
+use crate::driver::CUresult;
+use crate::interpose::driver::context::real as contexts;
+use crate::interpose::driver::stream_ordered;
+use crate::mempools::{self, Entry};
+use crate::{accessors, capture, context, process, thread};
+
+/// Whether the policy is in force.
+#[inline]
+pub fn is_enabled() -> bool {
+    process::config().policy == Policy::Vmm
+}
+
+/// The address of memory in the current context. `None`: the driver must answer.
+pub fn allocate(bytes: u64) -> Option<Result<u64, CUresult>> {
+    if !is_enabled() {
+        return None;
+    }
+    let context = context::current()?;
+    let entry = pool(mempools::driver().ordinal(context).ok()?)?;
+    let stream = Stream {
+        context,
+        handle: Stream::EVERY,
+        thread: 0,
+    };
+    Some(stream_ordered::allocate_from(entry, stream, bytes))
+}
+
+fn pool(device: i32) -> Option<&'static Entry> {
+    let reuse = process::config().reuse;
+    let settings = Settings {
+        orders: reuse == Reuse::Order,
+        waits: reuse != Reuse::Order,
+        ..Settings::default()
+    };
+    mempools::add(mempools::handle_of_device(device), device, settings)
+}
+
+/// After a free in the pool of a device: the host waits, where the user wants it to.
+pub fn freed(context: Context) {
+    // Nothing can be waited for while a stream captures.
+    if process::config().reuse != Reuse::Strict || capture::any() {
+        return;
+    }
+    let others = accessors::of(context);
+    for one in others.into_iter().chain([context]) {
+        // SAFETY: no arguments; the context is current inside.
+        let call = || thread::timed(|| unsafe { contexts::cuCtxSynchronize() });
+        let wait = || context::with(one, call).unwrap_or_else(|error| error);
+        mempools::synchronize(Some(one), None, wait);
+    }
+}
+
+/// A context was made: its work may use the memory of its device's others.
+pub fn context_made(context: Context) {
+    accessors::known(context);
+    if is_enabled() && accessors::any() {
+        for owner in accessors::of(context) {
+            follow(context, owner);
+        }
+    }
+}
+
+/// A context is about to be forgotten: others may still work on its memory, which is free then.
+pub fn context_gone(context: Context) {
+    if is_enabled() && accessors::any() {
+        for other in accessors::of(context) {
+            // SAFETY: no arguments; the context is current inside.
+            let call = || thread::timed(|| unsafe { contexts::cuCtxSynchronize() });
+            // What cannot be waited for has ended, too.
+            let _ = context::with(other, call);
+        }
+    }
+    accessors::gone(context);
+}
+
+/// Blocks of `owner` may have been handed out behind unfinished work, for which only it was made to wait:
+/// who may use them from here on waits for it.
+fn follow(accessor: Context, owner: Context) {
+    let every = |context| Stream {
+        context,
+        handle: Stream::EVERY,
+        thread: 0,
+    };
+    let driver = mempools::driver();
+    if !capture::any()
+        && let Ok(event) = Driver::record(driver, every(owner))
+    {
+        // Without the order the accessor's first work may be early, as it would be natively.
+        let _ = Driver::order(driver, every(accessor), event);
+        Driver::retire(driver, event);
+    }
+}
+
+/// A context may use another's memory from here on, or no longer.
+pub fn peer(accessor: Context, owner: Context, enabled: bool) {
+    if enabled {
+        accessors::peer(accessor, owner);
+        if is_enabled() {
+            follow(accessor, owner);
+        }
+    }
+    let ordinal = |context| mempools::driver().ordinal(context).ok();
+    let Some((accessor, owner)) = ordinal(accessor)
+        .zip(ordinal(owner))
+        .filter(|_| is_enabled())
+    else {
+        return;
+    };
+    let Some(entry) = pool(owner) else { return };
+    let mut devices = entry.pool.devices();
+    devices.retain(|device| *device != accessor);
+    devices.extend(enabled.then_some(accessor));
+    // What the driver refuses here, it refuses at the access, too.
+    let _ = entry.pool.set_access(mempools::driver(), &devices);
+}

@@ -1,0 +1,338 @@
+//! What stream-ordered pools need of the real driver: memory in pieces, and fences on streams.
+
+use cudarc::driver::sys;
+use gpushim_core::mempool::{Driver, MemPool, Stream};
+use gpushim_core::pool::{Context, Device};
+use gpushim_core::trace::Kind;
+
+use crate::device::{Cuda, Event, check, relaxed};
+use crate::driver::{self, CUresult, OUT_OF_MEMORY, SUCCESS};
+use crate::interpose::driver::calls::{real as calls, slots};
+use crate::interpose::driver::context::real as contexts;
+use crate::interpose::driver::memory::real as memory;
+use crate::interpose::driver::virtual_memory::real as virtual_memory;
+use crate::{accessors, allocator, context, limit, mempools, recorder, thread};
+
+/// `CU_MEM_ACCESS_FLAGS_PROT_NONE` and `..._PROT_READWRITE`.
+const NONE: u32 = sys::CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_NONE as u32;
+const READ_WRITE: u32 = sys::CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE as u32;
+
+/// Requests of new memory from this many bytes on are asked for only if there is as much: they are got in
+/// many pieces, and one that fails in the middle would leave the pool with those before.
+const LARGE: u64 = 64 << 20;
+
+/// `CUmemAccessDesc`, with its enums as the integers that C has there.
+#[repr(C)]
+struct Access {
+    /// `CU_MEM_LOCATION_TYPE_DEVICE`.
+    kind: u32,
+    device: i32,
+    flags: u32,
+}
+
+fn access(address: u64, bytes: u64, devices: &[i32], flags: u32) -> Result<(), CUresult> {
+    let wanted: Vec<Access> = devices
+        .iter()
+        .map(|&device| Access {
+            kind: sys::CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE as u32,
+            device,
+            flags,
+        })
+        .collect();
+    if wanted.is_empty() {
+        return Ok(());
+    }
+    // SAFETY: the descriptions live through the call and are as many as it is told.
+    check(thread::timed(|| unsafe {
+        calls::cuMemSetAccess(
+            address,
+            bytes as usize,
+            wanted.as_ptr().cast(),
+            wanted.len(),
+        )
+    }))
+}
+
+/// Runs a call in a context of the device: the current one, or the primary one.
+fn on_device<R>(device: i32, f: impl FnOnce() -> R) -> Result<R, CUresult> {
+    let is_there = |context: &Context| mempools::driver().ordinal(*context) == Ok(device);
+    match context::current()
+        .filter(is_there)
+        .or_else(|| context::primary(device))
+    {
+        Some(context) => context::with(context, f),
+        None => Ok(f()),
+    }
+}
+
+impl Driver for Cuda {
+    type Error = CUresult;
+    type Event = Event;
+
+    const OUT_OF_MEMORY: CUresult = OUT_OF_MEMORY;
+
+    fn is_out_of_memory(error: CUresult) -> bool {
+        error == OUT_OF_MEMORY
+    }
+
+    fn reserve(&self, _: i32, bytes: u64) -> Result<u64, CUresult> {
+        let mut address = 0;
+        // SAFETY: `address` is ours to write.
+        check(thread::timed(|| unsafe {
+            calls::cuMemAddressReserve(&mut address, bytes as usize, 0, 0, 0)
+        }))?;
+        Ok(address)
+    }
+
+    fn create(&self, device: i32, bytes: u64) -> Result<u64, CUresult> {
+        // SAFETY: a structure of integers; zero is a value of each field that is not set below, and
+        // the two enums are set to values that they have.
+        let mut properties: sys::CUmemAllocationProp = unsafe { std::mem::zeroed() };
+        properties.type_ = sys::CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED;
+        properties.location.type_ = sys::CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE;
+        properties.location.id = device;
+        properties.allocFlags.gpuDirectRDMACapable = mempools::is_rdma_capable(device).into();
+        let mut handle = 0;
+        let create = || {
+            // SAFETY: `handle` is ours to write; the properties live through the call.
+            on_device(device, || unsafe {
+                virtual_memory::cuMemCreate(&mut handle, bytes as usize, &properties, 0)
+            })
+        };
+        check(thread::timed(create)?)?;
+        recorder::segment(
+            Kind::Reserve,
+            Context(0),
+            u8::try_from(device).ok(),
+            handle,
+            bytes,
+        );
+        Ok(handle)
+    }
+
+    fn destroy(&self, device: i32, handle: u64, bytes: u64) {
+        recorder::segment(
+            Kind::Release,
+            Context(0),
+            u8::try_from(device).ok(),
+            handle,
+            bytes,
+        );
+        // A refusal means that the memory is gone with its device already.
+        // SAFETY: the pool made the handle, and gives it back once.
+        let _ = thread::timed(|| unsafe { virtual_memory::cuMemRelease(handle) });
+    }
+
+    fn map(&self, address: u64, bytes: u64, handle: u64) -> Result<(), CUresult> {
+        // SAFETY: the pool reserved the addresses and has nothing mapped there.
+        check(thread::timed(|| unsafe {
+            virtual_memory::cuMemMap(address, bytes as usize, 0, handle, 0)
+        }))
+    }
+
+    fn allow(&self, address: u64, bytes: u64, devices: &[i32]) -> Result<(), CUresult> {
+        access(address, bytes, devices, READ_WRITE)
+    }
+
+    fn forbid(&self, address: u64, bytes: u64, devices: &[i32]) -> Result<(), CUresult> {
+        access(address, bytes, devices, NONE)
+    }
+
+    fn peers(&self, device: i32, devices: &[i32]) -> Result<(), CUresult> {
+        let Some(owner) = context::primary(device) else {
+            return Ok(());
+        };
+        for &other in devices.iter().filter(|&&other| other != device) {
+            let Some(accessor) = context::primary(other) else {
+                continue;
+            };
+            // SAFETY: both contexts are live; enabling twice is an error without consequence.
+            let _ = context::with(accessor, || unsafe {
+                contexts::cuCtxEnablePeerAccess(owner.0 as *mut _, 0)
+            })?;
+        }
+        Ok(())
+    }
+
+    fn unmap(&self, address: u64, bytes: u64) -> Result<(), CUresult> {
+        // SAFETY: the pool mapped this, and knows that no work uses the address any more.
+        check(thread::timed(|| unsafe {
+            virtual_memory::cuMemUnmap(address, bytes as usize)
+        }))
+    }
+
+    fn allocate(&self, device: i32, bytes: u64) -> Result<u64, CUresult> {
+        let mut address = 0;
+        let allocate = || {
+            // SAFETY: `address` is ours to write.
+            let call = || unsafe { memory::cuMemAlloc_v2(&mut address, bytes as usize) };
+            on_device(device, || relaxed(call))
+        };
+        check(thread::timed(allocate)?)?;
+        recorder::segment(
+            Kind::Reserve,
+            Context(0),
+            u8::try_from(device).ok(),
+            address,
+            bytes,
+        );
+        Ok(address)
+    }
+
+    fn release(&self, device: i32, address: u64, bytes: u64) -> Result<(), CUresult> {
+        recorder::segment(
+            Kind::Release,
+            Context(0),
+            u8::try_from(device).ok(),
+            address,
+            bytes,
+        );
+        let release = || {
+            // SAFETY: the pool gives back what `allocate` returned, once.
+            let call = || unsafe { memory::cuMemFree_v2(address) };
+            on_device(device, || relaxed(call))
+        };
+        check(thread::timed(release)?)
+    }
+
+    fn record(&self, stream: Stream) -> Result<Event, CUresult> {
+        let here = stream.handle != Stream::PER_THREAD || stream.thread == thread::serial();
+        if !here {
+            return self.record_context(stream.context);
+        }
+        if stream.handle == Stream::EVERY {
+            return self.record_all(stream.context);
+        }
+        let event = self.event(stream.context)?;
+        // SAFETY: both are live and of the same context.
+        let record = || unsafe { calls::cuEventRecord(event.raw(), stream.handle as *mut _) };
+        let result = on_stream(stream, || thread::call(record))?;
+        if result != SUCCESS {
+            Device::retire(self, event);
+        }
+        check(result).map(|()| event)
+    }
+
+    fn order(&self, stream: Stream, event: Event) -> Result<(), CUresult> {
+        for other in companions(event) {
+            self.order_after(stream, other)?;
+        }
+        self.order_after(stream, event)
+    }
+
+    fn is_complete(&self, event: Event) -> Result<bool, CUresult> {
+        for other in companions(event) {
+            if !Device::is_complete(self, other)? {
+                return Ok(false);
+            }
+        }
+        Device::is_complete(self, event)
+    }
+
+    fn wait(&self, event: Event) -> Result<(), CUresult> {
+        for other in companions(event) {
+            Device::wait(self, other)?;
+        }
+        Device::wait(self, event)
+    }
+
+    fn retire(&self, event: Event) {
+        if accessors::any() {
+            for other in accessors::part(event) {
+                Device::retire(self, other);
+            }
+        }
+        Device::retire(self, event);
+    }
+
+    fn admit(&self, device: i32, bytes: u64) -> bool {
+        limit::fits(bytes) && (bytes < LARGE || self.has(device, bytes))
+    }
+
+    fn make_room(&self, asking: &MemPool<Self>, waits: bool) -> bool {
+        let device = Some(asking.device());
+        let cached = allocator::used().map_or(0, |pool| pool.trim(device, 0));
+        cached + mempools::trim(Some(asking), waits) > 0
+    }
+}
+
+/// Runs a call on a stream whose handle means something else in another context.
+fn on_stream<R>(stream: Stream, f: impl FnOnce() -> R) -> Result<R, CUresult> {
+    if stream.handle > Stream::PER_THREAD {
+        return Ok(f());
+    }
+    context::with(stream.context, f)
+}
+
+/// The events in other contexts that belong to one.
+fn companions(event: Event) -> Vec<Event> {
+    if accessors::any() {
+        accessors::companions(event)
+    } else {
+        Vec::new()
+    }
+}
+
+impl Cuda {
+    /// Whether the driver has so many bytes. If it does not tell, it may.
+    fn has(&self, device: i32, bytes: u64) -> bool {
+        let (mut free, mut total) = (0, 0);
+        // SAFETY: both are ours to write.
+        let ask = || unsafe { memory::cuMemGetInfo_v2(&mut free, &mut total) };
+        let asked = on_device(device, || thread::timed(ask));
+        asked != Ok(SUCCESS) || free as u64 >= bytes
+    }
+
+    /// Makes a stream wait for one event.
+    fn order_after(&self, stream: Stream, event: Event) -> Result<(), CUresult> {
+        if stream.handle == Stream::EVERY {
+            // Whoever may use the memory from here on waits.
+            if accessors::any() {
+                for other in accessors::of(stream.context) {
+                    Device::order(self, other, event)?;
+                }
+            }
+            return Device::order(self, stream.context, event);
+        }
+        // SAFETY: both are live.
+        let wait = || unsafe { calls::cuStreamWaitEvent(stream.handle as *mut _, event.raw(), 0) };
+        check(on_stream(stream, || thread::call(wait))?)
+    }
+
+    /// An event for everything that may use the memory of a context.
+    fn record_all(&self, context: Context) -> Result<Event, CUresult> {
+        let event = self.record_context(context)?;
+        if accessors::any() {
+            let mut others = Vec::new();
+            for other in accessors::of(context) {
+                match self.record_context(other) {
+                    Ok(event) => others.push(event),
+                    Err(error) => {
+                        let all = others.into_iter().chain([event]);
+                        all.for_each(|event| Device::retire(self, event));
+                        return Err(error);
+                    }
+                }
+            }
+            accessors::accompany(event, others);
+        }
+        Ok(event)
+    }
+
+    /// An event for everything that was submitted to a context.
+    fn record_context(&self, context: Context) -> Result<Event, CUresult> {
+        if driver::address(&slots::cuCtxRecordEvent).is_some()
+            && let Some(event) = Device::record(self, context)?
+        {
+            return Ok(event);
+        }
+        // Before CUDA 12.5 there is no such event: after a wait, any event will do.
+        self.synchronize(context)?;
+        let legacy = Stream {
+            context,
+            handle: Stream::LEGACY,
+            thread: 0,
+        };
+        Driver::record(self, legacy)
+    }
+}

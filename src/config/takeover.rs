@@ -1,0 +1,232 @@
+//! Takeover: the variables that point a framework at CUDA's stream-ordered allocations.
+//!
+//! Decided from the environment alone, and the same when it is decided again in a child, which inherits
+//! what was set. Whatever the user chose stands.
+
+use std::ffi::OsString;
+
+use super::Takeover;
+
+mod limits;
+
+pub use limits::{LIMITS, Limit, limits_of};
+
+/// A framework that caches above CUDA and can be told to leave that to us.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Framework {
+    /// PyTorch.
+    Torch,
+    /// JAX.
+    Jax,
+    /// TensorFlow.
+    Tf,
+}
+
+impl Framework {
+    /// All of them.
+    pub const ALL: [Framework; 3] = [Framework::Torch, Framework::Jax, Framework::Tf];
+
+    /// Its name in `GPUSHIM_TAKEOVER` and in the trace's facts.
+    pub const fn key(self) -> &'static str {
+        match self {
+            Framework::Torch => "torch",
+            Framework::Jax => "jax",
+            Framework::Tf => "tf",
+        }
+    }
+
+    /// Its name as people write it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Framework::Torch => "PyTorch",
+            Framework::Jax => "JAX",
+            Framework::Tf => "TensorFlow",
+        }
+    }
+}
+
+impl Takeover {
+    /// Whether a framework is to be taken over.
+    pub const fn includes(self, framework: Framework) -> bool {
+        match framework {
+            Framework::Torch => self.torch,
+            Framework::Jax => self.jax,
+            Framework::Tf => self.tf,
+        }
+    }
+}
+
+/// What was decided for one framework.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Decision {
+    /// The framework.
+    pub framework: Framework,
+    /// Variables to be set, with their new values.
+    pub set: Vec<(&'static str, String)>,
+    /// The decision in words.
+    pub words: String,
+    /// Whether the framework allocates from CUDA's stream-ordered pools from here on.
+    pub taken: bool,
+}
+
+/// What to do for each framework that is to be taken over, in an environment.
+pub fn decide(takeover: Takeover, lookup: impl Fn(&str) -> Option<OsString>) -> Vec<Decision> {
+    let wanted = Framework::ALL
+        .into_iter()
+        .filter(|framework| takeover.includes(*framework));
+    wanted
+        .map(|framework| {
+            let decided = match framework {
+                Framework::Torch => torch(&lookup),
+                Framework::Jax => jax(&lookup),
+                Framework::Tf => tf(&lookup),
+            };
+            match decided {
+                Ok((set, words)) => Decision {
+                    framework,
+                    set,
+                    words,
+                    taken: true,
+                },
+                Err(why) => Decision {
+                    framework,
+                    set: Vec::new(),
+                    words: format!("left alone: {why}"),
+                    taken: false,
+                },
+            }
+        })
+        .collect()
+}
+
+/// What to set, and what was decided, in words; or why the framework is left alone.
+type Decided = Result<(Vec<(&'static str, String)>, String), String>;
+
+/// A variable as text: empty if it is not set or blank, which no framework takes for a choice.
+fn text(lookup: &impl Fn(&str) -> Option<OsString>, name: &str) -> Result<String, String> {
+    let value = lookup(name).unwrap_or_default();
+    let value = value
+        .into_string()
+        .map_err(|_| format!("{name} is not UTF-8"))?;
+    Ok(if value.trim().is_empty() {
+        String::new()
+    } else {
+        value
+    })
+}
+
+fn assigned(set: &[(&'static str, String)]) -> String {
+    let each = |(name, value): &(&str, String)| format!("{name}={value}");
+    set.iter().map(each).collect::<Vec<_>>().join(" ")
+}
+
+fn done(set: Vec<(&'static str, String)>, note: &str) -> Decided {
+    let words = format!("set {}{note}", assigned(&set));
+    Ok((set, words))
+}
+
+/// PyTorch's option lists. Older ones know only the first; where both choose a backend, the first decides.
+const TORCH: [&str; 2] = ["PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"];
+const TORCH_BACKEND: &str = "cudaMallocAsync";
+
+fn torch(lookup: &impl Fn(&str) -> Option<OsString>) -> Decided {
+    let [old, new] = TORCH;
+    let values = [(old, text(lookup, old)?), (new, text(lookup, new)?)];
+    for (name, value) in &values {
+        let options =
+            options(value).ok_or_else(|| format!("the brackets in {name}={value} do not match"))?;
+        match options.into_iter().find_map(backend) {
+            Some(backend) if backend == TORCH_BACKEND => {
+                return Ok((
+                    Vec::new(),
+                    format!("{name} says backend:{TORCH_BACKEND} already"),
+                ));
+            }
+            Some(backend) => return Err(format!("{name} chooses backend:{backend}")),
+            None => {}
+        }
+    }
+    let none = values.iter().all(|(_, value)| value.is_empty());
+    let changed = values
+        .into_iter()
+        .filter(|(_, value)| none || !value.is_empty());
+    let set = changed.map(|(name, value)| {
+        let kept = value.trim_end_matches(|letter: char| letter == ',' || letter.is_whitespace());
+        let comma = if kept.is_empty() { "" } else { "," };
+        (name, format!("{kept}{comma}backend:{TORCH_BACKEND}"))
+    });
+    done(set.collect(), "")
+}
+
+/// The options of a list: what stands between commas outside brackets. `None`: brackets do not match.
+fn options(list: &str) -> Option<Vec<&str>> {
+    let (mut depth, mut from, mut found) = (0_u32, 0, Vec::new());
+    for (at, letter) in list.char_indices() {
+        match letter {
+            '[' => depth += 1,
+            ']' => depth = depth.checked_sub(1)?,
+            ',' if depth == 0 => {
+                found.push(&list[from..at]);
+                from = at + 1;
+            }
+            _ => {}
+        }
+    }
+    found.push(&list[from..]);
+    (depth == 0).then_some(found)
+}
+
+/// The backend that an option chooses. PyTorch ignores white space anywhere, and refuses an odd case,
+/// which is for it to say: such a choice is one, too.
+fn backend(option: &str) -> Option<String> {
+    let option: String = option
+        .chars()
+        .filter(|letter| !letter.is_whitespace())
+        .collect();
+    let (key, value) = option.split_once(':')?;
+    key.eq_ignore_ascii_case("backend")
+        .then(|| value.to_string())
+}
+
+const JAX_ALLOCATOR: &str = "XLA_PYTHON_CLIENT_ALLOCATOR";
+const JAX_PREALLOCATE: &str = "XLA_PYTHON_CLIENT_PREALLOCATE";
+const JAX_ASYNC: &str = "cuda_async";
+
+fn jax(lookup: &impl Fn(&str) -> Option<OsString>) -> Decided {
+    let allocator = text(lookup, JAX_ALLOCATOR)?;
+    let preallocate = text(lookup, JAX_PREALLOCATE)?;
+    let mut set = Vec::new();
+    let mut notes = String::new();
+    if allocator.is_empty() {
+        set.push((JAX_ALLOCATOR, JAX_ASYNC.to_string()));
+    } else if allocator.eq_ignore_ascii_case(JAX_ASYNC) {
+        notes = format!("{JAX_ALLOCATOR} is {allocator} already");
+    } else {
+        return Err(format!("{JAX_ALLOCATOR} chooses {allocator}"));
+    }
+    if preallocate.is_empty() {
+        set.push((JAX_PREALLOCATE, "false".to_string()));
+    } else if !matches!(preallocate.as_str(), "false" | "False" | "0") {
+        let comma = if notes.is_empty() { "" } else { "; " };
+        notes = format!("{notes}{comma}{JAX_PREALLOCATE}={preallocate} was left as it is");
+    }
+    match (set.is_empty(), notes.is_empty()) {
+        (true, _) => Ok((set, notes)),
+        (false, true) => done(set, ""),
+        (false, false) => done(set, &format!("; {notes}")),
+    }
+}
+
+const TF_ALLOCATOR: &str = "TF_GPU_ALLOCATOR";
+const TF_ASYNC: &str = "cuda_malloc_async";
+
+fn tf(lookup: &impl Fn(&str) -> Option<OsString>) -> Decided {
+    match text(lookup, TF_ALLOCATOR)?.as_str() {
+        "" => done(vec![(TF_ALLOCATOR, TF_ASYNC.to_string())], ""),
+        TF_ASYNC => Ok((Vec::new(), format!("{TF_ALLOCATOR} is {TF_ASYNC} already"))),
+        other => Err(format!("{TF_ALLOCATOR} chooses {other}")),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,190 @@
+//! What the program does to streams, contexts, captures and graphs, as far as a pool must know of it.
+
+use super::block::{Block, Id, State as Is};
+use super::driver::Driver;
+use super::lanes::Stream;
+use super::mutation::{Mutation, on};
+use super::pool::MemPool;
+use super::space::Piece;
+use super::state::State;
+use crate::pool::Context;
+use std::time::Duration;
+
+/// How long a capture that begins waits for calls in flight that would invalidate it.
+const CAPTURE_PATIENCE: Duration = Duration::from_secs(2);
+
+/// Points in the frees of some streams, taken before they are synchronised.
+#[derive(Clone, Debug, Default)]
+pub struct Marks(Vec<(u32, u64)>);
+
+impl<D: Driver> MemPool<D> {
+    /// A point before a stream, or a whole context, is synchronised; see [`MemPool::synchronized`].
+    /// `alone`: no other context's work may use what was freed on no stream in particular.
+    pub fn mark(&self, context: Context, stream: Option<Stream>, alone: bool) -> Marks {
+        let mut state = self.state.lock();
+        let mut marks = Vec::new();
+        for number in state.lanes.numbers() {
+            if let Some(lane) = state.lanes.at(number)
+                && (lane.context == context || on(Mutation::MarkOtherContexts))
+                && (stream.is_none() || lane.stream == stream || on(Mutation::MarkOtherStreams))
+                && (alone || lane.ordered || on(Mutation::MarkDespitePeers))
+            {
+                let open = on(Mutation::OpenMark);
+                marks.push((number, if open { lane.join() } else { lane.close() }));
+            }
+        }
+        Marks(marks)
+    }
+
+    /// What was marked has been synchronised: what was freed before is complete.
+    pub fn synchronized(&self, marks: &Marks) {
+        let mut state = self.state.lock();
+        for (lane, fence) in &marks.0 {
+            if let Some(lane) = state.lanes.at(*lane) {
+                lane.completed(*fence);
+            }
+        }
+    }
+
+    /// A stream is about to be destroyed: what was freed on it is free when its work is over. A stream
+    /// with the same handle later is another one.
+    pub fn stream_gone(&self, driver: &D, stream: Stream) {
+        let _misses = self.misses.lock();
+        let Some(lane) = self.state.lock().lanes.known(stream) else {
+            return;
+        };
+        let mut state = self.state.lock();
+        state.flush();
+        let lacks = state.lanes.at(lane).is_some_and(|lane| lane.lacks_event());
+        // It may be the one that captures.
+        let captures = state.captures.is_open() && !on(Mutation::RecordUnderCapture);
+        drop(state);
+        let close = || on(Mutation::NoLastEvent) || self.close(driver, lane, stream).is_some();
+        let recorded = !lacks || !captures && close();
+        if let Some(lane) = self.state.lock().lanes.at(lane) {
+            lane.ordered = recorded;
+            lane.stream = if on(Mutation::KeepStream) {
+                Some(stream)
+            } else if recorded {
+                None
+            } else {
+                // Its work is only known as a part of the context's.
+                lane.forget_order();
+                Some(Stream {
+                    handle: Stream::EVERY,
+                    ..stream
+                })
+            };
+        }
+    }
+
+    /// A context has ended with its streams: all their work is over, and their events are void. With
+    /// `blocks`, so are the blocks that were allocated in it. Returns their bytes.
+    pub fn context_gone(&self, driver: &D, context: Context, blocks: bool) -> u64 {
+        let _misses = self.misses.lock();
+        let mut state = self.state.lock();
+        let before = state.stats.allocated;
+        if blocks && !on(Mutation::KeepBlocks) {
+            state.free_all_of(context);
+        }
+        let gone = before - state.stats.allocated;
+        let mut events = Vec::new();
+        for number in state.lanes.numbers() {
+            if let Some(lane) = state.lanes.at(number)
+                && lane.context == context
+                && !on(Mutation::KeepEvents)
+            {
+                events.extend(lane.forget());
+            }
+        }
+        drop(state);
+        for event in events {
+            driver.retire(event);
+        }
+        gone
+    }
+
+    /// A stream is about to capture: no fence is made until that ends.
+    pub fn capture_began(&self) {
+        // Whoever makes a fence holds this: none is being made when the capture begins. One that waits
+        // for the device may take longer; the capture must not wait for ever.
+        let _misses = self.misses.try_lock_for(CAPTURE_PATIENCE);
+        self.state.lock().captures.began();
+    }
+
+    /// A capture ended in `graph`, or in nothing.
+    pub fn capture_ended(&self, graph: Option<u64>) {
+        let mut state = self.state.lock();
+        let blocks = state
+            .captures
+            .ended(graph.filter(|_| !on(Mutation::NoGraphs)));
+        state.return_blocks(blocks);
+    }
+
+    /// `to` was instantiated, cloned or updated from `from`, or contains it.
+    pub fn graph_derived(&self, from: u64, to: u64) {
+        if !on(Mutation::NoDerived) {
+            self.state.lock().captures.derived(from, to);
+        }
+    }
+
+    /// A graph or an instance of one was destroyed.
+    pub fn graph_destroyed(&self, graph: u64) {
+        let mut state = self.state.lock();
+        let blocks = state.captures.destroyed(graph);
+        state.return_blocks(blocks);
+    }
+}
+
+impl<E: Copy> State<E> {
+    /// Frees the blocks that were allocated on the lanes of a context.
+    fn free_all_of(&mut self, context: Context) {
+        let of_context = |id: &Id| {
+            let block = self.slab.at(*id);
+            let lane = self.lanes.get(block.lane);
+            block.state == Is::Live && lane.is_some_and(|lane| lane.context == context)
+        };
+        let all: Vec<Id> = self.map.values().copied().filter(of_context).collect();
+        for id in all {
+            let (address, lane) = (self.slab.at(id).address, self.slab.at(id).lane);
+            // A live block can be freed.
+            let _ = self.free::<()>(address, lane, |_| ());
+        }
+    }
+
+    /// Forgets everything but the reserved addresses. Returns the pieces, those mapped a second time
+    /// without a handle, and the events.
+    pub fn clear(&mut self) -> (Vec<(u64, Piece)>, Vec<E>) {
+        let stale: Vec<_> = self
+            .space
+            .stale
+            .iter()
+            .map(|(id, _)| self.slab.at(*id))
+            .map(|block: &Block| (block.address, block.size))
+            .collect();
+        let no_handle = |(address, bytes)| (address, Piece::new(0, bytes));
+        let mut pieces: Vec<(u64, Piece)> = stale.into_iter().map(no_handle).collect();
+        pieces.extend(std::mem::take(&mut self.space.pieces));
+        let mut events = Vec::new();
+        for number in self.lanes.numbers() {
+            events.extend(
+                self.lanes
+                    .at(number)
+                    .into_iter()
+                    .flat_map(|lane| lane.forget()),
+            );
+        }
+        let fresh = State::new(self.settings.clone());
+        let ranges = self.space.ranges();
+        let before = std::mem::replace(self, fresh);
+        (self.stats, self.tick, self.calm) = (before.stats, before.tick, before.stats.freed_bytes);
+        (self.stats.allocated, self.stats.requested) = (0, 0);
+        (self.stats.live, self.stats.quarantined, self.stats.reserved) = (0, 0, 0);
+        self.captures = before.captures;
+        self.captures.forget(|_| true);
+        if let Some((base, bytes)) = ranges {
+            self.reserved(base, bytes);
+        }
+        (pieces, events)
+    }
+}

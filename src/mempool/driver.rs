@@ -1,0 +1,71 @@
+//! What a pool needs from the driver.
+
+use super::lanes::Stream;
+use super::pool::MemPool;
+use std::fmt::Debug;
+
+/// The calls that a pool makes; none with its lock held. Errors are the driver's own codes.
+pub trait Driver: Sync + Sized {
+    /// The driver's error code.
+    type Error: Copy + Debug + Send;
+    /// A recorded point in a stream's work, cheap to copy.
+    type Event: Copy + Debug + Send;
+
+    /// The code for out-of-memory, for refusals that are the pool's own.
+    const OUT_OF_MEMORY: Self::Error;
+
+    /// Whether an error means that memory ran out.
+    fn is_out_of_memory(error: Self::Error) -> bool;
+
+    /// Addresses without memory behind them, aligned to 2 MiB.
+    fn reserve(&self, device: i32, bytes: u64) -> Result<u64, Self::Error>;
+
+    /// A piece of physical memory: its handle.
+    fn create(&self, device: i32, bytes: u64) -> Result<u64, Self::Error>;
+
+    /// A piece of physical memory, which is mapped nowhere, ends.
+    fn destroy(&self, device: i32, handle: u64, bytes: u64);
+
+    /// Puts a piece of memory at an address, beside other places where it may be.
+    fn map(&self, address: u64, bytes: u64, handle: u64) -> Result<(), Self::Error>;
+
+    /// Lets devices, each by its ordinal, use what is mapped in a range.
+    fn allow(&self, address: u64, bytes: u64, devices: &[i32]) -> Result<(), Self::Error>;
+
+    /// Takes the use of what is mapped in a range from devices.
+    fn forbid(&self, address: u64, bytes: u64, devices: &[i32]) -> Result<(), Self::Error>;
+
+    /// Lets devices use the driver allocations of a device.
+    fn peers(&self, device: i32, devices: &[i32]) -> Result<(), Self::Error>;
+
+    /// Takes memory away from an address. Does not wait for anything.
+    fn unmap(&self, address: u64, bytes: u64) -> Result<(), Self::Error>;
+
+    /// A driver allocation, for the layouts that are made of them.
+    fn allocate(&self, device: i32, bytes: u64) -> Result<u64, Self::Error>;
+
+    /// A driver allocation goes back.
+    fn release(&self, device: i32, address: u64, bytes: u64) -> Result<(), Self::Error>;
+
+    /// An event that completes when all work submitted to the stream before this call has.
+    fn record(&self, stream: Stream) -> Result<Self::Event, Self::Error>;
+
+    /// Makes all work submitted to the stream after this call wait for the event.
+    fn order(&self, stream: Stream, event: Self::Event) -> Result<(), Self::Error>;
+
+    /// Whether the event has completed. Never waits.
+    fn is_complete(&self, event: Self::Event) -> Result<bool, Self::Error>;
+
+    /// Waits on the host for the event.
+    fn wait(&self, event: Self::Event) -> Result<(), Self::Error>;
+
+    /// The pool no longer needs the event.
+    fn retire(&self, event: Self::Event);
+
+    /// Whether so many bytes more may be held on a device by this process.
+    fn admit(&self, device: i32, bytes: u64) -> bool;
+
+    /// Gives back what other caches of this process hold on a pool's device; `waits`: also what work
+    /// still uses, after that. True if that was anything.
+    fn make_room(&self, asking: &MemPool<Self>, waits: bool) -> bool;
+}

@@ -1,0 +1,219 @@
+//! Fences of a pool: which work is over, and streams that are made to wait for others.
+
+use super::driver::Driver;
+use super::lanes::Stream;
+use super::mutation::{Mutation, on};
+use super::pool::MemPool;
+use super::state::State;
+use crate::pool::Source;
+
+impl<E: Copy> State<E> {
+    /// Highest allocated so far, with a little to spare: what the pool may hold without moving memory.
+    pub fn budget(&self, more: u64) -> u64 {
+        let most = self.stats.allocated.saturating_add(more);
+        let most = self.stats.peak_allocated.max(most);
+        most.saturating_add(most / 1000 * self.settings.spare)
+    }
+
+    /// A lane that has a block for a request once `lane` waits for it, and the fence.
+    fn pending(&mut self, need: u64) -> Option<(u32, u64)> {
+        let small = self.is_small(need);
+        let mut best: Option<(u64, u32, u64)> = None;
+        for other in self.lanes.numbers() {
+            let bins = self.lanes.at(other)?.bins(small);
+            let Some(id) = bins.best(&mut self.slab, need) else {
+                continue;
+            };
+            let block = self.slab.at(id);
+            if block.size <= self.settings.layout.slack(need)
+                && best.is_none_or(|(least, _, _)| block.size < least)
+            {
+                best = Some((block.size, other, block.fence));
+            }
+        }
+        best.map(|(_, other, fence)| (other, fence))
+    }
+
+    /// Where moved pieces were, now busy: those whose work there is over, or all of one handle.
+    pub fn stale(&mut self, handle: Option<u64>) -> Vec<(u32, u64)> {
+        let all = std::mem::take(&mut self.space.stale);
+        let is_ready = |(id, of): &(u32, u64)| match handle {
+            Some(handle) => *of == handle,
+            None => on(Mutation::ReapEarly) || self.is_complete(*id),
+        };
+        let (ready, waiting): (Vec<_>, Vec<_>) = all.into_iter().partition(is_ready);
+        self.space.stale = waiting;
+        for (id, _) in &ready {
+            self.slab.at_mut(*id).state = super::block::State::Busy;
+        }
+        ready
+    }
+}
+
+impl<D: Driver> MemPool<D> {
+    /// Finds out what is complete, and closes the open fences so that the next look can tell more. Only
+    /// by who misses; does nothing while a stream captures.
+    pub(super) fn refresh(&self, driver: &D) {
+        let mut lane = 0;
+        loop {
+            let mut state = self.state.lock();
+            if state.captures.is_open() && !on(Mutation::QueryUnderCapture) {
+                return;
+            }
+            let Some(at) = state.lanes.at(lane) else {
+                return;
+            };
+            let (stream, lacks) = (at.stream, at.lacks_event());
+            let superfluous = at.superfluous();
+            let waiting = at.first();
+            drop(state);
+            if let Some(event) = superfluous {
+                let _locked = on(Mutation::CallLocked).then(|| self.state.lock());
+                driver.retire(event);
+                continue;
+            }
+            if let Some((id, event)) = waiting
+                && (matches!(driver.is_complete(event), Ok(true)) || on(Mutation::CompleteEarly))
+            {
+                if let Some(at) = self.state.lock().lanes.at(lane) {
+                    at.completed(id);
+                }
+                continue;
+            }
+            if let Some(stream) = stream
+                && lacks
+            {
+                self.close(driver, lane, stream);
+            }
+            lane += 1;
+        }
+    }
+
+    /// Closes a lane's open fence and records its event. `None`: that failed.
+    pub(super) fn close(&self, driver: &D, lane: u32, stream: Stream) -> Option<(u64, D::Event)> {
+        let fence = self.state.lock().lanes.at(lane)?.close();
+        let event = driver.record(stream).ok()?;
+        self.state.lock().lanes.at(lane)?.recorded(fence, event);
+        Some((fence, event))
+    }
+
+    /// Makes a stream, or else the host, wait for another stream that has freed what a request needs.
+    /// `None`: there is no such stream.
+    pub(super) fn order(&self, driver: &D, stream: Stream, bytes: u64) -> Option<Source> {
+        let mut state = self.state.lock();
+        let (orders, waits) = (state.settings.orders, state.settings.waits);
+        let captures = state.captures.is_open() && !on(Mutation::OrderUnderCapture);
+        if captures || !(orders || waits) {
+            return None;
+        }
+        let lane = state.lanes.of(stream);
+        let need = state.block_bytes(bytes);
+        state.flush();
+        let (other, fence) = state.pending(need)?;
+        let at = state.lanes.at(other)?;
+        let covering = at.covering(fence).filter(|_| !at.is_open(fence));
+        let from = at.stream;
+        drop(state);
+        let (fence, event) =
+            covering.or_else(|| from.and_then(|from| self.close(driver, other, from)))?;
+        if !orders {
+            (on(Mutation::NoWait) || driver.wait(event).is_ok()).then_some(())?;
+            self.state.lock().lanes.at(other)?.completed(fence);
+            return Some(Source::Waited);
+        }
+        (on(Mutation::NoOrder) || driver.order(stream, event).is_ok()).then_some(())?;
+        self.state.lock().lanes.at(lane)?.ordered(other, fence);
+        Some(Source::Ordered)
+    }
+
+    /// The fence and event that cover all that was freed on a lane. `None`: it is over, or there is no
+    /// telling.
+    fn latest(&self, driver: &D, lane: u32) -> Option<(u64, D::Event)> {
+        let mut state = self.state.lock();
+        let at = state.lanes.at(lane)?;
+        if !at.lacks_event() {
+            return at.last();
+        }
+        let stream = at.stream?;
+        drop(state);
+        self.close(driver, lane, stream)
+    }
+
+    /// Makes a stream wait for all others that have freed something. `None`: for none.
+    pub(super) fn order_behind_all(&self, driver: &D, stream: Stream) -> Option<Source> {
+        let mut state = self.state.lock();
+        if state.captures.is_open() || !state.settings.orders {
+            return None;
+        }
+        let lane = state.lanes.of(stream);
+        let others = state.lanes.numbers();
+        drop(state);
+        let mut any = None;
+        for other in others.filter(|other| *other != lane || !stream.is_ordered()) {
+            let Some((fence, event)) = self.latest(driver, other) else {
+                continue;
+            };
+            if (on(Mutation::NoOrder) || driver.order(stream, event).is_ok())
+                && let Some(at) = self.state.lock().lanes.at(lane)
+            {
+                at.ordered(other, fence);
+                any = Some(Source::Ordered);
+            }
+        }
+        any
+    }
+
+    /// Waits until all work that used what is free is over, as far as it can be waited for.
+    pub(super) fn finish_all(&self, driver: &D) {
+        let state = self.state.lock();
+        if state.captures.is_open() && !on(Mutation::WaitUnderCapture) {
+            return;
+        }
+        let lanes = state.lanes.numbers();
+        drop(state);
+        for lane in lanes {
+            let Some((fence, event)) = self.latest(driver, lane) else {
+                continue;
+            };
+            if on(Mutation::NoWait) || driver.wait(event).is_ok() {
+                let mut state = self.state.lock();
+                state.stats.waited += 1;
+                if let Some(at) = state.lanes.at(lane) {
+                    at.completed(fence);
+                }
+            }
+        }
+    }
+
+    /// Waits until the work that used a block is over. False: it cannot be waited for.
+    pub(super) fn finish(&self, driver: &D, id: u32) -> bool {
+        let mut state = self.state.lock();
+        if state.is_complete(id) {
+            return true;
+        }
+        let block = state.slab.at(id);
+        let (lane, fence) = (block.lane, block.fence);
+        if state.captures.is_open() {
+            return false;
+        }
+        let Some(at) = state.lanes.at(lane) else {
+            return false;
+        };
+        let stream = at.stream;
+        let covering = at.covering(fence).filter(|_| !at.is_open(fence));
+        drop(state);
+        let Some((fence, event)) =
+            covering.or_else(|| stream.and_then(|stream| self.close(driver, lane, stream)))
+        else {
+            return false;
+        };
+        if !on(Mutation::NoWait) && driver.wait(event).is_err() {
+            return false;
+        }
+        if let Some(at) = self.state.lock().lanes.at(lane) {
+            at.completed(fence);
+        }
+        self.state.lock().stats.waited += 1;
+        true
+    }
+}

@@ -1,0 +1,217 @@
+//! What a program asks of a pool beside memory, and what the housekeeper does with it.
+
+use super::Layout;
+use super::driver::Driver;
+use super::mutation::{Mutation, on};
+use super::pool::MemPool;
+use super::stats::Stats;
+use super::types::{Found, Settings};
+use crate::pool::TICKS_TO_DECAY;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// How long another pool that needs memory waits for this one.
+const PATIENCE: Duration = Duration::from_millis(10);
+
+impl<D: Driver> MemPool<D> {
+    /// Gives free memory back until at most `keep` bytes are held, as far as its work is known to be
+    /// over. Returns the bytes given back.
+    pub fn trim(&self, driver: &D, keep: u64) -> u64 {
+        let _misses = self.misses.lock();
+        // Twice: the first look records what the second one asks about.
+        self.refresh(driver);
+        self.refresh(driver);
+        self.reap(driver);
+        let held = self.stats().reserved;
+        let given = self.give_back(driver, held.saturating_sub(keep), 0);
+        if keep == 0 {
+            let mut state = self.state.lock();
+            state.calm = state.stats.freed_bytes;
+        }
+        given
+    }
+
+    /// Memory is short elsewhere: all that is free goes back; `waits`: also what work still uses, after
+    /// that. Nothing if somebody is looking for memory in this pool for long: they may be waiting for
+    /// us. Returns the bytes given back.
+    pub fn make_room(&self, driver: &D, waits: bool) -> u64 {
+        let Some(_misses) = self.misses.try_lock_for(PATIENCE) else {
+            return 0;
+        };
+        self.refresh(driver);
+        if waits {
+            self.finish_all(driver);
+        }
+        self.reap(driver);
+        self.give_back(driver, u64::MAX, 0)
+    }
+
+    /// One tick of the housekeeper's clock: what was freed [`TICKS_TO_DECAY`] ticks ago and not asked
+    /// for since goes back, if its work is over. Returns the bytes given back.
+    pub fn decay(&self, driver: &D) -> u64 {
+        let Some(_misses) = self.misses.try_lock() else {
+            return 0;
+        };
+        let mut state = self.state.lock();
+        state.tick = state.tick.wrapping_add(1);
+        drop(state);
+        self.refresh(driver);
+        self.reap(driver);
+        self.give_back(driver, u64::MAX, TICKS_TO_DECAY)
+    }
+
+    /// Whether the pool holds more than it is to keep when a stream, event or context is synchronised
+    /// (`CU_MEMPOOL_ATTR_RELEASE_THRESHOLD`).
+    #[inline]
+    pub fn is_above_threshold(&self) -> bool {
+        let threshold = self.threshold.load(Ordering::Relaxed);
+        threshold != u64::MAX && {
+            let stats = self.stats();
+            stats.reserved > threshold && stats.reserved > stats.allocated
+        }
+    }
+
+    /// Bytes to keep at a synchronisation; 0 at first, as documented.
+    pub fn threshold(&self) -> u64 {
+        self.threshold.load(Ordering::Relaxed)
+    }
+
+    /// Sets [`MemPool::threshold`].
+    pub fn set_threshold(&self, bytes: u64) {
+        self.threshold.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Whether a stream may be made to wait for another so that it can have its memory
+    /// (`CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES`).
+    pub fn set_orders(&self, orders: bool) {
+        self.state.lock().settings.orders = orders;
+    }
+
+    /// The highest figures start anew from the present ones.
+    pub fn reset_peak_reserved(&self) {
+        let mut state = self.state.lock();
+        state.stats.peak_reserved = state.stats.reserved;
+    }
+
+    /// As [`MemPool::reset_peak_reserved`], for what is handed out.
+    pub fn reset_peak_requested(&self) {
+        let mut state = self.state.lock();
+        state.stats.peak_requested = state.stats.requested;
+    }
+
+    /// Devices, by ordinal, that may use the pool's memory from now on; its own always may.
+    ///
+    /// # Errors
+    /// The driver's; some of the memory may have changed hands then.
+    pub fn set_access(&self, driver: &D, others: &[i32]) -> Result<(), D::Error> {
+        let mut misses = self.misses.lock();
+        let mut devices = vec![self.device];
+        devices.extend(others.iter().filter(|other| **other != self.device));
+        let gone: Vec<i32> = misses
+            .devices
+            .iter()
+            .copied()
+            .filter(|device| !devices.contains(device))
+            .collect();
+        misses.devices = devices;
+        if self.layout() != Layout::Pages {
+            return driver.peers(self.device, &misses.devices);
+        }
+        let state = self.state.lock();
+        let pieces: Vec<(u64, u64)> = state
+            .space
+            .pieces
+            .iter()
+            .map(|(address, piece)| (*address, piece.bytes))
+            .collect();
+        drop(state);
+        for (address, bytes) in pieces {
+            if on(Mutation::NoAccess) {
+                break;
+            }
+            driver.allow(address, bytes, &misses.devices)?;
+            driver.forbid(address, bytes, &gone)?;
+        }
+        Ok(())
+    }
+
+    /// Devices, by ordinal, that may use the pool's memory; its own is the first.
+    pub fn devices(&self) -> Vec<i32> {
+        self.misses.lock().devices.clone()
+    }
+
+    /// An empty pool serves anew, under other settings.
+    pub fn reopen(&self, settings: Settings) {
+        let mut misses = self.misses.lock();
+        misses.devices = vec![self.device];
+        self.threshold.store(0, Ordering::Relaxed);
+        let mut state = self.state.lock();
+        state.settings = settings;
+        state.stats = Stats::default();
+        state.calm = 0;
+    }
+
+    /// The address of a block left the process: its memory stays where it is for as long as the pool
+    /// lives, because somebody may have it registered. Other blocks may be placed there.
+    pub fn exported(&self, address: u64) {
+        let mut state = self.state.lock();
+        let Some(id) = state.find(address) else {
+            return;
+        };
+        let (start, end) = (state.slab.at(id).address, state.slab.at(id).end());
+        let before = state.space.pieces.range(..=start).next_back();
+        let first = before.map_or(start, |(at, _)| *at);
+        for (at, piece) in state.space.pieces.range_mut(first..end) {
+            piece.pinned |= at + piece.bytes > start;
+        }
+    }
+
+    /// Where its memory comes from.
+    pub fn layout(&self) -> Layout {
+        self.state.lock().settings.layout
+    }
+
+    /// The block in the caller's hands that contains an address.
+    pub fn find(&self, address: u64) -> Option<Found> {
+        if !self.owns(address) {
+            return None;
+        }
+        let state = self.state.lock();
+        let block = state.slab.at(state.find(address)?);
+        let lane = state.lanes.get(block.lane)?;
+        (block.state == super::block::State::Live).then_some(Found {
+            address: block.address,
+            requested: block.requested,
+            serial: block.serial,
+            context: lane.context,
+        })
+    }
+
+    /// What the pool holds and did.
+    pub fn stats(&self) -> Stats {
+        self.state.lock().stats
+    }
+
+    /// All memory goes back, whatever it is used for: its context is about to end. Returns the bytes
+    /// that were handed out and held.
+    pub fn abandon(&self, driver: &D) -> (u64, u64) {
+        let _misses = self.misses.lock();
+        let mut state = self.state.lock();
+        let (allocated, reserved) = (state.stats.allocated, state.stats.reserved);
+        let (pieces, events) = state.clear();
+        let pages = state.settings.layout == Layout::Pages;
+        drop(state);
+        for (address, piece) in pieces {
+            // What the driver refuses here ends with the context.
+            if !pages {
+                let _ = driver.release(self.device, address, piece.bytes);
+            } else if driver.unmap(address, piece.bytes).is_ok() && piece.handle != 0 {
+                driver.destroy(self.device, piece.handle, piece.bytes);
+            }
+        }
+        for event in events {
+            driver.retire(event);
+        }
+        (allocated, reserved)
+    }
+}

@@ -1,0 +1,397 @@
+//! What the pool's lock protects: blocks that go out and come back. Nothing here calls the driver.
+
+use super::Layout;
+use super::block::{Block, Id, NIL, Slab, State as Is};
+use super::lanes::{Lanes, Stream};
+use super::mutation::{Mutation, on};
+use super::space::Space;
+use super::stats::Stats;
+use super::types::{FreeError, Freed, Grant, Settings};
+use crate::pool::capture::Captures;
+use crate::pool::class::GRANULE;
+use crate::pool::{Context, Source};
+use rustc_hash::FxHashMap;
+
+/// Requests up to this many bytes share a part of the addresses, so that they do not take large
+/// blocks apart.
+pub(super) const SMALL: u64 = 256 << 10;
+
+#[inline(always)]
+fn is_small(bytes: u64) -> bool {
+    bytes <= SMALL
+}
+
+pub(super) struct State<E> {
+    pub settings: Settings,
+    pub slab: Slab,
+    /// Where blocks begin: those handed out and those free.
+    pub map: FxHashMap<u64, Id>,
+    pub lanes: Lanes<E>,
+    pub space: Space,
+    pub captures: Captures,
+    pub stats: Stats,
+    /// The housekeeper's clock.
+    pub tick: u32,
+    /// Bytes freed until all that was free last went back: from there on memory is new again.
+    pub calm: u64,
+}
+
+impl<E: Copy> State<E> {
+    pub fn new(settings: Settings) -> Self {
+        State {
+            settings,
+            slab: Slab::new(),
+            map: FxHashMap::default(),
+            lanes: Lanes::new(),
+            space: Space::new(),
+            captures: Captures::default(),
+            stats: Stats::default(),
+            tick: 0,
+            calm: 0,
+        }
+    }
+
+    /// Bytes of the block for a request.
+    #[inline]
+    pub fn block_bytes(&self, bytes: u64) -> u64 {
+        match self.settings.layout {
+            Layout::Bins => bytes
+                .max(GRANULE)
+                .checked_next_power_of_two()
+                .unwrap_or(bytes),
+            _ => bytes.checked_next_multiple_of(GRANULE).unwrap_or(bytes),
+        }
+    }
+
+    /// A block that was freed on the same lane in this very size.
+    #[inline(always)]
+    pub fn take_quick(&mut self, lane: u32, bytes: u64) -> Option<Grant> {
+        let need = self.block_bytes(bytes);
+        let quick = self.lanes.at(lane)?.quick(is_small(need));
+        let id = quick.take(&mut self.slab, need)?;
+        Some(self.grant(id, bytes, Source::Hit))
+    }
+
+    /// The best block that the lane may use as it is.
+    pub fn take(&mut self, lane: u32, bytes: u64) -> Option<Grant> {
+        let need = self.block_bytes(bytes);
+        // Small blocks are merged when nothing else will do. Large ones at once: it is they that
+        // fragment memory (examples/mempool_traces: twice as much of it moves otherwise).
+        let mut found = None;
+        if is_small(need) {
+            found = self.best(lane, need);
+        }
+        let id = found.or_else(|| {
+            self.merge(is_small(need));
+            self.best(lane, need)
+        })?;
+        self.claim(id, lane, need);
+        Some(self.grant(id, bytes, Source::Hit))
+    }
+
+    /// Merges what is kept at hand.
+    pub fn flush(&mut self) {
+        self.merge(true);
+        self.merge(false);
+    }
+
+    fn merge(&mut self, small: bool) {
+        for lane in self.lanes.numbers() {
+            while let Some(id) = self
+                .lanes
+                .at(lane)
+                .and_then(|lane| lane.quick(small).pop(&mut self.slab))
+            {
+                self.insert(id);
+            }
+        }
+    }
+
+    /// As [`State::flush`], and merges what is free for everybody with its neighbours, whichever
+    /// stream it was freed on.
+    pub fn consolidate(&mut self) {
+        self.flush();
+        if on(Mutation::NoConsolidate) {
+            return;
+        }
+        for lane in self.lanes.numbers() {
+            for small in [false, true] {
+                let Some(bins) = self.lanes.at(lane).map(|lane| lane.bins(small)) else {
+                    continue;
+                };
+                for id in bins.at_least(&mut self.slab, 0) {
+                    // One that was merged into another since is free no more.
+                    if self.slab.at(id).state == Is::Free && self.is_complete(id) {
+                        self.unlist(id);
+                        self.insert(id);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The best fit among the lane's own free blocks, or else among those of others that it may use.
+    fn best(&mut self, lane: u32, need: u64) -> Option<Id> {
+        let small = self.is_small(need);
+        let most = self.settings.layout.slack(need);
+        let fits = |slab: &Slab, id: &Id| slab.at(*id).size <= most;
+        let own = self.lanes.at(lane)?;
+        let ordered = own.ordered;
+        if let Some(id) = own.bins(small).best(&mut self.slab, need)
+            && fits(&self.slab, &id)
+            && (ordered || on(Mutation::UseEvery) || self.may_use(lane, id))
+        {
+            return Some(id);
+        }
+        let mut best: Option<(u64, Id)> = None;
+        for other in self.lanes.numbers() {
+            let Some(bins) = self.lanes.at(other).map(|other| other.bins(small)) else {
+                continue;
+            };
+            let Some(id) = bins
+                .best(&mut self.slab, need)
+                .filter(|id| fits(&self.slab, id))
+            else {
+                continue;
+            };
+            let size = self.slab.at(id).size;
+            if self.may_use(lane, id) && best.is_none_or(|(least, _)| size < least) {
+                best = Some((size, id));
+            }
+        }
+        best.map(|(_, id)| id)
+    }
+
+    /// Whether the lane's later work comes after all that used the block.
+    pub fn may_use(&self, lane: u32, id: Id) -> bool {
+        let block = self.slab.at(id);
+        self.lanes.is_usable(lane, block.lane, block.fence)
+    }
+
+    /// Whether all that used the block is known to be over.
+    pub fn is_complete(&self, id: Id) -> bool {
+        let block = self.slab.at(id);
+        self.lanes.is_complete(block.lane, block.fence)
+    }
+
+    /// Takes a free block out of its bin and gives the rest of it back.
+    pub fn claim(&mut self, id: Id, lane: u32, need: u64) {
+        self.unlist(id);
+        if self.settings.layout.splits() {
+            self.cut(id, need, |state, rest| state.list(rest));
+        }
+        self.slab.at_mut(id).lane = lane;
+    }
+
+    /// Cuts a block that is in no bin after `need` bytes; `rest` gets the other part.
+    pub fn cut(&mut self, id: Id, need: u64, rest: impl FnOnce(&mut Self, Id)) {
+        let block = self.slab.at(id);
+        if block.size <= need {
+            return;
+        }
+        let mut tail = block.clone();
+        tail.address += need;
+        tail.size -= need;
+        tail.left = id;
+        let (address, right) = (tail.address, tail.right);
+        let Some(new) = self.slab.insert(tail) else {
+            return;
+        };
+        self.slab.at_mut(right).left = new;
+        let block = self.slab.at_mut(id);
+        block.right = new;
+        block.size = need;
+        self.map.insert(address, new);
+        rest(self, new);
+    }
+
+    #[inline(always)]
+    fn grant(&mut self, id: Id, bytes: u64, source: Source) -> Grant {
+        let group = self.captures.current() * u32::from(!on(Mutation::NoGroup));
+        let block = self.slab.at_mut(id);
+        block.state = Is::Live;
+        // How many were handed out before.
+        block.serial = (self.stats.freed + self.stats.live) as u32;
+        block.requested = bytes;
+        block.group = group;
+        let grant = Grant {
+            address: block.address,
+            requested: bytes,
+            size: block.size,
+            source,
+        };
+        self.stats.granted(&grant);
+        grant
+    }
+
+    /// Hands out a block that was made for a request.
+    pub fn grown(&mut self, id: Id, lane: u32, bytes: u64, source: Source) -> Grant {
+        self.slab.at_mut(id).lane = lane;
+        self.grant(id, bytes, source)
+    }
+
+    /// Takes a block back on a lane.
+    #[inline(always)]
+    pub fn free<X>(
+        &mut self,
+        address: u64,
+        lane: u32,
+        seen: impl FnOnce(&Freed),
+    ) -> Result<(), FreeError<X>> {
+        let id = *self.map.get(&address).ok_or(FreeError::Unknown)?;
+        let tick = self.tick;
+        let block = self.slab.at_mut(id);
+        if block.state != Is::Live {
+            return Err(FreeError::NotLive);
+        }
+        let (size, requested, group) = (block.size, block.requested, block.group);
+        let Some(to) = self.lanes.at(lane) else {
+            return Err(FreeError::Unknown);
+        };
+        seen(&Freed {
+            address,
+            requested,
+            size,
+        });
+        block.tick = tick;
+        block.lane = lane;
+        block.fence = to.join();
+        self.stats.freed(size, requested);
+        if !on(Mutation::NoQuarantine) && self.captures.quarantine(id, group) {
+            self.slab.at_mut(id).state = Is::Quarantined;
+            self.stats.quarantined += size;
+        } else if !(to.ordered || on(Mutation::QuickEvery))
+            || !to.quick(is_small(size)).keep(&mut self.slab, id, size)
+        {
+            self.insert(id);
+        }
+        Ok(())
+    }
+
+    /// Blocks that no graph holds any more become ordinary free blocks.
+    pub fn return_blocks(&mut self, ids: Vec<Id>) {
+        for id in ids {
+            let block = self.slab.at(id);
+            let group = block.group;
+            if block.state != Is::Quarantined
+                || !on(Mutation::NoHoldBack) && self.captures.hold_back(id, group)
+            {
+                continue;
+            }
+            let (size, lane) = (block.size, block.lane);
+            // The graph's last launch may still be running, on any stream: all are waited for.
+            let context = self.lanes.get(lane).map_or(Context(0), |lane| lane.context);
+            let every = Stream {
+                context,
+                handle: Stream::EVERY,
+                thread: 0,
+            };
+            let lane = self.lanes.of(every);
+            let fence = self.lanes.at(lane).map_or(0, |lane| lane.join());
+            let block = self.slab.at_mut(id);
+            block.group = 0;
+            if !on(Mutation::ReturnOrdered) {
+                (block.lane, block.fence) = (lane, fence);
+            }
+            self.stats.quarantined = self.stats.quarantined.saturating_sub(size);
+            self.insert(id);
+        }
+    }
+
+    /// Makes a block free, one with its free neighbours where that delays nobody.
+    pub fn insert(&mut self, id: Id) {
+        let mut id = id;
+        self.slab.at_mut(id).state = Is::Free;
+        let mut left = self.slab.at(id).left;
+        while self.is_joinable(left, id) {
+            self.unlist(left);
+            self.absorb(left, id);
+            id = left;
+            left = self.slab.at(id).left;
+            if on(Mutation::MergeOne) {
+                break;
+            }
+        }
+        let mut right = self.slab.at(id).right;
+        while self.is_joinable(right, id) {
+            self.unlist(right);
+            self.absorb(id, right);
+            right = self.slab.at(id).right;
+            if on(Mutation::MergeOne) {
+                break;
+            }
+        }
+        self.list(id);
+    }
+
+    fn is_joinable(&self, neighbour: Id, id: Id) -> bool {
+        let (a, b) = (self.slab.at(neighbour), self.slab.at(id));
+        neighbour != NIL
+            && a.state == Is::Free
+            && (a.lane == b.lane || self.is_complete(neighbour) || self.is_complete(id))
+    }
+
+    /// Makes `right` a part of its neighbour `left`.
+    pub fn absorb(&mut self, left: Id, right: Id) {
+        let keeps = !self.is_complete(left);
+        let gone = self.slab.at(right).clone();
+        self.map.remove(&gone.address);
+        self.slab.at_mut(right).state = Is::Busy;
+        self.slab.remove(right);
+        self.slab.at_mut(gone.right).left = left;
+        let block = self.slab.at_mut(left);
+        block.right = gone.right;
+        block.size += gone.size;
+        block.tick = block.tick.max(gone.tick);
+        if block.lane == gone.lane && on(Mutation::AbsorbOlder) {
+            block.fence = block.fence.min(gone.fence);
+        } else if block.lane == gone.lane {
+            block.fence = block.fence.max(gone.fence);
+        } else if keeps == on(Mutation::AbsorbOther) {
+            (block.lane, block.fence) = (gone.lane, gone.fence);
+        }
+    }
+
+    /// Puts a free block into its lane's bin.
+    pub fn list(&mut self, id: Id) {
+        let block = self.slab.at_mut(id);
+        block.state = Is::Free;
+        let (lane, small) = (block.lane, block.small);
+        if let Some(lane) = self.lanes.at(lane) {
+            lane.bins(small).insert(&mut self.slab, id);
+        }
+    }
+
+    /// Takes a free block out of its bin.
+    pub fn unlist(&mut self, id: Id) {
+        let block = self.slab.at(id);
+        let (lane, small) = (block.lane, block.small);
+        if let Some(lane) = self.lanes.at(lane) {
+            lane.bins(small).remove(&mut self.slab, id);
+        }
+    }
+
+    /// The block that contains an address.
+    pub fn find(&self, address: u64) -> Option<Id> {
+        if let Some(id) = self.map.get(&address) {
+            return Some(*id);
+        }
+        let mut id = self.space.first(address)?;
+        while id != NIL {
+            let block = self.slab.at(id);
+            if address < block.end() {
+                return (address >= block.address).then_some(id);
+            }
+            id = block.right;
+        }
+        None
+    }
+
+    /// A block of its own, in no bin.
+    pub fn add(&mut self, block: Block) -> Option<Id> {
+        let address = block.address;
+        let id = self.slab.insert(block)?;
+        self.map.insert(address, id);
+        Some(id)
+    }
+}

@@ -1,0 +1,12 @@
+//! The pools against a simulated device that watches them.
+
+mod blocks;
+mod contexts;
+mod graphs;
+mod machine;
+mod model;
+mod mutations;
+mod program;
+mod quiet;
+mod random;
+mod threads;

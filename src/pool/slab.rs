@@ -1,0 +1,131 @@
+//! Things that are kept by index, and the lists they hang in.
+//!
+//! Everything is an index into one [`Slab`], so a hit allocates nothing and the lists need no
+//! `unsafe`. An index that is [`NIL`] reads and writes a spare item: no list operation can fail.
+
+/// The index of an item.
+pub(crate) type Id = u32;
+
+/// No item.
+pub(crate) const NIL: Id = Id::MAX;
+
+/// The neighbours of an item in one list.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Link {
+    pub older: Id,
+    pub newer: Id,
+}
+
+/// In no list.
+pub(crate) const UNLINKED: Link = Link {
+    older: NIL,
+    newer: NIL,
+};
+
+/// What can be kept in a [`Slab`] and hang in lists.
+pub(crate) trait Linked {
+    /// Which of its lists is meant.
+    type Chain: Copy;
+
+    /// An item that stands for none.
+    fn spare() -> Self;
+
+    /// Its place in a list.
+    fn link(&mut self, chain: Self::Chain) -> &mut Link;
+}
+
+/// All items of one owner.
+pub(crate) struct Slab<T> {
+    items: Vec<T>,
+    vacant: Vec<Id>,
+    spare: T,
+}
+
+impl<T: Linked> Slab<T> {
+    pub fn new() -> Self {
+        Slab {
+            items: Vec::new(),
+            vacant: Vec::new(),
+            spare: T::spare(),
+        }
+    }
+
+    #[inline]
+    pub fn at(&self, id: Id) -> &T {
+        self.items.get(id as usize).unwrap_or(&self.spare)
+    }
+
+    #[inline]
+    pub fn at_mut(&mut self, id: Id) -> &mut T {
+        match self.items.get_mut(id as usize) {
+            Some(item) => item,
+            None => &mut self.spare,
+        }
+    }
+
+    /// `None` when four billion items exist.
+    pub fn insert(&mut self, item: T) -> Option<Id> {
+        if let Some(id) = self.vacant.pop() {
+            *self.at_mut(id) = item;
+            return Some(id);
+        }
+        let id = Id::try_from(self.items.len())
+            .ok()
+            .filter(|id| *id != NIL)?;
+        self.items.push(item);
+        Some(id)
+    }
+
+    pub fn remove(&mut self, id: Id) {
+        self.vacant.push(id);
+    }
+}
+
+/// A list of items, oldest first.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct List {
+    pub oldest: Id,
+    pub newest: Id,
+}
+
+impl List {
+    pub const EMPTY: List = List {
+        oldest: NIL,
+        newest: NIL,
+    };
+
+    pub fn is_empty(self) -> bool {
+        self.oldest == NIL
+    }
+
+    #[inline]
+    pub fn push<T: Linked>(&mut self, slab: &mut Slab<T>, chain: T::Chain, id: Id) {
+        *slab.at_mut(id).link(chain) = Link {
+            older: self.newest,
+            newer: NIL,
+        };
+        if self.newest == NIL {
+            self.oldest = id;
+        } else {
+            slab.at_mut(self.newest).link(chain).newer = id;
+        }
+        self.newest = id;
+    }
+
+    #[inline]
+    pub fn unlink<T: Linked>(&mut self, slab: &mut Slab<T>, chain: T::Chain, id: Id) {
+        let link = slab.at_mut(id).link(chain);
+        let Link { older, newer } = *link;
+        *link = UNLINKED;
+        if older == NIL {
+            self.oldest = newer;
+        } else {
+            slab.at_mut(older).link(chain).newer = newer;
+        }
+        if newer == NIL {
+            self.newest = older;
+        } else {
+            slab.at_mut(newer).link(chain).older = older;
+        }
+    }
+}
