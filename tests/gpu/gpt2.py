@@ -2,14 +2,12 @@
 recomputes activations. Losses on stdout, step times and memory in `--json`."""
 
 import random
-import time
 
-from common import (
-    arguments, deterministic_torch, emit, median, tensor_digest, torch_figures, write_figures,
-)
+from common import arguments, emit, tensor_digest
+from loop import OPTIONS, train, training_torch
 
-options = arguments(steps=25, warmup=5, batch=8, longest=1024, layers=12, checkpoint=False)
-torch = deterministic_torch(strict=True)
+options = arguments(steps=30, batch=8, longest=1024, layers=12, checkpoint=False, **OPTIONS)
+torch = training_torch(options, strict=True)
 from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn import functional
@@ -60,22 +58,22 @@ device = torch.device("cuda")
 model = Gpt2().to(device)
 optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4)
 lengths = random.Random(6)
-times = []
-for step in range(options.warmup + options.steps):
+
+
+def inputs():
     length = lengths.randrange(options.longest // 8, options.longest)
-    ids = torch.randint(0, VOCABULARY, (options.batch, length + 1), device=device)
-    torch.cuda.synchronize()
-    start = time.perf_counter()
+    return (torch.randint(0, VOCABULARY, (options.batch, length + 1), device=device),)
+
+
+def step(ids):
     optimizer.zero_grad(set_to_none=True)
     with torch.autocast("cuda", torch.bfloat16):
         logits = model(ids[:, :-1])
         loss = functional.cross_entropy(logits.reshape(-1, VOCABULARY), ids[:, 1:].reshape(-1))
     loss.backward()
     optimizer.step()
-    torch.cuda.synchronize()
-    times.append((time.perf_counter() - start) * 1e3)
-    emit("loss", step, loss.item())
+    return loss
+
+
+train(torch, options, inputs, step)
 emit("weights", tensor_digest(torch.cat([p.reshape(-1) for p in model.parameters()])))
-figures = torch_figures(torch)
-figures |= {"median_step_ms": median(times[options.warmup:]), "first_step_ms": times[0], "steps_ms": times}
-write_figures(options.json, figures)

@@ -1,13 +1,10 @@
-"""ResNet-50, bf16 autocast, batch 32, SGD: losses on stdout, step times and memory in `--json`."""
+"""ResNet-50, bf16 autocast, SGD: losses on stdout, step times and memory in `--json`."""
 
-import time
+from common import arguments, emit, tensor_digest
+from loop import OPTIONS, train, training_torch
 
-from common import (
-    arguments, deterministic_torch, emit, median, tensor_digest, torch_figures, write_figures,
-)
-
-options = arguments(steps=20, warmup=5, batch=32)
-torch = deterministic_torch()
+options = arguments(steps=30, batch=32, **OPTIONS)
+torch = training_torch(options)
 from torch import nn
 
 
@@ -57,21 +54,21 @@ class Classifier(nn.Module):
 device = torch.device("cuda")
 model = Classifier().to(device)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, weight_decay=1e-4)
-times, losses = [], []
-for step in range(options.warmup + options.steps):
+
+
+def inputs():
     images = torch.randn(options.batch, 3, 224, 224, device=device)
-    labels = torch.randint(0, 1000, (options.batch,), device=device)
-    torch.cuda.synchronize()
-    start = time.perf_counter()
+    return images, torch.randint(0, 1000, (options.batch,), device=device)
+
+
+def step(images, labels):
     optimizer.zero_grad(set_to_none=True)
     with torch.autocast("cuda", torch.bfloat16):
         loss = nn.functional.cross_entropy(model(images), labels)
     loss.backward()
     optimizer.step()
-    torch.cuda.synchronize()
-    times.append((time.perf_counter() - start) * 1e3)
-    emit("loss", step, loss.item())
+    return loss
+
+
+train(torch, options, inputs, step)
 emit("weights", tensor_digest(torch.cat([p.reshape(-1) for p in model.parameters()])))
-figures = torch_figures(torch)
-figures |= {"median_step_ms": median(times[options.warmup:]), "first_step_ms": times[0], "steps_ms": times}
-write_figures(options.json, figures)

@@ -1,8 +1,8 @@
-"""PyTorch: torch.compile (inductor, Triton kernels), and its CUDA-graph mode."""
+"""PyTorch: torch.compile (inductor, Triton kernels), and its CUDA-graph mode; `--only` one of the two."""
 
 from common import arguments, deterministic_torch, emit, tensor_digest, torch_figures, write_figures
 
-options = arguments()
+options = arguments(only="")
 torch = deterministic_torch()
 device = torch.device("cuda")
 
@@ -29,6 +29,7 @@ def train(name, **how):
     emit(name, "weights", tensor_digest(torch.cat([p.reshape(-1) for p in model.parameters()])))
 
 
-train("default")
-train("reduce-overhead", mode="reduce-overhead")
+for name, how in {"default": {}, "reduce-overhead": {"mode": "reduce-overhead"}}.items():
+    if options.only in ("", name):
+        train(name, **how)
 write_figures(options.json, torch_figures(torch))

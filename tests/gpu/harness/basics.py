@@ -31,8 +31,8 @@ def first_difference(native, shimmed):
     return " / ".join(list(lines)[2:8])[:300]
 
 
-def compare(session, name, argv, *, env=None, timeout=120, figures=False, section="basics"):
-    """Runs a program counted and shimmed; adds its line of the table."""
+def compare(session, name, argv, *, env=None, timeout=120, figures=False, section="basics", needed=""):
+    """Runs a program counted and shimmed; adds its line of the table. `needed` must stand in its output."""
     env = dict(env or {})
 
     def own_caches():
@@ -58,6 +58,8 @@ def compare(session, name, argv, *, env=None, timeout=120, figures=False, sectio
         problems.append(f"exit code {shimmed.code}{' (timed out)' if shimmed.timed_out else ''}, natively {native.code}")
     if native.stdout != shimmed.stdout:
         problems.append("output differs: " + first_difference(native.stdout, shimmed.stdout))
+    if needed not in shimmed.stdout:
+        problems.append(f"no line '{needed}'")
     if not native.ok:
         problems.append(f"the program fails natively too (code {native.code})")
     if not shimmed.traces:

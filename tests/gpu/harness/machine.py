@@ -35,7 +35,7 @@ def describe(session):
         [sys.executable, "-c", "import torch; print('torch', torch.__version__)"],
     ):
         try:
-            done = subprocess.run(argv, capture_output=True, text=True, timeout=90)
+            done = subprocess.run(argv, capture_output=True, text=True, timeout=90, env=os.environ | session.bytecode)
             lines.append((done.stdout.strip() or done.stderr.strip()[-200:]).replace("\n", " "))
         except (OSError, subprocess.SubprocessError) as error:
             lines.append(f"{argv[0]}: {error}")
@@ -51,6 +51,7 @@ def programs(session):
     built = {
         "libcounter.so": ["gcc", *warn, "-shared", "-fPIC", GPU / "counter.c", "-o", work / "libcounter.so", "-ldl"],
         "bench_driver": ["gcc", *warn, GPU / "bench_pair.c", "-o", work / "bench_driver", "-ldl", "-lpthread"],
+        "async_pair": ["gcc", *warn, GPU / "async_pair.c", "-o", work / "async_pair", "-ldl", "-lm"],
     }
     sources = sorted((ROOT / "tests" / "conformance").glob("*.c"))
     if sources:
@@ -62,6 +63,8 @@ def programs(session):
             for kind in ("static", "shared"):
                 name = f"{source}_{kind}"
                 built[name] = [nvcc, *target, "-cudart", kind, GPU / f"{source}.cu", "-o", work / name, "-Xlinker", f"-rpath={cuda}/lib64"]
+        for source in ("async_small", "async_stress"):
+            built[source] = [nvcc, *target, "-cudart", "shared", GPU / f"{source}.cu", "-o", work / source, "-Xlinker", f"-rpath={cuda}/lib64"]
         folders = [f"-L{cuda}/lib64", f"-L{cuda}/targets/x86_64-linux/lib", f"-Wl,-rpath,{cuda}/lib64"]
         for kind, libraries in (("static", ["-lcudart_static", "-lrt"]), ("shared", ["-lcudart"])):
             name = f"bench_{kind}"
@@ -70,9 +73,10 @@ def programs(session):
     return built
 
 
-def build(session, wanted=None):
-    """Builds the programs, several at a time; returns the names of those that exist now."""
-    todo = {k: v for k, v in programs(session).items() if wanted is None or k in wanted}
+def build(session, wanted):
+    """Builds the programs whose names begin with one of `wanted`, several at a time; returns the names of
+    those that exist now."""
+    todo = {name: command for name, command in programs(session).items() if name.startswith(wanted)}
 
     def one(item):
         name, command = item

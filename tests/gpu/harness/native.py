@@ -1,6 +1,4 @@
-"""Sections `conformance` and `sanitizer`."""
-
-import shutil
+"""Section `conformance`."""
 
 from .basics import first_difference
 from .session import ROOT
@@ -24,20 +22,3 @@ def conformance(session, built):
     # Shown, not judged: a cached block is where the shim means to differ (its free does not wait).
     detail = "the same under the shim" if same else f"code {shimmed.code}: " + first_difference(natively.stdout, shimmed.stdout)
     return session.result("conformance", "under the shim", "INFO", detail)
-
-
-def sanitizer(session, built):
-    """compute-sanitizer's memory checker over the shim."""
-    tool = shutil.which("compute-sanitizer")
-    if not tool:
-        return session.result("sanitizer", "memcheck", "SKIP", "no compute-sanitizer here")
-    for name, more in (("alloc_static_shared", []), ("stress_shared", ["4", "100"])):
-        if name not in built:
-            continue
-        argv = [tool, "--tool", "memcheck", "--target-processes", "all", "--report-api-errors", "no", "--error-exitcode", "9",
-                session.work / name, *more]
-        natively = session.run(f"sanitizer {name}", argv, timeout=60)
-        shimmed = session.run(f"sanitizer {name}", argv, shim=True, timeout=60)
-        status = "PASS" if shimmed.code == natively.code == 0 else "FAIL"
-        session.result("sanitizer", name, status, f"code {shimmed.code}, natively {natively.code}")
-    return None

@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 GPU = ROOT / "tests" / "gpu"
+FOREIGN = ("GPUSHIM_", "LD_PRELOAD", "PYTORCH_", "XLA_PYTHON_CLIENT_", "TF_GPU_ALLOCATOR")
+"""Variables of the caller's that choose an allocator: no run inherits them."""
 
 
 @dataclass
@@ -46,16 +48,25 @@ class Session:
         self.dist = pathlib.Path(dist).resolve()
         self.shim = self.dist / "libgpushim.so"
         self.command = self.dist / "gpushim"
+        # Compiled Python goes here: nothing is left beside the sources, and packages that were installed
+        # without theirs are compiled once and not in each of dozens of runs.
+        self.bytecode = {"PYTHONPYCACHEPREFIX": str(self.work / "bytecode")}
         self.started = time.monotonic()
         self.deadline = self.started + budget
+        self.section_deadline = self.deadline
         self.results = []
         self.lock = threading.Lock()
         self.log_file = open(self.out / "gpu-check.log", "w", encoding="utf-8")
+        (self.out / "tables.md").unlink(missing_ok=True)
         self.number = 0
 
+    def begin(self, limit):
+        """A section begins, which may take so many seconds."""
+        self.section_deadline = min(self.deadline, time.monotonic() + limit)
+
     def left(self):
-        """Seconds of the budget that are left."""
-        return self.deadline - time.monotonic()
+        """Seconds of the budget, and of the section's own limit, that are left."""
+        return self.section_deadline - time.monotonic()
 
     def log(self, text):
         """One paragraph in the log file."""
@@ -71,6 +82,14 @@ class Session:
             self.results.append(row)
             print(f"[{time.monotonic() - self.started:6.1f}s] {status:4} {section}/{name}: {detail}", flush=True)
             (self.out / "results.json").write_text(json.dumps(self.results, indent=1), encoding="utf-8")
+
+    def table(self, title, head, rows):
+        """A Markdown table for tables.md: written at once, so that a cut-off run keeps it."""
+        lines = [f"## {title}", "", "| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+        lines += ["| " + " | ".join(str(cell) for cell in row) + " |" for row in rows]
+        with self.lock:
+            with open(self.out / "tables.md", "a", encoding="utf-8") as file:
+                file.write("\n".join(lines) + "\n\n")
 
     def folder(self):
         """A fresh folder for one run."""
@@ -94,9 +113,8 @@ class Session:
         argv = [str(part) for part in argv]
         if figures:
             argv += ["--json", str(folder / "figures.json")]
-        full = {k: v for k, v in os.environ.items() if not k.startswith("GPUSHIM_") and k != "LD_PRELOAD"}
-        full["PYTHONDONTWRITEBYTECODE"] = "1"
-        full |= env or {}
+        full = {k: v for k, v in os.environ.items() if not k.startswith(FOREIGN)}
+        full |= self.bytecode | (env or {})
         if shim:
             full["LD_PRELOAD"] = str(self.shim)
             full.setdefault("GPUSHIM_TRACE", str(folder / "%p.trace"))

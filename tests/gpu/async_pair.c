@@ -1,0 +1,191 @@
+/* The price of one cuMemAllocAsync + cuMemFreeAsync pair that hits, at the driver door (dlsym on libcuda),
+ * while 1, 100, 1,000 and 10,000 other blocks of mixed sizes live. Twice as many are allocated at first and
+ * half of them freed again, at random, so that there is a choice of holes; the pairs ask for sizes of those.
+ *
+ * Then one size again and again (`same_`).
+ *
+ * Prints a line of JSON for each number of live blocks; times in ns. `p50` and `p99` are of single pairs
+ * between two readings of the time stamp counter, nothing subtracted; `mean` is over all pairs of a
+ * loop without a clock in it. Native and under the shim it is the same program; the driver's pool keeps its
+ * memory (release threshold), as PyTorch sets it. `--legacy` uses the legacy default stream.
+ * Needs no CUDA headers.
+ */
+#define _GNU_SOURCE
+#include "live_blocks.h"
+#include <dlfcn.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+typedef uint64_t word;
+
+static int (*init)(unsigned), (*retain)(void **, int), (*set_current)(void *), (*synchronize)(void);
+static int (*create_stream)(void **, unsigned), (*default_pool)(void **, int), (*set_attribute)(void *, int, void *);
+static int (*get_attribute)(void *, int, void *), (*allocate)(word *, size_t, void *), (*release)(word, void *);
+
+/* CU_MEMPOOL_ATTR_RELEASE_THRESHOLD and CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT. */
+enum { RELEASE_THRESHOLD = 4, RESERVED = 5, MOST_LIVE = 10000, SIZES = 4096 };
+
+static void must(int code, const char *what)
+{
+    if (code) {
+        fprintf(stderr, "%s: %d\n", what, code);
+        exit(1);
+    }
+}
+
+static void *symbol(void *library, const char *name)
+{
+    void *found = dlsym(library, name);
+    if (!found) {
+        fprintf(stderr, "no %s in libcuda\n", name);
+        exit(2);
+    }
+    return found;
+}
+
+static void *start(int legacy)
+{
+    static const struct {
+        const char *name;
+        void *place;
+    } functions[] = {
+        {"cuInit", &init}, {"cuDevicePrimaryCtxRetain", &retain}, {"cuCtxSetCurrent", &set_current},
+        {"cuCtxSynchronize", &synchronize}, {"cuStreamCreate", &create_stream},
+        {"cuDeviceGetDefaultMemPool", &default_pool}, {"cuMemPoolSetAttribute", &set_attribute},
+        {"cuMemPoolGetAttribute", &get_attribute}, {"cuMemAllocAsync", &allocate}, {"cuMemFreeAsync", &release},
+    };
+    void *library = dlopen("libcuda.so.1", RTLD_NOW), *context = NULL, *stream = NULL, *pool = NULL;
+    if (!library) {
+        fprintf(stderr, "%s\n", dlerror());
+        exit(2);
+    }
+    for (size_t i = 0; i < sizeof functions / sizeof *functions; i++) {
+        void *found = symbol(library, functions[i].name);
+        memcpy(functions[i].place, &found, sizeof found);
+    }
+    must(init(0), "cuInit");
+    must(retain(&context, 0), "cuDevicePrimaryCtxRetain");
+    must(set_current(context), "cuCtxSetCurrent");
+    if (!legacy)
+        must(create_stream(&stream, 1), "cuStreamCreate");
+    uint64_t keep = UINT64_MAX;
+    must(default_pool(&pool, 0), "cuDeviceGetDefaultMemPool");
+    must(set_attribute(pool, RELEASE_THRESHOLD, &keep), "cuMemPoolSetAttribute");
+    return stream;
+}
+
+static double now_ns(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec * 1e9 + (double)time.tv_nsec;
+}
+
+static double ns_per_tick(void)
+{
+    double from = now_ns();
+    uint64_t first = lb_ticks();
+    while (now_ns() - from < 2e7)
+        ;
+    return (now_ns() - from) / (double)(lb_ticks() - first);
+}
+
+static inline void pair(size_t bytes, void *stream)
+{
+    word block;
+    must(allocate(&block, bytes, stream), "cuMemAllocAsync");
+    must(release(block, stream), "cuMemFreeAsync");
+}
+
+struct times {
+    double half, most, mean;
+};
+
+/* Pairs of the sizes that `order` picks. */
+static struct times timed(const size_t *asked, const unsigned short *order, long pairs, void *stream, double scale)
+{
+    static float singles[PAIR_SINGLES];
+    for (int i = 0; i < 10000; i++)
+        pair(asked[order[i]], stream);
+    for (int i = 0; i < PAIR_SINGLES; i++) {
+        size_t bytes = asked[order[i & 0xffff]];
+        uint64_t before = lb_ticks();
+        pair(bytes, stream);
+        singles[i] = (float)((double)(lb_ticks() - before) * scale);
+    }
+    double begin = now_ns();
+    for (long i = 0; i < pairs; i++)
+        pair(asked[order[i & 0xffff]], stream);
+    double mean = (now_ns() - begin) / (double)pairs;
+    return (struct times){lb_percentile(singles, PAIR_SINGLES, 0.5), lb_percentile(singles, PAIR_SINGLES, 0.99), mean};
+}
+
+static void measure(int live, long pairs, void *stream, double scale)
+{
+    static word blocks[2 * MOST_LIVE];
+    static size_t sizes[2 * MOST_LIVE], asked[SIZES];
+    struct lb_random random = {(uint64_t)live};
+    size_t spent = 0;
+    double from = now_ns();
+    for (int i = 0; i < 2 * live; i++) {
+        sizes[i] = lb_size(&random, spent);
+        spent += sizes[i];
+        must(allocate(&blocks[i], sizes[i], stream), "cuMemAllocAsync");
+    }
+    /* One of each two neighbours goes, so that `live` stay. */
+    int holes = 0;
+    for (int i = 0; i < 2 * live; i += 2) {
+        int gone = i + (lb_next(&random) & 1);
+        must(release(blocks[gone], stream), "cuMemFreeAsync");
+        asked[holes++ % SIZES] = sizes[gone];
+        blocks[gone] = 0;
+    }
+    must(synchronize(), "cuCtxSynchronize");
+    double filled = now_ns() - from;
+    int kinds = holes < SIZES ? holes : SIZES;
+    static unsigned short order[1 << 16];
+    for (int i = 0; i < 1 << 16; i++)
+        order[i] = (unsigned short)(lb_next(&random) % (unsigned)kinds);
+
+    struct times mixed = timed(asked, order, pairs, stream, scale);
+    /* The same size again and again, as loops do. */
+    memset(order, 0, sizeof order);
+    struct times same = timed(asked, order, pairs, stream, scale);
+    void *pool = NULL;
+    uint64_t reserved = 0;
+    must(default_pool(&pool, 0), "cuDeviceGetDefaultMemPool");
+    must(get_attribute(pool, RESERVED, &reserved), "cuMemPoolGetAttribute");
+    printf("{\"live\": %d, \"bytes\": %zu, \"p50\": %.1f, \"p99\": %.1f, \"mean\": %.1f, \"same_p50\": %.1f, "
+           "\"same_p99\": %.1f, \"same_mean\": %.1f, \"fill_ms\": %.1f, \"reserved\": %llu}\n",
+           live, spent, mixed.half, mixed.most, mixed.mean, same.half, same.most, same.mean, filled / 1e6,
+           (unsigned long long)reserved);
+    fflush(stdout);
+    for (int i = 0; i < 2 * live; i++)
+        if (blocks[i])
+            must(release(blocks[i], stream), "cuMemFreeAsync");
+    must(synchronize(), "cuCtxSynchronize");
+}
+
+int main(int argc, char **argv)
+{
+    long pairs = 1000000;
+    int legacy = 0, most = MOST_LIVE;
+    for (int i = 1; i < argc; i++) {
+        if (!strcmp(argv[i], "--legacy"))
+            legacy = 1;
+        else if (!strcmp(argv[i], "--pairs") && i + 1 < argc)
+            pairs = atol(argv[++i]);
+        else if (!strcmp(argv[i], "--most") && i + 1 < argc)
+            most = atoi(argv[++i]);
+        else
+            return 2;
+    }
+    void *stream = start(legacy);
+    double scale = ns_per_tick();
+    static const int lives[] = {1, 100, 1000, 10000};
+    for (int i = 0; i < 4; i++)
+        if (lives[i] <= most)
+            measure(lives[i], pairs, stream, scale);
+    return 0;
+}

@@ -1,0 +1,87 @@
+"""Section `two`: two GPUs. Distributed training, copies between peers, tensors sent to another process."""
+
+import subprocess
+import sys
+
+from . import survey
+from .basics import first_difference
+from .configurations import NATIVE, OURS, Configuration, missing, said, why
+from .jobs import together
+from .session import GPU
+
+BLOCKS = Configuration("blocks", {"GPUSHIM_POLICY": "blocks"}, True)
+VMM = Configuration("vmm", {"GPUSHIM_POLICY": "vmm"}, True)
+
+
+def gpus():
+    """How many GPUs this machine has, by nvidia-smi."""
+    try:
+        done = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=30)
+        return sum(line.startswith("GPU ") for line in done.stdout.splitlines())
+    except (OSError, subprocess.SubprocessError):
+        return 0
+
+
+def run(session, built, count=None):
+    """Everything at once: nothing here is timed."""
+    count = gpus() if count is None else count
+    if count < 2:
+        session.result("two", "GPUs", "SKIP", f"{count} here")
+        return
+
+    def python(program, *more):
+        return [sys.executable, GPU / program, *more]
+
+    ddp, peers, ipc = python("torch_ddp.py"), python("torch_peers.py"), python("torch_ipc.py")
+    together(session, "two", {
+        "DDP over NCCL, 50 steps": lambda: equal(session, "DDP over NCCL, 50 steps", ddp, OURS, "weights 1"),
+        "peer copies": lambda: equal(session, "peer copies", peers, OURS, "wrong 0"),
+        "IPC, blocks": lambda: equal(session, "IPC, blocks", ipc, BLOCKS, "wrong 0\nrefused 0"),
+        "IPC, vmm": lambda: refused(session, "IPC, vmm", ipc, VMM, True),
+        # PyTorch's backend has no IPC of its own and refuses before anybody is asked.
+        "IPC, takeover": lambda: refused(session, "IPC, takeover", ipc, OURS, False),
+    })
+
+
+def equal(session, name, argv, ours, needed=""):
+    """Same output natively and over ours, with a line in it that says that all is well."""
+    natively = NATIVE.run(session, name, argv, timeout=120)
+    shimmed = ours.run(session, name, argv, timeout=120)
+    if missing(session, "two", name, [("native", natively), (ours.name, shimmed)]):
+        return
+    problems = []
+    if natively.stdout != shimmed.stdout:
+        problems.append("output differs: " + first_difference(natively.stdout, shimmed.stdout))
+    if needed not in shimmed.stdout:
+        problems.append(f"no line '{needed!r}'")
+    if said(shimmed):
+        problems.append(f"shim says: {said(shimmed)[0][:160]}")
+    seen = survey.read(session, shimmed)
+    count = seen.allocations["pool-async"]
+    if ours is OURS and not count:
+        problems.append("no stream-ordered allocation in the traces: nothing was taken over")
+    lines = f"{len(shimmed.stdout.splitlines())} lines equal natively, {count} stream-ordered allocations, {natively.seconds:.1f} s -> {shimmed.seconds:.1f} s"
+    session.result("two", name, "FAIL" if problems else "PASS", "; ".join(problems or [lines]))
+
+
+def refused(session, name, argv, ours, explained):
+    """Every tensor is refused or arrives right; if `explained`, refusals there are, with one line of the shim's."""
+    outcome = ours.run(session, name, argv, timeout=90)
+    if outcome.skipped or outcome.timed_out:
+        missing(session, "two", name, [(ours.name, outcome)])
+        return
+    lines = dict(line.rsplit(" ", 1) for line in outcome.stdout.splitlines() if " " in line)
+    problems = []
+    if "wrong" not in lines:
+        problems.append(f"it did not reach its end: {why(outcome)}")
+    elif lines["wrong"] != "0":
+        problems.append(f"WRONG DATA {lines['wrong']} times")
+    count = int(lines.get("refused", 0))
+    if explained and not count:
+        problems.append("nothing was refused")
+    about = [line for line in said(outcome) if "ipc" in line.lower()]
+    if explained and count and len(about) != 1:
+        problems.append(f"{len(about)} lines explain the {count} refusals")
+    error = next((line for line in outcome.stderr.splitlines() if line.startswith("refused:")), "")
+    detail = f"{count} refused, {'; '.join(said(outcome)[:2])[:200] or 'the shim says nothing'}; {error[:160]}"
+    session.result("two", name, "FAIL" if problems else "PASS", "; ".join([*problems, detail]))
