@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, Once};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use gpushim_core::pool::TICKS_TO_DECAY;
 
@@ -54,32 +54,41 @@ extern "C" fn stop() {
     }
 }
 
+/// How long the thread sleeps while there is something to do for the trace.
+const SOON: Duration = Duration::from_millis(10);
+
 fn run() {
-    process::boundary(|| (), recorder::upkeep);
     let decay = process::config().decay;
     let tick = if decay.is_zero() {
         Duration::from_secs(10)
     } else {
         decay / TICKS_TO_DECAY
     };
+    let (mut pause, mut last) = (SOON, Instant::now());
     loop {
         let Ok(working) = WORKING.lock() else { return };
-        let Ok((working, _)) = WAKE.wait_timeout(working, tick) else {
+        let Ok((working, _)) = WAKE.wait_timeout(working, pause.min(tick)) else {
             return;
         };
         if STOPPED.load(Ordering::Acquire) || process::bypassed() {
             return;
         }
-        process::boundary(
-            || (),
-            || {
-                recorder::upkeep();
-                if !decay.is_zero() {
-                    let cached = allocator::used().map_or(0, |pool| pool.decay());
-                    recorder::trimmed(cached + mempools::decay());
-                }
-            },
-        );
+        let is_due = last.elapsed() >= tick;
+        let hurry = process::boundary(|| false, || work(is_due && !decay.is_zero()));
         drop(working);
+        // A process that is quiet wakes up less and less.
+        pause = if hurry { SOON } else { (pause * 2).min(tick) };
+        if is_due {
+            last = Instant::now();
+        }
     }
+}
+
+/// What there is to do; true if there will be more soon.
+fn work(decays: bool) -> bool {
+    if decays {
+        let cached = allocator::used().map_or(0, |pool| pool.decay());
+        recorder::trimmed(cached + mempools::decay());
+    }
+    recorder::upkeep()
 }

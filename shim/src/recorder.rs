@@ -11,8 +11,8 @@ use crate::{capture, facts, process, thread};
 /// The trace of this process; `None` inside: off, or it could not be written.
 static TRACE: OnceLock<Option<Writer>> = OnceLock::new();
 
-/// Bytes of the ring that are made present ahead of their use at each tick of the housekeeper:
-/// 260,000 events in 2.5 s.
+/// Bytes of the ring that are made present ahead of their use each time the housekeeper comes by: 260,000
+/// events.
 const AHEAD: u64 = 16 << 20;
 
 /// Facts that came before the trace.
@@ -85,7 +85,7 @@ fn capturing() -> u16 {
 }
 
 /// A block that the pool handed out.
-#[inline]
+#[inline(always)]
 pub fn granted(grant: &Grant) {
     let Some(writer) = open() else { return };
     let (flag, nanos) = match grant.source {
@@ -105,7 +105,7 @@ pub fn granted(grant: &Grant) {
 }
 
 /// A block that came back to the pool. Runs under the pool's lock.
-#[inline]
+#[inline(always)]
 pub fn freed(freed: &Freed) {
     let Some(writer) = opened() else { return };
     writer.record(&Event {
@@ -128,7 +128,7 @@ fn as_named(stream: u64) -> u64 {
 }
 
 /// A block that a pool of streams handed out.
-#[inline]
+#[inline(always)]
 pub fn granted_on(grant: &Grant, class: Class, device: i32, stream: u64) {
     let Some(writer) = open() else { return };
     let (flag, nanos) = match grant.source {
@@ -148,7 +148,7 @@ pub fn granted_on(grant: &Grant, class: Class, device: i32, stream: u64) {
 }
 
 /// A block that came back to a pool of streams. Runs under that pool's lock.
-#[inline]
+#[inline(always)]
 pub fn freed_on(freed: &mempool::Freed, class: Class, device: i32, stream: u64) {
     let Some(writer) = opened() else { return };
     writer.record(&Event {
@@ -253,10 +253,11 @@ pub fn tensor(kind: Kind, device: u8, address: u64, size: u64, allocated: u64, r
     });
 }
 
-/// What the housekeeper does for the trace, off everybody's path.
-pub fn upkeep() {
-    if let Some(writer) = opened() {
+/// What the housekeeper does for the trace, off everybody's path. True if it should come again soon: the
+/// ring fills, and not all of it is present.
+pub fn upkeep() -> bool {
+    opened().is_some_and(|writer| {
         writer.calibrate();
-        writer.prefault(AHEAD);
-    }
+        writer.prefault(AHEAD)
+    })
 }

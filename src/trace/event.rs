@@ -320,6 +320,7 @@ impl Event {
     }
 
     /// The event as the words of a record after its sequence word: ticks first.
+    #[inline(always)]
     pub(in crate::trace) const fn words(&self, ticks: u64) -> [u64; 7] {
         let head = self.kind as u64
             | (self.class as u64) << 8

@@ -12,7 +12,10 @@ compile_error!("the trace file is little endian, and CUDA runs on no other machi
 pub const MAGIC: [u8; 8] = *b"gpushim\0";
 
 /// Raised when an older reader could no longer make sense of a file; it then refuses.
-pub const MAJOR: u32 = 1;
+pub const MAJOR: u32 = 2;
+
+/// The oldest major version that is read: its ring has tickets and no chunks.
+pub const MAJOR_OLDEST: u32 = 1;
 
 /// Raised when parts, fields, kinds or facts are added; an older reader skips what it does not know.
 pub const MINOR: u32 = 0;
@@ -98,6 +101,8 @@ pub enum PartKind {
     Cursor = 3,
     /// The event ring: a power of two of records, see [`FIELDS`].
     Ring = 4,
+    /// One `u64` for each chunk of the ring, see [`Chunk`]: a power of two of them.
+    Chunks = 5,
 }
 
 /// Offsets within an entry of the counters part.
@@ -130,9 +135,11 @@ pub mod facts {
 
 /// Offsets within the cursor part.
 pub mod cursor {
-    /// `u64`: the next ticket, which is also the number of events recorded so far.
+    /// `u64`: how often a thread went for a chunk so far; the next is this number modulo their count.
+    /// In version 1 the next ticket, which is also the number of events recorded so far.
     pub const NEXT: usize = 0;
-    /// `u64`: events given up because their slot was still being written by a stalled thread.
+    /// `u64`: events given up because every chunk tried was held by another thread, or in version 1
+    /// because their slot was still being written.
     pub const DROPPED: usize = 64;
     /// Bytes of the part in this version.
     pub const BYTES: usize = 4096;
@@ -207,22 +214,65 @@ const fn field(name: &'static str, offset: u16, width: u16) -> Field {
     }
 }
 
-/// What the sequence word of a slot says.
+/// The most slots that this version puts into a chunk.
+pub const CHUNK_SLOTS: usize = 16;
+
+/// How many slots a chunk of a ring has: both are powers of two. A small ring gets small chunks, so
+/// that threads that hold one each do not hold all of it.
+pub const fn chunk_slots(ring_slots: usize) -> usize {
+    match ring_slots / 256 {
+        0 => 1,
+        slots if slots > CHUNK_SLOTS => CHUNK_SLOTS,
+        slots => slots,
+    }
+}
+
+/// What the word of a chunk says. A chunk counts all events that were ever recorded in it, so that
+/// what is gone of them is known exactly.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Chunk {
+    /// Nobody holds it, and so many events were recorded in it.
+    Closed(u64),
+    /// One thread fills it, and so many events had been recorded in it before.
+    Open(u64),
+}
+
+impl Chunk {
+    /// Decodes a word: `2 events` when closed, one more while open.
+    pub const fn decode(word: u64) -> Chunk {
+        if word & 1 == 0 {
+            Chunk::Closed(word / 2)
+        } else {
+            Chunk::Open(word / 2)
+        }
+    }
+
+    /// The word of this state.
+    pub const fn word(self) -> u64 {
+        match self {
+            Chunk::Closed(events) => events.wrapping_mul(2),
+            Chunk::Open(events) => events.wrapping_mul(2) | 1,
+        }
+    }
+}
+
+/// What the sequence word of a slot says. The number of an event counts, from 0, the events recorded
+/// in the same chunk; in version 1 it is its ticket, which counts all events of the ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Slot {
     /// Nothing was ever written here.
     Empty,
-    /// The event with this ticket is complete.
+    /// The event with this number is complete.
     Complete(u64),
-    /// The event with this ticket was being written.
+    /// The event with this number was being written.
     Writing(u64),
 }
 
 impl Slot {
-    /// Decodes a sequence word: 0, `2 (ticket + 1)` when complete, one more while being written.
+    /// Decodes a sequence word: 0, `2 (number + 1)` when complete, one more while being written.
     pub const fn decode(sequence: u64) -> Slot {
         match sequence {
-            // 1 is never written; there is no ticket to name.
+            // 1 is never written; there is no event to name.
             0 | 1 => Slot::Empty,
             word if word & 1 == 0 => Slot::Complete(word / 2 - 1),
             word => Slot::Writing(word / 2 - 1),
@@ -230,13 +280,13 @@ impl Slot {
     }
 
     /// The sequence word of a complete event.
-    pub const fn complete(ticket: u64) -> u64 {
-        ticket.wrapping_add(1).wrapping_mul(2)
+    pub const fn complete(number: u64) -> u64 {
+        number.wrapping_add(1).wrapping_mul(2)
     }
 
     /// The sequence word of an event being written.
-    pub const fn writing(ticket: u64) -> u64 {
-        Slot::complete(ticket) | 1
+    pub const fn writing(number: u64) -> u64 {
+        Slot::complete(number) | 1
     }
 }
 
@@ -315,6 +365,25 @@ mod tests {
             assert_eq!(Slot::decode(Slot::complete(ticket)), Slot::Complete(ticket));
             assert_eq!(Slot::decode(Slot::writing(ticket)), Slot::Writing(ticket));
         }
+    }
+
+    #[test]
+    fn chunk_words_round_trip() {
+        for events in [0, 1, 16, 1 << 40] {
+            for chunk in [Chunk::Closed(events), Chunk::Open(events)] {
+                assert_eq!(Chunk::decode(chunk.word()), chunk);
+            }
+        }
+    }
+
+    #[test]
+    fn chunks_divide_every_ring() {
+        for shift in 0..35 {
+            let (ring, chunk) = (1_usize << shift, chunk_slots(1 << shift));
+            assert!(chunk.is_power_of_two() && ring.is_multiple_of(chunk));
+            assert!(chunk == 1 || ring / chunk >= 256);
+        }
+        assert_eq!(chunk_slots(1 << 20), CHUNK_SLOTS);
     }
 
     #[test]

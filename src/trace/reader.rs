@@ -9,7 +9,7 @@ use super::layout::{PartKind, counter, facts};
 
 mod bytes;
 mod header;
-mod ring;
+pub(super) mod ring;
 
 use bytes::Bytes;
 pub use header::Header;
@@ -30,9 +30,11 @@ pub struct Trace {
 /// One event as read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// Place in the order of recording, from 0.
+    /// Place in the order of events, from 0; events that cannot be read count as the oldest. In a file
+    /// of version 1 the place in the order in which threads came to record.
     pub ticket: u64,
-    /// Ns since the start of the trace. Between threads it may step back by a little.
+    /// Ns since the start of the trace. In a file of version 1 it may step back by a little between
+    /// threads.
     pub ns: u64,
     /// What happened.
     pub event: Event,
@@ -77,7 +79,7 @@ impl Trace {
         };
         let mut problems = Vec::new();
         let (header, parts) = header::parse(&bytes, &mut problems).map_err(failed)?;
-        let ring = RingView::scan(&bytes, &parts, &mut problems);
+        let ring = RingView::scan(header.major, &bytes, &parts, &mut problems);
         Ok(Trace {
             bytes,
             path: path.to_path_buf(),
@@ -166,7 +168,8 @@ impl Trace {
         (0..entries).filter_map(entry).collect()
     }
 
-    /// The events that can be read, in the order of their tickets.
+    /// The events that can be read, in the order of their times; each thread's in the order in which
+    /// it recorded them.
     ///
     /// Of a process that is still running it gives what was there at [`Trace::open`], less what
     /// has been overwritten since.
@@ -184,9 +187,9 @@ impl Trace {
         self.ring.readable
     }
 
-    /// Events that are gone: overwritten by newer ones, given up by stalled threads, never begun
-    /// because the process died, or beyond the end of a truncated file. Exact:
-    /// `recorded = readable + lost + torn`.
+    /// Events that are gone: overwritten by newer ones, given up ([`Trace::dropped`]), or beyond the end
+    /// of a truncated file; in a file of version 1 also those never begun because the process died.
+    /// Exact: `recorded = readable + lost + torn`.
     pub fn lost(&self) -> u64 {
         self.ring
             .recorded
@@ -199,14 +202,15 @@ impl Trace {
         self.ring.torn
     }
 
-    /// Of the lost events, those given up because their slot was still being written.
+    /// Of the lost events, those given up because other threads held all of the ring that was tried;
+    /// in a file of version 1, because their slot was still being written.
     pub fn dropped(&self) -> u64 {
         self.ring.dropped
     }
 
     /// Whether newer events have overwritten older ones.
     pub fn has_wrapped(&self) -> bool {
-        self.ring.recorded > self.ring.capacity
+        self.ring.wrapped
     }
 
     /// How many events the ring holds.

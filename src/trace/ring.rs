@@ -1,14 +1,23 @@
 //! The event ring: many writers, no lock, the newest events overwrite the oldest.
 //!
-//! A writer takes a ticket, claims the ticket's slot by a compare-and-swap on its sequence word
-//! (odd while being written), stores the payload, and publishes with a release store (even). A
-//! writer that was stalled for a whole lap finds its slot taken by a newer event, or a newer one
-//! finds it still being written: either way one event is given up, and no slot is ever written by
-//! two. From the tickets handed out and the slots, a reader derives how many events were lost and torn.
+//! The ring is cut into chunks of a few slots. A thread takes the next chunk that nobody holds, by one
+//! fetch-and-add and one compare-and-swap, and then fills its slots in order with plain stores: a slot
+//! is odd while it is written, and only the holder of its chunk writes it. A full chunk is closed at
+//! once. A thread that pauses keeps its chunk; the others go around it.
+//!
+//! Each chunk counts the events that were ever recorded in it. Its word and the sequence words of its
+//! slots say together, at every instant, how many there were and which of them are left: the counts
+//! stay exact whenever the process dies, and slots that were never used are no events.
 
+use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::layout::Slot as State;
+use super::layout::{Chunk, Slot as State};
+
+#[cfg(all(test, not(miri)))]
+mod model;
+#[cfg(test)]
+mod tests;
 
 /// The atomic `u64` that the ring is made of; a trait so that a model checker's can take its place.
 pub trait Word {
@@ -57,7 +66,10 @@ pub struct Slot<W> {
 }
 
 /// How many slots ahead of the one being written the next is fetched.
-const AHEAD: usize = 8;
+const AHEAD: usize = 4;
+
+/// How many chunks are tried before an event is given up.
+const TRIES: usize = 1024;
 
 /// Asks for a slot's cache line. A hint: it has no effect that a program could see.
 #[inline]
@@ -72,23 +84,64 @@ fn prefetch<W>(slot: &Slot<W>) {
     let _ = slot;
 }
 
-/// A view of the slots and counters of a ring.
+/// The chunk that one thread holds in a ring, if it holds one, and how far it has come in it.
+#[derive(Debug)]
+pub struct Hold {
+    /// Index of the next slot to write.
+    next: Cell<usize>,
+    /// Index of the first slot after the chunk; 0, as `next` then is: no chunk is held.
+    end: Cell<usize>,
+    /// What makes a slot's index the number of its event, modulo 2^64.
+    offset: Cell<u64>,
+}
+
+impl Hold {
+    /// Holds no chunk.
+    pub const fn none() -> Hold {
+        Hold {
+            next: Cell::new(0),
+            end: Cell::new(0),
+            offset: Cell::new(0),
+        }
+    }
+
+    /// Lets go of the chunk without closing it: for a ring that is gone or no longer ours.
+    pub fn forget(&self) {
+        self.next.set(0);
+        self.end.set(0);
+    }
+}
+
+/// A view of the counters, chunks and slots of a ring.
 #[derive(Debug)]
 pub struct Ring<'a, W> {
-    /// Next ticket.
+    /// How often a thread went for a chunk.
     next: &'a W,
-    /// Events given up because their slot was busy.
+    /// Events given up because no chunk was to be had.
     dropped: &'a W,
+    chunks: &'a [W],
     slots: &'a [Slot<W>],
+    /// Slots of a chunk.
+    each: usize,
 }
 
 impl<'a, W: Word> Ring<'a, W> {
-    /// A ring over slots whose number is a power of two; `None` otherwise.
-    pub fn new(next: &'a W, dropped: &'a W, slots: &'a [Slot<W>]) -> Option<Ring<'a, W>> {
-        slots.len().is_power_of_two().then_some(Ring {
+    /// A ring over as many slots as chunks have together; both are powers of two, otherwise `None`.
+    pub fn new(
+        next: &'a W,
+        dropped: &'a W,
+        chunks: &'a [W],
+        slots: &'a [Slot<W>],
+    ) -> Option<Ring<'a, W>> {
+        let fits = slots.len().is_power_of_two()
+            && chunks.len().is_power_of_two()
+            && chunks.len() <= slots.len();
+        fits.then(|| Ring {
             next,
             dropped,
+            chunks,
             slots,
+            each: slots.len() / chunks.len(),
         })
     }
 
@@ -97,128 +150,99 @@ impl<'a, W: Word> Ring<'a, W> {
         self.slots.len()
     }
 
-    /// Tickets handed out so far.
-    pub fn recorded(&self) -> u64 {
-        self.next.load(Ordering::Relaxed)
+    /// Slots that threads have reached so far, laps included.
+    pub fn reached(&self) -> u64 {
+        self.next
+            .load(Ordering::Relaxed)
+            .saturating_mul(self.each as u64)
     }
 
-    /// Writes one event. Wait-free: a fixed number of steps, whatever the others do.
+    /// Writes one event. Wait-free, and within a chunk without a locked instruction.
+    ///
+    /// A thread passes the same `hold` each time, and one that no other thread passes.
     #[inline]
-    pub fn push(&self, payload: &[u64; 7]) {
-        let ticket = self.next.fetch_add(1, Ordering::Relaxed);
-        let index = (ticket & (self.slots.len() as u64 - 1)) as usize;
-        let Some(slot) = self.slots.get(index) else {
-            return;
-        };
-        // The slots lie in a file larger than the caches: fetch one while the next few are written.
-        let ahead = (index + AHEAD) & (self.slots.len() - 1);
-        if let Some(slot) = self.slots.get(ahead) {
-            prefetch(slot);
-        }
-        let seen = slot.sequence.load(Ordering::Relaxed);
-        let busy = seen & 1 == 1;
-        let overtaken = seen > State::complete(ticket);
-        if busy
-            || overtaken
-            || !slot
-                .sequence
-                .swap_if(seen, State::writing(ticket), Ordering::Acquire)
-        {
+    pub fn push(&self, hold: &Hold, payload: &[u64; 7]) {
+        if hold.next.get() == hold.end.get() && !self.take(hold) {
             self.dropped.fetch_add(1, Ordering::Relaxed);
             return;
         }
+        let at = hold.next.get();
+        hold.next.set(at + 1);
+        let Some(slot) = self.slots.get(at) else {
+            return;
+        };
+        // The slots lie in a file larger than the caches: fetch one while those before it are
+        // written. Not beyond the chunk, where another thread may be at work.
+        let ahead = at + AHEAD;
+        if ahead < hold.end.get()
+            && let Some(slot) = self.slots.get(ahead)
+        {
+            prefetch(slot);
+        }
+        let number = (at as u64).wrapping_add(hold.offset.get());
+        // Release: a reader that sees this slot begun also sees those before it complete and the
+        // chunk open, and finds no gap between them.
+        slot.sequence
+            .store(State::writing(number), Ordering::Release);
         // A reader that sees any of the payload must also see that the slot is being written.
         W::fence(Ordering::Release);
         for (word, value) in slot.payload.iter().zip(payload) {
             word.store(*value, Ordering::Relaxed);
         }
+        // Release: a reader that sees the slot complete sees its payload.
         slot.sequence
-            .store(State::complete(ticket), Ordering::Release);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn slots(count: usize) -> Vec<Slot<AtomicU64>> {
-        (0..count)
-            .map(|_| Slot {
-                sequence: AtomicU64::new(0),
-                payload: Default::default(),
-            })
-            .collect()
-    }
-
-    fn state(slot: &Slot<AtomicU64>) -> State {
-        State::decode(slot.sequence.load(Ordering::Relaxed))
-    }
-
-    #[test]
-    fn the_newest_overwrite_the_oldest() {
-        let (next, dropped, slots) = (AtomicU64::new(0), AtomicU64::new(0), slots(4));
-        let ring = Ring::new(&next, &dropped, &slots).unwrap();
-        for value in 0..10 {
-            ring.push(&[value; 7]);
+            .store(State::complete(number), Ordering::Release);
+        if at + 1 == hold.end.get() {
+            self.close(hold);
         }
-        assert_eq!(ring.recorded(), 10);
-        let held: Vec<_> = slots.iter().map(state).collect();
-        assert_eq!(held, [8, 9, 6, 7].map(State::Complete));
-        assert_eq!(slots[1].payload[6].load(Ordering::Relaxed), 9);
-        assert_eq!(dropped.load(Ordering::Relaxed), 0);
     }
 
-    #[test]
-    fn a_slot_that_is_being_written_is_not_written_by_a_second() {
-        let (next, dropped, slots) = (AtomicU64::new(4), AtomicU64::new(0), slots(4));
-        slots[0]
-            .sequence
-            .store(State::writing(0), Ordering::Relaxed);
-        Ring::new(&next, &dropped, &slots).unwrap().push(&[1; 7]);
-        assert_eq!(state(&slots[0]), State::Writing(0));
-        assert_eq!(slots[0].payload[0].load(Ordering::Relaxed), 0);
-        assert_eq!(dropped.load(Ordering::Relaxed), 1);
-    }
-
-    #[test]
-    fn a_writer_that_was_overtaken_leaves_the_newer_event() {
-        let (next, dropped, slots) = (AtomicU64::new(0), AtomicU64::new(0), slots(4));
-        slots[0]
-            .sequence
-            .store(State::complete(4), Ordering::Relaxed);
-        Ring::new(&next, &dropped, &slots).unwrap().push(&[1; 7]);
-        assert_eq!(state(&slots[0]), State::Complete(4));
-        assert_eq!(dropped.load(Ordering::Relaxed), 1);
-    }
-
-    #[test]
-    fn only_powers_of_two() {
-        let (next, dropped) = (AtomicU64::new(0), AtomicU64::new(0));
-        assert!(Ring::new(&next, &dropped, &slots(3)).is_none());
-        assert!(Ring::new(&next, &dropped, &slots(0)).is_none());
-        assert!(Ring::new(&next, &dropped, &slots(1)).is_some());
-    }
-
-    #[test]
-    fn threads_never_mix_their_payloads() {
-        let (next, dropped, slots) = (AtomicU64::new(0), AtomicU64::new(0), slots(8));
-        let ring = Ring::new(&next, &dropped, &slots).unwrap();
-        const EACH: u64 = if cfg!(miri) { 50 } else { 50_000 };
-        std::thread::scope(|scope| {
-            for thread in 0..4 {
-                let ring = &ring;
-                scope.spawn(move || (0..EACH).for_each(|at| ring.push(&[thread << 32 | at; 7])));
+    /// Takes the next chunk that nobody holds; `false` if there is none among those tried.
+    #[cold]
+    fn take(&self, hold: &Hold) -> bool {
+        for _ in 0..self.chunks.len().min(TRIES) {
+            // Only the number itself must be nobody else's.
+            let turn = self.next.fetch_add(1, Ordering::Relaxed);
+            let index = (turn & (self.chunks.len() as u64 - 1)) as usize;
+            let Some(word) = self.chunks.get(index) else {
+                return false;
+            };
+            let seen = word.load(Ordering::Relaxed);
+            // A thread that paused, or one that died, may hold it since an earlier lap.
+            let Chunk::Closed(events) = Chunk::decode(seen) else {
+                continue;
+            };
+            // Acquire: what we write into the slots comes after what the last holder wrote there.
+            // Release: a reader that sees the chunk open also sees our turn at it counted.
+            if !word.swap_if(seen, Chunk::Open(events).word(), Ordering::AcqRel) {
+                continue;
             }
-        });
-        assert_eq!(ring.recorded(), 4 * EACH);
-        for slot in &slots {
-            assert!(matches!(state(slot), State::Complete(_)));
-            let first = slot.payload[0].load(Ordering::Relaxed);
-            assert!(
-                slot.payload
-                    .iter()
-                    .all(|word| word.load(Ordering::Relaxed) == first)
-            );
+            let first = index * self.each;
+            hold.next.set(first);
+            hold.end.set(first + self.each);
+            hold.offset.set(events.wrapping_sub(first as u64));
+            let soon = first..first + self.each.min(AHEAD);
+            self.slots
+                .get(soon)
+                .unwrap_or_default()
+                .iter()
+                .for_each(prefetch);
+            return true;
+        }
+        false
+    }
+
+    /// Closes the chunk that is held, if one is: the next thread that comes by may take it.
+    pub fn close(&self, hold: &Hold) {
+        let (next, end) = (hold.next.get(), hold.end.get());
+        let Some(last) = end.checked_sub(1) else {
+            return;
+        };
+        hold.forget();
+        if let Some(word) = self.chunks.get(last / self.each) {
+            let events = (next as u64).wrapping_add(hold.offset.get());
+            // Release: who takes the chunk, or reads that it is closed, sees its slots as we left them.
+            word.store(Chunk::Closed(events).word(), Ordering::Release);
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use memmap2::{MmapOptions, MmapRaw};
@@ -15,12 +16,13 @@ use super::process;
 use super::ring::{Ring, Slot};
 
 mod create;
+mod thread;
 
 /// How to create a trace.
 #[derive(Clone, Debug)]
 pub struct WriterOptions {
     /// Bytes of the event ring, rounded down to a power of two and at least [`WriterOptions::MIN_BYTES`].
-    /// The file is [`WriterOptions::FIXED_BYTES`] larger.
+    /// The file is larger, see [`WriterOptions::file_bytes`].
     pub bytes: u64,
     /// The rank of the process in its job, if it has one.
     pub rank: Option<u32>,
@@ -33,8 +35,12 @@ impl WriterOptions {
     pub const MIN_BYTES: u64 = 4096;
     /// The largest ring, 1 TiB.
     pub const MAX_BYTES: u64 = 1 << 40;
-    /// What the other parts of the file take.
-    pub const FIXED_BYTES: u64 = RING_AT;
+
+    /// Bytes of the file: about 300 KiB and 1/128 more than the ring, for a ring of 256 KiB and more.
+    pub fn file_bytes(&self) -> u64 {
+        let ring = self.ring_bytes();
+        ring_at(ring) + ring
+    }
 
     fn ring_bytes(&self) -> u64 {
         let bytes = self
@@ -59,20 +65,40 @@ const COUNTERS_AT: u64 = layout::HEADER_BYTES as u64;
 const COUNTERS_BYTES: u64 = (counter::BYTES * counter::COUNT) as u64;
 const FACTS_AT: u64 = COUNTERS_AT + COUNTERS_BYTES;
 const CURSOR_AT: u64 = FACTS_AT + facts::BYTES as u64;
-const RING_AT: u64 = CURSOR_AT + cursor::BYTES as u64;
+const CHUNKS_AT: u64 = CURSOR_AT + cursor::BYTES as u64;
+
+/// The number of chunks of a ring of this many bytes.
+fn chunks(ring_bytes: u64) -> u64 {
+    let slots = ring_bytes as usize / layout::RECORD_BYTES;
+    (slots / layout::chunk_slots(slots)) as u64
+}
+
+/// Where a ring of this many bytes begins: after the words of its chunks, on a page.
+fn ring_at(ring_bytes: u64) -> u64 {
+    CHUNKS_AT + (chunks(ring_bytes) * 8).next_multiple_of(4096)
+}
 
 /// A trace being written. Shared by all threads; dropping it leaves the file as it is.
 #[derive(Debug)]
 pub struct Writer {
-    // Before `map`, so that it is dropped first.
-    ring: Ring<'static, AtomicU64>,
-    map: MmapRaw,
+    /// Behind an `Arc` so that a thread that ends can tell whether its chunk still exists.
+    mapped: Arc<Mapped>,
     clock: ClockSource,
     path: PathBuf,
     /// Bytes of the ring known to be present.
     present: AtomicU64,
     /// Serialises facts and calibrations, which are rare.
     rare: Mutex<()>,
+}
+
+/// The file in memory, and the ring within it.
+#[derive(Debug)]
+struct Mapped {
+    // Before `map`, so that it is dropped first.
+    ring: Ring<'static, AtomicU64>,
+    map: MmapRaw,
+    /// The process that writes it; a forked child has the mapping too.
+    process: u32,
 }
 
 impl Writer {
@@ -89,15 +115,18 @@ impl Writer {
         let wall_ns = clock::wall_ns();
         let ring_bytes = options.ring_bytes();
         let (file, path) = create::open_new(path)?;
-        let map = create::reserve(&file, RING_AT + ring_bytes)
-            .and_then(|()| map(&file, RING_AT + ring_bytes));
+        let map = create::reserve(&file, options.file_bytes())
+            .and_then(|()| map(&file, options.file_bytes()));
         let map = map.inspect_err(|_| create::remove(&path))?;
         let ring = ring(&map, ring_bytes)
             .ok_or_else(|| io::Error::other("the mapping does not fit the ring"))
             .inspect_err(|_| create::remove(&path))?;
         let writer = Writer {
-            ring,
-            map,
+            mapped: Arc::new(Mapped {
+                ring,
+                map,
+                process: std::process::id(),
+            }),
             clock,
             path,
             present: AtomicU64::new(0),
@@ -119,10 +148,13 @@ impl Writer {
         Ok(writer)
     }
 
-    /// Records one event, with the time of now. No lock, no system call, no heap.
-    #[inline]
+    /// Records one event, with the time of now. No lock, no system call, no heap, but for what a
+    /// thread's first event costs. Not for signal handlers.
+    #[inline(always)]
     pub fn record(&self, event: &Event) {
-        self.ring.push(&event.words(self.clock.now()));
+        // Packed here, where the caller has the fields in registers: stored one by one and read again
+        // in larger pieces they would stall.
+        thread::record(&self.mapped, self.clock, event.words(0));
     }
 
     /// Adds a fact about the process: a line of text that is complete as soon as this returns.
@@ -170,11 +202,6 @@ impl Writer {
         &self.path
     }
 
-    /// Events recorded so far, lost ones included.
-    pub fn recorded(&self) -> u64 {
-        self.ring.recorded()
-    }
-
     /// The records' clock now, ticks.
     #[inline]
     pub fn now(&self) -> u64 {
@@ -198,13 +225,12 @@ impl Writer {
     }
 
     /// Makes the pages of the next `ahead` bytes of the ring present, off the hot path, so that
-    /// recording does not fault. Where the kernel cannot (before Linux 5.14), nothing happens.
-    pub fn prefault(&self, ahead: u64) {
-        let ring_bytes = (self.ring.capacity() * layout::RECORD_BYTES) as u64;
-        let used = self
-            .ring
-            .recorded()
-            .saturating_mul(layout::RECORD_BYTES as u64);
+    /// recording does not fault. Where the kernel cannot (before Linux 5.14), nothing happens. Returns
+    /// whether that was anything new, and there is more to come.
+    pub fn prefault(&self, ahead: u64) -> bool {
+        let ring = &self.mapped.ring;
+        let ring_bytes = (ring.capacity() * layout::RECORD_BYTES) as u64;
+        let used = ring.reached().saturating_mul(layout::RECORD_BYTES as u64);
         let wanted = used
             .saturating_add(ahead)
             .min(ring_bytes)
@@ -212,16 +238,22 @@ impl Writer {
             .min(ring_bytes);
         let from = self.present.fetch_max(wanted, Ordering::Relaxed);
         if from < wanted {
-            let (at, length) = ((RING_AT + from) as usize, (wanted - from) as usize);
+            let (at, length) = (
+                (ring_at(ring_bytes) + from) as usize,
+                (wanted - from) as usize,
+            );
             // A failure means slower first writes, nothing else.
             let _ = self
+                .mapped
                 .map
                 .advise_range(memmap2::Advice::PopulateWrite, at, length);
         }
+        from < wanted && wanted < ring_bytes
     }
 
     fn write_header(&self, start: Pair, wall_ns: u64, ring_bytes: u64) {
         let mut page = vec![0_u8; layout::HEADER_BYTES];
+        let ring_at = ring_at(ring_bytes);
         let parts = [
             (
                 PartKind::Counters,
@@ -236,7 +268,8 @@ impl Writer {
                 cursor::BYTES as u64,
                 cursor::BYTES,
             ),
-            (PartKind::Ring, RING_AT, ring_bytes, layout::RECORD_BYTES),
+            (PartKind::Chunks, CHUNKS_AT, chunks(ring_bytes) * 8, 8),
+            (PartKind::Ring, ring_at, ring_bytes, layout::RECORD_BYTES),
         ];
         for (at, value) in [
             (header::MAJOR, layout::MAJOR),
@@ -253,7 +286,7 @@ impl Writer {
             layout::put(&mut page, at, &value.to_le_bytes());
         }
         for (at, value) in [
-            (header::FILE_BYTES, RING_AT + ring_bytes),
+            (header::FILE_BYTES, ring_at + ring_bytes),
             (header::WALL_NS, wall_ns),
             (header::START_TICKS, start.ticks),
             (header::START_NS, start.ns),
@@ -297,12 +330,12 @@ impl Writer {
     /// The aligned word at an offset of the file.
     #[inline]
     fn word(&self, at: usize) -> Option<&AtomicU64> {
-        if !at.is_multiple_of(8) || at.checked_add(8)? > self.map.len() {
+        if !at.is_multiple_of(8) || at.checked_add(8)? > self.mapped.map.len() {
             return None;
         }
         // SAFETY: the word lies within the mapping, is aligned (the mapping starts on a page), and
         // is only ever accessed atomically once the header is written.
-        Some(unsafe { &*self.map.as_ptr().add(at).cast::<AtomicU64>() })
+        Some(unsafe { &*self.mapped.map.as_ptr().add(at).cast::<AtomicU64>() })
     }
 
     /// Copies bytes into the file; out of range it copies nothing. For regions that no other
@@ -310,14 +343,15 @@ impl Writer {
     fn put(&self, at: usize, bytes: &[u8]) {
         if at
             .checked_add(bytes.len())
-            .is_none_or(|end| end > self.map.len())
+            .is_none_or(|end| end > self.mapped.map.len())
         {
             return;
         }
         // SAFETY: the destination lies within the mapping, which this struct owns and to which no
         // reference other than to atomics exists; callers do not write the same region at once.
         unsafe {
-            self.map
+            self.mapped
+                .map
                 .as_mut_ptr()
                 .add(at)
                 .copy_from_nonoverlapping(bytes.as_ptr(), bytes.len())
@@ -337,20 +371,23 @@ fn map(file: &File, bytes: u64) -> io::Result<MmapRaw> {
 
 /// The ring within a mapping.
 fn ring(map: &MmapRaw, ring_bytes: u64) -> Option<Ring<'static, AtomicU64>> {
-    let (cursor_at, ring_at) = (CURSOR_AT as usize, RING_AT as usize);
-    let count = usize::try_from(ring_bytes).ok()? / layout::RECORD_BYTES;
-    if ring_at + count * layout::RECORD_BYTES > map.len() {
+    let (cursor_at, chunks_at) = (CURSOR_AT as usize, CHUNKS_AT as usize);
+    let ring_at = usize::try_from(ring_at(ring_bytes)).ok()?;
+    let slots = usize::try_from(ring_bytes).ok()? / layout::RECORD_BYTES;
+    let chunks = chunks(ring_bytes) as usize;
+    if chunks_at + chunks * 8 > ring_at || ring_at + slots * layout::RECORD_BYTES > map.len() {
         return None;
     }
-    // SAFETY: both words and all slots lie within the mapping and are aligned (the mapping starts on
-    // a page, the offsets are multiples of 64). The mapping lives in the same `Writer` as the ring,
-    // is dropped after it, and the ring never leaves the `Writer`, so 'static is not outlived.
+    // SAFETY: the words and all slots lie within the mapping and are aligned (the mapping starts on
+    // a page, the offsets are multiples of 64). The mapping lives in the same `Mapped` as the ring,
+    // is dropped after it, and the ring never leaves the `Mapped`, so 'static is not outlived.
     unsafe {
         let base = map.as_ptr();
         Ring::new(
             &*base.add(cursor_at + cursor::NEXT).cast::<AtomicU64>(),
             &*base.add(cursor_at + cursor::DROPPED).cast::<AtomicU64>(),
-            std::slice::from_raw_parts(base.add(ring_at).cast::<Slot<AtomicU64>>(), count),
+            std::slice::from_raw_parts(base.add(chunks_at).cast::<AtomicU64>(), chunks),
+            std::slice::from_raw_parts(base.add(ring_at).cast::<Slot<AtomicU64>>(), slots),
         )
     }
 }
