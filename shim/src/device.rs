@@ -202,9 +202,9 @@ impl Device for Cuda {
     }
 
     fn wait(&self, event: Event) -> Result<(), CUresult> {
-        // SAFETY: the event is live.
-        check(thread::timed(|| unsafe {
-            streams::cuEventSynchronize(event.handle as *mut _)
+        check(thread::timed(|| {
+            // SAFETY: the event is live.
+            relaxed(|| unsafe { streams::cuEventSynchronize(event.handle as *mut _) })
         }))
     }
 

@@ -7,8 +7,9 @@ use super::placement::Placement;
 /// A context that was given access to the arena's memory.
 pub(super) struct Peer {
     pub context: Context,
-    /// Access was taken away while this fence was open: until it is ready, work from before may
-    /// still be running.
+    /// Access was taken away while this fence was open: until it is complete, work from before may
+    /// still be running. That later work is ordered after it is not enough: memory that goes back
+    /// to the driver waits for those contexts only that are named.
     pub until: Option<u64>,
 }
 
@@ -63,10 +64,10 @@ impl<E: Copy> Arena<E> {
 
     /// Accessors whose work may be running on the arena's memory.
     pub fn accessors(&self) -> impl Iterator<Item = Context> {
-        let ready = self.fences.ready();
+        let complete = self.fences.complete();
         self.peers
             .iter()
-            .filter(move |peer| peer.until.is_none_or(|until| ready < until))
+            .filter(move |peer| peer.until.is_none_or(|until| complete < until))
             .map(|peer| peer.context)
     }
 }

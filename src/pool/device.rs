@@ -44,7 +44,7 @@ pub trait Device: Sync {
     /// Whether the event has completed. Never waits.
     fn is_complete(&self, event: Self::Event) -> Result<bool, Self::Error>;
 
-    /// Waits on the host for the event.
+    /// Waits on the host for the event. Legal while a stream captures.
     fn wait(&self, event: Self::Event) -> Result<(), Self::Error>;
 
     /// The pool no longer needs the event.

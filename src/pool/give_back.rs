@@ -2,7 +2,7 @@
 
 use super::TICKS_TO_DECAY;
 use super::block::Id;
-use super::device::Device;
+use super::device::{Context, Device};
 use super::front::Call;
 use super::mutation::Mutation;
 use super::pool::{Guard, Pool};
@@ -100,34 +100,42 @@ impl<D: Device> Pool<D> {
     /// Returns the bytes that went back.
     pub(super) fn settle(&self, state: &mut Guard<'_, D>) -> u64 {
         let mut given = 0;
-        while !state.captures.is_open() {
-            if let Some(victim) = state.doomed.pop() {
-                let bytes = victim.bytes;
-                // A driver that refuses has lost its context: the memory is gone either way.
-                given += self.release_exported(state, victim).map_or(0, |()| bytes);
-            } else if let Some((context, serial)) = state.behind.pop() {
-                let Some(arena) = state.arena(serial) else {
-                    continue;
-                };
-                let Some(events) = arena.fences.last_ordered().cloned() else {
-                    continue;
-                };
-                if state.planted(Mutation::NoCatchUp) {
-                    continue;
-                }
-                self.outside(state, |device| {
-                    for (_, event) in events.iter() {
-                        if device.order(context, *event).is_err() {
-                            // If waiting fails too, so does the work that would have needed it.
-                            let _ = device.wait(*event);
-                        }
-                    }
-                });
-            } else {
-                break;
+        loop {
+            if let Some((context, serial)) = state.behind.pop() {
+                self.catch_up(state, context, serial);
+                continue;
             }
+            if state.captures.is_open() {
+                return given;
+            }
+            let Some(victim) = state.doomed.pop() else {
+                return given;
+            };
+            let bytes = victim.bytes;
+            // A driver that refuses has lost its context: the memory is gone either way.
+            given += self.release_exported(state, victim).map_or(0, |()| bytes);
         }
-        given
+    }
+
+    /// Later work of a context comes after what an arena's memory was last ordered after.
+    fn catch_up(&self, state: &mut Guard<'_, D>, context: Context, serial: u64) {
+        let arena = state.arena(serial);
+        let Some(events) = arena.and_then(|arena| arena.fences.last_ordered().cloned()) else {
+            return;
+        };
+        if state.planted(Mutation::NoCatchUp) {
+            return;
+        }
+        // Ordering a context would invalidate a capture in it; to wait on the host does not.
+        let order = !state.captures.is_open();
+        self.outside(state, |device| {
+            for (_, event) in events.iter() {
+                if !order || device.order(context, *event).is_err() {
+                    // If waiting fails too, so does the work that would have needed it.
+                    let _ = device.wait(*event);
+                }
+            }
+        });
     }
 
     /// Gives back memory that was not waited for before.
@@ -202,16 +210,13 @@ impl<D: Device> Pool<D> {
             Which::Old(ticks) => Some(ticks),
         };
         let victims = state.evict(serial, bytes, age);
-        let mut given = if victims.is_empty() {
+        let given = if victims.is_empty() {
             0
         } else {
             self.release(state, victims)
         };
-        if !state.doomed.is_empty() {
-            given += state.doomed.iter().map(|victim| victim.bytes).sum::<u64>();
-            self.settle(state);
-        }
-        given
+        // Exported memory went to the doomed: what the driver refuses to wait for is not given.
+        given + self.settle(state)
     }
 
     /// Blocks came out of quarantine.

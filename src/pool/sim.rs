@@ -478,7 +478,7 @@ impl Device for Sim {
     fn wait(&self, event: Event) -> Result<(), Error> {
         let mut inner = self.inner.lock();
         inner.check(event);
-        if !inner.enter(Call::Wait, event.context, true)? {
+        if !inner.enter(Call::Wait, event.context, false)? {
             inner.finish_upto(event.context, event.upto);
         }
         Ok(())

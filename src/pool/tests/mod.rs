@@ -3,5 +3,6 @@
 mod mutations;
 mod program;
 mod random;
+mod regressions;
 mod threads;
 mod units;
