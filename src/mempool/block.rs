@@ -50,6 +50,8 @@ pub(super) struct Block {
     pub state: State,
     /// In the part of the addresses that small requests share.
     pub small: bool,
+    /// Handed out for no stream in particular, and live.
+    pub everywhere: bool,
 }
 
 impl Block {
@@ -69,6 +71,7 @@ impl Block {
             tick: 0,
             state,
             small: false,
+            everywhere: false,
         }
     }
 

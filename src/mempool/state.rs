@@ -180,7 +180,28 @@ impl<E: Copy> State<E> {
         if self.settings.layout.splits() {
             self.cut(id, need, |state, rest| state.list(rest));
         }
-        self.slab.at_mut(id).lane = lane;
+        self.goes_to(id, lane);
+    }
+
+    /// A block is about to be handed out on a lane.
+    fn goes_to(&mut self, id: Id, lane: u32) {
+        let ordered = self.lanes.get(lane).is_none_or(|lane| lane.ordered);
+        let block = self.slab.at_mut(id);
+        (block.lane, block.everywhere) = (lane, !ordered);
+    }
+
+    /// Which lane a block joins that is freed on this one. One handed out for no stream in particular
+    /// comes after earlier work in the streams of its own context only: work of another does not stand
+    /// for that.
+    #[cold]
+    fn lane_of_free(&self, id: Id, lane: u32) -> u32 {
+        let made = self.slab.at(id).lane;
+        let context = |lane| self.lanes.get(lane).map(|lane| lane.context);
+        if context(made) == context(lane) {
+            lane
+        } else {
+            made
+        }
     }
 
     /// Cuts a block that is in no bin after `need` bytes; `rest` gets the other part.
@@ -226,7 +247,7 @@ impl<E: Copy> State<E> {
 
     /// Hands out a block that was made for a request.
     pub fn grown(&mut self, id: Id, lane: u32, bytes: u64, source: Source) -> Grant {
-        self.slab.at_mut(id).lane = lane;
+        self.goes_to(id, lane);
         self.grant(id, bytes, source)
     }
 
@@ -240,10 +261,16 @@ impl<E: Copy> State<E> {
     ) -> Result<(), FreeError<X>> {
         let id = *self.map.get(&address).ok_or(FreeError::Unknown)?;
         let tick = self.tick;
-        let block = self.slab.at_mut(id);
+        let block = self.slab.at(id);
         if block.state != Is::Live {
             return Err(FreeError::NotLive);
         }
+        let lane = if block.everywhere {
+            self.lane_of_free(id, lane)
+        } else {
+            lane
+        };
+        let block = self.slab.at_mut(id);
         let (size, requested, group) = (block.size, block.requested, block.group);
         let Some(to) = self.lanes.at(lane) else {
             return Err(FreeError::Unknown);
@@ -254,7 +281,7 @@ impl<E: Copy> State<E> {
             size,
         });
         block.tick = tick;
-        block.lane = lane;
+        (block.lane, block.everywhere) = (lane, false);
         block.fence = to.join();
         self.stats.freed(size, requested);
         if !on(Mutation::NoQuarantine) && self.captures.quarantine(id, group) {

@@ -9,4 +9,5 @@ mod mutations;
 mod program;
 mod quiet;
 mod random;
+mod regressions;
 mod threads;
