@@ -111,8 +111,20 @@ impl Counts {
             Kind::Import => self.imported += 1,
             Kind::CaptureBegin => self.captures += 1,
             Kind::ContextGone => self.contexts_gone += 1,
-            Kind::Reserve | Kind::Release | Kind::ContextNew | Kind::CaptureEnd | Kind::Unknown => {
-            }
+            Kind::Reserve
+            | Kind::Release
+            | Kind::ContextNew
+            | Kind::CaptureEnd
+            | Kind::RangePush
+            | Kind::RangePop
+            | Kind::RangeStart
+            | Kind::RangeEnd
+            | Kind::Mark
+            | Kind::ThreadName
+            | Kind::DeviceMemory
+            | Kind::PoolState
+            | Kind::ModuleLoad
+            | Kind::Unknown => {}
         }
     }
 

@@ -216,7 +216,7 @@ impl Detail {
                 context: first,
                 ..detail
             },
-            Kind::OutOfMemory => Detail {
+            Kind::OutOfMemory | Kind::DeviceMemory => Detail {
                 free: first,
                 total: second,
                 ..detail
@@ -244,6 +244,14 @@ impl Detail {
             | Kind::Export
             | Kind::Failed
             | Kind::ContextNew
+            | Kind::RangePush
+            | Kind::RangePop
+            | Kind::RangeStart
+            | Kind::RangeEnd
+            | Kind::Mark
+            | Kind::ThreadName
+            | Kind::PoolState
+            | Kind::ModuleLoad
             | Kind::Unknown => detail,
         }
     }

@@ -17,7 +17,9 @@ mod values;
 mod variables;
 
 pub use path::{DEFAULT_PATTERN, host, rank, trace_path};
-pub use values::{Lens, Log, Policies, Stacks, StreamPolicy, Takeover, duration, size};
+pub use values::{
+    Lens, Log, Policies, Stacks, StreamPolicy, Takeover, TraceMode, duration, size,
+};
 pub use variables::{LIBRARY, TAKEOVER, VARIABLES, Variable, markdown};
 
 use values::Parsed;
@@ -43,8 +45,18 @@ pub struct Config {
     pub trace: Option<String>,
     /// Bytes of the event ring.
     pub trace_size: u64,
-    /// Which events get a stack. Not used in this version.
+    /// What the trace keeps.
+    pub trace_mode: TraceMode,
+    /// Bytes that the spooled events may take; `None` for no limit.
+    pub spool_size: Option<u64>,
+    /// Free bytes that spooling leaves on the disk.
+    pub spool_floor: u64,
+    /// Which allocations get a stack.
     pub stacks: Stacks,
+    /// Whether Python makes its functions visible in stacks.
+    pub python: bool,
+    /// Whether ranges and marks are listened to.
+    pub marks: Lens,
     /// Whether frameworks' own allocations are listened to.
     pub lens: Lens,
     /// Which frameworks are pointed at the stream-ordered API.
@@ -171,7 +183,12 @@ impl Resolved {
             page: source.get(&variables::PAGE, values::page),
             trace: source.get(&variables::TRACE, values::trace),
             trace_size: source.get(&variables::TRACE_SIZE, values::trace_size),
+            trace_mode: source.get(&variables::TRACE_MODE, values::trace_mode),
+            spool_size: source.get(&variables::SPOOL_SIZE, values::limit),
+            spool_floor: source.get(&variables::SPOOL_FLOOR, values::spool_floor),
             stacks: source.get(&variables::STACKS, values::stacks),
+            python: source.get(&variables::PYTHON, values::python),
+            marks: source.get(&variables::MARKS, values::lens),
             lens: source.get(&variables::LENS, values::lens),
             takeover: source.get(&variables::TAKEOVER, values::takeover),
             log: source.get(&variables::LOG, values::log),

@@ -29,7 +29,12 @@ fn defaults_are_those_of_the_table() {
             page: 2 << 20,
             trace: Some("gpushim-%h-%p.trace".to_string()),
             trace_size: 64 << 20,
+            trace_mode: TraceMode::Ring,
+            spool_size: None,
+            spool_floor: 1 << 30,
             stacks: Stacks::Off,
+            python: false,
+            marks: Lens::Auto,
             lens: Lens::Auto,
             takeover: Takeover::default(),
             log: Log::Warn,
@@ -179,9 +184,6 @@ fn a_bad_value_is_one_line_and_the_default() {
 #[test]
 fn what_this_version_does_not_do_is_said() {
     for (name, value) in [
-        ("GPUSHIM_STACKS", "all"),
-        ("GPUSHIM_STACKS", "1M"),
-        ("GPUSHIM_STACKS", "1/100"),
         ("GPUSHIM_POLICY", "plan"),
     ] {
         let resolved = with(&[(name, value)]);

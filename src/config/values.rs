@@ -56,7 +56,17 @@ pub enum Stacks {
     OneIn(u32),
 }
 
-/// Whether frameworks' own allocations are listened to (`GPUSHIM_LENS`).
+/// What a trace keeps (`GPUSHIM_TRACE_MODE`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TraceMode {
+    /// The newest events.
+    #[default]
+    Ring,
+    /// All events.
+    Full,
+}
+
+/// Whether what frameworks and programs announce is listened to (`GPUSHIM_LENS`, `GPUSHIM_MARKS`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Lens {
     /// Wherever a framework announces them.
@@ -223,18 +233,30 @@ pub(super) fn stacks(text: &str) -> Parsed<Stacks> {
             .filter(|n| *n > 0)
             .map(Stacks::OneIn)
     };
-    let wanted = match text {
-        "off" => return Parsed::Is(Stacks::Off),
-        "all" => Some(Stacks::All),
-        _ => one_in(text).or_else(|| size(text).map(Stacks::Above)),
-    };
-    match wanted {
-        Some(_) => Parsed::Instead(
-            Stacks::Off,
-            "off",
-            "not available in this version; no stacks are recorded",
-        ),
-        None => Parsed::No,
+    match text {
+        "off" => Parsed::Is(Stacks::Off),
+        "all" => Parsed::Is(Stacks::All),
+        _ => from(one_in(text).or_else(|| size(text).map(Stacks::Above))),
+    }
+}
+
+pub(super) fn trace_mode(text: &str) -> Parsed<TraceMode> {
+    match text {
+        "ring" => Parsed::Is(TraceMode::Ring),
+        "full" => Parsed::Is(TraceMode::Full),
+        _ => Parsed::No,
+    }
+}
+
+pub(super) fn spool_floor(text: &str) -> Parsed<u64> {
+    from(size(text))
+}
+
+pub(super) fn python(text: &str) -> Parsed<bool> {
+    match text {
+        "on" => Parsed::Is(true),
+        "off" => Parsed::Is(false),
+        _ => Parsed::No,
     }
 }
 

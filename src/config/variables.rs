@@ -59,8 +59,21 @@ variables! {
     TRACE_SIZE = { "GPUSHIM_TRACE_SIZE", "64M", "a size from 64K to 1T", true,
         "Size of the trace's event ring, rounded down to a power of two; 64 bytes an event. The newest events \
          overwrite the oldest. The space is reserved at the start." }
-    STACKS = { "GPUSHIM_STACKS", "off", "off, all, a size like 1M (larger allocations only) or 1/N (one in N)", false,
-        "Which events get a call stack." }
+    TRACE_MODE = { "GPUSHIM_TRACE_MODE", "ring", "ring or full", true,
+        "What the trace keeps. `ring`: the newest events, beside what is live, sums and a timeline of the whole run. \
+         `full`: all events; a thread of its own writes them, compressed, to a file beside the trace, never at the cost \
+         of the program's threads. What the disk cannot take is counted." }
+    SPOOL_SIZE = { "GPUSHIM_SPOOL_SIZE", "none", "a size like 512M, 1.5g or 2GiB, or none", true,
+        "What the file of the mode `full` may take, at most; its oldest parts are deleted beyond that." }
+    SPOOL_FLOOR = { "GPUSHIM_SPOOL_FLOOR", "1G", "a size like 512M, 1.5g or 2GiB, or 0", true,
+        "Free space that the mode `full` leaves on the disk: below it nothing more is written." }
+    STACKS = { "GPUSHIM_STACKS", "off", "off, all, a size like 1M (larger allocations only) or 1/N (one in N)", true,
+        "Which allocations get a call stack." }
+    PYTHON = { "GPUSHIM_PYTHON", "off", "off or on", true,
+        "Whether Python (3.12 or later) makes its functions visible in stacks, as `PYTHONPERFSUPPORT=1` does." }
+    MARKS = { "GPUSHIM_MARKS", "auto", "auto or off", true,
+        "Whether the ranges and marks that a program announces by NVTX are recorded. A profiler that is attached gets \
+         them, too." }
     LENS = { "GPUSHIM_LENS", "auto", "auto or off", true,
         "Whether allocations that a framework announces (PyTorch's tensors) are recorded as a layer of their own. The \
          framework's allocator is left as it is." }

@@ -40,11 +40,36 @@ pub enum Kind {
     CaptureBegin = 15,
     /// A stream stopped capturing. `extra` = stream handle, graph handle.
     CaptureEnd = 16,
+    /// A range of the program began on a thread (NVTX push). `address` = string id of its name,
+    /// `extra[0]` = string id of its domain, 0 for none; `stack` = the ranges open now.
+    RangePush = 17,
+    /// The innermost range of a thread ended (NVTX pop). `stack` = the ranges still open.
+    RangePop = 18,
+    /// A range began that may end on another thread (NVTX start). `address` = string id of its name,
+    /// `size` = its number, `extra[0]` = string id of its domain.
+    RangeStart = 19,
+    /// A range ended that [`Kind::RangeStart`] began. `size` = its number.
+    RangeEnd = 20,
+    /// A moment that the program marked. `address` = string id of its name, `extra[0]` = string id of its
+    /// domain.
+    Mark = 21,
+    /// A thread has a name. `address` = its string id.
+    ThreadName = 22,
+    /// What the driver said of a device, asked off the hot path. `size` = bytes in use by everybody,
+    /// `extra` = free, total bytes.
+    DeviceMemory = 23,
+    /// What the pools of a device held when a request could not be met; follows its
+    /// [`Kind::OutOfMemory`] on the same thread. `size` = allocated bytes, `extra` = reserved bytes, bytes
+    /// of the largest free block.
+    PoolState = 24,
+    /// Code was loaded onto a device. `address` = module or library handle, `size` = device bytes that
+    /// went with it.
+    ModuleLoad = 25,
 }
 
 impl Kind {
     /// Every kind that is written, in the order of their numbers, which start at 1.
-    pub const ALL: [Kind; 16] = [
+    pub const ALL: [Kind; 25] = [
         Kind::Alloc,
         Kind::Free,
         Kind::Reserve,
@@ -61,6 +86,15 @@ impl Kind {
         Kind::ContextNew,
         Kind::CaptureBegin,
         Kind::CaptureEnd,
+        Kind::RangePush,
+        Kind::RangePop,
+        Kind::RangeStart,
+        Kind::RangeEnd,
+        Kind::Mark,
+        Kind::ThreadName,
+        Kind::DeviceMemory,
+        Kind::PoolState,
+        Kind::ModuleLoad,
     ];
 
     /// The kind of a number in a file.
@@ -91,6 +125,15 @@ impl Kind {
             Kind::ContextNew => "context-new",
             Kind::CaptureBegin => "capture-begin",
             Kind::CaptureEnd => "capture-end",
+            Kind::RangePush => "range-push",
+            Kind::RangePop => "range-pop",
+            Kind::RangeStart => "range-start",
+            Kind::RangeEnd => "range-end",
+            Kind::Mark => "mark",
+            Kind::ThreadName => "thread-name",
+            Kind::DeviceMemory => "device-memory",
+            Kind::PoolState => "pool-state",
+            Kind::ModuleLoad => "module-load",
         }
     }
 }

@@ -18,7 +18,7 @@ pub const MAJOR: u32 = 2;
 pub const MAJOR_OLDEST: u32 = 1;
 
 /// Raised when parts, fields, kinds or facts are added; an older reader skips what it does not know.
-pub const MINOR: u32 = 0;
+pub const MINOR: u32 = 1;
 
 /// Bytes of the header, one page, so that the parts after it stay page-aligned.
 pub const HEADER_BYTES: usize = 4096;
@@ -103,6 +103,20 @@ pub enum PartKind {
     Ring = 4,
     /// One `u64` for each chunk of the ring, see [`Chunk`]: a power of two of them.
     Chunks = 5,
+    /// The blocks that are live now. Since 2.1.
+    Live = 6,
+    /// Sums of all allocations and frees so far. Since 2.1.
+    Totals = 7,
+    /// Texts that events and other parts refer to. Since 2.1.
+    Strings = 8,
+    /// Call stacks and open ranges, as a tree. Since 2.1.
+    Stacks = 9,
+    /// The libraries and programs that were loaded. Since 2.1.
+    Modules = 10,
+    /// Names of code that is in no file. Since 2.1.
+    Jit = 11,
+    /// How memory went over the whole run. Since 2.1.
+    Timeline = 12,
 }
 
 /// Offsets within an entry of the counters part.
