@@ -7,6 +7,7 @@
 pub mod analysis;
 pub mod config;
 pub mod mempool;
+pub mod perf_map;
 pub mod pool;
 #[cfg(feature = "cli")]
 pub mod report;

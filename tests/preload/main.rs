@@ -16,6 +16,7 @@ mod exports;
 mod failures;
 mod give_back;
 mod interposition;
+mod killed;
 mod limits;
 mod mempools;
 mod reuse;

@@ -1,0 +1,177 @@
+//! Whatever kills the process, its trace says what was live: compared with a truth that the program kept
+//! elsewhere. `GPUSHIM_TEST_LONG=1`: a thousand kills.
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use gpushim_core::trace::{Class, Layer, Trace};
+
+use crate::support::{Outcome, Run, program};
+
+const THREADS: usize = 4;
+const SLOTS: usize = 256;
+/// Words of one thread's truth: sums, then four for each slot.
+const WORDS: usize = 8 + 4 * SLOTS;
+
+/// What the program knew when it died.
+#[derive(Default)]
+struct Truth {
+    /// Live for certain: address and bytes.
+    live: BTreeMap<u64, u64>,
+    /// Being freed.
+    leaving: BTreeMap<u64, u64>,
+    /// Bytes being allocated; their addresses are not known.
+    coming: Vec<u64>,
+    allocations: u64,
+    frees: u64,
+    allocated: u64,
+    freed: u64,
+}
+
+fn truth(outcome: &Outcome) -> Truth {
+    let bytes = fs::read(outcome.folder().join("truth")).expect("the truth");
+    let words: Vec<u64> = bytes
+        .chunks_exact(8)
+        .map(|word| u64::from_le_bytes(word.try_into().expect("eight bytes")))
+        .collect();
+    assert_eq!(words.len(), THREADS * WORDS);
+    let mut truth = Truth::default();
+    for thread in words.chunks_exact(WORDS) {
+        truth.allocations += thread[0];
+        truth.allocated += thread[1];
+        truth.frees += thread[2];
+        truth.freed += thread[3];
+        for slot in thread[8..].chunks_exact(4) {
+            let (address, bytes) = (slot[1], slot[2]);
+            match slot[0] {
+                0 => {}
+                1 => truth.coming.push(bytes),
+                2 => assert_eq!(truth.live.insert(address, bytes), None, "the test's own"),
+                _ => assert_eq!(truth.leaving.insert(address, bytes), None, "the test's own"),
+            }
+        }
+    }
+    truth
+}
+
+/// Compares a dead process's trace with the truth. Returns the events that it recorded.
+fn agrees(outcome: &Outcome) -> u64 {
+    let name = outcome.files().into_iter().find(|f| f.ends_with(".trace"));
+    let path = outcome.folder().join(name.expect("a trace"));
+    let trace = Trace::open(&path).unwrap_or_else(|error| panic!("failed to {error}"));
+    assert_eq!(trace.problems(), &[] as &[String]);
+    let truth = truth(outcome);
+    let mut coming = truth.coming.clone();
+    let live = trace.live();
+    assert_eq!(live.missed, 0);
+    let mut seen = 0;
+    for block in &live.blocks {
+        if !matches!(block.class, Class::Device | Class::PoolAsync) {
+            continue;
+        }
+        let (address, size) = (block.address, block.size);
+        if let Some(bytes) = truth.live.get(&address).or(truth.leaving.get(&address)) {
+            assert_eq!(size, *bytes, "{address:#x}");
+            seen += u64::from(truth.live.contains_key(&address));
+        } else {
+            let at = coming.iter().position(|bytes| *bytes == size);
+            let at = at.unwrap_or_else(|| panic!("{address:#x}, {size} bytes, was not live"));
+            coming.swap_remove(at);
+        }
+    }
+    assert_eq!(
+        seen,
+        truth.live.len() as u64,
+        "live blocks that the trace lacks"
+    );
+    assert!(live.in_flight <= THREADS as u64, "{}", live.in_flight);
+
+    let sums = trace.totals().layer(Layer::Device);
+    let (busy, most) = (THREADS as u64, THREADS as u64 * 3_000_000);
+    // A call may have been counted that has not returned, and one that has, not by the program.
+    assert!(
+        sums.allocations.abs_diff(truth.allocations) <= busy,
+        "{sums:?} {}",
+        truth.allocations
+    );
+    assert!(
+        sums.frees.abs_diff(truth.frees) <= busy,
+        "{sums:?} {}",
+        truth.frees
+    );
+    assert!(
+        sums.allocated.abs_diff(truth.allocated) <= most,
+        "{sums:?} {}",
+        truth.allocated
+    );
+    assert!(
+        sums.freed.abs_diff(truth.freed) <= most,
+        "{sums:?} {}",
+        truth.freed
+    );
+    assert!(trace.torn() <= THREADS as u64);
+    trace.recorded()
+}
+
+fn dies(how: &str, us: u64, policy: &str) -> Outcome {
+    Run::new(program("killed"))
+        .arg(how)
+        .arg(us.to_string())
+        .env("TRUTH", "{}/truth")
+        .env("GPUSHIM_POLICY", policy)
+        .env("GPUSHIM_TRACE_SIZE", "256K")
+        .may("")
+        .shim()
+}
+
+#[test]
+fn killed_at_random() {
+    let long = std::env::var_os("GPUSHIM_TEST_LONG").is_some();
+    let times = if long { 1000 } else { 40 };
+    let (mut events, mut most) = (0, 0);
+    for n in 0..times {
+        let policy = ["auto", "blocks", "vmm", "segments", "off"][n % 5];
+        // Moments that have nothing to do with each other, from the first event on.
+        let us = (n as u64 * 7919) % 23_000;
+        let outcome = dies("kill", us, policy);
+        assert_eq!(outcome.code, -9);
+        let recorded = agrees(&outcome);
+        (events, most) = (events + recorded, recorded.max(most));
+    }
+    println!("{times} kills, {events} events, at most {most} in one process");
+    assert!(
+        most > 3 * 4096,
+        "the ring of 4,096 events was never overwritten thrice: {most}"
+    );
+}
+
+#[test]
+fn a_segmentation_fault() {
+    assert_eq!(agrees_after("segv"), -11);
+}
+
+#[test]
+fn an_abort() {
+    assert_eq!(agrees_after("abort"), -6);
+}
+
+#[test]
+fn an_exit_at_once() {
+    assert_eq!(agrees_after("_exit"), 7);
+}
+
+#[test]
+fn out_of_memory() {
+    assert_eq!(agrees_after("oom"), 9);
+}
+
+#[test]
+fn an_ordinary_end() {
+    assert_eq!(agrees_after("last"), 0);
+}
+
+fn agrees_after(how: &str) -> i32 {
+    let outcome = dies(how, 30_000, "auto");
+    assert!(agrees(&outcome) > 0);
+    outcome.code
+}
