@@ -183,7 +183,7 @@ fn a_writer_stalled_within_an_event_costs_its_chunk_and_nothing_else() {
     // Chunk 5, which is slot 5, was taken by a thread that never got to publish its event, chunk 6
     // by one that never began.
     let slot = writer
-        .word(ring_at(4096) as usize + 5 * layout::RECORD_BYTES)
+        .word(Places::of(&small()).ring.at as usize + 5 * layout::RECORD_BYTES)
         .unwrap();
     slot.store(layout::Slot::writing(0), Ordering::Relaxed);
     for index in [5, 6] {
