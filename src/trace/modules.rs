@@ -4,6 +4,11 @@ use std::sync::atomic::Ordering;
 
 use super::ring::Word;
 
+#[cfg(all(test, not(miri)))]
+mod model;
+#[cfg(test)]
+mod tests;
+
 /// What is in the part: records of eight words. The first one counts.
 pub mod layout {
     /// Word: records handed out; more than fit once the part is full.
@@ -181,6 +186,3 @@ pub fn modules<W: Word>(words: &[W], each: usize) -> (Vec<Module>, u64) {
     }
     (modules, senseless)
 }
-
-#[cfg(test)]
-mod tests;

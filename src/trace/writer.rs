@@ -45,8 +45,8 @@ impl WriterOptions {
     /// The largest ring, 1 TiB.
     pub const MAX_BYTES: u64 = 1 << 40;
 
-    /// Bytes of the file: about 300 KiB more than 1.7 times the ring, and for rings of 16 MiB and more about
-    /// 25 MiB and 1/128 more than the ring. What is not used of that takes space on the disk but no memory.
+    /// Bytes of the file: about 300 KiB and 2.7 times the ring; for a ring of 16 MiB and more, about 25 MiB
+    /// and 1/128 more than the ring. What is not used of it takes space on the disk but no memory.
     pub fn file_bytes(&self) -> u64 {
         Places::of(self).end()
     }

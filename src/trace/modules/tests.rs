@@ -63,7 +63,11 @@ fn threads_add_each_module_once() {
     std::thread::scope(|scope| {
         for thread in 0..4 {
             let part = Modules::new(&words);
-            scope.spawn(move || (0..EACH).for_each(|n| drop(part.add(&module(thread * EACH + n)))));
+            scope.spawn(move || {
+                for n in 0..EACH {
+                    part.add(&module(thread * EACH + n));
+                }
+            });
         }
     });
     let (mut found, senseless) = modules(&words, layout::WORDS);
