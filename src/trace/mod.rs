@@ -6,13 +6,20 @@
 
 mod clock;
 mod event;
+mod index;
+mod jit;
 pub mod layout;
+mod modules;
 mod process;
 mod reader;
 mod ring;
+mod stacks;
+mod strings;
 mod writer;
 
 pub use clock::{Calibration, ClockSource, Pair, monotonic_ns};
 pub use event::{Class, Cost, Event, Kind, Layer, flags};
-pub use reader::{Error, Events, Header, Record, Trace};
+pub use modules::{BuildId, Module};
+pub use reader::{Cut, Error, Events, Header, Record, Stack, Trace};
+pub use stacks::StackNode;
 pub use writer::{Writer, WriterOptions};

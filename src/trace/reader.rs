@@ -10,11 +10,13 @@ use super::layout::{PartKind, counter, facts};
 mod bytes;
 mod header;
 pub(super) mod ring;
+mod tables;
 
 use bytes::Bytes;
 pub use header::Header;
 use header::Parts;
 use ring::RingView;
+use tables::Tables;
 
 /// A trace file that was opened: a finished run's, a killed one's or a running one's.
 #[derive(Debug)]
@@ -24,6 +26,7 @@ pub struct Trace {
     header: Header,
     parts: Parts,
     ring: RingView,
+    tables: Tables,
     problems: Vec<String>,
 }
 
@@ -80,12 +83,14 @@ impl Trace {
         let mut problems = Vec::new();
         let (header, parts) = header::parse(&bytes, &mut problems).map_err(failed)?;
         let ring = RingView::scan(header.major, &bytes, &parts, &mut problems);
+        let tables = Tables::scan(&bytes, &parts, &mut problems);
         Ok(Trace {
             bytes,
             path: path.to_path_buf(),
             header,
             parts,
             ring,
+            tables,
             problems,
         })
     }
@@ -220,6 +225,7 @@ impl Trace {
 }
 
 pub use ring::Events;
+pub use tables::{Cut, Stack};
 
 /// Why a trace cannot be read: completes "failed to …".
 #[derive(Clone, Debug, PartialEq, Eq)]

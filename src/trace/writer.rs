@@ -14,9 +14,15 @@ use super::event::Event;
 use super::layout::{self, PartKind, counter, cursor, facts, field, header, part};
 use super::process;
 use super::ring::{Ring, Slot};
+use super::{jit, modules, stacks};
 
 mod create;
+mod places;
+mod tables;
 mod thread;
+
+use places::{Place, Places};
+use tables::Tables;
 
 /// How to create a trace.
 #[derive(Clone, Debug)]
@@ -28,6 +34,9 @@ pub struct WriterOptions {
     pub rank: Option<u32>,
     /// Names of the counters, for [`Writer::count`] and [`Writer::set`] by their index; at most 64.
     pub counters: &'static [&'static str],
+    /// How many nodes, each a frame or range of a stack, the file has room for, 16 bytes each. In a file
+    /// with a small ring there is room for fewer: they take no more than the ring.
+    pub stack_nodes: u32,
 }
 
 impl WriterOptions {
@@ -36,10 +45,10 @@ impl WriterOptions {
     /// The largest ring, 1 TiB.
     pub const MAX_BYTES: u64 = 1 << 40;
 
-    /// Bytes of the file: about 300 KiB and 1/128 more than the ring, for a ring of 256 KiB and more.
+    /// Bytes of the file: about 300 KiB and 2.7 times the ring; for a ring of 16 MiB and more, about 25 MiB
+    /// and 1/128 more than the ring. What is not used of it takes space on the disk but no memory.
     pub fn file_bytes(&self) -> u64 {
-        let ring = self.ring_bytes();
-        ring_at(ring) + ring
+        Places::of(self).end()
     }
 
     fn ring_bytes(&self) -> u64 {
@@ -51,12 +60,13 @@ impl WriterOptions {
 }
 
 impl Default for WriterOptions {
-    /// A ring of 64 MiB, a million events.
+    /// A ring of 64 MiB, a million events, and a million nodes of stacks.
     fn default() -> WriterOptions {
         WriterOptions {
             bytes: 64 << 20,
             rank: None,
             counters: &[],
+            stack_nodes: 1 << 20,
         }
     }
 }
@@ -71,11 +81,6 @@ const CHUNKS_AT: u64 = CURSOR_AT + cursor::BYTES as u64;
 fn chunks(ring_bytes: u64) -> u64 {
     let slots = ring_bytes as usize / layout::RECORD_BYTES;
     (slots / layout::chunk_slots(slots)) as u64
-}
-
-/// Where a ring of this many bytes begins: after the words of its chunks, on a page.
-fn ring_at(ring_bytes: u64) -> u64 {
-    CHUNKS_AT + (chunks(ring_bytes) * 8).next_multiple_of(4096)
 }
 
 /// A trace being written. Shared by all threads; dropping it leaves the file as it is.
@@ -96,6 +101,8 @@ pub struct Writer {
 struct Mapped {
     // Before `map`, so that it is dropped first.
     ring: Ring<'static, AtomicU64>,
+    tables: Tables,
+    places: Places,
     map: MmapRaw,
     /// The process that writes it; a forked child has the mapping too.
     process: u32,
@@ -113,17 +120,20 @@ impl Writer {
         let clock = ClockSource::detect();
         let start = clock.pair();
         let wall_ns = clock::wall_ns();
-        let ring_bytes = options.ring_bytes();
+        let places = Places::of(options);
         let (file, path) = create::open_new(path)?;
-        let map = create::reserve(&file, options.file_bytes())
-            .and_then(|()| map(&file, options.file_bytes()));
+        let map = create::reserve(&file, places.end()).and_then(|()| map(&file, places.end()));
         let map = map.inspect_err(|_| create::remove(&path))?;
-        let ring = ring(&map, ring_bytes)
-            .ok_or_else(|| io::Error::other("the mapping does not fit the ring"))
+        // SAFETY: both live in the same `Mapped` as the mapping, are dropped before it and never leave it.
+        let parts = unsafe { ring(&map, &places).zip(Tables::new(&map, &places)) };
+        let (ring, tables) = parts
+            .ok_or_else(|| io::Error::other("the mapping does not fit the parts"))
             .inspect_err(|_| create::remove(&path))?;
         let writer = Writer {
             mapped: Arc::new(Mapped {
                 ring,
+                tables,
+                places,
                 map,
                 process: std::process::id(),
             }),
@@ -132,7 +142,7 @@ impl Writer {
             present: AtomicU64::new(0),
             rare: Mutex::new(()),
         };
-        writer.write_header(start, wall_ns, ring_bytes);
+        writer.write_header(start, wall_ns);
         writer.name_counters(options.counters);
         for (key, value) in process::facts(wall_ns, options.rank) {
             writer.fact(key, &value);
@@ -229,7 +239,10 @@ impl Writer {
     /// whether that was anything new, and there is more to come.
     pub fn prefault(&self, ahead: u64) -> bool {
         let ring = &self.mapped.ring;
-        let ring_bytes = (ring.capacity() * layout::RECORD_BYTES) as u64;
+        let Place {
+            at,
+            length: ring_bytes,
+        } = self.mapped.places.ring;
         let used = ring.reached().saturating_mul(layout::RECORD_BYTES as u64);
         let wanted = used
             .saturating_add(ahead)
@@ -238,10 +251,7 @@ impl Writer {
             .min(ring_bytes);
         let from = self.present.fetch_max(wanted, Ordering::Relaxed);
         if from < wanted {
-            let (at, length) = (
-                (ring_at(ring_bytes) + from) as usize,
-                (wanted - from) as usize,
-            );
+            let (at, length) = ((at + from) as usize, (wanted - from) as usize);
             // A failure means slower first writes, nothing else.
             let _ = self
                 .mapped
@@ -251,9 +261,10 @@ impl Writer {
         from < wanted && wanted < ring_bytes
     }
 
-    fn write_header(&self, start: Pair, wall_ns: u64, ring_bytes: u64) {
+    fn write_header(&self, start: Pair, wall_ns: u64) {
         let mut page = vec![0_u8; layout::HEADER_BYTES];
-        let ring_at = ring_at(ring_bytes);
+        let places = &self.mapped.places;
+        let sized = |kind, place: Place, stride| (kind, place.at, place.length, stride);
         let parts = [
             (
                 PartKind::Counters,
@@ -268,8 +279,12 @@ impl Writer {
                 cursor::BYTES as u64,
                 cursor::BYTES,
             ),
-            (PartKind::Chunks, CHUNKS_AT, chunks(ring_bytes) * 8, 8),
-            (PartKind::Ring, ring_at, ring_bytes, layout::RECORD_BYTES),
+            sized(PartKind::Chunks, places.chunks, 8),
+            sized(PartKind::Ring, places.ring, layout::RECORD_BYTES),
+            sized(PartKind::Strings, places.strings, 8),
+            sized(PartKind::Stacks, places.stacks, stacks::layout::BYTES),
+            sized(PartKind::Modules, places.modules, modules::layout::BYTES),
+            sized(PartKind::Jit, places.jit, jit::layout::BYTES),
         ];
         for (at, value) in [
             (header::MAJOR, layout::MAJOR),
@@ -286,7 +301,7 @@ impl Writer {
             layout::put(&mut page, at, &value.to_le_bytes());
         }
         for (at, value) in [
-            (header::FILE_BYTES, ring_at + ring_bytes),
+            (header::FILE_BYTES, places.end()),
             (header::WALL_NS, wall_ns),
             (header::START_TICKS, start.ticks),
             (header::START_NS, start.ns),
@@ -370,26 +385,36 @@ fn map(file: &File, bytes: u64) -> io::Result<MmapRaw> {
 }
 
 /// The ring within a mapping.
-fn ring(map: &MmapRaw, ring_bytes: u64) -> Option<Ring<'static, AtomicU64>> {
-    let (cursor_at, chunks_at) = (CURSOR_AT as usize, CHUNKS_AT as usize);
-    let ring_at = usize::try_from(ring_at(ring_bytes)).ok()?;
-    let slots = usize::try_from(ring_bytes).ok()? / layout::RECORD_BYTES;
-    let chunks = chunks(ring_bytes) as usize;
-    if chunks_at + chunks * 8 > ring_at || ring_at + slots * layout::RECORD_BYTES > map.len() {
+///
+/// # Safety
+/// The mapping must live longer than what this returns, and the parts be accessed atomically only.
+unsafe fn ring(map: &MmapRaw, places: &Places) -> Option<Ring<'static, AtomicU64>> {
+    // SAFETY: the caller promises what `words` wants.
+    let part = |at, length| unsafe { words(map, Place { at, length }) };
+    let [next, .., dropped] = part(CURSOR_AT, cursor::DROPPED as u64 + 8)? else {
+        return None;
+    };
+    let chunks = part(places.chunks.at, places.chunks.length)?;
+    let slots = part(places.ring.at, places.ring.length)?;
+    // SAFETY: a slot is eight of these words, aligned to a cache line as the ring is to a page.
+    let (before, slots, after) = unsafe { slots.align_to::<Slot<AtomicU64>>() };
+    let fits = before.is_empty() && after.is_empty();
+    Ring::new(next, dropped, chunks, slots).filter(|_| fits)
+}
+
+/// The words of a part of a mapping; `None` if it is not all there.
+///
+/// # Safety
+/// The mapping must live longer than what this returns, and the part be accessed atomically only.
+unsafe fn words(map: &MmapRaw, place: Place) -> Option<&'static [AtomicU64]> {
+    let at = usize::try_from(place.at).ok()?;
+    let length = usize::try_from(place.length).ok()?;
+    if !at.is_multiple_of(8) || at.checked_add(length)? > map.len() {
         return None;
     }
-    // SAFETY: the words and all slots lie within the mapping and are aligned (the mapping starts on
-    // a page, the offsets are multiples of 64). The mapping lives in the same `Mapped` as the ring,
-    // is dropped after it, and the ring never leaves the `Mapped`, so 'static is not outlived.
-    unsafe {
-        let base = map.as_ptr();
-        Ring::new(
-            &*base.add(cursor_at + cursor::NEXT).cast::<AtomicU64>(),
-            &*base.add(cursor_at + cursor::DROPPED).cast::<AtomicU64>(),
-            std::slice::from_raw_parts(base.add(chunks_at).cast::<AtomicU64>(), chunks),
-            std::slice::from_raw_parts(base.add(ring_at).cast::<Slot<AtomicU64>>(), slots),
-        )
-    }
+    // SAFETY: the words lie within the mapping, which starts on a page, and are aligned; the caller
+    // promises the rest.
+    Some(unsafe { std::slice::from_raw_parts(map.as_ptr().add(at).cast(), length / 8) })
 }
 
 /// A fact as it stands in the file.

@@ -74,6 +74,13 @@ impl Bytes {
         self.words().get(first..first.checked_add(count)?)
     }
 
+    /// The aligned words of a range, as many as the file has of them.
+    pub fn available(&self, at: u64, length: u64) -> &[AtomicU64] {
+        let length = length.min(self.length.saturating_sub(at));
+        let count = usize::try_from(length / 8).unwrap_or(0);
+        self.atomics(at, count).unwrap_or_default()
+    }
+
     /// The aligned word at an offset.
     pub fn u64(&self, at: u64) -> Option<u64> {
         Some(self.atomics(at, 1)?.first()?.load(Ordering::Relaxed))
@@ -110,5 +117,8 @@ mod tests {
         assert_eq!(bytes.to_vec(8, u64::MAX), [2, 3, 4, 5, 6, 7, 8, 9]);
         assert_eq!(bytes.to_vec(1 << 40, 8), [0u8; 0]);
         assert!(bytes.atomics(8, usize::MAX).is_none());
+        let available = |at, length| bytes.available(at, length).len();
+        assert_eq!([available(0, 15), available(8, u64::MAX)], [1, 1]);
+        assert_eq!([available(4, 8), available(1 << 40, 8)], [0, 0]);
     }
 }

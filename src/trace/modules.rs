@@ -1,0 +1,188 @@
+//! The modules part: the programs and libraries that were loaded, in the order in which they were seen.
+
+use std::sync::atomic::Ordering;
+
+use super::ring::Word;
+
+#[cfg(all(test, not(miri)))]
+mod model;
+#[cfg(test)]
+mod tests;
+
+/// What is in the part: records of eight words. The first one counts.
+pub mod layout {
+    /// Word: records handed out; more than fit once the part is full.
+    pub const HANDED_OUT: usize = 0;
+    /// Word: modules that did not fit.
+    pub const CUT: usize = 1;
+    /// Words of a record in this version.
+    pub const WORDS: usize = 8;
+    /// Bytes of a record in this version.
+    pub const BYTES: usize = 8 * WORDS;
+
+    /// In a record: [`COMMITTED`], bytes of the build id × 2³², string id of the path.
+    pub const HEAD: usize = 0;
+    /// In a record: address of its first byte.
+    pub const BEGIN: usize = 1;
+    /// In a record: address after its last byte.
+    pub const END: usize = 2;
+    /// In a record: load bias.
+    pub const BIAS: usize = 3;
+    /// In a record: generation.
+    pub const GENERATION: usize = 4;
+    /// In a record: three words of build id.
+    pub const BUILD_ID: usize = 5;
+    /// Set in the head of a record that is complete.
+    pub const COMMITTED: u64 = 1 << 63;
+    /// The longest build id that is kept, bytes.
+    pub const BUILD_ID_MAX: usize = 24;
+}
+
+/// A program or library as it was loaded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Module {
+    /// Address of the first byte that is mapped.
+    pub begin: u64,
+    /// Address after the last byte that is mapped.
+    pub end: u64,
+    /// What to take from an address to have that in the file's symbols, modulo 2^64.
+    pub bias: u64,
+    /// String id of the path.
+    pub path: u32,
+    /// How often libraries had been loaded and unloaded when it was seen. What has the addresses of an
+    /// earlier module came after it.
+    pub generation: u64,
+    /// Which build it is.
+    pub build_id: BuildId,
+}
+
+/// The build id that the linker gave, the content of the note `NT_GNU_BUILD_ID`; empty if it gave none.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub struct BuildId {
+    bytes: [u8; layout::BUILD_ID_MAX],
+    length: u8,
+}
+
+impl BuildId {
+    /// From the content of the note; what is beyond 24 bytes is cut off.
+    pub fn new(note: &[u8]) -> BuildId {
+        let mut id = BuildId::default();
+        for (to, from) in id.bytes.iter_mut().zip(note) {
+            *to = *from;
+            id.length += 1;
+        }
+        id
+    }
+
+    /// Its bytes.
+    pub fn as_bytes(&self) -> &[u8] {
+        self.bytes.get(..self.length.into()).unwrap_or_default()
+    }
+}
+
+impl std::fmt::Debug for BuildId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        std::fmt::Display::fmt(self, f)
+    }
+}
+
+impl std::fmt::Display for BuildId {
+    /// In hexadecimal, as tools print it and debug directories name it.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut bytes = self.as_bytes().iter();
+        bytes.try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+/// The modules part.
+#[derive(Debug)]
+pub struct Modules<'a, W> {
+    words: &'a [W],
+}
+
+impl<'a, W: Word> Modules<'a, W> {
+    /// Over the words of the part, which are zero at first.
+    pub fn new(words: &'a [W]) -> Modules<'a, W> {
+        Modules { words }
+    }
+
+    /// Adds a module; `false` if it no longer fits, which is counted. Any number of threads, no lock.
+    pub fn add(&self, module: &Module) -> bool {
+        let added = self.append(module).is_some();
+        if !added && let Some(cut) = self.words.get(layout::CUT) {
+            cut.fetch_add(1, Ordering::Relaxed);
+        }
+        added
+    }
+
+    fn append(&self, module: &Module) -> Option<()> {
+        let handed_out = self.words.get(layout::HANDED_OUT)?;
+        let place = |count: u64| record(self.words, layout::WORDS, count);
+        // Looked at first, so that the count does not grow for ever.
+        place(handed_out.load(Ordering::Relaxed))?;
+        // Only the place itself must be nobody else's.
+        let record = place(handed_out.fetch_add(1, Ordering::Relaxed))?;
+        let mut words = [0; layout::WORDS];
+        words[layout::BEGIN] = module.begin;
+        words[layout::END] = module.end;
+        words[layout::BIAS] = module.bias;
+        words[layout::GENERATION] = module.generation;
+        for (word, bytes) in (layout::BUILD_ID..).zip(module.build_id.bytes.chunks_exact(8)) {
+            words[word] = bytes.try_into().map_or(0, u64::from_le_bytes);
+        }
+        let (head, rest) = record.split_first()?;
+        for (word, value) in rest.iter().zip(words.iter().skip(1)) {
+            word.store(*value, Ordering::Relaxed);
+        }
+        let length = u64::from(module.build_id.length);
+        // Release: a reader that sees the record complete sees all of it.
+        let value = layout::COMMITTED | length << 32 | u64::from(module.path);
+        head.store(value, Ordering::Release);
+        Some(())
+    }
+}
+
+/// The record with a number, from 0, where records have so many words.
+fn record<W>(words: &[W], each: usize, number: u64) -> Option<&[W; layout::WORDS]> {
+    let at = usize::try_from(number)
+        .ok()?
+        .checked_add(1)?
+        .checked_mul(each)?;
+    words.get(at..)?.first_chunk()
+}
+
+/// The complete modules of a part with so many words to a record, in the order in which they were added;
+/// and how many records make no sense. Never trusts what is in the words.
+pub fn modules<W: Word>(words: &[W], each: usize) -> (Vec<Module>, u64) {
+    let handed_out = words.first().map_or(0, |word| word.load(Ordering::Relaxed));
+    let records = (0..handed_out).map_while(|number| record(words, each, number));
+    let (mut modules, mut senseless) = (Vec::new(), 0);
+    for record in records {
+        // Acquire: the rest is what it was when the record was completed.
+        let head = record[layout::HEAD].load(Ordering::Acquire);
+        if head == 0 {
+            continue;
+        }
+        let length = (head ^ layout::COMMITTED) >> 32;
+        let word = |at: usize| record[at].load(Ordering::Relaxed);
+        let mut build_id = BuildId::default();
+        for (at, bytes) in (layout::BUILD_ID..).zip(build_id.bytes.chunks_exact_mut(8)) {
+            bytes.copy_from_slice(&word(at).to_le_bytes());
+        }
+        build_id.length = length.min(layout::BUILD_ID_MAX as u64) as u8;
+        let module = Module {
+            begin: word(layout::BEGIN),
+            end: word(layout::END),
+            bias: word(layout::BIAS),
+            path: head as u32,
+            generation: word(layout::GENERATION),
+            build_id,
+        };
+        if length > layout::BUILD_ID_MAX as u64 || module.begin > module.end {
+            senseless += 1;
+        } else {
+            modules.push(module);
+        }
+    }
+    (modules, senseless)
+}

@@ -1,0 +1,242 @@
+//! The stacks part: call stacks and open ranges as a tree that only grows.
+//!
+//! A node is a frame or a range and has a parent, the root, 0, at last; its id stands for the whole stack.
+//! The node with the same parent and content is found again through an index, so that each stack is kept
+//! once. A node is complete before its id is known to anybody.
+
+use std::sync::atomic::Ordering;
+
+use super::index::{Index, mix};
+use super::ring::Word;
+
+mod memo;
+#[cfg(all(test, not(miri)))]
+pub(super) mod model;
+#[cfg(test)]
+mod tests;
+
+pub use memo::Memo;
+
+/// What is in the part: nodes of two words, the index of a node being its id. The words of the first
+/// [`FIRST`](layout::FIRST) have other uses.
+pub mod layout {
+    /// Word: nodes handed out; more than fit once the part is full.
+    pub const HANDED_OUT: usize = 0;
+    /// Word: stacks that were cut off, or ranges left out, because their nodes did not fit.
+    pub const CUT: usize = 1;
+    /// The first node: a cache line further, so that to add a node does not slow who looks one up.
+    pub const FIRST: u32 = 4;
+    /// Words of a node in this version.
+    pub const WORDS: usize = 2;
+    /// Bytes of a node in this version.
+    pub const BYTES: usize = 8 * WORDS;
+    /// In the first word of a node: it is complete. Below, the kind (bits 32 to 39) and the id of the
+    /// parent, which is less than its own (bits 0 to 31). The second word is the value.
+    pub const COMMITTED: u64 = 1 << 63;
+    /// Kind of a frame. Its value: the return address.
+    pub const FRAME: u8 = 1;
+    /// Kind of an open range. Its value: string id of the name, string id of the domain × 2³².
+    pub const RANGE: u8 = 2;
+}
+
+/// One element of a stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum StackNode {
+    /// A call: the address that it returns to.
+    Frame(u64),
+    /// A range that was open on the thread.
+    Range {
+        /// String id of its name.
+        name: u32,
+        /// String id of its domain, 0 for none.
+        domain: u32,
+    },
+}
+
+impl StackNode {
+    /// Kind and value, as in the file.
+    #[inline]
+    fn encode(self) -> (u8, u64) {
+        match self {
+            StackNode::Frame(address) => (layout::FRAME, address),
+            StackNode::Range { name, domain } => {
+                (layout::RANGE, u64::from(name) | u64::from(domain) << 32)
+            }
+        }
+    }
+
+    /// `None` for a kind that this version does not know.
+    fn decode(kind: u8, value: u64) -> Option<StackNode> {
+        match kind {
+            layout::FRAME => Some(StackNode::Frame(value)),
+            layout::RANGE => Some(StackNode::Range {
+                name: value as u32,
+                domain: (value >> 32) as u32,
+            }),
+            _ => None,
+        }
+    }
+}
+
+/// The stacks part and an index of it.
+#[derive(Debug)]
+pub struct Stacks<'a, W> {
+    words: &'a [W],
+    index: Index<W>,
+    /// Which of the parts in this process this is, for memos.
+    instance: u64,
+}
+
+impl<'a, W: Word> Stacks<'a, W> {
+    /// Over the words of the part, which are zero.
+    pub fn new(words: &'a [W], index: Index<W>) -> Stacks<'a, W> {
+        Stacks {
+            words,
+            index,
+            instance: memo::instance(),
+        }
+    }
+
+    /// The id of a node below a parent, whose id this process has from here, or 0. The same each time but
+    /// for what the first of two threads at once wrote in vain. Where it no longer fits, that is counted
+    /// and the parent is returned.
+    pub fn child(&self, parent: u32, node: StackNode) -> u32 {
+        self.find(parent, node).unwrap_or_else(|| self.cut(parent))
+    }
+
+    /// The id of a stack: frames, from the innermost on, above a node. Where not all fit, that is counted
+    /// and the stack has only its outer frames.
+    ///
+    /// What the stack has in common with the memo's last one, from the outermost frame on, is taken from
+    /// there.
+    #[inline]
+    pub fn push(&self, memo: &Memo, root: u32, frames: &[u64]) -> u32 {
+        let mut rest = frames.iter().rev().copied();
+        let mut at = memo.follow(self.instance, root, &mut rest);
+        for frame in rest {
+            let Some(node) = self.find(at, StackNode::Frame(frame)) else {
+                return self.cut(at);
+            };
+            memo.remember(frame, node);
+            at = node;
+        }
+        at
+    }
+
+    #[inline]
+    fn find(&self, parent: u32, node: StackNode) -> Option<u32> {
+        let (kind, value) = node.encode();
+        let head = layout::COMMITTED | u64::from(kind) << 32 | u64::from(parent);
+        let same = |id| {
+            self.words_of(id)
+                .is_some_and(|words| load(words) == (head, value))
+        };
+        self.index
+            .find_or_add(mix(value, head), same, || self.append(head, value))
+    }
+
+    #[cold]
+    fn append(&self, head: u64, value: u64) -> Option<u32> {
+        let handed_out = self.words.get(layout::HANDED_OUT)?;
+        let place = |count: u64| {
+            let id = u32::try_from(count).ok()?.checked_add(layout::FIRST)?;
+            Some((id, self.words_of(id)?))
+        };
+        // Looked at first, so that the count does not grow for ever.
+        place(handed_out.load(Ordering::Relaxed))?;
+        // Only the place itself must be nobody else's. What the parent's id came by comes before: it is
+        // always the smaller one.
+        let (id, [first, second]) = place(handed_out.fetch_add(1, Ordering::Relaxed))?;
+        second.store(value, Ordering::Relaxed);
+        // Release: a reader that sees the node complete sees its value.
+        first.store(head, Ordering::Release);
+        Some(id)
+    }
+
+    #[inline]
+    fn words_of(&self, id: u32) -> Option<&'a [W; layout::WORDS]> {
+        let at = usize::try_from(id).ok()?.checked_mul(layout::WORDS)?;
+        self.words.get(at..)?.first_chunk()
+    }
+
+    /// Counts that something did not fit below a node.
+    #[cold]
+    fn cut(&self, parent: u32) -> u32 {
+        if let Some(cut) = self.words.get(layout::CUT) {
+            cut.fetch_add(1, Ordering::Relaxed);
+        }
+        parent
+    }
+}
+
+#[inline]
+fn load<W: Word>([first, second]: &[W; layout::WORDS]) -> (u64, u64) {
+    // Acquire: the value is what it was when the node was completed.
+    (
+        first.load(Ordering::Acquire),
+        second.load(Ordering::Relaxed),
+    )
+}
+
+/// One stack as it stands in a file: its nodes, the innermost frame first, then the outer frames, then the
+/// ranges that were open, the innermost first.
+#[derive(Debug)]
+pub struct Stack<'a, W> {
+    words: &'a [W],
+    /// Words of a node in the file.
+    each: usize,
+    next: u32,
+}
+
+impl<'a, W: Word> Stack<'a, W> {
+    /// The stack of an id, over the words of a part with so many words to a node; never trusts what is in
+    /// them. A stack ends at a node that is not there.
+    pub fn of(words: &'a [W], each: usize, id: u32) -> Stack<'a, W> {
+        Stack {
+            words,
+            each,
+            next: id,
+        }
+    }
+}
+
+impl<W: Word> Iterator for Stack<'_, W> {
+    type Item = StackNode;
+
+    fn next(&mut self) -> Option<StackNode> {
+        loop {
+            let (parent, node) = node(self.words, self.each, self.next)?;
+            // Less than before: this comes to an end whatever is in the file.
+            self.next = parent;
+            if node.is_some() {
+                return node;
+            }
+        }
+    }
+}
+
+/// The parent and, if it is of a known kind, the content of a node; `None` for the root and for what is no
+/// complete node.
+pub fn node<W: Word>(words: &[W], each: usize, id: u32) -> Option<(u32, Option<StackNode>)> {
+    let at = usize::try_from(id).ok()?.checked_mul(each)?;
+    let (head, value) = load(words.get(at..)?.first_chunk()?);
+    let (kind, parent) = ((head >> 32) as u8, head as u32);
+    let sound = id >= layout::FIRST && head & layout::COMMITTED != 0 && parent < id;
+    sound.then(|| (parent, StackNode::decode(kind, value)))
+}
+
+/// How many complete nodes there are that cannot have been written so.
+pub fn broken<W: Word>(words: &[W], each: usize) -> u64 {
+    let handed_out = words
+        .get(layout::HANDED_OUT)
+        .map_or(0, |word| word.load(Ordering::Relaxed));
+    let nodes = words.chunks_exact(each.max(1)).zip(0_u64..);
+    let written = nodes
+        .skip(layout::FIRST as usize)
+        .take(usize::try_from(handed_out).unwrap_or(usize::MAX));
+    let is_broken = |(words, id): &(&[W], u64)| {
+        let head = words.first().map_or(0, |word| word.load(Ordering::Relaxed));
+        head != 0 && (head & layout::COMMITTED == 0 || head & 0xffff_ffff >= *id)
+    };
+    written.filter(is_broken).count() as u64
+}

@@ -1,0 +1,68 @@
+//! Where the parts of a file that depend on its size are.
+
+use super::{CHUNKS_AT, WriterOptions, chunks};
+use crate::trace::{jit, modules, stacks, strings};
+
+/// A part: offset and length, both multiples of a page but for the length of the chunks.
+#[derive(Clone, Copy, Debug)]
+pub struct Place {
+    pub at: u64,
+    pub length: u64,
+}
+
+/// The parts from the chunks on, in this order. The ring is the last one.
+#[derive(Clone, Copy, Debug)]
+pub struct Places {
+    pub chunks: Place,
+    pub strings: Place,
+    pub stacks: Place,
+    pub modules: Place,
+    pub jit: Place,
+    pub ring: Place,
+}
+
+const PAGE: u64 = 4096;
+/// The most bytes of texts.
+const STRINGS_MAX: u64 = 4 << 20;
+/// The most modules, and what else their part holds.
+const MODULES_MAX: u64 = (8192 + 1) * modules::layout::BYTES as u64;
+/// The most names of generated code, and what else their part holds.
+const JIT_MAX: u64 = (262_144 + jit::layout::FIRST as u64) * jit::layout::BYTES as u64;
+
+impl Places {
+    /// Those of a file with these options.
+    pub fn of(options: &WriterOptions) -> Places {
+        let ring_bytes = options.ring_bytes();
+        let mut end = CHUNKS_AT;
+        let mut next = |length: u64| {
+            let at = end;
+            end += length.next_multiple_of(PAGE);
+            Place { at, length }
+        };
+        // Who asks for a small ring wants a small file.
+        let scaled = |most: u64, share: u64| {
+            most.min((ring_bytes / share).max(PAGE))
+                .next_multiple_of(PAGE)
+        };
+        let nodes = u64::from(options.stack_nodes) + u64::from(stacks::layout::FIRST);
+        Places {
+            chunks: next(chunks(ring_bytes) * 8),
+            strings: next(scaled(STRINGS_MAX, 4)),
+            stacks: next(scaled(nodes * stacks::layout::BYTES as u64, 1)),
+            modules: next(scaled(MODULES_MAX, 8)),
+            jit: next(scaled(JIT_MAX, 4)),
+            ring: next(ring_bytes),
+        }
+    }
+
+    /// Bytes of the file.
+    pub fn end(&self) -> u64 {
+        self.ring.at + self.ring.length
+    }
+}
+
+const _: () = assert!(
+    STRINGS_MAX / 8 <= u32::MAX as u64,
+    "an id is the number of a word"
+);
+const _: () = assert!(strings::layout::FIRST as u64 * 8 < PAGE);

@@ -1,0 +1,89 @@
+//! What events refer to by a number: texts, stacks, modules, names of generated code. Each is appended to
+//! its part of the file, without a lock, and never changes.
+
+use std::sync::atomic::AtomicU64;
+
+use memmap2::MmapRaw;
+
+use super::places::{Place, Places};
+use super::{Writer, words};
+use crate::trace::index::Index;
+use crate::trace::jit::Jit;
+use crate::trace::modules::{Module, Modules};
+use crate::trace::stacks::{self, Memo, StackNode, Stacks};
+use crate::trace::strings::Strings;
+
+/// The parts, within a mapping.
+#[derive(Debug)]
+pub struct Tables {
+    strings: Strings<'static, AtomicU64>,
+    stacks: Stacks<'static, AtomicU64>,
+    modules: Modules<'static, AtomicU64>,
+    jit: Jit<'static, AtomicU64>,
+}
+
+impl Tables {
+    /// Over parts that are zero; `None` if they are not all within the mapping.
+    ///
+    /// # Safety
+    /// The mapping must live longer than what this returns, and the parts be accessed atomically only.
+    pub unsafe fn new(map: &MmapRaw, places: &Places) -> Option<Tables> {
+        // SAFETY: the caller promises what `words` wants.
+        let part = |place: Place| unsafe { words(map, place) };
+        let (strings, stacks) = (part(places.strings)?, part(places.stacks)?);
+        Some(Tables {
+            // A text takes two words at least.
+            strings: Strings::new(strings, Index::for_entries(strings.len() / 2)),
+            stacks: Stacks::new(
+                stacks,
+                Index::for_entries(stacks.len() / stacks::layout::WORDS),
+            ),
+            modules: Modules::new(part(places.modules)?),
+            jit: Jit::new(part(places.jit)?),
+        })
+    }
+}
+
+thread_local! {
+    /// Without a destructor, so that a thread can use it until its very last instruction.
+    static MEMO: Memo = const { Memo::new() };
+}
+
+impl Writer {
+    /// The id of a text, the same for the same text but in rare races. Beyond 4 KiB a text is shortened;
+    /// 0 is returned, and that counted, once no more fit. No lock, no system call, no heap.
+    pub fn intern(&self, text: &str) -> u32 {
+        self.mapped.tables.strings.intern(text)
+    }
+
+    /// The id of a stack: return addresses, from the innermost frame on, above a node, which is 0 or came
+    /// from [`Writer::stack_child`]. For [`crate::trace::Event::stack`].
+    ///
+    /// A stack that no longer fits has only its outer frames, and that is counted. No lock, no system
+    /// call, no heap. Not for signal handlers.
+    #[inline]
+    pub fn stack(&self, root: u32, frames: &[u64]) -> u32 {
+        MEMO.with(|memo| self.mapped.tables.stacks.push(memo, root, frames))
+    }
+
+    /// The id of a node below another one, which is 0 or came from here: for the ranges that are open on a
+    /// thread. Where it no longer fits, that is counted and the other one returned. No lock, no system
+    /// call, no heap.
+    pub fn stack_child(&self, parent: u32, node: StackNode) -> u32 {
+        self.mapped.tables.stacks.child(parent, node)
+    }
+
+    /// Adds a program or library that was loaded, its path a text from [`Writer::intern`]. `false` if it
+    /// no longer fits, which is counted. No lock, no system call, no heap.
+    pub fn module(&self, module: &Module) -> bool {
+        self.mapped.tables.modules.add(module)
+    }
+
+    /// Adds the name, a text from [`Writer::intern`], of code that is in no file; later ones replace
+    /// earlier ones at the same addresses. `false` if it no longer fits, which is counted. Takes a lock:
+    /// not for hot paths.
+    pub fn jit(&self, begin: u64, size: u32, name: u32) -> bool {
+        let _held = self.rare.lock();
+        self.mapped.tables.jit.add(begin, size, name)
+    }
+}
