@@ -6,13 +6,18 @@
 
 mod clock;
 mod event;
+#[cfg(all(test, not(miri)))]
+mod explore;
 pub mod layout;
+mod live;
 mod process;
 mod reader;
 mod ring;
+mod totals;
 mod writer;
 
 pub use clock::{Calibration, ClockSource, Pair, monotonic_ns};
 pub use event::{Class, Cost, Event, Kind, Layer, flags};
-pub use reader::{Error, Events, Header, Record, Trace};
+pub use live::Removed;
+pub use reader::{Error, Events, Header, LiveBlock, LiveTable, Record, Sums, Totals, Trace};
 pub use writer::{Writer, WriterOptions};

@@ -9,12 +9,16 @@ use super::layout::{PartKind, counter, facts};
 
 mod bytes;
 mod header;
+mod live;
 pub(super) mod ring;
+mod totals;
 
 use bytes::Bytes;
 pub use header::Header;
 use header::Parts;
+pub use live::{LiveBlock, LiveTable};
 use ring::RingView;
+pub use totals::{Sums, Totals};
 
 /// A trace file that was opened: a finished run's, a killed one's or a running one's.
 #[derive(Debug)]

@@ -10,13 +10,19 @@ use memmap2::{MmapOptions, MmapRaw};
 use parking_lot::Mutex;
 
 use super::clock::{self, ClockSource, Pair};
-use super::event::Event;
+use super::event::{Event, Layer};
+use super::layout::live::key;
 use super::layout::{self, PartKind, counter, cursor, facts, field, header, part};
+use super::live::{Live, Removed};
 use super::process;
 use super::ring::{Ring, Slot};
+use super::totals::Tally;
 
 mod create;
+mod plan;
 mod thread;
+
+use plan::Plan;
 
 /// How to create a trace.
 #[derive(Clone, Debug)]
@@ -26,6 +32,9 @@ pub struct WriterOptions {
     pub bytes: u64,
     /// The rank of the process in its job, if it has one.
     pub rank: Option<u32>,
+    /// Blocks that the live table has room for, at least 1,024 and at most 2^26, in whole groups of seven;
+    /// `None`: one for eight events of the ring, at most 131,072.
+    pub live_blocks: Option<u64>,
     /// Names of the counters, for [`Writer::count`] and [`Writer::set`] by their index; at most 64.
     pub counters: &'static [&'static str],
 }
@@ -36,10 +45,10 @@ impl WriterOptions {
     /// The largest ring, 1 TiB.
     pub const MAX_BYTES: u64 = 1 << 40;
 
-    /// Bytes of the file: about 300 KiB and 1/128 more than the ring, for a ring of 256 KiB and more.
+    /// Bytes of the file: about 500 KiB and 1/128 more than the ring, for a ring of 256 KiB and more, and 73
+    /// for each block of the live table.
     pub fn file_bytes(&self) -> u64 {
-        let ring = self.ring_bytes();
-        ring_at(ring) + ring
+        Plan::of(self).file_bytes()
     }
 
     fn ring_bytes(&self) -> u64 {
@@ -56,6 +65,7 @@ impl Default for WriterOptions {
         WriterOptions {
             bytes: 64 << 20,
             rank: None,
+            live_blocks: None,
             counters: &[],
         }
     }
@@ -73,11 +83,6 @@ fn chunks(ring_bytes: u64) -> u64 {
     (slots / layout::chunk_slots(slots)) as u64
 }
 
-/// Where a ring of this many bytes begins: after the words of its chunks, on a page.
-fn ring_at(ring_bytes: u64) -> u64 {
-    CHUNKS_AT + (chunks(ring_bytes) * 8).next_multiple_of(4096)
-}
-
 /// A trace being written. Shared by all threads; dropping it leaves the file as it is.
 #[derive(Debug)]
 pub struct Writer {
@@ -85,17 +90,20 @@ pub struct Writer {
     mapped: Arc<Mapped>,
     clock: ClockSource,
     path: PathBuf,
+    plan: Plan,
     /// Bytes of the ring known to be present.
     present: AtomicU64,
     /// Serialises facts and calibrations, which are rare.
     rare: Mutex<()>,
 }
 
-/// The file in memory, and the ring within it.
+/// The file in memory, and the parts of it that threads write at the same time.
 #[derive(Debug)]
 struct Mapped {
     // Before `map`, so that it is dropped first.
     ring: Ring<'static, AtomicU64>,
+    live: Live<'static, AtomicU64>,
+    tally: Tally<'static, AtomicU64>,
     map: MmapRaw,
     /// The process that writes it; a forked child has the mapping too.
     process: u32,
@@ -113,26 +121,30 @@ impl Writer {
         let clock = ClockSource::detect();
         let start = clock.pair();
         let wall_ns = clock::wall_ns();
-        let ring_bytes = options.ring_bytes();
+        let plan = Plan::of(options);
         let (file, path) = create::open_new(path)?;
-        let map = create::reserve(&file, options.file_bytes())
-            .and_then(|()| map(&file, options.file_bytes()));
+        let map =
+            create::reserve(&file, plan.file_bytes()).and_then(|()| map(&file, plan.file_bytes()));
         let map = map.inspect_err(|_| create::remove(&path))?;
-        let ring = ring(&map, ring_bytes)
-            .ok_or_else(|| io::Error::other("the mapping does not fit the ring"))
+        let views = || Some((ring(&map, &plan)?, plan.live(&map)?, plan.tally(&map)?));
+        let (ring, live, tally) = views()
+            .ok_or_else(|| io::Error::other("the mapping does not fit its parts"))
             .inspect_err(|_| create::remove(&path))?;
         let writer = Writer {
             mapped: Arc::new(Mapped {
                 ring,
+                live,
+                tally,
                 map,
                 process: std::process::id(),
             }),
             clock,
             path,
+            plan,
             present: AtomicU64::new(0),
             rare: Mutex::new(()),
         };
-        writer.write_header(start, wall_ns, ring_bytes);
+        writer.write_header(start, wall_ns);
         writer.name_counters(options.counters);
         for (key, value) in process::facts(wall_ns, options.rank) {
             writer.fact(key, &value);
@@ -155,6 +167,36 @@ impl Writer {
         // Packed here, where the caller has the fields in registers: stored one by one and read again
         // in larger pieces they would stall.
         thread::record(&self.mapped, self.clock, event.words(0));
+    }
+
+    /// Records an event that made a block, enters the block into the live table and adds it to the totals.
+    ///
+    /// In this order: live table, ring, totals; a kill in between leaves them apart by this one block.
+    /// All bear the same time. Costs as [`Writer::record`]. The caller sees to it that a block, which is
+    /// an address and a class, is recorded as freed before it is allocated again.
+    #[inline(always)]
+    pub fn record_alloc(&self, event: &Event) {
+        let block = (key(event.class, event.address), place(event));
+        thread::record_alloc(&self.mapped, self.clock, event.words(0), block);
+    }
+
+    /// Records an event that ended a block, takes the block out of the live table and adds it to the
+    /// totals, in this order: live table, ring, totals. Returns what the table knew of it; `None` if it
+    /// was not there. The totals then have the size that the event says.
+    #[inline(always)]
+    pub fn record_free(&self, event: &Event) -> Option<Removed> {
+        let block = (key(event.class, event.address), place(event));
+        thread::record_free(&self.mapped, self.clock, event.words(0), block)
+    }
+
+    /// Takes blocks out of the live table that went without a free of their own, as with their context,
+    /// and adds them to the totals as freed: those that are wanted, given the events that made them. The
+    /// event that tells of it is the caller's to record. Returns how many they were, and their bytes.
+    ///
+    /// Looks at the whole table, a millisecond or so. Blocks that are allocated or freed meanwhile stay
+    /// exact, wanted or not.
+    pub fn drop_live(&self, wanted: impl FnMut(&Event) -> bool) -> (u64, u64) {
+        thread::drop_live(&self.mapped, wanted)
     }
 
     /// Adds a fact about the process: a line of text that is complete as soon as this returns.
@@ -239,7 +281,7 @@ impl Writer {
         let from = self.present.fetch_max(wanted, Ordering::Relaxed);
         if from < wanted {
             let (at, length) = (
-                (ring_at(ring_bytes) + from) as usize,
+                (self.plan.ring_at + from) as usize,
                 (wanted - from) as usize,
             );
             // A failure means slower first writes, nothing else.
@@ -251,9 +293,9 @@ impl Writer {
         from < wanted && wanted < ring_bytes
     }
 
-    fn write_header(&self, start: Pair, wall_ns: u64, ring_bytes: u64) {
+    fn write_header(&self, start: Pair, wall_ns: u64) {
         let mut page = vec![0_u8; layout::HEADER_BYTES];
-        let ring_at = ring_at(ring_bytes);
+        let plan = &self.plan;
         let parts = [
             (
                 PartKind::Counters,
@@ -268,8 +310,15 @@ impl Writer {
                 cursor::BYTES as u64,
                 cursor::BYTES,
             ),
-            (PartKind::Chunks, CHUNKS_AT, chunks(ring_bytes) * 8, 8),
-            (PartKind::Ring, ring_at, ring_bytes, layout::RECORD_BYTES),
+            (PartKind::Chunks, CHUNKS_AT, chunks(plan.ring_bytes) * 8, 8),
+            plan.totals_part(),
+            plan.live_part(),
+            (
+                PartKind::Ring,
+                plan.ring_at,
+                plan.ring_bytes,
+                layout::RECORD_BYTES,
+            ),
         ];
         for (at, value) in [
             (header::MAJOR, layout::MAJOR),
@@ -286,7 +335,7 @@ impl Writer {
             layout::put(&mut page, at, &value.to_le_bytes());
         }
         for (at, value) in [
-            (header::FILE_BYTES, ring_at + ring_bytes),
+            (header::FILE_BYTES, plan.file_bytes()),
             (header::WALL_NS, wall_ns),
             (header::START_TICKS, start.ticks),
             (header::START_NS, start.ns),
@@ -364,17 +413,23 @@ const FIRST_PREFAULT: u64 = 256 << 10;
 /// The granularity of [`Writer::prefault`], a multiple of the page size.
 const PAGE: u64 = 64 << 10;
 
+/// Where the totals have what an event is about.
+#[inline(always)]
+fn place(event: &Event) -> (Layer, u8) {
+    (event.class.layer(), event.device)
+}
+
 fn map(file: &File, bytes: u64) -> io::Result<MmapRaw> {
     let bytes = usize::try_from(bytes).map_err(|_| io::Error::from(io::ErrorKind::FileTooLarge))?;
     MmapOptions::new().len(bytes).map_raw(file)
 }
 
 /// The ring within a mapping.
-fn ring(map: &MmapRaw, ring_bytes: u64) -> Option<Ring<'static, AtomicU64>> {
+fn ring(map: &MmapRaw, plan: &Plan) -> Option<Ring<'static, AtomicU64>> {
     let (cursor_at, chunks_at) = (CURSOR_AT as usize, CHUNKS_AT as usize);
-    let ring_at = usize::try_from(ring_at(ring_bytes)).ok()?;
-    let slots = usize::try_from(ring_bytes).ok()? / layout::RECORD_BYTES;
-    let chunks = chunks(ring_bytes) as usize;
+    let ring_at = usize::try_from(plan.ring_at).ok()?;
+    let slots = usize::try_from(plan.ring_bytes).ok()? / layout::RECORD_BYTES;
+    let chunks = chunks(plan.ring_bytes) as usize;
     if chunks_at + chunks * 8 > ring_at || ring_at + slots * layout::RECORD_BYTES > map.len() {
         return None;
     }
