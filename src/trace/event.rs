@@ -176,17 +176,18 @@ pub enum Class {
 
 /// Who accounts for the memory of a class: sums are taken within a layer, never across.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
 pub enum Layer {
     /// What a framework hands out of memory that it holds.
-    Tensor,
+    Tensor = 0,
     /// Memory of a device, handed to the program or a framework.
-    Device,
+    Device = 1,
     /// Memory that moves between host and device.
-    Managed,
+    Managed = 2,
     /// Pinned host memory.
-    Host,
+    Host = 3,
     /// Another address for memory that is counted elsewhere, in this process or another.
-    Mapping,
+    Mapping = 4,
 }
 
 impl Class {
@@ -381,6 +382,24 @@ impl Event {
             self.extra[1],
         ]
     }
+
+    /// The inverse of [`Event::words`]: ticks and the event.
+    pub(in crate::trace) fn from_words(words: [u64; 7]) -> (u64, Event) {
+        let [ticks, head, who, address, size, first, second] = words;
+        let event = Event {
+            kind: Kind::from_number(head as u8),
+            class: Class::from_number((head >> 8) as u8),
+            flags: (head >> 16) as u16,
+            device: (head >> 32) as u8,
+            result: (head >> 48) as i16,
+            thread: who as u32,
+            stack: (who >> 32) as u32,
+            address,
+            size,
+            extra: [first, second],
+        };
+        (ticks, event)
+    }
 }
 
 #[cfg(test)]
@@ -397,6 +416,24 @@ mod tests {
         }
         assert_eq!(Kind::from_number(200), Kind::Unknown);
         assert_eq!(Class::from_number(200), Class::Unknown);
+    }
+
+    #[test]
+    fn words_round_trip() {
+        let event = Event {
+            flags: flags::CAPTURE | 1 << 15,
+            device: 7,
+            result: -2,
+            thread: u32::MAX,
+            stack: 0x8000_0001,
+            address: 3,
+            size: u64::MAX,
+            extra: [5, 6],
+            ..Event::new(Kind::TensorAlloc, Class::Tensor)
+        };
+        assert_eq!(Event::from_words(event.words(9)), (9, event));
+        let other = Event::new(Kind::Free, Class::Ipc);
+        assert_eq!(Event::from_words(other.words(0)), (0, other));
     }
 
     #[test]

@@ -159,6 +159,56 @@ pub mod cursor {
     pub const BYTES: usize = 4096;
 }
 
+/// The live table: [`HEAD_BYTES`](live::HEAD_BYTES), then groups, each of a line of keys and an entry for
+/// each key. All of it is words.
+pub mod live {
+    use crate::trace::event::Class;
+
+    /// `u64`: blocks that found no place, and are not in the table.
+    pub const MISSED: usize = 0;
+    /// Bytes before the first group: as many as one, so that none crosses a page.
+    pub const HEAD_BYTES: usize = GROUP_BYTES;
+    /// Keys of a group: seven, so that they and the count after them fill a cache line.
+    pub const KEYS: usize = 7;
+    /// Bytes of a group, the stride of the part: [`KEYS`] words, a word that counts the keys that belong
+    /// into this group or one before it and went on for want of room, and [`KEYS`] entries.
+    pub const GROUP_BYTES: usize = 512;
+    /// Bytes of an entry: a word that is not used, then the words of a record from its ticks on, as in
+    /// version 2.1 whatever the field table says.
+    pub const ENTRY_BYTES: usize = 64;
+
+    /// The key of a place where there is no block.
+    pub const FREE: u64 = 0;
+    /// The key while an entry is written.
+    pub const WRITING: u64 = 1;
+
+    /// The key of a block: its class + 1 in the highest byte, so that blocks of different layers at the
+    /// same address are different blocks. `None` if the address takes more than the other seven.
+    #[inline(always)]
+    pub const fn key(class: Class, address: u64) -> Option<u64> {
+        if address >> 56 != 0 || matches!(class, Class::Unknown) {
+            return None;
+        }
+        Some((class as u64 + 1) << 56 | address)
+    }
+}
+
+/// The totals: stripes, each written by one thread at a time; what they say is added up.
+pub mod totals {
+    /// Stripes in this version.
+    pub const STRIPES: usize = 128;
+    /// Rows of a layer: devices 0 to 7, then all others and those unknown.
+    pub const DEVICES: usize = 9;
+    /// Layers, by the numbers of [`crate::trace::Layer`].
+    pub const LAYERS: usize = 5;
+    /// Offset of the first row in a stripe; before it are words of the writer's own.
+    pub const ROWS_AT: usize = 64;
+    /// Bytes of a row: `u64` allocations, bytes allocated, frees, bytes freed.
+    pub const ROW_BYTES: usize = 32;
+    /// Bytes of a stripe: whole cache lines.
+    pub const STRIPE_BYTES: usize = (ROWS_AT + LAYERS * DEVICES * ROW_BYTES).next_multiple_of(64);
+}
+
 /// One field of a record: its name, offset and width in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Field {

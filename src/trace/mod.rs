@@ -6,20 +6,27 @@
 
 mod clock;
 mod event;
+#[cfg(all(test, not(miri)))]
+mod explore;
 mod index;
 mod jit;
 pub mod layout;
+mod live;
 mod modules;
 mod process;
 mod reader;
 mod ring;
 mod stacks;
 mod strings;
+mod totals;
 mod writer;
 
 pub use clock::{Calibration, ClockSource, Pair, monotonic_ns};
 pub use event::{Class, Cost, Event, Kind, Layer, flags};
+pub use live::Removed;
 pub use modules::{BuildId, Module};
-pub use reader::{Cut, Error, Events, Header, Record, Stack, Trace};
+pub use reader::{
+    Cut, Error, Events, Header, LiveBlock, LiveTable, Record, Stack, Sums, Totals, Trace,
+};
 pub use stacks::StackNode;
 pub use writer::{Writer, WriterOptions};

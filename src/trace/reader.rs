@@ -9,14 +9,18 @@ use super::layout::{PartKind, counter, facts};
 
 mod bytes;
 mod header;
+mod live;
 pub(super) mod ring;
 mod tables;
+mod totals;
 
 use bytes::Bytes;
 pub use header::Header;
 use header::Parts;
+pub use live::{LiveBlock, LiveTable};
 use ring::RingView;
 use tables::Tables;
+pub use totals::{Sums, Totals};
 
 /// A trace file that was opened: a finished run's, a killed one's or a running one's.
 #[derive(Debug)]

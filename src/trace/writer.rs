@@ -10,14 +10,18 @@ use memmap2::{MmapOptions, MmapRaw};
 use parking_lot::Mutex;
 
 use super::clock::{self, ClockSource, Pair};
-use super::event::Event;
-use super::layout::{self, PartKind, counter, cursor, facts, field, header, part};
+use super::event::{Event, Layer};
+use super::layout::live::key;
+use super::layout::{self, PartKind, counter, cursor, facts, field, header, live, part, totals};
+use super::live::{Live, Removed};
 use super::process;
 use super::ring::{Ring, Slot};
+use super::totals::Tally;
 use super::{jit, modules, stacks};
 
 mod create;
 mod places;
+mod sums;
 mod tables;
 mod thread;
 
@@ -32,6 +36,9 @@ pub struct WriterOptions {
     pub bytes: u64,
     /// The rank of the process in its job, if it has one.
     pub rank: Option<u32>,
+    /// Blocks that the live table has room for, at least 1,024 and at most 2^26, in whole groups of seven;
+    /// `None`: one for eight events of the ring, at most 131,072.
+    pub live_blocks: Option<u64>,
     /// Names of the counters, for [`Writer::count`] and [`Writer::set`] by their index; at most 64.
     pub counters: &'static [&'static str],
     /// How many nodes, each a frame or range of a stack, the file has room for, 16 bytes each. In a file
@@ -45,8 +52,8 @@ impl WriterOptions {
     /// The largest ring, 1 TiB.
     pub const MAX_BYTES: u64 = 1 << 40;
 
-    /// Bytes of the file: about 300 KiB and 2.7 times the ring; for a ring of 16 MiB and more, about 25 MiB
-    /// and 1/128 more than the ring. What is not used of it takes space on the disk but no memory.
+    /// Bytes of the file: about 500 KiB and 3 times the ring; for a ring of 16 MiB and more, about 35 MiB and
+    /// 1/128 more than the ring. What is not used of it takes space on the disk but no memory.
     pub fn file_bytes(&self) -> u64 {
         Places::of(self).end()
     }
@@ -65,6 +72,7 @@ impl Default for WriterOptions {
         WriterOptions {
             bytes: 64 << 20,
             rank: None,
+            live_blocks: None,
             counters: &[],
             stack_nodes: 1 << 20,
         }
@@ -96,12 +104,14 @@ pub struct Writer {
     rare: Mutex<()>,
 }
 
-/// The file in memory, and the ring within it.
+/// The file in memory, and the parts of it that threads write at the same time.
 #[derive(Debug)]
 struct Mapped {
     // Before `map`, so that it is dropped first.
     ring: Ring<'static, AtomicU64>,
     tables: Tables,
+    live: Live<'static, AtomicU64>,
+    tally: Tally<'static, AtomicU64>,
     places: Places,
     map: MmapRaw,
     /// The process that writes it; a forked child has the mapping too.
@@ -124,15 +134,25 @@ impl Writer {
         let (file, path) = create::open_new(path)?;
         let map = create::reserve(&file, places.end()).and_then(|()| map(&file, places.end()));
         let map = map.inspect_err(|_| create::remove(&path))?;
-        // SAFETY: both live in the same `Mapped` as the mapping, are dropped before it and never leave it.
-        let parts = unsafe { ring(&map, &places).zip(Tables::new(&map, &places)) };
-        let (ring, tables) = parts
-            .ok_or_else(|| io::Error::other("the mapping does not fit the parts"))
+        // SAFETY: all live in the same `Mapped` as the mapping, are dropped before it and never leave it.
+        let views = || unsafe {
+            let (live, tally) = (sums::live(&map, &places)?, sums::tally(&map, &places)?);
+            Some((
+                ring(&map, &places)?,
+                Tables::new(&map, &places)?,
+                live,
+                tally,
+            ))
+        };
+        let (ring, tables, live, tally) = views()
+            .ok_or_else(|| io::Error::other("the mapping does not fit its parts"))
             .inspect_err(|_| create::remove(&path))?;
         let writer = Writer {
             mapped: Arc::new(Mapped {
                 ring,
                 tables,
+                live,
+                tally,
                 places,
                 map,
                 process: std::process::id(),
@@ -165,6 +185,36 @@ impl Writer {
         // Packed here, where the caller has the fields in registers: stored one by one and read again
         // in larger pieces they would stall.
         thread::record(&self.mapped, self.clock, event.words(0));
+    }
+
+    /// Records an event that made a block, enters the block into the live table and adds it to the totals.
+    ///
+    /// In this order: live table, ring, totals; a kill in between leaves them apart by this one block.
+    /// All bear the same time. Costs as [`Writer::record`]. The caller sees to it that a block, which is
+    /// an address and a class, is recorded as freed before it is allocated again.
+    #[inline(always)]
+    pub fn record_alloc(&self, event: &Event) {
+        let block = (key(event.class, event.address), place(event));
+        thread::record_alloc(&self.mapped, self.clock, event.words(0), block);
+    }
+
+    /// Records an event that ended a block, takes the block out of the live table and adds it to the
+    /// totals, in this order: live table, ring, totals. Returns what the table knew of it; `None` if it
+    /// was not there. The totals then have the size that the event says.
+    #[inline(always)]
+    pub fn record_free(&self, event: &Event) -> Option<Removed> {
+        let block = (key(event.class, event.address), place(event));
+        thread::record_free(&self.mapped, self.clock, event.words(0), block)
+    }
+
+    /// Takes blocks out of the live table that went without a free of their own, as with their context,
+    /// and adds them to the totals as freed: those that are wanted, given the events that made them. The
+    /// event that tells of it is the caller's to record. Returns how many they were, and their bytes.
+    ///
+    /// Looks at the whole table, a millisecond or so. Blocks that are allocated or freed meanwhile stay
+    /// exact, wanted or not.
+    pub fn drop_live(&self, wanted: impl FnMut(&Event) -> bool) -> (u64, u64) {
+        thread::drop_live(&self.mapped, wanted)
     }
 
     /// Adds a fact about the process: a line of text that is complete as soon as this returns.
@@ -280,11 +330,13 @@ impl Writer {
                 cursor::BYTES,
             ),
             sized(PartKind::Chunks, places.chunks, 8),
-            sized(PartKind::Ring, places.ring, layout::RECORD_BYTES),
+            sized(PartKind::Totals, places.totals, totals::STRIPE_BYTES),
+            sized(PartKind::Live, places.live, live::GROUP_BYTES),
             sized(PartKind::Strings, places.strings, 8),
             sized(PartKind::Stacks, places.stacks, stacks::layout::BYTES),
             sized(PartKind::Modules, places.modules, modules::layout::BYTES),
             sized(PartKind::Jit, places.jit, jit::layout::BYTES),
+            sized(PartKind::Ring, places.ring, layout::RECORD_BYTES),
         ];
         for (at, value) in [
             (header::MAJOR, layout::MAJOR),
@@ -378,6 +430,12 @@ impl Writer {
 const FIRST_PREFAULT: u64 = 256 << 10;
 /// The granularity of [`Writer::prefault`], a multiple of the page size.
 const PAGE: u64 = 64 << 10;
+
+/// Where the totals have what an event is about.
+#[inline(always)]
+fn place(event: &Event) -> (Layer, u8) {
+    (event.class.layer(), event.device)
+}
 
 fn map(file: &File, bytes: u64) -> io::Result<MmapRaw> {
     let bytes = usize::try_from(bytes).map_err(|_| io::Error::from(io::ErrorKind::FileTooLarge))?;

@@ -62,10 +62,10 @@ fn agrees(outcome: &Outcome) -> u64 {
     assert_eq!(trace.problems(), &[] as &[String]);
     let truth = truth(outcome);
     let mut coming = truth.coming.clone();
-    let live = trace.live();
-    assert_eq!(live.missed, 0);
+    let live = trace.live().expect("a live table");
+    assert_eq!((live.missed, &live.problems[..]), (0, &[] as &[String]));
     let mut seen = 0;
-    for block in &live.blocks {
+    for block in live.blocks.iter().map(|block| block.event) {
         if !matches!(block.class, Class::Device | Class::PoolAsync) {
             continue;
         }
@@ -86,7 +86,7 @@ fn agrees(outcome: &Outcome) -> u64 {
     );
     assert!(live.in_flight <= THREADS as u64, "{}", live.in_flight);
 
-    let sums = trace.totals().layer(Layer::Device);
+    let sums = trace.totals().expect("sums").layer(Layer::Device);
     let (busy, most) = (THREADS as u64, THREADS as u64 * 3_000_000);
     // A call may have been counted that has not returned, and one that has, not by the program.
     assert!(

@@ -1,6 +1,7 @@
 //! Where the parts of a file that depend on its size are.
 
 use super::{CHUNKS_AT, WriterOptions, chunks};
+use crate::trace::layout::{live, totals};
 use crate::trace::{jit, modules, stacks, strings};
 
 /// A part: offset and length, both multiples of a page but for the length of the chunks.
@@ -14,6 +15,8 @@ pub struct Place {
 #[derive(Clone, Copy, Debug)]
 pub struct Places {
     pub chunks: Place,
+    pub totals: Place,
+    pub live: Place,
     pub strings: Place,
     pub stacks: Place,
     pub modules: Place,
@@ -28,6 +31,22 @@ const STRINGS_MAX: u64 = 4 << 20;
 const MODULES_MAX: u64 = (8192 + 1) * modules::layout::BYTES as u64;
 /// The most names of generated code, and what else their part holds.
 const JIT_MAX: u64 = (262_144 + jit::layout::FIRST as u64) * jit::layout::BYTES as u64;
+
+/// The fewest and the most blocks of a live table, and the most that nobody asked for.
+const BLOCKS_LEAST: u64 = 1024;
+const BLOCKS_MOST: u64 = 1 << 26;
+const BLOCKS_DEFAULT: u64 = 131_072;
+
+/// Bytes of the live table.
+fn live_bytes(options: &WriterOptions) -> u64 {
+    let events = options.ring_bytes() / crate::trace::layout::RECORD_BYTES as u64;
+    let blocks = match options.live_blocks {
+        Some(blocks) => blocks.min(BLOCKS_MOST),
+        None => (events / 8).min(BLOCKS_DEFAULT),
+    };
+    let groups = blocks.max(BLOCKS_LEAST).div_ceil(live::KEYS as u64);
+    live::HEAD_BYTES as u64 + groups * live::GROUP_BYTES as u64
+}
 
 impl Places {
     /// Those of a file with these options.
@@ -47,6 +66,8 @@ impl Places {
         let nodes = u64::from(options.stack_nodes) + u64::from(stacks::layout::FIRST);
         Places {
             chunks: next(chunks(ring_bytes) * 8),
+            totals: next((totals::STRIPES * totals::STRIPE_BYTES) as u64),
+            live: next(live_bytes(options)),
             strings: next(scaled(STRINGS_MAX, 4)),
             stacks: next(scaled(nodes * stacks::layout::BYTES as u64, 1)),
             modules: next(scaled(MODULES_MAX, 8)),

@@ -10,6 +10,8 @@ use proptest::prelude::*;
 use super::*;
 use crate::trace::{Class, Cost, Kind, Record, Trace, flags};
 
+mod blocks;
+
 fn small() -> WriterOptions {
     WriterOptions {
         bytes: 4096,
@@ -118,7 +120,7 @@ fn the_file_is_private_and_never_over_another() {
     assert_eq!(meta.len(), small().file_bytes());
     let large = WriterOptions::default();
     assert_eq!(large.file_bytes() % 4096, 0);
-    assert!(large.file_bytes() < (large.bytes * 129 / 128) + (25 << 20));
+    assert!(large.file_bytes() < (large.bytes * 129 / 128) + (36 << 20));
 }
 
 #[test]
@@ -649,6 +651,7 @@ fn child_process() {
                 }
             });
         }
+        "blocks" => blocks::toggle_for_ever(&created.unwrap(), Path::new(&path)),
         "fail" => assert_eq!(created.unwrap_err().raw_os_error(), Some(libc::EFBIG)),
         other => panic!("no role {other}"),
     }

@@ -1,4 +1,5 @@
-//! What a thread keeps for recording: the chunk that it fills, and of which trace.
+//! What a thread keeps for recording: the chunk that it fills, its stripe of the totals, and of which
+//! trace.
 
 use std::cell::Cell;
 use std::ffi::c_void;
@@ -8,7 +9,10 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use super::Mapped;
 use crate::trace::clock::ClockSource;
+use crate::trace::event::{Event, Layer};
+use crate::trace::live::Removed;
 use crate::trace::ring::Hold;
+use crate::trace::totals::{Claim, Sort};
 
 /// One thread's state. It has no destructor of its own, so that a thread can record until its very
 /// last instruction; [`watch_end`] sees to the end.
@@ -18,6 +22,7 @@ struct Thread {
     of: Cell<*const Mapped>,
     trace: Cell<Option<ManuallyDrop<Weak<Mapped>>>>,
     hold: Hold,
+    claim: Claim,
     /// Ticks of the last event.
     last: Cell<u64>,
 }
@@ -28,6 +33,7 @@ thread_local! {
             of: Cell::new(ptr::null()),
             trace: Cell::new(None),
             hold: Hold::none(),
+            claim: Claim::none(),
             last: Cell::new(0),
         }
     };
@@ -36,50 +42,115 @@ thread_local! {
 /// Records one event of the calling thread: its words, where the first, the time, is still open.
 #[inline]
 pub fn record(trace: &Arc<Mapped>, clock: ClockSource, event: [u64; 7]) {
-    THREAD.with(|thread| {
-        if !ptr::eq(thread.of.get(), Arc::as_ptr(trace)) {
-            return thread.first(trace, clock, event);
-        }
-        thread.push(trace, clock, event);
+    with(trace, |thread| {
+        trace.ring.push(&thread.hold, &thread.timed(clock, event));
     });
 }
 
+/// Records an event that made a block, of this key and counted there.
+#[inline]
+pub fn record_alloc(
+    trace: &Arc<Mapped>,
+    clock: ClockSource,
+    event: [u64; 7],
+    (key, place): (Option<u64>, (Layer, u8)),
+) {
+    with(trace, |thread| {
+        let words = thread.timed(clock, event);
+        trace.live.insert(key, &words);
+        trace.ring.push(&thread.hold, &words);
+        let [_, _, _, _, size, _, _] = words;
+        trace
+            .tally
+            .add(&thread.claim, Sort::Allocation, place, size);
+    });
+}
+
+/// Records an event that ended a block, of this key and counted there.
+#[inline]
+pub fn record_free(
+    trace: &Arc<Mapped>,
+    clock: ClockSource,
+    event: [u64; 7],
+    (key, place): (Option<u64>, (Layer, u8)),
+) -> Option<Removed> {
+    with(trace, |thread| {
+        let words = thread.timed(clock, event);
+        let removed = trace.live.remove(key);
+        trace.ring.push(&thread.hold, &words);
+        let [_, _, _, _, size, _, _] = words;
+        let size = removed.map_or(size, |block| block.size);
+        trace.tally.add(&thread.claim, Sort::Free, place, size);
+        removed
+    })
+}
+
+/// Takes blocks out of the live table and counts them as freed: how many, and their bytes.
+pub fn drop_live(trace: &Arc<Mapped>, wanted: impl FnMut(&Event) -> bool) -> (u64, u64) {
+    let (mut blocks, mut bytes) = (0, 0_u64);
+    with(trace, |thread| {
+        trace.live.remove_where(wanted, |event| {
+            let place = (event.class.layer(), event.device);
+            trace
+                .tally
+                .add(&thread.claim, Sort::Free, place, event.size);
+            (blocks, bytes) = (blocks + 1, bytes.saturating_add(event.size));
+        });
+    });
+    (blocks, bytes)
+}
+
+/// Runs something with the calling thread's state for a trace.
+#[inline]
+fn with<R>(trace: &Arc<Mapped>, run: impl FnOnce(&Thread) -> R) -> R {
+    THREAD.with(|thread| {
+        if !ptr::eq(thread.of.get(), Arc::as_ptr(trace)) {
+            return thread.first(trace, run);
+        }
+        run(thread)
+    })
+}
+
 impl Thread {
+    /// The words of an event with the time of now.
     #[inline]
-    fn push(&self, trace: &Mapped, clock: ClockSource, event: [u64; 7]) {
+    fn timed(&self, clock: ClockSource, event: [u64; 7]) -> [u64; 7] {
         // Later than the thread's event before, whatever the resolution of the clock: the times of a
         // thread's events are their order.
         let ticks = clock.now().max(self.last.get().saturating_add(1));
         self.last.set(ticks);
         let [_, head, who, address, size, first, second] = event;
-        let words = [ticks, head, who, address, size, first, second];
-        trace.ring.push(&self.hold, &words);
+        [ticks, head, who, address, size, first, second]
     }
 
     /// The thread's first event, or the first after one of another trace.
     #[cold]
-    fn first(&self, trace: &Arc<Mapped>, clock: ClockSource, event: [u64; 7]) {
+    fn first<R>(&self, trace: &Arc<Mapped>, run: impl FnOnce(&Thread) -> R) -> R {
         self.leave();
         self.of.set(Arc::as_ptr(trace));
         self.trace
             .set(Some(ManuallyDrop::new(Arc::downgrade(trace))));
-        self.push(trace, clock, event);
+        let result = run(self);
         if !watch_end() {
             // Nobody would close the chunk at the thread's end.
             self.leave();
         }
+        result
     }
 
-    /// Closes the chunk that is held, if its trace is still there and this process's own.
+    /// Closes the chunk that is held and gives the stripe back, if their trace is still there and this
+    /// process's own.
     fn leave(&self) {
         self.of.set(ptr::null());
         if let Some(trace) = self.trace.take() {
             let trace = ManuallyDrop::into_inner(trace).upgrade();
             if let Some(trace) = trace.filter(|trace| trace.process == std::process::id()) {
                 trace.ring.close(&self.hold);
+                trace.tally.release(&self.claim);
             }
         }
         self.hold.forget();
+        self.claim.forget();
     }
 }
 

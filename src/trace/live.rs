@@ -1,0 +1,285 @@
+//! The live table: every block that is live now, exact at every instant, whatever kills the process.
+//!
+//! A hash table of groups of seven keys: one cache line says whether a block is in a group, another is
+//! its entry. A block that finds its home group full goes on to the next, and each group that it passed
+//! counts it: a search ends at the first group that nobody passed, so that a removal leaves no trace and
+//! the table never has to be cleaned.
+//!
+//! No lock and no heap. What is required of the caller: a block is inserted before it is removed, and is
+//! in the table at most once. Who hands blocks out under a lock keeps that by itself.
+
+use std::sync::atomic::Ordering;
+
+use super::event::Event;
+use super::layout::live::{FREE, KEYS, WRITING};
+use super::ring::Word;
+
+#[cfg(all(test, not(miri)))]
+mod model;
+#[cfg(test)]
+mod tests;
+
+/// Seven blocks as they lie in the file.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub struct Group<W> {
+    keys: [W; KEYS],
+    /// Blocks that would be here or in a group before, had there been room.
+    passed: W,
+    entries: [Entry<W>; KEYS],
+}
+
+/// What is known of a block: the words of the event that made it.
+#[derive(Debug)]
+#[repr(C, align(64))]
+struct Entry<W> {
+    unused: W,
+    words: [W; 7],
+}
+
+/// How many groups a block tries, from its home on.
+const TRIES: usize = 32;
+
+/// How often a reader looks at an entry that changes under its eyes.
+const LOOKS: usize = 4;
+
+/// What was known of a block that was taken out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Removed {
+    /// Bytes asked for.
+    pub size: u64,
+    /// Stack id of its allocation, 0 for none.
+    pub stack: u32,
+}
+
+/// A view of the groups of a live table.
+#[derive(Debug)]
+pub struct Live<'a, W> {
+    /// Blocks that found no place.
+    missed: &'a W,
+    groups: &'a [Group<W>],
+}
+
+impl<'a, W: Word> Live<'a, W> {
+    /// A table over these groups.
+    pub fn new(missed: &'a W, groups: &'a [Group<W>]) -> Live<'a, W> {
+        Live { missed, groups }
+    }
+
+    /// Inserts a block by its [key](super::layout::live::key) with the words of its event. A block
+    /// without a key, or with no room within reach, is counted as missed.
+    #[inline]
+    pub fn insert(&self, key: Option<u64>, words: &[u64; 7]) {
+        if let Some(key) = key {
+            let home = self.home(key);
+            let group = self.groups.get(home);
+            if group.is_some_and(|group| group.put(key, words))
+                || self.insert_beyond(home, key, words)
+            {
+                return;
+            }
+        }
+        self.missed.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Takes a block out; `None` if it is not there.
+    #[inline]
+    pub fn remove(&self, key: Option<u64>) -> Option<Removed> {
+        let key = key?;
+        let home = self.home(key);
+        let group = self.groups.get(home)?;
+        match group.take(key) {
+            None if group.is_passed() => self.remove_beyond(home, key),
+            found => found,
+        }
+    }
+
+    /// Takes out all blocks that are wanted, given the events that made them, and says which were taken.
+    /// Not for hot paths: it looks at the whole table.
+    pub fn remove_where(
+        &self,
+        mut wanted: impl FnMut(&Event) -> bool,
+        mut removed: impl FnMut(&Event),
+    ) {
+        for (at, group) in self.groups.iter().enumerate() {
+            for (key, entry) in group.keys.iter().zip(&group.entries) {
+                let Seen::Block(seen, words) = look(key, &entry.words) else {
+                    continue;
+                };
+                let (_, event) = Event::from_words(words);
+                // Release as in `take`; another thread may have taken it out meanwhile.
+                if wanted(&event) && key.swap_if(seen, FREE, Ordering::Release) {
+                    self.unpass(self.home(seen), at);
+                    removed(&event);
+                }
+            }
+        }
+    }
+
+    #[cold]
+    fn insert_beyond(&self, home: usize, key: u64, words: &[u64; 7]) -> bool {
+        let mut at = home;
+        for _ in 1..TRIES.min(self.groups.len()) {
+            if let Some(group) = self.groups.get(at) {
+                // Whoever removes the block finds it counted, because that comes after its insertion.
+                group.passed.fetch_add(1, Ordering::Relaxed);
+            }
+            at = self.after(at);
+            if self
+                .groups
+                .get(at)
+                .is_some_and(|group| group.put(key, words))
+            {
+                return true;
+            }
+        }
+        self.unpass(home, at);
+        false
+    }
+
+    #[cold]
+    fn remove_beyond(&self, home: usize, key: u64) -> Option<Removed> {
+        let mut at = home;
+        for _ in 1..TRIES.min(self.groups.len()) {
+            at = self.after(at);
+            let group = self.groups.get(at)?;
+            if let Some(found) = group.take(key) {
+                self.unpass(home, at);
+                return Some(found);
+            }
+            if !group.is_passed() {
+                break;
+            }
+        }
+        None
+    }
+
+    /// No longer counts a block in the groups from its home to where it was.
+    fn unpass(&self, home: usize, to: usize) {
+        let mut at = home;
+        while at != to {
+            if let Some(group) = self.groups.get(at) {
+                group.passed.fetch_add(u64::MAX, Ordering::Relaxed);
+            }
+            at = self.after(at);
+        }
+    }
+
+    /// Where a block belongs: its key times a constant (2^64 over the golden ratio), both halves of the
+    /// product folded, so that addresses at whatever regular distance are spread.
+    #[inline]
+    fn home(&self, key: u64) -> usize {
+        let product = u128::from(key) * 0x9e37_79b9_7f4a_7c15;
+        let hash = (product >> 64) as u64 ^ product as u64;
+        // The upper half of the hash as a fraction of the groups.
+        ((hash >> 32).wrapping_mul(self.groups.len() as u64) >> 32) as usize
+    }
+
+    fn after(&self, at: usize) -> usize {
+        let next = at.wrapping_add(1);
+        if next < self.groups.len() { next } else { 0 }
+    }
+}
+
+impl<W: Word> Group<W> {
+    /// Which keys have this value, a bit for each: without a branch, since no guess would be good.
+    #[inline]
+    fn which(&self, value: u64) -> u32 {
+        let bits = self.keys.iter().enumerate();
+        bits.fold(0, |mask, (at, key)| {
+            mask | u32::from(key.load(Ordering::Relaxed) == value) << at
+        })
+    }
+
+    #[inline]
+    fn put(&self, key: u64, words: &[u64; 7]) -> bool {
+        loop {
+            let at = self.which(FREE).trailing_zeros() as usize;
+            let (Some(place), Some(entry)) = (self.keys.get(at), self.entries.get(at)) else {
+                return false;
+            };
+            // Acquire: what is written here comes after what was read when the place was given up.
+            if place.swap_if(FREE, WRITING, Ordering::Acquire) {
+                entry.write(words);
+                // Release: whoever sees the key sees its entry.
+                place.store(key, Ordering::Release);
+                return true;
+            }
+            // Another thread was faster: the next look sees that.
+        }
+    }
+
+    #[inline]
+    fn take(&self, key: u64) -> Option<Removed> {
+        let at = self.which(key).trailing_zeros() as usize;
+        let (place, entry) = (self.keys.get(at)?, self.entries.get(at)?);
+        let [_, _, who, _, size, _, _] = &entry.words;
+        let removed = Removed {
+            size: size.load(Ordering::Relaxed),
+            stack: (who.load(Ordering::Relaxed) >> 32) as u32,
+        };
+        // Release: the place is given up after its entry was read. Not a plain store: should a program
+        // free the same block on two threads at once, it is removed once.
+        place
+            .swap_if(key, FREE, Ordering::Release)
+            .then_some(removed)
+    }
+
+    #[inline]
+    fn is_passed(&self) -> bool {
+        self.passed.load(Ordering::Relaxed) != 0
+    }
+}
+
+impl<W: Word> Entry<W> {
+    #[inline]
+    fn write(&self, words: &[u64; 7]) {
+        for (at, (word, value)) in self.words.iter().zip(words).enumerate() {
+            if at == 0 {
+                // The ticks tell entries in the same place apart. Release: a reader that sees them sees
+                // the place taken.
+                word.store(*value, Ordering::Release);
+                // A reader that sees any of the words after them also sees the ticks.
+                W::fence(Ordering::Release);
+            } else {
+                word.store(*value, Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+/// What is in a place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Seen {
+    /// No block.
+    Free,
+    /// A block whose entry is being written, or changes faster than one can look.
+    Writing,
+    /// A block: its key and the words of its event.
+    Block(u64, [u64; 7]),
+}
+
+/// Looks at a place while its writers go on: never at the words of two blocks at once.
+pub fn look<W: Word>(key: &W, words: &[W]) -> Seen {
+    let Some(ticks) = words.first() else {
+        return Seen::Free;
+    };
+    for _ in 0..LOOKS {
+        // Acquire, twice: the key is at least as new as the ticks, and the words as the key.
+        let before = ticks.load(Ordering::Acquire);
+        let key = match key.load(Ordering::Acquire) {
+            FREE => return Seen::Free,
+            WRITING => return Seen::Writing,
+            key => key,
+        };
+        let mut copy = [0; 7];
+        for (to, from) in copy.iter_mut().zip(words) {
+            *to = from.load(Ordering::Relaxed);
+        }
+        W::fence(Ordering::Acquire);
+        if ticks.load(Ordering::Relaxed) == before {
+            return Seen::Block(key, copy);
+        }
+    }
+    Seen::Writing
+}

@@ -1,0 +1,127 @@
+//! Every interleaving and every order in which memory may become visible, for a table of two groups.
+
+use loom::sync::Arc;
+use loom::sync::atomic::AtomicU64 as Modelled;
+use loom::thread;
+
+use super::tests::Memory;
+use super::*;
+use crate::trace::explore::explore;
+
+/// A table with so many blocks of names from 100 on, all of which belong into its first group.
+fn memory(groups: usize, blocks: usize) -> Arc<Memory<Modelled>> {
+    let memory = Memory::new(groups, || Modelled::new(0));
+    for name in names(&memory, 100).take(blocks) {
+        memory.live().insert(Some(name), &[name; 7]);
+    }
+    Arc::new(memory)
+}
+
+/// Keys from a number on that belong into the first group.
+fn names(memory: &Memory<Modelled>, from: u64) -> impl Iterator<Item = u64> {
+    (from..).filter(|name| memory.live().home(*name) == 0)
+}
+
+fn name(memory: &Memory<Modelled>, from: u64) -> u64 {
+    names(memory, from).next().unwrap()
+}
+
+#[test]
+fn two_blocks_want_the_last_place_of_their_group() {
+    explore(2, || {
+        let memory = memory(2, KEYS - 1);
+        let insert = |from: u64| {
+            let memory = Arc::clone(&memory);
+            move || {
+                let name = name(&memory, from);
+                memory.live().insert(Some(name), &[name; 7]);
+                name
+            }
+        };
+        let other = thread::spawn(insert(2000));
+        let mine = insert(1000)();
+        let other = other.join().unwrap();
+        // Also checks that the first group counts the one that had to go on.
+        let blocks = memory.blocks();
+        assert_eq!(blocks.len(), KEYS + 1);
+        assert_eq!((blocks[&mine], blocks[&other]), ([mine; 7], [other; 7]));
+        let removed = memory.live().remove(Some(other));
+        assert_eq!(removed.map(|block| block.size), Some(other));
+        assert_eq!(memory.blocks().len(), KEYS);
+    });
+}
+
+#[test]
+fn a_block_comes_and_goes_beyond_its_group_while_room_is_made_there() {
+    explore(2, || {
+        let memory = memory(2, KEYS);
+        let first = name(&memory, 100);
+        let there = Arc::clone(&memory);
+        let other = thread::spawn(move || there.live().remove(Some(first)));
+        let mine = name(&memory, 1000);
+        memory.live().insert(Some(mine), &[mine; 7]);
+        let removed = memory.live().remove(Some(mine));
+        assert_eq!(removed.map(|block| block.size), Some(mine));
+        assert!(other.join().unwrap().is_some());
+        assert_eq!(memory.blocks().len(), KEYS - 1);
+    });
+}
+
+#[test]
+fn a_block_goes_from_thread_to_thread() {
+    explore(2, || {
+        let memory = memory(2, KEYS);
+        let mine = name(&memory, 1000);
+        let handed = Arc::new(Modelled::new(0));
+        let (there, taken) = (Arc::clone(&memory), Arc::clone(&handed));
+        let other = thread::spawn(move || {
+            // Handed over by whatever the program does; then it must be found.
+            (taken.load(Ordering::Acquire) == 1)
+                .then(|| there.live().remove(Some(mine)).expect("it was inserted"))
+        });
+        memory.live().insert(Some(mine), &[mine; 7]);
+        handed.store(1, Ordering::Release);
+        let removed = other.join().unwrap();
+        assert_eq!(memory.blocks().len(), KEYS + usize::from(removed.is_none()));
+    });
+}
+
+#[test]
+fn a_block_freed_twice_at_once_is_removed_once() {
+    explore(3, || {
+        let memory = memory(1, 1);
+        let first = name(&memory, 100);
+        let there = Arc::clone(&memory);
+        let other = thread::spawn(move || there.live().remove(Some(first)));
+        let mine = memory.live().remove(Some(first));
+        assert!(mine.is_some() != other.join().unwrap().is_some());
+        assert!(memory.blocks().is_empty());
+    });
+}
+
+#[test]
+fn a_reader_never_sees_the_words_of_two_blocks() {
+    explore(3, || {
+        let memory = memory(1, 1);
+        let key = name(&memory, 100);
+        let there = Arc::clone(&memory);
+        // The same block, again and again in the same place.
+        let writer = thread::spawn(move || {
+            for round in [1, 2] {
+                there.live().remove(Some(key)).expect("it is there");
+                there.live().insert(Some(key), &[round; 7]);
+            }
+        });
+        let group = &memory.groups[0];
+        match look(&group.keys[0], &group.entries[0].words) {
+            Seen::Free | Seen::Writing => {}
+            Seen::Block(seen, words) => {
+                assert_eq!(seen, key);
+                assert!([key, 1, 2].contains(&words[0]));
+                assert_eq!(words, [words[0]; 7], "words of two blocks");
+            }
+        }
+        writer.join().unwrap();
+        assert_eq!(memory.blocks()[&key], [2; 7]);
+    });
+}
