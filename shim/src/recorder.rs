@@ -6,7 +6,8 @@ use gpushim_core::mempool::{self, Stream};
 use gpushim_core::pool::{Context, Freed, Grant, Source};
 use gpushim_core::trace::{Class, Cost, Event, Kind, Writer, flags};
 
-use crate::{capture, facts, process, thread};
+use crate::interpose::front;
+use crate::{capture, facts, housekeeper, marks, memory_info, process, thread};
 
 /// The trace of this process; `None` inside: off, or it could not be written.
 static TRACE: OnceLock<Option<Writer>> = OnceLock::new();
@@ -53,14 +54,24 @@ fn create() -> Option<&'static Writer> {
             }
         }
         facts::write(writer);
+        marks::opened(writer);
+        // Not in a library that came by dlopen and may go again.
+        if front::is_ours() {
+            housekeeper::start();
+        }
     }
     Some(writer)
 }
 
 /// The trace, if it is open. For places that must not open it: under the pool's lock, in a lens.
 #[inline]
-fn opened() -> Option<&'static Writer> {
+pub fn opened() -> Option<&'static Writer> {
     TRACE.get().and_then(Option::as_ref)
+}
+
+/// Whether it is known that this process has no trace.
+pub fn is_off() -> bool {
+    TRACE.get().is_some_and(Option::is_none)
 }
 
 /// Adds a fact about the process, now or when the trace is opened.
@@ -75,6 +86,7 @@ pub fn fact(key: &str, value: &str) {
 fn event(kind: Kind, class: Class) -> Event {
     Event {
         thread: thread::tid(),
+        stack: marks::current(),
         ..Event::new(kind, class)
     }
 }
@@ -201,6 +213,21 @@ pub fn out_of_memory(class: Class, size: u64, result: u32, free: u64, total: u64
         extra: [free, total],
         ..event(Kind::OutOfMemory, class)
     });
+    pool_state(writer);
+}
+
+/// What the pools of the current device hold, after a request that could not be met. Nothing if no pool
+/// serves the process.
+fn pool_state(writer: &Writer) {
+    let device = crate::context::device();
+    if let Some(held) = memory_info::of_pools(device.into()) {
+        writer.record(&Event {
+            device,
+            size: held.allocated,
+            extra: [held.reserved, held.largest_free],
+            ..event(Kind::PoolState, Class::Device)
+        });
+    }
 }
 
 /// A context ended, and with it these bytes that were handed out and held.
@@ -250,6 +277,56 @@ pub fn tensor(kind: Kind, device: u8, address: u64, size: u64, allocated: u64, r
         size,
         extra: [allocated, reserved],
         ..event(kind, Class::Tensor)
+    });
+}
+
+/// A range or a mark: string ids of its name and its domain, its number, and its own node where that is not
+/// what the thread's events have.
+pub fn range(kind: Kind, name: u32, domain: u32, number: u64, node: Option<u32>) {
+    let Some(writer) = opened() else { return };
+    let event = event(kind, Class::Device);
+    writer.record(&Event {
+        stack: node.unwrap_or(event.stack),
+        address: name.into(),
+        size: number,
+        extra: [domain.into(), 0],
+        ..event
+    });
+}
+
+/// A thread has a name. False if there is no trace to tell.
+pub fn thread_name(thread: u32, name: &str) -> bool {
+    let Some(writer) = opened() else { return false };
+    writer.record(&Event {
+        thread,
+        stack: 0,
+        address: writer.intern(name).into(),
+        ..event(Kind::ThreadName, Class::Device)
+    });
+    true
+}
+
+/// What the driver said of a device, in bytes.
+pub fn device_memory(device: i32, free: u64, total: u64) {
+    let Some(writer) = opened() else { return };
+    writer.record(&Event {
+        device: u8::try_from(device).unwrap_or(Event::NO_DEVICE),
+        size: total.saturating_sub(free),
+        extra: [free, total],
+        ..event(Kind::DeviceMemory, Class::Device)
+    });
+}
+
+/// Code was loaded and took so many bytes of the current device; `None`: no context was current.
+pub fn module_loaded(module: u64, bytes: Option<u64>) {
+    // Without a context nothing is on a device: a program that only looks leaves no trace.
+    let writer = if bytes.is_some() { open() } else { opened() };
+    let Some(writer) = writer else { return };
+    writer.record(&Event {
+        device: bytes.map_or(Event::NO_DEVICE, |_| crate::context::device()),
+        address: module,
+        size: bytes.unwrap_or(0),
+        ..event(Kind::ModuleLoad, Class::Device)
     });
 }
 

@@ -10,6 +10,7 @@ use super::layout::{PartKind, counter, facts};
 mod bytes;
 mod header;
 pub(super) mod ring;
+mod soon;
 
 use bytes::Bytes;
 pub use header::Header;

@@ -89,6 +89,7 @@ pub struct Writer {
     present: AtomicU64,
     /// Serialises facts and calibrations, which are rare.
     rare: Mutex<()>,
+    soon: soon::Soon,
 }
 
 /// The file in memory, and the ring within it.
@@ -131,6 +132,7 @@ impl Writer {
             path,
             present: AtomicU64::new(0),
             rare: Mutex::new(()),
+            soon: soon::Soon::default(),
         };
         writer.write_header(start, wall_ns, ring_bytes);
         writer.name_counters(options.counters);
@@ -426,5 +428,6 @@ fn cut_to(text: &str, bytes: usize) -> &str {
     text.get(..end).unwrap_or_default()
 }
 
+mod soon;
 #[cfg(test)]
 mod tests;
