@@ -79,7 +79,11 @@ fn run() {
         let hurry = process::boundary(|| false, || work(is_due && !decay.is_zero(), &mut sampled));
         drop(working);
         // A process that is quiet wakes up less and less.
-        pause = if hurry { SOON } else { (pause * 2).min(tick).min(device_memory::PERIOD) };
+        pause = if hurry {
+            SOON
+        } else {
+            (pause * 2).min(tick).min(device_memory::PERIOD)
+        };
         if is_due {
             last = Instant::now();
         }
