@@ -118,7 +118,7 @@ pub unsafe extern "C" fn InitializeInjectionNvtx2(get: Option<table::GetExportTa
     process::boundary(
         || accepted.into(),
         || {
-            callbacks::install(&tables);
+            callbacks::install(&tables, accepted);
             1
         },
     )

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{CStr, c_char, c_int, c_void};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{OnceLock, RwLock};
 
 use super::table::{CORE, CORE2, Tables};
@@ -76,8 +77,12 @@ impl Callback {
     }
 }
 
-/// Puts our callbacks in front of what a profiler wrote.
-pub fn install(tables: &Tables) {
+/// Set once a profiler takes part: a function that it left out then answers as if nobody listened.
+static BESIDE: AtomicBool = AtomicBool::new(false);
+
+/// Puts our callbacks in front of what a profiler wrote, if there is one.
+pub fn install(tables: &Tables, beside: bool) {
+    BESIDE.fetch_or(beside, Ordering::Relaxed);
     for callback in core::ALL {
         callback.install(CORE, tables);
     }
@@ -87,7 +92,7 @@ pub fn install(tables: &Tables) {
 }
 
 /// Declares callbacks: `id name(arguments) -> result, what it is without anybody, what we do`. The last is
-/// given what the profiler's callback gave, if there is one, and gives what the program gets.
+/// given what the program would get from a profiler, if there is one, and gives what it gets.
 macro_rules! callbacks {
     ($(#[$doc:meta])* mod $module:ident;
      $($id:literal $name:ident($($arg:ident: $ty:ty),*) -> $ret:ty, $nothing:expr, $own:expr;)*) => {
@@ -103,10 +108,13 @@ macro_rules! callbacks {
             pub static ALL: &[&Callback] = &[$(&slots::$name),*];
             $(extern "C" fn $name($($arg: $ty),*) -> $ret {
                 type Next = unsafe extern "C" fn($($ty),*) -> $ret;
-                let theirs = slots::$name.next().map(|next| {
+                let theirs = match slots::$name.next() {
                     // SAFETY: a profiler wrote it for NVTX to call with these very arguments.
-                    unsafe { std::mem::transmute::<*const c_void, Next>(next)($($arg),*) }
-                });
+                    Some(next) => Some(unsafe {
+                        std::mem::transmute::<*const c_void, Next>(next)($($arg),*)
+                    }),
+                    None => BESIDE.load(Ordering::Relaxed).then_some($nothing),
+                };
                 let own: fn(Option<$ret>, $($ty),*) -> $ret = $own;
                 process::boundary(|| theirs.unwrap_or($nothing), || own(theirs, $($arg),*))
             })*
@@ -183,12 +191,7 @@ impl Handles {
         let Some(name) = name else {
             return theirs.unwrap_or(NULL);
         };
-        let handle = match theirs {
-            Some(handle) => handle,
-            // A handle of ours would come before a profiler's other callbacks.
-            None if core2::ALL.iter().any(|c| c.next().is_some()) => NULL,
-            None => std::ptr::from_ref(name).cast_mut().cast(),
-        };
+        let handle = theirs.unwrap_or_else(|| std::ptr::from_ref(name).cast_mut().cast());
         if !handle.is_null()
             && let Ok(mut names) = self.0.write()
         {
