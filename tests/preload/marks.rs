@@ -350,7 +350,7 @@ fn threads_have_names() {
         let names = of(&events, "thread-name");
         let own = names
             .iter()
-            .filter(|event| event["thread"].to_string() == thread);
+            .filter(|event| event["thread"].as_u64() == thread.parse().ok());
         own.map(|event| event["name"].as_str().expect("a name").to_owned())
             .collect()
     };
@@ -419,8 +419,8 @@ fn what_pools_hold_when_memory_runs_out() {
     let mib = |figures: [u64; 3]| figures.map(|mib| Value::from(mib << 20)).to_vec();
     // 1 MiB in a segment of 2 MiB; 3 MiB in one of 20 MiB, with 2 MiB free before it and the rest behind.
     assert_eq!(shortage(run("segments")).0, mib([4, 22, 15]));
-    // Whole allocations go back before the program hears of it.
-    assert_eq!(shortage(run("blocks")).0, mib([4, 5, 0]));
+    // Whole allocations, of 1 MiB and of 4, go back before the program hears of it.
+    assert_eq!(shortage(run("blocks")).0, mib([5, 5, 0]));
     let (figures, _) = shortage(run("vmm").arg("async"));
     assert_eq!(figures[0], 4_u64 << 20);
     let free = figures[1].as_u64().expect("bytes") - (4 << 20);
