@@ -1,4 +1,5 @@
-/* Device memory from gpushim's stream-ordered pool, for libraries that know their streams.
+/* For programs and libraries in a process with gpushim: device memory from its stream-ordered pool, for those
+   that know their streams, and phases for its trace, for those that do not use NVTX.
 
    No library to link against: find the functions at run time, and use your own allocator where they are
    missing. docs/library-authors.md has examples and the rules.
@@ -29,6 +30,21 @@ void *gpushim_malloc(ssize_t size, int device, void *stream);
    is not looked at; `device` is the one of the allocation. A block that was not allocated in a
    capture must not be freed on a stream that captures: it then stays in use. */
 void gpushim_free(void *block, ssize_t size, int device, void *stream);
+
+/* Phases of the program, which the trace's events are then told apart by. A range begins and ends on one
+   thread; what threads without ranges of their own do belongs to those of the thread that began one last.
+   A range ends with the pop that follows, or encloses others; the levels are NVTX's of the default domain.
+   Names are copied, up to 1,024 bytes. Cheap enough for each step of a loop, not for each element.
+
+   Where gpushim need not be there, declare them weak, and look before you call:
+
+       #pragma weak gpushim_range_push
+       if (gpushim_range_push) gpushim_range_push("forward"); */
+void gpushim_range_push(const char *name);
+void gpushim_range_pop(void);
+
+/* A moment. */
+void gpushim_mark(const char *name);
 
 typedef void *gpushim_malloc_fn(ssize_t size, int device, void *stream);
 typedef void gpushim_free_fn(void *block, ssize_t size, int device, void *stream);

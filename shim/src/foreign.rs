@@ -59,31 +59,37 @@ pub fn allocated(class: Class, address: u64, size: u64, stream: u64) {
     recorder::forwarded(Kind::Alloc, class, foreign.device, address, size, stream);
 }
 
-/// What [`forget`] took out: for [`freed`] if the driver agreed, for [`restore`] if not.
-pub type Entry = Option<Foreign>;
+/// What [`forget`] took out, here and of the trace: for [`freed`] if the driver agreed, for [`restore`] if
+/// not.
+pub type Entry = Option<(Foreign, u32)>;
 
 /// Takes an address out before the driver frees it: after that, the address may be another's.
 pub fn forget(address: u64) -> Entry {
-    LIVE.lock().ok()?.as_mut()?.remove(&address)
+    let foreign = LIVE.lock().ok()?.as_mut()?.remove(&address)?;
+    Some((foreign, recorder::leaving(foreign.class, address)))
 }
 
 /// The driver refused the free: the address is still in use.
 pub fn restore(address: u64, entry: Entry) {
-    if let (Some(entry), Ok(mut live)) = (entry, LIVE.lock()) {
-        live.get_or_insert_default().insert(address, entry);
+    if let (Some((foreign, stack)), Ok(mut live)) = (entry, LIVE.lock()) {
+        let Foreign {
+            class,
+            size,
+            device,
+        } = foreign;
+        recorder::stays(class, device, address, size, stack);
+        live.get_or_insert_default().insert(address, foreign);
     }
 }
 
 /// Records a free that the driver carried out.
 pub fn freed(address: u64, entry: Entry, stream: u64) {
-    let Some(Foreign {
+    let Some((foreign, _)) = entry else { return };
+    let Foreign {
         class,
         size,
         device,
-    }) = entry
-    else {
-        return;
-    };
+    } = foreign;
     if takes_device_memory(class) {
         DEVICE_BYTES.fetch_sub(size, Ordering::Relaxed);
     }

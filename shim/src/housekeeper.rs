@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use gpushim_core::pool::TICKS_TO_DECAY;
 
-use crate::{allocator, mempools, process, recorder};
+use crate::{allocator, device_memory, mempools, process, recorder, thread_names};
 
 /// Set when the process ends: the driver may be gone from then on.
 static STOPPED: AtomicBool = AtomicBool::new(false);
@@ -48,10 +48,12 @@ extern "C" fn stop() {
     // Waits for a call in progress, but not for ever: the process wants to end.
     for _ in 0..100 {
         if WORKING.try_lock().is_ok() {
-            return;
+            break;
         }
         thread::sleep(Duration::from_millis(1));
     }
+    // Short processes end before the first round.
+    process::boundary(|| (), thread_names::record);
 }
 
 /// How long the thread sleeps while there is something to do for the trace.
@@ -64,7 +66,7 @@ fn run() {
     } else {
         decay / TICKS_TO_DECAY
     };
-    let (mut pause, mut last) = (SOON, Instant::now());
+    let (mut pause, mut last, mut sampled) = (SOON, Instant::now(), None);
     loop {
         let Ok(working) = WORKING.lock() else { return };
         let Ok((working, _)) = WAKE.wait_timeout(working, pause.min(tick)) else {
@@ -74,10 +76,14 @@ fn run() {
             return;
         }
         let is_due = last.elapsed() >= tick;
-        let hurry = process::boundary(|| false, || work(is_due && !decay.is_zero()));
+        let hurry = process::boundary(|| false, || work(is_due && !decay.is_zero(), &mut sampled));
         drop(working);
         // A process that is quiet wakes up less and less.
-        pause = if hurry { SOON } else { (pause * 2).min(tick) };
+        pause = if hurry {
+            SOON
+        } else {
+            (pause * 2).min(tick).min(device_memory::PERIOD)
+        };
         if is_due {
             last = Instant::now();
         }
@@ -85,10 +91,12 @@ fn run() {
 }
 
 /// What there is to do; true if there will be more soon.
-fn work(decays: bool) -> bool {
+fn work(decays: bool, sampled: &mut Option<Instant>) -> bool {
     if decays {
         let cached = allocator::used().map_or(0, |pool| pool.decay());
         recorder::trimmed(cached + mempools::decay());
     }
+    device_memory::sample(sampled);
+    thread_names::record();
     recorder::upkeep()
 }

@@ -35,6 +35,38 @@ pub fn of_device() -> (u64, u64) {
     context::current().map_or((0, 0), of)
 }
 
+/// What the pools of a device hold, in bytes.
+#[derive(Default)]
+pub struct Held {
+    /// Handed out, in blocks.
+    pub allocated: u64,
+    /// Held from the driver.
+    pub reserved: u64,
+    /// The largest free block of one pool.
+    pub largest_free: u64,
+}
+
+/// What the pools of a device hold; `None` if none serves the process. Walks all blocks, under each
+/// pool's lock.
+pub fn of_pools(device: i32) -> Option<Held> {
+    if allocator::used().is_none() && !mempools::any() {
+        return None;
+    }
+    let mut held = Held::default();
+    if let Some(pool) = allocator::used() {
+        let stats = pool.stats(Some(device));
+        (held.allocated, held.reserved) = (stats.allocated, stats.reserved);
+        held.largest_free = pool.largest_free(device);
+    }
+    for entry in mempools::all().filter(|entry| entry.device == device) {
+        let stats = entry.pool.stats();
+        held.allocated += stats.allocated;
+        held.reserved += stats.reserved;
+        held.largest_free = held.largest_free.max(entry.pool.largest_free());
+    }
+    Some(held)
+}
+
 fn limited(free: Option<&mut usize>, total: Option<&mut usize>, limit: u64, held: u64) {
     if let Some(free) = free {
         *free = (*free).min(limit.saturating_sub(held) as usize);

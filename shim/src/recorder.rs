@@ -6,7 +6,10 @@ use gpushim_core::mempool::{self, Stream};
 use gpushim_core::pool::{Context, Freed, Grant, Source};
 use gpushim_core::trace::{Class, Cost, Event, Kind, Writer, flags};
 
-use crate::{capture, facts, process, thread};
+use crate::interpose::front;
+use crate::{
+    allocator, capture, facts, housekeeper, marks, memory_info, mempools, process, thread,
+};
 
 /// The trace of this process; `None` inside: off, or it could not be written.
 static TRACE: OnceLock<Option<Writer>> = OnceLock::new();
@@ -53,14 +56,24 @@ fn create() -> Option<&'static Writer> {
             }
         }
         facts::write(writer);
+        marks::opened(writer);
+        // Not in a library that came by dlopen and may go again.
+        if front::is_ours() {
+            housekeeper::start();
+        }
     }
     Some(writer)
 }
 
 /// The trace, if it is open. For places that must not open it: under the pool's lock, in a lens.
 #[inline]
-fn opened() -> Option<&'static Writer> {
+pub fn opened() -> Option<&'static Writer> {
     TRACE.get().and_then(Option::as_ref)
+}
+
+/// Whether it is known that this process has no trace.
+pub fn is_off() -> bool {
+    TRACE.get().is_some_and(Option::is_none)
 }
 
 /// Adds a fact about the process, now or when the trace is opened.
@@ -75,6 +88,7 @@ pub fn fact(key: &str, value: &str) {
 fn event(kind: Kind, class: Class) -> Event {
     Event {
         thread: thread::tid(),
+        stack: marks::current(),
         ..Event::new(kind, class)
     }
 }
@@ -94,7 +108,7 @@ pub fn granted(grant: &Grant) {
         Source::Waited => (flags::WAITED, driver_ns()),
         Source::Grown => (flags::GROWN, driver_ns()),
     };
-    writer.record(&Event {
+    writer.record_alloc(&Event {
         flags: flag | capturing(),
         device: thread::with(|t| t.device.get()),
         address: grant.address,
@@ -108,7 +122,7 @@ pub fn granted(grant: &Grant) {
 #[inline(always)]
 pub fn freed(freed: &Freed) {
     let Some(writer) = opened() else { return };
-    writer.record(&Event {
+    writer.record_free(&Event {
         flags: flags::HIT,
         device: freed.device as u8,
         address: freed.address,
@@ -137,7 +151,7 @@ pub fn granted_on(grant: &Grant, class: Class, device: i32, stream: u64) {
         Source::Waited => (flags::WAITED, driver_ns()),
         Source::Grown => (flags::GROWN, driver_ns()),
     };
-    writer.record(&Event {
+    writer.record_alloc(&Event {
         flags: flag | capturing(),
         device: device as u8,
         address: grant.address,
@@ -151,7 +165,7 @@ pub fn granted_on(grant: &Grant, class: Class, device: i32, stream: u64) {
 #[inline(always)]
 pub fn freed_on(freed: &mempool::Freed, class: Class, device: i32, stream: u64) {
     let Some(writer) = opened() else { return };
-    writer.record(&Event {
+    writer.record_free(&Event {
         flags: flags::HIT,
         device: device as u8,
         address: freed.address,
@@ -178,17 +192,44 @@ pub fn segment(kind: Kind, context: Context, device: Option<u8>, address: u64, b
     });
 }
 
-/// Memory that the driver itself handed out or took back.
+/// Memory that the driver itself handed out or took back; what it takes back has [left](leaving) before.
 pub fn forwarded(kind: Kind, class: Class, device: u8, address: u64, size: u64, stream: u64) {
     let Some(writer) = open() else { return };
-    writer.record(&Event {
+    let event = Event {
         flags: flags::FORWARDED | capturing(),
         device,
         address,
         size,
         extra: [as_named(stream), Cost::pack(driver_ns(), size)],
         ..event(kind, class)
-    });
+    };
+    match kind {
+        Kind::Alloc => writer.record_alloc(&event),
+        Kind::Free => writer.record_left(&event),
+        _ => writer.record(&event),
+    }
+}
+
+/// The driver is asked to take memory back: from the moment at which it does, the address may be another's.
+/// Returns the stack of its allocation for [`stays`].
+pub fn leaving(class: Class, address: u64) -> u32 {
+    let left = opened().and_then(|writer| writer.take_live(class, address));
+    left.map_or(0, |left| left.stack)
+}
+
+/// The driver refused to take memory back.
+pub fn stays(class: Class, device: u8, address: u64, size: u64, stack: u32) {
+    if let Some(writer) = opened() {
+        writer.put_live(&Event {
+            flags: flags::FORWARDED,
+            device,
+            address,
+            size,
+            stack,
+            extra: [0, Cost::pack(0, size)],
+            ..event(Kind::Alloc, class)
+        });
+    }
 }
 
 /// A request that could not be met.
@@ -201,17 +242,42 @@ pub fn out_of_memory(class: Class, size: u64, result: u32, free: u64, total: u64
         extra: [free, total],
         ..event(Kind::OutOfMemory, class)
     });
+    pool_state(writer);
+}
+
+/// What the pools of the current device hold, after a request that could not be met. Nothing if no pool
+/// serves the process.
+fn pool_state(writer: &Writer) {
+    let device = crate::context::device();
+    if let Some(held) = memory_info::of_pools(device.into()) {
+        writer.record(&Event {
+            device,
+            size: held.allocated,
+            extra: [held.reserved, held.largest_free],
+            ..event(Kind::PoolState, Class::Device)
+        });
+    }
 }
 
 /// A context ended, and with it these bytes that were handed out and held.
 pub fn context_gone(context: Context, allocated: u64, reserved: u64) {
     let Some(writer) = opened() else { return };
+    writer.drop_live(|event| {
+        let ours = matches!(event.class, Class::Device | Class::PoolAsync);
+        ours && event.flags & flags::FORWARDED == 0 && !is_held(event.address)
+    });
     writer.record(&Event {
         address: context.0,
         size: allocated,
         extra: [reserved, 0],
         ..event(Kind::ContextGone, Class::Device)
     });
+}
+
+/// Whether a pool holds the block at an address.
+fn is_held(address: u64) -> bool {
+    allocator::used().is_some_and(|pool| pool.find(address).is_some())
+        || mempools::owner(address).is_some_and(|entry| entry.pool.find(address).is_some())
 }
 
 /// A stream began to capture, or stopped with this graph (0: none).
@@ -244,12 +310,69 @@ pub fn trimmed(bytes: u64) {
 #[inline]
 pub fn tensor(kind: Kind, device: u8, address: u64, size: u64, allocated: u64, reserved: u64) {
     let Some(writer) = open() else { return };
-    writer.record(&Event {
+    let event = Event {
         device,
         address,
         size,
         extra: [allocated, reserved],
         ..event(kind, Class::Tensor)
+    };
+    match kind {
+        Kind::TensorAlloc => writer.record_alloc(&event),
+        Kind::TensorFree => {
+            writer.record_free(&event);
+        }
+        _ => writer.record(&event),
+    }
+}
+
+/// A range or a mark: string ids of its name and its domain, its number, and its own node where that is not
+/// what the thread's events have.
+pub fn range(kind: Kind, name: u32, domain: u32, number: u64, node: Option<u32>) {
+    let Some(writer) = opened() else { return };
+    let event = event(kind, Class::Device);
+    writer.record(&Event {
+        stack: node.unwrap_or(event.stack),
+        address: name.into(),
+        size: number,
+        extra: [domain.into(), 0],
+        ..event
+    });
+}
+
+/// A thread has a name. False if there is no trace to tell.
+pub fn thread_name(thread: u32, name: &str) -> bool {
+    let Some(writer) = opened() else { return false };
+    writer.record(&Event {
+        thread,
+        stack: 0,
+        address: writer.intern(name).into(),
+        ..event(Kind::ThreadName, Class::Device)
+    });
+    true
+}
+
+/// What the driver said of a device, in bytes.
+pub fn device_memory(device: i32, free: u64, total: u64) {
+    let Some(writer) = opened() else { return };
+    writer.record(&Event {
+        device: u8::try_from(device).unwrap_or(Event::NO_DEVICE),
+        size: total.saturating_sub(free),
+        extra: [free, total],
+        ..event(Kind::DeviceMemory, Class::Device)
+    });
+}
+
+/// Code was loaded and took so many bytes of the current device; `None`: no context was current.
+pub fn module_loaded(module: u64, bytes: Option<u64>) {
+    // Without a context nothing is on a device: a program that only looks leaves no trace.
+    let writer = if bytes.is_some() { open() } else { opened() };
+    let Some(writer) = writer else { return };
+    writer.record(&Event {
+        device: bytes.map_or(Event::NO_DEVICE, |_| crate::context::device()),
+        address: module,
+        size: bytes.unwrap_or(0),
+        ..event(Kind::ModuleLoad, Class::Device)
     });
 }
 

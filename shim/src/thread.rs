@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::mempools::Entry;
+use crate::thread_names;
 
 /// The state of one thread. No destructor: nothing is left behind when the thread ends.
 pub struct Thread {
@@ -25,6 +26,8 @@ pub struct Thread {
     pub stream_context: Cell<u64>,
     pub stream_entry: Cell<*const Entry>,
     pub stream_epoch: Cell<u64>,
+    /// The node of the ranges that are open on it; 0: none.
+    pub ranges: Cell<u32>,
     /// Nanoseconds spent in the driver's memory calls since the hook was entered.
     pub driver_ns: Cell<u64>,
 }
@@ -42,6 +45,7 @@ thread_local! {
             stream_context: Cell::new(0),
             stream_entry: Cell::new(std::ptr::null()),
             stream_epoch: Cell::new(0),
+            ranges: Cell::new(0),
             driver_ns: Cell::new(0),
         }
     };
@@ -58,11 +62,18 @@ pub fn with<R>(f: impl FnOnce(&Thread) -> R) -> R {
 pub fn tid() -> u32 {
     with(|t| {
         if t.tid.get() == 0 {
-            // SAFETY: gettid has no preconditions.
-            t.tid.set(unsafe { libc::gettid() } as u32);
+            first_seen(t);
         }
         t.tid.get()
     })
+}
+
+#[cold]
+fn first_seen(thread: &Thread) {
+    // SAFETY: gettid has no preconditions.
+    let id = unsafe { libc::gettid() } as u32;
+    thread.tid.set(id);
+    thread_names::arrived(id);
 }
 
 /// A number that no other thread of this process has or had, from 1: the kernel gives the ids of threads

@@ -66,9 +66,9 @@ pub fn main(args: &Args) -> Result<Outcome> {
             .take(args.limit.unwrap_or(usize::MAX))
         {
             match args.format {
-                Format::Text => text(&record, &mut out)?,
+                Format::Text => text(&trace, &record, &mut out)?,
                 Format::Json => {
-                    serde_json::to_writer(&mut out, &Line::of(&record))?;
+                    serde_json::to_writer(&mut out, &Line::of(&trace, &record))?;
                     writeln!(out)?;
                 }
             }
@@ -78,7 +78,7 @@ pub fn main(args: &Args) -> Result<Outcome> {
     Ok(outcome)
 }
 
-fn text(record: &Record, out: &mut impl Write) -> std::io::Result<()> {
+fn text(trace: &Trace, record: &Record, out: &mut impl Write) -> std::io::Result<()> {
     let Event {
         kind,
         class,
@@ -107,7 +107,16 @@ fn text(record: &Record, out: &mut impl Write) -> std::io::Result<()> {
     for name in flag_names(record.event.flags) {
         write!(out, " {name}")?;
     }
-    let detail = Detail::of(&record.event);
+    let detail = Detail::of(trace, &record.event);
+    if let Some(name) = &detail.name {
+        write!(out, " {name:?}")?;
+    }
+    if let Some(domain) = &detail.domain {
+        write!(out, " of {domain:?}")?;
+    }
+    if let Some(number) = detail.number {
+        write!(out, " number {number}")?;
+    }
     for (name, value) in detail.sizes() {
         write!(out, ", {name} {}", bytes(value))?;
     }
@@ -156,7 +165,7 @@ struct Line {
 }
 
 impl Line {
-    fn of(record: &Record) -> Line {
+    fn of(trace: &Trace, record: &Record) -> Line {
         let event = &record.event;
         Line {
             event: record.ticket,
@@ -170,14 +179,22 @@ impl Line {
             size: event.size,
             result: event.result,
             stack: (event.stack != 0).then_some(event.stack),
-            detail: Detail::of(event),
+            detail: Detail::of(trace, event),
         }
     }
 }
 
-/// The two extra words, by what they mean for the kind.
+/// What the words of an event mean for its kind.
 #[derive(Default, Serialize)]
 struct Detail {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    domain: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    number: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    largest_free: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     stream: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -199,8 +216,9 @@ struct Detail {
 }
 
 impl Detail {
-    fn of(event: &Event) -> Detail {
+    fn of(trace: &Trace, event: &Event) -> Detail {
         let [first, second] = event.extra.map(Some);
+        let string = |id: u64| trace.string(u32::try_from(id).ok()?);
         let detail = Detail::default();
         match event.kind {
             Kind::Alloc | Kind::Free => {
@@ -239,18 +257,36 @@ impl Detail {
                 graph: second,
                 ..detail
             },
+            Kind::RangePush | Kind::Mark => Detail {
+                name: string(event.address),
+                domain: first.and_then(string),
+                ..detail
+            },
+            Kind::RangeStart => Detail {
+                name: string(event.address),
+                domain: first.and_then(string),
+                number: Some(event.size),
+                ..detail
+            },
+            Kind::RangeEnd => Detail {
+                number: Some(event.size),
+                ..detail
+            },
+            Kind::ThreadName => Detail {
+                name: string(event.address),
+                ..detail
+            },
+            Kind::PoolState => Detail {
+                reserved: first,
+                largest_free: second,
+                ..detail
+            },
             Kind::Trim
             | Kind::Import
             | Kind::Export
             | Kind::Failed
             | Kind::ContextNew
-            | Kind::RangePush
             | Kind::RangePop
-            | Kind::RangeStart
-            | Kind::RangeEnd
-            | Kind::Mark
-            | Kind::ThreadName
-            | Kind::PoolState
             | Kind::ModuleLoad
             | Kind::Unknown => detail,
         }
@@ -263,6 +299,7 @@ impl Detail {
             ("of", self.total),
             ("allocated", self.allocated),
             ("reserved", self.reserved),
+            ("largest free", self.largest_free),
         ]
         .into_iter()
         .filter_map(|(name, value)| Some((name, value?)))

@@ -187,6 +187,16 @@ impl<D: Driver> MemPool<D> {
         })
     }
 
+    /// Bytes of the largest block that is free, whatever still has to be waited for. Walks all blocks
+    /// under the lock: for when a request could not be met.
+    pub fn largest_free(&self) -> u64 {
+        use super::block::State::{Free, Quick};
+        let state = self.state.lock();
+        let blocks = state.map.values().map(|id| state.slab.at(*id));
+        let free = blocks.filter(|block| matches!(block.state, Free | Quick));
+        free.map(|block| block.size).max().unwrap_or(0)
+    }
+
     /// What the pool holds and did.
     pub fn stats(&self) -> Stats {
         self.state.lock().stats

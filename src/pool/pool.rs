@@ -252,6 +252,24 @@ impl<D: Device> Pool<D> {
             .is_some_and(|id| state.slab.at(id).state != BlockState::Live)
     }
 
+    /// Bytes of the largest block that is free on a device, whatever still has to be waited for. Walks all
+    /// blocks under the lock: for when a request could not be met.
+    pub fn largest_free(&self, device: i32) -> u64 {
+        let mut state = self.state.lock();
+        self.call_in(&mut state, Call::Idle);
+        let on_device = |index: u32| {
+            let arena = state.arenas.get(index as usize)?.as_ref()?;
+            Some(state.devices.get(arena.device)?.ordinal == device)
+        };
+        let blocks = state.map.values().map(|id| state.slab.at(*id));
+        let free = blocks.filter(|block| {
+            block.state == BlockState::Cached
+                && !block.exported
+                && on_device(block.arena) == Some(true)
+        });
+        free.map(|block| block.size).max().unwrap_or(0)
+    }
+
     /// What the pool holds and did, on one device or on all.
     pub fn stats(&self, device: Option<i32>) -> Stats {
         let mut state = self.state.lock();

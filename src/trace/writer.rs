@@ -10,7 +10,7 @@ use memmap2::{MmapOptions, MmapRaw};
 use parking_lot::Mutex;
 
 use super::clock::{self, ClockSource, Pair};
-use super::event::{Event, Layer};
+use super::event::{Class, Event, Layer};
 use super::layout::live::key;
 use super::layout::{self, PartKind, counter, cursor, facts, field, header, live, part, totals};
 use super::live::{Live, Removed};
@@ -205,6 +205,24 @@ impl Writer {
     pub fn record_free(&self, event: &Event) -> Option<Removed> {
         let block = (key(event.class, event.address), place(event));
         thread::record_free(&self.mapped, self.clock, event.words(0), block)
+    }
+
+    /// Takes a block out of the live table before it ends, where from then on its address may be another's.
+    /// Its event follows by [`Writer::record_left`], or [`Writer::put_live`] puts it back.
+    pub fn take_live(&self, class: Class, address: u64) -> Option<Removed> {
+        self.mapped.live.remove(key(class, address))
+    }
+
+    /// Enters a block into the live table that [`Writer::take_live`] took out, given what made it; as of now.
+    pub fn put_live(&self, event: &Event) {
+        let key = key(event.class, event.address);
+        self.mapped.live.insert(key, &event.words(self.clock.now()));
+    }
+
+    /// Records an event that ended a block that [`Writer::take_live`] took out, and adds it to the totals.
+    #[inline]
+    pub fn record_left(&self, event: &Event) {
+        thread::record_left(&self.mapped, self.clock, event.words(0), place(event));
     }
 
     /// Takes blocks out of the live table that went without a free of their own, as with their context,

@@ -18,6 +18,7 @@ mod give_back;
 mod interposition;
 mod killed;
 mod limits;
+mod marks;
 mod mempools;
 mod reuse;
 mod runtimes;

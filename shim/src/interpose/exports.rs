@@ -1,10 +1,10 @@
-//! Our own two functions, for library authors: `include/gpushim.h` says what they promise.
+//! Our own functions, for library authors: `include/gpushim.h` says what they promise.
 //!
-//! They are what `cuMemAllocAsync` and `cuMemFreeAsync` are in this process, with the device as an
+//! Those for memory are what `cuMemAllocAsync` and `cuMemFreeAsync` are in this process, with the device as an
 //! argument, in the signatures that PyTorch's CUDAPluggableAllocator calls.
 
 use std::cell::Cell;
-use std::ffi::{c_int, c_void};
+use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::Once;
 
 use gpushim_core::config::Log;
@@ -13,8 +13,9 @@ use super::driver::calls::real as calls;
 use super::driver::context::{cuDevicePrimaryCtxRetain, real as contexts};
 use super::driver::stream_ordered::{self, named, real};
 use super::driver::{DevicePtr, Handle};
-use super::front;
+use super::{front, nvtx};
 use crate::driver::{CUresult, OUT_OF_MEMORY, SUCCESS};
+use crate::marks::{self, Text};
 use crate::{context, foreign, process, recorder, thread};
 
 /// `CUDA_ERROR_DEINITIALIZED`: the process is ending, and its memory with it.
@@ -73,6 +74,48 @@ pub unsafe extern "C" fn gpushim_free(
     if result != SUCCESS && result != DEINITIALIZED {
         complain("gpushim_free", result);
     }
+}
+
+/// A range of this name begins on the calling thread.
+///
+/// # Safety
+/// `name` is null or a C string.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gpushim_range_push(name: *const c_char) {
+    // SAFETY: the caller's argument.
+    announce(|| marks::push(None, &unsafe { text(name) }));
+}
+
+/// The innermost range that [`gpushim_range_push`] began on the calling thread ends.
+#[unsafe(no_mangle)]
+pub extern "C" fn gpushim_range_pop() {
+    announce(|| marks::pop(None));
+}
+
+/// A moment of this name.
+///
+/// # Safety
+/// `name` is null or a C string.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gpushim_mark(name: *const c_char) {
+    // SAFETY: the caller's argument.
+    announce(|| marks::mark(None, &unsafe { text(name) }));
+}
+
+fn announce<R>(what: impl FnOnce() -> R) {
+    if nvtx::is_wanted() {
+        process::boundary(|| (), || drop(what()));
+    }
+}
+
+/// # Safety
+/// `name` is null or a C string that outlives the text.
+unsafe fn text<'a>(name: *const c_char) -> Text<'a> {
+    if name.is_null() {
+        return Text::None;
+    }
+    // SAFETY: not null, so a C string.
+    Text::Plain(unsafe { CStr::from_ptr(name) }.to_string_lossy())
 }
 
 fn allocate(address: *mut DevicePtr, bytes: usize, stream: Handle) -> CUresult {

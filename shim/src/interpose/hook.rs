@@ -55,7 +55,7 @@ pub(crate) use driver_calls;
 macro_rules! driver_functions {
     ($(fn $name:ident($($arg:ident: $ty:ty),*) = $ours:expr;)*) => {
         /// The driver's own functions of this family.
-        #[allow(non_snake_case, missing_docs, dead_code)]
+        #[allow(non_snake_case, missing_docs, dead_code, clippy::too_many_arguments)]
         pub mod real {
             use super::*;
             $(

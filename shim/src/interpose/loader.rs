@@ -68,12 +68,21 @@ pub fn next_symbol(name: &CStr) -> *mut c_void {
 
 /// A handle of a library that is in the process already.
 pub fn loaded(name: &CStr) -> Option<*mut c_void> {
+    open_with(name, libc::RTLD_LAZY | libc::RTLD_NOLOAD)
+}
+
+/// A handle of a library, which is loaded if it is not yet.
+pub fn open(name: &CStr) -> Option<*mut c_void> {
+    open_with(name, libc::RTLD_LAZY)
+}
+
+fn open_with(name: &CStr, mode: c_int) -> Option<*mut c_void> {
     find_next();
     let next = NEXT_DLOPEN.load(Ordering::Acquire);
     // SAFETY: dlopen has this signature; null becomes None.
     let dlopen = unsafe { std::mem::transmute::<*mut c_void, Option<Dlopen>>(next) }?;
-    // SAFETY: the name is a C string; RTLD_NOLOAD loads nothing.
-    let handle = unsafe { dlopen(name.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
+    // SAFETY: the name is a C string, and the mode one of the two above.
+    let handle = unsafe { dlopen(name.as_ptr(), mode) };
     (!handle.is_null()).then_some(handle)
 }
 

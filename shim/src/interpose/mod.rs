@@ -7,5 +7,6 @@ pub mod front;
 pub mod get_proc_address;
 pub mod hook;
 pub mod loader;
+pub mod nvtx;
 pub mod runtime;
 pub mod torch;

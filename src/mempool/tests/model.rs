@@ -158,6 +158,7 @@ impl Machine {
     pub fn check(&mut self) {
         for number in 0..self.models.len() {
             let stats = self.pool(number).stats();
+            let largest_free = self.pool(number).largest_free();
             let (held, peak) = self.sim().held(number);
             let model = &mut self.models[number];
             assert_eq!(stats.reserved, held, "reserved");
@@ -173,7 +174,7 @@ impl Machine {
             assert_eq!(peaks, (model.peak_allocated, model.peak_requested));
             model.seen_reserved = model.seen_reserved.max(held);
             assert!((model.seen_reserved..=peak).contains(&stats.peak_reserved));
-            assert!(stats.allocated + stats.quarantined <= stats.reserved);
+            assert!(stats.allocated + stats.quarantined + largest_free <= stats.reserved);
             if model.max_size != 0 {
                 assert!(stats.reserved <= model.max_size, "beyond the pool's size");
             }

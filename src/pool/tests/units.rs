@@ -36,6 +36,32 @@ fn unknown_and_double_frees() {
 }
 
 #[test]
+fn the_largest_free_block() {
+    const MIB: u64 = 1 << 20;
+    for (policy, after) in [(Policy::Blocks, [4, 6]), (Policy::Segments, [6, 12])] {
+        let pool = pool(Settings {
+            policy,
+            ..Settings::default()
+        });
+        assert_eq!(pool.largest_free(0), 0);
+        let blocks = [4, 4, 6].map(|mib| pool.allocate(C, mib * MIB).unwrap().address);
+        pool.free(blocks[0], |_| ()).unwrap();
+        // A segment of 20 MiB has 6 left behind the three.
+        assert_eq!(pool.largest_free(0), after[0] * MIB, "{policy:?}");
+        pool.free(blocks[2], |_| ()).unwrap();
+        let mark = pool.mark(C);
+        pool.synchronized(C, mark);
+        // What is ready is merged when somebody looks for memory.
+        let small = pool.allocate(C, 512).unwrap();
+        assert!(small.size <= MIB);
+        let other = pool.allocate(C, 3 * MIB).unwrap();
+        pool.free(other.address, |_| ()).unwrap();
+        assert_eq!(pool.largest_free(0), after[1] * MIB, "{policy:?}");
+        assert_eq!(pool.largest_free(1), 0, "another device");
+    }
+}
+
+#[test]
 fn off_knows_nothing() {
     let pool = pool(Settings {
         policy: Policy::Off,

@@ -85,6 +85,17 @@ pub fn record_free(
     })
 }
 
+/// Records an event that ended a block that is no longer in the live table, counted there.
+#[inline]
+pub fn record_left(trace: &Arc<Mapped>, clock: ClockSource, event: [u64; 7], place: (Layer, u8)) {
+    with(trace, |thread| {
+        let words = thread.timed(clock, event);
+        trace.ring.push(&thread.hold, &words);
+        let [_, _, _, _, size, _, _] = words;
+        trace.tally.add(&thread.claim, Sort::Free, place, size);
+    });
+}
+
 /// Takes blocks out of the live table and counts them as freed: how many, and their bytes.
 pub fn drop_live(trace: &Arc<Mapped>, wanted: impl FnMut(&Event) -> bool) -> (u64, u64) {
     let (mut blocks, mut bytes) = (0, 0_u64);

@@ -8,7 +8,7 @@ use super::Handle;
 use super::calls::real as calls;
 use crate::driver::{CUresult, SUCCESS};
 use crate::interpose::hook::driver_hooks;
-use crate::{allocator, capture, context, mempools, paged, recorder};
+use crate::{allocator, capture, context, device_memory, mempools, paged, recorder};
 
 /// A context was destroyed or reset: its memory went with it.
 fn ended(handle: u64) {
@@ -28,10 +28,14 @@ fn ended(handle: u64) {
 
 /// Calls the driver's destroying function and drops what we had in the context.
 fn destroy(handle: Handle, call: impl FnOnce() -> CUresult) -> CUresult {
+    let doomed = Context(handle as u64);
+    let watched = device_memory::unwatch(doomed);
     let result = call();
     context::changed();
     if result == SUCCESS {
         ended(handle as u64);
+    } else if let Some(device) = watched {
+        device_memory::watch(device, doomed);
     }
     result
 }
@@ -45,12 +49,15 @@ fn reset(device: c_int, call: impl FnOnce() -> CUresult) -> CUresult {
         let _ = context::with(primary, || unsafe { real::cuCtxSynchronize() });
         pages_gone(primary, device);
     }
+    let watched = primary.and_then(device_memory::unwatch);
     let result = call();
     context::changed();
     if result == SUCCESS
         && let Some(primary) = primary
     {
         ended(primary.0);
+    } else if let Some(primary) = primary.filter(|_| watched.is_some()) {
+        device_memory::watch(device, primary);
     }
     result
 }
@@ -65,6 +72,8 @@ fn pages_gone(primary: Context, device: c_int) {
 
 /// As [`reset`], if this was the last user of the primary context.
 fn release(device: c_int, call: impl FnOnce() -> CUresult) -> CUresult {
+    let known = context::primary(device);
+    let watched = known.and_then(device_memory::unwatch);
     let result = call();
     context::changed();
     if result == SUCCESS {
@@ -77,7 +86,11 @@ fn release(device: c_int, call: impl FnOnce() -> CUresult) -> CUresult {
         {
             pages_gone(primary, device);
             ended(primary.0);
+            return result;
         }
+    }
+    if let Some(known) = known.filter(|_| watched.is_some()) {
+        device_memory::watch(device, known);
     }
     result
 }
@@ -91,13 +104,14 @@ fn switch(call: impl FnOnce() -> CUresult) -> CUresult {
 
 /// Calls a function that makes a context, which takes device memory. From here on its work may reach
 /// the memory of every context of its device.
-fn make(context: *mut Handle, call: impl FnMut() -> CUresult) -> CUresult {
+fn make(device: c_int, context: *mut Handle, call: impl FnMut() -> CUresult) -> CUresult {
     let result = allocator::forward_unsized(call);
     context::changed();
     if result == SUCCESS {
         // SAFETY: the driver wrote the handle.
         let made = Context(unsafe { *context } as u64);
         paged::context_made(made);
+        device_memory::watch(device, made);
         if let Some(pool) = allocator::pool() {
             pool.context_known(made);
         }
@@ -149,26 +163,26 @@ driver_hooks! {
     /// A new context becomes current (CUDA 2 and 3).
     fn cuCtxCreate(context: *mut Handle, flags: c_uint, device: c_int) {
         // SAFETY: as above.
-        make(context, || unsafe { real::cuCtxCreate(context, flags, device) })
+        make(device, context, || unsafe { real::cuCtxCreate(context, flags, device) })
     }
     /// A new context becomes current.
     fn cuCtxCreate_v2(context: *mut Handle, flags: c_uint, device: c_int) {
         // SAFETY: as above.
-        make(context, || unsafe { real::cuCtxCreate_v2(context, flags, device) })
+        make(device, context, || unsafe { real::cuCtxCreate_v2(context, flags, device) })
     }
     /// A new context with execution affinity becomes current.
     fn cuCtxCreate_v3(
         context: *mut Handle, affinity: *mut c_void, n: c_int, flags: c_uint, device: c_int,
     ) {
         // SAFETY: as above.
-        make(context, || unsafe { real::cuCtxCreate_v3(context, affinity, n, flags, device) })
+        make(device, context, || unsafe { real::cuCtxCreate_v3(context, affinity, n, flags, device) })
     }
     /// A new context with parameters becomes current.
     fn cuCtxCreate_v4(
         context: *mut Handle, parameters: *mut c_void, flags: c_uint, device: c_int,
     ) {
         // SAFETY: as above.
-        make(context, || unsafe { real::cuCtxCreate_v4(context, parameters, flags, device) })
+        make(device, context, || unsafe { real::cuCtxCreate_v4(context, parameters, flags, device) })
     }
     /// A context ends (CUDA 2 and 3).
     fn cuCtxDestroy(context: Handle) {
@@ -188,7 +202,7 @@ driver_hooks! {
     /// One user more of a device's primary context.
     fn cuDevicePrimaryCtxRetain(context: *mut Handle, device: c_int) {
         // SAFETY: as above.
-        let result = make(context, || unsafe { real::cuDevicePrimaryCtxRetain(context, device) });
+        let result = make(device, context, || unsafe { real::cuDevicePrimaryCtxRetain(context, device) });
         if result == SUCCESS {
             // SAFETY: the driver wrote the handle.
             context::note_primary(device, unsafe { *context } as u64);

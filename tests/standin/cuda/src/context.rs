@@ -119,7 +119,7 @@ pub fn close(state: &mut Guard, handle: u64) -> Outcome {
     capture::forget_context(state, handle);
     state.streams.retain(|_, stream| stream.context != handle);
     state.events.retain(|_, event| event.context != handle);
-    state.modules.retain(|_, module| module.context != handle);
+    crate::module::context_gone(state, handle);
     state.model.close_context(timeline);
     crate::memory::context_gone(state, handle, device);
     crate::array::context_gone(state, handle);

@@ -57,6 +57,8 @@ pub struct Settings {
     pub version: i32,
     /// `STANDIN_DISABLE`: functions that `cuGetProcAddress` does not find.
     pub disabled: Vec<String>,
+    /// `STANDIN_MODULE_BYTES`: device memory that a module or library takes when it is loaded, in bytes.
+    pub module_bytes: u64,
     /// `STANDIN_LACKS`: features that no device has, `vmm` and `pools`: their attributes say so, and
     /// their functions are found but answer `CUDA_ERROR_NOT_SUPPORTED`.
     pub lacking: Vec<Feature>,
@@ -71,6 +73,7 @@ impl Default for Settings {
             report: None,
             version: 13000,
             disabled: Vec::new(),
+            module_bytes: 0,
             lacking: Vec::new(),
         }
     }
@@ -123,6 +126,10 @@ impl Settings {
         );
         text("STANDIN_DISABLE", "names of functions", &mut |value| {
             settings.disabled = parts(value).map(str::to_string).collect();
+            Some(())
+        });
+        text("STANDIN_MODULE_BYTES", "bytes, as 6M", &mut |value| {
+            settings.module_bytes = bytes(value)?;
             Some(())
         });
         text("STANDIN_LACKS", "vmm, pools or both", &mut |value| {
@@ -212,6 +219,7 @@ mod tests {
             ("STANDIN_LATENCY", "malloc=30us, copy=2ms"),
             ("STANDIN_DISABLE", "cuCtxRecordEvent,cuCtxWaitEvent"),
             ("STANDIN_VERSION", "12040"),
+            ("STANDIN_MODULE_BYTES", "6M"),
             ("STANDIN_LACKS", "pools,vmm"),
         ]);
         assert_eq!(problems, Vec::<String>::new());
@@ -221,6 +229,7 @@ mod tests {
         assert_eq!(settings.latency.of("free"), 0);
         assert_eq!(settings.disabled, ["cuCtxRecordEvent", "cuCtxWaitEvent"]);
         assert_eq!(settings.version, 12040);
+        assert_eq!(settings.module_bytes, 6 << 20);
         assert_eq!(settings.lacking, [Feature::Pools, Feature::Vmm]);
     }
 

@@ -2,6 +2,7 @@
 
 use crate::abi::{Out, Text};
 use crate::codes::{INVALID_VALUE, NOT_FOUND, Outcome};
+use crate::env::settings;
 use crate::state::{State, lock};
 
 /// One module or library.
@@ -9,6 +10,8 @@ use crate::state::{State, lock};
 pub struct Module {
     /// Its context; 0 for a library, which belongs to none.
     pub context: u64,
+    /// The device of the context in which it was loaded, and the bytes that it took there.
+    pub taken: Option<(i32, u64)>,
     /// The functions asked for so far, in order.
     pub functions: Vec<u64>,
 }
@@ -25,9 +28,20 @@ pub struct Function {
 fn load(to: Out<u64>, needs_context: bool) -> Outcome {
     to.required()?;
     let mut state = lock()?;
-    let context = if needs_context { state.current()? } else { 0 };
+    // A library is loaded for every context; what it takes, it takes in the current one, if any.
+    let current = state.current();
+    let context = if needs_context { current? } else { 0 };
+    let bytes = settings().module_bytes;
+    let taken = match current.and_then(|current| state.contexts.get(current)) {
+        Ok(current) if bytes > 0 => Some((current.device, bytes)),
+        _ => None,
+    };
+    if let Some((device, bytes)) = taken {
+        state.charge(device, bytes)?;
+    }
     to.put(state.modules.insert(Module {
         context,
+        taken,
         functions: Vec::new(),
     }))
 }
@@ -58,10 +72,27 @@ fn function(state: &mut State, module: u64, name: Text) -> Outcome<u64> {
 
 fn unload(module: u64) -> Outcome {
     let mut state = lock()?;
-    for function in state.modules.remove(module)?.functions {
+    let gone = state.modules.remove(module)?;
+    if let Some((device, bytes)) = gone.taken {
+        state.refund(device, bytes);
+    }
+    for function in gone.functions {
         state.functions.remove(function)?;
     }
     Ok(())
+}
+
+/// The modules of a context that ends.
+pub fn context_gone(state: &mut State, context: u64) {
+    let mut taken = Vec::new();
+    state.modules.retain(|_, module| {
+        let stays = module.context != context;
+        taken.extend(module.taken.filter(|_| !stays));
+        stays
+    });
+    for (device, bytes) in taken {
+        state.refund(device, bytes);
+    }
 }
 
 api! {

@@ -1,0 +1,140 @@
+//! NVTX: what a program announces by it arrives here, because `NVTX_INJECTION64_PATH` names this library.
+//! If it named another one before, a profiler's, that one gets every call first and decides what the
+//! program is answered.
+//!
+//! Each library that uses NVTX 3 has a table of its own, into which `InitializeInjectionNvtx2` writes
+//! callbacks, once. Numbers and layouts are those of NVTX's `nvtxTypes.h` and `nvToolsExt.h`, version 3.2.
+
+use std::ffi::{CStr, CString, OsString, c_int, c_void};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use gpushim_core::config::{Config, Lens, MARKS};
+
+use super::{front, loader};
+use crate::process;
+
+mod callbacks;
+mod table;
+
+use table::Tables;
+
+/// What NVTX loads and calls in it.
+const VARIABLE: &str = "NVTX_INJECTION64_PATH";
+/// What it named before. In the environment, so that programs that this one starts find it, too.
+const BEFORE: &str = "_GPUSHIM_NVTX_BEFORE";
+
+const INITIALIZE: &CStr = c"InitializeInjectionNvtx2";
+const EXTENSION: &CStr = c"InitializeInjectionNvtxExtension";
+
+type Initialize = unsafe extern "C" fn(Option<table::GetExportTable>) -> c_int;
+type Extension = unsafe extern "C" fn(*mut c_void) -> c_int;
+
+/// Called by the dynamic linker once the library's dependencies are ready, before `main`.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static AT_START: extern "C" fn() = at_start;
+
+extern "C" fn at_start() {
+    if front::is_ours() && is_wanted() {
+        process::boundary(|| (), take_place);
+    }
+}
+
+/// Whether marks are recorded (`GPUSHIM_MARKS`). Looked at once, before the rest of the configuration.
+pub fn is_wanted() -> bool {
+    static WANTED: OnceLock<bool> = OnceLock::new();
+    *WANTED.get_or_init(|| {
+        let of_interest = |name: &str| (name == MARKS.name).then(|| std::env::var_os(name));
+        // A value that is none is told of when the shim starts to act.
+        let (config, _) = Config::from_lookup(|name| of_interest(name).flatten());
+        config.marks == Lens::Auto
+    })
+}
+
+/// Puts this library in the place of the one that NVTX would load.
+fn take_place() {
+    let Some(own) = own_path() else { return };
+    let before = std::env::var_os(VARIABLE).filter(|path| !path.is_empty());
+    // SAFETY: preloaded libraries are initialised before the program's first thread.
+    unsafe {
+        match before {
+            // Inherited from a process that did the same: so is what was before.
+            Some(path) if is_same_file(&path, &own) => {}
+            Some(path) => std::env::set_var(BEFORE, path),
+            None => std::env::remove_var(BEFORE),
+        }
+        std::env::set_var(VARIABLE, &own);
+    }
+}
+
+fn own_path() -> Option<PathBuf> {
+    let path = loader::library_at(InitializeInjectionNvtx2 as *const c_void)?;
+    std::fs::canonicalize(path).ok()
+}
+
+fn is_same_file(path: &OsString, own: &Path) -> bool {
+    std::fs::canonicalize(path).is_ok_and(|path| path == own)
+}
+
+/// A function of the profiler's library; null if there is none. The library stays loaded, as NVTX would
+/// have it.
+fn of_profiler(name: &CStr) -> *mut c_void {
+    let null = std::ptr::null_mut();
+    let Some(path) = std::env::var_os(BEFORE) else {
+        return null;
+    };
+    let Ok(path) = CString::new(path.as_bytes()) else {
+        return null;
+    };
+    match loader::open(&path) {
+        Some(library) => loader::symbol(library, name),
+        None => null,
+    }
+}
+
+/// NVTX asks for callbacks. 0: there are none.
+///
+/// # Safety
+/// Called by NVTX only, with the function that gives its tables.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn InitializeInjectionNvtx2(get: Option<table::GetExportTable>) -> c_int {
+    let found = of_profiler(INITIALIZE);
+    let ours = InitializeInjectionNvtx2 as *const c_void;
+    // SAFETY: what a library exports under this name has this signature; null becomes None.
+    let profiler = unsafe { std::mem::transmute::<*mut c_void, Option<Initialize>>(found) }
+        .filter(|_| !std::ptr::eq(found.cast_const(), ours));
+    // SAFETY: NVTX gave the function.
+    let tables = get.and_then(|get| unsafe { Tables::of(get) });
+    // SAFETY: the argument is what NVTX gave us for this.
+    let accepted = profiler.is_some_and(|initialize| unsafe { initialize(get) } != 0);
+    let Some(tables) = tables.filter(|_| front::is_ours() && is_wanted()) else {
+        return accepted.into();
+    };
+    if profiler.is_some() && !accepted {
+        tables.restore();
+    }
+    process::boundary(
+        || accepted.into(),
+        || {
+            callbacks::install(&tables, accepted);
+            1
+        },
+    )
+}
+
+/// NVTX asks for the callbacks of an extension, of which we have none. 0: there are none.
+///
+/// # Safety
+/// Called by NVTX only.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn InitializeInjectionNvtxExtension(module: *mut c_void) -> c_int {
+    let found = of_profiler(EXTENSION);
+    let ours = InitializeInjectionNvtxExtension as *const c_void;
+    // SAFETY: what a library exports under this name has this signature; null becomes None.
+    let profiler = unsafe { std::mem::transmute::<*mut c_void, Option<Extension>>(found) }
+        .filter(|_| !std::ptr::eq(found.cast_const(), ours));
+    // SAFETY: the argument is what NVTX gave us for this.
+    profiler.map_or(0, |initialize| unsafe { initialize(module) })
+}

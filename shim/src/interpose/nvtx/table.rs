@@ -1,0 +1,108 @@
+//! The tables of one library that uses NVTX: where its functions' callbacks are written.
+
+use std::ffi::{c_int, c_uint, c_void};
+
+/// `NvtxGetExportTableFunc_t`.
+pub type GetExportTable = unsafe extern "C" fn(u32) -> *const ExportTable;
+
+/// `NVTX_ETID_CALLBACKS`.
+const CALLBACKS: u32 = 1;
+/// `NVTX_CB_MODULE_CORE` and `..._CORE2`: functions without and with a domain.
+pub const CORE: usize = 1;
+pub const CORE2: usize = 5;
+/// The last `NVTX_CB_MODULE_`.
+const LAST_MODULE: usize = 6;
+
+/// `NvtxExportTableCallbacks`.
+#[repr(C)]
+pub struct ExportTable {
+    /// Its bytes.
+    size: usize,
+    get_module: Option<
+        unsafe extern "C" fn(
+            module: c_uint,
+            table: *mut *const *mut *const c_void,
+            entries: *mut c_uint,
+        ) -> c_int,
+    >,
+}
+
+/// Where one callback is.
+struct Slot {
+    module: usize,
+    id: usize,
+    place: *mut *const c_void,
+    /// What was there at first: NVTX's own function that leads to the initialisation.
+    first: *const c_void,
+}
+
+/// All places.
+pub struct Tables(Vec<Slot>);
+
+impl Tables {
+    /// The tables behind NVTX's function, as they are now.
+    ///
+    /// # Safety
+    /// NVTX gave the function, and no callback is called until the initialisation is over.
+    pub unsafe fn of(get: GetExportTable) -> Option<Tables> {
+        // SAFETY: the function answers every number, with a table or null.
+        let table = unsafe { get(CALLBACKS).as_ref() }?;
+        let get_module = table
+            .get_module
+            .filter(|_| table.size >= size_of::<ExportTable>())?;
+        let mut slots = Vec::new();
+        for module in CORE..=LAST_MODULE {
+            let (mut places, mut entries) = (std::ptr::null(), 0);
+            // SAFETY: both are ours to write.
+            let known = unsafe { get_module(module as c_uint, &mut places, &mut entries) };
+            if known == 0 || places.is_null() {
+                continue;
+            }
+            // SAFETY: NVTX's table has so many entries, and lives as long as the library.
+            let places = unsafe { std::slice::from_raw_parts(places, entries as usize) };
+            let present = places.iter().enumerate().filter(|(_, at)| !at.is_null());
+            slots.extend(present.map(|(id, &place)| Slot {
+                module,
+                id,
+                place,
+                // SAFETY: not null, and so a place of a function pointer.
+                first: unsafe { *place },
+            }));
+        }
+        Some(Tables(slots))
+    }
+
+    /// Takes back whatever was written.
+    pub fn restore(&self) {
+        for slot in &self.0 {
+            // SAFETY: the place is NVTX's, for us to write until the initialisation is over.
+            unsafe { *slot.place = slot.first };
+        }
+    }
+
+    /// The callback that somebody wrote; null if nobody did. `None`: this library has no such function.
+    pub fn written(&self, module: usize, id: usize) -> Option<*const c_void> {
+        let slot = self.slot(module, id)?;
+        // SAFETY: as above, to read.
+        let now = unsafe { *slot.place };
+        Some(if now == slot.first {
+            std::ptr::null()
+        } else {
+            now
+        })
+    }
+
+    /// Writes a callback.
+    pub fn write(&self, module: usize, id: usize, callback: *const c_void) {
+        if let Some(slot) = self.slot(module, id) {
+            // SAFETY: as above.
+            unsafe { *slot.place = callback };
+        }
+    }
+
+    fn slot(&self, module: usize, id: usize) -> Option<&Slot> {
+        self.0
+            .iter()
+            .find(|slot| slot.module == module && slot.id == id)
+    }
+}
