@@ -58,7 +58,7 @@ fn version_1() -> Vec<u8> {
 
 /// Where a part of a file is.
 fn part_at(content: &[u8], kind: layout::PartKind) -> usize {
-    let entry = (0..8)
+    let entry = (0..32)
         .map(|index| header::PARTS_AT + index * part::BYTES)
         .find(|at| layout::get_u32(content, at + part::KIND) == Some(kind as u32));
     layout::get_u64(content, entry.unwrap() + part::OFFSET).unwrap() as usize
@@ -229,7 +229,8 @@ fn cut_anywhere(whole: &[u8], recorded: u64) {
 #[test]
 fn every_flipped_byte_of_the_header_is_survived_and_noticed() {
     let whole = sound();
-    let parts = header::PARTS_AT..header::PARTS_AT + 5 * part::BYTES;
+    let count = layout::get_u32(&whole, header::PARTS_COUNT).unwrap() as usize;
+    let parts = header::PARTS_AT..header::PARTS_AT + count * part::BYTES;
     let fields = header::FIELDS_AT..header::FIELDS_AT + layout::FIELDS.len() * field::BYTES;
     for at in (0..header::CHANGING_FROM).chain(parts).chain(fields) {
         for flip in [0x01, 0x80, 0xff] {
@@ -383,17 +384,19 @@ fn a_file_of_a_newer_minor_version_is_read() {
     let ring_at = ring_at(&old);
     let mut new = old[..ring_at].to_vec();
     layout::put(&mut new, header::MINOR, &9_u32.to_le_bytes());
-    let ring_part = header::PARTS_AT + 4 * part::BYTES;
+    let count = layout::get_u32(&old, header::PARTS_COUNT).unwrap();
+    // The last one.
+    let ring_part = header::PARTS_AT + (count as usize - 1) * part::BYTES;
     layout::put(&mut new, ring_part + part::STRIDE, &128_u64.to_le_bytes());
     layout::put(
         &mut new,
         ring_part + part::LENGTH,
         &(SLOTS as u64 * 128).to_le_bytes(),
     );
-    let extra_part = header::PARTS_AT + 5 * part::BYTES;
+    let extra_part = ring_part + part::BYTES;
     layout::put(&mut new, extra_part + part::KIND, &77_u32.to_le_bytes());
     layout::put(&mut new, extra_part + part::STRIDE, &1_u64.to_le_bytes());
-    layout::put(&mut new, header::PARTS_COUNT, &6_u32.to_le_bytes());
+    layout::put(&mut new, header::PARTS_COUNT, &(count + 1).to_le_bytes());
     // Address moves to the second half; a field that nobody knows is added.
     let address = header::FIELDS_AT + 9 * field::BYTES;
     layout::put(&mut new, address + field::OFFSET, &96_u16.to_le_bytes());
