@@ -1,7 +1,11 @@
-//! Running a model under loom.
+//! Running a model under loom, and words for it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+
+use loom::sync::atomic::AtomicU64 as Modelled;
+
+use super::ring::Word;
 
 /// Runs a model in every interleaving with so many preemptions; fails if there was only one.
 pub fn explore(preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
@@ -9,6 +13,8 @@ pub fn explore(preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
     let counted = Arc::clone(&runs);
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(preemptions);
+    // Of one interleaving: it only bounds the memory for it.
+    builder.max_branches = 10_000;
     builder.check(move || {
         counted.fetch_add(1, Ordering::Relaxed);
         model();
@@ -16,4 +22,49 @@ pub fn explore(preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
     let runs = runs.load(Ordering::Relaxed);
     println!("{runs} interleavings");
     assert!(runs > 1, "nothing was explored");
+}
+
+/// Makes words whose every access is also one to a word that they all share.
+///
+/// Loom tries two accesses to a word in both orders only if one is the last before the other, so that a
+/// thread that loads a word and then swaps it hides another's load before. These words are always tried in
+/// every order. Not for code that relies on acquire fences: with those the shared word would put things in
+/// an order that the code does not.
+pub fn crowd() -> impl Fn() -> Crowded {
+    let all = Arc::new(Modelled::new(0));
+    move || Crowded {
+        word: Modelled::new(0),
+        all: Arc::clone(&all),
+    }
+}
+
+/// One of them.
+pub struct Crowded {
+    word: Modelled,
+    all: Arc<Modelled>,
+}
+
+impl Crowded {
+    fn touched(&self) -> &Modelled {
+        self.all.fetch_add(1, Ordering::Relaxed);
+        &self.word
+    }
+}
+
+impl Word for Crowded {
+    fn load(&self, order: Ordering) -> u64 {
+        Word::load(self.touched(), order)
+    }
+    fn store(&self, value: u64, order: Ordering) {
+        Word::store(self.touched(), value, order);
+    }
+    fn fetch_add(&self, value: u64, order: Ordering) -> u64 {
+        Word::fetch_add(self.touched(), value, order)
+    }
+    fn swap_if(&self, current: u64, new: u64, success: Ordering) -> bool {
+        Word::swap_if(self.touched(), current, new, success)
+    }
+    fn fence(order: Ordering) {
+        <Modelled as Word>::fence(order);
+    }
 }

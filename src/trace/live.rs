@@ -165,12 +165,13 @@ impl<'a, W: Word> Live<'a, W> {
         }
     }
 
-    /// Where a block belongs: its key times a constant (2^64 over the golden ratio), both halves of the
-    /// product folded, so that addresses at whatever regular distance are spread.
+    /// Where a block belongs. Multiplied twice by 2^64 over the golden ratio: once would heap up addresses
+    /// at some regular distances.
     #[inline]
     fn home(&self, key: u64) -> usize {
-        let product = u128::from(key) * 0x9e37_79b9_7f4a_7c15;
-        let hash = (product >> 64) as u64 ^ product as u64;
+        const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
+        let hash = key.wrapping_mul(GOLDEN);
+        let hash = (hash ^ hash >> 29).wrapping_mul(GOLDEN);
         // The upper half of the hash as a fraction of the groups.
         ((hash >> 32).wrapping_mul(self.groups.len() as u64) >> 32) as usize
     }

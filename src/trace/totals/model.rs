@@ -1,18 +1,17 @@
 //! Every interleaving and every order in which memory may become visible.
 
 use loom::sync::Arc;
-use loom::sync::atomic::AtomicU64 as Modelled;
 use loom::thread;
 
 use super::tests::{stripes, sums};
 use super::*;
-use crate::trace::explore::explore;
+use crate::trace::explore::{crowd, explore};
 
 /// Two threads and one stripe that is not shared: either has it after the other, or one finds it taken.
 #[test]
 fn no_block_is_forgotten_when_a_stripe_changes_hands() {
     explore(3, || {
-        let stripes = Arc::new(stripes(2, || Modelled::new(0)));
+        let stripes = Arc::new(stripes(2, crowd()));
         let run = |bytes: u64| {
             let stripes = Arc::clone(&stripes);
             move || {
