@@ -10,4 +10,6 @@ pub mod mempool;
 pub mod pool;
 #[cfg(feature = "cli")]
 pub mod report;
+#[cfg(feature = "cli")]
+pub mod symbols;
 pub mod trace;

@@ -16,3 +16,6 @@ pub use clock::{Calibration, ClockSource, Pair, monotonic_ns};
 pub use event::{Class, Cost, Event, Kind, Layer, flags};
 pub use reader::{Error, Events, Header, Record, Trace};
 pub use writer::{Writer, WriterOptions};
+
+#[cfg(feature = "cli")]
+pub(crate) use {reader::unescaped, writer::escape_into};
