@@ -168,7 +168,8 @@ impl Symbolizer {
                 Vec::new()
             }
         });
-        let mut found = files.iter().find_map(|file| self.elf.find(file, at));
+        let (elf, problems) = (&mut self.elf, &mut self.problems);
+        let mut found = files.iter().find_map(|file| elf.find(file, at, problems));
         if found.is_none() {
             let bundle = self.options.bundle.as_ref();
             found = bundle.and_then(|bundle| bundle.find(module, at));

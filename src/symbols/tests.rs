@@ -667,3 +667,32 @@ fn files_are_not_looked_at_unless_asked() {
     );
     assert_eq!(symbolizer.problems(), [] as [&str; 0]);
 }
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 500, ..ProptestConfig::default() })]
+    /// Some of these damages make the parser panic, which is said and costs that file's symbols only.
+    #[test]
+    fn a_damaged_library_does_no_harm(
+        damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>(), 1..=8_usize), 1..12),
+    ) {
+        static ELF: std::sync::OnceLock<(Vec<u8>, u64)> = std::sync::OnceLock::new();
+        let (content, at) = ELF.get_or_init(|| {
+            let library = Library::c(&["-g", ID]);
+            let at = library.call("outer") - library.module.bias - 1;
+            (std::fs::read(library.path()).unwrap(), at)
+        });
+        let mut content = content.clone();
+        for (from, value, length) in damage {
+            let from = from.index(content.len() - length);
+            content[from..from + length].fill(value);
+        }
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), &content).unwrap();
+        let (mut reader, mut problems) = (elf::Reader::new(&[]), Vec::new());
+        let first = reader.find(file.path(), *at, &mut problems);
+        prop_assert!(problems.len() <= 2);
+        let said = problems.clone();
+        prop_assert_eq!(reader.find(file.path(), *at, &mut problems), first);
+        prop_assert_eq!(problems, said);
+    }
+}
