@@ -11,4 +11,6 @@ pub mod perf_map;
 pub mod pool;
 #[cfg(feature = "cli")]
 pub mod report;
+#[cfg(feature = "cli")]
+pub mod symbols;
 pub mod trace;

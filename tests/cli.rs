@@ -739,3 +739,18 @@ fn hostile_files_give_a_sentence_and_never_a_panic() {
     assert_eq!(both.status.code(), Some(2));
     assert!(stdout(&both).contains("8 recorded"));
 }
+
+#[test]
+fn a_trace_without_stacks_has_no_symbols_to_pack() {
+    let dir = tempfile::tempdir().unwrap();
+    let trace = sample(&dir.path().join("a.trace"));
+    for args in [&["symbols"][..], &["symbols", "-o", "all.symbols"]] {
+        let output = run(dir.path(), &[args, &[trace.to_str().unwrap()]].concat());
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        assert!(stdout(&output).ends_with("a.trace: no call stacks to name\n"));
+    }
+    let files = std::fs::read_dir(dir.path()).unwrap().count();
+    assert_eq!(files, 1);
+    let output = run(dir.path(), &["symbols", "missing.trace"]);
+    assert_eq!(output.status.code(), Some(2));
+}

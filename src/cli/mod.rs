@@ -15,6 +15,7 @@ mod events;
 mod library;
 mod report;
 mod run;
+mod symbols;
 mod traces;
 
 /// A caching allocator and flight recorder for GPU memory, under any CUDA process.
@@ -30,6 +31,7 @@ enum Command {
     Run(run::Args),
     Report(report::Args),
     Events(events::Args),
+    Symbols(symbols::Args),
     Config(config::Args),
     Doctor(doctor::Args),
 }
@@ -63,6 +65,7 @@ pub fn main() -> ExitCode {
         Command::Run(args) => run::main(&args),
         Command::Report(args) => report::main(&args),
         Command::Events(args) => events::main(&args),
+        Command::Symbols(args) => symbols::main(&args),
         Command::Config(args) => config::main(&args),
         Command::Doctor(args) => doctor::main(&args),
     };

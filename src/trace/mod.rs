@@ -30,3 +30,6 @@ pub use reader::{
 };
 pub use stacks::StackNode;
 pub use writer::{Writer, WriterOptions};
+
+#[cfg(feature = "cli")]
+pub(crate) use {reader::unescaped, writer::escape_into};

@@ -253,7 +253,8 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-fn unescaped(text: &str) -> String {
+/// The inverse of the writer's `escape_into`.
+pub(crate) fn unescaped(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     let mut letters = text.chars();
     while let Some(letter) = letters.next() {

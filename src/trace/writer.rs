@@ -507,7 +507,8 @@ fn fact_line(key: &str, value: &str) -> String {
     line
 }
 
-fn escape_into(line: &mut String, text: &str) {
+/// Appends a text in the form that the facts have: backslash, tab and line feed escaped.
+pub(crate) fn escape_into(line: &mut String, text: &str) {
     for letter in text.chars() {
         match letter {
             '\\' => line.push_str(r"\\"),

@@ -55,6 +55,9 @@ impl Parts {
 /// The largest header, parts directory or field table that is believed.
 const SANE: u32 = 1 << 16;
 
+/// A directory with so much wrong has no more entries that can be believed.
+const DIRECTORY_PROBLEMS: usize = 16;
+
 /// Parses the header. `Err` completes "failed to read the trace FILE: …".
 pub fn parse(bytes: &Bytes, problems: &mut Vec<String>) -> Result<(Header, Parts), String> {
     let first = bytes.to_vec(0, layout::HEADER_BYTES as u64);
@@ -203,7 +206,14 @@ fn parts(page: &[u8], file: u64, problems: &mut Vec<String>) -> Vec<(u32, Part)>
         return Vec::new();
     };
     let mut known = Vec::new();
+    let said = problems.len();
     for index in 0..count.min(SANE / 32) {
+        if problems.len() >= said + DIRECTORY_PROBLEMS {
+            problems.push(format!(
+                "the parts directory is left out from entry {index} on"
+            ));
+            break;
+        }
         let at = usize::try_from(u64::from(offset) + u64::from(index) * u64::from(stride))
             .unwrap_or(usize::MAX);
         let number = |field: usize| at.checked_add(field).and_then(|at| get_u64(page, at));

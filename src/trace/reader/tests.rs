@@ -343,6 +343,17 @@ fn a_damaged_cursor_does_no_harm() {
 }
 
 #[test]
+fn a_directory_full_of_nonsense_is_said_in_a_few_lines() {
+    let mut damaged = sound();
+    layout::put(&mut damaged, header::PARTS_COUNT, &u32::MAX.to_le_bytes());
+    let trace = exhaust(&damaged).unwrap();
+    assert_eq!(trace.events().count(), SLOTS);
+    let problems = trace.problems();
+    assert!(problems.len() < 20, "{problems:?}");
+    assert!(problems.last().unwrap().contains("left out from entry"));
+}
+
+#[test]
 fn damaged_clock_pairs_do_not_stop_the_reading() {
     let mut damaged = sound();
     damaged[header::CLOCK_PAIRS..header::CLOCK_PAIRS + 32].fill(0);

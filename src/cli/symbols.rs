@@ -1,0 +1,108 @@
+//! `gpushim symbols`: packs the functions of a trace's stacks, to be read on another machine.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use gpushim_core::symbols::{Bundle, Jit, Module, Options, Symbolizer};
+use gpushim_core::trace::Trace;
+
+use super::{Outcome, complain, print_text, traces};
+
+/// Pack the names of a trace's functions into a file beside it, so that its stacks can be read where
+/// the program's files are not.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Trace files; the newest in the current directory if none is named.
+    files: Vec<PathBuf>,
+    /// Write one file for all traces, instead of TRACE.symbols beside each.
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Where to look for libraries and their debug files, before /usr/lib/debug.
+    #[arg(long, value_name = "DIR")]
+    debug_dir: Vec<PathBuf>,
+}
+
+pub fn main(args: &Args) -> Result<Outcome> {
+    let mut outcome = Outcome::Fine;
+    let mut together = None::<Bundle>;
+    for path in traces::named_or_newest(&args.files)? {
+        let trace = match Trace::open(&path) {
+            Ok(trace) => trace,
+            Err(error) => {
+                complain(&error);
+                outcome = Outcome::Failed;
+                continue;
+            }
+        };
+        for problem in trace.problems() {
+            eprintln!("gpushim: {}: {problem}", path.display());
+        }
+        let code = Code::of(&trace);
+        if code.addresses.is_empty() {
+            print_text(&format!("{}: no call stacks to name\n", path.display()))?;
+            continue;
+        }
+        let bundle = pack(&path, code, &args.debug_dir)?;
+        if args.output.is_some() {
+            together.get_or_insert_default().merge(bundle);
+        } else {
+            save(&bundle, &Bundle::beside(&path))?;
+        }
+    }
+    if let (Some(output), Some(bundle)) = (&args.output, together) {
+        save(&bundle, output)?;
+    }
+    Ok(outcome)
+}
+
+/// The code that a trace speaks of.
+struct Code {
+    modules: Vec<Module>,
+    jit: Vec<Jit>,
+    /// Every return address of its stacks.
+    addresses: Vec<u64>,
+}
+
+impl Code {
+    /// The one place that knows how a trace holds them. Those written so far hold none.
+    fn of(_trace: &Trace) -> Code {
+        Code {
+            modules: Vec::new(),
+            jit: Vec::new(),
+            addresses: Vec::new(),
+        }
+    }
+}
+
+fn pack(trace: &Path, code: Code, debug_dirs: &[PathBuf]) -> Result<Bundle> {
+    // What was packed where the files were is kept.
+    let (bundle, problems) = Bundle::open(&Bundle::beside(trace));
+    for problem in problems {
+        eprintln!("gpushim: {problem}");
+    }
+    let options = Options {
+        debug_dirs: debug_dirs.to_vec(),
+        bundle,
+        ..Options::default()
+    };
+    let mut symbolizer = Symbolizer::new(code.modules, code.jit, options);
+    let packed = symbolizer.pack(code.addresses.iter().copied());
+    for problem in symbolizer.problems() {
+        eprintln!("gpushim: {problem}");
+    }
+    print_text(&format!(
+        "{}: the functions of {} of {} addresses, in {} modules\n",
+        trace.display(),
+        packed.addresses(),
+        code.addresses.len(),
+        packed.modules()
+    ))?;
+    Ok(packed)
+}
+
+fn save(bundle: &Bundle, path: &Path) -> Result<()> {
+    bundle
+        .save(path)
+        .with_context(|| format!("write {}", path.display()))?;
+    print_text(&format!("wrote {}\n", path.display()))
+}

@@ -1,0 +1,286 @@
+//! Symbols that were packed where the files were, to be read where they are not.
+//!
+//! Text, so that it can be read, searched and compared; `docs/trace-format.md` has the format. It lies
+//! beside the trace, under the trace's name with `.symbols` after it.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+use super::{Kind, Module, Symbol};
+use crate::trace::{escape_into, unescaped};
+
+const FIRST_LINE: &str = "gpushim symbols 1";
+
+/// The functions of some addresses of some modules.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Bundle(BTreeMap<Key, Found>);
+
+/// What tells modules apart: the build id, or the path of one that has none.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Key {
+    Id(Vec<u8>),
+    Path(String),
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Found {
+    /// Where the module was: for people.
+    path: String,
+    /// Symbols, innermost first, by what was looked up: an address as the module's file names it.
+    symbols: BTreeMap<u64, Vec<Symbol>>,
+}
+
+impl Bundle {
+    /// Where the bundle of a trace is looked for.
+    pub fn beside(trace: &Path) -> PathBuf {
+        let mut name = trace.as_os_str().to_owned();
+        name.push(".symbols");
+        name.into()
+    }
+
+    /// Reads a bundle, with what is wrong with it: sentences that name the file. There may be none,
+    /// which is not wrong.
+    pub fn open(path: &Path) -> (Option<Bundle>, Vec<String>) {
+        let said = |what: String| format!("{}: {what}", path.display());
+        // Opening a pipe could block.
+        let content = match std::fs::metadata(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return (None, Vec::new()),
+            Ok(meta) if !meta.is_file() => Err(io::ErrorKind::InvalidInput.into()),
+            _ => std::fs::read(path),
+        };
+        match content {
+            Ok(content) => {
+                let (bundle, problems) = Bundle::parse(&content);
+                (Some(bundle), problems.into_iter().map(said).collect())
+            }
+            Err(error) => (None, vec![said(format!("it cannot be read: {error}"))]),
+        }
+    }
+
+    /// Writes it, over what was there.
+    ///
+    /// # Errors
+    /// What the file system said; what was there is left as it was then.
+    pub fn save(&self, path: &Path) -> io::Result<()> {
+        let mut name = path.as_os_str().to_owned();
+        name.push(format!(".{}", std::process::id()));
+        let new = PathBuf::from(name);
+        let written = std::fs::File::create(&new)
+            .and_then(|mut file| file.write_all(self.to_text().as_bytes()))
+            .and_then(|()| std::fs::rename(&new, path));
+        written.inspect_err(|_| {
+            // It may never have been there.
+            let _ = std::fs::remove_file(&new);
+        })
+    }
+
+    /// From the content of a file; of a damaged one what can be read, and what is wrong.
+    pub fn parse(content: &[u8]) -> (Bundle, Vec<String>) {
+        let mut bundle = Bundle::default();
+        let mut problems = Vec::new();
+        if !content.starts_with(format!("{FIRST_LINE}\n").as_bytes()) {
+            problems.push(format!("it does not begin with \"{FIRST_LINE}\": not used"));
+            return (bundle, problems);
+        }
+        let end = content
+            .iter()
+            .rposition(|byte| *byte == b'\t')
+            .unwrap_or(content.len());
+        let (text, sum) = content.split_at(end);
+        if sum != format!("\t{:016x}\n", checksum(text)).as_bytes() {
+            problems.push("it does not match its checksum: damaged or cut off".to_string());
+        }
+        let text = String::from_utf8_lossy(text);
+        let mut reading = Reading::default();
+        let mut lines = text.split('\n').enumerate().skip(1).peekable();
+        while let Some((index, line)) = lines.next() {
+            let last = lines.peek().is_none();
+            if last && line == "end" {
+                break;
+            }
+            if reading.line(line, &mut bundle).is_none() {
+                // One is enough: a damaged file may have millions.
+                if reading.bad == 0 {
+                    problems.push(format!("line {} makes no sense: left out", index + 1));
+                }
+                reading.bad += 1;
+            }
+        }
+        if reading.bad > 1 {
+            problems.push(format!("{} lines in all make no sense", reading.bad));
+        }
+        (bundle, problems)
+    }
+
+    /// As it is written.
+    pub fn to_text(&self) -> String {
+        let mut text = format!("{FIRST_LINE}\n");
+        for (key, found) in &self.0 {
+            text.push_str("module\t");
+            if let Key::Id(id) = key {
+                id.iter()
+                    .for_each(|byte| hex(&mut text, u64::from(*byte), 2));
+            }
+            text.push('\t');
+            escape_into(&mut text, &found.path);
+            text.push('\n');
+            for (offset, symbols) in &found.symbols {
+                for symbol in symbols {
+                    hex(&mut text, *offset, 1);
+                    text.push_str(if symbol.inlined {
+                        "\tinlined\t"
+                    } else {
+                        "\t\t"
+                    });
+                    escape_into(&mut text, &symbol.function);
+                    text.push('\t');
+                    escape_into(&mut text, symbol.file.as_deref().unwrap_or_default());
+                    text.push('\t');
+                    if let Some(line) = symbol.line {
+                        text.push_str(&line.to_string());
+                    }
+                    text.push('\n');
+                }
+            }
+        }
+        text.push_str("end");
+        let sum = checksum(text.as_bytes());
+        text.push('\t');
+        hex(&mut text, sum, 16);
+        text.push('\n');
+        text
+    }
+
+    /// Puts all that another bundle has into this one.
+    pub fn merge(&mut self, other: Bundle) {
+        for (key, found) in other.0 {
+            let ours = self.0.entry(key).or_default();
+            ours.path = found.path;
+            ours.symbols.extend(found.symbols);
+        }
+    }
+
+    /// Modules of which it knows something.
+    pub fn modules(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Addresses of which it knows the functions.
+    pub fn addresses(&self) -> usize {
+        self.0.values().map(|found| found.symbols.len()).sum()
+    }
+
+    pub(super) fn insert(&mut self, module: &Module, offset: u64, symbols: &[Symbol]) {
+        let found = self
+            .0
+            .entry(Key::of(&module.build_id, &module.path))
+            .or_default();
+        found.path.clone_from(&module.path);
+        // The module is the one above.
+        let symbols = symbols.iter().map(|symbol| Symbol {
+            module: None,
+            ..symbol.clone()
+        });
+        found.symbols.insert(offset, symbols.collect());
+    }
+
+    pub(super) fn find(&self, module: &Module, offset: u64) -> Option<Vec<Symbol>> {
+        let found = self.0.get(&Key::of(&module.build_id, &module.path))?;
+        found.symbols.get(&offset).cloned()
+    }
+}
+
+impl Key {
+    fn of(build_id: &[u8], path: &str) -> Key {
+        if build_id.is_empty() {
+            Key::Path(path.to_string())
+        } else {
+            Key::Id(build_id.to_vec())
+        }
+    }
+}
+
+/// The lines of a bundle, one after the other.
+#[derive(Default)]
+struct Reading {
+    module: Option<Key>,
+    /// The inlined functions of an offset whose own function has not come yet.
+    inner: Vec<Symbol>,
+    offset: u64,
+    bad: u64,
+}
+
+impl Reading {
+    /// `None` for a line that makes no sense.
+    fn line(&mut self, line: &str, bundle: &mut Bundle) -> Option<()> {
+        let mut fields = line.split('\t');
+        let first = fields.next()?;
+        if first == "module" {
+            // Whatever follows belongs to no module if this line is damaged.
+            self.module = None;
+            self.inner.clear();
+            let (id, path) = (from_hex(fields.next()?)?, unescaped(fields.next()?));
+            let key = Key::of(&id, &path);
+            bundle.0.entry(key.clone()).or_default().path = path;
+            self.module = Some(key);
+            return fields.next().is_none().then_some(());
+        }
+        let offset = u64::from_str_radix(first, 16).ok()?;
+        let inlined = match fields.next()? {
+            "inlined" => true,
+            "" => false,
+            _ => return None,
+        };
+        let function = unescaped(fields.next().filter(|name| !name.is_empty())?);
+        let file = Some(fields.next()?)
+            .filter(|file| !file.is_empty())
+            .map(unescaped);
+        let line = match fields.next()? {
+            "" => None,
+            number => Some(number.parse().ok()?),
+        };
+        let symbol = Symbol {
+            function,
+            file,
+            line,
+            module: None,
+            inlined,
+            kind: Kind::Native,
+        };
+        if fields.next().is_some() {
+            return None;
+        }
+        let found = bundle.0.get_mut(self.module.as_ref()?)?;
+        if offset != self.offset {
+            self.inner.clear();
+        }
+        self.offset = offset;
+        self.inner.push(symbol);
+        if !inlined {
+            found
+                .symbols
+                .insert(offset, std::mem::take(&mut self.inner));
+        }
+        Some(())
+    }
+}
+
+fn hex(text: &mut String, number: u64, width: usize) {
+    // Writing to a string never fails.
+    let _ = write!(text, "{number:0width$x}");
+}
+
+fn from_hex(text: &str) -> Option<Vec<u8>> {
+    let pair = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
+    let whole = text.len().is_multiple_of(2);
+    whole.then(|| text.as_bytes().chunks(2).map(pair).collect())?
+}
+
+/// 64-bit FNV-1a.
+fn checksum(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
+}

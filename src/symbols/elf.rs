@@ -1,0 +1,93 @@
+//! The functions of an ELF file: from its debug information, else from its symbol tables.
+
+use std::panic::{self, AssertUnwindSafe};
+use std::path::{Path, PathBuf};
+
+use blazesym::symbolize::source::{Elf, Source};
+use blazesym::symbolize::{CodeInfo, Input, Symbolized, Symbolizer};
+
+use super::files::SYSTEM_DEBUG_DIR;
+use super::{Kind, Symbol};
+
+/// Reads ELF files and keeps what it has parsed of them.
+#[derive(Debug)]
+pub struct Reader {
+    parsed: Symbolizer,
+    debug_dirs: Vec<PathBuf>,
+    /// Files that it must not read again, with or without their debug information.
+    damaged: Vec<(PathBuf, bool)>,
+}
+
+impl Reader {
+    /// A reader that follows debug links into these directories.
+    pub fn new(debug_dirs: &[PathBuf]) -> Reader {
+        Reader {
+            parsed: symbolizer(debug_dirs),
+            debug_dirs: debug_dirs.to_vec(),
+            damaged: Vec::new(),
+        }
+    }
+
+    /// The functions at an address as the file names it, innermost first, without their module.
+    pub fn find(
+        &mut self,
+        file: &Path,
+        at: u64,
+        problems: &mut Vec<String>,
+    ) -> Option<Vec<Symbol>> {
+        // Debug information that makes no sense, or a debug link to a file of another build, leaves the
+        // symbol tables.
+        [true, false].into_iter().find_map(|debug| {
+            let damaged = |(path, with): &(PathBuf, bool)| path == file && *with == debug;
+            if self.damaged.iter().any(damaged) {
+                return None;
+            }
+            // Blazesym 0.2.7 panics on some damaged debug information (dwarf/lines.rs). What it had
+            // parsed by then is dropped.
+            let parsed = AssertUnwindSafe(&self.parsed);
+            panic::catch_unwind(|| look_up(&parsed, file, at, debug)).unwrap_or_else(|_| {
+                self.parsed = symbolizer(&self.debug_dirs);
+                self.damaged.push((file.to_path_buf(), debug));
+                problems.push(format!(
+                    "{} is damaged: not all of it is used",
+                    file.display()
+                ));
+                None
+            })
+        })
+    }
+}
+
+fn symbolizer(debug_dirs: &[PathBuf]) -> Symbolizer {
+    let dirs = debug_dirs.iter().map(PathBuf::as_path);
+    let dirs = dirs.chain([Path::new(SYSTEM_DEBUG_DIR)]);
+    // Files do not change while a report is made of them.
+    let builder = Symbolizer::builder().enable_auto_reload(false);
+    builder.set_debug_dirs(Some(dirs)).build()
+}
+
+fn look_up(parsed: &Symbolizer, file: &Path, at: u64, debug: bool) -> Option<Vec<Symbol>> {
+    let mut elf = Elf::new(file);
+    elf.debug_syms = debug;
+    let found = parsed.symbolize_single(&Source::Elf(elf), Input::VirtOffset(at));
+    match found.ok()? {
+        Symbolized::Sym(found) if !found.name.is_empty() => {
+            let outer = symbol(&found.name, found.code_info.as_deref(), false);
+            let inner = found.inlined.iter().rev();
+            let inner = inner.map(|it| symbol(&it.name, it.code_info.as_ref(), true));
+            Some(inner.chain([outer]).collect())
+        }
+        _ => None,
+    }
+}
+
+fn symbol(name: &str, code: Option<&CodeInfo<'_>>, inlined: bool) -> Symbol {
+    Symbol {
+        function: name.to_string(),
+        file: code.map(|code| code.to_path().to_string_lossy().into_owned()),
+        line: code.and_then(|code| code.line).filter(|line| *line > 0),
+        module: None,
+        inlined,
+        kind: Kind::Native,
+    }
+}

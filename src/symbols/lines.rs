@@ -1,0 +1,144 @@
+//! Symbols as people read them.
+
+use super::{Kind, Symbol};
+
+/// One line for each symbol: the function, then where it is.
+pub fn lines(symbols: &[Symbol]) -> Vec<String> {
+    symbols.iter().map(line).collect()
+}
+
+/// The function, then the source file and line as far as they are known, or else the module.
+pub fn line(symbol: &Symbol) -> String {
+    if symbol.kind == Kind::Unknown {
+        return symbol.function.clone();
+    }
+    let function = short(&symbol.function);
+    match (&symbol.file, symbol.line, &symbol.module) {
+        (Some(file), Some(line), _) => format!("{function}  {}:{line}", base(file)),
+        (Some(place), None, _) | (None, _, Some(place)) => format!("{function}  {}", base(place)),
+        (None, _, None) => function,
+    }
+}
+
+/// The last part of a path.
+pub fn base(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
+}
+
+/// A C++ function without the types of its parameters, which can go on for a page.
+fn short(function: &str) -> String {
+    let mut end = function.len();
+    // What may follow the parameters.
+    loop {
+        let head = &function[..end];
+        let without = [" const", " volatile", " &", " &&", "&", "&&"]
+            .iter()
+            .find_map(|tail| head.strip_suffix(tail))
+            .or_else(|| {
+                head.strip_suffix(']')?
+                    .rsplit_once(" [")
+                    .map(|(head, _)| head)
+            });
+        match without {
+            Some(head) => end = head.len(),
+            None => break,
+        }
+    }
+    let (head, tail) = function.split_at(end);
+    let Some(begin) = parameters(head) else {
+        return function.to_string();
+    };
+    let name = &head[..begin];
+    let nameless = name.is_empty() || name.ends_with("operator") || name.ends_with(['<', ' ', ':']);
+    if nameless || &head[begin..] == "()" {
+        return function.to_string();
+    }
+    format!("{name}(...){tail}")
+}
+
+/// Where the bracket begins that the text ends with.
+fn parameters(text: &str) -> Option<usize> {
+    let mut depth = 0_usize;
+    for (at, letter) in text.char_indices().rev() {
+        match letter {
+            ')' => depth += 1,
+            '(' => depth = depth.checked_sub(1)?,
+            _ => {}
+        }
+        if depth == 0 {
+            return text.ends_with(')').then_some(at);
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_are_left_out() {
+        let expected = [
+            ("main", "main"),
+            ("f()", "f()"),
+            (
+                "at::empty_cuda(c10::ArrayRef<long>, std::function<void (int)>)",
+                "at::empty_cuda(...)",
+            ),
+            ("A::get(int) const", "A::get(...) const"),
+            ("A::get() const &", "A::get() const &"),
+            (
+                "(anonymous namespace)::f(int) [clone .cold]",
+                "(anonymous namespace)::f(...) [clone .cold]",
+            ),
+            (
+                "run()::{lambda(int)#1}::operator()(int) const",
+                "run()::{lambda(int)#1}::operator()(...) const",
+            ),
+            ("A::operator()", "A::operator()"),
+            ("A::(anonymous namespace)", "A::(anonymous namespace)"),
+            ("void f<void (int)>(char)", "void f<void (int)>(...)"),
+            (
+                "<T as core::ops::Fn<(u8,)>>::call",
+                "<T as core::ops::Fn<(u8,)>>::call",
+            ),
+            ("f::{{closure}}", "f::{{closure}}"),
+            ("broken)", "broken)"),
+            ("(x)", "(x)"),
+            (")", ")"),
+            ("", ""),
+            ("é(ü) const", "é(...) const"),
+        ];
+        for (long, expected) in expected {
+            assert_eq!(short(long), expected);
+        }
+    }
+
+    #[test]
+    fn a_line_names_the_best_place_known() {
+        let symbol = |file: Option<&str>, line, module: Option<&str>, kind| Symbol {
+            function: "f".to_string(),
+            file: file.map(String::from),
+            line,
+            module: module.map(String::from),
+            inlined: false,
+            kind,
+        };
+        let all = [
+            symbol(
+                Some("/src/prog.c"),
+                Some(12),
+                Some("/bin/prog"),
+                Kind::Native,
+            ),
+            symbol(Some("/src/train.py"), None, None, Kind::Python),
+            symbol(None, None, Some("/lib/liba.so"), Kind::Native),
+            symbol(None, None, None, Kind::Jit),
+            symbol(None, None, Some("/lib/liba.so"), Kind::Unknown),
+        ];
+        assert_eq!(
+            lines(&all),
+            ["f  prog.c:12", "f  train.py", "f  liba.so", "f", "f"]
+        );
+    }
+}

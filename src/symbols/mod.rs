@@ -1,0 +1,213 @@
+//! From return addresses to functions, offline: where the process ran, or on another machine.
+//!
+//! A trace holds addresses, the modules that were loaded and the names of code in no file. A module's
+//! file is believed only if its build id is the one that was loaded; else its debug file is looked for
+//! by build id, else the names come from a [`Bundle`] that was packed where the files were.
+
+use std::path::PathBuf;
+use std::rc::Rc;
+
+use rustc_hash::FxHashMap;
+
+mod build_id;
+mod bundle;
+mod elf;
+mod files;
+mod jit;
+mod lines;
+#[cfg(test)]
+mod tests;
+
+pub use bundle::Bundle;
+pub use jit::Jit;
+pub use lines::{line, lines};
+
+/// A library or program that was loaded.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Module {
+    /// Its first address.
+    pub begin: u64,
+    /// The first address after it.
+    pub end: u64,
+    /// What was added to the addresses that its file names.
+    pub bias: u64,
+    /// Its file, as the dynamic linker named it.
+    pub path: String,
+    /// Its build id; empty if it has none.
+    pub build_id: Vec<u8>,
+    /// Rises with every load, so that of two modules that had the same addresses the later is known.
+    pub generation: u32,
+}
+
+/// What sort of code a function is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Of a module.
+    Native,
+    /// Of the Python interpreter, which named it in its perf map.
+    Python,
+    /// Of another compiler at run time, which named it in its perf map.
+    Jit,
+    /// Nothing more is known than the module and the offset in it, or not even that.
+    Unknown,
+}
+
+/// One function at an address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Symbol {
+    /// Its name, demangled and in full. Of unknown code `module+0xoffset`, or the address.
+    pub function: String,
+    /// The source file, as whoever compiled it named it.
+    pub file: Option<String>,
+    /// The line of the call in that file.
+    pub line: Option<u32>,
+    /// The module's file.
+    pub module: Option<String>,
+    /// Whether the compiler put it into its caller, which is the next symbol of the same address.
+    pub inlined: bool,
+    /// What sort of code it is.
+    pub kind: Kind,
+}
+
+/// Where symbols may come from.
+#[derive(Debug)]
+pub struct Options {
+    /// Directories to search for modules and their debug files, before `/usr/lib/debug`.
+    pub debug_dirs: Vec<PathBuf>,
+    /// What was packed where the files were.
+    pub bundle: Option<Bundle>,
+    /// Whether to look at files of this machine at all.
+    pub use_files: bool,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            debug_dirs: Vec::new(),
+            bundle: None,
+            use_files: true,
+        }
+    }
+}
+
+/// Finds the functions of one process's addresses, and remembers them.
+#[derive(Debug)]
+pub struct Symbolizer {
+    modules: Vec<Module>,
+    jit: jit::Names,
+    options: Options,
+    elf: elf::Reader,
+    /// The files of each module, by its index, once they were looked for.
+    files: FxHashMap<usize, Vec<PathBuf>>,
+    cache: FxHashMap<u64, Rc<[Symbol]>>,
+    problems: Vec<String>,
+}
+
+impl Symbolizer {
+    /// A symbolizer of a process that had these modules and this code in no file.
+    pub fn new(
+        modules: Vec<Module>,
+        jit: impl IntoIterator<Item = Jit>,
+        options: Options,
+    ) -> Symbolizer {
+        Symbolizer {
+            modules,
+            jit: jit::Names::new(jit),
+            elf: elf::Reader::new(&options.debug_dirs),
+            options,
+            files: FxHashMap::default(),
+            cache: FxHashMap::default(),
+            problems: Vec::new(),
+        }
+    }
+
+    /// The functions of a return address, of which there is at least one: first those that the compiler
+    /// put into the last.
+    ///
+    /// A call may be the last instruction of its function, so what is looked up is the byte before.
+    pub fn resolve(&mut self, address: u64) -> Rc<[Symbol]> {
+        if let Some(known) = self.cache.get(&address) {
+            return Rc::clone(known);
+        }
+        let symbols: Rc<[Symbol]> = self.look_up(address).into();
+        self.cache.insert(address, Rc::clone(&symbols));
+        symbols
+    }
+
+    /// What stood in the way of better symbols so far, each a sentence that names the file.
+    pub fn problems(&self) -> &[String] {
+        &self.problems
+    }
+
+    /// A bundle with all that can be known of these return addresses.
+    pub fn pack(&mut self, addresses: impl IntoIterator<Item = u64>) -> Bundle {
+        let mut bundle = Bundle::default();
+        for address in addresses {
+            let symbols = self.resolve(address);
+            let known = symbols.iter().all(|symbol| symbol.kind == Kind::Native);
+            if known && let Some(module) = self.module(address).and_then(|i| self.modules.get(i)) {
+                bundle.insert(module, offset(module, address), &symbols);
+            }
+        }
+        bundle
+    }
+
+    fn look_up(&mut self, address: u64) -> Vec<Symbol> {
+        if let Some(symbol) = self.jit.find(address.wrapping_sub(1)) {
+            return vec![symbol];
+        }
+        let Some(index) = self.module(address) else {
+            return vec![unknown(format!("{address:#x}"), None)];
+        };
+        let module = &self.modules[index];
+        let at = offset(module, address);
+        let files = self.files.entry(index).or_insert_with(|| {
+            if self.options.use_files {
+                files::of(module, &self.options.debug_dirs, &mut self.problems)
+            } else {
+                Vec::new()
+            }
+        });
+        let (elf, problems) = (&mut self.elf, &mut self.problems);
+        let mut found = files.iter().find_map(|file| elf.find(file, at, problems));
+        if found.is_none() {
+            let bundle = self.options.bundle.as_ref();
+            found = bundle.and_then(|bundle| bundle.find(module, at));
+        }
+        let Some(mut symbols) = found else {
+            let offset = address.wrapping_sub(module.bias);
+            let name = format!("{}+{offset:#x}", lines::base(&module.path));
+            return vec![unknown(name, Some(module.path.clone()))];
+        };
+        for symbol in &mut symbols {
+            symbol.module = Some(module.path.clone());
+        }
+        symbols
+    }
+
+    /// The module of a return address: of several the one loaded last.
+    fn module(&self, address: u64) -> Option<usize> {
+        let at = address.wrapping_sub(1);
+        let holds = |module: &Module| (module.begin..module.end).contains(&at);
+        let all = self.modules.iter().enumerate();
+        all.filter(|(_, module)| holds(module))
+            .max_by_key(|(_, module)| module.generation)
+            .map(|(index, _)| index)
+    }
+}
+
+/// What is looked up for a return address: an address as the module's file names it.
+fn offset(module: &Module, address: u64) -> u64 {
+    address.wrapping_sub(module.bias).wrapping_sub(1)
+}
+
+fn unknown(function: String, module: Option<String>) -> Symbol {
+    Symbol {
+        function,
+        file: None,
+        line: None,
+        module,
+        inlined: false,
+        kind: Kind::Unknown,
+    }
+}

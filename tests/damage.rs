@@ -1,0 +1,147 @@
+//! Thousands of damaged trace files, and those that fuzzing began with and found: the reader returns
+//! from each with what can be read. `scripts/fuzz` goes on from here for as long as one likes.
+
+use std::path::Path;
+
+use proptest::prelude::*;
+
+#[path = "../fuzz/read_all.rs"]
+mod read_all;
+#[path = "../fuzz/seeds.rs"]
+mod seeds;
+
+use gpushim_core::trace::layout::{HEADER_BYTES, PartKind};
+use read_all::read_all;
+
+/// Changes in one place of a file: which part (the header is one), where in it, what, how often.
+type Damage = (usize, prop::sample::Index, Change, usize);
+
+#[derive(Clone, Debug)]
+enum Change {
+    Flip(u8),
+    Byte(u8),
+    Word(u64),
+    Zeros,
+    /// Copied from this place of the file.
+    Copy(prop::sample::Index),
+}
+
+fn change() -> impl Strategy<Value = Change> {
+    prop_oneof![
+        (1..=255_u8).prop_map(Change::Flip),
+        any::<u8>().prop_map(Change::Byte),
+        any::<u64>().prop_map(Change::Word),
+        // Numbers at which sums and products go over.
+        (0..64_u32, -2..=2_i64)
+            .prop_map(|(bit, by)| Change::Word((1_u64 << bit).wrapping_add_signed(by))),
+        Just(Change::Zeros),
+        any::<prop::sample::Index>().prop_map(Change::Copy),
+    ]
+}
+
+fn apply(content: &mut [u8], (part, at, change, times): &Damage) {
+    let mut places: Vec<_> = seeds::parts(content)
+        .into_iter()
+        .map(|(_, range)| range)
+        .collect();
+    places.extend([0..HEADER_BYTES, 0..content.len()]);
+    places.retain(|range| range.start < range.end && range.end <= content.len());
+    let Some(range) = places.get(part % places.len().max(1)).cloned() else {
+        return;
+    };
+    let length = range.len();
+    for time in 0..*times {
+        let at = (range.start + at.index(length) + time * 64).min(range.end - 1);
+        let end = content.len();
+        match change {
+            Change::Flip(bits) => content[at] ^= bits,
+            Change::Byte(byte) => content[at] = *byte,
+            // Numbers in the file are aligned.
+            Change::Word(word) => {
+                let at = at & !7;
+                let end = end.min(at + 8);
+                content[at..end].copy_from_slice(&word.to_le_bytes()[..end - at]);
+            }
+            Change::Zeros => content[at..end.min(at + 512)].fill(0),
+            Change::Copy(from) => {
+                let from = from.index(end) & !7;
+                let count = 64.min(end - from).min(end - at);
+                content.copy_within(from..from + count, at);
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 4000, ..ProptestConfig::default() })]
+    #[test]
+    fn any_damage_in_any_part_is_survived(
+        which in any::<prop::sample::Index>(),
+        damage in prop::collection::vec(
+            (any::<usize>(), any::<prop::sample::Index>(), change(), 1..4_usize),
+            1..8,
+        ),
+        cut in prop::option::weighted(0.2, any::<prop::sample::Index>()),
+    ) {
+        static SEEDS: std::sync::OnceLock<Vec<Vec<u8>>> = std::sync::OnceLock::new();
+        let seeds = SEEDS.get_or_init(|| seeds::sound().into_iter().map(|(_, content)| content).collect());
+        let mut content = which.get(seeds).clone();
+        for damage in &damage {
+            apply(&mut content, damage);
+        }
+        if let Some(cut) = cut {
+            content.truncate(cut.index(content.len()));
+        }
+        read_all(&content);
+    }
+}
+
+#[test]
+fn sound_files_have_no_problems_and_every_part() {
+    for (name, content) in seeds::sound() {
+        let trace = read_all(&content).expect(name);
+        assert_eq!(trace.problems(), [] as [&str; 0], "{name}");
+        assert_eq!(
+            trace.counters().len(),
+            if name == "1.0" { 1 } else { 2 },
+            "{name}"
+        );
+        assert!(trace.facts().len() > 3, "{name}");
+        assert_eq!(trace.events().count() > 0, name != "empty");
+        let kinds: Vec<_> = seeds::parts(&content)
+            .into_iter()
+            .map(|(kind, _)| kind)
+            .collect();
+        assert!(kinds.contains(&(PartKind::Ring as u32)), "{name}");
+        assert!(content.len() < 64 << 10, "{name} is too long to begin with");
+    }
+}
+
+#[test]
+fn damaged_files_are_read_with_problems() {
+    for (name, content) in seeds::damaged() {
+        let Some(trace) = read_all(&content) else {
+            assert!(name.contains("cut-in-header"), "{name}");
+            continue;
+        };
+        let silent = ["zeroed-ring", "torn"]
+            .iter()
+            .any(|what| name.ends_with(what));
+        assert!(silent || !trace.problems().is_empty(), "{name}");
+        assert!(trace.events().count() > 0, "{name}");
+    }
+}
+
+#[test]
+fn the_corpus_is_read() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus/trace");
+    let (mut files, mut read, mut bytes) = (0, 0, 0);
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let content = std::fs::read(entry.unwrap().path()).unwrap();
+        files += 1;
+        bytes += content.len();
+        read += usize::from(read_all(&content).is_some());
+    }
+    assert!(files >= 10 && read * 2 > files, "{read} of {files}");
+    assert!(bytes < 200 << 10, "{bytes} bytes: keep it small");
+}
