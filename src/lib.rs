@@ -11,3 +11,5 @@ pub mod pool;
 #[cfg(feature = "cli")]
 pub mod report;
 pub mod trace;
+#[cfg(feature = "unwind")]
+pub mod unwind;

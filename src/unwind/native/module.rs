@@ -1,0 +1,130 @@
+//! The objects that walks have come through: each is announced once.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+
+use super::object::{self, Object};
+use crate::unwind::{BuildId, Module};
+
+/// What to call with each new module; null as long as nobody wants to know.
+static LISTENER: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
+
+/// The addresses of objects announced, in pages, each with the generation it was seen in: see [`entry`].
+static SEEN: [AtomicU64; 4096] = [const { AtomicU64::new(0) }; 4096];
+
+/// Goes up when objects may have gone; starts at 1, so that no entry is 0.
+static GENERATION: AtomicU64 = AtomicU64::new(1);
+
+/// How many entries are tried for one object.
+const TRIES: usize = 16;
+
+/// The loaded object that an address lies in; `None` if there is none. Allocates for the path.
+pub fn module_of(pc: u64) -> Option<Module> {
+    Some(describe(&object::find(pc)?))
+}
+
+/// Has `f` called with each object that a walk comes through for the first time, on the thread that
+/// walks and before the walk ends. To be called once, at the start. After
+/// [`code_changed`](super::code_changed) the objects still there count as new again. Two threads that
+/// come through an object at the same time announce it once; in rare cases it is announced twice.
+pub fn on_new_module(f: fn(&Module)) {
+    LISTENER.store(f as *mut (), Ordering::Release);
+    super::code_changed();
+}
+
+/// Forgets which objects were announced.
+pub fn forget() {
+    GENERATION.fetch_add(1, Ordering::AcqRel);
+}
+
+/// Announces an object unless that was done.
+pub fn seen(object: &Object) {
+    let listener = LISTENER.load(Ordering::Acquire);
+    if !listener.is_null() && is_new(object.begin) {
+        // SAFETY: only `on_new_module` stores here, a function of this type.
+        let f = unsafe { std::mem::transmute::<*mut (), fn(&Module)>(listener) };
+        f(&describe(object));
+    }
+}
+
+/// Whether nobody has asked for this address in this generation. Says so again if the table is crowded.
+fn is_new(begin: u64) -> bool {
+    let generation = GENERATION.load(Ordering::Acquire);
+    let mine = entry(begin, generation);
+    let start = (begin >> 12).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 52;
+    let places = SEEN.iter().cycle().skip(start as usize).take(TRIES);
+    for place in places {
+        let mut there = place.load(Ordering::Relaxed);
+        // Entries of older generations are free to take.
+        while there != mine && there >> PAGE_BITS != generation << PAGE_BITS >> PAGE_BITS {
+            match place.compare_exchange(there, mine, Ordering::Relaxed, Ordering::Relaxed) {
+                Ok(_) => return true,
+                Err(other) => there = other,
+            }
+        }
+        if there == mine {
+            return false;
+        }
+    }
+    true
+}
+
+/// Bits of a page's number: addresses have 47 at most, and a page 12.
+const PAGE_BITS: u32 = 35;
+
+fn entry(begin: u64, generation: u64) -> u64 {
+    generation << PAGE_BITS | begin >> 12
+}
+
+fn describe(object: &Object) -> Module {
+    let name = object.name().to_bytes();
+    let path = if name.is_empty() {
+        std::fs::read_link("/proc/self/exe").unwrap_or_default()
+    } else {
+        PathBuf::from(OsStr::from_bytes(name))
+    };
+    Module {
+        begin: object.begin,
+        end: object.end,
+        bias: object.bias,
+        path,
+        build_id: build_id(object).unwrap_or_default(),
+    }
+}
+
+/// The descriptor of the note of type 3 by `GNU`: see `<elf.h>`, `NT_GNU_BUILD_ID`.
+fn build_id(object: &Object) -> Option<BuildId> {
+    let notes = object.segments().iter().filter(|s| s.p_type == libc::PT_NOTE);
+    notes
+        .filter_map(|segment| {
+            let bytes = object.bytes(object.address_of(segment))?;
+            bytes.get(..segment.p_filesz as usize)
+        })
+        .find_map(|mut notes| {
+            loop {
+                let (name, kind, descriptor, rest) = note(notes)?;
+                if name == b"GNU\0" && kind == 3 {
+                    return Some(BuildId::from(descriptor));
+                }
+                notes = rest;
+            }
+        })
+}
+
+/// The first note: its name, type and descriptor, and what follows. Names and descriptors are padded to
+/// four bytes; what pads more is only ever a property note, and those come in a segment of their own.
+fn note(bytes: &[u8]) -> Option<(&[u8], u32, &[u8], &[u8])> {
+    let (sizes, rest) = bytes.split_first_chunk::<12>()?;
+    let word = |at: usize| {
+        let bytes = sizes.get(at..at + 4)?;
+        bytes.try_into().ok().map(u32::from_ne_bytes)
+    };
+    let (name_size, size, kind) = (word(0)? as usize, word(4)? as usize, word(8)?);
+    let name = rest.get(..name_size)?;
+    let rest = rest.get(name_size.next_multiple_of(4)..)?;
+    let descriptor = rest.get(..size)?;
+    let rest = rest.get(size.next_multiple_of(4)..).unwrap_or_default();
+    Some((name, kind, descriptor, rest))
+}
