@@ -11,6 +11,10 @@ mod native;
     test,
     not(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))
 ))]
+#[cfg_attr(
+    all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"),
+    allow(dead_code, reason = "here its walk is what tests compare with")
+)]
 mod portable;
 
 pub use frames::{Frames, MAX_FRAMES};

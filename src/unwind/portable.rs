@@ -13,7 +13,9 @@ pub fn walk(frames: &mut Frames) -> usize {
     let here = std::ptr::from_ref(std::hint::black_box(&here)) as usize;
     let visit = |frame: &backtrace::Frame| {
         let own = frame.sp() as usize;
-        (own != 0 && own <= here) || frames.push(frame.ip() as u64)
+        // Below the first function of a thread some unwinders find address 0.
+        let skip = (own != 0 && own <= here) || frame.ip().is_null();
+        skip || frames.push(frame.ip() as u64)
     };
     // SAFETY: what has to be serialised with other users of the crate is the naming of frames, which is
     // not done here.

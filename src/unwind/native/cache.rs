@@ -85,6 +85,12 @@ impl<const N: usize> Cache<N> {
             entry.key.store(key(address, rule.0, generation), Relaxed);
         }
     }
+
+    /// Replaces the rule of the first entry, as half a `put` does.
+    #[cfg(test)]
+    pub fn tear(&self, rule: Rule) {
+        self.entries[0].rule.store(rule.0, Relaxed);
+    }
 }
 
 #[inline]

@@ -47,7 +47,12 @@ fn tables(object: &Object, address: u64) -> Option<Tables<'_>> {
     let at = header.eh_frame_ptr().direct().ok()?;
     let bases = bases.set_eh_frame(at);
     let frames = EhFrame::new(object.bytes(at)?, NativeEndian);
-    let entry = header.table()?.lookup(address, &bases).ok()?.direct().ok()?;
+    let entry = header
+        .table()?
+        .lookup(address, &bases)
+        .ok()?
+        .direct()
+        .ok()?;
     let offset = EhFrameOffset(usize::try_from(entry.checked_sub(at)?).ok()?);
     let entry = frames
         .fde_from_offset(&bases, offset, EhFrame::cie_from_offset)

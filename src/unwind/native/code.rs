@@ -16,18 +16,33 @@ pub fn follows_call(pc: u64) -> bool {
         .unwrap_or(false)
 }
 
-/// Whether bytes end in `call rel32` (e8) or in `call r/m64` (ff /2), whose operand takes one byte, and
-/// none, one (SIB or disp8), two, four (disp32) or five more.
+/// Whether bytes end in `call rel32` (e8) or in `call r/m64` (ff /2).
 fn is_call(bytes: &[u8]) -> bool {
     let from_end = |n: usize| {
         let at = bytes.len().checked_sub(n)?;
         bytes.get(at).copied()
     };
-    from_end(5) == Some(0xe8)
-        || [2, 3, 4, 6, 7].iter().any(|&n| {
-            from_end(n) == Some(0xff)
-                && from_end(n - 1).is_some_and(|modrm| modrm >> 3 & 7 == 2)
-        })
+    let indirect = |n: usize| {
+        let (Some(0xff), Some(modrm)) = (from_end(n), from_end(n - 1)) else {
+            return false;
+        };
+        let sib = if n > 2 { from_end(n - 2) } else { None };
+        modrm >> 3 & 7 == 2 && 2 + after_modrm(modrm, sib.unwrap_or(0)) == n
+    };
+    from_end(5) == Some(0xe8) || [2, 3, 4, 6, 7].into_iter().any(indirect)
+}
+
+/// How many bytes of an operand follow its ModRM byte: a SIB byte, a displacement.
+fn after_modrm(modrm: u8, sib: u8) -> usize {
+    let has_sib = modrm >> 6 != 3 && modrm & 7 == 4;
+    let base = if has_sib { sib & 7 } else { modrm & 7 };
+    let displacement = match modrm >> 6 {
+        0 if base == 5 => 4,
+        1 => 1,
+        2 => 4,
+        _ => 0,
+    };
+    usize::from(has_sib) + displacement
 }
 
 /// The rule for a return address in one of CPython's perf trampolines (3.12 and later), which are

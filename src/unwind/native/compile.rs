@@ -14,26 +14,21 @@ pub fn rule(pc: u64, arrival: Arrival) -> Rule {
         Arrival::Interrupted => pc,
     };
     let after_call = arrival == Arrival::Return && code::follows_call(pc);
+    let guess = after_call.then(Rule::frame_pointer);
     let rule = match object::find(inside) {
         Some(object) => {
             module::seen(&object);
-            if !object.is_code(inside) {
-                Rule::NOT_CODE
+            if object.is_code(inside) {
+                cfi::rule(&object, inside, pc)
+                    .or(guess)
+                    .unwrap_or(Rule::END)
             } else {
-                cfi::rule(&object, inside, pc).unwrap_or_else(|| untold(arrival, after_call))
+                Rule::NOT_CODE
             }
         }
-        // Code in no object: made at run time.
-        None => code::trampoline(pc).unwrap_or_else(|| untold(arrival, after_call)),
+        // Code in no object: made at run time, if it is code.
+        None if arrival == Arrival::Interrupted => Rule::END,
+        None => code::trampoline(pc).or(guess).unwrap_or(Rule::NOT_CODE),
     };
     rule.with_after_call(after_call)
-}
-
-/// The rule where nothing tells how to unwind.
-fn untold(arrival: Arrival, after_call: bool) -> Rule {
-    match arrival {
-        Arrival::Interrupted => Rule::END,
-        Arrival::Return if after_call => Rule::frame_pointer(),
-        Arrival::Return => Rule::NOT_CODE,
-    }
 }

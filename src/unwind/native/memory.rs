@@ -23,10 +23,18 @@ impl ThreadStack {
     #[inline]
     pub fn from(sp: u64) -> Option<ThreadStack> {
         let (low, high) = bounds();
-        (low <= sp && sp < high).then(|| ThreadStack {
-            low: sp,
+        // SAFETY: this thread's stack, which grows down from `high`.
+        (low <= sp && sp < high).then(|| unsafe { ThreadStack::between(sp, high) })
+    }
+
+    /// # Safety
+    /// All between the two addresses can be read, and `high` is a multiple of 8 and not 0.
+    #[inline]
+    pub unsafe fn between(low: u64, high: u64) -> ThreadStack {
+        ThreadStack {
+            low,
             last: high - 8,
-        })
+        }
     }
 }
 
@@ -36,7 +44,7 @@ impl Memory for ThreadStack {
         if address < self.low || address > self.last || address & 7 != 0 {
             return None;
         }
-        // SAFETY: between the stack pointer and the top of the thread's stack everything is mapped, and
+        // SAFETY: it can be read, as whoever made this promised, and
         // the address is aligned; volatile, since to the compiler it belongs to other functions.
         Some(unsafe { (address as *const u64).read_volatile() })
     }
@@ -111,8 +119,7 @@ fn ask() -> Option<(u64, u64)> {
         if libc::pthread_getattr_np(libc::pthread_self(), attributes.as_mut_ptr()) != 0 {
             return None;
         }
-        let failed =
-            libc::pthread_attr_getstack(attributes.as_ptr(), &mut low, &mut size) != 0;
+        let failed = libc::pthread_attr_getstack(attributes.as_ptr(), &mut low, &mut size) != 0;
         libc::pthread_attr_destroy(attributes.as_mut_ptr());
         failed
     };

@@ -15,6 +15,7 @@ mod memory;
 mod module;
 mod object;
 mod rule;
+mod seen;
 mod step;
 #[cfg(test)]
 mod tests;

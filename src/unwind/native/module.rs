@@ -3,22 +3,16 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicPtr, Ordering};
 
 use super::object::{self, Object};
+use super::seen::Seen;
 use crate::unwind::{BuildId, Module};
 
 /// What to call with each new module; null as long as nobody wants to know.
 static LISTENER: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
 
-/// The addresses of objects announced, in pages, each with the generation it was seen in: see [`entry`].
-static SEEN: [AtomicU64; 4096] = [const { AtomicU64::new(0) }; 4096];
-
-/// Goes up when objects may have gone; starts at 1, so that no entry is 0.
-static GENERATION: AtomicU64 = AtomicU64::new(1);
-
-/// How many entries are tried for one object.
-const TRIES: usize = 16;
+static ANNOUNCED: Seen<4096> = Seen::new();
 
 /// The loaded object that an address lies in; `None` if there is none. Allocates for the path.
 pub fn module_of(pc: u64) -> Option<Module> {
@@ -36,46 +30,17 @@ pub fn on_new_module(f: fn(&Module)) {
 
 /// Forgets which objects were announced.
 pub fn forget() {
-    GENERATION.fetch_add(1, Ordering::AcqRel);
+    ANNOUNCED.forget();
 }
 
 /// Announces an object unless that was done.
 pub fn seen(object: &Object) {
     let listener = LISTENER.load(Ordering::Acquire);
-    if !listener.is_null() && is_new(object.begin) {
+    if !listener.is_null() && ANNOUNCED.is_new(object.begin) {
         // SAFETY: only `on_new_module` stores here, a function of this type.
         let f = unsafe { std::mem::transmute::<*mut (), fn(&Module)>(listener) };
         f(&describe(object));
     }
-}
-
-/// Whether nobody has asked for this address in this generation. Says so again if the table is crowded.
-fn is_new(begin: u64) -> bool {
-    let generation = GENERATION.load(Ordering::Acquire);
-    let mine = entry(begin, generation);
-    let start = (begin >> 12).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 52;
-    let places = SEEN.iter().cycle().skip(start as usize).take(TRIES);
-    for place in places {
-        let mut there = place.load(Ordering::Relaxed);
-        // Entries of older generations are free to take.
-        while there != mine && there >> PAGE_BITS != generation << PAGE_BITS >> PAGE_BITS {
-            match place.compare_exchange(there, mine, Ordering::Relaxed, Ordering::Relaxed) {
-                Ok(_) => return true,
-                Err(other) => there = other,
-            }
-        }
-        if there == mine {
-            return false;
-        }
-    }
-    true
-}
-
-/// Bits of a page's number: addresses have 47 at most, and a page 12.
-const PAGE_BITS: u32 = 35;
-
-fn entry(begin: u64, generation: u64) -> u64 {
-    generation << PAGE_BITS | begin >> 12
 }
 
 fn describe(object: &Object) -> Module {
@@ -96,7 +61,10 @@ fn describe(object: &Object) -> Module {
 
 /// The descriptor of the note of type 3 by `GNU`: see `<elf.h>`, `NT_GNU_BUILD_ID`.
 fn build_id(object: &Object) -> Option<BuildId> {
-    let notes = object.segments().iter().filter(|s| s.p_type == libc::PT_NOTE);
+    let notes = object
+        .segments()
+        .iter()
+        .filter(|s| s.p_type == libc::PT_NOTE);
     notes
         .filter_map(|segment| {
             let bytes = object.bytes(object.address_of(segment))?;

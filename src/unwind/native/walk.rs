@@ -46,7 +46,13 @@ pub fn walk_by<const N: usize>(
 ) -> usize {
     match ThreadStack::from(return_slot) {
         Some(stack) => follow(rules, frames, &stack, return_slot, bp),
-        None => follow(rules, frames, &UnknownStack::from(return_slot), return_slot, bp),
+        None => follow(
+            rules,
+            frames,
+            &UnknownStack::from(return_slot),
+            return_slot,
+            bp,
+        ),
     }
     frames.as_slice().len()
 }
