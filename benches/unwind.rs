@@ -1,9 +1,10 @@
 //! What a walk costs: `cargo bench --features unwind --bench unwind`.
 //!
-//! Each figure is one walk of a stack whose frames are counted first; the code has no frame pointers.
+//! Each time is one walk, each throughput is frames; no code that is walked has frame pointers.
 
 use std::ffi::{c_int, c_void};
 
+use divan::counter::ItemsCount;
 use divan::{Bencher, black_box};
 use gpushim_core::unwind::{self, Frames};
 
@@ -11,9 +12,6 @@ use gpushim_core::unwind::{self, Frames};
 type Look<'a> = &'a mut dyn FnMut();
 
 fn main() {
-    for (name, calls) in [("rust", rust as fn(Look)), ("qsort", qsort), ("deep", deep)] {
-        calls(&mut || println!("{name}: {} frames", unwind::walk(&mut Frames::new())));
-    }
     divan::main();
 }
 
@@ -29,7 +27,7 @@ fn down(levels: usize, look: Look) -> usize {
 
 /// About 40 frames of Rust.
 fn rust(look: Look) {
-    down(28, look);
+    down(26, look);
 }
 
 /// As many as there is room for.
@@ -37,9 +35,9 @@ fn deep(look: Look) {
     down(240, look);
 }
 
-/// About 40 frames, of which qsort calls within qsort are some.
+/// About 40 frames, half of them qsort calls within qsort.
 fn qsort(look: Look) {
-    nested(5, look);
+    nested(8, look);
 }
 
 fn nested(levels: usize, look: Look) {
@@ -74,7 +72,10 @@ fn time(bencher: Bencher, calls: fn(Look), mut walk: impl FnMut()) {
     let mut bencher = Some(bencher);
     calls(&mut || {
         if let Some(bencher) = bencher.take() {
-            bencher.bench_local(&mut walk);
+            let frames = unwind::walk(&mut Frames::new());
+            bencher
+                .counter(ItemsCount::new(frames))
+                .bench_local(&mut walk);
         }
     });
 }

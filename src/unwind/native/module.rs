@@ -25,6 +25,8 @@ pub fn module_of(pc: u64) -> Option<Module> {
 /// come through an object at the same time announce it once; in rare cases it is announced twice.
 pub fn on_new_module(f: fn(&Module)) {
     LISTENER.store(f as *mut (), Ordering::Release);
+    // Any search finds what searches need, which takes a lock of the dynamic linker: better now.
+    object::find(0);
     super::code_changed();
 }
 
@@ -72,27 +74,40 @@ fn build_id(object: &Object) -> Option<BuildId> {
         })
         .find_map(|mut notes| {
             loop {
-                let (name, kind, descriptor, rest) = note(notes)?;
-                if name == b"GNU\0" && kind == 3 {
-                    return Some(BuildId::from(descriptor));
+                let (note, rest) = Note::first(notes)?;
+                if note.name == b"GNU\0" && note.kind == 3 {
+                    return Some(BuildId::from(note.descriptor));
                 }
                 notes = rest;
             }
         })
 }
 
-/// The first note: its name, type and descriptor, and what follows. Names and descriptors are padded to
-/// four bytes; what pads more is only ever a property note, and those come in a segment of their own.
-fn note(bytes: &[u8]) -> Option<(&[u8], u32, &[u8], &[u8])> {
-    let (sizes, rest) = bytes.split_first_chunk::<12>()?;
-    let word = |at: usize| {
-        let bytes = sizes.get(at..at + 4)?;
-        bytes.try_into().ok().map(u32::from_ne_bytes)
-    };
-    let (name_size, size, kind) = (word(0)? as usize, word(4)? as usize, word(8)?);
-    let name = rest.get(..name_size)?;
-    let rest = rest.get(name_size.next_multiple_of(4)..)?;
-    let descriptor = rest.get(..size)?;
-    let rest = rest.get(size.next_multiple_of(4)..).unwrap_or_default();
-    Some((name, kind, descriptor, rest))
+struct Note<'a> {
+    name: &'a [u8],
+    kind: u32,
+    descriptor: &'a [u8],
+}
+
+impl<'a> Note<'a> {
+    /// The first note, and what follows it. Names and descriptors are padded to four bytes; what pads more
+    /// is only ever a property note, and those come in a segment of their own.
+    fn first(bytes: &'a [u8]) -> Option<(Note<'a>, &'a [u8])> {
+        let (sizes, rest) = bytes.split_first_chunk::<12>()?;
+        let word = |at: usize| {
+            let bytes = sizes.get(at..at + 4)?;
+            bytes.try_into().ok().map(u32::from_ne_bytes)
+        };
+        let (name_size, size, kind) = (word(0)? as usize, word(4)? as usize, word(8)?);
+        let name = rest.get(..name_size)?;
+        let rest = rest.get(name_size.next_multiple_of(4)..)?;
+        let descriptor = rest.get(..size)?;
+        let rest = rest.get(size.next_multiple_of(4)..).unwrap_or_default();
+        let note = Note {
+            name,
+            kind,
+            descriptor,
+        };
+        Some((note, rest))
+    }
 }

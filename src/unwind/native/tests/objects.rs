@@ -13,7 +13,7 @@ const SOURCE: &str = r#"
 typedef void (*visit)(void *);
 unsigned long call(visit f, void *p, unsigned long n) {
     volatile char room[ROOM];
-    memset((char *)room, n, sizeof room);
+    memset((char *)room, n, n);
     f(p);
     return room[n];
 }
@@ -49,7 +49,7 @@ fn a_module_is_described_and_announced() {
     let library = library(40);
     let address = library.symbol(c"call") as u64;
     let module = module_of(address).unwrap();
-    let seen = || SEEN.lock().unwrap().iter().any(|m| *m == module);
+    let seen = || SEEN.lock().unwrap().contains(&module);
     assert!(!seen());
     library.call(c"call", 3, || drop(walked()));
     assert!(seen());

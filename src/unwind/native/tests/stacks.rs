@@ -89,10 +89,8 @@ fn through_a_signal_handler_on_either_stack() {
     assert_eq!(unsafe { libc::sigaltstack(&used, old.as_mut_ptr()) }, 0);
     let other = in_a_handler(libc::SA_ONSTACK);
     // SAFETY: what the call above left.
-    assert_eq!(
-        unsafe { libc::sigaltstack(old.as_ptr(), std::ptr::null_mut()) },
-        0
-    );
+    let back = unsafe { libc::sigaltstack(old.as_ptr(), std::ptr::null_mut()) };
+    assert_eq!(back, 0);
     // The same calls up to the two calls in this function.
     assert!(same.len() > 10);
     assert_eq!(same.len(), other.len());
