@@ -14,3 +14,5 @@ pub mod report;
 #[cfg(feature = "cli")]
 pub mod symbols;
 pub mod trace;
+#[cfg(feature = "unwind")]
+pub mod unwind;

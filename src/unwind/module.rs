@@ -1,0 +1,44 @@
+//! What is told of a loaded object.
+
+use std::path::PathBuf;
+
+/// A loaded object: the executable, a shared library, the vDSO.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Module {
+    /// The address of its first byte.
+    pub begin: u64,
+    /// The address after its last byte.
+    pub end: u64,
+    /// What is added to an address in the file to get the address in the process.
+    pub bias: u64,
+    /// Its path as the dynamic linker knows it; the executable's by `/proc/self/exe`.
+    pub path: PathBuf,
+    /// Its `NT_GNU_BUILD_ID`; empty if it has none.
+    pub build_id: BuildId,
+}
+
+/// At most 20 bytes of a build id, the length of the SHA-1 that linkers use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BuildId {
+    bytes: [u8; 20],
+    len: usize,
+}
+
+impl BuildId {
+    /// The bytes.
+    pub fn as_bytes(&self) -> &[u8] {
+        self.bytes.get(..self.len).unwrap_or_default()
+    }
+}
+
+impl From<&[u8]> for BuildId {
+    /// The first 20 bytes.
+    fn from(from: &[u8]) -> BuildId {
+        let mut id = BuildId::default();
+        for (to, from) in id.bytes.iter_mut().zip(from) {
+            *to = *from;
+            id.len += 1;
+        }
+        id
+    }
+}
