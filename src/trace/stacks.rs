@@ -33,6 +33,9 @@ pub mod layout {
     /// In the first word of a node: it is complete. Below, the kind (bits 32 to 39) and the id of the
     /// parent, which is less than its own (bits 0 to 31). The second word is the value.
     pub const COMMITTED: u64 = 1 << 63;
+    /// In the first word of a node: the writer finds it by its index, it was not written in vain. A reader
+    /// has no use for it.
+    pub const FOUND: u64 = 1 << 62;
     /// Kind of a frame. Its value: the return address.
     pub const FRAME: u8 = 1;
     /// Kind of an open range. Its value: string id of the name, string id of the domain × 2³².
@@ -127,12 +130,36 @@ impl<'a, W: Word> Stacks<'a, W> {
     fn find(&self, parent: u32, node: StackNode) -> Option<u32> {
         let (kind, value) = node.encode();
         let head = layout::COMMITTED | u64::from(kind) << 32 | u64::from(parent);
+        // A stack that is new gets its nodes in a row: the one wanted is mostly next to its parent, in
+        // the same cache line.
+        let next = parent.wrapping_add(1);
+        if self
+            .words_of(next)
+            .is_some_and(|words| load(words) == (head | layout::FOUND, value))
+        {
+            return Some(next);
+        }
+        self.look_up(head, value)
+    }
+
+    fn look_up(&self, head: u64, value: u64) -> Option<u32> {
         let same = |id| {
-            self.words_of(id)
-                .is_some_and(|words| load(words) == (head, value))
+            let words = self.words_of(id).map(load);
+            words.is_some_and(|(first, second)| (first & !layout::FOUND, second) == (head, value))
         };
-        self.index
-            .find_or_add(mix(value, head), same, || self.append(head, value))
+        let mut own = None;
+        let add = || {
+            own = self.append(head, value);
+            own
+        };
+        let id = self.index.find_or_add(mix(value, head), same, add)?;
+        if own == Some(id)
+            && let Some([first, _]) = self.words_of(id)
+        {
+            // Release: as when it was completed, for those who find it by this word.
+            first.store(head | layout::FOUND, Ordering::Release);
+        }
+        Some(id)
     }
 
     #[cold]
