@@ -182,8 +182,7 @@ impl<'a, W: Word> Stacks<'a, W> {
 
     #[inline]
     fn words_of(&self, id: u32) -> Option<&'a [W; layout::WORDS]> {
-        let at = usize::try_from(id).ok()?.checked_mul(layout::WORDS)?;
-        self.words.get(at..)?.first_chunk()
+        words_of(self.words, layout::WORDS, id)
     }
 
     /// Counts that something did not fit below a node.
@@ -194,6 +193,14 @@ impl<'a, W: Word> Stacks<'a, W> {
         }
         parent
     }
+}
+
+/// The words of a node, where nodes have so many.
+#[inline]
+fn words_of<W>(words: &[W], each: usize, id: u32) -> Option<&[W; layout::WORDS]> {
+    let at = usize::try_from(id).ok()?.checked_mul(each)?;
+    let node = words.get(at..at.checked_add(layout::WORDS)?)?;
+    node.try_into().ok()
 }
 
 #[inline]
@@ -245,8 +252,7 @@ impl<W: Word> Iterator for Stack<'_, W> {
 /// The parent and, if it is of a known kind, the content of a node; `None` for the root and for what is no
 /// complete node.
 pub fn node<W: Word>(words: &[W], each: usize, id: u32) -> Option<(u32, Option<StackNode>)> {
-    let at = usize::try_from(id).ok()?.checked_mul(each)?;
-    let (head, value) = load(words.get(at..)?.first_chunk()?);
+    let (head, value) = load(words_of(words, each, id)?);
     let (kind, parent) = ((head >> 32) as u8, head as u32);
     let sound = id >= layout::FIRST && head & layout::COMMITTED != 0 && parent < id;
     sound.then(|| (parent, StackNode::decode(kind, value)))

@@ -132,7 +132,7 @@ fn a_full_part_finds_all_of_its_nodes() {
 
 #[test]
 fn threads_that_push_the_same_stacks_get_the_same_ids() {
-    const ROUNDS: u64 = if cfg!(miri) { 3 } else { 2000 };
+    const ROUNDS: u64 = if cfg!(miri) { 4 } else { 2000 };
     let words = words(4 * (ROUNDS as usize + 9));
     let stacks = stacks(&words);
     let ids: Vec<Vec<u32>> = std::thread::scope(|scope| {
