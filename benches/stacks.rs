@@ -69,6 +69,25 @@ fn all_differ_of_many(bencher: Bencher) {
     push_1000(bencher, &stacks, |_, _| 0);
 }
 
+/// The same with 64 stacks, when no node lies next to its parent, as they were added breadth first: each
+/// frame is looked up in the index.
+#[divan::bench(threads = [1, 2])]
+fn all_differ_scattered(bencher: Bencher) {
+    let stacks: Vec<_> = (0..64).map(|family| stack(family, 0, 3)).collect();
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let writer = writer(&dir);
+    for depth in 1..=FRAMES {
+        for stack in &stacks {
+            writer.stack(0, &stack[FRAMES - depth..]);
+        }
+    }
+    bencher.bench(|| {
+        for (_, stack) in (0..1000).zip(stacks.iter().cycle()) {
+            divan::black_box(writer.stack(0, divan::black_box(stack)));
+        }
+    });
+}
+
 /// The same stack below another range each time: looked up from the outermost frame on.
 #[divan::bench(threads = [1, 2])]
 fn below_other_ranges(bencher: Bencher) {

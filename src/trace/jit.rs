@@ -60,7 +60,11 @@ impl<'a, W: Word> Jit<'a, W> {
 /// The record with a number, from 0, where records have so many words.
 fn record<W>(words: &[W], each: usize, number: u64) -> Option<&[W; layout::WORDS]> {
     let place = usize::try_from(number).ok()?.checked_add(layout::FIRST)?;
-    words.get(place.checked_mul(each)?..)?.first_chunk()
+    let at = place.checked_mul(each)?;
+    words
+        .get(at..at.checked_add(layout::WORDS)?)?
+        .try_into()
+        .ok()
 }
 
 /// The names of code by address, the later of two where both claim it.

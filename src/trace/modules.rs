@@ -148,7 +148,10 @@ fn record<W>(words: &[W], each: usize, number: u64) -> Option<&[W; layout::WORDS
         .ok()?
         .checked_add(1)?
         .checked_mul(each)?;
-    words.get(at..)?.first_chunk()
+    words
+        .get(at..at.checked_add(layout::WORDS)?)?
+        .try_into()
+        .ok()
 }
 
 /// The complete modules of a part with so many words to a record, in the order in which they were added;

@@ -33,6 +33,9 @@ pub mod layout {
     /// In the first word of a node: it is complete. Below, the kind (bits 32 to 39) and the id of the
     /// parent, which is less than its own (bits 0 to 31). The second word is the value.
     pub const COMMITTED: u64 = 1 << 63;
+    /// In the first word of a node: the writer finds it by its index, it was not written in vain. A reader
+    /// has no use for it.
+    pub const FOUND: u64 = 1 << 62;
     /// Kind of a frame. Its value: the return address.
     pub const FRAME: u8 = 1;
     /// Kind of an open range. Its value: string id of the name, string id of the domain × 2³².
@@ -127,12 +130,36 @@ impl<'a, W: Word> Stacks<'a, W> {
     fn find(&self, parent: u32, node: StackNode) -> Option<u32> {
         let (kind, value) = node.encode();
         let head = layout::COMMITTED | u64::from(kind) << 32 | u64::from(parent);
+        // A stack that is new gets its nodes in a row: the one wanted is mostly next to its parent, in
+        // the same cache line.
+        let next = parent.wrapping_add(1);
+        if self
+            .words_of(next)
+            .is_some_and(|words| load(words) == (head | layout::FOUND, value))
+        {
+            return Some(next);
+        }
+        self.look_up(head, value)
+    }
+
+    fn look_up(&self, head: u64, value: u64) -> Option<u32> {
         let same = |id| {
-            self.words_of(id)
-                .is_some_and(|words| load(words) == (head, value))
+            let words = self.words_of(id).map(load);
+            words.is_some_and(|(first, second)| (first & !layout::FOUND, second) == (head, value))
         };
-        self.index
-            .find_or_add(mix(value, head), same, || self.append(head, value))
+        let mut own = None;
+        let add = || {
+            own = self.append(head, value);
+            own
+        };
+        let id = self.index.find_or_add(mix(value, head), same, add)?;
+        if own == Some(id)
+            && let Some([first, _]) = self.words_of(id)
+        {
+            // Release: as when it was completed, for those who find it by this word.
+            first.store(head | layout::FOUND, Ordering::Release);
+        }
+        Some(id)
     }
 
     #[cold]
@@ -155,8 +182,7 @@ impl<'a, W: Word> Stacks<'a, W> {
 
     #[inline]
     fn words_of(&self, id: u32) -> Option<&'a [W; layout::WORDS]> {
-        let at = usize::try_from(id).ok()?.checked_mul(layout::WORDS)?;
-        self.words.get(at..)?.first_chunk()
+        words_of(self.words, layout::WORDS, id)
     }
 
     /// Counts that something did not fit below a node.
@@ -167,6 +193,14 @@ impl<'a, W: Word> Stacks<'a, W> {
         }
         parent
     }
+}
+
+/// The words of a node, where nodes have so many.
+#[inline]
+fn words_of<W>(words: &[W], each: usize, id: u32) -> Option<&[W; layout::WORDS]> {
+    let at = usize::try_from(id).ok()?.checked_mul(each)?;
+    let node = words.get(at..at.checked_add(layout::WORDS)?)?;
+    node.try_into().ok()
 }
 
 #[inline]
@@ -218,8 +252,7 @@ impl<W: Word> Iterator for Stack<'_, W> {
 /// The parent and, if it is of a known kind, the content of a node; `None` for the root and for what is no
 /// complete node.
 pub fn node<W: Word>(words: &[W], each: usize, id: u32) -> Option<(u32, Option<StackNode>)> {
-    let at = usize::try_from(id).ok()?.checked_mul(each)?;
-    let (head, value) = load(words.get(at..)?.first_chunk()?);
+    let (head, value) = load(words_of(words, each, id)?);
     let (kind, parent) = ((head >> 32) as u8, head as u32);
     let sound = id >= layout::FIRST && head & layout::COMMITTED != 0 && parent < id;
     sound.then(|| (parent, StackNode::decode(kind, value)))

@@ -112,7 +112,7 @@ fn entry<W: Word>(words: &[W], id: u32) -> Option<(usize, &[W])> {
     if length > layout::TEXT_MAX {
         return None;
     }
-    let body = words.get(first + 1..)?.get(..length.div_ceil(8))?;
+    let body = words.get(first + 1..first + 1 + length.div_ceil(8))?;
     Some((length, body))
 }
 

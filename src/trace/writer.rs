@@ -307,10 +307,7 @@ impl Writer {
     /// whether that was anything new, and there is more to come.
     pub fn prefault(&self, ahead: u64) -> bool {
         let ring = &self.mapped.ring;
-        let Place {
-            at,
-            length: ring_bytes,
-        } = self.mapped.places.ring;
+        let ring_bytes = (ring.capacity() * layout::RECORD_BYTES) as u64;
         let used = ring.reached().saturating_mul(layout::RECORD_BYTES as u64);
         let wanted = used
             .saturating_add(ahead)
@@ -319,7 +316,8 @@ impl Writer {
             .min(ring_bytes);
         let from = self.present.fetch_max(wanted, Ordering::Relaxed);
         if from < wanted {
-            let (at, length) = ((at + from) as usize, (wanted - from) as usize);
+            let at = (self.mapped.places.ring.at + from) as usize;
+            let length = (wanted - from) as usize;
             // A failure means slower first writes, nothing else.
             let _ = self
                 .mapped
@@ -466,7 +464,7 @@ fn map(file: &File, bytes: u64) -> io::Result<MmapRaw> {
 /// The mapping must live longer than what this returns, and the parts be accessed atomically only.
 unsafe fn ring(map: &MmapRaw, places: &Places) -> Option<Ring<'static, AtomicU64>> {
     // SAFETY: the caller promises what `words` wants.
-    let part = |at, length| unsafe { words(map, Place { at, length }) };
+    let part = |at, length| unsafe { Place { at, length }.words(map) };
     let [next, .., dropped] = part(CURSOR_AT, cursor::DROPPED as u64 + 8)? else {
         return None;
     };
@@ -476,21 +474,6 @@ unsafe fn ring(map: &MmapRaw, places: &Places) -> Option<Ring<'static, AtomicU64
     let (before, slots, after) = unsafe { slots.align_to::<Slot<AtomicU64>>() };
     let fits = before.is_empty() && after.is_empty();
     Ring::new(next, dropped, chunks, slots).filter(|_| fits)
-}
-
-/// The words of a part of a mapping; `None` if it is not all there.
-///
-/// # Safety
-/// The mapping must live longer than what this returns, and the part be accessed atomically only.
-unsafe fn words(map: &MmapRaw, place: Place) -> Option<&'static [AtomicU64]> {
-    let at = usize::try_from(place.at).ok()?;
-    let length = usize::try_from(place.length).ok()?;
-    if !at.is_multiple_of(8) || at.checked_add(length)? > map.len() {
-        return None;
-    }
-    // SAFETY: the words lie within the mapping, which starts on a page, and are aligned; the caller
-    // promises the rest.
-    Some(unsafe { std::slice::from_raw_parts(map.as_ptr().add(at).cast(), length / 8) })
 }
 
 /// A fact as it stands in the file.

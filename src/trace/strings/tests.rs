@@ -77,7 +77,7 @@ fn a_text_without_its_length_is_not_there() {
 #[test]
 fn threads_that_intern_the_same_texts_get_the_same_ids() {
     const TEXTS: usize = if cfg!(miri) { 4 } else { 500 };
-    let words = words(40_000);
+    let words = words(12 * TEXTS);
     let strings = strings(&words);
     let name = |n: usize| format!("aten::{n}");
     let ids: Vec<Vec<u32>> = std::thread::scope(|scope| {

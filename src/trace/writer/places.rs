@@ -1,5 +1,9 @@
 //! Where the parts of a file that depend on its size are.
 
+use std::sync::atomic::AtomicU64;
+
+use memmap2::MmapRaw;
+
 use super::{CHUNKS_AT, WriterOptions, chunks};
 use crate::trace::layout::{live, totals};
 use crate::trace::{jit, modules, stacks, strings};
@@ -9,6 +13,23 @@ use crate::trace::{jit, modules, stacks, strings};
 pub struct Place {
     pub at: u64,
     pub length: u64,
+}
+
+impl Place {
+    /// The words of the part; `None` if it is not all within the mapping.
+    ///
+    /// # Safety
+    /// The mapping must live longer than what this returns, and the part be accessed atomically only.
+    pub unsafe fn words(self, map: &MmapRaw) -> Option<&'static [AtomicU64]> {
+        let at = usize::try_from(self.at).ok()?;
+        let length = usize::try_from(self.length).ok()?;
+        if !at.is_multiple_of(8) || at.checked_add(length)? > map.len() {
+            return None;
+        }
+        // SAFETY: the words lie within the mapping, which starts on a page, and are aligned; the caller
+        // promises the rest.
+        Some(unsafe { std::slice::from_raw_parts(map.as_ptr().add(at).cast(), length / 8) })
+    }
 }
 
 /// The parts from the chunks on, in this order. The ring is the last one.

@@ -5,8 +5,8 @@ use std::sync::atomic::AtomicU64;
 
 use memmap2::MmapRaw;
 
+use super::Writer;
 use super::places::{Place, Places};
-use super::{Writer, words};
 use crate::trace::index::Index;
 use crate::trace::jit::Jit;
 use crate::trace::modules::{Module, Modules};
@@ -29,7 +29,7 @@ impl Tables {
     /// The mapping must live longer than what this returns, and the parts be accessed atomically only.
     pub unsafe fn new(map: &MmapRaw, places: &Places) -> Option<Tables> {
         // SAFETY: the caller promises what `words` wants.
-        let part = |place: Place| unsafe { words(map, place) };
+        let part = |place: Place| unsafe { place.words(map) };
         let (strings, stacks) = (part(places.strings)?, part(places.stacks)?);
         Some(Tables {
             // A text takes two words at least.
