@@ -5,14 +5,14 @@
 //! counts it: a search ends at the first group that nobody passed, so that a removal leaves no trace and
 //! the table never has to be cleaned.
 //!
-//! No lock and no heap. What is required of the caller: a block is inserted before it is removed, and is
-//! in the table at most once. Who hands blocks out under a lock keeps that by itself.
+//! No lock and no heap. What is required of the caller: a block is inserted, then removed, then inserted
+//! again, each before the other and once. Who hands blocks out under a lock keeps that by itself.
 
 use std::sync::atomic::Ordering;
 
 use super::event::Event;
 use super::layout::live::{FREE, KEYS, WRITING};
-use super::ring::Word;
+use super::ring::{Word, prefetch};
 
 #[cfg(all(test, not(miri)))]
 mod model;
@@ -82,6 +82,15 @@ impl<'a, W: Word> Live<'a, W> {
         self.missed.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Fetches what tells whether a block is there, and, as likely as not, its entry.
+    #[inline]
+    pub fn prefetch(&self, key: Option<u64>) {
+        if let Some(group) = key.and_then(|key| self.groups.get(self.home(key))) {
+            prefetch(&group.keys);
+            prefetch(&group.entries[0]);
+        }
+    }
+
     /// Takes a block out; `None` if it is not there.
     #[inline]
     pub fn remove(&self, key: Option<u64>) -> Option<Removed> {
@@ -95,7 +104,7 @@ impl<'a, W: Word> Live<'a, W> {
     }
 
     /// Takes out all blocks that are wanted, given the events that made them, and says which were taken.
-    /// Not for hot paths: it looks at the whole table.
+    /// Nobody else removes one of these at the same time. Not for hot paths: it looks at the whole table.
     pub fn remove_where(
         &self,
         mut wanted: impl FnMut(&Event) -> bool,
@@ -107,7 +116,7 @@ impl<'a, W: Word> Live<'a, W> {
                     continue;
                 };
                 let (_, event) = Event::from_words(words);
-                // Release as in `take`; another thread may have taken it out meanwhile.
+                // Release as in `take`.
                 if wanted(&event) && key.swap_if(seen, FREE, Ordering::Release) {
                     self.unpass(self.home(seen), at);
                     removed(&event);
@@ -183,22 +192,16 @@ impl<'a, W: Word> Live<'a, W> {
 }
 
 impl<W: Word> Group<W> {
-    /// Which keys have this value, a bit for each: without a branch, since no guess would be good.
+    /// The first place that holds this key, or is [`FREE`].
     #[inline]
-    fn which(&self, value: u64) -> u32 {
-        let bits = self.keys.iter().enumerate();
-        bits.fold(0, |mask, (at, key)| {
-            mask | u32::from(key.load(Ordering::Relaxed) == value) << at
-        })
+    fn place(&self, key: u64) -> Option<(&W, &Entry<W>)> {
+        let mut places = self.keys.iter().zip(&self.entries);
+        places.find(|(place, _)| place.load(Ordering::Relaxed) == key)
     }
 
     #[inline]
     fn put(&self, key: u64, words: &[u64; 7]) -> bool {
-        loop {
-            let at = self.which(FREE).trailing_zeros() as usize;
-            let (Some(place), Some(entry)) = (self.keys.get(at), self.entries.get(at)) else {
-                return false;
-            };
+        while let Some((place, entry)) = self.place(FREE) {
             // Acquire: what is written here comes after what was read when the place was given up.
             if place.swap_if(FREE, WRITING, Ordering::Acquire) {
                 entry.write(words);
@@ -208,22 +211,20 @@ impl<W: Word> Group<W> {
             }
             // Another thread was faster: the next look sees that.
         }
+        false
     }
 
     #[inline]
     fn take(&self, key: u64) -> Option<Removed> {
-        let at = self.which(key).trailing_zeros() as usize;
-        let (place, entry) = (self.keys.get(at)?, self.entries.get(at)?);
+        let (place, entry) = self.place(key)?;
         let [_, _, who, _, size, _, _] = &entry.words;
         let removed = Removed {
             size: size.load(Ordering::Relaxed),
             stack: (who.load(Ordering::Relaxed) >> 32) as u32,
         };
-        // Release: the place is given up after its entry was read. Not a plain store: should a program
-        // free the same block on two threads at once, it is removed once.
-        place
-            .swap_if(key, FREE, Ordering::Release)
-            .then_some(removed)
+        // Release: the place is given up after its entry was read.
+        place.store(FREE, Ordering::Release);
+        Some(removed)
     }
 
     #[inline]

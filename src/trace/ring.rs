@@ -71,17 +71,17 @@ const AHEAD: usize = 4;
 /// How many chunks are tried before an event is given up.
 const TRIES: usize = 1024;
 
-/// Asks for a slot's cache line. A hint: it has no effect that a program could see.
+/// Asks for the cache line where something begins. A hint: it has no effect that a program could see.
 #[inline]
-fn prefetch<W>(slot: &Slot<W>) {
+pub fn prefetch<T>(what: &T) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     // SAFETY: the instruction is in every x86-64 processor and never faults.
     unsafe {
         use std::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
-        _mm_prefetch::<_MM_HINT_ET0>(std::ptr::from_ref(slot).cast());
+        _mm_prefetch::<_MM_HINT_ET0>(std::ptr::from_ref(what).cast());
     }
     #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-    let _ = slot;
+    let _ = what;
 }
 
 /// The chunk that one thread holds in a ring, if it holds one, and how far it has come in it.

@@ -191,7 +191,8 @@ impl Writer {
     ///
     /// In this order: live table, ring, totals; a kill in between leaves them apart by this one block.
     /// All bear the same time. Costs as [`Writer::record`]. The caller sees to it that a block, which is
-    /// an address and a class, is recorded as freed before it is allocated again.
+    /// an address and a class, is recorded as allocated, then freed, then allocated again, each once and
+    /// before the other: as it is where one lock hands blocks out and takes them back.
     #[inline(always)]
     pub fn record_alloc(&self, event: &Event) {
         let block = (key(event.class, event.address), place(event));
@@ -229,8 +230,8 @@ impl Writer {
     /// and adds them to the totals as freed: those that are wanted, given the events that made them. The
     /// event that tells of it is the caller's to record. Returns how many they were, and their bytes.
     ///
-    /// Looks at the whole table, a millisecond or so. Blocks that are allocated or freed meanwhile stay
-    /// exact, wanted or not.
+    /// Looks at the whole table, a millisecond or so. Other threads may allocate and free meanwhile, but not
+    /// free a block that is wanted.
     pub fn drop_live(&self, wanted: impl FnMut(&Event) -> bool) -> (u64, u64) {
         thread::drop_live(&self.mapped, wanted)
     }

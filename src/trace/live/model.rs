@@ -86,19 +86,6 @@ fn a_block_goes_from_thread_to_thread() {
 }
 
 #[test]
-fn a_block_freed_twice_at_once_is_removed_once() {
-    explore(3, || {
-        let memory = memory(crowd(), 1, 1);
-        let first = name(&memory, 100);
-        let there = Arc::clone(&memory);
-        let other = thread::spawn(move || there.live().remove(Some(first)));
-        let mine = memory.live().remove(Some(first));
-        assert!(mine.is_some() != other.join().unwrap().is_some());
-        assert!(memory.blocks().is_empty());
-    });
-}
-
-#[test]
 fn a_reader_never_sees_the_words_of_two_blocks() {
     explore(3, || {
         let memory = memory(|| Modelled::new(0), 1, 1);

@@ -56,6 +56,7 @@ pub fn record_alloc(
     (key, place): (Option<u64>, (Layer, u8)),
 ) {
     with(trace, |thread| {
+        trace.live.prefetch(key);
         let words = thread.timed(clock, event);
         trace.live.insert(key, &words);
         trace.ring.push(&thread.hold, &words);
@@ -75,6 +76,7 @@ pub fn record_free(
     (key, place): (Option<u64>, (Layer, u8)),
 ) -> Option<Removed> {
     with(trace, |thread| {
+        trace.live.prefetch(key);
         let words = thread.timed(clock, event);
         let removed = trace.live.remove(key);
         trace.ring.push(&thread.hold, &words);
