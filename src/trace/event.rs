@@ -362,6 +362,24 @@ impl Event {
         Cost::unpack(self.extra[1])
     }
 
+    /// The inverse of [`Event::words`]: ticks and event.
+    pub(in crate::trace) fn from_words(words: &[u64; 7]) -> (u64, Event) {
+        let [ticks, head, who, address, size, first, second] = *words;
+        let event = Event {
+            kind: Kind::from_number(head as u8),
+            class: Class::from_number((head >> 8) as u8),
+            flags: (head >> 16) as u16,
+            device: (head >> 32) as u8,
+            result: (head >> 48) as i16,
+            thread: who as u32,
+            stack: (who >> 32) as u32,
+            address,
+            size,
+            extra: [first, second],
+        };
+        (ticks, event)
+    }
+
     /// The event as the words of a record after its sequence word: ticks first.
     #[inline(always)]
     pub(in crate::trace) const fn words(&self, ticks: u64) -> [u64; 7] {

@@ -14,9 +14,13 @@ use super::event::Event;
 use super::layout::{self, PartKind, counter, cursor, facts, field, header, part};
 use super::process;
 use super::ring::{Ring, Slot};
+use super::timeline;
 
 mod create;
 mod thread;
+
+#[cfg(feature = "spool")]
+pub(in crate::trace) use create::file_size_limit;
 
 /// How to create a trace.
 #[derive(Clone, Debug)]
@@ -36,7 +40,7 @@ impl WriterOptions {
     /// The largest ring, 1 TiB.
     pub const MAX_BYTES: u64 = 1 << 40;
 
-    /// Bytes of the file: about 300 KiB and 1/128 more than the ring, for a ring of 256 KiB and more.
+    /// Bytes of the file: about 2 MiB and 1/128 more than the ring, for a ring of 256 KiB and more.
     pub fn file_bytes(&self) -> u64 {
         let ring = self.ring_bytes();
         ring_at(ring) + ring
@@ -73,9 +77,14 @@ fn chunks(ring_bytes: u64) -> u64 {
     (slots / layout::chunk_slots(slots)) as u64
 }
 
-/// Where a ring of this many bytes begins: after the words of its chunks, on a page.
-fn ring_at(ring_bytes: u64) -> u64 {
+/// Where the timeline begins: after the words of the chunks, on a page.
+fn timeline_at(ring_bytes: u64) -> u64 {
     CHUNKS_AT + (chunks(ring_bytes) * 8).next_multiple_of(4096)
+}
+
+/// Where a ring of this many bytes begins, on a page.
+fn ring_at(ring_bytes: u64) -> u64 {
+    timeline_at(ring_bytes) + (timeline::BYTES as u64).next_multiple_of(4096)
 }
 
 /// A trace being written. Shared by all threads; dropping it leaves the file as it is.
@@ -93,7 +102,7 @@ pub struct Writer {
 
 /// The file in memory, and the ring within it.
 #[derive(Debug)]
-struct Mapped {
+pub(in crate::trace) struct Mapped {
     // Before `map`, so that it is dropped first.
     ring: Ring<'static, AtomicU64>,
     map: MmapRaw,
@@ -101,7 +110,62 @@ struct Mapped {
     process: u32,
 }
 
+impl Mapped {
+    /// The ring.
+    pub(in crate::trace) fn ring(&self) -> &Ring<'static, AtomicU64> {
+        &self.ring
+    }
+
+    /// Whether this process writes the file; a forked child does not.
+    pub(in crate::trace) fn is_ours(&self) -> bool {
+        self.process == std::process::id()
+    }
+
+    /// The words of the timeline.
+    pub(in crate::trace) fn timeline(&self) -> &[AtomicU64] {
+        let ring_bytes = self.ring.capacity() * layout::RECORD_BYTES;
+        let at = timeline_at(ring_bytes as u64) as usize;
+        if at + timeline::BYTES > self.map.len() {
+            return &[];
+        }
+        // SAFETY: the words lie within the mapping and are aligned (it starts on a page, the offset is
+        // a multiple of 8), live as long as `self`, and are only ever accessed atomically.
+        unsafe {
+            let first = self.map.as_ptr().add(at).cast::<AtomicU64>();
+            std::slice::from_raw_parts(first, timeline::BYTES / 8)
+        }
+    }
+}
+
 impl Writer {
+    /// The mapping and the clock of the records, for who follows the ring.
+    pub(in crate::trace) fn followed(&self) -> (Arc<Mapped>, ClockSource) {
+        (Arc::clone(&self.mapped), self.clock)
+    }
+
+    /// Wall clock at the start, ns since 1970.
+    #[cfg(feature = "spool")]
+    pub(in crate::trace) fn wall_ns(&self) -> u64 {
+        let wall = self.word(header::WALL_NS);
+        wall.map_or(0, |word| word.load(Ordering::Relaxed))
+    }
+
+    /// Ticks at the start.
+    pub(in crate::trace) fn start_ticks(&self) -> u64 {
+        let start = self.word(header::START_TICKS);
+        start.map_or(0, |word| word.load(Ordering::Relaxed))
+    }
+
+    /// About how many ticks a millisecond has.
+    pub(in crate::trace) fn ticks_per_ms(&self) -> u64 {
+        let _held = self.rare.lock();
+        let get = |at| self.word(at).map_or(0, |word| word.load(Ordering::Relaxed));
+        let pair = header::CLOCK_PAIRS + (get(header::CLOCK_CURRENT) & 1) as usize * 16;
+        let ticks = get(pair).saturating_sub(get(header::START_TICKS));
+        let us = get(pair + 8).saturating_sub(get(header::START_NS)) / 1000;
+        (ticks / us.max(1)).saturating_mul(1000).max(1)
+    }
+
     /// Creates a trace file and maps it.
     ///
     /// An existing file is left alone: the new one gets `-1`, `-2`, … before its extension. All
@@ -269,6 +333,12 @@ impl Writer {
                 cursor::BYTES,
             ),
             (PartKind::Chunks, CHUNKS_AT, chunks(ring_bytes) * 8, 8),
+            (
+                PartKind::Timeline,
+                timeline_at(ring_bytes),
+                timeline::BYTES as u64,
+                8,
+            ),
             (PartKind::Ring, ring_at, ring_bytes, layout::RECORD_BYTES),
         ];
         for (at, value) in [
