@@ -28,7 +28,10 @@ impl<'a> Events<'a> {
         Events {
             ring: trace.ring.events(&trace.bytes).peekable(),
             #[cfg(feature = "spool")]
-            spool: trace.spool.as_ref().map(|spool| spool.events(after).peekable()),
+            spool: trace
+                .spool
+                .as_ref()
+                .map(|spool| spool.events(after).peekable()),
             clock: trace.header.clock,
             // Those that cannot be read count as the oldest.
             place: trace.recorded().saturating_sub(trace.readable()),

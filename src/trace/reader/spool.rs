@@ -54,8 +54,13 @@ impl Spool {
                 Ok((file, frames)) => {
                     let index = spool.files.len();
                     spool.files.push(file);
-                    spool.events += frames.iter().map(|span| u64::from(span.header.events)).sum::<u64>();
-                    spool.frames.extend(frames.into_iter().map(|span| (index, span)));
+                    spool.events += frames
+                        .iter()
+                        .map(|span| u64::from(span.header.events))
+                        .sum::<u64>();
+                    spool
+                        .frames
+                        .extend(frames.into_iter().map(|span| (index, span)));
                 }
                 Err(error) => found.push(format!("it cannot be read: {error}")),
             }
@@ -63,7 +68,9 @@ impl Spool {
             problems.extend(found.into_iter().map(name));
         }
         spooled.take_out(ring, bytes);
-        spool.frames.sort_by_key(|(_, span)| (span.header.first, span.header.number));
+        spool
+            .frames
+            .sort_by_key(|(_, span)| (span.header.first, span.header.number));
         Some(spool)
     }
 

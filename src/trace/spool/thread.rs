@@ -22,6 +22,11 @@ const BURST: u64 = 20_000_000;
 /// Bytes of the thread's stack; zstd keeps its state on the heap.
 const STACK: usize = 256 << 10;
 
+/// Told once why a spool stops.
+pub type Tell = Box<dyn FnOnce(&str) + Send>;
+/// Asked for the sums of all devices as they are now.
+pub type Sums = Box<dyn FnMut() -> Vec<Current> + Send>;
+
 /// How to spool.
 pub struct SpoolOptions {
     /// What the files may take.
@@ -29,10 +34,10 @@ pub struct SpoolOptions {
     /// Level of zstd.
     pub level: i32,
     /// Called once, on the spool's thread, when it stops writing because the disk takes no more: why.
-    pub stopped: Box<dyn FnOnce(&str) + Send>,
+    pub stopped: Tell,
     /// Asked for the true sums when the timeline may be wrong, on the spool's thread; see
     /// [`Upkeep::resync`].
-    pub sums: Option<Box<dyn FnMut() -> Vec<Current> + Send>>,
+    pub sums: Option<Sums>,
 }
 
 impl SpoolOptions {
@@ -207,7 +212,7 @@ fn spawn(mut worker: Worker, commands: Receiver<Command>) -> io::Result<JoinHand
 struct Worker {
     upkeep: Upkeep,
     output: Output,
-    sums: Option<Box<dyn FnMut() -> Vec<Current> + Send>>,
+    sums: Option<Sums>,
     /// Slots that were reached at the last poll, and when that was.
     reached: u64,
     last: Instant,
@@ -293,7 +298,7 @@ struct Output {
     since: Instant,
     /// Events of a frame: never more than a quarter of the ring, which still holds them then.
     each: usize,
-    stopped: Option<Box<dyn FnOnce(&str) + Send>>,
+    stopped: Option<Tell>,
     /// Overwritten events that no frame has named yet.
     missed: u64,
     status: SpoolStatus,
@@ -372,7 +377,10 @@ mod tests {
         let ms = Duration::from_millis;
         assert_eq!(pause(1 << 20, 0, ms(20)), Duration::from_nanos(26_214_400));
         // 100,000 events a second.
-        assert_eq!(pause(1 << 20, 1000, ms(10)), Duration::from_nanos(26_214_400));
+        assert_eq!(
+            pause(1 << 20, 1000, ms(10)),
+            Duration::from_nanos(26_214_400)
+        );
         // 10 million a second: 6.5 ms for 64 Ki events.
         assert!((ms(6)..ms(7)).contains(&pause(1 << 20, 100_000, ms(10))));
         assert_eq!(pause(1 << 20, 200_000, ms(10)), Duration::ZERO);

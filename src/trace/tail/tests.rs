@@ -115,7 +115,9 @@ fn what_a_paused_thread_adds_to_its_chunk_is_seen() {
     let mut got = Vec::new();
     ring.push(&paused, &[1; 7]);
     let mut poll = |follower: &mut Follower| {
-        follower.poll(&ring, u64::MAX, 0, &mut |events| got.extend_from_slice(events));
+        follower.poll(&ring, u64::MAX, 0, &mut |events| {
+            got.extend_from_slice(events)
+        });
     };
     poll(&mut follower);
     for ticks in 2..5000 {
@@ -157,7 +159,10 @@ fn four_threads_at_full_speed_are_followed_or_counted() {
     const EACH: u64 = 400_000;
     for bytes in [4096, 64 << 10, 8 << 20] {
         let dir = tempfile::tempdir().unwrap();
-        let options = WriterOptions { bytes, ..WriterOptions::default() };
+        let options = WriterOptions {
+            bytes,
+            ..WriterOptions::default()
+        };
         let writer = Writer::create(&dir.path().join("a.trace"), &options).unwrap();
         let mut tail = Tail::new(&writer);
         let done = AtomicBool::new(false);
@@ -190,7 +195,9 @@ fn four_threads_at_full_speed_are_followed_or_counted() {
                 .collect();
             let done = &done;
             scope.spawn(move || {
-                threads.into_iter().for_each(|thread| thread.join().unwrap());
+                threads
+                    .into_iter()
+                    .for_each(|thread| thread.join().unwrap());
                 done.store(true, Ordering::Release);
             });
             while !done.load(Ordering::Acquire) {
@@ -202,7 +209,10 @@ fn four_threads_at_full_speed_are_followed_or_counted() {
         assert_eq!(count + missed.total(), 4 * EACH, "{bytes}: {missed:?}");
         assert!(count > 0);
         // Only a chunk that changed hands while it was read can give a thread's events late.
-        assert!(late == 0 || missed.overwritten > 0, "{late} late, {missed:?}");
+        assert!(
+            late == 0 || missed.overwritten > 0,
+            "{late} late, {missed:?}"
+        );
     }
 }
 
@@ -212,7 +222,10 @@ fn an_idle_poll_costs_next_to_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let writer = Writer::create(&dir.path().join("a.trace"), &WriterOptions::default()).unwrap();
     for number in 0..2_000_000 {
-        writer.record(&Event { address: number, ..Event::new(Kind::Alloc, Class::Device) });
+        writer.record(&Event {
+            address: number,
+            ..Event::new(Kind::Alloc, Class::Device)
+        });
     }
     let mut tail = Tail::new(&writer);
     let mut count = 0;

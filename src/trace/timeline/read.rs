@@ -2,9 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-use super::{
-    BUCKETS, BYTES, DEVICES, Device, Ledger, SERIES, Series, get, half_at, words,
-};
+use super::{BUCKETS, BYTES, DEVICES, Device, Ledger, SERIES, Series, get, half_at, words};
 use crate::trace::clock::Calibration;
 
 /// How memory went over the whole run.

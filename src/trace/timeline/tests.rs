@@ -53,7 +53,11 @@ impl Plain {
         }
         let mut add = |series: Series, bytes: i64| *now[series as usize].as_mut().unwrap() += bytes;
         let (size, block) = (one.size as i64, (one.size + 100).div_ceil(512) as i64 * 512);
-        let forwarded = if one.flags & flags::FORWARDED != 0 { block } else { 0 };
+        let forwarded = if one.flags & flags::FORWARDED != 0 {
+            block
+        } else {
+            0
+        };
         match one.kind {
             Kind::Alloc => {
                 add(Series::Requested, size);
@@ -80,8 +84,14 @@ impl Plain {
     /// The extremes between two moments, the value at the first one included.
     fn extremes(&self, series: Series, from: u64, to: u64) -> Option<(u64, u64)> {
         let before = self.0.iter().rev().find(|(ticks, _)| *ticks < from);
-        let within = self.0.iter().filter(|(ticks, _)| (from..to).contains(ticks));
-        let values = before.into_iter().chain(within).filter_map(|(_, now)| now[series as usize]);
+        let within = self
+            .0
+            .iter()
+            .filter(|(ticks, _)| (from..to).contains(ticks));
+        let values = before
+            .into_iter()
+            .chain(within)
+            .filter_map(|(_, now)| now[series as usize]);
         let values: Vec<u64> = values.map(|value| value.max(0) as u64).collect();
         Some((*values.iter().min()?, *values.iter().max()?))
     }
@@ -89,8 +99,12 @@ impl Plain {
 
 fn kinds() -> impl Strategy<Value = (Kind, bool)> {
     let kind = prop_oneof![
-        Just(Kind::Alloc), Just(Kind::Free), Just(Kind::Reserve), Just(Kind::Release),
-        Just(Kind::DeviceMemory), Just(Kind::TensorAlloc),
+        Just(Kind::Alloc),
+        Just(Kind::Free),
+        Just(Kind::Reserve),
+        Just(Kind::Release),
+        Just(Kind::DeviceMemory),
+        Just(Kind::TensorAlloc),
     ];
     (kind, any::<bool>())
 }
@@ -173,7 +187,12 @@ fn a_kill_at_any_store_leaves_books_that_can_be_continued() {
     let events: Vec<(u64, Event)> = [3, 5, 900, 1023, 1024, 1025, 5000, 5001]
         .into_iter()
         .zip(1..)
-        .map(|(bucket, number)| (1000 + bucket * width + number, event(Kind::Alloc, 0, number << 20)))
+        .map(|(bucket, number)| {
+            (
+                1000 + bucket * width + number,
+                event(Kind::Alloc, 0, number << 20),
+            )
+        })
         .collect();
     let run = |left: u64| {
         LEFT.set(u64::MAX);
@@ -200,7 +219,11 @@ fn a_kill_at_any_store_leaves_books_that_can_be_continued() {
     // The stores of a merge are alike: of those within one only some are tried.
     let mut killed = 0;
     while killed < stores {
-        assert_eq!(run(killed).1, truth, "killed after store {killed} of {stores}");
+        assert_eq!(
+            run(killed).1,
+            truth,
+            "killed after store {killed} of {stores}"
+        );
         killed += if killed % 997 < 40 { 1 } else { 331 };
     }
 }
@@ -212,7 +235,12 @@ fn sums_are_taken_anew_after_a_gap() {
     ledger.feed(&words, 1100, &event(Kind::Alloc, 0, 1000));
     ledger.gap();
     assert!(ledger.is_unsure);
-    let current = Current { device: 0, requested: 5000, allocated: 6000, reserved: 7000 };
+    let current = Current {
+        device: 0,
+        requested: 5000,
+        allocated: 6000,
+        reserved: 7000,
+    };
     ledger.resync(&words, 2000, &[current]);
     assert!(!ledger.is_unsure);
     // These are in the sums already.
@@ -221,7 +249,13 @@ fn sums_are_taken_anew_after_a_gap() {
     ledger.commit(&words);
     let timeline = read(&words);
     assert_eq!(timeline.gaps, 1);
-    let spans = |series| timeline.devices[0].get(series).iter().map(|span| (span.min, span.max)).collect::<Vec<_>>();
+    let spans = |series| {
+        timeline.devices[0]
+            .get(series)
+            .iter()
+            .map(|span| (span.min, span.max))
+            .collect::<Vec<_>>()
+    };
     assert_eq!(spans(Series::Requested), [(0, 5000)]);
     assert_eq!(ledger.devices[0].get(Series::Requested), 4000);
     assert_eq!(ledger.devices[0].get(Series::Allocated), 6000 - 1536);
@@ -236,10 +270,16 @@ fn a_context_takes_its_memory_along() {
     for _ in 0..4 {
         ledger.feed(&words, 1002, &event(Kind::Alloc, 0, 412));
     }
-    let gone = |bytes| Event { extra: [bytes * 2, 0], ..event(Kind::ContextGone, Event::NO_DEVICE, bytes) };
+    let gone = |bytes| Event {
+        extra: [bytes * 2, 0],
+        ..event(Kind::ContextGone, Event::NO_DEVICE, bytes)
+    };
     ledger.feed(&words, 1003, &gone(1024));
     assert!(ledger.is_unsure, "what was asked for is a guess");
-    let now = |ledger: &Ledger| [Series::Requested, Series::Allocated, Series::Reserved].map(|series| ledger.devices[0].get(series));
+    let now = |ledger: &Ledger| {
+        [Series::Requested, Series::Allocated, Series::Reserved]
+            .map(|series| ledger.devices[0].get(series))
+    };
     assert_eq!(now(&ledger), [824, 1024, (2 << 20) - 2048]);
     ledger.feed(&words, 1004, &gone(1024));
     assert_eq!(now(&ledger)[..2], [0, 0]);

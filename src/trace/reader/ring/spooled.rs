@@ -44,7 +44,11 @@ impl Spooled {
             return;
         };
         let end = number.saturating_add(length);
-        for run in self.runs.get(*from as usize..*to as usize).unwrap_or_default() {
+        for run in self
+            .runs
+            .get(*from as usize..*to as usize)
+            .unwrap_or_default()
+        {
             let both = run.number.max(number)..run.number.saturating_add(run.length).min(end);
             for number in both {
                 let slot = run.first + (number - run.number);

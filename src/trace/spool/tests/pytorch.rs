@@ -35,12 +35,23 @@ fn training(events: usize) -> Vec<[u64; 7]> {
         let event = Event {
             flags: if tensor { 0 } else { flags::HIT },
             device: 0,
-            thread: if site % 2 == 0 { 4711 } else { 4790 },
+            thread: if site.is_multiple_of(2) { 4711 } else { 4790 },
             stack: 100 + site * 17,
             address,
             size,
-            extra: if tensor { [allocated, 12 << 30] } else { [0x5591_1234_0000, Cost::pack(0, size)] },
-            ..Event::new(kind, if tensor { Class::Tensor } else { Class::PoolAsync })
+            extra: if tensor {
+                [allocated, 12 << 30]
+            } else {
+                [0x5591_1234_0000, Cost::pack(0, size)]
+            },
+            ..Event::new(
+                kind,
+                if tensor {
+                    Class::Tensor
+                } else {
+                    Class::PoolAsync
+                },
+            )
         };
         made.push(event.words(ticks));
         made.len()
@@ -56,7 +67,7 @@ fn training(events: usize) -> Vec<[u64; 7]> {
                 top - size
             });
             record(Kind::TensorAlloc, address, size, site, random);
-            if site % 3 == 0 {
+            if site.is_multiple_of(3) {
                 record(Kind::Alloc, address, size, site, random);
             }
             (address, size, site)
@@ -71,7 +82,7 @@ fn training(events: usize) -> Vec<[u64; 7]> {
             live.insert(live.len() - 2, work);
         }
         for (address, size, site) in live.into_iter().rev() {
-            if site % 3 == 0 {
+            if site.is_multiple_of(3) {
                 record(Kind::Free, address, size, site + 1000, &mut random);
             }
             done = record(Kind::TensorFree, address, size, site + 1000, &mut random);
@@ -96,7 +107,15 @@ fn an_event_takes_at_most_16_bytes() {
         let mut frame = Frame::new(level).unwrap();
         let (begin, mut bytes) = (Instant::now(), 0);
         for (number, events) in (0..).zip(events.chunks(FRAME_EVENTS)) {
-            frame.make(Header { number, ..Header::default() }, events).unwrap();
+            frame
+                .make(
+                    Header {
+                        number,
+                        ..Header::default()
+                    },
+                    events,
+                )
+                .unwrap();
             bytes += frame.bytes.len();
         }
         let each = bytes as f64 / events.len() as f64;
