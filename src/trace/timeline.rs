@@ -12,7 +12,10 @@ use std::sync::atomic::Ordering;
 use super::event::{Event, Kind, Layer, flags};
 use super::ring::Word;
 
+mod device;
 mod read;
+
+use device::{Device, clamped};
 
 pub use read::{DeviceTimeline, Span, Timeline};
 
@@ -99,54 +102,6 @@ pub struct Current {
     pub reserved: u64,
 }
 
-/// A device's values now, and their extremes within the open bucket.
-#[derive(Clone, Copy, Debug, Default)]
-struct Device {
-    ordinal: u8,
-    /// Bits of the series that have a value.
-    known: u8,
-    /// Sums may pass below zero where an event comes late.
-    now: [i64; SERIES],
-    /// Complement of the least, and the greatest.
-    extremes: [(u64, u64); SERIES],
-}
-
-impl Device {
-    fn set(&mut self, series: Series, value: i64) {
-        let index = series as usize;
-        if let (Some(now), Some(extremes)) = (self.now.get_mut(index), self.extremes.get_mut(index))
-        {
-            *now = value;
-            *extremes = widened(*extremes, value);
-            self.known |= 1 << index;
-        }
-    }
-
-    fn add(&mut self, series: Series, bytes: u64, sign: i64) {
-        let now = self.now.get(series as usize).copied().unwrap_or(0);
-        let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
-        self.set(series, now.saturating_add(bytes.saturating_mul(sign)));
-    }
-
-    fn get(&self, series: Series) -> i64 {
-        self.now.get(series as usize).copied().unwrap_or(0)
-    }
-
-    /// Begins a bucket: nothing has changed in it yet.
-    fn begin(&mut self) {
-        for (index, (now, extremes)) in self.now.iter().zip(&mut self.extremes).enumerate() {
-            let known = self.known >> index & 1 == 1;
-            *extremes = if known { widened((0, 0), *now) } else { (0, 0) };
-        }
-    }
-}
-
-/// The extremes with one more value.
-fn widened((least, most): (u64, u64), value: i64) -> (u64, u64) {
-    let value = u64::try_from(value).unwrap_or(0);
-    (least.max(!value), most.max(value))
-}
-
 /// The books of a timeline; its words are passed to each function, as they lie in a mapping.
 #[derive(Clone, Debug)]
 pub(in crate::trace) struct Ledger {
@@ -201,17 +156,17 @@ impl Ledger {
     /// Takes an event into the books.
     pub(in crate::trace) fn feed<W: Word>(&mut self, at: &[W], ticks: u64, event: &Event) {
         let counts = event.result == 0;
+        let is_given = self.given.is_some_and(|given| ticks <= given);
         match event.kind {
-            Kind::Alloc | Kind::Free if counts && event.class.layer() == Layer::Device => {}
-            Kind::Reserve | Kind::Release | Kind::ContextGone | Kind::DeviceMemory => {}
+            Kind::Alloc | Kind::Free
+                if counts && event.class.layer() == Layer::Device && !is_given => {}
+            Kind::Reserve | Kind::Release | Kind::ContextGone if !is_given => {}
             Kind::TensorAlloc | Kind::TensorFree | Kind::TensorOutOfMemory => {}
+            Kind::DeviceMemory => {}
             _ => {
                 self.upto = self.upto.max(ticks);
                 return;
             }
-        }
-        if self.given.is_some_and(|given| ticks <= given) {
-            return;
         }
         self.advance(at, ticks);
         let Some(device) = self.device(event.device) else {
@@ -233,7 +188,7 @@ impl Ledger {
             }
             Kind::Reserve | Kind::Release => device.add(Series::Reserved, event.size, sign),
             Kind::ContextGone => {
-                drop_context(device, event);
+                device.drop_context(event);
                 // How much of it was asked for, the event does not say.
                 self.is_unsure |= event.size > 0;
             }
@@ -387,25 +342,6 @@ impl Ledger {
         };
         self.devices.get_mut(index)
     }
-}
-
-/// A context's memory is gone: of what was asked for, the share that was handed out from it.
-fn drop_context(device: &mut Device, event: &Event) {
-    let (allocated, gone) = (device.get(Series::Allocated), clamped(event.size));
-    let requested = i128::from(device.get(Series::Requested));
-    let left = i128::from(allocated.saturating_sub(gone).max(0));
-    let requested = if allocated > 0 {
-        requested * left / i128::from(allocated)
-    } else {
-        0
-    };
-    device.set(Series::Allocated, left as i64);
-    device.set(Series::Requested, requested as i64);
-    device.add(Series::Reserved, event.extra[0], -1);
-}
-
-fn clamped(bytes: u64) -> i64 {
-    i64::try_from(bytes).unwrap_or(i64::MAX)
 }
 
 const fn half_at(half: usize) -> usize {

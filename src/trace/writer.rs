@@ -333,13 +333,13 @@ impl Writer {
                 cursor::BYTES,
             ),
             (PartKind::Chunks, CHUNKS_AT, chunks(ring_bytes) * 8, 8),
+            (PartKind::Ring, ring_at, ring_bytes, layout::RECORD_BYTES),
             (
                 PartKind::Timeline,
                 timeline_at(ring_bytes),
                 timeline::BYTES as u64,
                 8,
             ),
-            (PartKind::Ring, ring_at, ring_bytes, layout::RECORD_BYTES),
         ];
         for (at, value) in [
             (header::MAJOR, layout::MAJOR),
