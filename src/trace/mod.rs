@@ -16,9 +16,14 @@ mod modules;
 mod process;
 mod reader;
 mod ring;
+#[cfg(feature = "spool")]
+pub mod spool;
 mod stacks;
 mod strings;
+mod tail;
+mod timeline;
 mod totals;
+mod upkeep;
 mod writer;
 
 pub use clock::{Calibration, ClockSource, Pair, monotonic_ns};
@@ -29,6 +34,9 @@ pub use reader::{
     Cut, Error, Events, Header, LiveBlock, LiveTable, Record, Stack, Sums, Totals, Trace,
 };
 pub use stacks::StackNode;
+pub use tail::{Missed, Tail, Tailed};
+pub use timeline::{Current, DeviceTimeline, Series, Span, Timeline};
+pub use upkeep::Upkeep;
 pub use writer::{Writer, WriterOptions};
 
 #[cfg(feature = "cli")]

@@ -6,15 +6,20 @@ use std::path::{Path, PathBuf};
 
 use super::event::Event;
 use super::layout::{PartKind, counter, facts};
+use super::timeline::{Ledger, Timeline};
 
 mod bytes;
+mod events;
 mod header;
 mod live;
 pub(super) mod ring;
+#[cfg(feature = "spool")]
+mod spool;
 mod tables;
 mod totals;
 
 use bytes::Bytes;
+pub use events::Events;
 pub use header::Header;
 use header::Parts;
 pub use live::{LiveBlock, LiveTable};
@@ -31,6 +36,8 @@ pub struct Trace {
     parts: Parts,
     ring: RingView,
     tables: Tables,
+    #[cfg(feature = "spool")]
+    spool: Option<spool::Spool>,
     problems: Vec<String>,
 }
 
@@ -48,7 +55,7 @@ pub struct Record {
 }
 
 impl Trace {
-    /// Opens and checks a trace file.
+    /// Opens and checks a trace file, and the files of its spool beside it.
     ///
     /// Damage that leaves something readable is not an error: [`Trace::problems`] names it.
     ///
@@ -68,10 +75,29 @@ impl Trace {
         }
         let bytes =
             Bytes::map(&file, meta.len()).map_err(|error| failed(&format!("map it: {error}")))?;
-        Trace::parse(path, bytes)
+        let mut trace = Trace::parse(path, bytes)?;
+        trace.open_spool();
+        Ok(trace)
     }
 
-    /// As [`Trace::open`], from the content of a file.
+    /// Looks for the spool, after the ring: what is overwritten meanwhile was spooled before.
+    #[cfg(feature = "spool")]
+    fn open_spool(&mut self) {
+        if self.header.major > 1 {
+            self.spool = spool::Spool::open(
+                &self.path,
+                self.header.wall_ns,
+                &mut self.ring,
+                &self.bytes,
+                &mut self.problems,
+            );
+        }
+    }
+
+    #[cfg(not(feature = "spool"))]
+    fn open_spool(&mut self) {}
+
+    /// As [`Trace::open`], from the content of a file, without a spool.
     ///
     /// # Errors
     /// As for [`Trace::open`]; the path is only a name for messages.
@@ -95,6 +121,8 @@ impl Trace {
             parts,
             ring,
             tables,
+            #[cfg(feature = "spool")]
+            spool: None,
             problems,
         })
     }
@@ -183,26 +211,65 @@ impl Trace {
     /// Of a process that is still running it gives what was there at [`Trace::open`], less what
     /// has been overwritten since.
     pub fn events(&self) -> Events<'_> {
-        self.ring.events(&self.bytes, self.header.clock)
+        Events::new(self, None)
+    }
+
+    /// How memory went over the whole run, by the timeline that the process kept and the events that came
+    /// after it; by the readable events alone if it kept none.
+    pub fn timeline(&self) -> Timeline {
+        let part = self.parts.get(PartKind::Timeline).and_then(|part| {
+            let words = usize::try_from(part.length / 8).ok()?;
+            Ledger::resume(self.bytes.atomics(part.offset, words)?)
+        });
+        let (turns, chunks) = self.ring.turns(&self.bytes, &self.parts);
+        let clock = self.header.clock;
+        let (words, mut ledger, after, is_complete) = match part {
+            Some((words, ledger)) => {
+                let is_complete = turns.saturating_sub(ledger.turns()) <= chunks;
+                let after = ledger.upto();
+                (words, ledger, Some(after), is_complete || self.lost() == 0)
+            }
+            None => {
+                let words = Ledger::words();
+                let ledger = Ledger::create(&words, clock.start.ticks);
+                (words, ledger, None, self.lost() == 0)
+            }
+        };
+        let mut events = Events::new(self, after);
+        while let Some(found) = events.next_found() {
+            if after.is_none_or(|after| found.ticks > after) {
+                ledger.feed(&words, found.ticks, &found.event);
+            }
+        }
+        ledger.timeline(&words, clock, is_complete)
     }
 
     /// Events that were recorded, whether or not they can still be read.
     pub fn recorded(&self) -> u64 {
-        self.ring.recorded
+        // The spool of a running process may have events that came after the ring was looked at.
+        let seen = self.readable().saturating_add(self.ring.torn);
+        self.ring.recorded.max(seen)
     }
 
-    /// Events that can be read.
+    /// Events that can be read, of the ring and the spool.
     pub fn readable(&self) -> u64 {
-        self.ring.readable
+        self.ring.readable.saturating_add(self.spooled())
+    }
+
+    /// Of the readable events, those that are in the spool.
+    pub fn spooled(&self) -> u64 {
+        #[cfg(feature = "spool")]
+        return self.spool.as_ref().map_or(0, |spool| spool.events);
+        #[cfg(not(feature = "spool"))]
+        return 0;
     }
 
     /// Events that are gone: overwritten by newer ones, given up ([`Trace::dropped`]), or beyond the end
     /// of a truncated file; in a file of version 1 also those never begun because the process died.
     /// Exact: `recorded = readable + lost + torn`.
     pub fn lost(&self) -> u64 {
-        self.ring
-            .recorded
-            .saturating_sub(self.ring.readable)
+        self.recorded()
+            .saturating_sub(self.readable())
             .saturating_sub(self.ring.torn)
     }
 
@@ -217,9 +284,9 @@ impl Trace {
         self.ring.dropped
     }
 
-    /// Whether newer events have overwritten older ones.
+    /// Whether newer events have overwritten older ones that are not in the spool.
     pub fn has_wrapped(&self) -> bool {
-        self.ring.wrapped
+        self.ring.wrapped && (self.spooled() == 0 || self.lost() > self.dropped())
     }
 
     /// How many events the ring holds.
@@ -228,7 +295,6 @@ impl Trace {
     }
 }
 
-pub use ring::Events;
 pub use tables::{Cut, Stack};
 
 /// Why a trace cannot be read: completes "failed to …".

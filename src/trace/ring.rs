@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::layout::{Chunk, Slot as State};
 
 #[cfg(all(test, not(miri)))]
-mod model;
+pub(in crate::trace) mod model;
 #[cfg(test)]
 mod tests;
 
@@ -63,6 +63,47 @@ impl Word for AtomicU64 {
 pub struct Slot<W> {
     sequence: W,
     payload: [W; 7],
+}
+
+impl<W: Word> Slot<W> {
+    /// What the slot says of itself. Slots looked at after this one are at least as new.
+    #[inline]
+    pub(in crate::trace) fn state(&self) -> State {
+        State::decode(self.sequence.load(Ordering::Acquire))
+    }
+
+    /// A copy of the payload, if the slot held the event of this number before and after copying.
+    #[inline]
+    pub(in crate::trace) fn copy(&self, number: u64) -> Option<[u64; 7]> {
+        if self.state() != State::Complete(number) {
+            return None;
+        }
+        let mut payload = [0; 7];
+        for (to, from) in payload.iter_mut().zip(&self.payload) {
+            *to = from.load(Ordering::Relaxed);
+        }
+        // Had a word been of a later event, its slot would now be seen begun.
+        W::fence(Ordering::Acquire);
+        let after = State::decode(self.sequence.load(Ordering::Relaxed));
+        (after == State::Complete(number)).then_some(payload)
+    }
+}
+
+#[cfg(test)]
+impl Slot<AtomicU64> {
+    pub(in crate::trace) fn empty() -> Slot<AtomicU64> {
+        Slot {
+            sequence: AtomicU64::new(0),
+            payload: Default::default(),
+        }
+    }
+
+    pub(in crate::trace) fn set(&self, sequence: u64, payload: [u64; 7]) {
+        for (word, value) in self.payload.iter().zip(payload) {
+            word.store(value, Ordering::Relaxed);
+        }
+        self.sequence.store(sequence, Ordering::Release);
+    }
 }
 
 /// How many slots ahead of the one being written the next is fetched.
@@ -155,6 +196,29 @@ impl<'a, W: Word> Ring<'a, W> {
         self.next
             .load(Ordering::Relaxed)
             .saturating_mul(self.each as u64)
+    }
+
+    /// How often a thread went for a chunk so far: turn t is for chunk t modulo their count.
+    pub(in crate::trace) fn turns(&self) -> u64 {
+        self.next.load(Ordering::Acquire)
+    }
+
+    /// Events given up so far.
+    pub(in crate::trace) fn given_up(&self) -> u64 {
+        self.dropped.load(Ordering::Relaxed)
+    }
+
+    /// How many chunks there are: a power of two.
+    pub(in crate::trace) fn chunks(&self) -> usize {
+        self.chunks.len()
+    }
+
+    /// The word and the slots of a chunk.
+    #[inline]
+    pub(in crate::trace) fn chunk(&self, index: usize) -> Option<(&'a W, &'a [Slot<W>])> {
+        let first = index.checked_mul(self.each)?;
+        let slots = self.slots.get(first..first.checked_add(self.each)?)?;
+        Some((self.chunks.get(index)?, slots))
     }
 
     /// Writes one event. Wait-free, and within a chunk without a locked instruction.

@@ -25,6 +25,8 @@ mod sums;
 mod tables;
 mod thread;
 
+#[cfg(feature = "spool")]
+pub(in crate::trace) use create::file_size_limit;
 use places::{Place, Places};
 use tables::Tables;
 
@@ -106,7 +108,7 @@ pub struct Writer {
 
 /// The file in memory, and the parts of it that threads write at the same time.
 #[derive(Debug)]
-struct Mapped {
+pub(in crate::trace) struct Mapped {
     // Before `map`, so that it is dropped first.
     ring: Ring<'static, AtomicU64>,
     tables: Tables,
@@ -118,7 +120,54 @@ struct Mapped {
     process: u32,
 }
 
+impl Mapped {
+    /// The ring.
+    pub(in crate::trace) fn ring(&self) -> &Ring<'static, AtomicU64> {
+        &self.ring
+    }
+
+    /// Whether this process writes the file; a forked child does not.
+    pub(in crate::trace) fn is_ours(&self) -> bool {
+        self.process == std::process::id()
+    }
+
+    /// The words of the timeline.
+    pub(in crate::trace) fn timeline(&self) -> &[AtomicU64] {
+        // SAFETY: the slice does not outlive `self`, which holds the mapping, and the part is accessed
+        // atomically only.
+        unsafe { self.places.timeline.words(&self.map) }.unwrap_or_default()
+    }
+}
+
 impl Writer {
+    /// The mapping and the clock of the records, for who follows the ring.
+    pub(in crate::trace) fn followed(&self) -> (Arc<Mapped>, ClockSource) {
+        (Arc::clone(&self.mapped), self.clock)
+    }
+
+    /// Wall clock at the start, ns since 1970.
+    #[cfg(feature = "spool")]
+    pub(in crate::trace) fn wall_ns(&self) -> u64 {
+        let wall = self.word(header::WALL_NS);
+        wall.map_or(0, |word| word.load(Ordering::Relaxed))
+    }
+
+    /// Ticks at the start.
+    pub(in crate::trace) fn start_ticks(&self) -> u64 {
+        let start = self.word(header::START_TICKS);
+        start.map_or(0, |word| word.load(Ordering::Relaxed))
+    }
+
+    /// About how many ticks a millisecond has.
+    pub(in crate::trace) fn ticks_per_ms(&self) -> u64 {
+        let _held = self.rare.lock();
+        let get = |at| self.word(at).map_or(0, |word| word.load(Ordering::Relaxed));
+        let pair = header::CLOCK_PAIRS + (get(header::CLOCK_CURRENT) & 1) as usize * 16;
+        let ticks = get(pair).saturating_sub(get(header::START_TICKS));
+        let us = get(pair + 8).saturating_sub(get(header::START_NS)) / 1000;
+        (ticks / us.max(1)).saturating_mul(1000).max(1)
+    }
+
     /// Creates a trace file and maps it.
     ///
     /// An existing file is left alone: the new one gets `-1`, `-2`, … before its extension. All
@@ -353,6 +402,7 @@ impl Writer {
             sized(PartKind::Stacks, places.stacks, stacks::layout::BYTES),
             sized(PartKind::Modules, places.modules, modules::layout::BYTES),
             sized(PartKind::Jit, places.jit, jit::layout::BYTES),
+            sized(PartKind::Timeline, places.timeline, 8),
             sized(PartKind::Ring, places.ring, layout::RECORD_BYTES),
         ];
         for (at, value) in [

@@ -10,9 +10,14 @@ use crate::trace::ring::Word;
 
 pub(in crate::trace) mod chunks;
 mod events;
+#[cfg(feature = "spool")]
+mod spooled;
 mod tickets;
 
-pub use events::Events;
+pub use events::{Found, RingEvents};
+
+#[cfg(feature = "spool")]
+pub use spooled::Spooled;
 
 /// The largest record that is believed, bytes.
 const RECORD_MAX: u64 = 256;
@@ -34,6 +39,9 @@ pub struct RingView {
     pub dropped: u64,
     /// Whether newer events have taken the slots of older ones.
     pub wrapped: bool,
+    /// Slots of a chunk, 1 in version 1.
+    #[cfg_attr(not(feature = "spool"), allow(dead_code))]
+    each: u64,
     /// The readable events, sorted by their first event's place in the order.
     runs: Vec<Run>,
     order: Order,
@@ -63,6 +71,16 @@ enum Order {
 }
 
 impl RingView {
+    /// How often threads went for a chunk, and how many chunks there are.
+    pub fn turns(&self, bytes: &Bytes, parts: &Parts) -> (u64, u64) {
+        let cursor = Cursor {
+            bytes,
+            at: parts.get(PartKind::Cursor).map(|part| part.offset),
+        };
+        let turns = cursor.word(cursor::NEXT).unwrap_or(0);
+        (turns, self.capacity / self.each.max(1))
+    }
+
     /// Looks at every slot once.
     pub fn scan(major: u32, bytes: &Bytes, parts: &Parts, problems: &mut Vec<String>) -> RingView {
         let mut view = RingView {
@@ -73,6 +91,7 @@ impl RingView {
             torn: 0,
             dropped: 0,
             wrapped: false,
+            each: 1,
             runs: Vec::new(),
             order: if major == 1 {
                 Order::Ticket

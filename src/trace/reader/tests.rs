@@ -402,10 +402,11 @@ fn a_file_of_a_newer_minor_version_is_read() {
         ring_part + part::LENGTH,
         &(SLOTS as u64 * 128).to_le_bytes(),
     );
-    let extra_part = header::PARTS_AT + 5 * part::BYTES;
+    let parts = layout::get_u32(&old, header::PARTS_COUNT).unwrap();
+    let extra_part = header::PARTS_AT + parts as usize * part::BYTES;
     layout::put(&mut new, extra_part + part::KIND, &77_u32.to_le_bytes());
     layout::put(&mut new, extra_part + part::STRIDE, &1_u64.to_le_bytes());
-    layout::put(&mut new, header::PARTS_COUNT, &6_u32.to_le_bytes());
+    layout::put(&mut new, header::PARTS_COUNT, &(parts + 1).to_le_bytes());
     // Address moves to the second half; a field that nobody knows is added.
     let address = header::FIELDS_AT + 9 * field::BYTES;
     layout::put(&mut new, address + field::OFFSET, &96_u16.to_le_bytes());

@@ -27,7 +27,7 @@ impl Word for Modelled {
 }
 
 /// A ring of chunks of some slots.
-struct Memory {
+pub(in crate::trace) struct Memory {
     next: Modelled,
     dropped: Modelled,
     chunks: Vec<Modelled>,
@@ -35,7 +35,7 @@ struct Memory {
 }
 
 impl Memory {
-    fn new(chunks: usize, each: usize) -> Arc<Memory> {
+    pub(in crate::trace) fn new(chunks: usize, each: usize) -> Arc<Memory> {
         let slot = || Slot {
             sequence: Modelled::new(0),
             payload: std::array::from_fn(|_| Modelled::new(0)),
@@ -48,7 +48,7 @@ impl Memory {
         })
     }
 
-    fn ring(&self) -> Ring<'_, Modelled> {
+    pub(in crate::trace) fn ring(&self) -> Ring<'_, Modelled> {
         Ring::new(&self.next, &self.dropped, &self.chunks, &self.slots).unwrap()
     }
 

@@ -74,7 +74,7 @@ pub fn reserve(file: &File, bytes: u64) -> io::Result<()> {
 }
 
 /// The largest file that this process may make, bytes.
-fn file_size_limit() -> u64 {
+pub fn file_size_limit() -> u64 {
     let mut limit = libc::rlimit {
         rlim_cur: libc::RLIM_INFINITY,
         rlim_max: libc::RLIM_INFINITY,

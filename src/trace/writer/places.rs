@@ -6,7 +6,7 @@ use memmap2::MmapRaw;
 
 use super::{CHUNKS_AT, WriterOptions, chunks};
 use crate::trace::layout::{live, totals};
-use crate::trace::{jit, modules, stacks, strings};
+use crate::trace::{jit, modules, stacks, strings, timeline};
 
 /// A part: offset and length, both multiples of a page but for the length of the chunks.
 #[derive(Clone, Copy, Debug)]
@@ -42,6 +42,7 @@ pub struct Places {
     pub stacks: Place,
     pub modules: Place,
     pub jit: Place,
+    pub timeline: Place,
     pub ring: Place,
 }
 
@@ -93,6 +94,7 @@ impl Places {
             stacks: next(scaled(nodes * stacks::layout::BYTES as u64, 1)),
             modules: next(scaled(MODULES_MAX, 8)),
             jit: next(scaled(JIT_MAX, 4)),
+            timeline: next(timeline::BYTES as u64),
             ring: next(ring_bytes),
         }
     }

@@ -6,7 +6,6 @@ use std::sync::atomic::AtomicU64;
 use memmap2::MmapRaw;
 
 use super::places::{Place, Places};
-use super::words;
 use crate::trace::layout::{live, totals};
 use crate::trace::live::{Group, Live};
 use crate::trace::totals::{Stripe, Tally};
@@ -19,9 +18,9 @@ const _: () = assert!(size_of::<Group<AtomicU64>>() == live::GROUP_BYTES);
 /// # Safety
 /// The mapping must live longer than what this returns, and the part be accessed atomically only.
 pub unsafe fn tally(map: &MmapRaw, places: &Places) -> Option<Tally<'static, AtomicU64>> {
-    // SAFETY: the caller promises what `words` wants; a stripe is made of words alone.
+    // SAFETY: the caller promises what `Place::words` wants; a stripe is made of words alone.
     let (before, stripes, after) =
-        unsafe { words(map, places.totals)?.align_to::<Stripe<AtomicU64>>() };
+        unsafe { places.totals.words(map)?.align_to::<Stripe<AtomicU64>>() };
     (before.is_empty() && after.is_empty()).then(|| Tally::new(stripes))
 }
 
@@ -42,11 +41,11 @@ pub unsafe fn live(map: &MmapRaw, places: &Places) -> Option<Live<'static, Atomi
             length: part.length - head,
         },
     );
-    // SAFETY: the caller promises what `words` wants; a group is made of words alone.
+    // SAFETY: the caller promises what `Place::words` wants; a group is made of words alone.
     let (head, (before, groups, after)) = unsafe {
         (
-            words(map, first)?,
-            words(map, rest)?.align_to::<Group<AtomicU64>>(),
+            first.words(map)?,
+            rest.words(map)?.align_to::<Group<AtomicU64>>(),
         )
     };
     let missed = head.get(live::MISSED / 8)?;

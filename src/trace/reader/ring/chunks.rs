@@ -22,6 +22,7 @@ impl RingView {
         problems: &mut Vec<String>,
     ) {
         let chunks = Chunks::find(bytes, parts, slots, cursor, problems);
+        self.each = chunks.each;
         let (mut foreign, mut doubtful) = (0, 0);
         let mut states = Vec::new();
         for chunk in 0..slots.held.div_ceil(chunks.each).max(chunks.words) {

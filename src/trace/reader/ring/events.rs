@@ -4,38 +4,50 @@ use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
 use super::{Order, RingView, Run, Slots};
-use crate::trace::clock::Calibration;
-use crate::trace::event::{Event, Kind};
-use crate::trace::reader::Record;
+use crate::trace::event::Event;
 use crate::trace::reader::bytes::Bytes;
+use crate::trace::tail::takes;
 
 impl RingView {
     /// The events in order.
-    pub fn events<'a>(&'a self, bytes: &'a Bytes, clock: Calibration) -> Events<'a> {
-        Events {
+    pub fn events<'a>(&'a self, bytes: &'a Bytes) -> RingEvents<'a> {
+        RingEvents {
             view: self,
             bytes,
-            clock,
             waiting: &self.runs,
             heads: BinaryHeap::new(),
-            // Those that cannot be read count as the oldest.
-            place: self.recorded.saturating_sub(self.readable),
         }
     }
 }
 
-/// Iterates over the readable events of a [`crate::trace::Trace`].
+/// An event of the ring, or of a spool.
+#[derive(Clone, Copy, Debug)]
+pub struct Found {
+    /// Its ticket, in version 1.
+    pub ticket: Option<u64>,
+    /// When.
+    pub ticks: u64,
+    /// What happened.
+    pub event: Event,
+}
+
+#[cfg(feature = "spool")]
+impl Found {
+    /// Where it belongs: at the same instant memory is given back before it is handed out again.
+    pub fn rank(&self) -> (u64, bool) {
+        (self.ticks, takes(self.event.kind))
+    }
+}
+
+/// Iterates over the readable events of a ring.
 #[derive(Clone, Debug)]
-pub struct Events<'a> {
+pub struct RingEvents<'a> {
     view: &'a RingView,
     bytes: &'a Bytes,
-    clock: Calibration,
     /// Runs of which nothing was given yet.
     waiting: &'a [Run],
     /// The next event of each run that has begun: as many as threads recorded at the same time.
     heads: BinaryHeap<Head>,
-    /// Events before the next one, in version 2.
-    place: u64,
 }
 
 /// The next event of a run.
@@ -81,11 +93,7 @@ impl Head {
 
     /// At the same instant memory is given back before it is handed out again.
     fn rank(&self) -> (u64, bool, u64) {
-        let takes = !matches!(
-            self.event.kind,
-            Kind::Free | Kind::TensorFree | Kind::Release
-        );
-        (self.key, takes, self.slot)
+        (self.key, takes(self.event.kind), self.slot)
     }
 }
 
@@ -110,10 +118,10 @@ impl PartialEq for Head {
 
 impl Eq for Head {}
 
-impl Iterator for Events<'_> {
-    type Item = Record;
+impl Iterator for RingEvents<'_> {
+    type Item = Found;
 
-    fn next(&mut self) -> Option<Record> {
+    fn next(&mut self) -> Option<Found> {
         let slots = self.view.slots.as_ref()?;
         let (bytes, order) = (self.bytes, self.view.order);
         // Runs that begin before the next event of those that have begun, or with it.
@@ -134,19 +142,10 @@ impl Iterator for Events<'_> {
                 std::collections::binary_heap::PeekMut::pop(top);
             }
         }
-        let ticket = match order {
-            Order::Ticket => head.number,
-            Order::Time => self.place,
-        };
-        self.place += 1;
-        Some(Record {
-            ticket,
-            ns: self.clock.ns(head.ticks),
+        Some(Found {
+            ticket: (order == Order::Ticket).then_some(head.number),
+            ticks: head.ticks,
             event: head.event,
         })
-    }
-
-    fn size_hint(&self) -> (usize, Option<usize>) {
-        (0, usize::try_from(self.view.readable).ok())
     }
 }

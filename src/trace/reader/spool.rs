@@ -1,0 +1,174 @@
+//! The spool beside a trace: its frames, and their events in the order of time.
+
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
+use std::fs::File;
+use std::path::Path;
+
+use super::bytes::Bytes;
+use super::ring::{Found, RingView, Spooled};
+use crate::trace::event::Event;
+use crate::trace::spool::{Span, scan, segments};
+
+/// Frames that are open at once at most: they overlap only by what threads published late.
+const OPEN_MAX: usize = 64;
+
+/// The files of a spool.
+#[derive(Debug)]
+pub struct Spool {
+    files: Vec<File>,
+    /// Index of the file and frame, by the times of their first events.
+    frames: Vec<(usize, Span)>,
+    /// Events in all of them.
+    pub events: u64,
+}
+
+impl Spool {
+    /// The spool beside a trace, if there is one; what it holds is taken out of the ring.
+    pub fn open(
+        path: &Path,
+        trace: u64,
+        ring: &mut RingView,
+        bytes: &Bytes,
+        problems: &mut Vec<String>,
+    ) -> Option<Spool> {
+        let segments = segments(path);
+        if segments.is_empty() {
+            return None;
+        }
+        let mut spool = Spool {
+            files: Vec::new(),
+            frames: Vec::new(),
+            events: 0,
+        };
+        let mut spooled = Spooled::new(ring);
+        for (_, path) in segments {
+            let mut found = Vec::new();
+            let file = File::open(&path).and_then(|file| {
+                let frames = scan(&file, trace, &mut found, |chunk, number, length| {
+                    spooled.mark(chunk, number, length);
+                })?;
+                Ok((file, frames))
+            });
+            match file {
+                Ok((file, frames)) => {
+                    let index = spool.files.len();
+                    spool.files.push(file);
+                    spool.events += frames
+                        .iter()
+                        .map(|span| u64::from(span.header.events))
+                        .sum::<u64>();
+                    spool
+                        .frames
+                        .extend(frames.into_iter().map(|span| (index, span)));
+                }
+                Err(error) => found.push(format!("it cannot be read: {error}")),
+            }
+            let name = |problem| format!("the spool {}: {problem}", path.display());
+            problems.extend(found.into_iter().map(name));
+        }
+        spooled.take_out(ring, bytes);
+        spool
+            .frames
+            .sort_by_key(|(_, span)| (span.header.first, span.header.number));
+        Some(spool)
+    }
+
+    /// The events of the frames that hold any after these ticks.
+    pub fn events(&self, after: Option<u64>) -> SpoolEvents<'_> {
+        SpoolEvents {
+            spool: self,
+            waiting: &self.frames,
+            open: BinaryHeap::new(),
+            after,
+        }
+    }
+}
+
+/// Iterates over the events of a spool, with only those frames in memory whose times overlap.
+#[derive(Clone, Debug)]
+pub struct SpoolEvents<'a> {
+    spool: &'a Spool,
+    waiting: &'a [(usize, Span)],
+    open: BinaryHeap<Open>,
+    after: Option<u64>,
+}
+
+/// A frame that was begun: the next event, and those after it from the last to the first.
+#[derive(Clone, Debug)]
+struct Open {
+    next: Found,
+    /// Frames keep their order where times are equal.
+    number: u64,
+    rest: Vec<[u64; 7]>,
+}
+
+impl Open {
+    fn new(number: u64, mut events: Vec<[u64; 7]>) -> Option<Open> {
+        events.reverse();
+        Some(Open {
+            next: found(&events.pop()?),
+            number,
+            rest: events,
+        })
+    }
+}
+
+fn found(words: &[u64; 7]) -> Found {
+    let (ticks, event) = Event::from_words(*words);
+    Found {
+        ticket: None,
+        ticks,
+        event,
+    }
+}
+
+impl Ord for Open {
+    /// The greatest is the one to give next, as [`BinaryHeap`] has it.
+    fn cmp(&self, other: &Open) -> Ordering {
+        let rank = |open: &Open| (open.next.rank(), open.number);
+        rank(other).cmp(&rank(self))
+    }
+}
+
+impl PartialOrd for Open {
+    fn partial_cmp(&self, other: &Open) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Open {
+    fn eq(&self, other: &Open) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Open {}
+
+impl Iterator for SpoolEvents<'_> {
+    type Item = Found;
+
+    fn next(&mut self) -> Option<Found> {
+        // Frames that begin before the next event of those that are open, or with it.
+        while let Some(((file, span), rest)) = self.waiting.split_first() {
+            let next = self.open.peek().map(|open| open.next.ticks);
+            if next.is_some_and(|next| next < span.header.first) || self.open.len() >= OPEN_MAX {
+                break;
+            }
+            self.waiting = rest;
+            if self.after.is_some_and(|after| span.header.last <= after) {
+                continue;
+            }
+            let events = self.spool.files.get(*file).and_then(|file| span.read(file));
+            let open = Open::new(span.header.number, events.unwrap_or_default());
+            self.open.extend(open);
+        }
+        let mut top = self.open.peek_mut()?;
+        let event = top.next;
+        match top.rest.pop() {
+            Some(words) => top.next = found(&words),
+            None => drop(std::collections::binary_heap::PeekMut::pop(top)),
+        }
+        Some(event)
+    }
+}

@@ -1,0 +1,70 @@
+//! Every interleaving of threads that record with one that follows, for a tiny ring.
+
+use loom::sync::Arc;
+use loom::sync::atomic::AtomicU64 as Modelled;
+use loom::thread;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use super::Follower;
+use crate::trace::ring::Hold;
+use crate::trace::ring::model::Memory;
+
+static EXPLORED: AtomicUsize = AtomicUsize::new(0);
+
+/// Writers record so many events each while the ring is followed: each comes once, or is counted.
+fn check(preemptions: usize, chunks: usize, each: usize, writers: &'static [u64]) {
+    EXPLORED.store(0, Relaxed);
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(preemptions);
+    builder.check(move || {
+        EXPLORED.fetch_add(1, Relaxed);
+        let memory: Arc<Memory> = Memory::new(chunks, each);
+        let threads: Vec<_> = (1_u64..)
+            .zip(writers)
+            .map(|(name, events)| {
+                let memory = Arc::clone(&memory);
+                thread::spawn(move || {
+                    let hold = Hold::none();
+                    for event in 1..=*events {
+                        memory.ring().push(&hold, &[name * 10 + event; 7]);
+                    }
+                    memory.ring().close(&hold);
+                })
+            })
+            .collect();
+        let mut follower = Follower::new::<Modelled>(&memory.ring());
+        let mut got = Vec::new();
+        follower.poll(&memory.ring(), u64::MAX, 0, &mut |events| {
+            got.extend_from_slice(events)
+        });
+        threads
+            .into_iter()
+            .for_each(|thread| thread.join().unwrap());
+        follower.flush(&memory.ring(), &mut |events| got.extend_from_slice(events));
+        let mut payloads: Vec<u64> = got.iter().map(|one| one.words[0]).collect();
+        assert!(
+            got.iter().all(|one| one.words == [one.words[0]; 7]),
+            "a torn payload"
+        );
+        payloads.sort_unstable();
+        payloads.dedup();
+        assert_eq!(payloads.len(), got.len(), "an event twice");
+        let recorded: u64 = writers.iter().sum();
+        let missed = follower.overwritten + memory.ring().given_up();
+        assert_eq!(got.len() as u64 + missed, recorded);
+    });
+    assert!(
+        EXPLORED.load(Relaxed) > 100,
+        "only {EXPLORED:?} interleavings"
+    );
+}
+
+#[test]
+fn each_event_of_one_writer_comes_once_or_is_counted() {
+    check(2, 1, 1, &[2]);
+}
+
+#[test]
+fn each_event_of_two_writers_comes_once_or_is_counted() {
+    check(1, 1, 2, &[1, 1]);
+}

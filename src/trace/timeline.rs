@@ -1,0 +1,362 @@
+//! How memory went over the whole run, in fixed space: the least and the most of each stretch of time.
+//!
+//! The part is an array of words. Time is cut into [`BUCKETS`] buckets of 2^shift ticks; when the run
+//! outgrows them, pairs are merged and each is twice as wide. The words of a bucket hold the greatest
+//! value and the complement of the least one: both only ever grow, zero means that there is none, and
+//! applying the same event twice changes nothing. What is not of that kind, the sums and up to where
+//! they account for the events, is kept twice and switched, as is the array of buckets when it is
+//! merged: a kill at any instant leaves a whole state, with which a reader continues from the ring.
+
+use std::sync::atomic::Ordering;
+
+use super::event::{Event, Kind, Layer, flags};
+use super::ring::Word;
+
+mod device;
+mod read;
+
+use device::{Device, clamped};
+
+pub use read::{DeviceTimeline, Span, Timeline};
+
+/// Buckets of each series.
+pub(in crate::trace) const BUCKETS: usize = 1024;
+/// Devices that are told apart.
+pub(in crate::trace) const DEVICES: usize = 8;
+/// Width of a bucket at first: 2^20 ticks, about a third of a millisecond.
+const FIRST_SHIFT: u64 = 20;
+
+/// What is followed over time, bytes. The number is its place in the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(usize)]
+pub enum Series {
+    /// Asked for by the program or a framework.
+    Requested = 0,
+    /// Handed out, rounded to blocks.
+    Allocated = 1,
+    /// Held from the driver.
+    Reserved = 2,
+    /// What a framework says that it has handed out.
+    Tensors = 3,
+    /// What a framework says that it holds.
+    TensorsReserved = 4,
+    /// What the driver says is in use, by everybody.
+    Driver = 5,
+}
+
+impl Series {
+    /// All of them, in the order of the file.
+    pub const ALL: [Series; 6] = [
+        Series::Requested,
+        Series::Allocated,
+        Series::Reserved,
+        Series::Tensors,
+        Series::TensorsReserved,
+        Series::Driver,
+    ];
+}
+
+const SERIES: usize = Series::ALL.len();
+
+/// Words of the part, see `docs/trace-format.md`.
+pub(in crate::trace) mod words {
+    use super::{DEVICES, SERIES};
+    /// How often the state was switched; its lowest bit names the copy in force.
+    pub const TURN: usize = 0;
+    pub const BUCKETS: usize = 1;
+    pub const DEVICES_AT: usize = 2;
+    pub const SERIES_AT: usize = 3;
+    /// Ticks at which the first bucket begins.
+    pub const START: usize = 4;
+    /// The first copy of the state.
+    pub const STATE: usize = 8;
+    /// Within a copy: ticks up to which events are accounted for.
+    pub const UPTO: usize = 0;
+    pub const SHIFT: usize = 1;
+    pub const HALF: usize = 2;
+    pub const GAPS: usize = 3;
+    pub const UNPLACED: usize = 4;
+    /// Turns of the ring that had been looked at.
+    pub const TURNS: usize = 5;
+    /// The first device: its head word, then its values.
+    pub const FIRST: usize = 8;
+    pub const STATE_WORDS: usize = FIRST + DEVICES * (1 + SERIES);
+}
+
+const HALF_WORDS: usize = BUCKETS * DEVICES * SERIES * 2;
+
+/// Bytes of the part.
+pub(in crate::trace) const BYTES: usize =
+    (words::STATE + 2 * words::STATE_WORDS + 2 * HALF_WORDS) * 8;
+
+/// The sums of a device as somebody else knows them, who keeps books without gaps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Current {
+    /// Device ordinal.
+    pub device: u8,
+    /// Bytes asked for of all live blocks.
+    pub requested: u64,
+    /// Bytes of all live blocks.
+    pub allocated: u64,
+    /// Bytes held from the driver, those of forwarded allocations included.
+    pub reserved: u64,
+}
+
+/// The books of a timeline; its words are passed to each function, as they lie in a mapping.
+#[derive(Clone, Debug)]
+pub(in crate::trace) struct Ledger {
+    start: u64,
+    upto: u64,
+    shift: u64,
+    half: usize,
+    turn: u64,
+    /// Index of the open bucket.
+    bucket: usize,
+    /// Events up to here are in sums that somebody else gave.
+    given: Option<u64>,
+    /// Turns of the ring up to which it was looked at.
+    pub(in crate::trace) turns: u64,
+    pub(in crate::trace) gaps: u64,
+    /// Events of a device that is not told apart, or of none.
+    unplaced: u64,
+    /// The sums may be wrong, until somebody gives them anew.
+    pub(in crate::trace) is_unsure: bool,
+    devices: Vec<Device>,
+}
+
+impl Ledger {
+    /// Begins a timeline in words that are all zero.
+    pub(in crate::trace) fn create<W: Word>(at: &[W], start: u64) -> Ledger {
+        for (index, value) in [
+            (words::BUCKETS, BUCKETS as u64),
+            (words::DEVICES_AT, DEVICES as u64),
+            (words::SERIES_AT, SERIES as u64),
+            (words::START, start),
+        ] {
+            put(at, index, value);
+        }
+        let mut ledger = Ledger {
+            start,
+            upto: start,
+            shift: FIRST_SHIFT,
+            half: 0,
+            turn: 0,
+            bucket: 0,
+            given: None,
+            turns: 0,
+            gaps: 0,
+            unplaced: 0,
+            is_unsure: false,
+            devices: Vec::new(),
+        };
+        ledger.commit(at);
+        ledger
+    }
+
+    /// Takes an event into the books.
+    pub(in crate::trace) fn feed<W: Word>(&mut self, at: &[W], ticks: u64, event: &Event) {
+        let counts = event.result == 0;
+        let is_given = self.given.is_some_and(|given| ticks <= given);
+        match event.kind {
+            Kind::Alloc | Kind::Free
+                if counts && event.class.layer() == Layer::Device && !is_given => {}
+            Kind::Reserve | Kind::Release | Kind::ContextGone if !is_given => {}
+            Kind::TensorAlloc | Kind::TensorFree | Kind::TensorOutOfMemory => {}
+            Kind::DeviceMemory => {}
+            _ => {
+                self.upto = self.upto.max(ticks);
+                return;
+            }
+        }
+        self.advance(at, ticks);
+        let Some(device) = self.device(event.device) else {
+            self.unplaced += 1;
+            return;
+        };
+        let sign = match event.kind {
+            Kind::Free | Kind::Release => -1,
+            _ => 1,
+        };
+        match event.kind {
+            Kind::Alloc | Kind::Free => {
+                let block = event.cost().block.max(event.size);
+                device.add(Series::Requested, event.size, sign);
+                device.add(Series::Allocated, block, sign);
+                if event.flags & flags::FORWARDED != 0 {
+                    device.add(Series::Reserved, block, sign);
+                }
+            }
+            Kind::Reserve | Kind::Release => device.add(Series::Reserved, event.size, sign),
+            Kind::ContextGone => {
+                device.drop_context(event);
+                // How much of it was asked for, the event does not say.
+                self.is_unsure |= event.size > 0;
+            }
+            Kind::DeviceMemory => device.set(Series::Driver, clamped(event.size)),
+            _ => {
+                device.set(Series::Tensors, clamped(event.extra[0]));
+                device.set(Series::TensorsReserved, clamped(event.extra[1]));
+            }
+        }
+    }
+
+    /// Events are missing: the sums are wrong from here until [`Ledger::resync`].
+    pub(in crate::trace) fn gap(&mut self) {
+        self.gaps += 1;
+        self.is_unsure = true;
+    }
+
+    /// Takes the sums as they were at these ticks from who knows them; devices not named have none.
+    pub(in crate::trace) fn resync<W: Word>(&mut self, at: &[W], ticks: u64, sums: &[Current]) {
+        self.advance(at, ticks);
+        for sum in sums {
+            // Made known, if there is a place for it.
+            let _ = self.device(sum.device);
+        }
+        for device in &mut self.devices {
+            let sum = sums.iter().find(|sum| sum.device == device.ordinal);
+            let sum = sum.copied().unwrap_or_default();
+            device.set(Series::Requested, clamped(sum.requested));
+            device.set(Series::Allocated, clamped(sum.allocated));
+            device.set(Series::Reserved, clamped(sum.reserved));
+        }
+        self.given = Some(ticks);
+        self.is_unsure = false;
+        self.commit(at);
+    }
+
+    /// Writes the open bucket and the state: what was fed so far survives the process.
+    pub(in crate::trace) fn commit<W: Word>(&mut self, at: &[W]) {
+        self.write_bucket(at);
+        let turn = self.turn.wrapping_add(1);
+        let state = words::STATE + (turn & 1) as usize * words::STATE_WORDS;
+        for (index, value) in [
+            (words::UPTO, self.upto),
+            (words::SHIFT, self.shift),
+            (words::HALF, self.half as u64),
+            (words::GAPS, self.gaps),
+            (words::UNPLACED, self.unplaced),
+            (words::TURNS, self.turns),
+        ] {
+            put(at, state + index, value);
+        }
+        for (index, device) in self.devices.iter().enumerate() {
+            let head = state + words::FIRST + index * (1 + SERIES);
+            let known = u64::from(device.known) << 16;
+            put(at, head, known | (u64::from(device.ordinal) + 1));
+            for (series, value) in device.now.iter().enumerate() {
+                put(at, head + 1 + series, *value as u64);
+            }
+        }
+        if let Some(word) = at.get(words::TURN) {
+            // Release: whoever sees the turn sees the copy that it names, and the buckets.
+            word.store(turn, Ordering::Release);
+        }
+        self.turn = turn;
+    }
+
+    /// Moves on to the bucket of these ticks, if that is a later one.
+    fn advance<W: Word>(&mut self, at: &[W], ticks: u64) {
+        self.upto = self.upto.max(ticks);
+        let passed = self.upto.saturating_sub(self.start);
+        while passed >> self.shift >= BUCKETS as u64 {
+            self.merge(at);
+        }
+        let bucket = (passed >> self.shift) as usize;
+        while self.bucket < bucket {
+            self.write_bucket(at);
+            self.bucket += 1;
+            self.devices.iter_mut().for_each(Device::begin);
+        }
+    }
+
+    /// Makes each bucket twice as wide, in the half that is not in force.
+    fn merge<W: Word>(&mut self, at: &[W]) {
+        self.write_bucket(at);
+        let (from, to) = (half_at(self.half), half_at(self.half ^ 1));
+        let each = DEVICES * SERIES * 2;
+        for index in 0..HALF_WORDS {
+            let (bucket, word) = (index / each, index % each);
+            let first = from + bucket * 2 * each + word;
+            let value = if bucket < BUCKETS / 2 {
+                get(at, first).max(get(at, first + each))
+            } else {
+                0
+            };
+            put(at, to + index, value);
+        }
+        self.half ^= 1;
+        self.shift += 1;
+        self.bucket /= 2;
+        self.switch(at);
+    }
+
+    /// Has the state in force name the half and the width, and nothing else change: the sums that were
+    /// fed since the last commit are not yet whole.
+    fn switch<W: Word>(&mut self, at: &[W]) {
+        let turn = self.turn.wrapping_add(1);
+        let copy = |turn: u64| words::STATE + (turn & 1) as usize * words::STATE_WORDS;
+        for index in 0..words::STATE_WORDS {
+            put(at, copy(turn) + index, get(at, copy(self.turn) + index));
+        }
+        put(at, copy(turn) + words::SHIFT, self.shift);
+        put(at, copy(turn) + words::HALF, self.half as u64);
+        if let Some(word) = at.get(words::TURN) {
+            // Release: whoever sees the turn sees the half that it names.
+            word.store(turn, Ordering::Release);
+        }
+        self.turn = turn;
+    }
+
+    /// Writes what is known of the open bucket; what it held already stays within it.
+    fn write_bucket<W: Word>(&self, at: &[W]) {
+        let first = half_at(self.half) + self.bucket * DEVICES * SERIES * 2;
+        for (device, values) in self.devices.iter().enumerate() {
+            for (series, (least, most)) in values.extremes.iter().enumerate() {
+                let index = first + (device * SERIES + series) * 2;
+                put(at, index, get(at, index).max(*least));
+                put(at, index + 1, get(at, index + 1).max(*most));
+            }
+        }
+    }
+
+    /// The books of a device; of the only one there is, if the event names none.
+    fn device(&mut self, ordinal: u8) -> Option<&mut Device> {
+        let known = self.devices.iter().position(|one| one.ordinal == ordinal);
+        let index = match known {
+            Some(index) => index,
+            None if ordinal == Event::NO_DEVICE => Some(0).filter(|_| self.devices.len() == 1)?,
+            None if self.devices.len() < DEVICES => {
+                self.devices.push(Device {
+                    ordinal,
+                    ..Device::default()
+                });
+                let index = self.devices.len() - 1;
+                let device = self.devices.get_mut(index)?;
+                for series in [Series::Requested, Series::Allocated, Series::Reserved] {
+                    device.set(series, 0);
+                }
+                index
+            }
+            None => return None,
+        };
+        self.devices.get_mut(index)
+    }
+}
+
+const fn half_at(half: usize) -> usize {
+    words::STATE + 2 * words::STATE_WORDS + (half & 1) * HALF_WORDS
+}
+
+fn get<W: Word>(at: &[W], index: usize) -> u64 {
+    at.get(index).map_or(0, |word| word.load(Ordering::Relaxed))
+}
+
+fn put<W: Word>(at: &[W], index: usize, value: u64) {
+    if let Some(word) = at.get(index) {
+        word.store(value, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests;
