@@ -92,6 +92,7 @@ fn written(bytes: u64, events: u64) -> Vec<u8> {
         bytes,
         rank: Some(3),
         counters: &["hits", "misses"],
+        ..WriterOptions::default()
     };
     let writer = Writer::create(&dir.path().join("a.trace"), &options).unwrap();
     writer.fact("gpu.0", "a GPU, 85899345920 bytes");

@@ -53,7 +53,13 @@ extern "C" fn stop() {
         thread::sleep(Duration::from_millis(1));
     }
     // Short processes end before the first round.
-    process::boundary(|| (), thread_names::record);
+    process::boundary(
+        || (),
+        || {
+            thread_names::record();
+            recorder::finish();
+        },
+    );
 }
 
 /// How long the thread sleeps while there is something to do for the trace.

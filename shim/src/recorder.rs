@@ -8,7 +8,8 @@ use gpushim_core::trace::{Class, Cost, Event, Kind, Writer, flags};
 
 use crate::interpose::front;
 use crate::{
-    allocator, capture, facts, housekeeper, marks, memory_info, mempools, process, thread,
+    allocator, capture, facts, housekeeper, marks, memory_info, mempools, process, stacks, thread,
+    upkeep,
 };
 
 /// The trace of this process; `None` inside: off, or it could not be written.
@@ -56,9 +57,11 @@ fn create() -> Option<&'static Writer> {
             }
         }
         facts::write(writer);
+        stacks::start();
         marks::opened(writer);
         // Not in a library that came by dlopen and may go again.
         if front::is_ours() {
+            upkeep::start(writer);
             housekeeper::start();
         }
     }
@@ -113,6 +116,7 @@ pub fn granted(grant: &Grant) {
         device: thread::with(|t| t.device.get()),
         address: grant.address,
         size: grant.requested,
+        stack: stacks::of_allocation(writer, grant.requested),
         extra: [0, Cost::pack(nanos, grant.size)],
         ..event(Kind::Alloc, Class::Device)
     });
@@ -156,6 +160,7 @@ pub fn granted_on(grant: &Grant, class: Class, device: i32, stream: u64) {
         device: device as u8,
         address: grant.address,
         size: grant.requested,
+        stack: stacks::of_allocation(writer, grant.requested),
         extra: [as_named(stream), Cost::pack(nanos, grant.size)],
         ..event(Kind::Alloc, class)
     });
@@ -204,7 +209,10 @@ pub fn forwarded(kind: Kind, class: Class, device: u8, address: u64, size: u64, 
         ..event(kind, class)
     };
     match kind {
-        Kind::Alloc => writer.record_alloc(&event),
+        Kind::Alloc => writer.record_alloc(&Event {
+            stack: stacks::of_allocation(writer, size),
+            ..event
+        }),
         Kind::Free => writer.record_left(&event),
         _ => writer.record(&event),
     }
@@ -238,6 +246,7 @@ pub fn out_of_memory(class: Class, size: u64, result: u32, free: u64, total: u64
     writer.record(&Event {
         device: crate::context::device(),
         result: result as i16,
+        stack: stacks::of_allocation(writer, u64::MAX),
         size,
         extra: [free, total],
         ..event(Kind::OutOfMemory, class)
@@ -318,7 +327,10 @@ pub fn tensor(kind: Kind, device: u8, address: u64, size: u64, allocated: u64, r
         ..event(kind, Class::Tensor)
     };
     match kind {
-        Kind::TensorAlloc => writer.record_alloc(&event),
+        Kind::TensorAlloc => writer.record_alloc(&Event {
+            stack: stacks::of_allocation(writer, size),
+            ..event
+        }),
         Kind::TensorFree => {
             writer.record_free(&event);
         }
@@ -381,6 +393,16 @@ pub fn module_loaded(module: u64, bytes: Option<u64>) {
 pub fn upkeep() -> bool {
     opened().is_some_and(|writer| {
         writer.calibrate();
-        writer.prefault(AHEAD)
+        stacks::upkeep(writer);
+        let fills = upkeep::poll();
+        writer.prefault(AHEAD) || fills
     })
+}
+
+/// The process ends: what the housekeeper would still have done for the trace.
+pub fn finish() {
+    if let Some(writer) = opened() {
+        stacks::upkeep(writer);
+        upkeep::stop();
+    }
 }

@@ -16,6 +16,8 @@ pub struct Thread {
     pub epoch: Cell<u64>,
     /// The ordinal of the device of `context`.
     pub device: Cell<u8>,
+    /// Counts what one in so many of is wanted.
+    sample: Cell<u32>,
     /// Kernel thread id; 0: not asked yet.
     tid: Cell<u32>,
     /// See [`serial`]; 0: not given yet.
@@ -39,6 +41,7 @@ thread_local! {
             context: Cell::new(0),
             epoch: Cell::new(0),
             device: Cell::new(u8::MAX),
+            sample: Cell::new(0),
             tid: Cell::new(0),
             serial: Cell::new(0),
             stream: Cell::new(0),
@@ -86,6 +89,16 @@ pub fn serial() -> u64 {
             t.serial.set(LAST.fetch_add(1, Ordering::Relaxed) + 1);
         }
         t.serial.get()
+    })
+}
+
+/// True for one in so many calls of this thread.
+#[inline]
+pub fn one_in(n: u32) -> bool {
+    with(|t| {
+        let next = t.sample.get().wrapping_add(1);
+        t.sample.set(next);
+        next.is_multiple_of(n)
     })
 }
 

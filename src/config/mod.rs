@@ -18,7 +18,7 @@ mod variables;
 
 pub use path::{DEFAULT_PATTERN, host, rank, trace_path};
 pub use values::{Lens, Log, Policies, Stacks, StreamPolicy, Takeover, TraceMode, duration, size};
-pub use variables::{LIBRARY, MARKS, TAKEOVER, VARIABLES, Variable, markdown};
+pub use variables::{LIBRARY, MARKS, PYTHON, TAKEOVER, VARIABLES, Variable, markdown};
 
 use values::Parsed;
 

@@ -126,6 +126,23 @@ impl<'a, W: Word> Stacks<'a, W> {
         at
     }
 
+    /// The return addresses of the nodes from this id on that are complete in a row, and the id after them.
+    pub fn frames_since(&self, from: u32) -> (Vec<u64>, u32) {
+        let mut frames = Vec::new();
+        let mut id = from.max(layout::FIRST);
+        while let Some(words) = self.words_of(id) {
+            let (head, value) = load(words);
+            if head & layout::COMMITTED == 0 {
+                break;
+            }
+            if (head >> 32) as u8 == layout::FRAME {
+                frames.push(value);
+            }
+            id += 1;
+        }
+        (frames, id)
+    }
+
     #[inline]
     fn find(&self, parent: u32, node: StackNode) -> Option<u32> {
         let (kind, value) = node.encode();
