@@ -41,8 +41,9 @@ pub struct SpoolOptions {
 }
 
 impl SpoolOptions {
-    /// The level of zstd that is used unless another is asked for. Measured on recorded PyTorch requests.
-    pub const LEVEL: i32 = 1;
+    /// The level of zstd that is used unless another is asked for: on recorded PyTorch requests 2.0 to 2.2
+    /// bytes an event against 2.3 to 2.5 at level 1, at the same cost, as most of it is not zstd's.
+    pub const LEVEL: i32 = 3;
 
     /// No limit, 1 GiB of the disk left free, and nobody told when it stops.
     pub fn new() -> SpoolOptions {
