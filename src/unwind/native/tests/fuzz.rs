@@ -133,7 +133,7 @@ proptest! {
         for (i, (kind, random)) in words.iter().enumerate() {
             let word = match kind {
                 0..4 => code[*random as usize % code.len()],
-                4..6 => low + (random % 4096 & !7),
+                4..6 => low + random % 512 * 8,
                 6 => random % 4096,
                 _ => *random,
             };
