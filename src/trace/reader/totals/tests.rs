@@ -58,11 +58,12 @@ fn stripes_are_added_up_by_layer_and_device() {
 
 proptest! {
     #![proptest_config(ProptestConfig {
-        cases: if cfg!(miri) { 5 } else { 500 },
+        cases: 500,
         failure_persistence: None,
         ..ProptestConfig::default()
     })]
     #[test]
+    #[cfg_attr(miri, ignore = "no unsafe code, and long")]
     fn any_bytes_are_survived(
         words in prop::collection::vec(any::<u64>(), 0..600),
         offset in 0..500_u64,
