@@ -1,13 +1,16 @@
 //! `gpushim events`: the events themselves.
 
+use std::collections::HashMap;
 use std::io::{BufWriter, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use gpushim_core::report::units::{bytes, span};
-use gpushim_core::trace::{Cost, Event, Kind, Record, Trace, flags};
+use gpushim_core::symbols::{Symbolizer, lines};
+use gpushim_core::trace::{Cost, Event, Kind, Record, StackNode, Trace, flags};
 use serde::Serialize;
 
+use super::code::Code;
 use super::{Format, Outcome, complain, traces};
 
 /// List the events of a trace in the order in which they were recorded.
@@ -18,6 +21,9 @@ pub struct Args {
     /// Only these kinds, for example `alloc,free`.
     #[arg(long, value_delimiter = ',', value_parser = kind)]
     kind: Vec<Kind>,
+    /// With the call stacks and open ranges of allocations, as far as they were recorded.
+    #[arg(long)]
+    stacks: bool,
     /// At most this many of each file.
     #[arg(long, value_name = "N")]
     limit: Option<usize>,
@@ -51,6 +57,7 @@ pub fn main(args: &Args) -> Result<Outcome> {
         for problem in trace.problems() {
             eprintln!("gpushim: {}: {problem}", path.display());
         }
+        let mut stacks = args.stacks.then(|| Stacks::of(&trace, &path));
         if args.format == Format::Text {
             writeln!(
                 out,
@@ -66,9 +73,16 @@ pub fn main(args: &Args) -> Result<Outcome> {
             .take(args.limit.unwrap_or(usize::MAX))
         {
             match args.format {
-                Format::Text => text(&trace, &record, &mut out)?,
+                Format::Text => {
+                    text(&trace, &record, &mut out)?;
+                    for line in stacks.iter_mut().flat_map(|s| s.lines(&trace, &record)) {
+                        writeln!(out, "{:>24}{line}", "")?;
+                    }
+                }
                 Format::Json => {
-                    serde_json::to_writer(&mut out, &Line::of(&trace, &record))?;
+                    let mut line = Line::of(&trace, &record);
+                    line.frames = stacks.as_mut().map(|s| s.lines(&trace, &record));
+                    serde_json::to_writer(&mut out, &line)?;
                     writeln!(out)?;
                 }
             }
@@ -76,6 +90,36 @@ pub fn main(args: &Args) -> Result<Outcome> {
     }
     out.flush()?;
     Ok(outcome)
+}
+
+/// Stacks as lines, each made once.
+struct Stacks {
+    symbolizer: Symbolizer,
+    known: HashMap<u32, Vec<String>>,
+}
+
+impl Stacks {
+    fn of(trace: &Trace, path: &Path) -> Stacks {
+        Stacks {
+            symbolizer: Code::of(trace).symbolizer(path, &[]),
+            known: HashMap::new(),
+        }
+    }
+
+    /// The functions of an event's stack, the innermost first, then the ranges that were open.
+    fn lines(&mut self, trace: &Trace, record: &Record) -> Vec<String> {
+        let symbolizer = &mut self.symbolizer;
+        let lines = self.known.entry(record.event.stack).or_insert_with(|| {
+            let of_node = |node| match node {
+                StackNode::Frame(address) => lines(&symbolizer.resolve(address)),
+                StackNode::Range { name, .. } => {
+                    vec![format!("[{}]", trace.string(name).unwrap_or_default())]
+                }
+            };
+            trace.stack(record.event.stack).flat_map(of_node).collect()
+        });
+        lines.clone()
+    }
 }
 
 fn text(trace: &Trace, record: &Record, out: &mut impl Write) -> std::io::Result<()> {
@@ -160,6 +204,8 @@ struct Line {
     size: u64,
     result: i16,
     stack: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    frames: Option<Vec<String>>,
     #[serde(flatten)]
     detail: Detail,
 }
@@ -179,6 +225,7 @@ impl Line {
             size: event.size,
             result: event.result,
             stack: (event.stack != 0).then_some(event.stack),
+            frames: None,
             detail: Detail::of(trace, event),
         }
     }

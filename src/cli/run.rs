@@ -36,6 +36,27 @@ pub struct Args {
     /// Size of the trace's event ring (GPUSHIM_TRACE_SIZE).
     #[arg(long, value_name = "SIZE")]
     trace_size: Option<OsString>,
+    /// What the trace keeps: ring or full (GPUSHIM_TRACE_MODE).
+    #[arg(long, value_name = "MODE")]
+    trace_mode: Option<OsString>,
+    /// Which allocations get a call stack: off, all, a size, or 1/N; alone: all (GPUSHIM_STACKS).
+    #[arg(
+        long,
+        value_name = "WHICH",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "all"
+    )]
+    stacks: Option<OsString>,
+    /// Make Python's functions visible in stacks (GPUSHIM_PYTHON).
+    #[arg(
+        long,
+        value_name = "on|off",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "on"
+    )]
+    python: Option<OsString>,
     /// Whether frameworks' own allocations are recorded (GPUSHIM_LENS).
     #[arg(long)]
     lens: Option<OsString>,
@@ -57,7 +78,7 @@ pub struct Args {
 }
 
 impl Args {
-    fn options(&self) -> [(&'static str, &Option<OsString>); 10] {
+    fn options(&self) -> [(&'static str, &Option<OsString>); 13] {
         [
             ("GPUSHIM_POLICY", &self.policy),
             ("GPUSHIM_REUSE", &self.reuse),
@@ -66,6 +87,9 @@ impl Args {
             ("GPUSHIM_DECAY", &self.decay),
             ("GPUSHIM_TRACE", &self.trace),
             ("GPUSHIM_TRACE_SIZE", &self.trace_size),
+            ("GPUSHIM_TRACE_MODE", &self.trace_mode),
+            ("GPUSHIM_STACKS", &self.stacks),
+            ("GPUSHIM_PYTHON", &self.python),
             ("GPUSHIM_LENS", &self.lens),
             ("GPUSHIM_TAKEOVER", &self.takeover),
             ("GPUSHIM_LOG", &self.log),

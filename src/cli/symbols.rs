@@ -3,9 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use gpushim_core::symbols::{Bundle, Jit, Module, Options, Symbolizer};
+use gpushim_core::symbols::Bundle;
 use gpushim_core::trace::Trace;
 
+use super::code::Code;
 use super::{Outcome, complain, print_text, traces};
 
 /// Pack the names of a trace's functions into a file beside it, so that its stacks can be read where
@@ -55,37 +56,8 @@ pub fn main(args: &Args) -> Result<Outcome> {
     Ok(outcome)
 }
 
-/// The code that a trace speaks of.
-struct Code {
-    modules: Vec<Module>,
-    jit: Vec<Jit>,
-    /// Every return address of its stacks.
-    addresses: Vec<u64>,
-}
-
-impl Code {
-    /// The one place that knows how a trace holds them. Those written so far hold none.
-    fn of(_trace: &Trace) -> Code {
-        Code {
-            modules: Vec::new(),
-            jit: Vec::new(),
-            addresses: Vec::new(),
-        }
-    }
-}
-
 fn pack(trace: &Path, code: Code, debug_dirs: &[PathBuf]) -> Result<Bundle> {
-    // What was packed where the files were is kept.
-    let (bundle, problems) = Bundle::open(&Bundle::beside(trace));
-    for problem in problems {
-        eprintln!("gpushim: {problem}");
-    }
-    let options = Options {
-        debug_dirs: debug_dirs.to_vec(),
-        bundle,
-        ..Options::default()
-    };
-    let mut symbolizer = Symbolizer::new(code.modules, code.jit, options);
+    let mut symbolizer = code.symbolizer(trace, debug_dirs);
     let packed = symbolizer.pack(code.addresses.iter().copied());
     for problem in symbolizer.problems() {
         eprintln!("gpushim: {problem}");

@@ -1,0 +1,96 @@
+//! The code that a trace speaks of, and its names.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use gpushim_core::perf_map::PerfMap;
+use gpushim_core::symbols::{Bundle, Jit, Module, Options, Symbolizer};
+use gpushim_core::trace::{StackNode, Trace};
+
+use super::complain;
+
+/// Modules, names of code in no file, and every return address of a trace's stacks.
+pub struct Code {
+    pub modules: Vec<Module>,
+    pub jit: Vec<Jit>,
+    pub addresses: Vec<u64>,
+}
+
+impl Code {
+    /// What the stacks of a trace's events and live blocks lead through.
+    pub fn of(trace: &Trace) -> Code {
+        let mut stacks: BTreeSet<u32> = trace.events().map(|record| record.event.stack).collect();
+        let live = trace.live().unwrap_or_default();
+        stacks.extend(live.blocks.iter().map(|block| block.event.stack));
+        let frames = stacks.into_iter().flat_map(|id| trace.stack(id));
+        let addresses: BTreeSet<u64> = frames
+            .filter_map(|node| match node {
+                StackNode::Frame(address) => Some(address),
+                StackNode::Range { .. } => None,
+            })
+            .collect();
+        let modules: Vec<Module> = trace
+            .modules()
+            .iter()
+            .map(|module| Module {
+                begin: module.begin,
+                end: module.end,
+                bias: module.bias,
+                path: trace.string(module.path).unwrap_or_default(),
+                build_id: module.build_id.as_bytes().to_vec(),
+                generation: u32::try_from(module.generation).unwrap_or(u32::MAX),
+            })
+            .collect();
+        let in_module = |address: &u64| {
+            let mut modules = modules.iter();
+            modules.any(|module| (module.begin..module.end).contains(address))
+        };
+        let generated = addresses.iter().copied().filter(|a| !in_module(a));
+        let jit = names(trace, generated.collect());
+        Code {
+            jit,
+            addresses: addresses.into_iter().collect(),
+            modules,
+        }
+    }
+
+    /// Who names it: by files of this machine, and by what was packed beside the trace.
+    pub fn symbolizer(&self, trace: &Path, debug_dirs: &[PathBuf]) -> Symbolizer {
+        let (bundle, problems) = Bundle::open(&Bundle::beside(trace));
+        for problem in problems {
+            complain(&problem);
+        }
+        let options = Options {
+            debug_dirs: debug_dirs.to_vec(),
+            bundle,
+            ..Options::default()
+        };
+        Symbolizer::new(self.modules.clone(), self.jit.clone(), options)
+    }
+}
+
+/// The names of code in no file: what the trace has of them, and for what the process did not get to write
+/// there the perf map, if it is still on this machine.
+fn names(trace: &Trace, addresses: Vec<u64>) -> Vec<Jit> {
+    let pid = trace.fact("pid").and_then(|pid| pid.parse().ok());
+    let mut map = PerfMap::of_process(pid.unwrap_or(0));
+    let mut is_read = false;
+    let mut names = Vec::new();
+    for address in addresses {
+        // A return address is after its call, which may be the last thing of its function.
+        let call = address.saturating_sub(1);
+        let name = trace.jit_name(call).or_else(|| {
+            if !std::mem::replace(&mut is_read, true) {
+                // Without it there are no names; that is all.
+                let _ = map.refresh();
+            }
+            map.find(call).map(|(_, _, name)| name.to_string())
+        });
+        names.extend(name.map(|name| Jit {
+            begin: call,
+            end: address,
+            name,
+        }));
+    }
+    names
+}
