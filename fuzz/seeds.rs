@@ -58,7 +58,7 @@ pub fn damaged() -> Vec<(String, Vec<u8>)> {
     all
 }
 
-/// The parts of a file, as its directory has them.
+/// The parts of a file, as its directory has them, so far as they lie within it.
 pub fn parts(content: &[u8]) -> Vec<(u32, Range<usize>)> {
     let (Some(at), Some(count)) = (
         get_u32(content, header::PARTS_OFFSET),
@@ -68,14 +68,12 @@ pub fn parts(content: &[u8]) -> Vec<(u32, Range<usize>)> {
     };
     let entry = |index: usize| {
         let at = at as usize + index * part::BYTES;
-        let begin = get_u64(content, at + part::OFFSET)? as usize;
-        let end = begin + get_u64(content, at + part::LENGTH)? as usize;
-        Some((
-            get_u32(content, at + part::KIND)?,
-            begin..end.min(content.len()),
-        ))
+        let begin = usize::try_from(get_u64(content, at + part::OFFSET)?).ok()?;
+        let length = usize::try_from(get_u64(content, at + part::LENGTH)?).ok()?;
+        let end = begin.checked_add(length)?;
+        (end <= content.len()).then_some((get_u32(content, at + part::KIND)?, begin..end))
     };
-    (0..count as usize).filter_map(entry).collect()
+    (0..count.min(64) as usize).filter_map(entry).collect()
 }
 
 fn part_of(content: &[u8], kind: PartKind) -> Option<Range<usize>> {

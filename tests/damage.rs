@@ -45,7 +45,7 @@ fn apply(content: &mut [u8], (part, at, change, times): &Damage) {
         .map(|(_, range)| range)
         .collect();
     places.extend([0..HEADER_BYTES, 0..content.len()]);
-    places.retain(|range| range.start < range.end && range.end <= content.len());
+    places.retain(|range| !range.is_empty());
     let Some(range) = places.get(part % places.len().max(1)).cloned() else {
         return;
     };

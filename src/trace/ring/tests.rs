@@ -252,7 +252,7 @@ impl Naive {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: if cfg!(miri) { 4 } else { 500 }, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: if cfg!(miri) { 2 } else { 500 }, ..ProptestConfig::default() })]
     /// Whoever writes and ends in whatever order: what is kept, and how many were recorded and dropped.
     #[test]
     fn the_ring_does_what_a_naive_one_does(

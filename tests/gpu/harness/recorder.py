@@ -1,0 +1,95 @@
+"""Section `recorder`: what the trace says of a training, against what the training itself wrote down, and
+what it costs to record it."""
+
+import json
+import subprocess
+import sys
+
+from .bench import median
+from .configurations import NATIVE, OURS, PLAIN, Configuration, missing
+from .session import GPU
+
+STACKS = {"GPUSHIM_STACKS": "all", "GPUSHIM_PYTHON": "on", "GPUSHIM_TRACE_SIZE": "256M"}
+WANTED = ["main", "train_step", "forward"]
+"""Functions of torch_traced.py that must be in the stacks."""
+COSTS = {"ResNet-50": ["resnet50.py", "--batch", "128"], "GPT-2": ["gpt2.py", "--batch", "8"]}
+LIGHT, FULL = 1.01, 1.05
+"""What a step may take at most: with events, with full stacks, times the step without the shim."""
+ROUNDS = 3
+
+
+def run(session, built):
+    """First what it says, then what it costs."""
+    for one, lens in ((PLAIN, True), (OURS, False)):
+        says(session, one, lens)
+    for name, (program, *rest) in COSTS.items():
+        costs(session, name, [sys.executable, GPU / program, *rest, "--fast", "--warmup", "10", "--steps", "30"])
+
+
+def events(session, path):
+    """The events of a trace, with their stacks."""
+    done = subprocess.run(
+        [session.command, "events", "--stacks", "--format", "json", path], capture_output=True, text=True, timeout=120
+    )
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def says(session, configuration, lens):
+    """PyTorch's functions, phases and figures, in the trace."""
+    name = "lens" if lens else "takeover"
+    with_stacks = Configuration(configuration.name, configuration.env | STACKS, True)
+    outcome = with_stacks.run(session, f"traced, {name}", [sys.executable, GPU / "torch_traced.py"], timeout=120)
+    if missing(session, "recorder", name, [(configuration.name, outcome)]):
+        return
+    agreement, ranges, frames, seen = [], set(), {}, 0
+    allocated = reserved = 0
+    for event in (one for path in outcome.traces for one in events(session, path)):
+        kind, size = event["kind"], event["size"]
+        if lens and kind.startswith("tensor-"):
+            allocated, reserved = event["allocated"], event["reserved"]
+        elif not lens and event["class"] == "pool-async" and kind in ("alloc", "free"):
+            allocated += size if kind == "alloc" else -size
+        elif not lens and kind in ("reserve", "release"):
+            reserved += size if kind == "reserve" else -size
+        if kind == "mark" and event["name"].startswith("truth "):
+            told = [int(word) for word in event["name"].split()[1:]]
+            agreement.append((told, [allocated, reserved]))
+        if kind == "range-push":
+            ranges.add(event["name"].split()[0])
+        wanted = "tensor-alloc" if lens else "alloc"
+        if kind == wanted and event.get("frames"):
+            seen += 1
+            functions = [line.split("  ")[0] for line in event["frames"]]
+            for function in functions:
+                frames[function] = frames.get(function, 0) + 1
+    # Reserved by the lens is as of the last tensor: an empty_cache in between shows with the next one.
+    wrong = [pair for pair in agreement if pair[0][0] != pair[1][0]]
+    held = [pair for pair in agreement if pair[0][1] != pair[1][1]]
+    fine = len(agreement) > 15 and not wrong and len(held) <= (1 if lens else 0)
+    detail = f"{len(agreement)} points; allocated differs at {len(wrong)}, reserved at {len(held)}; {wrong[:2]} {held[:2]}"
+    session.result("recorder", f"{name}, memory_allocated and memory_reserved", "PASS" if fine else "FAIL", detail)
+    session.result("recorder", f"{name}, phases", "PASS" if {"forward", "backward", "optimizer", "step"} <= ranges else "FAIL", str(sorted(ranges)))
+    absent = [function for function in WANTED if function not in frames]
+    top = ", ".join(f"{function[:50]} {count}" for function, count in sorted(frames.items(), key=lambda one: -one[1])[:14])
+    python = sys.version.split()[0]
+    session.result("recorder", f"{name}, functions", "PASS" if seen and not absent else "FAIL", f"Python {python}; {seen} stacks; absent: {absent}; {top}")
+
+
+def costs(session, name, argv):
+    """The step natively, with events, with full stacks, in turn."""
+    stacks = Configuration("stacks", STACKS, True)
+    runs = {NATIVE: [], PLAIN: [], stacks: []}
+    for _ in range(ROUNDS):
+        for one, steps in runs.items():
+            outcome = one.run(session, f"{name}, {one.name}", argv, timeout=90, figures=True)
+            if outcome.ok and "median_step_ms" in outcome.figures:
+                steps.append(outcome.figures["median_step_ms"])
+            for path in outcome.traces:
+                path.unlink(missing_ok=True)
+    native, events_, full = (median(steps) or 0 for steps in runs.values())
+    if not (native and events_ and full):
+        session.result("recorder", f"{name}, cost", "FAIL", f"no figures: {list(runs.values())}")
+        return
+    light, heavy = events_ / native, full / native
+    detail = f"{native:.2f} ms natively; events {events_:.2f}, {light:.3f} x, at most {LIGHT}; full stacks {full:.2f}, {heavy:.3f} x, at most {FULL}"
+    session.result("recorder", f"{name}, cost", "PASS" if light <= LIGHT and heavy <= FULL else "FAIL", detail)
