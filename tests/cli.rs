@@ -56,6 +56,7 @@ fn sample(path: &Path) -> PathBuf {
         bytes: 64 << 10,
         rank: Some(2),
         counters: &["hits"],
+        ..WriterOptions::default()
     };
     let writer = Writer::create(path, &options).unwrap();
     for (key, value) in [
