@@ -17,7 +17,9 @@ mod values;
 mod variables;
 
 pub use path::{DEFAULT_PATTERN, host, rank, trace_path};
-pub use values::{Lens, Log, Policies, Stacks, StreamPolicy, Takeover, TraceMode, duration, size};
+pub use values::{
+    Lens, Log, Policies, Stacks, StreamPolicy, Takeover, TraceMode, duration, size,
+};
 pub use variables::{LIBRARY, TAKEOVER, VARIABLES, Variable, markdown};
 
 use values::Parsed;

@@ -183,7 +183,9 @@ fn a_bad_value_is_one_line_and_the_default() {
 
 #[test]
 fn what_this_version_does_not_do_is_said() {
-    for (name, value) in [("GPUSHIM_POLICY", "plan")] {
+    for (name, value) in [
+        ("GPUSHIM_POLICY", "plan"),
+    ] {
         let resolved = with(&[(name, value)]);
         assert_eq!(resolved.config, default());
         assert!(
