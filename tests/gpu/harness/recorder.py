@@ -10,8 +10,8 @@ from .configurations import NATIVE, OURS, PLAIN, Configuration, missing
 from .session import GPU
 
 STACKS = {"GPUSHIM_STACKS": "all", "GPUSHIM_PYTHON": "on", "GPUSHIM_TRACE_SIZE": "256M"}
-WANTED = ["main", "train_step", "forward"]
-"""Functions of torch_traced.py that must be in the stacks."""
+WANTED = ["main", "train_step", "Wide.forward", "Linear.forward"]
+"""Functions that must be in the stacks, of torch_traced.py and of PyTorch."""
 COSTS = {"ResNet-50": ["resnet50.py", "--batch", "128"], "GPT-2": ["gpt2.py", "--batch", "8"]}
 LIGHT, FULL = 1.01, 1.05
 """What a step may take at most: with events, with full stacks, times the step without the shim."""
