@@ -149,6 +149,9 @@ fn compact(content: &[u8]) -> Vec<u8> {
         PartKind::Stacks,
         PartKind::Modules,
         PartKind::Jit,
+        PartKind::Live,
+        PartKind::Totals,
+        PartKind::Timeline,
     ];
     let mut small = content[..layout::HEADER_BYTES].to_vec();
     let directory = get_u32(content, header::PARTS_OFFSET).unwrap() as usize;
@@ -156,8 +159,8 @@ fn compact(content: &[u8]) -> Vec<u8> {
         let mut held = &content[range];
         if lists.iter().any(|list| *list as u32 == kind) {
             let used = held.iter().rposition(|byte| *byte != 0).unwrap_or(0) + 1;
-            // Whole entries, and the cursor's second word.
-            held = &held[..used.next_multiple_of(64).max(128).min(held.len())];
+            // Whole entries of any part, and the cursor's second word.
+            held = &held[..used.next_multiple_of(1536).min(held.len())];
         }
         let at = directory + index * part::BYTES;
         let begin = (small.len() as u64).to_le_bytes();

@@ -14,7 +14,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 enum Follower {
     /// The housekeeper keeps the timeline.
-    Timeline(Upkeep),
+    Timeline(Box<Upkeep>),
     /// A thread of its own does, and writes all events.
     Spool(Spooler),
 }
@@ -25,14 +25,14 @@ static FOLLOWER: Mutex<Option<Follower>> = Mutex::new(None);
 pub fn start(writer: &Writer) {
     let config = process::config();
     let follower = match config.trace_mode {
-        TraceMode::Ring => Follower::Timeline(Upkeep::new(writer)),
+        TraceMode::Ring => Follower::Timeline(Box::new(Upkeep::new(writer))),
         TraceMode::Full => {
             let options = SpoolOptions {
                 limits: SpoolLimits {
                     max_bytes: config.spool_size,
                     floor: config.spool_floor,
                 },
-                stopped: Box::new(|why| process::say(why)),
+                stopped: Box::new(process::say),
                 ..SpoolOptions::new()
             };
             match Spooler::start(writer, options) {
@@ -41,7 +41,7 @@ pub fn start(writer: &Writer) {
                     process::say(&format!(
                         "failed to write all events beside the trace: {error}; it keeps the newest"
                     ));
-                    Follower::Timeline(Upkeep::new(writer))
+                    Follower::Timeline(Box::new(Upkeep::new(writer)))
                 }
             }
         }

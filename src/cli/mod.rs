@@ -29,7 +29,7 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    Run(run::Args),
+    Run(Box<run::Args>),
     Report(report::Args),
     Events(events::Args),
     Symbols(symbols::Args),

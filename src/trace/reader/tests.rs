@@ -56,12 +56,19 @@ fn version_1() -> Vec<u8> {
     content
 }
 
+/// Where a part's entry of the directory is.
+fn entry_of(content: &[u8], kind: layout::PartKind) -> usize {
+    let count = layout::get_u32(content, header::PARTS_COUNT).unwrap() as usize;
+    (0..count)
+        .map(|index| header::PARTS_AT + index * part::BYTES)
+        .find(|at| layout::get_u32(content, at + part::KIND) == Some(kind as u32))
+        .unwrap()
+}
+
 /// Where a part of a file is.
 fn part_at(content: &[u8], kind: layout::PartKind) -> usize {
-    let entry = (0..8)
-        .map(|index| header::PARTS_AT + index * part::BYTES)
-        .find(|at| layout::get_u32(content, at + part::KIND) == Some(kind as u32));
-    layout::get_u64(content, entry.unwrap() + part::OFFSET).unwrap() as usize
+    let entry = entry_of(content, kind);
+    layout::get_u64(content, entry + part::OFFSET).unwrap() as usize
 }
 
 fn ring_at(content: &[u8]) -> usize {
@@ -395,7 +402,7 @@ fn a_file_of_a_newer_minor_version_is_read() {
     let ring_at = ring_at(&old);
     let mut new = old[..ring_at].to_vec();
     layout::put(&mut new, header::MINOR, &9_u32.to_le_bytes());
-    let ring_part = header::PARTS_AT + 4 * part::BYTES;
+    let ring_part = entry_of(&old, layout::PartKind::Ring);
     layout::put(&mut new, ring_part + part::STRIDE, &128_u64.to_le_bytes());
     layout::put(
         &mut new,

@@ -545,10 +545,16 @@ fn a_file_size_limit_stops_the_spool_and_not_the_process() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("a.trace");
     let mut command = child("limited", &path);
-    let limit = || {
+    let options = WriterOptions {
+        bytes: 1 << 20,
+        ..WriterOptions::default()
+    };
+    // Enough for the trace itself.
+    let limit = options.file_bytes() + (1 << 16);
+    let limit = move || {
         let limit = libc::rlimit {
-            rlim_cur: 7 << 19,
-            rlim_max: 7 << 19,
+            rlim_cur: limit,
+            rlim_max: limit,
         };
         // SAFETY: the pointer is to a local rlimit.
         unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, &limit) };

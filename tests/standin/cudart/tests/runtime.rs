@@ -1,8 +1,10 @@
 //! Programs for each version of the runtime, shared and static, run on the stand-in driver.
 
+use std::io;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Output};
 use std::sync::OnceLock;
+use std::time::Duration;
 
 fn here() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -16,8 +18,21 @@ fn target() -> PathBuf {
         .to_path_buf()
 }
 
+/// The output of a command, tried again where another test's fork still has the program open for writing.
+fn started(command: &mut Command) -> io::Result<Output> {
+    for _ in 0..100 {
+        match command.output() {
+            Err(error) if error.kind() == io::ErrorKind::ExecutableFileBusy => {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            result => return result,
+        }
+    }
+    command.output()
+}
+
 fn run(command: &mut Command) -> String {
-    let output = command.output().expect("the command starts");
+    let output = started(command).expect("the command starts");
     let error = String::from_utf8_lossy(&output.stderr);
     assert!(
         output.status.success(),
