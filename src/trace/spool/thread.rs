@@ -331,6 +331,8 @@ impl Output {
         if self.pending.is_empty() {
             return;
         }
+        // What a thread published late was handed on late: a reader merges whole frames, not their insides.
+        self.pending.sort_by_key(Tailed::rank);
         let events = self.pending.len() as u64;
         let header = Header {
             trace: self.trace,
@@ -372,6 +374,39 @@ impl Output {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::trace::{Class, Event, Kind, Trace, WriterOptions};
+
+    #[test]
+    fn what_was_published_late_is_in_order_within_its_frame() {
+        let dir = tempfile::tempdir().unwrap();
+        let writer = Writer::create(&dir.path().join("a.trace"), &WriterOptions::default());
+        let writer = writer.unwrap();
+        let mut output = Output {
+            segments: Segments::create(writer.path(), SpoolOptions::new().limits).unwrap(),
+            frame: Frame::new(SpoolOptions::LEVEL).unwrap(),
+            trace: writer.wall_ns(),
+            pending: Vec::new(),
+            since: Instant::now(),
+            each: 4,
+            stopped: None,
+            missed: 0,
+            status: SpoolStatus::default(),
+        };
+        let event = |ticks, number| Tailed {
+            words: Event::new(Kind::Alloc, Class::Device).words(ticks),
+            number,
+            chunk: 0,
+        };
+        // The thread of the third one was put off for longer than the others are held back.
+        output.take(&[event(1000, 0), event(3000, 1)]);
+        output.take(&[event(2000, 2)]);
+        // And that of the last one until its frame was written.
+        output.take(&[event(5000, 3), event(4000, 4)]);
+        output.write_all();
+        let trace = Trace::open(writer.path()).unwrap();
+        let times: Vec<u64> = trace.events().map(|record| record.ns).collect();
+        assert_eq!((times.len(), times.is_sorted()), (5, true), "{times:?}");
+    }
 
     #[test]
     fn the_pause_fits_the_rate() {
