@@ -3,7 +3,7 @@
 use std::sync::Mutex;
 
 use gpushim_core::pool::{Address, Context, Device};
-use gpushim_core::trace::Kind;
+use gpushim_core::trace::{Class, Kind};
 
 use crate::capture;
 use crate::driver::{self, CUresult, OUT_OF_MEMORY, SUCCESS};
@@ -81,7 +81,7 @@ impl Cuda {
             let at = known.iter().find(|&&(known, _)| known == context)?;
             u8::try_from(at.1).ok()
         });
-        recorder::segment(kind, context, known, address, bytes);
+        recorder::segment(kind, Class::Device, context, known, address, bytes);
     }
 
     /// An event of a context, from those that wait or a new one.

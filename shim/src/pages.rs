@@ -3,7 +3,7 @@
 use cudarc::driver::sys;
 use gpushim_core::mempool::{Driver, MemPool, Stream};
 use gpushim_core::pool::{Context, Device};
-use gpushim_core::trace::Kind;
+use gpushim_core::trace::{Class, Kind};
 
 use crate::device::{Cuda, Event, check, relaxed};
 use crate::driver::{self, CUresult, OUT_OF_MEMORY, SUCCESS};
@@ -65,6 +65,12 @@ fn on_device<R>(device: i32, f: impl FnOnce() -> R) -> Result<R, CUresult> {
     }
 }
 
+/// Records a segment that came from the driver or goes back to it.
+fn segment(kind: Kind, device: i32, address: u64, bytes: u64) {
+    let ordinal = u8::try_from(device).ok();
+    recorder::segment(kind, Class::PoolAsync, Context(0), ordinal, address, bytes);
+}
+
 impl Driver for Cuda {
     type Error = CUresult;
     type Event = Event;
@@ -100,24 +106,12 @@ impl Driver for Cuda {
             })
         };
         check(thread::timed(create)?)?;
-        recorder::segment(
-            Kind::Reserve,
-            Context(0),
-            u8::try_from(device).ok(),
-            handle,
-            bytes,
-        );
+        segment(Kind::Reserve, device, handle, bytes);
         Ok(handle)
     }
 
     fn destroy(&self, device: i32, handle: u64, bytes: u64) {
-        recorder::segment(
-            Kind::Release,
-            Context(0),
-            u8::try_from(device).ok(),
-            handle,
-            bytes,
-        );
+        segment(Kind::Release, device, handle, bytes);
         // A refusal means that the memory is gone with its device already.
         // SAFETY: the pool made the handle, and gives it back once.
         let _ = thread::timed(|| unsafe { virtual_memory::cuMemRelease(handle) });
@@ -169,24 +163,12 @@ impl Driver for Cuda {
             on_device(device, || relaxed(call))
         };
         check(thread::timed(allocate)?)?;
-        recorder::segment(
-            Kind::Reserve,
-            Context(0),
-            u8::try_from(device).ok(),
-            address,
-            bytes,
-        );
+        segment(Kind::Reserve, device, address, bytes);
         Ok(address)
     }
 
     fn release(&self, device: i32, address: u64, bytes: u64) -> Result<(), CUresult> {
-        recorder::segment(
-            Kind::Release,
-            Context(0),
-            u8::try_from(device).ok(),
-            address,
-            bytes,
-        );
+        segment(Kind::Release, device, address, bytes);
         let release = || {
             // SAFETY: the pool gives back what `allocate` returned, once.
             let call = || unsafe { memory::cuMemFree_v2(address) };

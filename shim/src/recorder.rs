@@ -186,14 +186,21 @@ pub fn driver_ns() -> u64 {
 }
 
 /// Memory that the pool took from the driver or gave back.
-pub fn segment(kind: Kind, context: Context, device: Option<u8>, address: u64, bytes: u64) {
+pub fn segment(
+    kind: Kind,
+    class: Class,
+    context: Context,
+    device: Option<u8>,
+    address: u64,
+    bytes: u64,
+) {
     let Some(writer) = open() else { return };
     writer.record(&Event {
         device: device.unwrap_or(Event::NO_DEVICE),
         address,
         size: bytes,
         extra: [context.0, 0],
-        ..event(kind, Class::Device)
+        ..event(kind, class)
     });
 }
 

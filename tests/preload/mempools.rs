@@ -2,7 +2,7 @@
 
 use gpushim_core::trace::{Class, Kind};
 
-use crate::support::{Outcome, Run, program};
+use crate::support::{Outcome, Run, program, sum};
 
 const POLICIES: [&str; 2] = ["auto", "segments"];
 
@@ -105,6 +105,20 @@ fn a_pool_keeps_up_to_its_threshold() {
 #[test]
 fn trimming_takes_nothing_that_is_in_use() {
     attributes("trims", &["reserved: 0"]);
+}
+
+#[test]
+fn segments_are_told_by_the_pools_that_hold_them() {
+    let run = asking("pools_attributes", &["beside", "own"]).shim();
+    let trace = run.trace();
+    let held = |class| {
+        let of = |kind| sum(&trace.class(kind, class));
+        of(Kind::Reserve) - of(Kind::Release)
+    };
+    let reserved = run.note("reserved");
+    assert!(reserved >= 5 << 20 && reserved <= 6 << 20);
+    assert_eq!(held(Class::PoolAsync), reserved);
+    assert!(held(Class::Device) >= 30 << 20);
 }
 
 #[test]

@@ -155,6 +155,18 @@ static void trims(CUmemoryPool pool) {
     SAY("reserved", attribute(pool, RESERVED_NOW));
 }
 
+/* Memory of this pool beside memory that is not of a pool; ends with all of it live. */
+static void beside(CUmemoryPool pool) {
+    CUdeviceptr block = 0;
+    OK(cuMemAlloc_v2(&block, 30 * MIB));
+    OK(cuMemAllocFromPoolAsync(&block, 5 * MIB, pool, 0));
+    OK(cuMemAllocFromPoolAsync(&block, 70 * MIB, pool, 0));
+    OK(cuMemFreeAsync(block, 0));
+    OK(cuStreamSynchronize(0));
+    OK(cuMemPoolTrimTo(pool, 6 * MIB));
+    printf("# reserved %llu\n", attribute(pool, RESERVED_NOW));
+}
+
 int main(int argc, char **argv) {
     TRUE(argc == 3);
     start_streams();
@@ -163,5 +175,6 @@ int main(int argc, char **argv) {
     if (!strcmp(argv[1], "counts")) counts(pool);
     if (!strcmp(argv[1], "kept")) kept(pool);
     if (!strcmp(argv[1], "trims")) trims(pool);
+    if (!strcmp(argv[1], "beside")) beside(pool);
     return 0;
 }

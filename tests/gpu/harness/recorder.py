@@ -49,7 +49,7 @@ def says(session, configuration, lens):
             allocated, reserved = event["allocated"], event["reserved"]
         elif not lens and event["class"] == "pool-async" and kind in ("alloc", "free"):
             allocated += size if kind == "alloc" else -size
-        elif not lens and kind in ("reserve", "release"):
+        elif not lens and event["class"] == "pool-async" and kind in ("reserve", "release"):
             reserved += size if kind == "reserve" else -size
         if kind == "mark" and event["name"].startswith("truth "):
             told = [int(word) for word in event["name"].split()[1:]]
