@@ -1,17 +1,21 @@
 //! Call stacks of allocations: which get one, and what is written down so that they can be read elsewhere.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock};
 
 use gpushim_core::config::Stacks;
 use gpushim_core::perf_map::PerfMap;
 use gpushim_core::trace::{BuildId, Module, Writer};
-use gpushim_core::unwind::{self, Frames};
+use gpushim_core::unwind::{self, Again, Frames};
 
 use crate::{marks, process, recorder, thread};
 
 /// How often libraries had been unloaded when it was last looked.
 static UNLOADED: AtomicU64 = AtomicU64::new(0);
+/// What lay and lies where.
+static AGAIN: Mutex<Again> = Mutex::new(Again::new());
+/// Whether frames are to be numbered by it.
+static IS_AGAIN: AtomicBool = AtomicBool::new(false);
 
 /// Gets ready: from now on modules go into the trace as they are met.
 pub fn start() {
@@ -38,6 +42,11 @@ pub fn of_allocation(writer: &Writer, bytes: u64) -> u32 {
 fn walk(writer: &Writer, ranges: u32) -> u32 {
     let mut frames = Frames::new();
     unwind::walk(&mut frames);
+    if IS_AGAIN.load(Ordering::Relaxed)
+        && let Ok(again) = AGAIN.lock()
+    {
+        again.number(frames.as_mut_slice());
+    }
     let all = frames.as_slice();
     // Our own frames are the innermost; what the program did begins where they end.
     let own = own();
@@ -54,11 +63,18 @@ fn own() -> &'static std::ops::Range<u64> {
     })
 }
 
-/// A module was met for the first time.
+/// A module was met for the first time since code last changed.
 fn met(module: &unwind::Module) {
     let Some(writer) = recorder::opened() else {
         return;
     };
+    let Ok(mut again) = AGAIN.lock() else { return };
+    let (generation, is_new) = again.meet(module);
+    IS_AGAIN.store(!again.is_empty(), Ordering::Relaxed);
+    drop(again);
+    if !is_new {
+        return;
+    }
     let path = std::path::absolute(&module.path).unwrap_or_else(|_| module.path.clone());
     // The executable's own path outlives the process's entry in /proc.
     let path = std::fs::canonicalize(&path).unwrap_or(path);
@@ -67,7 +83,7 @@ fn met(module: &unwind::Module) {
         end: module.end,
         bias: module.bias,
         path: writer.intern(&path.to_string_lossy()),
-        generation: UNLOADED.load(Ordering::Relaxed),
+        generation,
         build_id: BuildId::new(module.build_id.as_bytes()),
     });
 }
@@ -77,12 +93,24 @@ pub fn upkeep(writer: &Writer) {
     if process::config().stacks == Stacks::Off {
         return;
     }
+    // The linker unloads on its own, too: what it opened for itself, or through handles of its own.
+    unloaded();
+    name_generated_code(writer);
+}
+
+/// The program closed a library.
+pub fn closed() {
+    if recorder::opened().is_some() && process::config().stacks != Stacks::Off {
+        unloaded();
+    }
+}
+
+fn unloaded() {
     let unloaded = unloads();
     if UNLOADED.swap(unloaded, Ordering::Relaxed) != unloaded {
         // Other code may be where a library was.
         unwind::code_changed();
     }
-    name_generated_code(writer);
 }
 
 /// How often libraries were unloaded so far.

@@ -41,9 +41,10 @@ impl Code {
                 generation: u32::try_from(module.generation).unwrap_or(u32::MAX),
             })
             .collect();
+        // What has a generation is in a module.
         let in_module = |address: &u64| {
             let mut modules = modules.iter();
-            modules.any(|module| (module.begin..module.end).contains(address))
+            address >> 48 != 0 || modules.any(|module| (module.begin..module.end).contains(address))
         };
         let generated = addresses.iter().copied().filter(|a| !in_module(a));
         let jit = names(trace, generated.collect());

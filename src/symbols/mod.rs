@@ -35,9 +35,12 @@ pub struct Module {
     pub path: String,
     /// Its build id; empty if it has none.
     pub build_id: Vec<u8>,
-    /// Rises with every load, so that of two modules that had the same addresses the later is known.
+    /// Which of those that lay at the same addresses it is: a return address has the number from bit 48 on.
     pub generation: u32,
 }
+
+/// From which bit on a return address has the generation of its module, see docs/trace-format.md.
+const GENERATION_SHIFT: u32 = 48;
 
 /// What sort of code a function is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,7 +125,7 @@ impl Symbolizer {
     }
 
     /// The functions of a return address, of which there is at least one: first those that the compiler
-    /// put into the last.
+    /// put into the last. From bit 48 on it has the generation of its module.
     ///
     /// A call may be the last instruction of its function, so what is looked up is the byte before.
     pub fn resolve(&mut self, address: u64) -> Rc<[Symbol]> {
@@ -157,7 +160,7 @@ impl Symbolizer {
             return vec![symbol];
         }
         let Some(index) = self.module(address) else {
-            return vec![unknown(format!("{address:#x}"), None)];
+            return vec![unknown(format!("{:#x}", plain(address)), None)];
         };
         let module = &self.modules[index];
         let at = offset(module, address);
@@ -175,7 +178,7 @@ impl Symbolizer {
             found = bundle.and_then(|bundle| bundle.find(module, at));
         }
         let Some(mut symbols) = found else {
-            let offset = address.wrapping_sub(module.bias);
+            let offset = plain(address).wrapping_sub(module.bias);
             let name = format!("{}+{offset:#x}", lines::base(&module.path));
             return vec![unknown(name, Some(module.path.clone()))];
         };
@@ -185,20 +188,26 @@ impl Symbolizer {
         symbols
     }
 
-    /// The module of a return address: of several the one loaded last.
+    /// The module of a return address: of several the one that it names, or the last.
     fn module(&self, address: u64) -> Option<usize> {
-        let at = address.wrapping_sub(1);
+        let at = plain(address).wrapping_sub(1);
+        let meant = (address >> GENERATION_SHIFT) as u32;
         let holds = |module: &Module| (module.begin..module.end).contains(&at);
         let all = self.modules.iter().enumerate();
         all.filter(|(_, module)| holds(module))
-            .max_by_key(|(_, module)| module.generation)
+            .max_by_key(|(_, module)| (module.generation == meant, module.generation))
             .map(|(index, _)| index)
     }
 }
 
 /// What is looked up for a return address: an address as the module's file names it.
 fn offset(module: &Module, address: u64) -> u64 {
-    address.wrapping_sub(module.bias).wrapping_sub(1)
+    plain(address).wrapping_sub(module.bias).wrapping_sub(1)
+}
+
+/// A return address without the generation of its module.
+fn plain(address: u64) -> u64 {
+    address & ((1 << GENERATION_SHIFT) - 1)
 }
 
 fn unknown(function: String, module: Option<String>) -> Symbol {

@@ -312,7 +312,11 @@ fn of_modules_at_the_same_place_the_last_counts_and_other_code_comes_first() {
         (0x2000, "new.so+0x1000"),
         (0x2001, "0x2001"),
         (0, "0x0"),
-        (u64::MAX, "0xffffffffffffffff"),
+        ((1 << 48) - 1, "0xffffffffffff"),
+        // Of one generation.
+        (0x1001 | 1 << 48, "old.so+0x1"),
+        (0x1001 | 2 << 48, "new.so+0x1"),
+        (0x1001 | 3 << 48, "new.so+0x1"),
     ];
     for (address, name) in expected {
         assert_eq!(shown(&mut symbolizer, address), [name]);

@@ -49,8 +49,7 @@ pub struct Module {
     pub bias: u64,
     /// String id of the path.
     pub path: u32,
-    /// How often libraries had been loaded and unloaded when it was seen. What has the addresses of an
-    /// earlier module came after it.
+    /// 0, and one more for what came to lie where earlier modules had been: frames say which they mean.
     pub generation: u64,
     /// Which build it is.
     pub build_id: BuildId,

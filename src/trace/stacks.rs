@@ -36,7 +36,7 @@ pub mod layout {
     /// In the first word of a node: the writer finds it by its index, it was not written in vain. A reader
     /// has no use for it.
     pub const FOUND: u64 = 1 << 62;
-    /// Kind of a frame. Its value: the return address.
+    /// Kind of a frame. Its value: the return address, and from bit 48 on the generation of its module.
     pub const FRAME: u8 = 1;
     /// Kind of an open range. Its value: string id of the name, string id of the domain × 2³².
     pub const RANGE: u8 = 2;
@@ -45,7 +45,8 @@ pub mod layout {
 /// One element of a stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum StackNode {
-    /// A call: the address that it returns to.
+    /// A call: the address that it returns to, and above bit 48 the generation of the code there, which is
+    /// 0 but for code that came to lie where other code of the trace had been.
     Frame(u64),
     /// A range that was open on the thread.
     Range {

@@ -30,6 +30,12 @@ impl Frames {
         unsafe { std::slice::from_raw_parts(self.addresses.as_ptr().cast(), self.len) }
     }
 
+    /// As [`Frames::as_slice`], to be changed.
+    pub fn as_mut_slice(&mut self) -> &mut [u64] {
+        // SAFETY: as above, and they are borrowed as this is.
+        unsafe { std::slice::from_raw_parts_mut(self.addresses.as_mut_ptr().cast(), self.len) }
+    }
+
     /// Whether the stack had more than [`MAX_FRAMES`] frames: the outermost are missing.
     pub fn is_cut(&self) -> bool {
         self.cut

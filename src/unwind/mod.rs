@@ -3,6 +3,7 @@
 //! x86-64 Linux with glibc has a walker of its own, `native`; elsewhere the `backtrace` crate walks,
 //! `portable`. Their interface is the same.
 
+mod again;
 mod frames;
 mod module;
 #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
@@ -17,6 +18,7 @@ mod native;
 )]
 mod portable;
 
+pub use again::Again;
 pub use frames::{Frames, MAX_FRAMES};
 pub use module::{BuildId, Module};
 #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 /// A loaded object: the executable, a shared library, the vDSO.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Module {
     /// The address of its first byte.
     pub begin: u64,

@@ -116,7 +116,7 @@ fn segments_are_told_by_the_pools_that_hold_them() {
         of(Kind::Reserve) - of(Kind::Release)
     };
     let reserved = run.note("reserved");
-    assert!(reserved >= 5 << 20 && reserved <= 6 << 20);
+    assert!((5 << 20..=6 << 20).contains(&reserved), "{reserved}");
     assert_eq!(held(Class::PoolAsync), reserved);
     assert!(held(Class::Device) >= 30 << 20);
 }

@@ -1,4 +1,4 @@
-//! The dynamic linker's doors: `dlsym` and `dlopen`, exported here and passed on.
+//! The dynamic linker's doors: `dlsym`, `dlopen` and `dlclose`, exported here and passed on.
 //!
 //! What `RTLD_NEXT` and `RTLD_DEFAULT` mean depends on the address that `dlsym` returns to, so a call
 //! that we do not answer must reach the next `dlsym` as if we were not there: by a jump, with the
@@ -10,16 +10,18 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-use crate::{driver, process, recorder};
+use crate::{driver, process, recorder, stacks};
 
 type Dlsym = unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_void;
 type Dlopen = unsafe extern "C" fn(*const c_char, c_int) -> *mut c_void;
+type Dlclose = unsafe extern "C" fn(*mut c_void) -> c_int;
 
 /// glibc's own `dlsym`, for our look-ups.
 static LIBC_DLSYM: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
 /// The `dlsym` and `dlopen` after ours in search order: another preloaded library's, or glibc's.
 static NEXT_DLSYM: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
 static NEXT_DLOPEN: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
+static NEXT_DLCLOSE: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
 
 /// The first symbol version that glibc gave `dlsym` on this architecture.
 const DLSYM_VERSION: &CStr = c"GLIBC_2.2.5";
@@ -45,6 +47,10 @@ fn find_next() {
     // SAFETY: RTLD_NEXT asked from here means after this library, which is what we want.
     unsafe {
         NEXT_DLSYM.store(dlsym(libc::RTLD_NEXT, c"dlsym".as_ptr()), Ordering::Release);
+        NEXT_DLCLOSE.store(
+            dlsym(libc::RTLD_NEXT, c"dlclose".as_ptr()),
+            Ordering::Release,
+        );
         NEXT_DLOPEN.store(
             dlsym(libc::RTLD_NEXT, c"dlopen".as_ptr()),
             Ordering::Release,
@@ -146,6 +152,27 @@ pub unsafe extern "C" fn dlopen(file: *const c_char, mode: c_int) -> *mut c_void
         look = sym look_at_dlopen,
         next = sym NEXT_DLOPEN,
     )
+}
+
+/// `dlclose` for everyone in the process: passed on, and then looked at.
+///
+/// # Safety
+/// As dlclose(3).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dlclose(handle: *mut c_void) -> c_int {
+    find_next();
+    let next = NEXT_DLCLOSE.load(Ordering::Acquire);
+    // SAFETY: dlclose has this signature; null becomes None.
+    let Some(dlclose) = (unsafe { std::mem::transmute::<*mut c_void, Option<Dlclose>>(next) })
+    else {
+        return -1;
+    };
+    // SAFETY: the caller's promise.
+    let result = unsafe { dlclose(handle) };
+    if !process::bypassed() {
+        process::boundary(|| (), stacks::closed);
+    }
+    result
 }
 
 /// What we answer to a `dlsym`; null: the next one answers.
