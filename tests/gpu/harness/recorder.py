@@ -16,6 +16,10 @@ COSTS = {"ResNet-50": ["resnet50.py", "--batch", "128"], "GPT-2": ["gpt2.py", "-
 LIGHT, FULL = 1.01, 1.05
 """What a step may take at most: with events, with full stacks, times the step without the shim."""
 ROUNDS = 3
+EVENT_NS = {"t=1": 40, "t=8": 150}
+"""What an event may take, median, of threads that do nothing else."""
+STACK_NS = 1500
+"""What a stack may add to an allocation, median."""
 
 
 def run(session, built):
@@ -24,6 +28,8 @@ def run(session, built):
         says(session, one, lens)
     for name, (program, *rest) in COSTS.items():
         costs(session, name, [sys.executable, GPU / program, *rest, "--fast", "--warmup", "10", "--steps", "30"])
+    event(session)
+    allocation(session)
 
 
 def events(session, path):
@@ -93,3 +99,69 @@ def costs(session, name, argv):
     light, heavy = events_ / native, full / native
     detail = f"{native:.2f} ms natively; events {events_:.2f}, {light:.3f} x, at most {LIGHT}; full stacks {full:.2f}, {heavy:.3f} x, at most {FULL}"
     session.result("recorder", f"{name}, cost", "PASS" if light <= LIGHT and heavy <= FULL else "FAIL", detail)
+
+
+def event(session):
+    """An event on this machine's processor, by `cargo bench --bench trace`, which scripts/dist --bench has built."""
+    bench = session.dist / "bench-trace"
+    if not bench.exists():
+        session.result("recorder", "an event", "SKIP", "no bench-trace beside the shim: scripts/dist --bench builds it")
+        return
+    outcome = session.run("bench-trace", [bench, "--bench"], timeout=90)
+    rows = list(medians(outcome.stdout))
+    wrong = [f"{name} {threads}" for name, threads, ns in rows if name == "record_1000" and ns > EVENT_NS[threads]]
+    fine = outcome.ok and len(rows) >= len(EVENT_NS) and not wrong
+    detail = "; ".join(f"{name} {threads} {ns:.1f}" for name, threads, ns in rows)
+    limits = ", ".join(f"{threads}: {ns}" for threads, ns in EVENT_NS.items())
+    session.result("recorder", "an event, ns", "PASS" if fine else "FAIL", f"{detail}; at most {limits}")
+
+
+def medians(text):
+    """Bench, threads and median ns of one of its thousand events, of divan's table."""
+    units = {"ns": 1, "µs": 1e3, "ms": 1e6}
+    name = argument = ""
+    for line in text.splitlines():
+        words = line.replace("│", " ").replace("├─", " ").replace("╰─", " ").split()
+        if not words:
+            continue
+        if not words[0].startswith("t="):
+            if words[0].isdigit():
+                argument = f" {words[0]}"
+            else:
+                name, argument = words[0], ""
+        elif len(words) >= 7:
+            # Fastest, slowest, median, mean: a figure and its unit each.
+            figure, unit = words[5], words[6]
+            yield name + argument, words[0], float(figure) * units[unit] / 1000
+
+
+def allocation(session):
+    """A tensor made and dropped in a training's depth of calls: natively, by PyTorch's own history, by our trace."""
+    argv = [sys.executable, GPU / "torch_alloc_cost.py"]
+    stacks = Configuration("stacks", STACKS, True)
+    ways = {
+        "native": (NATIVE, []),
+        "history": (NATIVE, ["--history"]),
+        "events": (PLAIN, []),
+        "stacks": (stacks, []),
+    }
+    seen, frames = {name: [] for name in ways}, []
+    for _ in range(ROUNDS):
+        for name, (one, more) in ways.items():
+            outcome = one.run(session, f"allocation, {name}", [*argv, *more], timeout=60, figures=True)
+            seen[name] += [outcome.figures[key] for key in ("pair_ns",) if outcome.ok and key in outcome.figures]
+            if name == "stacks" and not frames:
+                found = (one for path in outcome.traces for one in events(session, path))
+                frames = [len(one["frames"]) for one in found if one["kind"] == "tensor-alloc" and one.get("frames") and one["size"] == 4608]
+            for path in outcome.traces:
+                path.unlink(missing_ok=True)
+    native, history, light, full = (median(figures) or 0 for figures in seen.values())
+    if not (native and history and light and full and frames):
+        session.result("recorder", "a stack", "FAIL", f"no figures: {seen}, {len(frames)} stacks")
+        return
+    cost = full - light
+    detail = (
+        f"a tensor made and dropped: {native:.0f} ns natively, with events {light:.0f}, with stacks of {median(frames):.0f} frames "
+        f"{full:.0f}: {cost:.0f} more, at most {STACK_NS}; PyTorch's history with all stacks {history:.0f}: {history - native:.0f} more"
+    )
+    session.result("recorder", "a stack, ns", "PASS" if cost <= STACK_NS and median(frames) >= 40 else "FAIL", detail)
