@@ -10,6 +10,8 @@ pub mod mempool;
 pub mod perf_map;
 pub mod pool;
 #[cfg(feature = "cli")]
+pub mod recording;
+#[cfg(feature = "cli")]
 pub mod report;
 #[cfg(feature = "cli")]
 pub mod symbols;

@@ -2,11 +2,13 @@
 
 use serde::Serialize;
 
+use crate::recording::Coverage;
+
 /// What the events of one trace say.
 #[derive(Clone, Debug, Serialize)]
 pub struct Summary {
     /// How complete the record is.
-    pub events: Events,
+    pub events: Coverage,
     /// Time of the first readable event, ns since the start.
     pub first_ns: u64,
     /// Time of the last readable event, ns since the start.
@@ -41,21 +43,6 @@ pub struct Summary {
     pub unknown: u64,
     /// Bytes of destroyed contexts whose blocks could not be told from those of others.
     pub ambiguous_bytes: u64,
-}
-
-/// How complete the record is; `recorded = readable + lost + torn`.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub struct Events {
-    /// Recorded in the life of the process.
-    pub recorded: u64,
-    /// Still there.
-    pub readable: u64,
-    /// Overwritten or given up.
-    pub lost: u64,
-    /// Half written when the process died.
-    pub torn: u64,
-    /// Whether newer events have overwritten older ones: all figures are then of the rest.
-    pub wrapped: bool,
 }
 
 /// Counts of one class of memory.

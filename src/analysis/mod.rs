@@ -8,6 +8,6 @@ mod figures;
 mod summary;
 
 pub use figures::{
-    Classes, DeviceFigures, Events, Gauge, OutOfMemory, SizeGroup, Sources, Summary, TensorFigures,
+    Classes, DeviceFigures, Gauge, OutOfMemory, SizeGroup, Sources, Summary, TensorFigures,
 };
 pub use summary::summarize;

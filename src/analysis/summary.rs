@@ -4,9 +4,10 @@ use rustc_hash::FxHashMap;
 
 use super::account::{Account, Device, Level};
 use super::figures::{
-    Classes, DeviceFigures, Events, Gauge, OutOfMemory, SizeGroup, Sources, Summary, TensorFigures,
+    Classes, DeviceFigures, Gauge, OutOfMemory, SizeGroup, Sources, Summary, TensorFigures,
 };
-use crate::trace::{Class, Event, Kind, Layer, Record, Trace, flags};
+use crate::recording::Recording;
+use crate::trace::{Class, Event, Kind, Layer, Record, flags};
 
 /// How many size groups and out-of-memory events are kept.
 const TOP: usize = 8;
@@ -14,7 +15,7 @@ const OUT_OF_MEMORY_MAX: usize = 100;
 
 /// Goes through a trace twice: for the figures, and for what was live at the peaks found. A third
 /// time where the only device has to be found out first, for events that name none.
-pub fn summarize(trace: &Trace) -> Summary {
+pub fn summarize(trace: &dyn Recording) -> Summary {
     let mut account = Account::default();
     let mut counts = Counts::default();
     for record in trace.events() {
@@ -32,7 +33,7 @@ pub fn summarize(trace: &Trace) -> Summary {
     ordinals.sort_unstable();
     let devices = ordinals.into_iter().filter_map(|ordinal| {
         let device = account.devices.get(&ordinal)?;
-        let mut figures = figures(ordinal, device, trace.has_wrapped());
+        let mut figures = figures(ordinal, device, trace.coverage().wrapped);
         let top = |layer| tops.get(&(ordinal, layer)).cloned().unwrap_or_default();
         figures.top_at_peak = top(Layer::Device);
         figures.top_at_end = groups(&account, ordinal, Layer::Device);
@@ -158,7 +159,7 @@ impl Counts {
 
     fn into_summary(
         self,
-        trace: &Trace,
+        trace: &dyn Recording,
         account: &Account,
         devices: Vec<DeviceFigures>,
     ) -> Summary {
@@ -178,13 +179,7 @@ impl Counts {
                 }
             });
         Summary {
-            events: Events {
-                recorded: trace.recorded(),
-                readable: trace.readable(),
-                lost: trace.lost(),
-                torn: trace.torn(),
-                wrapped: trace.has_wrapped(),
-            },
+            events: trace.coverage(),
             first_ns: self.first_ns.unwrap_or(0),
             last_ns: self.last_ns,
             classes: classes.collect(),
@@ -265,7 +260,7 @@ fn peaks(account: &Account) -> Vec<(u64, u8, Layer)> {
 }
 
 fn tops_at(
-    trace: &Trace,
+    trace: &dyn Recording,
     mut account: Account,
     peaks: &[(u64, u8, Layer)],
 ) -> FxHashMap<(u8, Layer), Vec<SizeGroup>> {

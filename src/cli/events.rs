@@ -2,15 +2,15 @@
 
 use std::collections::HashMap;
 use std::io::{BufWriter, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::Result;
+use gpushim_core::recording::{self, Frame, Names, Recording};
 use gpushim_core::report::units::{bytes, span};
-use gpushim_core::symbols::{Symbolizer, lines};
-use gpushim_core::trace::{Cost, Event, Kind, Record, StackNode, Trace, flags};
+use gpushim_core::symbols::lines;
+use gpushim_core::trace::{Cost, Event, Kind, Record, flags};
 use serde::Serialize;
 
-use super::code::Code;
 use super::{Format, Outcome, complain, traces};
 
 /// List the events of a trace in the order in which they were recorded.
@@ -46,7 +46,7 @@ pub fn main(args: &Args) -> Result<Outcome> {
     let mut outcome = Outcome::Fine;
     let mut out = BufWriter::new(std::io::stdout().lock());
     for path in traces::named_or_newest(&args.files)? {
-        let trace = match Trace::open(&path) {
+        let trace = match recording::open(&path) {
             Ok(trace) => trace,
             Err(error) => {
                 complain(&error);
@@ -57,7 +57,7 @@ pub fn main(args: &Args) -> Result<Outcome> {
         for problem in trace.problems() {
             eprintln!("gpushim: {}: {problem}", path.display());
         }
-        let mut stacks = args.stacks.then(|| Stacks::of(&trace, &path));
+        let mut stacks = args.stacks.then(|| Stacks::of(&*trace));
         if args.format == Format::Text {
             writeln!(
                 out,
@@ -74,14 +74,14 @@ pub fn main(args: &Args) -> Result<Outcome> {
         {
             match args.format {
                 Format::Text => {
-                    text(&trace, &record, &mut out)?;
-                    for line in stacks.iter_mut().flat_map(|s| s.lines(&trace, &record)) {
+                    text(&*trace, &record, &mut out)?;
+                    for line in stacks.iter_mut().flat_map(|s| s.lines(&record)) {
                         writeln!(out, "{:>24}{line}", "")?;
                     }
                 }
                 Format::Json => {
-                    let mut line = Line::of(&trace, &record);
-                    line.frames = stacks.as_mut().map(|s| s.lines(&trace, &record));
+                    let mut line = Line::of(&*trace, &record);
+                    line.frames = stacks.as_mut().map(|s| s.lines(&record));
                     serde_json::to_writer(&mut out, &line)?;
                     writeln!(out)?;
                 }
@@ -93,36 +93,35 @@ pub fn main(args: &Args) -> Result<Outcome> {
 }
 
 /// Stacks as lines, each made once.
-struct Stacks {
-    symbolizer: Symbolizer,
+struct Stacks<'a> {
+    names: Box<dyn Names + 'a>,
     known: HashMap<u32, Vec<String>>,
 }
 
-impl Stacks {
-    fn of(trace: &Trace, path: &Path) -> Stacks {
+impl<'a> Stacks<'a> {
+    fn of(recording: &'a dyn Recording) -> Stacks<'a> {
         Stacks {
-            symbolizer: Code::of(trace).symbolizer(path, &[]),
+            names: recording.names(),
             known: HashMap::new(),
         }
     }
 
     /// The functions of an event's stack, the innermost first, then the ranges that were open.
-    fn lines(&mut self, trace: &Trace, record: &Record) -> Vec<String> {
-        let symbolizer = &mut self.symbolizer;
+    fn lines(&mut self, record: &Record) -> Vec<String> {
+        let names = &mut self.names;
         let lines = self.known.entry(record.event.stack).or_insert_with(|| {
-            let of_node = |node| match node {
-                StackNode::Frame(address) => lines(&symbolizer.resolve(address)),
-                StackNode::Range { name, .. } => {
-                    vec![format!("[{}]", trace.string(name).unwrap_or_default())]
-                }
+            let of_frame = |frame: &Frame| match frame {
+                Frame::Call(symbols) => lines(symbols),
+                Frame::Range(name) => vec![format!("[{name}]")],
             };
-            trace.stack(record.event.stack).flat_map(of_node).collect()
+            let stack = names.stack(record.event.stack);
+            stack.iter().flat_map(of_frame).collect()
         });
         lines.clone()
     }
 }
 
-fn text(trace: &Trace, record: &Record, out: &mut impl Write) -> std::io::Result<()> {
+fn text(trace: &dyn Recording, record: &Record, out: &mut impl Write) -> std::io::Result<()> {
     let Event {
         kind,
         class,
@@ -211,7 +210,7 @@ struct Line {
 }
 
 impl Line {
-    fn of(trace: &Trace, record: &Record) -> Line {
+    fn of(trace: &dyn Recording, record: &Record) -> Line {
         let event = &record.event;
         Line {
             event: record.ticket,
@@ -263,9 +262,9 @@ struct Detail {
 }
 
 impl Detail {
-    fn of(trace: &Trace, event: &Event) -> Detail {
+    fn of(trace: &dyn Recording, event: &Event) -> Detail {
         let [first, second] = event.extra.map(Some);
-        let string = |id: u64| trace.string(u32::try_from(id).ok()?);
+        let string = |id: u64| trace.text(id);
         let detail = Detail::default();
         match event.kind {
             Kind::Alloc | Kind::Free => {

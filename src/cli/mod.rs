@@ -9,7 +9,6 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand, ValueEnum};
 use serde::Serialize;
 
-mod code;
 mod config;
 mod doctor;
 mod events;

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use anyhow::Result;
+use gpushim_core::recording;
 use gpushim_core::report::Report;
-use gpushim_core::trace::Trace;
 
 use super::{Format, Outcome, complain, print_json, print_text, traces};
 
@@ -27,8 +27,8 @@ pub fn main(args: &Args) -> Result<Outcome> {
     let mut outcome = Outcome::Fine;
     let mut reports = Vec::new();
     for path in traces::named_or_newest(&args.files)? {
-        match Trace::open(&path) {
-            Ok(trace) => reports.push(Report::of(&trace)),
+        match recording::open(&path) {
+            Ok(trace) => reports.push(Report::of(&*trace)),
             Err(error) => {
                 complain(&error);
                 outcome = Outcome::Failed;

@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use gpushim_core::recording::Code;
 use gpushim_core::symbols::Bundle;
 use gpushim_core::trace::Trace;
 
-use super::code::Code;
 use super::{Outcome, complain, print_text, traces};
 
 /// Pack the names of a trace's functions into a file beside it, so that its stacks can be read where

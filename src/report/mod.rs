@@ -8,14 +8,14 @@ use std::fmt;
 use serde::Serialize;
 
 use crate::analysis::{Summary, summarize};
-use crate::trace::Trace;
+use crate::recording::Recording;
 
 /// A trace's report.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
     /// Path of the trace.
     pub trace: String,
-    /// Version of the trace's format.
+    /// What it is, with the version.
     pub format: String,
     /// Wall clock at the start, ns since 1970.
     pub started_wall_ns: u64,
@@ -31,22 +31,15 @@ pub struct Report {
 
 impl Report {
     /// Reads all events of a trace and sums them up.
-    pub fn of(trace: &Trace) -> Report {
-        let mut problems = trace.problems().to_vec();
-        if trace.facts_cut() > 0 {
-            problems.push(format!(
-                "{} facts did not fit into the file",
-                trace.facts_cut()
-            ));
-        }
+    pub fn of(trace: &dyn Recording) -> Report {
         Report {
             trace: trace.path().display().to_string(),
-            format: format!("{}.{}", trace.header().major, trace.header().minor),
-            started_wall_ns: trace.header().wall_ns,
+            format: trace.format(),
+            started_wall_ns: trace.wall_ns(),
             facts: trace.facts(),
             counters: trace.counters(),
             summary: summarize(trace),
-            problems,
+            problems: trace.problems(),
         }
     }
 

@@ -20,7 +20,7 @@ mod tests;
 
 pub use bundle::Bundle;
 pub use jit::Jit;
-pub use lines::{line, lines};
+pub use lines::{base, line, lines};
 
 /// A library or program that was loaded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -81,6 +81,8 @@ pub struct Options {
     pub bundle: Option<Bundle>,
     /// Whether to look at files of this machine at all.
     pub use_files: bool,
+    /// What stood in the way so far; begins [`Symbolizer::problems`].
+    pub problems: Vec<String>,
 }
 
 impl Default for Options {
@@ -89,6 +91,7 @@ impl Default for Options {
             debug_dirs: Vec::new(),
             bundle: None,
             use_files: true,
+            problems: Vec::new(),
         }
     }
 }
@@ -111,8 +114,9 @@ impl Symbolizer {
     pub fn new(
         modules: Vec<Module>,
         jit: impl IntoIterator<Item = Jit>,
-        options: Options,
+        mut options: Options,
     ) -> Symbolizer {
+        let problems = std::mem::take(&mut options.problems);
         Symbolizer {
             modules,
             jit: jit::Names::new(jit),
@@ -120,7 +124,7 @@ impl Symbolizer {
             options,
             files: FxHashMap::default(),
             cache: FxHashMap::default(),
-            problems: Vec::new(),
+            problems,
         }
     }
 

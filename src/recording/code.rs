@@ -3,16 +3,18 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use gpushim_core::perf_map::PerfMap;
-use gpushim_core::symbols::{Bundle, Jit, Module, Options, Symbolizer};
-use gpushim_core::trace::{StackNode, Trace};
-
-use super::complain;
+use crate::perf_map::PerfMap;
+use crate::symbols::{Bundle, Jit, Module, Options, Symbolizer};
+use crate::trace::{StackNode, Trace};
 
 /// Modules, names of code in no file, and every return address of a trace's stacks.
+#[derive(Clone, Debug)]
 pub struct Code {
+    /// What was loaded.
     pub modules: Vec<Module>,
+    /// Names of code in no file.
     pub jit: Vec<Jit>,
+    /// Return addresses, each once, as stacks hold them.
     pub addresses: Vec<u64>,
 }
 
@@ -58,12 +60,10 @@ impl Code {
     /// Who names it: by files of this machine, and by what was packed beside the trace.
     pub fn symbolizer(&self, trace: &Path, debug_dirs: &[PathBuf]) -> Symbolizer {
         let (bundle, problems) = Bundle::open(&Bundle::beside(trace));
-        for problem in problems {
-            complain(&problem);
-        }
         let options = Options {
             debug_dirs: debug_dirs.to_vec(),
             bundle,
+            problems,
             ..Options::default()
         };
         Symbolizer::new(self.modules.clone(), self.jit.clone(), options)

@@ -1,0 +1,105 @@
+//! A run as it was recorded, whoever recorded it: what the analyses read.
+//!
+//! Everything that can be opened comes to the same events, those of [`crate::trace`], in the order of
+//! their times; each pass reads them anew, so that memory does not grow with the length of a run.
+
+use std::path::Path;
+use std::rc::Rc;
+
+use crate::symbols::Symbol;
+use crate::trace::{LiveBlock, Record, Timeline, Trace};
+
+mod blame;
+mod code;
+mod ours;
+
+pub use blame::{blame, is_of_user};
+pub use code::Code;
+
+/// How complete a record is; `recorded = readable + lost + torn`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct Coverage {
+    /// Recorded in the life of the process.
+    pub recorded: u64,
+    /// Still there.
+    pub readable: u64,
+    /// Overwritten or given up.
+    pub lost: u64,
+    /// Half written when the process died.
+    pub torn: u64,
+    /// Whether newer events have overwritten older ones: all figures are then of the rest.
+    pub wrapped: bool,
+}
+
+/// One element of a stack, by name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Frame {
+    /// A call: the function, after those that the compiler put into it.
+    Call(Rc<[Symbol]>),
+    /// A range that was open on the thread.
+    Range(String),
+}
+
+/// A run.
+pub trait Recording: Send + Sync {
+    /// The file.
+    fn path(&self) -> &Path;
+
+    /// What it is, for people: `gpushim trace 2.1`.
+    fn format(&self) -> String;
+
+    /// Wall clock at the start, ns since 1970; 0 if unknown.
+    fn wall_ns(&self) -> u64;
+
+    /// Facts about the process, keys and values in their order; a key may come several times.
+    fn facts(&self) -> Vec<(String, String)>;
+
+    /// Counters of the process, by name.
+    fn counters(&self) -> Vec<(String, u64)>;
+
+    /// What is damaged or missing, each a sentence that names the place.
+    fn problems(&self) -> Vec<String>;
+
+    /// How complete it is.
+    fn coverage(&self) -> Coverage;
+
+    /// The events, in the order of time.
+    fn events(&self) -> Box<dyn Iterator<Item = Record> + Send + '_>;
+
+    /// What was live at the end, if the recording says so apart from its events; the oldest first. It
+    /// has blocks whose allocations can no longer be read.
+    fn live(&self) -> Option<Vec<LiveBlock>>;
+
+    /// How memory went over the whole run, even where events are lost.
+    fn timeline(&self) -> Timeline;
+
+    /// The text of an id: the name of a range, a mark, a thread.
+    fn text(&self, id: u64) -> Option<String>;
+
+    /// Who names the stacks. To make it costs time, to ask again does not.
+    fn names(&self) -> Box<dyn Names + '_>;
+
+    /// The first fact of a key.
+    fn fact(&self, key: &str) -> Option<String> {
+        let mut facts = self.facts().into_iter();
+        facts.find(|(name, _)| name == key).map(|(_, value)| value)
+    }
+}
+
+/// Names of the stacks of a recording.
+pub trait Names {
+    /// The frames of a stack id, innermost first, then the ranges that were open, innermost first. Empty
+    /// for 0.
+    fn stack(&mut self, id: u32) -> Rc<[Frame]>;
+
+    /// What stood in the way of better names so far, each a sentence.
+    fn problems(&self) -> Vec<String>;
+}
+
+/// Opens what a recording can be made of, by its content.
+///
+/// # Errors
+/// The file cannot be read, or is of no known kind; completes "failed to …".
+pub fn open(path: &Path) -> anyhow::Result<Box<dyn Recording>> {
+    Ok(Box::new(Trace::open(path)?))
+}

@@ -1,0 +1,125 @@
+//! Our own trace files.
+
+use std::path::Path;
+use std::rc::Rc;
+
+use rustc_hash::FxHashMap;
+
+use super::{Code, Coverage, Frame, Names, Recording};
+use crate::symbols::Symbolizer;
+use crate::trace::{LiveBlock, Record, StackNode, Timeline, Trace};
+
+impl Recording for Trace {
+    fn path(&self) -> &Path {
+        Trace::path(self)
+    }
+
+    fn format(&self) -> String {
+        let header = self.header();
+        format!("gpushim trace {}.{}", header.major, header.minor)
+    }
+
+    fn wall_ns(&self) -> u64 {
+        self.header().wall_ns
+    }
+
+    fn facts(&self) -> Vec<(String, String)> {
+        Trace::facts(self)
+    }
+
+    fn counters(&self) -> Vec<(String, u64)> {
+        Trace::counters(self)
+    }
+
+    fn problems(&self) -> Vec<String> {
+        let trace = self;
+        let mut problems = Trace::problems(trace).to_vec();
+        let cut = trace.cut();
+        for (count, what) in [
+            (trace.facts_cut(), "facts"),
+            (cut.strings, "names"),
+            (cut.stacks, "stacks, or ranges of them,"),
+            (cut.modules, "libraries"),
+            (cut.jit, "names of generated code"),
+        ] {
+            if count > 0 {
+                problems.push(format!("{count} {what} did not fit into the file"));
+            }
+        }
+        if let Some(live) = Trace::live(trace) {
+            if live.missed > 0 {
+                problems.push(format!(
+                    "{} blocks found no place in the live table of {}",
+                    live.missed, live.capacity
+                ));
+            }
+            problems.extend(live.problems);
+        }
+        problems
+    }
+
+    fn coverage(&self) -> Coverage {
+        let trace = self;
+        Coverage {
+            recorded: trace.recorded(),
+            readable: trace.readable(),
+            lost: trace.lost(),
+            torn: trace.torn(),
+            wrapped: trace.has_wrapped(),
+        }
+    }
+
+    fn events(&self) -> Box<dyn Iterator<Item = Record> + Send + '_> {
+        Box::new(Trace::events(self))
+    }
+
+    fn live(&self) -> Option<Vec<LiveBlock>> {
+        Trace::live(self).map(|table| table.blocks)
+    }
+
+    fn timeline(&self) -> Timeline {
+        Trace::timeline(self)
+    }
+
+    fn text(&self, id: u64) -> Option<String> {
+        self.string(u32::try_from(id).ok()?)
+    }
+
+    fn names(&self) -> Box<dyn Names + '_> {
+        let symbolizer = Code::of(self).symbolizer(Trace::path(self), &[]);
+        Box::new(OurNames {
+            trace: self,
+            symbolizer,
+            known: FxHashMap::default(),
+        })
+    }
+}
+
+/// Stacks by name, each made once.
+struct OurNames<'a> {
+    trace: &'a Trace,
+    symbolizer: Symbolizer,
+    known: FxHashMap<u32, Rc<[Frame]>>,
+}
+
+impl Names for OurNames<'_> {
+    fn stack(&mut self, id: u32) -> Rc<[Frame]> {
+        if let Some(known) = self.known.get(&id) {
+            return Rc::clone(known);
+        }
+        let symbolizer = &mut self.symbolizer;
+        let of_node = |node| match node {
+            StackNode::Frame(address) => Frame::Call(symbolizer.resolve(address)),
+            StackNode::Range { name, .. } => {
+                Frame::Range(self.trace.string(name).unwrap_or_default())
+            }
+        };
+        let frames: Rc<[Frame]> = self.trace.stack(id).map(of_node).collect();
+        self.known.insert(id, Rc::clone(&frames));
+        frames
+    }
+
+    fn problems(&self) -> Vec<String> {
+        self.symbolizer.problems().to_vec()
+    }
+}
