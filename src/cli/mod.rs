@@ -9,10 +9,15 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand, ValueEnum};
 use serde::Serialize;
 
+mod asked;
 mod config;
 mod doctor;
 mod events;
+mod growth;
+mod leaks;
 mod library;
+mod peak;
+mod phases;
 mod report;
 mod run;
 mod symbols;
@@ -30,6 +35,10 @@ struct Cli {
 enum Command {
     Run(Box<run::Args>),
     Report(report::Args),
+    Growth(growth::Args),
+    Leaks(leaks::Args),
+    Peak(peak::Args),
+    Phases(phases::Args),
     Events(events::Args),
     Symbols(symbols::Args),
     Config(config::Args),
@@ -64,6 +73,10 @@ pub fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Run(args) => run::main(&args),
         Command::Report(args) => report::main(&args),
+        Command::Growth(args) => growth::main(&args),
+        Command::Leaks(args) => leaks::main(&args),
+        Command::Peak(args) => peak::main(&args),
+        Command::Phases(args) => phases::main(&args),
         Command::Events(args) => events::main(&args),
         Command::Symbols(args) => symbols::main(&args),
         Command::Config(args) => config::main(&args),

@@ -12,9 +12,11 @@ use crate::trace::{LiveBlock, Record, Timeline, Trace};
 mod blame;
 mod code;
 mod ours;
+mod who;
 
 pub use blame::{blame, is_of_user};
 pub use code::Code;
+pub use who::Who;
 
 /// How complete a record is; `recorded = readable + lost + torn`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
@@ -75,6 +77,15 @@ pub trait Recording: Send + Sync {
 
     /// The text of an id: the name of a range, a mark, a thread.
     fn text(&self, id: u64) -> Option<String>;
+
+    /// The names of the ranges that a stack id says were open, innermost first.
+    fn ranges(&self, stack: u32) -> Vec<String>;
+
+    /// A number that stacks of the same frames have in common, whatever ranges were open; 0 for a stack
+    /// without frames.
+    fn frames(&self, stack: u32) -> u64 {
+        stack.into()
+    }
 
     /// Who names the stacks. To make it costs time, to ask again does not.
     fn names(&self) -> Box<dyn Names + '_>;

@@ -1,9 +1,10 @@
 //! Our own trace files.
 
+use std::hash::Hasher;
 use std::path::Path;
 use std::rc::Rc;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHasher};
 
 use super::{Code, Coverage, Frame, Names, Recording};
 use crate::symbols::Symbolizer;
@@ -83,6 +84,27 @@ impl Recording for Trace {
 
     fn text(&self, id: u64) -> Option<String> {
         self.string(u32::try_from(id).ok()?)
+    }
+
+    fn ranges(&self, stack: u32) -> Vec<String> {
+        let name = |node| match node {
+            StackNode::Range { name, .. } => self.string(name),
+            StackNode::Frame(_) => None,
+        };
+        self.stack(stack).filter_map(name).collect()
+    }
+
+    fn frames(&self, stack: u32) -> u64 {
+        let mut hasher = FxHasher::default();
+        let mut frames = 0_u32;
+        for node in self.stack(stack) {
+            if let StackNode::Frame(address) = node {
+                frames += 1;
+                hasher.write_u64(address);
+            }
+        }
+        // Not 0 by chance.
+        if frames == 0 { 0 } else { hasher.finish() | 1 }
     }
 
     fn names(&self) -> Box<dyn Names + '_> {

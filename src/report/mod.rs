@@ -1,5 +1,11 @@
 //! What a trace has to say, for people and for programs.
 
+pub mod findings;
+pub mod growth;
+pub mod leaks;
+pub mod peak;
+pub mod phases;
+pub mod table;
 mod text;
 pub mod units;
 

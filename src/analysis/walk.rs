@@ -1,0 +1,211 @@
+//! Goes through a recording once, with the whole life of every block at hand.
+
+use rustc_hash::FxHashMap;
+
+use crate::recording::Recording;
+use crate::trace::{Class, Event, Kind, Layer, LiveBlock, Record, flags};
+
+/// What is looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Focus {
+    /// Whose blocks: a framework's tensors, or memory of the devices.
+    pub layer: Layer,
+    /// Of one device only.
+    pub device: Option<u8>,
+}
+
+impl Focus {
+    /// A framework's tensors where the recording has any, which the memory below them cannot tell apart,
+    /// else memory of the devices.
+    pub fn of(recording: &dyn Recording, device: Option<u8>) -> Focus {
+        let is_tensor = |kind| matches!(kind, Kind::TensorAlloc | Kind::TensorFree);
+        let live = recording.live().unwrap_or_default();
+        let has_tensors = live.iter().any(|block| is_tensor(block.event.kind))
+            || (recording.events()).any(|record| is_tensor(record.event.kind));
+        Focus {
+            layer: if has_tensors {
+                Layer::Tensor
+            } else {
+                Layer::Device
+            },
+            device,
+        }
+    }
+
+    fn holds(self, event: &Event) -> bool {
+        event.class.layer() == self.layer
+            && self
+                .device
+                .is_none_or(|device| event.device == device || event.device == Event::NO_DEVICE)
+    }
+}
+
+/// A block or tensor that is live.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Block {
+    /// When it was allocated, ns since the start.
+    pub ns: u64,
+    /// The place of its allocation among all events, 0 if that can no longer be read.
+    pub ticket: u64,
+    /// Bytes asked for.
+    pub size: u64,
+    /// Its address.
+    pub address: u64,
+    /// Id of the stack of its allocation.
+    pub stack: u32,
+    /// The thread that allocated it.
+    pub thread: u32,
+    /// Device ordinal.
+    pub device: u8,
+    /// What sort of memory it is.
+    pub class: Class,
+    /// It came from the driver and not from the pool.
+    pub forwarded: bool,
+}
+
+impl Block {
+    fn new(ns: u64, ticket: u64, event: &Event) -> Block {
+        Block {
+            ns,
+            ticket,
+            size: event.size,
+            address: event.address,
+            stack: event.stack,
+            thread: event.thread,
+            device: event.device,
+            class: event.class,
+            forwarded: event.flags & flags::FORWARDED != 0,
+        }
+    }
+}
+
+/// Looks on while a recording is gone through.
+pub trait Visitor {
+    /// Each event, before what follows from it.
+    fn event(&mut self, _record: &Record) {}
+    /// A block begins to live.
+    fn allocated(&mut self, _block: &Block) {}
+    /// A block ends, at an event that frees it, drops its context, or gives its address to another block:
+    /// its free was lost then.
+    fn freed(&mut self, _block: &Block, _at: &Record) {}
+}
+
+/// Shows the blocks of a focus to visitors, in the order of time: those first whose allocations can no
+/// longer be read but which were live at the end. Returns what is live at the end, the oldest first.
+pub fn walk(
+    recording: &dyn Recording,
+    focus: Focus,
+    visitors: &mut [&mut dyn Visitor],
+) -> Vec<Block> {
+    let mut live = FxHashMap::<u64, Block>::default();
+    let mut events = recording.events().peekable();
+    let first = events.peek().map_or(u64::MAX, |record| record.ns);
+    for block in older(recording, focus, first) {
+        visitors.iter_mut().for_each(|v| v.allocated(&block));
+        live.insert(block.address, block);
+    }
+    for record in events {
+        let event = &record.event;
+        visitors.iter_mut().for_each(|v| v.event(&record));
+        match event.kind {
+            Kind::Alloc | Kind::TensorAlloc if event.result == 0 && focus.holds(event) => {
+                let block = Block::new(record.ns, record.ticket, event);
+                if let Some(before) = live.insert(event.address, block) {
+                    visitors.iter_mut().for_each(|v| v.freed(&before, &record));
+                }
+                visitors.iter_mut().for_each(|v| v.allocated(&block));
+            }
+            Kind::Free | Kind::TensorFree
+                if event.result == 0 && event.class.layer() == focus.layer =>
+            {
+                if let Some(block) = live.remove(&event.address) {
+                    visitors.iter_mut().for_each(|v| v.freed(&block, &record));
+                }
+            }
+            Kind::ContextGone if focus.layer == Layer::Device => {
+                for block in gone(&mut live, event) {
+                    visitors.iter_mut().for_each(|v| v.freed(&block, &record));
+                }
+            }
+            _ => {}
+        }
+    }
+    in_order(live)
+}
+
+/// What was live at the end and is older than the events that can be read.
+fn older(recording: &dyn Recording, focus: Focus, first: u64) -> Vec<Block> {
+    let live = recording.live().unwrap_or_default();
+    let is_older = |block: &&LiveBlock| block.ns < first && focus.holds(&block.event);
+    let blocks = live.iter().filter(is_older);
+    blocks
+        .map(|block| Block::new(block.ns, 0, &block.event))
+        .collect()
+}
+
+/// Takes out the pool's blocks that went with a context. Blocks do not name their context: as in
+/// [`super::summarize`], they are its own if together they are no more than it had.
+fn gone(live: &mut FxHashMap<u64, Block>, event: &Event) -> Vec<Block> {
+    let is_pooled = |block: &Block| !block.forwarded && block.device == event.device;
+    let all = live.values().filter(|block| is_pooled(block));
+    let bytes = all.fold(0_u64, |sum, block| sum.saturating_add(block.size));
+    if bytes > event.size {
+        return Vec::new();
+    }
+    let mut gone: Vec<Block> = live
+        .values()
+        .filter(|block| is_pooled(block))
+        .copied()
+        .collect();
+    live.retain(|_, block| !is_pooled(block));
+    gone.sort_unstable_by_key(|block| block.address);
+    gone
+}
+
+/// Takes what is live just before an event.
+#[derive(Debug)]
+pub struct LiveAt {
+    ticket: u64,
+    live: FxHashMap<u64, Block>,
+    taken: bool,
+}
+
+impl LiveAt {
+    /// Just before the event of this place, or after the last one if there is none of it or after it.
+    pub fn new(ticket: u64) -> LiveAt {
+        LiveAt {
+            ticket,
+            live: FxHashMap::default(),
+            taken: false,
+        }
+    }
+
+    /// What was live then, the oldest first.
+    pub fn into_blocks(self) -> Vec<Block> {
+        in_order(self.live)
+    }
+}
+
+impl Visitor for LiveAt {
+    fn event(&mut self, record: &Record) {
+        self.taken |= record.ticket >= self.ticket;
+    }
+
+    fn allocated(&mut self, block: &Block) {
+        if !self.taken {
+            self.live.insert(block.address, *block);
+        }
+    }
+
+    fn freed(&mut self, block: &Block, _: &Record) {
+        if !self.taken {
+            self.live.remove(&block.address);
+        }
+    }
+}
+
+fn in_order(live: FxHashMap<u64, Block>) -> Vec<Block> {
+    let mut live: Vec<Block> = live.into_values().collect();
+    live.sort_unstable_by_key(|block| (block.ns, block.ticket, block.address));
+    live
+}

@@ -1,0 +1,104 @@
+//! What subcommands that look into recordings have in common.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::ValueEnum;
+use gpushim_core::analysis::Focus;
+use gpushim_core::recording::{self, Recording};
+use gpushim_core::report::findings::{Finding, Shown};
+use gpushim_core::trace::Layer;
+
+use super::{Format, Outcome, complain, print_json, print_text, traces};
+
+/// What to look at, and how to print.
+#[derive(Debug, clap::Args)]
+pub struct Asked {
+    /// Recordings; the newest trace in the current directory if none is named.
+    files: Vec<PathBuf>,
+    /// Only this device.
+    #[arg(long, value_name = "N")]
+    gpu: Option<u8>,
+    /// Whose blocks; tensors where the recording has any.
+    #[arg(long, value_enum)]
+    of: Option<Of>,
+    /// Lines of each list.
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    top: usize,
+    /// How to print.
+    #[arg(long, value_enum, default_value_t)]
+    format: Format,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Of {
+    /// A framework's tensors.
+    Tensors,
+    /// Memory of the devices.
+    Memory,
+    /// Pinned host memory.
+    Host,
+    /// Managed memory.
+    Managed,
+}
+
+#[derive(serde::Serialize)]
+struct Findings<T> {
+    findings: Vec<T>,
+}
+
+impl Asked {
+    /// Looks into each recording and prints what is found there.
+    pub fn each<T: Finding>(
+        &self,
+        mut look: impl FnMut(&dyn Recording, Focus) -> T,
+    ) -> Result<Outcome> {
+        let mut outcome = Outcome::Fine;
+        let mut findings = Vec::new();
+        for path in traces::named_or_newest(&self.files)? {
+            let recording = match recording::open(&path) {
+                Ok(recording) => recording,
+                Err(error) => {
+                    complain(&error);
+                    outcome = Outcome::Failed;
+                    continue;
+                }
+            };
+            for problem in recording.problems() {
+                eprintln!("gpushim: {}: {problem}", path.display());
+            }
+            let focus = self.focus(&*recording);
+            findings.push(look(&*recording, focus));
+        }
+        let found = findings.iter().any(Finding::is_found);
+        match self.format {
+            Format::Json => print_json(&Findings { findings })?,
+            Format::Text => {
+                let texts: Vec<_> = findings
+                    .iter()
+                    .map(|one| Shown(one, self.top).to_string())
+                    .collect();
+                print_text(&texts.join("\n"))?;
+            }
+        }
+        Ok(if outcome == Outcome::Fine && found {
+            Outcome::Found
+        } else {
+            outcome
+        })
+    }
+
+    fn focus(&self, recording: &dyn Recording) -> Focus {
+        let layer = match self.of {
+            None => return Focus::of(recording, self.gpu),
+            Some(Of::Tensors) => Layer::Tensor,
+            Some(Of::Memory) => Layer::Device,
+            Some(Of::Host) => Layer::Host,
+            Some(Of::Managed) => Layer::Managed,
+        };
+        Focus {
+            layer,
+            device: self.gpu,
+        }
+    }
+}

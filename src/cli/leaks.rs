@@ -1,0 +1,21 @@
+//! `gpushim leaks`: what is left behind, by whom?
+
+use anyhow::Result;
+use gpushim_core::report::leaks::LeaksReport;
+
+use super::Outcome;
+use super::asked::Asked;
+
+/// List what is still live before the last iteration, or at the end, by stack and age.
+///
+/// Who leaves blocks behind in iteration after iteration comes first. Exit code 1 if somebody does.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    asked: Asked,
+}
+
+pub fn main(args: &Args) -> Result<Outcome> {
+    args.asked
+        .each(|recording, focus| LeaksReport::of(recording, focus, &mut *recording.names()))
+}
