@@ -182,7 +182,7 @@ impl Ledger {
         if is_sum && let Some((from, _)) = given {
             self.is_unsure |= ticks > from;
         }
-        if !is_value && !(is_sum && given.is_none()) {
+        if !(is_value || is_sum && given.is_none()) {
             self.upto = self.upto.max(ticks);
             return;
         }

@@ -32,7 +32,9 @@ pub struct Upkeep {
 impl fmt::Debug for Upkeep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut shown = f.debug_struct("Upkeep");
-        shown.field("tail", &self.tail).field("ledger", &self.ledger);
+        shown
+            .field("tail", &self.tail)
+            .field("ledger", &self.ledger);
         shown.finish_non_exhaustive()
     }
 }
