@@ -15,6 +15,7 @@ use super::ring::Word;
 mod device;
 mod read;
 
+pub(in crate::trace) use device::Current;
 use device::{Device, clamped};
 
 pub use read::{DeviceTimeline, Span, Timeline};
@@ -88,32 +89,6 @@ const HALF_WORDS: usize = BUCKETS * DEVICES * SERIES * 2;
 /// Bytes of the part.
 pub(in crate::trace) const BYTES: usize =
     (words::STATE + 2 * words::STATE_WORDS + 2 * HALF_WORDS) * 8;
-
-/// The sums of a device as somebody else knows them, who keeps books without gaps.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(in crate::trace) struct Current {
-    /// Device ordinal.
-    pub device: u8,
-    /// Bytes asked for of all live blocks.
-    pub requested: u64,
-    /// Bytes of all live blocks.
-    pub allocated: u64,
-    /// Bytes held from the driver, those of forwarded allocations included; `None`: not known now.
-    pub reserved: Option<u64>,
-}
-
-impl Current {
-    fn is_empty(&self) -> bool {
-        self.requested == 0 && self.allocated == 0 && self.reserved.unwrap_or(0) == 0
-    }
-
-    fn add(&mut self, other: Current) {
-        self.requested = self.requested.saturating_add(other.requested);
-        self.allocated = self.allocated.saturating_add(other.allocated);
-        let both = self.reserved.zip(other.reserved);
-        self.reserved = both.map(|(one, other)| one.saturating_add(other));
-    }
-}
 
 /// The books of a timeline; its words are passed to each function, as they lie in a mapping.
 #[derive(Clone, Debug)]

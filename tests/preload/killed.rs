@@ -67,7 +67,7 @@ fn agrees(outcome: &Outcome) -> u64 {
     };
     // Of a spool the frame that was being written is torn.
     let problems = trace.problems();
-    let is_torn = problems.len() == 1 && problems[0].starts_with("the spool ") && outcome.code < 0;
+    let is_torn = problems.len() == 1 && problems[0].starts_with("the spool ") && outcome.code != 0;
     assert!(problems.is_empty() || is_torn, "{problems:?}");
     assert_eq!(
         trace.readable() + trace.lost() + trace.torn(),
@@ -151,7 +151,11 @@ fn killed_at_random() {
         // Moments that have nothing to do with each other, from the first event on.
         let us = (n as u64 * 7919) % 23_000;
         let mode = ["ring", "full"][n / 5 % 2];
-        let run = killed("kill", us, policy).env("GPUSHIM_TRACE_MODE", mode);
+        let mut run = killed("kill", us, policy).env("GPUSHIM_TRACE_MODE", mode);
+        if n % 10 == 9 {
+            // However busy the machine is: some get far, and their spools, too.
+            run = run.env("AFTER", "10000");
+        }
         let outcome = run.shim();
         assert_eq!(outcome.code, -9);
         let recorded = agrees(&outcome);
@@ -206,9 +210,10 @@ fn a_full_disk() {
             let run = killed(how, 30_000, "auto")
                 .env("GPUSHIM_TRACE_MODE", "full")
                 .env(name, value)
+                .env("AFTER", "5000")
                 .may_complain();
             let outcome = run.shim();
-            assert!(agrees(&outcome) > 0, "{name} {how}");
+            assert!(agrees(&outcome) >= 5000, "{name} {how}");
             let said = outcome.complaints();
             // Who dies at once may die before the first frame.
             let expected = if how == "last" { 1..=1 } else { 0..=1 };
@@ -218,10 +223,11 @@ fn a_full_disk() {
                     .all(|line| line.starts_with("gpushim: the spool"))
             );
             if name == "GPUSHIM_SPOOL_FLOOR" {
-                let spool = outcome.files().into_iter();
-                let mut spool = spool.filter(|name| name.ends_with(".spool"));
-                let spool = outcome.folder().join(spool.next().expect("a spool"));
-                assert_eq!(fs::metadata(spool).expect("its size").len(), 0);
+                let spools = outcome.files().into_iter();
+                for spool in spools.filter(|name| name.ends_with(".spool")) {
+                    let spool = fs::metadata(outcome.folder().join(spool));
+                    assert_eq!(spool.expect("its size").len(), 0);
+                }
             }
         }
     }
