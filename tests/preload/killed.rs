@@ -206,7 +206,7 @@ fn an_ordinary_end() {
 #[test]
 fn a_full_disk() {
     for (name, value) in [("LIMIT", "4096"), ("GPUSHIM_SPOOL_FLOOR", "1000000T")] {
-        for how in ["last", "kill", "segv", "_exit"] {
+        for (how, code) in [("last", 0), ("kill", -9), ("segv", -11), ("_exit", 7)] {
             let run = killed(how, 30_000, "auto")
                 .env("GPUSHIM_TRACE_MODE", "full")
                 .env(name, value)
@@ -214,6 +214,7 @@ fn a_full_disk() {
                 .may_complain();
             let outcome = run.shim();
             assert!(agrees(&outcome) >= 5000, "{name} {how}");
+            assert_eq!(outcome.code, code, "{name} {how}: {}", outcome.stdout);
             let said = outcome.complaints();
             // Who dies at once may die before the first frame.
             let expected = if how == "last" { 1..=1 } else { 0..=1 };
