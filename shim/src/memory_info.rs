@@ -67,6 +67,17 @@ pub fn of_pools(device: i32) -> Option<Held> {
     Some(held)
 }
 
+/// What the pools of a device hold from the driver, in bytes; `None` while one of them is at work. Waits for
+/// nobody.
+pub fn held_now(device: u8) -> Option<u64> {
+    let device = i32::from(device);
+    let of_pool = allocator::used().map_or(Some(0), |pool| pool.reserved_now(device))?;
+    let mut pools = mempools::all().filter(|entry| entry.device == device);
+    pools.try_fold(of_pool, |held, entry| {
+        Some(held + entry.pool.reserved_now()?)
+    })
+}
+
 fn limited(free: Option<&mut usize>, total: Option<&mut usize>, limit: u64, held: u64) {
     if let Some(free) = free {
         *free = (*free).min(limit.saturating_sub(held) as usize);

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use gpushim_core::config::TraceMode;
 use gpushim_core::trace::spool::{SpoolLimits, SpoolOptions, Spooler};
-use gpushim_core::trace::{Upkeep, Writer};
+use gpushim_core::trace::{Held, Upkeep, Writer};
 
-use crate::process;
+use crate::{memory_info, process};
 
 /// How long the end of the process waits for the last events to be written.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -25,14 +25,15 @@ static FOLLOWER: Mutex<Option<Follower>> = Mutex::new(None);
 pub fn start(writer: &Writer) {
     let config = process::config();
     let follower = match config.trace_mode {
-        TraceMode::Ring => Follower::Timeline(Box::new(Upkeep::new(writer))),
+        TraceMode::Ring => timeline(writer),
         TraceMode::Full => {
             let options = SpoolOptions {
                 limits: SpoolLimits {
                     max_bytes: config.spool_size,
                     floor: config.spool_floor,
                 },
-                stopped: Box::new(process::say),
+                stopped: Box::new(|why| process::say(&stopped(why))),
+                held: Some(held()),
                 ..SpoolOptions::new()
             };
             match Spooler::start(writer, options) {
@@ -41,7 +42,7 @@ pub fn start(writer: &Writer) {
                     process::say(&format!(
                         "failed to write all events beside the trace: {error}; it keeps the newest"
                     ));
-                    Follower::Timeline(Box::new(Upkeep::new(writer)))
+                    timeline(writer)
                 }
             }
         }
@@ -49,6 +50,20 @@ pub fn start(writer: &Writer) {
     if let Ok(mut place) = FOLLOWER.lock() {
         *place = Some(follower);
     }
+}
+
+fn timeline(writer: &Writer) -> Follower {
+    Follower::Timeline(Box::new(Upkeep::new(writer, Some(held()))))
+}
+
+/// What pools hold, for a timeline that has missed some of it.
+fn held() -> Held {
+    Box::new(memory_info::held_now)
+}
+
+/// The line that says that not all events are kept any more.
+fn stopped(why: &str) -> String {
+    format!("the spool of all events stops: {why}; the trace keeps the newest")
 }
 
 /// Takes what has happened into the timeline. True if that should be done again soon.

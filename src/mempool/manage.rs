@@ -202,6 +202,11 @@ impl<D: Driver> MemPool<D> {
         self.state.lock().stats
     }
 
+    /// Bytes held from the driver; `None` while somebody has the lock. For who must not wait.
+    pub fn reserved_now(&self) -> Option<u64> {
+        Some(self.state.try_lock()?.stats.reserved)
+    }
+
     /// All memory goes back, whatever it is used for: its context is about to end. Returns the bytes
     /// that were handed out and held.
     pub fn abandon(&self, driver: &D) -> (u64, u64) {

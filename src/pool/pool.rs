@@ -282,6 +282,12 @@ impl<D: Device> Pool<D> {
         self.stats(Some(device)).cached
     }
 
+    /// Bytes held from the driver on a device; `None` while somebody has the lock. For who must not wait.
+    pub fn reserved_now(&self, device: i32) -> Option<u64> {
+        let state = self.state.try_lock()?;
+        Some(Self::total(&state, Some(device)).reserved)
+    }
+
     pub(super) fn total(state: &State<D::Event>, device: Option<i32>) -> Stats {
         let mut total = Stats::default();
         for entry in state

@@ -103,6 +103,17 @@ impl<'a, W: Word> Live<'a, W> {
         }
     }
 
+    /// Gives each block, by the event that made it. Of blocks that come and go meanwhile it may give some.
+    pub fn each(&self, mut see: impl FnMut(&Event)) {
+        for group in self.groups {
+            for (key, entry) in group.keys.iter().zip(&group.entries) {
+                if let Seen::Block(_, words) = look(key, &entry.words) {
+                    see(&Event::from_words(words).1);
+                }
+            }
+        }
+    }
+
     /// Takes out all blocks that are wanted, given the events that made them, and says which were taken.
     /// Nobody else removes one of these at the same time. Not for hot paths: it looks at the whole table.
     pub fn remove_where(

@@ -35,8 +35,8 @@ pub use reader::{
 };
 pub use stacks::StackNode;
 pub use tail::{Missed, Tail, Tailed};
-pub use timeline::{Current, DeviceTimeline, Series, Span, Timeline};
-pub use upkeep::Upkeep;
+pub use timeline::{DeviceTimeline, Series, Span, Timeline};
+pub use upkeep::{Held, Upkeep};
 pub use writer::{Writer, WriterOptions};
 
 #[cfg(feature = "cli")]

@@ -14,7 +14,7 @@ mod thread;
 
 pub use file::SpoolLimits;
 pub(in crate::trace) use frame::{Span, scan};
-pub use thread::{SpoolOptions, SpoolStatus, Spooler, Sums, Tell};
+pub use thread::{SpoolOptions, SpoolStatus, Spooler, Tell};
 
 /// The most events of a frame.
 pub(in crate::trace) const FRAME_EVENTS: usize = 32 << 10;

@@ -15,6 +15,7 @@ use super::ring::Word;
 mod device;
 mod read;
 
+pub(in crate::trace) use device::Current;
 use device::{Device, clamped};
 
 pub use read::{DeviceTimeline, Span, Timeline};
@@ -89,19 +90,6 @@ const HALF_WORDS: usize = BUCKETS * DEVICES * SERIES * 2;
 pub(in crate::trace) const BYTES: usize =
     (words::STATE + 2 * words::STATE_WORDS + 2 * HALF_WORDS) * 8;
 
-/// The sums of a device as somebody else knows them, who keeps books without gaps.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Current {
-    /// Device ordinal.
-    pub device: u8,
-    /// Bytes asked for of all live blocks.
-    pub requested: u64,
-    /// Bytes of all live blocks.
-    pub allocated: u64,
-    /// Bytes held from the driver, those of forwarded allocations included.
-    pub reserved: u64,
-}
-
 /// The books of a timeline; its words are passed to each function, as they lie in a mapping.
 #[derive(Clone, Debug)]
 pub(in crate::trace) struct Ledger {
@@ -112,8 +100,9 @@ pub(in crate::trace) struct Ledger {
     turn: u64,
     /// Index of the open bucket.
     bucket: usize,
-    /// Events up to here are in sums that somebody else gave.
-    given: Option<u64>,
+    /// Sums that somebody else gave, looked up between these moments: events up to the latter are in them,
+    /// those after the former perhaps not.
+    given: Option<(u64, u64)>,
     /// Turns of the ring up to which it was looked at.
     pub(in crate::trace) turns: u64,
     pub(in crate::trace) gaps: u64,
@@ -155,18 +144,22 @@ impl Ledger {
 
     /// Takes an event into the books.
     pub(in crate::trace) fn feed<W: Word>(&mut self, at: &[W], ticks: u64, event: &Event) {
-        let counts = event.result == 0;
-        let is_given = self.given.is_some_and(|given| ticks <= given);
-        match event.kind {
-            Kind::Alloc | Kind::Free
-                if counts && event.class.layer() == Layer::Device && !is_given => {}
-            Kind::Reserve | Kind::Release | Kind::ContextGone if !is_given => {}
-            Kind::TensorAlloc | Kind::TensorFree | Kind::TensorOutOfMemory => {}
-            Kind::DeviceMemory => {}
-            _ => {
-                self.upto = self.upto.max(ticks);
-                return;
-            }
+        let given = self.given.filter(|(_, to)| ticks <= *to);
+        let is_sum = match event.kind {
+            Kind::Alloc | Kind::Free => event.result == 0 && event.class.layer() == Layer::Device,
+            Kind::Reserve | Kind::Release | Kind::ContextGone => true,
+            _ => false,
+        };
+        let is_value = matches!(
+            event.kind,
+            Kind::TensorAlloc | Kind::TensorFree | Kind::TensorOutOfMemory | Kind::DeviceMemory
+        );
+        if is_sum && let Some((from, _)) = given {
+            self.is_unsure |= ticks > from;
+        }
+        if !(is_value || is_sum && given.is_none()) {
+            self.upto = self.upto.max(ticks);
+            return;
         }
         self.advance(at, ticks);
         let Some(device) = self.device(event.device) else {
@@ -206,22 +199,46 @@ impl Ledger {
         self.is_unsure = true;
     }
 
-    /// Takes the sums as they were at these ticks from who knows them; devices not named have none.
-    pub(in crate::trace) fn resync<W: Word>(&mut self, at: &[W], ticks: u64, sums: &[Current]) {
-        self.advance(at, ticks);
+    /// Takes the sums from who knows them and looked them up between these moments, the first early enough
+    /// that what was recorded before it is surely in them. Should events turn up from in between, the sums
+    /// are unsure again. Devices that are not named stay as they are.
+    pub(in crate::trace) fn resync<W: Word>(
+        &mut self,
+        at: &[W],
+        (from, to): (u64, u64),
+        sums: &[Current],
+    ) {
+        self.advance(at, to);
+        let mut merged: Vec<Current> = Vec::new();
         for sum in sums {
-            // Made known, if there is a place for it.
-            let _ = self.device(sum.device);
+            let is_known = self.devices.iter().any(|one| one.ordinal == sum.device);
+            if !is_known && sum.is_empty() {
+                continue;
+            }
+            // What is of no device may be of the only one.
+            let Some(device) = self.device(sum.device) else {
+                continue;
+            };
+            let ordinal = device.ordinal;
+            match merged.iter_mut().find(|one| one.device == ordinal) {
+                Some(one) => one.add(*sum),
+                None => merged.push(Current {
+                    device: ordinal,
+                    ..*sum
+                }),
+            }
         }
-        for device in &mut self.devices {
-            let sum = sums.iter().find(|sum| sum.device == device.ordinal);
-            let sum = sum.copied().unwrap_or_default();
-            device.set(Series::Requested, clamped(sum.requested));
-            device.set(Series::Allocated, clamped(sum.allocated));
-            device.set(Series::Reserved, clamped(sum.reserved));
+        for sum in &merged {
+            if let Some(device) = self.device(sum.device) {
+                device.set(Series::Requested, clamped(sum.requested));
+                device.set(Series::Allocated, clamped(sum.allocated));
+                if let Some(reserved) = sum.reserved {
+                    device.set(Series::Reserved, clamped(reserved));
+                }
+            }
         }
-        self.given = Some(ticks);
-        self.is_unsure = false;
+        self.given = Some((from, to));
+        self.is_unsure = merged.iter().any(|sum| sum.reserved.is_none());
         self.commit(at);
     }
 

@@ -109,6 +109,20 @@ impl<'a, W: Word> Tally<'a, W> {
         }
     }
 
+    /// Bytes allocated and not freed, of a layer by device; the last stands for all others and unknown ones.
+    /// A free may be seen before its allocation: then it is 0 where it would be less.
+    pub fn live_bytes(&self, layer: Layer) -> [u64; DEVICES] {
+        std::array::from_fn(|device| {
+            let rows = self.stripes.iter().filter_map(|stripe| {
+                let row = stripe.rows.get(layer as usize * DEVICES + device)?;
+                let freed = row.freed.load(Ordering::Relaxed);
+                Some(row.allocated.load(Ordering::Relaxed).wrapping_sub(freed))
+            });
+            let sum = rows.fold(0, u64::wrapping_add);
+            u64::try_from(sum as i64).unwrap_or(0)
+        })
+    }
+
     /// Takes a stripe that no thread has.
     #[cold]
     fn claim(&self, claim: &Claim) -> usize {

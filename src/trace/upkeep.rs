@@ -1,32 +1,60 @@
 //! What a background thread of the writing process does for a trace: follows the ring, and keeps the
 //! timeline.
 
+use std::fmt;
+use std::sync::Arc;
+
 use super::tail::{Missed, Tail, Tailed};
-use super::timeline::{Current, Ledger};
+use super::timeline::Ledger;
 use super::writer::Writer;
 
 /// How long an event is held back, ms, for those that other threads are just publishing.
 const HOLD_BACK_MS: u64 = 1;
+/// How often the timeline's sums are taken anew while they may be wrong, ms: it means to look at the whole
+/// live table.
+const RESYNC_MS: u64 = 1000;
+
+/// Asked for the bytes that pools hold from the driver on a device, as [`Kind::Reserve`](super::Kind::Reserve)
+/// and [`Kind::Release`](super::Kind::Release) said it, had none been missed; `None`: it cannot be told now.
+pub type Held = Box<dyn FnMut(u8) -> Option<u64> + Send>;
 
 /// Follows the ring of a writer and keeps its timeline. There is one for each writer.
-#[derive(Debug)]
 pub struct Upkeep {
     tail: Tail,
     ledger: Ledger,
-    hold_back: u64,
+    ticks_per_ms: u64,
     missed: Missed,
+    held: Option<Held>,
+    /// Ticks at which the sums were last taken anew.
+    resynced: u64,
+}
+
+impl fmt::Debug for Upkeep {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("Upkeep");
+        shown
+            .field("tail", &self.tail)
+            .field("ledger", &self.ledger);
+        shown.finish_non_exhaustive()
+    }
 }
 
 impl Upkeep {
     /// Begins the timeline, with the first event that was ever recorded.
-    pub fn new(writer: &Writer) -> Upkeep {
+    ///
+    /// After events were missed, or a context went with its memory, the timeline's sums are taken anew
+    /// from the live table and the totals, each second until nothing happens meanwhile. What pools hold is
+    /// in neither: without `held` the sums stay as wrong as they are.
+    pub fn new(writer: &Writer, held: Option<Held>) -> Upkeep {
         let tail = Tail::new(writer);
         let ledger = Ledger::create(tail.mapped().timeline(), writer.start_ticks());
         Upkeep {
             tail,
             ledger,
-            hold_back: writer.ticks_per_ms().saturating_mul(HOLD_BACK_MS),
+            ticks_per_ms: writer.ticks_per_ms(),
             missed: Missed::default(),
+            held,
+            resynced: 0,
         }
     }
 
@@ -39,26 +67,31 @@ impl Upkeep {
 
     /// As [`Upkeep::poll`], and hands the events on, as [`Tail::poll`] does.
     pub fn poll_with(&mut self, sink: &mut dyn FnMut(&[Tailed])) {
-        self.follow(sink, |tail, hold_back, sink| tail.poll(hold_back, sink));
+        let hold_back = self.ticks(HOLD_BACK_MS);
+        self.follow(sink, |tail, sink| tail.poll(hold_back, sink));
+        if self.tail.now().saturating_sub(self.resynced) >= self.ticks(RESYNC_MS) {
+            self.resync();
+        }
     }
 
     /// Takes all that is recorded into the timeline, however young, and hands it on: for the end.
     pub fn flush_with(&mut self, sink: &mut dyn FnMut(&[Tailed])) {
-        self.follow(sink, |tail, _, sink| tail.flush(sink));
+        self.follow(sink, |tail, sink| tail.flush(sink));
+        self.resync();
     }
 
     fn follow(
         &mut self,
         sink: &mut dyn FnMut(&[Tailed]),
-        ask: impl FnOnce(&mut Tail, u64, &mut dyn FnMut(&[Tailed])),
+        ask: impl FnOnce(&mut Tail, &mut dyn FnMut(&[Tailed])),
     ) {
         if !self.tail.mapped().is_ours() {
             return;
         }
-        let mapped = std::sync::Arc::clone(self.tail.mapped());
+        let mapped = Arc::clone(self.tail.mapped());
         let (words, ledger) = (mapped.timeline(), &mut self.ledger);
         let mut fed = false;
-        ask(&mut self.tail, self.hold_back, &mut |events| {
+        ask(&mut self.tail, &mut |events| {
             for one in events {
                 ledger.feed(words, one.ticks(), &one.event());
             }
@@ -77,19 +110,24 @@ impl Upkeep {
         }
     }
 
-    /// Whether the timeline's sums may be wrong, because events were missed or a context went with
-    /// memory: then [`Upkeep::resync`] puts them right.
-    pub fn wants_sums(&self) -> bool {
-        self.ledger.is_unsure
+    /// Takes the timeline's sums anew, if they may be wrong.
+    fn resync(&mut self) {
+        let Some(held) = &mut self.held else { return };
+        if !self.ledger.is_unsure || !self.tail.mapped().is_ours() {
+            return;
+        }
+        let from = self.tail.now();
+        let sums = self.tail.mapped().sums(held);
+        let to = self.tail.now();
+        // What is older than this was published when we began to look.
+        let from = from.saturating_sub(self.ticks(HOLD_BACK_MS));
+        self.ledger
+            .resync(self.tail.mapped().timeline(), (from, to), &sums);
+        self.resynced = to;
     }
 
-    /// Takes the timeline's sums anew, as they are now. Events that are recorded at the same moment may
-    /// be in them or not: each can leave the sums off by its size.
-    pub fn resync(&mut self, sums: &[Current]) {
-        if self.tail.mapped().is_ours() {
-            let now = self.tail.now();
-            self.ledger.resync(self.tail.mapped().timeline(), now, sums);
-        }
+    fn ticks(&self, ms: u64) -> u64 {
+        self.ticks_per_ms.saturating_mul(ms)
     }
 
     /// What was missed so far.
@@ -102,3 +140,6 @@ impl Upkeep {
         self.tail.progress()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -22,6 +22,7 @@ mod marks;
 mod mempools;
 mod reuse;
 mod runtimes;
+mod spool;
 mod stacks;
 mod stream_ordered;
 mod stress;

@@ -1,5 +1,5 @@
 //! Many threads at random. `GPUSHIM_TEST_LONG=1` makes it the long form: 8 threads, a million operations each
-//! (`scripts/test --long`, best in release mode).
+//! (`scripts/test long`, best in release mode).
 
 use std::time::Duration;
 

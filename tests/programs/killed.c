@@ -1,12 +1,14 @@
 /* Allocates and frees on four threads until it dies, and keeps the truth in a file of its own that is written before
    and after each call. Arguments: how it ends (kill, segv, abort, _exit, oom, last), after how many microseconds.
-   TRUTH names the file: 4 threads × (8 words of sums, 256 × 4 words: state, address, bytes, unused). States: 0 free,
+   AFTER: so many allocations of one thread come first. LIMIT: no file may grow beyond so many bytes once the trace is
+   there. TRUTH names the file: 4 threads × (8 words of sums, 256 × 4 words: state, address, bytes, unused). States: 0 free,
    1 being allocated, 2 live, 3 being freed. Sums: allocations, bytes, frees, bytes; all that have returned. */
 #include "program.h"
 #include <fcntl.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 
 enum { THREADS = 4, SLOTS = 256 };
 typedef struct { _Atomic uint64_t state, address, bytes, unused; } Slot;
@@ -61,6 +63,14 @@ int main(int argc, char **argv) {
     truth = mmap(NULL, sizeof(Truth) * THREADS, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
     TRUE(truth != MAP_FAILED);
     for (size_t i = 0; i < THREADS; i++) pthread_create(&threads[i], NULL, worker, (void *)i);
+    /* Only kill may come before anything has happened. And the stand-in driver has files, too: by now it has all. */
+    for (int i = 0; i < THREADS && (strcmp(end, "kill") || getenv("LIMIT")); i++)
+        while (!atomic_load(&truth[i].allocations)) sleep_ms(1);
+    if (getenv("LIMIT")) {
+        struct rlimit limit = {(rlim_t)atol(getenv("LIMIT")), RLIM_INFINITY};
+        TRUE(setrlimit(RLIMIT_FSIZE, &limit) == 0);
+    }
+    while (getenv("AFTER") && atomic_load(&truth->allocations) < strtoull(getenv("AFTER"), NULL, 10)) sleep_ms(1);
     usleep((useconds_t)us);
     if (!strcmp(end, "kill")) kill(getpid(), SIGKILL);
     if (!strcmp(end, "segv")) raise(SIGSEGV);

@@ -448,7 +448,7 @@ fn child_process() {
             if child == 0 {
                 let nothing = spooler.status(SOON).is_none() && spooler.flush(SOON).is_none();
                 drop(spooler);
-                let mut upkeep = crate::trace::Upkeep::new(&writer);
+                let mut upkeep = crate::trace::Upkeep::new(&writer, None);
                 upkeep.poll_with(&mut |_| panic!("it is the parent's ring"));
                 // SAFETY: ends the child at once.
                 unsafe { libc::_exit(if nothing { 0 } else { 1 }) };

@@ -11,8 +11,7 @@ use super::FRAME_EVENTS;
 use super::file::{Segments, SpoolLimits};
 use super::frame::{Frame, Header};
 use crate::trace::tail::Tailed;
-use crate::trace::timeline::Current;
-use crate::trace::upkeep::Upkeep;
+use crate::trace::upkeep::{Held, Upkeep};
 use crate::trace::writer::Writer;
 
 /// Events of a quiet process are written after this time, although they fill no frame.
@@ -24,8 +23,6 @@ const STACK: usize = 256 << 10;
 
 /// Told once why a spool stops.
 pub type Tell = Box<dyn FnOnce(&str) + Send>;
-/// Asked for the sums of all devices as they are now.
-pub type Sums = Box<dyn FnMut() -> Vec<Current> + Send>;
 
 /// How to spool.
 pub struct SpoolOptions {
@@ -35,9 +32,8 @@ pub struct SpoolOptions {
     pub level: i32,
     /// Called once, on the spool's thread, when it stops writing because the disk takes no more: why.
     pub stopped: Tell,
-    /// Asked for the true sums when the timeline may be wrong, on the spool's thread; see
-    /// [`Upkeep::resync`].
-    pub sums: Option<Sums>,
+    /// Asked, on the spool's thread, when the timeline may be wrong; see [`Upkeep::new`].
+    pub held: Option<Held>,
 }
 
 impl SpoolOptions {
@@ -54,7 +50,7 @@ impl SpoolOptions {
             },
             level: SpoolOptions::LEVEL,
             stopped: Box::new(|_| {}),
-            sums: None,
+            held: None,
         }
     }
 }
@@ -115,7 +111,7 @@ impl Spooler {
     pub fn start(writer: &Writer, options: SpoolOptions) -> io::Result<Spooler> {
         let (commands, receiver) = bounded(4);
         let worker = Worker {
-            upkeep: Upkeep::new(writer),
+            upkeep: Upkeep::new(writer, options.held),
             output: Output {
                 segments: Segments::create(writer.path(), options.limits)?,
                 frame: Frame::new(options.level)?,
@@ -127,7 +123,6 @@ impl Spooler {
                 missed: 0,
                 status: SpoolStatus::default(),
             },
-            sums: options.sums,
             reached: 0,
             last: Instant::now(),
         };
@@ -213,7 +208,6 @@ fn spawn(mut worker: Worker, commands: Receiver<Command>) -> io::Result<JoinHand
 struct Worker {
     upkeep: Upkeep,
     output: Output,
-    sums: Option<Sums>,
     /// Slots that were reached at the last poll, and when that was.
     reached: u64,
     last: Instant,
@@ -260,12 +254,6 @@ impl Worker {
         self.output.missed(self.upkeep.missed().overwritten);
         if self.output.since.elapsed() > PATIENCE {
             self.output.write_all();
-        }
-        if self.upkeep.wants_sums()
-            && let Some(sums) = &mut self.sums
-        {
-            let sums = sums();
-            self.upkeep.resync(&sums);
         }
         let (capacity, reached) = self.upkeep.progress();
         let events = reached.saturating_sub(self.reached);

@@ -1,4 +1,4 @@
-//! One device's values, and their extremes within the open bucket.
+//! One device's values, and their extremes within the open bucket; and its sums as others know them.
 
 use super::{SERIES, Series};
 use crate::trace::event::Event;
@@ -60,6 +60,34 @@ impl Device {
         self.set(Series::Allocated, left as i64);
         self.set(Series::Requested, requested as i64);
         self.add(Series::Reserved, event.extra[0], -1);
+    }
+}
+
+/// The sums of a device as somebody else knows them, who keeps books without gaps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Current {
+    /// Device ordinal.
+    pub device: u8,
+    /// Bytes asked for of all live blocks.
+    pub requested: u64,
+    /// Bytes of all live blocks.
+    pub allocated: u64,
+    /// Bytes held from the driver, those of forwarded allocations included; `None`: not known now.
+    pub reserved: Option<u64>,
+}
+
+impl Current {
+    /// Whether there is nothing, as far as is known.
+    pub fn is_empty(&self) -> bool {
+        self.requested == 0 && self.allocated == 0 && self.reserved.unwrap_or(0) == 0
+    }
+
+    /// Adds the sums of another.
+    pub fn add(&mut self, other: Current) {
+        self.requested = self.requested.saturating_add(other.requested);
+        self.allocated = self.allocated.saturating_add(other.allocated);
+        let both = self.reserved.zip(other.reserved);
+        self.reserved = both.map(|(one, other)| one.saturating_add(other));
     }
 }
 

@@ -239,12 +239,18 @@ fn sums_are_taken_anew_after_a_gap() {
         device: 0,
         requested: 5000,
         allocated: 6000,
-        reserved: 7000,
+        reserved: Some(6000),
     };
-    ledger.resync(&words, 2000, &[current]);
+    let unnamed = Current {
+        device: Event::NO_DEVICE,
+        reserved: Some(1000),
+        ..Current::default()
+    };
+    ledger.resync(&words, (1900, 2000), &[current, unnamed]);
     assert!(!ledger.is_unsure);
-    // These are in the sums already.
+    // This is in the sums already.
     ledger.feed(&words, 1900, &event(Kind::Alloc, 0, 77));
+    assert!(!ledger.is_unsure);
     ledger.feed(&words, 2001, &event(Kind::Free, 0, 1000));
     ledger.commit(&words);
     let timeline = read(&words);
@@ -260,6 +266,21 @@ fn sums_are_taken_anew_after_a_gap() {
     assert_eq!(ledger.devices[0].get(Series::Requested), 4000);
     assert_eq!(ledger.devices[0].get(Series::Allocated), 6000 - 1536);
     assert_eq!(spans(Series::Reserved), [(0, 7000)]);
+    // As long as what was allocated meanwhile may be in them or not, or something is not known, they are
+    // to be taken again.
+    ledger.resync(&words, (3000, 3100), &[current]);
+    ledger.feed(&words, 3050, &event(Kind::Alloc, 0, 77));
+    assert!(ledger.is_unsure);
+    assert_eq!(ledger.devices[0].get(Series::Requested), 5000);
+    let unknown = Current {
+        reserved: None,
+        ..current
+    };
+    ledger.resync(&words, (4000, 4100), &[unknown]);
+    assert!(ledger.is_unsure);
+    assert_eq!(ledger.devices[0].get(Series::Reserved), 6000);
+    ledger.resync(&words, (5000, 5100), &[current]);
+    assert!(!ledger.is_unsure);
 }
 
 #[test]
