@@ -21,6 +21,8 @@ pub struct Training {
     pub ranges: bool,
     /// Whether allocations have stacks.
     pub stacks: bool,
+    /// Whether it is one function that allocates.
+    pub one_function: bool,
     /// Whether batches differ in length.
     pub varies: bool,
     /// Bytes that each step leaves behind, and every how many steps.
@@ -40,6 +42,7 @@ impl Default for Training {
             layers: 6,
             ranges: false,
             stacks: true,
+            one_function: false,
             varies: false,
             leak: 0,
             leaks_every: 1,
@@ -146,7 +149,9 @@ impl Run {
 
     fn allocate(&mut self, function: u64, size: u64) -> (u64, u64) {
         let top = self.ranges.last().copied().unwrap_or(0);
-        let stack = if self.how.stacks {
+        let stack = if self.how.one_function {
+            self.writer.stack(top, &[MAIN])
+        } else if self.how.stacks {
             self.writer.stack(top, &[function, MAIN])
         } else {
             top

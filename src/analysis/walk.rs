@@ -32,7 +32,8 @@ impl Focus {
         }
     }
 
-    fn holds(self, event: &Event) -> bool {
+    /// Whether an event is about it.
+    pub fn holds(self, event: &Event) -> bool {
         event.class.layer() == self.layer
             && self
                 .device

@@ -70,14 +70,25 @@ pub fn is_of_user(symbol: &Symbol) -> bool {
         Kind::Native => {
             let module = symbol.module.as_deref().unwrap_or_default();
             let name = crate::symbols::base(module);
-            let is_interpreter = name.starts_with("python");
-            !is_interpreter
+            !is_of_interpreter(symbol)
                 && !LIBRARIES.iter().any(|library| name.starts_with(library))
                 && !INSTALLED.iter().any(|part| module.contains(part))
         }
         Kind::Jit => true,
         Kind::Unknown => false,
     }
+}
+
+/// Whether a function is of the Python interpreter itself, or of what it calls C functions with.
+pub fn is_of_interpreter(symbol: &Symbol) -> bool {
+    let module = symbol.module.as_deref().unwrap_or_default();
+    let name = crate::symbols::base(module);
+    let is_extension = name.starts_with("_ctypes.");
+    symbol.kind != Kind::Python
+        && (is_extension
+            || ["python", "libpython", "libffi"]
+                .iter()
+                .any(|start| name.starts_with(start)))
 }
 
 #[cfg(test)]

@@ -2,8 +2,9 @@
 
 use serde::Serialize;
 
+use super::blame::is_of_interpreter;
 use super::{Frame, Names, blame};
-use crate::symbols::{line, lines};
+use crate::symbols::{Kind, line};
 
 /// The function behind a stack, and the way to it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -11,7 +12,7 @@ pub struct Who {
     /// The function that a user would change, with its place: `Leaky.forward  train.py:31`; empty where
     /// no stack was recorded.
     pub function: String,
-    /// All functions, innermost first.
+    /// The functions, innermost first; where Python's have names, without the interpreter's own.
     pub frames: Vec<String>,
     /// The ranges that were open, innermost first.
     pub ranges: Vec<String>,
@@ -21,10 +22,17 @@ impl Who {
     /// Who a stack id stands for.
     pub fn of(names: &mut dyn Names, stack: u32) -> Who {
         let stack = names.stack(stack);
-        let frames = stack.iter().flat_map(|frame| match frame {
-            Frame::Call(symbols) => lines(symbols),
-            Frame::Range(_) => Vec::new(),
-        });
+        let symbols = || {
+            stack.iter().flat_map(|frame| match frame {
+                Frame::Call(symbols) => &symbols[..],
+                Frame::Range(_) => &[],
+            })
+        };
+        // Where Python's functions have names, those of the interpreter that runs them say nothing.
+        let has_python = symbols().any(|symbol| symbol.kind == Kind::Python);
+        let frames = symbols()
+            .filter(|symbol| !has_python || !is_of_interpreter(symbol))
+            .map(line);
         let ranges = stack.iter().filter_map(|frame| match frame {
             Frame::Range(name) => Some(name.clone()),
             Frame::Call(_) => None,

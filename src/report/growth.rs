@@ -72,6 +72,7 @@ impl GrowthReport {
                 format!("allocations by {}", Who::of(names, *stack).in_a_sentence())
             }
             By::Size(size) => format!("allocations of {size} bytes"),
+            By::Swing(swing) => format!("the rise and fall of {}", bytes(*swing)),
         });
         let until_full = growth
             .as_ref()
