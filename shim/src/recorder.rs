@@ -341,7 +341,11 @@ pub fn tensor(kind: Kind, device: u8, address: u64, size: u64, allocated: u64, r
         Kind::TensorFree => {
             writer.record_free(&event);
         }
-        _ => writer.record(&event),
+        // Rare, and worth a stack whatever sizes get one.
+        _ => writer.record(&Event {
+            stack: stacks::of_allocation(writer, u64::MAX),
+            ..event
+        }),
     }
 }
 

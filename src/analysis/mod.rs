@@ -9,6 +9,7 @@ mod growth;
 mod held;
 mod iterations;
 mod leaks;
+mod oom;
 mod peak;
 mod phases;
 #[cfg(test)]
@@ -23,6 +24,7 @@ pub use growth::{Growth, Keeper};
 pub use held::{Held, by_stack};
 pub use iterations::{By, Iterations, Start, without_numbers};
 pub use leaks::{Leaks, Left};
+pub use oom::{Cache, Shortage, Why};
 pub use peak::{Moment, Peak};
 pub use phases::Phase;
 pub use summary::summarize;

@@ -16,6 +16,7 @@ mod events;
 mod growth;
 mod leaks;
 mod library;
+mod oom;
 mod peak;
 mod phases;
 mod report;
@@ -38,6 +39,7 @@ enum Command {
     Growth(growth::Args),
     Leaks(leaks::Args),
     Peak(peak::Args),
+    Oom(oom::Args),
     Phases(phases::Args),
     Events(events::Args),
     Symbols(symbols::Args),
@@ -76,6 +78,7 @@ pub fn main() -> ExitCode {
         Command::Growth(args) => growth::main(&args),
         Command::Leaks(args) => leaks::main(&args),
         Command::Peak(args) => peak::main(&args),
+        Command::Oom(args) => oom::main(&args),
         Command::Phases(args) => phases::main(&args),
         Command::Events(args) => events::main(&args),
         Command::Symbols(args) => symbols::main(&args),

@@ -3,6 +3,7 @@
 pub mod findings;
 pub mod growth;
 pub mod leaks;
+pub mod oom;
 pub mod peak;
 pub mod phases;
 pub mod table;

@@ -22,6 +22,7 @@ mod marks;
 mod mempools;
 mod reuse;
 mod runtimes;
+mod situations;
 mod spool;
 mod stacks;
 mod stream_ordered;

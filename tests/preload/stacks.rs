@@ -158,7 +158,7 @@ fn code_at_the_same_addresses_is_told_apart() {
 }
 
 /// A Python that can make its functions visible, if there is one: of those in the path, or of pyenv's.
-fn python() -> Option<PathBuf> {
+pub fn python() -> Option<PathBuf> {
     let names = ["python3", "python3.14", "python3.13", "python3.12"].map(PathBuf::from);
     let pyenv = std::env::var_os("PYENV_ROOT").map(PathBuf::from);
     let pyenv = pyenv.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".pyenv")));

@@ -1,0 +1,55 @@
+use super::*;
+use crate::trace::{Class, Layer, Trace, Writer, WriterOptions};
+
+fn shortage(free: u64, state: Option<[u64; 3]>) -> Shortage {
+    let dir = tempfile::tempdir().unwrap();
+    let writer = Writer::create(&dir.path().join("a.trace"), &WriterOptions::default()).unwrap();
+    let event = |kind, address, size| Event {
+        device: 0,
+        thread: 5,
+        address,
+        size,
+        ..Event::new(kind, Class::Device)
+    };
+    for number in 1..=3_u64 {
+        writer.record_alloc(&Event {
+            stack: writer.stack(0, &[0x1000 * number]),
+            ..event(Kind::Alloc, number << 30, number << 20)
+        });
+    }
+    writer.record_free(&event(Kind::Free, 1 << 30, 1 << 20));
+    writer.record(&Event {
+        extra: [free, 8 << 30],
+        ..event(Kind::OutOfMemory, 0, 100 << 20)
+    });
+    if let Some([allocated, reserved, largest]) = state {
+        writer.record(&Event {
+            extra: [reserved, largest],
+            ..event(Kind::PoolState, 0, allocated)
+        });
+    }
+    // What comes after it does not count.
+    writer.record_alloc(&event(Kind::Alloc, 9 << 30, 1 << 20));
+    let trace = Trace::open(writer.path()).unwrap();
+    let focus = Focus::of(&trace, None);
+    assert_eq!(focus.layer, Layer::Device);
+    let mut all = Shortage::all(&trace, focus);
+    assert_eq!(all.len(), 1);
+    all.remove(0)
+}
+
+#[test]
+fn who_held_what_and_why_it_did_not_fit() {
+    let one = shortage(10 << 20, Some([5 << 20, 45 << 20, 30 << 20]));
+    assert_eq!(
+        (one.size, one.live, one.device),
+        (100 << 20, 5 << 20, Some(0))
+    );
+    let held: Vec<_> = one.holders.iter().map(|held| held.bytes).collect();
+    assert_eq!(held, [3 << 20, 2 << 20]);
+    assert_eq!(one.why(), Why::Short(50 << 20));
+    let one = shortage(70 << 20, Some([5 << 20, 45 << 20, 30 << 20]));
+    assert_eq!(one.why(), Why::Fragmented);
+    assert_eq!(one.held.unwrap().cached(), 40 << 20);
+    assert_eq!(shortage(1 << 20, None).why(), Why::Short(99 << 20));
+}

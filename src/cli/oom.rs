@@ -1,0 +1,22 @@
+//! `gpushim oom`: what happened when memory ran out?
+
+use anyhow::Result;
+use gpushim_core::report::oom::OomReport;
+
+use super::Outcome;
+use super::asked::Asked;
+
+/// Tell of each request that could not be met: what was asked for, what there was, why it did not fit,
+/// who held the rest, and what would have helped.
+///
+/// Exit code 1 if there is any.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    asked: Asked,
+}
+
+pub fn main(args: &Args) -> Result<Outcome> {
+    args.asked
+        .each(|recording, focus| OomReport::of(recording, focus, &mut *recording.names()))
+}

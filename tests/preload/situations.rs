@@ -1,0 +1,188 @@
+//! What users live through, from the program to the verdict of the command: faults are found with their size and the
+//! function responsible, and clean programs are left in peace.
+
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::support::{Outcome, Run, place};
+
+/// A training of so many steps; its functions have names where there is a Python that gives them.
+fn run(case: &str, steps: u32) -> Run {
+    Run::new(super::stacks::python().unwrap_or_else(|| "python3".into()))
+        .arg(place().root.join("tests/programs/situations.py"))
+        .args([case, &steps.to_string()])
+        .env("GPUSHIM_STACKS", "all")
+        .env("GPUSHIM_PYTHON", "on")
+        .env("STANDIN_MEMORY", "512M")
+}
+
+/// What a subcommand finds in the only trace, with its exit code.
+fn ask(outcome: &Outcome, arguments: &[&str]) -> (Value, i32) {
+    let files = outcome.files();
+    let trace = files.iter().find(|name| name.ends_with(".trace"));
+    let output = Command::new(env!("CARGO_BIN_EXE_gpushim"))
+        .args(arguments)
+        .args(["--format", "json"])
+        .arg(outcome.folder().join(trace.expect("a trace")))
+        .output()
+        .expect("the command");
+    let text = String::from_utf8(output.stdout).expect("UTF-8");
+    let found: Value =
+        serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"));
+    (
+        found["findings"][0].clone(),
+        output.status.code().expect("an exit code"),
+    )
+}
+
+fn near(seen: &Value, planted: f64) -> bool {
+    seen.as_f64()
+        .is_some_and(|seen| (seen - planted).abs() <= planted * 0.02)
+}
+
+/// The function is named where Python's functions can be.
+fn named(text: &Value, function: &str) -> bool {
+    super::stacks::python().is_none() || text.as_str().is_some_and(|text| text.contains(function))
+}
+
+#[test]
+fn a_layer_that_keeps_its_input() {
+    for steps in [12, 60] {
+        let outcome = run("leaky-layer", steps).shim();
+        let planted = outcome.note("leaves") as f64;
+        let (growth, code) = ask(&outcome, &["growth"]);
+        assert_eq!(code, 1, "{growth:#}");
+        assert!(
+            near(&growth["growth"]["per_iteration"], planted),
+            "{growth:#}"
+        );
+        assert!(
+            growth["keepers"][0]["share"].as_f64() > Some(0.98),
+            "{growth:#}"
+        );
+        assert!(
+            named(&growth["keepers"][0]["function"], "copy  situations.py"),
+            "{growth:#}"
+        );
+        assert!(
+            named(&growth["verdict"], "copy situations.py"),
+            "{growth:#}"
+        );
+        let frames = growth["keepers"][0]["frames"].to_string();
+        assert!(
+            named(&frames.into(), "Leaky.forward  situations.py"),
+            "{growth:#}"
+        );
+        let (leaks, code) = ask(&outcome, &["leaks"]);
+        assert_eq!(code, 1, "{leaks:#}");
+        assert!(
+            leaks["left"][0]["leaks"] == true && leaks["left"][1]["leaks"] == false,
+            "{leaks:#}"
+        );
+        assert!(
+            named(&leaks["left"][0]["function"], "copy  situations.py"),
+            "{leaks:#}"
+        );
+    }
+}
+
+#[test]
+fn a_list_of_losses_that_keeps_its_graphs() {
+    let outcome = run("losses", 40).shim();
+    let (growth, code) = ask(&outcome, &["growth"]);
+    assert_eq!(code, 1, "{growth:#}");
+    // Of each step the output of the last layer, the loss, and the extra term.
+    let planted = f64::from(64 * 512 * 4 + 512 + 512);
+    assert!(
+        near(&growth["growth"]["per_iteration"], planted),
+        "{growth:#}"
+    );
+    assert!(
+        named(&growth["verdict"], "forward situations.py"),
+        "{growth:#}"
+    );
+}
+
+#[test]
+fn a_leak_under_varying_lengths() {
+    let outcome = run("varying-leak", 97).shim();
+    let (growth, code) = ask(&outcome, &["growth"]);
+    assert_eq!(code, 1, "{growth:#}");
+    // Lengths go through 16 to 112 evenly: 64 rows in the mean.
+    assert!(
+        near(&growth["growth"]["per_iteration"], f64::from(64 * 512 * 4)),
+        "{growth:#}"
+    );
+}
+
+#[test]
+fn pinned_memory_that_grows() {
+    let outcome = run("pinned", 30).shim();
+    let (growth, code) = ask(&outcome, &["growth", "--of", "host"]);
+    assert_eq!(code, 1, "{growth:#}");
+    assert!(
+        near(
+            &growth["growth"]["per_iteration"],
+            outcome.note("leaves") as f64
+        ),
+        "{growth:#}"
+    );
+    assert!(
+        named(&growth["verdict"], "train situations.py"),
+        "{growth:#}"
+    );
+    let (growth, code) = ask(&outcome, &["growth"]);
+    assert_eq!(code, 0, "the device's memory does not grow: {growth:#}");
+}
+
+#[test]
+fn memory_that_runs_out() {
+    let outcome = run("leaky-layer", 100_000)
+        .env("STANDIN_MEMORY", "96M")
+        .shim();
+    assert!(
+        outcome.stdout.contains("out of memory"),
+        "{}",
+        outcome.stdout
+    );
+    let (oom, code) = ask(&outcome, &["oom"]);
+    assert_eq!(code, 1, "{oom:#}");
+    let one = &oom["shortages"][0];
+    assert!(
+        named(&one["held_by"][0]["function"], "copy  situations.py"),
+        "{oom:#}"
+    );
+    assert!(one["held_by"][0]["share"].as_f64() > Some(0.5), "{oom:#}");
+    let advice = one["advice"].to_string();
+    assert!(advice.contains("gpushim growth"), "{oom:#}");
+}
+
+#[test]
+fn clean_programs_are_left_in_peace() {
+    let cases = [
+        "clean",
+        "varying",
+        "cache",
+        "checkpoint",
+        "accumulate",
+        "last-output",
+        "evaluation",
+        "restart",
+    ];
+    for (number, case) in cases.into_iter().enumerate() {
+        for steps in [20, 41, 73] {
+            let outcome = run(case, steps + number as u32).shim();
+            let (growth, code) = ask(&outcome, &["growth"]);
+            assert_eq!(code, 0, "{case} {steps}: {growth:#}");
+            assert!(
+                growth["growth"]["iterations"].as_u64() > Some(3),
+                "{case} {steps}: {growth:#}"
+            );
+            let (leaks, code) = ask(&outcome, &["leaks"]);
+            assert_eq!(code, 0, "{case} {steps}: {leaks:#}");
+            let (oom, code) = ask(&outcome, &["oom"]);
+            assert_eq!(code, 0, "{case} {steps}: {oom:#}");
+        }
+    }
+}
