@@ -673,6 +673,11 @@ fn run_leaves_the_signal_mask_of_its_command_alone() {
     assert_eq!(stdout(&output), stdout(&direct));
 }
 
+/// The subcommands that read recordings.
+const READERS: [&str; 8] = [
+    "report", "events", "doctor", "growth", "leaks", "peak", "phases", "oom",
+];
+
 #[test]
 fn hostile_files_give_a_sentence_and_never_a_panic() {
     let dir = tempfile::tempdir().unwrap();
@@ -688,7 +693,7 @@ fn hostile_files_give_a_sentence_and_never_a_panic() {
     for name in [
         "empty", "text", "zeros", "magic", "header", "folder", "missing",
     ] {
-        for args in [["report", name], ["events", name], ["doctor", name]] {
+        for args in READERS.map(|command| [command, name]) {
             let output = run(dir.path(), &args);
             assert_eq!(
                 output.status.code(),
@@ -719,7 +724,7 @@ fn hostile_files_give_a_sentence_and_never_a_panic() {
     }
     write("noise", &noisy);
     for name in ["cut", "directory", "noise"] {
-        for args in [["report", name], ["events", name], ["doctor", name]] {
+        for args in READERS.map(|command| [command, name]) {
             let begin = Instant::now();
             let output = run(dir.path(), &args);
             assert!(
@@ -754,4 +759,52 @@ fn a_trace_without_stacks_has_no_symbols_to_pack() {
     assert_eq!(files, 1);
     let output = run(dir.path(), &["symbols", "missing.trace"]);
     assert_eq!(output.status.code(), Some(2));
+}
+
+#[test]
+fn findings_of_a_small_run() {
+    let dir = tempfile::tempdir().unwrap();
+    sample(&dir.path().join("run.trace"));
+    let output = run(
+        dir.path(),
+        &["peak", "run.trace", "--of", "memory", "--format", "json"],
+    );
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let peak = &json(&output)["findings"][0];
+    let report = json(&run(
+        dir.path(),
+        &["report", "run.trace", "--format", "json"],
+    ));
+    let requested = &report["reports"][0]["summary"]["devices"][0]["requested"];
+    assert_eq!(
+        (&peak["bytes"], &peak["ns"]),
+        (&requested["peak"], &requested["peak_ns"])
+    );
+    let end = json(&run(
+        dir.path(),
+        &[
+            "peak",
+            "--of",
+            "memory",
+            "run.trace",
+            "--at",
+            "end",
+            "--format",
+            "json",
+        ],
+    ));
+    assert_eq!(end["findings"][0]["bytes"], requested["end"]);
+    // Out of memory is what was asked about: exit code 1, and the figures of the event.
+    let output = run(dir.path(), &["oom", "run.trace", "--format", "json"]);
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    let shortage = &json(&output)["findings"][0]["shortages"][0];
+    assert_eq!(
+        shortage["size"],
+        report["reports"][0]["summary"]["out_of_memory"][0]["size"]
+    );
+    let text = stdout(&run(dir.path(), &["growth", "run.trace"]));
+    assert!(text.contains("No iterations were found"), "{text}");
+    let output = run(dir.path(), &["peak", "--at", "soon"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("expected seconds like 12.5, or end"));
 }
