@@ -11,11 +11,21 @@ use gpushim_core::trace::Layer;
 
 use super::{Format, Outcome, complain, print_json, print_text, traces};
 
-/// What to look at, and how to print.
+/// Which recordings to look into, at what, and how to print.
 #[derive(Debug, clap::Args)]
 pub struct Asked {
     /// Recordings; the newest trace in the current directory if none is named.
     files: Vec<PathBuf>,
+    #[command(flatten)]
+    look: Look,
+    /// How to print.
+    #[arg(long, value_enum, default_value_t)]
+    format: Format,
+}
+
+/// What to look at.
+#[derive(Debug, clap::Args)]
+pub struct Look {
     /// Only this device.
     #[arg(long, value_name = "N")]
     gpu: Option<u8>,
@@ -24,10 +34,7 @@ pub struct Asked {
     of: Option<Of>,
     /// Lines of each list.
     #[arg(long, value_name = "N", default_value_t = 10)]
-    top: usize,
-    /// How to print.
-    #[arg(long, value_enum, default_value_t)]
-    format: Format,
+    pub top: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -67,7 +74,7 @@ impl Asked {
             for problem in recording.problems() {
                 eprintln!("gpushim: {}: {problem}", path.display());
             }
-            let focus = self.focus(&*recording);
+            let focus = self.look.focus(&*recording);
             findings.push(look(&*recording, focus));
         }
         let found = findings.iter().any(Finding::is_found);
@@ -76,7 +83,7 @@ impl Asked {
             Format::Text => {
                 let texts: Vec<_> = findings
                     .iter()
-                    .map(|one| Shown(one, self.top).to_string())
+                    .map(|one| Shown(one, self.look.top).to_string())
                     .collect();
                 print_text(&texts.join("\n"))?;
             }
@@ -87,8 +94,11 @@ impl Asked {
             outcome
         })
     }
+}
 
-    fn focus(&self, recording: &dyn Recording) -> Focus {
+impl Look {
+    /// Whose blocks of a recording.
+    pub fn focus(&self, recording: &dyn Recording) -> Focus {
         let layer = match self.of {
             None => return Focus::of(recording, self.gpu),
             Some(Of::Tensors) => Layer::Tensor,

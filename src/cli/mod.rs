@@ -11,6 +11,7 @@ use serde::Serialize;
 
 mod asked;
 mod config;
+mod diff;
 mod doctor;
 mod events;
 mod growth;
@@ -40,6 +41,7 @@ enum Command {
     Leaks(leaks::Args),
     Peak(peak::Args),
     Oom(oom::Args),
+    Diff(diff::Args),
     Phases(phases::Args),
     Events(events::Args),
     Symbols(symbols::Args),
@@ -79,6 +81,7 @@ pub fn main() -> ExitCode {
         Command::Leaks(args) => leaks::main(&args),
         Command::Peak(args) => peak::main(&args),
         Command::Oom(args) => oom::main(&args),
+        Command::Diff(args) => diff::main(&args),
         Command::Phases(args) => phases::main(&args),
         Command::Events(args) => events::main(&args),
         Command::Symbols(args) => symbols::main(&args),

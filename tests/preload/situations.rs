@@ -93,7 +93,7 @@ fn a_list_of_losses_that_keeps_its_graphs() {
     let (growth, code) = ask(&outcome, &["growth"]);
     assert_eq!(code, 1, "{growth:#}");
     // Of each step the output of the last layer, the loss, and the extra term.
-    let planted = f64::from(64 * 512 * 4 + 512 + 512);
+    let planted = f64::from(512 * 512 * 4 + 512 + 512);
     assert!(
         near(&growth["growth"]["per_iteration"], planted),
         "{growth:#}"
@@ -185,4 +185,40 @@ fn clean_programs_are_left_in_peace() {
             assert_eq!(code, 0, "{case} {steps}: {oom:#}");
         }
     }
+}
+
+#[test]
+fn what_checkpointing_saves() {
+    let [without, with] = ["clean", "checkpoint"].map(|case| run(case, 20).shim());
+    let trace = |outcome: &Outcome| {
+        let files = outcome.files();
+        let trace = files.iter().find(|name| name.ends_with(".trace"));
+        outcome.folder().join(trace.expect("a trace"))
+    };
+    let diff = |a: &Outcome, b: &Outcome| {
+        let output = Command::new(env!("CARGO_BIN_EXE_gpushim"))
+            .args(["diff", "--format", "json"])
+            .args([trace(a), trace(b)])
+            .output()
+            .expect("the command");
+        let found: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        (found, output.status.code())
+    };
+    let (found, code) = diff(&without, &with);
+    assert_eq!(code, Some(1), "{found:#}");
+    // Two of the four layers keep no input until the backward pass; the last is needed at the peak anyway.
+    let saved = found["peak"][0]
+        .as_u64()
+        .zip(found["peak"][1].as_u64())
+        .map(|(a, b)| a - b);
+    assert!(
+        saved.is_some_and(|saved| (1..=2).contains(&(saved / (512 * 512 * 4)))),
+        "{found:#}"
+    );
+    assert!(
+        named(&found["holders"][0]["name"], "forward  situations.py"),
+        "{found:#}"
+    );
+    let (found, code) = diff(&without, &without);
+    assert_eq!(code, Some(0), "{found:#}");
 }

@@ -9,7 +9,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "sit
 import tinytorch
 from tinytorch import Adam, Linear, Pinned, Tensor, backward, mean
 
-WIDTH, LAYERS, BATCH = 512, 4, 64
+WIDTH, LAYERS, BATCH = 512, 4, 512
 ROW = WIDTH * 4
 
 
