@@ -104,7 +104,10 @@ impl LineLog {
     fn reader(&self) -> Reader {
         let plain = BufReader::with_capacity(1 << 16, From0(Arc::clone(&self.file), 0));
         let input: Box<dyn BufRead + Send> = if self.is_gzip {
-            Box::new(BufReader::with_capacity(1 << 16, MultiGzDecoder::new(plain)))
+            Box::new(BufReader::with_capacity(
+                1 << 16,
+                MultiGzDecoder::new(plain),
+            ))
         } else {
             Box::new(plain)
         };
@@ -162,8 +165,14 @@ impl Faults {
         }
         for (count, what) in [
             (self.unmatched, "frees have no allocation before them"),
-            (self.doubled, "allocations are of an address that was not freed"),
-            (self.backwards, "lines have an earlier time than the line before; they take its time"),
+            (
+                self.doubled,
+                "allocations are of an address that was not freed",
+            ),
+            (
+                self.backwards,
+                "lines have an earlier time than the line before; they take its time",
+            ),
         ] {
             if count > 0 {
                 self.named.push(format!("{count} {what}"));
@@ -221,7 +230,8 @@ impl Reader {
         match limited.read_until(b'\n', &mut self.text) {
             Ok(0) => None,
             Ok(read) if read as u64 == LINE_MAX && self.text.last() != Some(&b'\n') => {
-                self.faults.line(self.line, "is no line of such a log: it is too long");
+                self.faults
+                    .line(self.line, "is no line of such a log: it is too long");
                 self.skip_line()
             }
             Ok(_) => Some(true),
@@ -291,7 +301,9 @@ impl Reader {
             extra: [stream.unwrap_or(0), 0],
             ..Event::new(Kind::Alloc, class)
         };
-        Ok(self.booked(action, event).map(|event| self.timed(ns, event)))
+        Ok(self
+            .booked(action, event)
+            .map(|event| self.timed(ns, event)))
     }
 
     /// The event, with what is known of its block; `None` for one that does nothing.

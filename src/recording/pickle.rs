@@ -398,7 +398,11 @@ impl<'a> Machine<'a> {
         whole.get_mut(..low.len())?.copy_from_slice(low);
         let number = i64::from_le_bytes(whole);
         let fits = high.iter().all(|byte| *byte == fill) && (number < 0) == is_negative;
-        self.push(if fits { Value::Int(number) } else { Value::Large });
+        self.push(if fits {
+            Value::Int(number)
+        } else {
+            Value::Large
+        });
         Some(())
     }
 
@@ -420,10 +424,7 @@ impl<'a> Machine<'a> {
 
     /// What was pushed since the last mark, which goes with it.
     fn since_mark(&mut self) -> Option<Vec<Value>> {
-        let mark = self
-            .stack
-            .iter()
-            .rposition(|value| *value == Value::Mark)?;
+        let mark = self.stack.iter().rposition(|value| *value == Value::Mark)?;
         let parts = self.stack.split_off(mark + 1);
         self.stack.pop();
         Some(parts)

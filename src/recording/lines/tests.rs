@@ -32,7 +32,9 @@ type Said = (u64, Kind, Class, u64, u64, u64, u32);
 fn said(recording: &dyn Recording) -> Vec<Said> {
     let of = |record: Record| {
         let e = record.event;
-        (record.ns, e.kind, e.class, e.address, e.size, e.extra[0], e.thread)
+        (
+            record.ns, e.kind, e.class, e.address, e.size, e.extra[0], e.thread,
+        )
     };
     recording.events().map(of).collect()
 }
@@ -40,9 +42,33 @@ fn said(recording: &dyn Recording) -> Vec<Said> {
 #[test]
 fn requests_plain_and_packed() {
     let expected = [
-        (0, Kind::Alloc, Class::PoolAsync, 0x3_0200_0000, 4 << 20, 0, 0),
-        (150, Kind::Alloc, Class::Device, 0x7fc8_0e80_0000, 1024, 0, 3),
-        (200, Kind::Free, Class::PoolAsync, 0x3_0200_0000, 4 << 20, 0, 0),
+        (
+            0,
+            Kind::Alloc,
+            Class::PoolAsync,
+            0x3_0200_0000,
+            4 << 20,
+            0,
+            0,
+        ),
+        (
+            150,
+            Kind::Alloc,
+            Class::Device,
+            0x7fc8_0e80_0000,
+            1024,
+            0,
+            3,
+        ),
+        (
+            200,
+            Kind::Free,
+            Class::PoolAsync,
+            0x3_0200_0000,
+            4 << 20,
+            0,
+            0,
+        ),
     ];
     for content in [REQUESTS.as_bytes().to_vec(), packed(REQUESTS.as_bytes())] {
         let recording = opened(&content).unwrap();
@@ -76,7 +102,15 @@ fn rmm_logs_old_and_new_over_midnight() {
     assert_eq!(recording.problems(), [] as [&str; 0]);
     let expected = [
         (0, Kind::Alloc, Class::PoolAsync, 0x7f10, 512, 5, 140_202),
-        (2000, Kind::OutOfMemory, Class::PoolAsync, 0, 99_999_999_999, 0, 140_202),
+        (
+            2000,
+            Kind::OutOfMemory,
+            Class::PoolAsync,
+            0,
+            99_999_999_999,
+            0,
+            140_202,
+        ),
     ];
     assert_eq!(said(&*recording), expected);
 }
@@ -120,9 +154,15 @@ fn damaged_gzip_gives_what_comes_before() {
     let recording = opened(&bytes[..bytes.len() / 2]).unwrap();
     assert!(recording.events().count() > 5_000);
     let problems = recording.problems();
-    assert!(problems[0].starts_with("it cannot be read beyond line "), "{problems:?}");
+    assert!(
+        problems[0].starts_with("it cannot be read beyond line "),
+        "{problems:?}"
+    );
     let other = opened(&packed(b"hello")).err().unwrap().to_string();
-    assert!(other.contains("is neither a PyTorch memory snapshot"), "{other}");
+    assert!(
+        other.contains("is neither a PyTorch memory snapshot"),
+        "{other}"
+    );
     assert!(opened(b"").is_err());
     assert!(opened(b"op,ptr\n").is_err());
 }

@@ -19,7 +19,12 @@ fn data_is_read() {
     let numbers = [1, -2, 300, 70_000, 1 << 40].map(Value::Int);
     assert_eq!(pickle.items(list), [&numbers[..], &[Value::Large]].concat());
     let tuple = pickle.get(pickle.root, "b").unwrap();
-    let parts = [Value::None, Value::Bool(true), Value::Float(1.5), Value::Bytes];
+    let parts = [
+        Value::None,
+        Value::Bool(true),
+        Value::Float(1.5),
+        Value::Bytes,
+    ];
     assert_eq!(pickle.items(tuple), parts);
     assert_eq!(pickle.get(pickle.root, "d"), None);
 }

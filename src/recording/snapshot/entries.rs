@@ -97,7 +97,10 @@ impl Content {
         let (traces, segments) = match root {
             // What `_record_memory_history` of PyTorch 1.13 left: the segments alone.
             Value::List(_) => (None, Some(root)),
-            _ => (pickle.get(root, "device_traces"), pickle.get(root, "segments")),
+            _ => (
+                pickle.get(root, "device_traces"),
+                pickle.get(root, "segments"),
+            ),
         };
         if traces.is_none() && segments.is_none() {
             return None;

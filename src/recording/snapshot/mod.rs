@@ -127,7 +127,10 @@ impl Snapshot {
             snapshot.problems.push(why.to_string());
         }
         if content.bad > 0 {
-            let why = format!("{} entries or blocks make no sense and are left out", content.bad);
+            let why = format!(
+                "{} entries or blocks make no sense and are left out",
+                content.bad
+            );
             snapshot.problems.push(why);
         }
         if !content.unknown.is_empty() {

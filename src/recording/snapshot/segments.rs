@@ -37,7 +37,12 @@ impl Segments {
             let pieces = segments.pieces(*at, *size);
             segments.held.extend(pieces);
         }
-        for entry in device.entries.iter().rev().filter(|entry| is_segment(entry)) {
+        for entry in device
+            .entries
+            .iter()
+            .rev()
+            .filter(|entry| is_segment(entry))
+        {
             segments.apply(entry, entry.action == Action::SegmentFree);
         }
         segments

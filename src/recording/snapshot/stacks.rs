@@ -63,7 +63,11 @@ impl Function {
             line: (self.line > 0).then_some(self.line),
             module: None,
             inlined: false,
-            kind: if is_python { Kind::Python } else { Kind::Native },
+            kind: if is_python {
+                Kind::Python
+            } else {
+                Kind::Native
+            },
         }
     }
 }

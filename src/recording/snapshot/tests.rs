@@ -80,11 +80,21 @@ fn what_the_history_says() {
     let recording = open(&path("forward")).unwrap();
     assert_eq!(recording.format(), "PyTorch memory snapshot");
     assert_eq!(recording.wall_ns() / 1_000_000_000, 1_772_552_894);
-    let kinds = |kind| recording.events().filter(move |r| r.event.kind == kind).count();
+    let kinds = |kind| {
+        recording
+            .events()
+            .filter(move |r| r.event.kind == kind)
+            .count()
+    };
     // 937 in the history, 137 before it.
-    assert_eq!((kinds(Kind::TensorAlloc), kinds(Kind::TensorFree)), (1074, 937));
+    assert_eq!(
+        (kinds(Kind::TensorAlloc), kinds(Kind::TensorFree)),
+        (1074, 937)
+    );
     assert_eq!((kinds(Kind::RangeStart), kinds(Kind::RangeEnd)), (1, 1));
-    let range = recording.events().find(|r| r.event.kind == Kind::RangeStart);
+    let range = recording
+        .events()
+        .find(|r| r.event.kind == Kind::RangeStart);
     let name = recording.text(range.unwrap().event.address).unwrap();
     assert_eq!(name, "Optimizer.zero_grad#AdamW.zero_grad");
     let ordered: Vec<_> = recording.events().map(|r| (r.ns, r.ticket)).collect();
@@ -98,7 +108,9 @@ fn what_the_history_says() {
     let mut names = recording.names();
     let stack = names.stack(alloc.event.stack);
     assert!(stack.len() > 20);
-    let Frame::Call(first) = &stack[0] else { panic!("{:?}", stack[0]) };
+    let Frame::Call(first) = &stack[0] else {
+        panic!("{:?}", stack[0])
+    };
     assert_eq!(first[0].function, "torch::unwind::unwind()");
     assert_eq!(first[0].kind, crate::symbols::Kind::Native);
     assert_eq!((&first[0].file, first[0].line), (&None, None));
@@ -114,7 +126,10 @@ fn damage_leaves_what_comes_before_it() {
     let bytes = sample("forward");
     let cut = Snapshot::of(Path::new("cut"), &bytes[..bytes.len() / 2]).unwrap();
     let said = cut.problems()[0].clone();
-    assert_eq!(said, format!("it is cut off after {} bytes", bytes.len() / 2));
+    assert_eq!(
+        said,
+        format!("it is cut off after {} bytes", bytes.len() / 2)
+    );
     assert!(cut.events().count() > 500, "{}", cut.events().count());
     for content in [&b"\x80\x04K\x01."[..], b"\x80\x04}.", b"\x80\x04]K\x01a."] {
         let snapshot = Snapshot::of(Path::new("other"), content);
@@ -124,12 +139,18 @@ fn damage_leaves_what_comes_before_it() {
     let place = dir.path().join("code.pickle");
     std::fs::write(&place, b"\x80\x04cos\nsystem\n.").unwrap();
     let refused = open(&place).err().unwrap().to_string();
-    assert!(refused.contains("asks for code to be run (GLOBAL)"), "{refused}");
+    assert!(
+        refused.contains("asks for code to be run (GLOBAL)"),
+        "{refused}"
+    );
 }
 
 /// A pickle of a snapshot of what [`entry`] and [`segment`] wrote.
 fn written(devices: &[Vec<u8>], segments: &[Vec<u8>]) -> Vec<u8> {
-    let traces: Vec<u8> = devices.iter().flat_map(|t| [b"](", &t[..], b"e"].concat()).collect();
+    let traces: Vec<u8> = devices
+        .iter()
+        .flat_map(|t| [b"](", &t[..], b"e"].concat())
+        .collect();
     let mut bytes = b"\x80\x04}(".to_vec();
     bytes.extend(text("device_traces"));
     bytes.extend([b"](", &traces[..], b"e"].concat());
@@ -149,7 +170,9 @@ fn int(number: u64) -> Vec<u8> {
 }
 
 fn dict(pairs: &[(&str, Vec<u8>)]) -> Vec<u8> {
-    let pairs = pairs.iter().flat_map(|(key, value)| [text(key), value.clone()].concat());
+    let pairs = pairs
+        .iter()
+        .flat_map(|(key, value)| [text(key), value.clone()].concat());
     [b"}(".to_vec(), pairs.collect(), b"u".to_vec()].concat()
 }
 
@@ -165,9 +188,9 @@ fn entry(action: &str, address: u64, size: u64, stream: u64, time: u64) -> Vec<u
 }
 
 fn segment(device: u64, address: u64, size: u64, blocks: &[(u64, &str)]) -> Vec<u8> {
-    let blocks = blocks.iter().flat_map(|(size, state)| {
-        dict(&[("size", int(*size)), ("state", text(state))])
-    });
+    let blocks = blocks
+        .iter()
+        .flat_map(|(size, state)| dict(&[("size", int(*size)), ("state", text(state))]));
     let blocks = [b"](".to_vec(), blocks.collect(), b"e".to_vec()].concat();
     dict(&[
         ("device", int(device)),
@@ -196,9 +219,24 @@ fn histories_whose_beginning_is_lost_and_segments_that_grow() {
     ];
     let second = [entry("alloc", 0x100_0000, 5, 0, 65)];
     let segments = [
-        segment(0, 0x200_0000, 2 * P, &[(1024, "active_allocated"), (P, "inactive")]),
-        segment(0, 0x100_0000, P, &[(4096, "inactive"), (512, "active_allocated")]),
-        segment(1, 0x100_0000, P, &[(512, "active_allocated"), (512, "active_awaiting_free")]),
+        segment(
+            0,
+            0x200_0000,
+            2 * P,
+            &[(1024, "active_allocated"), (P, "inactive")],
+        ),
+        segment(
+            0,
+            0x100_0000,
+            P,
+            &[(4096, "inactive"), (512, "active_allocated")],
+        ),
+        segment(
+            1,
+            0x100_0000,
+            P,
+            &[(512, "active_allocated"), (512, "active_awaiting_free")],
+        ),
     ];
     let bytes = written(&[first.concat(), second.concat()], &segments);
     let snapshot = Snapshot::of(Path::new("x"), &bytes).unwrap();
@@ -207,7 +245,15 @@ fn histories_whose_beginning_is_lost_and_segments_that_grow() {
     assert_eq!(snapshot.wall_ns(), 50_000);
     let said: Vec<_> = snapshot
         .events()
-        .map(|r| (r.ns / 1000, r.event.kind.name(), r.event.device, r.event.address, r.event.size))
+        .map(|r| {
+            (
+                r.ns / 1000,
+                r.event.kind.name(),
+                r.event.device,
+                r.event.address,
+                r.event.size,
+            )
+        })
         .collect();
     let expected = [
         (0, "reserve", 0, 0x100_0000, P),
@@ -253,8 +299,14 @@ fn histories_that_contradict_themselves_or_the_end() {
     let bytes = written(&[entries.concat()], &ends);
     let snapshot = Snapshot::of(Path::new("x"), &bytes).unwrap();
     let problems = snapshot.problems().join("\n");
-    assert!(problems.contains("1 blocks are live only by the history, 1 only by"), "{problems}");
-    assert!(problems.contains("2 entries of device 0 contradict"), "{problems}");
+    assert!(
+        problems.contains("1 blocks are live only by the history, 1 only by"),
+        "{problems}"
+    );
+    assert!(
+        problems.contains("2 entries of device 0 contradict"),
+        "{problems}"
+    );
     assert!(snapshot.events().map(|r| r.ns).is_sorted());
 }
 
