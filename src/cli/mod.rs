@@ -12,7 +12,9 @@ use serde::Serialize;
 mod config;
 mod doctor;
 mod events;
+mod export;
 mod library;
+mod metrics;
 mod report;
 mod run;
 mod symbols;
@@ -32,6 +34,8 @@ enum Command {
     Report(report::Args),
     Events(events::Args),
     Symbols(symbols::Args),
+    Export(export::Args),
+    Metrics(metrics::Args),
     Config(config::Args),
     Doctor(doctor::Args),
 }
@@ -66,6 +70,8 @@ pub fn main() -> ExitCode {
         Command::Report(args) => report::main(&args),
         Command::Events(args) => events::main(&args),
         Command::Symbols(args) => symbols::main(&args),
+        Command::Export(args) => export::main(&args),
+        Command::Metrics(args) => metrics::main(&args),
         Command::Config(args) => config::main(&args),
         Command::Doctor(args) => doctor::main(&args),
     };
