@@ -1,6 +1,7 @@
 //! Damaged trace files, in every format: each exporter writes what can be read.
 
 use std::path::Path;
+use std::process::Command;
 
 use gpushim_core::export::{Format, Measure, metrics, write};
 use gpushim_core::recording::{Recording, open};
@@ -58,6 +59,75 @@ fn what_is_written_of_a_trace_can_be_read_as_a_snapshot() {
         std::fs::write(&path, out).unwrap();
         open(&path).unwrap_or_else(|error| panic!("{name}: {error}"));
     }
+}
+
+/// Exit code and standard error of the command.
+fn gpushim(dir: &Path, args: &[&str]) -> (Option<i32>, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_gpushim"));
+    let output = command
+        .args(args)
+        .current_dir(dir)
+        .env_remove("GPUSHIM_TRACE")
+        .output()
+        .unwrap();
+    (
+        output.status.code(),
+        String::from_utf8(output.stderr).unwrap(),
+    )
+}
+
+#[test]
+fn the_command_says_what_it_could_not_do() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let sound = seeds::sound();
+    let (_, content) = sound.iter().find(|(name, _)| *name != "empty").unwrap();
+    std::fs::write(dir.join("a.trace"), content).unwrap();
+    std::fs::write(dir.join("b.trace"), b"nothing of ours").unwrap();
+    let fine = gpushim(dir, &["export", "--to", "json", "-o", "a.json", "a.trace"]);
+    assert_eq!(fine, (Some(0), String::new()));
+    assert!(dir.join("a.json").exists());
+    // What can be done is done, and the rest is said.
+    let (code, said) = gpushim(
+        dir,
+        &[
+            "export", "--to", "json", "-o", "b.json", "b.trace", "a.trace",
+        ],
+    );
+    assert_eq!(code, Some(2));
+    assert!(
+        said.starts_with("gpushim: failed to ") && said.contains("b.trace"),
+        "{said}"
+    );
+    assert_eq!(
+        std::fs::read(dir.join("a.json")).unwrap(),
+        std::fs::read(dir.join("b.json")).unwrap()
+    );
+    let (code, said) = gpushim(dir, &["export", "--to", "json", "-o", "no/such", "a.trace"]);
+    assert_eq!(code, Some(2));
+    assert!(
+        said.starts_with("gpushim: failed to write no/such: "),
+        "{said}"
+    );
+    let (code, said) = gpushim(dir, &["export", "--to", "parquet", "a.trace"]);
+    assert_eq!(code, Some(2));
+    assert!(said.contains("name it with -o FOLDER"), "{said}");
+    let (code, said) = gpushim(
+        dir,
+        &["export", "--to", "rmm", "-o", "log", "a.trace", "a.trace"],
+    );
+    assert_eq!(code, Some(2));
+    assert!(said.contains("it is of one process"), "{said}");
+    // Where nothing runs there is nothing to say.
+    let none = gpushim(&dir.join(".."), &["metrics", "--output", "/dev/null/x"]);
+    assert_eq!(none.0, Some(2));
+    let fine = gpushim(dir, &["metrics", "-o", "a.prom", "a.trace"]);
+    assert_eq!(fine, (Some(0), String::new()));
+    let names = std::fs::read_dir(dir)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name());
+    let left = names.filter(|name| name.to_string_lossy().contains("unfinished"));
+    assert_eq!(left.count(), 0);
 }
 
 proptest! {

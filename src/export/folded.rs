@@ -33,7 +33,10 @@ pub(super) fn write(
                 line = "(no stack)".to_string();
             }
             if recordings.len() > 1 {
-                let label = process.label().replace(';', ":").replace(char::is_control, " ");
+                let label = process
+                    .label()
+                    .replace(';', ":")
+                    .replace(char::is_control, " ");
                 line = format!("{label};{line}");
             }
             let sum = lines.entry(line).or_default();

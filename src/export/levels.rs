@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::story::Story;
 use crate::trace::{Event, Kind, Layer, flags};
 
 /// Names of the levels, those of a timeline.
@@ -21,6 +22,24 @@ pub(super) struct Levels {
 }
 
 impl Levels {
+    /// As they must have been before the first event: what is given back later was there. Only of what is
+    /// reserved this is not known already: no segment has a place in the live table.
+    pub(super) fn before(story: &Story<'_>) -> Levels {
+        let mut levels = Levels::default();
+        let mut least = BTreeMap::<u8, i64>::new();
+        for record in story.events() {
+            levels.feed(&record.event, |_, _, _| {});
+            if let Some([_, _, reserved, ..]) = levels.devices.get(&record.event.device) {
+                let least = least.entry(record.event.device).or_default();
+                *least = (*least).min(*reserved);
+            }
+        }
+        let begun = |(device, least): (u8, i64)| (device, [0, 0, least.saturating_neg(), 0, 0, 0]);
+        Levels {
+            devices: least.into_iter().map(begun).collect(),
+        }
+    }
+
     /// Takes an event into account; says each level that it changes, by device and place in [`NAMES`].
     pub(super) fn feed(&mut self, event: &Event, mut say: impl FnMut(u8, usize, u64)) {
         let level = self.devices.entry(event.device).or_default();
@@ -29,7 +48,9 @@ impl Levels {
         let size = clamped(event.size);
         let add = |level: &mut i64, bytes: i64| *level = level.saturating_add(bytes);
         match event.kind {
-            Kind::Alloc | Kind::Free if event.result == 0 && event.class.layer() == Layer::Device => {
+            Kind::Alloc | Kind::Free
+                if event.result == 0 && event.class.layer() == Layer::Device =>
+            {
                 let sign = if event.kind == Kind::Alloc { 1 } else { -1 };
                 let block = clamped(event.cost().block.max(event.size));
                 add(requested, sign * size);
@@ -58,7 +79,6 @@ impl Levels {
         }
     }
 }
-
 
 fn clamped(bytes: u64) -> i64 {
     i64::try_from(bytes).unwrap_or(i64::MAX)

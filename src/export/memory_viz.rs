@@ -352,7 +352,10 @@ impl Viz<'_> {
         let stretches = stretches(from, to, blocks);
         let held = stretches.iter().filter(|(.., block)| block.is_some());
         let allocated: u64 = held.map(|(_, size, _)| size).sum();
-        let requested = blocks.iter().map(|block| block.size).fold(0, u64::saturating_add);
+        let requested = blocks
+            .iter()
+            .map(|block| block.size)
+            .fold(0, u64::saturating_add);
         self.pickle.begin_dict()?;
         for (key, number) in [
             ("device", end.device),
@@ -367,7 +370,8 @@ impl Viz<'_> {
             self.pickle.number(number)?;
         }
         self.pickle.text("segment_type")?;
-        self.pickle.text(if to - from >= LARGE { "large" } else { "small" })?;
+        self.pickle
+            .text(if to - from >= LARGE { "large" } else { "small" })?;
         self.pickle.text("is_expandable")?;
         self.pickle.truth(false)?;
         self.pickle.text("segment_pool_id")?;

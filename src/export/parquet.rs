@@ -94,7 +94,11 @@ fn escaped(value: &str) -> String {
             _ => text.push_str(&format!("%{byte:02X}")),
         }
     }
-    if text.is_empty() { "none".to_string() } else { text }
+    if text.is_empty() {
+        "none".to_string()
+    } else {
+        text
+    }
 }
 
 fn write(recording: &dyn Recording, process: &Process, path: &Path) -> Result<()> {

@@ -72,7 +72,7 @@ pub(super) fn write(recordings: &[Box<dyn Recording>], out: &mut dyn Write) -> R
         };
         tracks.process(process)?;
         let story = Story::of(&**recording);
-        let mut levels = Levels::default();
+        let mut levels = Levels::before(&story);
         for record in story.events() {
             tracks.event(&**recording, &record)?;
             let mut changed = Vec::new();
@@ -245,7 +245,11 @@ impl Tracks<'_> {
 
     /// Begins a slice that has a name, or ends the innermost.
     fn slice(&mut self, ns: u64, track: u64, name: Option<&str>) -> Result<()> {
-        let kind = if name.is_some() { SLICE_BEGIN } else { SLICE_END };
+        let kind = if name.is_some() {
+            SLICE_BEGIN
+        } else {
+            SLICE_END
+        };
         let mut message = Message::new()
             .number(field::TYPE, kind)
             .number(field::UUID, track);
@@ -259,7 +263,9 @@ impl Tracks<'_> {
 
     fn instant(&mut self, record: &Record, name: &str) -> Result<()> {
         let track = self.thread(record.event.thread)?;
-        let size = Message::new().text(10, "bytes").number(3, record.event.size);
+        let size = Message::new()
+            .text(10, "bytes")
+            .number(3, record.event.size);
         let message = Message::new()
             .number(field::TYPE, INSTANT)
             .number(field::UUID, track)

@@ -78,7 +78,9 @@ impl Tables {
             }
         };
         let place = self.locations.len() as u64 + 1;
-        let line = Message::new().number(1, number).number(2, function.line.into());
+        let line = Message::new()
+            .number(1, number)
+            .number(2, function.line.into());
         let message = Message::new().number(1, place).message(4, &line);
         self.put(field::LOCATION, &message);
         self.locations.insert(function, place);
@@ -137,7 +139,10 @@ pub(super) fn write(recordings: &[Box<dyn Recording>], out: &mut dyn Write) -> R
             }
             tables.put(field::SAMPLE, &sample);
         }
-        last = recording.events().map(|record| record.ns).fold(last, u64::max);
+        last = recording
+            .events()
+            .map(|record| record.ns)
+            .fold(last, u64::max);
     }
     let period = tables.value_type(("space", "bytes"));
     tables.put(field::PERIOD_TYPE, &period);

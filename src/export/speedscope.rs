@@ -83,7 +83,9 @@ pub(super) fn write(recordings: &[Box<dyn Recording>], out: &mut dyn Write) -> R
                 name: format!("{}, {}", measure.name(), process.label()),
                 unit: if is_count { "none" } else { "bytes" },
                 start: 0,
-                end: weights.iter().fold(0, |sum, weight| sum.saturating_add(*weight)),
+                end: weights
+                    .iter()
+                    .fold(0, |sum, weight| sum.saturating_add(*weight)),
                 samples: samples.collect(),
                 weights,
             });

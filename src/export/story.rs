@@ -26,7 +26,9 @@ impl<'a> Story<'a> {
             let key = (event.class.layer(), event.address);
             match event.kind {
                 Kind::Alloc | Kind::TensorAlloc if event.result == 0 => drop(live.insert(key, ())),
-                Kind::Free | Kind::TensorFree if event.result == 0 && live.remove(&key).is_none() => {
+                Kind::Free | Kind::TensorFree
+                    if event.result == 0 && live.remove(&key).is_none() =>
+                {
                     before.push(Record {
                         ticket: 0,
                         ns: 0,

@@ -80,7 +80,11 @@ fn a_snapshot_comes_back_as_it_was() {
     assert_eq!(again.problems(), [] as [&str; 0]);
     let live = again.live().unwrap();
     assert_eq!(live.len(), facts.len());
-    assert!(live.iter().zip(&facts).all(|(a, b)| a.event.size == b.event.size));
+    assert!(
+        live.iter()
+            .zip(&facts)
+            .all(|(a, b)| a.event.size == b.event.size)
+    );
     // What was there at the beginning is in the history now; it is the same.
     let same = memory(&*again);
     assert_eq!(same.len(), expected.len());
@@ -94,7 +98,9 @@ fn stacks_come_back_as_they_were() {
         let mut names = recording.names();
         let of_alloc = |r: &Record| r.event.kind == Kind::TensorAlloc && r.event.stack != 0;
         let records: Vec<Record> = recording.events().filter(of_alloc).collect();
-        let folded = records.iter().map(|r| frames::folded(&names.stack(r.event.stack)));
+        let folded = records
+            .iter()
+            .map(|r| frames::folded(&names.stack(r.event.stack)));
         folded.collect::<Vec<String>>()
     };
     let expected = stacks(&*original);
@@ -110,7 +116,13 @@ fn rmm_logs_come_back_as_they_were() {
     let said = |recording: &dyn Recording| {
         let of = |record: Record| {
             let e = record.event;
-            (e.kind, e.address, e.size, e.thread, recording.stream(&record))
+            (
+                e.kind,
+                e.address,
+                e.size,
+                e.thread,
+                recording.stream(&record),
+            )
         };
         recording.events().map(of).collect::<Vec<_>>()
     };
@@ -126,7 +138,12 @@ fn rmm_logs_come_back_as_they_were() {
 fn sums_agree_between_formats() {
     let live: u64 = {
         let recording = open(&data("forward.pickle.gz")).unwrap();
-        recording.live().unwrap().iter().map(|block| block.event.size).sum()
+        recording
+            .live()
+            .unwrap()
+            .iter()
+            .map(|block| block.event.size)
+            .sum()
     };
     let folded = written(Format::Folded, &[open(&data("forward.pickle.gz")).unwrap()]);
     let numbers = std::str::from_utf8(&folded).unwrap().lines();
@@ -134,20 +151,35 @@ fn sums_agree_between_formats() {
         .map(|line| line.rsplit_once(' ').unwrap().1.parse::<u64>().unwrap())
         .sum();
     assert_eq!(sum, live);
-    let text = written(Format::Speedscope, &[open(&data("forward.pickle.gz")).unwrap()]);
+    let text = written(
+        Format::Speedscope,
+        &[open(&data("forward.pickle.gz")).unwrap()],
+    );
     let speedscope: Value = serde_json::from_slice(&text).unwrap();
     let frames = speedscope["shared"]["frames"].as_array().unwrap().len();
     for profile in speedscope["profiles"].as_array().unwrap() {
         let samples = profile["samples"].as_array().unwrap();
         let places = samples.iter().flat_map(|sample| sample.as_array().unwrap());
-        assert!(places.into_iter().all(|place| place.as_u64().unwrap() < frames as u64));
+        assert!(
+            places
+                .into_iter()
+                .all(|place| place.as_u64().unwrap() < frames as u64)
+        );
         assert_eq!(samples.len(), profile["weights"].as_array().unwrap().len());
     }
     assert_eq!(speedscope["profiles"][1]["endValue"], live);
-    let text = written(Format::Firefox, &[open(&data("forward.pickle.gz")).unwrap()]);
+    let text = written(
+        Format::Firefox,
+        &[open(&data("forward.pickle.gz")).unwrap()],
+    );
     let firefox: Value = serde_json::from_slice(&text).unwrap();
     let counter = &firefox["counters"][0]["samples"]["count"];
-    let sum: f64 = counter.as_array().unwrap().iter().map(|n| n.as_f64().unwrap()).sum();
+    let sum: f64 = counter
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|n| n.as_f64().unwrap())
+        .sum();
     assert_eq!(sum as u64, live);
 }
 
@@ -181,9 +213,12 @@ fn parquet_has_a_file_for_each_recording() {
         trace(&dir.path().join("a.trace.2")),
         open(&data("training.pickle.gz")).unwrap(),
     ];
-    let counts = recordings.iter().map(|r| r.coverage().recorded).collect::<Vec<_>>();
+    let counts = recordings
+        .iter()
+        .map(|r| r.coverage().recorded)
+        .collect::<Vec<_>>();
     let paths = super::parquet(&recordings, dir.path(), "night/../7").unwrap();
-    assert!(paths[0].ends_with("job=night%2F%2E.%2F7/rank=0/a.trace.parquet"));
+    assert!(paths[0].ends_with("job=night%2F..%2F7/rank=0/a.trace.parquet"));
     for (path, count) in paths.iter().zip(counts) {
         let reader = SerializedFileReader::new(std::fs::File::open(path).unwrap()).unwrap();
         let meta = reader.metadata().file_metadata().clone();
@@ -208,12 +243,19 @@ fn metrics_end_with_what_is_live() {
     let dir = tempfile::tempdir().unwrap();
     let text = metrics(&[trace(&dir.path().join("a.trace"))]);
     let value = |name: &str| {
-        let line = text.lines().find(|line| line.starts_with(&format!("{name}{{")));
+        let line = text
+            .lines()
+            .find(|line| line.starts_with(&format!("{name}{{")));
         let line = line.unwrap_or_else(|| panic!("{name}: {text}"));
-        assert!(line.contains(&format!("pid=\"{}\"", std::process::id())), "{line}");
+        assert!(
+            line.contains(&format!("pid=\"{}\"", std::process::id())),
+            "{line}"
+        );
         line.rsplit_once(' ').unwrap().1.parse::<u64>().unwrap()
     };
     assert_eq!(value("gpushim_live_blocks"), 1);
+    assert_eq!(value("gpushim_requested_bytes"), 600);
+    assert_eq!(value("gpushim_allocated_bytes"), 1024);
     assert_eq!(value("gpushim_events_total"), 4);
     assert_eq!(value("gpushim_out_of_memory_total"), 1);
     assert_eq!(metrics(&[]), "# EOF\n");

@@ -18,7 +18,7 @@ use crate::trace::Trace;
 /// Bytes of the beginning that are looked at.
 const HEAD: usize = 4096;
 /// Bytes of a snapshot beyond which it is not taken into memory.
-const SNAPSHOT_MAX: u64 = 4 << 30;
+const SNAPSHOT_MAX: u64 = 2 << 30;
 
 /// Opens what a recording can be made of, by its content: a trace of ours, a PyTorch memory snapshot, a
 /// log of RMM, a list of requests; of the last three also gzip.
@@ -91,7 +91,7 @@ fn snapshot(path: &Path, is_gzip: bool) -> Result<Snapshot> {
     let read = input.take(SNAPSHOT_MAX).read_to_end(&mut bytes);
     if bytes.len() as u64 >= SNAPSHOT_MAX {
         return Err(anyhow!(
-            "read {place}: a snapshot of 4 GiB or more is not taken into memory; record fewer entries \
+            "read {place}: a snapshot of 2 GiB or more is not taken into memory; record fewer entries \
              (max_entries)"
         ));
     }
