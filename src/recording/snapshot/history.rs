@@ -87,9 +87,8 @@ impl History {
         for entry in &device.entries {
             match entry.action {
                 Action::Alloc => {
-                    if seen.insert(entry.address, Seen::Live) == Some(Seen::Live) {
-                        self.contradictions += 1;
-                    }
+                    let before = seen.insert(entry.address, Seen::Live);
+                    self.contradictions += u64::from(before == Some(Seen::Live));
                 }
                 Action::FreeRequested => match seen.insert(entry.address, Seen::Freed) {
                     Some(Seen::Live) => {}
