@@ -6,6 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::recording::open;
+use crate::trace::Kind;
 
 fn opened(content: &[u8]) -> anyhow::Result<Box<dyn Recording>> {
     let file = tempfile::NamedTempFile::new().unwrap();
