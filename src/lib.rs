@@ -6,6 +6,8 @@
 #[cfg(feature = "cli")]
 pub mod analysis;
 pub mod config;
+#[cfg(feature = "cli")]
+pub mod export;
 pub mod mempool;
 pub mod perf_map;
 pub mod pool;

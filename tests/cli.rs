@@ -735,7 +735,8 @@ fn hostile_files_give_a_sentence_and_never_a_panic() {
             );
             assert!(!output.stdout.is_empty());
             assert!(!stderr(&output).contains("panicked"));
-            assert!(begin.elapsed() < Duration::from_secs(5));
+            // It comes to an end, on a busy machine too.
+            assert!(begin.elapsed() < Duration::from_secs(60));
         }
     }
     let cut = stdout(&run(dir.path(), &["report", "cut"]));

@@ -142,7 +142,7 @@ fn locate(recording: &dyn Recording, focus: Focus, by: By) -> Iterations {
                     }
                 } else if event.kind == Kind::RangePop && thread == Some(event.thread) && is_open {
                     // The pop after which the range is no longer among those open.
-                    let mut open = recording.ranges(event.stack).into_iter();
+                    let mut open = recording.open_ranges(event.stack).into_iter();
                     is_open = open.any(|name| without_numbers(&name) == *wanted);
                     if !is_open {
                         end = Some(here);

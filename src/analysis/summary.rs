@@ -223,7 +223,8 @@ fn figures(ordinal: u8, device: &Device, wrapped: bool) -> DeviceFigures {
         }
         reserved.end = reserved.end.max(allocated.end);
     }
-    let whole = !wrapped && reserved.peak > 0;
+    // A framework's segments with nothing but its tensors in them say nothing of what was requested.
+    let whole = !wrapped && reserved.peak > 0 && requested.peak > 0;
     DeviceFigures {
         device: named(ordinal),
         requested,

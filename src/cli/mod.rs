@@ -14,9 +14,11 @@ mod config;
 mod diff;
 mod doctor;
 mod events;
+mod export;
 mod growth;
 mod leaks;
 mod library;
+mod metrics;
 mod oom;
 mod peak;
 mod phases;
@@ -45,6 +47,8 @@ enum Command {
     Phases(phases::Args),
     Events(events::Args),
     Symbols(symbols::Args),
+    Export(export::Args),
+    Metrics(metrics::Args),
     Config(config::Args),
     Doctor(doctor::Args),
 }
@@ -85,6 +89,8 @@ pub fn main() -> ExitCode {
         Command::Phases(args) => phases::main(&args),
         Command::Events(args) => events::main(&args),
         Command::Symbols(args) => symbols::main(&args),
+        Command::Export(args) => export::main(&args),
+        Command::Metrics(args) => metrics::main(&args),
         Command::Config(args) => config::main(&args),
         Command::Doctor(args) => doctor::main(&args),
     };

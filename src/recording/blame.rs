@@ -68,7 +68,10 @@ pub fn is_of_user(symbol: &Symbol) -> bool {
             !INSTALLED.iter().any(|part| file.contains(part))
         }
         Kind::Native => {
-            let module = symbol.module.as_deref().unwrap_or_default();
+            // Recordings of others do not say where native code is; of those that do we know all.
+            let Some(module) = symbol.module.as_deref() else {
+                return false;
+            };
             let name = crate::symbols::base(module);
             !is_of_interpreter(symbol)
                 && !LIBRARIES.iter().any(|library| name.starts_with(library))

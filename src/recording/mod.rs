@@ -7,15 +7,24 @@ use std::path::Path;
 use std::rc::Rc;
 
 use crate::symbols::Symbol;
-use crate::trace::{LiveBlock, Record, Timeline, Trace};
+use crate::trace::{Class, Kind, LiveBlock, Record, Timeline};
 
 mod blame;
 mod code;
+mod lines;
+mod open;
 mod ours;
+mod pickle;
+mod requests;
+mod rmm;
+mod snapshot;
 mod who;
 
 pub use blame::{blame, is_of_user};
 pub use code::Code;
+pub use lines::LineLog;
+pub use open::open;
+pub use snapshot::Snapshot;
 pub use who::Who;
 
 /// How complete a record is; `recorded = readable + lost + torn`.
@@ -31,6 +40,17 @@ pub struct Coverage {
     pub torn: u64,
     /// Whether newer events have overwritten older ones: all figures are then of the rest.
     pub wrapped: bool,
+}
+
+impl Coverage {
+    /// Of a recording that has all of its events.
+    pub fn complete(events: u64) -> Coverage {
+        Coverage {
+            recorded: events,
+            readable: events,
+            ..Coverage::default()
+        }
+    }
 }
 
 /// One element of a stack, by name.
@@ -79,7 +99,14 @@ pub trait Recording: Send + Sync {
     fn text(&self, id: u64) -> Option<String>;
 
     /// The names of the ranges that a stack id says were open, innermost first.
-    fn ranges(&self, stack: u32) -> Vec<String>;
+    fn open_ranges(&self, stack: u32) -> Vec<String> {
+        let stack = self.names().stack(stack);
+        let name = |frame: &Frame| match frame {
+            Frame::Range(name) => Some(name.clone()),
+            Frame::Call(_) => None,
+        };
+        stack.iter().filter_map(name).collect()
+    }
 
     /// A number that stacks of the same frames have in common, whatever ranges were open; 0 for a stack
     /// without frames.
@@ -89,6 +116,15 @@ pub trait Recording: Send + Sync {
 
     /// Who names the stacks. To make it costs time, to ask again does not.
     fn names(&self) -> Box<dyn Names + '_>;
+
+    /// The handle of the stream that an allocation or free was ordered on, if the recording says so; 0 is
+    /// the default stream.
+    fn stream(&self, record: &Record) -> Option<u64> {
+        let event = &record.event;
+        let is_ordered = matches!(event.kind, Kind::Alloc | Kind::Free)
+            && matches!(event.class, Class::PoolAsync | Class::GraphNode);
+        is_ordered.then_some(event.extra[0])
+    }
 
     /// The first fact of a key.
     fn fact(&self, key: &str) -> Option<String> {
@@ -107,10 +143,15 @@ pub trait Names {
     fn problems(&self) -> Vec<String>;
 }
 
-/// Opens what a recording can be made of, by its content.
-///
-/// # Errors
-/// The file cannot be read, or is of no known kind; completes "failed to …".
-pub fn open(path: &Path) -> anyhow::Result<Box<dyn Recording>> {
-    Ok(Box::new(Trace::open(path)?))
+/// Of a recording without stacks.
+struct NoNames;
+
+impl Names for NoNames {
+    fn stack(&mut self, _id: u32) -> Rc<[Frame]> {
+        Rc::new([])
+    }
+
+    fn problems(&self) -> Vec<String> {
+        Vec::new()
+    }
 }

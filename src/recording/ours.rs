@@ -86,7 +86,7 @@ impl Recording for Trace {
         self.string(u32::try_from(id).ok()?)
     }
 
-    fn ranges(&self, stack: u32) -> Vec<String> {
+    fn open_ranges(&self, stack: u32) -> Vec<String> {
         let name = |node| match node {
             StackNode::Range { name, .. } => self.string(name),
             StackNode::Frame(_) => None,

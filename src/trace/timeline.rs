@@ -13,6 +13,7 @@ use super::event::{Event, Kind, Layer, flags};
 use super::ring::Word;
 
 mod device;
+mod of;
 mod read;
 
 pub(in crate::trace) use device::Current;

@@ -4,9 +4,10 @@
     tests/clients/run.py --target DIR --dist DIR --standin DIR --cudarc FILE
 
 For each: the same output, the same exit code, no finding of the stand-in's oracle, and in the trace
-every allocation that the program says it made, with its bytes. The Python clients live in a virtual
-environment under the target folder, with the versions of requirements.txt. Exit code: 0 all well,
-1 a client failed, 3 none failed but some could not be run here (said on the last line).
+every allocation that the program says it made, with its bytes. Then what `gpushim export` writes of those
+traces, and of the snapshots in tests/data, is read by those it is written for (formats.py). The Python clients
+live in virtual environments under the target folder, with the versions of requirements*.txt. Exit code: 0
+all well, 1 a client failed, 3 none failed but some could not be run here (said on the last lines).
 """
 
 import argparse
@@ -16,7 +17,9 @@ import pathlib
 import re
 import subprocess
 import sys
+import tarfile
 import tempfile
+import zipfile
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.dont_write_bytecode = True
@@ -27,18 +30,26 @@ LIMIT = 180
 """Seconds that one run may take."""
 
 
-def environment(target):
+VIZ = "torch==2.6.0"
+"""Of which PyTorch `_memory_viz.py` is: the wheel for another system is a tenth of the size of ours, and that
+file is the same."""
+
+SCHEMA = "speedscope@1.25.0"
+"""Of which speedscope the schema is."""
+
+
+def environment(target, name="clients", file="requirements.txt"):
     """The virtual environment's Python, made if need be; or the reason why there is none."""
-    requirements = (HERE / "requirements.txt").read_bytes()
+    requirements = (HERE / file).read_bytes()
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
-    folder = target / f"clients-python{version}"
+    folder = target / f"{name}-python{version}"
     python, mark = folder / "bin" / "python", folder / "installed"
     wanted = hashlib.sha256(requirements).hexdigest()
     if mark.exists() and mark.read_text() == wanted:
         return python, ""
     for argv in (
         [sys.executable, "-m", "venv", folder],
-        [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--only-binary=:all:", "-r", HERE / "requirements.txt"],
+        [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--only-binary=:all:", "-r", HERE / file],
     ):
         done = subprocess.run([str(part) for part in argv], capture_output=True, text=True)
         if done.returncode != 0:
@@ -46,6 +57,51 @@ def environment(target):
             return None, f"Python {version}: {lines[-1][:200]}"
     mark.write_text(wanted)
     return python, ""
+
+
+def fetched(target, argv, archive, member):
+    """A file out of a package, kept under the target folder; or the reason why it cannot be had."""
+    kept = target / "formats" / argv[-1] / pathlib.Path(member).name
+    if kept.exists():
+        return kept, ""
+    with tempfile.TemporaryDirectory(dir=target) as folder:
+        try:
+            done = subprocess.run([str(part) for part in argv], cwd=folder, capture_output=True, text=True, timeout=300)
+            said = (done.stderr.strip() or done.stdout.strip() or "no message").splitlines()[-1]
+            found = sorted(pathlib.Path(folder).glob(archive))
+            if done.returncode != 0 or not found:
+                return None, said[:200]
+            if archive.endswith(".whl"):
+                content = zipfile.ZipFile(found[0]).read(member)
+            else:
+                content = tarfile.open(found[0]).extractfile(member).read()
+        except (OSError, KeyError, subprocess.TimeoutExpired, tarfile.TarError, zipfile.BadZipFile) as error:
+            return None, str(error)[:200]
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    kept.write_bytes(content)
+    return kept, ""
+
+
+def formats(options, traces):
+    """Whether the exports are read by others as they must be, and what was not looked at."""
+    python, reason = environment(options.target, "formats", "requirements-formats.txt")
+    if not python:
+        return True, [f"export, metrics: no environment for their readers: {reason}"]
+    skipped = []
+    pip = [python, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps", "--only-binary=:all:"]
+    pip += ["--platform", "macosx_11_0_arm64", "--python-version", "3.12", VIZ]
+    viz, reason = fetched(options.target, pip, "torch-*.whl", "torch/cuda/_memory_viz.py")
+    if not viz:
+        skipped.append(f"export memory-viz by PyTorch's own module: {reason}")
+    npm = ["npm", "pack", "--silent", SCHEMA]
+    schema, reason = fetched(options.target, npm, "speedscope-*.tgz", "package/dist/release/file-format-schema.json")
+    if not schema:
+        skipped.append(f"export speedscope by its schema: {reason}")
+    with tempfile.TemporaryDirectory(dir=options.target) as work:
+        argv = [python, HERE / "formats.py", "--command", options.dist / "gpushim", "--work", work]
+        argv += (["--viz", viz] if viz else []) + (["--schema", schema] if schema else []) + traces
+        done = subprocess.run([str(part) for part in argv])
+    return done.returncode == 0, skipped
 
 
 class Runner:
@@ -132,9 +188,12 @@ def main():
         runner.judge("cuda-bindings", [python, HERE / "cuda_bindings_client.py"])
     else:
         print(f"skip numba, cuda-bindings: no environment for them: {reason}")
-    if runner.failures:
+    sound, skipped = formats(options, sorted(runner.work.glob("*-shim/*.trace")))
+    for line in skipped:
+        print(f"skip {line}")
+    if runner.failures or not sound:
         return 1
-    return 0 if python else 3
+    return 0 if python and not skipped else 3
 
 
 if __name__ == "__main__":

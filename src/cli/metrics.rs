@@ -1,0 +1,41 @@
+//! `gpushim metrics`: how much memory there is now, for a monitoring system.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use gpushim_core::config::{Config, DEFAULT_PATTERN};
+use gpushim_core::export;
+
+use super::export::{open, write_whole};
+use super::{Outcome, print_text, traces};
+
+/// Print how much memory running processes hold, as OpenMetrics text.
+///
+/// With -o the file is replaced as a whole, as a node exporter's textfile collector wants it.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example, every 15 s:
+  gpushim metrics -o /var/lib/node_exporter/gpushim.prom /tmp/gpushim-*.trace")]
+pub struct Args {
+    /// Trace files, of running processes, too; all that match GPUSHIM_TRACE if none is named.
+    files: Vec<PathBuf>,
+    /// The file to write instead of standard output.
+    #[arg(short, long, value_name = "FILE.prom")]
+    output: Option<PathBuf>,
+}
+
+pub fn main(args: &Args) -> Result<Outcome> {
+    let paths = if args.files.is_empty() {
+        let pattern = Config::from_env().0.trace;
+        traces::matching(pattern.as_deref().unwrap_or(DEFAULT_PATTERN))
+    } else {
+        args.files.clone()
+    };
+    // Where nothing runs there is nothing to say, and that is fine.
+    let (recordings, outcome) = open(&paths);
+    let text = export::metrics(&recordings);
+    match &args.output {
+        Some(path) => write_whole(path, |out| Ok(out.write_all(text.as_bytes())?))?,
+        None => print_text(&text)?,
+    }
+    Ok(outcome)
+}

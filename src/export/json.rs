@@ -1,0 +1,88 @@
+//! JSON lines: for each recording one object that names it, then its events in order, and before the first
+//! event of a stack that stack's functions.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+
+use anyhow::Result;
+use rustc_hash::FxHashSet;
+use serde::Serialize;
+
+use super::frames::functions;
+use super::row::Row;
+use crate::recording::{Coverage, Recording};
+
+#[derive(Serialize)]
+struct Head {
+    recording: String,
+    format: String,
+    wall_ns: u64,
+    coverage: Coverage,
+    facts: BTreeMap<String, Vec<String>>,
+    counters: Vec<(String, u64)>,
+    problems: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct Stack {
+    stack: u32,
+    frames: Vec<Call>,
+}
+
+#[derive(Serialize)]
+struct Call {
+    function: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    file: String,
+    #[serde(skip_serializing_if = "is_unknown")]
+    line: u32,
+    kind: &'static str,
+}
+
+fn is_unknown(line: &u32) -> bool {
+    *line == 0
+}
+
+/// Writes all recordings, one after the other.
+pub(super) fn write(recordings: &[Box<dyn Recording>], out: &mut dyn Write) -> Result<()> {
+    for recording in recordings {
+        let mut facts: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for (key, value) in recording.facts() {
+            facts.entry(key).or_default().push(value);
+        }
+        let head = Head {
+            recording: recording.path().display().to_string(),
+            format: recording.format(),
+            wall_ns: recording.wall_ns(),
+            coverage: recording.coverage(),
+            facts,
+            counters: recording.counters(),
+            problems: recording.problems(),
+        };
+        line(out, &head)?;
+        let mut names = recording.names();
+        let mut told = FxHashSet::default();
+        for record in recording.events() {
+            let stack = record.event.stack;
+            if stack != 0 && told.insert(stack) {
+                let frames = functions(&names.stack(stack)).into_iter();
+                let frames = frames.map(|function| Call {
+                    function: function.name,
+                    file: function.file,
+                    line: function.line,
+                    kind: function.kind,
+                });
+                let frames = frames.collect();
+                line(out, &Stack { stack, frames })?;
+            }
+            line(out, &Row::of(&**recording, &record))?;
+        }
+    }
+    Ok(())
+}
+
+fn line(out: &mut dyn Write, value: &impl Serialize) -> Result<()> {
+    serde_json::to_writer(&mut *out, value)?;
+    writeln!(out)?;
+    Ok(())
+}

@@ -1,0 +1,280 @@
+//! PyTorch's memory snapshot: what `torch.cuda.memory._dump_snapshot()` writes, for `_memory_viz.py` and the
+//! viewer. Each device of each recording is a device of the snapshot, in order. Format: see
+//! `recording/snapshot`.
+//!
+//! Blocks are those of the layer that memory is held in; segments are what it was taken from: the driver's
+//! memory below tensors, the pool's segments below the device's. A block that is in no known segment
+//! is shown in one of its own.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Write;
+
+use anyhow::Result;
+use rustc_hash::FxHashMap;
+
+use super::frames::{Function, functions};
+use super::pickler::Pickler;
+use super::process::processes;
+use super::story::{Block, Change, Story};
+use crate::recording::{Names, Recording};
+use crate::trace::{Event, Kind, Layer, Record, flags};
+
+mod end;
+
+/// Writes all recordings.
+pub(super) fn write(recordings: &[Box<dyn Recording>], out: &mut dyn Write) -> Result<()> {
+    let (processes, _) = processes(recordings);
+    let mut viz = Viz {
+        pickle: Pickler::new(out)?,
+        frames: FxHashMap::default(),
+        stacks: FxHashMap::default(),
+    };
+    let mut ends: Vec<End> = Vec::new();
+    viz.pickle.begin_dict()?;
+    viz.pickle.text("device_traces")?;
+    viz.pickle.begin_list()?;
+    for (recording, process) in recordings.iter().zip(&processes) {
+        let story = Story::of(&**recording);
+        let mut names = recording.names();
+        viz.stacks.clear();
+        let mut devices = BTreeSet::new();
+        let mut has_driver = false;
+        for record in story.events() {
+            let event = &record.event;
+            let is_driver = event.kind == Kind::Alloc && event.class.layer() == Layer::Device;
+            has_driver |= is_driver;
+            let is_told = matches!(event.kind, Kind::Reserve | Kind::TensorAlloc) || is_driver;
+            if is_told {
+                devices.insert(event.device);
+            }
+        }
+        let is_below = story.layer == Layer::Tensor && has_driver;
+        for device in devices {
+            let mut end = End {
+                device: ends.len() as u64,
+                ..End::default()
+            };
+            let wall_us = process.wall_ns / 1000;
+            viz.trace(&story, device, is_below, wall_us, &mut *names, &mut end)?;
+            // Every block's stack came with its allocation.
+            let places = end.blocks.iter().filter_map(|block| {
+                let place = viz.stacks.get(&block.stack)?;
+                Some((block.stack, *place))
+            });
+            end.stacks = places.collect();
+            ends.push(end);
+        }
+    }
+    viz.pickle.end_list()?;
+    viz.pickle.text("segments")?;
+    viz.pickle.begin_list()?;
+    for end in &ends {
+        viz.segments(end)?;
+    }
+    viz.pickle.end_list()?;
+    for key in ["allocator_settings", "external_annotations"] {
+        viz.pickle.text(key)?;
+        if key == "allocator_settings" {
+            viz.pickle.begin_dict()?;
+            viz.pickle.text("PYTORCH_CUDA_ALLOC_CONF")?;
+            viz.pickle.text("")?;
+            viz.pickle.end_dict()?;
+        } else {
+            viz.pickle.begin_list()?;
+            viz.pickle.end_list()?;
+        }
+    }
+    viz.pickle.end_dict()?;
+    viz.pickle.finish()?;
+    Ok(())
+}
+
+/// What a device holds at the end.
+#[derive(Default)]
+struct End {
+    device: u64,
+    /// Bytes and stream, by address.
+    segments: BTreeMap<u64, (u64, u64)>,
+    blocks: Vec<Block>,
+    /// Where the stack of each block is remembered, by its id.
+    stacks: FxHashMap<u32, u32>,
+}
+
+struct Viz<'a> {
+    pickle: Pickler<'a>,
+    /// Where functions and the stacks of this recording are remembered.
+    frames: FxHashMap<Function, u32>,
+    stacks: FxHashMap<u32, u32>,
+}
+
+/// One entry of a history.
+struct Entry {
+    action: &'static str,
+    address: u64,
+    size: u64,
+    stream: u64,
+    time: u64,
+    stack: u32,
+}
+
+/// Whether an event takes a segment or gives one back, if it does either.
+fn segment(event: &Event, story: &Story<'_>, is_below: bool) -> Option<bool> {
+    let is_device = event.class.layer() == Layer::Device && event.result == 0;
+    let is_whole = event.flags & flags::FORWARDED != 0 && story.layer == Layer::Device;
+    match event.kind {
+        Kind::Reserve if !is_below => Some(true),
+        Kind::Release if !is_below => Some(false),
+        Kind::Alloc if is_device && (is_below || is_whole) => Some(true),
+        Kind::Free if is_device && (is_below || is_whole) => Some(false),
+        _ => None,
+    }
+}
+
+impl Viz<'_> {
+    /// The history of a device.
+    fn trace(
+        &mut self,
+        story: &Story<'_>,
+        device: u8,
+        is_below: bool,
+        wall_us: u64,
+        names: &mut dyn Names,
+        end: &mut End,
+    ) -> Result<()> {
+        self.pickle.begin_list()?;
+        let mut holders = story.holders();
+        for record in story.events() {
+            let mut changes = Vec::new();
+            holders.feed(story, &record, |change| changes.push(change));
+            let event = &record.event;
+            let time = wall_us.saturating_add(record.ns / 1000);
+            let mut entry = Entry {
+                action: "",
+                address: event.address,
+                size: event.size,
+                stream: 0,
+                time,
+                stack: event.stack,
+            };
+            let ours = event.device == device;
+            let segment = segment(event, story, is_below).filter(|_| ours);
+            if segment == Some(true) {
+                let stream = story.recording.stream(&record).unwrap_or(0);
+                end.segments.insert(event.address, (event.size, stream));
+                entry.action = "segment_alloc";
+                self.entry(&entry, names)?;
+            }
+            for change in changes {
+                self.change(change, device, &record, time, names)?;
+            }
+            if segment == Some(false) {
+                let known = end.segments.remove(&event.address);
+                entry.size = known.map_or(event.size, |(size, _)| size);
+                entry.action = "segment_free";
+                self.entry(&entry, names)?;
+            }
+            if ours && matches!(event.kind, Kind::OutOfMemory | Kind::TensorOutOfMemory) {
+                entry.action = "oom";
+                // What the device had free; a framework does not say.
+                let is_driver = event.kind == Kind::OutOfMemory;
+                entry.address = if is_driver { event.extra[0] } else { 0 };
+                self.entry(&entry, names)?;
+            }
+        }
+        self.pickle.end_list()?;
+        end.blocks = holders.blocks();
+        end.blocks.retain(|block| block.device == device);
+        Ok(())
+    }
+
+    fn change(
+        &mut self,
+        change: Change,
+        device: u8,
+        record: &Record,
+        time: u64,
+        names: &mut dyn Names,
+    ) -> Result<()> {
+        let (block, actions, stack) = match change {
+            Change::Made(block) => (block, &["alloc"][..], block.stack),
+            Change::Dropped(block) => {
+                let actions = &["free_requested", "free_completed"][..];
+                (block, actions, record.event.stack)
+            }
+        };
+        if block.device != device {
+            return Ok(());
+        }
+        for action in actions {
+            let entry = Entry {
+                action,
+                address: block.address,
+                size: block.size,
+                stream: block.stream,
+                time,
+                stack,
+            };
+            self.entry(&entry, names)?;
+        }
+        Ok(())
+    }
+
+    fn entry(&mut self, entry: &Entry, names: &mut dyn Names) -> Result<()> {
+        let is_oom = entry.action == "oom";
+        self.pickle.begin_dict()?;
+        self.pickle.text("action")?;
+        self.pickle.text(entry.action)?;
+        let address = if is_oom { "device_free" } else { "addr" };
+        for (key, number) in [
+            (address, entry.address),
+            ("size", entry.size),
+            ("stream", entry.stream),
+            ("time_us", entry.time),
+        ] {
+            self.pickle.text(key)?;
+            self.pickle.number(number)?;
+        }
+        self.pickle.text("frames")?;
+        self.stack(entry.stack, names)?;
+        self.pickle.end_dict()?;
+        Ok(())
+    }
+
+    /// A stack, by reference where it came before; where it is remembered.
+    fn stack(&mut self, stack: u32, names: &mut dyn Names) -> Result<u32> {
+        if let Some(place) = self.stacks.get(&stack) {
+            self.pickle.again(*place)?;
+            return Ok(*place);
+        }
+        self.pickle.begin_list()?;
+        for function in functions(&names.stack(stack)) {
+            self.function(function)?;
+        }
+        self.pickle.end_list()?;
+        let place = self.pickle.remember()?;
+        self.stacks.insert(stack, place);
+        Ok(place)
+    }
+
+    fn function(&mut self, function: Function) -> Result<()> {
+        if let Some(place) = self.frames.get(&function) {
+            self.pickle.again(*place)?;
+            return Ok(());
+        }
+        self.pickle.begin_dict()?;
+        self.pickle.text("name")?;
+        self.pickle.text(&function.name)?;
+        self.pickle.text("filename")?;
+        let file = match function.file.as_str() {
+            "" => "??",
+            file => file,
+        };
+        self.pickle.text(file)?;
+        self.pickle.text("line")?;
+        self.pickle.number(function.line.into())?;
+        self.pickle.end_dict()?;
+        let place = self.pickle.remember()?;
+        self.frames.insert(function, place);
+        Ok(())
+    }
+}

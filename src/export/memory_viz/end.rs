@@ -1,0 +1,152 @@
+//! What a device holds at the end: its segments, cut into blocks.
+
+use anyhow::Result;
+
+use super::super::story::Block;
+use super::{End, Viz};
+
+/// PyTorch's blocks are multiples of this.
+const ROUNDING: u64 = 512;
+/// From this size on PyTorch calls a segment large (`kSmallBuffer` of its caching allocator).
+const LARGE: u64 = (2 << 20) + 1;
+
+/// A stretch of a segment: address, bytes, and the block that is there.
+type Stretch<'a> = (u64, u64, Option<&'a Block>);
+
+/// Cuts a segment into its blocks and what is between them.
+fn stretches<'a>(from: u64, to: u64, blocks: &[&'a Block]) -> Vec<Stretch<'a>> {
+    let mut all = Vec::new();
+    let mut at = from;
+    for (place, block) in blocks.iter().enumerate() {
+        let next = blocks.get(place + 1).map_or(to, |next| next.address);
+        if block.address > at {
+            all.push((at, block.address - at, None));
+        }
+        let size = block.size.max(1).checked_next_multiple_of(ROUNDING);
+        let size = size.unwrap_or(block.size).min(next - block.address);
+        all.push((block.address, size, Some(*block)));
+        at = block.address.saturating_add(size);
+    }
+    if to > at {
+        all.push((at, to - at, None));
+    }
+    all
+}
+
+impl Viz<'_> {
+    /// The segments that a device holds at the end, with their blocks.
+    pub(super) fn segments(&mut self, end: &End) -> Result<()> {
+        let mut blocks = end.blocks.iter().peekable();
+        let mut covered = 0;
+        for (address, (size, stream)) in &end.segments {
+            let to = address.saturating_add(*size);
+            // What lies before the segment lies in none.
+            while let Some(block) = blocks.next_if(|block| block.address < *address) {
+                covered = self.alone(end, block, covered)?;
+            }
+            let mut inside = Vec::new();
+            while let Some(block) = blocks.next_if(|block| block.address < to) {
+                inside.push(block);
+            }
+            let from = (*address).max(covered);
+            if to > from {
+                inside.retain(|block| block.address >= from);
+                self.segment(end, (from, to), *stream, &inside)?;
+                covered = to;
+            }
+        }
+        for block in blocks {
+            covered = self.alone(end, block, covered)?;
+        }
+        Ok(())
+    }
+
+    /// A block that is in no segment, as one of its own, unless it lies in what was shown already.
+    fn alone(&mut self, end: &End, block: &Block, covered: u64) -> Result<u64> {
+        let size = block.size.max(1).checked_next_multiple_of(ROUNDING);
+        let to = block.address.saturating_add(size.unwrap_or(block.size));
+        if block.address < covered || to <= block.address {
+            return Ok(covered);
+        }
+        self.segment(end, (block.address, to), block.stream, &[block])?;
+        Ok(to)
+    }
+
+    fn segment(
+        &mut self,
+        end: &End,
+        (from, to): (u64, u64),
+        stream: u64,
+        blocks: &[&Block],
+    ) -> Result<()> {
+        let stretches = stretches(from, to, blocks);
+        let held = stretches.iter().filter(|(.., block)| block.is_some());
+        let allocated: u64 = held.map(|(_, size, _)| size).sum();
+        let requested = blocks
+            .iter()
+            .map(|block| block.size)
+            .fold(0, u64::saturating_add);
+        self.pickle.begin_dict()?;
+        for (key, number) in [
+            ("device", end.device),
+            ("address", from),
+            ("total_size", to - from),
+            ("allocated_size", allocated),
+            ("active_size", allocated),
+            ("requested_size", requested),
+            ("stream", stream),
+        ] {
+            self.pickle.text(key)?;
+            self.pickle.number(number)?;
+        }
+        self.pickle.text("segment_type")?;
+        self.pickle
+            .text(if to - from >= LARGE { "large" } else { "small" })?;
+        self.pickle.text("is_expandable")?;
+        self.pickle.truth(false)?;
+        self.pickle.text("segment_pool_id")?;
+        self.pickle.begin_list()?;
+        self.pickle.number(0)?;
+        self.pickle.number(0)?;
+        self.pickle.end_list()?;
+        self.pickle.text("frames")?;
+        self.pickle.begin_list()?;
+        self.pickle.end_list()?;
+        self.pickle.text("blocks")?;
+        self.pickle.begin_list()?;
+        for (address, size, block) in stretches {
+            self.block(end, address, size, block)?;
+        }
+        self.pickle.end_list()?;
+        self.pickle.end_dict()?;
+        Ok(())
+    }
+
+    fn block(&mut self, end: &End, address: u64, size: u64, block: Option<&Block>) -> Result<()> {
+        let state = match block {
+            Some(_) => "active_allocated",
+            None => "inactive",
+        };
+        self.pickle.begin_dict()?;
+        for (key, number) in [
+            ("address", address),
+            ("size", size),
+            ("requested_size", block.map_or(0, |block| block.size)),
+        ] {
+            self.pickle.text(key)?;
+            self.pickle.number(number)?;
+        }
+        self.pickle.text("state")?;
+        self.pickle.text(state)?;
+        self.pickle.text("frames")?;
+        match block.and_then(|block| end.stacks.get(&block.stack)) {
+            Some(place) => self.pickle.again(*place)?,
+            None => {
+                self.pickle.begin_list()?;
+                self.pickle.end_list()?;
+            }
+        }
+        self.pickle.end_dict()?;
+        Ok(())
+    }
+}

@@ -1,0 +1,52 @@
+//! Whose recording it is.
+
+use crate::recording::Recording;
+
+/// A process, as far as the recording names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Process {
+    pub pid: u32,
+    pub rank: Option<String>,
+    pub host: String,
+    /// Its command line, or else the name of the file.
+    pub title: String,
+    /// Wall clock at the start of the recording, ns since 1970, 0 if unknown.
+    pub wall_ns: u64,
+}
+
+impl Process {
+    /// Of a recording; where it has no process number it gets the place in the list, from 1 on.
+    pub(super) fn of(recording: &dyn Recording, place: usize) -> Process {
+        let fact = |key| recording.fact(key).filter(|value| !value.is_empty());
+        let file = recording.path().file_name().unwrap_or_default();
+        let pid = fact("pid").and_then(|pid| pid.parse().ok());
+        Process {
+            pid: pid.unwrap_or(u32::try_from(place + 1).unwrap_or(u32::MAX)),
+            rank: fact("rank"),
+            host: fact("host").unwrap_or_default(),
+            title: fact("argv").unwrap_or_else(|| file.to_string_lossy().into_owned()),
+            wall_ns: recording.wall_ns(),
+        }
+    }
+
+    /// The title, with the rank where there is one.
+    pub(super) fn label(&self) -> String {
+        match &self.rank {
+            Some(rank) => format!("rank {rank}: {}", self.title),
+            None => self.title.clone(),
+        }
+    }
+}
+
+/// The processes of recordings, and the wall clock from which their common time runs: that of the first
+/// that has one.
+pub(super) fn processes(recordings: &[Box<dyn Recording>]) -> (Vec<Process>, u64) {
+    let processes: Vec<Process> = recordings
+        .iter()
+        .enumerate()
+        .map(|(place, recording)| Process::of(&**recording, place))
+        .collect();
+    let walls = processes.iter().map(|process| process.wall_ns);
+    let begin = walls.filter(|wall| *wall > 0).min().unwrap_or(0);
+    (processes, begin)
+}

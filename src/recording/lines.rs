@@ -1,0 +1,151 @@
+//! Logs that have a line for each request: a header that names the columns, then `alloc,0x7f…,512,…`.
+//!
+//! Each pass reads the file anew, plain or gzip, so that memory grows with what is live and not with the
+//! length of the log. A line that makes no sense is named and left out, and costs nothing else.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::{Coverage, Names, NoNames, Recording};
+use crate::trace::{Class, LiveBlock, Record, Timeline};
+
+mod reader;
+#[cfg(test)]
+mod tests;
+
+use reader::Reader;
+
+/// The columns of a request, in the order of [`Dialect::columns`].
+pub(super) const COLUMNS: usize = 6;
+
+/// What was done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Action {
+    Alloc,
+    Free,
+    Failure,
+}
+
+/// How one sort of log is written.
+#[derive(Debug)]
+pub(super) struct Dialect {
+    /// What it is, for people.
+    pub format: &'static str,
+    /// Names of the columns of action, address, bytes, stream, thread and time.
+    pub columns: [&'static str; COLUMNS],
+    /// The words for what was done.
+    pub actions: &'static [(&'static str, Action)],
+    /// A time of the log, ns.
+    pub time: fn(&str) -> Option<u64>,
+    /// After how many ns times begin again, if they do.
+    pub wraps: Option<u64>,
+    /// What `-` or nothing as a stream means: memory that knows none. Everything else is stream-ordered.
+    pub without_stream: Class,
+}
+
+impl Dialect {
+    /// Whether a line is the header of such a log.
+    pub(super) fn is_header(&self, line: &str) -> bool {
+        // Who does not name a thread has none.
+        let needed = self.columns.iter().enumerate().filter(|(at, _)| *at != 4);
+        let places = self.places(line);
+        needed.into_iter().all(|(at, _)| places[at].is_some())
+    }
+
+    fn places(&self, header: &str) -> [Option<usize>; COLUMNS] {
+        let names: Vec<&str> = header.trim_start_matches('\u{feff}').split(',').collect();
+        self.columns.map(|column| {
+            let is_it = |name: &&str| name.trim().eq_ignore_ascii_case(column);
+            names.iter().position(is_it)
+        })
+    }
+}
+
+/// A log that was opened.
+#[derive(Debug)]
+pub struct LineLog {
+    path: PathBuf,
+    file: Arc<File>,
+    is_gzip: bool,
+    dialect: &'static Dialect,
+    events: u64,
+    problems: Vec<String>,
+}
+
+impl LineLog {
+    /// Reads the log once, to know what is wrong with it.
+    pub(super) fn new(
+        path: &Path,
+        file: File,
+        is_gzip: bool,
+        dialect: &'static Dialect,
+    ) -> LineLog {
+        let mut log = LineLog {
+            path: path.to_path_buf(),
+            file: Arc::new(file),
+            is_gzip,
+            dialect,
+            events: 0,
+            problems: Vec::new(),
+        };
+        let mut reader = log.reader();
+        log.events = reader.by_ref().count() as u64;
+        log.problems = reader.faults.sentences();
+        log
+    }
+
+    fn reader(&self) -> Reader {
+        Reader::new(Arc::clone(&self.file), self.is_gzip, self.dialect)
+    }
+}
+
+impl Recording for LineLog {
+    fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn format(&self) -> String {
+        self.dialect.format.to_string()
+    }
+
+    fn wall_ns(&self) -> u64 {
+        0
+    }
+
+    fn facts(&self) -> Vec<(String, String)> {
+        Vec::new()
+    }
+
+    fn counters(&self) -> Vec<(String, u64)> {
+        Vec::new()
+    }
+
+    fn problems(&self) -> Vec<String> {
+        self.problems.clone()
+    }
+
+    fn coverage(&self) -> Coverage {
+        Coverage::complete(self.events)
+    }
+
+    fn events(&self) -> Box<dyn Iterator<Item = Record> + Send + '_> {
+        Box::new(self.reader())
+    }
+
+    fn live(&self) -> Option<Vec<LiveBlock>> {
+        None
+    }
+
+    fn timeline(&self) -> Timeline {
+        Timeline::of(self.reader())
+    }
+
+    fn text(&self, _id: u64) -> Option<String> {
+        None
+    }
+
+    fn names(&self) -> Box<dyn Names + '_> {
+        Box::new(NoNames)
+    }
+}

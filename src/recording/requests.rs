@@ -1,0 +1,18 @@
+//! A plain list of requests: `op,ptr,size,stream,thread,time_ns`. A stream of `-` is that of calls that take
+//! none: the memory is `cudaMalloc`'s, else it is stream-ordered.
+
+use super::lines::{Action, Dialect};
+use crate::trace::Class;
+
+pub(super) static REQUESTS: Dialect = Dialect {
+    format: "list of requests",
+    columns: ["op", "ptr", "size", "stream", "thread", "time_ns"],
+    actions: &[
+        ("alloc", Action::Alloc),
+        ("free", Action::Free),
+        ("failure", Action::Failure),
+    ],
+    time: |text| text.parse().ok(),
+    wraps: None,
+    without_stream: Class::Device,
+};

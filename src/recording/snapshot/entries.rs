@@ -1,0 +1,262 @@
+//! What a snapshot says of each device: the history that was recorded, and what is there at its end.
+
+use rustc_hash::FxHashSet;
+
+use super::super::pickle::{Pickle, Value};
+use super::stacks::Stacks;
+
+/// What happened, by PyTorch's names (`TraceEntry::Action` of its caching allocator).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Action {
+    /// A tensor was made. Its size is the one asked for, as in both kinds of free.
+    Alloc,
+    /// The program dropped it.
+    FreeRequested,
+    /// All streams that used it are done with it.
+    FreeCompleted,
+    /// Memory was taken from the driver, or mapped into an expandable segment.
+    SegmentAlloc,
+    /// It was given back, or unmapped.
+    SegmentFree,
+    /// A snapshot was taken.
+    Snapshot,
+    /// A request could not be met.
+    OutOfMemory,
+}
+
+/// One entry of a history.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Entry {
+    pub action: Action,
+    pub address: u64,
+    /// Bytes.
+    pub size: u64,
+    pub stream: u64,
+    /// Wall clock, µs.
+    pub time_us: Option<u64>,
+    pub stack: u32,
+}
+
+/// A block that is allocated at the end.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Block {
+    pub address: u64,
+    /// Bytes of the block.
+    pub size: u64,
+    /// Bytes asked for.
+    pub requested: u64,
+    pub stream: u64,
+    pub stack: u32,
+}
+
+/// What is known of one device.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Device {
+    pub ordinal: u8,
+    pub entries: Vec<Entry>,
+    /// Blocks that are allocated at the end.
+    pub blocks: Vec<Block>,
+    /// Memory that is held at the end: address and bytes.
+    pub segments: Vec<(u64, u64)>,
+}
+
+/// Part of the program that PyTorch announced (an optimizer's step, say), or the end of one.
+#[derive(Clone, Debug)]
+pub(super) struct Annotation {
+    pub name: String,
+    pub begins: bool,
+    pub device: u8,
+    pub time_us: u64,
+}
+
+/// All that a snapshot says.
+#[derive(Debug, Default)]
+pub(super) struct Content {
+    pub devices: Vec<Device>,
+    pub annotations: Vec<Annotation>,
+    /// Of the allocator, by name.
+    pub settings: Vec<(String, String)>,
+    pub stacks: Stacks,
+    /// Entries and blocks that make no sense.
+    pub bad: u64,
+    /// Names of actions that are not known here, a few.
+    pub unknown: Vec<String>,
+}
+
+/// How many unknown actions are named.
+const NAMED: usize = 5;
+/// How many devices are told apart.
+const DEVICES: usize = 255;
+
+impl Content {
+    /// Takes it out of a pickle; `None` if that is no snapshot. Every list is looked at once, however
+    /// often it is referred to.
+    pub(super) fn of(pickle: &Pickle<'_>) -> Option<Content> {
+        let mut content = Content::default();
+        let root = pickle.root;
+        let (traces, segments) = match root {
+            // What `_record_memory_history` of PyTorch 1.13 left: the segments alone.
+            Value::List(_) => (None, Some(root)),
+            _ => (
+                pickle.get(root, "device_traces"),
+                pickle.get(root, "segments"),
+            ),
+        };
+        if traces.is_none() && segments.is_none() {
+            return None;
+        }
+        let mut seen = FxHashSet::default();
+        let traces = traces.map_or(&[][..], |traces| pickle.items(traces));
+        for (ordinal, trace) in traces.iter().enumerate().take(DEVICES) {
+            if let Value::List(place) | Value::Tuple(place) = trace
+                && seen.insert(*place)
+            {
+                let device = content.device(u8::try_from(ordinal).unwrap_or(u8::MAX));
+                let entries = content.entries(pickle, *trace);
+                if let Some(device) = content.devices.get_mut(device) {
+                    device.entries = entries;
+                }
+            }
+        }
+        for segment in segments.map_or(&[][..], |segments| pickle.items(segments)) {
+            content.segment(pickle, *segment, &mut seen);
+        }
+        if let Some(annotations) = pickle.get(root, "external_annotations") {
+            for annotation in pickle.items(annotations) {
+                let annotation = content.annotation(pickle, *annotation);
+                content.annotations.extend(annotation);
+            }
+        }
+        if let Some(settings) = pickle.get(root, "allocator_settings") {
+            content.settings = pickle
+                .entries(settings)
+                .take(DEVICES)
+                .filter_map(|(key, value)| {
+                    let shown = match value {
+                        Value::Bool(is) => is.to_string(),
+                        Value::Int(number) => number.to_string(),
+                        Value::Float(number) => number.to_string(),
+                        _ => pickle.text(value)?,
+                    };
+                    Some((pickle.text(key)?, shown))
+                })
+                .collect();
+        }
+        content.stacks.finish();
+        Some(content)
+    }
+
+    /// The place of a device's books.
+    fn device(&mut self, ordinal: u8) -> usize {
+        let known = self.devices.iter().position(|one| one.ordinal == ordinal);
+        known.unwrap_or_else(|| {
+            self.devices.push(Device {
+                ordinal,
+                ..Device::default()
+            });
+            self.devices.len() - 1
+        })
+    }
+
+    fn entries(&mut self, pickle: &Pickle<'_>, trace: Value) -> Vec<Entry> {
+        let mut entries = Vec::with_capacity(pickle.items(trace).len());
+        for entry in pickle.items(trace) {
+            let action = pickle.get(*entry, "action").and_then(|a| pickle.text(a));
+            let Some(name) = action else {
+                self.bad += 1;
+                continue;
+            };
+            let Some(action) = action_of(&name) else {
+                if self.unknown.len() < NAMED && !self.unknown.contains(&name) {
+                    self.unknown.push(name);
+                }
+                continue;
+            };
+            let number = |key| pickle.get(*entry, key).and_then(|n| pickle.number(n));
+            let address = number("addr");
+            // An out-of-memory has no address, but says how much the device had free.
+            if address.is_none() && !matches!(action, Action::OutOfMemory | Action::Snapshot) {
+                self.bad += 1;
+                continue;
+            }
+            entries.push(Entry {
+                action,
+                address: address.unwrap_or(0),
+                size: number("size").unwrap_or(0),
+                stream: number("stream").unwrap_or(0),
+                time_us: number("time_us"),
+                stack: self.stacks.of(pickle, *entry),
+            });
+        }
+        entries
+    }
+
+    fn segment(&mut self, pickle: &Pickle<'_>, segment: Value, seen: &mut FxHashSet<u32>) {
+        let number = |of: Value, key| pickle.get(of, key).and_then(|n| pickle.number(n));
+        let ordinal = number(segment, "device").unwrap_or(0);
+        let known = (number(segment, "address"), number(segment, "total_size"));
+        let ((Some(address), Some(size)), Ok(ordinal)) = (known, u8::try_from(ordinal)) else {
+            self.bad += 1;
+            return;
+        };
+        let stream = number(segment, "stream").unwrap_or(0);
+        let device = self.device(ordinal);
+        let mut allocated = Vec::new();
+        // Until PyTorch 2.1 a block did not say where it is: after the one before it.
+        let mut next = address;
+        let blocks = pickle.get(segment, "blocks");
+        let blocks = blocks.filter(|blocks| match blocks {
+            Value::List(place) | Value::Tuple(place) => seen.insert(*place),
+            _ => false,
+        });
+        for block in blocks.map_or(&[][..], |blocks| pickle.items(blocks)) {
+            let Some(size) = number(*block, "size") else {
+                self.bad += 1;
+                continue;
+            };
+            let at = number(*block, "address").unwrap_or(next);
+            next = at.saturating_add(size);
+            let state = pickle.get(*block, "state").and_then(|s| pickle.text(s));
+            // Others are free, or wait until their streams are done with them: the program has
+            // dropped those.
+            if state.as_deref() != Some("active_allocated") {
+                continue;
+            }
+            allocated.push(Block {
+                address: at,
+                size,
+                requested: number(*block, "requested_size").unwrap_or(size),
+                stream,
+                stack: self.stacks.of(pickle, *block),
+            });
+        }
+        if let Some(device) = self.devices.get_mut(device) {
+            device.segments.push((address, size));
+            device.blocks.append(&mut allocated);
+        }
+    }
+
+    fn annotation(&mut self, pickle: &Pickle<'_>, annotation: Value) -> Option<Annotation> {
+        let stage = pickle.text(pickle.get(annotation, "stage")?)?;
+        let device = pickle.number(pickle.get(annotation, "device")?)?;
+        Some(Annotation {
+            name: pickle.text(pickle.get(annotation, "name")?)?,
+            begins: stage == "START",
+            device: u8::try_from(device).ok()?,
+            time_us: pickle.number(pickle.get(annotation, "time_us")?)?,
+        })
+    }
+}
+
+fn action_of(name: &str) -> Option<Action> {
+    Some(match name {
+        "alloc" => Action::Alloc,
+        "free_requested" | "free" => Action::FreeRequested,
+        "free_completed" => Action::FreeCompleted,
+        "segment_alloc" | "segment_map" => Action::SegmentAlloc,
+        "segment_free" | "segment_unmap" => Action::SegmentFree,
+        "snapshot" => Action::Snapshot,
+        "oom" => Action::OutOfMemory,
+        _ => return None,
+    })
+}

@@ -1,0 +1,237 @@
+//! From a device's history to events.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::entries::{Action, Block, Device, Entry};
+use super::segments::Segments;
+use crate::trace::{Class, Event, Kind};
+
+/// PyTorch makes no block that is not a multiple of this (`kMinBlockSize` of its caching allocator).
+const ROUNDING: u64 = 512;
+
+/// The events of a device.
+#[derive(Debug, Default)]
+pub(super) struct History {
+    /// With the wall clock in µs, that of the event before where an entry has none, and the stream; in
+    /// order. What was there before the first entry comes first.
+    pub events: Vec<(Option<u64>, Event, u64)>,
+    /// Blocks that were allocated before the first entry, and their bytes.
+    pub before: (u64, u64),
+    /// Allocations of an address that was live, frees of one that was not.
+    pub contradictions: u64,
+    /// Blocks that the events leave live and the snapshot does not have, and the other way round.
+    pub differs: (u64, u64),
+}
+
+/// What was seen of an address.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Seen {
+    Live,
+    Freed,
+}
+
+impl History {
+    /// Of a device. A tensor is freed when the program drops it: what waits for a stream afterwards is no
+    /// longer allocated, neither here nor by `torch.cuda.memory_allocated()`.
+    pub(super) fn of(device: &Device) -> History {
+        let mut history = History::default();
+        let before = history.look(device);
+        let mut segments = Segments::before(device);
+        let mut writer = Writer {
+            device: device.ordinal,
+            allocated: 0,
+            reserved: 0,
+            sizes: device.blocks.iter().map(|b| (b.address, b.size)).collect(),
+            left: FxHashMap::default(),
+            live: FxHashMap::default(),
+            events: Vec::new(),
+        };
+        let entries = device.entries.iter();
+        for entry in entries.filter(|entry| entry.action == Action::Alloc) {
+            *writer.left.entry(entry.address).or_default() += 1;
+        }
+        let first = device.entries.iter().find_map(|entry| entry.time_us);
+        for (at, size) in segments.held() {
+            writer.segment(first, (at, size), true);
+        }
+        for block in &before {
+            writer.allocated(first, block);
+        }
+        history.before = (before.len() as u64, writer.allocated);
+        let mut time = first;
+        for entry in &device.entries {
+            time = time.max(entry.time_us);
+            match entry.action {
+                Action::SegmentAlloc | Action::SegmentFree => {
+                    let takes = entry.action == Action::SegmentAlloc;
+                    for piece in segments.apply(entry, takes) {
+                        writer.segment(time, piece, takes);
+                    }
+                }
+                Action::Alloc => writer.alloc(time, entry),
+                Action::FreeRequested => writer.free(time, entry),
+                Action::FreeCompleted => {}
+                Action::Snapshot => writer.plain(time, Kind::Mark, entry),
+                Action::OutOfMemory => writer.plain(time, Kind::TensorOutOfMemory, entry),
+            }
+        }
+        history.events = writer.events;
+        history
+    }
+
+    /// The blocks that were allocated before the first entry: those that are freed without having been
+    /// allocated, and those that are there at the end though no entry speaks of them.
+    fn look(&mut self, device: &Device) -> Vec<Block> {
+        let mut seen: FxHashMap<u64, Seen> = FxHashMap::default();
+        let mut before = Vec::new();
+        for entry in &device.entries {
+            match entry.action {
+                Action::Alloc => {
+                    let before = seen.insert(entry.address, Seen::Live);
+                    self.contradictions += u64::from(before == Some(Seen::Live));
+                }
+                Action::FreeRequested => match seen.insert(entry.address, Seen::Freed) {
+                    Some(Seen::Live) => {}
+                    Some(Seen::Freed) => self.contradictions += 1,
+                    None => before.push(Block {
+                        address: entry.address,
+                        size: rounded(entry.size),
+                        requested: entry.size,
+                        stream: entry.stream,
+                        stack: 0,
+                    }),
+                },
+                // A block that waited for its stream when the history began was dropped before.
+                Action::FreeCompleted => {
+                    seen.entry(entry.address).or_insert(Seen::Freed);
+                }
+                _ => {}
+            }
+        }
+        let mut at_end = FxHashSet::default();
+        for block in &device.blocks {
+            if !at_end.insert(block.address) {
+                self.contradictions += 1;
+                continue;
+            }
+            match seen.get(&block.address) {
+                None => before.push(*block),
+                Some(Seen::Live) => {}
+                Some(Seen::Freed) => self.differs.1 += 1,
+            }
+        }
+        let live = seen.iter().filter(|(_, seen)| **seen == Seen::Live);
+        let gone = live.filter(|(address, _)| !at_end.contains(address));
+        self.differs.0 = gone.count() as u64;
+        before.sort_by_key(|block| block.address);
+        before
+    }
+}
+
+fn rounded(size: u64) -> u64 {
+    size.max(1)
+        .checked_next_multiple_of(ROUNDING)
+        .unwrap_or(size)
+}
+
+/// Makes events, and keeps the sums that they carry.
+struct Writer {
+    device: u8,
+    /// Bytes of the blocks that are live.
+    allocated: u64,
+    reserved: u64,
+    /// Bytes of the blocks that are there at the end, by address.
+    sizes: FxHashMap<u64, u64>,
+    /// How many allocations of an address are still to come: the last is the one that is there at the end.
+    left: FxHashMap<u64, u32>,
+    /// Live now: bytes of the block, bytes asked for.
+    live: FxHashMap<u64, (u64, u64)>,
+    events: Vec<(Option<u64>, Event, u64)>,
+}
+
+impl Writer {
+    fn alloc(&mut self, time: Option<u64>, entry: &Entry) {
+        let left = self.left.get_mut(&entry.address);
+        let is_last = left.is_some_and(|left| {
+            *left = left.saturating_sub(1);
+            *left == 0
+        });
+        // How large the blocks of others were is not recorded: at least this.
+        let known = self.sizes.get(&entry.address).filter(|_| is_last).copied();
+        let block = Block {
+            address: entry.address,
+            size: known.unwrap_or(rounded(entry.size)),
+            requested: entry.size,
+            stream: entry.stream,
+            stack: entry.stack,
+        };
+        self.allocated(time, &block);
+    }
+
+    fn allocated(&mut self, time: Option<u64>, block: &Block) {
+        let sizes = (block.size, block.requested);
+        if let Some((before, _)) = self.live.insert(block.address, sizes) {
+            self.allocated = self.allocated.saturating_sub(before);
+        }
+        self.allocated = self.allocated.saturating_add(block.size);
+        let event = Event {
+            address: block.address,
+            size: block.requested,
+            stack: block.stack,
+            ..self.event(Kind::TensorAlloc)
+        };
+        self.events.push((time, event, block.stream));
+    }
+
+    fn free(&mut self, time: Option<u64>, entry: &Entry) {
+        let Some((size, requested)) = self.live.remove(&entry.address) else {
+            return;
+        };
+        self.allocated = self.allocated.saturating_sub(size);
+        let event = Event {
+            address: entry.address,
+            size: requested,
+            stack: entry.stack,
+            ..self.event(Kind::TensorFree)
+        };
+        self.events.push((time, event, entry.stream));
+    }
+
+    fn segment(&mut self, time: Option<u64>, (address, size): (u64, u64), takes: bool) {
+        let kind = if takes {
+            self.reserved = self.reserved.saturating_add(size);
+            Kind::Reserve
+        } else {
+            self.reserved = self.reserved.saturating_sub(size);
+            Kind::Release
+        };
+        let event = Event {
+            device: self.device,
+            address,
+            size,
+            ..Event::new(kind, Class::Device)
+        };
+        self.events.push((time, event, 0));
+    }
+
+    fn plain(&mut self, time: Option<u64>, kind: Kind, entry: &Entry) {
+        let mut event = Event {
+            stack: entry.stack,
+            size: entry.size,
+            ..self.event(kind)
+        };
+        if kind == Kind::Mark {
+            event.address = super::SNAPSHOT_TEXT;
+            (event.size, event.extra) = (0, [0; 2]);
+        }
+        self.events.push((time, event, entry.stream));
+    }
+
+    fn event(&self, kind: Kind) -> Event {
+        Event {
+            device: self.device,
+            extra: [self.allocated, self.reserved],
+            ..Event::new(kind, Class::Tensor)
+        }
+    }
+}

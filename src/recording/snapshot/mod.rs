@@ -1,0 +1,281 @@
+//! PyTorch's memory snapshots: what `torch.cuda.memory._snapshot()` returns and `_dump_snapshot()` writes.
+//!
+//! Format: `torch/csrc/cuda/memory_snapshot.cpp` of PyTorch writes it. A snapshot has what the caching
+//! allocator holds at the end, block by block, and the last entries of its history, as many as
+//! `_record_memory_history(max_entries=…)` allows. The events made of it:
+//!
+//! - Segments are [`Kind::Reserve`] and [`Kind::Release`], tensors [`Kind::TensorAlloc`] and
+//!   [`Kind::TensorFree`], with the bytes asked for as their size. What was there before the first entry
+//!   comes first, at time 0.
+//! - `extra` has what was allocated and reserved after each. Allocated is the sum of the blocks: as large
+//!   as the snapshot says where they are there at its end, else the request rounded up to 512 bytes, the
+//!   least that the block can have been. So at the end it is what the snapshot says, to the byte.
+//! - Announced parts of the program (an optimizer's step) are ranges; `user_metadata` and compile contexts
+//!   are ranges of the stacks.
+//! - The stream of an event is what [`Recording::stream`] says: tensors' events have no word for it.
+
+use std::path::{Path, PathBuf};
+
+use rustc_hash::FxHashMap;
+
+use super::pickle::Pickle;
+use super::{Coverage, Names, Recording};
+use crate::trace::{Class, Event, Kind, LiveBlock, Record, Timeline};
+
+mod entries;
+mod history;
+mod segments;
+mod stacks;
+#[cfg(test)]
+mod tests;
+
+use entries::{Annotation, Content};
+use history::History;
+use stacks::Stacks;
+
+/// The text id of the marks that snapshots leave in the history.
+const SNAPSHOT_TEXT: u64 = 1;
+
+/// A snapshot that was opened.
+#[derive(Debug)]
+pub struct Snapshot {
+    path: PathBuf,
+    wall_ns: u64,
+    events: Vec<Record>,
+    /// The streams of the events; empty if all are the default stream.
+    streams: Vec<u64>,
+    live: Vec<LiveBlock>,
+    stacks: Stacks,
+    texts: Vec<String>,
+    facts: Vec<(String, String)>,
+    problems: Vec<String>,
+}
+
+impl Snapshot {
+    /// Of the content of a file.
+    ///
+    /// # Errors
+    /// It is not data, or no snapshot; a sentence that says what it is instead.
+    pub fn of(path: &Path, bytes: &[u8]) -> Result<Snapshot, String> {
+        let pickle = Pickle::read(bytes).map_err(|refused| refused.to_string())?;
+        let content = Content::of(&pickle).ok_or_else(|| match &pickle.problem {
+            Some(problem) => format!("it is a pickle, but {problem}"),
+            None => "it is a pickle, but no PyTorch memory snapshot".to_string(),
+        })?;
+        let problem = pickle.problem.clone();
+        let mut snapshot = Snapshot::from_content(path, content);
+        snapshot.problems.splice(0..0, problem);
+        Ok(snapshot)
+    }
+
+    /// With something more that is wrong with it.
+    pub(super) fn with_problem(mut self, problem: String) -> Snapshot {
+        self.problems.insert(0, problem);
+        self
+    }
+
+    fn from_content(path: &Path, content: Content) -> Snapshot {
+        let mut snapshot = Snapshot {
+            path: path.to_path_buf(),
+            wall_ns: 0,
+            events: Vec::new(),
+            streams: Vec::new(),
+            live: Vec::new(),
+            stacks: content.stacks,
+            texts: vec!["snapshot".to_string()],
+            facts: vec![("framework".to_string(), "PyTorch".to_string())],
+            problems: Vec::new(),
+        };
+        // Begun by whatever has the first time. Ranges go before what happens at the same time.
+        let mut all = snapshot.ranges(&content.annotations);
+        let mut entries = 0;
+        for device in &content.devices {
+            entries += device.entries.len();
+            let history = History::of(device);
+            snapshot.tell(device.ordinal, &history);
+            all.extend(history.events);
+        }
+        let begin = all.iter().filter_map(|(time, ..)| *time).min();
+        snapshot.wall_ns = begin.unwrap_or(0).saturating_mul(1000);
+        let mut timed: Vec<(u64, Event, u64)> = Vec::with_capacity(all.len());
+        for (index, (time, event, stream)) in all.into_iter().enumerate() {
+            let ns = match (time, begin) {
+                (Some(time), Some(begin)) => time.saturating_sub(begin).saturating_mul(1000),
+                (None, Some(_)) => 0,
+                // Before PyTorch 2.2 there were no times: one µs for each event.
+                (_, None) => (index as u64).saturating_mul(1000),
+            };
+            timed.push((ns, event, stream));
+        }
+        timed.sort_by_key(|(ns, ..)| *ns);
+        if timed.iter().any(|(.., stream)| *stream != 0) {
+            snapshot.streams = timed.iter().map(|(.., stream)| *stream).collect();
+        }
+        let record = |(ticket, (ns, event, _))| Record {
+            ticket: ticket as u64,
+            ns,
+            event,
+        };
+        snapshot.events = timed.into_iter().enumerate().map(record).collect();
+        snapshot.live = live(&snapshot.events);
+        if entries == 0 {
+            let why = "it has no history, only what was there at its end: call \
+                       torch.cuda.memory._record_memory_history() before what is to be seen";
+            snapshot.problems.push(why.to_string());
+        } else if begin.is_none() {
+            let why = "its entries have no times: one microsecond each is made up";
+            snapshot.problems.push(why.to_string());
+        }
+        if content.bad > 0 {
+            let why = format!(
+                "{} entries or blocks make no sense and are left out",
+                content.bad
+            );
+            snapshot.problems.push(why);
+        }
+        if !content.unknown.is_empty() {
+            let names = content.unknown.join(", ");
+            let why = format!("entries of kinds that are not known are left out: {names}");
+            snapshot.problems.push(why);
+        }
+        let settings = content.settings.into_iter();
+        let settings = settings.map(|(key, value)| (format!("allocator.{key}"), value));
+        snapshot.facts.extend(settings);
+        snapshot
+    }
+
+    /// What there is to say about a device's history.
+    fn tell(&mut self, device: u8, history: &History) {
+        let (blocks, bytes) = history.before;
+        if blocks > 0 {
+            self.facts.push((
+                format!("before.{device}"),
+                format!("{blocks} blocks, {bytes} bytes, were there before the first entry"),
+            ));
+        }
+        let (gone, come) = history.differs;
+        if gone > 0 || come > 0 {
+            self.problems.push(format!(
+                "the history of device {device} ends elsewhere than the snapshot: {gone} blocks are live \
+                 only by the history, {come} only by the snapshot"
+            ));
+        }
+        if history.contradictions > 0 {
+            self.problems.push(format!(
+                "{} entries of device {device} contradict those before them: entries are missing",
+                history.contradictions
+            ));
+        }
+    }
+
+    /// The parts of the program that PyTorch announced.
+    fn ranges(&mut self, annotations: &[Annotation]) -> Vec<(Option<u64>, Event, u64)> {
+        let mut ids: FxHashMap<&str, u64> = FxHashMap::default();
+        let mut open: FxHashMap<(&str, u8), Vec<u64>> = FxHashMap::default();
+        let mut events = Vec::new();
+        for (number, annotation) in annotations.iter().enumerate() {
+            let Annotation { name, device, .. } = annotation;
+            let id = *ids.entry(name).or_insert_with(|| {
+                self.texts.push(name.clone());
+                self.texts.len() as u64
+            });
+            let open = open.entry((name, *device)).or_default();
+            let (kind, number) = if annotation.begins {
+                open.push(number as u64);
+                (Kind::RangeStart, number as u64)
+            } else {
+                // The end of one that began before the history has nothing to end.
+                let Some(number) = open.pop() else { continue };
+                (Kind::RangeEnd, number)
+            };
+            let event = Event {
+                device: *device,
+                address: if annotation.begins { id } else { 0 },
+                size: number,
+                ..Event::new(kind, Class::Device)
+            };
+            events.push((Some(annotation.time_us), event, 0));
+        }
+        events
+    }
+}
+
+/// What the events leave live, the oldest first.
+fn live(events: &[Record]) -> Vec<LiveBlock> {
+    let mut live: FxHashMap<(u8, u64), &Record> = FxHashMap::default();
+    for record in events {
+        let key = (record.event.device, record.event.address);
+        match record.event.kind {
+            Kind::TensorAlloc => drop(live.insert(key, record)),
+            Kind::TensorFree => drop(live.remove(&key)),
+            _ => {}
+        }
+    }
+    let mut live: Vec<&Record> = live.into_values().collect();
+    live.sort_unstable_by_key(|record| record.ticket);
+    let block = |record: &Record| LiveBlock {
+        ns: record.ns,
+        event: record.event,
+    };
+    live.into_iter().map(block).collect()
+}
+
+impl Recording for Snapshot {
+    fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn format(&self) -> String {
+        "PyTorch memory snapshot".to_string()
+    }
+
+    fn wall_ns(&self) -> u64 {
+        self.wall_ns
+    }
+
+    fn facts(&self) -> Vec<(String, String)> {
+        self.facts.clone()
+    }
+
+    fn counters(&self) -> Vec<(String, u64)> {
+        Vec::new()
+    }
+
+    fn problems(&self) -> Vec<String> {
+        self.problems.clone()
+    }
+
+    fn coverage(&self) -> Coverage {
+        Coverage::complete(self.events.len() as u64)
+    }
+
+    fn events(&self) -> Box<dyn Iterator<Item = Record> + Send + '_> {
+        Box::new(self.events.iter().copied())
+    }
+
+    fn live(&self) -> Option<Vec<LiveBlock>> {
+        Some(self.live.clone())
+    }
+
+    fn timeline(&self) -> Timeline {
+        Timeline::of(self.events.iter())
+    }
+
+    fn text(&self, id: u64) -> Option<String> {
+        let index = usize::try_from(id).ok()?.checked_sub(1)?;
+        self.texts.get(index).cloned()
+    }
+
+    fn names(&self) -> Box<dyn Names + '_> {
+        Box::new(self.stacks.names())
+    }
+
+    fn stream(&self, record: &Record) -> Option<u64> {
+        let is_known = matches!(
+            record.event.kind,
+            Kind::TensorAlloc | Kind::TensorFree | Kind::TensorOutOfMemory
+        );
+        let at = usize::try_from(record.ticket).ok()?;
+        is_known.then(|| self.streams.get(at).copied().unwrap_or(0))
+    }
+}

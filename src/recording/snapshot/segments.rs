@@ -1,0 +1,93 @@
+//! What a device held, from what it holds at the end and what its history says.
+//!
+//! The history has only the last so many entries, the snapshot only the end: what was held at the
+//! beginning is the end with the history undone, from the last entry to the first. An expandable segment
+//! grows and shrinks by other stretches than those that it grew by, so stretches are cut wherever any
+//! begins or ends: then each is taken and given back as a whole.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::entries::{Action, Device, Entry};
+
+/// Stretches of a device's memory.
+#[derive(Debug)]
+pub(super) struct Segments {
+    /// Where any stretch begins or ends.
+    cuts: BTreeSet<u64>,
+    /// How many more pieces may be made: a hostile history has stretches without end within each other.
+    room: usize,
+    /// Held now: address and bytes.
+    held: BTreeMap<u64, u64>,
+}
+
+impl Segments {
+    /// What was held before the first entry.
+    pub(super) fn before(device: &Device) -> Segments {
+        let ours = device.entries.iter().filter(|entry| is_segment(entry));
+        let stretches = ours.map(|entry| (entry.address, entry.size));
+        let all = stretches.chain(device.segments.iter().copied());
+        let mut segments = Segments {
+            cuts: all
+                .flat_map(|(at, size)| [at, at.saturating_add(size)])
+                .collect(),
+            room: 4 * device.entries.len() + 4 * device.segments.len() + (1 << 16),
+            held: BTreeMap::new(),
+        };
+        for (at, size) in &device.segments {
+            let pieces = segments.pieces(*at, *size);
+            segments.held.extend(pieces);
+        }
+        for entry in device
+            .entries
+            .iter()
+            .rev()
+            .filter(|entry| is_segment(entry))
+        {
+            segments.apply(entry, entry.action == Action::SegmentFree);
+        }
+        segments
+    }
+
+    /// What is held now: address and bytes, in the order of addresses.
+    pub(super) fn held(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.held.iter().map(|(at, size)| (*at, *size))
+    }
+
+    /// Takes or gives back what an entry names; the pieces that changed hands.
+    pub(super) fn apply(&mut self, entry: &Entry, takes: bool) -> Vec<(u64, u64)> {
+        let mut pieces = self.pieces(entry.address, entry.size);
+        pieces.retain(|(at, size)| {
+            if takes {
+                self.held.insert(*at, *size).is_none()
+            } else {
+                self.held.remove(at).is_some()
+            }
+        });
+        pieces
+    }
+
+    fn pieces(&mut self, at: u64, size: u64) -> Vec<(u64, u64)> {
+        let end = at.saturating_add(size);
+        let mut pieces = Vec::new();
+        let mut from = at;
+        let after = at.saturating_add(1);
+        if after < end {
+            for cut in self.cuts.range(after..end) {
+                if self.room == 0 {
+                    break;
+                }
+                self.room -= 1;
+                pieces.push((from, cut - from));
+                from = *cut;
+            }
+        }
+        if end > from {
+            pieces.push((from, end - from));
+        }
+        pieces
+    }
+}
+
+fn is_segment(entry: &Entry) -> bool {
+    matches!(entry.action, Action::SegmentAlloc | Action::SegmentFree)
+}

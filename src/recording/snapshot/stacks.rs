@@ -1,0 +1,213 @@
+//! The stacks of a snapshot, each kept once.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::rc::Rc;
+
+use rustc_hash::FxHashMap;
+
+use super::super::pickle::{Pickle, Value};
+use super::super::{Frame, Names};
+use crate::symbols::{Kind, Symbol};
+
+/// Things that are numbered in the order in which they first came.
+#[derive(Debug)]
+pub(super) struct Numbered<T> {
+    all: Vec<T>,
+    known: FxHashMap<T, u32>,
+}
+
+impl<T> Default for Numbered<T> {
+    fn default() -> Numbered<T> {
+        Numbered {
+            all: Vec::new(),
+            known: HashMap::default(),
+        }
+    }
+}
+
+impl<T: Clone + Eq + Hash> Numbered<T> {
+    /// The number of a thing, from 1 on.
+    pub(super) fn number(&mut self, thing: T) -> u32 {
+        let next = u32::try_from(self.all.len() + 1).unwrap_or(u32::MAX);
+        *self.known.entry(thing).or_insert_with_key(|thing| {
+            self.all.push(thing.clone());
+            next
+        })
+    }
+
+    /// The thing of a number.
+    pub(super) fn get(&self, number: u32) -> Option<&T> {
+        self.all.get((number as usize).checked_sub(1)?)
+    }
+}
+
+/// A function as PyTorch names it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Function {
+    name: String,
+    file: String,
+    line: u32,
+}
+
+impl Function {
+    /// PyTorch does not say what is Python; its file does. Code without a file of its own
+    /// (`<string>`, `<frozen importlib>`) is Python's, too.
+    fn symbol(&self) -> Symbol {
+        let is_python = self.file.ends_with(".py") || self.file.starts_with('<');
+        let is_known = !matches!(self.file.as_str(), "" | "??");
+        Symbol {
+            function: self.name.clone(),
+            file: is_known.then(|| self.file.clone()),
+            line: (self.line > 0).then_some(self.line),
+            module: None,
+            inlined: false,
+            kind: if is_python {
+                Kind::Python
+            } else {
+                Kind::Native
+            },
+        }
+    }
+}
+
+/// A stack: its functions, and what the program was about.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Stack {
+    /// Numbers of lists of functions; 0 for none.
+    calls: u32,
+    /// Numbers of labels, innermost first.
+    labels: Vec<u32>,
+}
+
+/// All stacks of a snapshot.
+#[derive(Debug, Default)]
+pub(super) struct Stacks {
+    functions: Numbered<Function>,
+    calls: Numbered<Vec<u32>>,
+    labels: Numbered<String>,
+    stacks: Numbered<Stack>,
+    /// What lists and dicts of the pickle came to, by their place: they are shared a lot.
+    seen_lists: FxHashMap<u32, u32>,
+    seen_dicts: FxHashMap<u32, u32>,
+}
+
+impl Stacks {
+    /// The id of the stack of an entry, 0 if it has none.
+    pub(super) fn of(&mut self, pickle: &Pickle<'_>, entry: Value) -> u32 {
+        let frames = pickle.get(entry, "frames").or_else(|| {
+            // Until PyTorch 2.1 a block had them in its history.
+            let history = pickle.get(entry, "history")?;
+            pickle.get(*pickle.items(history).first()?, "frames")
+        });
+        let calls = frames.map_or(0, |frames| self.calls_of(pickle, frames));
+        let mut labels = Vec::new();
+        for (key, prefix) in [("user_metadata", ""), ("compile_context", "compile ")] {
+            let text = pickle
+                .get(entry, key)
+                .and_then(|text| pickle.text(text))
+                .filter(|text| !matches!(text.as_str(), "" | "N/A"));
+            labels.extend(text.map(|text| self.labels.number(format!("{prefix}{text}"))));
+        }
+        if calls == 0 && labels.is_empty() {
+            return 0;
+        }
+        self.stacks.number(Stack { calls, labels })
+    }
+
+    fn calls_of(&mut self, pickle: &Pickle<'_>, frames: Value) -> u32 {
+        let place = match frames {
+            Value::List(place) | Value::Tuple(place) => place,
+            _ => return 0,
+        };
+        if let Some(known) = self.seen_lists.get(&place) {
+            return *known;
+        }
+        let functions: Vec<u32> = pickle
+            .items(frames)
+            .iter()
+            .filter_map(|frame| self.function(pickle, *frame))
+            .collect();
+        let number = if functions.is_empty() {
+            0
+        } else {
+            self.calls.number(functions)
+        };
+        self.seen_lists.insert(place, number);
+        number
+    }
+
+    fn function(&mut self, pickle: &Pickle<'_>, frame: Value) -> Option<u32> {
+        let Value::Dict(place) = frame else {
+            return None;
+        };
+        if let Some(known) = self.seen_dicts.get(&place) {
+            return Some(*known);
+        }
+        let text = |key| pickle.get(frame, key).and_then(|text| pickle.text(text));
+        let line = pickle.get(frame, "line").and_then(|n| pickle.number(n));
+        let number = self.functions.number(Function {
+            name: text("name").unwrap_or_default(),
+            file: text("filename").unwrap_or_default(),
+            line: line.and_then(|line| u32::try_from(line).ok()).unwrap_or(0),
+        });
+        self.seen_dicts.insert(place, number);
+        Some(number)
+    }
+
+    /// Forgets what is needed only while the pickle is there.
+    pub(super) fn finish(&mut self) {
+        self.seen_lists = FxHashMap::default();
+        self.seen_dicts = FxHashMap::default();
+    }
+
+    /// Who names them.
+    pub(super) fn names(&self) -> SnapshotNames<'_> {
+        SnapshotNames {
+            stacks: self,
+            calls: RefCell::default(),
+            known: FxHashMap::default(),
+        }
+    }
+}
+
+/// Names of the stacks of a snapshot, each made once.
+pub(super) struct SnapshotNames<'a> {
+    stacks: &'a Stacks,
+    calls: RefCell<FxHashMap<u32, Frame>>,
+    known: FxHashMap<u32, Rc<[Frame]>>,
+}
+
+impl Names for SnapshotNames<'_> {
+    fn stack(&mut self, id: u32) -> Rc<[Frame]> {
+        if let Some(known) = self.known.get(&id) {
+            return Rc::clone(known);
+        }
+        let call = |number: &u32| {
+            let mut calls = self.calls.borrow_mut();
+            if let Some(known) = calls.get(number) {
+                return Some(known.clone());
+            }
+            let function = self.stacks.functions.get(*number)?;
+            let frame = Frame::Call(Rc::new([function.symbol()]));
+            calls.insert(*number, frame.clone());
+            Some(frame)
+        };
+        let stack = self.stacks.stacks.get(id);
+        let calls = stack.and_then(|stack| self.stacks.calls.get(stack.calls));
+        let labels = stack.map_or(&[][..], |stack| &stack.labels);
+        let ranges = labels.iter().filter_map(|number| {
+            let label = self.stacks.labels.get(*number)?;
+            Some(Frame::Range(label.clone()))
+        });
+        let calls = calls.into_iter().flatten().filter_map(call);
+        let frames: Rc<[Frame]> = calls.chain(ranges).collect();
+        self.known.insert(id, Rc::clone(&frames));
+        frames
+    }
+
+    fn problems(&self) -> Vec<String> {
+        Vec::new()
+    }
+}
