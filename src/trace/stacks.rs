@@ -11,7 +11,7 @@ use super::ring::Word;
 
 mod memo;
 #[cfg(all(test, not(miri)))]
-pub(super) mod model;
+mod model;
 #[cfg(test)]
 mod tests;
 

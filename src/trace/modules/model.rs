@@ -5,7 +5,7 @@ use loom::thread;
 
 use super::*;
 use crate::trace::jit::{self, Jit, JitMap};
-use crate::trace::stacks::model::{Outcomes, explore, zeros};
+use crate::trace::explore::{Outcomes, explore, zeros};
 
 #[test]
 fn a_reader_sees_modules_whole_or_not_at_all() {

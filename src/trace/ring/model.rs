@@ -5,6 +5,7 @@ use loom::sync::atomic::AtomicU64 as Modelled;
 use loom::thread;
 
 use super::*;
+use crate::trace::explore::explore;
 use crate::trace::reader::ring::chunks::{Sound, look};
 
 impl Word for Modelled {
@@ -92,12 +93,6 @@ impl Memory {
         let shown: u64 = (0..self.chunks.len()).map(|chunk| self.look(chunk).0).sum();
         shown + self.dropped.load(Ordering::Relaxed)
     }
-}
-
-fn explore(preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(preemptions);
-    builder.check(model);
 }
 
 /// A thread that records some events and ends.

@@ -5,7 +5,7 @@ use loom::sync::atomic::AtomicU64 as Modelled;
 use loom::thread;
 
 use super::*;
-use crate::trace::stacks::model::{Outcomes, explore, zeros};
+use crate::trace::explore::{Outcomes, explore, zeros};
 
 fn part(count: usize) -> (&'static [Modelled], Arc<Strings<'static, Modelled>>) {
     let words: &'static [Modelled] = Box::leak(zeros(layout::FIRST + count));
