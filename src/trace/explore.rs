@@ -41,9 +41,9 @@ impl Outcomes {
     }
 }
 
-/// Words of zero, as of a new part.
-pub fn zeros(count: usize) -> Box<[Modelled]> {
-    (0..count).map(|_| Modelled::new(0)).collect()
+/// So many words of zero, as of a new part.
+pub fn zeros<W>(word: impl Fn() -> W, count: usize) -> Box<[W]> {
+    (0..count).map(|_| word()).collect()
 }
 
 /// Makes words whose every access is also one to a word that they all share.

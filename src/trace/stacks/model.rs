@@ -1,23 +1,23 @@
 //! Every interleaving and every order in which memory may become visible, for a tiny tree.
 
 use loom::sync::Arc;
-use loom::sync::atomic::AtomicU64 as Modelled;
 use loom::thread;
 
 use super::*;
-use crate::trace::explore::{Outcomes, explore, zeros};
+use crate::trace::explore::{Crowded, Outcomes, crowd, explore, zeros};
 
 /// A tree on memory that lives as long as the model runs.
 struct Tree {
-    words: &'static [Modelled],
-    stacks: Stacks<'static, Modelled>,
+    words: &'static [Crowded],
+    stacks: Stacks<'static, Crowded>,
 }
 
 impl Tree {
     fn new(nodes: usize) -> Arc<Tree> {
         let count = (layout::FIRST as usize + nodes) * layout::WORDS;
-        let words: &'static [Modelled] = Box::leak(zeros(count));
-        let stacks = Stacks::new(words, Index::over(zeros(4)));
+        let word = crowd();
+        let words: &'static [Crowded] = Box::leak(zeros(&word, count));
+        let stacks = Stacks::new(words, Index::over(zeros(&word, 4)));
         Arc::new(Tree { words, stacks })
     }
 
