@@ -1,7 +1,7 @@
 //! The code that a trace speaks of, and its names.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use gpushim_core::perf_map::PerfMap;
 use gpushim_core::symbols::{Bundle, Jit, Module, Options, Symbolizer};
@@ -55,16 +55,12 @@ impl Code {
     }
 
     /// Who names it: by files of this machine, and by what was packed beside the trace.
-    pub fn symbolizer(&self, trace: &Path, debug_dirs: &[PathBuf]) -> Symbolizer {
+    pub fn symbolizer(&self, trace: &Path, options: Options) -> Symbolizer {
         let (bundle, problems) = Bundle::open(&Bundle::beside(trace));
         for problem in problems {
             complain(&problem);
         }
-        let options = Options {
-            debug_dirs: debug_dirs.to_vec(),
-            bundle,
-            ..Options::default()
-        };
+        let options = Options { bundle, ..options };
         Symbolizer::new(self.modules.clone(), self.jit.clone(), options)
     }
 }

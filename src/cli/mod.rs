@@ -14,6 +14,7 @@ mod config;
 mod doctor;
 mod events;
 mod library;
+mod listing;
 mod report;
 mod run;
 mod symbols;
