@@ -16,7 +16,7 @@ const EVENTS_MAX: u32 = 4096;
 
 /// Where frames begin, as far as their headers make sense.
 pub fn frames(content: &[u8]) -> impl Iterator<Item = usize> {
-    let mut next = 0;
+    let mut next = 0_usize;
     std::iter::from_fn(move || {
         let at = next;
         let header = content.get(at..at.checked_add(HEADER_BYTES)?)?;

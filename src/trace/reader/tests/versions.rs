@@ -211,7 +211,7 @@ fn version_2_1() {
     tells_all_of_2_1(&trace);
     let events: Vec<_> = trace.events().map(|record| record.event).collect();
     assert_eq!(
-        events[58],
+        events[57],
         Event {
             stack: events[57].stack,
             ..block_2_1(49)
