@@ -2,6 +2,7 @@
 //! name: `cargo run --example corpus [TRACE…]`, in `fuzz/`. Files that were found by fuzzing stay. Traces
 //! that are named are made compact and become `real-N`, with what lies beside them as their spool.
 
+#[allow(dead_code, reason = "only the form of a spool is of use here")]
 #[path = "../read_all.rs"]
 mod read_all;
 #[path = "../seeds.rs"]

@@ -9,8 +9,8 @@ use crate::trace::explore::explore;
 use crate::trace::ring::Hold;
 use crate::trace::ring::model::Memory;
 
-/// Writers record so many events each while the ring is followed: each comes once, or is counted, and
-/// where there is room for all of them each comes.
+/// Writers record so many events each while the ring is followed: each comes once, or is counted. Of a
+/// single writer, who has a chunk to itself, none is counted that is there.
 fn check(preemptions: usize, chunks: usize, each: usize, writers: &'static [u64]) {
     explore(preemptions, move || {
         let memory: Arc<Memory> = Memory::new(chunks, each);
@@ -47,9 +47,12 @@ fn check(preemptions: usize, chunks: usize, each: usize, writers: &'static [u64]
         let recorded: u64 = writers.iter().sum();
         let missed = follower.overwritten + memory.ring().given_up();
         assert_eq!(got.len() as u64 + missed, recorded);
-        // One writer goes through its chunk before it begins with it again.
-        if writers.len() == 1 && recorded <= each as u64 {
-            assert_eq!(missed, 0);
+        if writers.len() == 1 {
+            // Its last events are there, and it is never so fast that they could not be read.
+            assert!(
+                missed <= recorded.saturating_sub(each as u64),
+                "{missed} missed"
+            );
         }
     });
 }
@@ -65,6 +68,6 @@ fn each_event_of_two_writers_comes_once_or_is_counted() {
 }
 
 #[test]
-fn each_event_comes_while_there_is_room() {
-    check(2, 1, 2, &[2]);
+fn none_is_counted_that_is_there() {
+    check(1, 1, 2, &[3]);
 }
