@@ -196,7 +196,7 @@ fn full() -> (Vec<u8>, Vec<u8>) {
             flags: [flags::HIT, flags::GROWN, flags::FORWARDED][number as usize % 3],
             device: (block % 9) as u8,
             stack: writer.stack(
-                ranges * u32::from(block % 2 == 0),
+                ranges * u32::from(block.is_multiple_of(2)),
                 &frames.map(|frame| begin + frame),
             ),
             thread: 11,
