@@ -190,14 +190,15 @@ fn full() -> (Vec<u8>, Vec<u8>) {
         ..Event::new(Kind::RangePush, Class::Unknown)
     };
     writer.record(&range);
+    let mut frames = Vec::new();
     for number in 0..150_u64 {
-        let frames = [number % 3 * 0x8000, 0x1_2345, 0x10_0010 + number % 4 * 64];
+        let stack = [number % 3 * 0x8000, 0x1_2345, 0x10_0010 + number % 4 * 64];
         let event = |kind, block: u64| Event {
             flags: [flags::HIT, flags::GROWN, flags::FORWARDED][number as usize % 3],
             device: (block % 9) as u8,
             stack: writer.stack(
                 ranges * u32::from(block.is_multiple_of(2)),
-                &frames.map(|frame| begin + frame),
+                &stack.map(|frame| begin + frame),
             ),
             thread: 11,
             address: 0x7000_0000 + block * 4096,
@@ -212,15 +213,14 @@ fn full() -> (Vec<u8>, Vec<u8>) {
         if number % 5 > 0 {
             writer.record_free(&event(Kind::Free, number));
         }
-        if number == 120 {
-            // What comes after it is in the ring alone.
+        if [40, 80, 120].contains(&number) {
+            // Before the ring is lapped. What comes after the last time is in the ring alone.
             spooler.flush(Duration::from_secs(60)).unwrap();
+            frames = std::fs::read(dir.path().join("a.trace.spool")).unwrap();
         }
     }
     // As a kill leaves it.
-    let trace = std::fs::read(writer.path()).unwrap();
-    let frames = std::fs::read(dir.path().join("a.trace.spool")).unwrap();
-    (trace, frames)
+    (std::fs::read(writer.path()).unwrap(), frames)
 }
 
 /// The same file without the room for more: in parts that are lists, and in a ring that never wrapped.
