@@ -1,22 +1,67 @@
-//! Reads everything that a trace holds: shared by the fuzz target and by `tests/damage.rs`.
+//! Reads everything that a trace holds, and does with it what the command does: shared by the fuzz target
+//! and by `tests/damage.rs`.
 //!
 //! **Every part of the file must be read here**, through all that the reader offers for it.
 
+use std::io::{self, Write};
 use std::path::Path;
 
+use gpushim_core::recording::{Code, names_with};
 use gpushim_core::report::Report;
-use gpushim_core::trace::Trace;
+use gpushim_core::symbols::{Bundle, Options};
+use gpushim_core::trace::layout::{get_u64, header};
+use gpushim_core::trace::{Layer, Series, Trace};
+
+#[path = "../src/cli/listing.rs"]
+mod listing;
+#[path = "spool.rs"]
+pub mod spool;
+
+use listing::Listing;
 
 /// Reads all of a file's content and asserts that what it gives is bounded by its size and agrees with
 /// itself. `None` where the reader refuses it.
+///
+/// What follows the bytes that the header says the file has is its spool, the sums of which are put right
+/// so that frames that are otherwise damaged are decoded, too.
 pub fn read_all(content: &[u8]) -> Option<Trace> {
-    let trace = Trace::from_bytes(Path::new("x.trace"), content).ok()?;
-    assert!(trace.problems().len() <= 100, "{:?}", trace.problems());
+    symbols(content);
+    let bytes = get_u64(content, header::FILE_BYTES).and_then(|bytes| usize::try_from(bytes).ok());
+    let trace = match bytes.and_then(|bytes| content.split_at_checked(bytes)) {
+        Some((trace, frames)) if frames.len() >= spool::HEADER_BYTES => opened(trace, frames)?,
+        _ => Trace::from_bytes(Path::new("x.trace"), content).ok()?,
+    };
+    assert!(trace.problems().len() <= 200, "{:?}", trace.problems());
     facts_and_counters(&trace, content.len());
     events(&trace, content.len());
-    let report = Report::of(&trace).to_string();
-    assert!(report.len() <= 1 << 20, "{} bytes of report", report.len());
+    live_and_totals(&trace, content.len());
+    timeline(&trace);
+    tables(&trace, content.len());
+    let report = Report::of(&trace);
+    let text = report.to_string();
+    assert!(text.len() <= 1 << 20, "{} bytes of report", text.len());
+    serde_json::to_writer(io::sink(), &report).unwrap();
+    listed(&trace);
     Some(trace)
+}
+
+/// Opens a trace with a spool, which has to be in files.
+fn opened(trace: &[u8], frames: &[u8]) -> Option<Trace> {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("x.trace");
+    std::fs::write(&path, trace).unwrap();
+    let mut frames = frames.to_vec();
+    spool::resum(&mut frames);
+    // Two segments.
+    let half = frames.len() / 2;
+    let cut = spool::frames(&frames).find(|at| *at >= half).unwrap_or(0);
+    for (name, part) in [
+        ("x.trace.spool", &frames[..cut]),
+        ("x.trace.spool.7", &frames[cut..]),
+    ] {
+        std::fs::write(dir.path().join(name), part).unwrap();
+    }
+    Trace::open(&path).ok()
 }
 
 fn facts_and_counters(trace: &Trace, bytes: usize) {
@@ -45,9 +90,14 @@ fn events(trace: &Trace, bytes: usize) {
         last = Some(record.ticket);
         count += 1;
     }
-    assert!(count <= bytes as u64 / 16);
-    assert_eq!(count, trace.readable());
-    assert!(trace.readable() + trace.torn() <= trace.capacity());
+    if trace.spooled() == 0 {
+        assert!(count <= bytes as u64 / 16);
+        assert_eq!(count, trace.readable());
+        assert!(trace.readable() + trace.torn() <= trace.capacity());
+    } else {
+        // A frame that is whole and says nothing sensible shows only when its events are read.
+        assert!(count <= trace.readable());
+    }
     assert!(trace.lost() <= trace.recorded());
     if trace.recorded() >= trace.readable() + trace.torn() {
         assert_eq!(
@@ -57,4 +107,99 @@ fn events(trace: &Trace, bytes: usize) {
     }
     trace.dropped();
     trace.has_wrapped();
+}
+
+fn live_and_totals(trace: &Trace, bytes: usize) {
+    if let Some(live) = trace.live() {
+        assert!(live.blocks.len() <= bytes / 64);
+        assert!(live.blocks.is_sorted_by_key(|block| block.ns));
+        assert!(live.problems.len() <= 4);
+        live.is_complete();
+    }
+    let Some(totals) = trace.totals() else { return };
+    for layer in [
+        Layer::Tensor,
+        Layer::Device,
+        Layer::Managed,
+        Layer::Host,
+        Layer::Mapping,
+    ] {
+        let all = totals.layer(layer);
+        all.live();
+        all.live_bytes();
+        totals.device(layer, 0);
+    }
+}
+
+fn timeline(trace: &Trace) {
+    let timeline = trace.timeline();
+    assert!(timeline.devices.len() <= 8);
+    for device in &timeline.devices {
+        for series in Series::ALL {
+            let spans = device.get(series);
+            assert!(spans.len() <= 1024);
+            assert!(spans.iter().all(|span| span.min <= span.max));
+            assert!(spans.is_sorted_by_key(|span| span.from_ns));
+        }
+    }
+}
+
+/// Every id, whether anything refers to it or not.
+fn tables(trace: &Trace, bytes: usize) {
+    let (mut texts, mut jit) = (0, 0);
+    for id in 0..=bytes as u32 / 8 {
+        texts += usize::from(trace.string(id).is_some_and(|text| text.len() <= 3 * 4096));
+        assert!(trace.stack(id).count() <= bytes / 16);
+        jit += usize::from(trace.jit_name(u64::from(id) * 16).is_some());
+    }
+    assert!(texts <= bytes / 8 && jit <= bytes);
+    assert!(trace.modules().len() <= bytes / 64);
+    trace.cut();
+}
+
+/// What `events --stacks` and `symbols` make of it. Files of this machine, which a trace may name, are not
+/// looked at.
+fn listed(trace: &Trace) {
+    let code = Code::of(trace);
+    let options = || Options {
+        use_files: false,
+        ..Options::default()
+    };
+    let mut symbolizer = code.symbolizer(trace.path(), options());
+    let packed = symbolizer.pack(code.addresses.iter().copied());
+    symbols(packed.to_text().as_bytes());
+    let out = &mut Bounded(256 << 20);
+    let mut listing = Listing::new(trace, Some(names_with(trace, options())));
+    Listing::head(out).unwrap();
+    for record in trace.events() {
+        let listed = match record.ticket % 2 {
+            0 => listing.text(&record, out),
+            _ => listing.json(&record, out),
+        };
+        listed.unwrap();
+    }
+}
+
+/// A file of symbols; what is read from it can be written and read again.
+fn symbols(content: &[u8]) {
+    let (bundle, problems) = Bundle::parse(content);
+    assert!(problems.len() <= 4);
+    let (again, problems) = Bundle::parse(bundle.to_text().as_bytes());
+    assert_eq!(problems, [] as [&str; 0]);
+    assert_eq!(again, bundle);
+}
+
+/// Takes so many bytes and no more.
+struct Bounded(usize);
+
+impl Write for Bounded {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let left = self.0.checked_sub(bytes.len());
+        self.0 = left.expect("what is listed should be bounded");
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }

@@ -1,29 +1,40 @@
 //! Trace files to begin with, sound and damaged: shared by `examples/corpus.rs` and `tests/damage.rs`.
 //!
-//! A writer's file has a quarter of a MiB of mostly zeros; here each part is cut to what it holds, so
-//! that a change of a few bytes changes something.
+//! A writer's file has megabytes of mostly zeros; here each part is cut to what it holds, so that a change
+//! of a few bytes changes something.
 
 use std::ops::Range;
+use std::time::Duration;
 
 use gpushim_core::trace::layout::{self, PartKind, get_u32, get_u64, header, part};
-use gpushim_core::trace::{Class, Event, Kind, Writer, WriterOptions};
+use gpushim_core::trace::spool::{SpoolLimits, SpoolOptions, Spooler};
+use gpushim_core::trace::{
+    BuildId, Class, Event, Kind, Module, StackNode, Writer, WriterOptions, flags,
+};
 
-/// Sound files: of every version, and of rings in several states.
+use super::read_all::spool;
+
+#[path = "../tests/data/mod.rs"]
+mod data;
+
+/// Sound files: of every version, of rings in several states, and with all that a run leaves.
 pub fn sound() -> Vec<(&'static str, Vec<u8>)> {
-    let new = written(4096, 100);
-    let mut older = new.clone();
-    put(&mut older, header::MINOR, &0_u32.to_le_bytes());
-    resum(&mut older);
-    [
-        ("1.0", version_1()),
-        ("2.0", older),
-        ("wrapped", new),
+    let mut all: Vec<_> = [
+        ("1.0", data::file("1.0")),
+        ("2.0", data::file("2.0")),
+        ("2.1", data::file("2.1")),
+        ("wrapped", written(4096, 100)),
         ("empty", written(4096, 0)),
         ("begun", written(4096, 30)),
         ("chunks", written(32 << 10, 700)),
     ]
     .map(|(name, content)| (name, compact(&content)))
-    .into()
+    .into();
+    let (trace, frames) = full();
+    let mut spooled = compact(&trace);
+    spooled.extend(spool::plain(&frames));
+    all.push(("full", spooled));
+    all
 }
 
 /// Files damaged in the ways in which files are.
@@ -31,7 +42,7 @@ pub fn damaged() -> Vec<(String, Vec<u8>)> {
     let mut all = Vec::new();
     for (name, whole) in sound()
         .into_iter()
-        .filter(|(name, _)| ["1.0", "wrapped"].contains(name))
+        .filter(|(name, _)| ["1.0", "full"].contains(name))
     {
         let ring = part_of(&whole, PartKind::Ring).unwrap();
         let mut add = |what: &str, content: Vec<u8>| all.push((format!("{name}-{what}"), content));
@@ -123,24 +134,99 @@ fn written(bytes: u64, events: u64) -> Vec<u8> {
     std::fs::read(writer.path()).unwrap()
 }
 
-/// The file of version 1 in `tests/data`.
-fn version_1() -> Vec<u8> {
-    let mut content = Vec::new();
-    for line in include_str!("../tests/data/trace-1.0.hex").lines() {
-        let number = |text| usize::from_str_radix(text, 16).unwrap();
-        if let Some(bytes) = line.strip_prefix("# bytes 0x") {
-            content.resize(number(bytes), 0);
-        } else if let Some((at, bytes)) = line.split_once(' ').filter(|(at, _)| *at != "#") {
-            for index in 0..16 {
-                content[number(at) + index] = number(&bytes[2 * index..2 * index + 2]) as u8;
-            }
+/// A file and its spool, with something in every part.
+fn full() -> (Vec<u8>, Vec<u8>) {
+    let dir = tempfile::tempdir().unwrap();
+    let options = WriterOptions {
+        bytes: 8192,
+        counters: &["hits"],
+        live_blocks: Some(1024),
+        ..WriterOptions::default()
+    };
+    let writer = Writer::create(&dir.path().join("a.trace"), &options).unwrap();
+    let spooled = SpoolOptions {
+        limits: SpoolLimits {
+            max_bytes: None,
+            floor: 0,
+        },
+        ..SpoolOptions::new()
+    };
+    let spooler = Spooler::start(&writer, spooled).unwrap();
+    let begin = 0x5500_0000_0000_u64;
+    for (number, path) in ["/usr/bin/train", "/usr/lib/libtorch.so", ""]
+        .into_iter()
+        .enumerate()
+    {
+        let number = number as u64;
+        writer.module(&Module {
+            begin: begin + number * 0x1_0000,
+            end: begin + (number + 1) * 0x1_0000,
+            bias: begin + number * 0x1_0000,
+            path: writer.intern(path),
+            generation: number / 2,
+            build_id: BuildId::new(&[number as u8; 20][..20 * (number as usize % 2)]),
+        });
+    }
+    for number in 0..4 {
+        let name = writer.intern(["py::forward:/src/model.py", "kernel\t\\n"][number as usize % 2]);
+        writer.jit(
+            begin + 0x10_0000 + number * 64,
+            64 + 32 * number as u32,
+            name,
+        );
+    }
+    let domain = writer.intern("torch");
+    let ranges = writer.stack_child(
+        0,
+        StackNode::Range {
+            name: writer.intern("step 1"),
+            domain,
+        },
+    );
+    let range = Event {
+        address: u64::from(writer.intern("step 1")),
+        extra: [u64::from(domain), 0],
+        stack: ranges,
+        ..Event::new(Kind::RangePush, Class::Unknown)
+    };
+    writer.record(&range);
+    let mut frames = Vec::new();
+    for number in 0..150_u64 {
+        let stack = [number % 3 * 0x8000, 0x1_2345, 0x10_0010 + number % 4 * 64];
+        let event = |kind, block: u64| Event {
+            flags: [flags::HIT, flags::GROWN, flags::FORWARDED][number as usize % 3],
+            device: (block % 9) as u8,
+            stack: writer.stack(
+                ranges * u32::from(block.is_multiple_of(2)),
+                &stack.map(|frame| begin + frame),
+            ),
+            thread: 11,
+            address: 0x7000_0000 + block * 4096,
+            size: 512 << (block % 20),
+            extra: [0, 1 << 32 | number],
+            ..Event::new(
+                kind,
+                [Class::Device, Class::Tensor, Class::Host][block as usize % 3],
+            )
+        };
+        writer.record_alloc(&event(Kind::Alloc, number));
+        if number % 5 > 0 {
+            writer.record_free(&event(Kind::Free, number));
+        }
+        if [40, 80, 120].contains(&number) {
+            // Before the ring is lapped. What comes after the last time is in the ring alone.
+            spooler.flush(Duration::from_secs(60)).unwrap();
+            frames = std::fs::read(dir.path().join("a.trace.spool")).unwrap();
         }
     }
-    content
+    // As a kill leaves it.
+    (std::fs::read(writer.path()).unwrap(), frames)
 }
 
-/// The same file without the room for more in parts that are lists.
-fn compact(content: &[u8]) -> Vec<u8> {
+/// The same file without the room for more: in parts that are lists, and in a ring that never wrapped.
+pub fn compact(content: &[u8]) -> Vec<u8> {
+    let halved = halved(content);
+    let content = halved.as_deref().unwrap_or(content);
     let lists = [
         PartKind::Counters,
         PartKind::Facts,
@@ -157,10 +243,26 @@ fn compact(content: &[u8]) -> Vec<u8> {
     let directory = get_u32(content, header::PARTS_OFFSET).unwrap() as usize;
     for (index, (kind, range)) in parts(content).into_iter().enumerate() {
         let mut held = &content[range];
+        let groups;
+        if kind == PartKind::Live as u32 {
+            // Which group a block is in does not matter to a reader, nor what is left of blocks that went.
+            let keys = layout::live::KEYS * 8;
+            let is_used = |group: &&[u8]| group.iter().take(keys).any(|byte| *byte != 0);
+            let (head, rest) = held.split_at(layout::live::HEAD_BYTES);
+            let used = rest.chunks(layout::live::GROUP_BYTES).filter(is_used);
+            groups = [head].into_iter().chain(used).collect::<Vec<_>>().concat();
+            held = &groups;
+        }
         if lists.iter().any(|list| *list as u32 == kind) {
             let used = held.iter().rposition(|byte| *byte != 0).unwrap_or(0) + 1;
-            // Whole entries of any part, and the cursor's second word.
-            held = &held[..used.next_multiple_of(1536).min(held.len())];
+            // Whole entries of any part, and the cursor's second word. A timeline of a run that took long,
+            // as on a machine that is busy, is mostly halfway; the reader takes one that is cut off.
+            let most = if kind == PartKind::Timeline as u32 {
+                6 << 10
+            } else {
+                usize::MAX
+            };
+            held = &held[..used.next_multiple_of(1536).min(most).min(held.len())];
         }
         let at = directory + index * part::BYTES;
         let begin = (small.len() as u64).to_le_bytes();
@@ -176,6 +278,38 @@ fn compact(content: &[u8]) -> Vec<u8> {
     put(&mut small, header::FILE_BYTES, &bytes);
     resum(&mut small);
     small
+}
+
+/// The same file with half of the ring, as often as the other half is empty.
+fn halved(content: &[u8]) -> Option<Vec<u8>> {
+    let (ring, chunks) = (
+        part_of(content, PartKind::Ring)?,
+        part_of(content, PartKind::Chunks)?,
+    );
+    let (mut slots, mut words) = (ring.len(), chunks.len());
+    let is_free = |range: Range<usize>| content[range].iter().all(|byte| *byte == 0);
+    while words > 64
+        && is_free(ring.start + slots / 2..ring.end)
+        && is_free(chunks.start + words / 2..chunks.end)
+    {
+        (slots, words) = (slots / 2, words / 2);
+    }
+    let mut content = content.to_vec();
+    let directory = get_u32(&content, header::PARTS_OFFSET)? as usize;
+    for index in 0..get_u32(&content, header::PARTS_COUNT)? as usize {
+        let at = directory + index * part::BYTES;
+        let length = match get_u32(&content, at + part::KIND)? {
+            kind if kind == PartKind::Ring as u32 => slots,
+            kind if kind == PartKind::Chunks as u32 => words,
+            _ => continue,
+        };
+        put(
+            &mut content,
+            at + part::LENGTH,
+            &(length as u64).to_le_bytes(),
+        );
+    }
+    Some(content)
 }
 
 fn put(content: &mut [u8], at: usize, bytes: &[u8]) {

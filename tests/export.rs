@@ -8,6 +8,9 @@ use gpushim_core::recording::{Recording, open};
 use gpushim_core::trace::Trace;
 use proptest::prelude::*;
 
+#[allow(dead_code, reason = "the seeds want part of it")]
+#[path = "../fuzz/read_all.rs"]
+mod read_all;
 #[path = "../fuzz/seeds.rs"]
 mod seeds;
 

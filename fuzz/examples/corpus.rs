@@ -1,6 +1,10 @@
 //! Writes the files that fuzzing begins with into `corpus/trace`, where they replace those of the same
-//! name: `cargo run --example corpus`, in `fuzz/`. Files that were found by fuzzing stay.
+//! name: `cargo run --example corpus [TRACE…]`, in `fuzz/`. Files that were found by fuzzing stay. Traces
+//! that are named are made compact and become `real-N`, with what lies beside them as their spool.
 
+#[allow(dead_code, reason = "only the form of a spool is of use here")]
+#[path = "../read_all.rs"]
+mod read_all;
 #[path = "../seeds.rs"]
 mod seeds;
 
@@ -10,7 +14,15 @@ fn main() -> std::io::Result<()> {
     let sound = seeds::sound()
         .into_iter()
         .map(|(name, content)| (name.to_string(), content));
-    for (name, content) in sound.chain(seeds::damaged()) {
+    let mut all: Vec<_> = sound.chain(seeds::damaged()).collect();
+    for (number, path) in std::env::args().skip(1).enumerate() {
+        let mut content = seeds::compact(&std::fs::read(&path)?);
+        if let Ok(frames) = std::fs::read(format!("{path}.spool")) {
+            content.extend(read_all::spool::plain(&frames));
+        }
+        all.push((format!("real-{number}"), content));
+    }
+    for (name, content) in all {
         println!("{name}: {} bytes", content.len());
         std::fs::write(folder.join(name), content)?;
     }

@@ -18,6 +18,7 @@ mod export;
 mod growth;
 mod leaks;
 mod library;
+mod listing;
 mod metrics;
 mod oom;
 mod peak;

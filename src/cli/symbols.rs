@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use gpushim_core::recording::Code;
-use gpushim_core::symbols::Bundle;
+use gpushim_core::symbols::{Bundle, Options};
 use gpushim_core::trace::Trace;
 
 use super::{Outcome, complain, print_text, traces};
@@ -57,7 +57,11 @@ pub fn main(args: &Args) -> Result<Outcome> {
 }
 
 fn pack(trace: &Path, code: Code, debug_dirs: &[PathBuf]) -> Result<Bundle> {
-    let mut symbolizer = code.symbolizer(trace, debug_dirs);
+    let options = Options {
+        debug_dirs: debug_dirs.to_vec(),
+        ..Options::default()
+    };
+    let mut symbolizer = code.symbolizer(trace, options);
     let packed = symbolizer.pack(code.addresses.iter().copied());
     for problem in symbolizer.problems() {
         eprintln!("gpushim: {problem}");

@@ -1,7 +1,7 @@
 //! The code that a trace speaks of, and its names.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use crate::perf_map::PerfMap;
 use crate::symbols::{Bundle, Jit, Module, Options, Symbolizer};
@@ -58,13 +58,12 @@ impl Code {
     }
 
     /// Who names it: by files of this machine, and by what was packed beside the trace.
-    pub fn symbolizer(&self, trace: &Path, debug_dirs: &[PathBuf]) -> Symbolizer {
+    pub fn symbolizer(&self, trace: &Path, options: Options) -> Symbolizer {
         let (bundle, problems) = Bundle::open(&Bundle::beside(trace));
         let options = Options {
-            debug_dirs: debug_dirs.to_vec(),
             bundle,
             problems,
-            ..Options::default()
+            ..options
         };
         Symbolizer::new(self.modules.clone(), self.jit.clone(), options)
     }

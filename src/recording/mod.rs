@@ -24,6 +24,7 @@ pub use blame::{blame, is_of_user};
 pub use code::Code;
 pub use lines::LineLog;
 pub use open::open;
+pub use ours::names_with;
 pub use snapshot::Snapshot;
 pub use who::Who;
 

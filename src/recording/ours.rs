@@ -4,10 +4,10 @@ use std::hash::Hasher;
 use std::path::Path;
 use std::rc::Rc;
 
-use rustc_hash::{FxHashMap, FxHasher};
+use rustc_hash::FxHasher;
 
 use super::{Code, Coverage, Frame, Names, Recording};
-use crate::symbols::Symbolizer;
+use crate::symbols::{Options, Symbolizer};
 use crate::trace::{LiveBlock, Record, StackNode, Timeline, Trace};
 
 impl Recording for Trace {
@@ -108,27 +108,24 @@ impl Recording for Trace {
     }
 
     fn names(&self) -> Box<dyn Names + '_> {
-        let symbolizer = Code::of(self).symbolizer(Trace::path(self), &[]);
-        Box::new(OurNames {
-            trace: self,
-            symbolizer,
-            known: FxHashMap::default(),
-        })
+        names_with(self, Options::default())
     }
 }
 
-/// Stacks by name, each made once.
+/// As [`Recording::names`] of a trace, with other places where symbols may come from.
+pub fn names_with(trace: &Trace, options: Options) -> Box<dyn Names + '_> {
+    let symbolizer = Code::of(trace).symbolizer(Trace::path(trace), options);
+    Box::new(OurNames { trace, symbolizer })
+}
+
+/// Stacks by name. The symbolizer remembers each address; there may be far more stacks.
 struct OurNames<'a> {
     trace: &'a Trace,
     symbolizer: Symbolizer,
-    known: FxHashMap<u32, Rc<[Frame]>>,
 }
 
 impl Names for OurNames<'_> {
     fn stack(&mut self, id: u32) -> Rc<[Frame]> {
-        if let Some(known) = self.known.get(&id) {
-            return Rc::clone(known);
-        }
         let symbolizer = &mut self.symbolizer;
         let of_node = |node| match node {
             StackNode::Frame(address) => Frame::Call(symbolizer.resolve(address)),
@@ -136,9 +133,7 @@ impl Names for OurNames<'_> {
                 Frame::Range(self.trace.string(name).unwrap_or_default())
             }
         };
-        let frames: Rc<[Frame]> = self.trace.stack(id).map(of_node).collect();
-        self.known.insert(id, Rc::clone(&frames));
-        frames
+        self.trace.stack(id).map(of_node).collect()
     }
 
     fn problems(&self) -> Vec<String> {

@@ -1,13 +1,16 @@
-//! Running a model under loom, and words for it.
+//! Running a model under loom, and what models are made of.
 
-use std::sync::Arc;
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 use loom::sync::atomic::AtomicU64 as Modelled;
 
 use super::ring::Word;
 
 /// Runs a model in every interleaving with so many preemptions; fails if there was only one.
+///
+/// Every model is run by this function.
 pub fn explore(preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
     let runs = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&runs);
@@ -22,6 +25,25 @@ pub fn explore(preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
     let runs = runs.load(Ordering::Relaxed);
     println!("{runs} interleavings");
     assert!(runs > 1, "nothing was explored");
+}
+
+/// What came about in any of the interleavings of a model.
+#[derive(Clone, Default)]
+pub struct Outcomes(Arc<Mutex<BTreeSet<usize>>>);
+
+impl Outcomes {
+    pub fn add(&self, outcome: usize) {
+        self.0.lock().unwrap().insert(outcome);
+    }
+
+    pub fn all(&self) -> Vec<usize> {
+        self.0.lock().unwrap().iter().copied().collect()
+    }
+}
+
+/// So many words of zero, as of a new part.
+pub fn zeros<W>(word: impl Fn() -> W, count: usize) -> Box<[W]> {
+    (0..count).map(|_| word()).collect()
 }
 
 /// Makes words whose every access is also one to a word that they all share.

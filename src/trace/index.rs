@@ -121,6 +121,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "arithmetic only, and long")]
     fn hashes_of_neighbours_spread() {
         // Return addresses that differ in few bits, below parents that do: as good as random ones, of
         // which two in 4,096 share a place among 2^20 in 8 cases.

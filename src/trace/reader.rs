@@ -218,16 +218,18 @@ impl Trace {
     /// after it; by the readable events alone if it kept none.
     pub fn timeline(&self) -> Timeline {
         let part = self.parts.get(PartKind::Timeline).and_then(|part| {
-            let words = usize::try_from(part.length / 8).ok()?;
-            Ledger::resume(self.bytes.atomics(part.offset, words)?)
+            let held = self.bytes.available(part.offset, part.length);
+            let (words, ledger) = Ledger::resume(held)?;
+            let is_whole = held.len() >= words.len();
+            Some((words, ledger, is_whole))
         });
         let (turns, chunks) = self.ring.turns(&self.bytes, &self.parts);
         let clock = self.header.clock;
         let (words, mut ledger, after, is_complete) = match part {
-            Some((words, ledger)) => {
-                let is_complete = turns.saturating_sub(ledger.turns()) <= chunks;
+            Some((words, ledger, is_whole)) => {
+                let reaches = turns.saturating_sub(ledger.turns()) <= chunks || self.lost() == 0;
                 let after = ledger.upto();
-                (words, ledger, Some(after), is_complete || self.lost() == 0)
+                (words, ledger, Some(after), is_whole && reaches)
             }
             None => {
                 let words = Ledger::words();

@@ -75,18 +75,32 @@ impl<W: Word> Slot<W> {
     /// A copy of the payload, if the slot held the event of this number before and after copying.
     #[inline]
     pub(in crate::trace) fn copy(&self, number: u64) -> Option<[u64; 7]> {
-        if self.state() != State::Complete(number) {
-            return None;
-        }
-        let mut payload = [0; 7];
-        for (to, from) in payload.iter_mut().zip(&self.payload) {
-            *to = from.load(Ordering::Relaxed);
-        }
-        // Had a word been of a later event, its slot would now be seen begun.
-        W::fence(Ordering::Acquire);
-        let after = State::decode(self.sequence.load(Ordering::Relaxed));
-        (after == State::Complete(number)).then_some(payload)
+        while_held(&self.sequence, number, || {
+            let mut payload = [0; 7];
+            for (to, from) in payload.iter_mut().zip(&self.payload) {
+                *to = from.load(Ordering::Relaxed);
+            }
+            payload
+        })
     }
+}
+
+/// What `copy` gives, if a slot with this sequence word held the event of this number before and after.
+#[inline]
+pub(in crate::trace) fn while_held<W: Word, T>(
+    sequence: &W,
+    number: u64,
+    copy: impl FnOnce() -> T,
+) -> Option<T> {
+    // Acquire: the payload is at least as new.
+    if State::decode(sequence.load(Ordering::Acquire)) != State::Complete(number) {
+        return None;
+    }
+    let copied = copy();
+    // Had a word been of a later event, its slot would now be seen begun.
+    W::fence(Ordering::Acquire);
+    let after = State::decode(sequence.load(Ordering::Relaxed));
+    (after == State::Complete(number)).then_some(copied)
 }
 
 #[cfg(test)]

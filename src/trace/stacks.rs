@@ -11,7 +11,7 @@ use super::ring::Word;
 
 mod memo;
 #[cfg(all(test, not(miri)))]
-pub(super) mod model;
+mod model;
 #[cfg(test)]
 mod tests;
 
@@ -238,7 +238,13 @@ pub struct Stack<'a, W> {
     /// Words of a node in the file.
     each: usize,
     next: u32,
+    /// Nodes that may yet be looked at.
+    left: usize,
 }
+
+/// The most nodes of a stack that are believed. Writers keep at most 256 frames and 64 ranges; in a damaged
+/// file a chain can lead through all nodes there are, for every event.
+const NODES_MAX: usize = 4096;
 
 impl<'a, W: Word> Stack<'a, W> {
     /// The stack of an id, over the words of a part with so many words to a node; never trusts what is in
@@ -248,6 +254,7 @@ impl<'a, W: Word> Stack<'a, W> {
             words,
             each,
             next: id,
+            left: NODES_MAX,
         }
     }
 }
@@ -257,8 +264,8 @@ impl<W: Word> Iterator for Stack<'_, W> {
 
     fn next(&mut self) -> Option<StackNode> {
         loop {
+            self.left = self.left.checked_sub(1)?;
             let (parent, node) = node(self.words, self.each, self.next)?;
-            // Less than before: this comes to an end whatever is in the file.
             self.next = parent;
             if node.is_some() {
                 return node;

@@ -164,7 +164,7 @@ impl Ledger {
         }
         self.advance(at, ticks);
         let Some(device) = self.device(event.device) else {
-            self.unplaced += 1;
+            self.unplaced = self.unplaced.saturating_add(1);
             return;
         };
         let sign = match event.kind {

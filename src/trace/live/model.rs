@@ -110,3 +110,26 @@ fn a_reader_never_sees_the_words_of_two_blocks() {
         assert_eq!(memory.blocks()[&key], [1; 7]);
     });
 }
+
+#[test]
+fn blocks_come_and_go_while_those_of_a_context_are_taken_out() {
+    explore(2, || {
+        let memory = memory(|| Modelled::new(0), 1, 3);
+        let [gone, stays, new] = [0, 1, 3].map(|index| names(&memory, 100).nth(index).unwrap());
+        let there = Arc::clone(&memory);
+        let other = thread::spawn(move || {
+            let removed = there.live().remove(Some(stays));
+            assert_eq!(removed.map(|block| block.size), Some(stays));
+            there.live().insert(Some(new), &[new; 7]);
+        });
+        let mut taken = Vec::new();
+        memory.live().remove_where(
+            |event| event.address == gone,
+            |event| taken.push(event.address),
+        );
+        other.join().unwrap();
+        assert_eq!(taken, [gone]);
+        let blocks = memory.blocks();
+        assert_eq!((blocks.len(), blocks[&new]), (2, [new; 7]));
+    });
+}

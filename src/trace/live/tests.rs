@@ -187,7 +187,7 @@ fn step() -> impl Strategy<Value = Step> {
 
 proptest! {
     #![proptest_config(ProptestConfig {
-        cases: if cfg!(miri) { 3 } else { 1000 },
+        cases: if cfg!(miri) { 2 } else { 1000 },
         failure_persistence: None,
         ..ProptestConfig::default()
     })]
@@ -195,7 +195,7 @@ proptest! {
     #[test]
     fn it_is_a_map(
         groups in 1..4_usize,
-        steps in prop::collection::vec(step(), 1..if cfg!(miri) { 60 } else { 300 }),
+        steps in prop::collection::vec(step(), 1..if cfg!(miri) { 20 } else { 300 }),
     ) {
         let memory = memory(groups);
         let live = memory.live();
@@ -239,7 +239,7 @@ proptest! {
 #[test]
 fn threads_that_crowd_each_other_lose_nothing() {
     const THREADS: u64 = 4;
-    const STEPS: u64 = if cfg!(miri) { 150 } else { 400_000 };
+    const STEPS: u64 = if cfg!(miri) { 40 } else { 400_000 };
     // At most 4 times 30 blocks in 140 places: never too full, nearly always full somewhere.
     let memory = memory(20);
     let kept: Vec<BTreeMap<u64, u64>> = std::thread::scope(|scope| {
@@ -344,7 +344,7 @@ impl Word for Mortal {
 
 #[test]
 fn a_death_after_any_step_costs_at_most_the_block_in_flight() {
-    const STEPS: u64 = if cfg!(miri) { 8 } else { 60 };
+    const STEPS: u64 = if cfg!(miri) { 4 } else { 60 };
     let mut lifetimes = 1..;
     loop {
         let life = Rc::new(Cell::new(lifetimes.next().unwrap()));

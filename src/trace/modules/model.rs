@@ -4,15 +4,15 @@ use loom::sync::Arc;
 use loom::thread;
 
 use super::*;
+use crate::trace::explore::{Outcomes, crowd, explore, zeros};
 use crate::trace::jit::{self, Jit, JitMap};
-use crate::trace::stacks::model::{Outcomes, explore, zeros};
 
 #[test]
 fn a_reader_sees_modules_whole_or_not_at_all() {
     let outcomes = Outcomes::default();
     let seen = outcomes.clone();
     explore(2, move || {
-        let words = Arc::new(zeros(3 * layout::WORDS));
+        let words = Arc::new(zeros(crowd(), 3 * layout::WORDS));
         let add = |begin| {
             let words = Arc::clone(&words);
             let module = Module {
@@ -51,7 +51,10 @@ fn a_reader_sees_names_of_code_whole_or_not_at_all() {
     let outcomes = Outcomes::default();
     let seen = outcomes.clone();
     explore(3, move || {
-        let words = Arc::new(zeros((jit::layout::FIRST + 2) * jit::layout::WORDS));
+        let words = Arc::new(zeros(
+            crowd(),
+            (jit::layout::FIRST + 2) * jit::layout::WORDS,
+        ));
         let names = |words: &[_]| {
             let map = JitMap::of(words, jit::layout::WORDS);
             [map.name(16), map.name(32), map.name(0)]

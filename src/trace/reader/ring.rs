@@ -6,7 +6,7 @@ use super::bytes::Bytes;
 use super::header::{Part, Parts};
 use crate::trace::event::{Class, Event, Kind};
 use crate::trace::layout::{FIELDS, FieldId, PartKind, Slot, cursor};
-use crate::trace::ring::Word;
+use crate::trace::ring::{Word, while_held};
 
 pub(in crate::trace) mod chunks;
 mod events;
@@ -202,17 +202,13 @@ impl Slots {
 /// A copy of a slot, if it held the event of this number completely before and after copying.
 #[inline]
 pub fn copy_if<W: Word>(slot: &[W], number: u64) -> Option<[u64; WORDS_MAX]> {
-    let sequence = slot.first()?;
-    if sequence.load(Ordering::Relaxed) != Slot::complete(number) {
-        return None;
-    }
-    W::fence(Ordering::Acquire);
-    let mut record = [0; WORDS_MAX];
-    for (to, from) in record.iter_mut().zip(slot) {
-        *to = from.load(Ordering::Relaxed);
-    }
-    W::fence(Ordering::Acquire);
-    (sequence.load(Ordering::Relaxed) == Slot::complete(number)).then_some(record)
+    while_held(slot.first()?, number, || {
+        let mut record = [0; WORDS_MAX];
+        for (to, from) in record.iter_mut().zip(slot) {
+            *to = from.load(Ordering::Relaxed);
+        }
+        record
+    })
 }
 
 /// A little-endian number of 1, 2, 4 or 8 bytes; 0 where it would reach outside.

@@ -8,6 +8,10 @@ use super::*;
 use crate::trace::layout::{self, field, header, part};
 use crate::trace::{Class, Kind, Writer, WriterOptions};
 
+#[path = "../../../tests/data/mod.rs"]
+mod data;
+mod versions;
+
 const SLOTS: usize = 64;
 const EVENTS: u64 = 100;
 
@@ -41,19 +45,7 @@ fn written(bytes: u64, events: u64) -> Vec<u8> {
 
 /// A sound file of version 1 with a wrapped ring of 64 slots, as its own gpushim wrote it.
 fn version_1() -> Vec<u8> {
-    let mut content = Vec::new();
-    for line in include_str!("../../../tests/data/trace-1.0.hex").lines() {
-        let number = |text| u64::from_str_radix(text, 16).unwrap();
-        if let Some(bytes) = line.strip_prefix("# bytes 0x") {
-            content.resize(number(bytes) as usize, 0);
-        } else if let Some((at, bytes)) = line.split_once(' ').filter(|(at, _)| *at != "#") {
-            let at = number(at) as usize;
-            for (index, byte) in content[at..at + 16].iter_mut().enumerate() {
-                *byte = number(&bytes[2 * index..2 * index + 2]) as u8;
-            }
-        }
-    }
-    content
+    data::file("1.0")
 }
 
 /// Where a part's entry of the directory is.
@@ -154,43 +146,6 @@ fn what_is_no_trace_is_said() {
             .to_string()
             .contains("not a regular file")
     );
-}
-
-#[test]
-fn a_file_of_version_1_is_read() {
-    let trace = parse(&version_1()).unwrap();
-    assert_eq!(trace.problems(), [] as [&str; 0]);
-    assert_eq!((trace.header().major, trace.header().minor), (1, 0));
-    assert_eq!(
-        (
-            trace.recorded(),
-            trace.readable(),
-            trace.lost(),
-            trace.torn()
-        ),
-        (100, 64, 36, 0)
-    );
-    assert!(trace.has_wrapped());
-    assert_eq!(trace.fact("argv").as_deref(), Some("python train.py"));
-    assert_eq!(trace.counters(), [("hits".to_string(), 7)]);
-    let records: Vec<_> = trace.events().collect();
-    assert!(records.is_sorted_by_key(|record| record.ns));
-    for (record, ticket) in records.iter().zip(36..) {
-        let event = Event {
-            flags: crate::trace::flags::HIT,
-            device: 0,
-            thread: 11 + (ticket / 2 % 2) as u32,
-            address: 0x1000 * (ticket / 2),
-            size: 512 * (ticket / 2 + 1),
-            extra: [0, ticket / 2 + 1],
-            ..Event::new(
-                [Kind::Alloc, Kind::Free][ticket as usize % 2],
-                Class::Device,
-            )
-        };
-        assert_eq!((record.ticket, record.event), (ticket, event));
-    }
-    assert_eq!(records.len(), 64);
 }
 
 #[test]
@@ -392,62 +347,6 @@ fn sound_like(content: &[u8], other: usize) -> Vec<u8> {
     let mut copy = content.to_vec();
     copy[other..other + 16].fill(0);
     copy
-}
-
-/// A file as a later minor version might write it: records twice as long with their fields
-/// elsewhere and one more, an unknown part, an unknown kind of event.
-#[test]
-fn a_file_of_a_newer_minor_version_is_read() {
-    let old = sound();
-    let ring_at = ring_at(&old);
-    let mut new = old[..ring_at].to_vec();
-    layout::put(&mut new, header::MINOR, &9_u32.to_le_bytes());
-    let ring_part = entry_of(&old, layout::PartKind::Ring);
-    layout::put(&mut new, ring_part + part::STRIDE, &128_u64.to_le_bytes());
-    layout::put(
-        &mut new,
-        ring_part + part::LENGTH,
-        &(SLOTS as u64 * 128).to_le_bytes(),
-    );
-    let parts = layout::get_u32(&old, header::PARTS_COUNT).unwrap();
-    let extra_part = header::PARTS_AT + parts as usize * part::BYTES;
-    layout::put(&mut new, extra_part + part::KIND, &77_u32.to_le_bytes());
-    layout::put(&mut new, extra_part + part::STRIDE, &1_u64.to_le_bytes());
-    layout::put(&mut new, header::PARTS_COUNT, &(parts + 1).to_le_bytes());
-    // Address moves to the second half; a field that nobody knows is added.
-    let address = header::FIELDS_AT + 9 * field::BYTES;
-    layout::put(&mut new, address + field::OFFSET, &96_u16.to_le_bytes());
-    let added = header::FIELDS_AT + layout::FIELDS.len() * field::BYTES;
-    layout::put(&mut new, added, b"colour");
-    layout::put(&mut new, added + field::WIDTH, &8_u16.to_le_bytes());
-    layout::put(&mut new, header::FIELDS_COUNT, &14_u32.to_le_bytes());
-    layout::put(
-        &mut new,
-        header::FILE_BYTES,
-        &(ring_at as u64 + SLOTS as u64 * 128).to_le_bytes(),
-    );
-    let sum = layout::checksum(&new[..layout::HEADER_BYTES]);
-    layout::put(&mut new, header::CHECKSUM, &sum.to_le_bytes());
-    for slot in old[ring_at..].chunks(64) {
-        let mut record = [0; 128];
-        record[..64].copy_from_slice(slot);
-        record[96..104].copy_from_slice(&slot[32..40]);
-        record[32..40].fill(0xaa);
-        record[16] = 200;
-        new.extend(record);
-    }
-    let trace = exhaust(&new).unwrap();
-    assert_eq!(trace.problems(), [] as [&str; 0]);
-    let events: Vec<_> = trace
-        .events()
-        .map(|record| (record.event.kind, record.event.address))
-        .collect();
-    assert_eq!(
-        events,
-        (36..100)
-            .map(|number| (Kind::Unknown, number))
-            .collect::<Vec<_>>()
-    );
 }
 
 #[test]

@@ -5,6 +5,7 @@ use loom::sync::atomic::AtomicU64 as Modelled;
 use loom::thread;
 
 use super::*;
+use crate::trace::explore::explore;
 use crate::trace::reader::ring::chunks::{Sound, look};
 
 impl Word for Modelled {
@@ -71,14 +72,9 @@ impl Memory {
             let State::Complete(number) = state else {
                 continue;
             };
-            // As `copy_if` does it, for the first and the last word of the payload.
-            if slot.sequence.load(Ordering::Relaxed) != State::complete(number) {
-                continue;
-            }
-            Modelled::fence(Ordering::Acquire);
-            let copy = [0, 6].map(|word| slot.payload[word].load(Ordering::Relaxed));
-            Modelled::fence(Ordering::Acquire);
-            if slot.sequence.load(Ordering::Relaxed) == State::complete(number) {
+            // The first and the last word of the payload stand for all.
+            let copy = || [0, 6].map(|word| slot.payload[word].load(Ordering::Relaxed));
+            if let Some(copy) = while_held(&slot.sequence, number, copy) {
                 assert_eq!(copy[0], copy[1], "a payload of two events");
                 assert_ne!(copy[0], 0, "a payload of none");
                 whole += 1;
@@ -92,12 +88,6 @@ impl Memory {
         let shown: u64 = (0..self.chunks.len()).map(|chunk| self.look(chunk).0).sum();
         shown + self.dropped.load(Ordering::Relaxed)
     }
-}
-
-fn explore(preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(preemptions);
-    builder.check(model);
 }
 
 /// A thread that records some events and ends.

@@ -192,7 +192,7 @@ fn only_powers_of_two() {
 
 #[test]
 fn threads_never_mix_their_payloads() {
-    const EACH: u64 = if cfg!(miri) { 60 } else { 50_000 };
+    const EACH: u64 = if cfg!(miri) { 25 } else { 50_000 };
     let memory = memory(8, 4);
     std::thread::scope(|scope| {
         for thread in 0..4 {
@@ -334,7 +334,7 @@ fn a_death_after_any_step_leaves_exact_counts() {
         at if at % 5 == 0 => 1,
         _ => 0,
     };
-    const EVENTS: u64 = if cfg!(miri) { 12 } else { 40 };
+    const EVENTS: u64 = if cfg!(miri) { 8 } else { 40 };
     let mut lifetimes = 1_u64..;
     loop {
         let life: Life = Rc::new(RefCell::new(lifetimes.next().unwrap()));

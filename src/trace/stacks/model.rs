@@ -1,58 +1,23 @@
 //! Every interleaving and every order in which memory may become visible, for a tiny tree.
 
-use std::sync::atomic::AtomicUsize;
-
 use loom::sync::Arc;
-use loom::sync::atomic::AtomicU64 as Modelled;
 use loom::thread;
 
 use super::*;
-
-/// Runs a model in all of its interleavings, with at most so many preemptions; there must be several.
-pub fn explore(preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
-    let runs = std::sync::Arc::new(AtomicUsize::new(0));
-    let counted = std::sync::Arc::clone(&runs);
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(preemptions);
-    builder.check(move || {
-        counted.fetch_add(1, Ordering::Relaxed);
-        model();
-    });
-    let runs = runs.load(Ordering::Relaxed);
-    assert!(runs > 1, "one interleaving only");
-    println!("{runs} interleavings");
-}
-
-/// What came about in any of the interleavings.
-#[derive(Clone, Default)]
-pub struct Outcomes(std::sync::Arc<std::sync::Mutex<std::collections::BTreeSet<usize>>>);
-
-impl Outcomes {
-    pub fn add(&self, outcome: usize) {
-        self.0.lock().unwrap().insert(outcome);
-    }
-
-    pub fn all(&self) -> Vec<usize> {
-        self.0.lock().unwrap().iter().copied().collect()
-    }
-}
-
-/// Words of zero, as of a new part.
-pub fn zeros(count: usize) -> Box<[Modelled]> {
-    (0..count).map(|_| Modelled::new(0)).collect()
-}
+use crate::trace::explore::{Crowded, Outcomes, crowd, explore, zeros};
 
 /// A tree on memory that lives as long as the model runs.
 struct Tree {
-    words: &'static [Modelled],
-    stacks: Stacks<'static, Modelled>,
+    words: &'static [Crowded],
+    stacks: Stacks<'static, Crowded>,
 }
 
 impl Tree {
     fn new(nodes: usize) -> Arc<Tree> {
         let count = (layout::FIRST as usize + nodes) * layout::WORDS;
-        let words: &'static [Modelled] = Box::leak(zeros(count));
-        let stacks = Stacks::new(words, Index::over(zeros(4)));
+        let word = crowd();
+        let words: &'static [Crowded] = Box::leak(zeros(&word, count));
+        let stacks = Stacks::new(words, Index::over(zeros(&word, 4)));
         Arc::new(Tree { words, stacks })
     }
 

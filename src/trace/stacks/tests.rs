@@ -162,6 +162,17 @@ fn threads_that_push_the_same_stacks_get_the_same_ids() {
     assert_eq!(broken(&words, layout::WORDS), 0);
 }
 
+/// As only a damaged file has one.
+#[test]
+#[cfg_attr(miri, ignore = "long")]
+fn a_chain_longer_than_any_stack_ends() {
+    let words = words(6000);
+    let stacks = stacks(&words);
+    let last = (0..6000).fold(0, |parent, n| stacks.child(parent, StackNode::Frame(n)));
+    let read = read(&words, last);
+    assert_eq!((read.len(), read[0]), (4096, StackNode::Frame(5999)));
+}
+
 #[test]
 fn a_damaged_chain_ends() {
     let words = words(3);
@@ -205,7 +216,7 @@ fn step() -> impl Strategy<Value = Step> {
 
 proptest! {
     #![proptest_config(ProptestConfig {
-        cases: if cfg!(miri) { 4 } else { 512 },
+        cases: if cfg!(miri) { 2 } else { 512 },
         failure_persistence: None,
         ..ProptestConfig::default()
     })]

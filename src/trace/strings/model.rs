@@ -1,15 +1,15 @@
 //! Every interleaving, for a tiny part: see [`explore`].
 
 use loom::sync::Arc;
-use loom::sync::atomic::AtomicU64 as Modelled;
 use loom::thread;
 
 use super::*;
-use crate::trace::stacks::model::{Outcomes, explore, zeros};
+use crate::trace::explore::{Crowded, Outcomes, crowd, explore, zeros};
 
-fn part(count: usize) -> (&'static [Modelled], Arc<Strings<'static, Modelled>>) {
-    let words: &'static [Modelled] = Box::leak(zeros(layout::FIRST + count));
-    let strings = Strings::new(words, Index::over(zeros(4)));
+fn part(count: usize) -> (&'static [Crowded], Arc<Strings<'static, Crowded>>) {
+    let word = crowd();
+    let words: &'static [Crowded] = Box::leak(zeros(&word, layout::FIRST + count));
+    let strings = Strings::new(words, Index::over(zeros(&word, 4)));
     (words, Arc::new(strings))
 }
 

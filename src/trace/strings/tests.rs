@@ -95,7 +95,7 @@ fn threads_that_intern_the_same_texts_get_the_same_ids() {
 
 proptest! {
     #![proptest_config(ProptestConfig {
-        cases: if cfg!(miri) { 4 } else { 512 },
+        cases: if cfg!(miri) { 2 } else { 512 },
         failure_persistence: None,
         ..ProptestConfig::default()
     })]

@@ -17,8 +17,8 @@ pub struct Timeline {
     pub gaps: u64,
     /// Events that named no device, or one beyond those that are told apart.
     pub unplaced: u64,
-    /// Whether it reaches to the last event: as far as the turns of the ring tell, none after the writer's
-    /// last words was overwritten.
+    /// Whether it reaches from the first event to the last: as far as the turns of the ring tell, none
+    /// after the writer's last words was overwritten, and the file is not cut off within it.
     pub is_complete: bool,
 }
 
@@ -59,10 +59,11 @@ impl Ledger {
         (0..BYTES / 8).map(|_| AtomicU64::new(0)).collect()
     }
 
-    /// The books as they stand in a file, in memory of our own: its words and what to go on with. `None`
-    /// if there are none, or none that make sense.
+    /// The books as they stand in a file, in memory of our own: its words and what to go on with. Words
+    /// beyond the end of a file that is cut off are zero: those buckets have nothing. `None` if there are
+    /// no books, or none that make sense.
     pub(in crate::trace) fn resume(part: &[AtomicU64]) -> Option<(Vec<AtomicU64>, Ledger)> {
-        let part = part.get(..BYTES / 8)?;
+        let part = part.get(..part.len().min(BYTES / 8))?;
         for _ in 0..LOOKS {
             let turn = part.get(words::TURN)?.load(Ordering::Acquire);
             let copy: Vec<u64> = part
@@ -71,7 +72,9 @@ impl Ledger {
                 .collect();
             fence(Ordering::Acquire);
             if part.get(words::TURN)?.load(Ordering::Relaxed) == turn {
-                let copy: Vec<AtomicU64> = copy.into_iter().map(AtomicU64::new).collect();
+                let missing = std::iter::repeat_n(0, BYTES / 8 - copy.len());
+                let copy = copy.into_iter().chain(missing);
+                let copy: Vec<AtomicU64> = copy.map(AtomicU64::new).collect();
                 let ledger = Ledger::parse(&copy)?;
                 return Some((copy, ledger));
             }

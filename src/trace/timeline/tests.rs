@@ -345,3 +345,37 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn one_that_is_cut_off_has_the_buckets_that_are_there() {
+    let words = Ledger::words();
+    let mut ledger = Ledger::create(&words, 1000);
+    ledger.feed(&words, 2000, &event(Kind::Alloc, 0, 512));
+    ledger.commit(&words);
+    let whole = read(&words);
+    assert_eq!(whole.devices[0].get(Series::Requested)[0].max, 512);
+    // The first bucket is the only one.
+    let used = half_at(0) + DEVICES * SERIES * 2;
+    assert_eq!(read(&words[..used]), whole);
+    for cut in 0..used {
+        if let Some((words, mut ledger)) = Ledger::resume(&words[..cut]) {
+            ledger.timeline(&words, CLOCK, false);
+        }
+    }
+}
+
+#[test]
+fn counts_of_a_damaged_file_do_not_go_over() {
+    let words = Ledger::words();
+    Ledger::create(&words, 1000);
+    for copy in 0..2 {
+        put(
+            &words,
+            words::STATE + copy * words::STATE_WORDS + words::UNPLACED,
+            u64::MAX,
+        );
+    }
+    let (words, mut ledger) = Ledger::resume(&words).unwrap();
+    ledger.feed(&words, 2000, &event(Kind::Alloc, Event::NO_DEVICE, 512));
+    assert_eq!(ledger.timeline(&words, CLOCK, true).unplaced, u64::MAX);
+}

@@ -11,6 +11,9 @@ use crate::trace::ring::Word;
 /// How often a chunk that changes under our eyes is looked at again.
 const LOOKS: usize = 100;
 
+/// The most slots of a chunk that are believed.
+const CHUNK_MAX: u64 = 1 << 10;
+
 impl RingView {
     /// Counts what is complete and what is torn, and finds the runs of events.
     pub(super) fn scan_chunks(
@@ -25,7 +28,7 @@ impl RingView {
         self.each = chunks.each;
         let (mut foreign, mut doubtful) = (0, 0);
         let mut states = Vec::new();
-        for chunk in 0..slots.held.div_ceil(chunks.each).max(chunks.words) {
+        for chunk in 0..slots.held.div_ceil(chunks.each).max(chunks.held) {
             let first = chunk * chunks.each;
             let word = chunks.word(bytes, chunk);
             let state = |index| slots.state(bytes, first + index);
@@ -108,6 +111,8 @@ struct Chunks {
     stride: u64,
     /// Words that the file should hold.
     words: u64,
+    /// Words that it holds.
+    held: u64,
     /// Slots of a chunk.
     each: u64,
     /// Whether the cursor can be believed.
@@ -126,6 +131,7 @@ impl Chunks {
         let words = part.map_or(0, |part| part.length / part.stride);
         let fits = words.is_power_of_two()
             && words <= slots.capacity
+            && slots.capacity / words <= CHUNK_MAX
             && part.is_some_and(|part| part.stride.is_multiple_of(8));
         let Some(part) = part.filter(|_| fits) else {
             problems.push(
@@ -137,6 +143,7 @@ impl Chunks {
                 offset: 0,
                 stride: 8,
                 words: 0,
+                held: 0,
                 each: 1,
                 cursor: false,
             };
@@ -145,6 +152,7 @@ impl Chunks {
             offset: part.offset,
             stride: part.stride,
             words,
+            held: (bytes.len().saturating_sub(part.offset) / part.stride).min(words),
             each: slots.capacity / words,
             cursor: true,
         };
@@ -158,7 +166,7 @@ impl Chunks {
     /// Holds the cursor against the words of the chunks: one of them can be damaged, not most.
     fn check(&self, bytes: &Bytes, cursor: &Cursor<'_>) -> Result<(), String> {
         let (mut beyond, mut within) = (0_u64, 0_u64);
-        for chunk in 0..self.words {
+        for chunk in 0..self.held {
             let Some(word) = self.word(bytes, chunk) else {
                 break;
             };

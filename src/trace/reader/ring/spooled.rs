@@ -3,7 +3,7 @@
 use super::{RingView, Run};
 use crate::trace::reader::bytes::Bytes;
 
-/// Marks the ring's events that are elsewhere. Its memory follows from the size of the ring alone.
+/// Marks the ring's events that are elsewhere. Its memory follows from what the file holds of the ring.
 #[derive(Debug)]
 pub struct Spooled {
     /// The ring's runs by their slots, and for each chunk the first of them.
@@ -19,14 +19,14 @@ impl Spooled {
     pub fn new(ring: &RingView) -> Spooled {
         let mut runs = ring.runs.clone();
         runs.sort_unstable_by_key(|run| run.first);
-        let count = ring.capacity / ring.each.max(1);
+        let last = runs.last().map_or(0, |run| run.first + run.length);
+        let count = last.div_ceil(ring.each.max(1));
         let first = |chunk: u64| runs.partition_point(|run| run.first < chunk * ring.each) as u32;
         let chunks = if runs.is_empty() {
             Vec::new()
         } else {
             (0..=count).map(first).collect()
         };
-        let last = runs.last().map_or(0, |run| run.first + run.length);
         Spooled {
             marks: vec![false; usize::try_from(last).unwrap_or(0)],
             runs,
