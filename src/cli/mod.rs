@@ -12,6 +12,7 @@ use serde::Serialize;
 mod config;
 mod doctor;
 mod events;
+mod html;
 mod library;
 mod report;
 mod run;
@@ -31,6 +32,7 @@ enum Command {
     Run(Box<run::Args>),
     Report(report::Args),
     Events(events::Args),
+    Html(html::Args),
     Symbols(symbols::Args),
     Config(config::Args),
     Doctor(doctor::Args),
@@ -65,6 +67,7 @@ pub fn main() -> ExitCode {
         Command::Run(args) => run::main(&args),
         Command::Report(args) => report::main(&args),
         Command::Events(args) => events::main(&args),
+        Command::Html(args) => html::main(&args),
         Command::Symbols(args) => symbols::main(&args),
         Command::Config(args) => config::main(&args),
         Command::Doctor(args) => doctor::main(&args),

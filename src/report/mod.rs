@@ -1,5 +1,6 @@
 //! What a trace has to say, for people and for programs.
 
+pub mod html;
 mod text;
 pub mod units;
 
