@@ -173,8 +173,7 @@ impl Books {
             return;
         }
         // It was there before the first event; who made it is not known.
-        let stack = stacks.stack(0, event.class, event.size);
-        let live = self.live_of(event, 0, stack);
+        let live = self.live_of(event, 0, stacks.unseen());
         let ns = record.ns;
         self.curve(Of::View(live.block.view))
             .remove_unseen(ns, plus(live.block.size));
@@ -477,7 +476,7 @@ impl Books {
 }
 
 /// What a page calls a layer.
-fn layer_name(layer: Layer) -> &'static str {
+pub fn layer_name(layer: Layer) -> &'static str {
     match layer {
         Layer::Tensor => "tensor",
         Layer::Device => "device",

@@ -117,7 +117,7 @@ pub fn from_spans(end_ns: u64, buckets: usize, spans: &[Span]) -> Vec<(u64, u64)
 /// Replaces the stretches that end before a moment by what spans say of them.
 fn paint(done: &mut [(u64, u64)], width_ns: u64, until_ns: u64, spans: &[Span]) {
     let mut spans = spans.iter().peekable();
-    let mut last = (0, 0);
+    let mut last = None;
     let mut begin: u64 = 0;
     for bucket in done {
         let end = begin.saturating_add(width_ns);
@@ -134,10 +134,13 @@ fn paint(done: &mut [(u64, u64)], width_ns: u64, until_ns: u64, spans: &[Span]) 
             if span.to_ns > end {
                 break;
             }
-            last = (span.max, span.max);
+            last = Some((span.max, span.max));
             spans.next();
         }
-        *bucket = seen.unwrap_or(last);
+        // Before the first span nothing more is known than what was there.
+        if let Some(known) = seen.or(last) {
+            *bucket = known;
+        }
         begin = end;
     }
 }
@@ -183,7 +186,7 @@ mod tests {
         curve.was_there(7);
         let spans = [span(10, 35, 1, 5), span(35, 70, 2, 9)];
         let done = curve.finish(60, &spans);
-        let expected = [(0, 0), (1, 5), (1, 5), (1, 9), (2, 9), (2, 9), (7, 7)];
+        let expected = [(7, 7), (1, 5), (1, 5), (1, 9), (2, 9), (2, 9), (7, 7)];
         assert_eq!(done[..7], expected);
     }
 }

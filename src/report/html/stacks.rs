@@ -125,6 +125,13 @@ impl<'a> Stacks<'a> {
         number
     }
 
+    /// The page's stack of blocks whose allocation is not in the recording.
+    pub fn unseen(&mut self) -> u32 {
+        let frame = self.instead("allocated before the first event");
+        let node = self.nodes.number((0, frame)) + 1;
+        self.stacks.number((node, frame + 1))
+    }
+
     fn recorded(&mut self, frames: &[Frame]) -> u32 {
         self.has_frames = true;
         let symbols: Vec<&Symbol> = frames

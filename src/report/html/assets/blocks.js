@@ -29,7 +29,6 @@ function layoutOf(view) {
 function drawBlocks() {
   const canvas = $("blocks"), { context, width, height, ratio } = begin(canvas), { view } = state;
   const layout = layoutOf(view), columns = width - LEFT - RIGHT;
-  const y = (place) => (place - layout.from) / (layout.to - layout.from) * height;
   if (!view.blocks.count) {
     context.fillStyle = colours.soft;
     context.textAlign = "left";
@@ -40,15 +39,13 @@ function drawBlocks() {
   context.putImageData(paintBlocks(view, layout, wide, high), Math.round(LEFT * ratio), 0);
   context.textAlign = "right";
   context.fillStyle = colours.soft;
-  let free = 0;
-  for (const region of layout.regions) {
-    const top = y(region.at), bottom = y(region.at + region.end - region.begin);
-    if (bottom < 0 || top > height || Math.max(top, 0) + 7 < free || bottom - Math.max(top, 0) < 8) continue;
-    const place = Math.max(7, top + 7);
-    // What is alike in all addresses says nothing: the last nine digits.
-    const address = region.begin + Math.max(0, layout.from - region.at);
-    context.fillText("…" + Math.floor(address).toString(16).slice(-9), LEFT - 8, place);
-    free = place + 20;
+  // What is alike in all addresses says nothing: the last nine digits.
+  for (let at = 8; at < height - 4; at += 32) {
+    const place = layout.from + at / height * (layout.to - layout.from);
+    const region = layout.regions.find((region) => place < region.at + region.end - region.begin);
+    if (!region || place < region.at) continue;
+    const address = region.begin + Math.floor((place - region.at) / 4096) * 4096;
+    context.fillText("…" + address.toString(16).slice(-9), LEFT - 8, at);
   }
   canvas.setAttribute("aria-label", format.count(view.blocks.count) + " blocks over time and addresses, in " +
     layout.regions.length + " ranges of addresses" + (state.lit ? "; highlighted: " + state.lit.label : "") + ".");

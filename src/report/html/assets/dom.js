@@ -29,9 +29,9 @@ function readColours() {
 }
 
 // As the number of a pixel; `share` of the way to another colour.
-function pixel(hex, share, other) {
+function pixel(hex, share = 0, other = hex) {
   const part = (text, at) => parseInt(text.slice(at, at + 2), 16);
-  const mixed = [1, 3, 5].map((at) => Math.round(part(hex, at) * (1 - share) + part(other || hex, at) * share));
+  const mixed = [1, 3, 5].map((at) => Math.round(part(hex, at) * (1 - share) + part(other, at) * share));
   return (255 << 24 | mixed[2] << 16 | mixed[1] << 8 | mixed[0]) >>> 0;
 }
 

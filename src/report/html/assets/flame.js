@@ -94,7 +94,10 @@ function flameButton(node, left, depth, wide, top, root) {
   button.style.left = left + "px";
   button.style.top = depth * ROW + "px";
   button.style.width = Math.max(1, wide - 1) + "px";
-  button.style.background = isRoot ? "var(--region)" : "var(--g" + group + ")";
+  // One colour only for what is mostly one function's.
+  const isMixed = node.groups[group] < 0.7 * node.bytes;
+  button.style.background = isRoot ? "var(--region)" : isMixed ? "var(--mixed)" : "var(--g" + group + ")";
+  if (isMixed && !isRoot) button.style.color = "var(--text)";
   return button;
 }
 

@@ -40,7 +40,8 @@ function drawPhases() {
     if (lane.isFirst) {
       context.fillStyle = colours.soft;
       context.textAlign = "right";
-      context.fillText(fitted(context, threadName(recording, lane.thread), LEFT - 12), LEFT - 8, top + LANE / 2);
+      const name = threadName(recording, lane.thread);
+      context.fillText(context.measureText(name).width > LEFT - 12 && lane.thread ? String(lane.thread) : fitted(context, name, LEFT - 12), LEFT - 8, top + LANE / 2);
     }
     context.textAlign = "left";
     let filled = LEFT;
@@ -55,7 +56,9 @@ function drawPhases() {
       context.fillRect(left, top, Math.max(0.8, right - left - (right - left > 3 ? 1 : 0)), LANE - 2);
       context.globalAlpha = 1;
       filled = right;
-      const label = right - left > 22 ? fitted(context, texts[phases.name[index]], right - left - 8) : "";
+      // A few letters of a name help nobody.
+      const name = texts[phases.name[index]], short = fitted(context, name, right - left - 8);
+      const label = short === name || short.length > 7 ? short : "";
       if (label) { context.fillStyle = colours.text; context.fillText(label, left + 4, top + LANE / 2 - 0.5); }
     }
   });
