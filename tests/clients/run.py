@@ -27,18 +27,18 @@ LIMIT = 180
 """Seconds that one run may take."""
 
 
-def environment(target):
+def environment(target, wants="requirements.txt", name="clients"):
     """The virtual environment's Python, made if need be; or the reason why there is none."""
-    requirements = (HERE / "requirements.txt").read_bytes()
+    requirements = (HERE / wants).read_bytes()
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
-    folder = target / f"clients-python{version}"
+    folder = target / f"{name}-python{version}"
     python, mark = folder / "bin" / "python", folder / "installed"
     wanted = hashlib.sha256(requirements).hexdigest()
     if mark.exists() and mark.read_text() == wanted:
         return python, ""
     for argv in (
         [sys.executable, "-m", "venv", folder],
-        [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--only-binary=:all:", "-r", HERE / "requirements.txt"],
+        [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--only-binary=:all:", "-r", HERE / wants],
     ):
         done = subprocess.run([str(part) for part in argv], capture_output=True, text=True)
         if done.returncode != 0:

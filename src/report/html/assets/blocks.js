@@ -39,13 +39,13 @@ function drawBlocks() {
   context.putImageData(paintBlocks(view, layout, wide, high), Math.round(LEFT * ratio), 0);
   context.textAlign = "right";
   context.fillStyle = colours.soft;
-  // What is alike in all addresses says nothing: the last nine digits.
+  // What is alike in all addresses says nothing: the last eight digits.
   for (let at = 8; at < height - 4; at += 32) {
     const place = layout.from + at / height * (layout.to - layout.from);
     const region = layout.regions.find((region) => place < region.at + region.end - region.begin);
     if (!region || place < region.at) continue;
     const address = region.begin + Math.floor((place - region.at) / 4096) * 4096;
-    context.fillText("…" + address.toString(16).slice(-9), LEFT - 8, at);
+    context.fillText("…" + address.toString(16).slice(-8), LEFT - 8, at);
   }
   canvas.setAttribute("aria-label", format.count(view.blocks.count) + " blocks over time and addresses, in " +
     layout.regions.length + " ranges of addresses" + (state.lit ? "; highlighted: " + state.lit.label : "") + ".");
