@@ -154,7 +154,7 @@ const MODES = [
 
 function drawScope(found) {
   choice($("modes"), "radio", MODES, state.mode, (mode) => change({ mode }));
-  const { from, to } = scope(), { ns } = results(), window = state.to - state.from;
+  const { from, to } = scope(), { ns } = results(), window = state.mode === "moment" ? state.to - state.from : to - from;
   const where = state.span ? "between " + format.moment(from, to - from) + " and " + format.moment(to, to - from) : "in the whole run";
   const what = {
     peak: "live at " + format.moment(ns, window) + ", the peak " + where, moment: "live at " + format.moment(ns, window),

@@ -126,7 +126,7 @@ function blocksTable() {
   for (let index = 0; index < blocks.count && blocks.from[index] <= to; index++) if (blocks.to[index] >= from) list.push(index);
   if (!list.length) return empty(emptyText());
   list.sort((a, b) => blocks.size[b] - blocks.size[a] || blocks.from[a] - blocks.from[b]);
-  const window = state.to - state.from;
+  const window = to - from;
   return table([
     ["Function", "wide", (index) => { const frame = state.recording.stacks.blame[blocks.stack[index]] - 1; return [swatch(state.groups.of[blocks.stack[index]]), frame >= 0 ? frameName(frame) : "unknown"]; }],
     ["Bytes", "n", (index) => format.bytes(blocks.size[index])], ["Address", "n", (index) => format.address(blocks.address[index])],
