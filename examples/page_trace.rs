@@ -209,7 +209,7 @@ fn main() -> std::io::Result<()> {
     };
     let (events, steps, rank) = (number(5_000_000), number(300), number(0));
     let options = WriterOptions {
-        bytes: (events * 72).next_power_of_two(),
+        bytes: (events * 80).next_power_of_two(),
         rank: Some(rank as u32),
         ..WriterOptions::default()
     };
@@ -249,7 +249,7 @@ fn train(run: &mut Run, events: u64, steps: u64) {
     let mut losses = Vec::new();
     // What comes with each layer, beside the dust.
     let per_step = events / steps.max(1);
-    let dust = (per_step.saturating_sub(LAYERS * 48 + 60) / (LAYERS * 8)).max(1);
+    let dust = (per_step.saturating_sub(LAYERS * 48 + 60) / (LAYERS * 8)).next_multiple_of(4);
     for step in 0..steps {
         run.push(&format!("step {step}"));
         let tokens = 512 + run.random(512) + if step % 37 == 36 { 500 } else { 0 };

@@ -124,7 +124,7 @@ fn payload(
         notes.feed(&record, &mut stacks, |id| recording.text(id));
     }
     if recording.coverage().lost > 0 {
-        books.from_before(recording, summary.first_ns, &mut stacks);
+        books.add_earlier(recording, summary.first_ns, &mut stacks);
     }
     let mut pack = Pack::default();
     let overview = books.pack(recording, summary, &mut pack)?;

@@ -1,5 +1,5 @@
 // Scales and ticks. All charts share the same margins, so that a moment is at the same place in each.
-const LEFT = 68, RIGHT = 14;
+const LEFT = 74, RIGHT = 14;
 
 const scale = {
   x(ns, width) { return LEFT + (ns - state.from) / (state.to - state.from) * (width - LEFT - RIGHT); },
@@ -16,7 +16,7 @@ function timeTicks(from, to, most) {
   const digits = Math.max(0, Math.min(9, Math.ceil(9 - Math.log10(step) - 1e-9)));
   const ticks = [];
   for (let at = Math.ceil(from / step) * step; at <= to; at += step) {
-    ticks.push([at, step < 1e6 && to < 1e9 ? format.span(at) : format.clock(at, digits)]);
+    ticks.push([at, format.clock(at, digits)]);
   }
   return ticks;
 }

@@ -23,6 +23,7 @@ const format = {
   },
   clock(ns, digits) {
     const total = ns / 1e9;
+    if (total < 1 && digits >= 3) return (ns / 1e6).toFixed(digits - 3) + " ms";
     if (total < 600) return total.toFixed(digits) + " s";
     const hours = Math.floor(total / 3600), minutes = Math.floor(total / 60 % 60);
     const seconds = (total % 60).toFixed(digits).padStart(digits ? digits + 3 : 2, "0");
