@@ -4,7 +4,7 @@
 //!
 //!     cargo run --release --example page_trace -- FILE [EVENTS [STEPS [RANK]]]
 //!
-//! By default 5,000,000 events in 300 steps.
+//! By default 5,000,000 events in 300 steps; without a step nothing is allocated.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -235,7 +235,9 @@ fn main() -> std::io::Result<()> {
         address: name.into(),
         ..Event::new(Kind::ThreadName, Class::Device)
     });
-    train(&mut run, events, steps);
+    if steps > 0 {
+        train(&mut run, events, steps);
+    }
     println!("{path}: {} events", run.events);
     Ok(())
 }
@@ -249,7 +251,7 @@ fn train(run: &mut Run, events: u64, steps: u64) {
     let mut losses = Vec::new();
     // What comes with each layer, beside the dust.
     let per_step = events / steps.max(1);
-    let dust = (per_step.saturating_sub(LAYERS * 48 + 60) / (LAYERS * 8)).next_multiple_of(4);
+    let dust = (per_step.saturating_sub(LAYERS * 48 + 60) / (LAYERS * 8) + 1).next_multiple_of(4);
     for step in 0..steps {
         run.push(&format!("step {step}"));
         let tokens = 512 + run.random(512) + if step % 37 == 36 { 500 } else { 0 };

@@ -149,6 +149,10 @@ class Tester:
         expect(self.window(page) != whole, "the wheel does not zoom")
         page.mouse.dblclick(*middle)
         expect(self.window(page) == whole, f"a double click shows {self.window(page)}, not {whole}")
+        # Its two clicks have selected a moment.
+        expect("moment" in page.inner_text("#status"), page.inner_text("#status"))
+        page.keyboard.press("Escape")
+        page.wait_for_timeout(150)
         before = page.inner_text("#scope"), page.inner_text("#table")
         page.mouse.move(box["x"] + 400, middle[1])
         page.mouse.down()
@@ -230,6 +234,8 @@ class Tester:
         page.keyboard.press("Enter")
         page.wait_for_timeout(200)
         expect(page.locator('#table tr[aria-selected="true"]').inner_text().startswith("step 3"), "Enter does not select an iteration")
+        row = page.evaluate("document.activeElement.textContent")
+        expect(row.startswith("step 3"), f"the chosen row loses the focus to {row[:40]}")
         page.keyboard.press("?")
         expect(page.evaluate("document.getElementById('keys').open"), "? does not show the keys")
         page.keyboard.press("Escape")
@@ -274,6 +280,12 @@ class Tester:
         expect(HOSTILE in page.inner_text("#program"), page.inner_text("#program"))
         self.close(page, "hostile")
 
+    def empty(self):
+        """Where there is nothing to show, the page says so."""
+        page = self.open(self.html("empty.html", self.trace("empty.trace", 0, 0)))
+        expect("no allocation" in page.inner_text("#problems"), page.inner_text("#problems"))
+        self.close(page, "empty")
+
     def large(self):
         """As many events as the page is made for: its size, and the time until it answers."""
         trace = self.trace("large.trace", self.options.large)
@@ -302,7 +314,7 @@ class Tester:
         self.small = self.trace("small.trace", 100_000, 40)
         self.page = self.html("small.html", self.small)
         failures = 0
-        for test in (self.figures, self.pointer, self.keys, self.theme, self.narrow, self.ranks, self.hostile, self.large):
+        for test in (self.figures, self.pointer, self.keys, self.theme, self.narrow, self.ranks, self.hostile, self.empty, self.large):
             try:
                 said = test()
                 print(f"ok   page: {test.__doc__.splitlines()[0]}{f' ({said})' if said else ''}", flush=True)

@@ -234,6 +234,28 @@ fn a_context_takes_its_blocks_along() {
     assert_eq!(page.head()["note_kind"][0], "context-gone");
 }
 
+/// A damaged file names devices that no machine has.
+#[test]
+fn devices_without_end() {
+    let made = Made::new(1 << 20);
+    for device in 0..=255u8 {
+        let event = Event {
+            device,
+            ..event(
+                Kind::Alloc,
+                Class::Device,
+                (u64::from(device) + 1) << 20,
+                512,
+                0,
+            )
+        };
+        made.writer.record(&event);
+    }
+    let page = made.page();
+    assert_eq!(page.head()["views"].as_array().unwrap().len(), 33);
+    assert_eq!(page.totals()[0], (256, 256 * 512));
+}
+
 #[test]
 fn out_of_memory_with_what_the_pools_held() {
     let made = Made::new(1 << 20);

@@ -147,7 +147,12 @@ function connect() {
   $("grouping").onchange = (event) => change({ grouping: event.target.value });
   $("view").onchange = (event) => showView(state.recording.views[event.target.value]);
   $("recording").onchange = (event) => show(Number(event.target.value));
-  new ResizeObserver(() => { if (state.view) drawAll(); }).observe(document.body);
+  let wide = document.body.clientWidth;
+  new ResizeObserver(() => {
+    if (document.body.clientWidth === wide) return;
+    wide = document.body.clientWidth;
+    if (state.view) drawAll();
+  }).observe(document.body);
   listenToPointer();
   listenToKeys();
 }

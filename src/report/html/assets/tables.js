@@ -7,7 +7,10 @@ function drawTable() {
   if (failures) $("tabs").lastChild.classList.add("bad");
   $("grouping-box").hidden = state.tab !== "holders";
   const box = $("table");
+  // Drawn anew, the row that has the focus keeps it.
+  const rows = () => [...box.querySelectorAll("tbody tr")], held = rows().indexOf(document.activeElement);
   box.replaceChildren({ holders: holdersTable, phases: phasesTable, blocks: blocksTable, events: eventsTable }[state.tab]());
+  if (held >= 0) rows()[held]?.focus();
   box.setAttribute("aria-label", options.find(([value]) => value === state.tab)[1]);
 }
 
