@@ -284,6 +284,8 @@ class Tester:
         """Where there is nothing to show, the page says so."""
         page = self.open(self.html("empty.html", self.trace("empty.trace", 0, 0)))
         expect("no allocation" in page.inner_text("#problems"), page.inner_text("#problems"))
+        for key in ("p", "+", "ArrowLeft", "]", "z", "0", "Escape", "t"):
+            page.keyboard.press(key)
         self.close(page, "empty")
 
     def large(self):

@@ -8,6 +8,7 @@ const format = {
   },
   change(count) { return (count > 0 ? "+" : "") + format.bytes(count); },
   count(number) { return Math.round(number).toLocaleString("en-US"); },
+  events(number) { return format.count(number) + (number === 1 ? " event" : " events"); },
   span(ns) {
     if (ns < 1e3) return Math.round(ns) + " ns";
     if (ns < 1e6) return (ns / 1e3).toFixed(1) + " µs";

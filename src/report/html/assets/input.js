@@ -126,6 +126,8 @@ function listenToKeys() {
   $("key-list").replaceChildren(...KEYS.flatMap(([key, what]) => [element("dt", {}, key), element("dd", {}, what)]));
   document.addEventListener("keydown", (event) => {
     if (event.target.closest("select, input, dialog") || event.ctrlKey || event.metaKey || event.altKey) return;
+    // Without anything to show only these two make sense.
+    if (!state.view && event.key !== "t" && event.key !== "?") return;
     const { span, view, recording } = state, each = (state.to - state.from) / 100;
     const acts = {
       ArrowLeft: () => event.shiftKey ? selectMoment(state.moment - each) : pan(-0.15),

@@ -40,7 +40,7 @@ async function show(number) {
   describe(recording);
   $("view").replaceChildren(...recording.views.map((view, index) => element("option", { value: index }, view.title + " · " + format.bytes(view.peak))));
   if (!recording.views.length) { nothing(recording); return; }
-  document.body.querySelector("main").hidden = false;
+  document.body.querySelector("main").hidden = $("view-box").hidden = false;
   state.recording = recording;
   showView(recording.views[0]);
 }
@@ -81,7 +81,7 @@ function describe(recording) {
   }
   const first = recording.views[0];
   if (first) figures.push(["Live at the end", bytes(first.endBytes), "", "end"]);
-  figures.push(["Recorded", span(summary.last_ns), format.count(summary.events.readable) + " events", "length"]);
+  figures.push(["Recorded", span(summary.last_ns), format.events(summary.events.readable), "length"]);
   if (summary.out_of_memory_count) figures.push(["Out of memory", format.count(summary.out_of_memory_count) + "×", "", "oom"]);
   $("figures").replaceChildren(...figures.map(([label, value, more, key]) => element("div", { class: key === "oom" ? "bad" : "", "data-key": key },
     element("dt", {}, label), element("dd", {}, value, more ? element("small", {}, more) : null))));
@@ -96,10 +96,10 @@ function describe(recording) {
 
 function nothing(recording) {
   state.recording = state.view = null;
-  document.body.querySelector("main").hidden = true;
+  document.body.querySelector("main").hidden = $("view-box").hidden = true;
   const events = recording.summary.events.readable;
   $("problems").hidden = false;
-  $("problems").append(element("li", {}, events ? "This trace has " + format.count(events) + " events, but no allocation of device or pinned host memory among them."
+  $("problems").append(element("li", {}, events ? "This trace has " + format.events(events) + ", but no allocation of device or pinned host memory."
     : "This trace is empty: nothing was recorded."));
   drawRanks(entries, state.number, show);
 }
