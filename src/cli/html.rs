@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{Result, anyhow};
 use gpushim_core::recording::{self, Recording};
 use gpushim_core::report::{html, units};
 
@@ -48,9 +48,14 @@ pub fn main(args: &Args) -> Result<Outcome> {
         html::write_page(&recordings, &mut io::stdout().lock())?;
         return Ok(outcome);
     }
-    let place = || format!("write {}; choose another place with -o", path.display());
-    let mut file = File::create(&path).with_context(place)?;
-    html::write_page(&recordings, &mut file).with_context(place)?;
+    let failed = |error: &dyn std::fmt::Display| {
+        anyhow!(
+            "write {}: {error}; choose another place with -o",
+            path.display()
+        )
+    };
+    let mut file = File::create(&path).map_err(|error| failed(&error))?;
+    html::write_page(&recordings, &mut file).map_err(|error| failed(&error))?;
     let bytes = file.metadata().map_or(0, |meta| meta.len());
     print_text(&format!("{}, {}\n", path.display(), units::bytes(bytes)))?;
     Ok(outcome)
