@@ -16,6 +16,7 @@ mod doctor;
 mod events;
 mod export;
 mod growth;
+mod html;
 mod leaks;
 mod library;
 mod listing;
@@ -47,6 +48,7 @@ enum Command {
     Diff(diff::Args),
     Phases(phases::Args),
     Events(events::Args),
+    Html(html::Args),
     Symbols(symbols::Args),
     Export(export::Args),
     Metrics(metrics::Args),
@@ -89,6 +91,7 @@ pub fn main() -> ExitCode {
         Command::Diff(args) => diff::main(&args),
         Command::Phases(args) => phases::main(&args),
         Command::Events(args) => events::main(&args),
+        Command::Html(args) => html::main(&args),
         Command::Symbols(args) => symbols::main(&args),
         Command::Export(args) => export::main(&args),
         Command::Metrics(args) => metrics::main(&args),

@@ -3,6 +3,7 @@
 pub mod diff;
 pub mod findings;
 pub mod growth;
+pub mod html;
 pub mod leaks;
 pub mod oom;
 pub mod peak;
