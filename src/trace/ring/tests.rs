@@ -192,7 +192,7 @@ fn only_powers_of_two() {
 
 #[test]
 fn threads_never_mix_their_payloads() {
-    const EACH: u64 = if cfg!(miri) { 25 } else { 50_000 };
+    const EACH: u64 = if cfg!(miri) { 60 } else { 50_000 };
     let memory = memory(8, 4);
     std::thread::scope(|scope| {
         for thread in 0..4 {
