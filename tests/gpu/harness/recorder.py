@@ -2,6 +2,8 @@
 event and a stack cost; and `costs`: what a training's steps cost then."""
 
 import json
+import os
+import shutil
 import subprocess
 import sys
 
@@ -16,6 +18,7 @@ COSTS = {"ResNet-50": ["resnet50.py", "--batch", "128"], "GPT-2": ["gpt2.py", "-
 LIGHT, FULL = 1.01, 1.05
 """What a step may take at most: with events, with full stacks, times the step without the shim."""
 ROUNDS = 3
+STEP_ROUNDS = 5
 EVENT_NS = {"t=1": 40, "t=8": 150}
 """What an event may take, median, of threads that do nothing else."""
 STACK_NS = 1500
@@ -33,7 +36,13 @@ def run(session, built):
 def run_costs(session, built):
     """Whole steps."""
     for name, (program, *rest) in COSTS.items():
-        costs(session, name, [sys.executable, GPU / program, *rest, "--fast", "--warmup", "10", "--steps", "60"])
+        costs(session, name, [*pinned(), sys.executable, GPU / program, *rest, "--fast", "--warmup", "10", "--steps", "60"])
+
+
+def pinned():
+    """Cores that all runs have in common: on a machine whose cores differ, what is compared is the same then."""
+    cores = sorted(os.sched_getaffinity(0))
+    return ["taskset", "-c", ",".join(map(str, cores[: len(cores) // 2]))] if len(cores) > 3 and shutil.which("taskset") else []
 
 
 def events(session, path):
@@ -85,16 +94,24 @@ def says(session, configuration, lens):
     session.result("recorder", f"{name}, functions", "PASS" if seen and not absent else "FAIL", f"Python {python}; {seen} stacks; absent: {absent}; {top}")
 
 
+def events_of(session, path):
+    """How many events a trace has recorded."""
+    done = subprocess.run([session.command, "report", "--format", "json", path], capture_output=True, text=True, timeout=60)
+    found = json.loads(done.stdout or "{}")
+    return found.get("reports", [found])[0].get("summary", {}).get("events", {}).get("recorded", 0)
+
+
 def costs(session, name, argv):
     """The step natively, with events, with full stacks, in turn."""
     stacks = Configuration("stacks", STACKS, True)
-    runs = {NATIVE: [], PLAIN: [], stacks: []}
-    for _ in range(ROUNDS):
+    runs, recorded = {NATIVE: [], PLAIN: [], stacks: []}, 0
+    for _ in range(STEP_ROUNDS):
         for one, steps in runs.items():
             outcome = one.run(session, f"{name}, {one.name}", argv, timeout=90, figures=True)
             if outcome.ok and "median_step_ms" in outcome.figures:
                 steps.append(outcome.figures["median_step_ms"])
             for path in outcome.traces:
+                recorded = recorded or events_of(session, path)
                 path.unlink(missing_ok=True)
     native, events_, full = (median(steps) or 0 for steps in runs.values())
     if not (native and events_ and full):
@@ -104,7 +121,7 @@ def costs(session, name, argv):
     rounds = "; ".join(" ".join(f"{step:.2f}" for step in steps) for steps in runs.values())
     detail = (
         f"{native:.2f} ms natively; events {events_:.2f}, {light:.3f} x, at most {LIGHT}; "
-        f"full stacks {full:.2f}, {heavy:.3f} x, at most {FULL}; round by round {rounds}"
+        f"full stacks {full:.2f}, {heavy:.3f} x, at most {FULL}; {recorded} events in the run; round by round {rounds}"
     )
     session.result("costs", f"{name}, cost", "PASS" if light <= LIGHT and heavy <= FULL else "FAIL", detail)
 
