@@ -14,6 +14,8 @@ pub mod pool;
 #[cfg(feature = "cli")]
 pub mod recording;
 #[cfg(feature = "cli")]
+pub mod replay;
+#[cfg(feature = "cli")]
 pub mod report;
 #[cfg(feature = "cli")]
 pub mod symbols;

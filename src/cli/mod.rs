@@ -24,6 +24,7 @@ mod metrics;
 mod oom;
 mod peak;
 mod phases;
+mod replay;
 mod report;
 mod run;
 mod symbols;
@@ -47,6 +48,7 @@ enum Command {
     Oom(oom::Args),
     Diff(diff::Args),
     Phases(phases::Args),
+    Replay(replay::Args),
     Events(events::Args),
     Html(html::Args),
     Symbols(symbols::Args),
@@ -90,6 +92,7 @@ pub fn main() -> ExitCode {
         Command::Oom(args) => oom::main(&args),
         Command::Diff(args) => diff::main(&args),
         Command::Phases(args) => phases::main(&args),
+        Command::Replay(args) => replay::main(&args),
         Command::Events(args) => events::main(&args),
         Command::Html(args) => html::main(&args),
         Command::Symbols(args) => symbols::main(&args),

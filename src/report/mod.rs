@@ -8,6 +8,7 @@ pub mod leaks;
 pub mod oom;
 pub mod peak;
 pub mod phases;
+pub mod replay;
 pub mod table;
 mod text;
 pub mod units;

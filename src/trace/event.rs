@@ -270,15 +270,18 @@ pub mod flags {
     pub const FORWARDED: u16 = 1 << 4;
     /// A stream was capturing.
     pub const CAPTURE: u16 = 1 << 5;
+    /// Not an event: what was there before the recording began. In recordings of others only.
+    pub const EARLIER: u16 = 1 << 6;
 
     /// The bits by name, in order.
-    pub const NAMES: [(u16, &str); 6] = [
+    pub const NAMES: [(u16, &str); 7] = [
         (HIT, "hit"),
         (ORDERED, "ordered"),
         (WAITED, "waited"),
         (GROWN, "grown"),
         (FORWARDED, "forwarded"),
         (CAPTURE, "capture"),
+        (EARLIER, "earlier"),
     ];
 }
 

@@ -4,7 +4,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::entries::{Action, Block, Device, Entry};
 use super::segments::Segments;
-use crate::trace::{Class, Event, Kind};
+use crate::trace::{Class, Event, Kind, flags};
 
 /// PyTorch makes no block that is not a multiple of this (`kMinBlockSize` of its caching allocator).
 const ROUNDING: u64 = 512;
@@ -56,6 +56,9 @@ impl History {
         }
         for block in &before {
             writer.allocated(first, block);
+        }
+        for (_, event, _) in &mut writer.events {
+            event.flags |= flags::EARLIER;
         }
         history.before = (before.len() as u64, writer.allocated);
         let mut time = first;

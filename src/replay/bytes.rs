@@ -1,0 +1,73 @@
+//! The driver below an allocator that is not ours: how much it gave, and what that cost.
+
+use super::device::price;
+use super::{DriverTime, OutOfMemory};
+
+/// Bytes held from a device with so many.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bytes {
+    capacity: u64,
+    pub held: u64,
+    pub time: DriverTime,
+}
+
+impl Bytes {
+    /// Of a device with so many bytes.
+    pub fn new(capacity: u64) -> Bytes {
+        Bytes {
+            capacity,
+            held: 0,
+            time: DriverTime::default(),
+        }
+    }
+
+    /// `cudaMalloc`.
+    pub fn allocate(&mut self, bytes: u64) -> Result<(), OutOfMemory> {
+        self.call(price::allocate(bytes));
+        self.hold(bytes)
+    }
+
+    /// `cudaFree`.
+    pub fn release(&mut self, bytes: u64) {
+        self.call(price::release(bytes));
+        self.held = self.held.saturating_sub(bytes);
+    }
+
+    /// Pages of so many bytes each, made, mapped and opened.
+    pub fn map(&mut self, bytes: u64, page: u64) -> Result<(), OutOfMemory> {
+        for _ in 0..bytes.div_ceil(page.max(1)) {
+            self.call(price::CREATE + (page >> 20).saturating_mul(price::CREATE_MIB));
+            self.call(price::MAP);
+        }
+        self.call(price::ALLOW);
+        self.hold(bytes)
+    }
+
+    /// Such pages, given back.
+    pub fn unmap(&mut self, bytes: u64, page: u64) {
+        for _ in 0..bytes.div_ceil(page.max(1)) {
+            self.call(price::UNMAP);
+            self.call(price::DESTROY);
+        }
+        self.held = self.held.saturating_sub(bytes);
+    }
+
+    fn call(&mut self, ns: u64) {
+        self.time.calls += 1;
+        self.time.ns = self.time.ns.saturating_add(ns);
+    }
+
+    /// So many bytes that were held when the recording began.
+    pub fn had(&mut self, bytes: u64) {
+        self.held = self.held.saturating_add(bytes);
+    }
+
+    fn hold(&mut self, bytes: u64) -> Result<(), OutOfMemory> {
+        let held = self.held.saturating_add(bytes);
+        if held > self.capacity {
+            return Err(OutOfMemory);
+        }
+        self.held = held;
+        Ok(())
+    }
+}

@@ -1,0 +1,284 @@
+//! Regions of addresses that are split into blocks and merged again: what the allocators that are not ours
+//! are made of.
+//!
+//! A region belongs to a group; free blocks are found by group. Blocks of two regions never merge, and the
+//! first block of a region keeps its number as long as the region is there.
+
+use std::collections::BTreeSet;
+
+/// No block.
+const NONE: u32 = u32::MAX;
+
+/// The number of a block of a [`Heap`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) struct Piece(u32);
+
+impl Piece {
+    /// Stands for no block.
+    pub const NONE: Piece = Piece(NONE);
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Node {
+    address: u64,
+    bytes: u64,
+    before: u32,
+    after: u32,
+    group: u32,
+    is_free: bool,
+}
+
+/// Free and used blocks.
+#[derive(Debug, Default)]
+pub(super) struct Heap {
+    nodes: Vec<Node>,
+    /// Nodes that stand for nothing.
+    unused: Vec<u32>,
+    by_size: BTreeSet<(u32, u64, u64, u32)>,
+    by_address: BTreeSet<(u32, u64, u32)>,
+    /// Where the next region begins.
+    next: u64,
+}
+
+/// Regions lie so far apart that none is taken for the other's neighbour.
+const APART: u64 = 1 << 30;
+
+impl Heap {
+    /// A region of free memory. Returns its one block, which is still to be [released](Heap::release).
+    pub fn add(&mut self, group: u32, bytes: u64) -> Piece {
+        let address = self.next;
+        self.next = address.saturating_add(bytes).saturating_add(APART);
+        self.add_at(group, address, bytes)
+    }
+
+    /// As [`Heap::add`], where the address is known.
+    pub fn add_at(&mut self, group: u32, address: u64, bytes: u64) -> Piece {
+        self.next = self
+            .next
+            .max(address.saturating_add(bytes).saturating_add(APART));
+        let node = Node {
+            address,
+            bytes,
+            before: NONE,
+            after: NONE,
+            group,
+            is_free: false,
+        };
+        Piece(self.put(node))
+    }
+
+    /// The smallest free block of a group with so many bytes, the lowest of several.
+    pub fn best(&self, group: u32, bytes: u64) -> Option<Piece> {
+        let mut fitting = self.by_size.range((group, bytes, 0, 0)..);
+        let &(of, _, _, id) = fitting.next()?;
+        (of == group).then_some(Piece(id))
+    }
+
+    /// The lowest free block of a group with so many bytes.
+    pub fn first(&self, group: u32, bytes: u64) -> Option<Piece> {
+        let all = self
+            .by_address
+            .range((group, 0, 0)..(group.saturating_add(1), 0, 0));
+        let mut fitting = all.filter(|(_, _, id)| {
+            self.node(Piece(*id))
+                .is_some_and(|node| node.bytes >= bytes)
+        });
+        fitting.next().map(|&(_, _, id)| Piece(id))
+    }
+
+    /// Bytes of the largest free block.
+    pub fn largest_free(&self) -> u64 {
+        // The last of each group.
+        let mut largest = 0;
+        let mut from = (0, 0, 0, 0);
+        while let Some(&(group, ..)) = self.by_size.range(from..).next() {
+            let end = (group.saturating_add(1), 0, 0, 0);
+            let last = self.by_size.range((group, 0, 0, 0)..end).next_back();
+            largest = largest.max(last.map_or(0, |&(_, bytes, _, _)| bytes));
+            if group == u32::MAX {
+                break;
+            }
+            from = end;
+        }
+        largest
+    }
+
+    /// Bytes of a block.
+    pub fn bytes(&self, piece: Piece) -> u64 {
+        self.node(piece).map_or(0, |node| node.bytes)
+    }
+
+    /// A free block is handed out.
+    pub fn take(&mut self, piece: Piece) {
+        self.unlist(piece);
+    }
+
+    /// Leaves a block in hand so many bytes; the rest is free.
+    pub fn split(&mut self, piece: Piece, bytes: u64) {
+        let rest = self.cut(piece, bytes);
+        self.release(rest);
+    }
+
+    /// Leaves a block in hand so many bytes and gives the rest, in hand; [`Piece::NONE`] if there is none.
+    pub fn cut(&mut self, piece: Piece, bytes: u64) -> Piece {
+        let Some(node) = self.node(piece).copied().filter(|node| node.bytes > bytes) else {
+            return Piece::NONE;
+        };
+        let rest = self.put(Node {
+            address: node.address.saturating_add(bytes),
+            bytes: node.bytes - bytes,
+            before: piece.0,
+            is_free: false,
+            ..node
+        });
+        if let Some(after) = self.nodes.get_mut(node.after as usize) {
+            after.before = rest;
+        }
+        if let Some(node) = self.nodes.get_mut(piece.0 as usize) {
+            (node.bytes, node.after) = (bytes, rest);
+        }
+        Piece(rest)
+    }
+
+    /// A block in hand comes back and becomes one with its free neighbours. Returns that block.
+    pub fn release(&mut self, piece: Piece) -> Piece {
+        let Some(node) = self.node(piece).copied() else {
+            return piece;
+        };
+        let mut whole = piece;
+        if self.is_free(Piece(node.before)) {
+            whole = Piece(node.before);
+            self.unlist(whole);
+            self.join(whole, piece);
+        }
+        let after = self.node(whole).map_or(NONE, |node| node.after);
+        if self.is_free(Piece(after)) {
+            self.unlist(Piece(after));
+            self.join(whole, Piece(after));
+        }
+        self.list(whole);
+        whole
+    }
+
+    /// Makes the region longer at the end of its last block; the new part is its own block, in hand.
+    pub fn extend(&mut self, last: Piece, bytes: u64) -> Piece {
+        let Some(node) = self.node(last).copied() else {
+            return Piece::NONE;
+        };
+        let address = node.address.saturating_add(node.bytes);
+        self.next = self
+            .next
+            .max(address.saturating_add(bytes).saturating_add(APART));
+        let new = self.put(Node {
+            address,
+            bytes,
+            before: last.0,
+            after: NONE,
+            is_free: false,
+            ..node
+        });
+        if let Some(node) = self.nodes.get_mut(last.0 as usize) {
+            node.after = new;
+        }
+        Piece(new)
+    }
+
+    /// The last block of the region that a block is in.
+    pub fn last_of(&self, piece: Piece) -> Piece {
+        let mut last = piece;
+        while let Some(node) = self.node(last) {
+            if node.after == NONE {
+                break;
+            }
+            last = Piece(node.after);
+        }
+        last
+    }
+
+    /// Whether a block is free; none is not.
+    pub fn is_free(&self, piece: Piece) -> bool {
+        self.node(piece).is_some_and(|node| node.is_free)
+    }
+
+    /// Whether a block is all of its region.
+    pub fn is_region(&self, piece: Piece) -> bool {
+        let node = self.node(piece);
+        node.is_some_and(|node| node.before == NONE && node.after == NONE)
+    }
+
+    /// A free block that is all of its region ends.
+    pub fn drop_region(&mut self, piece: Piece) {
+        if self.is_region(piece) && self.is_free(piece) {
+            self.unlist(piece);
+            self.unused.push(piece.0);
+        }
+    }
+
+    /// Group and bytes of all free blocks.
+    pub fn free(&self) -> Vec<(u32, u64)> {
+        self.by_size
+            .iter()
+            .map(|&(group, bytes, ..)| (group, bytes))
+            .collect()
+    }
+
+    /// Regions that are free as a whole end. Returns the bytes of each.
+    pub fn drop_free(&mut self) -> Vec<u64> {
+        let free = self.by_address.iter().map(|&(_, _, id)| Piece(id));
+        let whole: Vec<Piece> = free.filter(|piece| self.is_region(*piece)).collect();
+        let drop = |piece: Piece| {
+            let bytes = self.bytes(piece);
+            self.drop_region(piece);
+            bytes
+        };
+        whole.into_iter().map(drop).collect()
+    }
+
+    fn node(&self, piece: Piece) -> Option<&Node> {
+        self.nodes.get(piece.0 as usize)
+    }
+
+    fn put(&mut self, node: Node) -> u32 {
+        if let Some(id) = self.unused.pop() {
+            if let Some(place) = self.nodes.get_mut(id as usize) {
+                *place = node;
+            }
+            return id;
+        }
+        self.nodes.push(node);
+        (self.nodes.len() - 1) as u32
+    }
+
+    /// What comes after becomes part of the block.
+    fn join(&mut self, piece: Piece, after: Piece) {
+        let Some(gone) = self.node(after).copied() else {
+            return;
+        };
+        if let Some(node) = self.nodes.get_mut(piece.0 as usize) {
+            node.bytes = node.bytes.saturating_add(gone.bytes);
+            node.after = gone.after;
+        }
+        if let Some(next) = self.nodes.get_mut(gone.after as usize) {
+            next.before = piece.0;
+        }
+        self.unused.push(after.0);
+    }
+
+    fn list(&mut self, piece: Piece) {
+        if let Some(node) = self.nodes.get_mut(piece.0 as usize) {
+            node.is_free = true;
+            self.by_size
+                .insert((node.group, node.bytes, node.address, piece.0));
+            self.by_address.insert((node.group, node.address, piece.0));
+        }
+    }
+
+    fn unlist(&mut self, piece: Piece) {
+        if let Some(node) = self.nodes.get_mut(piece.0 as usize) {
+            node.is_free = false;
+            self.by_size
+                .remove(&(node.group, node.bytes, node.address, piece.0));
+            self.by_address.remove(&(node.group, node.address, piece.0));
+        }
+    }
+}

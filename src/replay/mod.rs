@@ -1,0 +1,105 @@
+//! What another allocator would have done with a run that was recorded.
+//!
+//! [`Requests`] are the allocations and frees of a recording, in order. An [`Allocator`] serves them
+//! without a GPU: our own policies ([`Ours`]) by the code that the shim runs, over a [`Simulated`] device;
+//! other allocators by what is documented of them. [`run`] drives one with the other and says what it held
+//! and what it asked of the driver.
+
+mod bfc;
+mod bytes;
+mod device;
+mod expandable;
+mod generate;
+mod heap;
+mod ours;
+mod outcome;
+mod plan;
+mod policy;
+mod requests;
+mod rmm;
+#[cfg(test)]
+mod tests;
+mod torch;
+
+pub use device::Simulated;
+pub use generate::{Shape, generate};
+pub use ours::Ours;
+pub use outcome::{Curve, Outcome, Point};
+pub use plan::Plan;
+pub use policy::{Device, Policy};
+pub use requests::{Given, GivenBlock, Odd, Op, Request, Requests};
+
+/// A request that could not be met within the limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OutOfMemory;
+
+/// What calls of the driver there were, and how long they would have taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct DriverTime {
+    /// Calls that get memory, map it or give it back.
+    pub calls: u64,
+    /// Nanoseconds of all calls, by the prices of an H100.
+    pub ns: u64,
+}
+
+/// An allocator that serves recorded requests. It is told of each block by the number that
+/// [`Requests`] gave it.
+pub trait Allocator {
+    /// A block is asked for.
+    ///
+    /// # Errors
+    /// There is no room for it.
+    fn allocate(&mut self, request: &Request) -> Result<(), OutOfMemory>;
+
+    /// A block that was handed out comes back.
+    fn free(&mut self, request: &Request);
+
+    /// The program asked for cached memory to be given back (`torch.cuda.empty_cache`).
+    fn trim(&mut self);
+
+    /// What was there when the recording began; false if this allocator asks for it anew instead.
+    fn begin_with(&mut self, _given: &Given) -> bool {
+        false
+    }
+
+    /// Bytes held from the driver now.
+    fn reserved(&self) -> u64;
+
+    /// Bytes of the largest request that could be met without the driver.
+    fn largest_free(&self) -> u64;
+
+    /// What the driver had to do so far.
+    fn driver_time(&self) -> DriverTime;
+}
+
+/// Serves all requests, and says what came of it. What is left out of them by an earlier refusal is
+/// left out: a block that could not be had is not freed.
+pub fn run(requests: &Requests, allocator: &mut dyn Allocator) -> Outcome {
+    let mut outcome = Outcome::new(requests);
+    let mut refused = rustc_hash::FxHashSet::default();
+    let skip = if allocator.begin_with(requests.given()) {
+        requests.given().blocks.len()
+    } else {
+        0
+    };
+    for (index, request) in requests.iter().enumerate() {
+        match request.op {
+            Op::Allocate if index < skip => {}
+            Op::Allocate => {
+                if allocator.allocate(&request).is_err() {
+                    refused.insert(request.block);
+                    outcome.refused(index, &request);
+                }
+            }
+            Op::Free if refused.is_empty() || !refused.remove(&request.block) => {
+                allocator.free(&request);
+            }
+            Op::Free => continue,
+            Op::Trim => allocator.trim(),
+        }
+        let is_refused = request.op == Op::Allocate && refused.contains(&request.block);
+        outcome.see(index, &request, is_refused, allocator);
+    }
+    outcome.end(allocator);
+    outcome
+}

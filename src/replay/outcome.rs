@@ -1,0 +1,158 @@
+//! What came of a replay.
+
+use serde::Serialize;
+
+use super::requests::{Op, Request, Requests};
+use super::{Allocator, DriverTime};
+
+/// Most points of a curve.
+const POINTS: usize = 512;
+
+/// A part of a run: the highest figures in it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Point {
+    /// Requests served up to its end.
+    pub requests: u64,
+    /// Ns since the start of the recording, at its end.
+    pub ns: u64,
+    /// Bytes asked for and not given back, at most.
+    pub requested: u64,
+    /// Bytes held from the driver, at most.
+    pub reserved: u64,
+    /// Bytes of the largest request that could be met without the driver, at its end.
+    pub largest_free: u64,
+}
+
+/// How it went over the run: at most 512 parts of equally many requests.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Curve(pub Vec<Point>);
+
+/// A request that was not met.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Refused {
+    /// Which request, from 0.
+    pub request: u64,
+    /// Bytes asked for.
+    pub bytes: u64,
+    /// Bytes live then, as asked for.
+    pub requested: u64,
+}
+
+/// What came of a replay.
+#[derive(Clone, Debug, Serialize)]
+pub struct Outcome {
+    /// Allocations that were asked for.
+    pub allocations: u64,
+    /// Highest sum of bytes asked for and not given back.
+    pub peak_requested: u64,
+    /// Highest sum of bytes held from the driver.
+    pub peak_reserved: u64,
+    /// `peak_requested` by `peak_reserved`.
+    pub utilization: f64,
+    /// Calls of the driver that get memory, map it or give it back.
+    pub driver_calls: u64,
+    /// How long all driver calls would have taken, ns.
+    pub driver_ns: u64,
+    /// Requests that were not met.
+    pub out_of_memory: u64,
+    /// The first of them.
+    pub first_out_of_memory: Option<Refused>,
+    /// How it went.
+    pub curve: Curve,
+    #[serde(skip)]
+    requested: u64,
+    #[serde(skip)]
+    each: usize,
+    /// Requests seen, and how many of them the curve has.
+    #[serde(skip)]
+    seen: (usize, usize),
+    #[serde(skip)]
+    point: Point,
+}
+
+impl Outcome {
+    pub(super) fn new(requests: &Requests) -> Outcome {
+        Outcome {
+            allocations: 0,
+            peak_requested: 0,
+            peak_reserved: 0,
+            utilization: 1.0,
+            driver_calls: 0,
+            driver_ns: 0,
+            out_of_memory: 0,
+            first_out_of_memory: None,
+            curve: Curve::default(),
+            requested: 0,
+            each: requests.len().div_ceil(POINTS).max(1),
+            seen: (0, 0),
+            point: Point::default(),
+        }
+    }
+
+    pub(super) fn refused(&mut self, index: usize, request: &Request) {
+        self.out_of_memory += 1;
+        self.first_out_of_memory.get_or_insert(Refused {
+            request: index as u64,
+            bytes: request.bytes,
+            requested: self.requested,
+        });
+    }
+
+    /// After a request.
+    pub(super) fn see(
+        &mut self,
+        index: usize,
+        request: &Request,
+        is_refused: bool,
+        allocator: &dyn Allocator,
+    ) {
+        match request.op {
+            Op::Allocate => {
+                self.allocations += 1;
+                if !is_refused {
+                    self.requested = self.requested.saturating_add(request.bytes);
+                }
+            }
+            Op::Free => self.requested = self.requested.saturating_sub(request.bytes),
+            Op::Trim => {}
+        }
+        let reserved = allocator.reserved();
+        self.peak_requested = self.peak_requested.max(self.requested);
+        self.peak_reserved = self.peak_reserved.max(reserved);
+        let point = &mut self.point;
+        point.requested = point.requested.max(self.requested);
+        point.reserved = point.reserved.max(reserved);
+        point.ns = request.ns;
+        self.seen.0 = index + 1;
+        if self.seen.0 - self.seen.1 >= self.each {
+            self.close(allocator);
+        }
+    }
+
+    fn close(&mut self, allocator: &dyn Allocator) {
+        let largest_free = allocator.largest_free();
+        let done = Point {
+            requests: self.seen.0 as u64,
+            largest_free,
+            ..self.point
+        };
+        self.curve.0.push(done);
+        self.seen.1 = self.seen.0;
+        self.point = Point {
+            requested: self.requested,
+            reserved: allocator.reserved(),
+            ..Point::default()
+        };
+    }
+
+    pub(super) fn end(&mut self, allocator: &dyn Allocator) {
+        if self.seen.0 > self.seen.1 {
+            self.close(allocator);
+        }
+        let DriverTime { calls, ns } = allocator.driver_time();
+        (self.driver_calls, self.driver_ns) = (calls, ns);
+        if self.peak_reserved > 0 {
+            self.utilization = self.peak_requested as f64 / self.peak_reserved as f64;
+        }
+    }
+}

@@ -1,0 +1,330 @@
+use proptest::prelude::*;
+
+use super::heap::{Heap, Piece};
+use super::*;
+use crate::analysis::Focus;
+use crate::pool;
+use crate::recording;
+use crate::trace::Layer;
+
+fn made(steps: &[(Op, u32, u64)]) -> Requests {
+    let mut requests = Requests::default();
+    for (at, (op, block, bytes)) in steps.iter().enumerate() {
+        let ns = at as u64;
+        let request = Request {
+            op: *op,
+            block: *block,
+            bytes: *bytes,
+            stream: Some(0),
+            thread: 1,
+            ns,
+        };
+        assert!(requests.push(request));
+    }
+    requests
+}
+
+fn outcome(policy: Policy, requests: &Requests, limit: Option<u64>) -> Outcome {
+    let device = Device {
+        limit,
+        ..Device::default()
+    };
+    run(
+        requests,
+        &mut *policy.build(&device, requests).expect("an allocator"),
+    )
+}
+
+const MIB: u64 = 1 << 20;
+
+#[test]
+fn torch_gets_segments_by_its_rules() {
+    let sizes = [
+        (1, 2 * MIB),
+        (MIB, 2 * MIB),
+        (MIB + 1, 20 * MIB),
+        (10 * MIB - 512, 20 * MIB),
+        (10 * MIB, 10 * MIB),
+        (11 * MIB - 1, 12 * MIB),
+    ];
+    for (bytes, reserved) in sizes {
+        let seen = outcome(Policy::Torch, &made(&[(Op::Allocate, 0, bytes)]), None);
+        assert_eq!(seen.peak_reserved, reserved, "{bytes} bytes");
+    }
+}
+
+#[test]
+fn torch_splits_large_blocks_only_where_more_than_a_small_one_is_left() {
+    // 19 of 20 MiB: 1 MiB is left, which stays with the block; the next one needs a segment.
+    let steps = [
+        (Op::Allocate, 0, 5 * MIB),
+        (Op::Allocate, 1, 9 * MIB),
+        (Op::Allocate, 2, 5 * MIB),
+        (Op::Allocate, 3, MIB + 1),
+    ];
+    assert_eq!(
+        outcome(Policy::Torch, &made(&steps), None).peak_reserved,
+        40 * MIB
+    );
+    // 18 of 20 MiB: the rest serves.
+    let steps = [
+        (Op::Allocate, 0, 9 * MIB),
+        (Op::Allocate, 1, 9 * MIB),
+        (Op::Allocate, 2, 2 * MIB),
+    ];
+    assert_eq!(
+        outcome(Policy::Torch, &made(&steps), None).peak_reserved,
+        20 * MIB
+    );
+}
+
+#[test]
+fn torch_releases_what_is_cached_before_it_gives_up() {
+    let steps = [
+        (Op::Allocate, 0, 30 * MIB),
+        (Op::Free, 0, 30 * MIB),
+        (Op::Allocate, 1, 40 * MIB),
+    ];
+    let seen = outcome(Policy::Torch, &made(&steps), Some(48 * MIB));
+    assert_eq!((seen.out_of_memory, seen.peak_reserved), (0, 40 * MIB));
+    let seen = outcome(Policy::Torch, &made(&steps), Some(39 * MIB));
+    let first = seen.first_out_of_memory.expect("it does not fit");
+    assert_eq!(
+        (first.request, first.bytes, seen.out_of_memory),
+        (2, 40 * MIB, 1)
+    );
+}
+
+#[test]
+fn expandable_segments_grow_by_whole_pages_at_their_end() {
+    let steps = [
+        (Op::Allocate, 0, 30 * MIB),
+        (Op::Free, 0, 30 * MIB),
+        (Op::Allocate, 1, 50 * MIB),
+    ];
+    // 40 MiB that are free at the end, and 20 more.
+    assert_eq!(
+        outcome(Policy::TorchExpandable, &made(&steps), None).peak_reserved,
+        60 * MIB
+    );
+}
+
+#[test]
+fn bfc_doubles_its_regions() {
+    let steps = [
+        (Op::Allocate, 0, MIB),
+        (Op::Allocate, 1, 3 * MIB),
+        (Op::Allocate, 2, MIB / 2),
+    ];
+    // 2 MiB first; for 3 MiB a region of 4.
+    assert_eq!(
+        outcome(Policy::Bfc, &made(&steps), None).peak_reserved,
+        6 * MIB
+    );
+}
+
+#[test]
+fn the_pool_of_rmm_doubles() {
+    let steps = [
+        (Op::Allocate, 0, 10 * MIB),
+        (Op::Allocate, 1, MIB),
+        (Op::Allocate, 2, 10 * MIB),
+    ];
+    // 10 MiB, 10 more for one, and then 20 more for what no longer fits.
+    assert_eq!(
+        outcome(Policy::RmmPool, &made(&steps), None).peak_reserved,
+        40 * MIB
+    );
+}
+
+#[test]
+fn a_plan_puts_what_never_meets_into_one_place() {
+    let steps = [
+        (Op::Allocate, 0, 8 * MIB),
+        (Op::Allocate, 1, 2 * MIB),
+        (Op::Free, 0, 8 * MIB),
+        (Op::Allocate, 2, 6 * MIB),
+        (Op::Allocate, 3, 2 * MIB),
+    ];
+    let requests = made(&steps);
+    let plan = Plan::of(&requests).expect("few blocks");
+    assert_eq!(plan.bytes(), 10 * MIB);
+    assert_eq!(plan.offset(0), Some(0));
+    assert_eq!(
+        outcome(Policy::Plan, &requests, None).peak_reserved,
+        10 * MIB
+    );
+}
+
+/// Snapshots say what PyTorch itself held.
+#[test]
+fn torch_holds_what_pytorch_held() {
+    for name in ["forward", "inference", "training"] {
+        let path = format!("{}/tests/data/{name}.pickle.gz", env!("CARGO_MANIFEST_DIR"));
+        let snapshot = recording::open(path.as_ref()).expect("a snapshot");
+        let focus = Focus {
+            layer: Layer::Tensor,
+            device: None,
+        };
+        for (gpu, requests) in Requests::of(&*snapshot, focus) {
+            let held = requests.recorded_reserved().expect("it says so");
+            assert_eq!(
+                outcome(Policy::Torch, &requests, None).peak_reserved,
+                held,
+                "{name}, gpu {gpu}"
+            );
+        }
+    }
+}
+
+#[test]
+fn the_same_seed_makes_the_same_requests() {
+    let shape = Shape {
+        leaks: 2,
+        streams: 3,
+        ..Shape::default()
+    };
+    let (one, two) = (generate(&shape), generate(&shape));
+    assert!(one.iter().eq(two.iter()) && one.len() > 1000);
+    let other = generate(&Shape { seed: 2, ..shape });
+    assert!(!one.iter().eq(other.iter()));
+    // All but what leaks is given back.
+    let live = one.iter().fold(0_i64, |live, request| match request.op {
+        Op::Allocate => live + 1,
+        Op::Free => live - 1,
+        Op::Trim => live,
+    });
+    assert_eq!(live, i64::from(shape.leaks * shape.steps));
+}
+
+/// Sizes that matter to some policy, and others.
+fn size() -> impl Strategy<Value = u64> {
+    prop_oneof![
+        1..4096_u64,
+        1..3 * MIB,
+        1..64 * MIB,
+        Just(MIB),
+        Just(10 * MIB),
+        Just(2 * MIB)
+    ]
+}
+
+fn requests() -> impl Strategy<Value = Requests> {
+    proptest::collection::vec(
+        (
+            any::<bool>(),
+            size(),
+            0..3_u64,
+            any::<prop::sample::Index>(),
+        ),
+        1..120,
+    )
+    .prop_map(|steps| {
+        let mut requests = Requests::default();
+        let (mut live, mut blocks) = (Vec::new(), 0);
+        for (allocates, bytes, stream, which) in steps {
+            let (op, block, bytes) = if allocates || live.is_empty() {
+                live.push((blocks, bytes));
+                blocks += 1;
+                (Op::Allocate, blocks - 1, bytes)
+            } else {
+                let (block, bytes) = live.swap_remove(which.index(live.len()));
+                (Op::Free, block, bytes)
+            };
+            requests.push(Request {
+                op,
+                block,
+                bytes,
+                stream: Some(stream),
+                thread: 1,
+                ns: 0,
+            });
+        }
+        requests
+    })
+}
+
+proptest! {
+    /// Whatever is asked: what is held is at least what is live, never beyond the limit, and with enough
+    /// memory nothing is refused.
+    #[test]
+    fn no_policy_holds_less_than_is_live(requests in requests(), limit in 64 * MIB..512 * MIB) {
+        for policy in Policy::ALL {
+            let free = outcome(policy, &requests, None);
+            prop_assert_eq!(free.out_of_memory, 0, "{}", policy);
+            prop_assert_eq!(free.peak_requested, requests.peak());
+            prop_assert!(free.peak_reserved >= free.peak_requested, "{}: {:?}", policy, free);
+            let bound = outcome(policy, &requests, Some(limit));
+            prop_assert!(bound.peak_reserved <= limit, "{}: {:?}", policy, bound);
+        }
+    }
+
+    /// No two blocks of a plan that live at the same time share a byte.
+    #[test]
+    fn a_plan_keeps_blocks_apart(requests in requests()) {
+        let plan = Plan::of(&requests).expect("few blocks");
+        let mut live: Vec<(u32, u64, u64)> = Vec::new();
+        for request in requests.iter() {
+            let from = plan.offset(request.block).expect("a place");
+            match request.op {
+                Op::Allocate => {
+                    let to = from + request.bytes;
+                    prop_assert!(to <= plan.bytes());
+                    prop_assert!(live.iter().all(|(_, begin, end)| to <= *begin || *end <= from));
+                    live.push((request.block, from, to));
+                }
+                _ => live.retain(|(block, ..)| *block != request.block),
+            }
+        }
+    }
+
+    /// Free blocks merge: when all came back, each region is one block again.
+    #[test]
+    fn a_heap_forgets_nothing(cuts in proptest::collection::vec(1..1000_u64, 1..40), order in any::<u64>()) {
+        let mut heap = Heap::default();
+        let mut rest = heap.add(0, 100_000);
+        let mut pieces = Vec::new();
+        for bytes in cuts {
+            let after = heap.cut(rest, bytes);
+            prop_assert_eq!(heap.bytes(rest), bytes);
+            pieces.push(rest);
+            rest = after;
+        }
+        pieces.push(rest);
+        let mut state = order;
+        while !pieces.is_empty() {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let piece = pieces.swap_remove((state >> 33) as usize % pieces.len());
+            heap.release(piece);
+        }
+        prop_assert_eq!(heap.largest_free(), 100_000);
+        prop_assert_eq!(heap.drop_free(), vec![100_000]);
+        prop_assert_eq!(heap.best(0, 1), None::<Piece>);
+    }
+}
+
+/// The engine of the shim is what runs: its own figures agree with those of the device.
+#[test]
+fn ours_counts_what_the_device_gave() {
+    let requests = generate(&Shape {
+        layers: 8,
+        steps: 12,
+        ..Shape::default()
+    });
+    for policy in [
+        pool::Policy::Vmm,
+        pool::Policy::Segments,
+        pool::Policy::Blocks,
+        pool::Policy::Bins,
+    ] {
+        let seen = outcome(Policy::Ours(policy), &requests, None);
+        assert!(
+            seen.driver_calls > 0 && seen.driver_ns > 0,
+            "{policy:?}: {seen:?}"
+        );
+        let last = seen.curve.0.last().expect("a curve");
+        assert_eq!(last.requests, requests.len() as u64);
+        let highest = seen.curve.0.iter().map(|point| point.reserved).max();
+        assert_eq!(highest, Some(seen.peak_reserved));
+    }
+}

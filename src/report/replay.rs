@@ -1,0 +1,155 @@
+//! What other allocators would have done with a run: a table.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use super::findings::{Finding, Subject};
+use super::table::{Align, Table};
+use super::units::{bytes, count, span};
+use crate::analysis::Focus;
+use crate::recording::Recording;
+use crate::replay::{Device, Odd, Outcome, Policy, Requests, run};
+
+/// The replays of a recording.
+#[derive(Debug, Serialize)]
+pub struct ReplayReport {
+    #[serde(flatten)]
+    subject: Subject,
+    /// One for each device that the recording has memory of.
+    devices: Vec<OfDevice>,
+}
+
+/// The replays of one device's requests.
+#[derive(Debug, Serialize)]
+struct OfDevice {
+    gpu: u8,
+    requests: u64,
+    /// The highest sum of what was asked for and not given back, bytes.
+    peak_requested: u64,
+    /// What the recording itself says was held from the driver at most, bytes; `None` where it does not.
+    recorded_reserved: Option<u64>,
+    odd: Odd,
+    policies: Vec<OfPolicy>,
+}
+
+/// A replay.
+#[derive(Debug, Serialize)]
+struct OfPolicy {
+    policy: Policy,
+    /// Why it could not be tried.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    not_tried: Option<String>,
+    #[serde(flatten)]
+    outcome: Option<Outcome>,
+}
+
+impl ReplayReport {
+    /// Replays a recording with each of these policies on such a device.
+    pub fn of(
+        recording: &dyn Recording,
+        focus: Focus,
+        policies: &[Policy],
+        device: &Device,
+    ) -> ReplayReport {
+        let all = Requests::of(recording, focus);
+        let devices = all.into_iter().map(|(gpu, requests)| OfDevice {
+            gpu,
+            requests: requests.len() as u64,
+            peak_requested: requests.peak(),
+            recorded_reserved: requests.recorded_reserved(),
+            odd: requests.odd().clone(),
+            policies: policies
+                .iter()
+                .map(|policy| OfPolicy::of(*policy, device, &requests))
+                .collect(),
+        });
+        ReplayReport {
+            subject: Subject::of(recording, focus),
+            devices: devices.collect(),
+        }
+    }
+}
+
+impl Finding for ReplayReport {
+    /// A policy ran out of memory.
+    fn is_found(&self) -> bool {
+        let policies = self.devices.iter().flat_map(|device| &device.policies);
+        let mut outcomes = policies.filter_map(|of| of.outcome.as_ref());
+        outcomes.any(|outcome| outcome.out_of_memory > 0)
+    }
+
+    fn text(&self, f: &mut fmt::Formatter<'_>, _top: usize) -> fmt::Result {
+        self.subject.heading(f)?;
+        if self.devices.is_empty() {
+            return writeln!(f, "There are no requests in it that a pool could serve.");
+        }
+        for device in &self.devices {
+            device.text(f)?;
+        }
+        Ok(())
+    }
+}
+
+impl OfPolicy {
+    fn of(policy: Policy, device: &Device, requests: &Requests) -> OfPolicy {
+        let built = policy.build(device, requests);
+        let (outcome, not_tried) = match built {
+            Ok(mut allocator) => (Some(run(requests, &mut *allocator)), None),
+            Err(why) => (None, Some(why)),
+        };
+        OfPolicy {
+            policy,
+            not_tried,
+            outcome,
+        }
+    }
+}
+
+impl OfDevice {
+    fn text(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "gpu {}: {} requests, at most {} live",
+            self.gpu,
+            count(self.requests),
+            bytes(self.peak_requested)
+        )?;
+        if let Some(reserved) = self.recorded_reserved {
+            write!(f, "; {} were held when it was recorded", bytes(reserved))?;
+        }
+        writeln!(f)?;
+        for sentence in self.odd.sentences() {
+            writeln!(f, "  {sentence}")?;
+        }
+        let mut table = Table::new([
+            ("policy", Align::Left),
+            ("held", Align::Right),
+            ("used", Align::Right),
+            ("driver calls", Align::Right),
+            ("driver time", Align::Right),
+            ("out of memory", Align::Right),
+            ("", Align::Left),
+        ]);
+        for of in &self.policies {
+            let Some(outcome) = &of.outcome else {
+                let why = of.not_tried.as_deref().unwrap_or_default();
+                writeln!(f, "  {} was not tried: {why}", of.policy)?;
+                continue;
+            };
+            let refused = outcome.first_out_of_memory.map_or(String::new(), |first| {
+                format!("{}, first of {}", outcome.out_of_memory, bytes(first.bytes))
+            });
+            table.row([
+                of.policy.name().to_string(),
+                bytes(outcome.peak_reserved),
+                format!("{:.1} %", outcome.utilization * 100.0),
+                count(outcome.driver_calls),
+                span(outcome.driver_ns),
+                refused,
+                of.policy.about().to_string(),
+            ]);
+        }
+        write!(f, "{table}")
+    }
+}
