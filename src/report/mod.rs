@@ -1,7 +1,10 @@
 //! What a trace has to say, for people and for programs.
 
 pub mod diff;
+pub mod drops;
 pub mod findings;
+pub mod flamegraph;
+pub mod fragmentation;
 pub mod growth;
 pub mod html;
 pub mod leaks;
@@ -10,6 +13,7 @@ pub mod peak;
 pub mod phases;
 pub mod table;
 mod text;
+pub mod timeline;
 pub mod units;
 
 use std::fmt;
