@@ -674,8 +674,19 @@ fn run_leaves_the_signal_mask_of_its_command_alone() {
 }
 
 /// The subcommands that read recordings.
-const READERS: [&str; 8] = [
-    "report", "events", "doctor", "growth", "leaks", "peak", "phases", "oom",
+const READERS: [&str; 12] = [
+    "report",
+    "events",
+    "doctor",
+    "growth",
+    "leaks",
+    "peak",
+    "phases",
+    "oom",
+    "fragmentation",
+    "drops",
+    "timeline",
+    "flamegraph",
 ];
 
 #[test]
@@ -808,4 +819,84 @@ fn findings_of_a_small_run() {
     let output = run(dir.path(), &["peak", "--at", "soon"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(stderr(&output).contains("expected seconds like 12.5, or end"));
+}
+
+#[test]
+fn views_of_a_small_run() {
+    let dir = tempfile::tempdir().unwrap();
+    sample(&dir.path().join("run.trace"));
+    let text = |args: &[&str]| {
+        let output = run(dir.path(), args);
+        assert_eq!(
+            output.status.code(),
+            Some(0),
+            "{args:?}: {}",
+            stderr(&output)
+        );
+        stdout(&output)
+    };
+    let found = text(&["fragmentation", "run.trace", "--of", "memory"]);
+    assert!(
+        found.contains("Not fragmented: 1.0 MiB (25.0 %) of the 4.0 MiB"),
+        "{found}"
+    );
+    assert!(found.contains("50.0 %  ████"), "{found}");
+    let found = text(&[
+        "fragmentation",
+        "run.trace",
+        "--at",
+        "0",
+        "--format",
+        "json",
+    ]);
+    let found: Value = serde_json::from_str(&found).unwrap();
+    assert_eq!(found["findings"][0]["is_peak"], false);
+    let found = text(&["drops", "run.trace", "--of", "memory"]);
+    assert!(found.contains("No drop lasts"), "{found}");
+    assert!(found.contains("2.0 MiB  3.0 MiB  1.0 MiB"), "{found}");
+    let wide = text(&["timeline", "run.trace", "--width", "60"]);
+    assert!(
+        wide.contains("gpu 0: █ tensors, ▓ at times, ░ reserved by the framework"),
+        "{wide}"
+    );
+    let longest = wide.lines().map(|line| line.chars().count()).max();
+    assert_eq!(longest, Some(60), "{wide}");
+    let found = text(&["timeline", "run.trace", "--format", "json"]);
+    let found: Value = serde_json::from_str(&found).unwrap();
+    let curves = &found["findings"][0]["devices"][0]["curves"];
+    assert_eq!(curves[0]["peak"], MIB / 2, "{found:#}");
+    let found = text(&["flamegraph", "run.trace", "--of", "live"]);
+    assert!(found.contains("512.0 KiB live at the end"), "{found}");
+    let found = text(&["flamegraph", "run.trace", "--of", "total", "--folded"]);
+    assert_eq!(found, "(no stack recorded) 524288\n");
+    for args in [
+        &["timeline", "--svg", "a.svg", "run.trace"][..],
+        &["flamegraph", "--svg", "b.svg", "run.trace", "run.trace"],
+    ] {
+        assert_eq!(text(args), "");
+        let svg = std::fs::read_to_string(dir.path().join(args[2])).unwrap();
+        assert!(
+            svg.contains("<svg ") && svg.trim_end().ends_with("</svg>"),
+            "{svg}"
+        );
+    }
+    let output = run(
+        dir.path(),
+        &[
+            "flamegraph",
+            "--of",
+            "temporary",
+            "--svg",
+            "c.svg",
+            "run.trace",
+        ],
+    );
+    assert_eq!(output.status.code(), Some(2));
+    assert!(
+        stderr(&output)
+            .contains("failed to draw a flame graph: no bytes were freed in the iteration"),
+        "{}",
+        stderr(&output)
+    );
+    assert!(!dir.path().join("c.svg").exists());
 }

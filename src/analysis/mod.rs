@@ -4,7 +4,9 @@
 //! the length of the trace.
 
 mod account;
+mod drops;
 mod figures;
+mod fragmentation;
 mod growth;
 mod held;
 mod iterations;
@@ -13,13 +15,18 @@ mod oom;
 mod peak;
 mod phases;
 #[cfg(test)]
-mod sample;
+pub(crate) mod sample;
+mod segments;
 mod summary;
+mod timeline;
 mod walk;
+mod weights;
 
+pub use drops::{Cause, Drop, Drops, Fallen};
 pub use figures::{
     Classes, DeviceFigures, Gauge, OutOfMemory, SizeGroup, Sources, Summary, TensorFigures,
 };
+pub use fragmentation::{Asked, Fragmentation, Pin, Room, Segment};
 pub use growth::{Growth, Keeper};
 pub use held::{Held, by_stack};
 pub use iterations::{By, Iterations, Start, without_numbers};
@@ -28,4 +35,6 @@ pub use oom::{Cache, Shortage, Why};
 pub use peak::{Moment, Peak};
 pub use phases::Phase;
 pub use summary::summarize;
+pub use timeline::{Curve, Curves, During, Run};
 pub use walk::{Block, Focus, LiveAt, Visitor, walk};
+pub use weights::{Weight, weights};

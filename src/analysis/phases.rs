@@ -70,7 +70,7 @@ impl Phase {
 }
 
 /// The thread that announced most ranges.
-fn busiest(recording: &dyn Recording) -> Option<u32> {
+pub(super) fn busiest(recording: &dyn Recording) -> Option<u32> {
     let mut threads = FxHashMap::<u32, u64>::default();
     for record in recording
         .events()

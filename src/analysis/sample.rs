@@ -166,8 +166,9 @@ impl Run {
 
     fn free(&mut self, (address, size): (u64, u64)) {
         self.live.retain(|(live, _)| *live != address);
+        let top = self.ranges.last().copied().unwrap_or(0);
         self.writer
-            .record_free(&self.event(Kind::TensorFree, address, size, 0));
+            .record_free(&self.event(Kind::TensorFree, address, size, top));
     }
 
     fn event(&self, kind: Kind, address: u64, size: u64, stack: u32) -> Event {

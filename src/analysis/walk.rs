@@ -50,6 +50,8 @@ pub struct Block {
     pub ticket: u64,
     /// Bytes asked for.
     pub size: u64,
+    /// Bytes that it takes up, with what it was rounded up by; of tensors at least so many.
+    pub room: u64,
     /// Its address.
     pub address: u64,
     /// Id of the stack of its allocation.
@@ -70,6 +72,7 @@ impl Block {
             ns,
             ticket,
             size: event.size,
+            room: room(event),
             address: event.address,
             stack: event.stack,
             thread: event.thread,
@@ -77,6 +80,19 @@ impl Block {
             class: event.class,
             forwarded: event.flags & flags::FORWARDED != 0,
         }
+    }
+}
+
+/// Tensors begin at multiples of this many bytes (`kMinBlockSize` of PyTorch's caching allocator).
+const TENSOR_STEP: u64 = 512;
+
+/// Bytes that a block takes up. The words of a tensor's event are the framework's, not a cost.
+fn room(event: &Event) -> u64 {
+    match event.class.layer() {
+        Layer::Tensor => (event.size.max(1))
+            .checked_next_multiple_of(TENSOR_STEP)
+            .unwrap_or(event.size),
+        _ => event.cost().block.max(event.size),
     }
 }
 
@@ -101,7 +117,9 @@ pub fn walk(
     let mut live = FxHashMap::<u64, Block>::default();
     let mut events = recording.events().peekable();
     let first = events.peek().map_or(u64::MAX, |record| record.ns);
-    for block in older(recording, focus, first) {
+    let older = older(recording, first);
+    for block in older.iter().filter(|block| focus.holds(&block.event)) {
+        let block = Block::new(block.ns, 0, &block.event);
         visitors.iter_mut().for_each(|v| v.allocated(&block));
         live.insert(block.address, block);
     }
@@ -134,22 +152,21 @@ pub fn walk(
     in_order(live)
 }
 
-/// What was live at the end and is older than the events that can be read.
-fn older(recording: &dyn Recording, focus: Focus, first: u64) -> Vec<Block> {
-    let live = recording.live().unwrap_or_default();
-    let is_older = |block: &&LiveBlock| block.ns < first && focus.holds(&block.event);
-    let blocks = live.iter().filter(is_older);
-    blocks
-        .map(|block| Block::new(block.ns, 0, &block.event))
-        .collect()
+/// What was live at the end and is older than the first event that can be read.
+pub(super) fn older(recording: &dyn Recording, first_ns: u64) -> Vec<LiveBlock> {
+    let mut live = recording.live().unwrap_or_default();
+    live.retain(|block| block.ns < first_ns);
+    live
 }
 
 /// Takes out the pool's blocks that went with a context. Blocks do not name their context: as in
 /// [`super::summarize`], they are its own if together they are no more than it had.
 fn gone(live: &mut FxHashMap<u64, Block>, event: &Event) -> Vec<Block> {
-    let is_pooled = |block: &Block| !block.forwarded && block.device == event.device;
+    // The event seldom names the device.
+    let is_there = |device| event.device == Event::NO_DEVICE || device == event.device;
+    let is_pooled = |block: &Block| !block.forwarded && is_there(block.device);
     let all = live.values().filter(|block| is_pooled(block));
-    let bytes = all.fold(0_u64, |sum, block| sum.saturating_add(block.size));
+    let bytes = all.fold(0_u64, |sum, block| sum.saturating_add(block.room));
     if bytes > event.size {
         return Vec::new();
     }

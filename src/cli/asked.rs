@@ -55,11 +55,35 @@ struct Findings<T> {
 }
 
 impl Asked {
+    /// For a subcommand with an `--of` of its own: whatever layer a recording holds its memory in.
+    pub fn of(files: &[PathBuf], gpu: Option<u8>, top: usize, format: Format) -> Asked {
+        Asked {
+            files: files.to_vec(),
+            look: Look { gpu, of: None, top },
+            format,
+        }
+    }
+
     /// Looks into each recording and prints what is found there.
     pub fn each<T: Finding>(
         &self,
-        mut look: impl FnMut(&dyn Recording, Focus) -> T,
+        look: impl FnMut(&dyn Recording, Focus) -> T,
     ) -> Result<Outcome> {
+        let (findings, outcome) = self.find(look)?;
+        let found = findings.iter().any(Finding::is_found);
+        self.print(findings)?;
+        Ok(if outcome == Outcome::Fine && found {
+            Outcome::Found
+        } else {
+            outcome
+        })
+    }
+
+    /// Looks into each recording; says what is wrong with any.
+    pub fn find<T>(
+        &self,
+        mut look: impl FnMut(&dyn Recording, Focus) -> T,
+    ) -> Result<(Vec<T>, Outcome)> {
         let mut outcome = Outcome::Fine;
         let mut findings = Vec::new();
         for path in traces::named_or_newest(&self.files)? {
@@ -77,7 +101,16 @@ impl Asked {
             let focus = self.look.focus(&*recording);
             findings.push(look(&*recording, focus));
         }
-        let found = findings.iter().any(Finding::is_found);
+        Ok((findings, outcome))
+    }
+
+    /// How it is to be printed.
+    pub fn format(&self) -> Format {
+        self.format
+    }
+
+    /// Prints what was found.
+    pub fn print<T: Finding>(&self, findings: Vec<T>) -> Result<()> {
         match self.format {
             Format::Json => print_json(&Findings { findings })?,
             Format::Text => {
@@ -88,11 +121,7 @@ impl Asked {
                 print_text(&texts.join("\n"))?;
             }
         }
-        Ok(if outcome == Outcome::Fine && found {
-            Outcome::Found
-        } else {
-            outcome
-        })
+        Ok(())
     }
 }
 

@@ -13,8 +13,11 @@ mod asked;
 mod config;
 mod diff;
 mod doctor;
+mod drops;
 mod events;
 mod export;
+mod flamegraph;
+mod fragmentation;
 mod growth;
 mod html;
 mod leaks;
@@ -28,6 +31,7 @@ mod replay;
 mod report;
 mod run;
 mod symbols;
+mod timeline;
 mod traces;
 
 /// A caching allocator and flight recorder for GPU memory, under any CUDA process.
@@ -49,6 +53,10 @@ enum Command {
     Diff(diff::Args),
     Phases(phases::Args),
     Replay(replay::Args),
+    Fragmentation(fragmentation::Args),
+    Timeline(timeline::Args),
+    Flamegraph(flamegraph::Args),
+    Drops(drops::Args),
     Events(events::Args),
     Html(html::Args),
     Symbols(symbols::Args),
@@ -93,6 +101,10 @@ pub fn main() -> ExitCode {
         Command::Diff(args) => diff::main(&args),
         Command::Phases(args) => phases::main(&args),
         Command::Replay(args) => replay::main(&args),
+        Command::Drops(args) => drops::main(&args),
+        Command::Flamegraph(args) => flamegraph::main(&args),
+        Command::Timeline(args) => timeline::main(&args),
+        Command::Fragmentation(args) => fragmentation::main(&args),
         Command::Events(args) => events::main(&args),
         Command::Html(args) => html::main(&args),
         Command::Symbols(args) => symbols::main(&args),

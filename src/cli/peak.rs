@@ -17,7 +17,7 @@ pub struct Args {
     at: Option<Moment>,
 }
 
-fn moment(text: &str) -> Result<Moment, String> {
+pub fn moment(text: &str) -> Result<Moment, String> {
     if text == "end" {
         return Ok(Moment::End);
     }

@@ -31,6 +31,7 @@ mod story;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use frames::folded;
 pub use metrics::metrics;
 pub use parquet::parquet;
 pub use profile::Measure;

@@ -1,7 +1,10 @@
 //! What a trace has to say, for people and for programs.
 
 pub mod diff;
+pub mod drops;
 pub mod findings;
+pub mod flamegraph;
+pub mod fragmentation;
 pub mod growth;
 pub mod html;
 pub mod leaks;
@@ -11,6 +14,7 @@ pub mod phases;
 pub mod replay;
 pub mod table;
 mod text;
+pub mod timeline;
 pub mod units;
 
 use std::fmt;

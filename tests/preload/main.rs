@@ -20,6 +20,7 @@ mod killed;
 mod limits;
 mod marks;
 mod mempools;
+mod replay;
 mod reuse;
 mod runtimes;
 mod situations;

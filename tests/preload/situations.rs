@@ -7,6 +7,18 @@ use serde_json::Value;
 
 use crate::support::{Outcome, Run, place};
 
+/// Programs without a fault.
+const CLEAN: [&str; 8] = [
+    "clean",
+    "varying",
+    "cache",
+    "checkpoint",
+    "accumulate",
+    "last-output",
+    "evaluation",
+    "restart",
+];
+
 /// A training of so many steps; its functions have names where there is a Python that gives them.
 fn run(case: &str, steps: u32) -> Run {
     Run::new(super::stacks::python().unwrap_or_else(|| "python3".into()))
@@ -159,18 +171,49 @@ fn memory_that_runs_out() {
 }
 
 #[test]
+fn memory_in_pieces() {
+    let outcome = run("scattered", 12)
+        .env("GPUSHIM_POLICY", "segments")
+        .shim();
+    let (found, code) = ask(&outcome, &["fragmentation"]);
+    assert_eq!(code, 1, "{found:#}");
+    let planted = outcome.note("scatters") as f64;
+    assert!(near(&found["devices"][0]["pinned"], planted), "{found:#}");
+    assert!(near(&found["keepers"][0]["free"], planted), "{found:#}");
+    assert_eq!(found["asked"]["size"], 64 << 20, "{found:#}");
+    assert!(
+        named(&found["verdict"], "sample situations.py"),
+        "{found:#}"
+    );
+    // Pages are mapped where they are needed.
+    let outcome = run("scattered", 12).env("GPUSHIM_POLICY", "vmm").shim();
+    let (found, code) = ask(&outcome, &["fragmentation"]);
+    assert_eq!(code, 0, "{found:#}");
+}
+
+#[test]
+fn memory_that_falls_and_does_not_come_back() {
+    for (case, function) in [("bank", "sample situations.py"), ("reset", "situations.py")] {
+        let outcome = run(case, 30).shim();
+        let (found, code) = ask(&outcome, &["drops"]);
+        assert_eq!(code, 1, "{case}: {found:#}");
+        let planted = outcome.note("loses") as f64;
+        let drop = &found["drops"][0];
+        let size = if case == "reset" { "bytes" } else { "lasting" };
+        assert!(near(&drop[size], planted), "{case}: {found:#}");
+        let cause = drop["cause"] == "context-reset";
+        assert_eq!(cause, case == "reset", "{case}: {found:#}");
+        assert!(named(&found["verdict"], function), "{case}: {found:#}");
+        // What each iteration frees is no more than a line.
+        let each = found["drops"].as_array().expect("a list").iter();
+        let each = each.filter(|drop| drop["each_iteration"] == true);
+        assert_eq!(each.count(), 1, "{case}: {found:#}");
+    }
+}
+
+#[test]
 fn clean_programs_are_left_in_peace() {
-    let cases = [
-        "clean",
-        "varying",
-        "cache",
-        "checkpoint",
-        "accumulate",
-        "last-output",
-        "evaluation",
-        "restart",
-    ];
-    for (number, case) in cases.into_iter().enumerate() {
+    for (number, case) in CLEAN.into_iter().enumerate() {
         for steps in [20, 41, 73] {
             let outcome = run(case, steps + number as u32).shim();
             let (growth, code) = ask(&outcome, &["growth"]);
@@ -181,9 +224,20 @@ fn clean_programs_are_left_in_peace() {
             );
             let (leaks, code) = ask(&outcome, &["leaks"]);
             assert_eq!(code, 0, "{case} {steps}: {leaks:#}");
-            let (oom, code) = ask(&outcome, &["oom"]);
-            assert_eq!(code, 0, "{case} {steps}: {oom:#}");
+            for question in ["oom", "drops", "fragmentation"] {
+                let (found, code) = ask(&outcome, &[question]);
+                assert_eq!(code, 0, "{case} {steps}: {found:#}");
+            }
         }
+    }
+}
+
+#[test]
+fn clean_programs_do_not_fragment_segments() {
+    for case in CLEAN {
+        let outcome = run(case, 41).env("GPUSHIM_POLICY", "segments").shim();
+        let (found, code) = ask(&outcome, &["fragmentation"]);
+        assert_eq!(code, 0, "{case}: {found:#}");
     }
 }
 

@@ -1,6 +1,7 @@
 """Training with one of the faults that users have, or without: `situations.py CASE STEPS`.
 
-What a fault leaves behind in each step is printed as `# leaves BYTES`."""
+What a fault leaves behind in each step is printed as `# leaves BYTES`, what it loses at once as `# loses BYTES`,
+and what it makes useless as `# scatters BYTES`."""
 
 import os
 import sys
@@ -42,6 +43,28 @@ class Cached(Linear):
         return super().forward(x)
 
 
+class Bank:
+    """Samples kept from steps before."""
+
+    def __init__(self):
+        self.samples = [sample(3 << 20) for _ in range(8)]
+
+
+def sample(size):
+    return Tensor(size)
+
+
+def scatter():
+    """Small tensors stay between large ones that go; then none of the gaps is large enough."""
+    large, kept = [], []
+    for _ in range(12):
+        large.append(Tensor(9 << 20))
+        kept.append(sample(3 << 19))
+        large.append(Tensor(9 << 20))
+    del large
+    return kept, Tensor(64 << 20)
+
+
 def load(step, case):
     """The batch of a step; of varying length where the case wants that."""
     rows = BATCH
@@ -70,6 +93,8 @@ def train(case, steps):
     layers = [Linear(WIDTH) for _ in range(LAYERS - 1)] + [kind.get(case, Linear)(WIDTH)]
     optimizer = Adam(layers)
     losses, pinned, last = [], [], None
+    bank = Bank() if case == "bank" else None
+    scattered = scatter() if case == "scattered" else None
     for step in range(steps):
         x = load(step, case)
         loss = forward(layers, x, case)
@@ -92,15 +117,26 @@ def train(case, steps):
             layers = [Linear(WIDTH) for _ in range(LAYERS)]
             optimizer = Adam(layers)
         del x, loss
-    return last
+        if case == "bank" and step == steps // 2:
+            bank = None
+        if case == "reset" and step == steps // 2:
+            tinytorch.reset()
+            layers = [Linear(WIDTH) for _ in range(LAYERS)]
+            optimizer = Adam(layers)
+    return last, bank, scattered
 
 
 LEAVES = {"leaky-layer": BATCH * ROW, "pinned": 3 << 20}
+# What goes at once and does not come back: samples; weights and the optimizer's state.
+LOSES = {"bank": 24 << 20, "reset": 3 * LAYERS * WIDTH * ROW}
+# What is free in segments of 20 MiB that hold a sample each.
+SCATTERS = {"scattered": 12 * ((20 << 20) - (3 << 19))}
 
 
 def main():
     case, steps = sys.argv[1], int(sys.argv[2])
-    print(f"# leaves {LEAVES.get(case, 0)}")
+    for what, sizes in (("leaves", LEAVES), ("loses", LOSES), ("scatters", SCATTERS)):
+        print(f"# {what} {sizes.get(case, 0)}")
     tinytorch.start()
     try:
         train(case, steps)

@@ -1,0 +1,104 @@
+//! Memory over time, as a picture.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use super::findings::Finding;
+use super::table::{Align, Table, shown};
+use super::units::{bytes, span};
+use crate::analysis::{Curve, Curves, Focus, Run};
+use crate::recording::Recording;
+
+mod plot;
+mod svg;
+
+pub use svg::write_svg;
+
+/// What `gpushim timeline` shows.
+#[derive(Clone, Debug, Serialize)]
+pub struct TimelineReport {
+    /// Path of the recording.
+    pub trace: String,
+    /// The curves.
+    #[serde(flatten)]
+    pub run: Run,
+}
+
+/// Letters of a line beside those that are columns: the axis.
+pub const AXIS: usize = 12;
+
+impl TimelineReport {
+    /// A recording in so many columns.
+    pub fn of(recording: &dyn Recording, focus: Focus, columns: usize) -> TimelineReport {
+        TimelineReport {
+            trace: recording.path().display().to_string(),
+            run: Run::of(recording, focus.device, columns),
+        }
+    }
+}
+
+/// What is drawn of a device: what is handed out, and what is held for that. A framework's own where it says
+/// it.
+fn drawn(device: &Curves) -> Option<(&Curve, Option<&Curve>)> {
+    let of = |name: &str| device.curves.iter().find(|curve| curve.name == name);
+    match of("tensors") {
+        Some(tensors) => Some((tensors, of("reserved by the framework").or(of("reserved")))),
+        None => of("allocated")
+            .or(of("requested"))
+            .map(|handed_out| (handed_out, of("reserved")))
+            .or(device.curves.first().map(|first| (first, None))),
+    }
+}
+
+fn title(device: &Curves) -> String {
+    match device.device {
+        Some(ordinal) => format!("gpu {ordinal}"),
+        None => "no known gpu".to_string(),
+    }
+}
+
+impl Finding for TimelineReport {
+    fn is_found(&self) -> bool {
+        false
+    }
+
+    fn text(&self, f: &mut fmt::Formatter<'_>, _: usize) -> fmt::Result {
+        writeln!(f, "{}", shown(&self.trace))?;
+        if !self.run.is_complete {
+            writeln!(
+                f,
+                "The timeline has gaps: events were missed, or the file is cut off."
+            )?;
+        }
+        if self.run.devices.iter().all(|one| one.curves.is_empty()) {
+            return writeln!(f, "No memory was used that the recording tells of.");
+        }
+        for device in &self.run.devices {
+            let Some((handed_out, held)) = drawn(device) else {
+                continue;
+            };
+            writeln!(f, "\n{}: {}", title(device), plot::legend(handed_out, held))?;
+            plot::write(&self.run, handed_out, held, f)?;
+            let mut table = Table::new([
+                ("", Align::Left),
+                ("most", Align::Right),
+                ("at", Align::Right),
+                ("at the end", Align::Right),
+            ]);
+            for curve in &device.curves {
+                table.row([
+                    curve.name.to_string(),
+                    bytes(curve.peak),
+                    span(curve.peak_ns),
+                    bytes(curve.end),
+                ]);
+            }
+            write!(f, "\n{table}")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,103 @@
+//! `gpushim replay` against what the shim did: the same requests under the same policy hold the same memory at every
+//! moment.
+
+use gpushim_core::analysis::Focus;
+use gpushim_core::pool;
+use gpushim_core::recording::{self, Recording};
+use gpushim_core::replay::{Device, Op, Policy, Requests};
+use gpushim_core::trace::{Kind, Layer};
+
+use crate::support::{Outcome, Run, program};
+
+fn open(outcome: &Outcome) -> Box<dyn Recording> {
+    let name = outcome
+        .files()
+        .into_iter()
+        .find(|name| name.ends_with(".trace"));
+    let path = outcome.folder().join(name.expect("a trace"));
+    recording::open(&path).expect("a sound trace")
+}
+
+/// Bytes held after each allocation, by the trace: what the pool got and gave back until then.
+fn recorded(outcome: &Outcome) -> Vec<u64> {
+    let trace = open(outcome);
+    let (mut held, mut curve) = (0, Vec::new());
+    for record in trace.events() {
+        match record.event.kind {
+            Kind::Reserve => held += record.event.size,
+            Kind::Release => held -= record.event.size,
+            Kind::Alloc => curve.push(held),
+            _ => {}
+        }
+    }
+    curve
+}
+
+/// The same by a replay.
+fn replayed(outcome: &Outcome, policy: pool::Policy) -> Vec<u64> {
+    let trace = open(outcome);
+    let focus = Focus {
+        layer: Layer::Device,
+        device: None,
+    };
+    let mut devices = Requests::of(&*trace, focus);
+    let requests = devices.remove(&0).expect("requests of the one device");
+    assert_eq!(requests.odd(), &Default::default());
+    let policy = Policy::Ours(policy);
+    let mut allocator = policy.build(&Device::default(), &requests).expect("it");
+    let mut curve = Vec::new();
+    for request in requests.iter() {
+        match request.op {
+            Op::Allocate => {
+                allocator.allocate(&request).expect("memory");
+                curve.push(allocator.reserved());
+            }
+            Op::Free => allocator.free(&request),
+            Op::Trim => allocator.trim(),
+        }
+    }
+    curve
+}
+
+fn same(family: &str, name: &str, policy: pool::Policy) {
+    let outcome = Run::new(program("requests"))
+        .args([family, "40"])
+        .env("GPUSHIM_POLICY", name)
+        .shim();
+    assert_eq!(outcome.stdout, "done\n");
+    let (was, is) = (recorded(&outcome), replayed(&outcome, policy));
+    assert_eq!(was.len(), 40 * 48, "allocations");
+    let highest = was.iter().max();
+    assert!(highest.is_some_and(|bytes| *bytes > 1 << 20), "{highest:?}");
+    let differs = was.iter().zip(&is).position(|(was, is)| was != is);
+    assert_eq!(
+        differs.map(|at| (at, was[at], is[at])),
+        None,
+        "{family} {name}"
+    );
+    assert_eq!(was.len(), is.len());
+}
+
+#[test]
+fn blocks_hold_the_same() {
+    same("plain", "blocks", pool::Policy::Blocks);
+    same("streams", "blocks", pool::Policy::Blocks);
+}
+
+#[test]
+fn segments_hold_the_same() {
+    same("plain", "segments", pool::Policy::Segments);
+    same("streams", "segments", pool::Policy::Segments);
+}
+
+#[test]
+fn bins_hold_the_same() {
+    same("plain", "bins", pool::Policy::Bins);
+    same("streams", "bins", pool::Policy::Bins);
+}
+
+#[test]
+fn pages_hold_the_same() {
+    same("plain", "vmm", pool::Policy::Vmm);
+    same("streams", "vmm", pool::Policy::Vmm);
+}
