@@ -10,7 +10,7 @@ import sys
 import tempfile
 from collections import Counter
 
-from . import configurations, machine, sanitizer, survey, takeover, traces
+from . import configurations, machine, made_up, sanitizer, situations, survey, takeover, traces
 from .session import GPU, Outcome, Session
 
 MIB = 1 << 20
@@ -52,6 +52,8 @@ ERROR SUMMARY: 0 errors
 def good(argv, shim, env):
     """What a run leaves when all is as it should be."""
     program = program_of(argv)
+    if any("situations" in pathlib.Path(part).parts for part in argv):
+        return made_up.situation(argv)
     ours = "GPUSHIM_TAKEOVER" in env
     stdout, figures = "loss 0 0x1p+0\n" * 10 + ENDS, {
         "median_step_ms": 50.0, "max_memory_allocated": 1000 * MIB, "backend": "cudaMallocAsync" if ours else "native",
@@ -100,7 +102,9 @@ SCRIPTS = {
     "hung": (lambda *_: Outcome(-9, "loss 0", "", 99.0, timed_out=True), {"PASS", "SKIP"}),
     "gibberish": (lambda *_: Outcome(0, "gib\nberish", "gpushim: what\n", 1.0, traces=["x"]), {"PASS", "SKIP"}),
 }
-LOGIC = ("workloads", "fill", "pair", "takeover", "plain", "others", "two", "sanitizer")
+ONLY = {"situations": {"mistaken": (made_up.mistaken, {"PASS", "SKIP"})}}
+"""More scripts of one section."""
+LOGIC = ("situations", "workloads", "fill", "pair", "takeover", "plain", "others", "two", "sanitizer")
 """Sections whose runs all go through the session, so that they can be played."""
 SHOWN_ANYWAY = {"an order left out is seen", "the trace says so", "tensors in the trace"}
 """Checks that a crash fulfils, and those that rest on the made-up survey alone."""
@@ -116,7 +120,7 @@ def seen(*_):
 
 def play(sections, name, script, trouble):
     """Runs one section on made-up outcomes; what is wrong goes to `trouble`."""
-    outcome, unwanted = SCRIPTS[script]
+    outcome, unwanted = (SCRIPTS | ONLY.get(name, {}))[script]
     with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()):
         session = Scripted(folder, outcome)
         session.begin(1000)
@@ -164,9 +168,10 @@ def run(sections):
     survey.read, machine.DeviceMemory = seen, nothing
     traces.read = lambda *_: traces.Story(files=1)
     sanitizer.shutil = type("Which", (), {"which": staticmethod(lambda name: f"/made-up/{name}")})
+    situations.gpushim = made_up.gpushim
     trouble, asked = [], []
     for name in LOGIC:
-        for script in SCRIPTS:
+        for script in SCRIPTS | ONLY.get(name, {}):
             asked += play(sections, name, script, trouble)
     lines = parsers(asked, trouble)
     print("\n".join(trouble) or f"{len(LOGIC)} sections on {len(SCRIPTS)} scripts, {lines} command lines: the harness holds")

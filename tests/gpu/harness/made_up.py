@@ -1,0 +1,97 @@
+"""What the programs of the section `situations` would print, and what gpushim would say of them: for the self-test."""
+
+import json
+import pathlib
+import subprocess
+
+from .session import Outcome
+
+PLANTED = 50 << 20
+SIZES = {"inputs": 4608, "model": 1452544, "forward": 57344, "workspace": 1 << 20}
+ALLOCATED = [20 << 20, 16 << 20, 0, 0, 512]
+RESERVED = [20 << 20, 20 << 20, 20 << 20, 0, 2 << 20]
+WORDS = {"function": "Guilty.forward", "name": "made up"}
+TRUTH = WORDS | {
+    "planted": PLANTED, "forward_keeps": PLANTED, "kept": 100, "failed": "no memory",
+    "allocated": ALLOCATED, "reserved": RESERVED,
+}
+
+
+class Trace(type(pathlib.Path())):
+    """A trace that is nowhere."""
+
+    def rename(self, target):
+        return target
+
+
+def truth(argv):
+    """What a program prints."""
+    program, more = pathlib.Path(argv[1]).stem, len(argv) > 2
+    told = TRUTH | {"peak": 4 * PLANTED + more * PLANTED}
+    if program == "activations":
+        told |= SIZES
+    if program == "references":
+        told |= {"planted": 20 << 20, "kept": 20 << 20}
+    return told
+
+
+def situation(argv):
+    """A run of such a program."""
+    return Outcome(0, json.dumps(truth(argv)), "", 1.0, traces=[Trace(f"{pathlib.Path(argv[1]).stem}.trace")])
+
+
+def mistaken(argv, shim, env):
+    """A run whose truth is another than what gpushim says."""
+    told = truth(argv)
+    for key, value in told.items():
+        told[key] = value * 2 if isinstance(value, int) else f"another {key}"
+    if "reserved" in argv[1]:
+        told |= {"allocated": ALLOCATED[::-1], "reserved": [1 << 20] * 5}
+    return Outcome(0, json.dumps(told), "", 1.0, traces=[Trace(f"{pathlib.Path(argv[1]).stem}.trace")])
+
+
+def held(size, function="Guilty.forward  train.py"):
+    return {"function": function, "bytes": size, "name": function, "values": [0, size], "share": 1.0}
+
+
+def said(command, trace):
+    """What a subcommand says of a recording."""
+    phases = [{"name": name, "count": 1, "kept": kept, "freed": 0} for name, kept in SIZES.items() if trace == "activations"]
+    phases += [
+        {"name": "forward", "count": 3, "kept": 3 * PLANTED, "freed": 0},
+        {"name": "end of distillation", "count": 1, "kept": 0, "freed": PLANTED},
+        {"name": "del", "count": 1, "kept": 0, "freed": 0},
+        {"name": "clear", "count": 1, "kept": 0, "freed": 20 << 20},
+    ]
+    sizes = {"activations": SIZES["forward"], "reserved": 20 << 20, "references": 20 << 20}
+    holders = [held(sizes.get(trace, PLANTED)), held(12, "somebody  else.py")]
+    tensors = {"allocated_peak": 20 << 20, "reserved_peak": 20 << 20, "reserved_end": 2 << 20}
+    finding = {
+        "growth": {"growth": {"per_iteration": PLANTED * 1.01}, "keepers": holders, "verdict": "It grows: Guilty.forward"},
+        "leaks": {"left": [held(29 * PLANTED)], "verdict": "Guilty.forward leaks"},
+        "phases": {"phases": phases},
+        "peak": {"holders": holders, "bytes": sum(SIZES.values())},
+        "oom": {"shortages": [{"held_by": [held(100 * PLANTED)], "advice": ["see `gpushim growth`"]}]},
+        "drops": {"drops": [{"bytes": PLANTED}]},
+    }
+    if command == "diff":
+        return {"peak": [4 * PLANTED, 5 * PLANTED], "holders": [held(PLANTED)]}
+    if command == "report":
+        return {"reports": [{"summary": {"devices": [{"tensors": tensors}], "events": {"recorded": 9}}}]}
+    return {"findings": [finding[command]]}
+
+
+def gpushim(session, line, folder=None):
+    """In place of a call of the command."""
+    command, trace = str(line[0]), pathlib.Path(line[-1]).stem.split("-")[0]
+    quiet = "--of" not in line and trace in ("dataloader", "drop") or trace.startswith("clean") or command in ("phases", "peak", "report")
+    quiet = quiet and not (trace.startswith("clean") and session.outcome is mistaken)
+    text = "made up\n"
+    if command == "events":
+        text = "".join(json.dumps({"name": name, "ns": 1}) + "\n" for name in ("after forward", "before the drop", "after del"))
+    elif command == "html":
+        pathlib.Path(line[2]).write_text("<html>", encoding="utf-8")
+    elif "json" in line:
+        text = json.dumps(said(command, trace))
+    quiet = quiet or command in ("events", "html", "drops")
+    return subprocess.CompletedProcess(line, 0 if quiet else 1, text, "")
