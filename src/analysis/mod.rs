@@ -5,6 +5,7 @@
 
 mod account;
 mod figures;
+mod glance;
 mod growth;
 mod held;
 mod iterations;
@@ -20,6 +21,7 @@ mod walk;
 pub use figures::{
     Classes, DeviceFigures, Gauge, OutOfMemory, SizeGroup, Sources, Summary, TensorFigures,
 };
+pub use glance::Glance;
 pub use growth::{Growth, Keeper};
 pub use held::{Held, by_stack};
 pub use iterations::{By, Iterations, Start, without_numbers};

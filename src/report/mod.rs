@@ -10,6 +10,7 @@ pub mod peak;
 pub mod phases;
 pub mod table;
 mod text;
+pub mod top;
 pub mod units;
 
 use std::fmt;
