@@ -7,6 +7,7 @@ mod account;
 mod drops;
 mod figures;
 mod fragmentation;
+mod glance;
 mod growth;
 mod held;
 mod iterations;
@@ -27,6 +28,7 @@ pub use figures::{
     Classes, DeviceFigures, Gauge, OutOfMemory, SizeGroup, Sources, Summary, TensorFigures,
 };
 pub use fragmentation::{Asked, Fragmentation, Pin, Room, Segment};
+pub use glance::Glance;
 pub use growth::{Growth, Keeper};
 pub use held::{Held, by_stack};
 pub use iterations::{By, Iterations, Start, without_numbers};

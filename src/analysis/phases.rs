@@ -62,8 +62,12 @@ impl Phase {
         };
         walk(recording, focus, &mut [&mut phases]);
         // What is open at the end ends there.
-        while !phases.open.is_empty() {
-            phases.end(phases.last_ns);
+        let iteration = phases.iteration.take().map(|(_, open)| open);
+        for open in std::mem::take(&mut phases.open)
+            .into_iter()
+            .chain(iteration)
+        {
+            phases.end(open, phases.last_ns);
         }
         phases.all
     }
@@ -104,9 +108,10 @@ struct Phases<'a> {
     thread: Option<u32>,
     iterations: Option<&'a Iterations>,
     names: FxHashMap<u64, usize>,
+    /// Ranges, the outermost first.
     open: Vec<Open>,
-    /// The number of the iteration that is open, as the outermost.
-    iteration: Option<usize>,
+    /// The iteration and its number. It lies beside the ranges: where it was found to begin may be within one.
+    iteration: Option<(usize, Open)>,
     now: u64,
     last_ns: u64,
     all: Vec<Phase>,
@@ -125,8 +130,8 @@ impl Phases<'_> {
         })
     }
 
-    fn begin(&mut self, phase: usize, record: &Record) {
-        self.open.push(Open {
+    fn begin(&self, phase: usize, record: &Record) -> Open {
+        Open {
             phase,
             ticket: record.ticket,
             ns: record.ns,
@@ -136,11 +141,16 @@ impl Phases<'_> {
             allocated: 0,
             temporary: 0,
             freed: 0,
-        });
+        }
     }
 
-    fn end(&mut self, ns: u64) {
-        let Some(open) = self.open.pop() else { return };
+    /// All that is taking place.
+    fn all_open(&mut self) -> impl Iterator<Item = &mut Open> {
+        let iteration = self.iteration.as_mut().map(|(_, open)| open);
+        iteration.into_iter().chain(&mut self.open)
+    }
+
+    fn end(&mut self, open: Open, ns: u64) {
         let Some(phase) = self.all.get_mut(open.phase) else {
             return;
         };
@@ -166,16 +176,14 @@ impl Visitor for Phases<'_> {
         self.last_ns = record.ns;
         if let Some(iterations) = self.iterations {
             let now = iterations.of(record.ticket);
-            if now != self.iteration {
-                // The outermost: what is open within it ends, too.
-                while !self.open.is_empty() {
-                    self.end(record.ns);
+            if now != self.iteration.as_ref().map(|(number, _)| *number) {
+                if let Some((_, open)) = self.iteration.take() {
+                    self.end(open, record.ns);
                 }
-                if now.is_some() {
+                self.iteration = now.map(|number| {
                     let phase = self.phase("iteration".to_string(), 0);
-                    self.begin(phase, record);
-                }
-                self.iteration = now;
+                    (number, self.begin(phase, record))
+                });
             }
         }
         if self.thread != Some(event.thread) {
@@ -183,7 +191,7 @@ impl Visitor for Phases<'_> {
         }
         match event.kind {
             Kind::RangePush => {
-                let depth = self.open.len();
+                let depth = self.open.len() + usize::from(self.iteration.is_some());
                 let phase = match self.names.get(&event.address) {
                     Some(phase) => *phase,
                     None if self.all.len() >= NAMES => usize::MAX,
@@ -194,10 +202,13 @@ impl Visitor for Phases<'_> {
                         phase
                     }
                 };
-                self.begin(phase, record);
+                let open = self.begin(phase, record);
+                self.open.push(open);
             }
-            Kind::RangePop if self.open.len() > usize::from(self.iteration.is_some()) => {
-                self.end(record.ns)
+            Kind::RangePop => {
+                if let Some(open) = self.open.pop() {
+                    self.end(open, record.ns);
+                }
             }
             _ => {}
         }
@@ -205,17 +216,18 @@ impl Visitor for Phases<'_> {
 
     fn allocated(&mut self, block: &Block) {
         self.now = self.now.saturating_add(block.size);
-        for open in &mut self.open {
+        let now = self.now;
+        for open in self.all_open() {
             open.allocated = open.allocated.saturating_add(block.size);
-            if self.now > open.peak {
-                (open.peak, open.peak_ns) = (self.now, block.ns);
+            if now > open.peak {
+                (open.peak, open.peak_ns) = (now, block.ns);
             }
         }
     }
 
     fn freed(&mut self, block: &Block, _: &Record) {
         self.now = self.now.saturating_sub(block.size);
-        for open in &mut self.open {
+        for open in self.all_open() {
             if block.ticket >= open.ticket {
                 open.temporary = open.temporary.saturating_add(block.size);
             } else {

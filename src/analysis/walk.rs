@@ -67,7 +67,7 @@ pub struct Block {
 }
 
 impl Block {
-    fn new(ns: u64, ticket: u64, event: &Event) -> Block {
+    pub(super) fn new(ns: u64, ticket: u64, event: &Event) -> Block {
         Block {
             ns,
             ticket,

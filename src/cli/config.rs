@@ -10,6 +10,9 @@ use super::{Format, Outcome, print_json, print_text};
 
 /// Print the configuration in force, and what of it could not be used (exit code 1).
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  gpushim config
+  gpushim config --format json")]
 pub struct Args {
     /// How to print.
     #[arg(long, value_enum, default_value_t)]

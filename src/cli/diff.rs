@@ -15,6 +15,9 @@ use super::{Format, Outcome, print_json, print_text};
 /// For example a training with and without checkpointing. Exit code 1 if something changed by more than a
 /// hundredth of the peak.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  gpushim diff before.trace after.trace
+  gpushim diff --of memory baseline.trace today.trace")]
 pub struct Args {
     /// The run before.
     before: PathBuf,

@@ -17,6 +17,9 @@ mod trace;
 
 /// Examine this machine, or with a trace what was hooked in that run (exit code 1 on problems).
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  gpushim doctor              # this machine
+  gpushim doctor train.trace  # what was hooked in that run")]
 pub struct Args {
     /// A trace file; the machine is examined if none is named.
     file: Option<PathBuf>,

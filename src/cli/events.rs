@@ -5,19 +5,26 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use gpushim_core::recording;
-use gpushim_core::trace::{Kind, Record};
 
+use super::filter::{Filter, Wanted};
 use super::listing::Listing;
 use super::{Format, Outcome, complain, traces};
 
 /// List the events of a trace in the order in which they were recorded.
+///
+/// Events must meet all of the conditions that are given.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  gpushim events --limit 100 train.trace
+  gpushim events --kind alloc,free --size 100M.. train.trace    # large blocks
+  gpushim events --time 1.5..2 --range forward --stacks train.trace
+  gpushim events --in-stack Leaky.forward --format json train.trace
+  gpushim events --address 0x7f3a5c000000 train.trace           # the life of a block")]
 pub struct Args {
     /// Trace files; the newest in the current directory if none is named.
     files: Vec<PathBuf>,
-    /// Only these kinds, for example `alloc,free`.
-    #[arg(long, value_delimiter = ',', value_parser = kind)]
-    kind: Vec<Kind>,
+    #[command(flatten)]
+    filter: Filter,
     /// With the call stacks and open ranges of allocations, as far as they were recorded.
     #[arg(long)]
     stacks: bool,
@@ -27,16 +34,6 @@ pub struct Args {
     /// How to print; JSON is one object a line.
     #[arg(long, value_enum, default_value_t)]
     format: Format,
-}
-
-fn kind(name: &str) -> Result<Kind, String> {
-    Kind::ALL
-        .into_iter()
-        .find(|kind| kind.name() == name)
-        .ok_or_else(|| {
-            let names: Vec<_> = Kind::ALL.iter().map(|kind| kind.name()).collect();
-            format!("expected one of {}", names.join(", "))
-        })
 }
 
 pub fn main(args: &Args) -> Result<Outcome> {
@@ -58,11 +55,10 @@ pub fn main(args: &Args) -> Result<Outcome> {
         if args.format == Format::Text {
             Listing::head(&mut out)?;
         }
-        let wanted =
-            |record: &Record| args.kind.is_empty() || args.kind.contains(&record.event.kind);
+        let mut wanted = Wanted::new(&args.filter, &*trace);
         for record in trace
             .events()
-            .filter(wanted)
+            .filter(|record| wanted.is(record))
             .take(args.limit.unwrap_or(usize::MAX))
         {
             match args.format {

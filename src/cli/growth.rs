@@ -11,6 +11,9 @@ use super::asked::Asked;
 /// Iterations are found by the ranges that the program announced (NVTX), or by what repeats among its
 /// allocations. Exit code 1 if memory grows.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  gpushim growth train.trace
+  gpushim growth --of host train.trace  # pinned host memory")]
 pub struct Args {
     #[command(flatten)]
     asked: Asked,

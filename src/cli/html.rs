@@ -15,6 +15,9 @@ use super::{Outcome, complain, print_text, traces};
 /// Several traces, as of the ranks of one job, come onto one page. It needs no network and no server: open
 /// it in a browser, or send it to somebody.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  gpushim html train.trace  # writes train.html
+  gpushim html -o job.html rank0.trace rank1.trace")]
 pub struct Args {
     /// Trace files; the newest in the current directory if none is named.
     files: Vec<PathBuf>,

@@ -10,6 +10,9 @@ use super::asked::Asked;
 ///
 /// Who leaves blocks behind in iteration after iteration comes first. Exit code 1 if somebody does.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  gpushim leaks train.trace
+  gpushim leaks --top 30 --format json train.trace")]
 pub struct Args {
     #[command(flatten)]
     asked: Asked,

@@ -10,12 +10,14 @@ use clap::{Parser, Subcommand, ValueEnum};
 use serde::Serialize;
 
 mod asked;
+mod completions;
 mod config;
 mod diff;
 mod doctor;
 mod drops;
 mod events;
 mod export;
+mod filter;
 mod flamegraph;
 mod fragmentation;
 mod growth;
@@ -23,6 +25,7 @@ mod html;
 mod leaks;
 mod library;
 mod listing;
+mod man;
 mod metrics;
 mod oom;
 mod peak;
@@ -32,6 +35,7 @@ mod report;
 mod run;
 mod symbols;
 mod timeline;
+mod top;
 mod traces;
 
 /// A caching allocator and flight recorder for GPU memory, under any CUDA process.
@@ -64,6 +68,9 @@ enum Command {
     Metrics(metrics::Args),
     Config(config::Args),
     Doctor(doctor::Args),
+    Top(top::Args),
+    Completions(completions::Args),
+    Man(man::Args),
 }
 
 /// How to print.
@@ -112,6 +119,9 @@ pub fn main() -> ExitCode {
         Command::Metrics(args) => metrics::main(&args),
         Command::Config(args) => config::main(&args),
         Command::Doctor(args) => doctor::main(&args),
+        Command::Top(args) => top::main(&args),
+        Command::Completions(args) => completions::main(&args),
+        Command::Man(args) => man::main(&args),
     };
     match outcome {
         Ok(Outcome::Fine) => ExitCode::SUCCESS,
@@ -155,4 +165,35 @@ fn print_json(value: &impl Serialize) -> anyhow::Result<()> {
 fn print_text(text: &str) -> anyhow::Result<()> {
     io::stdout().lock().write_all(text.as_bytes())?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn every_subcommand_has_examples_that_parse() {
+        let command = Cli::command();
+        for sub in command.get_subcommands() {
+            let name = sub.get_name();
+            let help = sub.get_after_help().map(ToString::to_string);
+            let help = help.unwrap_or_default();
+            let examples: Vec<_> = help
+                .lines()
+                .filter_map(|line| line.strip_prefix("  gpushim "))
+                .collect();
+            assert!(!examples.is_empty(), "no example of {name}: {help:?}");
+            for example in examples {
+                // What a shell would take for itself.
+                let line = example.split(['#', '|', '>']).next().unwrap_or_default();
+                let words = std::iter::once("gpushim").chain(line.split_whitespace());
+                let parsed = Cli::try_parse_from(words);
+                assert!(parsed.is_ok(), "{example}: {}", parsed.unwrap_err());
+                assert_eq!(example.split_whitespace().next(), Some(name));
+            }
+        }
+        command.debug_assert();
+    }
 }

@@ -11,6 +11,9 @@ use super::asked::Asked;
 ///
 /// Exit code 1 if there is any.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  gpushim oom train.trace
+  gpushim oom --of memory train.trace  # what the driver was asked for")]
 pub struct Args {
     #[command(flatten)]
     asked: Asked,

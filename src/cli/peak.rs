@@ -9,6 +9,10 @@ use super::asked::Asked;
 
 /// List who held memory when most was live, or at any other moment.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  gpushim peak train.trace
+  gpushim peak --at 12.5 train.trace  # 12.5 s after the start
+  gpushim peak --at end --gpu 1 train.trace")]
 pub struct Args {
     #[command(flatten)]
     asked: Asked,

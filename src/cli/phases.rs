@@ -8,6 +8,8 @@ use super::asked::Asked;
 
 /// Tell what each range that the program announced (NVTX), and each iteration, allocates, keeps and frees.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Example:
+  gpushim phases train.trace")]
 pub struct Args {
     #[command(flatten)]
     asked: Asked,

@@ -10,6 +10,9 @@ use super::{Format, Outcome, complain, print_json, print_text, traces};
 
 /// Tell what a run did with GPU memory, on one screen.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  gpushim report  # of the newest trace here
+  gpushim report rank0.trace rank1.trace")]
 pub struct Args {
     /// Trace files; the newest in the current directory if none is named.
     files: Vec<PathBuf>,

@@ -14,6 +14,11 @@ mod child;
 
 /// Run a command with gpushim preloaded; its exit code becomes ours (128 + N for signal N).
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  gpushim run -- python train.py
+  gpushim run --stacks --python -- python train.py  # with the functions that allocate
+  gpushim run --takeover=torch -- python train.py   # PyTorch's tensors from our pool
+  gpushim run --limit 20G --trace out/%h-%p.trace -- ./solver")]
 pub struct Args {
     /// Where memory comes from (GPUSHIM_POLICY).
     #[arg(long)]

@@ -12,6 +12,9 @@ use super::{Outcome, complain, print_text, traces};
 /// Pack the names of a trace's functions into a file beside it, so that its stacks can be read where
 /// the program's files are not.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  gpushim symbols train.trace             # beside it
+  gpushim symbols -o job.symbols *.trace")]
 pub struct Args {
     /// Trace files; the newest in the current directory if none is named.
     files: Vec<PathBuf>,

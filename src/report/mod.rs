@@ -15,6 +15,7 @@ pub mod replay;
 pub mod table;
 mod text;
 pub mod timeline;
+pub mod top;
 pub mod units;
 
 use std::fmt;

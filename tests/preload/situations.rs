@@ -241,23 +241,107 @@ fn clean_programs_do_not_fragment_segments() {
     }
 }
 
-#[test]
-fn what_checkpointing_saves() {
-    let [without, with] = ["clean", "checkpoint"].map(|case| run(case, 20).shim());
+/// What changed between two runs, with the exit code.
+fn diff(a: &Outcome, b: &Outcome) -> (Value, Option<i32>) {
     let trace = |outcome: &Outcome| {
         let files = outcome.files();
         let trace = files.iter().find(|name| name.ends_with(".trace"));
         outcome.folder().join(trace.expect("a trace"))
     };
-    let diff = |a: &Outcome, b: &Outcome| {
-        let output = Command::new(env!("CARGO_BIN_EXE_gpushim"))
-            .args(["diff", "--format", "json"])
-            .args([trace(a), trace(b)])
-            .output()
-            .expect("the command");
-        let found: Value = serde_json::from_slice(&output.stdout).expect("JSON");
-        (found, output.status.code())
+    let output = Command::new(env!("CARGO_BIN_EXE_gpushim"))
+        .args(["diff", "--format", "json"])
+        .args([trace(a), trace(b)])
+        .output()
+        .expect("the command");
+    let found = serde_json::from_slice(&output.stdout).expect("JSON");
+    (found, output.status.code())
+}
+
+#[test]
+fn what_half_the_precision_and_quarter_batches_save() {
+    let plain = run("clean", 20).shim();
+    for (case, saved) in [("half", 2.0 / 4.0), ("quarters", 3.0 / 4.0)] {
+        let (found, code) = diff(&plain, &run(case, 20).shim());
+        assert_eq!(code, Some(1), "{case}: {found:#}");
+        // The outputs of layers are the framework's allocations, on behalf of this function.
+        let top = &found["holders"][0];
+        assert!(
+            named(&top["name"], "forward  situations.py"),
+            "{case}: {found:#}"
+        );
+        let [before, after] = [0, 1].map(|side| top["values"][side].as_f64().unwrap_or(0.0));
+        assert!(
+            (before - after) / before > saved * 0.98,
+            "{case}: {found:#}"
+        );
+    }
+}
+
+#[test]
+fn what_was_added_since_a_baseline() {
+    let [before, after] = ["clean", "average"].map(|case| run(case, 20).shim());
+    let (found, code) = diff(&before, &after);
+    assert_eq!(code, Some(1), "{found:#}");
+    let weights = f64::from(4 * 512 * 512 * 4);
+    let [a, b] = [0, 1].map(|run| found["peak"][run].as_f64().unwrap_or(0.0));
+    assert!(near(&(b - a).into(), weights), "{found:#}");
+    let top = &found["holders"][0];
+    assert!(named(&top["name"], "Average.__init__"), "{found:#}");
+    assert!(near(&top["values"][1], weights), "{found:#}");
+}
+
+/// What a phase says of itself.
+fn phase(outcome: &Outcome, name: &str) -> Value {
+    let (found, code) = ask(outcome, &["phases"]);
+    assert_eq!(code, 0, "{found:#}");
+    let phases = found["phases"].as_array().expect("phases");
+    let phase = phases.iter().find(|phase| phase["name"] == name);
+    phase
+        .unwrap_or_else(|| panic!("no {name}: {found:#}"))
+        .clone()
+}
+
+#[test]
+fn memory_that_suddenly_drops() {
+    let outcome = run("drop", 40).shim();
+    let teacher = f64::from(4 * 1024 * 1024 * 4);
+    let fell = phase(&outcome, "end of distillation");
+    assert!(near(&fell["freed"], teacher), "{fell:#}");
+    let (peak, _) = ask(&outcome, &["peak"]);
+    let holders = peak["holders"].as_array().expect("holders");
+    let held = |function: &str| {
+        let of = |holder: &&Value| named(&holder["function"], function);
+        let of = holders.iter().filter(of);
+        of.filter_map(|holder| holder["bytes"].as_f64())
+            .fold(0.0, f64::max)
     };
+    assert!(near(&held("load_teacher").into(), teacher), "{peak:#}");
+}
+
+#[test]
+fn a_reference_that_keeps_memory() {
+    let outcome = run("references", 1).shim();
+    assert_eq!(phase(&outcome, "del")["freed"], 0);
+    assert_eq!(phase(&outcome, "clear")["freed"], 20 << 20);
+    let (peak, _) = ask(&outcome, &["peak"]);
+    assert_eq!(peak["bytes"], 20 << 20);
+    let holders = peak["holders"].as_array().expect("holders");
+    let other = |holder: &&Value| !named(&holder["function"], "load_features  situations.py");
+    assert_eq!(holders.iter().find(other), None, "{peak:#}");
+}
+
+/// The sizes of the article: 4,608 bytes of inputs, 1,457,152 with the model, 1,514,496 after the forward pass.
+#[test]
+fn activations_apart_from_parameters() {
+    let outcome = run("activations", 1).shim();
+    assert_eq!(phase(&outcome, "inputs")["kept"], 4608);
+    assert_eq!(phase(&outcome, "model")["kept"], 1_457_152 - 4608);
+    assert_eq!(phase(&outcome, "forward")["kept"], 1_514_496 - 1_457_152);
+}
+
+#[test]
+fn what_checkpointing_saves() {
+    let [without, with] = ["clean", "checkpoint"].map(|case| run(case, 20).shim());
     let (found, code) = diff(&without, &with);
     assert_eq!(code, Some(1), "{found:#}");
     // Two of the four layers keep no input until the backward pass; the last is needed at the peak anyway.

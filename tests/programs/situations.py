@@ -8,7 +8,7 @@ import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "site-packages"))
 import tinytorch
-from tinytorch import Adam, Linear, Pinned, Tensor, backward, mean
+from tinytorch import Adam, Linear, Pinned, Tensor, backward, mean, phase
 
 WIDTH, LAYERS, BATCH = 512, 4, 512
 ROW = WIDTH * 4
@@ -65,15 +65,28 @@ def scatter():
     return kept, Tensor(64 << 20)
 
 
+class Average:
+    """A copy of the weights."""
+
+    def __init__(self, layers):
+        self.means = [layer.weight.detach() for layer in layers]
+
+
+def load_teacher():
+    return [Linear(2 * WIDTH) for _ in range(4)]
+
+
 def load(step, case):
-    """The batch of a step; of varying length where the case wants that."""
-    rows = BATCH
+    """The batch of a step; of varying length, or a quarter, where the case wants that."""
+    rows = BATCH // 4 if case == "quarters" else BATCH
     if case in ("varying", "varying-leak"):
         rows = 16 + (step * 37) % 97
     return Tensor(rows * ROW)
 
 
 def forward(layers, x, case):
+    if case == "half":  # as mixed precision: of half as many bytes from here on
+        x = Tensor(x.size // 2)
     for number, layer in enumerate(layers):
         y = layer(x)
         if case == "checkpoint" and number % 2:
@@ -92,10 +105,15 @@ def train(case, steps):
     kind = {"leaky-layer": Leaky, "varying-leak": Leaky, "cache": Cached}
     layers = [Linear(WIDTH) for _ in range(LAYERS - 1)] + [kind.get(case, Linear)(WIDTH)]
     optimizer = Adam(layers)
+    average = Average(layers) if case == "average" else None
+    teacher = load_teacher() if case == "drop" else None
     losses, pinned, last = [], [], None
     bank = Bank() if case == "bank" else None
     scattered = scatter() if case == "scattered" else None
     for step in range(steps):
+        if teacher and step == steps // 2:
+            with phase("end of distillation"):
+                teacher = None
         x = load(step, case)
         loss = forward(layers, x, case)
         if case == "losses":
@@ -107,7 +125,7 @@ def train(case, steps):
         if case == "pinned":
             pinned.append(Pinned(3 << 20))
         backward(loss, layers)
-        if case != "accumulate" or step % 4 == 3:
+        if case not in ("accumulate", "quarters") or step % 4 == 3:
             optimizer.step()
             optimizer.zero_grad()
         if case == "evaluation" and step % 10 == 9:
@@ -123,9 +141,42 @@ def train(case, steps):
             tinytorch.reset()
             layers = [Linear(WIDTH) for _ in range(LAYERS)]
             optimizer = Adam(layers)
-    return last, bank, scattered
+    return last, bank, scattered, average
 
 
+def load_features():
+    return Tensor(4 << 20), Tensor(16 << 20)
+
+
+def references():
+    """What is deleted stays: another name refers to it."""
+    tensor1, tensor2 = load_features()
+    shown = [tensor1, tensor2]
+    with phase("del"):
+        del tensor1, tensor2
+    with phase("clear"):
+        shown.clear()
+
+
+def activations():
+    """One step, phase by phase; the sizes of the layers are those of an article on activations."""
+    with phase("inputs"):
+        x, _ = Tensor(512), Tensor(4096)
+    with phase("model"):
+        weights = [Tensor(size) for size in (4096, 1536, 360448, 1536, 480256, 2048, 480256, 1536, 120320, 512)]
+    with phase("forward"):
+        for size in (12288, 12288, 16384, 12288, 4096):
+            x = Tensor(size, x)
+    with phase("backward"):
+        gradients = []
+        for weight in reversed(weights):
+            gradients.append(Tensor(weight.size))
+            x = x.sources[0] if x.sources else x
+    del gradients
+
+
+# What is no training.
+SCRIPTS = {"references": references, "activations": activations}
 LEAVES = {"leaky-layer": BATCH * ROW, "pinned": 3 << 20}
 # What goes at once and does not come back: samples; weights and the optimizer's state.
 LOSES = {"bank": 24 << 20, "reset": 3 * LAYERS * WIDTH * ROW}
@@ -139,7 +190,7 @@ def main():
         print(f"# {what} {sizes.get(case, 0)}")
     tinytorch.start()
     try:
-        train(case, steps)
+        SCRIPTS[case]() if case in SCRIPTS else train(case, steps)
     except tinytorch.OutOfMemoryError:
         print("out of memory")
 

@@ -25,6 +25,21 @@ def toolkit():
     return None
 
 
+def device():
+    """The GPU's name and the version of PyTorch, for people: `one NVIDIA H100, PyTorch 2.11.0`."""
+    asked = (
+        ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"],
+        [sys.executable, "-c", "import torch; print('PyTorch', torch.__version__.split('+')[0])"],
+    )
+    said = []
+    for argv in asked:
+        try:
+            said += subprocess.run(argv, capture_output=True, text=True, timeout=60).stdout.splitlines()[:1]
+        except (OSError, subprocess.SubprocessError):
+            pass
+    return ", ".join(["one " + said[0], *said[1:]]) if said else "a GPU"
+
+
 def describe(session):
     """Logs what the results depend on; returns it in one line."""
     lines = []

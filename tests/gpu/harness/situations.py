@@ -8,6 +8,7 @@ import subprocess
 import sys
 from dataclasses import dataclass, field
 
+from . import machine
 from .configurations import missing
 from .jobs import together
 from .session import GPU
@@ -258,7 +259,9 @@ CHECKS = {
 
 def run(session, built):
     """Those with a fault, then those without, several at a time: nothing here is timed."""
-    (session.out / "guide").mkdir(exist_ok=True)
+    guide = session.out / "guide"
+    guide.mkdir(exist_ok=True)
+    (guide / "device").write_text(machine.device(), encoding="utf-8")
     faulty = {name: lambda name=name: situation(session, name) for name in CHECKS}
     clean = {f"clean {number}": lambda number=number: peace(session, number) for number in range(CLEAN)}
     together(session, "situations", faulty | clean, AT_A_TIME)
