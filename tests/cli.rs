@@ -674,8 +674,8 @@ fn run_leaves_the_signal_mask_of_its_command_alone() {
 }
 
 /// The subcommands that read recordings.
-const READERS: [&str; 8] = [
-    "report", "events", "doctor", "growth", "leaks", "peak", "phases", "oom",
+const READERS: [&str; 9] = [
+    "report", "events", "doctor", "growth", "leaks", "peak", "phases", "oom", "top",
 ];
 
 #[test]

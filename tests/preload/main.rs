@@ -28,5 +28,6 @@ mod stacks;
 mod stream_ordered;
 mod stress;
 mod takeover;
+mod top;
 mod torch;
 mod trouble;

@@ -34,8 +34,12 @@ impl Screen {
     /// What the processes are now; the same one stays chosen.
     pub fn update(&mut self, rows: Vec<Row>) {
         let chosen = self.rows.get(self.chosen).map(|row| row.trace.clone());
-        let place = rows.iter().position(|row| Some(&row.trace) == chosen.as_ref());
-        self.chosen = place.unwrap_or(self.chosen).min(rows.len().saturating_sub(1));
+        let place = rows
+            .iter()
+            .position(|row| Some(&row.trace) == chosen.as_ref());
+        self.chosen = place
+            .unwrap_or(self.chosen)
+            .min(rows.len().saturating_sub(1));
         self.rows = rows;
     }
 
@@ -211,7 +215,10 @@ mod tests {
             rate: 10.0,
             out_of_memory: 0,
             history: vec![1, 2, 4, 8],
-            holders: vec![holder(&format!("keep{pid}"), allocated / 2), holder("", 512)],
+            holders: vec![
+                holder(&format!("keep{pid}"), allocated / 2),
+                holder("", 512),
+            ],
         }
     }
 
@@ -223,7 +230,9 @@ mod tests {
         let text = |line: &[ratatui::buffer::Cell]| -> String {
             line.iter().map(|cell| cell.symbol()).collect()
         };
-        lines.map(|line| text(line).trim_end().to_string()).collect()
+        lines
+            .map(|line| text(line).trim_end().to_string())
+            .collect()
     }
 
     fn press(screen: &mut Screen, code: KeyCode) -> bool {
@@ -243,16 +252,25 @@ mod tests {
             lines[2].contains("11  python train11.py    8.0 MiB  16.0 MiB"),
             "{lines:#?}"
         );
-        assert!(lines[2].contains("▁▁▄█") && lines[3].starts_with(" 22"), "{lines:#?}");
+        assert!(
+            lines[2].contains("▁▁▄█") && lines[3].starts_with(" 22"),
+            "{lines:#?}"
+        );
         let has = |lines: &[String], text: &str| lines.iter().any(|line| line.contains(text));
-        assert!(has(&lines, "4.0 MiB   50.0 %       2 blocks  keep11"), "{lines:#?}");
+        assert!(
+            has(&lines, "4.0 MiB   50.0 %       2 blocks  keep11"),
+            "{lines:#?}"
+        );
         assert!(has(&lines, "no stack recorded"), "{lines:#?}");
         assert!(press(&mut screen, KeyCode::Down) && press(&mut screen, KeyCode::Down));
         assert!(has(&drawn(&screen), "keep22"));
         // The same one stays chosen.
         screen.update(vec![row(7, 1 << 20), row(11, 8 << 20), row(22, 16 << 20)]);
         let lines = drawn(&screen);
-        assert!(has(&lines, "keep22") && has(&lines, "3 processes"), "{lines:#?}");
+        assert!(
+            has(&lines, "keep22") && has(&lines, "3 processes"),
+            "{lines:#?}"
+        );
         assert!(press(&mut screen, KeyCode::Up));
         assert!(has(&drawn(&screen), "keep11"));
     }
@@ -263,8 +281,14 @@ mod tests {
         assert!(press(&mut screen, KeyCode::Enter));
         let lines = drawn(&screen);
         let text = lines.join("\n");
-        assert!(text.contains("8.0 MiB of at most 8.0 MiB allocated"), "{text}");
-        assert!(text.contains("keep11") && !text.contains("allocs/s"), "{text}");
+        assert!(
+            text.contains("8.0 MiB of at most 8.0 MiB allocated"),
+            "{text}"
+        );
+        assert!(
+            text.contains("keep11") && !text.contains("allocs/s"),
+            "{text}"
+        );
         assert!(press(&mut screen, KeyCode::Esc), "back to all");
         assert!(drawn(&screen).join("\n").contains("allocs/s"));
         assert!(!press(&mut screen, KeyCode::Char('q')));
