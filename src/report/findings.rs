@@ -223,7 +223,11 @@ mod tests {
     fn the_way_from_an_allocation_to_main() {
         assert_eq!(
             way(1, 2),
-            ["  library0  library.py", "  mine0  mine.py", "  mine1  mine.py"]
+            [
+                "  library0  library.py",
+                "  mine0  mine.py",
+                "  mine1  mine.py"
+            ]
         );
         // Five calls of libraries are shown, more are counted.
         assert_eq!(way(5, 1).len(), 6);
