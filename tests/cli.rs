@@ -674,7 +674,7 @@ fn run_leaves_the_signal_mask_of_its_command_alone() {
 }
 
 /// The subcommands that read recordings.
-const READERS: [&str; 12] = [
+const READERS: [&str; 14] = [
     "report",
     "events",
     "doctor",
@@ -687,6 +687,8 @@ const READERS: [&str; 12] = [
     "drops",
     "timeline",
     "flamegraph",
+    "top",
+    "replay",
 ];
 
 #[test]

@@ -106,8 +106,9 @@ pub struct Wanted<'a> {
     /// Whether the function that is looked for is in a stack, and the range among those of a stack.
     in_stack: FxHashMap<u32, bool>,
     in_range: FxHashMap<u32, bool>,
-    /// The ranges that are open on each thread, and on the one that began one last.
+    /// The ranges that are open on each thread.
     open: FxHashMap<u32, u32>,
+    /// The thread that began one last: threads without ranges of their own work for it.
     last: u32,
 }
 
@@ -131,7 +132,7 @@ impl<'a> Wanted<'a> {
         if matches!(event.kind, Kind::RangePush | Kind::RangePop) {
             self.open.insert(event.thread, event.stack);
             if event.kind == Kind::RangePush {
-                self.last = event.stack;
+                self.last = event.thread;
             }
         }
         let is_in_block = |address: u64| {
@@ -158,7 +159,8 @@ impl<'a> Wanted<'a> {
         let Some(text) = &self.filter.range else {
             return true;
         };
-        let now = self.open.get(&thread).copied().unwrap_or(self.last);
+        let of = |thread: u32| self.open.get(&thread).copied();
+        let now = of(thread).or_else(|| of(self.last)).unwrap_or(0);
         let recording = self.recording;
         [now, stack].into_iter().any(|id| {
             *self.in_range.entry(id).or_insert_with(|| {

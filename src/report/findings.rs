@@ -138,10 +138,19 @@ impl Holder {
             "\nAllocated here ({what}, {}), the innermost call first",
             bytes(self.bytes)
         )?;
-        for line in self.who.frames.iter().take(WAY) {
-            writeln!(f, "  {}", shown(line))?;
+        let frames = &self.who.frames;
+        // A framework may take dozens of calls from the function responsible to the allocation.
+        let place = frames.iter().position(|line| *line == self.who.function);
+        let skipped = place.map_or(0, |place| place.saturating_sub(INNER + OUTER));
+        for (number, line) in frames.iter().enumerate().take(WAY + skipped) {
+            if skipped > 0 && number == INNER {
+                writeln!(f, "  … {skipped} calls within libraries")?;
+            }
+            if !(INNER..INNER + skipped).contains(&number) {
+                writeln!(f, "  {}", shown(&shortened(line)))?;
+            }
         }
-        let more = self.who.frames.len().saturating_sub(WAY);
+        let more = frames.len().saturating_sub(WAY + skipped);
         if more > 0 {
             writeln!(f, "  and {more} more")?;
         }
@@ -151,6 +160,20 @@ impl Holder {
 
 /// Frames that are shown of a way.
 const WAY: usize = 30;
+/// Of those before the function responsible, how many are shown at the allocation, and how many next to it.
+const INNER: usize = 3;
+const OUTER: usize = 2;
+/// Letters of a frame.
+const LETTERS: usize = 120;
+
+/// A frame in one line of a terminal: names with templates have hundreds of letters, and their place comes last.
+fn shortened(line: &str) -> String {
+    let (function, place) = line.rsplit_once("  ").unwrap_or((line, ""));
+    match function.char_indices().nth(LETTERS) {
+        Some((end, _)) => format!("{}…  {place}", function.get(..end).unwrap_or_default()),
+        None => line.to_string(),
+    }
+}
 
 impl Who {
     /// The function, or what to say where there is none.
@@ -160,5 +183,78 @@ impl Who {
         } else {
             self.function.clone()
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Way(Holder);
+
+    impl fmt::Display for Way {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            self.0.way(f)
+        }
+    }
+
+    fn way(library: usize, user: usize) -> Vec<String> {
+        let frame = |name: &str, number: usize| format!("{name}{number}  {name}.py");
+        let frames = (0..library).map(|number| frame("library", number));
+        let frames = frames.chain((0..user).map(|number| frame("mine", number)));
+        let who = Who {
+            function: "mine0  mine.py".to_string(),
+            frames: frames.collect(),
+            ranges: Vec::new(),
+        };
+        let holder = Holder {
+            who,
+            blocks: 1,
+            bytes: 2048,
+            per_iteration: None,
+            share: 1.0,
+            oldest_ns: None,
+        };
+        let text = Way(holder).to_string();
+        text.lines().skip(2).map(str::to_string).collect()
+    }
+
+    #[test]
+    fn the_way_from_an_allocation_to_main() {
+        assert_eq!(
+            way(1, 2),
+            [
+                "  library0  library.py",
+                "  mine0  mine.py",
+                "  mine1  mine.py"
+            ]
+        );
+        // Five calls of libraries are shown, more are counted.
+        assert_eq!(way(5, 1).len(), 6);
+        let long = way(20, 2);
+        assert_eq!(
+            long,
+            [
+                "  library0  library.py",
+                "  library1  library.py",
+                "  library2  library.py",
+                "  … 15 calls within libraries",
+                "  library18  library.py",
+                "  library19  library.py",
+                "  mine0  mine.py",
+                "  mine1  mine.py",
+            ]
+        );
+        let deep = way(20, 40);
+        assert_eq!(deep.len(), 32);
+        assert_eq!(deep[31], "  and 15 more");
+    }
+
+    #[test]
+    fn names_with_templates() {
+        let long = format!("{}  libtorch.so", "x".repeat(500));
+        assert_eq!(shortened(&long).chars().count(), LETTERS + 1 + 2 + 11);
+        assert!(shortened(&long).ends_with("…  libtorch.so"));
+        assert_eq!(shortened("main  train.py:3"), "main  train.py:3");
     }
 }

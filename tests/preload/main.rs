@@ -29,5 +29,6 @@ mod stacks;
 mod stream_ordered;
 mod stress;
 mod takeover;
+mod top;
 mod torch;
 mod trouble;

@@ -253,7 +253,7 @@ mod tests {
             "{lines:#?}"
         );
         assert!(
-            lines[2].contains("▁▁▄█") && lines[3].starts_with(" 22"),
+            lines[2].contains("▁▂▄█") && lines[3].starts_with(" 22"),
             "{lines:#?}"
         );
         let has = |lines: &[String], text: &str| lines.iter().any(|line| line.contains(text));
