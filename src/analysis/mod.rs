@@ -4,12 +4,16 @@
 //! the length of the trace.
 
 mod account;
+mod composition;
 mod figures;
+mod follow;
 mod growth;
 mod held;
 mod iterations;
+mod journal;
 mod leaks;
 mod oom;
+mod overview;
 mod peak;
 mod phases;
 #[cfg(test)]
@@ -17,15 +21,19 @@ mod sample;
 mod summary;
 mod walk;
 
+pub use composition::{Category, Part, composition};
 pub use figures::{
     Classes, DeviceFigures, Gauge, OutOfMemory, SizeGroup, Sources, Summary, TensorFigures,
 };
 pub use growth::{Growth, Keeper};
 pub use held::{Held, by_stack};
-pub use iterations::{By, Iterations, Start, without_numbers};
+pub use follow::{Follow, Followed};
+pub use iterations::{By, Iterations, Locator, Search, Start, without_numbers};
+pub use journal::Journal;
 pub use leaks::{Leaks, Left};
-pub use oom::{Cache, Shortage, Why};
+pub use oom::{Cache, Shortage, Shortages, Why};
+pub use overview::{Overview, Told};
 pub use peak::{Moment, Peak};
 pub use phases::Phase;
-pub use summary::summarize;
-pub use walk::{Block, Focus, LiveAt, Visitor, walk};
+pub use summary::{Books, PeakOf, summarize};
+pub use walk::{Block, Focus, LiveAt, Visitor, Walker, walk};

@@ -24,6 +24,7 @@ mod metrics;
 mod oom;
 mod peak;
 mod phases;
+mod progress;
 mod report;
 mod run;
 mod symbols;
