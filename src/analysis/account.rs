@@ -280,10 +280,7 @@ impl Account {
                     device.reserved.subtract(live.block, known);
                 }
             }
-            Layer::Tensor => self
-                .device(live.device)
-                .tensors
-                .subtract(live.size, known),
+            Layer::Tensor => self.device(live.device).tensors.subtract(live.size, known),
             Layer::Managed | Layer::Host | Layer::Mapping => {}
         }
     }

@@ -93,6 +93,7 @@ pub fn composition(
         })
         .collect();
     let mut judge = Judge {
+        is_whole: !recording.coverage().wrapped,
         iterations,
         journal,
         intervals: &intervals,
@@ -130,6 +131,8 @@ pub fn composition(
 }
 
 struct Judge<'a, 'b> {
+    /// Whether all allocations can be read.
+    is_whole: bool,
     iterations: &'a Iterations,
     journal: &'a Journal,
     intervals: &'a Intervals,
@@ -149,7 +152,9 @@ impl Judge<'_, '_> {
                 Some(Phase::Optimizer) => Category::OptimizerState,
                 Some(Phase::Backward) => Category::Gradients,
                 // Of older blocks it is not known what came before them.
-                _ if block.ticket > 0 && self.is_before_all(block) => Category::Parameters,
+                _ if (self.is_whole || block.ticket > 0) && self.is_before_all(block) => {
+                    Category::Parameters
+                }
                 _ => Category::Unknown,
             };
         }
@@ -218,7 +223,6 @@ fn match_gradients(judged: &mut [(Block, Option<u64>, Category)]) {
     }
 }
 
-/// The parts of a whole, for people: `parameters 1.0 GiB (50.0 %)`.
 impl Part {
     /// Its part of a whole, 0 to 1.
     pub fn share(&self, whole: u64) -> f64 {

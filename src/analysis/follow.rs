@@ -156,10 +156,7 @@ impl Visitor for Notes {
         if let Some(journal) = &mut self.journal {
             journal.note(at.ticket, at.event.thread, What::Freed(block.address));
         }
-        if self
-            .begun
-            .is_some_and(|begun| block.ticket < begun.ticket)
-        {
+        if self.begun.is_some_and(|begun| block.ticket < begun.ticket) {
             self.freed_since.push(*block);
         }
     }

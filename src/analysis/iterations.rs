@@ -62,7 +62,6 @@ pub struct Search<'a> {
     tokenizer: Tokenizer,
     tokens: Tokens,
     swing: Swing,
-    allocations: u64,
 }
 
 impl<'a> Search<'a> {
@@ -75,7 +74,6 @@ impl<'a> Search<'a> {
             tokenizer: Tokenizer::new(focus),
             tokens: Tokens::default(),
             swing: Swing::new(recording.coverage().readable),
-            allocations: 0,
         }
     }
 
@@ -84,17 +82,16 @@ impl<'a> Search<'a> {
         match record.event.kind {
             Kind::RangePush => self.ranges.push(self.recording, &record.event),
             Kind::RangePop => self.ranges.pop(&record.event),
-            _ => self.swing.feed(self.focus, record),
+            _ => {}
         }
+        if self.ranges.repeat() {
+            // They will be chosen, whatever else repeats.
+            return;
+        }
+        self.swing.feed(self.focus, record);
         if let Some(by) = self.tokenizer.token(self.recording, &record.event) {
-            self.allocations += 1;
             self.tokens.feed(by);
         }
-    }
-
-    /// Allocations of the focus.
-    pub fn allocations(&self) -> u64 {
-        self.allocations
     }
 
     /// What tells the iterations; `None` if nothing repeats often enough.

@@ -25,9 +25,9 @@ pub use composition::{Category, Part, composition};
 pub use figures::{
     Classes, DeviceFigures, Gauge, OutOfMemory, SizeGroup, Sources, Summary, TensorFigures,
 };
+pub use follow::{Follow, Followed};
 pub use growth::{Growth, Keeper};
 pub use held::{Held, by_stack};
-pub use follow::{Follow, Followed};
 pub use iterations::{By, Iterations, Locator, Search, Start, without_numbers};
 pub use journal::Journal;
 pub use leaks::{Leaks, Left};

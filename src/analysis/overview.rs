@@ -67,7 +67,7 @@ impl Overview {
         }
         let peaks = books.peaks();
         let mut shortages = std::mem::take(&mut books.shortages.found);
-        let has_tensors = searches.first().is_some_and(|of| of.allocations() > 0);
+        let has_tensors = books.has(Layer::Tensor);
         let main = if has_tensors {
             Layer::Tensor
         } else {
@@ -76,7 +76,7 @@ impl Overview {
         // Shortages are told with who held what the first layer is about.
         let mut follows = Vec::new();
         for (focus, search) in layers.into_iter().zip(searches) {
-            if search.allocations() == 0 && focus.layer != main {
+            if !books.has(focus.layer) && focus.layer != main {
                 continue;
             }
             let its: Vec<PeakOf> = peaks

@@ -71,6 +71,12 @@ impl Books {
         self.account.other_only()
     }
 
+    /// Whether there are allocations or frees of a layer.
+    pub fn has(&self, layer: Layer) -> bool {
+        let mut classes = self.counts.classes.keys();
+        classes.any(|class| class.layer() == layer)
+    }
+
     /// The device that blocks of this one are booked on.
     pub fn ordinal(&self, device: u8) -> u8 {
         self.account.ordinal_of(device)

@@ -56,9 +56,8 @@ impl Pass<'_> {
         }
         let bar = self.bar.get_or_insert_with(|| {
             let bar = ProgressBar::new(self.watched.coverage().readable);
-            let style = ProgressStyle::with_template(
-                "{msg} {wide_bar} {percent:>3} %, {human_pos} events",
-            );
+            let style =
+                ProgressStyle::with_template("{msg} {wide_bar} {percent:>3} %, {human_pos} events");
             bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
             bar.set_message(format!("reading, pass {}", self.number));
             bar

@@ -66,11 +66,11 @@ impl Job {
             .flat_map(|report| ranks_of(report, start))
             .collect();
         let number = |rank: &Rank| rank.name.parse::<u64>().unwrap_or(u64::MAX);
-        ranks.sort_by(|a, b| {
-            (number(a), &a.name, a.device).cmp(&(number(b), &b.name, b.device))
-        });
+        ranks.sort_by(|a, b| (number(a), &a.name, a.device).cmp(&(number(b), &b.name, b.device)));
         let peaks: Vec<u64> = ranks.iter().map(|rank| rank.peak).collect();
-        let sum = peaks.iter().fold(0_u64, |sum, peak| sum.saturating_add(*peak));
+        let sum = peaks
+            .iter()
+            .fold(0_u64, |sum, peak| sum.saturating_add(*peak));
         let mean = sum / (peaks.len() as u64).max(1);
         // The first of several.
         let highest = (0..ranks.len()).rev().max_by_key(|index| peaks.get(*index));
@@ -113,7 +113,11 @@ impl Job {
                 bytes(self.mean)
             ));
         }
-        for outlier in self.outliers.iter().filter_map(|index| self.ranks.get(*index)) {
+        for outlier in self
+            .outliers
+            .iter()
+            .filter_map(|index| self.ranks.get(*index))
+        {
             let others = self.ranks.iter().filter(|rank| *rank != outlier);
             let mut others: Vec<u64> = others.map(|rank| rank.peak).collect();
             let usual = median(&mut others);
@@ -189,7 +193,12 @@ fn ranks_of(report: &Report, start: u64) -> Vec<Rank> {
             verdicts: kinds.clone(),
         }
     };
-    let mut ranks: Vec<Rank> = report.summary.devices.iter().map(|d| rank(Some(d))).collect();
+    let mut ranks: Vec<Rank> = report
+        .summary
+        .devices
+        .iter()
+        .map(|d| rank(Some(d)))
+        .collect();
     if ranks.is_empty() {
         ranks.push(rank(None));
     }
@@ -253,7 +262,8 @@ impl fmt::Display for Job {
             notes.extend(&rank.verdicts);
             table.row([
                 rank.name.clone(),
-                rank.device.map_or("-".to_string(), |device| device.to_string()),
+                rank.device
+                    .map_or("-".to_string(), |device| device.to_string()),
                 bytes(rank.peak),
                 percent(rank.peak as f64, self.mean as f64),
                 span(rank.peak_ns),
@@ -278,7 +288,10 @@ mod tests {
         assert_eq!(outliers(&[GIB, GIB, GIB / 2, GIB + 1]), [2]);
         assert_eq!(outliers(&[GIB, GIB, GIB, GIB + GIB / 20]), [0_usize; 0]);
         // An even slope, as of the stages of a pipeline: nobody stands out.
-        assert_eq!(outliers(&[4 * GIB, 5 * GIB, 6 * GIB, 7 * GIB]), [0_usize; 0]);
+        assert_eq!(
+            outliers(&[4 * GIB, 5 * GIB, 6 * GIB, 7 * GIB]),
+            [0_usize; 0]
+        );
         assert_eq!(outliers(&[GIB, 5 * GIB]), [0_usize; 0]);
         assert_eq!(outliers(&[]), [0_usize; 0]);
         // A few bytes are nothing.

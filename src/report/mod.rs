@@ -18,9 +18,9 @@ use std::fmt;
 
 use serde::Serialize;
 
-use crate::analysis::{Overview, Part, Peak, PeakOf, Summary, composition};
+use crate::analysis::{Gauge, Overview, Part, Peak, PeakOf, Summary, composition};
 use crate::recording::{Names, Recording};
-use crate::trace::Event;
+use crate::trace::{Event, Series, Timeline};
 use findings::{Holder, layer_name};
 use verdict::Verdict;
 
@@ -87,7 +87,9 @@ impl HeldAtPeak {
         };
         let mut one = |(of, peak): &(PeakOf, Peak)| {
             let shown = peak.holders.iter().take(LINES);
-            let holders: Vec<Holder> = shown.map(|held| Holder::of(names, held, of.bytes)).collect();
+            let holders: Vec<Holder> = shown
+                .map(|held| Holder::of(names, held, of.bytes))
+                .collect();
             let rest = peak.holders.iter().skip(LINES);
             let around = told.around.as_ref().zip(told.iterations.as_ref());
             let around = around.filter(|((peak, ..), _)| peak == of);
@@ -119,6 +121,9 @@ impl Report {
     pub fn of(trace: &dyn Recording) -> Report {
         let mut overview = Overview::of(trace);
         let mut names = trace.names();
+        if overview.summary.events.wrapped {
+            complete(&mut overview.summary, &trace.timeline());
+        }
         let (verdicts, steady) = Verdict::all(trace, &mut overview, &mut *names);
         Report {
             trace: trace.path().display().to_string(),
@@ -148,6 +153,34 @@ impl Report {
             .iter()
             .filter(move |(name, _)| name == key)
             .map(|(_, value)| value.as_str())
+    }
+}
+
+/// Takes peaks that the events no longer tell from the timeline of the whole run.
+fn complete(summary: &mut Summary, timeline: &Timeline) {
+    for device in &mut summary.devices {
+        let mut all = timeline.devices.iter();
+        let Some(its) = all.find(|of| Some(of.device) == device.device) else {
+            continue;
+        };
+        let highest = |series| its.get(series).iter().max_by_key(|span| span.max);
+        for (series, gauge) in [
+            (Series::Requested, &mut device.requested),
+            (Series::Allocated, &mut device.allocated),
+            (Series::Reserved, &mut device.reserved),
+        ] {
+            if let Some(span) = highest(series).filter(|span| span.max > gauge.peak) {
+                (gauge.peak, gauge.peak_ns) = (span.max, Some(span.from_ns));
+            }
+        }
+        let last = its.get(Series::Driver).last();
+        if let Some((highest, last)) = highest(Series::Driver).zip(last) {
+            device.in_use = Some(Gauge {
+                peak: highest.max,
+                peak_ns: Some(highest.from_ns),
+                end: last.max,
+            });
+        }
     }
 }
 

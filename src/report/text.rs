@@ -162,10 +162,9 @@ fn memory(device: &DeviceFigures, several: bool, f: &mut String) -> Result {
     )?;
     let mut above: Option<u64> = None;
     let mut line = |name: &str, peak: u64, at: Option<u64>, end: u64, f: &mut String| {
-        let more = above.map_or(String::new(), |above| match peak.checked_sub(above) {
-            Some(more) => format!("+{}", bytes(more)),
-            None => format!("-{}", bytes(above - peak)),
-        });
+        // What lies below may have been looked at at other times: then it says nothing of this.
+        let more = above.and_then(|above| peak.checked_sub(above));
+        let more = more.map_or(String::new(), |more| format!("+{}", bytes(more)));
         above = Some(peak);
         let at = at.map_or("-".to_string(), span);
         writeln!(
@@ -188,7 +187,13 @@ fn memory(device: &DeviceFigures, several: bool, f: &mut String) -> Result {
         line("tensors", tensors.peak, tensors.peak_ns, tensors.end, f)?;
         // Where no framework says what it has, there are only its tensors.
         if *reserved_peak > 0 {
-            line("framework allocated", *allocated_peak, None, *allocated_end, f)?;
+            line(
+                "framework allocated",
+                *allocated_peak,
+                None,
+                *allocated_end,
+                f,
+            )?;
             line("framework reserved", *reserved_peak, None, *reserved_end, f)?;
         }
     }

@@ -49,6 +49,8 @@ impl Verdict {
         let mut steady = None;
         for told in &overview.layers {
             let free = free_of(recording, told.focus, &overview.summary);
+            // It has run out already.
+            let free = free.filter(|_| overview.summary.out_of_memory_count == 0);
             let subject = || Subject::of(recording, told.focus);
             let growth = told.growth.clone();
             let by = told.iterations.as_ref().map(|all| all.by.clone());
@@ -56,7 +58,10 @@ impl Verdict {
             let (kind, text) = if growth.grows() {
                 ("growth", growth.verdict)
             } else if told.leaks.leaked > 0 {
-                ("leaks", LeaksReport::new(subject(), &told.leaks, names).verdict)
+                (
+                    "leaks",
+                    LeaksReport::new(subject(), &told.leaks, names).verdict,
+                )
             } else {
                 if steady.is_none() && growth.growth.is_some() {
                     steady = Some(growth.verdict);
@@ -106,7 +111,10 @@ fn of_layer(text: &str, layer: Layer) -> String {
         Layer::Host | Layer::Managed | Layer::Mapping => {
             let name = layer_name(layer);
             let rest = text.strip_prefix("Memory ").unwrap_or(text);
-            let first = name.chars().next().map(|letter| letter.to_ascii_uppercase());
+            let first = name
+                .chars()
+                .next()
+                .map(|letter| letter.to_ascii_uppercase());
             let name: String = first.into_iter().chain(name.chars().skip(1)).collect();
             format!("{name} {rest}")
         }
@@ -128,14 +136,16 @@ fn flag(told: &Told, overview: &Overview) -> &'static str {
     }
 }
 
-/// How many bytes the fullest device has free at the end.
+/// How many bytes the fullest device has free when most is held.
 fn free_of(recording: &dyn Recording, focus: Focus, summary: &Summary) -> Option<u64> {
     if !matches!(focus.layer, Layer::Tensor | Layer::Device) {
         return None;
     }
     let free = summary.devices.iter().filter_map(|device| {
         let total = gpu_bytes(&recording.fact(&format!("gpu.{}", device.device?))?)?;
-        let used = device.in_use.map_or(device.reserved.end, |used| used.end);
+        // The driver may have been asked long ago.
+        let used = device.in_use.map_or(0, |used| used.end);
+        let used = used.max(device.reserved.peak);
         Some(total.saturating_sub(used))
     });
     free.min()
