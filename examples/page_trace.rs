@@ -4,12 +4,14 @@
 //!
 //!     cargo run --release --example page_trace -- FILE [EVENTS [STEPS [RANK]]]
 //!
-//! By default 5,000,000 events in 300 steps; without a step nothing is allocated.
+//! By default 5,000,000 events in 300 steps; without a step nothing is allocated. With `SPOOL` set the ring is of
+//! 64 MiB, and all events go into files beside it, as in the mode `full`.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
+use gpushim_core::trace::spool::{SpoolOptions, Spooler};
 use gpushim_core::trace::{Class, Cost, Event, Kind, StackNode, Writer, WriterOptions, flags};
 
 const MIB: u64 = 1 << 20;
@@ -208,8 +210,13 @@ fn main() -> std::io::Result<()> {
             .unwrap_or(other)
     };
     let (events, steps, rank) = (number(5_000_000), number(300), number(0));
+    let is_spooled = std::env::var_os("SPOOL").is_some();
     let options = WriterOptions {
-        bytes: (events * 80).next_power_of_two(),
+        bytes: if is_spooled {
+            64 * MIB
+        } else {
+            (events * 80).next_power_of_two()
+        },
         rank: Some(rank as u32),
         ..WriterOptions::default()
     };
@@ -217,6 +224,11 @@ fn main() -> std::io::Result<()> {
     for (index, name) in FUNCTIONS.iter().enumerate() {
         writer.jit(CODE + index as u64 * 256, 256, writer.intern(name));
     }
+    let spooler = if is_spooled {
+        Some(Spooler::start(&writer, SpoolOptions::new())?)
+    } else {
+        None
+    };
     let mut run = Run {
         writer,
         random: 0x9e37_79b9_7f4a_7c15 ^ rank,
@@ -237,6 +249,9 @@ fn main() -> std::io::Result<()> {
     });
     if steps > 0 {
         train(&mut run, events, steps);
+    }
+    if let Some(spooler) = spooler {
+        spooler.stop(Duration::from_secs(60));
     }
     println!("{path}: {} events", run.events);
     Ok(())

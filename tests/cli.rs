@@ -143,24 +143,77 @@ fn report_tells_the_run_on_one_screen() {
     has("reserved 4.0 MiB");
     has("utilization 75.0 %");
     has("tensors 512.0 KiB");
-    has(
-        "peaks: tensors 512.0 KiB = framework allocated 512.0 KiB < framework reserved 2.0 MiB \
-         < reserved from the driver 4.0 MiB",
-    );
+    has("framework reserved 2.0 MiB +1.5 MiB");
+    has("Held at the peak, 512.0 KiB of tensors");
+    has("512.0 KiB 100.0 % × 1");
     has("device 3 1 4.0 MiB 2.0 MiB (2)");
     has("Served from hit 1 (33.3 %), grown 2 (66.7 %)");
     has("Hit rate 33.3 %");
     has("In the driver 105.0 µs for allocations");
-    has("Out of memory: 1");
-    has("after ");
+    has("Verdict");
+    has("- Out of memory at ");
     has("at run time: GPUSHIM_REUSE=x");
     has("/opt/plugin.so was loaded with RTLD_DEEPBIND");
-    has("Next: gpushim events --kind out-of-memory a.trace");
+    has("Next: gpushim oom a.trace");
     assert!(
         text.lines().count() <= 50,
         "one screen: {} lines",
         text.lines().count()
     );
+}
+
+#[test]
+fn several_traces_are_the_ranks_of_one_job() {
+    let dir = tempfile::tempdir().unwrap();
+    let job = dir.path().join("job");
+    std::fs::create_dir(&job).unwrap();
+    for (rank, blocks) in [(0, 50), (1, 50), (2, 90), (3, 51)] {
+        let options = WriterOptions {
+            rank: Some(rank),
+            ..WriterOptions::default()
+        };
+        let writer = Writer::create(&job.join(format!("{rank}.trace")), &options).unwrap();
+        for block in 0..blocks {
+            writer.record(&event(Kind::Alloc, (block + 1) << 21, 2 * MIB));
+        }
+    }
+    let output = run(dir.path(), &["report", "job", "--format", "json"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let found = json(&output);
+    assert_eq!(found["reports"].as_array().unwrap().len(), 4);
+    let job = &found["job"];
+    assert_eq!(
+        (&job["highest"], &job["outliers"]),
+        (&2.into(), &serde_json::json!([2]))
+    );
+    assert_eq!(job["ranks"][2]["peak"], 180 * MIB);
+    // 241 blocks of 2 MiB on four ranks.
+    assert_eq!(job["mean"], 241 * 2 * MIB / 4);
+    let text = stdout(&run(
+        dir.path(),
+        &[
+            "report",
+            "job/0.trace",
+            "job/1.trace",
+            "job/2.trace",
+            "job/3.trace",
+        ],
+    ));
+    assert!(
+        text.starts_with("4 ranks: rank 2 peaks highest, at 180.0 MiB after "),
+        "{text}"
+    );
+    assert!(
+        text.contains(
+            "Rank 2 is unlike the others: 80.0 MiB more than the median of them, 100.0 MiB."
+        ),
+        "{text}"
+    );
+    // The one report that follows is that of the highest.
+    assert_eq!(text.matches("trace      ").count(), 1, "{text}");
+    assert!(text.contains("trace      job/2.trace"), "{text}");
+    let one = stdout(&run(dir.path(), &["report", "job/0.trace"]));
+    assert!(one.starts_with("trace      job/0.trace"), "{one}");
 }
 
 #[test]

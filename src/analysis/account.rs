@@ -27,6 +27,11 @@ impl Level {
         }
     }
 
+    /// Was there before the first event, and is after the last.
+    fn was_there(&mut self, bytes: u64) {
+        self.missing += i128::from(bytes);
+    }
+
     fn subtract(&mut self, bytes: u64, known: bool) {
         self.now -= i128::from(bytes);
         if !known {
@@ -92,14 +97,27 @@ pub struct Live {
 /// The books of a process.
 #[derive(Debug, Default)]
 pub struct Account {
-    /// By device ordinal, [`Event::NO_DEVICE`] for what names none.
-    pub devices: FxHashMap<u8, Device>,
+    /// By device ordinal, [`Event::NO_DEVICE`] for what names none; there are a few at most.
+    pub devices: Vec<(u8, Device)>,
     live: FxHashMap<(Layer, u64), Live>,
     segments: FxHashMap<u64, (u8, u64)>,
     /// Bytes of destroyed contexts whose blocks could not be told from those of others.
     pub ambiguous: u64,
     /// The device of events that name none.
     only: Option<u8>,
+    /// The one device that events named, or that they named several.
+    named: Named,
+    /// Whether some named none.
+    has_unnamed: bool,
+}
+
+/// The devices that events named.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Named {
+    #[default]
+    None,
+    One(u8),
+    Several,
 }
 
 impl Account {
@@ -111,16 +129,35 @@ impl Account {
         }
     }
 
-    /// The one device that events name, if others name none and so should have been booked there.
-    pub fn misses_device(&self) -> Option<u8> {
-        let mut named = self
-            .devices
-            .keys()
-            .filter(|ordinal| **ordinal != Event::NO_DEVICE);
-        let only = named.next().filter(|_| named.next().is_none())?;
-        self.devices
-            .contains_key(&Event::NO_DEVICE)
-            .then_some(*only)
+    /// Of which device the events that name none should have been booked, if it was another than they were: the
+    /// only one that others name, if there is one.
+    pub fn other_only(&self) -> Option<Option<u8>> {
+        let only = match self.named {
+            Named::One(device) => Some(device),
+            Named::None | Named::Several => None,
+        };
+        (self.has_unnamed && only != self.only).then_some(only)
+    }
+
+    /// Takes in a block that is older than the events and outlives them.
+    pub fn was_there(&mut self, event: &Event) {
+        let (layer, live) = (event.class.layer(), self.made_by(event));
+        if self.live.contains_key(&(layer, event.address)) {
+            return;
+        }
+        self.live.insert((layer, event.address), live);
+        let device = self.device(live.device);
+        match layer {
+            Layer::Device => {
+                device.requested.was_there(live.size);
+                device.allocated.was_there(live.block);
+                if live.forwarded {
+                    device.reserved.was_there(live.block);
+                }
+            }
+            Layer::Tensor => device.tensors.was_there(live.size),
+            Layer::Managed | Layer::Host | Layer::Mapping => {}
+        }
     }
 
     /// Takes one event into the books.
@@ -171,16 +208,24 @@ impl Account {
         })
     }
 
+    /// The books of a device.
     fn device(&mut self, ordinal: u8) -> &mut Device {
-        self.devices.entry(ordinal).or_default()
+        let known = self.devices.iter().position(|(of, _)| *of == ordinal);
+        let at = known.unwrap_or_else(|| {
+            self.devices.push((ordinal, Device::default()));
+            self.devices.len() - 1
+        });
+        &mut self.devices[at].1
     }
 
-    fn allocated(&mut self, record: &Record) {
-        let event = &record.event;
+    fn made_by(&mut self, event: &Event) -> Live {
         let layer = event.class.layer();
-        let live = Live {
+        Live {
             size: event.size,
-            device: self.ordinal(event),
+            device: match layer {
+                Layer::Tensor | Layer::Device => self.ordinal(event),
+                Layer::Managed | Layer::Host | Layer::Mapping => event.device,
+            },
             // The words of a tensor's event are the framework's, not a cost.
             block: if layer == Layer::Tensor {
                 event.size
@@ -189,21 +234,27 @@ impl Account {
             },
             class: event.class,
             forwarded: event.flags & flags::FORWARDED != 0,
-        };
+        }
+    }
+
+    fn allocated(&mut self, record: &Record) {
+        let event = &record.event;
+        let layer = event.class.layer();
+        let live = self.made_by(event);
         // An address handed out twice was freed in between, by an event that is lost.
         if let Some(before) = self.live.insert((layer, event.address), live) {
             self.subtract(layer, before, true);
         }
-        let device = self.device(live.device);
         match layer {
             Layer::Device => {
+                let device = self.device(live.device);
                 device.requested.add(live.size, record);
                 device.allocated.add(live.block, record);
                 if live.forwarded {
                     device.reserved.add(live.block, record);
                 }
             }
-            Layer::Tensor => device.tensors.add(live.size, record),
+            Layer::Tensor => self.device(live.device).tensors.add(live.size, record),
             Layer::Managed | Layer::Host | Layer::Mapping => {}
         }
     }
@@ -212,31 +263,24 @@ impl Account {
         let event = &record.event;
         let layer = event.class.layer();
         let known = self.live.remove(&(layer, event.address));
-        let unseen = Live {
-            size: event.size,
-            device: self.ordinal(event),
-            block: if layer == Layer::Tensor {
-                event.size
-            } else {
-                event.cost().block.max(event.size)
-            },
-            class: event.class,
-            forwarded: event.flags & flags::FORWARDED != 0,
+        let live = match known {
+            Some(live) => live,
+            None => self.made_by(event),
         };
-        self.subtract(layer, known.unwrap_or(unseen), known.is_some());
+        self.subtract(layer, live, known.is_some());
     }
 
     fn subtract(&mut self, layer: Layer, live: Live, known: bool) {
-        let device = self.device(live.device);
         match layer {
             Layer::Device => {
+                let device = self.device(live.device);
                 device.requested.subtract(live.size, known);
                 device.allocated.subtract(live.block, known);
                 if live.forwarded {
                     device.reserved.subtract(live.block, known);
                 }
             }
-            Layer::Tensor => device.tensors.subtract(live.size, known),
+            Layer::Tensor => self.device(live.device).tensors.subtract(live.size, known),
             Layer::Managed | Layer::Host | Layer::Mapping => {}
         }
     }
@@ -276,12 +320,25 @@ impl Account {
         }
     }
 
-    /// The device that an event is about: the one it names, or else the only one there is.
-    fn ordinal(&self, event: &Event) -> u8 {
-        if event.device == Event::NO_DEVICE {
-            self.only.unwrap_or(event.device)
-        } else {
-            event.device
+    /// The books that a device's blocks are in.
+    pub fn ordinal_of(&self, device: u8) -> u8 {
+        match self.only {
+            Some(only) if device == Event::NO_DEVICE => only,
+            _ => device,
         }
+    }
+
+    /// The device that an event is about: the one it names, or else the only one there is.
+    fn ordinal(&mut self, event: &Event) -> u8 {
+        if event.device == Event::NO_DEVICE {
+            self.has_unnamed = true;
+            return self.ordinal_of(event.device);
+        }
+        self.named = match self.named {
+            Named::None => Named::One(event.device),
+            Named::One(one) if one != event.device => Named::Several,
+            named => named,
+        };
+        event.device
     }
 }

@@ -41,6 +41,9 @@ pub struct Summary {
     pub contexts_gone: u64,
     /// Events of kinds or classes that this version does not know.
     pub unknown: u64,
+    /// Blocks that are older than the readable events and live at the end; `None` if the recording keeps no
+    /// list of what is live. Its size is 0.
+    pub older: Option<SizeGroup>,
     /// Bytes of destroyed contexts whose blocks could not be told from those of others.
     pub ambiguous_bytes: u64,
 }
@@ -112,6 +115,8 @@ pub struct DeviceFigures {
     pub allocated: Gauge,
     /// Held from the driver; at least what is allocated.
     pub reserved: Gauge,
+    /// In use on the device by all processes, as the driver said; `None` if it did not.
+    pub in_use: Option<Gauge>,
     /// Peak requested / peak reserved; `None` if nothing was reserved, or if the ring has wrapped
     /// and the peaks are not those of the run.
     pub utilization: Option<f64>,

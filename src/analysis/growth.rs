@@ -69,7 +69,16 @@ impl Growth {
         let last = iterations.starts.iter().rev().nth(1);
         let mut live = LiveAt::new(last.map_or(0, |start| start.ticket));
         walk(recording, focus, &mut [&mut levels, &mut live]);
-        let (levels, live) = (levels.levels, live.into_blocks());
+        Growth::new(recording, iterations, levels.levels, &live.into_blocks())
+    }
+
+    /// By what was live at the beginning of each iteration, bytes, and which blocks were at that of the last.
+    pub fn new(
+        recording: &dyn Recording,
+        iterations: &Iterations,
+        levels: Vec<u64>,
+        live: &[Block],
+    ) -> Growth {
         let steady_from = warm_up(&levels);
         let steady = levels.get(steady_from..).unwrap_or_default();
         let per_iteration = slope(steady);
@@ -83,7 +92,7 @@ impl Growth {
             grows: is_growth(steady, per_iteration),
             per_iteration,
             iteration_ns: passed / last.saturating_sub(steady_from).max(1) as f64,
-            keepers: keepers(recording, &live, iterations, (steady_from, last)),
+            keepers: keepers(recording, live, iterations, (steady_from, last)),
             levels,
         }
     }

@@ -1,20 +1,21 @@
 //! Finds the iterations of a run: by the ranges that the program announced, by what repeats among its
 //! allocations, or by the rise and fall of what is live.
 
-use rustc_hash::FxHashMap;
 use serde::Serialize;
 
 use super::walk::Focus;
-use crate::recording::Recording;
-use crate::trace::Kind;
+use crate::recording::{Reader, Recording};
+use crate::trace::{Kind, Record};
 
 mod cycles;
+mod locate;
 mod ranges;
 #[cfg(test)]
 mod tests;
 mod tokens;
 
 use cycles::Swing;
+pub use locate::Locator;
 use ranges::Ranges;
 use tokens::{Tokenizer, Tokens};
 
@@ -53,32 +54,83 @@ pub struct Iterations {
     pub starts: Vec<Start>,
 }
 
+/// What might tell the iterations of a run, gathered in one pass over its events.
+pub struct Search<'a> {
+    recording: &'a dyn Recording,
+    focus: Focus,
+    ranges: Ranges,
+    tokenizer: Tokenizer,
+    tokens: Tokens,
+    swing: Swing,
+}
+
+impl<'a> Search<'a> {
+    /// Among the allocations of a focus, and the ranges.
+    pub fn new(recording: &'a dyn Recording, focus: Focus) -> Search<'a> {
+        Search {
+            recording,
+            focus,
+            ranges: Ranges::default(),
+            tokenizer: Tokenizer::new(focus),
+            tokens: Tokens::default(),
+            swing: Swing::new(recording.coverage().readable),
+        }
+    }
+
+    /// The next event.
+    pub fn feed(&mut self, record: &Record) {
+        match record.event.kind {
+            Kind::RangePush => self.ranges.push(self.recording, &record.event),
+            Kind::RangePop => self.ranges.pop(&record.event),
+            _ => {}
+        }
+        if self.ranges.repeat() {
+            // They will be chosen, whatever else repeats.
+            return;
+        }
+        self.swing.feed(self.focus, record);
+        if let Some(by) = self.tokenizer.token(self.recording, &record.event) {
+            self.tokens.feed(by);
+        }
+    }
+
+    /// What tells the iterations; `None` if nothing repeats often enough.
+    pub fn choose(self) -> Option<Locator> {
+        let locator = |by| Locator::new(self.focus, by);
+        if let Some(by) = self.ranges.choose() {
+            return Some(locator(by));
+        }
+        let cycles = self.swing.cycles();
+        // What memory does as a whole says how many there are, and a token of that count where they begin.
+        // A few calls of one function in each layer are no iterations.
+        match self
+            .tokens
+            .choose(cycles.as_ref().map(|cycles| cycles.count() as u64))
+        {
+            Some(by) => Some(locator(by)),
+            None => cycles.map(|cycles| Locator::known(self.focus, cycles)),
+        }
+    }
+}
+
+impl Reader for Search<'_> {
+    fn read(&mut self, records: &[Record]) {
+        records.iter().for_each(|record| self.feed(record));
+    }
+}
+
 impl Iterations {
     /// Looks for iterations; `None` if nothing repeats often enough.
     pub fn find(recording: &dyn Recording, focus: Focus) -> Option<Iterations> {
-        let mut ranges = Ranges::default();
-        let (mut tokenizer, mut tokens) = (Tokenizer::new(focus), Tokens::default());
-        let mut swing = Swing::new(recording.coverage().readable);
-        for record in recording.events() {
-            match record.event.kind {
-                Kind::RangePush => ranges.push(recording, &record.event),
-                Kind::RangePop => ranges.pop(&record.event),
-                _ => swing.feed(focus, &record.event),
-            }
-            if let Some(by) = tokenizer.token(recording, &record.event) {
-                tokens.feed(by);
+        let mut search = Search::new(recording, focus);
+        recording.events().for_each(|record| search.feed(&record));
+        let mut locator = search.choose()?;
+        if !locator.is_done() {
+            for record in recording.events() {
+                locator.feed(recording, &record);
             }
         }
-        if let Some(by) = ranges.choose() {
-            return Some(locate(recording, focus, by));
-        }
-        let cycles = swing.cycles(recording, focus);
-        // What memory does as a whole says how many there are, and a token of that count where they begin.
-        // A few calls of one function in each layer are no iterations.
-        match tokens.choose(cycles.as_ref().map(|cycles| cycles.count() as u64)) {
-            Some(by) => Some(locate(recording, focus, by)),
-            None => cycles,
-        }
+        Some(locator.finish())
     }
 
     /// How many there are.
@@ -109,64 +161,4 @@ pub fn without_numbers(name: &str) -> String {
         }
     }
     plain
-}
-
-/// Where the iterations begin and the last one ends.
-fn locate(recording: &dyn Recording, focus: Focus, by: By) -> Iterations {
-    let mut starts = Vec::new();
-    // Of the thread that began one first: others may announce the same ranges beside it.
-    let mut thread = None;
-    let mut is_open = false;
-    let mut end = None;
-    let mut last = Start::default();
-    let mut tokenizer = Tokenizer::new(focus);
-    let mut names = FxHashMap::default();
-    for record in recording.events() {
-        let here = Start {
-            ns: record.ns,
-            ticket: record.ticket,
-        };
-        let event = &record.event;
-        last = here;
-        match &by {
-            By::Range(wanted) => {
-                if event.kind == Kind::RangePush && thread.is_none_or(|one| one == event.thread) {
-                    let is_wanted = *names.entry(event.address).or_insert_with(|| {
-                        let name = recording.text(event.address).unwrap_or_default();
-                        without_numbers(&name) == *wanted
-                    });
-                    if is_wanted {
-                        thread = Some(event.thread);
-                        starts.push(here);
-                        is_open = true;
-                    }
-                } else if event.kind == Kind::RangePop && thread == Some(event.thread) && is_open {
-                    // The pop after which the range is no longer among those open.
-                    let mut open = recording.open_ranges(event.stack).into_iter();
-                    is_open = open.any(|name| without_numbers(&name) == *wanted);
-                    if !is_open {
-                        end = Some(here);
-                    }
-                }
-            }
-            by => {
-                if tokenizer.token(recording, event).as_ref() == Some(by) {
-                    starts.push(here);
-                }
-            }
-        }
-    }
-    let end = match &by {
-        // What comes after the last range is no iteration.
-        By::Range(_) => {
-            end.filter(|end| starts.last().is_some_and(|start| start.ticket < end.ticket))
-        }
-        // The last one may have been cut off: it ends where it would have, if the run went on so long.
-        _ => None,
-    };
-    starts.push(end.unwrap_or(Start {
-        ns: last.ns,
-        ticket: last.ticket.saturating_add(1),
-    }));
-    Iterations { by, starts }
 }

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::held::{Held, by_stack};
 use super::iterations::Iterations;
-use super::walk::{Focus, LiveAt, walk};
+use super::walk::{Block, Focus, LiveAt, walk};
 use crate::recording::Recording;
 
 /// A stack that leaves blocks behind in so many of the iterations leaks: parts of them.
@@ -48,14 +48,25 @@ impl Leaks {
         let last = iterations.and_then(|iterations| iterations.starts.iter().rev().nth(1));
         let mut live = LiveAt::new(last.map_or(u64::MAX, |start| start.ticket));
         walk(recording, focus, &mut [&mut live]);
-        let live = live.into_blocks();
         let end = || recording.events().last().map_or(0, |record| record.ns);
+        let ns = last.map_or_else(end, |start| start.ns);
+        Leaks::new(recording, iterations, ns, &live.into_blocks())
+    }
+
+    /// By what was live at the beginning of the last iteration, or at the end where there are none, and when
+    /// that was, ns since the start.
+    pub fn new(
+        recording: &dyn Recording,
+        iterations: Option<&Iterations>,
+        ns: u64,
+        live: &[Block],
+    ) -> Leaks {
         let looked = iterations.map_or(0, |iterations| {
             iterations.count().saturating_sub(1 + RECENT)
         });
         // In which iterations each stack left something.
         let mut of = FxHashMap::<u64, Vec<usize>>::default();
-        for block in &live {
+        for block in live {
             let iteration = iterations.and_then(|iterations| iterations.of(block.ticket));
             if let Some(iteration) = iteration.filter(|iteration| *iteration < looked) {
                 let all = of.entry(recording.frames(block.stack)).or_default();
@@ -64,7 +75,7 @@ impl Leaks {
                 }
             }
         }
-        let mut left: Vec<Left> = by_stack(recording, &live)
+        let mut left: Vec<Left> = by_stack(recording, live)
             .into_iter()
             .map(|held| {
                 let left = of.get(&recording.frames(held.stack));
@@ -82,8 +93,8 @@ impl Leaks {
             of.fold(0_u64, |sum, left| sum.saturating_add(left.held.bytes))
         };
         Leaks {
-            ns: last.map_or_else(end, |start| start.ns),
-            before_last_iteration: last.is_some(),
+            ns,
+            before_last_iteration: iterations.is_some_and(|all| all.starts.len() > 1),
             iterations: looked,
             bytes: sum(false),
             leaked: sum(true),

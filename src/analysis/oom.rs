@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::held::{Held, by_stack};
-use super::walk::{Focus, LiveAt, Visitor, walk};
+use super::walk::{Block, Focus, LiveAt, Visitor, walk};
 use crate::recording::Recording;
 use crate::trace::{Event, Kind, Record};
 
@@ -70,10 +70,7 @@ pub enum Why {
 impl Shortage {
     /// All of a recording, the first ones.
     pub fn all(recording: &dyn Recording, focus: Focus) -> Vec<Shortage> {
-        let mut find = Find {
-            device: focus.device,
-            found: Vec::new(),
-        };
+        let mut find = Shortages::new(focus.device);
         walk(recording, focus, &mut [&mut find]);
         let mut found = find.found;
         let mut live: Vec<LiveAt> = found.iter().map(|one| LiveAt::new(one.ticket)).collect();
@@ -83,13 +80,17 @@ impl Shortage {
         }
         walk(recording, focus, &mut visitors);
         for (one, live) in found.iter_mut().zip(live) {
-            let blocks = live.into_blocks();
-            one.live = blocks
-                .iter()
-                .fold(0, |sum, block| sum.saturating_add(block.size));
-            one.holders = by_stack(recording, &blocks);
+            one.held_by(recording, &live.into_blocks());
         }
         found
+    }
+
+    /// Says which blocks were live then.
+    pub fn held_by(&mut self, recording: &dyn Recording, blocks: &[Block]) {
+        self.live = blocks
+            .iter()
+            .fold(0, |sum, block| sum.saturating_add(block.size));
+        self.holders = by_stack(recording, blocks);
     }
 
     /// Why it did not fit.
@@ -107,12 +108,25 @@ impl Shortage {
     }
 }
 
-struct Find {
+/// Finds the requests that could not be met, the first ones, without who held the rest.
+#[derive(Debug)]
+pub struct Shortages {
     device: Option<u8>,
-    found: Vec<Shortage>,
+    /// Those found so far.
+    pub found: Vec<Shortage>,
 }
 
-impl Visitor for Find {
+impl Shortages {
+    /// Of one device only, or of all.
+    pub fn new(device: Option<u8>) -> Shortages {
+        Shortages {
+            device,
+            found: Vec::new(),
+        }
+    }
+}
+
+impl Visitor for Shortages {
     fn event(&mut self, record: &Record) {
         let event = &record.event;
         let is_device = self.device.is_none_or(|device| event.device == device);

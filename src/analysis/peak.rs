@@ -52,7 +52,11 @@ impl Peak {
         };
         let mut live = LiveAt::new(ticket);
         walk(recording, focus, &mut [&mut live]);
-        let live = live.into_blocks();
+        Peak::of(recording, (ns, ticket), &live.into_blocks())
+    }
+
+    /// Of the blocks that were live at a moment: ns since the start, and the place of the first event after it.
+    pub fn of(recording: &dyn Recording, (ns, ticket): (u64, u64), live: &[Block]) -> Peak {
         Peak {
             ns,
             ticket,
@@ -60,7 +64,7 @@ impl Peak {
                 .iter()
                 .fold(0, |sum, block| sum.saturating_add(block.size)),
             blocks: live.len() as u64,
-            holders: by_stack(recording, &live),
+            holders: by_stack(recording, live),
         }
     }
 }

@@ -54,7 +54,7 @@ impl Segments {
             .events()
             .next()
             .map_or(u64::MAX, |record| record.ns);
-        for block in older(recording, first) {
+        for block in older(recording.live().unwrap_or_default(), first) {
             segments.feed(&block.event);
         }
         segments

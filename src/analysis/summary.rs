@@ -6,45 +6,159 @@ use super::account::{Account, Device, Level};
 use super::figures::{
     Classes, DeviceFigures, Gauge, OutOfMemory, SizeGroup, Sources, Summary, TensorFigures,
 };
-use crate::recording::Recording;
-use crate::trace::{Class, Event, Kind, Layer, Record, flags};
+use super::oom::Shortages;
+use super::overview::Overview;
+use super::walk::{Block, Focus, Visitor};
+use crate::recording::{Coverage, Reader, Recording};
+use crate::trace::{Class, Event, Kind, Layer, LiveBlock, Record, flags};
 
 /// How many size groups and out-of-memory events are kept.
 const TOP: usize = 8;
 const OUT_OF_MEMORY_MAX: usize = 100;
 
-/// Goes through a trace twice: for the figures, and for what was live at the peaks found. A third
-/// time where the only device has to be found out first, for events that name none.
-pub fn summarize(trace: &dyn Recording) -> Summary {
-    let mut account = Account::default();
-    let mut counts = Counts::default();
-    for record in trace.events() {
-        counts.feed(&record);
-        account.feed(&record);
-    }
-    let only = account.misses_device();
-    if only.is_some() {
-        account = Account::of_only(only);
-        trace.events().for_each(|record| account.feed(&record));
-    }
-    let peaks = peaks(&account);
-    let tops = tops_at(trace, Account::of_only(only), &peaks);
-    let mut ordinals: Vec<u8> = account.devices.keys().copied().collect();
-    ordinals.sort_unstable();
-    let devices = ordinals.into_iter().filter_map(|ordinal| {
-        let device = account.devices.get(&ordinal)?;
-        let mut figures = figures(ordinal, device, trace.coverage().wrapped);
-        let top = |layer| tops.get(&(ordinal, layer)).cloned().unwrap_or_default();
-        figures.top_at_peak = top(Layer::Device);
-        figures.top_at_end = groups(&account, ordinal, Layer::Device);
-        if let Some(tensors) = &mut figures.tensors {
-            tensors.top_at_peak = top(Layer::Tensor);
-            tensors.top_at_end = groups(&account, ordinal, Layer::Tensor);
+/// The figures of a recording. Goes through it twice, see [`Overview`].
+pub fn summarize(recording: &dyn Recording) -> Summary {
+    Overview::of(recording).summary
+}
+
+/// Keeps the books of a recording in one pass over its events.
+pub struct Books {
+    counts: Counts,
+    account: Account,
+    wrapped: bool,
+    coverage: Coverage,
+    /// What was live at the end, until the first event says how much of it is older.
+    kept: Option<Vec<LiveBlock>>,
+    older: Option<SizeGroup>,
+    /// Requests that could not be met.
+    pub shortages: Shortages,
+}
+
+/// A moment when most was live.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PeakOf {
+    /// Whose blocks.
+    pub focus: Focus,
+    /// When, ns since the start.
+    pub ns: u64,
+    /// The place of the first event after it.
+    pub ticket: u64,
+    /// Bytes of blocks that were live, those included that nothing else is known of.
+    pub bytes: u64,
+}
+
+impl Books {
+    /// Books in which events that name no device are of this one.
+    pub fn new(recording: &dyn Recording, only: Option<u8>) -> Books {
+        let kept = recording.live();
+        Books {
+            counts: Counts::default(),
+            account: Account::of_only(only),
+            wrapped: recording.coverage().wrapped,
+            coverage: recording.coverage(),
+            older: kept.is_some().then_some(SizeGroup {
+                size: 0,
+                count: 0,
+                bytes: 0,
+            }),
+            kept,
+            shortages: Shortages::new(None),
         }
-        Some(figures)
-    });
-    let devices = devices.collect();
-    counts.into_summary(trace, &account, devices)
+    }
+
+    /// Of which device the events that name none should have been, if it was another than they were.
+    pub fn other_only(&self) -> Option<Option<u8>> {
+        self.account.other_only()
+    }
+
+    /// Whether there are allocations or frees of a layer.
+    pub fn has(&self, layer: Layer) -> bool {
+        let mut classes = self.counts.classes.keys();
+        classes.any(|class| class.layer() == layer)
+    }
+
+    /// The device that blocks of this one are booked on.
+    pub fn ordinal(&self, device: u8) -> u8 {
+        self.account.ordinal_of(device)
+    }
+
+    /// When most was live, by device: of tensors and of device memory.
+    pub fn peaks(&self) -> Vec<PeakOf> {
+        let mut peaks = Vec::new();
+        for (ordinal, device) in &self.account.devices {
+            for (level, layer) in [
+                (&device.tensors, Layer::Tensor),
+                (&device.requested, Layer::Device),
+            ] {
+                peaks.extend(level.at.map(|(ns, ticket)| PeakOf {
+                    focus: Focus {
+                        layer,
+                        device: Some(*ordinal),
+                    },
+                    ns,
+                    ticket: ticket.saturating_add(1),
+                    bytes: level.peak(),
+                }));
+            }
+        }
+        peaks
+    }
+
+    /// The figures, with what was live at the peaks.
+    pub fn summary(self, at_peaks: &[(PeakOf, Vec<Block>)]) -> Summary {
+        let (account, wrapped) = (&self.account, self.wrapped);
+        let mut devices: Vec<&(u8, Device)> = account.devices.iter().collect();
+        devices.sort_unstable_by_key(|(ordinal, _)| *ordinal);
+        let devices = devices.into_iter().map(|(ordinal, device)| {
+            let mut figures = figures(*ordinal, device, wrapped);
+            let at_peak = |layer| {
+                let of = Focus {
+                    layer,
+                    device: Some(*ordinal),
+                };
+                let found = at_peaks.iter().find(|(peak, _)| peak.focus == of);
+                let blocks = found.map_or(&[][..], |(_, blocks)| blocks);
+                groups(blocks.iter().map(|block| block.size))
+            };
+            let at_end = |of: Layer| {
+                let live = account.live();
+                let its = live.filter(|(layer, live)| *layer == of && live.device == *ordinal);
+                groups(its.map(|(_, live)| live.size))
+            };
+            figures.in_use = self.counts.in_use.get(ordinal).copied();
+            figures.top_at_peak = at_peak(Layer::Device);
+            figures.top_at_end = at_end(Layer::Device);
+            if let Some(tensors) = &mut figures.tensors {
+                tensors.top_at_peak = at_peak(Layer::Tensor);
+                tensors.top_at_end = at_end(Layer::Tensor);
+            }
+            figures
+        });
+        let devices = devices.collect();
+        Summary {
+            older: self.older,
+            ..self.counts.into_summary(self.coverage, account, devices)
+        }
+    }
+}
+
+impl Reader for Books {
+    fn read(&mut self, records: &[Record]) {
+        if let (Some(first), Some(kept)) = (records.first(), self.kept.take()) {
+            for block in kept.iter().filter(|block| block.ns < first.ns) {
+                self.account.was_there(&block.event);
+                if let Some(older) = &mut self.older {
+                    older.count += 1;
+                    older.bytes = older.bytes.saturating_add(block.event.size);
+                }
+            }
+        }
+        for record in records {
+            self.counts.feed(record);
+            self.account.feed(record);
+            self.shortages.event(record);
+        }
+    }
 }
 
 /// Sums that need no books.
@@ -65,6 +179,8 @@ struct Counts {
     captures: u64,
     contexts_gone: u64,
     unknown: u64,
+    /// What the driver said is in use, by device.
+    in_use: FxHashMap<u8, Gauge>,
 }
 
 impl Counts {
@@ -112,6 +228,17 @@ impl Counts {
             Kind::Import => self.imported += 1,
             Kind::CaptureBegin => self.captures += 1,
             Kind::ContextGone => self.contexts_gone += 1,
+            Kind::DeviceMemory => {
+                let gauge = self.in_use.entry(event.device).or_insert(Gauge {
+                    peak: 0,
+                    peak_ns: None,
+                    end: 0,
+                });
+                if event.size > gauge.peak {
+                    (gauge.peak, gauge.peak_ns) = (event.size, Some(record.ns));
+                }
+                gauge.end = event.size;
+            }
             Kind::Reserve
             | Kind::Release
             | Kind::ContextNew
@@ -122,7 +249,6 @@ impl Counts {
             | Kind::RangeEnd
             | Kind::Mark
             | Kind::ThreadName
-            | Kind::DeviceMemory
             | Kind::PoolState
             | Kind::ModuleLoad
             | Kind::Unknown => {}
@@ -159,7 +285,7 @@ impl Counts {
 
     fn into_summary(
         self,
-        trace: &dyn Recording,
+        events: Coverage,
         account: &Account,
         devices: Vec<DeviceFigures>,
     ) -> Summary {
@@ -179,7 +305,7 @@ impl Counts {
                 }
             });
         Summary {
-            events: trace.coverage(),
+            events,
             first_ns: self.first_ns.unwrap_or(0),
             last_ns: self.last_ns,
             classes: classes.collect(),
@@ -196,6 +322,7 @@ impl Counts {
             captures: self.captures,
             contexts_gone: self.contexts_gone,
             unknown: self.unknown,
+            older: None,
             ambiguous_bytes: account.ambiguous,
         }
     }
@@ -230,6 +357,7 @@ fn figures(ordinal: u8, device: &Device, wrapped: bool) -> DeviceFigures {
         requested,
         allocated,
         reserved,
+        in_use: None,
         utilization: whole.then(|| requested.peak as f64 / reserved.peak as f64),
         tensors: device.framework.map(|framework| TensorFigures {
             tensors: gauge(&device.tensors),
@@ -245,50 +373,10 @@ fn figures(ordinal: u8, device: &Device, wrapped: bool) -> DeviceFigures {
     }
 }
 
-/// The tickets of the peaks, in order, with whose they are.
-fn peaks(account: &Account) -> Vec<(u64, u8, Layer)> {
-    let mut peaks = Vec::new();
-    for (ordinal, device) in &account.devices {
-        for (level, layer) in [
-            (&device.requested, Layer::Device),
-            (&device.tensors, Layer::Tensor),
-        ] {
-            peaks.extend(level.at.map(|(_, ticket)| (ticket, *ordinal, layer)));
-        }
-    }
-    peaks.sort_unstable_by_key(|(ticket, ..)| *ticket);
-    peaks
-}
-
-fn tops_at(
-    trace: &dyn Recording,
-    mut account: Account,
-    peaks: &[(u64, u8, Layer)],
-) -> FxHashMap<(u8, Layer), Vec<SizeGroup>> {
-    let mut tops = FxHashMap::default();
-    let mut wanted = peaks.iter().peekable();
-    for record in trace.events() {
-        account.feed(&record);
-        while let Some((_, ordinal, layer)) =
-            wanted.next_if(|(ticket, ..)| *ticket <= record.ticket)
-        {
-            tops.insert((*ordinal, *layer), groups(&account, *ordinal, *layer));
-        }
-        if wanted.peek().is_none() {
-            break;
-        }
-    }
-    tops
-}
-
-/// The live blocks of a layer, grouped by size, the groups with most bytes first.
-fn groups(account: &Account, ordinal: u8, of: Layer) -> Vec<SizeGroup> {
+/// Blocks of these sizes, grouped by size, the groups with most bytes first.
+fn groups(sizes: impl Iterator<Item = u64>) -> Vec<SizeGroup> {
     let mut counts = FxHashMap::<u64, u64>::default();
-    for (layer, live) in account.live() {
-        if layer == of && live.device == ordinal {
-            *counts.entry(live.size).or_default() += 1;
-        }
-    }
+    sizes.for_each(|size| *counts.entry(size).or_default() += 1);
     let group = |(size, count): (u64, u64)| SizeGroup {
         size,
         count,

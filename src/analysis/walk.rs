@@ -114,47 +114,104 @@ pub fn walk(
     focus: Focus,
     visitors: &mut [&mut dyn Visitor],
 ) -> Vec<Block> {
-    let mut live = FxHashMap::<u64, Block>::default();
-    let mut events = recording.events().peekable();
-    let first = events.peek().map_or(u64::MAX, |record| record.ns);
-    let older = older(recording, first);
-    for block in older.iter().filter(|block| focus.holds(&block.event)) {
-        let block = Block::new(block.ns, 0, &block.event);
-        visitors.iter_mut().for_each(|v| v.allocated(&block));
-        live.insert(block.address, block);
+    let mut all = All(visitors);
+    let mut walker = Walker::new(recording, focus);
+    for record in recording.events() {
+        walker.feed(&record, &mut all);
     }
-    for record in events {
-        let event = &record.event;
-        visitors.iter_mut().for_each(|v| v.event(&record));
+    walker.finish(&mut all);
+    in_order(walker.live)
+}
+
+/// Several visitors.
+struct All<'a, 'b>(&'a mut [&'b mut dyn Visitor]);
+
+impl Visitor for All<'_, '_> {
+    fn event(&mut self, record: &Record) {
+        self.0.iter_mut().for_each(|one| one.event(record));
+    }
+
+    fn allocated(&mut self, block: &Block) {
+        self.0.iter_mut().for_each(|one| one.allocated(block));
+    }
+
+    fn freed(&mut self, block: &Block, at: &Record) {
+        self.0.iter_mut().for_each(|one| one.freed(block, at));
+    }
+}
+
+/// What [`walk`] does, event by event.
+#[derive(Debug)]
+pub struct Walker {
+    focus: Focus,
+    live: FxHashMap<u64, Block>,
+    /// What was live at the end, until the first event says how much of it is older.
+    kept: Option<Vec<LiveBlock>>,
+}
+
+impl Walker {
+    /// Of the blocks of a focus.
+    pub fn new(recording: &dyn Recording, focus: Focus) -> Walker {
+        Walker {
+            focus,
+            live: FxHashMap::default(),
+            kept: Some(recording.live().unwrap_or_default()),
+        }
+    }
+
+    /// What is live now, by address.
+    pub fn live(&self) -> &FxHashMap<u64, Block> {
+        &self.live
+    }
+
+    /// The next event.
+    pub fn feed(&mut self, record: &Record, visitor: &mut impl Visitor) {
+        if self.kept.is_some() {
+            self.begin(record.ns, visitor);
+        }
+        let (focus, event) = (self.focus, &record.event);
+        visitor.event(record);
         match event.kind {
             Kind::Alloc | Kind::TensorAlloc if event.result == 0 && focus.holds(event) => {
                 let block = Block::new(record.ns, record.ticket, event);
-                if let Some(before) = live.insert(event.address, block) {
-                    visitors.iter_mut().for_each(|v| v.freed(&before, &record));
+                if let Some(before) = self.live.insert(event.address, block) {
+                    visitor.freed(&before, record);
                 }
-                visitors.iter_mut().for_each(|v| v.allocated(&block));
+                visitor.allocated(&block);
             }
             Kind::Free | Kind::TensorFree
                 if event.result == 0 && event.class.layer() == focus.layer =>
             {
-                if let Some(block) = live.remove(&event.address) {
-                    visitors.iter_mut().for_each(|v| v.freed(&block, &record));
+                if let Some(block) = self.live.remove(&event.address) {
+                    visitor.freed(&block, record);
                 }
             }
             Kind::ContextGone if focus.layer == Layer::Device => {
-                for block in gone(&mut live, event) {
-                    visitors.iter_mut().for_each(|v| v.freed(&block, &record));
+                for block in gone(&mut self.live, event) {
+                    visitor.freed(&block, record);
                 }
             }
             _ => {}
         }
     }
-    in_order(live)
+
+    /// After the last event.
+    pub fn finish(&mut self, visitor: &mut impl Visitor) {
+        self.begin(u64::MAX, visitor);
+    }
+
+    fn begin(&mut self, first: u64, visitor: &mut impl Visitor) {
+        let older = older(self.kept.take().unwrap_or_default(), first);
+        for one in older.iter().filter(|one| self.focus.holds(&one.event)) {
+            let block = Block::new(one.ns, 0, &one.event);
+            visitor.allocated(&block);
+            self.live.insert(block.address, block);
+        }
+    }
 }
 
 /// What was live at the end and is older than the first event that can be read.
-pub(super) fn older(recording: &dyn Recording, first_ns: u64) -> Vec<LiveBlock> {
-    let mut live = recording.live().unwrap_or_default();
+pub(super) fn older(mut live: Vec<LiveBlock>, first_ns: u64) -> Vec<LiveBlock> {
     live.retain(|block| block.ns < first_ns);
     live
 }
@@ -222,7 +279,8 @@ impl Visitor for LiveAt {
     }
 }
 
-fn in_order(live: FxHashMap<u64, Block>) -> Vec<Block> {
+/// The oldest first.
+pub(super) fn in_order(live: FxHashMap<u64, Block>) -> Vec<Block> {
     let mut live: Vec<Block> = live.into_values().collect();
     live.sort_unstable_by_key(|block| (block.ns, block.ticket, block.address));
     live

@@ -5,11 +5,11 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::ValueEnum;
 use gpushim_core::analysis::Focus;
-use gpushim_core::recording::{self, Recording};
+use gpushim_core::recording::Recording;
 use gpushim_core::report::findings::{Finding, Shown};
 use gpushim_core::trace::Layer;
 
-use super::{Format, Outcome, complain, print_json, print_text, traces};
+use super::{Format, Outcome, complain, print_json, print_text, progress, traces};
 
 /// Which recordings to look into, at what, and how to print.
 #[derive(Debug, clap::Args)]
@@ -87,7 +87,7 @@ impl Asked {
         let mut outcome = Outcome::Fine;
         let mut findings = Vec::new();
         for path in traces::named_or_newest(&self.files)? {
-            let recording = match recording::open(&path) {
+            let recording = match progress::open(&path) {
                 Ok(recording) => recording,
                 Err(error) => {
                     complain(&error);

@@ -30,6 +30,7 @@ mod metrics;
 mod oom;
 mod peak;
 mod phases;
+mod progress;
 mod replay;
 mod report;
 mod run;

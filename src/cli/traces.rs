@@ -6,10 +6,10 @@ use std::time::SystemTime;
 use anyhow::{Result, anyhow};
 use gpushim_core::config::{Config, DEFAULT_PATTERN};
 
-/// The files named, or else the newest that matches the pattern in force.
+/// The files named, of a directory the traces in it, or else the newest that matches the pattern in force.
 pub fn named_or_newest(files: &[PathBuf]) -> Result<Vec<PathBuf>> {
     if !files.is_empty() {
-        return Ok(files.to_vec());
+        return Ok(files.iter().flat_map(|path| within(path)).collect());
     }
     let pattern = Config::from_env()
         .0
@@ -19,6 +19,21 @@ pub fn named_or_newest(files: &[PathBuf]) -> Result<Vec<PathBuf>> {
     newest.map(|path| vec![path]).ok_or_else(|| {
         anyhow!("find a trace: no file matches {pattern}; name one, or record one with `gpushim run -- COMMAND`")
     })
+}
+
+/// The traces of a directory, by their names; of anything else, and of a directory without any, the path itself.
+fn within(path: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
+    let is_trace = |path: &PathBuf| path.extension().is_some_and(|end| end == "trace");
+    let mut traces: Vec<PathBuf> = entries
+        .map(|entry| entry.path())
+        .filter(|path| is_trace(path) && path.is_file())
+        .collect();
+    traces.sort_unstable();
+    if traces.is_empty() {
+        traces.push(path.to_path_buf());
+    }
+    traces
 }
 
 /// All files that a pattern of `GPUSHIM_TRACE` may have produced, whatever process, rank and host.

@@ -1,11 +1,12 @@
 //! The code that a trace speaks of, and its names.
 
-use std::collections::BTreeSet;
 use std::path::Path;
+
+use rustc_hash::FxHashSet;
 
 use crate::perf_map::PerfMap;
 use crate::symbols::{Bundle, Jit, Module, Options, Symbolizer};
-use crate::trace::{StackNode, Trace};
+use crate::trace::Trace;
 
 /// Modules, names of code in no file, and every return address of a trace's stacks.
 #[derive(Clone, Debug)]
@@ -19,18 +20,11 @@ pub struct Code {
 }
 
 impl Code {
-    /// What the stacks of a trace's events and live blocks lead through.
+    /// What the stacks of a trace lead through.
     pub fn of(trace: &Trace) -> Code {
-        let mut stacks: BTreeSet<u32> = trace.events().map(|record| record.event.stack).collect();
-        let live = trace.live().unwrap_or_default();
-        stacks.extend(live.blocks.iter().map(|block| block.event.stack));
-        let frames = stacks.into_iter().flat_map(|id| trace.stack(id));
-        let addresses: BTreeSet<u64> = frames
-            .filter_map(|node| match node {
-                StackNode::Frame(address) => Some(address),
-                StackNode::Range { .. } => None,
-            })
-            .collect();
+        let addresses: FxHashSet<u64> = trace.return_addresses().collect();
+        let mut addresses: Vec<u64> = addresses.into_iter().collect();
+        addresses.sort_unstable();
         let modules: Vec<Module> = trace
             .modules()
             .iter()
@@ -52,7 +46,7 @@ impl Code {
         let jit = names(trace, generated.collect());
         Code {
             jit,
-            addresses: addresses.into_iter().collect(),
+            addresses,
             modules,
         }
     }

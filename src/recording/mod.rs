@@ -15,6 +15,7 @@ mod lines;
 mod open;
 mod ours;
 mod pickle;
+mod read;
 mod requests;
 mod rmm;
 mod snapshot;
@@ -25,6 +26,7 @@ pub use code::Code;
 pub use lines::LineLog;
 pub use open::open;
 pub use ours::names_with;
+pub use read::{Reader, read};
 pub use snapshot::Snapshot;
 pub use who::Who;
 

@@ -52,6 +52,21 @@ impl GrowthReport {
         let growth = iterations
             .as_ref()
             .map(|iterations| Growth::of(recording, focus, iterations));
+        let free = growth
+            .as_ref()
+            .and_then(|_| free_by_timeline(recording, focus));
+        let by = iterations.map(|iterations| iterations.by);
+        GrowthReport::new(Subject::of(recording, focus), by, growth, free, names)
+    }
+
+    /// Of growth that was found, what the iterations were recognised by, and how many bytes are still free.
+    pub fn new(
+        subject: Subject,
+        by: Option<By>,
+        growth: Option<Growth>,
+        free: Option<u64>,
+        names: &mut dyn Names,
+    ) -> GrowthReport {
         let grown = growth.as_ref().filter(|growth| growth.grows);
         let keepers = grown.map_or(&[][..], |growth| &growth.keepers);
         let keepers: Vec<Holder> = keepers
@@ -65,7 +80,6 @@ impl GrowthReport {
                 oldest_ns: None,
             })
             .collect();
-        let by = iterations.map(|iterations| iterations.by);
         let recognised_by = by.as_ref().map(|by| match by {
             By::Range(name) => format!("the range `{name}`"),
             By::Stack(stack) => {
@@ -74,11 +88,11 @@ impl GrowthReport {
             By::Size(size) => format!("allocations of {size} bytes"),
             By::Swing(swing) => format!("the rise and fall of {}", bytes(*swing)),
         });
-        let until_full = growth
-            .as_ref()
-            .and_then(|growth| until_full(recording, focus, growth));
+        let until_full = free
+            .zip(growth.as_ref())
+            .and_then(|(free, growth)| until_full(free, growth));
         let mut report = GrowthReport {
-            subject: Subject::of(recording, focus),
+            subject,
             by,
             recognised_by,
             growth,
@@ -141,26 +155,30 @@ impl GrowthReport {
     }
 }
 
-/// How long the free memory of the fullest device lasts.
-fn until_full(recording: &dyn Recording, focus: Focus, growth: &Growth) -> Option<UntilFull> {
+/// How many bytes the fullest device has free, by what the timeline ends with.
+fn free_by_timeline(recording: &dyn Recording, focus: Focus) -> Option<u64> {
     let timeline = recording.timeline();
     let devices = timeline
         .devices
         .iter()
         .filter(|device| focus.device.is_none_or(|one| one == device.device));
     let free = devices.filter_map(|device| {
-        let fact = recording.fact(&format!("gpu.{}", device.device))?;
-        let total: u64 = fact
-            .strip_suffix(" bytes")?
-            .rsplit_once(", ")?
-            .1
-            .parse()
-            .ok()?;
+        let total = gpu_bytes(&recording.fact(&format!("gpu.{}", device.device))?)?;
         let last = |series| device.get(series).last().map(|span| span.max);
         let used = last(Series::Driver).or_else(|| last(Series::Reserved))?;
         Some(total.saturating_sub(used))
     });
-    let bytes = free.min()?;
+    free.min()
+}
+
+/// The memory of a device by the fact that names it, `NAME, N bytes`.
+pub fn gpu_bytes(fact: &str) -> Option<u64> {
+    let (_, bytes) = fact.strip_suffix(" bytes")?.rsplit_once(", ")?;
+    bytes.parse().ok()
+}
+
+/// How long so much free memory lasts.
+fn until_full(bytes: u64, growth: &Growth) -> Option<UntilFull> {
     let iterations = growth.iterations_until(bytes)?;
     Some(UntilFull {
         bytes,

@@ -53,6 +53,11 @@ impl LeaksReport {
     pub fn of(recording: &dyn Recording, focus: Focus, names: &mut dyn Names) -> LeaksReport {
         let iterations = Iterations::find(recording, focus);
         let leaks = Leaks::of(recording, focus, iterations.as_ref());
+        LeaksReport::new(Subject::of(recording, focus), &leaks, names)
+    }
+
+    /// Of what was found to be left.
+    pub fn new(subject: Subject, leaks: &Leaks, names: &mut dyn Names) -> LeaksReport {
         let left = leaks.left.iter().map(|left| LeftBehind {
             holder: Holder::of(names, &left.held, leaks.bytes),
             in_iterations: left.iterations,
@@ -62,13 +67,13 @@ impl LeaksReport {
         });
         let left: Vec<LeftBehind> = left.collect();
         LeaksReport {
-            subject: Subject::of(recording, focus),
+            subject,
             ns: leaks.ns,
             before_last_iteration: leaks.before_last_iteration,
             bytes: leaks.bytes,
             leaked: leaks.leaked,
             iterations: leaks.iterations,
-            verdict: sentence(&leaks, &left),
+            verdict: sentence(leaks, &left),
             left,
         }
     }

@@ -51,9 +51,26 @@ impl OomReport {
             .as_ref()
             .map(|all| Growth::of(recording, focus, all));
         let grows = growth.filter(|growth| growth.grows);
+        OomReport::new(
+            Subject::of(recording, focus),
+            shortages,
+            iterations.as_ref(),
+            grows.as_ref(),
+            names,
+        )
+    }
+
+    /// Of what was found, with the iterations, and how memory grows, if it does.
+    pub fn new(
+        subject: Subject,
+        shortages: Vec<Shortage>,
+        iterations: Option<&Iterations>,
+        grows: Option<&Growth>,
+        names: &mut dyn Names,
+    ) -> OomReport {
         let told = shortages.into_iter().map(|shortage| {
             let asker = (shortage.stack != 0).then(|| Who::of(names, shortage.stack));
-            let iteration = iterations.as_ref().and_then(|all| all.of(shortage.ticket));
+            let iteration = iterations.and_then(|all| all.of(shortage.ticket));
             let held_by = shortage
                 .holders
                 .iter()
@@ -63,12 +80,12 @@ impl OomReport {
                 iteration,
                 held_by: held_by.collect(),
                 verdict: sentence(&shortage, asker.as_ref(), iteration),
-                advice: advice(&shortage, grows.as_ref()),
+                advice: advice(&shortage, grows),
                 shortage,
             }
         });
         OomReport {
-            subject: Subject::of(recording, focus),
+            subject,
             shortages: told.collect(),
         }
     }

@@ -7,8 +7,8 @@ use serde::Serialize;
 use super::findings::{Finding, Holder, Subject};
 use super::table::{Align, Table};
 use super::units::{bytes, count, percent, span};
-use crate::analysis::{Focus, Iterations, Moment, Peak};
-use crate::recording::{Names, Recording};
+use crate::analysis::{Focus, Follow, Moment, Part, Peak, Search, composition};
+use crate::recording::{Names, Recording, read};
 
 /// What `gpushim peak` finds.
 #[derive(Clone, Debug, Serialize)]
@@ -26,6 +26,9 @@ pub struct PeakReport {
     pub bytes: u64,
     /// Blocks that were.
     pub blocks: u64,
+    /// What they were for, as far as it can be told.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub composition: Option<Vec<Part>>,
     /// Who held them, those with most first.
     pub holders: Vec<Holder>,
 }
@@ -39,11 +42,30 @@ impl PeakReport {
         names: &mut dyn Names,
     ) -> PeakReport {
         let peak = Peak::at(recording, focus, moment);
-        let iterations = Iterations::find(recording, focus);
+        let mut search = Search::new(recording, focus);
+        read(recording, &mut [&mut search]);
+        let moments = [peak.ticket];
+        let mut follow = Follow::new(
+            recording,
+            focus,
+            search.choose(),
+            &moments,
+            Some(peak.ticket),
+        );
+        read(recording, &mut [&mut follow]);
+        let found = follow.finish();
+        let iterations = found.iterations.as_ref();
+        let composition = iterations
+            .zip(found.journal.as_ref())
+            .and_then(|(all, journal)| {
+                let live = found.live_at.first()?;
+                composition(recording, names, all, journal, live)
+            });
         PeakReport {
             subject: Subject::of(recording, focus),
             ns: peak.ns,
             iteration: iterations.and_then(|iterations| iterations.of(peak.ticket)),
+            composition,
             is_peak: moment == Moment::Peak,
             bytes: peak.bytes,
             blocks: peak.blocks,
@@ -75,6 +97,9 @@ impl Finding for PeakReport {
             write!(f, ", in iteration {iteration}")?;
         }
         writeln!(f)?;
+        if let Some(parts) = &self.composition {
+            writeln!(f, "{}", super::text::composition(parts, self.bytes))?;
+        }
         let mut table = Table::new([
             ("held", Align::Right),
             ("", Align::Right),

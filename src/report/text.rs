@@ -2,12 +2,12 @@
 
 use std::fmt::{Result, Write};
 
-use super::Report;
 use super::units::{bytes, count, moment, percent, span};
-use crate::analysis::{DeviceFigures, Gauge, OutOfMemory, SizeGroup, Summary, TensorFigures};
+use super::{HeldAtPeak, Report};
+use crate::analysis::{DeviceFigures, Gauge, Part, SizeGroup, Summary, TensorFigures};
 
-/// How many lines of a list are shown.
-const LINES: usize = 5;
+/// Letters of a line.
+const WIDTH: usize = 110;
 
 /// The whole screen. Control characters in what the file says do not reach the terminal.
 pub(super) fn render(report: &Report) -> std::result::Result<String, std::fmt::Error> {
@@ -25,12 +25,17 @@ pub(super) fn render(report: &Report) -> std::result::Result<String, std::fmt::E
 
 fn write_all(report: &Report, f: &mut String) -> Result {
     process(report, f)?;
+    verdicts(report, f)?;
     let summary = &report.summary;
     for device in &summary.devices {
         memory(device, summary.devices.len() > 1, f)?;
     }
+    let several = report.peaks.len() > 1;
+    report
+        .peaks
+        .iter()
+        .try_for_each(|peak| held(peak, several, f))?;
     allocations(summary, f)?;
-    out_of_memory(summary, f)?;
     notes(report, f)?;
     next(report, f)
 }
@@ -109,6 +114,41 @@ fn gpu(value: &str) -> String {
     parsed.unwrap_or_else(|| value.to_string())
 }
 
+/// What stands out, or that nothing does.
+fn verdicts(report: &Report, f: &mut String) -> Result {
+    if !report.verdicts.is_empty() {
+        writeln!(f, "\nVerdict")?;
+    }
+    for verdict in &report.verdicts {
+        let mut lines = wrapped(&verdict.text, WIDTH - 4).into_iter();
+        if let Some(first) = lines.next() {
+            writeln!(f, "  - {first}")?;
+        }
+        lines.try_for_each(|line| writeln!(f, "    {line}"))?;
+    }
+    match &report.steady {
+        Some(steady) => writeln!(f, "\nVerdict    {steady}"),
+        None => Ok(()),
+    }
+}
+
+/// Lines of so many letters, broken between words.
+fn wrapped(text: &str, width: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split(' ') {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + word.chars().count() < width => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_string()),
+        }
+    }
+    lines
+}
+
+/// From what was asked for down to what the driver says is in use, each with how much more it is than the one
+/// above.
 fn memory(device: &DeviceFigures, several: bool, f: &mut String) -> Result {
     let title = match device.device {
         Some(ordinal) if several => format!("Memory of device {ordinal}"),
@@ -117,21 +157,56 @@ fn memory(device: &DeviceFigures, several: bool, f: &mut String) -> Result {
     };
     writeln!(
         f,
-        "\n{title:<26} {:>12} {:>12} {:>12}",
-        "peak", "at", "at the end"
+        "\n{title:<26} {:>12} {:>12} {:>12} {:>12}",
+        "peak", "more", "at", "at the end"
     )?;
-    let mut line = |name: &str, gauge: &Gauge| {
-        let at = gauge.peak_ns.map_or("-".to_string(), span);
+    let mut above: Option<u64> = None;
+    let mut line = |name: &str, peak: u64, at: Option<u64>, end: u64, f: &mut String| {
+        // What lies below may have been looked at at other times: then it says nothing of this.
+        let more = above.and_then(|above| peak.checked_sub(above));
+        let more = more.map_or(String::new(), |more| format!("+{}", bytes(more)));
+        above = Some(peak);
+        let at = at.map_or("-".to_string(), span);
         writeln!(
             f,
-            "  {name:<24} {:>12} {at:>12} {:>12}",
-            bytes(gauge.peak),
-            bytes(gauge.end)
+            "  {name:<24} {:>12} {more:>12} {at:>12} {:>12}",
+            bytes(peak),
+            bytes(end)
         )
     };
-    line("requested", &device.requested)?;
-    line("allocated", &device.allocated)?;
-    line("reserved", &device.reserved)?;
+    let of_gauge = |gauge: &Gauge| (gauge.peak, gauge.peak_ns, gauge.end);
+    if let Some(TensorFigures {
+        tensors,
+        allocated_peak,
+        allocated_end,
+        reserved_peak,
+        reserved_end,
+        ..
+    }) = &device.tensors
+    {
+        line("tensors", tensors.peak, tensors.peak_ns, tensors.end, f)?;
+        // Where no framework says what it has, there are only its tensors.
+        if *reserved_peak > 0 {
+            line(
+                "framework allocated",
+                *allocated_peak,
+                None,
+                *allocated_end,
+                f,
+            )?;
+            line("framework reserved", *reserved_peak, None, *reserved_end, f)?;
+        }
+    }
+    for (name, gauge) in [
+        ("requested", Some(&device.requested)),
+        ("allocated", Some(&device.allocated)),
+        ("reserved", Some(&device.reserved)),
+        ("in use, says the driver", device.in_use.as_ref()),
+    ] {
+        if let Some((peak, at, end)) = gauge.map(of_gauge) {
+            line(name, peak, at, end, f)?;
+        }
+    }
     if let Some(utilization) = device.utilization {
         let share = percent(utilization, 1.0);
         writeln!(
@@ -140,101 +215,60 @@ fn memory(device: &DeviceFigures, several: bool, f: &mut String) -> Result {
             "utilization"
         )?;
     }
-    if let Some(tensors) = &device.tensors {
-        framework(tensors, device, f)?;
-    }
-    if let Some(tensors) = &device.tensors {
-        groups(
-            "Largest tensors at their peak",
-            &tensors.top_at_peak,
-            tensors.tensors.peak,
-            f,
-        )?;
-        groups(
-            "Largest tensors at the end",
-            &tensors.top_at_end,
-            tensors.tensors.end,
-            f,
-        )?;
-    } else {
-        groups(
-            "Largest blocks at the peak",
-            &device.top_at_peak,
-            device.requested.peak,
-            f,
-        )?;
-        groups(
-            "Largest blocks at the end",
-            &device.top_at_end,
-            device.requested.end,
-            f,
-        )?;
-    }
     Ok(())
 }
 
-/// The framework's layer and how it relates to the driver's.
-fn framework(tensors: &TensorFigures, device: &DeviceFigures, f: &mut String) -> Result {
-    let at = tensors.tensors.peak_ns.map_or("-".to_string(), span);
-    let mut line = |name: &str, peak: u64, at: &str, end: u64| {
+/// Who held memory at the peak.
+fn held(peak: &HeldAtPeak, several: bool, f: &mut String) -> Result {
+    let mut title = format!("Held at the peak, {} of {}", bytes(peak.bytes), peak.of);
+    if let Some(device) = peak.device.filter(|_| several) {
+        title.push_str(&format!(" on device {device}"));
+    }
+    if let Some(iteration) = peak.iteration {
+        title.push_str(&format!(", in iteration {iteration}"));
+    }
+    writeln!(f, "\n{title}")?;
+    if let Some(parts) = &peak.composition {
+        writeln!(f, "  {}", composition(parts, peak.bytes))?;
+    }
+    let mut line = |held: u64, blocks: &str, since: &str, who: &str| {
+        let share = percent(held as f64, peak.bytes as f64);
+        let who = shortened(who, WIDTH - 50);
         writeln!(
             f,
-            "  {name:<24} {:>12} {at:>12} {:>12}",
-            bytes(peak),
-            bytes(end)
+            "{:>14} {share:>8} {blocks:>8} {since:>12}  {who}",
+            bytes(held)
         )
     };
-    line("tensors", tensors.tensors.peak, &at, tensors.tensors.end)?;
-    line(
-        "framework allocated",
-        tensors.allocated_peak,
-        "",
-        tensors.allocated_end,
-    )?;
-    line(
-        "framework reserved",
-        tensors.reserved_peak,
-        "",
-        tensors.reserved_end,
-    )?;
-    let steps = [
-        ("tensors", tensors.tensors.peak),
-        ("framework allocated", tensors.allocated_peak),
-        ("framework reserved", tensors.reserved_peak),
-        ("reserved from the driver", device.reserved.peak),
-    ];
-    write!(f, "  peaks: {} {}", steps[0].0, bytes(steps[0].1))?;
-    for pair in steps.windows(2) {
-        let sign = match pair[0].1.cmp(&pair[1].1) {
-            std::cmp::Ordering::Less => "<",
-            std::cmp::Ordering::Equal => "=",
-            std::cmp::Ordering::Greater => ">",
-        };
-        write!(f, " {sign} {} {}", pair[1].0, bytes(pair[1].1))?;
-    }
-    writeln!(f)
-}
-
-fn groups(title: &str, groups: &[SizeGroup], whole: u64, f: &mut String) -> Result {
-    if groups.is_empty() {
-        return Ok(());
-    }
-    writeln!(
-        f,
-        "\n{title:<30} {:>12} {:>8} {:>12}",
-        "each", "count", "together"
-    )?;
-    for group in groups.iter().take(LINES) {
-        let share = percent(group.bytes as f64, whole as f64);
-        let (each, together) = (bytes(group.size), bytes(group.bytes));
-        writeln!(
-            f,
-            "{:30} {each:>12} {:>8} {together:>12} {share:>8}",
-            "",
-            count(group.count)
+    for holder in &peak.holders {
+        let blocks = format!("× {}", count(holder.blocks));
+        let since = holder.oldest_ns.map(span).unwrap_or_default();
+        line(
+            holder.bytes,
+            &blocks,
+            &since,
+            &holder.who.function_or("no stack recorded"),
         )?;
     }
+    let (others, number) = peak.others;
+    if number > 0 {
+        line(others, "", "", &format!("{} others", count(number as u64)))?;
+    }
+    if peak.unknown > 0 {
+        line(peak.unknown, "", "", "from before the events that are left")?;
+    }
     Ok(())
+}
+
+/// What was live was for what, the most first.
+pub(super) fn composition(parts: &[Part], whole: u64) -> String {
+    let mut parts = parts.to_vec();
+    parts.sort_by_key(|part| std::cmp::Reverse(part.bytes));
+    let text = parts.iter().map(|part| {
+        let share = percent(part.share(whole), 1.0);
+        format!("{} {} ({share})", part.category.name(), bytes(part.bytes))
+    });
+    text.collect::<Vec<_>>().join(", ")
 }
 
 fn allocations(summary: &Summary, f: &mut String) -> Result {
@@ -297,48 +331,26 @@ fn allocations(summary: &Summary, f: &mut String) -> Result {
     Ok(())
 }
 
-fn out_of_memory(summary: &Summary, f: &mut String) -> Result {
-    if summary.out_of_memory_count == 0 {
-        return Ok(());
-    }
-    writeln!(f, "\nOut of memory: {}", count(summary.out_of_memory_count))?;
-    for event in summary.out_of_memory.iter().take(LINES) {
-        let OutOfMemory {
-            ns,
-            device,
-            by,
-            size,
-            state: [first, second],
-        } = event;
-        let place = device.map_or(String::new(), |device| format!(" on device {device}"));
-        let state = match *by {
-            "framework" => format!(
-                "framework allocated {}, reserved {}",
-                bytes(*first),
-                bytes(*second)
-            ),
-            _ => format!("{} of {} free", bytes(*first), bytes(*second)),
-        };
-        writeln!(
-            f,
-            "  after {}{place}: the {by} was asked for {}; {state}",
-            span(*ns),
-            bytes(*size)
-        )?;
-    }
-    Ok(())
-}
-
 fn notes(report: &Report, f: &mut String) -> Result {
     let summary = &report.summary;
     let mut notes = Vec::new();
     let events = &summary.events;
     if events.wrapped {
+        let older = match summary.older {
+            Some(SizeGroup { count: 0, .. }) => String::new(),
+            Some(older) => format!(
+                ", with {} that are older and live to the end ({})",
+                plural(older.count, "block"),
+                bytes(older.bytes)
+            ),
+            None => ", and blocks that lived through all of it are not seen".to_string(),
+        };
         notes.push(format!(
-            "the ring has wrapped: figures are of the last {} (from {} on), and blocks that lived through all of it \
-             are not seen; a larger GPUSHIM_TRACE_SIZE keeps more",
+            "the ring has wrapped: figures are of the last {} (from {} on){}; a larger GPUSHIM_TRACE_SIZE or \
+             GPUSHIM_TRACE_MODE=full keeps more",
             span(summary.last_ns.saturating_sub(summary.first_ns)),
-            span(summary.first_ns)
+            span(summary.first_ns),
+            older
         ));
     } else if events.lost + events.torn > 0 {
         notes.push(format!(
@@ -406,20 +418,28 @@ fn notes(report: &Report, f: &mut String) -> Result {
     notes.iter().try_for_each(|note| writeln!(f, "  {note}"))
 }
 
+/// The commands that say more.
 fn next(report: &Report, f: &mut String) -> Result {
-    let oom = match report
-        .summary
-        .out_of_memory
-        .iter()
-        .map(|event| event.by)
-        .max()
-    {
-        // "framework" comes after "driver".
-        Some("framework") => " --kind tensor-out-of-memory",
-        Some(_) => " --kind out-of-memory",
-        None => "",
-    };
-    writeln!(f, "\nNext: gpushim events{oom} {}", report.trace)
+    let mut commands: Vec<String> = Vec::new();
+    for verdict in &report.verdicts {
+        if !commands.contains(&verdict.next) {
+            commands.push(verdict.next.clone());
+        }
+    }
+    if commands.is_empty() {
+        let what = if report.peaks.is_empty() {
+            "events"
+        } else {
+            "peak"
+        };
+        commands.push(format!("gpushim {what} {}", report.trace));
+    }
+    writeln!(f, "\nNext: {}", commands.join("\n      "))
+}
+
+fn plural(number: u64, what: &str) -> String {
+    let s = if number == 1 { "" } else { "s" };
+    format!("{} {what}{s}", count(number))
 }
 
 fn shortened(text: &str, letters: usize) -> String {

@@ -48,6 +48,41 @@ fn ask(outcome: &Outcome, arguments: &[&str]) -> (Value, i32) {
     )
 }
 
+/// The report of the only trace, and its verdicts: what stands out, and of what.
+fn report(outcome: &Outcome) -> (Value, Vec<(String, String)>) {
+    let files = outcome.files();
+    let trace = files.iter().find(|name| name.ends_with(".trace"));
+    let output = Command::new(env!("CARGO_BIN_EXE_gpushim"))
+        .args(["report", "--format", "json"])
+        .arg(outcome.folder().join(trace.expect("a trace")))
+        .output()
+        .expect("the command");
+    assert_eq!(output.status.code(), Some(0));
+    let found: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let report = found["reports"][0].clone();
+    let text = |value: &Value| value.as_str().expect("a text").to_owned();
+    let verdicts = report["verdicts"].as_array().expect("verdicts").iter();
+    let verdicts = verdicts.map(|one| (text(&one["kind"]), text(&one["of"])));
+    let verdicts = verdicts.collect();
+    (report, verdicts)
+}
+
+/// What `report` says first is this, and its sentence has these words.
+fn says(outcome: &Outcome, verdict: (&str, &str), words: &[&str]) {
+    let (report, verdicts) = report(outcome);
+    let (kind, of) = verdict;
+    assert_eq!(verdicts, [(kind.to_owned(), of.to_owned())], "{report:#}");
+    let text = &report["verdicts"][0]["text"];
+    for word in words {
+        assert!(named(text, word), "{word}: {text:#}");
+    }
+    let next = report["verdicts"][0]["next"].as_str().expect("a command");
+    assert!(
+        next.starts_with("gpushim ") && next.ends_with(".trace"),
+        "{next}"
+    );
+}
+
 fn near(seen: &Value, planted: f64) -> bool {
     seen.as_f64()
         .is_some_and(|seen| (seen - planted).abs() <= planted * 0.02)
@@ -86,6 +121,11 @@ fn a_layer_that_keeps_its_input() {
             named(&frames.into(), "Leaky.forward  situations.py"),
             "{growth:#}"
         );
+        says(
+            &outcome,
+            ("growth", "device memory"),
+            &["grows by 1.0 MiB per iteration", "copy situations.py"],
+        );
         let (leaks, code) = ask(&outcome, &["leaks"]);
         assert_eq!(code, 1, "{leaks:#}");
         assert!(
@@ -114,6 +154,11 @@ fn a_list_of_losses_that_keeps_its_graphs() {
         named(&growth["verdict"], "forward situations.py"),
         "{growth:#}"
     );
+    says(
+        &outcome,
+        ("growth", "device memory"),
+        &["per iteration", "forward situations.py"],
+    );
 }
 
 #[test]
@@ -125,6 +170,11 @@ fn a_leak_under_varying_lengths() {
     assert!(
         near(&growth["growth"]["per_iteration"], f64::from(64 * 512 * 4)),
         "{growth:#}"
+    );
+    says(
+        &outcome,
+        ("growth", "device memory"),
+        &["KiB per iteration", "copy situations.py"],
     );
 }
 
@@ -146,6 +196,14 @@ fn pinned_memory_that_grows() {
     );
     let (growth, code) = ask(&outcome, &["growth"]);
     assert_eq!(code, 0, "the device's memory does not grow: {growth:#}");
+    says(
+        &outcome,
+        ("growth", "pinned host memory"),
+        &[
+            "Pinned host memory grows by 3.0 MiB per iteration",
+            "train situations.py",
+        ],
+    );
 }
 
 #[test]
@@ -168,6 +226,16 @@ fn memory_that_runs_out() {
     assert!(one["held_by"][0]["share"].as_f64() > Some(0.5), "{oom:#}");
     let advice = one["advice"].to_string();
     assert!(advice.contains("gpushim growth"), "{oom:#}");
+    let (report, verdicts) = report(&outcome);
+    let kinds: Vec<&str> = verdicts.iter().map(|(kind, _)| kind.as_str()).collect();
+    assert_eq!(kinds, ["out-of-memory", "growth"], "{report:#}");
+    assert!(
+        named(
+            &report["verdicts"][0]["text"],
+            "held by `copy situations.py"
+        ),
+        "{report:#}"
+    );
 }
 
 #[test]
@@ -228,6 +296,13 @@ fn clean_programs_are_left_in_peace() {
                 let (found, code) = ask(&outcome, &[question]);
                 assert_eq!(code, 0, "{case} {steps}: {found:#}");
             }
+            let (report, verdicts) = report(&outcome);
+            assert_eq!(verdicts, [], "{case} {steps}: {report:#}");
+            let steady = report["steady"].as_str();
+            assert!(
+                steady.is_some_and(|text| text.starts_with("Memory does not grow: ")),
+                "{case} {steps}: {report:#}"
+            );
         }
     }
 }
@@ -359,4 +434,74 @@ fn what_checkpointing_saves() {
     );
     let (found, code) = diff(&without, &without);
     assert_eq!(code, Some(0), "{found:#}");
+}
+
+/// What the peak was for: when backward begins, of four layers of 1 MiB, beside the input.
+#[test]
+fn what_the_peak_was_for() {
+    const MIB: f64 = (1 << 20) as f64;
+    for ranges in ["", "1"] {
+        if ranges.is_empty() && super::stacks::python().is_none() {
+            continue;
+        }
+        let outcome = run("clean", 20).env("RANGES", ranges).shim();
+        let (report, _) = report(&outcome);
+        let of_report = &report["peaks"][0]["composition"];
+        let (peak, _) = ask(&outcome, &["peak"]);
+        for parts in [of_report, &peak["composition"]] {
+            let parts = parts.as_array().expect("what it was for");
+            for (category, mib) in [
+                ("parameters", 4.0),
+                ("gradients", 1.0),
+                ("optimizer-state", 8.0),
+                ("activations", 5.0),
+                ("temporary", 1.0),
+            ] {
+                let part = parts.iter().find(|part| part["category"] == category);
+                assert!(
+                    part.is_some_and(|part| near(&part["bytes"], mib * MIB)),
+                    "{category}, ranges {ranges:?}: {report:#}"
+                );
+            }
+            assert_eq!(parts.len(), 5, "ranges {ranges:?}: {report:#}");
+        }
+    }
+}
+
+/// Several processes at once, one of them with batches of twice the length: the job says which.
+#[test]
+fn a_rank_that_is_unlike_the_others() {
+    let program = place().root.join("tests/programs/ranks.sh");
+    let outcome = Run::new("sh")
+        .arg(program)
+        .arg(super::stacks::python().unwrap_or_else(|| "python3".into()))
+        .arg(place().root.join("tests/programs/situations.py"))
+        .env("STANDIN_MEMORY", "512M")
+        .shim();
+    let traces: Vec<_> = outcome
+        .files()
+        .into_iter()
+        .filter(|name| name.ends_with(".trace"))
+        .map(|name| outcome.folder().join(name))
+        .collect();
+    assert_eq!(traces.len(), 4, "{traces:?}");
+    let output = Command::new(env!("CARGO_BIN_EXE_gpushim"))
+        .args(["report", "--format", "json"])
+        .args(&traces)
+        .output()
+        .expect("the command");
+    let found: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let job = &found["job"];
+    let names: Vec<&Value> = job["ranks"]
+        .as_array()
+        .expect("ranks")
+        .iter()
+        .map(|rank| &rank["name"])
+        .collect();
+    assert_eq!(names, ["0", "1", "2", "3"], "{job:#}");
+    assert_eq!(
+        (&job["highest"], &job["outliers"]),
+        (&2.into(), &serde_json::json!([2])),
+        "{job:#}"
+    );
 }

@@ -8,9 +8,9 @@ import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "site-packages"))
 import tinytorch
-from tinytorch import Adam, Linear, Pinned, Tensor, backward, mean, phase
+from tinytorch import Adam, Linear, Pinned, Tensor, backward, mean, part, phase
 
-WIDTH, LAYERS, BATCH = 512, 4, 512
+WIDTH, LAYERS, BATCH = 512, 4, int(os.environ.get("BATCH", "512"))
 ROW = WIDTH * 4
 
 
@@ -115,7 +115,8 @@ def train(case, steps):
             with phase("end of distillation"):
                 teacher = None
         x = load(step, case)
-        loss = forward(layers, x, case)
+        with part("forward"):
+            loss = forward(layers, x, case)
         if case == "losses":
             losses.append(loss)
             keep = Tensor(512, loss)  # as an extra term of the loss would
@@ -124,10 +125,12 @@ def train(case, steps):
             last = loss
         if case == "pinned":
             pinned.append(Pinned(3 << 20))
-        backward(loss, layers)
+        with part("backward"):
+            backward(loss, layers)
         if case not in ("accumulate", "quarters") or step % 4 == 3:
-            optimizer.step()
-            optimizer.zero_grad()
+            with part("optimizer"):
+                optimizer.step()
+                optimizer.zero_grad()
         if case == "evaluation" and step % 10 == 9:
             evaluate(layers, case)
         if case == "restart" and step == steps // 2:

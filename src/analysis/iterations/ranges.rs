@@ -16,6 +16,7 @@ pub struct Ranges {
     depths: FxHashMap<u32, u32>,
     /// How often, at which least depth, and after how many others it first began.
     seen: FxHashMap<String, (u64, u32, usize)>,
+    repeat: bool,
 }
 
 impl Ranges {
@@ -32,7 +33,13 @@ impl Ranges {
             let seen = self.seen.entry(name.clone()).or_insert((0, *depth, order));
             seen.0 += 1;
             seen.1 = seen.1.min(*depth);
+            self.repeat |= seen.0 >= LEAST;
         }
+    }
+
+    /// Whether some come often enough to be chosen.
+    pub fn repeat(&self) -> bool {
+        self.repeat
     }
 
     /// The innermost ended.

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use memmap2::{MmapOptions, MmapRaw};
+use memmap2::{MmapOptions, MmapRaw, UncheckedAdvice};
 
 /// Content as words, read atomically because a running process may change them meanwhile.
 #[derive(Debug)]
@@ -52,6 +52,16 @@ impl Bytes {
     /// Bytes.
     pub fn len(&self) -> u64 {
         self.length
+    }
+
+    /// Gives back the memory that the file takes in this process; what is read again comes from the page cache.
+    pub fn forget(&self) {
+        if let Store::Mapped(map) = &self.store {
+            // SAFETY: of a shared mapping of a file nothing is lost: pages come back as the file has them.
+            let advised = unsafe { map.unchecked_advise(UncheckedAdvice::DontNeed) };
+            // Memory that stays is no mistake.
+            let _ = advised;
+        }
     }
 
     fn words(&self) -> &[AtomicU64] {

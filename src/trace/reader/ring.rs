@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::bytes::Bytes;
 use super::header::{Part, Parts};
 use crate::trace::event::{Class, Event, Kind};
-use crate::trace::layout::{FIELDS, FieldId, PartKind, Slot, cursor};
+use crate::trace::layout::{FIELDS, FieldId, PartKind, RECORD_BYTES, Slot, cursor};
 use crate::trace::ring::{Word, while_held};
 
 pub(in crate::trace) mod chunks;
@@ -19,9 +19,14 @@ pub use events::{Found, RingEvents};
 #[cfg(feature = "spool")]
 pub use spooled::Spooled;
 
+/// Slots after which what was read of the file is given back, so that it does not stay in memory: 32 MiB.
+const FORGET: u64 = 512 << 10;
+
 /// The largest record that is believed, bytes.
 const RECORD_MAX: u64 = 256;
 const WORDS_MAX: usize = RECORD_MAX as usize / 8;
+/// Words of a record of this version.
+const RECORD_WORDS: usize = RECORD_BYTES / 8;
 
 /// The ring as it was when the file was opened.
 #[derive(Debug)]
@@ -123,6 +128,11 @@ impl RingView {
             capacity,
             held,
             fields: parts.fields,
+            is_ours: part.stride == RECORD_BYTES as u64
+                && FIELDS
+                    .iter()
+                    .zip(parts.fields)
+                    .all(|(ours, field)| (ours.offset, ours.width) == field),
         };
         (view.slots, view.capacity) = (Some(slots), capacity);
         let cursor = Cursor {
@@ -160,6 +170,8 @@ struct Slots {
     /// Slots that it holds.
     held: u64,
     fields: [(u16, u16); FIELDS.len()],
+    /// Records are made as this version makes them.
+    is_ours: bool,
 }
 
 impl Slots {
@@ -181,7 +193,12 @@ impl Slots {
 
     /// The event of this number with its ticks, if the slot holds it completely.
     fn read(&self, bytes: &Bytes, index: u64, number: u64) -> Option<(u64, Event)> {
-        let record = copy_if(self.words(bytes, index)?, number)?;
+        let words = self.words(bytes, index)?;
+        if self.is_ours {
+            let [_, rest @ ..] = copy_if::<RECORD_WORDS, _>(words, number)?;
+            return Some(Event::from_words(rest));
+        }
+        let record = copy_if::<WORDS_MAX, _>(words, number)?;
         let get = |id: FieldId| extract(&record, self.fields[id as usize]);
         let event = Event {
             kind: Kind::from_number(get(FieldId::Kind) as u8),
@@ -199,11 +216,11 @@ impl Slots {
     }
 }
 
-/// A copy of a slot, if it held the event of this number completely before and after copying.
+/// A copy of a slot's first words, if it held the event of this number completely before and after copying.
 #[inline]
-pub fn copy_if<W: Word>(slot: &[W], number: u64) -> Option<[u64; WORDS_MAX]> {
+pub fn copy_if<const N: usize, W: Word>(slot: &[W], number: u64) -> Option<[u64; N]> {
     while_held(slot.first()?, number, || {
-        let mut record = [0; WORDS_MAX];
+        let mut record = [0; N];
         for (to, from) in record.iter_mut().zip(slot) {
             *to = from.load(Ordering::Relaxed);
         }

@@ -1,14 +1,18 @@
 //! The spool beside a trace: its frames, and their events in the order of time.
 
 use std::cmp::Ordering;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, VecDeque};
 use std::fs::File;
 use std::path::Path;
+use std::thread;
 
 use super::bytes::Bytes;
 use super::ring::{Found, RingView, Spooled};
 use crate::trace::event::Event;
 use crate::trace::spool::{Span, scan, segments};
+
+/// Frames that are unpacked at once at most, each by a thread: 2 MiB of events each.
+const AHEAD_MAX: usize = 8;
 
 /// Frames that are open at once at most: they overlap only by what threads published late.
 const OPEN_MAX: usize = 64;
@@ -79,6 +83,7 @@ impl Spool {
         SpoolEvents {
             spool: self,
             waiting: &self.frames,
+            unpacked: VecDeque::new(),
             open: BinaryHeap::new(),
             after,
         }
@@ -90,6 +95,8 @@ impl Spool {
 pub struct SpoolEvents<'a> {
     spool: &'a Spool,
     waiting: &'a [(usize, Span)],
+    /// Events of the first of those that are waited for.
+    unpacked: VecDeque<Vec<[u64; 7]>>,
     open: BinaryHeap<Open>,
     after: Option<u64>,
 }
@@ -145,23 +152,48 @@ impl PartialEq for Open {
 
 impl Eq for Open {}
 
+impl SpoolEvents<'_> {
+    fn is_needed(&self, span: &Span) -> bool {
+        self.after.is_none_or(|after| span.header.last > after)
+    }
+
+    /// Unpacks the next frames, as many at once as there are processors.
+    fn unpack(&mut self) {
+        let spool = self.spool;
+        let processors = thread::available_parallelism().map_or(1, usize::from);
+        let needed = self.waiting.iter().filter(|(_, span)| self.is_needed(span));
+        let needed: Vec<_> = needed.take(processors.min(AHEAD_MAX)).collect();
+        let read = |(file, span): &(usize, Span)| {
+            let events = spool.files.get(*file).and_then(|file| span.read(file));
+            events.unwrap_or_default()
+        };
+        self.unpacked = thread::scope(|scope| {
+            let threads = needed.iter().map(|frame| scope.spawn(|| read(frame)));
+            let threads: Vec<_> = threads.collect();
+            let events = threads.into_iter().map(|thread| thread.join());
+            events.map(Result::unwrap_or_default).collect()
+        });
+    }
+}
+
 impl Iterator for SpoolEvents<'_> {
     type Item = Found;
 
     fn next(&mut self) -> Option<Found> {
         // Frames that begin before the next event of those that are open, or with it.
-        while let Some(((file, span), rest)) = self.waiting.split_first() {
+        while let Some(((_, span), rest)) = self.waiting.split_first() {
             let next = self.open.peek().map(|open| open.next.ticks);
             if next.is_some_and(|next| next < span.header.first) || self.open.len() >= OPEN_MAX {
                 break;
             }
-            self.waiting = rest;
-            if self.after.is_some_and(|after| span.header.last <= after) {
-                continue;
+            if self.is_needed(span) {
+                if self.unpacked.is_empty() {
+                    self.unpack();
+                }
+                let events = self.unpacked.pop_front().unwrap_or_default();
+                self.open.extend(Open::new(span.header.number, events));
             }
-            let events = self.spool.files.get(*file).and_then(|file| span.read(file));
-            let open = Open::new(span.header.number, events.unwrap_or_default());
-            self.open.extend(open);
+            self.waiting = rest;
         }
         let mut top = self.open.peek_mut()?;
         let event = top.next;

@@ -81,6 +81,24 @@ impl Trace {
         Stack(stacks::Stack::of(part.words, part.each, id))
     }
 
+    /// The return addresses of all stacks, some of them several times.
+    pub fn return_addresses(&self) -> impl Iterator<Item = u64> + '_ {
+        let part = self.table(PartKind::Stacks, stacks::layout::WORDS);
+        let counted = part.words.get(stacks::layout::HANDED_OUT);
+        let counted = counted.map_or(0, |word| word.load(Ordering::Relaxed));
+        // No more than there are words for.
+        let end = counted
+            .saturating_add(stacks::layout::FIRST.into())
+            .min((part.words.len() / part.each.max(1)) as u64);
+        let end = u32::try_from(end).unwrap_or(u32::MAX);
+        (stacks::layout::FIRST..end).filter_map(move |id| {
+            match stacks::node(part.words, part.each, id) {
+                Some((_, Some(StackNode::Frame(address)))) => Some(address),
+                _ => None,
+            }
+        })
+    }
+
     /// The programs and libraries that had been loaded at [`Trace::open`], in the order in which the writer
     /// saw them.
     pub fn modules(&self) -> &[Module] {

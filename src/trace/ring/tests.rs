@@ -400,8 +400,8 @@ fn a_slot_is_copied_only_whole() {
         words
     };
     let words = words(&memory.slots[0]);
-    assert_eq!(copy_if(&words, 0).map(|copy| copy[7]), Some(5));
-    assert_eq!(copy_if(&words, 1), None);
+    assert_eq!(copy_if::<8, _>(&words, 0).map(|copy| copy[7]), Some(5));
+    assert_eq!(copy_if::<8, _>(&words, 1), None);
     Word::store(&words[0], State::writing(0), Ordering::Relaxed);
-    assert_eq!(copy_if(&words, 0), None);
+    assert_eq!(copy_if::<8, _>(&words, 0), None);
 }

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::{Cursor, RingView, Run, Slots};
+use super::{Cursor, FORGET, RingView, Run, Slots};
 use crate::trace::layout::{Chunk, PartKind, Slot, cursor};
 use crate::trace::reader::bytes::Bytes;
 use crate::trace::reader::header::Parts;
@@ -30,6 +30,9 @@ impl RingView {
         let mut states = Vec::new();
         for chunk in 0..slots.held.div_ceil(chunks.each).max(chunks.held) {
             let first = chunk * chunks.each;
+            if chunk.is_multiple_of((FORGET / chunks.each).max(1)) {
+                bytes.forget();
+            }
             let word = chunks.word(bytes, chunk);
             let state = |index| slots.state(bytes, first + index);
             states.resize(chunks.each as usize, Slot::Empty);
@@ -252,22 +255,23 @@ impl Sound {
             }
         }
         sound.foreign += thin_out(states);
-        let numbers: Vec<(u64, u64)> = (0..)
-            .zip(states.iter())
-            .filter_map(|(index, state)| match *state {
-                Slot::Complete(number) | Slot::Writing(number) => Some((index, number)),
-                Slot::Empty => None,
-            })
-            .collect();
-        sound.kept = numbers.len() as u64;
-        let newest = numbers.iter().map(|(_, number)| number.saturating_add(1));
-        sound.shown = newest.max().unwrap_or(0);
+        let numbers = || {
+            (0_u64..)
+                .zip(states.iter())
+                .filter_map(|(index, state)| match *state {
+                    Slot::Complete(number) | Slot::Writing(number) => Some((index, number)),
+                    Slot::Empty => None,
+                })
+        };
+        for (_, number) in numbers() {
+            sound.kept += 1;
+            sound.shown = sound.shown.max(number.saturating_add(1));
+        }
         sound.said = word.map(|word| match word {
             Chunk::Closed(events) => events,
             Chunk::Open(events) => {
-                let own =
-                    |(index, number): &&(u64, u64)| number.checked_sub(*index) == Some(events);
-                events.saturating_add(numbers.iter().filter(own).count() as u64)
+                let own = |(index, number): &(u64, u64)| number.checked_sub(*index) == Some(events);
+                events.saturating_add(numbers().filter(own).count() as u64)
             }
         });
         sound
@@ -279,18 +283,18 @@ impl Sound {
 fn thin_out(states: &mut [Slot]) -> u64 {
     // What number the event in the first slot had when this one was written: it cannot grow from slot
     // to slot, as a thread that wrote a slot also wrote those before it.
-    let bases: Vec<Option<u64>> = (0_u64..)
-        .zip(states.iter())
-        .map(|(index, state)| match *state {
-            Slot::Complete(number) | Slot::Writing(number) => {
-                Some(number.checked_sub(index).unwrap_or(u64::MAX))
-            }
-            Slot::Empty => None,
-        })
-        .collect();
-    if bases.iter().flatten().rev().is_sorted() && !bases.contains(&Some(u64::MAX)) {
+    let base = |(index, state): (u64, &Slot)| match *state {
+        Slot::Complete(number) | Slot::Writing(number) => {
+            Some(number.checked_sub(index).unwrap_or(u64::MAX))
+        }
+        Slot::Empty => None,
+    };
+    let bases = || (0_u64..).zip(states.iter()).map(base);
+    let known = || bases().flatten();
+    if known().is_sorted_by(|a, b| a >= b) && known().next() != Some(u64::MAX) {
         return 0;
     }
+    let bases: Vec<Option<u64>> = bases().collect();
     // The longest sequence that does not grow: for each slot its length, and the slot before it.
     let mut best: Vec<(u64, Option<usize>)> = Vec::with_capacity(bases.len());
     for (index, base) in bases.iter().enumerate() {

@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
-use super::{Order, RingView, Run, Slots};
+use super::{FORGET, Order, RingView, Run, Slots};
 use crate::trace::event::Event;
 use crate::trace::reader::bytes::Bytes;
 use crate::trace::tail::takes;
@@ -16,6 +16,7 @@ impl RingView {
             bytes,
             waiting: &self.runs,
             heads: BinaryHeap::new(),
+            given: 0,
         }
     }
 }
@@ -48,6 +49,8 @@ pub struct RingEvents<'a> {
     waiting: &'a [Run],
     /// The next event of each run that has begun: as many as threads recorded at the same time.
     heads: BinaryHeap<Head>,
+    /// Events so far.
+    given: u64,
 }
 
 /// The next event of a run.
@@ -141,6 +144,10 @@ impl Iterator for RingEvents<'_> {
             None => {
                 std::collections::binary_heap::PeekMut::pop(top);
             }
+        }
+        self.given += 1;
+        if self.given.is_multiple_of(FORGET) {
+            bytes.forget();
         }
         Some(Found {
             ticket: (order == Order::Ticket).then_some(head.number),

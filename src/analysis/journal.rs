@@ -1,0 +1,111 @@
+//! What happened around the peak: the events of its iteration, of the one before and of the one after.
+
+use crate::trace::{Kind, Record};
+
+/// Entries that are kept at most, 40 bytes each: iterations that are longer are not told.
+const MOST: usize = 1 << 20;
+/// Iterations that begin after the peak before enough is known.
+const AFTER: usize = 2;
+
+/// Something that happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Its place among all events.
+    pub ticket: u64,
+    /// Its thread.
+    pub thread: u32,
+    /// What it was.
+    pub what: What,
+}
+
+/// What happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum What {
+    /// A block came to live, with this stack id.
+    Allocated(u32),
+    /// The block at this address ended.
+    Freed(u64),
+    /// A range of this name began.
+    Push(u64),
+    /// The innermost range ended.
+    Pop,
+}
+
+/// Keeps what happened around a moment.
+#[derive(Debug)]
+pub struct Journal {
+    /// The place of the first event after the moment.
+    moment: u64,
+    entries: Vec<Entry>,
+    /// Where the iteration begins among them that is under way.
+    current: usize,
+    /// Iterations that began after the moment.
+    after: usize,
+    is_too_long: bool,
+}
+
+impl Journal {
+    /// Around a moment: the place of the first event after it.
+    pub fn around(moment: u64) -> Journal {
+        Journal {
+            moment,
+            entries: Vec::new(),
+            current: 0,
+            after: 0,
+            is_too_long: false,
+        }
+    }
+
+    /// The moment that it is about.
+    pub fn moment(&self) -> u64 {
+        self.moment
+    }
+
+    /// What happened, in order; `None` if it was too much.
+    pub fn entries(&self) -> Option<&[Entry]> {
+        (!self.is_too_long).then_some(&self.entries)
+    }
+
+    /// Whether what lived on to its end has lived through a whole iteration after the moment.
+    pub fn is_whole(&self) -> bool {
+        self.after >= AFTER
+    }
+
+    /// An iteration begins.
+    pub fn begin(&mut self, ticket: u64) {
+        if ticket >= self.moment {
+            self.after += 1;
+        } else {
+            self.entries.drain(..self.current);
+            self.current = self.entries.len();
+            self.is_too_long = false;
+        }
+    }
+
+    /// A range begins or ends.
+    pub fn event(&mut self, record: &Record) {
+        let what = match record.event.kind {
+            Kind::RangePush => What::Push(record.event.address),
+            Kind::RangePop => What::Pop,
+            _ => return,
+        };
+        self.note(record.ticket, record.event.thread, what);
+    }
+
+    /// Something happens.
+    pub fn note(&mut self, ticket: u64, thread: u32, what: What) {
+        if self.is_whole() || self.is_too_long {
+            return;
+        }
+        if self.entries.len() >= MOST {
+            self.entries = Vec::new();
+            (self.current, self.is_too_long) = (0, true);
+            return;
+        }
+        self.entries.push(Entry {
+            ticket,
+            thread,
+            what,
+        });
+    }
+}

@@ -1,0 +1,160 @@
+//! A bar on the terminal for files that take longer than a second to read.
+
+use std::io::{IsTerminal, stderr};
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use gpushim_core::recording::{self, Coverage, Names, Recording};
+use gpushim_core::trace::{LiveBlock, Record, Timeline};
+use indicatif::{ProgressBar, ProgressStyle};
+
+/// What is read faster shows none.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// Events between two looks at the clock.
+const LOOK: u64 = 1 << 16;
+
+/// Opens a recording; on a terminal with a bar that shows how far each pass over its events is.
+///
+/// # Errors
+/// Those of [`recording::open`].
+pub fn open(path: &Path) -> Result<Box<dyn Recording>> {
+    let begin = Instant::now();
+    let recording = recording::open(path)?;
+    if !stderr().is_terminal() {
+        return Ok(recording);
+    }
+    Ok(Box::new(Watched {
+        recording,
+        begin,
+        passes: AtomicU64::new(0),
+    }))
+}
+
+/// A recording whose passes are shown.
+struct Watched {
+    recording: Box<dyn Recording>,
+    begin: Instant,
+    passes: AtomicU64,
+}
+
+/// A pass over the events.
+struct Pass<'a> {
+    events: Box<dyn Iterator<Item = Record> + Send + 'a>,
+    watched: &'a Watched,
+    number: u64,
+    read: u64,
+    bar: Option<ProgressBar>,
+}
+
+impl Pass<'_> {
+    #[cold]
+    fn look(&mut self) {
+        if self.watched.begin.elapsed() < PATIENCE {
+            return;
+        }
+        let bar = self.bar.get_or_insert_with(|| {
+            let bar = ProgressBar::new(self.watched.coverage().readable);
+            let style =
+                ProgressStyle::with_template("{msg} {wide_bar} {percent:>3} %, {human_pos} events");
+            bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+            bar.set_message(format!("reading, pass {}", self.number));
+            bar
+        });
+        bar.set_position(self.read);
+    }
+}
+
+impl Iterator for Pass<'_> {
+    type Item = Record;
+
+    fn next(&mut self) -> Option<Record> {
+        let record = self.events.next();
+        self.read += 1;
+        if self.read.is_multiple_of(LOOK) {
+            self.look();
+        }
+        record
+    }
+}
+
+impl Drop for Pass<'_> {
+    fn drop(&mut self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+impl Recording for Watched {
+    fn events(&self) -> Box<dyn Iterator<Item = Record> + Send + '_> {
+        Box::new(Pass {
+            events: self.recording.events(),
+            watched: self,
+            number: 1 + self.passes.fetch_add(1, Ordering::Relaxed),
+            read: 0,
+            bar: None,
+        })
+    }
+
+    fn path(&self) -> &Path {
+        self.recording.path()
+    }
+
+    fn format(&self) -> String {
+        self.recording.format()
+    }
+
+    fn wall_ns(&self) -> u64 {
+        self.recording.wall_ns()
+    }
+
+    fn facts(&self) -> Vec<(String, String)> {
+        self.recording.facts()
+    }
+
+    fn counters(&self) -> Vec<(String, u64)> {
+        self.recording.counters()
+    }
+
+    fn problems(&self) -> Vec<String> {
+        self.recording.problems()
+    }
+
+    fn coverage(&self) -> Coverage {
+        self.recording.coverage()
+    }
+
+    fn live(&self) -> Option<Vec<LiveBlock>> {
+        self.recording.live()
+    }
+
+    fn timeline(&self) -> Timeline {
+        self.recording.timeline()
+    }
+
+    fn text(&self, id: u64) -> Option<String> {
+        self.recording.text(id)
+    }
+
+    fn open_ranges(&self, stack: u32) -> Vec<String> {
+        self.recording.open_ranges(stack)
+    }
+
+    fn frames(&self, stack: u32) -> u64 {
+        self.recording.frames(stack)
+    }
+
+    fn names(&self) -> Box<dyn Names + '_> {
+        self.recording.names()
+    }
+
+    fn stream(&self, record: &Record) -> Option<u64> {
+        self.recording.stream(record)
+    }
+
+    fn fact(&self, key: &str) -> Option<String> {
+        self.recording.fact(key)
+    }
+}

@@ -1,0 +1,44 @@
+//! Reads a recording on one thread while others work on what it held.
+
+use std::sync::Arc;
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::thread;
+
+use super::Recording;
+use crate::trace::Record;
+
+/// Events that are handed on together.
+const BATCH: usize = 4096;
+/// Batches that wait for the slowest at most, which bounds the memory.
+const AHEAD: usize = 8;
+
+/// Works on the events of a recording.
+pub trait Reader: Send {
+    /// The next events, in the order of time.
+    fn read(&mut self, records: &[Record]);
+}
+
+/// Goes through a recording once and shows all of it to each reader. Each has a thread of its own.
+pub fn read(recording: &dyn Recording, readers: &mut [&mut dyn Reader]) {
+    thread::scope(|scope| {
+        let mut senders: Vec<SyncSender<Arc<Vec<Record>>>> = Vec::new();
+        for reader in readers {
+            let (sender, receiver) = sync_channel::<Arc<Vec<Record>>>(AHEAD);
+            senders.push(sender);
+            scope.spawn(move || receiver.iter().for_each(|batch| reader.read(&batch)));
+        }
+        let mut events = recording.events();
+        loop {
+            let mut batch = Vec::with_capacity(BATCH);
+            batch.extend(events.by_ref().take(BATCH));
+            if batch.is_empty() {
+                break;
+            }
+            let batch = Arc::new(batch);
+            for sender in &senders {
+                // A reader that is gone has panicked, which the scope passes on.
+                let _ = sender.send(Arc::clone(&batch));
+            }
+        }
+    });
+}

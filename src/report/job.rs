@@ -1,0 +1,307 @@
+//! Several recordings as the ranks of one job: how evenly memory lies, who peaks when, and who is unlike the others.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use super::Report;
+use super::table::{Align, Table, shown};
+use super::units::{bytes, percent, span};
+
+/// A rank is unlike the others if its peak is further from the median than this part of it,
+const APART: f64 = 0.1;
+/// and further than so many times what ranks usually are from it,
+const TIMES: f64 = 4.0;
+/// and than so many bytes: contexts and caches of libraries come to as much.
+const LEAST: u64 = 16 << 20;
+
+/// The ranks of a job.
+#[derive(Clone, Debug, Serialize)]
+pub struct Job {
+    /// Each, in the order of their ranks.
+    pub ranks: Vec<Rank>,
+    /// Mean of the peaks, bytes.
+    pub mean: u64,
+    /// The highest peak over the mean; 1 is even.
+    pub imbalance: f64,
+    /// The rank that peaks highest: its index.
+    pub highest: Option<usize>,
+    /// The ranks that are unlike the others: their indices.
+    pub outliers: Vec<usize>,
+    /// All of it in sentences.
+    pub verdict: String,
+}
+
+/// One rank of a job, on one device.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Rank {
+    /// Its number, or its host and process where it has none.
+    pub name: String,
+    /// Path of its recording.
+    pub trace: String,
+    /// Device ordinal.
+    pub device: Option<u8>,
+    /// The most that was live, of tensors if there are any, else of requested memory, bytes.
+    pub peak: u64,
+    /// When, ns since the first rank started.
+    pub peak_ns: u64,
+    /// The most that was held from the driver, bytes.
+    pub reserved: u64,
+    /// What is live at the end, bytes.
+    pub end: u64,
+    /// What stands out in it, the subcommands that say more.
+    pub verdicts: Vec<&'static str>,
+}
+
+impl Job {
+    /// Of several reports; `None` of one or none.
+    pub fn of(reports: &[Report]) -> Option<Job> {
+        if reports.len() < 2 {
+            return None;
+        }
+        let walls = reports.iter().map(|report| report.started_wall_ns);
+        let start = walls.filter(|wall| *wall > 0).min().unwrap_or(0);
+        let mut ranks: Vec<Rank> = reports
+            .iter()
+            .flat_map(|report| ranks_of(report, start))
+            .collect();
+        let number = |rank: &Rank| rank.name.parse::<u64>().unwrap_or(u64::MAX);
+        ranks.sort_by(|a, b| (number(a), &a.name, a.device).cmp(&(number(b), &b.name, b.device)));
+        let peaks: Vec<u64> = ranks.iter().map(|rank| rank.peak).collect();
+        let sum = peaks
+            .iter()
+            .fold(0_u64, |sum, peak| sum.saturating_add(*peak));
+        let mean = sum / (peaks.len() as u64).max(1);
+        // The first of several.
+        let highest = (0..ranks.len()).rev().max_by_key(|index| peaks.get(*index));
+        let top = highest.and_then(|index| peaks.get(index)).copied();
+        let mut job = Job {
+            mean,
+            imbalance: if mean == 0 {
+                1.0
+            } else {
+                top.unwrap_or(0) as f64 / mean as f64
+            },
+            highest,
+            outliers: outliers(&peaks),
+            ranks,
+            verdict: String::new(),
+        };
+        job.verdict = job.sentence();
+        Some(job)
+    }
+
+    fn sentence(&self) -> String {
+        let Some(highest) = self.highest.and_then(|index| self.ranks.get(index)) else {
+            return "No rank used device memory.".to_string();
+        };
+        let mut text = format!("{} ranks", self.ranks.len());
+        if self.imbalance < 1.0 + APART / 2.0 {
+            text.push_str(&format!(
+                " peak alike, at {} in the mean; highest is {}, {}.",
+                bytes(self.mean),
+                highest.in_a_sentence(),
+                bytes(highest.peak)
+            ));
+        } else {
+            text.push_str(&format!(
+                ": {} peaks highest, at {} after {}, {:.2} times the mean of {}.",
+                highest.in_a_sentence(),
+                bytes(highest.peak),
+                span(highest.peak_ns),
+                self.imbalance,
+                bytes(self.mean)
+            ));
+        }
+        for outlier in self
+            .outliers
+            .iter()
+            .filter_map(|index| self.ranks.get(*index))
+        {
+            let others = self.ranks.iter().filter(|rank| *rank != outlier);
+            let mut others: Vec<u64> = others.map(|rank| rank.peak).collect();
+            let usual = median(&mut others);
+            let (apart, sign) = if outlier.peak > usual {
+                (outlier.peak - usual, "more")
+            } else {
+                (usual - outlier.peak, "less")
+            };
+            let mut name = outlier.in_a_sentence();
+            name.replace_range(0..1, &name[0..1].to_ascii_uppercase());
+            text.push_str(&format!(
+                " {name} is unlike the others: {} {sign} than the median of them, {}.",
+                bytes(apart),
+                bytes(usual)
+            ));
+        }
+        let said: Vec<&Rank> = (self.ranks.iter())
+            .filter(|rank| !rank.verdicts.is_empty())
+            .collect();
+        if !said.is_empty() && said.len() < self.ranks.len() {
+            let names: Vec<String> = said.iter().map(|rank| rank.in_a_sentence()).collect();
+            text.push_str(&format!(
+                " Something stands out in {} only.",
+                names.join(", ")
+            ));
+        }
+        text
+    }
+}
+
+impl Rank {
+    fn in_a_sentence(&self) -> String {
+        let is_number = self.name.bytes().all(|byte| byte.is_ascii_digit());
+        if is_number {
+            format!("rank {}", self.name)
+        } else {
+            format!("process {}", self.name)
+        }
+    }
+}
+
+/// A process on each of its devices; on the first if it used none.
+fn ranks_of(report: &Report, start: u64) -> Vec<Rank> {
+    let name = report.fact("rank").map_or_else(
+        || {
+            let fact = |key| report.fact(key).unwrap_or("?");
+            match (report.fact("host"), report.fact("pid")) {
+                (None, None) => report.trace.clone(),
+                _ => format!("{}/{}", fact("host"), fact("pid")),
+            }
+        },
+        str::to_string,
+    );
+    let later = report.started_wall_ns.saturating_sub(start);
+    let mut kinds: Vec<&'static str> = report.verdicts.iter().map(|one| one.kind).collect();
+    kinds.dedup();
+    let rank = |device: Option<&crate::analysis::DeviceFigures>| {
+        let gauge = device.map(|device| match &device.tensors {
+            Some(tensors) => tensors.tensors,
+            None => device.requested,
+        });
+        Rank {
+            name: name.clone(),
+            trace: report.trace.clone(),
+            device: device.and_then(|device| device.device),
+            peak: gauge.map_or(0, |gauge| gauge.peak),
+            peak_ns: gauge
+                .and_then(|gauge| gauge.peak_ns)
+                .unwrap_or(0)
+                .saturating_add(later),
+            reserved: device.map_or(0, |device| device.reserved.peak),
+            end: gauge.map_or(0, |gauge| gauge.end),
+            verdicts: kinds.clone(),
+        }
+    };
+    let mut ranks: Vec<Rank> = report
+        .summary
+        .devices
+        .iter()
+        .map(|d| rank(Some(d)))
+        .collect();
+    if ranks.is_empty() {
+        ranks.push(rank(None));
+    }
+    ranks
+}
+
+/// The middle one, bytes.
+fn median(values: &mut [u64]) -> u64 {
+    values.sort_unstable();
+    let middle = values.len() / 2;
+    let at = |index: usize| values.get(index).copied().unwrap_or(0);
+    if values.len().is_multiple_of(2) {
+        u64::midpoint(at(middle.saturating_sub(1)), at(middle))
+    } else {
+        at(middle)
+    }
+}
+
+/// Which of these are far from the median, against how far the others are.
+fn outliers(peaks: &[u64]) -> Vec<usize> {
+    // Of two nobody can say which is unlike the other.
+    if peaks.len() < 3 {
+        return Vec::new();
+    }
+    let is_far = |index: &usize| {
+        let Some(peak) = peaks.get(*index) else {
+            return false;
+        };
+        let others = (0..peaks.len()).filter(|other| other != index);
+        let mut others: Vec<u64> = others.filter_map(|at| peaks.get(at)).copied().collect();
+        let middle = median(&mut others);
+        let mut off: Vec<u64> = others.iter().map(|other| other.abs_diff(middle)).collect();
+        let usual = median(&mut off) as f64;
+        let apart = peak.abs_diff(middle);
+        apart >= LEAST && apart as f64 > (APART * middle as f64).max(TIMES * usual)
+    };
+    (0..peaks.len()).filter(is_far).collect()
+}
+
+impl fmt::Display for Job {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}\n", shown(&self.verdict))?;
+        let mut table = Table::new([
+            ("rank", Align::Left),
+            ("gpu", Align::Right),
+            ("peak", Align::Right),
+            ("of the mean", Align::Right),
+            ("at", Align::Right),
+            ("reserved", Align::Right),
+            ("at the end", Align::Right),
+            ("", Align::Left),
+        ]);
+        for (index, rank) in self.ranks.iter().enumerate() {
+            let mut notes = Vec::new();
+            if self.highest == Some(index) {
+                notes.push("highest");
+            }
+            if self.outliers.contains(&index) {
+                notes.push("unlike the others");
+            }
+            notes.extend(&rank.verdicts);
+            table.row([
+                rank.name.clone(),
+                rank.device
+                    .map_or("-".to_string(), |device| device.to_string()),
+                bytes(rank.peak),
+                percent(rank.peak as f64, self.mean as f64),
+                span(rank.peak_ns),
+                bytes(rank.reserved),
+                bytes(rank.end),
+                notes.join(", "),
+            ]);
+        }
+        write!(f, "{table}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GIB: u64 = 1 << 30;
+
+    #[test]
+    fn who_is_unlike_the_others() {
+        assert_eq!(outliers(&[GIB, GIB, 2 * GIB, GIB]), [2]);
+        assert_eq!(outliers(&[GIB, GIB, GIB / 2, GIB + 1]), [2]);
+        assert_eq!(outliers(&[GIB, GIB, GIB, GIB + GIB / 20]), [0_usize; 0]);
+        // An even slope, as of the stages of a pipeline: nobody stands out.
+        assert_eq!(
+            outliers(&[4 * GIB, 5 * GIB, 6 * GIB, 7 * GIB]),
+            [0_usize; 0]
+        );
+        assert_eq!(outliers(&[GIB, 5 * GIB]), [0_usize; 0]);
+        assert_eq!(outliers(&[]), [0_usize; 0]);
+        // A few bytes are nothing.
+        assert_eq!(outliers(&[0, 0, 0, 1 << 20]), [0_usize; 0]);
+    }
+
+    #[test]
+    fn the_middle_of_some() {
+        assert_eq!(median(&mut [3, 1, 2]), 2);
+        assert_eq!(median(&mut [4, 1, 2, 3]), 2);
+        assert_eq!(median(&mut []), 0);
+    }
+}
