@@ -101,7 +101,7 @@ impl FragmentationReport {
             );
         }
         let when = match found.asked {
-            Some(asked) => format!("when memory grew for {}", bytes(asked.size)),
+            Some(asked) => format!("when memory grew to its peak for {}", bytes(asked.size)),
             None => "then".to_string(),
         };
         let mut text = format!(
