@@ -892,10 +892,10 @@ fn views_of_a_small_run() {
     };
     let found = text(&["fragmentation", "run.trace", "--of", "memory"]);
     assert!(
-        found.contains("Not fragmented: 1.0 MiB (25.0 %) of the 4.0 MiB"),
+        found.contains("Not fragmented: 0 B (0.0 %) of the 4.0 MiB"),
         "{found}"
     );
-    assert!(found.contains("50.0 %  ████"), "{found}");
+    assert!(found.contains("100.0 %  ████"), "{found}");
     let found = text(&[
         "fragmentation",
         "run.trace",

@@ -51,7 +51,7 @@ pub struct Fallen {
     pub from: u64,
     /// Bytes that were left.
     pub to: u64,
-    /// By so much it was deeper than the lowest before it since memory last rose, bytes.
+    /// By so much it went below where those before it had ended, bytes.
     pub below: u64,
     /// If it lasts: the most that is ever live afterwards is so many bytes less than before.
     pub lasting: Option<u64>,

@@ -44,10 +44,8 @@ pub struct Curve {
     pub columns: Vec<Option<(u64, u64)>>,
     /// The most of all, bytes.
     pub peak: u64,
-    /// When the column of that begins, ns.
+    /// When that was, ns since the start; as exactly as the trace keeps it.
     pub peak_ns: u64,
-    /// The last, bytes.
-    pub end: u64,
 }
 
 /// When a phase took place.
@@ -140,13 +138,30 @@ fn curve(name: &'static str, spans: &[Span], end_ns: u64, columns: usize) -> Opt
             *column = Some((least.min(span.min), most.max(span.max)));
         }
     }
+    bridge(&mut all);
     Some(Curve {
         name,
         columns: all,
         peak: peak.max,
         peak_ns: peak.from_ns,
-        end: spans.last().map_or(0, |span| span.max),
     })
+}
+
+/// Fills columns in which nothing changed and so nothing was written: with what the column before and the one
+/// after have in common.
+fn bridge(columns: &mut [Option<(u64, u64)>]) {
+    let mut last: Option<(usize, (u64, u64))> = None;
+    for index in 0..columns.len() {
+        let Some(here) = columns.get(index).copied().flatten() else {
+            continue;
+        };
+        if let Some((from, before)) = last {
+            let (least, most) = (before.0.max(here.0), before.1.min(here.1));
+            let between = columns.iter_mut().take(index).skip(from + 1);
+            between.for_each(|column| *column = Some((least.min(most), most.max(least))));
+        }
+        last = Some((index, here));
+    }
 }
 
 /// The ranges of a thread.

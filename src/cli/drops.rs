@@ -10,8 +10,8 @@ use super::asked::Asked;
 ///
 /// A drop is a fall by at least a tenth of the run's peak, until memory has risen again by as much. Drops of the
 /// same cause and stack are told once: `each iteration`, or how often. A drop lasts if it ends a tenth of the
-/// peak below where the one before it ended, what is live later never again comes within a tenth of what it was
-/// before, and the run goes on; a context that is reset with the memory in it counts as one if the run goes on.
+/// peak lower than the 32 before it, what is live later always stays a tenth of the peak below what it was, and
+/// the run goes on: it allocates as much again. So does a context that is reset with the memory in it.
 /// Exit code 1 if a drop lasts.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:

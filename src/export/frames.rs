@@ -60,7 +60,7 @@ pub(super) fn functions(stack: &[Frame]) -> Vec<Function> {
 }
 
 /// The functions of a stack on one line, outermost first, as flame graphs are made of.
-pub(crate) fn folded(stack: &[Frame]) -> String {
+pub(super) fn folded(stack: &[Frame]) -> String {
     let labels: Vec<String> = functions(stack)
         .iter()
         .rev()

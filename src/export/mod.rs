@@ -31,7 +31,6 @@ mod story;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use frames::folded;
 pub use metrics::metrics;
 pub use parquet::parquet;
 pub use profile::Measure;

@@ -10,9 +10,8 @@ use serde::Serialize;
 use super::findings::{Finding, Subject};
 use super::table::{Align, Table};
 use super::units::{bytes, percent};
-use crate::analysis::{Focus, Weight, weights};
-use crate::export::folded;
-use crate::recording::{Frame, Names, Recording, Who};
+use crate::analysis::{Focus, Weight, weights, without_numbers};
+use crate::recording::{Names, Recording, Who};
 
 /// What `gpushim flamegraph` draws.
 #[derive(Clone, Debug, Serialize)]
@@ -52,16 +51,10 @@ impl FlameReport {
         let mut all = 0_u64;
         for (stack, bytes) in weights(recording, focus, weight) {
             all = all.saturating_add(bytes);
-            // Numbers in the names of ranges would tear apart what is the same.
-            let frames: Vec<Frame> = names.stack(stack).iter().map(without_numbers).collect();
-            let line = match folded(&frames) {
-                line if line.is_empty() => "(no stack recorded)".to_string(),
-                line => line,
-            };
-            let function = Who::of(names, stack).function;
+            let who = Who::of(names, stack);
             for sum in [
-                stacks.entry(line).or_default(),
-                functions.entry(function).or_default(),
+                stacks.entry(folded(&who)).or_default(),
+                functions.entry(who.function).or_default(),
             ] {
                 *sum = sum.saturating_add(bytes);
             }
@@ -86,11 +79,27 @@ impl FlameReport {
     }
 }
 
-fn without_numbers(frame: &Frame) -> Frame {
-    match frame {
-        Frame::Range(name) => Frame::Range(crate::analysis::without_numbers(name)),
-        call => call.clone(),
+/// A stack on one line, from the outermost on: its ranges and its functions. Numbers in the names of ranges
+/// would tear apart what is the same.
+fn folded(who: &Who) -> String {
+    let ranges = who.ranges.iter().rev();
+    let ranges = ranges.map(|name| format!("[{}]", without_numbers(name)));
+    let functions = who
+        .frames
+        .iter()
+        .rev()
+        .map(|line| match line.split_once("  ") {
+            Some((function, place)) => format!("{function} ({place})"),
+            None => line.clone(),
+        });
+    let labels: Vec<String> = ranges
+        .chain(functions)
+        .map(|label| label.replace(';', ":").replace(char::is_control, " "))
+        .collect();
+    if labels.is_empty() {
+        return "(no stack recorded)".to_string();
     }
+    labels.join(";")
 }
 
 /// The stacks of several recordings as lines, each recording below a frame of its own.

@@ -101,7 +101,7 @@ impl FragmentationReport {
             );
         }
         let when = match found.asked {
-            Some(asked) => format!("when memory grew for {}", bytes(asked.size)),
+            Some(asked) => format!("when memory grew to its peak for {}", bytes(asked.size)),
             None => "then".to_string(),
         };
         let mut text = format!(
@@ -221,13 +221,16 @@ fn several(number: u64, what: &str) -> String {
 
 /// Pins by who is responsible for most of what is in a segment.
 fn keepers(recording: &dyn Recording, pins: &[Pin], names: &mut dyn Names) -> Vec<Keeper> {
-    let mut by_frames: FxHashMap<u64, usize> = FxHashMap::default();
+    let mut by_function: FxHashMap<String, usize> = FxHashMap::default();
+    let mut frames: FxHashMap<u64, Who> = FxHashMap::default();
     let mut keepers: Vec<Keeper> = Vec::new();
     for pin in pins {
-        let frames = recording.frames(pin.stack);
-        let index = *by_frames.entry(frames).or_insert_with(|| {
+        let who = frames
+            .entry(recording.frames(pin.stack))
+            .or_insert_with(|| Who::of(names, pin.stack));
+        let index = *by_function.entry(who.function.clone()).or_insert_with(|| {
             keepers.push(Keeper {
-                who: Who::of(names, pin.stack),
+                who: who.clone(),
                 segments: 0,
                 free: 0,
                 blocks: 0,

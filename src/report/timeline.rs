@@ -84,14 +84,12 @@ impl Finding for TimelineReport {
                 ("", Align::Left),
                 ("most", Align::Right),
                 ("at", Align::Right),
-                ("at the end", Align::Right),
             ]);
             for curve in &device.curves {
                 table.row([
                     curve.name.to_string(),
                     bytes(curve.peak),
                     span(curve.peak_ns),
-                    bytes(curve.end),
                 ]);
             }
             write!(f, "\n{table}")?;

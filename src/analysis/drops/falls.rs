@@ -1,5 +1,7 @@
 //! Goes along with the blocks and collects what a fall consists of.
 
+use std::collections::VecDeque;
+
 use rustc_hash::FxHashMap;
 
 use super::gather::Gather;
@@ -9,12 +11,16 @@ use crate::analysis::segments::Segments;
 use crate::analysis::walk::{Block, Visitor};
 use crate::trace::{Event, Kind, Record};
 
+/// A fall is deeper than usual if it is deeper than so many before it: with gradients that accumulate, falls of
+/// one iteration in a few are.
+const EARLIER: usize = 32;
+
 /// A fall of what is live.
 #[derive(Clone, Debug)]
 pub(super) struct Fall {
     pub from: Point,
     pub to: Point,
-    /// The level at which the one before it ended.
+    /// The lowest level at which those before it ended, 0 for the first.
     pub low_before: u64,
     /// What was freed in it and had been there when it began.
     pub gone: Vec<Gone>,
@@ -36,7 +42,8 @@ pub(super) struct Gone {
 pub(super) struct Falls<'a> {
     live: Swing,
     now: u64,
-    low_before: u64,
+    /// Where the latest falls ended.
+    lows: VecDeque<u64>,
     gone: Vec<Gone>,
     /// How many of these belong to the fall as far as it has gone.
     until_low: usize,
@@ -51,7 +58,7 @@ impl<'a> Falls<'a> {
         Falls {
             live: Swing::new(gather.least),
             now: 0,
-            low_before: 0,
+            lows: VecDeque::new(),
             gone: Vec::new(),
             until_low: 0,
             gather,
@@ -85,7 +92,10 @@ impl<'a> Falls<'a> {
     fn feed(&mut self, ns: u64, ticket: u64) {
         match self.live.feed(self.point(ns, ticket)) {
             Turn::None => {}
-            Turn::Low => self.until_low = self.gone.len(),
+            Turn::Low => {
+                self.until_low = self.gone.len();
+                self.gather.low();
+            }
             Turn::High => {
                 self.gone.clear();
                 self.until_low = 0;
@@ -103,7 +113,11 @@ impl<'a> Falls<'a> {
         gone.truncate(self.until_low);
         // What was allocated while memory fell did not make it fall.
         gone.retain(|gone| gone.block.ticket <= from.ticket);
-        let low_before = std::mem::replace(&mut self.low_before, to.bytes);
+        let low_before = self.lows.iter().min().copied().unwrap_or(0);
+        self.lows.push_back(to.bytes);
+        if self.lows.len() > EARLIER {
+            self.lows.pop_front();
+        }
         self.gather.take(Fall {
             from,
             to,

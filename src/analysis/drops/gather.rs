@@ -30,8 +30,22 @@ pub(super) struct Gather<'a> {
     latest: Option<Fall>,
     /// Bytes allocated since the latest, and the highest that was live since.
     since: (u64, u64),
-    /// Those that may last, with the highest that was live from each to the next.
-    may_last: Vec<(Drop, Key, u64)>,
+    /// The same since the lowest level lately, where the next fall may turn out to have ended.
+    since_low: (u64, u64),
+    /// Bytes allocated in all.
+    allocated: u64,
+    /// Those that may last.
+    may_last: Vec<Candidate>,
+}
+
+/// A fall that may last.
+struct Candidate {
+    drop: Drop,
+    key: Key,
+    /// The highest that was live from here to the next of them.
+    highest: u64,
+    /// Bytes that had been allocated in all.
+    allocated: u64,
 }
 
 impl<'a> Gather<'a> {
@@ -47,40 +61,52 @@ impl<'a> Gather<'a> {
             all: FxHashMap::default(),
             latest: None,
             since: (0, 0),
+            since_low: (0, 0),
+            allocated: 0,
             may_last: Vec::new(),
         }
     }
 
     /// Something was allocated, and then so much was live.
     pub fn allocated(&mut self, bytes: u64, now: u64) {
-        self.since.0 = self.since.0.saturating_add(bytes);
-        self.since.1 = self.since.1.max(now);
-        if let Some((.., highest)) = self.may_last.last_mut() {
-            *highest = now.max(*highest);
+        for since in [&mut self.since, &mut self.since_low] {
+            *since = (since.0.saturating_add(bytes), since.1.max(now));
         }
+        self.allocated = self.allocated.saturating_add(bytes);
+        if let Some(last) = self.may_last.last_mut() {
+            last.highest = last.highest.max(now);
+        }
+    }
+
+    /// What is live is as low as not since the last fall.
+    pub fn low(&mut self) {
+        self.since_low = (0, 0);
     }
 
     /// Takes a fall, once memory has risen again or the run is over.
     pub fn take(&mut self, fall: Fall) {
-        let since = std::mem::take(&mut self.since);
+        let since = std::mem::replace(&mut self.since, self.since_low);
         if let Some(before) = self.latest.replace(fall) {
-            self.tell(&before, true, since.1);
+            self.tell(&before, true, since);
         }
     }
 
     /// All, those that last first.
     pub fn finish(mut self) -> Vec<Drop> {
         if let Some(last) = self.latest.take() {
-            let (allocated, highest) = self.since;
-            self.tell(&last, allocated >= self.least, highest);
+            let since = self.since;
+            self.tell(&last, since.0 >= self.least, since);
         }
         let mut highest = 0;
-        for (mut drop, key, then) in std::mem::take(&mut self.may_last).into_iter().rev() {
-            highest = then.max(highest);
-            let stays = drop.largest.from.saturating_sub(highest);
-            let lasts = drop.cause == Cause::ContextReset || stays >= self.least;
-            drop.largest.lasting = lasts.then_some(stays);
-            self.add(drop, key);
+        for mut one in std::mem::take(&mut self.may_last).into_iter().rev() {
+            highest = one.highest.max(highest);
+            let fallen = &mut one.drop.largest;
+            let stays = fallen.from.saturating_sub(highest);
+            let lasts = one.drop.cause == Cause::ContextReset || stays >= self.least;
+            // Not if the run is as good as over.
+            let goes_on = self.allocated.saturating_sub(one.allocated) >= fallen.from;
+            fallen.lasting = (lasts && goes_on).then_some(stays);
+            self.add(one.drop, one.key);
         }
         let mut drops: Vec<Drop> = self.all.into_values().collect();
         drops.sort_by_key(|drop| {
@@ -93,11 +119,17 @@ impl<'a> Gather<'a> {
         drops
     }
 
-    fn tell(&mut self, fall: &Fall, goes_on: bool, highest: u64) {
+    fn tell(&mut self, fall: &Fall, goes_on: bool, (since, highest): (u64, u64)) {
         let (drop, key) = self.one(fall, goes_on);
         let is_deeper = drop.largest.below >= self.least || drop.cause == Cause::ContextReset;
         if goes_on && is_deeper && self.may_last.len() < MOST {
-            self.may_last.push((drop, key, highest));
+            let allocated = self.allocated.saturating_sub(since);
+            self.may_last.push(Candidate {
+                drop,
+                key,
+                highest,
+                allocated,
+            });
         } else {
             self.add(drop, key);
         }

@@ -99,6 +99,8 @@ fn panel(
     for tick in 0..=TICKS {
         let part = tick as f64 / TICKS as f64;
         let (x, y) = (LEFT + PLOT * part, top + HEIGHT * (1.0 - part));
+        // The last would stand out of the picture.
+        let anchor = if tick == TICKS { "end" } else { "middle" };
         let (of_bytes, of_time) = (
             bytes((most as f64 * part) as u64),
             span((run.end_ns as f64 * part) as u64),
@@ -107,7 +109,7 @@ fn panel(
             out,
             "<line class=\"grid\" x1=\"{LEFT}\" x2=\"{}\" y1=\"{y:.1}\" y2=\"{y:.1}\"/>\
              <text class=\"dim\" x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{of_bytes}</text>\
-             <text class=\"dim\" x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{of_time}</text>",
+             <text class=\"dim\" x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"{anchor}\">{of_time}</text>",
             LEFT + PLOT,
             LEFT - 6.0,
             y + 4.0,

@@ -11,7 +11,6 @@ fn report(name: &str) -> TimelineReport {
             .collect(),
         peak: columns.iter().copied().max().unwrap_or(0),
         peak_ns: 1_000,
-        end: 7 << 20,
     };
     let mib = 1 << 20;
     TimelineReport {
