@@ -220,8 +220,8 @@ fn notes(report: &Report, f: &mut String) -> Result {
         let older = match summary.older {
             Some(SizeGroup { count: 0, .. }) => String::new(),
             Some(older) => format!(
-                ", with {} that are older and live to the end ({})",
-                plural(older.count, "block"),
+                ", and of {} live at the end ({})",
+                plural(older.count, "older block"),
                 bytes(older.bytes)
             ),
             None => ", and blocks that lived through all of it are not seen".to_string(),
