@@ -281,6 +281,40 @@ fn a_wrapped_ring_is_said() {
 }
 
 #[test]
+fn a_block_that_outlives_the_ring_counts() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = WriterOptions {
+        bytes: 4096,
+        ..WriterOptions::default()
+    };
+    let writer = Writer::create(&dir.path().join("a.trace"), &options).unwrap();
+    writer.record_alloc(&event(Kind::Alloc, MIB, 3 * MIB));
+    // It is told by when it was made, which is before all that the ring still has.
+    std::thread::sleep(Duration::from_millis(1));
+    for _ in 0..500 {
+        writer.record_alloc(&event(Kind::Alloc, 64 * MIB, MIB));
+        writer.record_free(&event(Kind::Free, 64 * MIB, MIB));
+    }
+    let report = json(&run(dir.path(), &["report", "a.trace", "--format", "json"]));
+    let summary = &report["reports"][0]["summary"];
+    assert_eq!(summary["events"]["wrapped"], true);
+    assert_eq!(
+        (&summary["older"]["count"], &summary["older"]["bytes"]),
+        (&1.into(), &(3 * MIB).into())
+    );
+    let requested = &summary["devices"][0]["requested"];
+    assert_eq!(
+        (&requested["peak"], &requested["end"]),
+        (&(4 * MIB).into(), &(3 * MIB).into())
+    );
+    let held = &report["reports"][0]["peaks"][0];
+    assert_eq!(
+        (&held["bytes"], &held["unknown"]),
+        (&(4 * MIB).into(), &0.into())
+    );
+}
+
+#[test]
 fn events_are_listed_filtered_and_limited() {
     let dir = tempfile::tempdir().unwrap();
     sample(&dir.path().join("a.trace"));

@@ -7,7 +7,7 @@ use super::growth::{GrowthReport, gpu_bytes};
 use super::leaks::LeaksReport;
 use super::oom::OomReport;
 use super::units::count;
-use crate::analysis::{Focus, Overview, Summary, Told};
+use crate::analysis::{Focus, Overview, Summary, Told, Why};
 use crate::recording::{Names, Recording};
 use crate::trace::Layer;
 
@@ -33,7 +33,12 @@ impl Verdict {
         names: &mut dyn Names,
     ) -> (Vec<Verdict>, Option<String>) {
         let trace = recording.path().display().to_string();
-        let shortages = std::mem::take(&mut overview.shortages);
+        // The first one is told.
+        let mut shortages = std::mem::take(&mut overview.shortages);
+        shortages.truncate(1);
+        shortages
+            .iter_mut()
+            .for_each(|one| one.holders.truncate(super::LINES));
         let main = overview.layers.first();
         let grows = main.and_then(|told| told.growth.as_ref());
         let grows = grows.filter(|growth| growth.grows);
@@ -90,6 +95,11 @@ fn out_of_memory(oom: &OomReport, all: u64, trace: &str) -> Option<Verdict> {
             super::units::percent(holder.share, 1.0),
             holder.who.in_a_sentence()
         ));
+    }
+    if first.why == Why::Fragmented
+        && let Some(advice) = first.advice.first()
+    {
+        text.push_str(&format!(" {advice}"));
     }
     match all.saturating_sub(1) {
         0 => {}
