@@ -86,6 +86,17 @@ impl Fragmentation {
             Moment::Peak => find.ns,
             Moment::End => find.last_ns,
         };
+        if find.highest == 0 {
+            // Of a recording of requests alone it cannot be said what they were cut from.
+            return Fragmentation {
+                ns,
+                ticket,
+                asked: None,
+                devices: Vec::new(),
+                segments: Vec::new(),
+                pins: Vec::new(),
+            };
+        }
         let mut live = LiveAt::new(ticket);
         let mut taken = TakenAt {
             ticket,
@@ -174,11 +185,13 @@ impl Visitor for Find {
             self.ticket = Some(record.ticket);
         }
         self.segments.feed(&record.event);
-        if self.moment == Moment::Peak && self.segments.total() > self.highest {
+        if self.segments.total() > self.highest {
             self.highest = self.segments.total();
-            self.is_growing = true;
-            self.asked = None;
-            self.is_at(record.ns);
+            if self.moment == Moment::Peak {
+                self.is_growing = true;
+                self.asked = None;
+                self.is_at(record.ns);
+            }
         }
     }
 

@@ -87,7 +87,7 @@ impl FragmentationReport {
         let found = &self.fragmentation;
         let worst = found.devices.iter().max_by_key(|room| room.stuck);
         let Some(room) = worst.filter(|room| room.reserved > 0) else {
-            return "Nothing is held that the recording tells of.".to_string();
+            return "The recording tells of no memory that is reserved.".to_string();
         };
         let of = match room.device.filter(|_| found.devices.len() > 1) {
             Some(device) => format!(" of gpu {device}"),
@@ -263,7 +263,9 @@ impl Finding for FragmentationReport {
         } else {
             ""
         };
-        writeln!(f, "At {}{what}", span(self.fragmentation.ns))?;
+        if !self.fragmentation.devices.is_empty() {
+            writeln!(f, "At {}{what}", span(self.fragmentation.ns))?;
+        }
         writeln!(f, "{}", shown(&self.verdict))?;
         if let Some(advice) = self.advice {
             writeln!(f, "  {advice}")?;

@@ -263,10 +263,7 @@ impl<'a> Layout<'a> {
 }
 
 /// The segment that an address is in.
-fn of<'a, T>(
-    segments: &'a mut BTreeMap<u64, (Segment, T)>,
-    address: u64,
-) -> Option<&'a mut (Segment, T)> {
+fn of<T>(segments: &mut BTreeMap<u64, (Segment, T)>, address: u64) -> Option<&mut (Segment, T)> {
     let (_, of) = segments.range_mut(..=address).next_back()?;
     (address < of.0.end()).then_some(of)
 }
