@@ -383,13 +383,16 @@ fn memory_that_suddenly_drops() {
     assert!(near(&fell["freed"], teacher), "{fell:#}");
     let (peak, _) = ask(&outcome, &["peak"]);
     let holders = peak["holders"].as_array().expect("holders");
-    let held = |function: &str| {
-        let of = |holder: &&Value| named(&holder["function"], function);
-        let of = holders.iter().filter(of);
-        of.filter_map(|holder| holder["bytes"].as_f64())
-            .fold(0.0, f64::max)
-    };
-    assert!(near(&held("load_teacher").into(), teacher), "{peak:#}");
+    // The interpreter may come to the same function by several ways.
+    let is_teacher = |holder: &&Value| named(&holder["function"], "load_teacher");
+    let held: u64 = holders
+        .iter()
+        .filter(is_teacher)
+        .filter_map(|holder| holder["bytes"].as_u64())
+        .sum();
+    if super::stacks::python().is_some() {
+        assert!(near(&held.into(), teacher), "{peak:#}");
+    }
 }
 
 #[test]

@@ -13,8 +13,9 @@ use gpushim_core::report::top::Row;
 use gpushim_core::trace::Trace;
 use rustc_hash::FxHashMap;
 
-/// Holders that are named.
+/// Holders that are shown, and stacks that are named for them: several may be ways to one function.
 const HOLDERS: usize = 12;
+const NAMED: usize = 4 * HOLDERS;
 
 /// The processes that are watched.
 pub struct Watch {
@@ -94,22 +95,34 @@ impl Watch {
         };
         (seen.at, seen.allocations) = (now, glance.allocations);
         let mut names = None;
-        let holders = glance.holders.iter().take(HOLDERS).map(|held| {
+        let mut holders: Vec<Holder> = Vec::new();
+        for held in glance.holders.iter().take(NAMED) {
             let frames = Recording::frames(trace, held.stack);
             let who = seen.who.entry(frames).or_insert_with(|| {
                 let names = names.get_or_insert_with(|| Recording::names(trace));
                 Who::of(&mut **names, held.stack)
             });
-            Holder {
+            let known = holders
+                .iter_mut()
+                .find(|holder| holder.who.function == who.function);
+            let share = held.bytes as f64 / glance.allocated.max(1) as f64;
+            if let Some(holder) = known {
+                holder.blocks += held.blocks;
+                holder.bytes = holder.bytes.saturating_add(held.bytes);
+                holder.share += share;
+                continue;
+            }
+            holders.push(Holder {
                 who: who.clone(),
                 blocks: held.blocks,
                 bytes: held.bytes,
                 per_iteration: None,
-                share: held.bytes as f64 / glance.allocated.max(1) as f64,
+                share,
                 oldest_ns: Some(held.oldest_ns),
-            }
-        });
-        let holders = holders.collect();
+            });
+        }
+        holders.sort_by_key(|holder| std::cmp::Reverse(holder.bytes));
+        holders.truncate(HOLDERS);
         let pid = trace.fact("pid").and_then(|pid| pid.parse().ok());
         Row {
             trace: trace.path().display().to_string(),
