@@ -15,6 +15,9 @@ use super::asked::Asked;
 /// The policies of gpushim are the code that runs in the shim; the others are made from what is documented of
 /// them. Times are those that the driver's calls take on an H100. Exit code 1 if one of them runs out of memory.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  gpushim replay train.trace
+  gpushim replay --policy vmm,torch --limit 40G snapshot.pickle")]
 pub struct Args {
     #[command(flatten)]
     asked: Asked,
