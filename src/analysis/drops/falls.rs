@@ -108,6 +108,20 @@ impl<'a> Falls<'a> {
         }
     }
 
+    /// A fall is over, too, when the run goes on below where it began: as much has been allocated since as was
+    /// live then, and memory has not come back.
+    fn settle(&mut self, ns: u64, ticket: u64) {
+        let is_over = |from: Point| self.gather.allocated_since_low() >= from.bytes;
+        if self.live.fell_from().is_some_and(is_over)
+            && let Some((from, to)) = self.live.finish()
+        {
+            self.fell(from, to);
+            self.gone.clear();
+            self.until_low = 0;
+            self.live.begin(self.point(ns, ticket));
+        }
+    }
+
     fn fell(&mut self, from: Point, to: Point) {
         let mut gone = std::mem::take(&mut self.gone);
         gone.truncate(self.until_low);
@@ -173,6 +187,7 @@ impl Visitor for Falls<'_> {
         self.now = self.now.saturating_add(block.size);
         self.gather.allocated(block.size, self.now);
         self.feed(block.ns, block.ticket);
+        self.settle(block.ns, block.ticket);
     }
 
     fn freed(&mut self, block: &Block, at: &Record) {

@@ -78,6 +78,11 @@ impl<'a> Gather<'a> {
         }
     }
 
+    /// Bytes allocated since the lowest level lately.
+    pub fn allocated_since_low(&self) -> u64 {
+        self.since_low.0
+    }
+
     /// What is live is as low as not since the last fall.
     pub fn low(&mut self) {
         self.since_low = (0, 0);

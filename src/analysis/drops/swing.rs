@@ -22,6 +22,9 @@ pub(super) enum Turn {
     Fell(Point, Point),
 }
 
+/// What differs by less than one part in so many of the least fall is the same level.
+const LEVEL: u64 = 32;
+
 /// Follows a level. It falls if it goes down by `least` from its highest; the fall lasts until it has gone up
 /// by as much from its lowest.
 #[derive(Clone, Debug)]
@@ -45,13 +48,23 @@ impl Swing {
         (self.high, self.low) = (now, now);
     }
 
+    /// Where the fall that it is in began.
+    pub fn fell_from(&self) -> Option<Point> {
+        self.is_falling().then_some(self.high)
+    }
+
     fn is_falling(&self) -> bool {
         self.high.bytes.saturating_sub(self.low.bytes) >= self.least
     }
 
     /// The level is this.
     pub fn feed(&mut self, now: Point) -> Turn {
-        if now.bytes <= self.low.bytes {
+        if now.bytes < self.low.bytes {
+            // Where a level goes up and down a little, the fall to it ended when it was reached.
+            let deeper = self.low.bytes - now.bytes;
+            if self.is_falling() && deeper < self.least / LEVEL {
+                return Turn::None;
+            }
             self.low = now;
             return Turn::Low;
         }

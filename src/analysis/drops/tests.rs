@@ -93,6 +93,29 @@ fn memory_that_comes_back_and_memory_that_does_not() {
     assert_eq!(drops(&trace).lasting().count(), 0);
 }
 
+/// What happens afterwards is small beside it, and in the end all is freed.
+#[test]
+fn a_run_that_goes_on_far_below() {
+    let mut steps = vec![200, 30, -1];
+    for _ in 0..40 {
+        steps.push(8);
+        let last = steps.len() as i64;
+        steps.push(-last);
+    }
+    steps.push(-2);
+    let (_dir, trace) = made(&steps);
+    let found = drops(&trace);
+    let lasting: Vec<_> = found.lasting().collect();
+    assert_eq!(lasting.len(), 1, "{found:#?}");
+    let fallen = &lasting[0].largest;
+    assert_eq!((fallen.from, fallen.to), (230 << 20, 30 << 20));
+    assert_eq!(fallen.lasting, Some(192 << 20));
+    assert_eq!(lasting[0].cause, Cause::Freed);
+    // Nothing happened afterwards but that little was freed: the end of a run.
+    let (_dir, trace) = made(&steps[..7]);
+    assert_eq!(drops(&trace).lasting().count(), 0);
+}
+
 #[test]
 fn a_context_that_is_reset() {
     let (_dir, trace) = made(&[40, 30, 0, 40, 30]);
