@@ -56,10 +56,12 @@ pub(super) fn rounded(bytes: u64) -> u64 {
 
 /// Bytes of the segment that is got for a block.
 fn segment(bytes: u64) -> u64 {
-    match bytes {
-        0..=SMALL => SMALL_BUFFER,
-        SMALL..MIN_LARGE => LARGE_BUFFER,
-        _ => bytes.checked_next_multiple_of(ROUND_LARGE).unwrap_or(bytes),
+    if bytes <= SMALL {
+        SMALL_BUFFER
+    } else if bytes < MIN_LARGE {
+        LARGE_BUFFER
+    } else {
+        bytes.checked_next_multiple_of(ROUND_LARGE).unwrap_or(bytes)
     }
 }
 
