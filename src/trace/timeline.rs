@@ -158,11 +158,11 @@ impl Ledger {
         if is_sum && let Some((from, _)) = given {
             self.is_unsure |= ticks > from;
         }
+        // For every event: who continues these books begins with the bucket of the last one.
+        self.advance(at, ticks);
         if !(is_value || is_sum && given.is_none()) {
-            self.upto = self.upto.max(ticks);
             return;
         }
-        self.advance(at, ticks);
         let Some(device) = self.device(event.device) else {
             self.unplaced = self.unplaced.saturating_add(1);
             return;

@@ -15,12 +15,16 @@ use crate::trace::{Event, Kind, Record};
 /// one iteration in a few are.
 const EARLIER: usize = 32;
 
+/// After so many iterations a run is under way.
+const FEW: usize = 4;
+
 /// A fall of what is live.
 #[derive(Clone, Debug)]
 pub(super) struct Fall {
     pub from: Point,
     pub to: Point,
-    /// The lowest level at which those before it ended, 0 for the first.
+    /// The lowest level at which those before it ended; of the first the lowest before it, once the run was under
+    /// way, else 0.
     pub low_before: u64,
     /// What was freed in it and had been there when it began.
     pub gone: Vec<Gone>,
@@ -44,6 +48,8 @@ pub(super) struct Falls<'a> {
     now: u64,
     /// Where the latest falls ended.
     lows: VecDeque<u64>,
+    /// The lowest level before the first fall, once the run was under way.
+    floor: Option<u64>,
     gone: Vec<Gone>,
     /// How many of these belong to the fall as far as it has gone.
     until_low: usize,
@@ -59,6 +65,7 @@ impl<'a> Falls<'a> {
             live: Swing::new(gather.least),
             now: 0,
             lows: VecDeque::new(),
+            floor: None,
             gone: Vec::new(),
             until_low: 0,
             gather,
@@ -108,6 +115,14 @@ impl<'a> Falls<'a> {
         }
     }
 
+    /// The run is under way after a few iterations.
+    fn stands(&mut self, ticket: u64) {
+        if self.live.fell_from().is_none() && self.gather.begun(ticket) >= FEW {
+            let floor = self.floor.unwrap_or(u64::MAX);
+            self.floor = Some(floor.min(self.now));
+        }
+    }
+
     /// A fall is over, too, when the run goes on below where it began: as much has been allocated since as was
     /// live then, and memory has not come back.
     fn settle(&mut self, ns: u64, ticket: u64) {
@@ -127,7 +142,7 @@ impl<'a> Falls<'a> {
         gone.truncate(self.until_low);
         // What was allocated while memory fell did not make it fall.
         gone.retain(|gone| gone.block.ticket <= from.ticket);
-        let low_before = self.lows.iter().min().copied().unwrap_or(0);
+        let low_before = self.lows.iter().min().copied().or(self.floor).unwrap_or(0);
         self.lows.push_back(to.bytes);
         if self.lows.len() > EARLIER {
             self.lows.pop_front();
@@ -188,6 +203,9 @@ impl Visitor for Falls<'_> {
         self.gather.allocated(block.size, self.now);
         self.feed(block.ns, block.ticket);
         self.settle(block.ns, block.ticket);
+        if self.lows.is_empty() {
+            self.stands(block.ticket);
+        }
     }
 
     fn freed(&mut self, block: &Block, at: &Record) {

@@ -78,6 +78,13 @@ impl<'a> Gather<'a> {
         }
     }
 
+    /// How many iterations had begun before an event.
+    pub fn begun(&self, ticket: u64) -> usize {
+        let starts = self.iterations.map(|all| all.starts.as_slice());
+        let starts = starts.unwrap_or_default();
+        starts.partition_point(|start| start.ticket <= ticket)
+    }
+
     /// Bytes allocated since the lowest level lately.
     pub fn allocated_since_low(&self) -> u64 {
         self.since_low.0
@@ -164,11 +171,6 @@ impl<'a> Gather<'a> {
     fn one(&self, fall: &Fall, goes_on: bool) -> (Drop, Key) {
         let Fall { from, to, gone, .. } = fall;
         let iteration = self.iterations.and_then(|all| all.of(from.ticket));
-        let begun = |ticket: u64| {
-            let starts = self.iterations.map(|all| all.starts.as_slice());
-            let starts = starts.unwrap_or_default();
-            starts.partition_point(|start| start.ticket <= ticket)
-        };
         let bytes = |gone: &Gone| gone.block.size;
         let by = most(gone.iter().map(|gone| (gone.by, bytes(gone)))).unwrap_or(0);
         let thread = most(gone.iter().map(|gone| (gone.thread, bytes(gone))));
@@ -180,7 +182,7 @@ impl<'a> Gather<'a> {
             _ if of_context > fell / 2 => Cause::ContextReset,
             _ if !goes_on => Cause::EndOfRun,
             Some(name) => Cause::Range(without_numbers(&name)),
-            None if begun(from.ticket) < begun(to.ticket) => Cause::EndOfIteration,
+            None if self.begun(from.ticket) < self.begun(to.ticket) => Cause::EndOfIteration,
             None => Cause::Freed,
         };
         let mut holders = by_stack(self.recording, gone.iter().map(|gone| &gone.block));

@@ -1,4 +1,5 @@
 use super::*;
+use crate::analysis::iterations::{By, Start};
 use crate::analysis::sample::{PARAMETERS, Training};
 use crate::trace::{Class, Event, Kind, Trace, Writer, WriterOptions};
 
@@ -6,6 +7,22 @@ fn drops(trace: &Trace) -> Drops {
     let focus = Focus::of(trace, None);
     let iterations = Iterations::find(trace, focus);
     Drops::of(trace, focus, iterations.as_ref())
+}
+
+/// With iterations that begin where so much is allocated.
+fn by_size(trace: &Trace, bytes: u64) -> Drops {
+    let begins = trace
+        .events()
+        .filter(|record| record.event.kind == Kind::Alloc && record.event.size == bytes);
+    let starts = begins.map(|record| Start {
+        ns: record.ns,
+        ticket: record.ticket,
+    });
+    let iterations = Iterations {
+        by: By::Size(bytes),
+        starts: starts.collect(),
+    };
+    Drops::of(trace, Focus::of(trace, None), Some(&iterations))
 }
 
 #[test]
@@ -93,26 +110,33 @@ fn memory_that_comes_back_and_memory_that_does_not() {
     assert_eq!(drops(&trace).lasting().count(), 0);
 }
 
-/// What happens afterwards is small beside it, and in the end all is freed.
+/// What happens before and afterwards is small beside it, and in the end all is freed.
 #[test]
 fn a_run_that_goes_on_far_below() {
-    let mut steps = vec![200, 30, -1];
-    for _ in 0..40 {
+    let mut steps = vec![200, 30];
+    let swing = |steps: &mut Vec<i64>| {
         steps.push(8);
         let last = steps.len() as i64;
         steps.push(-last);
-    }
+    };
+    (0..40).for_each(|_| swing(&mut steps));
+    steps.push(-1);
+    let at_once = steps.len();
+    (0..40).for_each(|_| swing(&mut steps));
     steps.push(-2);
     let (_dir, trace) = made(&steps);
-    let found = drops(&trace);
+    let found = by_size(&trace, 8 << 20);
     let lasting: Vec<_> = found.lasting().collect();
     assert_eq!(lasting.len(), 1, "{found:#?}");
     let fallen = &lasting[0].largest;
-    assert_eq!((fallen.from, fallen.to), (230 << 20, 30 << 20));
-    assert_eq!(fallen.lasting, Some(192 << 20));
+    assert_eq!((fallen.from, fallen.to), (238 << 20, 30 << 20));
+    assert_eq!(fallen.lasting, Some(200 << 20));
     assert_eq!(lasting[0].cause, Cause::Freed);
-    // Nothing happened afterwards but that little was freed: the end of a run.
-    let (_dir, trace) = made(&steps[..7]);
+    // The end of a run.
+    let (_dir, trace) = made(&steps[..at_once + 4]);
+    assert_eq!(by_size(&trace, 8 << 20).lasting().count(), 0);
+    // Where nothing repeats it may be the run's own way.
+    let (_dir, trace) = made(&steps);
     assert_eq!(drops(&trace).lasting().count(), 0);
 }
 

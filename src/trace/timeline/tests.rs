@@ -283,6 +283,22 @@ fn sums_are_taken_anew_after_a_gap() {
     assert!(!ledger.is_unsure);
 }
 
+/// What no series is about moves the time on, too: no bucket before it stays empty.
+#[test]
+fn other_events_leave_no_hole() {
+    let words = Ledger::words();
+    let mut ledger = Ledger::create(&words, 1000);
+    ledger.feed(&words, 2000, &event(Kind::Reserve, 0, 4096));
+    ledger.feed(&words, 1000 + (40 << FIRST_SHIFT), &event(Kind::Mark, 0, 0));
+    ledger.commit(&words);
+    let timeline = read(&words);
+    let spans = timeline.devices[0].get(Series::Reserved);
+    assert!(spans.iter().all(|span| span.max == 4096), "{spans:?}");
+    let joined = spans.windows(2).all(|two| two[0].to_ns == two[1].from_ns);
+    let end = spans.last().map(|span| span.to_ns);
+    assert!(joined && end > Some(40 << FIRST_SHIFT), "{spans:?}");
+}
+
 #[test]
 fn a_context_takes_its_memory_along() {
     let words = Ledger::words();

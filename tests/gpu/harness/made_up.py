@@ -72,7 +72,7 @@ def said(command, trace):
         "phases": {"phases": phases},
         "peak": {"holders": holders, "bytes": sum(SIZES.values())},
         "oom": {"shortages": [{"held_by": [held(100 * PLANTED)], "advice": ["see `gpushim growth`"]}]},
-        "drops": {"drops": [{"bytes": PLANTED}]},
+        "drops": {"drops": [{"of": [held(PLANTED)]}]},
     }
     if command == "diff":
         return {"peak": [4 * PLANTED, 5 * PLANTED], "holders": [held(PLANTED)]}
@@ -93,5 +93,5 @@ def gpushim(session, line, folder=None):
         pathlib.Path(line[2]).write_text("<html>", encoding="utf-8")
     elif "json" in line:
         text = json.dumps(said(command, trace))
-    quiet = quiet or command in ("events", "html", "drops")
+    quiet = command != "drops" and quiet or command in ("events", "html")
     return subprocess.CompletedProcess(line, 0 if quiet else 1, text, "")

@@ -180,12 +180,8 @@ def drop(case):
     held = case.ask("peak", "--at", case.mark("before the drop"))
     near("held before it", of_function(held["holders"], truth["function"]), truth["planted"])
     case.ask("growth", code=0)
-    # `drops` finds the fall without a range.
-    if case.command(["drops", "--help"]).returncode == 0:
-        found = json.dumps(case.ask("drops"))
-        numbers = [float(word) for word in found.replace(",", " ").replace("]", " ").replace("}", " ").split() if word.isdigit()]
-        if not any(abs(number - truth["planted"]) <= WITHIN * truth["planted"] for number in numbers):
-            raise Wrong(f"gpushim drops: nothing of {truth['planted']} bytes")
+    drops = case.ask("drops", code=1)
+    near("what fell", of_function(drops["drops"][0]["of"], truth["function"]), truth["planted"])
     return f"{freed / MIB:.0f} MiB"
 
 
