@@ -100,42 +100,51 @@ impl<D: Device> Pool<D> {
     /// Returns the bytes that went back.
     pub(super) fn settle(&self, state: &mut Guard<'_, D>) -> u64 {
         let mut given = 0;
+        // What could not be done while a stream captures: when it no longer does.
+        let mut later = Vec::new();
         loop {
             if let Some((context, serial)) = state.behind.pop() {
-                self.catch_up(state, context, serial);
+                if !self.catch_up(state, context, serial) {
+                    later.push((context, serial));
+                }
                 continue;
             }
             if state.captures.is_open() {
-                return given;
+                break;
             }
             let Some(victim) = state.doomed.pop() else {
-                return given;
+                break;
             };
             let bytes = victim.bytes;
             // A driver that refuses has lost its context: the memory is gone either way.
             given += self.release_exported(state, victim).map_or(0, |()| bytes);
         }
+        state.behind.append(&mut later);
+        given
     }
 
-    /// Later work of a context comes after what an arena's memory was last ordered after.
-    fn catch_up(&self, state: &mut Guard<'_, D>, context: Context, serial: u64) {
+    /// Later work of a context comes after what an arena's memory was last ordered after. False if that is
+    /// to be tried again.
+    fn catch_up(&self, state: &mut Guard<'_, D>, context: Context, serial: u64) -> bool {
         let arena = state.arena(serial);
         let Some(events) = arena.and_then(|arena| arena.fences.last_ordered().cloned()) else {
-            return;
+            return true;
         };
         if state.planted(Mutation::NoCatchUp) {
-            return;
+            return true;
         }
         // Ordering a context would invalidate a capture in it; to wait on the host does not.
         let order = !state.captures.is_open();
         self.outside(state, |device| {
+            let mut done = true;
             for (_, event) in events.iter() {
                 if !order || device.order(context, *event).is_err() {
-                    // If waiting fails too, so does the work that would have needed it.
-                    let _ = device.wait(*event);
+                    // If waiting fails after an order did, so does the work that would have needed it.
+                    done &= device.wait(*event).is_ok() || order;
                 }
             }
-        });
+            done
+        })
     }
 
     /// Gives back memory that was not waited for before.

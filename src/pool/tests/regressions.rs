@@ -140,3 +140,53 @@ fn access_given_while_a_stream_captures_comes_after_earlier_work() {
     ];
     nothing_goes_wrong(&segments(), &actions);
 }
+
+#[test]
+fn access_given_while_a_stream_captures_and_waiting_fails_is_ordered_when_it_ends() {
+    let setting = Setting {
+        policy: Policy::Bins,
+        share: 150,
+        fail: Some((Call::Wait, 1)),
+        ..segments()
+    };
+    let actions = [
+        allocate(OTHER, 2_097_153),
+        free(0),
+        allocate(FIRST, 512),
+        Action::Allocate {
+            context: FIRST,
+            bytes: 512,
+            ready_only: true,
+        },
+        allocate(FIRST, 512),
+        allocate(FIRST, 512),
+        free(0),
+        Action::Capture,
+        free(0),
+        free(0),
+        allocate(FIRST, 3171),
+        allocate(FIRST, 512),
+        Action::EndCapture { graph: false },
+        allocate(OTHER, 2_500_731),
+        Action::Capture,
+        Action::Peer {
+            accessor: PEER,
+            owner: OTHER,
+            on: true,
+        },
+        allocate(FIRST, 10_727_661),
+        free(3),
+        free(21),
+        Action::Launch {
+            context: PEER,
+            blocks: [0, 0],
+        },
+        allocate(FIRST, 512),
+        Action::EndCapture { graph: true },
+        Action::Replay {
+            context: PEER,
+            graph: 0,
+        },
+    ];
+    nothing_goes_wrong(&setting, &actions);
+}
