@@ -119,6 +119,11 @@ impl<D: Device> Pool<D> {
             // A driver that refuses has lost its context: the memory is gone either way.
             given += self.release_exported(state, victim).map_or(0, |()| bytes);
         }
+        // Not for a context that went in the meantime.
+        later.retain(|(context, serial)| {
+            let arena = state.arena(*serial);
+            arena.is_some_and(|arena| arena.peers.iter().any(|peer| peer.context == *context))
+        });
         state.behind.append(&mut later);
         given
     }
