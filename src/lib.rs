@@ -10,6 +10,7 @@ pub mod config;
 pub mod export;
 pub mod mempool;
 pub mod perf_map;
+pub mod placement;
 pub mod pool;
 #[cfg(feature = "cli")]
 pub mod recording;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use gpushim_core::pool::TICKS_TO_DECAY;
 
-use crate::{allocator, device_memory, mempools, process, recorder, thread_names};
+use crate::{allocator, device_memory, mempools, plans, process, recorder, thread_names};
 
 /// Set when the process ends: the driver may be gone from then on.
 static STOPPED: AtomicBool = AtomicBool::new(false);
@@ -57,6 +57,7 @@ extern "C" fn stop() {
         || (),
         || {
             thread_names::record();
+            plans::note(true);
             recorder::finish();
         },
     );
@@ -104,5 +105,6 @@ fn work(decays: bool, sampled: &mut Option<Instant>) -> bool {
     }
     device_memory::sample(sampled);
     thread_names::record();
+    plans::note(false);
     recorder::upkeep()
 }

@@ -22,6 +22,7 @@ mod memory_info;
 mod mempools;
 mod paged;
 mod pages;
+mod plans;
 mod process;
 mod python;
 mod recorder;

@@ -10,6 +10,7 @@ use std::sync::{Mutex, OnceLock};
 
 use gpushim_core::config::StreamPolicy;
 use gpushim_core::mempool::{Layout, Marks, MemPool, Settings, Stream};
+use gpushim_core::placement::Family;
 use gpushim_core::pool::{Context, Device};
 use gpushim_core::trace::Class;
 
@@ -17,7 +18,7 @@ use crate::device::Cuda;
 use crate::driver::SUCCESS;
 use crate::interpose::driver::Handle;
 use crate::interpose::driver::calls::real;
-use crate::{accessors, allocator, capture, context, process, recorder, thread};
+use crate::{accessors, allocator, capture, context, plans, process, recorder, thread};
 
 /// Pools of one process, at most; memory of further ones is the driver's.
 const MOST: usize = 1024;
@@ -336,12 +337,19 @@ fn current(device: i32) -> Option<&'static Entry> {
     }
     // A pool of the program's was taken in when it was made, unless it is one that we leave alone.
     of(pool as u64)
-        .or_else(|| (pool == default).then(|| add(pool as u64, device, Settings::default()))?)
+        .or_else(|| (pool == default).then(|| add(pool as u64, device, of_default(device)))?)
 }
 
 /// A device's default pool, taken in if it is not yet.
 pub fn default(device: i32, handle: u64) -> Option<&'static Entry> {
-    of(handle).or_else(|| is_enabled().then(|| add(handle, device, Settings::default()))?)
+    of(handle).or_else(|| is_enabled().then(|| add(handle, device, of_default(device)))?)
+}
+
+fn of_default(device: i32) -> Settings {
+    Settings {
+        placement: plans::of(device, Family::Streams),
+        ..Settings::default()
+    }
 }
 
 /// A stream is about to be destroyed.

@@ -4,13 +4,14 @@
 //! context of its allocation before the free is over, which is what the driver's own free waits for.
 
 use gpushim_core::mempool::{Driver, Settings, Stream};
+use gpushim_core::placement::Family;
 use gpushim_core::pool::{Context, Device, Policy, Reuse};
 
 use crate::driver::CUresult;
 use crate::interpose::driver::context::real as contexts;
 use crate::interpose::driver::stream_ordered;
 use crate::mempools::{self, Entry};
-use crate::{accessors, capture, context, process, thread};
+use crate::{accessors, capture, context, plans, process, thread};
 
 /// Whether the policy is in force.
 #[inline]
@@ -38,6 +39,7 @@ fn pool(device: i32) -> Option<&'static Entry> {
     let settings = Settings {
         orders: reuse == Reuse::Order,
         waits: reuse != Reuse::Order,
+        placement: plans::of(device, Family::Plain),
         ..Settings::default()
     };
     mempools::add(mempools::handle_of_device(device), device, settings)

@@ -30,6 +30,7 @@ mod metrics;
 mod oom;
 mod peak;
 mod phases;
+mod plan;
 mod progress;
 mod replay;
 mod report;
@@ -58,6 +59,7 @@ enum Command {
     Diff(diff::Args),
     Phases(phases::Args),
     Replay(replay::Args),
+    Plan(plan::Args),
     Fragmentation(fragmentation::Args),
     Timeline(timeline::Args),
     Flamegraph(flamegraph::Args),
@@ -109,6 +111,7 @@ pub fn main() -> ExitCode {
         Command::Diff(args) => diff::main(&args),
         Command::Phases(args) => phases::main(&args),
         Command::Replay(args) => replay::main(&args),
+        Command::Plan(args) => plan::main(&args),
         Command::Drops(args) => drops::main(&args),
         Command::Flamegraph(args) => flamegraph::main(&args),
         Command::Timeline(args) => timeline::main(&args),

@@ -115,7 +115,7 @@ impl Args {
 
 pub fn main(args: &Args) -> Result<Outcome> {
     let resolved = Resolved::from_lookup(|name| args.value(name));
-    // What the environment has wrong, and what this version cannot do, the library itself will say.
+    // What the environment has wrong the library itself will say.
     let given = |name: &str| {
         args.options()
             .iter()
@@ -124,7 +124,7 @@ pub fn main(args: &Args) -> Result<Outcome> {
     if let Some(problem) = resolved
         .problems
         .iter()
-        .find(|problem| given(&problem.variable) && !problem.accepted)
+        .find(|problem| given(&problem.variable))
     {
         let option = problem
             .variable

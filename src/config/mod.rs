@@ -29,6 +29,8 @@ pub struct Config {
     pub policy: Policy,
     /// Where stream-ordered memory comes from.
     pub stream_policy: StreamPolicy,
+    /// A file with placements that the pools follow first.
+    pub plan: Option<PathBuf>,
     /// What makes a freed block safe to hand out again.
     pub reuse: Reuse,
     /// Bytes that the process may hold per device; `None` for no limit of ours.
@@ -72,8 +74,6 @@ pub struct Problem {
     pub value: String,
     /// What is wrong, what would be accepted, and what is done instead.
     pub reason: String,
-    /// Whether the value is one that is accepted, but without effect in this version.
-    pub accepted: bool,
 }
 
 impl fmt::Display for Problem {
@@ -156,7 +156,6 @@ impl Resolved {
                 variable: name.to_string(),
                 value: value.to_string_lossy().into_owned(),
                 reason: "no such variable; `gpushim config` lists them".to_string(),
-                accepted: false,
             })
         });
         resolved.problems.extend(unknown);
@@ -174,6 +173,7 @@ impl Resolved {
         let config = Config {
             policy: policies.device,
             stream_policy: policies.stream,
+            plan: policies.plan,
             reuse: source.get(&variables::REUSE, values::reuse),
             limit: source.get(&variables::LIMIT, values::limit),
             cache_max: source.get(&variables::CACHE_MAX, values::cache_max),
@@ -209,7 +209,7 @@ impl<L: Fn(&str) -> Option<OsString>> Source<L> {
     /// The value of a variable, by the same parser as its default.
     fn get<T: Default>(&mut self, variable: &'static Variable, parse: fn(&str) -> Parsed<T>) -> T {
         let default = || match parse(variable.default) {
-            Parsed::Is(value) | Parsed::Instead(value, ..) => value,
+            Parsed::Is(value) => value,
             // Excluded by a test.
             Parsed::No => T::default(),
         };
@@ -228,12 +228,8 @@ impl<L: Fn(&str) -> Option<OsString>> Source<L> {
         } else {
             Parsed::No
         };
-        let accepted = !matches!(parsed, Parsed::No);
         let (value, in_force, reason) = match parsed {
             Parsed::Is(value) => (value, text.trim().to_string(), None),
-            Parsed::Instead(value, name, reason) => {
-                (value, name.to_string(), Some(reason.to_string()))
-            }
             Parsed::No => {
                 let reason = format!("expected {}; using {}", variable.accepts, variable.default);
                 (default(), variable.default.to_string(), Some(reason))
@@ -253,7 +249,6 @@ impl<L: Fn(&str) -> Option<OsString>> Source<L> {
             variable: variable.name.to_string(),
             value: text.into_owned(),
             reason,
-            accepted,
         }));
         value
     }

@@ -22,6 +22,7 @@ fn defaults_are_those_of_the_table() {
         Config {
             policy: Policy::Blocks,
             stream_policy: StreamPolicy::Vmm,
+            plan: None,
             reuse: Reuse::Order,
             limit: None,
             cache_max: None,
@@ -91,6 +92,7 @@ fn values_are_taken() {
     let expected = Config {
         policy: Policy::Segments,
         stream_policy: StreamPolicy::Segments,
+        plan: None,
         reuse: Reuse::Strict,
         limit: Some(1536 << 20),
         cache_max: Some(0),
@@ -120,7 +122,9 @@ fn every_policy_is_known() {
         ("vmm", Policy::Vmm, StreamPolicy::Vmm, true),
         ("bins", Policy::Bins, StreamPolicy::Bins, true),
         ("driver", Policy::Off, StreamPolicy::Off, true),
+        ("plan:run.plan", Policy::Vmm, StreamPolicy::Vmm, true),
         ("plan", Policy::Blocks, StreamPolicy::Vmm, false),
+        ("plan:", Policy::Blocks, StreamPolicy::Vmm, false),
     ] {
         let resolved = with(&[("GPUSHIM_POLICY", name)]);
         let config = &resolved.config;
@@ -134,11 +138,8 @@ fn every_policy_is_known() {
             "{name}"
         );
     }
-    let line = with(&[("GPUSHIM_POLICY", "plan")]).problems[0].to_string();
-    assert_eq!(
-        line,
-        "GPUSHIM_POLICY=plan: not available in this version; using auto"
-    );
+    let plan = with(&[("GPUSHIM_POLICY", "plan:run.plan")]).config.plan;
+    assert_eq!(plan, Some("run.plan".into()));
 }
 
 #[test]

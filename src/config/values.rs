@@ -1,5 +1,6 @@
 //! From text to values.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::pool::{Policy, Reuse};
@@ -11,8 +12,6 @@ use super::path;
 pub(super) enum Parsed<T> {
     /// A value.
     Is(T),
-    /// Understood, but something else is used: the value, its name, and why.
-    Instead(T, &'static str, &'static str),
     /// Not understood.
     No,
 }
@@ -34,12 +33,14 @@ pub enum StreamPolicy {
 }
 
 /// What `GPUSHIM_POLICY` means for the two families of calls.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Policies {
     /// For `cudaMalloc` and its kin.
     pub device: Policy,
     /// For `cudaMallocAsync` and its kin.
     pub stream: StreamPolicy,
+    /// A file with placements that are followed first.
+    pub plan: Option<PathBuf>,
 }
 
 /// Which events get a stack (`GPUSHIM_STACKS`).
@@ -161,15 +162,15 @@ fn from<T>(value: Option<T>) -> Parsed<T> {
 }
 
 pub(super) fn policies(text: &str) -> Parsed<Policies> {
-    let auto = Policies {
-        device: Policy::Blocks,
-        stream: StreamPolicy::Vmm,
-    };
+    if let Some(file) = text.strip_prefix("plan:").filter(|file| !file.is_empty()) {
+        return Parsed::Is(Policies {
+            device: Policy::Vmm,
+            stream: StreamPolicy::Vmm,
+            plan: Some(file.into()),
+        });
+    }
     let (device, stream) = match text {
-        "auto" => return Parsed::Is(auto),
-        "plan" => {
-            return Parsed::Instead(auto, "auto", "not available in this version; using auto");
-        }
+        "auto" => (Policy::Blocks, StreamPolicy::Vmm),
         "off" | "driver" => (Policy::Off, StreamPolicy::Off),
         "blocks" => (Policy::Blocks, StreamPolicy::Blocks),
         "segments" => (Policy::Segments, StreamPolicy::Segments),
@@ -177,7 +178,11 @@ pub(super) fn policies(text: &str) -> Parsed<Policies> {
         "bins" => (Policy::Bins, StreamPolicy::Bins),
         _ => return Parsed::No,
     };
-    Parsed::Is(Policies { device, stream })
+    Parsed::Is(Policies {
+        device,
+        stream,
+        plan: None,
+    })
 }
 
 pub(super) fn reuse(text: &str) -> Parsed<Reuse> {

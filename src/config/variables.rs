@@ -30,14 +30,15 @@ macro_rules! variables {
 }
 
 variables! {
-    POLICY = { "GPUSHIM_POLICY", "auto", "auto, off, blocks, segments, bins, driver, vmm or plan", true,
+    POLICY = { "GPUSHIM_POLICY", "auto", "auto, off, blocks, segments, bins, driver, vmm or plan:FILE", true,
         "Where device memory comes from. `auto`: `blocks` for `cudaMalloc` and its kin, `vmm` for stream-ordered \
          memory (`cudaMallocAsync` and its kin). Any other value holds for both. `blocks`: whole driver allocations, \
          cached one to one, so that IPC, NCCL and address queries see what they would natively. `segments`: best fit \
          inside large driver allocations. `vmm`: best fit over one reserved range of addresses for each pool, with \
          pages of memory mapped where they are needed; such memory has no IPC handle. `bins`: whole driver \
-         allocations of power-of-two sizes. `off` and `driver`: every call goes to the driver and is recorded. `plan` \
-         is not available in this version and falls back to `auto`." }
+         allocations of power-of-two sizes. `off` and `driver`: every call goes to the driver and is recorded. \
+         `plan:FILE`: `vmm`, and each request goes where the file says, which `gpushim plan` made of a recording, as \
+         long as the program repeats that; from the first request that differs on it is `vmm` alone." }
     REUSE = { "GPUSHIM_REUSE", "order", "order, wait or strict", true,
         "What makes a freed block safe to hand out again. `order`: later work waits on the device for the work before \
          the free. `wait`: the host waits for it, at the allocation. `strict`: the host waits at each free, as the \

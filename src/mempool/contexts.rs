@@ -174,12 +174,15 @@ impl<E: Copy> State<E> {
                     .flat_map(|lane| lane.forget()),
             );
         }
+        // What begins anew does not begin as the process did.
+        self.leave(0);
         let fresh = State::new(self.settings.clone());
         let ranges = self.space.ranges();
         let before = std::mem::replace(self, fresh);
         (self.stats, self.tick, self.calm) = (before.stats, before.tick, before.stats.freed_bytes);
         (self.stats.allocated, self.stats.requested) = (0, 0);
         (self.stats.live, self.stats.quarantined, self.stats.reserved) = (0, 0, 0);
+        (self.course, self.progress) = (None, before.progress);
         self.captures = before.captures;
         self.captures.forget(|_| true);
         if let Some((base, bytes)) = ranges {

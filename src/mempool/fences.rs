@@ -101,15 +101,31 @@ impl<D: Driver> MemPool<D> {
     /// `None`: there is no such stream.
     pub(super) fn order(&self, driver: &D, stream: Stream, bytes: u64) -> Option<Source> {
         let mut state = self.state.lock();
+        if !(state.settings.orders || state.settings.waits) {
+            return None;
+        }
+        let need = state.block_bytes(bytes);
+        state.flush();
+        let (other, fence) = state.pending(need)?;
+        drop(state);
+        self.order_behind(driver, stream, other, fence)
+    }
+
+    /// Makes a stream, or else the host, wait for a fence of a lane. `None`: that cannot be.
+    pub(super) fn order_behind(
+        &self,
+        driver: &D,
+        stream: Stream,
+        other: u32,
+        fence: u64,
+    ) -> Option<Source> {
+        let mut state = self.state.lock();
         let (orders, waits) = (state.settings.orders, state.settings.waits);
         let captures = state.captures.is_open() && !on(Mutation::OrderUnderCapture);
         if captures || !(orders || waits) {
             return None;
         }
         let lane = state.lanes.of(stream);
-        let need = state.block_bytes(bytes);
-        state.flush();
-        let (other, fence) = state.pending(need)?;
         let at = state.lanes.at(other)?;
         let covering = at.covering(fence).filter(|_| !at.is_open(fence));
         let from = at.stream;

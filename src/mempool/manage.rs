@@ -146,6 +146,7 @@ impl<D: Driver> MemPool<D> {
         misses.devices = vec![self.device];
         self.threshold.store(0, Ordering::Relaxed);
         let mut state = self.state.lock();
+        state.leave(0);
         state.settings = settings;
         state.stats = Stats::default();
         state.calm = 0;

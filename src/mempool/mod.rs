@@ -2,10 +2,11 @@
 //!
 //! What one stream frees it may have again at once; other streams get it when the work before the free
 //! is over, or after they were made to wait for it. `state.rs` decides, `plan.rs` says where new memory
-//! goes and where it comes from, `pool.rs` carries it out over a [`Driver`]; `lanes.rs` knows streams.
+//! goes and where it comes from (`course.rs`, where that was decided beforehand), `pool.rs` carries it out over a [`Driver`]; `lanes.rs` knows streams.
 
 mod block;
 mod contexts;
+mod course;
 mod driver;
 mod fences;
 mod lanes;
@@ -24,6 +25,7 @@ mod tests;
 mod types;
 
 pub use contexts::Marks;
+pub use course::{Left, Progress};
 pub use driver::Driver;
 pub use lanes::Stream;
 pub use pool::MemPool;

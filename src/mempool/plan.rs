@@ -99,11 +99,17 @@ impl<E: Copy> State<E> {
 
     /// Makes a plan for a request. `None`: no addresses left.
     pub fn plan(&mut self, lane: u32, need: u64, mode: Mode) -> Option<Plan> {
-        let small = self.is_small(need);
-        let (interval, start, missing) = self.window(lane, need, small)?;
+        let aimed = self.aimed(lane, need);
+        let small = aimed.is_none() && self.is_small(need);
+        let is_aimed = aimed.is_some();
+        let (interval, start, missing) = match aimed {
+            Some(window) => window,
+            None => self.window(lane, need, small)?,
+        };
         let page = self.settings.page;
-        let budget = self.budget(need);
-        let grows = !mode.is_short() && self.stats.reserved + missing <= budget;
+        // What a placement takes was decided with it.
+        let fits = is_aimed || self.stats.reserved + missing <= self.budget(need);
+        let grows = !mode.is_short() && fits;
         let end = start + need;
         let gaps: Vec<(u64, u64)> = interval
             .parts
@@ -180,9 +186,10 @@ impl<E: Copy> State<E> {
         }
     }
 
-    /// Whether memory comes and goes. A model's weights come and stay: their pieces need not be small.
+    /// Whether memory comes and goes. A model's weights come and stay: their pieces need not be small. (With
+    /// an eighth instead of a sixteenth a checkpointed GPT-2 holds 0.8 % more, for no fewer calls.)
     fn churns(&self) -> bool {
-        self.stats.freed_bytes - self.calm >= self.stats.allocated / 8
+        self.stats.freed_bytes - self.calm >= self.stats.allocated / 16
     }
 
     /// The smallest donor of more than so many bytes, if it can go back.
@@ -242,6 +249,18 @@ impl<E: Copy> State<E> {
         found
     }
 
+    /// As [`State::window`], of the place that was chosen beforehand. If that cannot be had, no other is
+    /// looked at either from here on.
+    fn aimed(&mut self, lane: u32, need: u64) -> Option<(Interval, u64, u64)> {
+        let (start, id) = self.aim(need)?;
+        let interval = self.interval(lane, id);
+        let missing = self.missing(&interval, start, need);
+        if missing.is_none() {
+            self.leave(need);
+        }
+        Some((interval, start, missing?))
+    }
+
     /// Where a request goes: free addresses, its begin there, and how many bytes lack memory.
     fn window(&mut self, lane: u32, need: u64, small: bool) -> Option<(Interval, u64, u64)> {
         let mut best: Option<(Interval, u64, u64)> = None;
@@ -289,31 +308,34 @@ impl<E: Copy> State<E> {
 
     /// The place within free addresses where the fewest bytes are missing.
     fn place(&self, interval: &Interval, need: u64) -> Option<(u64, u64)> {
-        let page = self.settings.page;
-        let low = interval.parts.first()?.0;
-        let high = interval.parts.last()?.1;
         let mut best: Option<(u64, u64)> = None;
         let begins = interval.parts.iter().map(|(a, _, _)| Some(*a));
         let ends = interval.parts.iter().map(|(_, b, _)| b.checked_sub(need));
         for at in begins.chain(ends).flatten() {
-            if at < low || at.checked_add(need).is_none_or(|end| end > high) {
+            let Some(missing) = self.missing(interval, at, need) else {
                 continue;
-            }
-            let end = at + need;
-            let missing: u64 = interval
-                .parts
-                .iter()
-                .filter(|(a, b, mapped)| !mapped && *a < end && at < *b)
-                .map(|(a, b, _)| {
-                    let from = (*a).max(at / page * page);
-                    end.next_multiple_of(page).min(*b) - from
-                })
-                .sum();
+            };
             if best.is_none_or(|(_, least)| missing < least) {
                 best = Some((at, missing));
             }
         }
         best
+    }
+
+    /// How many bytes lack memory for a request at an address. `None`: the addresses are not all free.
+    fn missing(&self, interval: &Interval, at: u64, need: u64) -> Option<u64> {
+        let page = self.settings.page;
+        let (low, high) = (interval.parts.first()?.0, interval.parts.last()?.1);
+        let end = at.checked_add(need).filter(|end| *end <= high)?;
+        let gaps = interval
+            .parts
+            .iter()
+            .filter(|(a, b, mapped)| !mapped && *a < end && at < *b)
+            .map(|(a, b, _)| {
+                let from = (*a).max(at / page * page);
+                end.next_multiple_of(page).min(*b) - from
+            });
+        (at >= low).then(|| gaps.sum())
     }
 
     /// A plan was carried out: these pieces are in place, under these handles. Returns the request's

@@ -73,6 +73,13 @@ impl<D: Driver> MemPool<D> {
     pub fn try_allocate(&self, stream: Stream, bytes: u64) -> Option<Grant> {
         let mut state = self.state.lock();
         let lane = state.lanes.of(stream);
+        if state.course.is_some() {
+            match state.take_place(lane, bytes) {
+                Ok(None) => {}
+                Ok(grant) => return grant,
+                Err(()) => return None,
+            }
+        }
         if let Some(grant) = state.take_quick(lane, bytes) {
             return Some(grant);
         }
@@ -157,9 +164,12 @@ impl<D: Driver> MemPool<D> {
                 if let Some(grant) = self.try_allocate(stream, bytes) {
                     return Ok(grant);
                 }
-                self.is_tight(bytes)
-                    .then(|| self.order(driver, stream, bytes))
-                    .flatten()
+                let placed = self.order_in_place(driver, stream, bytes);
+                placed.or_else(|| {
+                    self.is_tight(bytes)
+                        .then(|| self.order(driver, stream, bytes))
+                        .flatten()
+                })
             }
             Mode::Again => {
                 self.reap(driver);

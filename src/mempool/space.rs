@@ -94,6 +94,9 @@ impl<E: Copy> State<E> {
                 self.space.unmapped(small).insert(address);
             }
         }
+        if let Some(course) = &mut self.course {
+            course.begins(base + small);
+        }
     }
 
     /// Takes in a driver allocation, as a block that is in no bin.

@@ -2,6 +2,7 @@
 
 use super::Layout;
 use super::block::{Block, Id, NIL, Slab, State as Is};
+use super::course::{Course, Progress};
 use super::lanes::{Lanes, Stream};
 use super::mutation::{Mutation, on};
 use super::space::Space;
@@ -34,11 +35,17 @@ pub(super) struct State<E> {
     pub tick: u32,
     /// Bytes freed until all that was free last went back: from there on memory is new again.
     pub calm: u64,
+    /// The placement that is followed.
+    pub course: Option<Course>,
+    /// How far one was that is followed no more.
+    pub progress: Option<Progress>,
 }
 
 impl<E: Copy> State<E> {
     pub fn new(settings: Settings) -> Self {
         State {
+            course: Course::new(&settings),
+            progress: None,
             settings,
             slab: Slab::new(),
             map: FxHashMap::default(),
@@ -222,7 +229,7 @@ impl<E: Copy> State<E> {
         let block = self.slab.at_mut(id);
         block.right = new;
         block.size = need;
-        self.map.insert(address, new);
+        self.put(address, new);
         rest(self, new);
     }
 
@@ -242,6 +249,9 @@ impl<E: Copy> State<E> {
             source,
         };
         self.stats.granted(&grant);
+        if self.course.is_some() {
+            self.followed(grant.address, grant.size);
+        }
         grant
     }
 
@@ -287,7 +297,8 @@ impl<E: Copy> State<E> {
         if !on(Mutation::NoQuarantine) && self.captures.quarantine(id, group) {
             self.slab.at_mut(id).state = Is::Quarantined;
             self.stats.quarantined += size;
-        } else if !(to.ordered || on(Mutation::QuickEvery))
+        } else if self.course.is_some()
+            || !(to.ordered || on(Mutation::QuickEvery))
             || !to.quick(is_small(size)).keep(&mut self.slab, id, size)
         {
             self.insert(id);
@@ -362,7 +373,7 @@ impl<E: Copy> State<E> {
     pub fn absorb(&mut self, left: Id, right: Id) {
         let keeps = !self.is_complete(left);
         let gone = self.slab.at(right).clone();
-        self.map.remove(&gone.address);
+        self.gone(gone.address);
         self.slab.at_mut(right).state = Is::Busy;
         self.slab.remove(right);
         self.slab.at_mut(gone.right).left = left;
@@ -418,7 +429,23 @@ impl<E: Copy> State<E> {
     pub fn add(&mut self, block: Block) -> Option<Id> {
         let address = block.address;
         let id = self.slab.insert(block)?;
-        self.map.insert(address, id);
+        self.put(address, id);
         Some(id)
+    }
+
+    /// A block begins at an address.
+    fn put(&mut self, address: u64, id: Id) {
+        self.map.insert(address, id);
+        if let Some(course) = &mut self.course {
+            course.put(address, id);
+        }
+    }
+
+    /// No block begins at an address any more.
+    fn gone(&mut self, address: u64) {
+        self.map.remove(&address);
+        if let Some(course) = &mut self.course {
+            course.gone(address);
+        }
     }
 }

@@ -3,7 +3,9 @@
 pub use crate::pool::{FreeError, Grant};
 
 use super::Layout;
+use crate::placement::Placement;
 use crate::pool::Context;
+use std::sync::Arc;
 
 /// How a pool behaves.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,6 +28,8 @@ pub struct Settings {
     pub orders: bool,
     /// If it is not: whether the host waits instead.
     pub waits: bool,
+    /// Where requests go as long as they come in its order, under [`Layout::Pages`].
+    pub placement: Option<Arc<Placement>>,
 }
 
 impl Default for Settings {
@@ -38,6 +42,7 @@ impl Default for Settings {
             max_size: 0,
             orders: true,
             waits: false,
+            placement: None,
         }
     }
 }

@@ -25,7 +25,7 @@ pub use device::Simulated;
 pub use generate::{Shape, generate};
 pub use ours::Ours;
 pub use outcome::{Curve, Outcome, Point};
-pub use plan::Plan;
+pub use plan::{Plan, plans};
 pub use policy::{Device, Policy};
 pub use requests::{Given, GivenBlock, Odd, Op, Request, Requests};
 

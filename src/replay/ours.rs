@@ -1,9 +1,11 @@
 //! Our own policies: the code that runs in the shim, over a simulated device.
 
-use super::device::Simulated;
+use super::device::{NoMemory, Simulated};
+use super::policy::Device;
 use super::requests::Request;
 use super::{Allocator, DriverTime, OutOfMemory};
-use crate::mempool::{self, Layout, MemPool, Stream};
+use crate::mempool::{self, Grant, Layout, MemPool, Stream};
+use crate::placement::{Family, Plans};
 use crate::pool::{self, Context, Pool, Reuse};
 
 /// The one context that there is.
@@ -14,42 +16,73 @@ const DEFAULT_STREAM: u64 = Stream::LEGACY;
 /// The pool of the `cudaMalloc` family and that of streams, as in one process under the shim.
 pub struct Ours {
     plain: Pool<Simulated>,
+    /// Serves the `cudaMalloc` family instead, where pages do.
+    paged: Option<MemPool<Simulated>>,
     ordered: MemPool<Simulated>,
-    /// Whether pages serve the `cudaMalloc` family, too.
-    is_paged: bool,
     /// Where each block is, by its number; 0: nowhere.
     places: Vec<u64>,
 }
 
 impl Ours {
-    /// With these settings for the two pools, which hold no more than the device has together.
+    /// With these policies for `cudaMalloc` and for streams, on such a device, for so many blocks. Where pages
+    /// serve, plans are followed.
     pub fn new(
-        device: Simulated,
-        plain: pool::Settings,
-        ordered: mempool::Settings,
+        device: &Device,
+        (plain, ordered): (pool::Policy, pool::Policy),
+        plans: &Plans,
         blocks: u32,
     ) -> Ours {
-        let is_paged = plain.policy == pool::Policy::Vmm;
-        let ordered = mempool::Settings {
-            orders: plain.reuse == Reuse::Order,
-            waits: plain.reuse != Reuse::Order,
-            ..ordered
+        let settings = pool::Settings {
+            policy: plain,
+            limit: device.limit,
+            reuse: device.reuse,
+            ..pool::Settings::default()
         };
+        let pool = |policy, orders, family| {
+            let settings = mempool::Settings {
+                layout: layout(policy),
+                page: device.page,
+                orders,
+                waits: !orders,
+                placement: plans.of(0, family),
+                ..mempool::Settings::default()
+            };
+            MemPool::new(0, settings)
+        };
+        let orders = device.reuse == Reuse::Order;
+        let simulated = Simulated::new(device.limit.unwrap_or(UNLIMITED), device.lag);
         Ours {
-            plain: Pool::new(device, plain),
-            ordered: MemPool::new(0, ordered),
-            is_paged,
+            plain: Pool::new(simulated, settings),
+            paged: (plain == pool::Policy::Vmm).then(|| pool(plain, orders, Family::Plain)),
+            ordered: pool(ordered, orders, Family::Streams),
             places: vec![0; blocks as usize],
         }
     }
 
-    fn is_plain(&self, request: &Request) -> bool {
-        request.stream.is_none() && !self.is_paged
+    fn serve(&self, request: &Request) -> Result<Grant, NoMemory> {
+        match self.pool(request) {
+            None => {
+                let hit = self.plain.try_allocate(CONTEXT, request.bytes);
+                hit.map_or_else(|| self.plain.allocate(CONTEXT, request.bytes), Ok)
+            }
+            Some(pool) => pool.allocate(self.plain.device(), stream(request), request.bytes),
+        }
+    }
+
+    /// The pool of pages or streams that serves a request; `None`: that of `cudaMalloc` does.
+    fn pool(&self, request: &Request) -> Option<&MemPool<Simulated>> {
+        match request.stream {
+            None => self.paged.as_ref(),
+            Some(_) => Some(&self.ordered),
+        }
     }
 }
 
+/// A device on which nothing runs out, bytes: more than any has.
+const UNLIMITED: u64 = 1 << 46;
+
 /// The layout of a stream-ordered pool under a policy.
-pub(super) fn layout(policy: pool::Policy) -> Layout {
+fn layout(policy: pool::Policy) -> Layout {
     match policy {
         pool::Policy::Vmm => Layout::Pages,
         pool::Policy::Segments => Layout::Segments,
@@ -74,16 +107,12 @@ fn stream(request: &Request) -> Stream {
 
 impl Allocator for Ours {
     fn allocate(&mut self, request: &Request) -> Result<(), OutOfMemory> {
-        let device = self.plain.device();
-        device.advance();
-        let grant = if self.is_plain(request) {
-            let hit = self.plain.try_allocate(CONTEXT, request.bytes);
-            hit.map_or_else(|| self.plain.allocate(CONTEXT, request.bytes), Ok)
-        } else {
-            let stream = stream(request);
-            let hit = self.ordered.try_allocate(stream, request.bytes);
-            hit.map_or_else(|| self.ordered.allocate(device, stream, request.bytes), Ok)
-        };
+        self.plain.device().advance();
+        // As in the shim, nothing is refused while another pool holds what is free.
+        let grant = self.serve(request).or_else(|_| {
+            self.trim();
+            self.serve(request)
+        });
         let grant = grant.map_err(|_| OutOfMemory)?;
         if let Some(place) = self.places.get_mut(request.block as usize) {
             *place = grant.address;
@@ -98,15 +127,20 @@ impl Allocator for Ours {
             return;
         };
         // Both know the address: it is theirs, and live.
-        if self.is_plain(request) {
-            let _ = self.plain.free(address, |_| ());
-        } else {
-            let _ = self.ordered.free(stream(request), address, |_| ());
+        match self.pool(request) {
+            None => {
+                let _ = self.plain.free(address, |_| ());
+            }
+            Some(pool) => {
+                let _ = pool.free(stream(request), address, |_| ());
+            }
         }
     }
 
     fn trim(&mut self) {
-        self.ordered.trim(self.plain.device(), 0);
+        for pool in self.paged.iter().chain([&self.ordered]) {
+            pool.trim(self.plain.device(), 0);
+        }
         self.plain.trim(None, 0);
     }
 
@@ -115,7 +149,9 @@ impl Allocator for Ours {
     }
 
     fn largest_free(&self) -> u64 {
-        self.plain.largest_free(0).max(self.ordered.largest_free())
+        let pools = self.paged.iter().chain([&self.ordered]);
+        let largest = pools.map(MemPool::largest_free).max();
+        self.plain.largest_free(0).max(largest.unwrap_or(0))
     }
 
     fn driver_time(&self) -> DriverTime {

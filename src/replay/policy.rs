@@ -4,25 +4,27 @@ use std::fmt;
 use std::str::FromStr;
 
 use super::bfc::Bfc;
-use super::device::Simulated;
 use super::expandable::Expandable;
-use super::ours::{Ours, layout};
-use super::plan::{MOST, Plan, Planned};
+use super::ours::Ours;
+use super::plan::plans;
 use super::requests::Requests;
 use super::torch::Torch;
 use super::{Allocator, rmm};
+use crate::placement::Plans;
 use crate::{mempool, pool};
 
 /// An allocator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Policy {
-    /// One of ours.
+    /// Ours, as it is by default: `blocks` for `cudaMalloc`, `vmm` for streams.
+    Auto,
+    /// One of ours for both.
     Ours(pool::Policy),
     /// PyTorch's caching allocator.
     Torch,
     /// The same with expandable segments.
     TorchExpandable,
-    /// A placement that was made knowing all lifetimes.
+    /// `vmm`, following a placement that was made of these requests.
     Plan,
     /// RMM's pool.
     RmmPool,
@@ -34,7 +36,8 @@ pub enum Policy {
 
 impl Policy {
     /// All of them: ours first.
-    pub const ALL: [Policy; 10] = [
+    pub const ALL: [Policy; 11] = [
+        Policy::Auto,
         Policy::Ours(pool::Policy::Vmm),
         Policy::Ours(pool::Policy::Segments),
         Policy::Ours(pool::Policy::Blocks),
@@ -50,6 +53,7 @@ impl Policy {
     /// Its name on the command line.
     pub const fn name(self) -> &'static str {
         match self {
+            Policy::Auto => "auto",
             Policy::Ours(pool::Policy::Vmm) => "vmm",
             Policy::Ours(pool::Policy::Segments) => "segments",
             Policy::Ours(pool::Policy::Blocks) => "blocks",
@@ -67,8 +71,9 @@ impl Policy {
     /// What there is to know of it, for people.
     pub const fn about(self) -> &'static str {
         match self {
+            Policy::Auto => "gpushim, by default",
             Policy::Ours(_) => "gpushim",
-            Policy::Plan => "every place chosen beforehand",
+            Policy::Plan => "gpushim, every place chosen beforehand",
             Policy::Torch => "PyTorch's allocator",
             Policy::TorchExpandable => "PyTorch's with expandable_segments",
             Policy::RmmPool => "RMM's pool, without initial size",
@@ -85,25 +90,19 @@ impl Policy {
         let blocks = requests.blocks();
         let capacity = device.limit.unwrap_or(u64::MAX);
         Ok(match self {
-            Policy::Ours(policy) => {
-                let plain = pool::Settings {
-                    policy,
-                    limit: device.limit,
-                    reuse: device.reuse,
-                    ..pool::Settings::default()
-                };
-                let ordered = mempool::Settings {
-                    layout: layout(policy),
-                    page: device.page,
-                    ..mempool::Settings::default()
-                };
-                let simulated = Simulated::new(device.limit.unwrap_or(UNLIMITED), device.lag);
-                Box::new(Ours::new(simulated, plain, ordered, blocks))
+            Policy::Auto => {
+                let policies = (pool::Policy::Blocks, pool::Policy::Vmm);
+                Box::new(Ours::new(device, policies, &Plans::default(), blocks))
             }
+            Policy::Ours(policy) => Box::new(Ours::new(
+                device,
+                (policy, policy),
+                &Plans::default(),
+                blocks,
+            )),
             Policy::Plan => {
-                let plan = Plan::of(requests)
-                    .ok_or_else(|| format!("a plan is made for at most {MOST} blocks"))?;
-                Box::new(Planned::new(capacity, plan))
+                let pages = (pool::Policy::Vmm, pool::Policy::Vmm);
+                Box::new(Ours::new(device, pages, &plans(0, requests), blocks))
             }
             Policy::Torch => Box::new(Torch::new(capacity, blocks)),
             Policy::TorchExpandable => Box::new(Expandable::new(capacity, blocks)),
@@ -113,9 +112,6 @@ impl Policy {
         })
     }
 }
-
-/// A device on which nothing runs out, bytes: more than any has.
-const UNLIMITED: u64 = 1 << 46;
 
 /// What is replayed on.
 #[derive(Clone, Copy, Debug)]

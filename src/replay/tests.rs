@@ -137,25 +137,6 @@ fn the_pool_of_rmm_doubles() {
     );
 }
 
-#[test]
-fn a_plan_puts_what_never_meets_into_one_place() {
-    let steps = [
-        (Op::Allocate, 0, 8 * MIB),
-        (Op::Allocate, 1, 2 * MIB),
-        (Op::Free, 0, 8 * MIB),
-        (Op::Allocate, 2, 6 * MIB),
-        (Op::Allocate, 3, 2 * MIB),
-    ];
-    let requests = made(&steps);
-    let plan = Plan::of(&requests).expect("few blocks");
-    assert_eq!(plan.bytes(), 10 * MIB);
-    assert_eq!(plan.offset(0), Some(0));
-    assert_eq!(
-        outcome(Policy::Plan, &requests, None).peak_reserved,
-        10 * MIB
-    );
-}
-
 /// Snapshots say what PyTorch itself held.
 #[test]
 fn torch_holds_what_pytorch_held() {
@@ -256,25 +237,6 @@ proptest! {
             prop_assert!(free.peak_reserved >= free.peak_requested, "{}: {:?}", policy, free);
             let bound = outcome(policy, &requests, Some(limit));
             prop_assert!(bound.peak_reserved <= limit, "{}: {:?}", policy, bound);
-        }
-    }
-
-    /// No two blocks of a plan that live at the same time share a byte.
-    #[test]
-    fn a_plan_keeps_blocks_apart(requests in requests()) {
-        let plan = Plan::of(&requests).expect("few blocks");
-        let mut live: Vec<(u32, u64, u64)> = Vec::new();
-        for request in requests.iter() {
-            let from = plan.offset(request.block).expect("a place");
-            match request.op {
-                Op::Allocate => {
-                    let to = from + request.bytes;
-                    prop_assert!(to <= plan.bytes());
-                    prop_assert!(live.iter().all(|(_, begin, end)| to <= *begin || *end <= from));
-                    live.push((request.block, from, to));
-                }
-                _ => live.retain(|(block, ..)| *block != request.block),
-            }
         }
     }
 

@@ -12,6 +12,7 @@ pub mod leaks;
 pub mod oom;
 pub mod peak;
 pub mod phases;
+pub mod plan;
 pub mod replay;
 pub mod table;
 mod text;

@@ -51,8 +51,9 @@ pub struct Machine {
     pub done: u64,
 }
 
-fn settings(setting: &Setting, max_size: u64) -> Settings {
+fn settings(setting: &Setting, pool: usize, max_size: u64) -> Settings {
     Settings {
+        placement: setting.placements[pool].clone(),
         layout: setting.layout,
         page: setting.page,
         spare: setting.spare,
@@ -93,9 +94,9 @@ impl Machine {
         let max_sizes = [setting.max_size, 0, 0];
         let world = World {
             sim: Sim::new(setting.capacity, setting.limit),
-            pools: max_sizes
-                .map(|max| MemPool::new(0, settings(setting, max)))
-                .into(),
+            pools: (0..max_sizes.len())
+                .map(|pool| MemPool::new(0, settings(setting, pool, max_sizes[pool])))
+                .collect(),
         };
         let world = Arc::new(world);
         let probe = |number| Probe {
@@ -256,7 +257,8 @@ impl Machine {
             Action::Reopen { pool, max_size } => {
                 let stats = self.pool(pool).stats();
                 if stats.live + stats.reserved + stats.quarantined == 0 {
-                    self.pool(pool).reopen(settings(&self.setting, max_size));
+                    let settings = settings(&self.setting, pool, max_size);
+                    self.pool(pool).reopen(settings);
                     self.sim().forget(pool);
                     self.models[pool] = Model::new(max_size);
                 }

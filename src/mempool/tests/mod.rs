@@ -6,6 +6,7 @@ mod graphs;
 mod machine;
 mod model;
 mod mutations;
+mod placed;
 mod program;
 mod quiet;
 mod random;

@@ -68,6 +68,7 @@ const PLAIN: Setting = Setting {
     limit: u64::MAX,
     fail: None,
     ending: Ending::Synchronized,
+    placements: [const { None }; 3],
 };
 
 fn allocate(stream: usize, bytes: u64) -> Action {

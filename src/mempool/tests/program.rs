@@ -2,7 +2,9 @@
 
 use crate::mempool::Layout;
 use crate::mempool::sim::{Call, Error};
+use crate::placement::Placement;
 use proptest::prelude::*;
+use std::sync::Arc;
 
 pub const MIB: u64 = 1 << 20;
 
@@ -136,7 +138,11 @@ pub struct Setting {
     pub limit: u64,
     pub fail: Option<(Call, u64, Error)>,
     pub ending: Ending,
+    pub placements: Placements,
 }
+
+/// What each pool is to follow.
+pub type Placements = [Option<Arc<Placement>>; 3];
 
 pub fn setting(layout: Layout) -> impl Strategy<Value = Setting> {
     let place = (
@@ -218,6 +224,7 @@ pub fn setting(layout: Layout) -> impl Strategy<Value = Setting> {
                 limit,
                 fail,
                 ending,
+                placements: Placements::default(),
             },
         )
 }

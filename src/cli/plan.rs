@@ -1,0 +1,92 @@
+//! `gpushim plan`: where should each block of the next run go?
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use gpushim_core::analysis::Focus;
+use gpushim_core::recording::Recording;
+use gpushim_core::report::findings::Shown;
+use gpushim_core::report::plan::PlanReport;
+use gpushim_core::trace::{Class, Kind, Layer};
+
+use super::{Format, Outcome, print_json, print_text, progress, traces};
+
+/// Choose a place for each block of a run that was recorded, knowing all lifetimes, and write them to a file that
+/// `GPUSHIM_POLICY=plan:FILE` follows.
+///
+/// For runs that repeat themselves: as long as the program asks for the same sizes in the same order, each block
+/// goes where the plan says; from the first request that differs on, the policy `vmm` serves alone. Where the
+/// recording becomes periodic, one period is planned, and followed for as long as it repeats. The recording has to
+/// be whole (GPUSHIM_TRACE_MODE=full if the run is long).
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  gpushim plan train.trace -o train.plan
+  gpushim run --policy plan:train.plan -- python train.py")]
+pub struct Args {
+    /// The recording; the newest trace in the current directory if none is named.
+    file: Option<PathBuf>,
+    /// Where the plan goes.
+    #[arg(short, long, value_name = "FILE", default_value = "gpushim.plan")]
+    output: PathBuf,
+    /// Plan for a framework's tensors, for a run that will have them in our pools (GPUSHIM_TAKEOVER).
+    #[arg(long)]
+    tensors: bool,
+    /// How to print.
+    #[arg(long, value_enum, default_value_t)]
+    format: Format,
+}
+
+pub fn main(args: &Args) -> Result<Outcome> {
+    let files: Vec<PathBuf> = args.file.iter().cloned().collect();
+    let files = traces::named_or_newest(&files)?;
+    let [path] = files.as_slice() else {
+        bail!("make a plan of several recordings: name one");
+    };
+    let recording = progress::open(path)?;
+    for problem in recording.problems() {
+        eprintln!("gpushim: {}: {problem}", path.display());
+    }
+    if recording.coverage().wrapped {
+        bail!(
+            "make a plan of {}: the beginning of the run is missing; record it with GPUSHIM_TRACE_MODE=full",
+            path.display()
+        );
+    }
+    let focus = focus(&*recording, args.tensors);
+    let report = PlanReport::of(&*recording, focus, args.output.display().to_string());
+    if report.plans().pools.is_empty() {
+        bail!(
+            "make a plan of {}: there are no requests in it that a pool could serve",
+            path.display()
+        );
+    }
+    write(&args.output, &report.plans().to_text())?;
+    match args.format {
+        Format::Json => print_json(&report)?,
+        Format::Text => print_text(&Shown(&report, 0).to_string())?,
+    }
+    Ok(Outcome::Fine)
+}
+
+/// What the pools serve: the driver's memory where the recording has any, else tensors.
+fn focus(recording: &dyn Recording, tensors: bool) -> Focus {
+    let is_of_driver = |class| matches!(class, Class::Device | Class::PoolAsync);
+    let mut events = recording.events().map(|record| record.event);
+    if tensors || !events.any(|event| event.kind == Kind::Alloc && is_of_driver(event.class)) {
+        return Focus::of(recording, None);
+    }
+    Focus {
+        layer: Layer::Device,
+        device: None,
+    }
+}
+
+/// All at once: a run that begins meanwhile finds the old plan or the new one.
+fn write(path: &Path, text: &str) -> Result<()> {
+    let mut part = path.as_os_str().to_owned();
+    part.push(".part");
+    let part = PathBuf::from(part);
+    std::fs::write(&part, text)
+        .and_then(|()| std::fs::rename(&part, path))
+        .with_context(|| format!("write the plan to {}", path.display()))
+}

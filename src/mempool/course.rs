@@ -1,0 +1,247 @@
+//! A pool that follows a placement: each request goes where it was decided beforehand, as long as the
+//! requests come as they did then.
+//!
+//! A placement is a wish, never a promise: a place is taken only if everything there is free, and behind
+//! the work that used it, as for any other block. At the first request that differs, or whose place is not
+//! free, the placement is given up, and everything there is ordinary memory of the pool from then on.
+
+use super::Layout;
+use super::block::{Id, NIL, State as Is};
+use super::driver::Driver;
+use super::lanes::Stream;
+use super::mutation::{Mutation, on};
+use super::pool::MemPool;
+use super::state::State;
+use super::types::{Grant, Settings};
+use crate::placement::Placement;
+use crate::pool::Source;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Where a placement was given up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Left {
+    /// Bytes of the block that was asked for.
+    pub asked: u64,
+    /// Bytes of the block that was to be asked for; 0: the placement was at its end.
+    pub expected: u64,
+}
+
+/// How far a pool followed its placement.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// Allocations that went as they were to.
+    pub followed: u64,
+    /// Where it ended. With `asked` and `expected` alike, the place was not free.
+    pub left: Option<Left>,
+}
+
+/// A placement that is followed.
+pub(super) struct Course {
+    placement: Arc<Placement>,
+    next: usize,
+    followed: u64,
+    /// Where its addresses begin; `None` until there are any.
+    base: Option<u64>,
+    /// All blocks in the order of their addresses.
+    blocks: BTreeMap<u64, Id>,
+}
+
+/// Where a request is to go.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// Anywhere: no placement is followed, or it does not say.
+    Any,
+    /// There.
+    At(u64),
+    /// It is known, but there are no addresses yet.
+    Nowhere,
+}
+
+impl Course {
+    pub fn new(settings: &Settings) -> Option<Course> {
+        let placement = settings.placement.clone()?;
+        (settings.layout == Layout::Pages).then(|| Course {
+            placement,
+            next: 0,
+            followed: 0,
+            base: None,
+            blocks: BTreeMap::new(),
+        })
+    }
+
+    /// The addresses begin here.
+    pub fn begins(&mut self, base: u64) {
+        self.base = Some(base);
+    }
+
+    /// A block begins at an address.
+    pub fn put(&mut self, address: u64, id: Id) {
+        self.blocks.insert(address, id);
+    }
+
+    /// No block begins at an address any more.
+    pub fn gone(&mut self, address: u64) {
+        self.blocks.remove(&address);
+    }
+
+    /// The block that contains an address.
+    fn at(&self, address: u64) -> Option<Id> {
+        self.blocks.range(..=address).next_back().map(|(_, id)| *id)
+    }
+}
+
+impl<E: Copy> State<E> {
+    /// Where a request is to go. Gives the placement up if it is not the one that was to come.
+    fn place_of(&mut self, need: u64) -> Place {
+        let Some(course) = &self.course else {
+            return Place::Any;
+        };
+        let step = course.placement.step(course.next);
+        let Some(step) = step.filter(|step| step.bytes == need) else {
+            self.leave(need);
+            return Place::Any;
+        };
+        match (step.offset, course.base) {
+            (None, _) => Place::Any,
+            (Some(_), None) => Place::Nowhere,
+            (Some(offset), Some(base)) => Place::At(base.saturating_add(offset)),
+        }
+    }
+
+    /// The placement is followed no further.
+    pub fn leave(&mut self, asked: u64) {
+        let Some(course) = self.course.take() else {
+            return;
+        };
+        let step = course.placement.step(course.next);
+        self.progress = Some(Progress {
+            followed: course.followed,
+            left: Some(Left {
+                asked,
+                expected: step.map_or(0, |step| step.bytes),
+            }),
+        });
+    }
+
+    /// A block was handed out: the next step's turn, if this was the one.
+    #[cold]
+    pub fn followed(&mut self, address: u64, size: u64) {
+        let Some(course) = &mut self.course else {
+            return;
+        };
+        let is_there = |offset: u64| course.base.is_some_and(|base| base + offset == address);
+        let step = course.placement.step(course.next);
+        let is_it = step.is_some_and(|step| step.bytes == size && step.offset.is_none_or(is_there));
+        if is_it {
+            course.next = course.placement.after(course.next);
+            course.followed += 1;
+        } else {
+            self.leave(size);
+        }
+    }
+
+    /// How far the placement was followed; `None` if there was none to follow.
+    fn progress(&self) -> Option<Progress> {
+        let Some(course) = &self.course else {
+            return self.progress;
+        };
+        Some(Progress {
+            followed: course.followed,
+            left: None,
+        })
+    }
+
+    /// The blocks of a place, from left to right. `None`: something there is in use, or outside.
+    fn blocks_of(&self, start: u64, need: u64) -> Option<Vec<Id>> {
+        let mut id = self.course.as_ref()?.at(start)?;
+        let end = start.checked_add(need)?;
+        let mut found = Vec::new();
+        while id != NIL && self.slab.at(id).address < end {
+            let block = self.slab.at(id);
+            if !matches!(block.state, Is::Free | Is::Unmapped) {
+                return None;
+            }
+            found.push(id);
+            if block.end() >= end {
+                return Some(found);
+            }
+            id = block.right;
+        }
+        None
+    }
+
+    /// The request's own place, if a placement is followed and all of that has memory which the lane may
+    /// use. `Err`: it has one, but more is to be done for it; `Ok(None)`: it may go anywhere.
+    pub fn take_place(&mut self, lane: u32, bytes: u64) -> Result<Option<Grant>, ()> {
+        let need = self.block_bytes(bytes);
+        let at = match self.place_of(need) {
+            Place::Any => return Ok(None),
+            Place::Nowhere => return Err(()),
+            Place::At(at) => at,
+        };
+        let Some(blocks) = self.blocks_of(at, need) else {
+            self.leave(need);
+            return Ok(None);
+        };
+        let is_ready = |id: &Id| self.slab.at(*id).state == Is::Free && self.may_use(lane, *id);
+        if !blocks.iter().all(is_ready) {
+            return Err(());
+        }
+        let first = blocks.first().copied().unwrap_or(NIL);
+        let Some(id) = self.carve(at, at + need, first) else {
+            return Err(());
+        };
+        Ok(Some(self.grown(id, lane, bytes, Source::Hit)))
+    }
+
+    /// Where the request's own place begins, and a block there; `None`: it has none.
+    pub fn aim(&mut self, need: u64) -> Option<(u64, Id)> {
+        let Place::At(at) = self.place_of(need) else {
+            return None;
+        };
+        let id = self.course.as_ref()?.at(at)?;
+        Some((at, id))
+    }
+
+    /// A lane whose work must be waited for before the request may have its place, and the fence.
+    fn in_the_way(&mut self, lane: u32, need: u64) -> Option<(u32, u64)> {
+        let (at, _) = self.aim(need)?;
+        let blocks = self.blocks_of(at, need)?;
+        let other = blocks
+            .into_iter()
+            .find(|id| self.slab.at(*id).state == Is::Free && !self.may_use(lane, *id))?;
+        let block = self.slab.at(other);
+        Some((block.lane, block.fence))
+    }
+}
+
+impl<D: Driver> MemPool<D> {
+    /// How far the placement was followed; `None` if there was none to follow.
+    pub fn progress(&self) -> Option<Progress> {
+        self.state.lock().progress()
+    }
+
+    /// Makes a stream, or else the host, wait for all work in the request's own place. Where that cannot
+    /// be, the placement is given up.
+    pub(super) fn order_in_place(&self, driver: &D, stream: Stream, bytes: u64) -> Option<Source> {
+        let mut source = None;
+        loop {
+            let mut state = self.state.lock();
+            state.course.as_ref()?;
+            let need = state.block_bytes(bytes);
+            let lane = state.lanes.of(stream);
+            let Some((other, fence)) = state.in_the_way(lane, need) else {
+                return source;
+            };
+            drop(state);
+            match self.order_behind(driver, stream, other, fence) {
+                Some(done) if !on(Mutation::UseUnordered) => source = Some(done),
+                _ => {
+                    self.state.lock().leave(need);
+                    return source;
+                }
+            }
+        }
+    }
+}
