@@ -761,7 +761,7 @@ fn run_leaves_the_signal_mask_of_its_command_alone() {
 }
 
 /// The subcommands that read recordings.
-const READERS: [&str; 14] = [
+const READERS: [&str; 15] = [
     "report",
     "events",
     "doctor",
@@ -776,6 +776,7 @@ const READERS: [&str; 14] = [
     "flamegraph",
     "top",
     "replay",
+    "plan",
 ];
 
 #[test]

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use gpushim_core::analysis::Focus;
 use gpushim_core::recording::Recording;
-use gpushim_core::report::findings::Shown;
+use gpushim_core::report::findings::{Finding, Shown};
 use gpushim_core::report::plan::PlanReport;
 use gpushim_core::trace::{Class, Kind, Layer};
 
@@ -17,7 +17,7 @@ use super::{Format, Outcome, print_json, print_text, progress, traces};
 /// For runs that repeat themselves: as long as the program asks for the same sizes in the same order, each block
 /// goes where the plan says; from the first request that differs on, the policy `vmm` serves alone. Where the
 /// recording becomes periodic, one period is planned, and followed for as long as it repeats. The recording has to
-/// be whole (GPUSHIM_TRACE_MODE=full if the run is long).
+/// be whole (GPUSHIM_TRACE_MODE=full if the run is long). Exit code 1 if there is nothing to plan.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   gpushim plan train.trace -o train.plan
@@ -54,18 +54,18 @@ pub fn main(args: &Args) -> Result<Outcome> {
     }
     let focus = focus(&*recording, args.tensors);
     let report = PlanReport::of(&*recording, focus, args.output.display().to_string());
-    if report.plans().pools.is_empty() {
-        bail!(
-            "make a plan of {}: there are no requests in it that a pool could serve",
-            path.display()
-        );
+    if !report.is_found() {
+        write(&args.output, &report.plans().to_text())?;
     }
-    write(&args.output, &report.plans().to_text())?;
     match args.format {
         Format::Json => print_json(&report)?,
         Format::Text => print_text(&Shown(&report, 0).to_string())?,
     }
-    Ok(Outcome::Fine)
+    Ok(if report.is_found() {
+        Outcome::Found
+    } else {
+        Outcome::Fine
+    })
 }
 
 /// What the pools serve: the driver's memory where the recording has any, else tensors.

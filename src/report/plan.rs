@@ -83,12 +83,19 @@ impl PlanReport {
 }
 
 impl Finding for PlanReport {
+    /// There is nothing to plan.
     fn is_found(&self) -> bool {
-        false
+        self.pools.is_empty()
     }
 
     fn text(&self, f: &mut fmt::Formatter<'_>, _top: usize) -> fmt::Result {
         self.subject.heading(f)?;
+        if self.is_found() {
+            writeln!(
+                f,
+                "There are no requests in it that a pool could serve: no plan is written."
+            )?;
+        }
         for pool in &self.pools {
             let family = match pool.family {
                 "plain" => "cudaMalloc",
@@ -116,6 +123,9 @@ impl Finding for PlanReport {
             for sentence in odd.sentences() {
                 writeln!(f, "  gpu {gpu}: {sentence}")?;
             }
+        }
+        if self.is_found() {
+            return Ok(());
         }
         writeln!(f, "To follow it: GPUSHIM_POLICY=plan:{}", self.file)
     }

@@ -20,6 +20,7 @@ mod killed;
 mod limits;
 mod marks;
 mod mempools;
+mod plan;
 mod replay;
 mod reuse;
 mod runtimes;

@@ -9,7 +9,7 @@ use gpushim_core::trace::{Kind, Layer};
 
 use crate::support::{Outcome, Run, program};
 
-fn open(outcome: &Outcome) -> Box<dyn Recording> {
+pub fn open(outcome: &Outcome) -> Box<dyn Recording> {
     let name = outcome
         .files()
         .into_iter()
@@ -19,7 +19,7 @@ fn open(outcome: &Outcome) -> Box<dyn Recording> {
 }
 
 /// Bytes held after each allocation, by the trace: what the pool got and gave back until then.
-fn recorded(outcome: &Outcome) -> Vec<u64> {
+pub fn recorded(outcome: &Outcome) -> Vec<u64> {
     let trace = open(outcome);
     let (mut held, mut curve) = (0, Vec::new());
     for record in trace.events() {

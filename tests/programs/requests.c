@@ -1,5 +1,5 @@
 /* Asks for memory and gives it back as a training does, with nothing of it in use: what the pool does then is the same
-   each time. Arguments: plain or streams, rounds. */
+   each time. Arguments: plain or streams, rounds, and perhaps "same": each round asks for the same. */
 #include "streams.h"
 
 enum { LAYERS = 24, STREAMS = 3 };
@@ -22,6 +22,7 @@ static void give(CUdeviceptr block, int stream) {
 int main(int argc, char **argv) {
     int rounds = argc > 2 ? atoi(argv[2]) : 20;
     by_stream = argc > 1 && !strcmp(argv[1], "streams");
+    int same = argc > 3 && !strcmp(argv[3], "same");
     unsigned random = 99;
     start();
     for (int i = 1; i < STREAMS; i++) streams[i] = side_stream();
@@ -29,6 +30,7 @@ int main(int argc, char **argv) {
     OK(cuMemPoolSetAttribute(default_pool(0), RELEASE_THRESHOLD, &all));
     for (int round = 0; round < rounds; round++) {
         CUdeviceptr kept[LAYERS], passing;
+        if (same) random = 99;
         for (int i = 0; i < LAYERS; i++) {
             random = random * 1103515245u + 12345u;
             size_t bytes = ((size_t)4096 << (random >> 16) % 12) + (random >> 8) % 5000;
@@ -38,7 +40,7 @@ int main(int argc, char **argv) {
             give(passing, stream);
         }
         /* Now and then one stays. */
-        for (int i = LAYERS - 1; i >= (round % 5 == 0); i--) give(kept[i], i % STREAMS);
+        for (int i = LAYERS - 1; i >= (!same && round % 5 == 0); i--) give(kept[i], i % STREAMS);
     }
     printf("done\n");
     return 0;
