@@ -4,6 +4,7 @@ use super::Layout;
 use super::driver::Driver;
 use super::mutation::{Mutation, on};
 use super::pool::MemPool;
+use super::state::State;
 use super::stats::Stats;
 use super::types::{Found, Settings};
 use crate::pool::TICKS_TO_DECAY;
@@ -188,14 +189,21 @@ impl<D: Driver> MemPool<D> {
         })
     }
 
-    /// Bytes of the largest block that is free, whatever still has to be waited for. Walks all blocks
-    /// under the lock: for when a request could not be met.
+    /// Bytes of the largest block that is free, whatever still has to be waited for.
     pub fn largest_free(&self) -> u64 {
-        use super::block::State::{Free, Quick};
-        let state = self.state.lock();
-        let blocks = state.map.values().map(|id| state.slab.at(*id));
-        let free = blocks.filter(|block| matches!(block.state, Free | Quick));
-        free.map(|block| block.size).max().unwrap_or(0)
+        let mut state = self.state.lock();
+        let State { lanes, slab, .. } = &mut *state;
+        let mut largest = 0;
+        for number in lanes.numbers() {
+            let Some(lane) = lanes.at(number) else {
+                continue;
+            };
+            for small in [true, false] {
+                let binned = lane.bins(small).largest(slab);
+                largest = largest.max(binned).max(lane.quick(small).largest());
+            }
+        }
+        largest
     }
 
     /// What the pool holds and did.

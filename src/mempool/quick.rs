@@ -79,6 +79,12 @@ impl Quick {
         true
     }
 
+    /// Bytes of the largest block; 0 if there is none.
+    pub fn largest(&self) -> u64 {
+        let filled = self.slots.iter().filter(|slot| slot.count > 0);
+        filled.map(|slot| slot.size).max().unwrap_or(0)
+    }
+
     /// Takes any block out.
     pub fn pop(&mut self, slab: &mut Slab) -> Option<Id> {
         if self.filled == 0 {

@@ -83,6 +83,19 @@ impl Bins {
         self.lists.get(class).map(|list| list.newest)
     }
 
+    /// Bytes of the largest block; 0 if there is none.
+    pub fn largest<T: Binned>(&self, slab: &mut Slab<T>) -> u64 {
+        let highest = self.filled.last().and_then(|class| self.lists.get(class));
+        let mut id = highest.map_or(NIL, |list| list.newest);
+        let mut largest = 0;
+        while id != NIL {
+            let block = slab.at_mut(id);
+            largest = block.size().max(largest);
+            id = block.link(T::BIN).older;
+        }
+        largest
+    }
+
     /// All blocks from a class on.
     pub fn at_least<T: Binned>(&self, slab: &mut Slab<T>, class: usize) -> Vec<Id> {
         let mut found = Vec::new();

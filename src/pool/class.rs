@@ -130,6 +130,13 @@ impl Set {
         };
         (class <= to).then_some(class)
     }
+
+    /// The last member.
+    pub fn last(&self) -> Option<usize> {
+        let index = self.filled.checked_ilog2()? as usize;
+        let word = self.words.get(index)?.checked_ilog2()? as usize;
+        Some(index * 64 + word)
+    }
 }
 
 #[cfg(test)]
@@ -175,6 +182,7 @@ mod tests {
             for m in &members { set.insert(*m); }
             let want = if from <= to { members.range(from..=to).next().copied() } else { None };
             prop_assert_eq!(set.first(from, to), want);
+            prop_assert_eq!(set.last(), members.last().copied());
             for m in &members { set.remove(*m); }
             prop_assert_eq!(set.first(0, CLASSES - 1), None);
         }

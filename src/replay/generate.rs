@@ -47,6 +47,16 @@ struct Maker {
 type Live = (u32, u64, u64);
 
 impl Maker {
+    fn new(seed: u64, streams: u32) -> Maker {
+        Maker {
+            requests: Requests::default(),
+            state: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
+            blocks: 0,
+            streams: streams.max(1).into(),
+            ns: 0,
+        }
+    }
+
     /// A number below this one.
     fn below(&mut self, limit: u64) -> u64 {
         // Xorshift (Marsaglia).
@@ -89,13 +99,7 @@ impl Maker {
 /// Requests of a training of this shape: parameters once, optimizer state with the first step, gradients and
 /// activations in each, with short-lived memory between.
 pub fn generate(shape: &Shape) -> Requests {
-    let mut maker = Maker {
-        requests: Requests::default(),
-        state: shape.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
-        blocks: 0,
-        streams: shape.streams.max(1).into(),
-        ns: 0,
-    };
+    let mut maker = Maker::new(shape.seed, shape.streams);
     // 4 KiB to 16 MiB, as layers have.
     let sizes: Vec<u64> = (0..shape.layers)
         .map(|_| (4096 << maker.below(13)) + 512 * maker.below(64))
@@ -135,5 +139,34 @@ pub fn generate(shape: &Shape) -> Requests {
         maker.free_all(gradients);
     }
     maker.free_all(state.into_iter().chain(parameters));
+    maker.requests
+}
+
+/// So many blocks that are live, of which the newest so many come and go: each step gives one of them back and asks for
+/// one of some other's size. Two requests a step.
+pub fn churn(seed: u64, live: u32, newest: u32, steps: u32) -> Requests {
+    let mut maker = Maker::new(seed, 1);
+    let mut blocks: Vec<Live> = Vec::with_capacity(live as usize);
+    // 512 bytes to 64 MiB, small ones more often, of which each size is asked for again and again.
+    let sizes: Vec<u64> = (0..200)
+        .map(|_| (512 << maker.below(17)) + 512 * maker.below(8))
+        .collect();
+    let size = |maker: &mut Maker| {
+        let at = maker.below(sizes.len() as u64) as usize;
+        sizes.get(at).copied().unwrap_or(512)
+    };
+    for _ in 0..live.max(1) {
+        let bytes = size(&mut maker);
+        blocks.push(maker.allocate(bytes));
+    }
+    for _ in 0..steps {
+        let old = blocks.len().saturating_sub(newest as usize);
+        let at = old + maker.below((blocks.len() - old) as u64) as usize;
+        let bytes = size(&mut maker);
+        let new = maker.allocate(bytes);
+        if let Some(block) = blocks.get_mut(at) {
+            maker.free(std::mem::replace(block, new));
+        }
+    }
     maker.requests
 }

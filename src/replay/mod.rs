@@ -22,7 +22,7 @@ mod tests;
 mod torch;
 
 pub use device::Simulated;
-pub use generate::{Shape, generate};
+pub use generate::{Shape, churn, generate};
 pub use ours::Ours;
 pub use outcome::{Curve, Outcome, Point};
 pub use plan::{Plan, plans};

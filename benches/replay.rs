@@ -1,0 +1,54 @@
+//! Replays: requests served per second, by policy and by how many blocks are live.
+
+use divan::{Bencher, black_box, counter::ItemsCount};
+use gpushim_core::pool;
+use gpushim_core::replay::{Device, Policy, Requests, Shape, churn, generate, run};
+
+fn main() {
+    divan::main();
+}
+
+const VMM: Policy = Policy::Ours(pool::Policy::Vmm);
+
+fn replay(bencher: Bencher, policy: Policy, requests: &Requests) {
+    let device = Device::default();
+    bencher
+        .counter(ItemsCount::new(requests.len()))
+        .with_inputs(|| policy.build(&device, requests).expect("an allocator"))
+        .bench_local_values(|mut allocator| black_box(run(requests, &mut *allocator)));
+}
+
+/// A thousand blocks that come and go, beside others that stay: so many are live in all.
+#[divan::bench(args = [1_000, 10_000, 100_000], sample_count = 5)]
+fn vmm_by_live_blocks(bencher: Bencher, live: u32) {
+    replay(bencher, VMM, &churn(1, live, 1000, 1_000_000));
+}
+
+/// Any of them comes and goes, in no order: each operation meets memory that no cache has.
+#[divan::bench(args = [1_000, 10_000, 100_000], sample_count = 5)]
+fn vmm_by_live_blocks_at_random(bencher: Bencher, live: u32) {
+    replay(bencher, VMM, &churn(1, live, live, 1_000_000));
+}
+
+/// A training of which each iteration is alike, by policy.
+#[divan::bench(args = ["auto", "vmm", "segments", "blocks", "bins", "plan", "torch", "torch-expandable", "rmm-pool",
+    "rmm-arena", "bfc"], sample_count = 5)]
+fn training(bencher: Bencher, policy: &str) {
+    let policy = policy.parse().expect("a policy");
+    replay(bencher, policy, &shape(false));
+}
+
+/// Iterations of different lengths.
+#[divan::bench(sample_count = 5)]
+fn vmm_of_different_lengths(bencher: Bencher) {
+    replay(bencher, VMM, &shape(true));
+}
+
+fn shape(varies: bool) -> Requests {
+    generate(&Shape {
+        layers: 48,
+        steps: 2000,
+        varies,
+        ..Shape::default()
+    })
+}
