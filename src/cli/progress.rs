@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use gpushim_core::recording::{self, Coverage, Names, Recording};
+use gpushim_core::recording::{self, Caching, Coverage, Names, Recording};
 use gpushim_core::trace::{LiveBlock, Record, Timeline};
 use indicatif::{ProgressBar, ProgressStyle};
 
@@ -152,6 +152,10 @@ impl Recording for Watched {
 
     fn stream(&self, record: &Record) -> Option<u64> {
         self.recording.stream(record)
+    }
+
+    fn caching(&self) -> Option<&Caching> {
+        self.recording.caching()
     }
 
     fn fact(&self, key: &str) -> Option<String> {

@@ -7,8 +7,8 @@
 
 mod bfc;
 mod bytes;
+mod caching;
 mod device;
-mod expandable;
 mod generate;
 mod heap;
 mod ours;
@@ -27,7 +27,7 @@ pub use ours::Ours;
 pub use outcome::{Curve, Outcome, Point};
 pub use plan::Plan;
 pub use policy::{Device, Policy};
-pub use requests::{Given, GivenBlock, Odd, Op, Request, Requests};
+pub use requests::{Given, GivenBlock, GivenSegment, Odd, Op, Request, Requests, Told};
 
 /// A request that could not be met within the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,6 +53,10 @@ pub trait Allocator {
 
     /// A block that was handed out comes back.
     fn free(&mut self, request: &Request);
+
+    /// Streams are done with a block that came back while they used it. Our own pools order what comes next after
+    /// them, and know it free before.
+    fn done(&mut self, _request: &Request) {}
 
     /// The program asked for cached memory to be given back (`torch.cuda.empty_cache`).
     fn trim(&mut self);
@@ -95,6 +99,7 @@ pub fn run(requests: &Requests, allocator: &mut dyn Allocator) -> Outcome {
                 allocator.free(&request);
             }
             Op::Free => continue,
+            Op::Done => allocator.done(&request),
             Op::Trim => allocator.trim(),
         }
         let is_refused = request.op == Op::Allocate && refused.contains(&request.block);

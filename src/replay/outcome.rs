@@ -114,7 +114,7 @@ impl Outcome {
                 }
             }
             Op::Free => self.requested = self.requested.saturating_sub(request.bytes),
-            Op::Trim => {}
+            Op::Done | Op::Trim => {}
         }
         let reserved = allocator.reserved();
         self.peak_requested = self.peak_requested.max(self.requested);

@@ -67,7 +67,7 @@ impl Plan {
             match request.op {
                 Op::Allocate => (*bytes, life.from) = (rounded(request.bytes), at as u32),
                 Op::Free => life.to = at as u32,
-                Op::Trim => {}
+                Op::Done | Op::Trim => {}
             }
         }
         let mut order: Vec<usize> = (0..count).collect();

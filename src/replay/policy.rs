@@ -4,8 +4,8 @@ use std::fmt;
 use std::str::FromStr;
 
 use super::bfc::Bfc;
+use super::caching::Caching;
 use super::device::Simulated;
-use super::expandable::Expandable;
 use super::ours::{Ours, layout};
 use super::plan::{MOST, Plan, Planned};
 use super::requests::Requests;
@@ -83,7 +83,7 @@ impl Policy {
     /// Why it cannot serve them, a sentence.
     pub fn build(self, device: &Device, requests: &Requests) -> Result<Box<dyn Allocator>, String> {
         let blocks = requests.blocks();
-        let capacity = device.limit.unwrap_or(u64::MAX);
+        let capacity = device.limit.unwrap_or(UNLIMITED);
         Ok(match self {
             Policy::Ours(policy) => {
                 let plain = pool::Settings {
@@ -105,11 +105,13 @@ impl Policy {
                     .ok_or_else(|| format!("a plan is made for at most {MOST} blocks"))?;
                 Box::new(Planned::new(capacity, plan))
             }
-            Policy::Torch => Box::new(Torch::new(capacity, blocks)),
-            Policy::TorchExpandable => Box::new(Expandable::new(capacity, blocks)),
-            Policy::RmmPool => Box::new(rmm::Pool::new(capacity, blocks)),
-            Policy::RmmArena => Box::new(rmm::Arena::new(capacity, blocks)),
-            Policy::Bfc => Box::new(Bfc::new(capacity, blocks)),
+            Policy::Torch => Box::new(Caching::new(Torch::as_recorded(requests), capacity, blocks)),
+            Policy::TorchExpandable => {
+                Box::new(Caching::new(Torch::expandable(requests), capacity, blocks))
+            }
+            Policy::RmmPool => Box::new(Caching::new(rmm::Pool, capacity, blocks)),
+            Policy::RmmArena => Box::new(Caching::new(rmm::Arena::default(), capacity, blocks)),
+            Policy::Bfc => Box::new(Caching::new(Bfc::default(), capacity, blocks)),
         })
     }
 }

@@ -25,7 +25,8 @@ impl Segments {
     pub(super) fn before(device: &Device) -> Segments {
         let ours = device.entries.iter().filter(|entry| is_segment(entry));
         let stretches = ours.map(|entry| (entry.address, entry.size));
-        let all = stretches.chain(device.segments.iter().copied());
+        let at_end = device.segments.iter().map(|(at, size, _)| (*at, *size));
+        let all = stretches.chain(at_end);
         let mut segments = Segments {
             cuts: all
                 .flat_map(|(at, size)| [at, at.saturating_add(size)])
@@ -33,7 +34,7 @@ impl Segments {
             room: 4 * device.entries.len() + 4 * device.segments.len() + (1 << 16),
             held: BTreeMap::new(),
         };
-        for (at, size) in &device.segments {
+        for (at, size, _) in &device.segments {
             let pieces = segments.pieces(*at, *size);
             segments.held.extend(pieces);
         }
