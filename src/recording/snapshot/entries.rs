@@ -36,6 +36,8 @@ pub(super) struct Entry {
     /// Wall clock, µs.
     pub time_us: Option<u64>,
     pub stack: u32,
+    /// Whether it is a part of an expandable segment that is mapped or unmapped.
+    pub is_mapping: bool,
 }
 
 /// A block that is allocated at the end.
@@ -181,6 +183,7 @@ impl Content {
                 stream: number("stream").unwrap_or(0),
                 time_us: number("time_us"),
                 stack: self.stacks.of(pickle, *entry),
+                is_mapping: matches!(&*name, "segment_map" | "segment_unmap"),
             });
         }
         entries

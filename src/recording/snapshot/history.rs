@@ -6,6 +6,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::super::caching::Segment;
 use super::entries::{Action, Block, Device, Entry};
+use super::pools;
 use super::segments::Segments;
 use crate::trace::{Class, Event, Kind, flags};
 
@@ -101,7 +102,7 @@ impl History {
         history.completed = writer.completed;
         history.waiting = waiting.0.into_values().collect();
         history.events = writer.events;
-        history.segments = kinds(device, &history.events);
+        history.segments = pools::kinds(device, &history);
         history
     }
 
@@ -198,38 +199,6 @@ impl Waits {
             *until = at;
         }
     }
-}
-
-/// What memory is for: what the snapshot says of that which is there at its end, of other memory the stream.
-fn kinds(device: &Device, events: &[(Option<u64>, Event, u64)]) -> Vec<(usize, Segment)> {
-    let at_end: BTreeMap<u64, (u64, Segment)> = device
-        .segments
-        .iter()
-        .map(|(at, size, kind)| (*at, (at.saturating_add(*size), *kind)))
-        .collect();
-    // What goes later than the event that is looked at.
-    let mut goes: FxHashMap<u64, u64> = FxHashMap::default();
-    let mut kinds = Vec::new();
-    for (place, (_, event, stream)) in events.iter().enumerate().rev() {
-        match event.kind {
-            Kind::Release => drop(goes.insert(event.address, *stream)),
-            Kind::Reserve => {
-                let gone = goes.remove(&event.address);
-                let of = at_end.range(..=event.address).next_back();
-                let of = of.filter(|(_, (end, _))| event.address < *end);
-                let kind = match of {
-                    Some((_, (_, kind))) if gone.is_none() => *kind,
-                    _ => Segment {
-                        stream: gone.unwrap_or(*stream),
-                        ..Segment::default()
-                    },
-                };
-                kinds.push((place, kind));
-            }
-            _ => {}
-        }
-    }
-    kinds
 }
 
 fn rounded(size: u64) -> u64 {

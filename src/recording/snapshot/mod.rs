@@ -24,6 +24,7 @@ use crate::trace::{Class, Event, Kind, LiveBlock, Record, Timeline};
 
 mod entries;
 mod history;
+mod pools;
 mod segments;
 mod stacks;
 #[cfg(test)]
