@@ -15,6 +15,49 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// Events between two looks at the clock.
 const LOOK: u64 = 1 << 16;
 
+/// A bar for work that goes through a known number of things.
+pub struct Bar {
+    begin: Instant,
+    bar: Option<ProgressBar>,
+    is_shown: bool,
+}
+
+impl Bar {
+    /// Nothing is shown yet, and never where stderr is no terminal.
+    pub fn new() -> Bar {
+        Bar {
+            begin: Instant::now(),
+            bar: None,
+            is_shown: stderr().is_terminal(),
+        }
+    }
+
+    /// So many of all are done.
+    pub fn show(&mut self, what: &str, done: usize, all: usize) {
+        if !self.is_shown || self.begin.elapsed() < PATIENCE {
+            return;
+        }
+        let bar = self.bar.get_or_insert_with(|| {
+            let bar = ProgressBar::new(all as u64);
+            let style = ProgressStyle::with_template(
+                "{msg} {wide_bar} {percent:>3} %, {human_pos} requests",
+            );
+            bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+            bar
+        });
+        bar.set_message(what.to_string());
+        bar.set_length(all as u64);
+        bar.set_position(done as u64);
+    }
+
+    /// It goes from the terminal.
+    pub fn clear(&mut self) {
+        if let Some(bar) = self.bar.take() {
+            bar.finish_and_clear();
+        }
+    }
+}
+
 /// Opens a recording; on a terminal with a bar that shows how far each pass over its events is.
 ///
 /// # Errors

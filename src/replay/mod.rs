@@ -24,10 +24,16 @@ mod torch;
 pub use device::Simulated;
 pub use generate::{Shape, generate};
 pub use ours::Ours;
-pub use outcome::{Curve, Outcome, Point};
+pub use outcome::{Curve, Outcome, Point, Step};
 pub use plan::Plan;
 pub use policy::{Device, Policy};
 pub use requests::{Given, GivenBlock, GivenSegment, Odd, Op, Request, Requests, Told};
+
+/// The options of PyTorch's allocator that were set when requests were recorded, as they are written into
+/// `PYTORCH_CUDA_ALLOC_CONF`; empty if none was.
+pub fn torch_options(requests: &Requests) -> String {
+    torch::Options::of(requests).to_string()
+}
 
 /// A request that could not be met within the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,6 +85,18 @@ pub trait Allocator {
 /// Serves all requests, and says what came of it. What is left out of them by an earlier refusal is
 /// left out: a block that could not be had is not freed.
 pub fn run(requests: &Requests, allocator: &mut dyn Allocator) -> Outcome {
+    run_watched(requests, allocator, &mut |_| {})
+}
+
+/// How many requests are served between two looks of who watches.
+const LOOK: usize = 1 << 14;
+
+/// As [`run`], telling from time to time how many requests were served.
+pub fn run_watched(
+    requests: &Requests,
+    allocator: &mut dyn Allocator,
+    served: &mut dyn FnMut(usize),
+) -> Outcome {
     let mut outcome = Outcome::new(requests);
     let mut refused = rustc_hash::FxHashSet::default();
     let skip = if allocator.begin_with(requests.given()) {
@@ -87,6 +105,9 @@ pub fn run(requests: &Requests, allocator: &mut dyn Allocator) -> Outcome {
         0
     };
     for (index, request) in requests.iter().enumerate() {
+        if index % LOOK == LOOK - 1 {
+            served(index);
+        }
         match request.op {
             Op::Allocate if index < skip => {}
             Op::Allocate => {

@@ -5,13 +5,16 @@ use std::collections::BTreeMap;
 use rustc_hash::{FxHashMap, FxHashSet};
 use serde::Serialize;
 
-use crate::analysis::Focus;
+use crate::analysis::{Focus, Start};
 use crate::recording::{Recording, Segment};
 use crate::trace::{Class, Event, Kind, Layer};
 
 mod reader;
 
 use reader::Reader;
+
+/// Steps of which figures are kept.
+pub const STEPS: usize = 4096;
 
 /// What is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -180,6 +183,8 @@ pub struct Requests {
     blocks: u32,
     given: Given,
     told: Told,
+    /// The first request of each step, and last the one after the last step.
+    steps: Vec<usize>,
     odd: Odd,
     /// The most bytes that were held from the driver when it was recorded; 0 if that is not known.
     recorded_reserved: u64,
@@ -189,6 +194,16 @@ impl Requests {
     /// Those of a recording, by device. A framework's tensors where the focus is on them, else the memory
     /// that pools of the driver or ours served.
     pub fn of(recording: &dyn Recording, focus: Focus) -> BTreeMap<u8, Requests> {
+        Requests::in_steps(recording, focus, &[])
+    }
+
+    /// The same, with the steps that begin at these events, the last of which is the end; the first [`STEPS`] of them.
+    pub fn in_steps(
+        recording: &dyn Recording,
+        focus: Focus,
+        starts: &[Start],
+    ) -> BTreeMap<u8, Requests> {
+        let starts = starts.get(..=STEPS).unwrap_or(starts);
         let mut devices: BTreeMap<u8, Reader> = BTreeMap::new();
         let options = options(recording);
         for record in recording.events() {
@@ -200,12 +215,13 @@ impl Requests {
                     reader.requests.told.options.clone_from(&options);
                     reader
                 });
+                reader.begin_steps(starts, record.ticket);
                 reader.see(&record);
             }
         }
         let done = devices
             .into_iter()
-            .map(|(device, reader)| (device, reader.finish()));
+            .map(|(device, reader)| (device, reader.finish(starts)));
         done.filter(|(_, requests)| !requests.is_empty()).collect()
     }
 
@@ -232,6 +248,11 @@ impl Requests {
     /// What the recording tells of the allocator that served it then.
     pub fn told(&self) -> &Told {
         &self.told
+    }
+
+    /// The first request of each step, and last the one after the last step; empty where no steps are known.
+    pub fn steps(&self) -> &[usize] {
+        &self.steps
     }
 
     /// What made no sense.

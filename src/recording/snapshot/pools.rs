@@ -92,7 +92,8 @@ fn own_pools(at_end: &AtEnd, history: &History) -> FxHashMap<usize, u64> {
         match event.kind {
             Kind::Reserve => {
                 let kind = at_end.get(&event.address).map(|(_, kind)| kind);
-                let is_everybodys = kind.is_some_and(|kind| kind.pool == (0, 0) && !kind.is_expandable);
+                let is_everybodys =
+                    kind.is_some_and(|kind| kind.pool == (0, 0) && !kind.is_expandable);
                 let goes = last.get(&event.address).is_some_and(|last| *last > place);
                 let new = Held {
                     end: event.address.saturating_add(event.size),
@@ -104,7 +105,8 @@ fn own_pools(at_end: &AtEnd, history: &History) -> FxHashMap<usize, u64> {
             }
             Kind::Release => {
                 let gone = held.remove(&event.address);
-                unused -= u64::from(gone.is_some_and(|gone| gone.stays && gone.blocks == 0)).min(unused);
+                unused -=
+                    u64::from(gone.is_some_and(|gone| gone.stays && gone.blocks == 0)).min(unused);
                 run.push(place);
             }
             Kind::TensorAlloc => count(&mut held, event.address, true, &mut unused),

@@ -25,7 +25,10 @@ impl Segments {
     pub(super) fn before(device: &Device) -> Segments {
         let mapped = device.entries.iter().filter(|entry| entry.is_mapping);
         let stretches = mapped.map(|entry| (entry.address, entry.size));
-        let at_end = device.segments.iter().filter(|(.., kind)| kind.is_expandable);
+        let at_end = device
+            .segments
+            .iter()
+            .filter(|(.., kind)| kind.is_expandable);
         let at_end = at_end.map(|(at, size, _)| (*at, *size));
         let all = stretches.chain(at_end);
         let mut segments = Segments {

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BinaryHeap};
 use rustc_hash::FxHashMap;
 
 use super::{GivenBlock, GivenSegment, Op, Request, Requests, is_pooled};
+use crate::analysis::Start;
 use crate::recording::{Caching, Recording, Waiting};
 use crate::trace::{Class, Event, Kind, Layer, Record, flags};
 
@@ -77,9 +78,18 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// Steps begin at or before the event with this ticket.
+    pub fn begin_steps(&mut self, starts: &[Start], ticket: u64) {
+        let steps = &mut self.requests.steps;
+        let begun = starts.get(steps.len()..).unwrap_or_default();
+        let begun = begun.iter().take_while(|start| start.ticket <= ticket);
+        steps.extend(begun.map(|_| self.requests.kept.len()));
+    }
+
     /// All that was made.
-    pub fn finish(mut self) -> Requests {
+    pub fn finish(mut self, starts: &[Start]) -> Requests {
         self.wait();
+        self.begin_steps(starts, u64::MAX);
         self.requests
     }
 
