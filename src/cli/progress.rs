@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use gpushim_core::recording::{self, Coverage, Names, Recording};
+use gpushim_core::recording::{self, Caching, Coverage, Names, Recording};
 use gpushim_core::trace::{LiveBlock, Record, Timeline};
 use indicatif::{ProgressBar, ProgressStyle};
 
@@ -14,6 +14,49 @@ use indicatif::{ProgressBar, ProgressStyle};
 const PATIENCE: Duration = Duration::from_secs(1);
 /// Events between two looks at the clock.
 const LOOK: u64 = 1 << 16;
+
+/// A bar for work that goes through a known number of things.
+pub struct Bar {
+    begin: Instant,
+    bar: Option<ProgressBar>,
+    is_shown: bool,
+}
+
+impl Bar {
+    /// Nothing is shown yet, and never where stderr is no terminal.
+    pub fn new() -> Bar {
+        Bar {
+            begin: Instant::now(),
+            bar: None,
+            is_shown: stderr().is_terminal(),
+        }
+    }
+
+    /// So many of all are done.
+    pub fn show(&mut self, what: &str, done: usize, all: usize) {
+        if !self.is_shown || self.begin.elapsed() < PATIENCE {
+            return;
+        }
+        let bar = self.bar.get_or_insert_with(|| {
+            let bar = ProgressBar::new(all as u64);
+            let style = ProgressStyle::with_template(
+                "{msg} {wide_bar} {percent:>3} %, {human_pos} requests",
+            );
+            bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+            bar
+        });
+        bar.set_message(what.to_string());
+        bar.set_length(all as u64);
+        bar.set_position(done as u64);
+    }
+
+    /// It goes from the terminal.
+    pub fn clear(&mut self) {
+        if let Some(bar) = self.bar.take() {
+            bar.finish_and_clear();
+        }
+    }
+}
 
 /// Opens a recording; on a terminal with a bar that shows how far each pass over its events is.
 ///
@@ -152,6 +195,10 @@ impl Recording for Watched {
 
     fn stream(&self, record: &Record) -> Option<u64> {
         self.recording.stream(record)
+    }
+
+    fn caching(&self) -> Option<&Caching> {
+        self.recording.caching()
     }
 
     fn fact(&self, key: &str) -> Option<String> {

@@ -1,23 +1,33 @@
 //! `gpushim replay`: what would other allocators have done with a run?
 
+use std::path::PathBuf;
+
 use anyhow::Result;
 use gpushim_core::config::size;
 use gpushim_core::pool::Reuse;
+use gpushim_core::recording::Recording;
 use gpushim_core::replay::{Device, Policy};
-use gpushim_core::report::replay::ReplayReport;
+use gpushim_core::report::findings::Finding;
+use gpushim_core::report::replay::{ReplayReport, write_replay_svg};
 
 use super::Outcome;
 use super::asked::Asked;
+use super::export::write_whole;
+use super::progress::Bar;
+use super::timeline::columns;
 
 /// Serve the requests of a recording once more with other allocators, without a GPU, and tell what each would
 /// have held and asked of the driver.
 ///
 /// The policies of gpushim are the code that runs in the shim; the others are made from what is documented of
-/// them. Times are those that the driver's calls take on an H100. Exit code 1 if one of them runs out of memory.
+/// them. Of a PyTorch snapshot, torch follows the options that were set then, and waits for streams as it was recorded.
+/// Times are those that the driver's calls take on an H100. Exit code 1 if one of them runs out of memory.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   gpushim replay train.trace
-  gpushim replay --policy vmm,torch --limit 40G snapshot.pickle")]
+  gpushim replay --policy vmm,torch --limit 40G snapshot.pickle
+  gpushim replay --policy vmm,torch --plot train.trace
+  gpushim replay --svg policies.svg train.trace")]
 pub struct Args {
     #[command(flatten)]
     asked: Asked,
@@ -34,9 +44,20 @@ pub struct Args {
     /// As GPUSHIM_PAGE, of vmm.
     #[arg(long, value_name = "BYTES", value_parser = bytes, default_value = "2M")]
     page: u64,
-    /// How many requests the work of the GPU is behind the program.
+    /// How many requests the work of the GPU is behind the program: a block that was freed fewer requests ago is still
+    /// in use there, and a pool of gpushim orders what comes next after that, or takes another. Recordings do not say
+    /// when work was done; 0 takes it to be done at once.
     #[arg(long, value_name = "N", default_value_t = 0)]
     lag: u64,
+    /// Draw what each policy holds over time, below the table.
+    #[arg(long)]
+    plot: bool,
+    /// Write a picture of that into this file instead: SVG, for any browser, light and dark.
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+    /// Letters of a line of the plot [default: what the terminal has].
+    #[arg(long, value_name = "N")]
+    width: Option<u16>,
 }
 
 pub fn main(args: &Args) -> Result<Outcome> {
@@ -51,8 +72,29 @@ pub fn main(args: &Args) -> Result<Outcome> {
         reuse: args.reuse,
         page: args.page,
     };
-    args.asked
-        .each(|recording, focus| ReplayReport::of(recording, focus, policies, &device))
+    let mut bar = Bar::new();
+    let mut look = |recording: &dyn Recording, focus| {
+        let mut watch = |policy: Policy, done, all| bar.show(policy.name(), done, all);
+        let report = ReplayReport::of(recording, focus, policies, &device, &mut watch);
+        bar.clear();
+        if args.plot {
+            report.with_plot(columns(args.width))
+        } else {
+            report
+        }
+    };
+    let Some(path) = &args.svg else {
+        return args.asked.each(look);
+    };
+    let (reports, outcome) = args.asked.find(&mut look)?;
+    if !reports.is_empty() {
+        let mut text = String::new();
+        write_replay_svg(&reports, &mut text)?;
+        write_whole(path, |out| Ok(out.write_all(text.as_bytes())?))?;
+        eprintln!("gpushim: wrote {}", path.display());
+    }
+    let is_found = outcome == Outcome::Fine && reports.iter().any(Finding::is_found);
+    Ok(if is_found { Outcome::Found } else { outcome })
 }
 
 fn bytes(text: &str) -> Result<u64, String> {

@@ -53,7 +53,7 @@ pub fn main(args: &Args) -> Result<Outcome> {
 }
 
 /// Columns of a plot in the terminal, or as wide as is asked for.
-fn columns(asked: Option<u16>) -> usize {
+pub fn columns(asked: Option<u16>) -> usize {
     let terminal = || terminal_size::terminal_size().map(|(width, _)| width.0);
     let width = asked.or_else(terminal).map_or(COLUMNS, usize::from);
     width.saturating_sub(AXIS).max(10)

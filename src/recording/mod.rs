@@ -10,6 +10,7 @@ use crate::symbols::Symbol;
 use crate::trace::{Class, Kind, LiveBlock, Record, Timeline};
 
 mod blame;
+mod caching;
 mod code;
 mod lines;
 mod open;
@@ -22,6 +23,7 @@ mod snapshot;
 mod who;
 
 pub use blame::{blame, is_of_user};
+pub use caching::{Caching, Segment, Waiting};
 pub use code::Code;
 pub use lines::LineLog;
 pub use open::open;
@@ -127,6 +129,11 @@ pub trait Recording: Send + Sync {
         let is_ordered = matches!(event.kind, Kind::Alloc | Kind::Free)
             && matches!(event.class, Class::PoolAsync | Class::GraphNode);
         is_ordered.then_some(event.extra[0])
+    }
+
+    /// What a framework's caching allocator says beyond the events, if the recording has it.
+    fn caching(&self) -> Option<&Caching> {
+        None
     }
 
     /// The first fact of a key.

@@ -33,14 +33,15 @@ impl Bytes {
         self.held = self.held.saturating_sub(bytes);
     }
 
-    /// Pages of so many bytes each, made, mapped and opened.
+    /// Pages of so many bytes each, made, mapped and opened; none if there is no room for all.
     pub fn map(&mut self, bytes: u64, page: u64) -> Result<(), OutOfMemory> {
+        self.hold(bytes)?;
         for _ in 0..bytes.div_ceil(page.max(1)) {
             self.call(price::CREATE + (page >> 20).saturating_mul(price::CREATE_MIB));
             self.call(price::MAP);
         }
         self.call(price::ALLOW);
-        self.hold(bytes)
+        Ok(())
     }
 
     /// Such pages, given back.
@@ -50,6 +51,16 @@ impl Bytes {
             self.call(price::DESTROY);
         }
         self.held = self.held.saturating_sub(bytes);
+    }
+
+    /// Whether so many bytes are left.
+    pub fn has(&self, bytes: u64) -> bool {
+        self.held.saturating_add(bytes) <= self.capacity
+    }
+
+    /// The most that can be held.
+    pub fn capacity(&self) -> u64 {
+        self.capacity
     }
 
     fn call(&mut self, ns: u64) {
@@ -63,11 +74,10 @@ impl Bytes {
     }
 
     fn hold(&mut self, bytes: u64) -> Result<(), OutOfMemory> {
-        let held = self.held.saturating_add(bytes);
-        if held > self.capacity {
+        if !self.has(bytes) {
             return Err(OutOfMemory);
         }
-        self.held = held;
+        self.held = self.held.saturating_add(bytes);
         Ok(())
     }
 }

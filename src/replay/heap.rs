@@ -26,6 +26,8 @@ struct Node {
     after: u32,
     group: u32,
     is_free: bool,
+    /// Addresses without memory behind them are neither free nor used.
+    is_mapped: bool,
 }
 
 /// Free and used blocks.
@@ -36,6 +38,7 @@ pub(super) struct Heap {
     unused: Vec<u32>,
     by_size: BTreeSet<(u32, u64, u64, u32)>,
     by_address: BTreeSet<(u32, u64, u32)>,
+    unmapped: BTreeSet<(u32, u64, u32)>,
     /// Where the next region begins.
     next: u64,
 }
@@ -63,15 +66,29 @@ impl Heap {
             after: NONE,
             group,
             is_free: false,
+            is_mapped: true,
         };
         Piece(self.put(node))
     }
 
     /// The smallest free block of a group with so many bytes, the lowest of several.
     pub fn best(&self, group: u32, bytes: u64) -> Option<Piece> {
-        let mut fitting = self.by_size.range((group, bytes, 0, 0)..);
-        let &(of, _, _, id) = fitting.next()?;
-        (of == group).then_some(Piece(id))
+        self.fitting(group, bytes).next()
+    }
+
+    /// The free blocks of a group with so many bytes, the smallest first, of several the lowest.
+    pub fn fitting(&self, group: u32, bytes: u64) -> impl Iterator<Item = Piece> + '_ {
+        let fitting = self.by_size.range((group, bytes, 0, 0)..);
+        let of_group = fitting.take_while(move |&&(of, ..)| of == group);
+        of_group.map(|&(.., id)| Piece(id))
+    }
+
+    /// The largest free block of a group.
+    pub fn largest(&self, group: u32) -> Option<Piece> {
+        let all = self
+            .by_size
+            .range((group, 0, 0, 0)..=(group, u64::MAX, u64::MAX, u32::MAX));
+        all.last().map(|&(.., id)| Piece(id))
     }
 
     /// The lowest free block of a group with so many bytes.
@@ -214,24 +231,87 @@ impl Heap {
         }
     }
 
-    /// Group and bytes of all free blocks.
-    pub fn free(&self) -> Vec<(u32, u64)> {
-        self.by_size
-            .iter()
-            .map(|&(group, bytes, ..)| (group, bytes))
-            .collect()
+    /// All free blocks.
+    pub fn free(&self) -> Vec<Piece> {
+        self.by_address.iter().map(|&(.., id)| Piece(id)).collect()
     }
 
-    /// Regions that are free as a whole end. Returns the bytes of each.
-    pub fn drop_free(&mut self) -> Vec<u64> {
-        let free = self.by_address.iter().map(|&(_, _, id)| Piece(id));
-        let whole: Vec<Piece> = free.filter(|piece| self.is_region(*piece)).collect();
-        let drop = |piece: Piece| {
-            let bytes = self.bytes(piece);
-            self.drop_region(piece);
-            bytes
+    /// The group of a block.
+    pub fn group(&self, piece: Piece) -> u32 {
+        self.node(piece).map_or(0, |node| node.group)
+    }
+
+    /// Where a block begins.
+    pub fn address(&self, piece: Piece) -> u64 {
+        self.node(piece).map_or(0, |node| node.address)
+    }
+
+    /// The block before one in its region.
+    pub fn before(&self, piece: Piece) -> Piece {
+        self.node(piece)
+            .map_or(Piece::NONE, |node| Piece(node.before))
+    }
+
+    /// The block after one in its region.
+    pub fn after(&self, piece: Piece) -> Piece {
+        self.node(piece)
+            .map_or(Piece::NONE, |node| Piece(node.after))
+    }
+
+    /// Whether a block has no memory behind it; none has.
+    pub fn is_unmapped(&self, piece: Piece) -> bool {
+        self.node(piece).is_some_and(|node| !node.is_mapped)
+    }
+
+    /// Blocks of a group that have no memory behind them, the lowest first.
+    pub fn unmapped(&self, group: u32) -> impl Iterator<Item = Piece> + '_ {
+        let all = self
+            .unmapped
+            .range((group, 0, 0)..=(group, u64::MAX, u32::MAX));
+        all.map(|&(.., id)| Piece(id))
+    }
+
+    /// A block in hand loses the memory behind it, and becomes one with neighbours that have none.
+    pub fn unmap(&mut self, piece: Piece) {
+        let Some(node) = self.node(piece).copied() else {
+            return;
         };
-        whole.into_iter().map(drop).collect()
+        let mut whole = piece;
+        if self.is_unmapped(Piece(node.before)) {
+            whole = Piece(node.before);
+            self.unlist_unmapped(whole);
+            self.join(whole, piece);
+        }
+        if self.is_unmapped(Piece(node.after)) {
+            self.unlist_unmapped(Piece(node.after));
+            self.join(whole, Piece(node.after));
+        }
+        if let Some(node) = self.nodes.get_mut(whole.0 as usize) {
+            (node.is_mapped, node.is_free) = (false, false);
+            self.unmapped.insert((node.group, node.address, whole.0));
+        }
+    }
+
+    /// The first so many bytes of a block get memory behind them, and are in hand.
+    pub fn map(&mut self, piece: Piece, bytes: u64) {
+        if !self.is_unmapped(piece) {
+            return;
+        }
+        self.unlist_unmapped(piece);
+        let rest = self.cut(piece, bytes);
+        if let Some(node) = self.nodes.get_mut(piece.0 as usize) {
+            node.is_mapped = true;
+        }
+        if let Some(node) = self.nodes.get_mut(rest.0 as usize) {
+            self.unmapped.insert((node.group, node.address, rest.0));
+        }
+    }
+
+    fn unlist_unmapped(&mut self, piece: Piece) {
+        if let Some(node) = self.node(piece) {
+            let key = (node.group, node.address, piece.0);
+            self.unmapped.remove(&key);
+        }
     }
 
     fn node(&self, piece: Piece) -> Option<&Node> {

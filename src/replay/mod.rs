@@ -7,8 +7,8 @@
 
 mod bfc;
 mod bytes;
+mod caching;
 mod device;
-mod expandable;
 mod generate;
 mod heap;
 mod ours;
@@ -24,10 +24,16 @@ mod torch;
 pub use device::Simulated;
 pub use generate::{Shape, churn, generate};
 pub use ours::Ours;
-pub use outcome::{Curve, Outcome, Point};
+pub use outcome::{Curve, Outcome, Point, Step};
 pub use plan::{Plan, plans};
 pub use policy::{Device, Policy};
-pub use requests::{Given, GivenBlock, Odd, Op, Request, Requests};
+pub use requests::{Given, GivenBlock, GivenSegment, Odd, Op, Request, Requests, Told};
+
+/// The options of PyTorch's allocator that were set when requests were recorded, as they are written into
+/// `PYTORCH_CUDA_ALLOC_CONF`; empty if none was.
+pub fn torch_options(requests: &Requests) -> String {
+    torch::Options::of(requests).to_string()
+}
 
 /// A request that could not be met within the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,6 +60,10 @@ pub trait Allocator {
     /// A block that was handed out comes back.
     fn free(&mut self, request: &Request);
 
+    /// Streams are done with a block that came back while they used it. Our own pools order what comes next after
+    /// them, and know it free before.
+    fn done(&mut self, _request: &Request) {}
+
     /// The program asked for cached memory to be given back (`torch.cuda.empty_cache`).
     fn trim(&mut self);
 
@@ -75,6 +85,18 @@ pub trait Allocator {
 /// Serves all requests, and says what came of it. What is left out of them by an earlier refusal is
 /// left out: a block that could not be had is not freed.
 pub fn run(requests: &Requests, allocator: &mut dyn Allocator) -> Outcome {
+    run_watched(requests, allocator, &mut |_| {})
+}
+
+/// How many requests are served between two looks of who watches.
+const LOOK: usize = 1 << 14;
+
+/// As [`run`], telling from time to time how many requests were served.
+pub fn run_watched(
+    requests: &Requests,
+    allocator: &mut dyn Allocator,
+    served: &mut dyn FnMut(usize),
+) -> Outcome {
     let mut outcome = Outcome::new(requests);
     let mut refused = rustc_hash::FxHashSet::default();
     let skip = if allocator.begin_with(requests.given()) {
@@ -83,6 +105,9 @@ pub fn run(requests: &Requests, allocator: &mut dyn Allocator) -> Outcome {
         0
     };
     for (index, request) in requests.iter().enumerate() {
+        if index % LOOK == LOOK - 1 {
+            served(index);
+        }
         match request.op {
             Op::Allocate if index < skip => {}
             Op::Allocate => {
@@ -95,6 +120,7 @@ pub fn run(requests: &Requests, allocator: &mut dyn Allocator) -> Outcome {
                 allocator.free(&request);
             }
             Op::Free => continue,
+            Op::Done => allocator.done(&request),
             Op::Trim => allocator.trim(),
         }
         let is_refused = request.op == Op::Allocate && refused.contains(&request.block);

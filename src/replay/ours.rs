@@ -79,7 +79,7 @@ impl Ours {
 }
 
 /// A device on which nothing runs out, bytes: more than any has.
-const UNLIMITED: u64 = 1 << 46;
+pub(super) const UNLIMITED: u64 = 1 << 46;
 
 /// The layout of a stream-ordered pool under a policy.
 fn layout(policy: pool::Policy) -> Layout {

@@ -38,6 +38,32 @@ pub struct Refused {
     pub requested: u64,
 }
 
+/// A step of the run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Step {
+    /// Requests in it.
+    pub requests: u64,
+    /// Highest sum of bytes asked for and not given back.
+    pub peak_requested: u64,
+    /// Highest sum of bytes held from the driver.
+    pub peak_reserved: u64,
+    /// Calls of the driver that get memory, map it or give it back.
+    pub driver_calls: u64,
+    /// How long all driver calls would have taken, ns.
+    pub driver_ns: u64,
+}
+
+/// Closes steps where they end.
+#[derive(Clone, Debug, Default)]
+struct Steps {
+    /// The first request of each, and last the one after the last.
+    bounds: Vec<usize>,
+    /// Bounds that were passed.
+    passed: usize,
+    open: Step,
+    before: DriverTime,
+}
+
 /// What came of a replay.
 #[derive(Clone, Debug, Serialize)]
 pub struct Outcome {
@@ -57,6 +83,12 @@ pub struct Outcome {
     pub out_of_memory: u64,
     /// The first of them.
     pub first_out_of_memory: Option<Refused>,
+    /// Bytes of the largest request that could have been met without the driver: the least of the curve.
+    pub largest_free_least: u64,
+    /// The same, the median.
+    pub largest_free_median: u64,
+    /// Its steps, where they are known.
+    pub steps: Vec<Step>,
     /// How it went.
     pub curve: Curve,
     #[serde(skip)]
@@ -68,6 +100,8 @@ pub struct Outcome {
     seen: (usize, usize),
     #[serde(skip)]
     point: Point,
+    #[serde(skip)]
+    bounds: Steps,
 }
 
 impl Outcome {
@@ -81,11 +115,20 @@ impl Outcome {
             driver_ns: 0,
             out_of_memory: 0,
             first_out_of_memory: None,
+            largest_free_least: 0,
+            largest_free_median: 0,
+            steps: Vec::new(),
             curve: Curve::default(),
             requested: 0,
             each: requests.len().div_ceil(POINTS).max(1),
             seen: (0, 0),
             point: Point::default(),
+            bounds: Steps {
+                bounds: requests.steps().to_vec(),
+                // One that begins with the first request has begun.
+                passed: usize::from(requests.steps().first() == Some(&0)),
+                ..Steps::default()
+            },
         }
     }
 
@@ -114,7 +157,7 @@ impl Outcome {
                 }
             }
             Op::Free => self.requested = self.requested.saturating_sub(request.bytes),
-            Op::Trim => {}
+            Op::Done | Op::Trim => {}
         }
         let reserved = allocator.reserved();
         self.peak_requested = self.peak_requested.max(self.requested);
@@ -123,9 +166,41 @@ impl Outcome {
         point.requested = point.requested.max(self.requested);
         point.reserved = point.reserved.max(reserved);
         point.ns = request.ns;
+        let step = &mut self.bounds.open;
+        step.requests += 1;
+        step.peak_requested = step.peak_requested.max(self.requested);
+        step.peak_reserved = step.peak_reserved.max(reserved);
+        self.pass(index + 1, allocator);
         self.seen.0 = index + 1;
         if self.seen.0 - self.seen.1 >= self.each {
             self.close(allocator);
+        }
+    }
+
+    /// Steps end that end before a request.
+    fn pass(&mut self, request: usize, allocator: &dyn Allocator) {
+        let steps = &mut self.bounds;
+        while steps
+            .bounds
+            .get(steps.passed)
+            .is_some_and(|bound| *bound <= request)
+        {
+            let now = allocator.driver_time();
+            if steps.passed > 0 {
+                self.steps.push(Step {
+                    driver_calls: now.calls.saturating_sub(steps.before.calls),
+                    driver_ns: now.ns.saturating_sub(steps.before.ns),
+                    ..steps.open
+                });
+            }
+            steps.passed += 1;
+            steps.before = now;
+            steps.open = Step {
+                requests: 0,
+                peak_requested: self.requested,
+                peak_reserved: allocator.reserved(),
+                ..Step::default()
+            };
         }
     }
 
@@ -149,6 +224,16 @@ impl Outcome {
         if self.seen.0 > self.seen.1 {
             self.close(allocator);
         }
+        self.pass(usize::MAX, allocator);
+        let mut largest: Vec<u64> = self
+            .curve
+            .0
+            .iter()
+            .map(|point| point.largest_free)
+            .collect();
+        largest.sort_unstable();
+        self.largest_free_least = largest.first().copied().unwrap_or(0);
+        self.largest_free_median = largest.get(largest.len() / 2).copied().unwrap_or(0);
         let DriverTime { calls, ns } = allocator.driver_time();
         (self.driver_calls, self.driver_ns) = (calls, ns);
         if self.peak_reserved > 0 {

@@ -4,8 +4,8 @@ use std::fmt;
 use std::str::FromStr;
 
 use super::bfc::Bfc;
-use super::expandable::Expandable;
-use super::ours::Ours;
+use super::caching::Caching;
+use super::ours::{Ours, UNLIMITED};
 use super::plan::plans;
 use super::requests::Requests;
 use super::torch::Torch;
@@ -88,7 +88,7 @@ impl Policy {
     /// Why it cannot serve them, a sentence.
     pub fn build(self, device: &Device, requests: &Requests) -> Result<Box<dyn Allocator>, String> {
         let blocks = requests.blocks();
-        let capacity = device.limit.unwrap_or(u64::MAX);
+        let capacity = device.limit.unwrap_or(UNLIMITED);
         Ok(match self {
             Policy::Auto => {
                 let policies = (pool::Policy::Blocks, pool::Policy::Vmm);
@@ -104,11 +104,13 @@ impl Policy {
                 let pages = (pool::Policy::Vmm, pool::Policy::Vmm);
                 Box::new(Ours::new(device, pages, &plans(0, requests), blocks))
             }
-            Policy::Torch => Box::new(Torch::new(capacity, blocks)),
-            Policy::TorchExpandable => Box::new(Expandable::new(capacity, blocks)),
-            Policy::RmmPool => Box::new(rmm::Pool::new(capacity, blocks)),
-            Policy::RmmArena => Box::new(rmm::Arena::new(capacity, blocks)),
-            Policy::Bfc => Box::new(Bfc::new(capacity, blocks)),
+            Policy::Torch => Box::new(Caching::new(Torch::as_recorded(requests), capacity, blocks)),
+            Policy::TorchExpandable => {
+                Box::new(Caching::new(Torch::expandable(requests), capacity, blocks))
+            }
+            Policy::RmmPool => Box::new(Caching::new(rmm::Pool, capacity, blocks)),
+            Policy::RmmArena => Box::new(Caching::new(rmm::Arena::default(), capacity, blocks)),
+            Policy::Bfc => Box::new(Caching::new(Bfc::default(), capacity, blocks)),
         })
     }
 }

@@ -2,12 +2,19 @@
 
 use std::collections::BTreeMap;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use serde::Serialize;
 
-use crate::analysis::Focus;
-use crate::recording::Recording;
-use crate::trace::{Class, Event, Kind, Layer, Record, flags};
+use crate::analysis::{Focus, Start};
+use crate::recording::{Recording, Segment};
+use crate::trace::{Class, Event, Kind, Layer};
+
+mod reader;
+
+use reader::Reader;
+
+/// Steps of which figures are kept.
+pub const STEPS: usize = 4096;
 
 /// What is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,6 +23,8 @@ pub enum Op {
     Allocate,
     /// It comes back.
     Free,
+    /// Streams are done with a block that came back while they used it: now its memory can serve others.
+    Done,
     /// Cached memory is to go back to the driver.
     Trim,
 }
@@ -44,17 +53,59 @@ struct Kept {
     ns: u64,
     block: u32,
     /// Index of stream and thread.
-    by: u16,
+    by: u32,
     op: Op,
 }
 
 /// What was there when a recording began, where it tells.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Given {
-    /// Address and bytes of what was held from the driver.
-    pub segments: Vec<(u64, u64)>,
+    /// What was held from the driver.
+    pub segments: Vec<GivenSegment>,
     /// The blocks in it; they are the first requests, too.
     pub blocks: Vec<GivenBlock>,
+    /// Blocks in it that the program had dropped and streams still used: no requests.
+    pub waiting: Vec<GivenBlock>,
+}
+
+/// Memory that was held from the driver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GivenSegment {
+    /// Where it begins.
+    pub address: u64,
+    /// Bytes.
+    pub bytes: u64,
+    /// The number of the pool that it belongs to, 0 the one that everybody uses.
+    pub pool: u32,
+    /// What else is known of it.
+    pub of: Segment,
+}
+
+/// What a recording tells of the allocator that served it then.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Told {
+    /// What it got from the driver while it was recorded, in order.
+    pub got: Vec<GivenSegment>,
+    /// Address and bytes of what it gave back, for each [`Op::Trim`].
+    pub gave_back: Vec<Vec<(u64, u64)>>,
+    /// Blocks that streams used when they came back: each is followed by an [`Op::Done`], or never done.
+    late: FxHashSet<u32>,
+    /// The pool of blocks that are not in the one that everybody uses.
+    pools: FxHashMap<u32, u32>,
+    /// Its options, by name.
+    pub options: BTreeMap<String, String>,
+}
+
+impl Told {
+    /// Whether streams used a block when it came back.
+    pub fn is_late(&self, block: u32) -> bool {
+        self.late.contains(&block)
+    }
+
+    /// The number of the pool that a block was in, 0 the one that everybody uses.
+    pub fn pool(&self, block: u32) -> u32 {
+        self.pools.get(&block).copied().unwrap_or(0)
+    }
 }
 
 /// A block that was there when a recording began.
@@ -81,7 +132,7 @@ pub struct Odd {
     pub empty: u64,
     /// Memory that no pool would serve (pinned, managed, arrays, imported, …): how many blocks.
     pub not_pooled: u64,
-    /// Blocks beyond what can be numbered or told apart; left out.
+    /// Blocks beyond what can be numbered; left out.
     pub too_many: u64,
     /// The first of these, by event.
     pub first: Option<u64>,
@@ -102,7 +153,7 @@ impl Odd {
             (self.empty, "allocations of no bytes are left out"),
             (
                 self.too_many,
-                "requests are more than can be told apart, and left out",
+                "blocks are more than can be numbered, and left out",
             ),
         ];
         let first = self.first.map_or(String::new(), |event| {
@@ -127,8 +178,13 @@ impl Odd {
 pub struct Requests {
     kept: Vec<Kept>,
     by: Vec<(Option<u64>, u32)>,
+    /// The places of those.
+    places: FxHashMap<(Option<u64>, u32), u32>,
     blocks: u32,
     given: Given,
+    told: Told,
+    /// The first request of each step, and last the one after the last step.
+    steps: Vec<usize>,
     odd: Odd,
     /// The most bytes that were held from the driver when it was recorded; 0 if that is not known.
     recorded_reserved: u64,
@@ -138,20 +194,34 @@ impl Requests {
     /// Those of a recording, by device. A framework's tensors where the focus is on them, else the memory
     /// that pools of the driver or ours served.
     pub fn of(recording: &dyn Recording, focus: Focus) -> BTreeMap<u8, Requests> {
+        Requests::in_steps(recording, focus, &[])
+    }
+
+    /// The same, with the steps that begin at these events, the last of which is the end; the first [`STEPS`] of them.
+    pub fn in_steps(
+        recording: &dyn Recording,
+        focus: Focus,
+        starts: &[Start],
+    ) -> BTreeMap<u8, Requests> {
+        let starts = starts.get(..=STEPS).unwrap_or(starts);
         let mut devices: BTreeMap<u8, Reader> = BTreeMap::new();
+        let options = options(recording);
         for record in recording.events() {
             let event = &record.event;
             let is_there = focus.device.is_none_or(|device| device == event.device);
             if is_there && event.device != Event::NO_DEVICE && concerns(focus.layer, event) {
-                devices
-                    .entry(event.device)
-                    .or_default()
-                    .see(recording, focus.layer, &record);
+                let reader = devices.entry(event.device).or_insert_with(|| {
+                    let mut reader = Reader::new(recording, focus.layer, event.device);
+                    reader.requests.told.options.clone_from(&options);
+                    reader
+                });
+                reader.begin_steps(starts, record.ticket);
+                reader.see(&record);
             }
         }
         let done = devices
             .into_iter()
-            .map(|(device, reader)| (device, reader.requests));
+            .map(|(device, reader)| (device, reader.finish(starts)));
         done.filter(|(_, requests)| !requests.is_empty()).collect()
     }
 
@@ -175,6 +245,16 @@ impl Requests {
         &self.given
     }
 
+    /// What the recording tells of the allocator that served it then.
+    pub fn told(&self) -> &Told {
+        &self.told
+    }
+
+    /// The first request of each step, and last the one after the last step; empty where no steps are known.
+    pub fn steps(&self) -> &[usize] {
+        &self.steps
+    }
+
     /// What made no sense.
     pub fn odd(&self) -> &Odd {
         &self.odd
@@ -188,11 +268,7 @@ impl Requests {
     /// The requests in order.
     pub fn iter(&self) -> impl Iterator<Item = Request> + '_ {
         self.kept.iter().map(|kept| {
-            let (stream, thread) = self
-                .by
-                .get(usize::from(kept.by))
-                .copied()
-                .unwrap_or_default();
+            let (stream, thread) = self.by.get(kept.by as usize).copied().unwrap_or_default();
             Request {
                 op: kept.op,
                 block: kept.block,
@@ -211,37 +287,32 @@ impl Requests {
             match request.op {
                 Op::Allocate => live = live.saturating_add(request.bytes),
                 Op::Free => live = live.saturating_sub(request.bytes),
-                Op::Trim => {}
+                Op::Done | Op::Trim => {}
             }
             peak = peak.max(live);
         }
         peak
     }
 
-    /// Adds a request; false if its stream and thread, or its block, are one too many.
+    /// Adds a request; false if its block is one too many.
     pub(super) fn push(&mut self, request: Request) -> bool {
-        let by = (request.stream, request.thread);
-        // Mostly the one before.
-        let last = self.kept.last().map_or(0, |kept| usize::from(kept.by));
-        let place = if self.by.get(last) == Some(&by) {
-            Some(last)
-        } else {
-            self.by.iter().position(|known| *known == by)
-        };
-        let place = place.unwrap_or_else(|| {
-            self.by.push(by);
-            self.by.len() - 1
-        });
-        let Ok(by) = u16::try_from(place) else {
-            self.by.pop();
-            return false;
-        };
         if request.op == Op::Allocate {
             let Some(blocks) = request.block.checked_add(1) else {
                 return false;
             };
             self.blocks = self.blocks.max(blocks);
         }
+        let by = (request.stream, request.thread);
+        // Mostly the one before.
+        let last = self.kept.last().map_or(0, |kept| kept.by);
+        let by = if self.by.get(last as usize) == Some(&by) {
+            last
+        } else {
+            *self.places.entry(by).or_insert_with(|| {
+                self.by.push(by);
+                (self.by.len() - 1) as u32
+            })
+        };
         self.kept.push(Kept {
             bytes: request.bytes,
             ns: request.ns,
@@ -251,6 +322,14 @@ impl Requests {
         });
         true
     }
+}
+
+/// The options of the allocator that a recording names.
+fn options(recording: &dyn Recording) -> BTreeMap<String, String> {
+    let facts = recording.facts().into_iter();
+    let named =
+        facts.filter_map(|(key, value)| Some((key.strip_prefix("allocator.")?.to_string(), value)));
+    named.collect()
 }
 
 /// Whether an event is about memory of this layer, or what it comes from.
@@ -268,142 +347,5 @@ fn is_pooled(layer: Layer, class: Class) -> bool {
     match layer {
         Layer::Tensor => class == Class::Tensor,
         _ => matches!(class, Class::Device | Class::PoolAsync),
-    }
-}
-
-/// Makes requests of the events of one device.
-#[derive(Default)]
-struct Reader {
-    requests: Requests,
-    /// Blocks that are live: number and bytes.
-    live: FxHashMap<(Class, u64), (u32, u64)>,
-    /// Bytes held from the driver.
-    reserved: u64,
-}
-
-impl Reader {
-    fn see(&mut self, recording: &dyn Recording, layer: Layer, record: &Record) {
-        let event = &record.event;
-        let is_given = event.flags & flags::EARLIER != 0;
-        match event.kind {
-            Kind::Reserve => {
-                self.reserved = self.reserved.saturating_add(event.size);
-                self.recorded(self.reserved);
-                if is_given {
-                    let segment = (event.address, event.size);
-                    self.requests.given.segments.push(segment);
-                }
-            }
-            Kind::Release => {
-                self.reserved = self.reserved.saturating_sub(event.size);
-                // What our own pools give back is their decision, not the program's wish.
-                if layer == Layer::Tensor {
-                    self.trim(record);
-                }
-            }
-            _ if !is_pooled(layer, event.class) => {
-                let is_alloc = event.kind == Kind::Alloc;
-                self.requests.odd.not_pooled += u64::from(is_alloc);
-            }
-            Kind::TensorAlloc => {
-                self.recorded(event.extra[1]);
-                self.allocate(recording, record, is_given);
-            }
-            Kind::Alloc => self.allocate(recording, record, is_given),
-            Kind::Free | Kind::TensorFree => self.free(recording, record),
-            _ => {}
-        }
-    }
-
-    fn allocate(&mut self, recording: &dyn Recording, record: &Record, is_given: bool) {
-        let event = &record.event;
-        let key = (event.class, event.address);
-        if self.live.contains_key(&key) {
-            self.requests.odd.double_allocations += 1;
-            self.is_odd(record);
-            self.free(recording, record);
-        }
-        if event.size == 0 {
-            self.requests.odd.empty += 1;
-            return self.is_odd(record);
-        }
-        let block = self.requests.blocks;
-        let request = request(recording, record, Op::Allocate, (block, event.size));
-        if !self.requests.push(request) {
-            self.requests.odd.too_many += 1;
-            return self.is_odd(record);
-        }
-        self.live.insert(key, (block, event.size));
-        if is_given {
-            self.requests.given.blocks.push(GivenBlock {
-                address: event.address,
-                bytes: event.size,
-                block,
-                stream: request.stream,
-            });
-        }
-    }
-
-    fn free(&mut self, recording: &dyn Recording, record: &Record) {
-        let key = (record.event.class, record.event.address);
-        let Some(of) = self.live.remove(&key) else {
-            self.requests.odd.unmatched_frees += 1;
-            return self.is_odd(record);
-        };
-        if !self.requests.push(request(recording, record, Op::Free, of)) {
-            self.requests.odd.too_many += 1;
-            self.is_odd(record);
-        }
-    }
-
-    fn recorded(&mut self, reserved: u64) {
-        let most = &mut self.requests.recorded_reserved;
-        *most = (*most).max(reserved);
-    }
-
-    /// A framework gave segments back: once for all that go together.
-    fn trim(&mut self, record: &Record) {
-        if self
-            .requests
-            .kept
-            .last()
-            .is_some_and(|last| last.op != Op::Trim)
-        {
-            let request = Request {
-                op: Op::Trim,
-                block: 0,
-                bytes: 0,
-                stream: None,
-                thread: record.event.thread,
-                ns: record.ns,
-            };
-            self.requests.push(request);
-        }
-    }
-
-    fn is_odd(&mut self, record: &Record) {
-        self.requests.odd.first.get_or_insert(record.ticket);
-    }
-}
-
-fn request(
-    recording: &dyn Recording,
-    record: &Record,
-    op: Op,
-    (block, bytes): (u32, u64),
-) -> Request {
-    let event = &record.event;
-    // A framework's allocator orders by streams, even where the recording does not say which.
-    let stream = match event.class {
-        Class::Device => None,
-        _ => Some(recording.stream(record).unwrap_or(0)),
-    };
-    Request {
-        op,
-        block,
-        bytes,
-        stream,
-        thread: event.thread,
-        ns: record.ns,
     }
 }

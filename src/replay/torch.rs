@@ -1,57 +1,145 @@
 //! PyTorch's own caching allocator, by its documentation and the constants that it names
-//! (`c10/cuda/CUDACachingAllocator`, PyTorch 1.10 to 2.11, without options).
+//! (`c10/cuda/CUDACachingAllocator`, PyTorch 1.10 to 2.11).
 //!
-//! What is not followed: blocks that `record_stream` holds back, private pools of graphs, and the round-up and
-//! split options of `PYTORCH_CUDA_ALLOC_CONF`.
+//! Where a snapshot says how it went, that is followed: the options that were set, the pools that graphs and programs
+//! have of their own, when streams were done with a block, the addresses that the driver chose, and what was given
+//! back when.
+
+use std::collections::VecDeque;
 
 use rustc_hash::FxHashMap;
 
-use super::bytes::Bytes;
-use super::heap::{Heap, Piece};
-use super::requests::{Given, GivenBlock, Request};
-use super::{Allocator, DriverTime, OutOfMemory};
+use super::OutOfMemory;
+use super::caching::{Memory, Rules, multiple};
+use super::heap::Piece;
+use super::requests::{Given, Request, Requests, Told};
+
+mod begin;
+mod give_back;
+mod options;
+mod range;
+
+pub use options::Options;
 
 /// `kMinBlockSize`: sizes are multiples of it, bytes.
-pub(super) const BLOCK: u64 = 512;
+const BLOCK: u64 = 512;
 /// `kSmallSize`: requests up to it are small.
-pub(super) const SMALL: u64 = 1 << 20;
+const SMALL: u64 = 1 << 20;
 /// `kSmallBuffer`: small blocks are cut from segments of this size.
-pub(super) const SMALL_BUFFER: u64 = 2 << 20;
+const SMALL_BUFFER: u64 = 2 << 20;
 /// `kLargeBuffer`: requests below [`MIN_LARGE`] are cut from segments of this size.
-pub(super) const LARGE_BUFFER: u64 = 20 << 20;
+const LARGE_BUFFER: u64 = 20 << 20;
 /// `kMinLargeAlloc`.
 const MIN_LARGE: u64 = 10 << 20;
 /// `kRoundLarge`: larger segments are multiples of this.
 const ROUND_LARGE: u64 = 2 << 20;
 
-/// Its state.
+/// Its rules, and what they go by.
 #[derive(Debug)]
 pub(super) struct Torch {
-    heap: Heap,
-    device: Bytes,
-    streams: Streams,
-    places: Vec<Piece>,
+    options: Options,
+    told: Told,
+    /// Whether expandable segments serve pools other than the one that everybody uses.
+    all_expand: bool,
+    numbers: FxHashMap<Group, u32>,
+    groups: Vec<Group>,
+    /// Where the range of a group begins that expands.
+    ranges: FxHashMap<u32, u64>,
+    /// Addresses that the driver chose for segments of a size, next first.
+    addresses: FxHashMap<(Group, u64), VecDeque<u64>>,
+    /// How often cached memory was given back.
+    trims: usize,
+    /// How often a large block was looked for, and how often that was when a segment became free as a whole.
+    looks: u64,
+    freed: FxHashMap<Piece, u64>,
 }
 
-/// Streams by number: a group of the heap for the small and one for the large blocks of each.
-#[derive(Debug, Default)]
-pub(super) struct Streams(FxHashMap<u64, u32>);
+/// Blocks that can serve the same requests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+struct Group {
+    stream: u64,
+    pool: u32,
+    is_large: bool,
+}
 
-impl Streams {
-    /// The group for blocks of so many bytes of a stream.
-    pub fn group(&mut self, stream: Option<u64>, bytes: u64) -> u32 {
-        let next = self.0.len() as u32;
-        let number = *self.0.entry(stream.unwrap_or(0)).or_insert(next);
-        number.saturating_mul(2) + u32::from(bytes > SMALL)
+impl Torch {
+    /// As it was set when these requests were recorded.
+    pub fn as_recorded(requests: &Requests) -> Torch {
+        Torch::new(Options::of(requests), requests)
     }
-}
 
-/// Bytes of the block for a request.
-pub(super) fn rounded(bytes: u64) -> u64 {
-    bytes
-        .max(1)
-        .checked_next_multiple_of(BLOCK)
-        .unwrap_or(bytes)
+    /// With `expandable_segments:True`.
+    pub fn expandable(requests: &Requests) -> Torch {
+        let options = Options {
+            is_expandable: true,
+            ..Options::of(requests)
+        };
+        Torch::new(options, requests)
+    }
+
+    fn new(options: Options, requests: &Requests) -> Torch {
+        let told = requests.told().clone();
+        let given = requests.given().segments.iter();
+        let own = given.chain(&told.got).filter(|segment| segment.pool != 0);
+        let all_expand =
+            own.clone().count() == 0 || own.clone().any(|segment| segment.of.is_expandable);
+        let mut addresses: FxHashMap<_, VecDeque<u64>> = FxHashMap::default();
+        for segment in told.got.iter().filter(|segment| !segment.of.is_expandable) {
+            let group = begin::group(segment);
+            let chosen = addresses.entry((group, segment.bytes)).or_default();
+            chosen.push_back(segment.address);
+        }
+        Torch {
+            options,
+            told,
+            all_expand,
+            numbers: FxHashMap::default(),
+            groups: Vec::new(),
+            ranges: FxHashMap::default(),
+            addresses,
+            trims: 0,
+            looks: 0,
+            freed: FxHashMap::default(),
+        }
+    }
+
+    fn number(&mut self, group: Group) -> u32 {
+        let next = self.groups.len() as u32;
+        let number = *self.numbers.entry(group).or_insert(next);
+        if number == next {
+            self.groups.push(group);
+        }
+        number
+    }
+
+    fn of(&self, number: u32) -> Group {
+        self.groups
+            .get(number as usize)
+            .copied()
+            .unwrap_or_default()
+    }
+
+    fn expands(&self, group: Group) -> bool {
+        self.options.is_expandable && (group.pool == 0 || self.all_expand)
+    }
+
+    /// Memory for a block from the driver, as it is.
+    fn get(&mut self, memory: &mut Memory, number: u32, bytes: u64) -> Result<Piece, OutOfMemory> {
+        let group = self.of(number);
+        if self.expands(group) {
+            self.ranges
+                .entry(number)
+                .or_insert_with(|| range::new(&mut memory.heap, number));
+            return range::grow(memory, number, group.is_large, bytes);
+        }
+        let segment = segment(bytes);
+        memory.device.allocate(segment)?;
+        let chosen = self.addresses.get_mut(&(group, segment));
+        Ok(match chosen.and_then(VecDeque::pop_front) {
+            Some(address) => memory.heap.add_at(number, address, segment),
+            None => memory.heap.add(number, segment),
+        })
+    }
 }
 
 /// Bytes of the segment that is got for a block.
@@ -61,155 +149,88 @@ fn segment(bytes: u64) -> u64 {
     } else if bytes < MIN_LARGE {
         LARGE_BUFFER
     } else {
-        bytes.checked_next_multiple_of(ROUND_LARGE).unwrap_or(bytes)
+        multiple(bytes, ROUND_LARGE)
     }
 }
 
-/// Whether a block is cut where this would be left: of small ones any rest, of large ones more than a small one.
-fn splits(bytes: u64, rest: u64) -> bool {
-    if bytes <= SMALL {
-        rest >= BLOCK
-    } else {
-        rest > SMALL
+impl Rules for Torch {
+    fn rounded(&self, bytes: u64) -> u64 {
+        self.options.rounded(bytes)
     }
-}
 
-impl Torch {
-    /// On a device with so many bytes, for so many blocks.
-    pub fn new(capacity: u64, blocks: u32) -> Torch {
-        Torch {
-            heap: Heap::default(),
-            device: Bytes::new(capacity),
-            streams: Streams::default(),
-            places: vec![Piece::NONE; blocks as usize],
+    fn group(&mut self, request: &Request, bytes: u64) -> u32 {
+        self.number(Group {
+            stream: request.stream.unwrap_or(0),
+            pool: self.told.pool(request.block),
+            is_large: bytes > SMALL,
+        })
+    }
+
+    /// Best fit, in which a block that can grow counts as large as it can become.
+    fn find(&mut self, memory: &Memory, group: u32, bytes: u64) -> Option<Piece> {
+        self.looks += u64::from(bytes > SMALL);
+        let heap = &memory.heap;
+        let mut fitting = heap.fitting(group, bytes);
+        let mut best = fitting.next()?;
+        for next in fitting {
+            if range::reach(heap, next) >= range::reach(heap, best) {
+                break;
+            }
+            best = next;
         }
-    }
-
-    fn place(&mut self, block: u32, piece: Piece) {
-        if let Some(place) = self.places.get_mut(block as usize) {
-            *place = piece;
-        }
-    }
-
-    fn release_cached(&mut self) -> bool {
-        let dropped = self.heap.drop_free();
-        dropped.iter().for_each(|bytes| self.device.release(*bytes));
-        !dropped.is_empty()
-    }
-
-    /// A segment as it was found: its blocks, and between them what is free.
-    fn found(&mut self, (address, bytes): (u64, u64), blocks: &[GivenBlock]) {
-        // Segments of this size hold small blocks only.
-        let is_small = bytes == SMALL_BUFFER;
-        let stream = blocks.first().and_then(|block| block.stream);
-        let group = self.streams.group(stream, if is_small { 0 } else { bytes });
-        let end = address.saturating_add(bytes);
-        self.device.had(bytes);
-        let mut rest = self.heap.add_at(group, address, bytes);
-        let mut at = address;
-        for (index, block) in blocks.iter().enumerate() {
-            if block.address < at || block.address >= end {
-                continue;
-            }
-            let next = blocks
-                .get(index + 1)
-                .map_or(end, |next| next.address.min(end));
-            let room = next.saturating_sub(block.address);
-            let mut size = rounded(block.bytes).min(room);
-            // What would be too little to be free belongs to the block before it.
-            if !is_small && room - size <= SMALL {
-                size = room;
-            }
-            if block.address > at {
-                let used = self.heap.cut(rest, block.address - at);
-                self.heap.release(rest);
-                rest = used;
-            }
-            let after = self.heap.cut(rest, size);
-            self.place(block.block, rest);
-            at = block.address.saturating_add(size);
-            rest = after;
-            if rest == Piece::NONE {
-                return;
-            }
-        }
-        self.heap.release(rest);
-    }
-}
-
-impl Allocator for Torch {
-    fn begin_with(&mut self, given: &Given) -> bool {
-        let mut blocks = given.blocks.clone();
-        blocks.sort_unstable_by_key(|block| block.address);
-        let holds = |(begin, bytes): &(u64, u64), at: u64| {
-            (*begin..begin.saturating_add(*bytes)).contains(&at)
+        // What is too large to be split serves only what is about as large.
+        let (there, most) = (heap.bytes(best), self.options.max_split);
+        let is_wasted = if bytes < most {
+            there >= most
+        } else {
+            there >= bytes.saturating_add(self.options.spare)
         };
-        let mut segments = given.segments.clone();
-        segments.sort_unstable();
-        let is_inside = |block: &GivenBlock| {
-            let before = segments.partition_point(|(begin, _)| *begin <= block.address);
-            let last = before.checked_sub(1).and_then(|at| segments.get(at));
-            last.is_some_and(|segment| holds(segment, block.address))
-        };
-        if segments.is_empty() || !blocks.iter().all(is_inside) {
-            return false;
-        }
-        for &(address, bytes) in &segments {
-            let end = address.saturating_add(bytes);
-            let from = blocks.partition_point(|block| block.address < address);
-            let to = blocks.partition_point(|block| block.address < end);
-            self.found((address, bytes), blocks.get(from..to).unwrap_or_default());
-        }
-        true
+        (!is_wasted).then_some(best)
     }
 
-    fn allocate(&mut self, request: &Request) -> Result<(), OutOfMemory> {
-        let bytes = rounded(request.bytes);
-        let group = self.streams.group(request.stream, bytes);
-        let piece = match self.heap.best(group, bytes) {
-            Some(piece) => {
-                self.heap.take(piece);
-                piece
-            }
-            None => {
-                let segment = segment(bytes);
-                let new = self.device.allocate(segment);
-                if new.is_err() && self.release_cached() {
-                    self.device.allocate(segment)?;
-                } else {
-                    new?;
-                }
-                self.heap.add(group, segment)
-            }
-        };
-        let rest = self.heap.bytes(piece).saturating_sub(bytes);
-        if splits(bytes, rest) {
-            self.heap.split(piece, bytes);
+    fn grow(&mut self, memory: &mut Memory, group: u32, bytes: u64) -> Result<Piece, OutOfMemory> {
+        self.collect(memory);
+        // What cannot be had is tried again after one block of about that size went back, then after all did.
+        if let Ok(piece) = self.get(memory, group, bytes) {
+            return Ok(piece);
         }
-        self.place(request.block, piece);
-        Ok(())
+        if self.release_some(memory, group, bytes)
+            && let Ok(piece) = self.get(memory, group, bytes)
+        {
+            return Ok(piece);
+        }
+        if !self.release_all(memory, &[]) {
+            return Err(OutOfMemory);
+        }
+        self.get(memory, group, bytes)
     }
 
-    fn free(&mut self, request: &Request) {
-        let place = self.places.get_mut(request.block as usize);
-        if let Some(piece) = place.map(|place| std::mem::replace(place, Piece::NONE)) {
-            self.heap.release(piece);
+    /// Of small blocks any rest is cut off, of large ones more than a small one, of expandable segments any.
+    fn splits(&self, bytes: u64, rest: u64) -> bool {
+        if bytes <= SMALL || self.options.is_expandable {
+            rest >= BLOCK
+        } else {
+            bytes < self.options.max_split && rest > SMALL
         }
     }
 
-    fn trim(&mut self) {
-        self.release_cached();
+    fn is_late(&self, block: u32) -> bool {
+        self.told.is_late(block)
     }
 
-    fn reserved(&self) -> u64 {
-        self.device.held
+    fn freed(&mut self, memory: &mut Memory, whole: Piece) {
+        if self.options.collect_above > 0.0 && memory.heap.is_region(whole) {
+            self.freed.insert(whole, self.looks);
+        }
     }
 
-    fn largest_free(&self) -> u64 {
-        self.heap.largest_free()
+    fn trim(&mut self, memory: &mut Memory) {
+        let named = self.told.gave_back.get_mut(self.trims).map(std::mem::take);
+        self.trims += 1;
+        self.release_all(memory, &named.unwrap_or_default());
     }
 
-    fn driver_time(&self) -> DriverTime {
-        self.device.time
+    fn begin_with(&mut self, memory: &mut Memory, given: &Given) -> bool {
+        self.begin(memory, given)
     }
 }

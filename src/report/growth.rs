@@ -45,6 +45,16 @@ pub struct UntilFull {
     pub ns: f64,
 }
 
+/// What iterations were recognised by.
+pub(super) fn in_words(by: &By, names: &mut dyn Names) -> String {
+    match by {
+        By::Range(name) => format!("the range `{name}`"),
+        By::Stack(stack) => format!("allocations by {}", Who::of(names, *stack).in_a_sentence()),
+        By::Size(size) => format!("allocations of {size} bytes"),
+        By::Swing(swing) => format!("the rise and fall of {}", bytes(*swing)),
+    }
+}
+
 impl GrowthReport {
     /// Looks at a recording.
     pub fn of(recording: &dyn Recording, focus: Focus, names: &mut dyn Names) -> GrowthReport {
@@ -80,14 +90,7 @@ impl GrowthReport {
                 oldest_ns: None,
             })
             .collect();
-        let recognised_by = by.as_ref().map(|by| match by {
-            By::Range(name) => format!("the range `{name}`"),
-            By::Stack(stack) => {
-                format!("allocations by {}", Who::of(names, *stack).in_a_sentence())
-            }
-            By::Size(size) => format!("allocations of {size} bytes"),
-            By::Swing(swing) => format!("the rise and fall of {}", bytes(*swing)),
-        });
+        let recognised_by = by.as_ref().map(|by| in_words(by, names));
         let until_full = free
             .zip(growth.as_ref())
             .and_then(|(free, growth)| until_full(free, growth));

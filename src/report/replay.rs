@@ -5,11 +5,17 @@ use std::fmt;
 use serde::Serialize;
 
 use super::findings::{Finding, Subject};
-use super::table::{Align, Table};
+use super::growth::in_words;
+use super::table::{Align, Table, shown};
 use super::units::{bytes, count, span};
-use crate::analysis::Focus;
+use crate::analysis::{Focus, Iterations};
 use crate::recording::Recording;
-use crate::replay::{Device, Odd, Outcome, Policy, Requests, run};
+use crate::replay::{Device, Odd, Outcome, Policy, Requests, run_watched, torch_options};
+
+mod drawn;
+mod steps;
+
+pub use drawn::write_replay_svg;
 
 /// The replays of a recording.
 #[derive(Debug, Serialize)]
@@ -18,6 +24,9 @@ pub struct ReplayReport {
     subject: Subject,
     /// One for each device that the recording has memory of.
     devices: Vec<OfDevice>,
+    /// Columns of a plot, if it is to be drawn in characters.
+    #[serde(skip)]
+    plot: Option<usize>,
 }
 
 /// The replays of one device's requests.
@@ -29,6 +38,10 @@ struct OfDevice {
     peak_requested: u64,
     /// What the recording itself says was held from the driver at most, bytes; `None` where it does not.
     recorded_reserved: Option<u64>,
+    /// The options of PyTorch's allocator when it was recorded, which `torch` follows; empty if none was set.
+    torch_options: String,
+    /// What steps were recognised by; `None` where none are known.
+    steps_by: Option<String>,
     odd: Odd,
     policies: Vec<OfPolicy>,
 }
@@ -45,28 +58,46 @@ struct OfPolicy {
 }
 
 impl ReplayReport {
-    /// Replays a recording with each of these policies on such a device.
+    /// Replays a recording with each of these policies on such a device. Who watches is told the policy, how many of
+    /// its requests were served, and how many there are.
     pub fn of(
         recording: &dyn Recording,
         focus: Focus,
         policies: &[Policy],
         device: &Device,
+        watch: &mut dyn FnMut(Policy, usize, usize),
     ) -> ReplayReport {
-        let all = Requests::of(recording, focus);
+        let iterations = Iterations::find(recording, focus);
+        let starts = iterations.as_ref().map_or(&[][..], |found| &found.starts);
+        let all = Requests::in_steps(recording, focus, starts);
+        let by = iterations
+            .as_ref()
+            .map(|found| in_words(&found.by, &mut *recording.names()));
         let devices = all.into_iter().map(|(gpu, requests)| OfDevice {
             gpu,
             requests: requests.len() as u64,
             peak_requested: requests.peak(),
             recorded_reserved: requests.recorded_reserved(),
+            torch_options: torch_options(&requests),
+            steps_by: by.clone(),
             odd: requests.odd().clone(),
             policies: policies
                 .iter()
-                .map(|policy| OfPolicy::of(*policy, device, &requests))
+                .map(|policy| OfPolicy::of(*policy, device, &requests, watch))
                 .collect(),
         });
         ReplayReport {
             subject: Subject::of(recording, focus),
             devices: devices.collect(),
+            plot: None,
+        }
+    }
+
+    /// Draws it, too, in so many columns of characters.
+    pub fn with_plot(self, columns: usize) -> ReplayReport {
+        ReplayReport {
+            plot: Some(columns),
+            ..self
         }
     }
 }
@@ -86,16 +117,28 @@ impl Finding for ReplayReport {
         }
         for device in &self.devices {
             device.text(f)?;
+            if let Some(columns) = self.plot {
+                device.plot(columns, f)?;
+            }
         }
         Ok(())
     }
 }
 
 impl OfPolicy {
-    fn of(policy: Policy, device: &Device, requests: &Requests) -> OfPolicy {
+    fn of(
+        policy: Policy,
+        device: &Device,
+        requests: &Requests,
+        watch: &mut dyn FnMut(Policy, usize, usize),
+    ) -> OfPolicy {
+        let mut served = |done| watch(policy, done, requests.len());
         let built = policy.build(device, requests);
         let (outcome, not_tried) = match built {
-            Ok(mut allocator) => (Some(run(requests, &mut *allocator)), None),
+            Ok(mut allocator) => {
+                let outcome = run_watched(requests, &mut *allocator, &mut served);
+                (Some(outcome), None)
+            }
             Err(why) => (None, Some(why)),
         };
         OfPolicy {
@@ -119,6 +162,13 @@ impl OfDevice {
             write!(f, "; {} were held when it was recorded", bytes(reserved))?;
         }
         writeln!(f)?;
+        if !self.torch_options.is_empty() {
+            writeln!(
+                f,
+                "  torch is as it was set then: {}",
+                shown(&self.torch_options)
+            )?;
+        }
         for sentence in self.odd.sentences() {
             writeln!(f, "  {sentence}")?;
         }
@@ -128,6 +178,7 @@ impl OfDevice {
             ("used", Align::Right),
             ("driver calls", Align::Right),
             ("driver time", Align::Right),
+            ("largest free: least, median", Align::Right),
             ("out of memory", Align::Right),
             ("", Align::Left),
         ]);
@@ -146,10 +197,16 @@ impl OfDevice {
                 format!("{:.1} %", outcome.utilization * 100.0),
                 count(outcome.driver_calls),
                 span(outcome.driver_ns),
+                format!(
+                    "{}, {}",
+                    bytes(outcome.largest_free_least),
+                    bytes(outcome.largest_free_median)
+                ),
                 refused,
                 of.policy.about().to_string(),
             ]);
         }
-        write!(f, "{table}")
+        write!(f, "{table}")?;
+        self.steps(f)
     }
 }

@@ -13,7 +13,9 @@ use crate::recording::Recording;
 mod plot;
 mod svg;
 
+pub(super) use plot::{Plot, legend};
 pub use svg::write_svg;
+pub(super) use svg::{LINE, document, panel};
 
 /// What `gpushim timeline` shows.
 #[derive(Clone, Debug, Serialize)]
@@ -79,7 +81,7 @@ impl Finding for TimelineReport {
                 continue;
             };
             writeln!(f, "\n{}: {}", title(device), plot::legend(handed_out, held))?;
-            plot::write(&self.run, handed_out, held, f)?;
+            Plot::of(&self.run, handed_out, held).write(f)?;
             let mut table = Table::new([
                 ("", Align::Left),
                 ("most", Align::Right),

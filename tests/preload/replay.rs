@@ -53,7 +53,7 @@ fn replayed(outcome: &Outcome, policy: pool::Policy) -> Vec<u64> {
                 curve.push(allocator.reserved());
             }
             Op::Free => allocator.free(&request),
-            Op::Trim => allocator.trim(),
+            Op::Done | Op::Trim => panic!("not of this program: {request:?}"),
         }
     }
     curve

@@ -2,6 +2,7 @@
 
 use rustc_hash::FxHashSet;
 
+use super::super::caching::Segment;
 use super::super::pickle::{Pickle, Value};
 use super::stacks::Stacks;
 
@@ -35,6 +36,8 @@ pub(super) struct Entry {
     /// Wall clock, µs.
     pub time_us: Option<u64>,
     pub stack: u32,
+    /// Whether it is a part of an expandable segment that is mapped or unmapped.
+    pub is_mapping: bool,
 }
 
 /// A block that is allocated at the end.
@@ -56,8 +59,10 @@ pub(super) struct Device {
     pub entries: Vec<Entry>,
     /// Blocks that are allocated at the end.
     pub blocks: Vec<Block>,
-    /// Memory that is held at the end: address and bytes.
-    pub segments: Vec<(u64, u64)>,
+    /// Blocks that the program has dropped and streams still use at the end.
+    pub waiting: Vec<Block>,
+    /// Memory that is held at the end: address, bytes, and what for.
+    pub segments: Vec<(u64, u64, Segment)>,
 }
 
 /// Part of the program that PyTorch announced (an optimizer's step, say), or the end of one.
@@ -131,15 +136,7 @@ impl Content {
             content.settings = pickle
                 .entries(settings)
                 .take(DEVICES)
-                .filter_map(|(key, value)| {
-                    let shown = match value {
-                        Value::Bool(is) => is.to_string(),
-                        Value::Int(number) => number.to_string(),
-                        Value::Float(number) => number.to_string(),
-                        _ => pickle.text(value)?,
-                    };
-                    Some((pickle.text(key)?, shown))
-                })
+                .filter_map(|(key, value)| Some((pickle.text(key)?, shown(pickle, value)?)))
                 .collect();
         }
         content.stacks.finish();
@@ -186,6 +183,7 @@ impl Content {
                 stream: number("stream").unwrap_or(0),
                 time_us: number("time_us"),
                 stack: self.stacks.of(pickle, *entry),
+                is_mapping: matches!(&*name, "segment_map" | "segment_unmap"),
             });
         }
         entries
@@ -200,8 +198,23 @@ impl Content {
             return;
         };
         let stream = number(segment, "stream").unwrap_or(0);
+        let pool = pickle.get(segment, "segment_pool_id");
+        let pool = pool.map_or(&[][..], |pool| pickle.items(pool));
+        let part = |at: usize| pool.get(at).and_then(|id| pickle.number(*id)).unwrap_or(0);
+        let text = pickle.get(segment, "segment_type");
+        let kind = Segment {
+            stream,
+            pool: (part(0), part(1)),
+            is_small: text
+                .and_then(|text| pickle.text(text))
+                .map(|text| text == "small"),
+            is_expandable: matches!(
+                pickle.get(segment, "is_expandable"),
+                Some(Value::Bool(true))
+            ),
+        };
         let device = self.device(ordinal);
-        let mut allocated = Vec::new();
+        let (mut allocated, mut waiting) = (Vec::new(), Vec::new());
         // Until PyTorch 2.1 a block did not say where it is: after the one before it.
         let mut next = address;
         let blocks = pickle.get(segment, "blocks");
@@ -217,12 +230,13 @@ impl Content {
             let at = number(*block, "address").unwrap_or(next);
             next = at.saturating_add(size);
             let state = pickle.get(*block, "state").and_then(|s| pickle.text(s));
-            // Others are free, or wait until their streams are done with them: the program has
-            // dropped those.
-            if state.as_deref() != Some("active_allocated") {
-                continue;
-            }
-            allocated.push(Block {
+            let blocks = match state.as_deref() {
+                Some("active_allocated") => &mut allocated,
+                // The program has dropped it.
+                Some("active_pending_free" | "active_awaiting_free") => &mut waiting,
+                _ => continue,
+            };
+            blocks.push(Block {
                 address: at,
                 size,
                 requested: number(*block, "requested_size").unwrap_or(size),
@@ -231,8 +245,9 @@ impl Content {
             });
         }
         if let Some(device) = self.devices.get_mut(device) {
-            device.segments.push((address, size));
+            device.segments.push((address, size, kind));
             device.blocks.append(&mut allocated);
+            device.waiting.append(&mut waiting);
         }
     }
 
@@ -246,6 +261,23 @@ impl Content {
             time_us: pickle.number(pickle.get(annotation, "time_us")?)?,
         })
     }
+}
+
+/// A setting for people: of several, `key:value` with commas, without those that are 0.
+fn shown(pickle: &Pickle<'_>, value: Value) -> Option<String> {
+    let one = |value| match value {
+        Value::Bool(is) => Some(is.to_string()),
+        Value::Int(number) => Some(number.to_string()),
+        Value::Float(number) => Some(number.to_string()),
+        _ => pickle.text(value),
+    };
+    one(value).or_else(|| {
+        let parts = pickle.entries(value).take(DEVICES);
+        let parts = parts.filter_map(|(key, value)| Some((one(key)?, one(value)?)));
+        let parts = parts.filter(|(_, value)| value != "0");
+        let parts: Vec<String> = parts.map(|(key, value)| format!("{key}:{value}")).collect();
+        Some(parts.join(","))
+    })
 }
 
 fn action_of(name: &str) -> Option<Action> {

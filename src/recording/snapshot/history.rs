@@ -1,8 +1,12 @@
 //! From a device's history to events.
 
+use std::collections::BTreeMap;
+
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::super::caching::Segment;
 use super::entries::{Action, Block, Device, Entry};
+use super::pools;
 use super::segments::Segments;
 use crate::trace::{Class, Event, Kind, flags};
 
@@ -21,7 +25,17 @@ pub(super) struct History {
     pub contradictions: u64,
     /// Blocks that the events leave live and the snapshot does not have, and the other way round.
     pub differs: (u64, u64),
+    /// What the memory is for that events reserve, by their places among the events.
+    pub segments: Vec<(usize, Segment)>,
+    /// Frees whose memory streams still used, and from which event on they did no longer: places among the events,
+    /// [`NEVER`] if that is beyond the end.
+    pub completed: Vec<(usize, usize)>,
+    /// Blocks that streams used when the history began, though no longer the program, and until which event.
+    pub waiting: Vec<(Block, usize)>,
 }
+
+/// The place of an event that never comes.
+pub(super) const NEVER: usize = usize::MAX;
 
 /// What was seen of an address.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -44,15 +58,18 @@ impl History {
             sizes: device.blocks.iter().map(|b| (b.address, b.size)).collect(),
             left: FxHashMap::default(),
             live: FxHashMap::default(),
+            freed: FxHashMap::default(),
+            completed: Vec::new(),
             events: Vec::new(),
         };
+        let mut waiting = Waits::at_beginning(device);
         let entries = device.entries.iter();
         for entry in entries.filter(|entry| entry.action == Action::Alloc) {
             *writer.left.entry(entry.address).or_default() += 1;
         }
         let first = device.entries.iter().find_map(|entry| entry.time_us);
         for (at, size) in segments.held() {
-            writer.segment(first, (at, size), true);
+            writer.segment(first, (at, size), true, 0);
         }
         for block in &before {
             writer.allocated(first, block);
@@ -68,17 +85,24 @@ impl History {
                 Action::SegmentAlloc | Action::SegmentFree => {
                     let takes = entry.action == Action::SegmentAlloc;
                     for piece in segments.apply(entry, takes) {
-                        writer.segment(time, piece, takes);
+                        writer.segment(time, piece, takes, entry.stream);
                     }
                 }
                 Action::Alloc => writer.alloc(time, entry),
                 Action::FreeRequested => writer.free(time, entry),
-                Action::FreeCompleted => {}
+                Action::FreeCompleted => {
+                    waiting.end(entry.address, writer.events.len());
+                    writer.complete(entry.address);
+                }
                 Action::Snapshot => writer.plain(time, Kind::Mark, entry),
                 Action::OutOfMemory => writer.plain(time, Kind::TensorOutOfMemory, entry),
             }
         }
+        writer.end(device);
+        history.completed = writer.completed;
+        history.waiting = waiting.0.into_values().collect();
         history.events = writer.events;
+        history.segments = pools::kinds(device, &history);
         history
     }
 
@@ -131,6 +155,52 @@ impl History {
     }
 }
 
+/// Blocks that streams use and the program does not, by address, and until which event.
+struct Waits(BTreeMap<u64, (Block, usize)>);
+
+impl Waits {
+    /// When the history began: those of which it only says that streams are done with them, and those that wait at
+    /// its end though it does not speak of them.
+    fn at_beginning(device: &Device) -> Waits {
+        let (mut seen, mut waits) = (FxHashSet::default(), BTreeMap::new());
+        for entry in &device.entries {
+            let is_of_block = matches!(
+                entry.action,
+                Action::Alloc | Action::FreeRequested | Action::FreeCompleted
+            );
+            let is_first = is_of_block && seen.insert(entry.address);
+            if is_first && entry.action == Action::FreeCompleted {
+                let block = Block {
+                    address: entry.address,
+                    size: rounded(entry.size),
+                    requested: entry.size,
+                    stream: entry.stream,
+                    stack: 0,
+                };
+                waits.insert(entry.address, (block, NEVER));
+            }
+        }
+        for block in device
+            .waiting
+            .iter()
+            .filter(|one| !seen.contains(&one.address))
+        {
+            waits.insert(block.address, (*block, NEVER));
+        }
+        Waits(waits)
+    }
+
+    fn end(&mut self, address: u64, at: usize) {
+        if let Some((_, until)) = self
+            .0
+            .get_mut(&address)
+            .filter(|(_, until)| *until == NEVER)
+        {
+            *until = at;
+        }
+    }
+}
+
 fn rounded(size: u64) -> u64 {
     size.max(1)
         .checked_next_multiple_of(ROUNDING)
@@ -149,6 +219,9 @@ struct Writer {
     left: FxHashMap<u64, u32>,
     /// Live now: bytes of the block, bytes asked for.
     live: FxHashMap<u64, (u64, u64)>,
+    /// Freed and not yet said to be done with: the place of the event.
+    freed: FxHashMap<u64, usize>,
+    completed: Vec<(usize, usize)>,
     events: Vec<(Option<u64>, Event, u64)>,
 }
 
@@ -197,10 +270,32 @@ impl Writer {
             stack: entry.stack,
             ..self.event(Kind::TensorFree)
         };
+        self.freed.insert(entry.address, self.events.len());
         self.events.push((time, event, entry.stream));
     }
 
-    fn segment(&mut self, time: Option<u64>, (address, size): (u64, u64), takes: bool) {
+    /// Streams are done with what was freed. Mostly they were at once.
+    fn complete(&mut self, address: u64) {
+        let now = self.events.len();
+        if let Some(freed) = self.freed.remove(&address).filter(|freed| freed + 1 < now) {
+            self.completed.push((freed, now));
+        }
+    }
+
+    /// What streams still use at the end.
+    fn end(&mut self, device: &Device) {
+        let used = device.waiting.iter();
+        let freed = used.filter_map(|block| self.freed.get(&block.address));
+        self.completed.extend(freed.map(|freed| (*freed, NEVER)));
+    }
+
+    fn segment(
+        &mut self,
+        time: Option<u64>,
+        (address, size): (u64, u64),
+        takes: bool,
+        stream: u64,
+    ) {
         let kind = if takes {
             self.reserved = self.reserved.saturating_add(size);
             Kind::Reserve
@@ -214,7 +309,7 @@ impl Writer {
             size,
             ..Event::new(kind, Class::Device)
         };
-        self.events.push((time, event, 0));
+        self.events.push((time, event, stream));
     }
 
     fn plain(&mut self, time: Option<u64>, kind: Kind, entry: &Entry) {

@@ -19,18 +19,19 @@ use std::path::{Path, PathBuf};
 use rustc_hash::FxHashMap;
 
 use super::pickle::Pickle;
-use super::{Coverage, Names, Recording};
+use super::{Caching, Coverage, Names, Recording, Waiting};
 use crate::trace::{Class, Event, Kind, LiveBlock, Record, Timeline};
 
 mod entries;
 mod history;
+mod pools;
 mod segments;
 mod stacks;
 #[cfg(test)]
 mod tests;
 
 use entries::{Annotation, Content};
-use history::History;
+use history::{History, NEVER};
 use stacks::Stacks;
 
 /// The text id of the marks that snapshots leave in the history.
@@ -49,6 +50,7 @@ pub struct Snapshot {
     texts: Vec<String>,
     facts: Vec<(String, String)>,
     problems: Vec<String>,
+    caching: Caching,
 }
 
 impl Snapshot {
@@ -85,19 +87,23 @@ impl Snapshot {
             texts: vec!["snapshot".to_string()],
             facts: vec![("framework".to_string(), "PyTorch".to_string())],
             problems: Vec::new(),
+            caching: Caching::default(),
         };
         // Begun by whatever has the first time. Ranges go before what happens at the same time.
         let mut all = snapshot.ranges(&content.annotations);
         let mut entries = 0;
+        let mut histories = Vec::new();
         for device in &content.devices {
             entries += device.entries.len();
-            let history = History::of(device);
+            let mut history = History::of(device);
             snapshot.tell(device.ordinal, &history);
-            all.extend(history.events);
+            let first = all.len();
+            all.append(&mut history.events);
+            histories.push((device.ordinal, first, all.len(), history));
         }
         let begin = all.iter().filter_map(|(time, ..)| *time).min();
         snapshot.wall_ns = begin.unwrap_or(0).saturating_mul(1000);
-        let mut timed: Vec<(u64, Event, u64)> = Vec::with_capacity(all.len());
+        let mut timed: Vec<(u64, Event, u64, usize)> = Vec::with_capacity(all.len());
         for (index, (time, event, stream)) in all.into_iter().enumerate() {
             let ns = match (time, begin) {
                 (Some(time), Some(begin)) => time.saturating_sub(begin).saturating_mul(1000),
@@ -105,13 +111,26 @@ impl Snapshot {
                 // Before PyTorch 2.2 there were no times: one µs for each event.
                 (_, None) => (index as u64).saturating_mul(1000),
             };
-            timed.push((ns, event, stream));
+            timed.push((ns, event, stream, index));
         }
         timed.sort_by_key(|(ns, ..)| *ns);
-        if timed.iter().any(|(.., stream)| *stream != 0) {
-            snapshot.streams = timed.iter().map(|(.., stream)| *stream).collect();
+        if timed.iter().any(|(_, _, stream, _)| *stream != 0) {
+            snapshot.streams = timed.iter().map(|(_, _, stream, _)| *stream).collect();
         }
-        let record = |(ticket, (ns, event, _))| Record {
+        let mut tickets = vec![0; timed.len()];
+        for (ticket, (.., place)) in timed.iter().enumerate() {
+            if let Some(known) = tickets.get_mut(*place) {
+                *known = ticket as u64;
+            }
+        }
+        for (device, first, end, history) in histories {
+            snapshot.keep(
+                device,
+                &history,
+                tickets.get(first..end).unwrap_or_default(),
+            );
+        }
+        let record = |(ticket, (ns, event, _, _)): (usize, (u64, Event, u64, usize))| Record {
             ticket: ticket as u64,
             ns,
             event,
@@ -142,6 +161,32 @@ impl Snapshot {
         let settings = settings.map(|(key, value)| (format!("allocator.{key}"), value));
         snapshot.facts.extend(settings);
         snapshot
+    }
+
+    /// Keeps what a device's history says of the allocator, its events having these tickets.
+    fn keep(&mut self, device: u8, history: &History, tickets: &[u64]) {
+        let ticket = |place: usize| match tickets.get(place) {
+            Some(ticket) => *ticket,
+            // Beyond the device's last event.
+            None if place == NEVER => u64::MAX,
+            None => tickets.last().map_or(0, |last| last + 1),
+        };
+        let segments = history.segments.iter();
+        self.caching
+            .segments
+            .extend(segments.map(|(place, kind)| (ticket(*place), *kind)));
+        let completed = history.completed.iter();
+        self.caching
+            .completed
+            .extend(completed.map(|(freed, until)| (ticket(*freed), ticket(*until))));
+        let waiting = history.waiting.iter().map(|(block, until)| Waiting {
+            device,
+            address: block.address,
+            bytes: block.requested,
+            stream: block.stream,
+            until: ticket(*until),
+        });
+        self.caching.waiting.extend(waiting);
     }
 
     /// What there is to say about a device's history.
@@ -259,6 +304,10 @@ impl Recording for Snapshot {
 
     fn timeline(&self) -> Timeline {
         Timeline::of(self.events.iter())
+    }
+
+    fn caching(&self) -> Option<&Caching> {
+        Some(&self.caching)
     }
 
     fn text(&self, id: u64) -> Option<String> {

@@ -2,8 +2,8 @@
 //!
 //! The history has only the last so many entries, the snapshot only the end: what was held at the
 //! beginning is the end with the history undone, from the last entry to the first. An expandable segment
-//! grows and shrinks by other stretches than those that it grew by, so stretches are cut wherever any
-//! begins or ends: then each is taken and given back as a whole.
+//! grows and shrinks by other stretches than those that it grew by, so its stretches are cut wherever any of
+//! them begins or ends: then each is taken and given back as a whole, as other segments are.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +12,7 @@ use super::entries::{Action, Device, Entry};
 /// Stretches of a device's memory.
 #[derive(Debug)]
 pub(super) struct Segments {
-    /// Where any stretch begins or ends.
+    /// Where any stretch of an expandable segment begins or ends.
     cuts: BTreeSet<u64>,
     /// How many more pieces may be made: a hostile history has stretches without end within each other.
     room: usize,
@@ -23,9 +23,14 @@ pub(super) struct Segments {
 impl Segments {
     /// What was held before the first entry.
     pub(super) fn before(device: &Device) -> Segments {
-        let ours = device.entries.iter().filter(|entry| is_segment(entry));
-        let stretches = ours.map(|entry| (entry.address, entry.size));
-        let all = stretches.chain(device.segments.iter().copied());
+        let mapped = device.entries.iter().filter(|entry| entry.is_mapping);
+        let stretches = mapped.map(|entry| (entry.address, entry.size));
+        let at_end = device
+            .segments
+            .iter()
+            .filter(|(.., kind)| kind.is_expandable);
+        let at_end = at_end.map(|(at, size, _)| (*at, *size));
+        let all = stretches.chain(at_end);
         let mut segments = Segments {
             cuts: all
                 .flat_map(|(at, size)| [at, at.saturating_add(size)])
@@ -33,7 +38,7 @@ impl Segments {
             room: 4 * device.entries.len() + 4 * device.segments.len() + (1 << 16),
             held: BTreeMap::new(),
         };
-        for (at, size) in &device.segments {
+        for (at, size, _) in &device.segments {
             let pieces = segments.pieces(*at, *size);
             segments.held.extend(pieces);
         }
@@ -55,7 +60,11 @@ impl Segments {
 
     /// Takes or gives back what an entry names; the pieces that changed hands.
     pub(super) fn apply(&mut self, entry: &Entry, takes: bool) -> Vec<(u64, u64)> {
-        let mut pieces = self.pieces(entry.address, entry.size);
+        let mut pieces = if entry.is_mapping {
+            self.pieces(entry.address, entry.size)
+        } else {
+            vec![(entry.address, entry.size)]
+        };
         pieces.retain(|(at, size)| {
             if takes {
                 self.held.insert(*at, *size).is_none()

@@ -60,7 +60,7 @@ impl Lives {
                     }
                     lives.tokens.push(token((age, "freed")));
                 }
-                Op::Trim => {}
+                Op::Done | Op::Trim => {}
             }
         }
         lives

@@ -57,7 +57,7 @@ fn follow(plan: &Plan, requests: &Requests, family: Family) -> Result<usize, Str
                 }
                 live.push((request.block, from, to));
             }
-            Op::Trim => {}
+            Op::Done | Op::Trim => {}
         }
     }
     Ok(followed)

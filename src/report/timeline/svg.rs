@@ -2,8 +2,8 @@
 
 use std::fmt::{self, Write};
 
-use super::{TimelineReport, drawn, title};
-use crate::analysis::{Curve, Curves, Run};
+use super::{Plot, TimelineReport, drawn, title};
+use crate::analysis::Curve;
 use crate::report::table::shown;
 use crate::report::units::{bytes, span};
 
@@ -11,9 +11,10 @@ use crate::report::units::{bytes, span};
 const WIDTH: f64 = 960.0;
 const LEFT: f64 = 84.0;
 const PLOT: f64 = WIDTH - LEFT - 24.0;
-const HEIGHT: f64 = 220.0;
+/// Points of the height of a plot for each line that it would have in characters.
+const HEIGHT: f64 = 15.7;
 /// Points of a line of text.
-const LINE: f64 = 18.0;
+pub(in crate::report) const LINE: f64 = 18.0;
 /// Parts of each axis.
 const TICKS: u64 = 4;
 
@@ -50,7 +51,8 @@ pub fn write_svg(reports: &[TimelineReport], out: &mut dyn Write) -> fmt::Result
         }
         for device in &report.run.devices {
             if let Some((handed_out, held)) = drawn(device) {
-                panel(&report.run, device, (handed_out, held), &mut at, &mut body)?;
+                let plot = Plot::of(&report.run, handed_out, held);
+                panel(&title(device), &plot, &mut at, &mut body)?;
                 told.push(format!(
                     "{}: at most {} {}",
                     title(device),
@@ -60,29 +62,48 @@ pub fn write_svg(reports: &[TimelineReport], out: &mut dyn Write) -> fmt::Result
             }
         }
     }
-    at += 12.0;
-    let names: Vec<String> = reports.iter().map(|one| escaped(&one.trace)).collect();
+    let names: Vec<&str> = reports.iter().map(|one| &*one.trace).collect();
+    document(
+        &format!("Memory over time: {}", names.join(", ")),
+        &told,
+        at,
+        &body,
+        out,
+    )
+}
+
+/// A picture of its own, so high: what it shows, and that in words.
+pub(in crate::report) fn document(
+    title: &str,
+    told: &[String],
+    height: f64,
+    body: &str,
+    out: &mut dyn Write,
+) -> fmt::Result {
+    let at = height + 12.0;
     writeln!(
         out,
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {at}\" width=\"{WIDTH}\" height=\"{at}\" \
-         role=\"img\" aria-labelledby=\"title desc\">\n<title id=\"title\">Memory over time: {}</title>\n\
+         role=\"img\" aria-labelledby=\"title desc\">\n<title id=\"title\">{}</title>\n\
          <desc id=\"desc\">{}.</desc>\n<style>{STYLE}</style>\n{body}</svg>",
-        names.join(", "),
+        escaped(title),
         if told.is_empty() {
             "No memory was used".to_string()
         } else {
-            told.join("; ")
+            escaped(&told.join("; "))
         }
     )
 }
 
-fn panel(
-    run: &Run,
-    device: &Curves,
-    (handed_out, held): (&Curve, Option<&Curve>),
+/// One plot under a heading, below what ends at `at`.
+pub(in crate::report) fn panel(
+    heading: &str,
+    plot: &Plot<'_>,
     at: &mut f64,
     out: &mut String,
 ) -> fmt::Result {
+    let (handed_out, held) = (plot.handed_out, plot.held);
+    let height = HEIGHT * plot.lines as f64;
     *at += LINE * 1.5;
     let what = held.map_or(String::new(), |held| {
         format!(" of {} {}", bytes(held.peak), held.name)
@@ -90,20 +111,20 @@ fn panel(
     writeln!(
         out,
         "<text x=\"{LEFT}\" y=\"{at}\">{}: {} {} at most{what}</text>",
-        title(device),
+        escaped(heading),
         bytes(handed_out.peak),
         handed_out.name
     )?;
     let top = *at + LINE / 2.0;
-    let most = handed_out.peak.max(held.map_or(0, |held| held.peak)).max(1);
+    let most = plot.top;
     for tick in 0..=TICKS {
         let part = tick as f64 / TICKS as f64;
-        let (x, y) = (LEFT + PLOT * part, top + HEIGHT * (1.0 - part));
+        let (x, y) = (LEFT + PLOT * part, top + height * (1.0 - part));
         // The last would stand out of the picture.
         let anchor = if tick == TICKS { "end" } else { "middle" };
         let (of_bytes, of_time) = (
             bytes((most as f64 * part) as u64),
-            span((run.end_ns as f64 * part) as u64),
+            span((plot.end_ns as f64 * part) as u64),
         );
         writeln!(
             out,
@@ -113,19 +134,19 @@ fn panel(
             LEFT + PLOT,
             LEFT - 6.0,
             y + 4.0,
-            top + HEIGHT + LINE
+            top + height + LINE
         )?;
     }
-    let scale = |value: u64| top + HEIGHT * (1.0 - value as f64 / most as f64);
+    let scale = |value: u64| top + height * (1.0 - value as f64 / most as f64);
     if let Some(held) = held {
-        area("held", held, |(_, most)| most, scale, top + HEIGHT, out)?;
+        area("held", held, |(_, most)| most, scale, top + height, out)?;
     }
     area(
         "band",
         handed_out,
         |(_, most)| most,
         scale,
-        top + HEIGHT,
+        top + height,
         out,
     )?;
     area(
@@ -133,11 +154,11 @@ fn panel(
         handed_out,
         |(least, _)| least,
         scale,
-        top + HEIGHT,
+        top + height,
         out,
     )?;
-    *at = top + HEIGHT + LINE;
-    for phase in &run.phases {
+    *at = top + height + LINE;
+    for phase in plot.phases {
         *at += LINE;
         let name: String = shown(&phase.name).chars().take(12).collect();
         write!(

@@ -1,0 +1,156 @@
+//! What caching allocators that are not ours have in common: blocks cut from memory of the driver, found again by
+//! some rule, and merged when they come back.
+
+use super::bytes::Bytes;
+use super::heap::{Heap, Piece};
+use super::requests::{Given, Request};
+use super::{Allocator, DriverTime, OutOfMemory};
+
+/// Sizes as multiples of a unit, bytes.
+pub(super) fn multiple(bytes: u64, of: u64) -> u64 {
+    bytes.max(1).checked_next_multiple_of(of).unwrap_or(bytes)
+}
+
+/// What an allocator holds.
+#[derive(Debug)]
+pub(super) struct Memory {
+    pub heap: Heap,
+    pub device: Bytes,
+    /// Where each block is, by its number.
+    places: Vec<Piece>,
+}
+
+impl Memory {
+    /// A block is in this piece.
+    pub fn place(&mut self, block: u32, piece: Piece) {
+        if let Some(place) = self.places.get_mut(block as usize) {
+            *place = piece;
+        }
+    }
+}
+
+/// What one of them does in its own way.
+pub(super) trait Rules {
+    /// Bytes of the block for a request of so many.
+    fn rounded(&self, bytes: u64) -> u64;
+
+    /// Blocks of which group serve a request for a block of so many bytes.
+    fn group(&mut self, _request: &Request, _bytes: u64) -> u32 {
+        0
+    }
+
+    /// The free block that is taken.
+    fn find(&mut self, memory: &Memory, group: u32, bytes: u64) -> Option<Piece> {
+        memory.heap.best(group, bytes)
+    }
+
+    /// Gets memory for a block from the driver. Returns it in hand.
+    fn grow(&mut self, memory: &mut Memory, group: u32, bytes: u64) -> Result<Piece, OutOfMemory>;
+
+    /// Whether a block is cut where this would be left.
+    fn splits(&self, _bytes: u64, _rest: u64) -> bool {
+        true
+    }
+
+    /// Whether a block that comes back can serve others only when its streams are done.
+    fn is_late(&self, _block: u32) -> bool {
+        false
+    }
+
+    /// A block came back, and is part of this free one.
+    fn freed(&mut self, _memory: &mut Memory, _whole: Piece) {}
+
+    /// Cached memory is to go back. Most give nothing back.
+    fn trim(&mut self, _memory: &mut Memory) {}
+
+    /// Takes what was there when the recording began as it was; false if it cannot.
+    fn begin_with(&mut self, _memory: &mut Memory, _given: &Given) -> bool {
+        false
+    }
+
+    /// Bytes of the largest free block.
+    fn largest_free(&self, memory: &Memory) -> u64 {
+        memory.heap.largest_free()
+    }
+}
+
+/// An allocator by its rules.
+#[derive(Debug)]
+pub(super) struct Caching<R> {
+    rules: R,
+    memory: Memory,
+}
+
+impl<R: Rules> Caching<R> {
+    /// On a device with so many bytes, for so many blocks.
+    pub fn new(rules: R, capacity: u64, blocks: u32) -> Caching<R> {
+        let memory = Memory {
+            heap: Heap::default(),
+            device: Bytes::new(capacity),
+            places: vec![Piece::NONE; blocks as usize],
+        };
+        Caching { rules, memory }
+    }
+
+    fn release(&mut self, block: u32) {
+        let place = self.memory.places.get_mut(block as usize);
+        let piece = place.map_or(Piece::NONE, |place| std::mem::replace(place, Piece::NONE));
+        if piece != Piece::NONE {
+            let whole = self.memory.heap.release(piece);
+            self.rules.freed(&mut self.memory, whole);
+        }
+    }
+}
+
+impl<R: Rules> Allocator for Caching<R> {
+    fn allocate(&mut self, request: &Request) -> Result<(), OutOfMemory> {
+        let Caching { rules, memory } = self;
+        let bytes = rules.rounded(request.bytes);
+        let group = rules.group(request, bytes);
+        let piece = match rules.find(memory, group, bytes) {
+            Some(piece) => {
+                memory.heap.take(piece);
+                piece
+            }
+            None => rules.grow(memory, group, bytes)?,
+        };
+        let rest = memory.heap.bytes(piece).saturating_sub(bytes);
+        if rules.splits(bytes, rest) {
+            memory.heap.split(piece, bytes);
+        }
+        memory.place(request.block, piece);
+        Ok(())
+    }
+
+    fn free(&mut self, request: &Request) {
+        if !self.rules.is_late(request.block) {
+            self.release(request.block);
+        }
+    }
+
+    fn done(&mut self, request: &Request) {
+        if self.rules.is_late(request.block) {
+            self.release(request.block);
+        }
+    }
+
+    fn trim(&mut self) {
+        self.rules.trim(&mut self.memory);
+    }
+
+    fn begin_with(&mut self, given: &Given) -> bool {
+        self.rules.begin_with(&mut self.memory, given)
+    }
+
+    fn reserved(&self) -> u64 {
+        self.memory.device.held
+    }
+
+    fn largest_free(&self) -> u64 {
+        self.rules.largest_free(&self.memory)
+    }
+
+    fn driver_time(&self) -> DriverTime {
+        self.memory.device.time
+    }
+}
