@@ -38,6 +38,7 @@ mod symbols;
 mod timeline;
 mod top;
 mod traces;
+mod tune;
 
 /// A caching allocator and flight recorder for GPU memory, under any CUDA process.
 #[derive(Debug, Parser)]
@@ -58,6 +59,7 @@ enum Command {
     Diff(diff::Args),
     Phases(phases::Args),
     Replay(replay::Args),
+    Tune(tune::Args),
     Fragmentation(fragmentation::Args),
     Timeline(timeline::Args),
     Flamegraph(flamegraph::Args),
@@ -109,6 +111,7 @@ pub fn main() -> ExitCode {
         Command::Diff(args) => diff::main(&args),
         Command::Phases(args) => phases::main(&args),
         Command::Replay(args) => replay::main(&args),
+        Command::Tune(args) => tune::main(&args),
         Command::Drops(args) => drops::main(&args),
         Command::Flamegraph(args) => flamegraph::main(&args),
         Command::Timeline(args) => timeline::main(&args),

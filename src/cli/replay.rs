@@ -50,6 +50,7 @@ pub fn main(args: &Args) -> Result<Outcome> {
         lag: args.lag,
         reuse: args.reuse,
         page: args.page,
+        ..Device::default()
     };
     args.asked
         .each(|recording, focus| ReplayReport::of(recording, focus, policies, &device))

@@ -17,6 +17,7 @@ mod plan;
 mod policy;
 mod requests;
 mod rmm;
+mod slice;
 #[cfg(test)]
 mod tests;
 mod torch;

@@ -90,10 +90,11 @@ impl Policy {
                     policy,
                     limit: device.limit,
                     reuse: device.reuse,
+                    cache_max: device.cache_max,
                     ..pool::Settings::default()
                 };
                 let ordered = mempool::Settings {
-                    layout: layout(policy),
+                    layout: layout(device.ordered.unwrap_or(policy)),
                     page: device.page,
                     ..mempool::Settings::default()
                 };
@@ -128,6 +129,10 @@ pub struct Device {
     pub reuse: pool::Reuse,
     /// Of `vmm`: `GPUSHIM_PAGE`, bytes.
     pub page: u64,
+    /// Of our policies: `GPUSHIM_CACHE_MAX`, bytes.
+    pub cache_max: Option<u64>,
+    /// Of our policies: another one for stream-ordered memory, as `auto` has it.
+    pub ordered: Option<pool::Policy>,
 }
 
 impl Default for Device {
@@ -137,6 +142,8 @@ impl Default for Device {
             lag: 0,
             reuse: pool::Reuse::default(),
             page: mempool::Settings::default().page,
+            cache_max: None,
+            ordered: None,
         }
     }
 }

@@ -1,0 +1,131 @@
+//! Many replays, on all cores, until time is up.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::time::Instant;
+
+use super::cost::Cost;
+use crate::replay::{
+    Allocator, Device, DriverTime, Given, OutOfMemory, Policy, Request, Requests, run,
+};
+
+/// A replay to be done.
+#[derive(Clone, Copy, Debug)]
+pub struct Job<'a> {
+    /// With which allocator.
+    pub policy: Policy,
+    /// On which device.
+    pub device: Device,
+    /// Of what.
+    pub requests: &'a Requests,
+}
+
+/// How far it is.
+#[derive(Clone, Copy, Debug)]
+pub struct Progress {
+    /// What is done now.
+    pub what: &'static str,
+    /// Replays that are done.
+    pub done: usize,
+    /// Of so many.
+    pub of: usize,
+}
+
+/// Does the jobs in their order, so many at a time. `None` for those that were not done when time was up, and those
+/// that an allocator cannot do.
+pub fn replays(
+    jobs: &[Job],
+    threads: usize,
+    until: Instant,
+    what: &'static str,
+    progress: &(dyn Fn(Progress) + Sync),
+) -> Vec<Option<Cost>> {
+    let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let costs = Mutex::new(vec![None; jobs.len()]);
+    let work = || {
+        loop {
+            let at = next.fetch_add(1, Relaxed);
+            let Some(job) = jobs.get(at).filter(|_| Instant::now() < until) else {
+                return;
+            };
+            let cost = replay(job, until);
+            // Nobody can have panicked while holding it.
+            let mut costs = costs.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+            if let Some(place) = costs.get_mut(at) {
+                *place = cost;
+            }
+            drop(costs);
+            let done = done.fetch_add(1, Relaxed) + 1;
+            let of = jobs.len();
+            progress(Progress { what, done, of });
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 1..threads.clamp(1, jobs.len().max(1)) {
+            scope.spawn(work);
+        }
+        work();
+    });
+    costs.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+fn replay(job: &Job, until: Instant) -> Option<Cost> {
+    let is_over = AtomicBool::new(false);
+    let mut allocator = Timed {
+        inner: job.policy.build(&job.device, job.requests).ok()?,
+        until,
+        count: 0,
+        is_over: &is_over,
+    };
+    let outcome = run(job.requests, &mut allocator);
+    (!is_over.load(Relaxed)).then(|| outcome.into())
+}
+
+/// Requests between two looks at the clock.
+const LOOK: u32 = 1 << 12;
+
+/// An allocator that gives up when time is up: what is left of its replay then takes no time.
+struct Timed<'a> {
+    inner: Box<dyn Allocator>,
+    until: Instant,
+    count: u32,
+    is_over: &'a AtomicBool,
+}
+
+impl Allocator for Timed<'_> {
+    fn allocate(&mut self, request: &Request) -> Result<(), OutOfMemory> {
+        self.count = self.count.wrapping_add(1);
+        if self.count.is_multiple_of(LOOK) && Instant::now() >= self.until {
+            self.is_over.store(true, Relaxed);
+        }
+        if self.is_over.load(Relaxed) {
+            return Err(OutOfMemory);
+        }
+        self.inner.allocate(request)
+    }
+
+    fn free(&mut self, request: &Request) {
+        self.inner.free(request);
+    }
+
+    fn trim(&mut self) {
+        self.inner.trim();
+    }
+
+    fn begin_with(&mut self, given: &Given) -> bool {
+        self.inner.begin_with(given)
+    }
+
+    fn reserved(&self) -> u64 {
+        self.inner.reserved()
+    }
+
+    fn largest_free(&self) -> u64 {
+        // Nobody here asks, and to find it takes long.
+        0
+    }
+
+    fn driver_time(&self) -> DriverTime {
+        self.inner.driver_time()
+    }
+}
