@@ -14,11 +14,25 @@ impl Requests {
             .unwrap_or(self.len())
     }
 
-    /// Ns from the first request to the last.
-    pub fn duration(&self) -> u64 {
-        let mut times = self.iter().map(|request| request.ns);
-        let first = times.next().unwrap_or(0);
-        times.last().unwrap_or(first).saturating_sub(first)
+    /// When the last request came, ns since the start of the recording.
+    pub fn end(&self) -> u64 {
+        self.iter().map(|request| request.ns).max().unwrap_or(0)
+    }
+
+    /// When what is live first comes to nine tenths of its peak, ns since the start of the recording.
+    pub fn full(&self) -> u64 {
+        let enough = self.peak() / 10 * 9;
+        let mut live = 0_u64;
+        let mut requests = self.iter();
+        let full = requests.find(|request| {
+            match request.op {
+                Op::Allocate => live = live.saturating_add(request.bytes),
+                Op::Free => live = live.saturating_sub(request.bytes),
+                Op::Trim => {}
+            }
+            live >= enough
+        });
+        full.map_or(0, |request| request.ns)
     }
 
     /// Requests `from..to`, after an allocation of each block that was live before the first of them, in the
@@ -30,8 +44,12 @@ impl Requests {
         for (index, request) in self.iter().enumerate().take(to) {
             if index < from {
                 match request.op {
-                    Op::Allocate => drop(live.insert(request.block, request)),
-                    Op::Free => drop(live.remove(&request.block)),
+                    Op::Allocate => {
+                        live.insert(request.block, request);
+                    }
+                    Op::Free => {
+                        live.remove(&request.block);
+                    }
                     Op::Trim => {}
                 }
                 continue;
@@ -124,7 +142,11 @@ mod tests {
             (0, 2, 3)
         );
         assert_eq!(whole.at(u64::MAX), whole.len());
-        assert!(whole.duration() > 0);
-        assert_eq!(Requests::default().duration(), 0);
+        assert_eq!(whole.end(), whole.iter().last().unwrap().ns);
+        let full = whole.at(whole.full());
+        assert!(live(&whole, full + 1) >= whole.peak() / 10 * 9);
+        assert!((0..=full).all(|to| live(&whole, to) < whole.peak() / 10 * 9));
+        let nothing = Requests::default();
+        assert_eq!((nothing.end(), nothing.full()), (0, 0));
     }
 }

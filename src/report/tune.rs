@@ -1,20 +1,20 @@
 //! Which settings would have served a run best, in words and figures.
 
 use std::collections::BTreeMap;
-use std::fmt;
 
 use serde::Serialize;
 
-use super::findings::{Finding, Subject};
-use super::table::{Align, Table};
-use super::units::{bytes, count, percent, span};
+use super::findings::Subject;
+use crate::pool;
 use crate::replay::Odd;
-use crate::tune::{Check, Confidence, Level, Options, Parts, Recorded, Than, Tried, Tuned, size};
+use crate::tune::{Advice, Check, Confidence, Options, Recorded, Than, Tried, Tuned};
+
+mod text;
 
 /// The rule by which the advice is chosen, in one sentence.
 pub fn rule(within: f64) -> String {
     format!(
-        "the least memory among those whose driver calls take at most {within} % of the run, or the least time if none does"
+        "the least memory among those whose driver calls take at most {within} % of the run after its start, or the least time if none does"
     )
 }
 
@@ -26,8 +26,9 @@ pub struct TuneReport {
     rule: String,
     within_percent: f64,
     limit: Option<u64>,
-    /// Ns of all runs.
-    duration_ns: u64,
+    /// Ns of all runs, without their start.
+    steady_ns: u64,
+    /// Iterations of all runs, without the warm-up.
     iterations: usize,
     /// By memory, the least first.
     front: Vec<Row>,
@@ -49,7 +50,8 @@ pub struct TuneReport {
 struct OfRecording {
     #[serde(flatten)]
     subject: Subject,
-    duration_ns: u64,
+    /// When its start was over, ns since the start of the recording.
+    started_ns: u64,
     iterations: usize,
     devices: Vec<OfDevice>,
 }
@@ -79,6 +81,8 @@ struct Row {
     utilization: f64,
     driver_calls: u64,
     driver_ns: u64,
+    /// The same without the start of each run.
+    steady_ns: u64,
     out_of_memory: u64,
     is_advised: bool,
 }
@@ -96,6 +100,8 @@ struct OfAdvice {
     row: Row,
     /// The smallest `GPUSHIM_LIMIT` that would have been enough, bytes.
     smallest_limit: Option<u64>,
+    /// What one should know before, sentences.
+    notes: Vec<&'static str>,
     /// Whether driver calls take no longer than the rule allows.
     is_within: bool,
     saves: Saves,
@@ -143,7 +149,12 @@ struct OfConfidence {
 
 impl TuneReport {
     /// Of recordings and what came of them.
-    pub fn new(subjects: Vec<Subject>, recorded: &[Recorded], options: &Options, tuned: Tuned) -> TuneReport {
+    pub fn new(
+        subjects: Vec<Subject>,
+        recorded: &[Recorded],
+        options: &Options,
+        tuned: Tuned,
+    ) -> TuneReport {
         let chosen = tuned.advice.as_ref().map(|advice| advice.chosen);
         let rows: Vec<Row> = (tuned.tried.iter().enumerate())
             .map(|(at, tried)| Row::of(tried, chosen == Some(at)))
@@ -159,14 +170,21 @@ impl TuneReport {
             rule: rule(options.within),
             within_percent: options.within,
             limit: options.limit,
-            duration_ns: tuned.duration,
+            steady_ns: tuned.duration,
             iterations: tuned.iterations,
             front: tuned.front.iter().filter_map(|at| row(*at)).collect(),
             default: default.map(|(_, row)| row.clone()),
-            do_not_fit: rows.iter().filter(|row| row.out_of_memory > 0).cloned().collect(),
+            do_not_fit: rows
+                .iter()
+                .filter(|row| row.out_of_memory > 0)
+                .cloned()
+                .collect(),
             advice: advice(&tuned, &rows),
             closest: tuned.closest.and_then(|(at, smallest_limit)| {
-                Some(Closest { row: row(at)?, smallest_limit })
+                Some(Closest {
+                    row: row(at)?,
+                    smallest_limit,
+                })
             }),
             plan: tuned.plan.map(|peak_reserved| OfPlan { peak_reserved }),
             tried: tuned.tried.len(),
@@ -185,26 +203,62 @@ fn advice(tuned: &Tuned, rows: &[Row]) -> Option<OfAdvice> {
     let advice = tuned.advice.as_ref()?;
     let row = rows.get(advice.chosen)?.clone();
     let baseline = advice.baseline;
-    let less = |was: u64, is: u64| i64::try_from(i128::from(was) - i128::from(is)).unwrap_or(i64::MIN);
-    let saved = baseline.peak_reserved.map(|was| less(was, row.peak_reserved));
+    let less =
+        |was: u64, is: u64| i64::try_from(i128::from(was) - i128::from(is)).unwrap_or(i64::MIN);
+    let saved = baseline
+        .peak_reserved
+        .map(|was| less(was, row.peak_reserved));
     let saves = Saves {
-        than: if baseline.than == Than::Recorded { "recorded" } else { "torch" },
+        than: if baseline.than == Than::Recorded {
+            "recorded"
+        } else {
+            "torch"
+        },
         peak_reserved: baseline.peak_reserved,
         bytes: saved,
         percent: (saved.zip(baseline.peak_reserved))
             .map(|(saved, was)| 100.0 * saved as f64 / was.max(1) as f64),
-        time_than: if baseline.own_time { "recorded" } else { "torch" },
+        time_than: if baseline.own_time {
+            "recorded"
+        } else {
+            "torch"
+        },
         driver_ns: baseline.driver_ns.map(|was| less(was, row.driver_ns)),
     };
     Some(OfAdvice {
+        notes: notes(tuned, advice),
         line: advice.environment.line(),
-        environment: advice.environment.set.clone(),
+        environment: advice.environment.set.iter().cloned().collect(),
         unset: advice.environment.unset.clone(),
         row,
         smallest_limit: advice.smallest_limit,
         is_within: advice.within,
         saves,
     })
+}
+
+/// What one should know before one follows an advice.
+fn notes(tuned: &Tuned, advice: &Advice) -> Vec<&'static str> {
+    let is_set = |name| {
+        advice
+            .environment
+            .set
+            .iter()
+            .any(|(other, _)| *other == name)
+    };
+    let plain = tuned
+        .tried
+        .get(advice.chosen)
+        .map(|tried| tried.candidate.plain);
+    let mut notes = Vec::new();
+    if is_set("GPUSHIM_TAKEOVER") {
+        notes.push("What a framework cannot do under GPUSHIM_TAKEOVER is in docs/frameworks.md.");
+    }
+    if tuned.families.plain && matches!(plain, Some(pool::Policy::Vmm | pool::Policy::Segments)) {
+        notes
+            .push("Pointers of cudaMalloc cannot be shared with other processes by CUDA IPC then.");
+    }
+    notes
 }
 
 impl Row {
@@ -219,6 +273,7 @@ impl Row {
             utilization: sum.utilization,
             driver_calls: sum.driver_calls,
             driver_ns: sum.driver_ns,
+            steady_ns: sum.steady_ns,
             out_of_memory: sum.out_of_memory,
             is_advised,
         }
@@ -236,178 +291,10 @@ impl OfRecording {
         });
         OfRecording {
             subject,
-            duration_ns: recorded.duration(),
+            started_ns: recorded.started(),
             iterations: recorded.iterations(),
             devices: devices.collect(),
         }
-    }
-
-    fn text(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.subject.heading(f)?;
-        for device in &self.devices {
-            write!(
-                f,
-                "gpu {}: {} requests, at most {} live",
-                device.gpu,
-                count(device.requests),
-                bytes(device.peak_requested)
-            )?;
-            if let Some(reserved) = device.recorded_reserved {
-                write!(f, "; {} were held when it was recorded", bytes(reserved))?;
-            }
-            writeln!(f)?;
-            for sentence in device.odd.sentences() {
-                writeln!(f, "  {sentence}")?;
-            }
-        }
-        Ok(())
-    }
-}
-
-impl Finding for TuneReport {
-    /// Nothing fits.
-    fn is_found(&self) -> bool {
-        self.closest.is_some()
-    }
-
-    fn text(&self, f: &mut fmt::Formatter<'_>, top: usize) -> fmt::Result {
-        for recording in &self.recordings {
-            recording.text(f)?;
-        }
-        if !self.has_requests() {
-            return writeln!(f, "There are no requests in it that a pool could serve.");
-        }
-        if self.tried == 0 {
-            return writeln!(f, "There was no time to try anything: see --seconds.");
-        }
-        if !self.front.is_empty() {
-            write!(f, "\n{}", self.table(top))?;
-        }
-        self.refusals(f)?;
-        if self.not_tried > 0 {
-            let (not, all) = (self.not_tried, self.not_tried + self.tried);
-            writeln!(f, "For {not} of {all} candidates there was no time: see --seconds.")?;
-        }
-        let Some(advice) = &self.advice else {
-            return Ok(());
-        };
-        advice.text(f, self)?;
-        if let Some(plan) = &self.plan
-            && plan.peak_reserved < advice.row.peak_reserved
-        {
-            let less = (advice.row.peak_reserved - plan.peak_reserved) as f64;
-            writeln!(
-                f,
-                "The run repeats itself: with a placement made beforehand (`gpushim plan`) {} would be enough, {} less.",
-                bytes(plan.peak_reserved),
-                percent(less, advice.row.peak_reserved as f64)
-            )?;
-        }
-        writeln!(f, "{}", self.confidence.sentence)
-    }
-}
-
-impl TuneReport {
-    fn table(&self, top: usize) -> Table {
-        let mut table = Table::new([
-            ("policy", Align::Left),
-            ("held", Align::Right),
-            ("used", Align::Right),
-            ("driver calls", Align::Right),
-            ("driver time", Align::Right),
-            ("of the run", Align::Right),
-            ("per iteration", Align::Right),
-            ("", Align::Left),
-        ]);
-        let is_shown = |row: &Row| self.front.iter().any(|other| other.name == row.name);
-        let default = self.default.as_ref().filter(|row| row.out_of_memory == 0 && !is_shown(row));
-        for row in self.front.iter().take(top).chain(default) {
-            let is_default = self.default.as_ref().is_some_and(|default| default.name == row.name);
-            let per_iteration = match self.iterations {
-                0 => "-".to_string(),
-                iterations => span(row.driver_ns / iterations as u64),
-            };
-            let remark = match (row.is_advised, is_default) {
-                (true, true) => "advised; the default",
-                (true, false) => "advised",
-                (false, true) => "the default",
-                (false, false) => "",
-            };
-            table.row([
-                row.name.clone(),
-                bytes(row.peak_reserved),
-                format!("{:.1} %", row.utilization * 100.0),
-                count(row.driver_calls),
-                span(row.driver_ns),
-                percent(row.driver_ns as f64, self.duration_ns as f64),
-                per_iteration,
-                remark.to_string(),
-            ]);
-        }
-        table
-    }
-
-    /// What does not fit into the limit.
-    fn refusals(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Some(limit) = self.limit else {
-            return Ok(());
-        };
-        if let Some(closest) = &self.closest {
-            write!(f, "Nothing fits into {}.", bytes(limit))?;
-            write!(f, " Closest is {}, which refuses {}", closest.row.name, count(closest.row.out_of_memory))?;
-            return match closest.smallest_limit {
-                Some(least) => writeln!(f, " requests; it needs {}.", bytes(least)),
-                None => writeln!(f, " requests."),
-            };
-        }
-        if self.do_not_fit.is_empty() {
-            return writeln!(f, "All of them fit into {}.", bytes(limit));
-        }
-        let names: Vec<&str> = self.do_not_fit.iter().map(|row| row.name.as_str()).collect();
-        writeln!(f, "Into {} these do not fit: {}.", bytes(limit), names.join("; "))
-    }
-}
-
-impl OfAdvice {
-    fn text(&self, f: &mut fmt::Formatter<'_>, report: &TuneReport) -> fmt::Result {
-        writeln!(f, "\nAdvice: {}.", report.rule)?;
-        if !self.is_within {
-            writeln!(f, "Here none does.")?;
-        }
-        if self.line.is_empty() {
-            writeln!(f, "\n  no variable: the defaults are best\n")?;
-        } else {
-            writeln!(f, "\n  {}\n", self.line)?;
-        }
-        if !self.unset.is_empty() {
-            writeln!(f, "Without {}, which was set when it was recorded.", self.unset.join(" and "))?;
-        }
-        write!(f, "It would have held {} at most", bytes(self.row.peak_reserved))?;
-        let than = match self.saves.than {
-            "recorded" => "when it was recorded",
-            _ => "with PyTorch's allocator",
-        };
-        if let (Some(saved), Some(share)) = (self.saves.bytes, self.saves.percent) {
-            let (size, share) = (bytes(saved.unsigned_abs()), share.abs());
-            match saved {
-                0 => write!(f, ", as much as {than}")?,
-                1.. => write!(f, ", {size} ({share:.1} %) less than {than}")?,
-                _ => write!(f, ", {size} ({share:.1} %) more than {than}")?,
-            }
-        }
-        if let Some(limit) = self.smallest_limit {
-            write!(f, "; GPUSHIM_LIMIT={} would have been enough", size(limit))?;
-        }
-        write!(f, ". Its driver calls take {}", span(self.row.driver_ns))?;
-        if let Some(less) = self.saves.driver_ns {
-            let than = match self.saves.time_than {
-                "recorded" => "than as it was recorded",
-                _ => "than with PyTorch's allocator",
-            };
-            let word = if less < 0 { "more" } else { "less" };
-            write!(f, ", {} {word} {than}", span(less.unsigned_abs()))?;
-        }
-        writeln!(f, ".")
     }
 }
 
@@ -418,46 +305,11 @@ impl OfConfidence {
             figures.max_by(f64::total_cmp)
         };
         let (difference, regret) = (worst(Check::difference), worst(Check::regret));
-        let sentence = sentence(&confidence, iterations, difference.zip(regret));
         OfConfidence {
+            sentence: text::sentence(&confidence, iterations),
             confidence,
             difference_percent: difference,
             regret_percent: regret,
-            sentence,
         }
     }
 }
-
-fn sentence(confidence: &Confidence, iterations: usize, worst: Option<(f64, f64)>) -> String {
-    let level = match confidence.level {
-        Level::Sure => "Sure",
-        Level::FairlySure => "Fairly sure",
-        Level::Guess => "A guess",
-    };
-    let Some((difference, regret)) = worst else {
-        let why = match confidence.parts {
-            Parts::NoTime => "there was no time to try it on parts that it was not chosen by".to_string(),
-            _ if iterations > 0 => format!("there is one recording, of {iterations} iterations"),
-            _ => "there is one recording, and no iterations were found in it".to_string(),
-        };
-        return format!("{level}: {why}.");
-    };
-    let checks = &confidence.checks;
-    let same = checks.iter().filter(|check| check.is_same()).count();
-    let how = match confidence.parts {
-        Parts::Recordings => format!(
-            "chosen without one recording, the same is best for that one in {same} of {} cases",
-            checks.len()
-        ),
-        _ if same > 0 => "chosen by the first half of the iterations, it is best in the second, too".to_string(),
-        _ => {
-            let names = checks.first().map(|check| (check.chosen.as_str(), check.best.as_str()));
-            let (chosen, best) = names.unwrap_or_default();
-            format!("the first half of the iterations would have {chosen}, the second {best}")
-        }
-    };
-    format!(
-        "{level}: {how}; what was chosen holds {regret:.1} % more than the best, and {difference:.1} % other than predicted."
-    )
-}
-

@@ -1,10 +1,8 @@
 //! What is advised, and what it is compared with.
 
-use std::collections::BTreeMap;
-
 use super::candidate::{Candidate, Families};
 use super::cost::{Cost, Sum};
-use super::search::Job;
+use super::search::{Job, Run};
 use super::{Recorded, Tried};
 use crate::config::VARIABLES;
 use crate::replay::{Device, Policy, Requests};
@@ -28,7 +26,7 @@ pub struct Advice {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Environment {
     /// Those to set, with their values.
-    pub set: BTreeMap<&'static str, String>,
+    pub set: Vec<(&'static str, String)>,
     /// Those that the recording had, and that are not to be set.
     pub unset: Vec<&'static str>,
 }
@@ -72,19 +70,19 @@ pub(super) fn environment(
         let default = default.map_or("", |variable| variable.default);
         settings.into_iter().find(|value| *value != default)
     };
-    let mut set: BTreeMap<&'static str, String> = KEPT
+    let mut set: Vec<(&'static str, String)> = KEPT
         .into_iter()
         .filter_map(|name| Some((name, had(name)?.clone())))
         .collect();
-    if recorded.iter().any(|one| one.tensors) {
+    let is_set = |set: &[(&str, String)], name| set.iter().any(|(other, _)| *other == name);
+    if recorded.iter().any(|one| one.tensors) && !is_set(&set, "GPUSHIM_TAKEOVER") {
         // A framework that keeps a cache of its own asks us for little.
-        set.entry("GPUSHIM_TAKEOVER")
-            .or_insert_with(|| "torch".to_string());
+        set.push(("GPUSHIM_TAKEOVER", "torch".to_string()));
     }
     set.extend(candidate.variables(families));
     let unset = CHOSEN
         .into_iter()
-        .filter(|name| had(name).is_some() && !set.contains_key(name));
+        .filter(|name| had(name).is_some() && !is_set(&set, name));
     Environment {
         unset: unset.collect(),
         set,
@@ -94,7 +92,10 @@ pub(super) fn environment(
 impl Environment {
     /// As one writes it before a command.
     pub fn line(&self) -> String {
-        let words = self.set.iter().map(|(name, value)| format!("{name}={value}"));
+        let words = self
+            .set
+            .iter()
+            .map(|(name, value)| format!("{name}={value}"));
         words.collect::<Vec<_>>().join(" ")
     }
 }
@@ -148,7 +149,10 @@ fn torch(runs: &[&Requests], replays: &dyn Fn(&[Job]) -> Vec<Option<Cost>>) -> O
         .map(|requests| Job {
             policy: Policy::Torch,
             device: Device::default(),
-            requests,
+            run: Run {
+                requests,
+                started: 0,
+            },
         })
         .collect();
     let costs: Vec<Cost> = replays(&jobs).into_iter().collect::<Option<_>>()?;

@@ -2,9 +2,9 @@
 
 use std::fmt;
 
-use super::search::Job;
+use super::search::{Job, Run};
 use crate::pool;
-use crate::replay::{Device, Op, Policy, Requests};
+use crate::replay::{Device, Op, Policy};
 
 /// Which calls the runs allocate by.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -40,9 +40,9 @@ const CACHES: [u64; 2] = [4, 16];
 
 impl Families {
     /// Those of the runs.
-    pub fn of(runs: &[&Requests]) -> Families {
+    pub fn of(runs: &[Run]) -> Families {
         let mut families = Families::default();
-        for request in runs.iter().flat_map(|run| run.iter()) {
+        for request in runs.iter().flat_map(|run| run.requests.iter()) {
             if request.op == Op::Allocate {
                 families.plain |= request.stream.is_none();
                 families.ordered |= request.stream.is_some();
@@ -101,7 +101,7 @@ impl Candidate {
     }
 
     /// Its replay of a run, on this device otherwise.
-    pub fn job<'a>(&self, device: &Device, requests: &'a Requests) -> Job<'a> {
+    pub fn job<'a>(&self, device: &Device, run: Run<'a>) -> Job<'a> {
         Job {
             policy: Policy::Ours(self.plain),
             device: Device {
@@ -110,7 +110,7 @@ impl Candidate {
                 ordered: Some(self.ordered),
                 ..*device
             },
-            requests,
+            run,
         }
     }
 
@@ -198,7 +198,11 @@ pub fn candidates(families: Families, peak: u64) -> Vec<Candidate> {
     let mut different: Vec<Candidate> = Vec::new();
     for candidate in all.into_iter().map(|one| one.plainly(families)) {
         // Without pages their size makes no difference.
-        let page = if candidate.is_paged() { candidate.page } else { PAGE };
+        let page = if candidate.is_paged() {
+            candidate.page
+        } else {
+            PAGE
+        };
         let candidate = Candidate { page, ..candidate };
         if !different.contains(&candidate) {
             different.push(candidate);

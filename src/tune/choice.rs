@@ -20,19 +20,17 @@ pub fn front(sums: &[Sum]) -> Vec<usize> {
     order
 }
 
-/// Ns that driver calls may take in runs that took so many ns; `None`: that cannot be said.
+/// Ns that driver calls may take in runs that took so many ns, both without their start; `None`: that cannot be said.
 pub fn allowance(duration: u64, percent: f64) -> Option<u64> {
     (duration > 0).then(|| (duration as f64 * percent / 100.0) as u64)
 }
 
-/// The place of the one with the least memory among those whose driver calls take no longer than this; if there is
-/// none, of the one whose calls take least time. `None` if nothing fits.
+/// The place of the one on the front with the least memory among those whose driver calls take no longer than this
+/// after the start; if there is none, of the one whose calls take least time then. `None` if nothing fits.
 pub fn choose(sums: &[Sum], allowance: Option<u64>) -> Option<usize> {
-    let fitting = || sums.iter().enumerate().filter(|(_, sum)| sum.fits());
-    let within = |sum: &Sum| allowance.is_none_or(|allowance| sum.driver_ns <= allowance);
-    let least = fitting()
-        .filter(|(_, sum)| within(sum))
-        .min_by_key(|(_, sum)| sum.both());
-    let fastest = || fitting().min_by_key(|(_, sum)| (sum.driver_ns, sum.peak_reserved));
-    least.or_else(fastest).map(|(at, _)| at)
+    let front = front(sums);
+    let steady = |at: &usize| sums.get(*at).map_or(u64::MAX, |sum| sum.steady_ns);
+    let mut within = front.iter().copied();
+    let least = within.find(|at| allowance.is_none_or(|most| steady(at) <= most));
+    least.or_else(|| front.iter().copied().min_by_key(steady))
 }

@@ -5,14 +5,12 @@ use serde::Serialize;
 
 use super::choice::choose;
 use super::cost::{Cost, Sum};
-use super::search::Job;
+use super::search::{Job, Run};
 use super::{Candidate, Recorded, Tried};
 use crate::replay::{Device, Requests};
 
 /// Fewer iterations in a half say nothing.
 const LEAST: usize = 2;
-/// One in so many iterations, and at least the first, is warm-up.
-const WARM_UP: usize = 10;
 /// Percent that the chosen one may hold more than the best, and that the peak may differ from the predicted one: to
 /// be sure, to be fairly sure.
 const SURE: (f64, f64) = (1.0, 2.0);
@@ -59,6 +57,8 @@ pub struct Check {
     pub seen: u64,
     /// Bytes that the best one holds there.
     pub best_seen: u64,
+    /// Bytes asked for and not given back at most, in either part.
+    pub requested: [u64; 2],
 }
 
 /// How sure an advice is, and why.
@@ -86,6 +86,12 @@ impl Check {
     /// Percent that the chosen one holds more than the best.
     pub fn regret(&self) -> f64 {
         100.0 * self.seen.saturating_sub(self.best_seen) as f64 / self.best_seen.max(1) as f64
+    }
+
+    /// Percent by which what was asked for differs.
+    pub fn change(&self) -> f64 {
+        let [by, on] = self.requested;
+        100.0 * on.abs_diff(by) as f64 / by.max(1) as f64
     }
 
     fn level(&self) -> Level {
@@ -121,7 +127,11 @@ struct Contest<'a> {
 
 impl Contest<'_> {
     /// The choice by the one part, tried on the other.
-    fn check(&self, by: &dyn Fn(&[Sum]) -> Option<Sum>, on: &dyn Fn(&[Sum]) -> Option<Sum>) -> Option<Check> {
+    fn check(
+        &self,
+        by: &dyn Fn(&[Sum]) -> Option<Sum>,
+        on: &dyn Fn(&[Sum]) -> Option<Sum>,
+    ) -> Option<Check> {
         let of = |part: &dyn Fn(&[Sum]) -> Option<Sum>| -> Option<Vec<Sum>> {
             self.costs.iter().map(|costs| part(costs)).collect()
         };
@@ -135,6 +145,10 @@ impl Contest<'_> {
             predicted: by.get(chosen)?.peak_reserved,
             seen: on.get(chosen)?.peak_reserved,
             best_seen: on.get(best)?.peak_reserved,
+            requested: [
+                by.get(chosen)?.peak_requested,
+                on.get(chosen)?.peak_requested,
+            ],
         })
     }
 }
@@ -149,14 +163,27 @@ pub(super) fn confidence(
     replays: &dyn Fn(&[Job]) -> Vec<Option<Cost>>,
 ) -> Confidence {
     let fitting: Vec<&Tried> = tried.iter().filter(|one| one.sum.fits()).collect();
-    let within = |one: &&&Tried| allowance.is_none_or(|most| one.sum.driver_ns <= most);
+    let within = |one: &&&Tried| allowance.is_none_or(|most| one.sum.steady_ns <= most);
     let by_time = !fitting.iter().any(|one| within(&one));
-    let eligible: Vec<&Tried> = fitting.iter().filter(|one| by_time || within(one)).copied().collect();
+    let eligible: Vec<&Tried> = fitting
+        .iter()
+        .filter(|one| by_time || within(one))
+        .copied()
+        .collect();
     let candidates: Vec<&Candidate> = eligible.iter().map(|one| &one.candidate).collect();
-    let with_requests = recorded.iter().filter(|one| !one.devices.is_empty()).count();
+    let with_requests = recorded
+        .iter()
+        .filter(|one| !one.devices.is_empty())
+        .count();
     if with_requests > 1 {
-        let costs = eligible.iter().map(|one| of_recordings(recorded, &one.costs));
-        let contest = Contest { candidates, costs: costs.collect(), by_time };
+        let costs = eligible
+            .iter()
+            .map(|one| of_recordings(recorded, &one.costs));
+        let contest = Contest {
+            candidates,
+            costs: costs.collect(),
+            by_time,
+        };
         let checks = (0..with_requests).filter_map(|apart| {
             let others = |sums: &[Sum]| {
                 let others = sums.iter().enumerate().filter(|(at, _)| *at != apart);
@@ -172,7 +199,17 @@ pub(super) fn confidence(
     let halves = [first, second];
     let jobs: Vec<Job> = candidates
         .iter()
-        .flat_map(|candidate| halves.iter().flatten().map(|run| candidate.job(device, run)))
+        .flat_map(|candidate| {
+            halves.iter().flatten().map(|requests| {
+                candidate.job(
+                    device,
+                    Run {
+                        requests,
+                        started: 0,
+                    },
+                )
+            })
+        })
         .collect();
     let Some(costs) = replays(&jobs).into_iter().collect::<Option<Vec<Cost>>>() else {
         return Confidence {
@@ -185,7 +222,11 @@ pub(super) fn confidence(
         let (first, second) = costs.split_at(first.len().min(costs.len()));
         vec![Sum::of(first), Sum::of(second)]
     });
-    let contest = Contest { candidates, costs: costs.collect(), by_time };
+    let contest = Contest {
+        candidates,
+        costs: costs.collect(),
+        by_time,
+    };
     let check = contest.check(&|sums| sums.first().copied(), &|sums| sums.last().copied());
     Confidence::of(Parts::Halves, check.into_iter().collect())
 }
@@ -204,19 +245,20 @@ fn of_recordings(recorded: &[Recorded], costs: &[Cost]) -> Vec<Sum> {
 /// Sums of several recordings as one.
 fn together(sums: impl Iterator<Item = Sum>) -> Option<Sum> {
     sums.reduce(|one, other| Sum {
+        peak_requested: one.peak_requested.max(other.peak_requested),
         peak_reserved: one.peak_reserved.max(other.peak_reserved),
         utilization: one.utilization.min(other.utilization),
         driver_calls: one.driver_calls.saturating_add(other.driver_calls),
         driver_ns: one.driver_ns.saturating_add(other.driver_ns),
+        steady_ns: one.steady_ns.saturating_add(other.steady_ns),
         out_of_memory: one.out_of_memory.saturating_add(other.out_of_memory),
     })
 }
 
 /// The requests of each device in the first half of the iterations after warm-up, and in the second.
 fn halves(recorded: &Recorded) -> Option<(Vec<Requests>, Vec<Requests>)> {
-    let iterations = recorded.iterations();
-    let warm = (iterations / WARM_UP).max(1);
-    let half = iterations.checked_sub(warm)? / 2;
+    let warm = recorded.warm_up();
+    let half = recorded.steady_iterations() / 2;
     if half < LEAST {
         return None;
     }

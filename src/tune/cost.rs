@@ -15,6 +15,8 @@ pub struct Cost {
     pub driver_calls: u64,
     /// How long they would have taken, ns.
     pub driver_ns: u64,
+    /// The same without the start of the run.
+    pub steady_ns: u64,
     /// Requests that were not met.
     pub out_of_memory: u64,
 }
@@ -22,6 +24,8 @@ pub struct Cost {
 /// What the replays of all runs came to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Sum {
+    /// Bytes asked for and not given back at most, of the run and device where they were most.
+    pub peak_requested: u64,
     /// Bytes held from the driver at most, of the run and device that held the most.
     pub peak_reserved: u64,
     /// The peaks of what was asked for by those of what was held, of all runs together.
@@ -30,17 +34,21 @@ pub struct Sum {
     pub driver_calls: u64,
     /// How long they would have taken, ns.
     pub driver_ns: u64,
+    /// The same without the start of each run.
+    pub steady_ns: u64,
     /// Requests that were not met in all runs.
     pub out_of_memory: u64,
 }
 
-impl From<Outcome> for Cost {
-    fn from(outcome: Outcome) -> Cost {
+impl Cost {
+    /// Of a replay, and of its driver calls at the start of the run, ns.
+    pub(super) fn new(outcome: &Outcome, start_ns: u64) -> Cost {
         Cost {
             peak_requested: outcome.peak_requested,
             peak_reserved: outcome.peak_reserved,
             driver_calls: outcome.driver_calls,
             driver_ns: outcome.driver_ns,
+            steady_ns: outcome.driver_ns.saturating_sub(start_ns),
             out_of_memory: outcome.out_of_memory,
         }
     }
@@ -50,10 +58,12 @@ impl Sum {
     /// Of these.
     pub fn of(costs: &[Cost]) -> Sum {
         let all = |figure: fn(&Cost) -> u64| costs.iter().map(figure).fold(0, u64::saturating_add);
+        let most = |figure: fn(&Cost) -> u64| costs.iter().map(figure).max().unwrap_or(0);
         let reserved = all(|cost| cost.peak_reserved);
         let requested = all(|cost| cost.peak_requested);
         Sum {
-            peak_reserved: costs.iter().map(|cost| cost.peak_reserved).max().unwrap_or(0),
+            peak_requested: most(|cost| cost.peak_requested),
+            peak_reserved: most(|cost| cost.peak_reserved),
             utilization: if reserved == 0 {
                 1.0
             } else {
@@ -61,6 +71,7 @@ impl Sum {
             },
             driver_calls: all(|cost| cost.driver_calls),
             driver_ns: all(|cost| cost.driver_ns),
+            steady_ns: all(|cost| cost.steady_ns),
             out_of_memory: all(|cost| cost.out_of_memory),
         }
     }

@@ -2,8 +2,8 @@
 
 use super::candidate::Candidate;
 use super::cost::{Cost, Sum};
-use super::search::Job;
-use crate::replay::{Device, Requests};
+use super::search::{Job, Run};
+use crate::replay::Device;
 
 /// Limits are told apart by so many bytes, or a thousandth of them if that is more.
 const STEP: u64 = 2 << 20;
@@ -12,7 +12,7 @@ const RAISES: u32 = 8;
 
 /// Looks for limits.
 pub(super) struct Limits<'a> {
-    pub runs: &'a [&'a Requests],
+    pub runs: &'a [Run<'a>],
     pub device: Device,
     pub replays: &'a dyn Fn(&[Job]) -> Vec<Option<Cost>>,
 }
@@ -50,8 +50,11 @@ impl Limits<'_> {
     /// Whether all runs go through under a limit; `None` if there was no time to find out.
     fn fits(&self, candidate: &Candidate, limit: u64) -> Option<bool> {
         let limit = Some(limit);
-        let device = Device { limit, ..self.device };
-        let jobs = self.runs.iter().map(|run| candidate.job(&device, run));
+        let device = Device {
+            limit,
+            ..self.device
+        };
+        let jobs = self.runs.iter().map(|run| candidate.job(&device, *run));
         let costs = (self.replays)(&jobs.collect::<Vec<_>>());
         let costs: Vec<Cost> = costs.into_iter().collect::<Option<_>>()?;
         Some(Sum::of(&costs).fits())

@@ -26,7 +26,7 @@ pub use candidate::{Candidate, Families, candidates, size};
 pub use choice::{choose, front};
 pub use confidence::{Check, Confidence, Level, Parts};
 pub use cost::{Cost, Sum};
-pub use search::{Job, Progress, replays};
+pub use search::{Job, Progress, Run, replays};
 
 use crate::analysis::{Focus, Iterations};
 use crate::recording::Recording;
@@ -87,9 +87,9 @@ pub struct Tuned {
     pub plan: Option<u64>,
     /// Candidates for which there was no time.
     pub not_tried: usize,
-    /// Ns that all runs took together; 0 if they have no times.
+    /// Ns that all runs took together without their start; 0 if they have no times.
     pub duration: u64,
-    /// Iterations of all runs.
+    /// Iterations of all runs without those of their start.
     pub iterations: usize,
     /// Which calls the runs allocate by.
     pub families: Families,
@@ -116,10 +116,36 @@ impl Recorded {
         self.starts.len().saturating_sub(1)
     }
 
-    /// Ns that it took.
-    pub fn duration(&self) -> u64 {
-        let devices = self.devices.values();
-        devices.map(Requests::duration).max().unwrap_or(0)
+    /// Iterations that are warm-up: one in ten, and at least the first.
+    fn warm_up(&self) -> usize {
+        (self.iterations() / 10).max(1)
+    }
+
+    /// Iterations after the warm-up.
+    pub fn steady_iterations(&self) -> usize {
+        self.iterations().saturating_sub(self.warm_up())
+    }
+
+    /// When the start of the run is over, ns: what comes then comes again and again. After the warm-up; without
+    /// iterations, when the memory that is live on each device first comes to nine tenths of its peak.
+    pub fn started(&self) -> u64 {
+        if self.iterations() > 0 {
+            return self.starts.get(self.warm_up()).copied().unwrap_or(0);
+        }
+        self.devices.values().map(Requests::full).max().unwrap_or(0)
+    }
+
+    /// Ns that it took after its start.
+    pub fn steady(&self) -> u64 {
+        let ends = self.devices.values().map(Requests::end);
+        ends.max().unwrap_or(0).saturating_sub(self.started())
+    }
+
+    /// The requests of each device.
+    pub fn runs(&self) -> Vec<Run<'_>> {
+        let started = self.started();
+        let runs = self.devices.values();
+        runs.map(|requests| Run { requests, started }).collect()
     }
 }
 
@@ -134,7 +160,7 @@ pub fn tune(
     let replays = |jobs: &[Job], part: f64, what: &'static str| {
         search::replays(jobs, options.threads, until(part), what, progress)
     };
-    let runs: Vec<&Requests> = recorded.iter().flat_map(|one| one.devices.values()).collect();
+    let runs: Vec<Run> = recorded.iter().flat_map(Recorded::runs).collect();
     let families = Families::of(&runs);
     let device = device(recorded, options);
 
@@ -142,15 +168,15 @@ pub fn tune(
     let all = candidates(families, peak(&runs));
     let jobs: Vec<Job> = all
         .iter()
-        .flat_map(|candidate| runs.iter().map(|run| candidate.job(&device, run)))
+        .flat_map(|candidate| runs.iter().map(|run| candidate.job(&device, *run)))
         .collect();
     let tried = gather(&all, &replays(&jobs, 0.6, "replays"), runs.len());
 
-    let duration = recorded.iter().map(Recorded::duration).sum();
+    let duration = recorded.iter().map(Recorded::steady).sum();
     let allowance = choice::allowance(duration, options.within);
     let sums: Vec<Sum> = tried.iter().map(|one| one.sum).collect();
     let chosen = choose(&sums, allowance);
-    let iterations = recorded.iter().map(Recorded::iterations).sum();
+    let iterations = recorded.iter().map(Recorded::steady_iterations).sum();
     let mut tuned = Tuned {
         front: front(&sums),
         advice: None,
@@ -180,16 +206,17 @@ pub fn tune(
     let baseline = advice::baseline(recorded, families, &tuned.tried, &|jobs| {
         replays(jobs, 0.7, "baseline")
     });
-    tuned.confidence = confidence::confidence(recorded, &tuned.tried, allowance, &device, &|jobs| {
-        replays(jobs, 0.85, "parts")
-    });
+    tuned.confidence =
+        confidence::confidence(recorded, &tuned.tried, allowance, &device, &|jobs| {
+            replays(jobs, 0.85, "parts")
+        });
     let smallest_limit = limits.least(&best.candidate, best.sum);
     tuned.advice = Some(Advice {
         chosen,
         environment: advice::environment(&best.candidate, families, recorded),
         baseline,
         smallest_limit,
-        within: allowance.is_none_or(|allowance| best.sum.driver_ns <= allowance),
+        within: allowance.is_none_or(|allowance| best.sum.steady_ns <= allowance),
     });
     if iterations > 0 {
         tuned.plan = planned(&runs, &|jobs| replays(jobs, 1.0, "plan"));
@@ -199,7 +226,9 @@ pub fn tune(
 
 /// Where all of it is replayed: as it was recorded, but for what is looked for.
 fn device(recorded: &[Recorded], options: &Options) -> Device {
-    let reuse = recorded.iter().find_map(|one| one.settings.get("GPUSHIM_REUSE"));
+    let reuse = recorded
+        .iter()
+        .find_map(|one| one.settings.get("GPUSHIM_REUSE"));
     Device {
         limit: options.limit,
         reuse: match reuse.map(String::as_str) {
@@ -212,8 +241,11 @@ fn device(recorded: &[Recorded], options: &Options) -> Device {
 }
 
 /// The most that was live at once in any run, bytes.
-fn peak(runs: &[&Requests]) -> u64 {
-    runs.iter().map(|run| run.peak()).max().unwrap_or(0)
+fn peak(runs: &[Run]) -> u64 {
+    runs.iter()
+        .map(|run| run.requests.peak())
+        .max()
+        .unwrap_or(0)
 }
 
 /// The candidates of which all runs were replayed.
@@ -231,13 +263,13 @@ fn gather(all: &[Candidate], costs: &[Option<Cost>], runs: usize) -> Vec<Tried> 
 }
 
 /// What a placement of all blocks of each run would hold at most.
-fn planned(runs: &[&Requests], replays: &dyn Fn(&[Job]) -> Vec<Option<Cost>>) -> Option<u64> {
+fn planned(runs: &[Run], replays: &dyn Fn(&[Job]) -> Vec<Option<Cost>>) -> Option<u64> {
     let jobs: Vec<Job> = runs
         .iter()
         .map(|run| Job {
             policy: Policy::Plan,
             device: Device::default(),
-            requests: run,
+            run: *run,
         })
         .collect();
     let costs: Vec<Cost> = replays(&jobs).into_iter().collect::<Option<_>>()?;

@@ -1,7 +1,7 @@
 //! Many replays, on all cores, until time is up.
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Instant;
 
 use super::cost::Cost;
@@ -17,7 +17,16 @@ pub struct Job<'a> {
     /// On which device.
     pub device: Device,
     /// Of what.
+    pub run: Run<'a>,
+}
+
+/// The requests of a device in a run.
+#[derive(Clone, Copy, Debug)]
+pub struct Run<'a> {
+    /// They.
     pub requests: &'a Requests,
+    /// When the start of the run is over, ns since the start of the recording.
+    pub started: u64,
 }
 
 /// How far it is.
@@ -50,7 +59,9 @@ pub fn replays(
             };
             let cost = replay(job, until);
             // Nobody can have panicked while holding it.
-            let mut costs = costs.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+            let mut costs = costs
+                .lock()
+                .unwrap_or_else(|poisoned| poisoned.into_inner());
             if let Some(place) = costs.get_mut(at) {
                 *place = cost;
             }
@@ -66,45 +77,63 @@ pub fn replays(
         }
         work();
     });
-    costs.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner())
+    costs
+        .into_inner()
+        .unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
 fn replay(job: &Job, until: Instant) -> Option<Cost> {
-    let is_over = AtomicBool::new(false);
     let mut allocator = Timed {
-        inner: job.policy.build(&job.device, job.requests).ok()?,
+        inner: job.policy.build(&job.device, job.run.requests).ok()?,
         until,
         count: 0,
-        is_over: &is_over,
+        is_over: false,
+        started: job.run.started,
+        start_ns: None,
     };
-    let outcome = run(job.requests, &mut allocator);
-    (!is_over.load(Relaxed)).then(|| outcome.into())
+    let outcome = run(job.run.requests, &mut allocator);
+    let start_ns = allocator.start_ns.unwrap_or(outcome.driver_ns);
+    (!allocator.is_over).then(|| Cost::new(&outcome, start_ns))
 }
 
 /// Requests between two looks at the clock.
 const LOOK: u32 = 1 << 12;
 
-/// An allocator that gives up when time is up: what is left of its replay then takes no time.
-struct Timed<'a> {
+/// An allocator that gives up when time is up, so that what is left of its replay takes no time, and that knows what
+/// the start of the run cost.
+struct Timed {
     inner: Box<dyn Allocator>,
     until: Instant,
     count: u32,
-    is_over: &'a AtomicBool,
+    is_over: bool,
+    started: u64,
+    /// Ns of driver calls at the start of the run, once it is over.
+    start_ns: Option<u64>,
 }
 
-impl Allocator for Timed<'_> {
-    fn allocate(&mut self, request: &Request) -> Result<(), OutOfMemory> {
+impl Timed {
+    fn look(&mut self, request: &Request) {
         self.count = self.count.wrapping_add(1);
         if self.count.is_multiple_of(LOOK) && Instant::now() >= self.until {
-            self.is_over.store(true, Relaxed);
+            self.is_over = true;
         }
-        if self.is_over.load(Relaxed) {
+        if self.start_ns.is_none() && request.ns >= self.started {
+            self.start_ns = Some(self.inner.driver_time().ns);
+        }
+    }
+}
+
+impl Allocator for Timed {
+    fn allocate(&mut self, request: &Request) -> Result<(), OutOfMemory> {
+        self.look(request);
+        if self.is_over {
             return Err(OutOfMemory);
         }
         self.inner.allocate(request)
     }
 
     fn free(&mut self, request: &Request) {
+        self.look(request);
         self.inner.free(request);
     }
 
