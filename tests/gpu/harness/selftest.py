@@ -104,7 +104,7 @@ SCRIPTS = {
 }
 ONLY = {"situations": {"mistaken": (made_up.mistaken, {"PASS", "SKIP"})}}
 """More scripts of one section."""
-LOGIC = ("situations", "workloads", "fill", "pair", "takeover", "plain", "others", "two", "sanitizer")
+LOGIC = ("situations", "workloads", "fill", "pair", "takeover", "plain", "others", "tune", "two", "sanitizer")
 """Sections whose runs all go through the session, so that they can be played."""
 SHOWN_ANYWAY = {"an order left out is seen", "the trace says so", "tensors in the trace"}
 """Checks that a crash fulfils, and those that rest on the made-up survey alone."""
