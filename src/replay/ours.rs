@@ -114,6 +114,10 @@ impl Allocator for Ours {
         self.plain.device().held()
     }
 
+    fn taken(&self) -> u64 {
+        self.plain.device().taken()
+    }
+
     fn largest_free(&self) -> u64 {
         self.plain.largest_free(0).max(self.ordered.largest_free())
     }

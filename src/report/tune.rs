@@ -78,6 +78,8 @@ struct Row {
     cache_max: Option<u64>,
     /// Bytes held at most, of the run and device that held the most.
     peak_reserved: u64,
+    /// Bytes of the device that this takes at most: more where the driver gives whole pages.
+    peak_taken: u64,
     utilization: f64,
     driver_calls: u64,
     driver_ns: u64,
@@ -270,6 +272,7 @@ impl Row {
             page: candidate.is_paged().then_some(candidate.page),
             cache_max: candidate.cache_max,
             peak_reserved: sum.peak_reserved,
+            peak_taken: sum.peak_taken,
             utilization: sum.utilization,
             driver_calls: sum.driver_calls,
             driver_ns: sum.driver_ns,

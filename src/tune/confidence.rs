@@ -11,10 +11,12 @@ use crate::replay::{Device, Requests};
 
 /// Fewer iterations in a half say nothing.
 const LEAST: usize = 2;
-/// Percent that the chosen one may hold more than the best, and that the peak may differ from the predicted one: to
-/// be sure, to be fairly sure.
+/// To be sure: percent that the chosen one may hold more than the best, and that the peak may differ from the
+/// predicted one.
 const SURE: (f64, f64) = (1.0, 2.0);
-const FAIRLY: (f64, f64) = (3.0, 10.0);
+/// To be fairly sure: the same, but that what the program asks for may differ by so much, and the peak differs from
+/// what would be predicted for that.
+const FAIRLY: (f64, f64, f64) = (3.0, 25.0, 5.0);
 
 /// How sure an advice is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -55,7 +57,9 @@ pub struct Check {
     pub predicted: u64,
     /// Bytes that it holds at most in the other part.
     pub seen: u64,
-    /// Bytes that the best one holds there.
+    /// Bytes of the device that it takes then.
+    pub seen_taken: u64,
+    /// Bytes of the device that the best one takes there.
     pub best_seen: u64,
     /// Bytes asked for and not given back at most, in either part.
     pub requested: [u64; 2],
@@ -83,9 +87,9 @@ impl Check {
         100.0 * self.seen.abs_diff(self.predicted) as f64 / self.predicted.max(1) as f64
     }
 
-    /// Percent that the chosen one holds more than the best.
+    /// Percent that the chosen one takes more than the best.
     pub fn regret(&self) -> f64 {
-        100.0 * self.seen.saturating_sub(self.best_seen) as f64 / self.best_seen.max(1) as f64
+        100.0 * self.seen_taken.saturating_sub(self.best_seen) as f64 / self.best_seen.max(1) as f64
     }
 
     /// Percent by which what was asked for differs.
@@ -95,10 +99,13 @@ impl Check {
     }
 
     fn level(&self) -> Level {
-        let is = |(regret, difference)| self.regret() <= regret && self.difference() <= difference;
-        if is(SURE) {
+        let [by, on] = self.requested;
+        let scaled = self.predicted as f64 * (on as f64 / by.max(1) as f64);
+        let unexplained = 100.0 * (self.seen as f64 / scaled.max(1.0) - 1.0).abs();
+        if self.regret() <= SURE.0 && self.difference() <= SURE.1 {
             Level::Sure
-        } else if is(FAIRLY) {
+        } else if self.regret() <= FAIRLY.0 && self.change() <= FAIRLY.1 && unexplained <= FAIRLY.2
+        {
             Level::FairlySure
         } else {
             Level::Guess
@@ -144,7 +151,8 @@ impl Contest<'_> {
             best: name(best)?,
             predicted: by.get(chosen)?.peak_reserved,
             seen: on.get(chosen)?.peak_reserved,
-            best_seen: on.get(best)?.peak_reserved,
+            seen_taken: on.get(chosen)?.peak_taken,
+            best_seen: on.get(best)?.peak_taken,
             requested: [
                 by.get(chosen)?.peak_requested,
                 on.get(chosen)?.peak_requested,
@@ -247,6 +255,7 @@ fn together(sums: impl Iterator<Item = Sum>) -> Option<Sum> {
     sums.reduce(|one, other| Sum {
         peak_requested: one.peak_requested.max(other.peak_requested),
         peak_reserved: one.peak_reserved.max(other.peak_reserved),
+        peak_taken: one.peak_taken.max(other.peak_taken),
         utilization: one.utilization.min(other.utilization),
         driver_calls: one.driver_calls.saturating_add(other.driver_calls),
         driver_ns: one.driver_ns.saturating_add(other.driver_ns),

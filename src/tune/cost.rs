@@ -11,6 +11,8 @@ pub struct Cost {
     pub peak_requested: u64,
     /// Highest sum of bytes held from the driver.
     pub peak_reserved: u64,
+    /// Highest sum of bytes of the device that this takes, which are more where the driver gives whole pages.
+    pub peak_taken: u64,
     /// Calls of the driver.
     pub driver_calls: u64,
     /// How long they would have taken, ns.
@@ -28,6 +30,8 @@ pub struct Sum {
     pub peak_requested: u64,
     /// Bytes held from the driver at most, of the run and device that held the most.
     pub peak_reserved: u64,
+    /// Bytes of the device that this takes at most, of the run and device where they are most.
+    pub peak_taken: u64,
     /// The peaks of what was asked for by those of what was held, of all runs together.
     pub utilization: f64,
     /// Calls of the driver in all runs.
@@ -41,11 +45,12 @@ pub struct Sum {
 }
 
 impl Cost {
-    /// Of a replay, and of its driver calls at the start of the run, ns.
-    pub(super) fn new(outcome: &Outcome, start_ns: u64) -> Cost {
+    /// Of a replay, of its driver calls at the start of the run, ns, and of what it took of the device at most, bytes.
+    pub(super) fn new(outcome: &Outcome, start_ns: u64, taken: u64) -> Cost {
         Cost {
             peak_requested: outcome.peak_requested,
             peak_reserved: outcome.peak_reserved,
+            peak_taken: taken,
             driver_calls: outcome.driver_calls,
             driver_ns: outcome.driver_ns,
             steady_ns: outcome.driver_ns.saturating_sub(start_ns),
@@ -64,6 +69,7 @@ impl Sum {
         Sum {
             peak_requested: most(|cost| cost.peak_requested),
             peak_reserved: most(|cost| cost.peak_reserved),
+            peak_taken: most(|cost| cost.peak_taken),
             utilization: if reserved == 0 {
                 1.0
             } else {
@@ -83,6 +89,6 @@ impl Sum {
 
     /// Memory and time, of which less is better.
     pub(super) fn both(&self) -> (u64, u64) {
-        (self.peak_reserved, self.driver_ns)
+        (self.peak_taken, self.driver_ns)
     }
 }

@@ -24,7 +24,7 @@ impl Limits<'_> {
         // Less than what is live at once is never enough.
         let mut below = super::peak(self.runs).saturating_sub(1);
         let mut enough = self.device.limit.filter(|_| sum.fits());
-        let mut next = sum.peak_reserved.max(below.saturating_add(1));
+        let mut next = sum.peak_taken.max(below.saturating_add(1));
         for _ in 0..RAISES {
             if enough.is_some_and(|enough| enough <= next) {
                 break;

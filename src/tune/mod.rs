@@ -196,7 +196,7 @@ pub fn tune(
     };
     let Some(chosen) = chosen else {
         let refused = tuned.tried.iter().enumerate();
-        let closest = refused.min_by_key(|(_, one)| (one.sum.out_of_memory, one.sum.peak_reserved));
+        let closest = refused.min_by_key(|(_, one)| (one.sum.out_of_memory, one.sum.peak_taken));
         tuned.closest = closest.map(|(at, one)| (at, limits.least(&one.candidate, one.sum)));
         return tuned;
     };

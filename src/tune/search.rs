@@ -90,10 +90,11 @@ fn replay(job: &Job, until: Instant) -> Option<Cost> {
         is_over: false,
         started: job.run.started,
         start_ns: None,
+        taken: 0,
     };
     let outcome = run(job.run.requests, &mut allocator);
     let start_ns = allocator.start_ns.unwrap_or(outcome.driver_ns);
-    (!allocator.is_over).then(|| Cost::new(&outcome, start_ns))
+    (!allocator.is_over).then(|| Cost::new(&outcome, start_ns, allocator.taken))
 }
 
 /// Requests between two looks at the clock.
@@ -109,6 +110,8 @@ struct Timed {
     started: u64,
     /// Ns of driver calls at the start of the run, once it is over.
     start_ns: Option<u64>,
+    /// Bytes of the device that were taken at most.
+    taken: u64,
 }
 
 impl Timed {
@@ -129,7 +132,9 @@ impl Allocator for Timed {
         if self.is_over {
             return Err(OutOfMemory);
         }
-        self.inner.allocate(request)
+        let result = self.inner.allocate(request);
+        self.taken = self.taken.max(self.inner.taken());
+        result
     }
 
     fn free(&mut self, request: &Request) {
@@ -156,5 +161,39 @@ impl Allocator for Timed {
 
     fn driver_time(&self) -> DriverTime {
         self.inner.driver_time()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::pool;
+    use crate::replay::{Shape, generate};
+
+    #[test]
+    fn time_that_is_up_ends_a_replay() {
+        let requests = generate(&Shape::default());
+        assert!(requests.len() > 2 * LOOK as usize);
+        let job = Job {
+            policy: Policy::Ours(pool::Policy::Vmm),
+            device: Device::default(),
+            run: Run {
+                requests: &requests,
+                started: 0,
+            },
+        };
+        let now = Instant::now();
+        assert_eq!(replay(&job, now), None);
+        let later = now + Duration::from_secs(3600);
+        let whole = replay(&job, later);
+        assert!(whole.is_some_and(|cost| cost.peak_requested == requests.peak()));
+        let told = Mutex::new(Vec::new());
+        let progress = |progress: Progress| told.lock().unwrap().push(progress.done);
+        let costs = replays(&[job, job, job], 2, later, "", &progress);
+        assert_eq!(costs, [whole; 3]);
+        assert_eq!(told.lock().unwrap().len(), 3);
+        assert_eq!(replays(&[job], 2, now, "", &|_| {}), [None]);
     }
 }

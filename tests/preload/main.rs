@@ -32,3 +32,4 @@ mod takeover;
 mod top;
 mod torch;
 mod trouble;
+mod tune;

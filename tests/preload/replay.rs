@@ -9,7 +9,8 @@ use gpushim_core::trace::{Kind, Layer};
 
 use crate::support::{Outcome, Run, program};
 
-fn open(outcome: &Outcome) -> Box<dyn Recording> {
+/// The trace that a run left.
+pub fn open(outcome: &Outcome) -> Box<dyn Recording> {
     let name = outcome
         .files()
         .into_iter()

@@ -82,6 +82,7 @@ impl TuneReport {
         let mut table = Table::new([
             ("policy", Align::Left),
             ("held", Align::Right),
+            ("of the device", Align::Right),
             ("used", Align::Right),
             ("driver calls", Align::Right),
             ("driver time", Align::Right),
@@ -112,6 +113,7 @@ impl TuneReport {
             table.row([
                 row.name.clone(),
                 bytes(row.peak_reserved),
+                bytes(row.peak_taken),
                 format!("{:.1} %", row.utilization * 100.0),
                 count(row.driver_calls),
                 span(row.driver_ns),
@@ -232,8 +234,10 @@ pub(super) fn sentence(confidence: &Confidence, iterations: usize) -> String {
     let same = checks.iter().filter(|check| check.is_same()).count();
     let how = match confidence.parts {
         Parts::Recordings => format!(
-            "chosen without one recording, the same is best for that one in {same} of {} cases",
-            checks.len()
+            "chosen without one recording, the same is best for that one in {same} of {} cases, and holds at most {:.1} % \
+             more than the best",
+            checks.len(),
+            worst(Check::regret)
         ),
         _ if same > 0 => {
             "chosen by the first half of the iterations, it is best in the second, too".to_string()
@@ -243,13 +247,14 @@ pub(super) fn sentence(confidence: &Confidence, iterations: usize) -> String {
                 .first()
                 .map(|check| (check.chosen.as_str(), check.best.as_str()));
             let (chosen, best) = names.unwrap_or_default();
-            format!("the first half of the iterations would have {chosen}, the second {best}")
+            format!(
+                "the first half of the iterations would choose {chosen}, the second {best}, which holds {:.1} % less there",
+                worst(Check::regret)
+            )
         }
     };
     format!(
-        "{level}: {how}; what was chosen holds {:.1} % more there than the best, and {:.1} % more or less than predicted, \
-         where the program asks for {:.1} % more or less.",
-        worst(Check::regret),
+        "{level}: {how}; the peak differs by {:.1} % from the one predicted, where what the program asks for differs by {:.1} %.",
         worst(Check::difference),
         worst(Check::change)
     )
