@@ -25,12 +25,25 @@ pub fn allowance(duration: u64, percent: f64) -> Option<u64> {
     (duration > 0).then(|| (duration as f64 * percent / 100.0) as u64)
 }
 
-/// The place of the one on the front with the least memory among those whose driver calls take no longer than this
-/// after the start; if there is none, of the one whose calls take least time then. `None` if nothing fits.
+/// What takes one part in so many more than the least counts as the same: no other run is so much like this one.
+const SAME: u64 = 200;
+
+/// The place of the one on the front with the least memory, and of what takes hardly more the one with the least time,
+/// among those whose driver calls take no longer than this after the start; if there is none, of the one whose calls
+/// take least time then. `None` if nothing fits.
 pub fn choose(sums: &[Sum], allowance: Option<u64>) -> Option<usize> {
     let front = front(sums);
     let steady = |at: &usize| sums.get(*at).map_or(u64::MAX, |sum| sum.steady_ns);
-    let mut within = front.iter().copied();
-    let least = within.find(|at| allowance.is_none_or(|most| steady(at) <= most));
-    least.or_else(|| front.iter().copied().min_by_key(steady))
+    let taken = |at: &usize| sums.get(*at).map_or(u64::MAX, |sum| sum.peak_taken);
+    let is_within = |at: &usize| allowance.is_none_or(|most| steady(at) <= most);
+    let mut within = front.iter().copied().filter(is_within);
+    let Some(least) = within.next() else {
+        return front.iter().copied().min_by_key(steady);
+    };
+    let most = taken(&least).saturating_add(taken(&least) / SAME);
+    // More memory on the front is less time.
+    within
+        .take_while(|at| taken(at) <= most)
+        .last()
+        .or(Some(least))
 }

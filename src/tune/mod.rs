@@ -1,8 +1,8 @@
 //! Which settings of gpushim would have served recorded runs best.
 //!
 //! Every candidate, a policy with its parameters, is tried by a replay of each run. What is left is the front
-//! between memory and time in the driver, and one of it is the advice: the least memory among those whose driver
-//! calls take at most a stated share of the runs. The advice is then put to the test on parts that it was not
+//! between memory and time in the driver, and one of it is the advice: the least memory, and of what takes hardly more
+//! the least time, among those whose driver calls take at most a stated share of the runs after their start. The advice is then put to the test on parts that it was not
 //! chosen by.
 //!
 //! `GPUSHIM_DECAY` is not among the parameters, because a replay has no clock, nor is `GPUSHIM_REUSE`, because what
@@ -165,7 +165,11 @@ pub fn tune(
     let device = device(recorded, options);
 
     // Most of the time is for the search; what tells of its result has the rest.
-    let all = candidates(families, peak(&runs));
+    let all = if runs.is_empty() {
+        Vec::new()
+    } else {
+        candidates(families, peak(&runs))
+    };
     let jobs: Vec<Job> = all
         .iter()
         .flat_map(|candidate| runs.iter().map(|run| candidate.job(&device, *run)))

@@ -178,7 +178,8 @@ fn time_counts_beyond_its_share() {
         },
     );
     let least = free.tried.iter().map(|one| one.sum.peak_taken).min();
-    assert_eq!(Some(advised(&free).sum.peak_taken), least);
+    let least = least.expect("some");
+    assert!(advised(&free).sum.peak_taken <= least + least / 200);
     assert!(advised(&none).sum.steady_ns < advised(&free).sum.steady_ns);
     assert!(free.advice.unwrap().within && !none.advice.unwrap().within);
 }
@@ -397,6 +398,22 @@ fn what_is_advised_is_what_a_replay_holds() {
         tuned.plan.is_none(),
         "without iterations nobody knows whether it repeats"
     );
+}
+
+#[test]
+fn what_differs_hardly_is_chosen_by_time() {
+    let sum = |peak_taken, driver_ns| Sum {
+        peak_taken,
+        driver_ns,
+        steady_ns: driver_ns,
+        ..Sum::default()
+    };
+    let sums = [sum(1006, 5), sum(1000, 50), sum(1005, 10), sum(1004, 20)];
+    assert_eq!(choose(&sums, None), Some(2));
+    assert_eq!(choose(&sums, Some(30)), Some(2));
+    assert_eq!(choose(&sums, Some(9)), Some(0));
+    assert_eq!(choose(&sums, Some(1)), Some(0));
+    assert_eq!(choose(&[], None), None);
 }
 
 fn sum() -> impl Strategy<Value = Sum> {
