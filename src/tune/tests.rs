@@ -251,9 +251,9 @@ fn halves_that_are_alike_and_others() {
     );
 
     // A tenth more: what to do is clear, how much it will take is not.
-    let mut more = vec![vec![10 * MIB; 10]; 17];
-    more.extend(vec![vec![11 * MIB; 10]; 14]);
-    let more = quietly(&[steps(&[MIB], &more, "0")], &OPTIONS);
+    let mut more = vec![vec![20 * MIB; 10]; 17];
+    more.extend(vec![vec![22 * MIB; 10]; 14]);
+    let more = quietly(&[steps(&[2 * MIB], &more, "0")], &OPTIONS);
     assert_eq!(
         more.confidence.level,
         Level::FairlySure,
@@ -408,7 +408,7 @@ fn what_differs_hardly_is_chosen_by_time() {
         steady_ns: driver_ns,
         ..Sum::default()
     };
-    let sums = [sum(1006, 5), sum(1000, 50), sum(1005, 10), sum(1004, 20)];
+    let sums = [sum(1010, 5), sum(1000, 50), sum(1005, 10), sum(1004, 20)];
     assert_eq!(choose(&sums, None), Some(2));
     assert_eq!(choose(&sums, Some(30)), Some(2));
     assert_eq!(choose(&sums, Some(9)), Some(0));
