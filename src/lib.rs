@@ -21,5 +21,7 @@ pub mod report;
 #[cfg(feature = "cli")]
 pub mod symbols;
 pub mod trace;
+#[cfg(feature = "cli")]
+pub mod tune;
 #[cfg(feature = "unwind")]
 pub mod unwind;

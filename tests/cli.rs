@@ -761,7 +761,7 @@ fn run_leaves_the_signal_mask_of_its_command_alone() {
 }
 
 /// The subcommands that read recordings.
-const READERS: [&str; 15] = [
+const READERS: [&str; 16] = [
     "report",
     "events",
     "doctor",
@@ -777,6 +777,7 @@ const READERS: [&str; 15] = [
     "top",
     "replay",
     "plan",
+    "tune",
 ];
 
 #[test]
@@ -989,4 +990,75 @@ fn views_of_a_small_run() {
         stderr(&output)
     );
     assert!(!dir.path().join("c.svg").exists());
+}
+
+#[test]
+fn tune_advises_what_to_set() {
+    use std::fmt::Write;
+
+    let dir = tempfile::tempdir().unwrap();
+    // Twenty steps that each ask for 64 and 128 MiB, in turn, and give them back; one block stays.
+    let mut list = format!(
+        "op,ptr,size,stream,thread,time_ns\nalloc,0x1000000000,{},0,1,0\n",
+        64 * MIB
+    );
+    for step in 1..=20_u64 {
+        let (bytes, ns) = ((64 + 64 * (step % 2)) * MIB, step * 100_000_000);
+        for (op, ns) in [("alloc", ns), ("free", ns + 50_000_000)] {
+            writeln!(list, "{op},{:#x},{bytes},0,1,{ns}", (16 + step) << 36).unwrap();
+        }
+    }
+    std::fs::write(dir.path().join("steps.csv"), list).unwrap();
+    let output = run(dir.path(), &["tune", "steps.csv", "--format", "json"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let found = json(&output);
+    let advice = &found["advice"];
+    assert_eq!(
+        advice["environment"],
+        serde_json::json!({"GPUSHIM_PAGE": "64M"})
+    );
+    assert_eq!(advice["line"], "GPUSHIM_PAGE=64M");
+    assert_eq!(advice["peak_reserved"], 192 * MIB);
+    assert_eq!(advice["utilization"], 1.0);
+    assert_eq!(advice["saves"]["than"], "torch");
+    assert_eq!(found["not_tried"], 0);
+    let front = found["front"].as_array().unwrap();
+    let is_advised = |row: &&Value| row["is_advised"] == true;
+    assert_eq!(front.iter().filter(is_advised).count(), 1, "{front:?}");
+    assert_eq!(
+        found["confidence"]["level"], "sure",
+        "{}",
+        found["confidence"]
+    );
+
+    let text = stdout(&run(dir.path(), &["tune", "steps.csv"]));
+    for part in [
+        "steps.csv: device memory\ngpu 0: 41 requests, at most 192.0 MiB live\n",
+        "\npolicy ",
+        "  advised\n",
+        "driver calls take at most 2 % of the run after its start",
+        "\n\n  GPUSHIM_PAGE=64M\n\nIt would have held 192.0 MiB at most",
+        "GPUSHIM_LIMIT=192M would have been enough",
+        "\nSure: ",
+    ] {
+        assert!(text.contains(part), "no {part:?} in {text}");
+    }
+    let fits = stdout(&run(dir.path(), &["tune", "steps.csv", "--limit", "200M"]));
+    assert!(fits.contains("Into 200.0 MiB these do not fit: "), "{fits}");
+    let output = run(dir.path(), &["tune", "steps.csv", "--limit", "100M"]);
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    let text = stdout(&output);
+    assert!(
+        text.contains("Nothing fits into 100.0 MiB. Closest is "),
+        "{text}"
+    );
+    assert!(text.contains("it needs 192.0 MiB."), "{text}");
+    let late = stdout(&run(dir.path(), &["tune", "steps.csv", "--seconds", "0"]));
+    assert!(late.contains("There was no time to try anything"), "{late}");
+    let wrong = run(dir.path(), &["tune", "steps.csv", "--within", "200"]);
+    assert_eq!(wrong.status.code(), Some(2));
+    // One advice for what can be read.
+    let some = run(dir.path(), &["tune", "steps.csv", "missing.csv"]);
+    assert_eq!(some.status.code(), Some(2));
+    assert!(stdout(&some).contains("GPUSHIM_PAGE=64M"));
 }

@@ -104,6 +104,11 @@ impl Asked {
         Ok((findings, outcome))
     }
 
+    /// Lines of each list.
+    pub fn top(&self) -> usize {
+        self.look.top
+    }
+
     /// How it is to be printed.
     pub fn format(&self) -> Format {
         self.format

@@ -39,6 +39,7 @@ mod symbols;
 mod timeline;
 mod top;
 mod traces;
+mod tune;
 
 /// A caching allocator and flight recorder for GPU memory, under any CUDA process.
 #[derive(Debug, Parser)]
@@ -60,6 +61,7 @@ enum Command {
     Phases(phases::Args),
     Replay(replay::Args),
     Plan(plan::Args),
+    Tune(tune::Args),
     Fragmentation(fragmentation::Args),
     Timeline(timeline::Args),
     Flamegraph(flamegraph::Args),
@@ -112,6 +114,7 @@ pub fn main() -> ExitCode {
         Command::Phases(args) => phases::main(&args),
         Command::Replay(args) => replay::main(&args),
         Command::Plan(args) => plan::main(&args),
+        Command::Tune(args) => tune::main(&args),
         Command::Drops(args) => drops::main(&args),
         Command::Flamegraph(args) => flamegraph::main(&args),
         Command::Timeline(args) => timeline::main(&args),

@@ -75,6 +75,41 @@ pub fn open(path: &Path) -> Result<Box<dyn Recording>> {
     }))
 }
 
+/// A bar for steps that several threads take, on a terminal, if they take longer than a second.
+pub struct Steps {
+    begin: Instant,
+    bar: ProgressBar,
+}
+
+impl Steps {
+    /// Nothing is done yet.
+    pub fn new() -> Steps {
+        let bar = if stderr().is_terminal() {
+            ProgressBar::new(0)
+        } else {
+            ProgressBar::hidden()
+        };
+        let style = ProgressStyle::with_template("{msg} {wide_bar} {pos} of {len}");
+        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+        let begin = Instant::now();
+        Steps { begin, bar }
+    }
+
+    /// So many of them are done.
+    pub fn show(&self, what: &'static str, done: usize, of: usize) {
+        if self.begin.elapsed() >= PATIENCE {
+            self.bar.set_length(of as u64);
+            self.bar.set_message(what);
+            self.bar.set_position(done as u64);
+        }
+    }
+
+    /// All is done.
+    pub fn clear(&self) {
+        self.bar.finish_and_clear();
+    }
+}
+
 /// A recording whose passes are shown.
 struct Watched {
     recording: Box<dyn Recording>,

@@ -71,6 +71,7 @@ pub fn main(args: &Args) -> Result<Outcome> {
         lag: args.lag,
         reuse: args.reuse,
         page: args.page,
+        ..Device::default()
     };
     let mut bar = Bar::new();
     let mut look = |recording: &dyn Recording, focus| {

@@ -85,6 +85,11 @@ impl Simulated {
         self.held.load(Relaxed)
     }
 
+    /// Bytes of the device that this takes.
+    pub fn taken(&self) -> u64 {
+        self.taken.load(Relaxed)
+    }
+
     /// What was asked of it.
     pub fn driver_time(&self) -> DriverTime {
         DriverTime {

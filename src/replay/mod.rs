@@ -17,6 +17,7 @@ mod plan;
 mod policy;
 mod requests;
 mod rmm;
+mod slice;
 #[cfg(test)]
 mod tests;
 mod torch;
@@ -74,6 +75,11 @@ pub trait Allocator {
 
     /// Bytes held from the driver now.
     fn reserved(&self) -> u64;
+
+    /// Bytes of the device that this takes: the driver gives more than it was asked for where it gives whole pages.
+    fn taken(&self) -> u64 {
+        self.reserved()
+    }
 
     /// Bytes of the largest request that could be met without the driver.
     fn largest_free(&self) -> u64;

@@ -36,6 +36,7 @@ impl Ours {
             policy: plain,
             limit: device.limit,
             reuse: device.reuse,
+            cache_max: device.cache_max,
             ..pool::Settings::default()
         };
         let pool = |policy, orders, family| {
@@ -146,6 +147,10 @@ impl Allocator for Ours {
 
     fn reserved(&self) -> u64 {
         self.plain.device().held()
+    }
+
+    fn taken(&self) -> u64 {
+        self.plain.device().taken()
     }
 
     fn largest_free(&self) -> u64 {

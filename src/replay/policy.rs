@@ -126,6 +126,8 @@ pub struct Device {
     pub reuse: pool::Reuse,
     /// Of `vmm`: `GPUSHIM_PAGE`, bytes.
     pub page: u64,
+    /// Of our policies: `GPUSHIM_CACHE_MAX`, bytes.
+    pub cache_max: Option<u64>,
 }
 
 impl Default for Device {
@@ -135,6 +137,7 @@ impl Default for Device {
             lag: 0,
             reuse: pool::Reuse::default(),
             page: mempool::Settings::default().page,
+            cache_max: None,
         }
     }
 }

@@ -18,6 +18,7 @@ pub mod table;
 mod text;
 pub mod timeline;
 pub mod top;
+pub mod tune;
 pub mod units;
 pub mod verdict;
 

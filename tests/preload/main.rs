@@ -33,3 +33,4 @@ mod takeover;
 mod top;
 mod torch;
 mod trouble;
+mod tune;

@@ -9,6 +9,7 @@ use gpushim_core::trace::{Kind, Layer};
 
 use crate::support::{Outcome, Run, program};
 
+/// The trace that a run left.
 pub fn open(outcome: &Outcome) -> Box<dyn Recording> {
     let name = outcome
         .files()

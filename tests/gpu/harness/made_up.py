@@ -74,6 +74,14 @@ def said(command, trace):
         "oom": {"shortages": [{"held_by": [held(100 * PLANTED)], "advice": ["see `gpushim growth`"]}]},
         "drops": {"drops": [{"of": [held(PLANTED)]}]},
     }
+    if command == "replay":
+        policy = {"peak_reserved": (1030 if trace == "mistaken" else 1010) << 20}
+        device = {"recorded_reserved": 1010 << 20, "requests": 9, "policies": [policy]}
+        return {"findings": [{"wrapped": False, "devices": [device]}]}
+    if command == "tune":
+        predicted = (900 if trace == "mistaken" else 1000) << 20
+        line = {"environment": {"GPUSHIM_TAKEOVER": "torch"}, "line": "GPUSHIM_TAKEOVER=torch", "policy": "vmm"}
+        return {"advice": line | {"peak_reserved": predicted, "saves": {"bytes": 9}}, "confidence": {"sentence": "Sure."}}
     if command == "diff":
         return {"peak": [4 * PLANTED, 5 * PLANTED], "holders": [held(PLANTED)]}
     if command == "report":

@@ -2,6 +2,7 @@
 costs time on a GPU; and every command line they form is tried on the programs' own parsers."""
 
 import contextlib
+import dataclasses
 import io
 import json
 import pathlib
@@ -102,9 +103,12 @@ SCRIPTS = {
     "hung": (lambda *_: Outcome(-9, "loss 0", "", 99.0, timed_out=True), {"PASS", "SKIP"}),
     "gibberish": (lambda *_: Outcome(0, "gib\nberish", "gpushim: what\n", 1.0, traces=["x"]), {"PASS", "SKIP"}),
 }
-ONLY = {"situations": {"mistaken": (made_up.mistaken, {"PASS", "SKIP"})}}
+ONLY = {
+    "situations": {"mistaken": (made_up.mistaken, {"PASS", "SKIP"})},
+    "tune": {"mistaken": (lambda *run: dataclasses.replace(good(*run), traces=["mistaken.trace"]), {"PASS", "SKIP"})},
+}
 """More scripts of one section."""
-LOGIC = ("situations", "workloads", "fill", "pair", "takeover", "plain", "others", "two", "sanitizer")
+LOGIC = ("situations", "workloads", "fill", "pair", "takeover", "plain", "others", "tune", "two", "sanitizer")
 """Sections whose runs all go through the session, so that they can be played."""
 SHOWN_ANYWAY = {"an order left out is seen", "the trace says so", "tensors in the trace"}
 """Checks that a crash fulfils, and those that rest on the made-up survey alone."""

@@ -1,0 +1,225 @@
+//! What is tried: policies with the parameters that they have.
+
+use std::fmt;
+
+use super::search::{Job, Run};
+use crate::pool;
+use crate::replay::{Device, Op, Policy};
+
+/// Which calls the runs allocate by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Families {
+    /// `cudaMalloc` and its kin.
+    pub plain: bool,
+    /// `cudaMallocAsync` and its kin; a framework's tensors, too, which takeover puts there.
+    pub ordered: bool,
+}
+
+/// Settings that the runs could have had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Candidate {
+    /// For `cudaMalloc` and its kin.
+    pub plain: pool::Policy,
+    /// For `cudaMallocAsync` and its kin.
+    pub ordered: pool::Policy,
+    /// `GPUSHIM_PAGE`, bytes.
+    pub page: u64,
+    /// `GPUSHIM_CACHE_MAX`, bytes.
+    pub cache_max: Option<u64>,
+}
+
+/// `GPUSHIM_PAGE` if nobody sets it, bytes.
+pub const PAGE: u64 = 2 << 20;
+
+/// Larger pages that are tried, bytes. Beyond, half a page that is left over at the end of what is used is more
+/// than most policies lose.
+const PAGES: [u64; 5] = [16 << 20, 8 << 20, 32 << 20, 4 << 20, 64 << 20];
+
+/// Caches that are tried: these parts of what was live at most.
+const CACHES: [u64; 2] = [4, 16];
+
+impl Families {
+    /// Those of the runs.
+    pub fn of(runs: &[Run]) -> Families {
+        let mut families = Families::default();
+        for request in runs.iter().flat_map(|run| run.requests.iter()) {
+            if request.op == Op::Allocate {
+                families.plain |= request.stream.is_none();
+                families.ordered |= request.stream.is_some();
+            }
+        }
+        families
+    }
+}
+
+impl Candidate {
+    /// A policy for both families of calls.
+    pub const fn of(policy: pool::Policy) -> Candidate {
+        Candidate {
+            plain: policy,
+            ordered: policy,
+            page: PAGE,
+            cache_max: None,
+        }
+    }
+
+    /// What is in force if nobody sets anything: `auto`.
+    pub const DEFAULT: Candidate = Candidate {
+        plain: pool::Policy::Blocks,
+        ordered: pool::Policy::Vmm,
+        page: PAGE,
+        cache_max: None,
+    };
+
+    /// The same with what makes no difference for these calls as in a policy for both families.
+    fn plainly(self, families: Families) -> Candidate {
+        match families {
+            Families { plain: false, .. } => Candidate {
+                plain: self.ordered,
+                ..self
+            },
+            Families { ordered: false, .. } => Candidate {
+                ordered: self.plain,
+                ..self
+            },
+            _ => self,
+        }
+    }
+
+    fn replayed(&self) -> Policy {
+        if self.plain == self.ordered {
+            Policy::Ours(self.plain)
+        } else {
+            Policy::Auto
+        }
+    }
+
+    /// The value of `GPUSHIM_POLICY`.
+    pub fn policy(&self) -> &'static str {
+        self.replayed().name()
+    }
+
+    /// Whether pages are mapped for either family.
+    pub fn is_paged(&self) -> bool {
+        self.plain == pool::Policy::Vmm || self.ordered == pool::Policy::Vmm
+    }
+
+    /// Its replay of a run, on this device otherwise.
+    pub fn job<'a>(&self, device: &Device, run: Run<'a>) -> Job<'a> {
+        Job {
+            policy: self.replayed(),
+            device: Device {
+                page: self.page,
+                cache_max: self.cache_max,
+                ..*device
+            },
+            run,
+        }
+    }
+
+    /// The variables that have to be set so that it is in force for these calls.
+    pub fn variables(&self, families: Families) -> Vec<(&'static str, String)> {
+        let default = Candidate::DEFAULT.plainly(families);
+        let mut variables = Vec::new();
+        if (self.plain, self.ordered) != (default.plain, default.ordered) {
+            variables.push(("GPUSHIM_POLICY", self.policy().to_string()));
+        }
+        if self.is_paged() && self.page != default.page {
+            variables.push(("GPUSHIM_PAGE", size(self.page)));
+        }
+        if let Some(bytes) = self.cache_max {
+            variables.push(("GPUSHIM_CACHE_MAX", size(bytes)));
+        }
+        variables
+    }
+
+    /// What the settings of a recording say, where they are such as can be tried.
+    pub(super) fn recorded(
+        setting: impl Fn(&str) -> Option<String>,
+        families: Families,
+    ) -> Option<Candidate> {
+        let bytes = |name: &str| setting(name).and_then(|text| crate::config::size(&text));
+        let policy = setting("GPUSHIM_POLICY")?;
+        let of = match policy.as_str() {
+            "auto" => Candidate::DEFAULT,
+            "vmm" => Candidate::of(pool::Policy::Vmm),
+            "segments" => Candidate::of(pool::Policy::Segments),
+            "blocks" => Candidate::of(pool::Policy::Blocks),
+            "bins" => Candidate::of(pool::Policy::Bins),
+            _ => return None,
+        };
+        let page = bytes("GPUSHIM_PAGE").unwrap_or(PAGE);
+        let cache_max = bytes("GPUSHIM_CACHE_MAX").filter(|_| of.plain != pool::Policy::Vmm);
+        let of = of.plainly(families);
+        Some(Candidate {
+            page: if of.is_paged() { page } else { PAGE },
+            cache_max: cache_max.filter(|_| families.plain),
+            ..of
+        })
+    }
+}
+
+impl fmt::Display for Candidate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.policy())?;
+        if self.is_paged() && self.page != PAGE {
+            write!(f, ", pages of {}", size(self.page))?;
+        }
+        if let Some(bytes) = self.cache_max {
+            write!(f, ", cache of {}", size(bytes))?;
+        }
+        Ok(())
+    }
+}
+
+/// What is to be tried for these calls, where so many bytes were live at most: the default first, then what is
+/// likely best, and last what differs little from what was tried before.
+pub fn candidates(families: Families, peak: u64) -> Vec<Candidate> {
+    use pool::Policy::{Bins, Blocks, Segments, Vmm};
+    let mut all = vec![Candidate::DEFAULT];
+    all.extend([Vmm, Segments].map(Candidate::of));
+    let paged = |page| {
+        [Vmm, Blocks].map(|plain| Candidate {
+            plain,
+            page,
+            ..Candidate::of(Vmm)
+        })
+    };
+    all.extend(PAGES.iter().take(1).flat_map(|page| paged(*page)));
+    all.extend([Blocks, Bins].map(Candidate::of));
+    all.extend(PAGES.iter().skip(1).flat_map(|page| paged(*page)));
+    for part in CACHES {
+        // A size that one can remember.
+        let bytes = (peak / part).checked_next_power_of_two().unwrap_or(peak);
+        if families.plain && bytes >= PAGE {
+            all.extend([Segments, Blocks, Bins].map(|policy| Candidate {
+                cache_max: Some(bytes),
+                ..Candidate::of(policy)
+            }));
+        }
+    }
+    let mut different: Vec<Candidate> = Vec::new();
+    for candidate in all.into_iter().map(|one| one.plainly(families)) {
+        // Without pages their size makes no difference.
+        let page = if candidate.is_paged() {
+            candidate.page
+        } else {
+            PAGE
+        };
+        let candidate = Candidate { page, ..candidate };
+        if !different.contains(&candidate) {
+            different.push(candidate);
+        }
+    }
+    different
+}
+
+/// Bytes as a variable takes them, rounded up to a MiB.
+pub fn size(bytes: u64) -> String {
+    let mib = bytes.div_ceil(1 << 20);
+    if mib.is_multiple_of(1024) && mib > 0 {
+        format!("{}G", mib / 1024)
+    } else {
+        format!("{mib}M")
+    }
+}

@@ -1,0 +1,49 @@
+//! Which of several costs nobody would have, and which one to have.
+
+use super::cost::Sum;
+
+/// Places of those that nothing else is at least as good as in memory and time, and better in one; of several that
+/// cost the same the first. What does not fit is not among them. The least memory first.
+pub fn front(sums: &[Sum]) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..sums.len()).collect();
+    order.retain(|at| sums.get(*at).is_some_and(Sum::fits));
+    order.sort_by_key(|at| (sums.get(*at).map(Sum::both), *at));
+    let mut least = None;
+    order.retain(|at| {
+        let ns = sums.get(*at).map_or(u64::MAX, |sum| sum.driver_ns);
+        let is_better = least.is_none_or(|least| ns < least);
+        if is_better {
+            least = Some(ns);
+        }
+        is_better
+    });
+    order
+}
+
+/// Ns that driver calls may take in runs that took so many ns, both without their start; `None`: that cannot be said.
+pub fn allowance(duration: u64, percent: f64) -> Option<u64> {
+    (duration > 0).then(|| (duration as f64 * percent / 100.0) as u64)
+}
+
+/// What takes one part in so many more than the least counts as the same: no other run is so much like this one.
+const SAME: u64 = 200;
+
+/// The place of the one on the front with the least memory, and of what takes hardly more the one with the least time,
+/// among those whose driver calls take no longer than this after the start; if there is none, of the one whose calls
+/// take least time then. `None` if nothing fits.
+pub fn choose(sums: &[Sum], allowance: Option<u64>) -> Option<usize> {
+    let front = front(sums);
+    let steady = |at: &usize| sums.get(*at).map_or(u64::MAX, |sum| sum.steady_ns);
+    let taken = |at: &usize| sums.get(*at).map_or(u64::MAX, |sum| sum.peak_taken);
+    let is_within = |at: &usize| allowance.is_none_or(|most| steady(at) <= most);
+    let mut within = front.iter().copied().filter(is_within);
+    let Some(least) = within.next() else {
+        return front.iter().copied().min_by_key(steady);
+    };
+    let most = taken(&least).saturating_add(taken(&least) / SAME);
+    // More memory on the front is less time.
+    within
+        .take_while(|at| taken(at) <= most)
+        .last()
+        .or(Some(least))
+}

@@ -1,0 +1,94 @@
+//! What a replay came to, and several of them together.
+
+use serde::Serialize;
+
+use crate::replay::Outcome;
+
+/// What one replay came to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cost {
+    /// Highest sum of bytes asked for and not given back.
+    pub peak_requested: u64,
+    /// Highest sum of bytes held from the driver.
+    pub peak_reserved: u64,
+    /// Highest sum of bytes of the device that this takes, which are more where the driver gives whole pages.
+    pub peak_taken: u64,
+    /// Calls of the driver.
+    pub driver_calls: u64,
+    /// How long they would have taken, ns.
+    pub driver_ns: u64,
+    /// The same without the start of the run.
+    pub steady_ns: u64,
+    /// Requests that were not met.
+    pub out_of_memory: u64,
+}
+
+/// What the replays of all runs came to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Sum {
+    /// Bytes asked for and not given back at most, of the run and device where they were most.
+    pub peak_requested: u64,
+    /// Bytes held from the driver at most, of the run and device that held the most.
+    pub peak_reserved: u64,
+    /// Bytes of the device that this takes at most, of the run and device where they are most.
+    pub peak_taken: u64,
+    /// The peaks of what was asked for by those of what was held, of all runs together.
+    pub utilization: f64,
+    /// Calls of the driver in all runs.
+    pub driver_calls: u64,
+    /// How long they would have taken, ns.
+    pub driver_ns: u64,
+    /// The same without the start of each run.
+    pub steady_ns: u64,
+    /// Requests that were not met in all runs.
+    pub out_of_memory: u64,
+}
+
+impl Cost {
+    /// Of a replay, of its driver calls at the start of the run, ns, and of what it took of the device at most, bytes.
+    pub(super) fn new(outcome: &Outcome, start_ns: u64, taken: u64) -> Cost {
+        Cost {
+            peak_requested: outcome.peak_requested,
+            peak_reserved: outcome.peak_reserved,
+            peak_taken: taken,
+            driver_calls: outcome.driver_calls,
+            driver_ns: outcome.driver_ns,
+            steady_ns: outcome.driver_ns.saturating_sub(start_ns),
+            out_of_memory: outcome.out_of_memory,
+        }
+    }
+}
+
+impl Sum {
+    /// Of these.
+    pub fn of(costs: &[Cost]) -> Sum {
+        let all = |figure: fn(&Cost) -> u64| costs.iter().map(figure).fold(0, u64::saturating_add);
+        let most = |figure: fn(&Cost) -> u64| costs.iter().map(figure).max().unwrap_or(0);
+        let reserved = all(|cost| cost.peak_reserved);
+        let requested = all(|cost| cost.peak_requested);
+        Sum {
+            peak_requested: most(|cost| cost.peak_requested),
+            peak_reserved: most(|cost| cost.peak_reserved),
+            peak_taken: most(|cost| cost.peak_taken),
+            utilization: if reserved == 0 {
+                1.0
+            } else {
+                requested as f64 / reserved as f64
+            },
+            driver_calls: all(|cost| cost.driver_calls),
+            driver_ns: all(|cost| cost.driver_ns),
+            steady_ns: all(|cost| cost.steady_ns),
+            out_of_memory: all(|cost| cost.out_of_memory),
+        }
+    }
+
+    /// Whether nothing was refused.
+    pub fn fits(&self) -> bool {
+        self.out_of_memory == 0
+    }
+
+    /// Memory and time, of which less is better.
+    pub(super) fn both(&self) -> (u64, u64) {
+        (self.peak_taken, self.driver_ns)
+    }
+}

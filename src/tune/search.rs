@@ -1,0 +1,199 @@
+//! Many replays, on all cores, until time is up.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::time::Instant;
+
+use super::cost::Cost;
+use crate::replay::{
+    Allocator, Device, DriverTime, Given, OutOfMemory, Policy, Request, Requests, run,
+};
+
+/// A replay to be done.
+#[derive(Clone, Copy, Debug)]
+pub struct Job<'a> {
+    /// With which allocator.
+    pub policy: Policy,
+    /// On which device.
+    pub device: Device,
+    /// Of what.
+    pub run: Run<'a>,
+}
+
+/// The requests of a device in a run.
+#[derive(Clone, Copy, Debug)]
+pub struct Run<'a> {
+    /// They.
+    pub requests: &'a Requests,
+    /// When the start of the run is over, ns since the start of the recording.
+    pub started: u64,
+}
+
+/// How far it is.
+#[derive(Clone, Copy, Debug)]
+pub struct Progress {
+    /// What is done now.
+    pub what: &'static str,
+    /// Replays that are done.
+    pub done: usize,
+    /// Of so many.
+    pub of: usize,
+}
+
+/// Does the jobs in their order, so many at a time. `None` for those that were not done when time was up, and those
+/// that an allocator cannot do.
+pub fn replays(
+    jobs: &[Job],
+    threads: usize,
+    until: Instant,
+    what: &'static str,
+    progress: &(dyn Fn(Progress) + Sync),
+) -> Vec<Option<Cost>> {
+    let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let costs = Mutex::new(vec![None; jobs.len()]);
+    let work = || {
+        loop {
+            let at = next.fetch_add(1, Relaxed);
+            let Some(job) = jobs.get(at).filter(|_| Instant::now() < until) else {
+                return;
+            };
+            let cost = replay(job, until);
+            // Nobody can have panicked while holding it.
+            let mut costs = costs
+                .lock()
+                .unwrap_or_else(|poisoned| poisoned.into_inner());
+            if let Some(place) = costs.get_mut(at) {
+                *place = cost;
+            }
+            drop(costs);
+            let done = done.fetch_add(1, Relaxed) + 1;
+            let of = jobs.len();
+            progress(Progress { what, done, of });
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 1..threads.clamp(1, jobs.len().max(1)) {
+            scope.spawn(work);
+        }
+        work();
+    });
+    costs
+        .into_inner()
+        .unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+fn replay(job: &Job, until: Instant) -> Option<Cost> {
+    let mut allocator = Timed {
+        inner: job.policy.build(&job.device, job.run.requests).ok()?,
+        until,
+        count: 0,
+        is_over: false,
+        started: job.run.started,
+        start_ns: None,
+        taken: 0,
+    };
+    let outcome = run(job.run.requests, &mut allocator);
+    let start_ns = allocator.start_ns.unwrap_or(outcome.driver_ns);
+    (!allocator.is_over).then(|| Cost::new(&outcome, start_ns, allocator.taken))
+}
+
+/// Requests between two looks at the clock.
+const LOOK: u32 = 1 << 12;
+
+/// An allocator that gives up when time is up, so that what is left of its replay takes no time, and that knows what
+/// the start of the run cost.
+struct Timed {
+    inner: Box<dyn Allocator>,
+    until: Instant,
+    count: u32,
+    is_over: bool,
+    started: u64,
+    /// Ns of driver calls at the start of the run, once it is over.
+    start_ns: Option<u64>,
+    /// Bytes of the device that were taken at most.
+    taken: u64,
+}
+
+impl Timed {
+    fn look(&mut self, request: &Request) {
+        self.count = self.count.wrapping_add(1);
+        if self.count.is_multiple_of(LOOK) && Instant::now() >= self.until {
+            self.is_over = true;
+        }
+        if self.start_ns.is_none() && request.ns >= self.started {
+            self.start_ns = Some(self.inner.driver_time().ns);
+        }
+    }
+}
+
+impl Allocator for Timed {
+    fn allocate(&mut self, request: &Request) -> Result<(), OutOfMemory> {
+        self.look(request);
+        if self.is_over {
+            return Err(OutOfMemory);
+        }
+        let result = self.inner.allocate(request);
+        self.taken = self.taken.max(self.inner.taken());
+        result
+    }
+
+    fn free(&mut self, request: &Request) {
+        self.look(request);
+        self.inner.free(request);
+    }
+
+    fn trim(&mut self) {
+        self.inner.trim();
+    }
+
+    fn begin_with(&mut self, given: &Given) -> bool {
+        self.inner.begin_with(given)
+    }
+
+    fn reserved(&self) -> u64 {
+        self.inner.reserved()
+    }
+
+    fn largest_free(&self) -> u64 {
+        // Nobody here asks, and to find it takes long.
+        0
+    }
+
+    fn driver_time(&self) -> DriverTime {
+        self.inner.driver_time()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::pool;
+    use crate::replay::{Shape, generate};
+
+    #[test]
+    fn time_that_is_up_ends_a_replay() {
+        let requests = generate(&Shape::default());
+        assert!(requests.len() > 2 * LOOK as usize);
+        let job = Job {
+            policy: Policy::Ours(pool::Policy::Vmm),
+            device: Device::default(),
+            run: Run {
+                requests: &requests,
+                started: 0,
+            },
+        };
+        let now = Instant::now();
+        assert_eq!(replay(&job, now), None);
+        let later = now + Duration::from_secs(3600);
+        let whole = replay(&job, later);
+        assert!(whole.is_some_and(|cost| cost.peak_requested == requests.peak()));
+        let told = Mutex::new(Vec::new());
+        let progress = |progress: Progress| told.lock().unwrap().push(progress.done);
+        let costs = replays(&[job, job, job], 2, later, "", &progress);
+        assert_eq!(costs, [whole; 3]);
+        assert_eq!(told.lock().unwrap().len(), 3);
+        assert_eq!(replays(&[job], 2, now, "", &|_| {}), [None]);
+    }
+}

@@ -1,0 +1,58 @@
+//! `gpushim tune` against what the shim does: a run with the settings that are advised holds what was predicted.
+
+use std::time::Duration;
+
+use gpushim_core::analysis::Focus;
+use gpushim_core::tune::{Advice, Options, Recorded, tune};
+
+use crate::replay::open;
+use crate::support::{Outcome, Run, program};
+
+fn recorded(outcome: &Outcome) -> Recorded {
+    let trace = open(outcome);
+    Recorded::of(&*trace, Focus::of(&*trace, None))
+}
+
+/// Records under one policy, runs again as advised; what was set then, and by which part the peak was predicted wrong.
+fn predicted(family: &str, policy: &str, within: f64) -> (String, f64) {
+    let run = Run::new(program("requests")).args([family, "40"]);
+    let first = recorded(&run.clone().env("GPUSHIM_POLICY", policy).shim());
+    let options = Options {
+        within,
+        limit: None,
+        budget: Duration::from_secs(3600),
+        threads: 2,
+    };
+    let tuned = tune(&[first], &options, &|_| {});
+    let Advice {
+        chosen,
+        environment,
+        ..
+    } = tuned.advice.expect("advice");
+    let peak = tuned.tried[chosen].sum.peak_reserved as f64;
+    let variables = environment.set.iter();
+    let again = variables
+        .fold(run, |run, (name, value)| run.env(name, value))
+        .shim();
+    let held = recorded(&again).devices[&0].recorded_reserved();
+    let held = held.expect("what was held") as f64;
+    (environment.line(), (held - peak).abs() / peak)
+}
+
+#[test]
+fn advice_carried_out_holds_what_was_predicted() {
+    let mut lines = Vec::new();
+    for family in ["plain", "streams"] {
+        for policy in ["bins", "segments"] {
+            // As much time as one likes, and as little as can be.
+            for within in [1e9, 0.0] {
+                let (line, wrong) = predicted(family, policy, within);
+                assert!(wrong <= 0.02, "{family}, {policy}: {line}: {wrong}");
+                lines.push(line);
+            }
+        }
+    }
+    lines.sort_unstable();
+    lines.dedup();
+    assert!(lines.len() > 1, "not one advice for all: {lines:?}");
+}
