@@ -78,6 +78,8 @@ def said(command, trace):
         policy = {"peak_reserved": (1030 if trace == "mistaken" else 1010) << 20}
         device = {"recorded_reserved": 1010 << 20, "requests": 9, "policies": [policy]}
         return {"findings": [{"wrapped": False, "devices": [device]}]}
+    if command == "plan":
+        return {"pools": [{"bytes": (900 if trace == "mistaken" else 1010) << 20, "period": 9}]}
     if command == "tune":
         predicted = (900 if trace == "mistaken" else 1000) << 20
         line = {"environment": {"GPUSHIM_TAKEOVER": "torch"}, "line": "GPUSHIM_TAKEOVER=torch", "policy": "vmm"}
@@ -85,7 +87,9 @@ def said(command, trace):
     if command == "diff":
         return {"peak": [4 * PLANTED, 5 * PLANTED], "holders": [held(PLANTED)]}
     if command == "report":
-        return {"reports": [{"summary": {"devices": [{"tensors": tensors}], "events": {"recorded": 9}}}]}
+        device = {"tensors": tensors, "requested": {"peak": 900 << 20}}
+        facts = [["plan.0.streams", f"followed for {0 if trace == 'mistaken' else 9} allocations"]]
+        return {"reports": [{"facts": facts, "summary": {"devices": [device], "events": {"recorded": 9}}}]}
     return {"findings": [finding[command]]}
 
 

@@ -46,13 +46,18 @@ def run(session, built):
         f"{name}, advice": lambda name=name: advice(session, name, {base: traces.get((name, base)) for base in BASES})
         for name in TUNED
     }, AT_A_TIME)
+    from . import planned
+
+    together(session, "tune", {
+        f"{name}, plan": lambda name=name: planned.check(session, name, traces.get((name, "vmm"))) for name in WORKLOADS
+    }, AT_A_TIME)
 
 
-def record(session, name, label, env):
+def record(session, name, label, env, steps=STEPS):
     """A run of a workload under takeover with these settings; its outcome."""
     program, *rest = WORKLOADS[name]
     ours = Configuration(label, OURS.env | env, True)
-    argv = [sys.executable, GPU / program, *rest, *STEPS]
+    argv = [sys.executable, GPU / program, *rest, *steps]
     return ours.run(session, f"tune, {name}", argv, timeout=90, figures=True)
 
 
