@@ -419,9 +419,14 @@ pub fn synchronize(
 /// Gives back what a pool is not to keep at a synchronisation.
 pub fn release_surplus(entry: &Entry) {
     if entry.pool.is_above_threshold() && !capture::any() {
-        let keep = entry.pool.threshold();
-        entry.pool.trim(driver(), keep);
+        trim_to(entry, entry.pool.threshold());
     }
+}
+
+/// Gives back what a pool holds beyond so many bytes, because the program wants it.
+pub fn trim_to(entry: &Entry, keep: u64) {
+    let bytes = entry.pool.trim(driver(), keep);
+    recorder::trimmed_to(entry.device, keep, bytes);
 }
 
 /// Whether a pool serves the process: for places that have nothing to tell an empty house.

@@ -310,6 +310,20 @@ pub fn capture(begins: bool, stream: u64, graph: u64) {
     });
 }
 
+/// The program had a stream-ordered pool give back what it held beyond so many bytes: that many.
+pub fn trimmed_to(device: i32, keep: u64, bytes: u64) {
+    if bytes == 0 {
+        return;
+    }
+    let Some(writer) = opened() else { return };
+    writer.record(&Event {
+        size: bytes,
+        device: device as u8,
+        extra: [1, keep],
+        ..event(Kind::Trim, Class::PoolAsync)
+    });
+}
+
 /// The cache gave back this many bytes without being asked.
 pub fn trimmed(bytes: u64) {
     if bytes == 0 {

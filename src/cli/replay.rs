@@ -1,9 +1,10 @@
 //! `gpushim replay`: what would other allocators have done with a run?
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use anyhow::Result;
-use gpushim_core::config::size;
+use gpushim_core::config::{duration, size};
 use gpushim_core::pool::Reuse;
 use gpushim_core::recording::Recording;
 use gpushim_core::replay::{Device, Policy};
@@ -31,8 +32,8 @@ use super::timeline::columns;
 pub struct Args {
     #[command(flatten)]
     asked: Asked,
-    /// Allocators, separated by commas: vmm, segments, blocks, bins, torch, torch-expandable, rmm-pool, rmm-arena,
-    /// bfc. All if none is named.
+    /// Allocators, separated by commas: auto, vmm, segments, blocks, bins, plan, torch,
+    /// torch-expandable, rmm-pool, rmm-arena, bfc. All if none is named.
     #[arg(long, value_name = "POLICY", value_delimiter = ',')]
     policy: Vec<Policy>,
     /// The most memory that can be held, such as 40G.
@@ -44,6 +45,9 @@ pub struct Args {
     /// As GPUSHIM_PAGE, of vmm.
     #[arg(long, value_name = "BYTES", value_parser = bytes, default_value = "2M")]
     page: u64,
+    /// As GPUSHIM_DECAY, in the time of the recording.
+    #[arg(long, value_name = "TIME", value_parser = decay, default_value = "10s")]
+    decay: Duration,
     /// How many requests the work of the GPU is behind the program: a block that was freed fewer requests ago is still
     /// in use there, and a pool of gpushim orders what comes next after that, or takes another. Recordings do not say
     /// when work was done; 0 takes it to be done at once.
@@ -71,6 +75,7 @@ pub fn main(args: &Args) -> Result<Outcome> {
         lag: args.lag,
         reuse: args.reuse,
         page: args.page,
+        decay: args.decay.as_nanos().try_into().unwrap_or(u64::MAX),
         ..Device::default()
     };
     let mut bar = Bar::new();
@@ -100,6 +105,13 @@ pub fn main(args: &Args) -> Result<Outcome> {
 
 fn bytes(text: &str) -> Result<u64, String> {
     size(text).ok_or_else(|| "a number of bytes, such as 512M or 40G".to_string())
+}
+
+fn decay(text: &str) -> Result<Duration, String> {
+    match text {
+        "off" => Ok(Duration::ZERO),
+        _ => duration(text).ok_or_else(|| "a time, such as 500ms or 2m, or off".to_string()),
+    }
 }
 
 fn reuse(text: &str) -> Result<Reuse, String> {

@@ -221,9 +221,12 @@ impl<D: Driver> MemPool<D> {
             drop(state);
             let base = driver.reserve(self.device, ADDRESSES)?;
             state = self.state.lock();
-            state.reserved(base, ADDRESSES);
-            self.bytes.store(ADDRESSES, Ordering::Relaxed);
-            self.base.store(base, Ordering::Release);
+            // Pages lie at multiples of their size, whatever the driver's addresses begin with.
+            let first = base.next_multiple_of(state.settings.page);
+            let bytes = ADDRESSES - (first - base);
+            state.reserved(first, bytes);
+            self.bytes.store(bytes, Ordering::Relaxed);
+            self.base.store(first, Ordering::Release);
         }
         let lane = state.lanes.of(stream);
         let Some(plan) = state.plan(lane, need, mode) else {

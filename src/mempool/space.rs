@@ -85,7 +85,7 @@ impl<E: Copy> State<E> {
     /// Takes in addresses without memory. The first eighth is for small requests.
     pub fn reserved(&mut self, base: u64, bytes: u64) {
         self.space.whole = Some((base, bytes));
-        let small = (bytes / 8).next_multiple_of(PAGE);
+        let small = (bytes / 8).next_multiple_of(self.settings.page.max(PAGE));
         for (address, size, small) in [(base, small, true), (base + small, bytes - small, false)] {
             let mut block = Block::new(address, size, Is::Unmapped);
             block.small = small;

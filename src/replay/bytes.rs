@@ -23,8 +23,10 @@ impl Bytes {
 
     /// `cudaMalloc`.
     pub fn allocate(&mut self, bytes: u64) -> Result<(), OutOfMemory> {
-        self.call(price::allocate(bytes));
-        self.hold(bytes)
+        let held = self.hold(bytes);
+        // What is refused takes no longer for being large.
+        self.call(price::allocate(if held.is_ok() { bytes } else { 0 }));
+        held
     }
 
     /// `cudaFree`.

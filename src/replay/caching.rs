@@ -134,8 +134,11 @@ impl<R: Rules> Allocator for Caching<R> {
         }
     }
 
-    fn trim(&mut self) {
-        self.rules.trim(&mut self.memory);
+    fn trim(&mut self, request: &Request) {
+        // They know nothing of what the program keeps in a stream-ordered pool.
+        if request.stream.is_none() {
+            self.rules.trim(&mut self.memory);
+        }
     }
 
     fn begin_with(&mut self, given: &Given) -> bool {

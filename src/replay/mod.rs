@@ -65,8 +65,9 @@ pub trait Allocator {
     /// them, and know it free before.
     fn done(&mut self, _request: &Request) {}
 
-    /// The program asked for cached memory to be given back (`torch.cuda.empty_cache`).
-    fn trim(&mut self);
+    /// The program asked for cached memory to be given back: all (`torch.cuda.empty_cache`), or with a stream what
+    /// the stream-ordered pool holds beyond so many bytes.
+    fn trim(&mut self, request: &Request);
 
     /// What was there when the recording began; false if this allocator asks for it anew instead.
     fn begin_with(&mut self, _given: &Given) -> bool {
@@ -127,7 +128,7 @@ pub fn run_watched(
             }
             Op::Free => continue,
             Op::Done => allocator.done(&request),
-            Op::Trim => allocator.trim(),
+            Op::Trim => allocator.trim(&request),
         }
         let is_refused = request.op == Op::Allocate && refused.contains(&request.block);
         outcome.see(index, &request, is_refused, allocator);

@@ -6,7 +6,7 @@ use super::requests::Request;
 use super::{Allocator, DriverTime, OutOfMemory};
 use crate::mempool::{self, Grant, Layout, MemPool, Stream};
 use crate::placement::{Family, Plans};
-use crate::pool::{self, Context, Pool, Reuse};
+use crate::pool::{self, Context, Pool, Reuse, TICKS_TO_DECAY};
 
 /// The one context that there is.
 const CONTEXT: Context = Context(1);
@@ -21,6 +21,10 @@ pub struct Ours {
     ordered: MemPool<Simulated>,
     /// Where each block is, by its number; 0: nowhere.
     places: Vec<u64>,
+    /// Ns from one tick of the housekeeper's clock to the next; 0: it has none.
+    tick: u64,
+    /// When the next one is.
+    next: u64,
 }
 
 impl Ours {
@@ -57,7 +61,33 @@ impl Ours {
             paged: (plain == pool::Policy::Vmm).then(|| pool(plain, orders, Family::Plain)),
             ordered: pool(ordered, orders, Family::Streams),
             places: vec![0; blocks as usize],
+            tick: device.decay / u64::from(TICKS_TO_DECAY),
+            next: device.decay / u64::from(TICKS_TO_DECAY),
         }
+    }
+
+    /// It is so late: what nobody asked for in a while goes back.
+    fn advance(&mut self, ns: u64) {
+        self.plain.device().advance();
+        // However long nothing happened, after so many ticks nothing is left to go back.
+        for _ in 0..=TICKS_TO_DECAY {
+            if self.tick == 0 || ns < self.next {
+                return;
+            }
+            self.next = self.next.saturating_add(self.tick);
+            self.plain.decay();
+            for pool in self.paged.iter().chain([&self.ordered]) {
+                pool.decay(self.plain.device());
+            }
+        }
+        self.next = ns.saturating_add(self.tick);
+    }
+
+    fn give_back(&self) {
+        for pool in self.paged.iter().chain([&self.ordered]) {
+            pool.trim(self.plain.device(), 0);
+        }
+        self.plain.trim(None, 0);
     }
 
     fn serve(&self, request: &Request) -> Result<Grant, NoMemory> {
@@ -108,10 +138,10 @@ fn stream(request: &Request) -> Stream {
 
 impl Allocator for Ours {
     fn allocate(&mut self, request: &Request) -> Result<(), OutOfMemory> {
-        self.plain.device().advance();
+        self.advance(request.ns);
         // As in the shim, nothing is refused while another pool holds what is free.
         let grant = self.serve(request).or_else(|_| {
-            self.trim();
+            self.give_back();
             self.serve(request)
         });
         let grant = grant.map_err(|_| OutOfMemory)?;
@@ -122,7 +152,7 @@ impl Allocator for Ours {
     }
 
     fn free(&mut self, request: &Request) {
-        self.plain.device().advance();
+        self.advance(request.ns);
         let place = self.places.get_mut(request.block as usize);
         let Some(address) = place.map(std::mem::take).filter(|address| *address != 0) else {
             return;
@@ -138,11 +168,13 @@ impl Allocator for Ours {
         }
     }
 
-    fn trim(&mut self) {
-        for pool in self.paged.iter().chain([&self.ordered]) {
-            pool.trim(self.plain.device(), 0);
+    fn trim(&mut self, request: &Request) {
+        match request.stream {
+            None => self.give_back(),
+            Some(_) => {
+                self.ordered.trim(self.plain.device(), request.bytes);
+            }
         }
-        self.plain.trim(None, 0);
     }
 
     fn reserved(&self) -> u64 {

@@ -128,6 +128,8 @@ pub struct Device {
     pub page: u64,
     /// Of our policies: `GPUSHIM_CACHE_MAX`, bytes.
     pub cache_max: Option<u64>,
+    /// Of our policies: `GPUSHIM_DECAY`, ns; 0 for never.
+    pub decay: u64,
 }
 
 impl Default for Device {
@@ -138,6 +140,7 @@ impl Default for Device {
             reuse: pool::Reuse::default(),
             page: mempool::Settings::default().page,
             cache_max: None,
+            decay: 10_000_000_000,
         }
     }
 }

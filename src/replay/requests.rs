@@ -16,6 +16,9 @@ use reader::Reader;
 /// Steps of which figures are kept.
 pub const STEPS: usize = 4096;
 
+/// Streams that are told apart.
+pub const STREAMS: usize = 1024;
+
 /// What is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {
@@ -25,7 +28,8 @@ pub enum Op {
     Free,
     /// Streams are done with a block that came back while they used it: now its memory can serve others.
     Done,
-    /// Cached memory is to go back to the driver.
+    /// Cached memory is to go back to the driver: all, or with a stream that of the stream-ordered pool beyond so
+    /// many bytes.
     Trim,
 }
 
@@ -134,6 +138,8 @@ pub struct Odd {
     pub not_pooled: u64,
     /// Blocks beyond what can be numbered; left out.
     pub too_many: u64,
+    /// Requests on streams beyond the first [`STREAMS`]; those count as one stream.
+    pub more_streams: u64,
     /// The first of these, by event.
     pub first: Option<u64>,
 }
@@ -151,6 +157,10 @@ impl Odd {
                 "allocations are of an address that was live: that block counts as freed then",
             ),
             (self.empty, "allocations of no bytes are left out"),
+            (
+                self.more_streams,
+                "requests are on more streams than are told apart: those count as one",
+            ),
             (
                 self.too_many,
                 "blocks are more than can be numbered, and left out",
@@ -182,7 +192,7 @@ pub struct Requests {
     places: FxHashMap<(Option<u64>, u32), u32>,
     blocks: u32,
     given: Given,
-    told: Told,
+    pub(super) told: Told,
     /// The first request of each step, and last the one after the last step.
     steps: Vec<usize>,
     odd: Odd,

@@ -42,6 +42,8 @@ struct OfDevice {
     torch_options: String,
     /// What steps were recognised by; `None` where none are known.
     steps_by: Option<String>,
+    /// How many there are. Figures are kept of the first 4,096.
+    steps: u64,
     odd: Odd,
     policies: Vec<OfPolicy>,
 }
@@ -80,6 +82,7 @@ impl ReplayReport {
             recorded_reserved: requests.recorded_reserved(),
             torch_options: torch_options(&requests),
             steps_by: by.clone(),
+            steps: starts.len().saturating_sub(1) as u64,
             odd: requests.odd().clone(),
             policies: policies
                 .iter()

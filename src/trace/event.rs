@@ -17,7 +17,8 @@ pub enum Kind {
     Release = 4,
     /// A request that could not be met. `size` = asked for, `extra` = free, total bytes of the device.
     OutOfMemory = 5,
-    /// The cache was trimmed. `size` = bytes given back.
+    /// The cache was trimmed. `size` = bytes given back. With `extra[0]` = 1 the program wanted a stream-ordered
+    /// pool to keep no more than `extra[1]` bytes; else it was what nobody had asked for in a while.
     Trim = 6,
     /// A context was destroyed or reset, and all of its memory with it. `address` = context handle,
     /// `size` = allocated bytes dropped, `extra[0]` = reserved bytes dropped.

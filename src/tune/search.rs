@@ -142,8 +142,8 @@ impl Allocator for Timed {
         self.inner.free(request);
     }
 
-    fn trim(&mut self) {
-        self.inner.trim();
+    fn trim(&mut self, request: &Request) {
+        self.inner.trim(request);
     }
 
     fn begin_with(&mut self, given: &Given) -> bool {

@@ -61,8 +61,12 @@ fn replayed(outcome: &Outcome, policy: pool::Policy) -> Vec<u64> {
 }
 
 fn same(family: &str, name: &str, policy: pool::Policy) {
+    same_with(&[family, "40"], name, policy);
+}
+
+fn same_with(arguments: &[&str], name: &str, policy: pool::Policy) {
     let outcome = Run::new(program("requests"))
-        .args([family, "40"])
+        .args(arguments)
         .env("GPUSHIM_POLICY", name)
         .shim();
     assert_eq!(outcome.stdout, "done\n");
@@ -74,9 +78,21 @@ fn same(family: &str, name: &str, policy: pool::Policy) {
     assert_eq!(
         differs.map(|at| (at, was[at], is[at])),
         None,
-        "{family} {name}"
+        "{arguments:?} {name}"
     );
     assert_eq!(was.len(), is.len());
+}
+
+/// What the program has the pool give back is in the trace, too.
+#[test]
+fn what_the_program_gives_back_is_given_back() {
+    for (name, policy) in [
+        ("vmm", pool::Policy::Vmm),
+        ("segments", pool::Policy::Segments),
+        ("blocks", pool::Policy::Blocks),
+    ] {
+        same_with(&["streams", "40", "trimmed"], name, policy);
+    }
 }
 
 #[test]

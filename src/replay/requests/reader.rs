@@ -3,9 +3,9 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::{GivenBlock, GivenSegment, Op, Request, Requests, is_pooled};
+use super::{GivenBlock, GivenSegment, Op, Request, Requests, STREAMS, is_pooled};
 use crate::analysis::Start;
 use crate::recording::{Caching, Recording, Waiting};
 use crate::trace::{Class, Event, Kind, Layer, Record, flags};
@@ -26,6 +26,8 @@ pub(super) struct Reader<'a> {
     pools: FxHashMap<(u64, u64), u32>,
     /// Blocks that streams still use: until which ticket, number, bytes.
     late: BinaryHeap<Reverse<(u64, u32, u64)>>,
+    /// Streams that are told apart.
+    streams: FxHashSet<u64>,
     /// Blocks that were so when the recording began, and have no number yet.
     waiting: Vec<Waiting>,
 }
@@ -45,6 +47,7 @@ impl<'a> Reader<'a> {
             segments: BTreeMap::new(),
             pools: FxHashMap::default(),
             late: BinaryHeap::new(),
+            streams: FxHashSet::default(),
             waiting: waiting
                 .iter()
                 .filter(|one| one.device == device)
@@ -64,6 +67,7 @@ impl<'a> Reader<'a> {
         match event.kind {
             Kind::Reserve => self.reserve(record, is_given),
             Kind::Release => self.release(record),
+            Kind::Trim => self.trim(record),
             _ if !is_pooled(self.layer, event.class) => {
                 let is_alloc = event.kind == Kind::Alloc;
                 self.requests.odd.not_pooled += u64::from(is_alloc);
@@ -176,6 +180,20 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// The program wanted less to be kept in the stream-ordered pool. What nobody asked for in a while goes back by
+    /// the clock.
+    fn trim(&mut self, record: &Record) {
+        let event = &record.event;
+        let [asked, keep] = event.extra;
+        if asked == 1 && self.layer != Layer::Tensor {
+            let request = Request {
+                stream: Some(0),
+                ..self.request(record, Op::Trim, (0, keep))
+            };
+            self.requests.push(request);
+        }
+    }
+
     fn allocate(&mut self, record: &Record, is_given: bool) {
         let event = &record.event;
         let key = (event.class, event.address);
@@ -237,12 +255,12 @@ impl<'a> Reader<'a> {
         self.requests.odd.first.get_or_insert(record.ticket);
     }
 
-    fn request(&self, record: &Record, op: Op, (block, bytes): (u32, u64)) -> Request {
+    fn request(&mut self, record: &Record, op: Op, (block, bytes): (u32, u64)) -> Request {
         let event: &Event = &record.event;
         // A framework's allocator orders by streams, even where the recording does not say which.
         let stream = match event.class {
             Class::Device => None,
-            _ => Some(self.recording.stream(record).unwrap_or(0)),
+            _ => Some(self.stream(self.recording.stream(record).unwrap_or(0), record)),
         };
         Request {
             op,
@@ -252,5 +270,19 @@ impl<'a> Reader<'a> {
             thread: event.thread,
             ns: record.ns,
         }
+    }
+
+    /// A stream, or what stands for all beyond those that are told apart.
+    fn stream(&mut self, stream: u64, record: &Record) -> u64 {
+        if self.streams.contains(&stream) {
+            return stream;
+        }
+        if self.streams.len() < STREAMS {
+            self.streams.insert(stream);
+            return stream;
+        }
+        self.requests.odd.more_streams += 1;
+        self.is_odd(record);
+        u64::MAX
     }
 }

@@ -18,10 +18,15 @@ impl OfDevice {
         let (Some((_, first)), Some(by)) = (outcomes.peek(), &self.steps_by) else {
             return Ok(());
         };
+        let kept = first.steps.len() as u64;
+        let of = if kept < self.steps {
+            format!("the first {} of {}", count(kept), count(self.steps))
+        } else {
+            count(kept)
+        };
         writeln!(
             f,
-            "\n{} steps, recognised by {by}; the first, the last, the worst",
-            count(first.steps.len() as u64)
+            "\n{of} steps, recognised by {by}; the first, the last, the worst"
         )?;
         let mut table = Table::new([
             ("policy", Align::Left),

@@ -145,7 +145,7 @@ driver_hooks! {
         if result == SUCCESS
             && let Some(entry) = mempools::of(pool as u64)
         {
-            entry.pool.trim(mempools::driver(), keep as u64);
+            mempools::trim_to(entry, keep as u64);
         }
         result
     }
