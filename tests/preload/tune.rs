@@ -44,8 +44,8 @@ fn advice_carried_out_holds_what_was_predicted() {
     let mut lines = Vec::new();
     for family in ["plain", "streams"] {
         for policy in ["bins", "segments"] {
-            // As much time as one likes, and as little as can be.
-            for within in [1e9, 0.0] {
+            // As much time as one likes.
+            for within in [1e9] {
                 let (line, wrong) = predicted(family, policy, within);
                 assert!(wrong <= 0.02, "{family}, {policy}: {line}: {wrong}");
                 lines.push(line);
