@@ -1044,7 +1044,7 @@ fn tune_advises_what_to_set() {
         assert!(text.contains(part), "no {part:?} in {text}");
     }
     let fits = stdout(&run(dir.path(), &["tune", "steps.csv", "--limit", "200M"]));
-    assert!(fits.contains("Into 200.0 MiB these do not fit: "), "{fits}");
+    assert!(fits.contains("All of them fit into 200.0 MiB."), "{fits}");
     let output = run(dir.path(), &["tune", "steps.csv", "--limit", "100M"]);
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
     let text = stdout(&output);

@@ -14,8 +14,9 @@ use super::{Format, Outcome, print_json, print_text, progress};
 /// Try gpushim's policies and their parameters on recordings, without a GPU, and advise the settings for runs like
 /// them: what they would have held and asked of the driver, what that saves, and how sure it is.
 ///
-/// The advice is the least memory, and of what takes at most 0.5 % more the least time, among those whose driver calls
-/// take at most 2 % (--within) of the run after its start, or the least time if none does. Several recordings are runs of one program, or ranks of one job: one advice serves all
+/// The advice is the least memory (0.5 % more counts as the same), then the least time (5 % more counts as the same),
+/// then the fewest changes, among those whose driver calls take at most 2 % (--within) of the run after its start, or
+/// the least time if none does. Several recordings are runs of one program, or ranks of one job: one advice serves all
 /// of them. It is tried on parts that it was not chosen by: on each recording in turn, or of one on the second half of
 /// its iterations. Exit code 1 if nothing fits into the limit.
 #[derive(Debug, clap::Args)]

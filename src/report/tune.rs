@@ -14,8 +14,9 @@ mod text;
 /// The rule by which the advice is chosen, in one sentence.
 pub fn rule(within: f64) -> String {
     format!(
-        "the least memory, and of what takes at most 0.5 % more the least time, among those whose driver calls take at most \
-         {within} % of the run after its start, or the least time if none does"
+        "the least memory (0.5 % more counts as the same), then the least time (5 % more counts as the same), then the \
+         fewest changes, among those whose driver calls take at most {within} % of the run after its start, or the least \
+         time if none does"
     )
 }
 

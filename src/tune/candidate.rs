@@ -173,13 +173,14 @@ impl fmt::Display for Candidate {
 }
 
 /// What is to be tried for these calls, where so many bytes were live at most: the default first, then what is
-/// likely best, and last what differs little from what was tried before.
+/// likely best, and last what differs little from what was tried before. Of two that differ little from each other
+/// the one that changes less comes first.
 pub fn candidates(families: Families, peak: u64) -> Vec<Candidate> {
     use pool::Policy::{Bins, Blocks, Segments, Vmm};
     let mut all = vec![Candidate::DEFAULT];
     all.extend([Vmm, Segments].map(Candidate::of));
     let paged = |page| {
-        [Vmm, Blocks].map(|plain| Candidate {
+        [Blocks, Vmm].map(|plain| Candidate {
             plain,
             page,
             ..Candidate::of(Vmm)

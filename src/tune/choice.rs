@@ -25,25 +25,26 @@ pub fn allowance(duration: u64, percent: f64) -> Option<u64> {
     (duration > 0).then(|| (duration as f64 * percent / 100.0) as u64)
 }
 
-/// What takes one part in so many more than the least counts as the same: no other run is so much like this one.
-const SAME: u64 = 200;
+/// Memory that is one part in so many more than the least counts as the same, and time likewise: no other run is so
+/// much like this one.
+const SAME_MEMORY: u64 = 200;
+const SAME_TIME: u64 = 20;
 
-/// The place of the one on the front with the least memory, and of what takes hardly more the one with the least time,
-/// among those whose driver calls take no longer than this after the start; if there is none, of the one whose calls
-/// take least time then. `None` if nothing fits.
+/// The place of one on the front: the least memory, then the least time, then the first, among those whose driver
+/// calls take no longer than this after the start; if there is none, the one whose calls take least time then. `None`
+/// if nothing fits.
 pub fn choose(sums: &[Sum], allowance: Option<u64>) -> Option<usize> {
     let front = front(sums);
     let steady = |at: &usize| sums.get(*at).map_or(u64::MAX, |sum| sum.steady_ns);
-    let taken = |at: &usize| sums.get(*at).map_or(u64::MAX, |sum| sum.peak_taken);
+    let figures = |at: &usize| sums.get(*at).map_or((u64::MAX, u64::MAX), Sum::both);
     let is_within = |at: &usize| allowance.is_none_or(|most| steady(at) <= most);
-    let mut within = front.iter().copied().filter(is_within);
-    let Some(least) = within.next() else {
+    let within = || front.iter().copied().filter(is_within);
+    let Some(least) = within().map(|at| figures(&at).0).min() else {
         return front.iter().copied().min_by_key(steady);
     };
-    let most = taken(&least).saturating_add(taken(&least) / SAME);
-    // More memory on the front is less time.
-    within
-        .take_while(|at| taken(at) <= most)
-        .last()
-        .or(Some(least))
+    let small = || within().filter(|at| figures(at).0 <= least.saturating_add(least / SAME_MEMORY));
+    let fastest = small().map(|at| figures(&at).1).min()?;
+    small()
+        .filter(|at| figures(at).1 <= fastest.saturating_add(fastest / SAME_TIME))
+        .min()
 }

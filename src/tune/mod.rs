@@ -1,8 +1,9 @@
 //! Which settings of gpushim would have served recorded runs best.
 //!
 //! Every candidate, a policy with its parameters, is tried by a replay of each run. What is left is the front
-//! between memory and time in the driver, and one of it is the advice: the least memory, and of what takes hardly more
-//! the least time, among those whose driver calls take at most a stated share of the runs after their start. The advice is then put to the test on parts that it was not
+//! between memory and time in the driver, and one of it is the advice: the least memory,
+//! then the least time, then the fewest changes, among those whose driver calls take at most a stated share of the runs
+//! after their start. The advice is then put to the test on parts that it was not
 //! chosen by.
 //!
 //! `GPUSHIM_DECAY` is not among the parameters, because a replay has no clock, nor is `GPUSHIM_REUSE`, because what
@@ -210,8 +211,13 @@ pub fn tune(
     let baseline = advice::baseline(recorded, families, &tuned.tried, &|jobs| {
         replays(jobs, 0.7, "baseline")
     });
+    // A part is not the whole: what does not fit into a limit there may fit here.
+    let unlimited = Device {
+        limit: None,
+        ..device
+    };
     tuned.confidence =
-        confidence::confidence(recorded, &tuned.tried, allowance, &device, &|jobs| {
+        confidence::confidence(recorded, &tuned.tried, allowance, &unlimited, &|jobs| {
             replays(jobs, 0.85, "parts")
         });
     let smallest_limit = limits.least(&best.candidate, best.sum);

@@ -50,7 +50,7 @@ impl Finding for TuneReport {
         if !self.front.is_empty() {
             write!(f, "\n{}", self.table(top))?;
         }
-        self.refusals(f)?;
+        self.refusals(f, top)?;
         if self.not_tried > 0 {
             let (not, all) = (self.not_tried, self.not_tried + self.tried);
             writeln!(
@@ -126,7 +126,7 @@ impl TuneReport {
     }
 
     /// What does not fit into the limit.
-    fn refusals(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    fn refusals(&self, f: &mut fmt::Formatter<'_>, top: usize) -> fmt::Result {
         let Some(limit) = self.limit else {
             return Ok(());
         };
@@ -146,17 +146,14 @@ impl TuneReport {
         if self.do_not_fit.is_empty() {
             return writeln!(f, "All of them fit into {}.", bytes(limit));
         }
-        let names: Vec<&str> = self
-            .do_not_fit
-            .iter()
-            .map(|row| row.name.as_str())
-            .collect();
-        writeln!(
-            f,
-            "Into {} these do not fit: {}.",
-            bytes(limit),
-            names.join("; ")
-        )
+        let names = self.do_not_fit.iter().map(|row| row.name.as_str());
+        let names: Vec<&str> = names.take(top).collect();
+        let listed = names.join("; ");
+        write!(f, "Into {} these do not fit: {listed}", bytes(limit))?;
+        match self.do_not_fit.len().saturating_sub(top) {
+            0 => writeln!(f, "."),
+            more => writeln!(f, "; and {more} more."),
+        }
     }
 }
 
