@@ -221,9 +221,10 @@ impl<D: Driver> MemPool<D> {
             drop(state);
             let base = driver.reserve(self.device, ADDRESSES)?;
             state = self.state.lock();
-            // Pages lie at multiples of their size, whatever the driver's addresses begin with.
-            let first = base.next_multiple_of(state.settings.page);
-            let bytes = ADDRESSES - (first - base);
+            // Pages lie at multiples of their size, whatever the driver's addresses begin and end with.
+            let page = state.settings.page;
+            let first = base.next_multiple_of(page);
+            let bytes = (ADDRESSES - (first - base)) / page * page;
             state.reserved(first, bytes);
             self.bytes.store(bytes, Ordering::Relaxed);
             self.base.store(first, Ordering::Release);

@@ -346,7 +346,7 @@ fn options(recording: &dyn Recording) -> BTreeMap<String, String> {
 fn concerns(layer: Layer, event: &Event) -> bool {
     match event.kind {
         Kind::TensorAlloc | Kind::TensorFree => layer == Layer::Tensor,
-        Kind::Alloc | Kind::Free => layer != Layer::Tensor,
+        Kind::Alloc | Kind::Free | Kind::Trim => layer != Layer::Tensor,
         Kind::Reserve | Kind::Release => true,
         _ => false,
     }

@@ -35,7 +35,7 @@ pub fn recorded(outcome: &Outcome) -> Vec<u64> {
 }
 
 /// The same by a replay.
-fn replayed(outcome: &Outcome, policy: pool::Policy) -> Vec<u64> {
+fn replayed(outcome: &Outcome, policy: pool::Policy, device: &Device) -> Vec<u64> {
     let trace = open(outcome);
     let focus = Focus {
         layer: Layer::Device,
@@ -45,7 +45,7 @@ fn replayed(outcome: &Outcome, policy: pool::Policy) -> Vec<u64> {
     let requests = devices.remove(&0).expect("requests of the one device");
     assert_eq!(requests.odd(), &Default::default());
     let policy = Policy::Ours(policy);
-    let mut allocator = policy.build(&Device::default(), &requests).expect("it");
+    let mut allocator = policy.build(device, &requests).expect("it");
     let mut curve = Vec::new();
     for request in requests.iter() {
         match request.op {
@@ -54,7 +54,8 @@ fn replayed(outcome: &Outcome, policy: pool::Policy) -> Vec<u64> {
                 curve.push(allocator.reserved());
             }
             Op::Free => allocator.free(&request),
-            Op::Done | Op::Trim => panic!("not of this program: {request:?}"),
+            Op::Trim => allocator.trim(&request),
+            Op::Done => panic!("not of this program: {request:?}"),
         }
     }
     curve
@@ -65,12 +66,22 @@ fn same(family: &str, name: &str, policy: pool::Policy) {
 }
 
 fn same_with(arguments: &[&str], name: &str, policy: pool::Policy) {
+    same_on(&Device::default(), arguments, (name, None), policy);
+}
+
+fn same_on(
+    device: &Device,
+    arguments: &[&str],
+    (name, page): (&str, Option<&str>),
+    policy: pool::Policy,
+) {
     let outcome = Run::new(program("requests"))
         .args(arguments)
+        .env("GPUSHIM_PAGE", page.unwrap_or_default())
         .env("GPUSHIM_POLICY", name)
         .shim();
     assert_eq!(outcome.stdout, "done\n");
-    let (was, is) = (recorded(&outcome), replayed(&outcome, policy));
+    let (was, is) = (recorded(&outcome), replayed(&outcome, policy, device));
     assert_eq!(was.len(), 40 * 48, "allocations");
     let highest = was.iter().max();
     assert!(highest.is_some_and(|bytes| *bytes > 1 << 20), "{highest:?}");
@@ -78,7 +89,7 @@ fn same_with(arguments: &[&str], name: &str, policy: pool::Policy) {
     assert_eq!(
         differs.map(|at| (at, was[at], is[at])),
         None,
-        "{arguments:?} {name}"
+        "{arguments:?} {name} {page:?}"
     );
     assert_eq!(was.len(), is.len());
 }
@@ -111,6 +122,20 @@ fn segments_hold_the_same() {
 fn bins_hold_the_same() {
     same("plain", "bins", pool::Policy::Bins);
     same("streams", "bins", pool::Policy::Bins);
+}
+
+#[test]
+fn larger_pages_hold_the_same() {
+    for family in ["plain", "streams"] {
+        for (name, page) in [("4M", 4 << 20), ("16M", 16 << 20), ("64M", 64 << 20)] {
+            let device = Device {
+                page,
+                ..Device::default()
+            };
+            let arguments = [family, "40"];
+            same_on(&device, &arguments, ("vmm", Some(name)), pool::Policy::Vmm);
+        }
+    }
 }
 
 #[test]
