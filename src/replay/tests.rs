@@ -475,6 +475,50 @@ proptest! {
     }
 }
 
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+
+    /// Snapshots with wrong addresses, sizes, states and pools: each replay comes to its end.
+    #[test]
+    fn damaged_snapshots_are_replayed(
+        which in 0..3_usize,
+        changes in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..200),
+    ) {
+        static SAMPLES: std::sync::OnceLock<Vec<Vec<u8>>> = std::sync::OnceLock::new();
+        let samples = SAMPLES.get_or_init(|| {
+            let names = ["torch-streams", "torch-graph", "torch-expandable-late"];
+            names.map(unpacked).to_vec()
+        });
+        let mut bytes = samples[which].clone();
+        for (at, byte) in changes {
+            let at = at.index(bytes.len());
+            bytes[at] = byte;
+        }
+        let Ok(snapshot) = recording::Snapshot::of("x".as_ref(), &bytes) else {
+            return Ok(());
+        };
+        let focus = Focus { layer: Layer::Tensor, device: None };
+        for requests in Requests::of(&snapshot, focus).into_values() {
+            for policy in [Policy::Torch, Policy::TorchExpandable, Policy::RmmArena, Policy::Bfc] {
+                for limit in [None, Some(64 * MIB)] {
+                    let seen = outcome(policy, &requests, limit);
+                    let last = seen.curve.0.last().map_or(0, |last| last.requests);
+                    prop_assert!(last > 0 && last <= requests.len() as u64);
+                }
+            }
+        }
+    }
+}
+
+fn unpacked(name: &str) -> Vec<u8> {
+    let path = format!("{}/tests/data/{name}.pickle.gz", env!("CARGO_MANIFEST_DIR"));
+    let packed = std::fs::read(path).expect("a file");
+    let mut bytes = Vec::new();
+    let mut plain = flate2::read::GzDecoder::new(&packed[..]);
+    std::io::Read::read_to_end(&mut plain, &mut bytes).expect("gzip");
+    bytes
+}
+
 /// The engine of the shim is what runs: its own figures agree with those of the device.
 #[test]
 fn ours_counts_what_the_device_gave() {
