@@ -38,20 +38,19 @@ impl Bytes {
     /// Pages of so many bytes each, made, mapped and opened; none if there is no room for all.
     pub fn map(&mut self, bytes: u64, page: u64) -> Result<(), OutOfMemory> {
         self.hold(bytes)?;
-        for _ in 0..bytes.div_ceil(page.max(1)) {
-            self.call(price::CREATE + (page >> 20).saturating_mul(price::CREATE_MIB));
-            self.call(price::MAP);
-        }
+        let pages = bytes.div_ceil(page.max(1));
+        let create = price::CREATE.saturating_add((page >> 20).saturating_mul(price::CREATE_MIB));
+        self.calls(pages, create);
+        self.calls(pages, price::MAP);
         self.call(price::ALLOW);
         Ok(())
     }
 
     /// Such pages, given back.
     pub fn unmap(&mut self, bytes: u64, page: u64) {
-        for _ in 0..bytes.div_ceil(page.max(1)) {
-            self.call(price::UNMAP);
-            self.call(price::DESTROY);
-        }
+        let pages = bytes.div_ceil(page.max(1));
+        self.calls(pages, price::UNMAP);
+        self.calls(pages, price::DESTROY);
         self.held = self.held.saturating_sub(bytes);
     }
 
@@ -66,8 +65,13 @@ impl Bytes {
     }
 
     fn call(&mut self, ns: u64) {
-        self.time.calls += 1;
-        self.time.ns = self.time.ns.saturating_add(ns);
+        self.calls(1, ns);
+    }
+
+    /// So many calls, each of which takes so long.
+    fn calls(&mut self, count: u64, ns: u64) {
+        self.time.calls = self.time.calls.saturating_add(count);
+        self.time.ns = self.time.ns.saturating_add(ns.saturating_mul(count));
     }
 
     /// So many bytes that were held when the recording began.

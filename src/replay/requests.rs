@@ -17,7 +17,7 @@ use reader::Reader;
 pub const STEPS: usize = 4096;
 
 /// Streams that are told apart.
-pub const STREAMS: usize = 1024;
+pub const STREAMS: usize = 512;
 
 /// What is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -18,6 +18,8 @@ mod begin;
 mod give_back;
 mod options;
 mod range;
+#[cfg(test)]
+mod tests;
 
 pub use options::Options;
 

@@ -25,6 +25,8 @@ pub(super) struct History {
     pub contradictions: u64,
     /// Blocks that the events leave live and the snapshot does not have, and the other way round.
     pub differs: (u64, u64),
+    /// Events that map or unmap parts of expandable segments: their places.
+    pub mappings: FxHashSet<usize>,
     /// What the memory is for that events reserve, by their places among the events.
     pub segments: Vec<(usize, Segment)>,
     /// Frees whose memory streams still used, and from which event on they did no longer: places among the events,
@@ -85,6 +87,9 @@ impl History {
                 Action::SegmentAlloc | Action::SegmentFree => {
                     let takes = entry.action == Action::SegmentAlloc;
                     for piece in segments.apply(entry, takes) {
+                        if entry.is_mapping {
+                            history.mappings.insert(writer.events.len());
+                        }
                         writer.segment(time, piece, takes, entry.stream);
                     }
                 }

@@ -29,6 +29,7 @@ pub(super) fn kinds(device: &Device, history: &History) -> Vec<(usize, Segment)>
     for (place, (_, event, stream)) in history.events.iter().enumerate().rev() {
         let of_entry = Segment {
             stream: *stream,
+            is_expandable: history.mappings.contains(&place),
             ..Segment::default()
         };
         match event.kind {
