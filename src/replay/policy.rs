@@ -77,7 +77,7 @@ impl Policy {
             Policy::Torch => "PyTorch's allocator",
             Policy::TorchExpandable => "PyTorch's with expandable_segments",
             Policy::RmmPool => "RMM's pool, without initial size",
-            Policy::RmmArena => "RMM's arenas, as far as they reach",
+            Policy::RmmArena => "RMM's arenas, half of the device at once",
             Policy::Bfc => "TensorFlow's and XLA's BFC, growing",
         }
     }

@@ -1,21 +1,23 @@
 //! The two pools of RMM, by its documentation: `pool_memory_resource`, which doubles, and
 //! `arena_memory_resource`, which has an arena for each stream.
 //!
-//! Both usually take half of the device at once. To be compared with the others they begin with nothing
-//! here: the pool grows from the first request on, and of the arenas' memory as much counts as they ever
-//! reached into.
+//! The pool is told how much to begin with: nothing, here, so that it grows from the first request on. The arenas
+//! take half of what is available at once, unless they are told otherwise, and have no more.
 
 use rustc_hash::FxHashMap;
 
 use super::OutOfMemory;
 use super::caching::{Memory, Rules, multiple};
 use super::heap::{Heap, Piece};
+use super::ours::UNLIMITED;
 use super::requests::Request;
 
 /// Sizes are multiples of it, bytes (`CUDA_ALLOCATION_ALIGNMENT`).
 const BLOCK: u64 = 256;
 /// The least that an arena takes at a time (`superblock::minimum_size`).
 const SUPERBLOCK: u64 = 1 << 20;
+/// What is available where nobody says so, bytes: an H100's memory, as the driver tells it.
+const DEVICE: u64 = 85_017_493_504;
 
 /// `pool_memory_resource`: best fit over what a stream freed, then over what others did; doubles. Streams wait for
 /// each other before it grows: what one freed is another's, too.
@@ -52,14 +54,25 @@ pub(super) struct Arena {
 }
 
 impl Arena {
-    /// Reaches further into the range, for so many bytes together.
+    /// The range, for so many bytes together. Where no limit is set and half of an H100 is not enough, it is taken
+    /// from a larger device.
     fn reach(&mut self, memory: &mut Memory, bytes: u64) -> Result<Piece, OutOfMemory> {
+        let is_limited = memory.device.capacity() < UNLIMITED;
         let Some(range) = self.range else {
-            memory.device.allocate(bytes)?;
-            let range = self.global.add(0, bytes);
+            let available = memory.device.capacity().min(DEVICE);
+            let half = available / 2 / BLOCK * BLOCK;
+            if is_limited && bytes > half {
+                return Err(OutOfMemory);
+            }
+            let size = half.max(bytes);
+            memory.device.allocate(size)?;
+            let range = self.global.add(0, size);
             self.range = Some(range);
             return Ok(range);
         };
+        if is_limited {
+            return Err(OutOfMemory);
+        }
         let last = self.global.last_of(range);
         let there = if self.global.is_free(last) {
             self.global.bytes(last)

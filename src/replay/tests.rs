@@ -12,7 +12,7 @@ pub(super) fn made(steps: &[(Op, u32, u64)]) -> Requests {
             op: *op,
             block: *block,
             bytes: *bytes,
-            stream: Some(0),
+            stream: (*op != Op::Trim).then_some(0),
             thread: 1,
             ns,
         };
@@ -132,6 +132,20 @@ fn the_pool_of_rmm_doubles() {
         outcome(Policy::RmmPool, &made(&steps), None).peak_reserved,
         40 * MIB
     );
+}
+
+#[test]
+fn the_arenas_of_rmm_have_half_of_the_device() {
+    let steps = [(Op::Allocate, 0, 10 * MIB), (Op::Allocate, 1, 40 * MIB)];
+    let seen = outcome(Policy::RmmArena, &made(&steps), Some(120 * MIB));
+    assert_eq!((seen.peak_reserved, seen.out_of_memory), (60 * MIB, 0));
+    let seen = outcome(Policy::RmmArena, &made(&steps), Some(98 * MIB));
+    assert_eq!((seen.peak_reserved, seen.out_of_memory), (49 * MIB, 1));
+    let seen = outcome(Policy::RmmArena, &made(&steps), None);
+    assert_eq!(seen.peak_reserved, 85_017_493_504 / 2);
+    let large = [(Op::Allocate, 0, 50_000 * MIB)];
+    let seen = outcome(Policy::RmmArena, &made(&large), None);
+    assert_eq!((seen.peak_reserved, seen.out_of_memory), (50_000 * MIB, 0));
 }
 
 #[test]
