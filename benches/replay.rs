@@ -14,7 +14,7 @@ fn replay(bencher: Bencher, policy: Policy, requests: &Requests) {
     let device = Device::default();
     bencher
         .counter(ItemsCount::new(requests.len()))
-        .with_inputs(|| policy.build(&device, requests).expect("an allocator"))
+        .with_inputs(|| policy.build(&device, requests))
         .bench_local_values(|mut allocator| black_box(run(requests, &mut *allocator)));
 }
 

@@ -83,27 +83,16 @@ impl Policy {
     }
 
     /// Makes it, for these requests.
-    ///
-    /// # Errors
-    /// Why it cannot serve them, a sentence.
-    pub fn build(self, device: &Device, requests: &Requests) -> Result<Box<dyn Allocator>, String> {
+    pub fn build(self, device: &Device, requests: &Requests) -> Box<dyn Allocator> {
         let blocks = requests.blocks();
         let capacity = device.limit.unwrap_or(UNLIMITED);
-        Ok(match self {
-            Policy::Auto => {
-                let policies = (pool::Policy::Blocks, pool::Policy::Vmm);
-                Box::new(Ours::new(device, policies, &Plans::default(), blocks))
-            }
-            Policy::Ours(policy) => Box::new(Ours::new(
-                device,
-                (policy, policy),
-                &Plans::default(),
-                blocks,
-            )),
-            Policy::Plan => {
-                let pages = (pool::Policy::Vmm, pool::Policy::Vmm);
-                Box::new(Ours::new(device, pages, &plans(0, requests), blocks))
-            }
+        let ours =
+            |plain, ordered, plans| Box::new(Ours::new(device, (plain, ordered), &plans, blocks));
+        use pool::Policy::{Blocks, Vmm};
+        match self {
+            Policy::Auto => ours(Blocks, Vmm, Plans::default()),
+            Policy::Ours(policy) => ours(policy, policy, Plans::default()),
+            Policy::Plan => ours(Vmm, Vmm, plans(0, requests)),
             Policy::Torch => Box::new(Caching::new(Torch::as_recorded(requests), capacity, blocks)),
             Policy::TorchExpandable => {
                 Box::new(Caching::new(Torch::expandable(requests), capacity, blocks))
@@ -111,7 +100,7 @@ impl Policy {
             Policy::RmmPool => Box::new(Caching::new(rmm::Pool, capacity, blocks)),
             Policy::RmmArena => Box::new(Caching::new(rmm::Arena::default(), capacity, blocks)),
             Policy::Bfc => Box::new(Caching::new(Bfc::default(), capacity, blocks)),
-        })
+        }
     }
 }
 

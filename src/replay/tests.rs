@@ -26,10 +26,7 @@ pub(super) fn outcome(policy: Policy, requests: &Requests, limit: Option<u64>) -
         limit,
         ..Device::default()
     };
-    run(
-        requests,
-        &mut *policy.build(&device, requests).expect("an allocator"),
-    )
+    run(requests, &mut *policy.build(&device, requests))
 }
 
 pub(super) const MIB: u64 = 1 << 20;
@@ -315,7 +312,7 @@ fn ours_gives_back_what_the_shim_would() {
             ..Device::default()
         };
         let vmm = Policy::Ours(pool::Policy::Vmm);
-        let mut allocator = vmm.build(&device, requests).expect("it");
+        let mut allocator = vmm.build(&device, requests);
         run(requests, &mut *allocator);
         allocator.reserved()
     };

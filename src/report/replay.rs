@@ -52,11 +52,8 @@ struct OfDevice {
 #[derive(Debug, Serialize)]
 struct OfPolicy {
     policy: Policy,
-    /// Why it could not be tried.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    not_tried: Option<String>,
     #[serde(flatten)]
-    outcome: Option<Outcome>,
+    outcome: Outcome,
 }
 
 impl ReplayReport {
@@ -109,8 +106,7 @@ impl Finding for ReplayReport {
     /// A policy ran out of memory.
     fn is_found(&self) -> bool {
         let policies = self.devices.iter().flat_map(|device| &device.policies);
-        let mut outcomes = policies.filter_map(|of| of.outcome.as_ref());
-        outcomes.any(|outcome| outcome.out_of_memory > 0)
+        policies.into_iter().any(|of| of.outcome.out_of_memory > 0)
     }
 
     fn text(&self, f: &mut fmt::Formatter<'_>, _top: usize) -> fmt::Result {
@@ -136,19 +132,9 @@ impl OfPolicy {
         watch: &mut dyn FnMut(Policy, usize, usize),
     ) -> OfPolicy {
         let mut served = |done| watch(policy, done, requests.len());
-        let built = policy.build(device, requests);
-        let (outcome, not_tried) = match built {
-            Ok(mut allocator) => {
-                let outcome = run_watched(requests, &mut *allocator, &mut served);
-                (Some(outcome), None)
-            }
-            Err(why) => (None, Some(why)),
-        };
-        OfPolicy {
-            policy,
-            not_tried,
-            outcome,
-        }
+        let mut allocator = policy.build(device, requests);
+        let outcome = run_watched(requests, &mut *allocator, &mut served);
+        OfPolicy { policy, outcome }
     }
 }
 
@@ -186,11 +172,7 @@ impl OfDevice {
             ("", Align::Left),
         ]);
         for of in &self.policies {
-            let Some(outcome) = &of.outcome else {
-                let why = of.not_tried.as_deref().unwrap_or_default();
-                writeln!(f, "  {} was not tried: {why}", of.policy)?;
-                continue;
-            };
+            let outcome = &of.outcome;
             let refused = outcome.first_out_of_memory.map_or(String::new(), |first| {
                 format!("{}, first of {}", outcome.out_of_memory, bytes(first.bytes))
             });

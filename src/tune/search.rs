@@ -84,7 +84,7 @@ pub fn replays(
 
 fn replay(job: &Job, until: Instant) -> Option<Cost> {
     let mut allocator = Timed {
-        inner: job.policy.build(&job.device, job.run.requests).ok()?,
+        inner: job.policy.build(&job.device, job.run.requests),
         until,
         count: 0,
         is_over: false,

@@ -144,7 +144,7 @@ fn the_smallest_limit_is_enough_and_hardly_less_is_not() {
             },
             recorded.runs()[0],
         );
-        let mut allocator = job.policy.build(&job.device, job.run.requests).unwrap();
+        let mut allocator = job.policy.build(&job.device, job.run.requests);
         run(job.run.requests, &mut *allocator).out_of_memory
     };
     assert_eq!(refused(limit), 0);
@@ -386,7 +386,7 @@ fn what_is_advised_is_what_a_replay_holds() {
                 started: 0,
             },
         );
-        let mut allocator = job.policy.build(&job.device, requests).unwrap();
+        let mut allocator = job.policy.build(&job.device, requests);
         let outcome = run(requests, &mut *allocator);
         assert_eq!(
             (outcome.peak_reserved, outcome.driver_ns),

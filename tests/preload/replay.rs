@@ -45,7 +45,7 @@ fn replayed(outcome: &Outcome, policy: pool::Policy, device: &Device) -> Vec<u64
     let requests = devices.remove(&0).expect("requests of the one device");
     assert_eq!(requests.odd(), &Default::default());
     let policy = Policy::Ours(policy);
-    let mut allocator = policy.build(device, &requests).expect("it");
+    let mut allocator = policy.build(device, &requests);
     let mut curve = Vec::new();
     for request in requests.iter() {
         match request.op {

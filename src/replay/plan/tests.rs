@@ -190,9 +190,7 @@ fn the_pool_holds_what_the_plan_says() {
         });
         let plan = Plan::of(&requests, Family::Streams).expect("blocks");
         assert_eq!(plan.placement.again().is_some(), !varies && leaks == 0);
-        let mut allocator = Policy::Plan
-            .build(&Device::default(), &requests)
-            .expect("it");
+        let mut allocator = Policy::Plan.build(&Device::default(), &requests);
         let outcome = run(&requests, &mut *allocator);
         let pages = plan.placement.bytes().next_multiple_of(2 * MIB);
         assert!(outcome.peak_reserved <= pages, "{outcome:?}");

@@ -38,7 +38,7 @@ impl OfDevice {
 
     fn drawn(&self, columns: usize) -> Vec<Drawn> {
         let outcomes = self.policies.iter();
-        let outcomes = outcomes.filter_map(|of| Some((of.policy, of.outcome.as_ref()?)));
+        let outcomes = outcomes.map(|of| (of.policy, &of.outcome));
         outcomes
             .filter(|(_, outcome)| !outcome.curve.0.is_empty())
             .map(|(policy, outcome)| Drawn::of(policy, outcome, columns))
@@ -47,7 +47,7 @@ impl OfDevice {
 
     /// The height that all plots have, bytes.
     fn top(&self) -> u64 {
-        let outcomes = self.policies.iter().filter_map(|of| of.outcome.as_ref());
+        let outcomes = self.policies.iter().map(|of| &of.outcome);
         let most = outcomes.map(|outcome| outcome.peak_reserved.max(outcome.peak_requested));
         most.max().unwrap_or(0).max(1)
     }

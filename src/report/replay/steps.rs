@@ -11,7 +11,7 @@ impl OfDevice {
     /// Writes a line for each policy, if there are steps.
     pub(super) fn steps(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let outcomes = self.policies.iter();
-        let outcomes = outcomes.filter_map(|of| Some((of.policy, of.outcome.as_ref()?)));
+        let outcomes = outcomes.map(|of| (of.policy, &of.outcome));
         let mut outcomes = outcomes
             .filter(|(_, outcome)| !outcome.steps.is_empty())
             .peekable();
