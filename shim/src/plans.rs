@@ -17,13 +17,13 @@ pub fn of(device: i32, family: Family) -> Option<Arc<Placement>> {
 }
 
 fn read() -> Option<Plans> {
-    let file = process::config().plan.as_ref()?;
-    match Plans::read(file) {
+    let file = process::config().plan_file()?;
+    match Plans::read(&file) {
         Ok(plans) => Some(plans),
         Err(error) => {
             if process::config().log >= Log::Warn {
                 process::say(&format!(
-                    "GPUSHIM_POLICY=plan:{0}: failed to read the plan {0}: {error}; using vmm",
+                    "GPUSHIM_POLICY: failed to read the plan {}: {error}; using vmm",
                     file.display()
                 ));
             }

@@ -21,7 +21,7 @@ use super::{Format, Outcome, print_json, print_text, progress, traces};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   gpushim plan train.trace -o train.plan
-  gpushim run --policy plan:train.plan -- python train.py")]
+  gpushim plan --tensors snapshot.pickle -o train.plan")]
 pub struct Args {
     /// The recording; the newest trace in the current directory if none is named.
     file: Option<PathBuf>,
@@ -45,12 +45,6 @@ pub fn main(args: &Args) -> Result<Outcome> {
     let recording = progress::open(path)?;
     for problem in recording.problems() {
         eprintln!("gpushim: {}: {problem}", path.display());
-    }
-    if recording.coverage().wrapped {
-        bail!(
-            "make a plan of {}: the beginning of the run is missing; record it with GPUSHIM_TRACE_MODE=full",
-            path.display()
-        );
     }
     let focus = focus(&*recording, args.tensors);
     let report = PlanReport::of(&*recording, focus, args.output.display().to_string());

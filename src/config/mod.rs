@@ -29,8 +29,8 @@ pub struct Config {
     pub policy: Policy,
     /// Where stream-ordered memory comes from.
     pub stream_policy: StreamPolicy,
-    /// A file with placements that the pools follow first.
-    pub plan: Option<PathBuf>,
+    /// Pattern of the path of a file with placements that the pools follow first.
+    pub plan: Option<String>,
     /// What makes a freed block safe to hand out again.
     pub reuse: Reuse,
     /// Bytes that the process may hold per device; `None` for no limit of ours.
@@ -129,11 +129,14 @@ impl Config {
         (resolved.config, resolved.problems)
     }
 
+    /// Where this process finds its plan; `None` if it follows none.
+    pub fn plan_file(&self) -> Option<PathBuf> {
+        Some(expanded(self.plan.as_deref()?).0)
+    }
+
     /// Where this process writes its trace, and how; `None` if it writes none.
     pub fn trace_file(&self) -> Option<(PathBuf, WriterOptions)> {
-        let pattern = self.trace.as_deref()?;
-        let rank = rank(|name| std::env::var_os(name));
-        let path = trace_path(pattern, std::process::id(), rank.unwrap_or(0), &host());
+        let (path, rank) = expanded(self.trace.as_deref()?);
         Some((
             path,
             WriterOptions {
@@ -143,6 +146,13 @@ impl Config {
             },
         ))
     }
+}
+
+/// The path that a pattern gives for this process, and its rank.
+fn expanded(pattern: &str) -> (PathBuf, Option<u32>) {
+    let rank = rank(|name| std::env::var_os(name));
+    let path = trace_path(pattern, std::process::id(), rank.unwrap_or(0), &host());
+    (path, rank)
 }
 
 impl Resolved {

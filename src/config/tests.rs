@@ -183,16 +183,6 @@ fn a_bad_value_is_one_line_and_the_default() {
 }
 
 #[test]
-fn what_this_version_does_not_do_is_said() {
-    let resolved = with(&[("GPUSHIM_POLICY", "plan")]);
-    assert_eq!(resolved.config, default());
-    assert!(resolved.problems[0].reason.contains("in this version"));
-    let problems = resolved.settings.iter();
-    let problems = problems.filter(|setting| setting.origin == Origin::Problem);
-    assert_eq!(problems.count(), 1);
-}
-
-#[test]
 fn empty_is_unset_and_bytes_that_are_no_text_are_a_problem() {
     use std::os::unix::ffi::OsStringExt;
     assert_eq!(with(&[("GPUSHIM_LIMIT", "")]).problems, []);

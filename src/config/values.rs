@@ -1,6 +1,5 @@
 //! From text to values.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::pool::{Policy, Reuse};
@@ -39,8 +38,8 @@ pub struct Policies {
     pub device: Policy,
     /// For `cudaMallocAsync` and its kin.
     pub stream: StreamPolicy,
-    /// A file with placements that are followed first.
-    pub plan: Option<PathBuf>,
+    /// Pattern of a file with placements that are followed first.
+    pub plan: Option<String>,
 }
 
 /// Which events get a stack (`GPUSHIM_STACKS`).

@@ -38,7 +38,8 @@ variables! {
          pages of memory mapped where they are needed; such memory has no IPC handle. `bins`: whole driver \
          allocations of power-of-two sizes. `off` and `driver`: every call goes to the driver and is recorded. \
          `plan:FILE`: `vmm`, and each request goes where the file says, which `gpushim plan` made of a recording, as \
-         long as the program repeats that; from the first request that differs on it is `vmm` alone." }
+         long as the program repeats that; from the first request that differs on it is `vmm` alone. In FILE `%r` is the \
+         rank and `%h` the host, as in `GPUSHIM_TRACE`." }
     REUSE = { "GPUSHIM_REUSE", "order", "order, wait or strict", true,
         "What makes a freed block safe to hand out again. `order`: later work waits on the device for the work before \
          the free. `wait`: the host waits for it, at the allocation. `strict`: the host waits at each free, as the \

@@ -1,13 +1,7 @@
 //! Placements as text.
 //!
-//! ```text
-//! gpushim-plan 1
-//! pool 0 streams steps 3 again 1
-//! 2097152 0
-//! 512 2097152
-//! 1024 -
-//! ```
-//! The first line names the format and its version. Each pool begins with its device's ordinal, its family,
+//! For example `gpushim-plan 1`, `pool 0 streams steps 3 again 1`, `2097152 0`, `512 2097152`, `1024 -`, each a line of
+//! its own. The first line names the format and its version. Each pool begins with its device's ordinal, its family,
 //! how many steps follow, and the step that comes after the last one (`-`: none). A step is a size and an
 //! offset in bytes, or `-` where the pool chooses. Empty lines and those that begin with `#` mean nothing.
 

@@ -1,5 +1,6 @@
 //! What a plan made of a recording is like.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::Serialize;
@@ -53,7 +54,13 @@ impl PlanReport {
             odd: Vec::new(),
             plans: Plans::default(),
         };
-        for (gpu, requests) in Requests::of(recording, focus) {
+        // A run begins at its beginning.
+        let requests = if report.subject.wrapped {
+            BTreeMap::new()
+        } else {
+            Requests::of(recording, focus)
+        };
+        for (gpu, requests) in requests {
             for family in [Family::Plain, Family::Streams] {
                 let Some(plan) = Plan::of(&requests, family) else {
                     continue;
@@ -91,10 +98,12 @@ impl Finding for PlanReport {
     fn text(&self, f: &mut fmt::Formatter<'_>, _top: usize) -> fmt::Result {
         self.subject.heading(f)?;
         if self.is_found() {
-            writeln!(
-                f,
-                "There are no requests in it that a pool could serve: no plan is written."
-            )?;
+            let why = if self.subject.wrapped {
+                "A plan has to begin where the run does (record it with GPUSHIM_TRACE_MODE=full)"
+            } else {
+                "There are no requests in it that a pool could serve"
+            };
+            writeln!(f, "{why}: no plan is written.")?;
         }
         for pool in &self.pools {
             let family = match pool.family {

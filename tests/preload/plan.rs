@@ -112,6 +112,19 @@ fn a_period_is_followed_for_as_long_as_it_repeats() {
 }
 
 #[test]
+fn each_rank_has_a_plan_of_its_own() {
+    let (folder, file, _) = plan(&record(&["streams", "10", "same"]));
+    std::fs::rename(&file, folder.path().join("rank-3.plan")).unwrap();
+    let pattern = folder.path().join("rank-%r.plan");
+    let run = Run::new(program("requests"))
+        .args(["streams", "10", "same"])
+        .env("RANK", "3")
+        .env("GPUSHIM_POLICY", format!("plan:{}", pattern.display()))
+        .shim();
+    assert_eq!(fact(&run, "streams"), "followed for 480 allocations");
+}
+
+#[test]
 fn another_run_leaves_it_at_the_first_request_that_differs() {
     let (_folder, file, _) = plan(&record(&["streams", "10", "same"]));
     let other = follow(&file, &["streams", "10"]);
@@ -156,7 +169,7 @@ fn a_file_that_is_no_plan_is_said_once() {
         assert_eq!(
             run.stderr,
             format!(
-                "gpushim: GPUSHIM_POLICY=plan:{0}: failed to read the plan {0}: {why}; using vmm\n",
+                "gpushim: GPUSHIM_POLICY: failed to read the plan {}: {why}; using vmm\n",
                 file.display()
             )
         );
