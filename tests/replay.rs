@@ -121,10 +121,16 @@ fn absurd_sizes_are_refused_and_what_comes_after_is_served() {
     let (said, device) = each(dir.path(), "huge.csv", 1);
     assert!(said.contains("3, first of 16.0 EiB"), "{said}");
     let policies = device["policies"].as_array().unwrap();
-    for policy in policies.iter().filter(|policy| policy["policy"] != "plan") {
+    for policy in policies {
         assert_eq!(policy["out_of_memory"], 3, "{policy}");
         assert_eq!(policy["peak_requested"], 1 << 20, "{policy}");
-        assert!(policy["peak_reserved"].as_u64() < Some(1 << 30), "{policy}");
+        // RMM's arenas take half of an H100, whatever is asked for.
+        let most = if policy["policy"] == "rmm-arena" {
+            85_017_493_504 / 2
+        } else {
+            1 << 30
+        };
+        assert!(policy["peak_reserved"].as_u64() <= Some(most), "{policy}");
     }
 }
 

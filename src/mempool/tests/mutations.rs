@@ -55,7 +55,7 @@ impl Programs {
     }
 }
 
-const PLAIN: Setting = Setting {
+pub const PLAIN: Setting = Setting {
     layout: Layout::Pages,
     page: 2 * MIB,
     spare: 20,
@@ -71,7 +71,7 @@ const PLAIN: Setting = Setting {
     placements: [const { None }; 3],
 };
 
-fn allocate(stream: usize, bytes: u64) -> Action {
+pub fn allocate(stream: usize, bytes: u64) -> Action {
     Action::Allocate {
         pool: 0,
         stream,
@@ -80,7 +80,7 @@ fn allocate(stream: usize, bytes: u64) -> Action {
     }
 }
 
-fn free(block: usize, stream: usize) -> Action {
+pub fn free(block: usize, stream: usize) -> Action {
     let on = Some(stream);
     Action::Free { block, on }
 }

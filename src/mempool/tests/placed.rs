@@ -2,7 +2,8 @@
 //! whole, cut off, or with places that are wrong.
 
 use super::machine::{Machine, OF_DEVICE, run, stream};
-use super::program::{Action, Ending, MIB, Placements, Setting, program, setting};
+use super::mutations::{PLAIN, allocate, free};
+use super::program::{Action, MIB, Placements, Setting, program, setting};
 use super::quiet::{Mistake, finding};
 use crate::mempool::mutation::Mutation;
 use crate::mempool::{Layout, Progress};
@@ -123,36 +124,6 @@ fn nothing_goes_wrong_with_a_placement() {
     if let Err(failure) = result {
         panic!("{failure}");
     }
-}
-
-const PLAIN: Setting = Setting {
-    layout: Layout::Pages,
-    page: 2 * MIB,
-    spare: 20,
-    piece: 2 * MIB,
-    orders: true,
-    waits: false,
-    contexts: 1,
-    max_size: 0,
-    capacity: 1 << 33,
-    limit: u64::MAX,
-    fail: None,
-    ending: Ending::Synchronized,
-    placements: [const { None }; 3],
-};
-
-fn allocate(stream: usize, bytes: u64) -> Action {
-    Action::Allocate {
-        pool: 0,
-        stream,
-        bytes,
-        writes: true,
-    }
-}
-
-fn free(block: usize, stream: usize) -> Action {
-    let on = Some(stream);
-    Action::Free { block, on }
 }
 
 fn steps(steps: &[(u64, u64)]) -> Placements {
