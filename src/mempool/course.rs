@@ -124,6 +124,13 @@ impl<E: Copy> State<E> {
         });
     }
 
+    /// A request was refused: the placement is followed no further. False: none was.
+    pub fn leave_for(&mut self, bytes: u64) -> bool {
+        let is_followed = self.course.is_some();
+        self.leave(self.block_bytes(bytes));
+        is_followed
+    }
+
     /// A block was handed out: the next step's turn, if this was the one.
     #[cold]
     pub fn followed(&mut self, address: u64, size: u64) {

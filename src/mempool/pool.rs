@@ -138,12 +138,18 @@ impl<D: Driver> MemPool<D> {
         let mut error = D::OUT_OF_MEMORY;
         if bytes <= ADDRESSES {
             self.refresh(driver);
-            for mode in Mode::ALL {
-                error = match self.search(driver, &misses, stream, bytes, mode) {
-                    Ok(grant) => return Ok(grant),
-                    Err(error) if D::is_out_of_memory(error) => error,
-                    Err(error) => return Err(error),
-                };
+            // Once more without a placement: its place may take more pages than another.
+            loop {
+                for mode in Mode::ALL {
+                    error = match self.search(driver, &misses, stream, bytes, mode) {
+                        Ok(grant) => return Ok(grant),
+                        Err(error) if D::is_out_of_memory(error) => error,
+                        Err(error) => return Err(error),
+                    };
+                }
+                if !self.state.lock().leave_for(bytes) {
+                    break;
+                }
             }
         }
         self.state.lock().stats.out_of_memory += 1;

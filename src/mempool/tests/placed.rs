@@ -237,6 +237,19 @@ fn memory_that_went_back_comes_again() {
     assert_eq!((places[1], progress.followed, held), (0, 2, 6 * MIB));
 }
 
+/// A place may straddle more pages than there is memory for: another does.
+#[test]
+fn a_place_that_takes_too_many_pages_is_given_up() {
+    let setting = Setting {
+        placements: steps(&[(4 * MIB, MIB)]),
+        capacity: 4 * MIB,
+        ..PLAIN
+    };
+    let actions = [allocate(0, 4 * MIB)];
+    let (places, progress, held) = follow(&setting, &actions);
+    assert_eq!((places.len(), progress.followed, held), (1, 0, 4 * MIB));
+}
+
 /// The figures of a pool for a whole context, as `cudaMalloc`'s is.
 #[test]
 fn the_pool_of_cudamalloc_follows_too() {
