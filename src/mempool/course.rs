@@ -9,7 +9,6 @@ use super::Layout;
 use super::block::{Id, NIL, State as Is};
 use super::driver::Driver;
 use super::lanes::Stream;
-use super::mutation::{Mutation, on};
 use super::pool::MemPool;
 use super::state::State;
 use super::types::{Grant, Settings};
@@ -56,6 +55,19 @@ enum Place {
     At(u64),
     /// It is known, but there are no addresses yet.
     Nowhere,
+}
+
+/// What is at a place.
+#[derive(Clone, Copy)]
+enum Ground {
+    /// Memory that the lane may use, from this block on.
+    Ready(Id),
+    /// Addresses that lack memory.
+    Bare,
+    /// Memory that is free behind this fence of this lane.
+    Behind(u32, u64),
+    /// Something that is in use, or nothing of the pool's.
+    Taken,
 }
 
 impl Course {
@@ -137,7 +149,8 @@ impl<E: Copy> State<E> {
         let Some(course) = &mut self.course else {
             return;
         };
-        let is_there = |offset: u64| course.base.is_some_and(|base| base + offset == address);
+        let is_there =
+            |offset: u64| course.base.map(|base| base.saturating_add(offset)) == Some(address);
         let step = course.placement.step(course.next);
         let is_it = step.is_some_and(|step| step.bytes == size && step.offset.is_none_or(is_there));
         if is_it {
@@ -159,23 +172,31 @@ impl<E: Copy> State<E> {
         })
     }
 
-    /// The blocks of a place, from left to right. `None`: something there is in use, or outside.
-    fn blocks_of(&self, start: u64, need: u64) -> Option<Vec<Id>> {
-        let mut id = self.course.as_ref()?.at(start)?;
-        let end = start.checked_add(need)?;
-        let mut found = Vec::new();
-        while id != NIL && self.slab.at(id).address < end {
+    /// What stands in the way of a lane at a place.
+    fn ground(&self, lane: u32, start: u64, need: u64) -> Ground {
+        let first = self.course.as_ref().and_then(|course| course.at(start));
+        let (Some(first), Some(end)) = (first, start.checked_add(need)) else {
+            return Ground::Taken;
+        };
+        let mut ground = Ground::Ready(first);
+        let mut id = first;
+        loop {
             let block = self.slab.at(id);
-            if !matches!(block.state, Is::Free | Is::Unmapped) {
-                return None;
+            match block.state {
+                Is::Free if self.may_use(lane, id) => {}
+                Is::Free => ground = Ground::Behind(block.lane, block.fence),
+                Is::Unmapped if matches!(ground, Ground::Ready(_)) => ground = Ground::Bare,
+                Is::Unmapped => {}
+                _ => return Ground::Taken,
             }
-            found.push(id);
             if block.end() >= end {
-                return Some(found);
+                return ground;
             }
             id = block.right;
+            if id == NIL {
+                return Ground::Taken;
+            }
         }
-        None
     }
 
     /// The request's own place, if a placement is followed and all of that has memory which the lane may
@@ -187,19 +208,17 @@ impl<E: Copy> State<E> {
             Place::Nowhere => return Err(()),
             Place::At(at) => at,
         };
-        let Some(blocks) = self.blocks_of(at, need) else {
-            self.leave(need);
-            return Ok(None);
-        };
-        let is_ready = |id: &Id| self.slab.at(*id).state == Is::Free && self.may_use(lane, *id);
-        if !blocks.iter().all(is_ready) {
-            return Err(());
+        match self.ground(lane, at, need) {
+            Ground::Ready(first) => {
+                let id = self.carve(at, at + need, first).ok_or(())?;
+                Ok(Some(self.grown(id, lane, bytes, Source::Hit)))
+            }
+            Ground::Bare | Ground::Behind(..) => Err(()),
+            Ground::Taken => {
+                self.leave(need);
+                Ok(None)
+            }
         }
-        let first = blocks.first().copied().unwrap_or(NIL);
-        let Some(id) = self.carve(at, at + need, first) else {
-            return Err(());
-        };
-        Ok(Some(self.grown(id, lane, bytes, Source::Hit)))
     }
 
     /// Where the request's own place begins, and a block there; `None`: it has none.
@@ -214,12 +233,10 @@ impl<E: Copy> State<E> {
     /// A lane whose work must be waited for before the request may have its place, and the fence.
     fn in_the_way(&mut self, lane: u32, need: u64) -> Option<(u32, u64)> {
         let (at, _) = self.aim(need)?;
-        let blocks = self.blocks_of(at, need)?;
-        let other = blocks
-            .into_iter()
-            .find(|id| self.slab.at(*id).state == Is::Free && !self.may_use(lane, *id))?;
-        let block = self.slab.at(other);
-        Some((block.lane, block.fence))
+        match self.ground(lane, at, need) {
+            Ground::Behind(other, fence) => Some((other, fence)),
+            _ => None,
+        }
     }
 }
 
@@ -232,7 +249,7 @@ impl<D: Driver> MemPool<D> {
     /// Makes a stream, or else the host, wait for all work in the request's own place. Where that cannot
     /// be, the placement is given up.
     pub(super) fn order_in_place(&self, driver: &D, stream: Stream, bytes: u64) -> Option<Source> {
-        let mut source = None;
+        let (mut source, mut last) = (None, None);
         loop {
             let mut state = self.state.lock();
             state.course.as_ref()?;
@@ -242,9 +259,12 @@ impl<D: Driver> MemPool<D> {
                 return source;
             };
             drop(state);
-            match self.order_behind(driver, stream, other, fence) {
-                Some(done) if !on(Mutation::UseUnordered) => source = Some(done),
-                _ => {
+            // What was waited for is not in the way again.
+            let is_new = last.replace((other, fence)) != Some((other, fence));
+            let done = is_new.then(|| self.order_behind(driver, stream, other, fence));
+            match done.flatten() {
+                Some(done) => source = Some(done),
+                None => {
                     self.state.lock().leave(need);
                     return source;
                 }

@@ -6,8 +6,8 @@
 //! after their start. The advice is then put to the test on parts that it was not
 //! chosen by.
 //!
-//! `GPUSHIM_DECAY` is not among the parameters, because a replay has no clock, nor is `GPUSHIM_REUSE`, because what
-//! it costs is waiting for work that a recording does not hold.
+//! `GPUSHIM_REUSE` and `GPUSHIM_DECAY` stay as they were recorded: what the one costs is waiting for work that a
+//! recording does not hold, what the other saves is other processes'.
 
 mod advice;
 mod candidate;
@@ -30,6 +30,7 @@ pub use cost::{Cost, Sum};
 pub use search::{Job, Progress, Run, replays};
 
 use crate::analysis::{Focus, Iterations};
+use crate::config::duration;
 use crate::recording::Recording;
 use crate::replay::{Device, Policy, Requests};
 use crate::trace::Layer;
@@ -236,17 +237,23 @@ pub fn tune(
 
 /// Where all of it is replayed: as it was recorded, but for what is looked for.
 fn device(recorded: &[Recorded], options: &Options) -> Device {
-    let reuse = recorded
-        .iter()
-        .find_map(|one| one.settings.get("GPUSHIM_REUSE"));
+    let setting = |name| recorded.iter().find_map(|one| one.settings.get(name));
+    let decay = match setting("GPUSHIM_DECAY").map(String::as_str) {
+        Some("off") => Some(Duration::ZERO),
+        text => text.and_then(duration),
+    };
+    let default = Device::default();
     Device {
         limit: options.limit,
-        reuse: match reuse.map(String::as_str) {
+        decay: decay.map_or(default.decay, |decay| {
+            decay.as_nanos().try_into().unwrap_or(u64::MAX)
+        }),
+        reuse: match setting("GPUSHIM_REUSE").map(String::as_str) {
             Some("wait") => crate::pool::Reuse::Wait,
             Some("strict") => crate::pool::Reuse::Strict,
             _ => crate::pool::Reuse::Order,
         },
-        ..Device::default()
+        ..default
     }
 }
 

@@ -40,8 +40,7 @@ pub struct Progress {
     pub of: usize,
 }
 
-/// Does the jobs in their order, so many at a time. `None` for those that were not done when time was up, and those
-/// that an allocator cannot do.
+/// Does the jobs in their order, so many at a time. `None` for those that were not done when time was up.
 pub fn replays(
     jobs: &[Job],
     threads: usize,
