@@ -5,6 +5,7 @@
 //! goes and where it comes from (`course.rs`, where that was decided beforehand), `pool.rs` carries it out over a [`Driver`]; `lanes.rs` knows streams.
 
 mod block;
+mod books;
 mod contexts;
 mod course;
 mod driver;
