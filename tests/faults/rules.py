@@ -29,6 +29,11 @@ SERVED = {
     # It stands in for the size of an allocation only, or for a graph's memory.
     "cuMemGetHandleForAddressRange", "cuIpcGetMemHandle",
 }
+# A block of which these were asked may stay with the pool for good: others may know its memory.
+MAKES_STAY = {
+    "cuPointerGetAttribute", "cuPointerGetAttributes", "cuPointerSetAttribute", "cuIpcGetMemHandle", "cuMemRetainAllocationHandle",
+    "cuMemGetHandleForAddressRange",
+}
 # What the driver refuses to take back stays with it: bytes may be missing at the end.
 GIVES_BACK = {
     "cuMemFree_v2", "cuMemUnmap", "cuMemRelease", "cuMemFreeAsync", "cuMemFreeAsync_ptsz", "cuMemPoolTrimTo", "cuCtxDestroy_v2",

@@ -75,7 +75,7 @@ class Sweep:
         self.rows = defaultdict(Counter)
         self.bad = []
 
-    def run(self, policy, mode="alone", fault=None, trace=False, count=False):
+    def run(self, policy, mode="alone", fault=None, trace=False, count=False, parts=None):
         """One process: (exit code or None if it hung, lines of output, lines on standard error)."""
         name, *lacks = policy.split("/")
         variables = {key: value for key, value in os.environ.items() if not key.startswith(("GPUSHIM_", "STANDIN_", "LD_"))}
@@ -88,6 +88,8 @@ class Sweep:
                           "GPUSHIM_TRACE": f"{self.folder.name}/%p.trace" if trace else "off", "GPUSHIM_TRACE_SIZE": "64K"}
         if lacks:
             variables["STANDIN_LACKS"] = "vmm"
+        if parts:
+            variables["PARTS"] = parts
         if fault:
             variables["STANDIN_FAULT"] = fault
         if count:
@@ -115,6 +117,10 @@ class Sweep:
             counts = {name: int(number) for name, number in (line.split() for line in out[out.index("counts") + 1:])}
         if code != 0 or wrong or not counts:
             self.bad.append((f"{policy} without a fault", f"exit code {code}: {(wrong or out or err or ['nothing'])[0]}"))
+        # The functions that make memory stay are called in runs of their own.
+        more = self.run(policy, count=True, parts="da")[1]
+        handles = dict(line.split() for line in more[more.index("counts") + 1:]) if "counts" in more else {}
+        counts |= {name: int(handles[name]) for name in rules.MAKES_STAY if name in handles and name not in counts}
         lost = self.end(out).get("lost", 0)
         self.base[policy] = {"counts": counts, "lost": max(lost, 0), "lines": len([line for line in err if line.startswith("gpushim: ")])}
 
@@ -170,7 +176,8 @@ class Sweep:
                 found.append(complaint)
         if end and not kinds and end["hits"] > 0:
             kinds["unseen"] += 1
-        if end and end["lost"] > self.base[case.policy]["lost"] and case.kind != "sticky":
+        stays = case.kind == "sticky" or case.function in rules.MAKES_STAY
+        if end and end["lost"] > self.base[case.policy]["lost"] and not stays:
             if case.kind == "code" and case.function in rules.GIVES_BACK:
                 kinds["stays with the driver"] += 1
             else:
@@ -196,7 +203,8 @@ class Sweep:
 
     def one(self, case):
         """Runs and judges a case."""
-        return case, *self.judge(case, *self.run(case.policy, case.mode, case.fault(), case.trace))
+        parts = "dad" if case.function in rules.MAKES_STAY else None
+        return case, *self.judge(case, *self.run(case.policy, case.mode, case.fault(), case.trace, parts=parts))
 
     def sweep(self):
         """All cases, or as many as the time allows, in random order."""

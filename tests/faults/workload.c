@@ -264,6 +264,63 @@ static void graphs(CUstream stream, CUstream other) {
     C(cuDeviceGraphMemTrim, 0);
 }
 
+/* The older names, and those of the thread's own default stream. */
+static void variants(void) {
+    CUcontext made = NULL, popped = NULL;
+    CUgraph graph = NULL;
+    CUgraphExec exec = NULL;
+    CUstream stream = NULL;
+    CUdeviceptr inner = 0;
+    int status = 0, version = 0;
+    size_t bytes = 0;
+    char name[64];
+    void *found = NULL;
+    struct { uint64_t flags; CUstream upload; CUgraphNode error; int result; } params = {0};
+    C(cuDriverGetVersion, L(&version));
+    C(cuDeviceGet, L(&status), 0);
+    C(cuDeviceGetName, L(name), sizeof name, 0);
+    C(cuDeviceTotalMem_v2, L(&bytes), 0);
+    C(cuGetProcAddress, L("cuMemAlloc"), L(&found), 11030, 0);
+    C(cuGetProcAddress_v2, L("cuMemAlloc"), L(&found), 12000, 0, L(&status));
+    for (int kind = 0; kind < 3; kind++) {
+        long begun = kind == 0   ? C(cuStreamBeginCapture_v2_ptsz, 0, 2)
+                     : kind == 1 ? (together ? -1 : C(cuStreamBeginCapture_ptsz, 0))
+                     : C(cuGraphCreate, L(&graph), 0) ? -1 : C(cuStreamBeginCaptureToGraph_ptsz, 0, L(graph), 0, 0, 0, 2);
+        if (begun != SUCCESS) continue;
+        C(cuStreamIsCapturing_ptsz, 0, L(&status));
+        if (kind == 0 && C(cuMemAllocAsync_ptsz, L(&inner), 70000, 0) == SUCCESS) C(cuMemFreeAsync_ptsz, L(inner), 0);
+        graph = NULL;
+        if (C(cuStreamEndCapture_ptsz, 0, L(&graph)) != SUCCESS || !graph) continue;
+        if (C(cuGraphInstantiateWithParams_ptsz, L(&exec), L(graph), L(&params)) == SUCCESS) {
+            CUgraphNode node = NULL;
+            if (kind == 2) C(cuGraphExecUpdate, L(exec), L(graph), L(&node), L(&status));
+            C(cuGraphUpload_ptsz, L(exec), 0);
+            C(cuGraphLaunch_ptsz, L(exec), 0);
+            C(cuStreamSynchronize_ptsz, 0);
+            C(cuGraphExecDestroy, L(exec));
+        }
+        C(cuGraphDestroy, L(graph));
+    }
+    C(cuDeviceGraphMemTrim, 0);
+    for (int kind = 0; kind < 3; kind++) {
+        long result = kind == 0   ? C(cuCtxCreate, L(&made), 0, 0)
+                      : kind == 1 ? C(cuCtxCreate_v3, L(&made), 0, 0, 0, 0)
+                                  : C(cuCtxCreate_v4, L(&made), 0, 0, 0);
+        if (result != SUCCESS) continue;
+        give(take(DEVICE, 100000, LEGACY, NULL), anywhere);
+        if (C(cuStreamCreate, L(&stream), 1) == SUCCESS) C(cuStreamDestroy, L(stream));
+        if (kind == 0 && C(cuCtxPopCurrent, L(&popped)) == SUCCESS) C(cuCtxPushCurrent, L(made));
+        C(cuCtxSynchronize, 0);
+        if (kind == 1) C(cuCtxDestroy, L(made));
+        else C(cuCtxDestroy_v2, L(made));
+        C(cuCtxSetCurrent, L(primary[0]));
+    }
+    if (devices < 2) return;
+    C(cuDevicePrimaryCtxRetain, L(&made), 1);
+    C(cuDevicePrimaryCtxRelease, 1);
+    C(cuDevicePrimaryCtxReset, 1);
+}
+
 static void contexts(void) {
     CUcontext made = NULL, popped = NULL;
     CUstream stream = NULL;
@@ -323,7 +380,15 @@ static void passing(void) {
     if (C(cuMipmappedArrayCreate, L(&array), L(&deep), 3) == SUCCESS) C(cuMipmappedArrayDestroy, L(array));
     if (C(cuModuleLoadData, L(&module), L(code)) == SUCCESS) C(cuModuleUnload, L(module));
     if (C(cuModuleLoadDataEx, L(&module), L(code), 0, 0, 0) == SUCCESS) C(cuModuleUnload, L(module));
-    if (C(cuLibraryLoadData, L(&module), L(code), 0, 0, 0, 0, 0, 0) == SUCCESS) C(cuLibraryUnload, L(module));
+    if (C(cuModuleLoadFatBinary, L(&module), L(code)) == SUCCESS) C(cuModuleUnload, L(module));
+    if (C(cuModuleLoad, L(&module), L("/proc/self/exe")) == SUCCESS) C(cuModuleUnload, L(module));
+    if (C(cuLibraryLoadFromFile, L(&module), L("/proc/self/exe"), 0, 0, 0, 0, 0, 0) == SUCCESS) C(cuLibraryUnload, L(module));
+    if (C(cuLibraryLoadData, L(&module), L(code), 0, 0, 0, 0, 0, 0) == SUCCESS) {
+        void *part = NULL;
+        C(cuLibraryGetModule, L(&part), L(module));
+        if (C(cuLibraryGetKernel, L(&part), L(module), L("kernel")) == SUCCESS) C(cuKernelGetFunction, L(&part), L(part));
+        C(cuLibraryUnload, L(module));
+    }
     if (getenv("STANDIN_LACKS")) return;
     if (C(cuMemAddressReserve, L(&reserved), L(4 * MIB), 0, 0, 0) != SUCCESS) return;
     if (C(cuMemCreate, L(&memory), L(2 * MIB), L(&props), 0) == SUCCESS) {
@@ -379,12 +444,14 @@ static size_t really_free(void) {
 static void all_of_it(CUmemoryPool pool) {
     CUstream a = NULL, b = NULL;
     if (C(cuStreamCreate, L(&a), 1) || C(cuStreamCreate, L(&b), 1)) return;
-    const char *parts = getenv("PARTS") ? getenv("PARTS") : "daogcpsd";
+    /* Memory with a handle may stay for good: only where that is asked for. */
+    const char *parts = getenv("PARTS") ? getenv("PARTS") : "dogcvpsd";
     for (; *parts; parts++) {
         if (*parts == 'd') device_memory(a);
         if (*parts == 'a') asked_about(a);
         if (*parts == 'o') ordered_memory(a, b, pool);
         if (*parts == 'g') graphs(a, b);
+        if (*parts == 'v') variants();
         if (*parts == 'c') contexts();
         if (*parts == 'p') passing();
         if (*parts == 's') shortage(a);
