@@ -34,8 +34,10 @@ MAKES_STAY = {
     "cuPointerGetAttribute", "cuPointerGetAttributes", "cuPointerSetAttribute", "cuIpcGetMemHandle", "cuMemRetainAllocationHandle",
     "cuMemGetHandleForAddressRange",
 }
-# What the driver refuses to take back stays with it: bytes may be missing at the end.
+# What the driver refuses to take back stays with it, and what is in a context that it refuses to enter: bytes may be
+# missing at the end.
 GIVES_BACK = {
+    "cuCtxPushCurrent_v2",
     "cuMemFree_v2", "cuMemUnmap", "cuMemRelease", "cuMemFreeAsync", "cuMemFreeAsync_ptsz", "cuMemPoolTrimTo", "cuCtxDestroy_v2",
     "cuDeviceGraphMemTrim", "cuMemPoolDestroy",
 }
