@@ -124,17 +124,42 @@ pub fn with<R>(context: Context, f: impl FnOnce() -> R) -> Result<R, crate::driv
         if current() == Some(context) {
             return Ok(f());
         }
-        // SAFETY: the handle is a context's that the process made current before.
-        let pushed = unsafe { contexts::cuCtxPushCurrent_v2(context.0 as *mut _) };
-        if pushed != SUCCESS {
-            return Err(pushed);
-        }
+        push(context)?;
         changed();
         let result = f();
-        let mut popped = std::ptr::null_mut();
-        // SAFETY: `popped` is ours to write; this undoes the push above.
-        unsafe { contexts::cuCtxPopCurrent_v2(&mut popped) };
+        pop(context);
         changed();
         Ok(result)
     })
+}
+
+/// Makes a context current. A living context's push is not refused twice; what has to be done in it would be lost.
+fn push(context: Context) -> Result<(), crate::driver::CUresult> {
+    // SAFETY: the handle is a context's that the process made current before.
+    let again = || unsafe { contexts::cuCtxPushCurrent_v2(context.0 as *mut _) };
+    match again() {
+        SUCCESS => Ok(()),
+        _ => match again() {
+            SUCCESS => Ok(()),
+            error => Err(error),
+        },
+    }
+}
+
+/// Undoes [`push`]: the host's thread must not be left in a context that it did not choose.
+fn pop(context: Context) {
+    let mut popped = std::ptr::null_mut();
+    for _ in 0..2 {
+        // SAFETY: `popped` is ours to write; this undoes the push.
+        if unsafe { contexts::cuCtxPopCurrent_v2(&mut popped) } == SUCCESS {
+            return;
+        }
+        let mut now = std::ptr::null_mut();
+        // SAFETY: `now` is ours to write.
+        let asked = unsafe { real::cuCtxGetCurrent(&mut now) };
+        if asked == SUCCESS && now as u64 != context.0 {
+            // It was taken off although the driver reports an earlier failure.
+            return;
+        }
+    }
 }

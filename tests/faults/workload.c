@@ -410,10 +410,8 @@ static void shortage(CUstream stream) {
     EXPECT(OUT_OF_MEMORY, cuMemAllocAsync, L(&address), L(2 * GIB), L(stream));
     for (int i = 0; i < 8; i++) give(block[i], i & 1 ? stream : anywhere);
     /* Sizes that the cached blocks do not fit: they must go back. */
-    size_t free_now = 0, total = 0;
-    C(cuMemGetInfo_v2, L(&free_now), L(&total));
     for (int i = 0; i < 2; i++) {
-        Block *large = take(i ? ASYNC : DEVICE, total / 8 * 5, stream, NULL);
+        Block *large = take(i ? ASYNC : DEVICE, 190 * MIB, stream, NULL);
         give(large, i ? stream : anywhere);
         C(cuStreamSynchronize, L(stream));
     }

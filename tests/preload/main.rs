@@ -14,6 +14,7 @@ mod contexts;
 mod entry_points;
 mod exports;
 mod failures;
+mod faults;
 mod give_back;
 mod interposition;
 mod killed;

@@ -5,7 +5,7 @@ use gpushim_core::trace::Class;
 
 use super::calls::real as calls;
 use super::{DevicePtr, Handle};
-use crate::driver::{CUresult, INVALID_VALUE, OUT_OF_MEMORY, SUCCESS};
+use crate::driver::{CUresult, INVALID_CONTEXT, INVALID_VALUE, OUT_OF_MEMORY, SUCCESS};
 use crate::interpose::hook::driver_hooks;
 use crate::mempools::{self, Entry};
 use crate::{
@@ -23,16 +23,46 @@ pub fn named(stream: Handle, per_thread: bool) -> u64 {
     }
 }
 
-/// Whether a call on this stream becomes a part of a graph.
+/// Whether a call on this stream becomes a part of a graph; an error of the driver's if it cannot be told.
+#[inline]
+fn asked_captured(stream: u64) -> Result<bool, CUresult> {
+    if !capture::any() {
+        return Ok(false);
+    }
+    let mut status = 0;
+    // SAFETY: `status` is ours to write; 1 and 2 name the default streams here.
+    twice(|| unsafe { calls::cuStreamIsCapturing(stream as Handle, &mut status) })?;
+    Ok(status != 0)
+}
+
+/// Whether a call on this stream becomes a part of a graph, or may.
 #[inline]
 fn is_captured(stream: u64) -> bool {
-    capture::any() && {
-        let mut status = 0;
-        // SAFETY: `status` is ours to write; 1 and 2 name the default streams here.
-        let asked =
-            thread::call(|| unsafe { calls::cuStreamIsCapturing(stream as Handle, &mut status) });
-        asked != SUCCESS || status != 0
+    asked_captured(stream) != Ok(false)
+}
+
+/// Asks the driver once more if it fails: such a question may report the failure of earlier work.
+fn twice(mut ask: impl FnMut() -> CUresult) -> Result<(), CUresult> {
+    thread::call(|| match ask() {
+        SUCCESS => Ok(()),
+        _ => match ask() {
+            SUCCESS => Ok(()),
+            error => Err(error),
+        },
+    })
+}
+
+/// The stream of a free of ours; else what the driver says of it. The address must not reach the driver: the
+/// first one of a segment would take the whole segment with it.
+fn freed_on(handle: u64) -> Result<Stream, CUresult> {
+    if let Some(target) = mempools::target(handle) {
+        return Ok(target.stream);
     }
+    let mut context = std::ptr::null_mut();
+    // SAFETY: `context` is ours to write.
+    twice(|| unsafe { calls::cuStreamGetCtx(handle as Handle, &mut context) })?;
+    let target = mempools::target(handle).ok_or(INVALID_CONTEXT)?;
+    Ok(target.stream)
 }
 
 /// The stream and the pool of a request. `None`: the driver must answer.
@@ -138,16 +168,17 @@ fn serve(
     forward(address, bytes, stream, call)
 }
 
-/// Memory of ours that is freed on a stream. `None`: it is not ours, or the stream is none.
+/// Memory of ours that is freed on a stream. `None`: it is not ours.
 #[inline]
 pub fn free_on(address: DevicePtr, stream: u64) -> Option<CUresult> {
     let entry = mempools::owner(address)?;
-    if is_captured(stream) {
+    let stream = match asked_captured(stream) {
         // A graph can only free what it allocates; the capture goes on (measured on an H100).
-        return Some(INVALID_VALUE);
-    }
-    let stream = mempools::target(stream)?.stream;
-    Some(free_from(entry, address, stream))
+        Ok(true) => return Some(INVALID_VALUE),
+        Ok(false) => freed_on(stream),
+        Err(error) => Err(error),
+    };
+    Some(stream.map_or_else(|error| error, |stream| free_from(entry, address, stream)))
 }
 
 #[inline]
@@ -172,13 +203,16 @@ pub fn free_anywhere(address: DevicePtr) -> Option<CUresult> {
     if entry.class() == Class::Device {
         return Some(free_of_device(entry, address));
     }
-    let stream = Stream {
-        // Without a context the driver takes it back, too.
-        context: context::current().or_else(|| primary::of(entry.device))?,
+    // Without a context the driver takes it back, too. It must not get the address of ours.
+    let context = context::current().or_else(|| primary::of(entry.device));
+    let stream = |context| Stream {
+        context,
         handle: Stream::EVERY,
         thread: 0,
     };
-    Some(free_from(entry, address, stream))
+    Some(context.map_or(INVALID_CONTEXT, |context| {
+        free_from(entry, address, stream(context))
+    }))
 }
 
 fn free_of_device(entry: &Entry, address: DevicePtr) -> CUresult {
