@@ -54,6 +54,7 @@ pub struct Machine {
 fn settings(setting: &Setting, pool: usize, max_size: u64) -> Settings {
     Settings {
         placement: setting.placements[pool].clone(),
+        addresses: 1 << 41,
         layout: setting.layout,
         page: setting.page,
         spare: setting.spare,
@@ -258,6 +259,7 @@ impl Machine {
                 let stats = self.pool(pool).stats();
                 if stats.live + stats.reserved + stats.quarantined == 0 {
                     let settings = settings(&self.setting, pool, max_size);
+                    assert!(self.pool(pool).vacate(&self.probes[pool]));
                     self.pool(pool).reopen(settings);
                     self.sim().forget(pool);
                     self.models[pool] = Model::new(max_size);
@@ -305,7 +307,15 @@ impl Machine {
     /// A stream with a handle that may have been another's.
     fn new_stream(&mut self, context: Context) {
         let taken = |handle: &u64| !self.streams.contains(&stream(context, *handle));
-        if let Some(handle) = (16..20).find(taken) {
+        let free = (16..20).find(taken);
+        if self.done.is_multiple_of(3) && self.streams.len() < 10 {
+            self.next += 1;
+            self.add_stream(Stream {
+                context,
+                handle: Stream::PER_THREAD,
+                thread: self.next,
+            });
+        } else if let Some(handle) = free {
             self.add_stream(stream(context, handle));
         }
     }
@@ -316,7 +326,10 @@ impl Machine {
         if stream.handle == Stream::LEGACY {
             return;
         }
-        self.each(|pool, probe| pool.stream_gone(probe, stream));
+        self.each(|pool, probe| match stream.thread {
+            0 => pool.stream_gone(probe, stream),
+            thread => pool.thread_gone(probe, thread),
+        });
         self.streams.swap_remove(index);
         self.sim().end_stream(stream);
         if let Some(at) = self.captures.iter().position(|c| c.stream == stream) {

@@ -138,7 +138,7 @@ fn script(mistake: Mistake) -> Option<(Setting, Vec<Action>)> {
         ),
         // A graph's block was freed on a stream that is gone, whose lane another context's stream
         // would get; the graph runs once more before it ends.
-        Mutation::ReuseLaneElsewhere => (
+        Mutation::WaitElsewhere => (
             PLAIN,
             vec![
                 allocate(0, 512),
