@@ -23,6 +23,7 @@ mod mempools;
 mod paged;
 mod pages;
 mod plans;
+mod primary;
 mod process;
 mod python;
 mod recorder;

@@ -18,7 +18,7 @@ use crate::device::Cuda;
 use crate::driver::SUCCESS;
 use crate::interpose::driver::Handle;
 use crate::interpose::driver::calls::real;
-use crate::{accessors, allocator, capture, context, plans, process, recorder, thread};
+use crate::{accessors, allocator, capture, context, plans, primary, process, recorder, thread};
 
 /// Pools of one process, at most; memory of further ones is the driver's.
 const MOST: usize = 1024;
@@ -130,7 +130,9 @@ pub fn trim(asking: Option<&MemPool<Cuda>>, waits: bool) -> u64 {
 
 /// The housekeeper's tick: gives back what nobody asked for of late. Returns the bytes.
 pub fn decay() -> u64 {
-    all().map(|entry| entry.pool.decay(driver())).sum()
+    let given = all().map(|entry| entry.pool.decay(driver())).sum();
+    primary::decay();
+    given
 }
 
 fn attribute(device: i32, attribute: c_int) -> bool {

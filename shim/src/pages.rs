@@ -11,7 +11,7 @@ use crate::interpose::driver::calls::{real as calls, slots};
 use crate::interpose::driver::context::real as contexts;
 use crate::interpose::driver::memory::real as memory;
 use crate::interpose::driver::virtual_memory::real as virtual_memory;
-use crate::{accessors, allocator, context, limit, mempools, recorder, thread};
+use crate::{accessors, allocator, context, limit, mempools, primary, recorder, thread};
 
 /// `CU_MEM_ACCESS_FLAGS_PROT_NONE` and `..._PROT_READWRITE`.
 const NONE: u32 = sys::CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_NONE as u32;
@@ -53,12 +53,12 @@ fn access(address: u64, bytes: u64, devices: &[i32], flags: u32) -> Result<(), C
     }))
 }
 
-/// Runs a call in a context of the device: the current one, or the primary one.
+/// Runs a call that makes nothing in a context in one of the device: the current one, or the primary one.
 fn on_device<R>(device: i32, f: impl FnOnce() -> R) -> Result<R, CUresult> {
     let is_there = |context: &Context| mempools::driver().ordinal(*context) == Ok(device);
     match context::current()
         .filter(is_there)
-        .or_else(|| context::primary(device))
+        .or_else(|| primary::of(device))
     {
         Some(context) => context::with(context, f),
         None => Ok(f()),
@@ -133,11 +133,10 @@ impl Driver for Cuda {
     }
 
     fn peers(&self, device: i32, devices: &[i32]) -> Result<(), CUresult> {
-        let Some(owner) = context::primary(device) else {
-            return Ok(());
-        };
+        // Where its driver allocations are.
+        let owner = primary::hold(device)?;
         for &other in devices.iter().filter(|&&other| other != device) {
-            let Some(accessor) = context::primary(other) else {
+            let Some(accessor) = primary::of(other) else {
                 continue;
             };
             // SAFETY: both contexts are live; enabling twice is an error without consequence.
@@ -157,24 +156,34 @@ impl Driver for Cuda {
 
     fn allocate(&self, device: i32, bytes: u64) -> Result<u64, CUresult> {
         let mut address = 0;
+        let context = primary::take(device)?;
         let allocate = || {
             // SAFETY: `address` is ours to write.
             let call = || unsafe { memory::cuMemAlloc_v2(&mut address, bytes as usize) };
-            on_device(device, || relaxed(call))
+            context::with(context, || relaxed(call))
         };
-        check(thread::timed(allocate)?)?;
+        let result = thread::timed(allocate).and_then(check);
+        if result.is_err() {
+            primary::put_back(device);
+        }
+        result?;
         segment(Kind::Reserve, device, address, bytes);
         Ok(address)
     }
 
     fn release(&self, device: i32, address: u64, bytes: u64) -> Result<(), CUresult> {
         segment(Kind::Release, device, address, bytes);
+        let context = primary::hold(device)?;
         let release = || {
             // SAFETY: the pool gives back what `allocate` returned, once.
             let call = || unsafe { memory::cuMemFree_v2(address) };
-            on_device(device, || relaxed(call))
+            context::with(context, || relaxed(call))
         };
-        check(thread::timed(release)?)
+        let result = thread::timed(release).and_then(check);
+        if result.is_ok() {
+            primary::put_back(device);
+        }
+        result
     }
 
     fn record(&self, stream: Stream) -> Result<Event, CUresult> {

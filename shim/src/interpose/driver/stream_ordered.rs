@@ -9,7 +9,8 @@ use crate::driver::{CUresult, INVALID_VALUE, OUT_OF_MEMORY, SUCCESS};
 use crate::interpose::hook::driver_hooks;
 use crate::mempools::{self, Entry};
 use crate::{
-    allocator, capture, context, foreign, housekeeper, memory_info, paged, recorder, thread,
+    allocator, capture, context, foreign, housekeeper, memory_info, paged, primary, recorder,
+    thread,
 };
 
 /// The stream that a handle means; `per_thread`: to a `_ptsz` function.
@@ -173,7 +174,7 @@ pub fn free_anywhere(address: DevicePtr) -> Option<CUresult> {
     }
     let stream = Stream {
         // Without a context the driver takes it back, too.
-        context: context::current().or_else(|| context::primary(entry.device))?,
+        context: context::current().or_else(|| primary::of(entry.device))?,
         handle: Stream::EVERY,
         thread: 0,
     };
