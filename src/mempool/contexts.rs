@@ -138,20 +138,21 @@ impl<D: Driver> MemPool<D> {
         gone
     }
 
-    /// A stream is about to capture: no fence is made until that ends.
-    pub fn capture_began(&self) {
+    /// A stream is about to capture, under a number that no other capture has: no fence is made until
+    /// that ends.
+    pub fn capture_began(&self, capture: u64) {
         // Whoever makes a fence holds this: none is being made when the capture begins. One that waits
         // for the device may take longer; the capture must not wait for ever.
         let _misses = self.misses.try_lock_for(CAPTURE_PATIENCE);
-        self.state.lock().captures.began();
+        self.state.lock().captures.began(capture);
     }
 
     /// A capture ended in `graph`, or in nothing.
-    pub fn capture_ended(&self, graph: Option<u64>) {
+    pub fn capture_ended(&self, capture: u64, graph: Option<u64>) {
         let mut state = self.state.lock();
         let blocks = state
             .captures
-            .ended(graph.filter(|_| !on(Mutation::NoGraphs)));
+            .ended(capture, graph.filter(|_| !on(Mutation::NoGraphs)));
         state.return_blocks(blocks);
     }
 

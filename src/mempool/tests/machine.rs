@@ -20,8 +20,8 @@ pub struct Block {
     pub pool: usize,
     pub stream: Stream,
     pub number: u64,
-    /// The group of captures that it was handed out in; 0: none.
-    pub group: u64,
+    /// The captures that were open when it was handed out.
+    pub captures: Vec<u64>,
     /// Its allocation, and all its use.
     pub allocated: Clock,
     pub after: Clock,
@@ -43,8 +43,6 @@ pub struct Machine {
     pub streams: Vec<Stream>,
     pub live: Vec<Block>,
     pub captures: Vec<Capture>,
-    /// The open group of captures, or the last.
-    pub group: u64,
     pub graphs: Vec<Graph>,
     pub next: u64,
     /// Operations done.
@@ -118,7 +116,6 @@ impl Machine {
             streams: Vec::new(),
             live: Vec::new(),
             captures: Vec::new(),
-            group: 0,
             graphs: Vec::new(),
             next: 100,
             done: 0,

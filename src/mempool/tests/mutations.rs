@@ -107,7 +107,7 @@ fn script(mistake: Mistake) -> Option<(Setting, Vec<Action>)> {
         return None;
     };
     let (setting, actions) = match mutation {
-        // Handed out in one group of captures, freed in another.
+        // Handed out during one capture, freed during another.
         Mutation::NoHoldBack => (
             PLAIN,
             vec![
