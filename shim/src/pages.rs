@@ -65,6 +65,13 @@ fn on_device<R>(device: i32, f: impl FnOnce() -> R) -> Result<R, CUresult> {
     }
 }
 
+/// Whether an error tells of a context or of a driver that is gone, or of work that failed, and nothing of
+/// the call that met it.
+fn is_of_context(error: CUresult) -> bool {
+    // Not initialised, deinitialised; no context; graphics, hardware; launches that failed; captures.
+    matches!(error, 3 | 4 | 46 | 201 | 214 | 226 | 700..=799 | 900..=999)
+}
+
 /// Records a segment that came from the driver or goes back to it.
 fn segment(kind: Kind, device: i32, address: u64, bytes: u64) {
     let ordinal = u8::try_from(device).ok();
@@ -79,6 +86,16 @@ impl Driver for Cuda {
 
     fn is_out_of_memory(error: CUresult) -> bool {
         error == OUT_OF_MEMORY
+    }
+
+    fn is_refusal(error: CUresult) -> bool {
+        !is_of_context(error) && error != OUT_OF_MEMORY
+    }
+
+    fn unreserve(&self, address: u64, bytes: u64) {
+        // What is refused here ends with the process.
+        // SAFETY: the pool has nothing mapped there, and gives the addresses back once.
+        let _ = thread::timed(|| unsafe { calls::cuMemAddressFree(address, bytes as usize) });
     }
 
     fn reserve(&self, _: i32, bytes: u64) -> Result<u64, CUresult> {
@@ -192,7 +209,10 @@ impl Driver for Cuda {
             return self.record_context(stream.context);
         }
         if stream.handle == Stream::EVERY {
-            return self.record_all(stream.context);
+            return match stream.context {
+                Context(0) => self.record_device(stream.thread as i32),
+                context => self.record_all(context),
+            };
         }
         let event = self.event(stream.context)?;
         // SAFETY: both are live and of the same context.
@@ -288,6 +308,14 @@ impl Cuda {
         // SAFETY: both are live.
         let wait = || unsafe { calls::cuStreamWaitEvent(stream.handle as *mut _, event.raw(), 0) };
         check(on_stream(stream, || thread::call(wait))?)
+    }
+
+    /// An event for everything that was submitted to a device.
+    fn record_device(&self, device: i32) -> Result<Event, CUresult> {
+        match accessors::on(device) {
+            Some(context) => self.record_all(context),
+            None => self.record_context(primary::hold(device)?),
+        }
     }
 
     /// An event for everything that may use the memory of a context.

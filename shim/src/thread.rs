@@ -1,12 +1,14 @@
 //! What the shim keeps per thread: all in one place, so that a hook touches thread-local storage once.
 
 use std::cell::Cell;
+use std::ffi::c_void;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::mempools::Entry;
-use crate::thread_names;
+use crate::mempools::{self, Entry};
+use crate::{process, thread_names};
 
-/// The state of one thread. No destructor: nothing is left behind when the thread ends.
+/// The state of one thread. No destructor: what is to be done when it ends, [`ended`] does.
 pub struct Thread {
     /// Set while we call the driver ourselves: what arrives then is the driver calling itself.
     pub inside: Cell<bool>,
@@ -90,6 +92,30 @@ pub fn serial() -> u64 {
         }
         t.serial.get()
     })
+}
+
+/// The default streams of this thread are in use: pools hear of its end.
+#[cold]
+pub fn has_streams() {
+    static KEY: OnceLock<Option<libc::pthread_key_t>> = OnceLock::new();
+    let key = KEY.get_or_init(|| {
+        let mut key = 0;
+        // SAFETY: `key` is ours to write; the function does not unwind.
+        (unsafe { libc::pthread_key_create(&mut key, Some(ended)) } == 0).then_some(key)
+    });
+    if let Some(key) = key {
+        // A key and not a destructor of the language's: those of the host that use its streams run before,
+        // and one that runs later still has this one called again.
+        // SAFETY: the key is valid; the value is not followed.
+        unsafe { libc::pthread_setspecific(*key, serial() as *const c_void) };
+    }
+}
+
+/// A thread whose default streams were in use ends.
+extern "C" fn ended(serial: *mut c_void) {
+    // What it remembers of streams is of no use: to use one again is to be heard of again.
+    with(|t| t.stream_epoch.set(0));
+    process::boundary(|| (), || mempools::thread_gone(serial as u64));
 }
 
 /// True for one in so many calls of this thread.

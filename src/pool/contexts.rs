@@ -87,10 +87,11 @@ impl<D: Device> Pool<D> {
         }
     }
 
-    /// A stream is about to capture. Returns when no call is in flight that would invalidate it.
-    pub fn capture_began(&self) {
+    /// A stream is about to capture, under a number that no other capture has. Returns when no call
+    /// is in flight that would invalidate it.
+    pub fn capture_began(&self, capture: u64) {
         let mut state = self.state.lock();
-        state.captures.began();
+        state.captures.began(capture);
         if let Some(front) = &self.front {
             front.close(&mut state);
         }
@@ -99,10 +100,10 @@ impl<D: Device> Pool<D> {
     }
 
     /// A capture ended in `graph`, or in nothing.
-    pub fn capture_ended(&self, graph: Option<u64>) {
+    pub fn capture_ended(&self, capture: u64, graph: Option<u64>) {
         let mut state = self.state.lock();
         let graph = graph.filter(|_| !state.planted(Mutation::NoGraphs));
-        let blocks = state.captures.ended(graph);
+        let blocks = state.captures.ended(capture, graph);
         if let Some(front) = &self.front
             && !state.captures.is_open()
         {

@@ -25,6 +25,7 @@ driver_calls! {
     fn cuMemAddressReserve(
         address: *mut u64, bytes: usize, alignment: usize, wished: u64, flags: u64,
     );
+    fn cuMemAddressFree(address: u64, bytes: usize);
     fn cuMemSetAccess(address: u64, bytes: usize, access: *const c_void, count: usize);
     fn cuStreamGetCtx(stream: Handle, context: *mut Handle);
     fn cuStreamIsCapturing(stream: Handle, status: *mut c_int);

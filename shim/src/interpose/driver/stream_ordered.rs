@@ -73,7 +73,8 @@ fn served(bytes: usize, stream: u64, pool: Option<u64>) -> Option<(&'static Entr
     }
     let target = mempools::target(stream)?;
     let entry = match pool {
-        Some(pool) => mempools::of(pool).filter(|entry| entry.is_on_device_of(target.stream))?,
+        Some(pool) => mempools::of(pool)
+            .filter(|entry| !entry.is_aside() && entry.is_on_device_of(target.stream))?,
         None => target.entry?,
     };
     Some((entry, target.stream))
@@ -83,7 +84,7 @@ fn served(bytes: usize, stream: u64, pool: Option<u64>) -> Option<(&'static Entr
 #[inline]
 fn allocate(bytes: usize, stream: u64, pool: Option<u64>) -> Option<Result<u64, CUresult>> {
     let (entry, stream) = served(bytes, stream, pool)?;
-    Some(allocate_from(entry, stream, bytes as u64))
+    allocate_from(entry, stream, bytes as u64)
 }
 
 /// The address of memory that is there at once, for callers with another road.
@@ -95,32 +96,33 @@ pub fn allocate_at_once(bytes: usize, stream: u64, pool: Option<u64>) -> Option<
     Some(grant.address)
 }
 
-/// Memory for a stream from a pool.
+/// Memory for a stream from a pool. `None`: the driver must answer.
 #[inline]
-pub fn allocate_from(entry: &Entry, stream: Stream, bytes: u64) -> Result<u64, CUresult> {
+pub fn allocate_from(entry: &Entry, stream: Stream, bytes: u64) -> Option<Result<u64, CUresult>> {
     if let Some(grant) = entry.pool.try_allocate(stream, bytes) {
         recorder::granted_on(&grant, entry.class(), entry.device, stream.handle);
-        return Ok(grant.address);
+        return Some(Ok(grant.address));
     }
     allocate_slowly(entry, stream, bytes)
 }
 
 #[cold]
-fn allocate_slowly(entry: &Entry, stream: Stream, bytes: u64) -> Result<u64, CUresult> {
+fn allocate_slowly(entry: &Entry, stream: Stream, bytes: u64) -> Option<Result<u64, CUresult>> {
     recorder::open();
     housekeeper::start();
     recorder::driver_ns();
     match entry.pool.allocate(mempools::driver(), stream, bytes) {
         Ok(grant) => {
             recorder::granted_on(&grant, entry.class(), entry.device, stream.handle);
-            Ok(grant.address)
+            Some(Ok(grant.address))
         }
+        Err(_) if entry.steps_aside() => None,
         Err(error) => {
             if error == OUT_OF_MEMORY {
                 let (free, total) = memory_info::of_device();
                 recorder::out_of_memory(entry.class(), bytes, error, free, total);
             }
-            Err(error)
+            Some(Err(error))
         }
     }
 }
@@ -237,10 +239,27 @@ fn free(address: DevicePtr, stream: u64, call: impl FnOnce() -> CUresult) -> CUr
     if is_captured(stream) && allocator::used().is_some_and(|pool| pool.find(address).is_some()) {
         return INVALID_VALUE;
     }
+    if let Some(error) = refusal(address, stream) {
+        return error;
+    }
     match allocator::free(address) {
         Some(Ok(())) => SUCCESS,
         Some(Err(error)) => error,
         None => foreign::free(address, stream, call),
+    }
+}
+
+/// What the driver says of a stream on which memory of the pool is to be freed, if it is none.
+fn refusal(address: DevicePtr, stream: u64) -> Option<CUresult> {
+    if mempools::target(stream).is_some() {
+        return None;
+    }
+    allocator::used()?.find(address)?;
+    let mut context = std::ptr::null_mut();
+    // SAFETY: `context` is ours to write.
+    match thread::call(|| unsafe { calls::cuStreamGetCtx(stream as Handle, &mut context) }) {
+        SUCCESS => None,
+        error => Some(error),
     }
 }
 
