@@ -81,6 +81,14 @@ fn first_seen(thread: &Thread) {
     thread_names::arrived(id);
 }
 
+/// Whether a thread of this process with this kernel id lives. The kernel gives the ids of threads that
+/// have ended to new ones.
+pub fn lives(tid: u32) -> bool {
+    // SAFETY: signal 0 is sent to nothing; the call only looks.
+    let found = unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), tid, 0) };
+    found == 0 || std::io::Error::last_os_error().raw_os_error() != Some(libc::ESRCH)
+}
+
 /// A number that no other thread of this process has or had, from 1: the kernel gives the ids of threads
 /// that have ended to new ones, whose default streams are others.
 #[inline]
@@ -132,6 +140,37 @@ pub fn one_in(n: u32) -> bool {
 #[inline]
 pub fn inside() -> bool {
     with(|t| t.inside.get())
+}
+
+unsafe extern "C" {
+    /// POSIX; not among what the `libc` crate declares.
+    fn pthread_setcancelstate(state: libc::c_int, before: *mut libc::c_int) -> libc::c_int;
+}
+
+/// `PTHREAD_CANCEL_DISABLE`.
+const CANCEL_DISABLE: libc::c_int = 1;
+
+/// While it lives, the thread is not cancelled: a request for that waits. The unwinding of a cancelled
+/// thread cannot pass through frames of ours, and would end the process there.
+pub struct Uncancelled(libc::c_int);
+
+impl Uncancelled {
+    /// From now on.
+    #[inline]
+    pub fn new() -> Uncancelled {
+        let mut before = 0;
+        // SAFETY: `before` is ours to write; the state is one of the two that there are.
+        unsafe { pthread_setcancelstate(CANCEL_DISABLE, &mut before) };
+        Uncancelled(before)
+    }
+}
+
+impl Drop for Uncancelled {
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: the state is what the thread had; where the one before goes is not asked for.
+        unsafe { pthread_setcancelstate(self.0, std::ptr::null_mut()) };
+    }
 }
 
 /// Calls into the driver such that hooks that it reaches itself pass straight through.
