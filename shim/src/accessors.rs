@@ -64,6 +64,15 @@ pub fn gone(context: Context) {
     }
 }
 
+/// A context of a device, if there is one.
+pub fn on(device: i32) -> Option<Context> {
+    let known = TABLE.lock().ok()?.known.clone();
+    let ordinal = |context| mempools::driver().ordinal(context).ok();
+    known
+        .into_iter()
+        .find(|known| ordinal(*known) == Some(device))
+}
+
 /// The contexts, beside itself, whose work may use the memory of one.
 pub fn of(owner: Context) -> Vec<Context> {
     let Ok(table) = TABLE.lock() else {

@@ -20,8 +20,13 @@ static EPOCH: AtomicU64 = AtomicU64::new(1);
 /// Set once something in the process may change contexts behind our back.
 static DISTRUST: AtomicBool = AtomicBool::new(false);
 
-/// Primary contexts that the process retained: device ordinal and handle.
-static PRIMARY: Mutex<Vec<(i32, u64)>> = Mutex::new(Vec::new());
+/// Contexts that have ended, the newest last: one may stay current in a thread, where the driver then
+/// refuses everything.
+static ENDED: Mutex<Vec<u64>> = Mutex::new(Vec::new());
+/// Whether there are any.
+static ANY_ENDED: AtomicBool = AtomicBool::new(false);
+/// Contexts to remember, at most: a stale one is of interest while threads still use it.
+const REMEMBERED: usize = 1024;
 
 /// The context that is current in this thread, if any.
 #[inline]
@@ -41,6 +46,9 @@ fn ask() -> Option<Context> {
     let mut handle = std::ptr::null_mut();
     // SAFETY: `handle` is ours to write.
     if unsafe { real::cuCtxGetCurrent(&mut handle) } != SUCCESS || handle.is_null() {
+        return None;
+    }
+    if has_ended(handle as u64) {
         return None;
     }
     let device = device();
@@ -83,19 +91,31 @@ pub fn distrust() {
     gone();
 }
 
-/// Notes the handle of a device's primary context.
-pub fn note_primary(device: i32, handle: u64) {
-    if let Ok(mut primary) = PRIMARY.lock() {
-        primary.retain(|&(d, _)| d != device);
-        primary.push((device, handle));
+/// A context has ended: memory is not served in it, wherever it is still current.
+pub fn ended(context: Context) {
+    if let Ok(mut ended) = ENDED.lock()
+        && !ended.contains(&context.0)
+    {
+        if ended.len() == REMEMBERED {
+            ended.remove(0);
+        }
+        ended.push(context.0);
+        ANY_ENDED.store(true, Ordering::Release);
+    }
+    gone();
+}
+
+/// A context was made, or made anew with the handle of one that had ended.
+pub fn made(context: Context) {
+    if ANY_ENDED.load(Ordering::Acquire)
+        && let Ok(mut ended) = ENDED.lock()
+    {
+        ended.retain(|one| *one != context.0);
     }
 }
 
-/// The primary context of a device, if the process retained it.
-pub fn primary(device: i32) -> Option<Context> {
-    let primary = PRIMARY.lock().ok()?;
-    let &(_, handle) = primary.iter().find(|&&(d, _)| d == device)?;
-    Some(Context(handle))
+fn has_ended(handle: u64) -> bool {
+    ANY_ENDED.load(Ordering::Acquire) && ENDED.lock().is_ok_and(|ended| ended.contains(&handle))
 }
 
 /// Runs `f` with `context` current, which it usually is.
@@ -104,17 +124,42 @@ pub fn with<R>(context: Context, f: impl FnOnce() -> R) -> Result<R, crate::driv
         if current() == Some(context) {
             return Ok(f());
         }
-        // SAFETY: the handle is a context's that the process made current before.
-        let pushed = unsafe { contexts::cuCtxPushCurrent_v2(context.0 as *mut _) };
-        if pushed != SUCCESS {
-            return Err(pushed);
-        }
+        push(context)?;
         changed();
         let result = f();
-        let mut popped = std::ptr::null_mut();
-        // SAFETY: `popped` is ours to write; this undoes the push above.
-        unsafe { contexts::cuCtxPopCurrent_v2(&mut popped) };
+        pop(context);
         changed();
         Ok(result)
     })
+}
+
+/// Makes a context current. A living context's push is not refused twice; what has to be done in it would be lost.
+fn push(context: Context) -> Result<(), crate::driver::CUresult> {
+    // SAFETY: the handle is a context's that the process made current before.
+    let again = || unsafe { contexts::cuCtxPushCurrent_v2(context.0 as *mut _) };
+    match again() {
+        SUCCESS => Ok(()),
+        _ => match again() {
+            SUCCESS => Ok(()),
+            error => Err(error),
+        },
+    }
+}
+
+/// Undoes [`push`]: the host's thread must not be left in a context that it did not choose.
+fn pop(context: Context) {
+    let mut popped = std::ptr::null_mut();
+    for _ in 0..2 {
+        // SAFETY: `popped` is ours to write; this undoes the push.
+        if unsafe { contexts::cuCtxPopCurrent_v2(&mut popped) } == SUCCESS {
+            return;
+        }
+        let mut now = std::ptr::null_mut();
+        // SAFETY: `now` is ours to write.
+        let asked = unsafe { real::cuCtxGetCurrent(&mut now) };
+        if asked == SUCCESS && now as u64 != context.0 {
+            // It was taken off although the driver reports an earlier failure.
+            return;
+        }
+    }
 }

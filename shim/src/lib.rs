@@ -7,6 +7,8 @@
 
 mod accessors;
 mod allocator;
+mod attached;
+mod budget;
 mod capture;
 mod context;
 mod device;
@@ -14,15 +16,16 @@ mod device_memory;
 mod driver;
 mod facts;
 mod foreign;
+mod gate;
 mod housekeeper;
 mod interpose;
-mod limit;
 mod marks;
 mod memory_info;
 mod mempools;
 mod paged;
 mod pages;
 mod plans;
+mod primary;
 mod process;
 mod python;
 mod recorder;

@@ -5,7 +5,7 @@
 
 use std::ffi::c_int;
 use std::ptr;
-use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock};
 
 use gpushim_core::config::StreamPolicy;
@@ -18,10 +18,13 @@ use crate::device::Cuda;
 use crate::driver::SUCCESS;
 use crate::interpose::driver::Handle;
 use crate::interpose::driver::calls::real;
-use crate::{accessors, allocator, capture, context, plans, process, recorder, thread};
+use crate::{accessors, allocator, capture, context, plans, primary, process, recorder, thread};
 
 /// Pools of one process, at most; memory of further ones is the driver's.
 const MOST: usize = 1024;
+/// Bytes of addresses of one pool.
+const LEAST_ADDRESSES: u64 = 1 << 36;
+const MOST_ADDRESSES: u64 = 1 << 44;
 /// `CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED`.
 const VIRTUAL_MEMORY: c_int = 102;
 /// `CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED`.
@@ -33,6 +36,8 @@ pub struct Entry {
     handle: AtomicU64,
     /// The ordinal of its device.
     pub device: i32,
+    /// Set when it turned out that our pool cannot serve: the driver's own does.
+    aside: AtomicBool,
     /// Our pool.
     pub pool: MemPool<Cuda>,
 }
@@ -54,6 +59,28 @@ impl Entry {
         } else {
             Class::PoolAsync
         }
+    }
+
+    /// Whether the driver serves new requests instead, because ours was refused memory in pages.
+    #[inline]
+    pub fn is_aside(&self) -> bool {
+        self.aside.load(Ordering::Relaxed)
+    }
+
+    /// After a request failed: whether it was for the want of memory in pages, so that the driver serves it
+    /// and all later ones. Said once for each pool.
+    pub fn steps_aside(&self) -> bool {
+        let Some((call, error)) = self.pool.refusal() else {
+            return false;
+        };
+        if !self.aside.swap(true, Ordering::Relaxed) {
+            changed();
+            let why =
+                format!("{call} gave {error}; the driver's own memory serves instead of pages");
+            recorder::fact(&format!("device.{}.stream_policy", self.device), &why);
+            process::say(&format!("device {}: {why}", self.device));
+        }
+        true
     }
 
     /// Whether a stream runs on the pool's device.
@@ -96,23 +123,27 @@ pub fn all() -> impl Iterator<Item = &'static Entry> {
     })
 }
 
-/// Bytes held from the driver, on one device or on all.
-pub fn reserved(device: Option<i32>) -> u64 {
-    on(device).map(|entry| entry.pool.stats().reserved).sum()
+/// What pools hold and have not handed out, in bytes.
+#[derive(Default)]
+pub struct Figures {
+    /// All of it.
+    pub unused: u64,
+    /// What `cudaMalloc` could have of it without the driver.
+    pub cached: u64,
 }
 
-/// Bytes handed out on a device, and bytes that `cudaMalloc` could have beside them without the driver.
-pub fn figures(device: i32) -> (u64, u64) {
-    on(Some(device)).fold((0, 0), |(allocated, cached), entry| {
+/// What the pools of a device hold and have not handed out.
+pub fn figures(device: i32) -> Figures {
+    let mut figures = Figures::default();
+    for entry in on(Some(device)) {
         let stats = entry.pool.stats();
-        let own = entry.class() == Class::Device;
-        let free = if own {
-            stats.reserved.saturating_sub(stats.allocated)
-        } else {
-            0
-        };
-        (allocated + stats.allocated, cached + free)
-    })
+        let unused = stats.reserved.saturating_sub(stats.allocated);
+        figures.unused += unused;
+        if entry.class() == Class::Device {
+            figures.cached += unused;
+        }
+    }
+    figures
 }
 
 fn on(device: Option<i32>) -> impl Iterator<Item = &'static Entry> {
@@ -130,7 +161,17 @@ pub fn trim(asking: Option<&MemPool<Cuda>>, waits: bool) -> u64 {
 
 /// The housekeeper's tick: gives back what nobody asked for of late. Returns the bytes.
 pub fn decay() -> u64 {
-    all().map(|entry| entry.pool.decay(driver())).sum()
+    let mut given = 0;
+    for entry in all() {
+        given += entry.pool.decay(driver());
+        // Nobody asks a destroyed pool for memory again.
+        if entry.handle.load(Ordering::Acquire) == 0 {
+            given += entry.pool.trim(driver(), 0);
+            entry.pool.vacate(driver());
+        }
+    }
+    primary::decay();
+    given
 }
 
 fn attribute(device: i32, attribute: c_int) -> bool {
@@ -179,6 +220,17 @@ fn layout(device: i32) -> Layout {
     layout
 }
 
+/// Bytes of addresses to reserve for a pool: several times the device's memory, which moves about there.
+fn addresses(device: i32) -> u64 {
+    let mut total = 0;
+    // SAFETY: `total` is ours to write.
+    let asked = thread::call(|| unsafe { real::cuDeviceTotalMem_v2(&mut total, device) });
+    let total = if asked == SUCCESS { total as u64 } else { 0 };
+    (4 * total)
+        .next_power_of_two()
+        .clamp(LEAST_ADDRESSES, MOST_ADDRESSES)
+}
+
 /// Takes in a pool, with the settings that are its own affair.
 pub fn add(handle: u64, device: i32, settings: Settings) -> Option<&'static Entry> {
     if let Some(entry) = of(handle) {
@@ -191,6 +243,7 @@ pub fn add(handle: u64, device: i32, settings: Settings) -> Option<&'static Entr
     let settings = Settings {
         layout: layout(device),
         page: process::config().page,
+        addresses: addresses(device),
         ..settings
     };
     let drained = |entry: &&Entry| {
@@ -199,8 +252,12 @@ pub fn add(handle: u64, device: i32, settings: Settings) -> Option<&'static Entr
             && entry.handle.load(Ordering::Acquire) == 0
             && stats.live + stats.reserved + stats.quarantined == 0
     };
-    if let Some(entry) = all().find(drained) {
+    if let Some(entry) = all()
+        .filter(drained)
+        .find(|entry| entry.pool.vacate(driver()))
+    {
         entry.pool.reopen(settings);
+        entry.aside.store(false, Ordering::Relaxed);
         entry.handle.store(handle, Ordering::Release);
         return Some(entry);
     }
@@ -209,11 +266,12 @@ pub fn add(handle: u64, device: i32, settings: Settings) -> Option<&'static Entr
     let entry = Box::leak(Box::new(Entry {
         handle: AtomicU64::new(handle),
         device,
+        aside: AtomicBool::new(false),
         pool: MemPool::new(device, settings),
     }));
     // What captures now may use this pool, too.
-    capture::with_count(|open| {
-        (0..open).for_each(|_| entry.pool.capture_began());
+    capture::with_open(|open| {
+        open.for_each(|capture| entry.pool.capture_began(capture));
         slot.store(entry, Ordering::Release);
         COUNT.store(count + 1, Ordering::Release);
     })?;
@@ -232,6 +290,7 @@ pub fn destroyed(handle: u64) {
         entry.handle.store(0, Ordering::Release);
         entry.pool.set_threshold(0);
         entry.pool.trim(driver(), 0);
+        entry.pool.vacate(driver());
     }
     changed();
 }
@@ -304,6 +363,7 @@ fn ask(handle: u64) -> Option<Target> {
     let device = driver().ordinal(context).ok()?;
     let entry = current(device);
     let thread = if handle == Stream::PER_THREAD {
+        thread::has_streams();
         thread::serial()
     } else {
         0
@@ -338,6 +398,7 @@ fn current(device: i32) -> Option<&'static Entry> {
     // A pool of the program's was taken in when it was made, unless it is one that we leave alone.
     of(pool as u64)
         .or_else(|| (pool == default).then(|| add(pool as u64, device, of_default(device)))?)
+        .filter(|entry| !entry.is_aside())
 }
 
 /// A device's default pool, taken in if it is not yet.
@@ -362,6 +423,11 @@ pub fn stream_gone(handle: u64) {
         all().for_each(|entry| entry.pool.stream_gone(driver(), target.stream));
     }
     changed();
+}
+
+/// A thread has ended, and with it its default streams.
+pub fn thread_gone(thread: u64) {
+    all().for_each(|entry| entry.pool.thread_gone(driver(), thread));
 }
 
 /// A context has ended. If it was a device's primary one, so have its pools' blocks.
@@ -437,6 +503,6 @@ pub fn any() -> bool {
 
 /// Memory was short for somebody else. Returns the bytes given back.
 pub fn make_room() -> u64 {
-    let cached = allocator::used().map_or(0, |pool| pool.trim(None, 0));
+    let cached = allocator::used().map_or(0, |pool| pool.make_room(None));
     cached + trim(None, true)
 }

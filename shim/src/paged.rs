@@ -31,7 +31,7 @@ pub fn allocate(bytes: u64) -> Option<Result<u64, CUresult>> {
         handle: Stream::EVERY,
         thread: 0,
     };
-    Some(stream_ordered::allocate_from(entry, stream, bytes))
+    stream_ordered::allocate_from(entry, stream, bytes)
 }
 
 fn pool(device: i32) -> Option<&'static Entry> {
@@ -43,6 +43,7 @@ fn pool(device: i32) -> Option<&'static Entry> {
         ..Settings::default()
     };
     mempools::add(mempools::handle_of_device(device), device, settings)
+        .filter(|entry| !entry.is_aside())
 }
 
 /// After a free in the pool of a device: the host waits, where the user wants it to.

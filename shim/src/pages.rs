@@ -6,12 +6,12 @@ use gpushim_core::pool::{Context, Device};
 use gpushim_core::trace::{Class, Kind};
 
 use crate::device::{Cuda, Event, check, relaxed};
-use crate::driver::{self, CUresult, OUT_OF_MEMORY, SUCCESS};
+use crate::driver::{self, CONTEXT_IS_DESTROYED, CUresult, OUT_OF_MEMORY, SUCCESS};
 use crate::interpose::driver::calls::{real as calls, slots};
 use crate::interpose::driver::context::real as contexts;
 use crate::interpose::driver::memory::real as memory;
 use crate::interpose::driver::virtual_memory::real as virtual_memory;
-use crate::{accessors, allocator, context, limit, mempools, recorder, thread};
+use crate::{accessors, allocator, budget, context, gate, mempools, primary, recorder, thread};
 
 /// `CU_MEM_ACCESS_FLAGS_PROT_NONE` and `..._PROT_READWRITE`.
 const NONE: u32 = sys::CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_NONE as u32;
@@ -53,16 +53,23 @@ fn access(address: u64, bytes: u64, devices: &[i32], flags: u32) -> Result<(), C
     }))
 }
 
-/// Runs a call in a context of the device: the current one, or the primary one.
+/// Runs a call that makes nothing in a context in one of the device: the current one, or the primary one.
 fn on_device<R>(device: i32, f: impl FnOnce() -> R) -> Result<R, CUresult> {
     let is_there = |context: &Context| mempools::driver().ordinal(*context) == Ok(device);
     match context::current()
         .filter(is_there)
-        .or_else(|| context::primary(device))
+        .or_else(|| primary::of(device))
     {
         Some(context) => context::with(context, f),
         None => Ok(f()),
     }
+}
+
+/// Whether an error tells of a context or of a driver that is gone, or of work that failed, and nothing of
+/// the call that met it.
+fn is_of_context(error: CUresult) -> bool {
+    // Not initialised, deinitialised; no context; graphics, hardware; launches that failed; captures.
+    matches!(error, 3 | 4 | 46 | 201 | 214 | 226 | 700..=799 | 900..=999)
 }
 
 /// Records a segment that came from the driver or goes back to it.
@@ -79,6 +86,16 @@ impl Driver for Cuda {
 
     fn is_out_of_memory(error: CUresult) -> bool {
         error == OUT_OF_MEMORY
+    }
+
+    fn is_refusal(error: CUresult) -> bool {
+        !is_of_context(error) && error != OUT_OF_MEMORY
+    }
+
+    fn unreserve(&self, address: u64, bytes: u64) {
+        // What is refused here ends with the process.
+        // SAFETY: the pool has nothing mapped there, and gives the addresses back once.
+        let _ = thread::timed(|| unsafe { calls::cuMemAddressFree(address, bytes as usize) });
     }
 
     fn reserve(&self, _: i32, bytes: u64) -> Result<u64, CUresult> {
@@ -98,6 +115,7 @@ impl Driver for Cuda {
         properties.location.type_ = sys::CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE;
         properties.location.id = device;
         properties.allocFlags.gpuDirectRDMACapable = mempools::is_rdma_capable(device).into();
+        let claim = budget::reserve(device, bytes).ok_or(OUT_OF_MEMORY)?;
         let mut handle = 0;
         let create = || {
             // SAFETY: `handle` is ours to write; the properties live through the call.
@@ -106,6 +124,7 @@ impl Driver for Cuda {
             })
         };
         check(thread::timed(create)?)?;
+        claim.keep();
         segment(Kind::Reserve, device, handle, bytes);
         Ok(handle)
     }
@@ -115,6 +134,7 @@ impl Driver for Cuda {
         // A refusal means that the memory is gone with its device already.
         // SAFETY: the pool made the handle, and gives it back once.
         let _ = thread::timed(|| unsafe { virtual_memory::cuMemRelease(handle) });
+        budget::give(device, bytes);
     }
 
     fn map(&self, address: u64, bytes: u64, handle: u64) -> Result<(), CUresult> {
@@ -133,11 +153,10 @@ impl Driver for Cuda {
     }
 
     fn peers(&self, device: i32, devices: &[i32]) -> Result<(), CUresult> {
-        let Some(owner) = context::primary(device) else {
-            return Ok(());
-        };
+        // Where its driver allocations are.
+        let owner = primary::hold(device)?;
         for &other in devices.iter().filter(|&&other| other != device) {
-            let Some(accessor) = context::primary(other) else {
+            let Some(accessor) = primary::of(other) else {
                 continue;
             };
             // SAFETY: both contexts are live; enabling twice is an error without consequence.
@@ -157,24 +176,37 @@ impl Driver for Cuda {
 
     fn allocate(&self, device: i32, bytes: u64) -> Result<u64, CUresult> {
         let mut address = 0;
+        let claim = budget::reserve(device, bytes).ok_or(OUT_OF_MEMORY)?;
+        let context = primary::take(device)?;
         let allocate = || {
             // SAFETY: `address` is ours to write.
             let call = || unsafe { memory::cuMemAlloc_v2(&mut address, bytes as usize) };
-            on_device(device, || relaxed(call))
+            context::with(context, || relaxed(call))
         };
-        check(thread::timed(allocate)?)?;
+        let result = thread::timed(allocate).and_then(check);
+        if result.is_err() {
+            primary::put_back(device);
+        }
+        result?;
+        claim.keep();
         segment(Kind::Reserve, device, address, bytes);
         Ok(address)
     }
 
     fn release(&self, device: i32, address: u64, bytes: u64) -> Result<(), CUresult> {
         segment(Kind::Release, device, address, bytes);
+        let context = primary::hold(device)?;
         let release = || {
             // SAFETY: the pool gives back what `allocate` returned, once.
             let call = || unsafe { memory::cuMemFree_v2(address) };
-            on_device(device, || relaxed(call))
+            context::with(context, || relaxed(call))
         };
-        check(thread::timed(release)?)
+        let result = thread::timed(release).and_then(check);
+        if result.is_ok() {
+            primary::put_back(device);
+            budget::give(device, bytes);
+        }
+        result
     }
 
     fn record(&self, stream: Stream) -> Result<Event, CUresult> {
@@ -183,8 +215,12 @@ impl Driver for Cuda {
             return self.record_context(stream.context);
         }
         if stream.handle == Stream::EVERY {
-            return self.record_all(stream.context);
+            return match stream.context {
+                Context(0) => self.record_device(stream.thread as i32),
+                context => self.record_all(context),
+            };
         }
+        let _pass = gate::enter(stream.context).ok_or(CONTEXT_IS_DESTROYED)?;
         let event = self.event(stream.context)?;
         // SAFETY: both are live and of the same context.
         let record = || unsafe { calls::cuEventRecord(event.raw(), stream.handle as *mut _) };
@@ -228,12 +264,12 @@ impl Driver for Cuda {
     }
 
     fn admit(&self, device: i32, bytes: u64) -> bool {
-        limit::fits(bytes) && (bytes < LARGE || self.has(device, bytes))
+        budget::fits(device, bytes) && (bytes < LARGE || self.has(device, bytes))
     }
 
     fn make_room(&self, asking: &MemPool<Self>, waits: bool) -> bool {
         let device = Some(asking.device());
-        let cached = allocator::used().map_or(0, |pool| pool.trim(device, 0));
+        let cached = allocator::used().map_or(0, |pool| pool.make_room(device));
         cached + mempools::trim(Some(asking), waits) > 0
     }
 }
@@ -276,9 +312,18 @@ impl Cuda {
             }
             return Device::order(self, stream.context, event);
         }
+        let _pass = gate::enter(stream.context).ok_or(CONTEXT_IS_DESTROYED)?;
         // SAFETY: both are live.
         let wait = || unsafe { calls::cuStreamWaitEvent(stream.handle as *mut _, event.raw(), 0) };
         check(on_stream(stream, || thread::call(wait))?)
+    }
+
+    /// An event for everything that was submitted to a device.
+    fn record_device(&self, device: i32) -> Result<Event, CUresult> {
+        match accessors::on(device) {
+            Some(context) => self.record_all(context),
+            None => self.record_context(primary::hold(device)?),
+        }
     }
 
     /// An event for everything that may use the memory of a context.

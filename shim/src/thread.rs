@@ -1,12 +1,14 @@
 //! What the shim keeps per thread: all in one place, so that a hook touches thread-local storage once.
 
 use std::cell::Cell;
+use std::ffi::c_void;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::mempools::Entry;
-use crate::thread_names;
+use crate::mempools::{self, Entry};
+use crate::{process, thread_names};
 
-/// The state of one thread. No destructor: nothing is left behind when the thread ends.
+/// The state of one thread. No destructor: what is to be done when it ends, [`ended`] does.
 pub struct Thread {
     /// Set while we call the driver ourselves: what arrives then is the driver calling itself.
     pub inside: Cell<bool>,
@@ -79,6 +81,14 @@ fn first_seen(thread: &Thread) {
     thread_names::arrived(id);
 }
 
+/// Whether a thread of this process with this kernel id lives. The kernel gives the ids of threads that
+/// have ended to new ones.
+pub fn lives(tid: u32) -> bool {
+    // SAFETY: signal 0 is sent to nothing; the call only looks.
+    let found = unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), tid, 0) };
+    found == 0 || std::io::Error::last_os_error().raw_os_error() != Some(libc::ESRCH)
+}
+
 /// A number that no other thread of this process has or had, from 1: the kernel gives the ids of threads
 /// that have ended to new ones, whose default streams are others.
 #[inline]
@@ -90,6 +100,30 @@ pub fn serial() -> u64 {
         }
         t.serial.get()
     })
+}
+
+/// The default streams of this thread are in use: pools hear of its end.
+#[cold]
+pub fn has_streams() {
+    static KEY: OnceLock<Option<libc::pthread_key_t>> = OnceLock::new();
+    let key = KEY.get_or_init(|| {
+        let mut key = 0;
+        // SAFETY: `key` is ours to write; the function does not unwind.
+        (unsafe { libc::pthread_key_create(&mut key, Some(ended)) } == 0).then_some(key)
+    });
+    if let Some(key) = key {
+        // A key and not a destructor of the language's: those of the host that use its streams run before,
+        // and one that runs later still has this one called again.
+        // SAFETY: the key is valid; the value is not followed.
+        unsafe { libc::pthread_setspecific(*key, serial() as *const c_void) };
+    }
+}
+
+/// A thread whose default streams were in use ends.
+extern "C" fn ended(serial: *mut c_void) {
+    // What it remembers of streams is of no use: to use one again is to be heard of again.
+    with(|t| t.stream_epoch.set(0));
+    process::boundary(|| (), || mempools::thread_gone(serial as u64));
 }
 
 /// True for one in so many calls of this thread.
@@ -106,6 +140,37 @@ pub fn one_in(n: u32) -> bool {
 #[inline]
 pub fn inside() -> bool {
     with(|t| t.inside.get())
+}
+
+unsafe extern "C" {
+    /// POSIX; not among what the `libc` crate declares.
+    fn pthread_setcancelstate(state: libc::c_int, before: *mut libc::c_int) -> libc::c_int;
+}
+
+/// `PTHREAD_CANCEL_DISABLE`.
+const CANCEL_DISABLE: libc::c_int = 1;
+
+/// While it lives, the thread is not cancelled: a request for that waits. The unwinding of a cancelled
+/// thread cannot pass through frames of ours, and would end the process there.
+pub struct Uncancelled(libc::c_int);
+
+impl Uncancelled {
+    /// From now on.
+    #[inline]
+    pub fn new() -> Uncancelled {
+        let mut before = 0;
+        // SAFETY: `before` is ours to write; the state is one of the two that there are.
+        unsafe { pthread_setcancelstate(CANCEL_DISABLE, &mut before) };
+        Uncancelled(before)
+    }
+}
+
+impl Drop for Uncancelled {
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: the state is what the thread had; where the one before goes is not asked for.
+        unsafe { pthread_setcancelstate(self.0, std::ptr::null_mut()) };
+    }
 }
 
 /// Calls into the driver such that hooks that it reaches itself pass straight through.

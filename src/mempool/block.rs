@@ -1,5 +1,7 @@
 //! Ranges of addresses: handed out, free, or without memory behind them.
 
+use super::lanes::SHARED;
+use crate::pool::Context;
 use crate::pool::bins::Binned;
 pub(super) use crate::pool::slab::{Id, NIL};
 use crate::pool::slab::{Link, Linked, UNLINKED};
@@ -36,6 +38,8 @@ pub(super) struct Block {
     /// The fence of `lane` after which its memory is nobody's.
     pub fence: u64,
     pub lane: u32,
+    /// The context of the stream that it was last handed out or freed on.
+    pub context: Context,
     /// Tells apart the allocations that had this address.
     pub serial: u32,
     /// The neighbours in address order.
@@ -61,7 +65,8 @@ impl Block {
             size,
             requested: 0,
             fence: 0,
-            lane: 0,
+            lane: SHARED,
+            context: Context(0),
             serial: 0,
             left: NIL,
             right: NIL,

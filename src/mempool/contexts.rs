@@ -2,7 +2,7 @@
 
 use super::block::{Block, Id, State as Is};
 use super::driver::Driver;
-use super::lanes::Stream;
+use super::lanes::{Lane, SHARED, Stream};
 use super::mutation::{Mutation, on};
 use super::pool::MemPool;
 use super::space::Piece;
@@ -23,15 +23,25 @@ impl<D: Driver> MemPool<D> {
     pub fn mark(&self, context: Context, stream: Option<Stream>, alone: bool) -> Marks {
         let mut state = self.state.lock();
         let mut marks = Vec::new();
-        for number in state.lanes.numbers() {
+        let others = on(Mutation::MarkOtherStreams);
+        let one = stream.filter(|_| !others);
+        let mut next = match one {
+            Some(stream) => state.lanes.known(stream),
+            None => state.lanes.pending(0),
+        };
+        while let Some(number) = next {
             if let Some(lane) = state.lanes.at(number)
                 && (lane.context == context || on(Mutation::MarkOtherContexts))
-                && (stream.is_none() || lane.stream == stream || on(Mutation::MarkOtherStreams))
+                && (stream.is_none() || lane.stream == stream || others)
                 && (alone || lane.ordered || on(Mutation::MarkDespitePeers))
             {
                 let open = on(Mutation::OpenMark);
-                marks.push((number, if open { lane.join() } else { lane.close() }));
+                marks.push((number, if open { lane.join().0 } else { lane.close() }));
             }
+            next = match one {
+                Some(_) => None,
+                None => state.lanes.pending(number + 1),
+            };
         }
         Marks(marks)
     }
@@ -40,6 +50,7 @@ impl<D: Driver> MemPool<D> {
     pub fn synchronized(&self, marks: &Marks) {
         let mut state = self.state.lock();
         for (lane, fence) in &marks.0 {
+            // A lane that was ended since has later fences.
             if let Some(lane) = state.lanes.at(*lane) {
                 lane.completed(*fence);
             }
@@ -49,33 +60,46 @@ impl<D: Driver> MemPool<D> {
     /// A stream is about to be destroyed: what was freed on it is free when its work is over. A stream
     /// with the same handle later is another one.
     pub fn stream_gone(&self, driver: &D, stream: Stream) {
+        if self.state.lock().lanes.known(stream).is_none() {
+            return;
+        }
         let _misses = self.misses.lock();
-        let Some(lane) = self.state.lock().lanes.known(stream) else {
+        self.end_some(driver);
+        let mut state = self.state.lock();
+        let Some(lane) = state
+            .lanes
+            .known(stream)
+            .filter(|_| !on(Mutation::KeepStream))
+        else {
             return;
         };
-        let mut state = self.state.lock();
-        state.flush();
         let lacks = state.lanes.at(lane).is_some_and(|lane| lane.lacks_event());
         // It may be the one that captures.
         let captures = state.captures.is_open() && !on(Mutation::RecordUnderCapture);
         drop(state);
         let close = || on(Mutation::NoLastEvent) || self.close(driver, lane, stream).is_some();
         let recorded = !lacks || !captures && close();
-        if let Some(lane) = self.state.lock().lanes.at(lane) {
-            lane.ordered = recorded;
-            lane.stream = if on(Mutation::KeepStream) {
-                Some(stream)
-            } else if recorded {
-                None
-            } else {
-                // Its work is only known as a part of the context's.
-                lane.forget_order();
-                Some(Stream {
-                    handle: Stream::EVERY,
-                    ..stream
-                })
-            };
+        let mut state = self.state.lock();
+        let void = if recorded {
+            state.lanes.unlist(lane);
+            state.end_lane(lane);
+            Vec::new()
+        } else {
+            state.merge_lane(lane)
+        };
+        drop(state);
+        void.into_iter().for_each(|event| driver.retire(event));
+    }
+
+    /// A thread has ended, and with it its default streams. Calls the driver for nothing.
+    pub fn thread_gone(&self, driver: &D, thread: u64) {
+        let mut state = self.state.lock();
+        let mut void = Vec::new();
+        for lane in state.lanes.of_thread(thread) {
+            void.extend(state.merge_lane(lane));
         }
+        drop(state);
+        void.into_iter().for_each(|event| driver.retire(event));
     }
 
     /// A context has ended with its streams: all their work is over, and their events are void. With
@@ -88,14 +112,24 @@ impl<D: Driver> MemPool<D> {
             state.free_all_of(context);
         }
         let gone = before - state.stats.allocated;
+        state.forget_context(context);
         let mut events = Vec::new();
+        // An event of a device may be one of this context.
+        if let Some(lane) = state.lanes.known(Stream::of_device(self.device))
+            && let Some(lane) = state.lanes.at(lane)
+        {
+            events.extend(lane.void());
+        }
         for number in state.lanes.numbers() {
-            if let Some(lane) = state.lanes.at(number)
-                && lane.context == context
-                && !on(Mutation::KeepEvents)
-            {
+            let of_context = |lane: &&Lane<D::Event>| number != SHARED && lane.context == context;
+            if state.lanes.get(number).filter(of_context).is_none() || on(Mutation::KeepEvents) {
+                continue;
+            }
+            state.lanes.unlist(number);
+            if let Some(lane) = state.lanes.at(number) {
                 events.extend(lane.forget());
             }
+            state.end_lane(number);
         }
         drop(state);
         for event in events {
@@ -104,20 +138,21 @@ impl<D: Driver> MemPool<D> {
         gone
     }
 
-    /// A stream is about to capture: no fence is made until that ends.
-    pub fn capture_began(&self) {
+    /// A stream is about to capture, under a number that no other capture has: no fence is made until
+    /// that ends.
+    pub fn capture_began(&self, capture: u64) {
         // Whoever makes a fence holds this: none is being made when the capture begins. One that waits
         // for the device may take longer; the capture must not wait for ever.
         let _misses = self.misses.try_lock_for(CAPTURE_PATIENCE);
-        self.state.lock().captures.began();
+        self.state.lock().captures.began(capture);
     }
 
     /// A capture ended in `graph`, or in nothing.
-    pub fn capture_ended(&self, graph: Option<u64>) {
+    pub fn capture_ended(&self, capture: u64, graph: Option<u64>) {
         let mut state = self.state.lock();
         let blocks = state
             .captures
-            .ended(graph.filter(|_| !on(Mutation::NoGraphs)));
+            .ended(capture, graph.filter(|_| !on(Mutation::NoGraphs)));
         state.return_blocks(blocks);
     }
 
@@ -137,24 +172,36 @@ impl<D: Driver> MemPool<D> {
 }
 
 impl<E: Copy> State<E> {
-    /// Frees the blocks that were allocated on the lanes of a context.
+    /// Frees the blocks that were allocated in a context.
     fn free_all_of(&mut self, context: Context) {
         let of_context = |id: &Id| {
             let block = self.slab.at(*id);
-            let lane = self.lanes.get(block.lane);
-            block.state == Is::Live && lane.is_some_and(|lane| lane.context == context)
+            block.state == Is::Live && block.context == context
         };
         let all: Vec<Id> = self.map.values().copied().filter(of_context).collect();
+        let lane = self.lanes.of(Stream::every(context));
         for id in all {
-            let (address, lane) = (self.slab.at(id).address, self.slab.at(id).lane);
             // A live block can be freed.
-            let _ = self.free::<()>(address, lane, |_| ());
+            let _ = self.free::<()>(self.slab.at(id).address, lane, |_| ());
         }
     }
 
-    /// Forgets everything but the reserved addresses. Returns the pieces, those mapped a second time
-    /// without a handle, and the events.
-    pub fn clear(&mut self) -> (Vec<(u64, Piece)>, Vec<E>) {
+    /// What graphs may still use waits for what its device does, not for a context that has ended.
+    fn forget_context(&mut self, context: Context) {
+        if self.stats.quarantined == 0 {
+            return;
+        }
+        for id in self.map.values() {
+            let block = self.slab.at_mut(*id);
+            if block.state == Is::Quarantined && block.context == context {
+                block.context = Context(0);
+            }
+        }
+    }
+
+    /// Forgets everything, the reserved addresses too unless the pool `keeps` them. Returns the pieces, those
+    /// mapped a second time without a handle, and the events.
+    pub fn clear(&mut self, keeps: bool) -> (Vec<(u64, Piece)>, Vec<E>) {
         let stale: Vec<_> = self
             .space
             .stale
@@ -176,14 +223,15 @@ impl<E: Copy> State<E> {
         }
         // What begins anew does not begin as the process did.
         self.leave(0);
-        let fresh = State::new(self.settings.clone());
-        let ranges = self.space.ranges();
+        let fresh = State::new(self.device, self.settings.clone());
+        let ranges = self.space.ranges().filter(|_| keeps);
+        let lanes = self.lanes.anew();
         let before = std::mem::replace(self, fresh);
         (self.stats, self.tick, self.calm) = (before.stats, before.tick, before.stats.freed_bytes);
         (self.stats.allocated, self.stats.requested) = (0, 0);
         (self.stats.live, self.stats.quarantined, self.stats.reserved) = (0, 0, 0);
         (self.course, self.progress) = (None, before.progress);
-        self.captures = before.captures;
+        (self.captures, self.lanes) = (before.captures, lanes);
         self.captures.forget(|_| true);
         if let Some((base, bytes)) = ranges {
             self.reserved(base, bytes);

@@ -17,8 +17,20 @@ pub trait Driver: Sync + Sized {
     /// Whether an error means that memory ran out.
     fn is_out_of_memory(error: Self::Error) -> bool;
 
+    /// Whether an error of a call about pieces means that there will be none: neither that memory ran
+    /// out, nor that the context is at fault.
+    fn is_refusal(error: Self::Error) -> bool {
+        let _ = error;
+        false
+    }
+
     /// Addresses without memory behind them, aligned to 2 MiB.
     fn reserve(&self, device: i32, bytes: u64) -> Result<u64, Self::Error>;
+
+    /// Addresses that [`Driver::reserve`] returned, with nothing mapped there, go back.
+    fn unreserve(&self, address: u64, bytes: u64) {
+        let _ = (address, bytes);
+    }
 
     /// A piece of physical memory: its handle.
     fn create(&self, device: i32, bytes: u64) -> Result<u64, Self::Error>;

@@ -6,6 +6,12 @@ use super::mutation::{Mutation, on};
 use super::pool::MemPool;
 use super::state::State;
 use crate::pool::Source;
+use std::ops::Range;
+
+/// Lanes that a miss looks at, at most; the next one goes on with others.
+const LOOKS: u32 = 64;
+/// Lanes of destroyed streams that one more destroyed stream looks at.
+const ENDS: u32 = 4;
 
 impl<E: Copy> State<E> {
     /// Highest allocated so far, with a little to spare: what the pool may hold without moving memory.
@@ -19,9 +25,11 @@ impl<E: Copy> State<E> {
     fn pending(&mut self, need: u64) -> Option<(u32, u64)> {
         let small = self.is_small(need);
         let mut best: Option<(u64, u32, u64)> = None;
-        for other in self.lanes.numbers() {
-            let bins = self.lanes.at(other)?.bins(small);
-            let Some(id) = bins.best(&mut self.slab, need) else {
+        let mut at = 0;
+        while let Some(other) = self.lanes.holder(at) {
+            at = other + 1;
+            let bins = self.lanes.get(other).and_then(|other| other.bins(small));
+            let Some(id) = bins.and_then(|bins| bins.best(&mut self.slab, need)) else {
                 continue;
             };
             let block = self.slab.at(id);
@@ -54,19 +62,63 @@ impl<D: Driver> MemPool<D> {
     /// Finds out what is complete, and closes the open fences so that the next look can tell more. Only
     /// by who misses; does nothing while a stream captures.
     pub(super) fn refresh(&self, driver: &D) {
-        let mut lane = 0;
+        self.look_at(driver, 0, u32::MAX, true);
+    }
+
+    /// As [`MemPool::refresh`], of some lanes, others each time.
+    pub(super) fn refresh_some(&self, driver: &D) {
+        let from = self.state.lock().next_look;
+        let next = self.look_at(driver, from, LOOKS, true);
+        self.state.lock().next_look = next;
+    }
+
+    /// Ends some of the lanes whose stream is gone and whose work is over.
+    pub(super) fn end_some(&self, driver: &D) {
+        let from = self.state.lock().next_end;
+        let next = self.look_at(driver, from, ENDS, false);
+        self.state.lock().next_end = next;
+    }
+
+    /// Looks at so many lanes from a number on, and again from the first. Returns where to go on: 0 if
+    /// it was all.
+    fn look_at(&self, driver: &D, from: u32, most: u32, all: bool) -> u32 {
+        let mut left = most;
+        for (mut lane, upto) in [(from, u32::MAX), (0, from)] {
+            while let Some(next) = self.look(driver, lane..upto, all) {
+                lane = next + 1;
+                left -= 1;
+                if left == 0 {
+                    return lane;
+                }
+            }
+        }
+        0
+    }
+
+    /// Finds out what is complete of the first lane in a range for which that is not known: its number.
+    /// `all`: also where the stream is there.
+    fn look(&self, driver: &D, lanes: Range<u32>, all: bool) -> Option<u32> {
+        let mut from = lanes.start;
         loop {
             let mut state = self.state.lock();
             if state.captures.is_open() && !on(Mutation::QueryUnderCapture) {
-                return;
+                return None;
             }
-            let Some(at) = state.lanes.at(lane) else {
-                return;
-            };
+            let lane = state.lanes.pending(from).filter(|lane| *lane < lanes.end)?;
+            let at = state.lanes.at(lane)?;
+            if !all && !at.ends {
+                from = lane + 1;
+                continue;
+            }
             let (stream, lacks) = (at.stream, at.lacks_event());
             let superfluous = at.superfluous();
             let waiting = at.first();
+            if superfluous.is_none() && state.lanes.can_end(lane) {
+                state.end_lane(lane);
+                return Some(lane);
+            }
             drop(state);
+            from = lane;
             if let Some(event) = superfluous {
                 let _locked = on(Mutation::CallLocked).then(|| self.state.lock());
                 driver.retire(event);
@@ -85,7 +137,7 @@ impl<D: Driver> MemPool<D> {
             {
                 self.close(driver, lane, stream);
             }
-            lane += 1;
+            return Some(lane);
         }
     }
 
@@ -93,7 +145,9 @@ impl<D: Driver> MemPool<D> {
     pub(super) fn close(&self, driver: &D, lane: u32, stream: Stream) -> Option<(u64, D::Event)> {
         let fence = self.state.lock().lanes.at(lane)?.close();
         let event = driver.record(stream).ok()?;
-        self.state.lock().lanes.at(lane)?.recorded(fence, event);
+        let mut state = self.state.lock();
+        state.lanes.at(lane)?.recorded(fence, event);
+        state.lanes.pends(lane);
         Some((fence, event))
     }
 
@@ -138,7 +192,7 @@ impl<D: Driver> MemPool<D> {
             return Some(Source::Waited);
         }
         (on(Mutation::NoOrder) || driver.order(stream, event).is_ok()).then_some(())?;
-        self.state.lock().lanes.at(lane)?.ordered(other, fence);
+        self.state.lock().lanes.ordered(lane, other, fence);
         Some(Source::Ordered)
     }
 
@@ -162,21 +216,26 @@ impl<D: Driver> MemPool<D> {
             return None;
         }
         let lane = state.lanes.of(stream);
-        let others = state.lanes.numbers();
         drop(state);
-        let mut any = None;
-        for other in others.filter(|other| *other != lane || !stream.is_ordered()) {
+        let (mut any, mut next) = (None, 0);
+        while let Some(other) = self.pending_from(next) {
+            next = other + 1;
+            if other == lane && stream.is_ordered() {
+                continue;
+            }
             let Some((fence, event)) = self.latest(driver, other) else {
                 continue;
             };
-            if (on(Mutation::NoOrder) || driver.order(stream, event).is_ok())
-                && let Some(at) = self.state.lock().lanes.at(lane)
-            {
-                at.ordered(other, fence);
+            if on(Mutation::NoOrder) || driver.order(stream, event).is_ok() {
+                self.state.lock().lanes.ordered(lane, other, fence);
                 any = Some(Source::Ordered);
             }
         }
         any
+    }
+
+    fn pending_from(&self, lane: u32) -> Option<u32> {
+        self.state.lock().lanes.pending(lane)
     }
 
     /// Waits until all work that used what is free is over, as far as it can be waited for.
@@ -185,9 +244,10 @@ impl<D: Driver> MemPool<D> {
         if state.captures.is_open() && !on(Mutation::WaitUnderCapture) {
             return;
         }
-        let lanes = state.lanes.numbers();
         drop(state);
-        for lane in lanes {
+        let mut next = 0;
+        while let Some(lane) = self.pending_from(next) {
+            next = lane + 1;
             let Some((fence, event)) = self.latest(driver, lane) else {
                 continue;
             };

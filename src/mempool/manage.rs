@@ -141,10 +141,37 @@ impl<D: Driver> MemPool<D> {
         self.misses.lock().devices.clone()
     }
 
+    /// The driver's function that refused memory in pieces, and its error: the pool can serve nothing
+    /// new.
+    pub fn refusal(&self) -> Option<(&'static str, D::Error)> {
+        self.misses.lock().refusal
+    }
+
+    /// A pool without any memory gives its addresses back. False: it has memory.
+    pub fn vacate(&self, driver: &D) -> bool {
+        let mut misses = self.misses.lock();
+        let mut state = self.state.lock();
+        if state.stats.live + state.stats.reserved + state.stats.quarantined > 0 {
+            return false;
+        }
+        let Some((base, bytes)) = misses.reserved.take() else {
+            return true;
+        };
+        let (_, events) = state.clear(false);
+        self.range.store(0, Ordering::Release);
+        drop(state);
+        for event in events {
+            driver.retire(event);
+        }
+        driver.unreserve(base, bytes);
+        true
+    }
+
     /// An empty pool serves anew, under other settings.
     pub fn reopen(&self, settings: Settings) {
         let mut misses = self.misses.lock();
         misses.devices = vec![self.device];
+        misses.refusal = None;
         self.threshold.store(0, Ordering::Relaxed);
         let mut state = self.state.lock();
         state.leave(0);
@@ -180,12 +207,11 @@ impl<D: Driver> MemPool<D> {
         }
         let state = self.state.lock();
         let block = state.slab.at(state.find(address)?);
-        let lane = state.lanes.get(block.lane)?;
         (block.state == super::block::State::Live).then_some(Found {
             address: block.address,
             requested: block.requested,
             serial: block.serial,
-            context: lane.context,
+            context: block.context,
         })
     }
 
@@ -193,14 +219,14 @@ impl<D: Driver> MemPool<D> {
     pub fn largest_free(&self) -> u64 {
         let mut state = self.state.lock();
         let State { lanes, slab, .. } = &mut *state;
-        let mut largest = 0;
-        for number in lanes.numbers() {
-            let Some(lane) = lanes.at(number) else {
-                continue;
+        let (mut largest, mut at) = (0, 0);
+        while let Some(number) = lanes.holder(at) {
+            at = number + 1;
+            let Some(lane) = lanes.get(number) else {
+                break;
             };
             for small in [true, false] {
-                let binned = lane.bins(small).largest(slab);
-                largest = largest.max(binned).max(lane.quick(small).largest());
+                largest = largest.max(lane.largest(slab, small));
             }
         }
         largest
@@ -222,7 +248,7 @@ impl<D: Driver> MemPool<D> {
         let _misses = self.misses.lock();
         let mut state = self.state.lock();
         let (allocated, reserved) = (state.stats.allocated, state.stats.reserved);
-        let (pieces, events) = state.clear();
+        let (pieces, events) = state.clear(true);
         let pages = state.settings.layout == Layout::Pages;
         drop(state);
         for (address, piece) in pieces {

@@ -4,7 +4,9 @@
 //! is over, or after they were made to wait for it. `state.rs` decides, `plan.rs` says where new memory
 //! goes and where it comes from (`course.rs`, where that was decided beforehand), `pool.rs` carries it out over a [`Driver`]; `lanes.rs` knows streams.
 
+mod bits;
 mod block;
+mod books;
 mod contexts;
 mod course;
 mod driver;

@@ -87,10 +87,10 @@ pub(super) enum Mutation {
     KeepStream,
     /// A new stream in a lane that was another's comes after what that one did.
     KeepOrder,
-    /// A lane is given to a new stream before its work is over.
-    ReuseLaneEarly,
-    /// A lane is given to a stream of another context.
-    ReuseLaneElsewhere,
+    /// A lane ends before its work is over.
+    EndLaneEarly,
+    /// What waits for a graph is taken for the memory of the stream that its lane serves by then.
+    WaitElsewhere,
     /// A mark does not end the open fence.
     OpenMark,
     /// A synchronised stream is taken for all of its context.
@@ -175,8 +175,8 @@ impl Mutation {
         Mutation::NoLastEvent,
         Mutation::KeepStream,
         Mutation::KeepOrder,
-        Mutation::ReuseLaneEarly,
-        Mutation::ReuseLaneElsewhere,
+        Mutation::EndLaneEarly,
+        Mutation::WaitElsewhere,
         Mutation::OpenMark,
         Mutation::MarkOtherStreams,
         Mutation::MarkOtherContexts,

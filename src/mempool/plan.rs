@@ -220,12 +220,11 @@ impl<E: Copy> State<E> {
     /// Free pieces that the lane may use, those that are to be taken first last.
     fn donors(&mut self, lane: u32) -> Vec<(u64, Piece, Id)> {
         let mut found = Vec::new();
-        for other in self.lanes.numbers() {
+        let mut at = 0;
+        while let Some(other) = self.lanes.holder(at) {
+            at = other + 1;
             for small in [true, false] {
-                let Some(bins) = self.lanes.at(other).map(|lane| lane.bins(small)) else {
-                    continue;
-                };
-                for id in bins.at_least(&mut self.slab, class::floor(self.settings.page)) {
+                for id in self.free_of(other, small, class::floor(self.settings.page)) {
                     if !self.may_use(lane, id) {
                         continue;
                     }
@@ -352,10 +351,11 @@ impl<E: Copy> State<E> {
 
     /// The window of a plan as a block of the lane that begins where the request's does.
     fn settle_window(&mut self, plan: &Plan, lane: u32, used_before: bool) -> Id {
-        let fence = match self.lanes.at(lane) {
-            // Another stream must come after the work that used a piece elsewhere before.
-            Some(lane) if used_before && !on(Mutation::NoFenceAfterAlias) => lane.join(),
-            _ => 0,
+        // Another stream must come after the work that used a piece elsewhere before.
+        let fence = if used_before && !on(Mutation::NoFenceAfterAlias) {
+            self.lanes.join(lane)
+        } else {
+            0
         };
         let block = self.slab.at_mut(plan.window);
         (block.lane, block.fence) = (lane, fence);
@@ -407,11 +407,11 @@ impl<E: Copy> State<E> {
             }
         }
         // The window had free memory of its own, perhaps, which earlier work may still use.
-        let own = self
-            .lanes
-            .at(lane)
-            .filter(|_| !on(Mutation::NoFenceAfterFailure));
-        let fence = own.map_or(0, |lane| lane.join());
+        let fence = if on(Mutation::NoFenceAfterFailure) {
+            0
+        } else {
+            self.lanes.join(lane)
+        };
         let block = self.slab.at_mut(plan.window);
         (block.lane, block.fence) = (lane, fence);
         let mut id = plan.window;

@@ -11,44 +11,62 @@ use super::state::State;
 use super::types::{FreeError, Freed, Grant, Settings};
 use crate::pool::Source;
 use parking_lot::Mutex;
-use spin::Yield;
-use spin::mutex::SpinMutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What only those who miss need, one at a time.
-pub(super) struct Misses {
+pub(super) struct Misses<E> {
     /// Devices that may use the pool's memory; its own is the first.
     pub devices: Vec<i32>,
+    /// The addresses that the driver reserved, as it returned them: begin and bytes.
+    pub reserved: Option<(u64, u64)>,
+    /// The first call about pieces that was refused.
+    pub refusal: Option<(&'static str, E)>,
+}
+
+impl<E: Copy> Misses<E> {
+    /// A call about pieces failed.
+    fn note<D: Driver<Error = E>>(&mut self, call: &'static str, error: E) {
+        if D::is_refusal(error) {
+            self.refusal.get_or_insert((call, error));
+        }
+    }
 }
 
 /// A stream-ordered pool of one device.
 pub struct MemPool<D: Driver> {
     pub(super) device: i32,
-    pub(super) state: SpinMutex<State<D::Event>, Yield>,
+    pub(super) state: Mutex<State<D::Event>>,
     /// Held from the first look for memory until it is in place: who misses takes turns.
-    pub(super) misses: Mutex<Misses>,
-    /// The reserved addresses, under [`Layout::Pages`]; 0 until there are any.
-    base: AtomicU64,
-    bytes: AtomicU64,
+    pub(super) misses: Mutex<Misses<D::Error>>,
+    /// The reserved addresses, under [`Layout::Pages`], as [`pack`] tells; 0 until there are any.
+    pub(super) range: AtomicU64,
     pub(super) threshold: AtomicU64,
 }
 
-/// Addresses to reserve: several times what a device of this size can hold, so that memory may move
-/// freely. They cost nothing: reserving takes the same 2 µs from 2^38 to 2^46 bytes (measured on an
-/// H100).
-const ADDRESSES: u64 = 1 << 41;
+/// The smallest range of addresses that is asked for where larger ones are refused.
+const LEAST_ADDRESSES: u64 = 1 << 30;
+/// Ranges begin and end at multiples of this.
+const UNIT: u32 = 21;
+/// Bits of the bytes of a range in one word; the rest is its begin.
+const BYTES: u32 = 27;
+
+/// A range of addresses in one word, so that it is seen whole.
+fn pack(base: u64, bytes: u64) -> u64 {
+    (base >> UNIT) << BYTES | bytes >> UNIT
+}
 
 impl<D: Driver> MemPool<D> {
     /// A pool without any memory.
     pub fn new(device: i32, settings: Settings) -> Self {
         MemPool {
             device,
-            state: SpinMutex::new(State::new(settings)),
+            state: Mutex::new(State::new(device, settings)),
             misses: Mutex::new(Misses {
                 devices: vec![device],
+                reserved: None,
+                refusal: None,
             }),
-            base: AtomicU64::new(0),
-            bytes: AtomicU64::new(0),
+            range: AtomicU64::new(0),
             threshold: AtomicU64::new(0),
         }
     }
@@ -61,9 +79,10 @@ impl<D: Driver> MemPool<D> {
     /// Whether an address may be the pool's. Under [`Layout::Pages`] it is if it says so.
     #[inline]
     pub fn owns(&self, address: u64) -> bool {
-        let base = self.base.load(Ordering::Acquire);
-        if base != 0 {
-            return address.wrapping_sub(base) < self.bytes.load(Ordering::Relaxed);
+        let range = self.range.load(Ordering::Acquire);
+        if range != 0 {
+            let (base, bytes) = (range >> BYTES, range & ((1 << BYTES) - 1));
+            return (address >> UNIT).wrapping_sub(base) < bytes;
         }
         self.state.lock().find(address).is_some()
     }
@@ -71,6 +90,12 @@ impl<D: Driver> MemPool<D> {
     /// A block that the stream may use at once, without any call to the driver; `None`: there is none.
     #[inline(always)]
     pub fn try_allocate(&self, stream: Stream, bytes: u64) -> Option<Grant> {
+        self.take(stream, bytes, false)
+    }
+
+    /// As [`MemPool::try_allocate`]; `all`: of however many streams.
+    #[inline(always)]
+    fn take(&self, stream: Stream, bytes: u64, all: bool) -> Option<Grant> {
         let mut state = self.state.lock();
         let lane = state.lanes.of(stream);
         if state.course.is_some() {
@@ -83,7 +108,7 @@ impl<D: Driver> MemPool<D> {
         if let Some(grant) = state.take_quick(lane, bytes) {
             return Some(grant);
         }
-        state.take(lane, bytes)
+        state.take(lane, bytes, all)
     }
 
     /// A block of at least `bytes` bytes, aligned to 512 bytes, for work submitted to the stream from
@@ -117,7 +142,7 @@ impl<D: Driver> MemPool<D> {
         state.free(address, lane, seen)
     }
 
-    /// As [`MemPool::free`], on the stream on which it was allocated.
+    /// As [`MemPool::free`], on no stream in particular of the context in which it was allocated.
     ///
     /// # Errors
     /// As [`MemPool::free`].
@@ -128,24 +153,28 @@ impl<D: Driver> MemPool<D> {
     ) -> Result<(), FreeError<D::Error>> {
         let mut state = self.state.lock();
         let id = *state.map.get(&address).ok_or(FreeError::Unknown)?;
-        let lane = state.slab.at(id).lane;
+        let context = state.slab.at(id).context;
+        let lane = state.lanes.of(Stream::every(context));
         state.free(address, lane, seen)
     }
 
     #[cold]
     fn miss(&self, driver: &D, stream: Stream, bytes: u64) -> Result<Grant, D::Error> {
-        let misses = self.misses.lock();
+        let mut misses = self.misses.lock();
         let mut error = D::OUT_OF_MEMORY;
-        if bytes <= ADDRESSES {
-            self.refresh(driver);
+        if bytes <= self.state.lock().settings.addresses {
+            self.refresh_some(driver);
             // Once more without a placement: its place may take more pages than another.
             loop {
                 for mode in Mode::ALL {
-                    error = match self.search(driver, &misses, stream, bytes, mode) {
+                    error = match self.search(driver, &mut misses, stream, bytes, mode) {
                         Ok(grant) => return Ok(grant),
                         Err(error) if D::is_out_of_memory(error) => error,
                         Err(error) => return Err(error),
                     };
+                    if misses.refusal.is_some() {
+                        break;
+                    }
                 }
                 if !self.state.lock().leave_for(bytes) {
                     break;
@@ -160,14 +189,14 @@ impl<D: Driver> MemPool<D> {
     fn search(
         &self,
         driver: &D,
-        misses: &Misses,
+        misses: &mut Misses<D::Error>,
         stream: Stream,
         bytes: u64,
         mode: Mode,
     ) -> Result<Grant, D::Error> {
         let waited = match mode {
             Mode::Balanced => {
-                if let Some(grant) = self.try_allocate(stream, bytes) {
+                if let Some(grant) = self.take(stream, bytes, true) {
                     return Ok(grant);
                 }
                 let placed = self.order_in_place(driver, stream, bytes);
@@ -201,7 +230,7 @@ impl<D: Driver> MemPool<D> {
                 None
             }
         };
-        if let Some(mut grant) = self.try_allocate(stream, bytes) {
+        if let Some(mut grant) = self.take(stream, bytes, true) {
             grant.source = waited.unwrap_or(grant.source);
             return Ok(grant);
         }
@@ -212,7 +241,7 @@ impl<D: Driver> MemPool<D> {
     fn grow(
         &self,
         driver: &D,
-        misses: &Misses,
+        misses: &mut Misses<D::Error>,
         stream: Stream,
         bytes: u64,
         mode: Mode,
@@ -225,15 +254,8 @@ impl<D: Driver> MemPool<D> {
         }
         if !state.space.is_reserved() {
             drop(state);
-            let base = driver.reserve(self.device, ADDRESSES)?;
+            self.reserve(driver, misses, need)?;
             state = self.state.lock();
-            // Pages lie at multiples of their size, whatever the driver's addresses begin and end with.
-            let page = state.settings.page;
-            let first = base.next_multiple_of(page);
-            let bytes = (ADDRESSES - (first - base)) / page * page;
-            state.reserved(first, bytes);
-            self.bytes.store(bytes, Ordering::Relaxed);
-            self.base.store(first, Ordering::Release);
         }
         let lane = state.lanes.of(stream);
         let Some(plan) = state.plan(lane, need, mode) else {
@@ -261,6 +283,37 @@ impl<D: Driver> MemPool<D> {
         }
     }
 
+    /// Reserves addresses: half of what was asked for where that is refused.
+    fn reserve(
+        &self,
+        driver: &D,
+        misses: &mut Misses<D::Error>,
+        need: u64,
+    ) -> Result<(), D::Error> {
+        let state = self.state.lock();
+        let (mut bytes, page) = (state.settings.addresses, state.settings.page);
+        drop(state);
+        let least = need.saturating_mul(2).max(LEAST_ADDRESSES);
+        let base = loop {
+            match driver.reserve(self.device, bytes) {
+                Ok(base) => break base,
+                Err(_) if bytes / 2 >= least => bytes /= 2,
+                Err(error) => {
+                    misses.refusal = Some(("cuMemAddressReserve", error));
+                    return Err(error);
+                }
+            }
+        };
+        (misses.reserved, misses.refusal) = (Some((base, bytes)), None);
+        // Pages lie at multiples of their size, whatever the driver's addresses begin and end with.
+        let first = base.next_multiple_of(page);
+        let bytes = (bytes - (first - base)) / page * page;
+        let mut state = self.state.lock();
+        state.reserved(first, bytes);
+        self.range.store(pack(first, bytes), Ordering::Release);
+        Ok(())
+    }
+
     /// Gives back the pieces that are too large for what a plan needs, after their work.
     fn take_back(&self, driver: &D, plan: &Plan) {
         for (id, address, piece) in &plan.given {
@@ -276,17 +329,23 @@ impl<D: Driver> MemPool<D> {
     fn carry_out(
         &self,
         driver: &D,
-        misses: &Misses,
+        misses: &mut Misses<D::Error>,
         plan: &Plan,
         handles: &mut Vec<u64>,
     ) -> Result<(), D::Error> {
-        let own = [self.device];
-        let peers = !on(Mutation::NoPeers);
-        let devices = if peers { &misses.devices[..] } else { &own[..] };
+        let devices = if on(Mutation::NoPeers) {
+            vec![self.device]
+        } else {
+            misses.devices.clone()
+        };
+        let devices = &devices[..];
         for fill in &plan.fills {
             let (to, bytes) = (fill.to, fill.bytes);
             let handle = match fill.source {
-                From::New => driver.create(self.device, bytes)?,
+                From::New => {
+                    let created = driver.create(self.device, bytes);
+                    created.inspect_err(|error| misses.note::<D>("cuMemCreate", *error))?
+                }
                 From::Moved(from, _) | From::Aliased(from, _) => {
                     let state = self.state.lock();
                     state
@@ -302,12 +361,15 @@ impl<D: Driver> MemPool<D> {
             {
                 driver.unmap(from, bytes)?;
             }
-            let placed = driver.map(to, bytes, handle).and_then(|()| {
+            let (mut call, mapped) = ("cuMemMap", driver.map(to, bytes, handle));
+            let placed = mapped.and_then(|()| {
+                call = "cuMemSetAccess";
                 driver.allow(to, bytes, devices).inspect_err(|_| {
                     let _ = driver.unmap(to, bytes);
                 })
             });
             if let Err(error) = placed {
+                misses.note::<D>(call, error);
                 if is_new {
                     driver.destroy(self.device, handle, bytes);
                 } else if let From::Moved(from, _) = fill.source {

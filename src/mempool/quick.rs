@@ -79,6 +79,11 @@ impl Quick {
         true
     }
 
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.filled == 0
+    }
+
     /// Bytes of the largest block; 0 if there is none.
     pub fn largest(&self) -> u64 {
         let filled = self.slots.iter().filter(|slot| slot.count > 0);

@@ -1,6 +1,7 @@
 //! The addresses of a pool: which of them have memory, and what memory that is.
 
 use super::block::{Block, Id, NIL, State as Is};
+use super::lanes::SHARED;
 use super::mutation::{Mutation, on};
 use super::state::State;
 use std::collections::{BTreeMap, BTreeSet};
@@ -185,7 +186,7 @@ impl<E: Copy> State<E> {
         let block = self.slab.at_mut(id);
         block.state = Is::Unmapped;
         // Nothing was ever there, as far as the next user is concerned.
-        (block.lane, block.fence, block.tick) = (0, 0, 0);
+        (block.lane, block.fence, block.tick) = (SHARED, 0, 0);
         let mut id = id;
         let left = self.slab.at(id).left;
         if left != NIL && self.slab.at(left).state == Is::Unmapped {
@@ -206,12 +207,11 @@ impl<E: Copy> State<E> {
     pub fn evict(&mut self, bytes: u64, age: u32) -> Vec<(Id, u64, Piece)> {
         let mut found = Vec::new();
         let mut sum = 0;
-        for lane in self.lanes.numbers() {
+        let mut at = 0;
+        while let Some(lane) = self.lanes.holder(at) {
+            at = lane + 1;
             for small in [false, true] {
-                let Some(bins) = self.lanes.at(lane).map(|lane| lane.bins(small)) else {
-                    continue;
-                };
-                for id in bins.at_least(&mut self.slab, 0) {
+                for id in self.free_of(lane, small, 0) {
                     let idle = self.tick.wrapping_sub(self.slab.at(id).tick);
                     let is_over = on(Mutation::EvictEarly) || self.is_complete(id);
                     if sum < bytes && idle >= age && is_over {

@@ -3,7 +3,7 @@
 use super::Layout;
 use super::block::{Block, Id, NIL, Slab, State as Is};
 use super::course::{Course, Progress};
-use super::lanes::{Lanes, Stream};
+use super::lanes::{Lanes, SHARED, Stream};
 use super::mutation::{Mutation, on};
 use super::space::Space;
 use super::stats::Stats;
@@ -17,12 +17,17 @@ use rustc_hash::FxHashMap;
 /// blocks apart.
 pub(super) const SMALL: u64 = 256 << 10;
 
+/// Lanes of others that a request looks at before it asks what is over.
+const NEAR: u32 = 32;
+
 #[inline(always)]
 fn is_small(bytes: u64) -> bool {
     bytes <= SMALL
 }
 
 pub(super) struct State<E> {
+    /// The ordinal of the pool's device.
+    pub device: i32,
     pub settings: Settings,
     pub slab: Slab,
     /// Where blocks begin: those handed out and those free.
@@ -31,6 +36,9 @@ pub(super) struct State<E> {
     pub space: Space,
     pub captures: Captures,
     pub stats: Stats,
+    /// The lanes that are looked at next.
+    pub next_look: u32,
+    pub next_end: u32,
     /// The housekeeper's clock.
     pub tick: u32,
     /// Bytes freed until all that was free last went back: from there on memory is new again.
@@ -42,8 +50,9 @@ pub(super) struct State<E> {
 }
 
 impl<E: Copy> State<E> {
-    pub fn new(settings: Settings) -> Self {
+    pub fn new(device: i32, settings: Settings) -> Self {
         State {
+            device,
             course: Course::new(&settings),
             progress: None,
             settings,
@@ -53,6 +62,8 @@ impl<E: Copy> State<E> {
             space: Space::new(),
             captures: Captures::default(),
             stats: Stats::default(),
+            next_look: 0,
+            next_end: 0,
             tick: 0,
             calm: 0,
         }
@@ -74,23 +85,25 @@ impl<E: Copy> State<E> {
     #[inline(always)]
     pub fn take_quick(&mut self, lane: u32, bytes: u64) -> Option<Grant> {
         let need = self.block_bytes(bytes);
-        let quick = self.lanes.at(lane)?.quick(is_small(need));
-        let id = quick.take(&mut self.slab, need)?;
+        let own = self.lanes.at(lane)?;
+        let id = own.take(&mut self.slab, need, is_small(need))?;
         Some(self.grant(id, bytes, Source::Hit))
     }
 
-    /// The best block that the lane may use as it is.
-    pub fn take(&mut self, lane: u32, bytes: u64) -> Option<Grant> {
+    /// The best block that the lane may use as it is; `all`: of however many lanes.
+    pub fn take(&mut self, lane: u32, bytes: u64, all: bool) -> Option<Grant> {
         let need = self.block_bytes(bytes);
+        let some = if all { u32::MAX } else { NEAR };
         // Small blocks are merged when nothing else will do. Large ones at once: it is they that
         // fragment memory (examples/mempool_traces: twice as much of it moves otherwise).
         let mut found = None;
         if is_small(need) {
-            found = self.best(lane, need);
+            found = self.best(lane, need, some);
         }
         let id = found.or_else(|| {
-            self.merge(is_small(need));
-            self.best(lane, need)
+            self.pop_all(lane, is_small(need));
+            self.merge(is_small(need), some);
+            self.best(lane, need, some)
         })?;
         self.claim(id, lane, need);
         Some(self.grant(id, bytes, Source::Hit))
@@ -98,20 +111,33 @@ impl<E: Copy> State<E> {
 
     /// Merges what is kept at hand.
     pub fn flush(&mut self) {
-        self.merge(true);
-        self.merge(false);
+        self.merge(true, u32::MAX);
+        self.merge(false, u32::MAX);
     }
 
-    fn merge(&mut self, small: bool) {
-        for lane in self.lanes.numbers() {
-            while let Some(id) = self
-                .lanes
-                .at(lane)
-                .and_then(|lane| lane.quick(small).pop(&mut self.slab))
-            {
-                self.insert(id);
-            }
+    fn merge(&mut self, small: bool, most: u32) {
+        let mut at = 0;
+        for _ in 0..most {
+            let Some(number) = self.lanes.holder(at) else {
+                break;
+            };
+            at = number + 1;
+            self.pop_all(number, small);
         }
+    }
+
+    fn pop_all(&mut self, lane: u32, small: bool) {
+        while let Some(lane) = self.lanes.at(lane)
+            && let Some(id) = lane.pop(&mut self.slab, small)
+        {
+            self.insert(id);
+        }
+    }
+
+    /// The free blocks of a lane in one part of the addresses, from a size class on.
+    pub fn free_of(&mut self, lane: u32, small: bool, class: usize) -> Vec<Id> {
+        let bins = self.lanes.get(lane).and_then(|lane| lane.bins(small));
+        bins.map_or_else(Vec::new, |bins| bins.at_least(&mut self.slab, class))
     }
 
     /// As [`State::flush`], and merges what is free for everybody with its neighbours, whichever
@@ -121,12 +147,11 @@ impl<E: Copy> State<E> {
         if on(Mutation::NoConsolidate) {
             return;
         }
-        for lane in self.lanes.numbers() {
+        let mut at = 0;
+        while let Some(lane) = self.lanes.holder(at) {
+            at = lane + 1;
             for small in [false, true] {
-                let Some(bins) = self.lanes.at(lane).map(|lane| lane.bins(small)) else {
-                    continue;
-                };
-                for id in bins.at_least(&mut self.slab, 0) {
+                for id in self.free_of(lane, small, 0) {
                     // One that was merged into another since is free no more.
                     if self.slab.at(id).state == Is::Free && self.is_complete(id) {
                         self.unlist(id);
@@ -137,28 +162,30 @@ impl<E: Copy> State<E> {
         }
     }
 
-    /// The best fit among the lane's own free blocks, or else among those of others that it may use.
-    fn best(&mut self, lane: u32, need: u64) -> Option<Id> {
+    /// The best fit among the lane's own free blocks, or else among those of so many others that it may
+    /// use.
+    fn best(&mut self, lane: u32, need: u64, others: u32) -> Option<Id> {
         let small = self.is_small(need);
         let most = self.settings.layout.slack(need);
         let fits = |slab: &Slab, id: &Id| slab.at(*id).size <= most;
         let own = self.lanes.at(lane)?;
         let ordered = own.ordered;
-        if let Some(id) = own.bins(small).best(&mut self.slab, need)
+        if let Some(id) = own.bins(small).and_then(|b| b.best(&mut self.slab, need))
             && fits(&self.slab, &id)
             && (ordered || on(Mutation::UseEvery) || self.may_use(lane, id))
         {
             return Some(id);
         }
         let mut best: Option<(u64, Id)> = None;
-        for other in self.lanes.numbers() {
-            let Some(bins) = self.lanes.at(other).map(|other| other.bins(small)) else {
-                continue;
+        let mut at = SHARED;
+        for _ in 0..others {
+            let Some(other) = self.lanes.holder(at) else {
+                break;
             };
-            let Some(id) = bins
-                .best(&mut self.slab, need)
-                .filter(|id| fits(&self.slab, id))
-            else {
+            at = other + 1;
+            let bins = self.lanes.get(other).and_then(|other| other.bins(small));
+            let found = bins.and_then(|bins| bins.best(&mut self.slab, need));
+            let Some(id) = found.filter(|id| fits(&self.slab, id)) else {
                 continue;
             };
             let size = self.slab.at(id).size;
@@ -192,22 +219,26 @@ impl<E: Copy> State<E> {
 
     /// A block is about to be handed out on a lane.
     fn goes_to(&mut self, id: Id, lane: u32) {
-        let ordered = self.lanes.get(lane).is_none_or(|lane| lane.ordered);
+        let to = self.lanes.get(lane);
+        let (ordered, context) = to.map_or((true, Context(0)), |to| (to.ordered, to.context));
         let block = self.slab.at_mut(id);
-        (block.lane, block.everywhere) = (lane, !ordered);
+        (block.lane, block.context, block.everywhere) = (lane, context, !ordered);
     }
 
     /// Which lane a block joins that is freed on this one. One handed out for no stream in particular
     /// comes after earlier work in the streams of its own context only: work of another does not stand
     /// for that.
     #[cold]
-    fn lane_of_free(&self, id: Id, lane: u32) -> u32 {
-        let made = self.slab.at(id).lane;
-        let context = |lane| self.lanes.get(lane).map(|lane| lane.context);
-        if context(made) == context(lane) {
+    fn lane_of_free(&mut self, id: Id, lane: u32) -> u32 {
+        let made = self.slab.at(id).context;
+        if self
+            .lanes
+            .get(lane)
+            .is_some_and(|lane| lane.context == made)
+        {
             lane
         } else {
-            made
+            self.lanes.of(Stream::every(made))
         }
     }
 
@@ -291,17 +322,23 @@ impl<E: Copy> State<E> {
             size,
         });
         block.tick = tick;
-        (block.lane, block.everywhere) = (lane, false);
-        block.fence = to.join();
+        (block.lane, block.context, block.everywhere) = (lane, to.context, false);
+        let (fence, is_first) = to.join();
+        block.fence = fence;
         self.stats.freed(size, requested);
         if !on(Mutation::NoQuarantine) && self.captures.quarantine(id, group) {
             self.slab.at_mut(id).state = Is::Quarantined;
             self.stats.quarantined += size;
         } else if self.course.is_some()
             || !(to.ordered || on(Mutation::QuickEvery))
-            || !to.quick(is_small(size)).keep(&mut self.slab, id, size)
+            || !to.keep(&mut self.slab, id, size, is_small(size))
         {
             self.insert(id);
+        } else {
+            self.lanes.holds(lane);
+        }
+        if is_first {
+            self.lanes.pends(lane);
         }
         Ok(())
     }
@@ -316,16 +353,14 @@ impl<E: Copy> State<E> {
             {
                 continue;
             }
-            let (size, lane) = (block.size, block.lane);
+            let (size, mut context) = (block.size, block.context);
+            if on(Mutation::WaitElsewhere)
+                && let Some(lane) = self.lanes.get(block.lane)
+            {
+                context = lane.context;
+            }
             // The graph's last launch may still be running, on any stream: all are waited for.
-            let context = self.lanes.get(lane).map_or(Context(0), |lane| lane.context);
-            let every = Stream {
-                context,
-                handle: Stream::EVERY,
-                thread: 0,
-            };
-            let lane = self.lanes.of(every);
-            let fence = self.lanes.at(lane).map_or(0, |lane| lane.join());
+            let (lane, fence) = self.behind_all_of(context);
             let block = self.slab.at_mut(id);
             block.group = 0;
             if !on(Mutation::ReturnOrdered) {
@@ -333,6 +368,90 @@ impl<E: Copy> State<E> {
             }
             self.stats.quarantined = self.stats.quarantined.saturating_sub(size);
             self.insert(id);
+        }
+    }
+
+    /// A lane and a fence behind everything that was submitted to a context, or to its device if it has
+    /// ended.
+    fn behind_all_of(&mut self, context: Context) -> (u32, u64) {
+        let lane = self.lanes.of(match context {
+            Context(0) => Stream::of_device(self.device),
+            context => Stream::every(context),
+        });
+        (lane, self.lanes.join(lane))
+    }
+
+    /// Ends a lane whose stream and work are over: its blocks are free for everybody.
+    pub fn end_lane(&mut self, lane: u32) {
+        if !self.lanes.can_end(lane) {
+            return;
+        }
+        self.move_blocks(lane, |_, _| (SHARED, 0));
+        self.lanes.end(lane);
+    }
+
+    /// The stream of a lane is gone, and its last work is known as a part of the context's only.
+    /// Returns events that are of no use any more.
+    pub fn merge_lane(&mut self, lane: u32) -> Vec<E> {
+        let Some(context) = self.lanes.get(lane).map(|lane| lane.context) else {
+            return Vec::new();
+        };
+        self.lanes.unlist(lane);
+        let (every, behind) = self.behind_all_of(context);
+        self.move_blocks(lane, |state, id| {
+            if state.is_complete(id) {
+                (SHARED, 0)
+            } else {
+                (every, behind)
+            }
+        });
+        let events = self.lanes.at(lane).map(|lane| lane.forget().collect());
+        self.lanes.end(lane);
+        events.unwrap_or_default()
+    }
+
+    /// Moves all free blocks of a lane to others.
+    fn move_blocks(&mut self, lane: u32, to: impl Fn(&Self, Id) -> (u32, u64)) {
+        for small in [false, true] {
+            while let Some(id) = self
+                .lanes
+                .at(lane)
+                .and_then(|l| l.pop(&mut self.slab, small))
+            {
+                let place = to(self, id);
+                let block = self.slab.at_mut(id);
+                (block.lane, block.fence) = place;
+                self.insert(id);
+            }
+            // Again where one that was moved was merged into one that was not.
+            loop {
+                let ids = self.free_of(lane, small, 0);
+                if ids.is_empty() {
+                    break;
+                }
+                for id in ids {
+                    // One that was merged into another since is free no more.
+                    let block = self.slab.at(id);
+                    if block.state != Is::Free || block.lane != lane {
+                        continue;
+                    }
+                    self.unlist(id);
+                    let place = to(self, id);
+                    let block = self.slab.at_mut(id);
+                    (block.lane, block.fence) = place;
+                    self.insert(id);
+                }
+            }
+        }
+        for at in 0..self.space.stale.len() {
+            let Some(&(id, _)) = self.space.stale.get(at) else {
+                break;
+            };
+            if self.slab.at(id).lane == lane {
+                let place = to(self, id);
+                let block = self.slab.at_mut(id);
+                (block.lane, block.fence) = place;
+            }
         }
     }
 
@@ -395,8 +514,15 @@ impl<E: Copy> State<E> {
         let block = self.slab.at_mut(id);
         block.state = Is::Free;
         let (lane, small) = (block.lane, block.small);
-        if let Some(lane) = self.lanes.at(lane) {
-            lane.bins(small).insert(&mut self.slab, id);
+        if let Some(bins) = self.lanes.bins_mut(lane, small) {
+            bins.insert(&mut self.slab, id);
+            return;
+        }
+        // Of a lane that has ended since: free for everybody.
+        let block = self.slab.at_mut(id);
+        (block.lane, block.fence) = (SHARED, 0);
+        if let Some(bins) = self.lanes.bins_mut(SHARED, small) {
+            bins.insert(&mut self.slab, id);
         }
     }
 
@@ -404,8 +530,8 @@ impl<E: Copy> State<E> {
     pub fn unlist(&mut self, id: Id) {
         let block = self.slab.at(id);
         let (lane, small) = (block.lane, block.small);
-        if let Some(lane) = self.lanes.at(lane) {
-            lane.bins(small).remove(&mut self.slab, id);
+        if let Some(bins) = self.lanes.bins_mut(lane, small) {
+            bins.remove(&mut self.slab, id);
         }
     }
 

@@ -34,6 +34,8 @@ pub(super) struct Ask {
     pub shared: bool,
     /// How far memory has been scraped together after the driver had none.
     pub scraped: u32,
+    /// How often what waits for captures has been taken back.
+    pub given_up: u32,
     /// Memory on its way back to the driver has been waited for.
     pub paused: bool,
 }
@@ -72,6 +74,7 @@ impl Ask {
             called_in: false,
             shared: false,
             scraped: 0,
+            given_up: 0,
             paused: false,
         }
     }

@@ -32,6 +32,11 @@ impl Bins {
         }
     }
 
+    /// Whether there is no block.
+    pub fn is_empty(&self) -> bool {
+        self.filled.last().is_none()
+    }
+
     #[inline]
     pub fn insert<T: Binned>(&mut self, slab: &mut Slab<T>, id: Id) {
         let block = slab.at_mut(id);

@@ -1,139 +1,203 @@
 //! Stream captures, and the graphs that hold memory.
 //!
-//! From the first capture that begins to the last one that ends is one *group*. A block that was
-//! handed out or freed meanwhile may be part of any graph that the group ends in, so its free
-//! waits in the group's quarantine until every such graph, and every graph derived from one, is
-//! destroyed.
+//! A block that was handed out or freed while streams capture may be part of the graph that any of
+//! those captures ends in. Its free waits until each of them is *over*: it ended in nothing, or its
+//! graph, and every graph derived from that one, is destroyed. Blocks that wait for the same captures
+//! share a *set*.
+//!
+//! The wait is a courtesy where the driver would have carried out the free: a program that works
+//! without us has given such a block up, so it is taken back when memory runs short. Where the driver
+//! would have refused the allocation or the free, the program depends on the block: it is *kept*.
 
 use super::slab::Id;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
+/// A capture that is not over.
 #[derive(Default)]
-struct Group {
-    /// Graphs that hold the group, and one more while it is open.
+struct Capture {
+    /// Graphs that came of it, and one more while it is open.
     holders: usize,
+    /// The sets that it is in.
+    sets: Vec<u32>,
+}
+
+/// Blocks that wait for the same captures.
+struct Set {
+    /// Captures of it that are not over.
+    captures: usize,
     blocks: Vec<Id>,
 }
 
 /// Which captures are open and which graphs hold what.
 #[derive(Default)]
 pub(crate) struct Captures {
-    open: usize,
-    /// The group that is open, or was last.
-    group: u32,
-    groups: FxHashMap<u32, Group>,
-    graphs: FxHashMap<u64, Vec<u32>>,
+    open: Vec<u64>,
+    /// The set of the captures that are open; 0: not needed yet.
+    set: u32,
+    last: u32,
+    captures: FxHashMap<u64, Capture>,
+    sets: FxHashMap<u32, Set>,
+    graphs: FxHashMap<u64, Vec<u64>>,
+    /// Blocks, live or waiting, that do not come back before their captures are over.
+    kept: FxHashSet<Id>,
 }
 
 impl Captures {
     /// Whether any stream captures.
     #[inline]
     pub fn is_open(&self) -> bool {
-        self.open > 0
+        !self.open.is_empty()
     }
 
-    /// The open group, or 0.
+    /// The set of the captures that are open, or 0.
     #[inline]
-    pub fn current(&self) -> u32 {
-        if self.open > 0 { self.group } else { 0 }
+    pub fn current(&mut self) -> u32 {
+        if self.open.is_empty() {
+            return 0;
+        }
+        self.set_of_open()
     }
 
-    /// A capture begins.
-    pub fn began(&mut self) {
-        if self.open == 0 {
-            self.group = self.group.checked_add(1).unwrap_or(1);
-            self.groups.entry(self.group).or_default().holders += 1;
+    #[cold]
+    fn set_of_open(&mut self) -> u32 {
+        if self.set != 0 {
+            return self.set;
         }
-        self.open += 1;
+        self.last = self.last.checked_add(1).unwrap_or(1);
+        self.set = self.last;
+        for capture in &self.open {
+            if let Some(capture) = self.captures.get_mut(capture) {
+                capture.sets.push(self.set);
+            }
+        }
+        let (captures, blocks) = (self.open.len(), Vec::new());
+        self.sets.insert(self.set, Set { captures, blocks });
+        self.set
+    }
+
+    /// A capture begins, under a number that no other has.
+    pub fn began(&mut self, capture: u64) {
+        if !self.open.contains(&capture) {
+            self.open.push(capture);
+            self.set = 0;
+            self.captures.entry(capture).or_default().holders += 1;
+        }
     }
 
     /// A capture ended, in a graph or in nothing. Returns the blocks that nothing holds any more.
-    pub fn ended(&mut self, graph: Option<u64>) -> Vec<Id> {
-        if self.open == 0 {
+    pub fn ended(&mut self, capture: u64, graph: Option<u64>) -> Vec<Id> {
+        let Some(at) = self.open.iter().position(|open| *open == capture) else {
             return Vec::new();
-        }
+        };
+        self.open.swap_remove(at);
+        self.set = 0;
         if let Some(graph) = graph {
-            self.hold(graph, self.group);
+            self.hold(graph, capture);
         }
-        self.open -= 1;
-        if self.open == 0 {
-            self.release(self.group)
-        } else {
-            Vec::new()
-        }
+        self.release(capture)
     }
 
-    fn hold(&mut self, graph: u64, group: u32) {
+    fn hold(&mut self, graph: u64, capture: u64) {
         let held = self.graphs.entry(graph).or_default();
-        if !held.contains(&group)
-            && let Some(entry) = self.groups.get_mut(&group)
+        if !held.contains(&capture)
+            && let Some(entry) = self.captures.get_mut(&capture)
         {
-            held.push(group);
+            held.push(capture);
             entry.holders += 1;
         }
     }
 
-    fn release(&mut self, group: u32) -> Vec<Id> {
-        let Some(entry) = self.groups.get_mut(&group) else {
-            return Vec::new();
+    /// One holder fewer of a capture; the last one ends it.
+    fn release(&mut self, capture: u64) -> Vec<Id> {
+        let mut free = Vec::new();
+        let Some(entry) = self.captures.get_mut(&capture) else {
+            return free;
         };
         entry.holders = entry.holders.saturating_sub(1);
         if entry.holders > 0 {
-            return Vec::new();
+            return free;
         }
-        self.groups
-            .remove(&group)
-            .map(|group| group.blocks)
-            .unwrap_or_default()
+        let over = self.captures.remove(&capture).unwrap_or_default();
+        for number in over.sets {
+            let Some(set) = self.sets.get_mut(&number) else {
+                continue;
+            };
+            set.captures = set.captures.saturating_sub(1);
+            if set.captures == 0 {
+                free.extend(self.sets.remove(&number).into_iter().flat_map(|s| s.blocks));
+            }
+        }
+        free
     }
 
     /// `to` was made from `from`, or updated with it: it holds what `from` holds.
     pub fn derived(&mut self, from: u64, to: u64) {
-        for group in self.graphs.get(&from).cloned().unwrap_or_default() {
-            self.hold(to, group);
+        for capture in self.graphs.get(&from).cloned().unwrap_or_default() {
+            self.hold(to, capture);
         }
     }
 
     /// A graph is gone. Returns the blocks that nothing holds any more.
     pub fn destroyed(&mut self, graph: u64) -> Vec<Id> {
-        let groups = self.graphs.remove(&graph).unwrap_or_default();
-        groups
+        let captures = self.graphs.remove(&graph).unwrap_or_default();
+        captures
             .into_iter()
-            .flat_map(|group| self.release(group))
+            .flat_map(|capture| self.release(capture))
             .collect()
     }
 
-    /// Puts a freed block into quarantine if the open group, or the one that the block was handed
-    /// out under, may still use it.
+    /// Puts a freed block into quarantine if the captures that are open, or those of the set that the
+    /// block was handed out under, may still use it.
     #[inline]
-    pub fn quarantine(&mut self, block: Id, group: u32) -> bool {
-        if self.open == 0 && group == 0 {
+    pub fn quarantine(&mut self, block: Id, set: u32) -> bool {
+        if self.open.is_empty() && set == 0 {
             return false;
         }
-        let group = if self.open > 0 { self.group } else { group };
-        match self.groups.get_mut(&group) {
+        let open = self.current();
+        self.hold_back(block, if open != 0 { open } else { set })
+    }
+
+    /// Keeps a block that one set let go of in the quarantine of the set that it was handed out
+    /// under, if that is another one and some of its captures are not over. It is free otherwise.
+    pub fn hold_back(&mut self, block: Id, set: u32) -> bool {
+        match self.sets.get_mut(&set) {
             Some(entry) => {
                 entry.blocks.push(block);
                 true
             }
-            None => false,
+            None => {
+                self.kept.remove(&block);
+                false
+            }
         }
     }
 
-    /// Keeps a block that one group let go of in the quarantine of the group that it was handed out
-    /// under, if that is another one and lives.
-    pub fn hold_back(&mut self, block: Id, group: u32) -> bool {
-        let entry = self.groups.get_mut(&group);
-        let held = entry.is_some();
-        entry.into_iter().for_each(|entry| entry.blocks.push(block));
-        held
+    /// The driver would have refused to hand a block out, or to take it back: if its free has to wait,
+    /// it waits however short memory is.
+    pub fn keep(&mut self, block: Id) {
+        self.kept.insert(block);
+    }
+
+    /// Takes those of these blocks out of quarantine that the driver would have freed: memory is short.
+    pub fn give_up(&mut self, which: impl Fn(Id) -> bool) -> Vec<Id> {
+        let kept = &self.kept;
+        let mut free = Vec::new();
+        for set in self.sets.values_mut() {
+            set.blocks.retain(|block| {
+                let goes = !kept.contains(block) && which(*block);
+                free.extend(goes.then_some(*block));
+                !goes
+            });
+        }
+        free
     }
 
     /// Forgets blocks that no longer exist.
     pub fn forget(&mut self, gone: impl Fn(Id) -> bool) {
-        for group in self.groups.values_mut() {
-            group.blocks.retain(|block| !gone(*block));
+        for set in self.sets.values_mut() {
+            set.blocks.retain(|block| !gone(*block));
         }
+        self.kept.retain(|block| !gone(*block));
     }
 }
 
@@ -141,36 +205,85 @@ impl Captures {
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_group_lives_as_long_as_its_graphs() {
-        let mut captures = Captures::default();
-        captures.began();
-        captures.began();
-        let group = captures.current();
-        assert!(captures.quarantine(7, 0));
-        assert!(captures.ended(Some(100)).is_empty());
-        assert!(captures.ended(None).is_empty());
-        assert!(!captures.is_open());
-        assert!(captures.quarantine(8, group));
-        captures.derived(100, 101);
-        captures.derived(100, 101);
-        assert!(captures.destroyed(100).is_empty());
-        let mut freed = captures.destroyed(101);
-        freed.sort_unstable();
-        assert_eq!(freed, [7, 8]);
-        assert!(!captures.quarantine(9, group), "nothing holds it any more");
+    fn sorted(mut ids: Vec<Id>) -> Vec<Id> {
+        ids.sort_unstable();
+        ids
     }
 
     #[test]
-    fn a_group_without_a_graph_ends_at_once() {
+    fn a_capture_is_over_with_its_graphs() {
         let mut captures = Captures::default();
-        captures.began();
+        captures.began(1);
+        captures.began(2);
+        let both = captures.current();
+        assert!(captures.quarantine(7, 0));
+        assert!(captures.ended(1, Some(100)).is_empty());
+        assert!(captures.ended(2, None).is_empty());
+        assert!(!captures.is_open());
+        assert!(captures.quarantine(8, both));
+        captures.derived(100, 101);
+        captures.derived(100, 101);
+        assert!(captures.destroyed(100).is_empty());
+        assert_eq!(sorted(captures.destroyed(101)), [7, 8]);
+        assert!(!captures.quarantine(9, both), "nothing holds it any more");
+    }
+
+    #[test]
+    fn a_block_waits_for_the_captures_that_were_open() {
+        let mut captures = Captures::default();
+        captures.began(1);
+        assert!(captures.quarantine(10, 0));
+        captures.began(2);
+        assert!(captures.quarantine(20, 0));
+        assert_eq!(captures.ended(1, None), [10], "2 began after its free");
+        assert!(captures.quarantine(30, 0));
+        captures.began(3);
+        assert_eq!(sorted(captures.ended(2, None)), [20, 30]);
+        assert!(captures.ended(3, None).is_empty());
+    }
+
+    #[test]
+    fn an_end_without_a_beginning_is_ignored() {
+        let mut captures = Captures::default();
+        captures.began(1);
         captures.quarantine(1, 0);
-        assert_eq!(captures.ended(None), [1]);
-        assert!(
-            captures.ended(None).is_empty(),
-            "an end without a beginning is ignored"
-        );
+        assert!(captures.ended(5, Some(4)).is_empty());
+        assert_eq!(captures.ended(1, None), [1]);
+        assert!(captures.ended(1, None).is_empty());
         assert!(captures.destroyed(5).is_empty());
+    }
+
+    #[test]
+    fn what_the_driver_would_have_refused_is_kept() {
+        let mut captures = Captures::default();
+        captures.began(1);
+        captures.keep(7);
+        assert!(captures.quarantine(7, 0));
+        assert!(captures.quarantine(8, 0));
+        assert_eq!(captures.give_up(|_| true), [8]);
+        assert!(captures.ended(1, Some(100)).is_empty());
+        assert!(captures.give_up(|_| true).is_empty(), "the graph needs it");
+        let free = captures.destroyed(100);
+        assert_eq!(free, [7]);
+        assert!(!captures.hold_back(7, 1));
+        captures.began(2);
+        assert!(captures.quarantine(7, 0));
+        assert_eq!(
+            captures.give_up(|_| true),
+            [7],
+            "it was kept for that time only"
+        );
+    }
+
+    #[test]
+    fn captures_come_and_go_beside_one_that_stays() {
+        let mut captures = Captures::default();
+        captures.began(0);
+        for capture in 1..1000 {
+            captures.began(capture);
+            captures.ended(capture, None);
+        }
+        assert!(captures.sets.is_empty(), "no block needs any");
+        assert_eq!(captures.captures.len(), 1);
     }
 }

@@ -4,7 +4,7 @@ use super::device::{Context, Device};
 use super::front::Call;
 use super::mutation::Mutation;
 use super::pool::{Guard, Pool};
-use super::types::Mark;
+use super::types::{Gone, Mark};
 use super::work::GARBAGE;
 use parking_lot::MutexGuard;
 use std::time::Duration;
@@ -15,8 +15,8 @@ const CAPTURE_PATIENCE: Duration = Duration::from_secs(2);
 
 impl<D: Device> Pool<D> {
     /// The context was destroyed or reset: forgets its blocks, fences and events. No driver call.
-    /// Returns the bytes that were handed out and held in it.
-    pub fn context_gone(&self, context: Context) -> (u64, u64) {
+    /// Returns what was handed out and held in it.
+    pub fn context_gone(&self, context: Context) -> Gone {
         let mut state = self.state.lock();
         self.call_in(&mut state, Call::All);
         let gone = state.context_gone(context);
@@ -87,10 +87,11 @@ impl<D: Device> Pool<D> {
         }
     }
 
-    /// A stream is about to capture. Returns when no call is in flight that would invalidate it.
-    pub fn capture_began(&self) {
+    /// A stream is about to capture, under a number that no other capture has. Returns when no call
+    /// is in flight that would invalidate it.
+    pub fn capture_began(&self, capture: u64) {
         let mut state = self.state.lock();
-        state.captures.began();
+        state.captures.began(capture);
         if let Some(front) = &self.front {
             front.close(&mut state);
         }
@@ -99,10 +100,10 @@ impl<D: Device> Pool<D> {
     }
 
     /// A capture ended in `graph`, or in nothing.
-    pub fn capture_ended(&self, graph: Option<u64>) {
+    pub fn capture_ended(&self, capture: u64, graph: Option<u64>) {
         let mut state = self.state.lock();
         let graph = graph.filter(|_| !state.planted(Mutation::NoGraphs));
-        let blocks = state.captures.ended(graph);
+        let blocks = state.captures.ended(capture, graph);
         if let Some(front) = &self.front
             && !state.captures.is_open()
         {

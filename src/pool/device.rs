@@ -31,6 +31,7 @@ pub trait Device: Sync {
     fn allocate(&self, context: Context, bytes: u64) -> Result<Address, Self::Error>;
 
     /// Memory back to the driver, which waits for the work of this context first, as `cuMemFree` does.
+    /// Legal while a stream captures.
     fn release(&self, context: Context, address: Address, bytes: u64) -> Result<(), Self::Error>;
 
     /// An event that completes when all work submitted to the context before this call has.
@@ -49,6 +50,17 @@ pub trait Device: Sync {
 
     /// The pool no longer needs the event.
     fn retire(&self, event: Self::Event);
+
+    /// Whether a stream of the context captures: all of its work cannot be waited for then.
+    fn captures(&self, _: Context) -> bool {
+        true
+    }
+
+    /// Whether the driver would refuse the calling thread an allocation or a free, because of a
+    /// stream that captures.
+    fn refuses(&self) -> bool {
+        false
+    }
 
     /// Waits on the host for all work of the context.
     fn synchronize(&self, context: Context) -> Result<(), Self::Error>;

@@ -38,6 +38,65 @@ impl<D: Device> Pool<D> {
         given
     }
 
+    /// Gives back what the driver would have free by now, whatever it waits for: memory is short. In
+    /// all contexts or those of one device. Returns the bytes given back.
+    pub fn make_room(&self, device: Option<i32>) -> u64 {
+        let given = self.trim(device, 0);
+        let mut state = self.state.lock();
+        if given == 0 {
+            self.call_in(&mut state, Call::Back);
+        }
+        given + self.scrape(&mut state, device)
+    }
+
+    /// As [`Pool::make_room`], when what is given back otherwise was not enough.
+    pub(super) fn scrape(&self, state: &mut Guard<'_, D>, device: Option<i32>) -> u64 {
+        let more = state.give_up(device);
+        let serials = self.serials(state, device);
+        if more && !state.captures.is_open() {
+            let given = self.settle(state);
+            let each = |serial: &u64| self.give_back(state, *serial, u64::MAX, Which::Any);
+            let given = given + serials.iter().map(each).sum::<u64>();
+            if given > 0 {
+                return given;
+            }
+        }
+        let unfenced = |serial| self.give_back_unfenced(state, serial);
+        serials.into_iter().map(unfenced).sum()
+    }
+
+    /// Gives all cached memory of an arena back although no fence can be made, as while a stream captures:
+    /// the driver waits for the arena's own context, and the host for others that do not capture.
+    fn give_back_unfenced(&self, state: &mut Guard<'_, D>, serial: u64) -> u64 {
+        let Cover { contexts, foreign } = state.cover(serial);
+        let Some(arena) = state.arena_mut(serial) else {
+            return 0;
+        };
+        let (own, mut waited) = (arena.context, 0);
+        if foreign {
+            let fence = arena.fences.close();
+            let done = self.outside(state, |device| {
+                let others = || contexts.iter().filter(|context| **context != own);
+                !others().any(|context| device.captures(*context))
+                    && others().all(|context| device.synchronize(*context).is_ok())
+            });
+            waited = match done || state.planted(Mutation::GiveBackUnwaited) {
+                true => fence,
+                false => 0,
+            };
+        }
+        let mut victims = state.evict(serial, u64::MAX, None, waited);
+        victims.extend(state.evict_waiting(serial, waited));
+        if !foreign {
+            let (ours, rest) = std::mem::take(&mut state.doomed)
+                .into_iter()
+                .partition(|victim| victim.arena == serial);
+            state.doomed = rest;
+            victims.extend::<Vec<Victim>>(ours);
+        }
+        self.release(state, victims)
+    }
+
     /// One tick of the housekeeper's clock: what was freed [`TICKS_TO_DECAY`] ticks ago and not
     /// asked for since goes back, if its work has finished. Returns the bytes given back; does
     /// nothing while a stream captures.
@@ -182,10 +241,6 @@ impl<D: Device> Pool<D> {
     pub(super) fn release(&self, state: &mut Guard<'_, D>, victims: Vec<Victim>) -> u64 {
         let mut bytes = 0;
         for victim in victims {
-            if state.captures.is_open() && !state.planted(Mutation::ReleaseUnderCapture) {
-                state.doomed.push(victim);
-                continue;
-            }
             // A driver that refuses has lost its context: the memory is gone either way.
             let _ = self.outside(state, |device| {
                 device.release(victim.context, victim.address, victim.bytes)
@@ -205,7 +260,7 @@ impl<D: Device> Pool<D> {
         bytes: u64,
         which: Which,
     ) -> u64 {
-        if state.captures.is_open() && !state.planted(Mutation::ReleaseUnderCapture) {
+        if state.captures.is_open() {
             return 0;
         }
         let merge = which == Which::Any;
@@ -223,7 +278,7 @@ impl<D: Device> Pool<D> {
             Which::Any | Which::Surplus => None,
             Which::Old(ticks) => Some(ticks),
         };
-        let victims = state.evict(serial, bytes, age);
+        let victims = state.evict(serial, bytes, age, 0);
         let given = if victims.is_empty() {
             0
         } else {

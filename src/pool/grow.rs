@@ -15,6 +15,8 @@ use std::time::Duration;
 
 /// How long a request waits for memory that another thread is giving back.
 const RELEASE_PATIENCE: Duration = Duration::from_secs(2);
+/// How often one request takes back what waits for captures, while others take that from it.
+const SCRAPES: u32 = 16;
 /// The device's part that is left free: one in so many bytes, and at least [`MARGIN_FLOOR`].
 const MARGIN_PART: u64 = 100;
 const MARGIN_FLOOR: u64 = 256 << 20;
@@ -136,6 +138,7 @@ impl<D: Device> Pool<D> {
         }
         if over_limit > 0 {
             if self.give_back_device(state, device, over_limit) > 0
+                || self.scrape_some(state, ask, device)
                 || self.reduce(state, ask, size)
                 || self.pause(state, ask, device)
             {
@@ -179,7 +182,10 @@ impl<D: Device> Pool<D> {
                         return Ok(None);
                     }
                 }
-                if self.reduce(state, ask, size) || self.pause(state, ask, device) {
+                if self.scrape_some(state, ask, device)
+                    || self.reduce(state, ask, size)
+                    || self.pause(state, ask, device)
+                {
                     return Ok(None);
                 }
                 if let Some(device) = state.device_mut(device) {
@@ -189,6 +195,21 @@ impl<D: Device> Pool<D> {
             }
             Err(error) => Err(error),
         }
+    }
+
+    /// Takes back what waits for captures, a few times: others take some of it. Whether there may be
+    /// more memory for it.
+    fn scrape_some(&self, state: &mut Guard<'_, D>, ask: &mut Ask, device: usize) -> bool {
+        let Some(ordinal) = state.devices.get(device).map(|device| device.ordinal) else {
+            return false;
+        };
+        ask.given_up += 1;
+        if ask.given_up > SCRAPES {
+            return false;
+        }
+        let before = state.devices.get(device).map(|d| d.stats.given_up);
+        self.scrape(state, Some(ordinal)) > 0
+            || before != state.devices.get(device).map(|d| d.stats.given_up)
     }
 
     /// Asks for no more than necessary from now on, if that is less.

@@ -29,8 +29,10 @@ pub(super) enum Mutation {
     NoHoldBack,
     /// Fence calls are made under a capture.
     FenceUnderCapture,
-    /// Memory goes back under a capture.
-    ReleaseUnderCapture,
+    /// When memory is short, what graphs depend on goes back too.
+    GiveUpKept,
+    /// When memory is short under a capture, nothing waits for other contexts.
+    GiveBackUnwaited,
     /// A mark does not end the open fence.
     OpenMark,
     /// A synchronised context is taken for all that the fence covers.
@@ -43,7 +45,7 @@ pub(super) enum Mutation {
 
 impl Mutation {
     #[cfg(test)]
-    pub const ALL: [Mutation; 17] = [
+    pub const ALL: [Mutation; 18] = [
         Mutation::PromoteEarly,
         Mutation::OrderOwnerOnly,
         Mutation::NoNeighbours,
@@ -56,7 +58,8 @@ impl Mutation {
         Mutation::NoDerived,
         Mutation::NoHoldBack,
         Mutation::FenceUnderCapture,
-        Mutation::ReleaseUnderCapture,
+        Mutation::GiveUpKept,
+        Mutation::GiveBackUnwaited,
         Mutation::OpenMark,
         Mutation::MarkDespitePeers,
         Mutation::ReleaseForeign,

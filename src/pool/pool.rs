@@ -6,7 +6,7 @@ use super::front::{Call, Front};
 use super::placement::Placement;
 use super::state::{After, Cover, State};
 use super::stats::Stats;
-use super::types::{FreeError, Freed, Grant, Settings, Source};
+use super::types::{Found, FreeError, Freed, Grant, Settings, Source};
 use super::{Policy, Reuse};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
@@ -67,8 +67,15 @@ impl<D: Device> Pool<D> {
     pub(super) fn take(&self, context: Context, bytes: u64) -> Result<Grant, Guard<'_, D>> {
         let Some(front) = &self.front else {
             let mut state = self.state.lock();
+            let refuses = self.refuses(&mut state);
             return match state.index_of(context) {
-                Some(index) => state.take(index, bytes, Source::Hit).map_err(|_| state),
+                Some(index) => match state.take(index, bytes, Source::Hit) {
+                    Ok(grant) => {
+                        self.keep(&mut state, &grant, refuses);
+                        Ok(grant)
+                    }
+                    Err(_) => Err(state),
+                },
                 None => Err(state),
             };
         };
@@ -89,12 +96,14 @@ impl<D: Device> Pool<D> {
         size: u64,
     ) -> Result<Grant, Guard<'_, D>> {
         let mut state = self.state.lock();
+        let refuses = self.refuses(&mut state);
         let Some(index) = state.index_of(context) else {
             return Err(state);
         };
         front.call_in_own(&mut state);
         match state.take(index, bytes, Source::Hit) {
             Ok(grant) => {
+                self.keep(&mut state, &grant, refuses);
                 front.adopt(&mut state, &grant, size);
                 Ok(grant)
             }
@@ -123,14 +132,30 @@ impl<D: Device> Pool<D> {
         context: Context,
         bytes: u64,
     ) -> Result<Grant, D::Error> {
-        let Some(front) = &self.front else {
-            return self.allocate_slowly(&mut state, context, bytes);
-        };
+        let refuses = self.refuses(&mut state);
         // What other threads have back joins the fence that this request may have to close.
-        front.call_in(&mut state, Call::Back);
+        self.call_in(&mut state, Call::Back);
         let grant = self.allocate_slowly(&mut state, context, bytes)?;
-        front.adopt(&mut state, &grant, self.rounding.growth(bytes));
+        self.keep(&mut state, &grant, refuses);
+        if let Some(front) = &self.front {
+            front.adopt(&mut state, &grant, self.rounding.growth(bytes));
+        }
         Ok(grant)
+    }
+
+    /// Whether the driver would refuse the calling thread an allocation or a free, because of a stream
+    /// that captures.
+    #[inline]
+    fn refuses(&self, state: &mut Guard<'_, D>) -> bool {
+        state.captures.is_open() && MutexGuard::unlocked(state, || self.device.refuses())
+    }
+
+    /// The program depends on a block that the driver would not have handed out.
+    #[inline]
+    fn keep(&self, state: &mut State<D::Event>, grant: &Grant, refused: bool) {
+        if refused {
+            state.keep(grant.address);
+        }
     }
 
     /// Calls in from the front.
@@ -170,6 +195,9 @@ impl<D: Device> Pool<D> {
         seen: impl FnOnce(&Freed),
     ) -> Result<(), FreeError<D::Error>> {
         let mut state = self.state.lock();
+        if self.refuses(&mut state) {
+            state.keep(address);
+        }
         if let Some(front) = &self.front {
             front.call_in_own(&mut state);
             if let Some(&id) = state.map.get(&address)
@@ -237,19 +265,28 @@ impl<D: Device> Pool<D> {
 
     /// Base and requested bytes of the live block that contains an address.
     pub fn find(&self, address: Address) -> Option<(Address, u64)> {
-        let mut state = self.state.lock();
-        self.call_in(&mut state, Call::All);
-        let block = state.slab.at(state.find(address)?);
-        (block.state == BlockState::Live).then_some((block.address, block.requested))
+        match self.look_up(address) {
+            Found::Live(base, requested) => Some((base, requested)),
+            Found::Free | Found::Unknown => None,
+        }
     }
 
-    /// Whether an address lies in memory that the pool keeps and nobody has: to the program it is free.
-    pub fn is_free(&self, address: Address) -> bool {
-        let mut state = self.state.lock();
-        self.call_in(&mut state, Call::All);
-        state
-            .find(address)
-            .is_some_and(|id| state.slab.at(id).state != BlockState::Live)
+    /// What an address is in.
+    pub fn look_up(&self, address: Address) -> Found {
+        let state = self.state.lock();
+        let Some(id) = state.find(address) else {
+            return Found::Unknown;
+        };
+        let block = state.slab.at(id);
+        let requested = match (block.state, &self.front) {
+            (BlockState::Live, _) => Some(block.requested),
+            // What a thread has at hand, or got back, stays with it.
+            (BlockState::Lent, Some(front)) => front.requested(&state, id),
+            _ => None,
+        };
+        requested.map_or(Found::Free, |requested| {
+            Found::Live(block.address, requested)
+        })
     }
 
     /// Bytes of the largest block that is free on a device, whatever still has to be waited for. Walks all

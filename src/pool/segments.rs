@@ -9,7 +9,7 @@ use super::block::{Block, Chain, Id, List, NIL, Slab, State};
 use super::class::{self, GRANULE, PAGE};
 use super::device::Address;
 use super::placement::Found;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 /// Requests up to this many bytes share small segments.
 const SMALL: u64 = 1 << 20;
@@ -286,6 +286,54 @@ impl Segments {
         let id = self.oldest()?;
         self.unlist(slab, id);
         Some(id)
+    }
+
+    /// Takes out the segments that are free but for parts that wait for a fence up to this one.
+    pub fn evict_waiting(&mut self, slab: &mut Slab, map: &mut Map, upto: u64) -> Vec<Id> {
+        let (mut seen, mut whole) = (FxHashSet::default(), Vec::new());
+        for small in [true, false] {
+            let mut id = self.room(small).pending.oldest;
+            while id != NIL {
+                let mut first = id;
+                while seen.insert(first) && slab.at(first).left != NIL {
+                    first = slab.at(first).left;
+                }
+                if slab.at(first).left == NIL {
+                    whole.push(first);
+                }
+                id = slab.at(id).age.newer;
+            }
+        }
+        whole.sort_unstable();
+        whole.dedup();
+        whole.retain(|first| {
+            let (mut part, mut free) = (*first, true);
+            while free && part != NIL {
+                let block = slab.at(part);
+                free = block.merged || block.state == State::Cached && block.fence <= upto;
+                part = block.right;
+            }
+            free
+        });
+        for first in &whole {
+            let mut part = *first;
+            while part != NIL {
+                if slab.at(part).merged {
+                    self.unlist(slab, part);
+                } else {
+                    let (small, size) = (slab.at(part).small, slab.at(part).size);
+                    let room = self.room(small);
+                    room.pending.unlink(slab, Chain::Age, part);
+                    room.pending_bytes = room.pending_bytes.saturating_sub(size);
+                }
+                part = slab.at(part).right;
+            }
+            while slab.at(*first).right != NIL {
+                let right = slab.at(*first).right;
+                self.absorb(slab, map, *first, right);
+            }
+        }
+        whole
     }
 
     /// The last fence that a freed part waits for.

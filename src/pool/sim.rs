@@ -75,7 +75,8 @@ struct Inner {
     /// Handed out: bytes and number.
     grants: BTreeMap<Address, (u64, u64)>,
     granted: u64,
-    capturing: usize,
+    /// The contexts of streams that capture, and whether the driver refuses allocations meanwhile.
+    capturing: Vec<(Context, bool)>,
     findings: Vec<String>,
     calls: HashMap<Call, u64>,
     /// Every so many calls one fails.
@@ -254,14 +255,15 @@ impl Sim {
         }
     }
 
-    /// A stream captures from now on.
-    pub fn capture_begin(&self) {
-        self.inner.lock().capturing += 1;
+    /// A stream of a context captures from now on. `refuses`: the driver would refuse allocations and
+    /// frees meanwhile.
+    pub fn capture_begin(&self, context: Context, refuses: bool) {
+        self.inner.lock().capturing.push((context, refuses));
     }
 
-    /// The stream does so no longer.
-    pub fn capture_end(&self) {
-        self.inner.lock().capturing -= 1;
+    /// The stream of the n-th capture does so no longer.
+    pub fn capture_end(&self, n: usize) {
+        self.inner.lock().capturing.swap_remove(n);
     }
 
     /// What went wrong.
@@ -299,7 +301,8 @@ impl Inner {
             .failing
             .get(&call)
             .is_some_and(|every| count.is_multiple_of(*every));
-        if fences && self.capturing > 0 {
+        let captures = |(of, _): &(Context, bool)| call != Call::Synchronize || *of == context;
+        if fences && self.capturing.iter().any(captures) {
             self.findings
                 .push(format!("{call:?} invalidates a capture"));
         }
@@ -407,7 +410,7 @@ impl Device for Sim {
 
     fn release(&self, context: Context, address: Address, bytes: u64) -> Result<(), Error> {
         let mut inner = self.inner.lock();
-        let lies = inner.enter(Call::Release, context, true)?;
+        let lies = inner.enter(Call::Release, context, false)?;
         if !lies {
             inner.finish_upto(context, u64::MAX);
         }
@@ -482,6 +485,19 @@ impl Device for Sim {
             inner.finish_upto(event.context, event.upto);
         }
         Ok(())
+    }
+
+    fn captures(&self, context: Context) -> bool {
+        let inner = self.inner.lock();
+        inner.capturing.iter().any(|(of, _)| *of == context)
+    }
+
+    fn refuses(&self) -> bool {
+        self.inner
+            .lock()
+            .capturing
+            .iter()
+            .any(|(_, refuses)| *refuses)
     }
 
     fn retire(&self, event: Event) {

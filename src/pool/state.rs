@@ -237,8 +237,9 @@ impl<E: Copy> State<E> {
     }
 
     /// Takes out an arena's oldest cached driver allocations, until they are so many bytes: all, or
-    /// only those whose work is complete and which were freed so many ticks ago.
-    pub fn evict(&mut self, serial: u64, bytes: u64, age: Option<u32>) -> Vec<Victim> {
+    /// only those whose work is complete and which were freed so many ticks ago. `waited`: contexts
+    /// other than the arena's were waited for after this fence was closed.
+    pub fn evict(&mut self, serial: u64, bytes: u64, age: Option<u32>, waited: u64) -> Vec<Victim> {
         let mut victims = Vec::new();
         let foreign = self.cover(serial).foreign && !self.planted(Mutation::ReleaseForeign);
         let Some(index) = self.index(serial) else {
@@ -255,7 +256,7 @@ impl<E: Copy> State<E> {
             };
             let block = self.slab.at(oldest);
             let idle = self.tick.wrapping_sub(block.tick);
-            let complete = block.fence <= arena.fences.complete();
+            let complete = block.fence <= arena.fences.complete().max(waited);
             if (foreign || age.is_some()) && !complete || age.is_some_and(|age| idle < age) {
                 break;
             }
@@ -268,30 +269,86 @@ impl<E: Copy> State<E> {
         victims
     }
 
+    /// Takes out an arena's segments that are wholly free, though parts of them wait for a fence: for
+    /// the driver, which waits for the arena's context itself. `foreign` and `waited` as in [`State::evict`].
+    pub fn evict_waiting(&mut self, serial: u64, waited: u64) -> Vec<Victim> {
+        let foreign = self.cover(serial).foreign && !self.planted(Mutation::ReleaseForeign);
+        let Some(Some(arena)) = self.index(serial).and_then(|i| self.arenas.get_mut(i)) else {
+            return Vec::new();
+        };
+        let upto = match foreign {
+            true => arena.fences.complete().max(waited),
+            false => u64::MAX,
+        };
+        let Placement::Split(segments) = &mut arena.placement else {
+            return Vec::new();
+        };
+        let whole = segments.evict_waiting(&mut self.slab, &mut self.map, upto);
+        whole.into_iter().map(|id| self.drop_block(id)).collect()
+    }
+
+    /// The driver would have refused to hand a block out.
+    pub fn keep(&mut self, address: Address) {
+        if let Some(id) = self.map.get(&address)
+            && matches!(self.slab.at(*id).state, BlockState::Live | BlockState::Lent)
+            && !self.planted(Mutation::GiveUpKept)
+        {
+            self.captures.keep(*id);
+        }
+    }
+
+    /// Memory is short: blocks that wait for captures become ordinary free blocks where the driver
+    /// would have freed them. Of one device or of all. Whether there were any.
+    pub fn give_up(&mut self, ordinal: Option<i32>) -> bool {
+        let (arenas, devices, slab) = (&self.arenas, &self.devices, &self.slab);
+        let of = |id: Id| {
+            let arena = arenas.get(slab.at(id).arena as usize)?.as_ref()?;
+            Some(devices.get(arena.device)?.ordinal)
+        };
+        let ids = self
+            .captures
+            .give_up(|id| ordinal.is_none() || of(id) == ordinal);
+        let any = !ids.is_empty();
+        for id in ids {
+            let arena = self.arenas.get(self.slab.at(id).arena as usize);
+            if let Some(Some(arena)) = arena
+                && let Some(device) = self.devices.get_mut(arena.device)
+            {
+                device.stats.given_up += 1;
+            }
+            self.return_block(id);
+        }
+        any
+    }
+
     /// Blocks that no graph holds any more become ordinary free blocks.
     pub fn return_blocks(&mut self, ids: Vec<Id>) {
         let hold_back = !self.planted(Mutation::NoHoldBack);
         for id in ids {
-            let block = self.slab.at_mut(id);
-            if hold_back && self.captures.hold_back(id, block.group) {
-                continue;
+            let group = self.slab.at(id).group;
+            if !hold_back || !self.captures.hold_back(id, group) {
+                self.return_block(id);
             }
-            let (index, size) = (block.arena as usize, block.size);
-            block.group = 0;
-            block.state = BlockState::Cached;
-            let Some(Some(arena)) = self.arenas.get_mut(index) else {
-                continue;
-            };
-            block.fence = arena.fences.join();
-            if let Some(device) = self.devices.get_mut(arena.device) {
-                device.stats.quarantined = device.stats.quarantined.saturating_sub(size);
-            }
-            if block.exported && matches!(arena.placement, Placement::Whole(_)) {
-                let victim = self.drop_block(id);
-                self.doomed.push(victim);
-            } else {
-                arena.placement.insert(&mut self.slab, id);
-            }
+        }
+    }
+
+    fn return_block(&mut self, id: Id) {
+        let block = self.slab.at_mut(id);
+        let (index, size) = (block.arena as usize, block.size);
+        block.group = 0;
+        block.state = BlockState::Cached;
+        let Some(Some(arena)) = self.arenas.get_mut(index) else {
+            return;
+        };
+        block.fence = arena.fences.join();
+        if let Some(device) = self.devices.get_mut(arena.device) {
+            device.stats.quarantined = device.stats.quarantined.saturating_sub(size);
+        }
+        if block.exported && matches!(arena.placement, Placement::Whole(_)) {
+            let victim = self.drop_block(id);
+            self.doomed.push(victim);
+        } else {
+            arena.placement.insert(&mut self.slab, id);
         }
     }
 

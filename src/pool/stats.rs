@@ -37,6 +37,8 @@ pub struct Stats {
     pub released_bytes: u64,
     /// Requests refused for want of memory.
     pub out_of_memory: u64,
+    /// How often memory was so short that blocks came back which graphs may still use.
+    pub given_up: u64,
 }
 
 impl Stats {
@@ -60,6 +62,7 @@ impl Stats {
             (&mut self.released, other.released),
             (&mut self.released_bytes, other.released_bytes),
             (&mut self.out_of_memory, other.out_of_memory),
+            (&mut self.given_up, other.given_up),
         ];
         for (mine, theirs) in pairs {
             *mine += theirs;

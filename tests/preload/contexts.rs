@@ -86,3 +86,35 @@ fn threads_on_different_devices() {
         }
     }
 }
+
+/// Contexts come and go with stream-ordered memory, with virtual memory management and without.
+fn memory_of_the_device(how: &str) {
+    for policy in ["auto", "blocks", "segments", "vmm", "bins"] {
+        for lacks in ["", "vmm"] {
+            let (native, shim) = Run::new(program("async_contexts"))
+                .arg(how)
+                .env("GPUSHIM_POLICY", policy)
+                .env("GPUSHIM_DECAY", "20ms")
+                .env("STANDIN_LACKS", lacks)
+                .both();
+            assert_eq!(shim.code, 0, "{policy}, without {lacks}: {}", shim.stdout);
+            let own = "fresh block holds its own: 1\n";
+            assert_eq!(native.stdout.matches(own).count(), 48);
+        }
+    }
+}
+
+#[test]
+fn stream_ordered_memory_outlives_contexts() {
+    memory_of_the_device("own");
+}
+
+#[test]
+fn stream_ordered_memory_outlives_contexts_beside_the_primary_one() {
+    memory_of_the_device("beside");
+}
+
+#[test]
+fn nothing_is_served_in_a_primary_context_that_was_reset() {
+    memory_of_the_device("reset");
+}

@@ -300,3 +300,66 @@ fn a_child_of_fork_has_no_pools() {
         ],
     );
 }
+
+/// What comes and goes leaves nothing behind: at most 8 MiB more of the process's memory than natively for 1500 of
+/// them. (Half a kilobyte and more for each is the stand-in driver's.)
+fn comes_and_goes(what: &str) {
+    for policy in ["auto", "segments", "blocks"] {
+        let run = Run::new(program("comings"))
+            .args([what, "2000"])
+            .env("GPUSHIM_POLICY", policy);
+        let (native, shim) = run.both();
+        assert_eq!(shim.code, 0, "{policy}: {}", shim.stdout);
+        let [without, with] = [native.note("grown"), shim.note("grown")];
+        assert!(
+            with <= without + 8 * 1024,
+            "{policy}: grew by {with} KiB, natively by {without}"
+        );
+    }
+}
+
+#[test]
+fn threads_with_a_default_stream_come_and_go() {
+    comes_and_goes("threads");
+}
+
+#[test]
+fn streams_come_and_go() {
+    comes_and_goes("streams");
+}
+
+#[test]
+fn contexts_with_streams_come_and_go() {
+    comes_and_goes("contexts");
+}
+
+#[test]
+fn a_pool_that_is_refused_pages_steps_aside() {
+    for absent in [
+        "cuMemAddressReserve",
+        "cuMemCreate",
+        "cuMemMap",
+        "cuMemSetAccess",
+    ] {
+        for (policy, pools) in [("auto", 2), ("vmm", 3)] {
+            let (_, shim) = Run::new(program("pages_refused"))
+                .older_driver(&[absent])
+                .env("GPUSHIM_POLICY", policy)
+                .may_complain()
+                .both();
+            assert_eq!(shim.code, 0, "without {absent}: {}", shim.stdout);
+            let complaints = shim.complaints();
+            let named = format!("gpushim: device 0: {absent} gave 500");
+            let all = complaints.iter().all(|line| line.starts_with(&named));
+            assert!(all && complaints.len() == pools, "{complaints:?}");
+        }
+    }
+}
+
+#[test]
+fn pools_are_made_and_destroyed_without_end() {
+    let (_, shim) = Run::new(program("pool_churn"))
+        .env("STANDIN_MEMORY", "8G")
+        .both();
+    assert_eq!(shim.code, 0, "{}", shim.stdout);
+}

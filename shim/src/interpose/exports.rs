@@ -9,14 +9,13 @@ use std::sync::Once;
 
 use gpushim_core::config::Log;
 
-use super::driver::calls::real as calls;
 use super::driver::context::{cuDevicePrimaryCtxRetain, real as contexts};
 use super::driver::stream_ordered::{self, named, real};
 use super::driver::{DevicePtr, Handle};
 use super::{front, nvtx};
 use crate::driver::{CUresult, OUT_OF_MEMORY, SUCCESS};
 use crate::marks::{self, Text};
-use crate::{context, foreign, process, recorder, thread};
+use crate::{context, foreign, primary, process, recorder, thread};
 
 /// `CUDA_ERROR_DEINITIALIZED`: the process is ending, and its memory with it.
 const DEINITIALIZED: CUresult = 4;
@@ -171,13 +170,7 @@ fn on_device(device: c_int, call: impl FnOnce() -> CUresult) -> CUresult {
 
 /// The primary context of a device. If we have to retain it for that, it stays so: memory is in it.
 fn primary(device: c_int) -> Result<Handle, CUresult> {
-    let (mut flags, mut active) = (0, 0);
-    // SAFETY: both are ours to write.
-    let asked = unsafe { calls::cuDevicePrimaryCtxGetState(device, &mut flags, &mut active) };
-    if asked == SUCCESS
-        && active != 0
-        && let Some(known) = context::primary(device)
-    {
+    if let Some(known) = primary::of(device) {
         return Ok(known.0 as Handle);
     }
     let mut context = std::ptr::null_mut();

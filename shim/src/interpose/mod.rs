@@ -1,5 +1,6 @@
 //! Where the host's calls arrive: exported symbols, and pointers that we put in the driver's place.
 
+pub mod books;
 pub mod caller;
 pub mod driver;
 pub mod exports;

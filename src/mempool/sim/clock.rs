@@ -171,6 +171,13 @@ impl Time {
 
     /// Everything that a stream was given to do so far; or its context and all that may use its memory.
     pub fn now(&self, stream: Stream) -> Option<Clock> {
+        if stream.handle == Stream::EVERY && stream.context == Context(0) {
+            let mut clock = Clock::default();
+            self.contexts
+                .keys()
+                .for_each(|context| clock.join(&self.of_context(*context)));
+            return Some(clock);
+        }
         if stream.handle == Stream::EVERY {
             self.contexts.get(&stream.context)?;
             let mut clock = self.of_context(stream.context);
@@ -304,6 +311,8 @@ impl Time {
         };
         match self.contexts.get(&recorded.context) {
             Some(known) if known.born == recorded.born => Ok(recorded.clock.clone()),
+            // Of a device.
+            None if recorded.context == Context(0) => Ok(recorded.clock.clone()),
             _ => Err("an event of a context that is gone is used"),
         }
     }

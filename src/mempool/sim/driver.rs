@@ -51,6 +51,13 @@ impl Driver for Probe {
         })
     }
 
+    fn unreserve(&self, address: u64, bytes: u64) {
+        self.with(|sim| {
+            let finding = sim.memory.unreserve(address, bytes);
+            sim.find(finding);
+        });
+    }
+
     fn create(&self, _: i32, bytes: u64) -> Result<u64, Error> {
         self.with(|sim| {
             sim.enter(self.number, Call::Create)?;

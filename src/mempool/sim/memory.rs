@@ -45,9 +45,28 @@ pub fn overlap(a: u64, a_bytes: u64, b: u64, b_bytes: u64) -> bool {
 
 impl Memory {
     pub fn reserve(&mut self, bytes: u64) -> u64 {
-        let base = (self.reserved.len() as u64 + 1) << 44;
+        let last = self.reserved.iter().map(|(base, _)| base >> 44).max();
+        let base = (last.unwrap_or(0) + 1) << 44;
         self.reserved.push((base, bytes));
         base
+    }
+
+    /// Returns what is wrong with that.
+    pub fn unreserve(&mut self, address: u64, bytes: u64) -> Option<String> {
+        let before = self.reserved.len();
+        self.reserved.retain(|known| *known != (address, bytes));
+        let is_used = self.within(address, bytes).next().is_some();
+        if is_used || self.reserved.len() == before {
+            return Some(format!(
+                "{address:#x} is given back, but used or never reserved"
+            ));
+        }
+        None
+    }
+
+    /// How many ranges of addresses are reserved.
+    pub fn ranges(&self) -> usize {
+        self.reserved.len()
     }
 
     pub fn total(&self) -> u64 {

@@ -31,7 +31,7 @@ impl Machine {
             pool,
             stream,
             number,
-            group: self.current(),
+            captures: self.current(),
             after: allocated.clone(),
             allocated,
         };

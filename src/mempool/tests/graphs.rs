@@ -19,6 +19,7 @@ struct Recorded {
 
 /// A capture that is open.
 pub struct Capture {
+    number: u64,
     pub stream: Stream,
     uses: Vec<Recorded>,
 }
@@ -26,8 +27,8 @@ pub struct Capture {
 /// A graph: what its nodes use.
 pub struct Graph {
     id: u64,
-    /// The group of captures that it came from.
-    group: u64,
+    /// The capture that it came from.
+    capture: u64,
     uses: Vec<Recorded>,
 }
 
@@ -45,23 +46,21 @@ impl Capture {
 }
 
 impl Machine {
-    /// The open group of captures; 0: none.
-    pub fn current(&self) -> u64 {
-        if self.captures.is_empty() {
-            0
-        } else {
-            self.group
-        }
+    /// The captures that are open.
+    pub fn current(&self) -> Vec<u64> {
+        self.captures.iter().map(|open| open.number).collect()
     }
 
     pub fn capture(&mut self, stream: usize) {
         if self.captures.len() < 2
             && let Some(stream) = self.stream(stream, |_, _| true)
         {
-            self.each(|pool, _| pool.capture_began());
+            self.next += 1;
+            let number = self.next;
+            self.each(|pool, _| pool.capture_began(number));
             self.sim().capture_begin(stream);
-            self.group += u64::from(self.captures.is_empty());
             self.captures.push(Capture {
+                number,
                 stream,
                 uses: Vec::new(),
             });
@@ -76,20 +75,20 @@ impl Machine {
         if graph {
             self.graphs.push(Graph {
                 id,
-                group: self.group,
+                capture: capture.number,
                 uses: capture.uses,
             });
         }
-        self.each(|pool, _| pool.capture_ended(graph.then_some(id)));
+        self.each(|pool, _| pool.capture_ended(capture.number, graph.then_some(id)));
     }
 
     pub fn derive(&mut self, n: usize) {
         if let Some(from) = self.graphs.get(n % self.graphs.len().max(1)) {
-            let (from, group, uses) = (from.id, from.group, from.uses.clone());
+            let (from, capture, uses) = (from.id, from.capture, from.uses.clone());
             self.next += 1;
             let id = self.next;
             self.each(|pool, _| pool.graph_derived(from, id));
-            self.graphs.push(Graph { id, group, uses });
+            self.graphs.push(Graph { id, capture, uses });
         }
     }
 
@@ -128,13 +127,13 @@ impl Machine {
 
     /// A block that graphs use is freed.
     ///
-    /// It must be freed in the graph's group of captures, or have been allocated there: to replay the
-    /// graph otherwise is the program's own mistake.
+    /// It must be freed during the graph's capture, or have been allocated then: to replay the graph
+    /// otherwise is the program's own mistake.
     pub fn leaves_graphs(&mut self, block: &Block, context: Context) {
         let current = self.current();
         let of_block = |r: &Recorded| r.used.2 == block.number;
         for graph in &mut self.graphs {
-            if graph.group != block.group && graph.group != current {
+            if !block.captures.contains(&graph.capture) && !current.contains(&graph.capture) {
                 graph.uses.retain(|r| !of_block(r));
             }
         }

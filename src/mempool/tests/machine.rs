@@ -20,8 +20,8 @@ pub struct Block {
     pub pool: usize,
     pub stream: Stream,
     pub number: u64,
-    /// The group of captures that it was handed out in; 0: none.
-    pub group: u64,
+    /// The captures that were open when it was handed out.
+    pub captures: Vec<u64>,
     /// Its allocation, and all its use.
     pub allocated: Clock,
     pub after: Clock,
@@ -43,8 +43,6 @@ pub struct Machine {
     pub streams: Vec<Stream>,
     pub live: Vec<Block>,
     pub captures: Vec<Capture>,
-    /// The open group of captures, or the last.
-    pub group: u64,
     pub graphs: Vec<Graph>,
     pub next: u64,
     /// Operations done.
@@ -54,6 +52,7 @@ pub struct Machine {
 fn settings(setting: &Setting, pool: usize, max_size: u64) -> Settings {
     Settings {
         placement: setting.placements[pool].clone(),
+        addresses: 1 << 41,
         layout: setting.layout,
         page: setting.page,
         spare: setting.spare,
@@ -117,7 +116,6 @@ impl Machine {
             streams: Vec::new(),
             live: Vec::new(),
             captures: Vec::new(),
-            group: 0,
             graphs: Vec::new(),
             next: 100,
             done: 0,
@@ -258,6 +256,7 @@ impl Machine {
                 let stats = self.pool(pool).stats();
                 if stats.live + stats.reserved + stats.quarantined == 0 {
                     let settings = settings(&self.setting, pool, max_size);
+                    assert!(self.pool(pool).vacate(&self.probes[pool]));
                     self.pool(pool).reopen(settings);
                     self.sim().forget(pool);
                     self.models[pool] = Model::new(max_size);
@@ -305,7 +304,15 @@ impl Machine {
     /// A stream with a handle that may have been another's.
     fn new_stream(&mut self, context: Context) {
         let taken = |handle: &u64| !self.streams.contains(&stream(context, *handle));
-        if let Some(handle) = (16..20).find(taken) {
+        let free = (16..20).find(taken);
+        if self.done.is_multiple_of(3) && self.streams.len() < 10 {
+            self.next += 1;
+            self.add_stream(Stream {
+                context,
+                handle: Stream::PER_THREAD,
+                thread: self.next,
+            });
+        } else if let Some(handle) = free {
             self.add_stream(stream(context, handle));
         }
     }
@@ -316,7 +323,10 @@ impl Machine {
         if stream.handle == Stream::LEGACY {
             return;
         }
-        self.each(|pool, probe| pool.stream_gone(probe, stream));
+        self.each(|pool, probe| match stream.thread {
+            0 => pool.stream_gone(probe, stream),
+            thread => pool.thread_gone(probe, thread),
+        });
         self.streams.swap_remove(index);
         self.sim().end_stream(stream);
         if let Some(at) = self.captures.iter().position(|c| c.stream == stream) {

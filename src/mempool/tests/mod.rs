@@ -2,6 +2,7 @@
 
 mod blocks;
 mod contexts;
+mod ends;
 mod graphs;
 mod machine;
 mod model;

@@ -140,8 +140,7 @@ fn audit(pool: &MemPool<Probe>, pages: bool) -> Audit {
     let mut listed = 0;
     for number in state.lanes.numbers() {
         for small in [false, true] {
-            let bins = state.lanes.at(number).map(|lane| lane.bins(small));
-            let ids = bins.map_or_else(Vec::new, |bins| bins.at_least(&mut state.slab, 0));
+            let ids = state.free_of(number, small, 0);
             let own = |id: &&u32| {
                 let block = state.slab.at(**id);
                 (block.state, block.lane, block.small) == (Is::Free, number, small)

@@ -107,7 +107,7 @@ fn script(mistake: Mistake) -> Option<(Setting, Vec<Action>)> {
         return None;
     };
     let (setting, actions) = match mutation {
-        // Handed out in one group of captures, freed in another.
+        // Handed out during one capture, freed during another.
         Mutation::NoHoldBack => (
             PLAIN,
             vec![
@@ -138,7 +138,7 @@ fn script(mistake: Mistake) -> Option<(Setting, Vec<Action>)> {
         ),
         // A graph's block was freed on a stream that is gone, whose lane another context's stream
         // would get; the graph runs once more before it ends.
-        Mutation::ReuseLaneElsewhere => (
+        Mutation::WaitElsewhere => (
             PLAIN,
             vec![
                 allocate(0, 512),

@@ -11,7 +11,7 @@ const MIB: u64 = 1 << 20;
 const THREADS: u64 = 8;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct OutOfMemory;
+pub struct OutOfMemory;
 
 #[derive(Default)]
 struct Memory {
@@ -23,7 +23,7 @@ struct Memory {
 }
 
 /// A device whose events complete when enough others were recorded after them.
-struct Slow {
+pub struct Slow {
     capacity: u64,
     delay: u64,
     memory: Mutex<Memory>,
@@ -34,7 +34,7 @@ struct Slow {
 }
 
 impl Slow {
-    fn new(delay: u64) -> Self {
+    pub fn new(delay: u64) -> Self {
         Slow {
             capacity: 1 << 30,
             delay,

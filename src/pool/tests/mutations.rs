@@ -23,12 +23,16 @@ fn script(mutation: Mutation) -> Option<Vec<Action>> {
         blocks: [0, 0],
     };
     let free = Action::Free { block: 0 };
-    let end = |graph| Action::EndCapture { graph };
+    let capture = |refuses| Action::Capture {
+        context: 0,
+        refuses,
+    };
+    let end = |graph| Action::EndCapture { capture: 0, graph };
     let replay = Action::Replay {
         context: 0,
         graph: 0,
     };
-    let recorded = [Action::Capture, allocate.clone(), launch(0), end(true)];
+    let recorded = [capture(false), allocate.clone(), launch(0), end(true)];
     let peer = |on| Action::Peer {
         accessor: 2,
         owner: 0,
@@ -44,7 +48,19 @@ fn script(mutation: Mutation) -> Option<Vec<Action>> {
                 replay,
             ]
         }
-        Mutation::NoHoldBack => vec![Action::Capture, free, end(false), allocate, replay],
+        Mutation::NoHoldBack => vec![capture(false), free, end(false), allocate, replay],
+        Mutation::GiveBackUnwaited => {
+            let capture = Action::Capture {
+                context: 1,
+                refuses: false,
+            };
+            let too_much = Action::Allocate {
+                context: 0,
+                bytes: 1 << 40,
+                ready_only: false,
+            };
+            return Some(vec![allocate, launch(1), capture, free, too_much]);
+        }
         Mutation::ForgetPeers => {
             return Some(vec![
                 peer(true),

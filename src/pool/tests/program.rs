@@ -65,6 +65,12 @@ impl Device for Probe {
     fn wait(&self, event: Event) -> Result<(), Error> {
         self.peek().wait(event)
     }
+    fn captures(&self, context: Context) -> bool {
+        self.peek().captures(context)
+    }
+    fn refuses(&self) -> bool {
+        self.peek().refuses()
+    }
     fn retire(&self, event: Event) {
         self.peek().retire(event)
     }
@@ -104,8 +110,14 @@ pub enum Action {
         owner: usize,
         on: bool,
     },
-    Capture,
+    /// A stream of a context begins to capture; `refuses`: the driver would refuse allocations and
+    /// frees meanwhile.
+    Capture {
+        context: usize,
+        refuses: bool,
+    },
     EndCapture {
+        capture: usize,
         graph: bool,
     },
     Derive {
@@ -214,8 +226,10 @@ pub fn action() -> impl Strategy<Value = Action> {
         2 => (0..4usize, 0..3usize).prop_map(|(context, after)| Action::Synchronize { context, after }),
         3 => (0..4usize, 0..4usize, any::<bool>())
             .prop_map(|(accessor, owner, on)| Action::Peer { accessor, owner, on }),
-        2 => Just(Action::Capture),
-        4 => any::<bool>().prop_map(|graph| Action::EndCapture { graph }),
+        2 => (0..4usize, any::<bool>())
+            .prop_map(|(context, refuses)| Action::Capture { context, refuses }),
+        4 => (0..4usize, any::<bool>())
+            .prop_map(|(capture, graph)| Action::EndCapture { capture, graph }),
         1 => (0..8usize).prop_map(|graph| Action::Derive { graph }),
         2 => (0..8usize).prop_map(|graph| Action::Destroy { graph }),
         4 => (0..4usize, 0..8usize).prop_map(|(context, graph)| Action::Replay { context, graph }),
@@ -235,15 +249,25 @@ struct Block {
     grant: Grant,
     context: usize,
     number: u64,
-    /// The group of captures that it was handed out in; 0: none.
-    group: u64,
+    /// The captures that were open when it was handed out.
+    captures: Vec<u64>,
+    /// The driver would have refused to hand it out.
+    refused: bool,
+}
+
+/// A capture that is open.
+struct Capture {
+    id: u64,
+    context: usize,
+    refuses: bool,
+    recorded: BTreeSet<(usize, Use)>,
 }
 
 /// A graph: the memory that its nodes use.
 struct Graph {
     id: u64,
-    /// The group of captures that it came from.
-    group: u64,
+    /// The capture that it came from.
+    capture: u64,
     uses: BTreeSet<(usize, Use)>,
 }
 
@@ -255,11 +279,13 @@ struct Machine {
     live: Vec<Block>,
     freed: Option<Address>,
     peers: BTreeSet<(usize, usize)>,
-    captures: usize,
-    /// The open group of captures, or the last.
-    group: u64,
-    recorded: BTreeSet<(usize, Use)>,
+    captures: Vec<Capture>,
     graphs: Vec<Graph>,
+    /// Freed where the driver would have done so too: when memory is short, graphs lose them.
+    loose: BTreeSet<u64>,
+    /// Freed where the driver would have refused the free or the allocation: device, bytes, and the
+    /// captures that were open then.
+    kept: Vec<(i32, u64, Vec<u64>)>,
     next: u64,
     peaks: BTreeMap<i32, (u64, u64)>,
 }
@@ -316,10 +342,10 @@ pub fn run(
         live: Vec::new(),
         freed: None,
         peers: BTreeSet::new(),
-        captures: 0,
-        group: 0,
-        recorded: BTreeSet::new(),
+        captures: Vec::new(),
         graphs: Vec::new(),
+        loose: BTreeSet::new(),
+        kept: Vec::new(),
         next: 100,
         peaks: BTreeMap::new(),
     };
@@ -365,7 +391,7 @@ impl Machine {
             Action::Launch { context, blocks } => self.launch(context, blocks),
             Action::Finish { work } => self.sim().finish(work),
             Action::Synchronize { context, after } => {
-                if self.captures == 0 {
+                if self.captures.is_empty() {
                     let (context, _) = self.contexts[context];
                     let mark = self.pool.mark(context);
                     if self.setting.fail.is_none() && self.sim().synchronize(context).is_ok() {
@@ -392,15 +418,20 @@ impl Machine {
                 }
             }
             Action::Peer { .. } => {}
-            Action::Capture => {
-                self.pool.capture_began();
-                self.sim().capture_begin();
-                self.group += u64::from(self.captures == 0);
-                self.captures += 1;
+            Action::Capture { context, refuses } => {
+                self.next += 1;
+                self.pool.capture_began(self.next);
+                self.sim().capture_begin(self.contexts[context].0, refuses);
+                self.captures.push(Capture {
+                    id: self.next,
+                    context,
+                    refuses,
+                    recorded: BTreeSet::new(),
+                });
             }
-            Action::EndCapture { graph } => {
-                if self.captures > 0 {
-                    self.end_capture(graph);
+            Action::EndCapture { capture, graph } => {
+                if !self.captures.is_empty() {
+                    self.end_capture(capture % self.captures.len(), graph);
                 }
             }
             Action::Derive { graph } => {
@@ -409,7 +440,7 @@ impl Machine {
                     self.next += 1;
                     let to = Graph {
                         id: self.next,
-                        group: from.group,
+                        capture: from.capture,
                         uses: from.uses.clone(),
                     };
                     self.pool.graph_derived(from.id, to.id);
@@ -450,12 +481,28 @@ impl Machine {
         }
     }
 
-    fn current(&self) -> u64 {
-        if self.captures > 0 { self.group } else { 0 }
+    fn current(&self) -> Vec<u64> {
+        self.captures.iter().map(|capture| capture.id).collect()
+    }
+
+    fn refuses(&self) -> bool {
+        self.captures.iter().any(|capture| capture.refuses)
+    }
+
+    /// Memory was short: what the driver would have freed does not wait for graphs any more.
+    fn give_up(&mut self) {
+        let loose = &self.loose;
+        let gone = |(_, (_, _, number)): &(usize, Use)| loose.contains(number);
+        let graphs = self.graphs.iter_mut().map(|graph| &mut graph.uses);
+        let open = self.captures.iter_mut().map(|open| &mut open.recorded);
+        graphs
+            .chain(open)
+            .for_each(|uses| uses.retain(|used| !gone(used)));
     }
 
     fn allocate(&mut self, context: usize, bytes: u64, ready_only: bool) {
         let (handle, device) = self.contexts[context];
+        let given_up = self.pool.stats(None).given_up;
         let result = if ready_only && bytes.is_multiple_of(2) {
             self.pool.try_allocate(handle, bytes)
         } else {
@@ -468,6 +515,9 @@ impl Machine {
                 }
             }
         };
+        if self.pool.stats(None).given_up > given_up {
+            self.give_up();
+        }
         let Some(grant) = result else { return };
         assert!(
             grant.address.is_multiple_of(512) && grant.size >= bytes && grant.requested == bytes
@@ -477,13 +527,14 @@ impl Machine {
             grant,
             context,
             number,
-            group: self.current(),
+            captures: self.current(),
+            refused: self.refuses(),
         });
         let (allocated, requested) = self.sums(device);
         let peaks = self.peaks.entry(device).or_default();
         *peaks = (peaks.0.max(allocated), peaks.1.max(requested));
         // Whoever gets memory writes it.
-        if self.captures == 0 {
+        if self.captures.is_empty() {
             self.sim()
                 .launch(handle, &[(grant.address, grant.size, number)]);
         }
@@ -491,11 +542,32 @@ impl Machine {
 
     /// A refusal is honest: nothing that could have been given back is kept.
     fn check_refusal(&self, device: i32, bytes: u64) {
-        if self.captures > 0 || self.setting.fail.is_some() || self.setting.policy != Policy::Blocks
-        {
+        if self.setting.fail.is_some() || self.setting.policy != Policy::Blocks {
             return;
         }
         let stats = self.pool.stats(Some(device));
+        let over = |capture: &u64| {
+            let open = self.captures.iter().any(|open| open.id == *capture);
+            !open && self.graphs.iter().all(|graph| graph.capture != *capture)
+        };
+        let waits =
+            |(of, _, captures): &&(i32, u64, Vec<u64>)| *of == device && !captures.iter().all(over);
+        let kept: u64 = self
+            .kept
+            .iter()
+            .filter(waits)
+            .map(|(_, size, _)| size)
+            .sum();
+        assert!(stats.quarantined <= kept, "out of memory with a quarantine");
+        // Under a capture, other contexts' work cannot always be waited for.
+        let neighbours = device == 0
+            || self
+                .peers
+                .iter()
+                .any(|(_, o)| self.contexts[*o].1 == device);
+        if !self.captures.is_empty() && neighbours {
+            return;
+        }
         assert_eq!(
             stats.cached, stats.quarantined,
             "out of memory with a cache"
@@ -512,11 +584,11 @@ impl Machine {
 
     fn free(&mut self, block: Block) {
         self.sim().returned(block.grant.address);
-        // What a graph uses must be freed in its group of captures, or have been allocated there.
+        // What a graph uses must be freed during its capture, or have been allocated then.
         // To replay it otherwise is the program's own mistake.
         let current = self.current();
         for graph in &mut self.graphs {
-            if graph.group != block.group && graph.group != current {
+            if !block.captures.contains(&graph.capture) && !current.contains(&graph.capture) {
                 graph
                     .uses
                     .retain(|(_, (_, _, number))| *number != block.number);
@@ -532,6 +604,13 @@ impl Machine {
             (block.grant.requested, block.grant.size)
         );
         assert_eq!((seen.context, seen.device), self.contexts[block.context]);
+        if block.refused || self.refuses() {
+            let captures = block.captures.iter().chain(&current).copied().collect();
+            let (_, device) = self.contexts[block.context];
+            self.kept.push((device, block.grant.size, captures));
+        } else {
+            self.loose.insert(block.number);
+        }
         match result {
             Ok(()) => self.freed = Some(block.grant.address),
             Err(FreeError::Driver(Error::Failed)) => assert!(self.setting.fail.is_some()),
@@ -557,39 +636,41 @@ impl Machine {
                 ));
             }
         }
-        if self.captures > 0 {
-            self.recorded.extend(uses);
-        } else {
+        for capture in &mut self.captures {
+            capture.recorded.extend(uses.iter().copied());
+        }
+        if self.captures.is_empty() {
             let uses: Vec<Use> = uses.into_iter().map(|(_, u)| u).collect();
             self.sim().launch(self.contexts[context].0, &uses);
         }
     }
 
-    fn end_capture(&mut self, graph: bool) {
-        self.captures -= 1;
-        self.sim().capture_end();
+    fn end_capture(&mut self, at: usize, graph: bool) {
+        let capture = self.captures.swap_remove(at);
+        self.sim().capture_end(at);
         self.next += 1;
         let id = self.next;
         if graph {
             self.graphs.push(Graph {
                 id,
-                group: self.group,
-                uses: self.recorded.clone(),
+                capture: capture.id,
+                uses: capture.recorded,
             });
         }
-        if self.captures == 0 {
-            self.recorded.clear();
-        }
-        self.pool.capture_ended(graph.then_some(id));
+        self.pool.capture_ended(capture.id, graph.then_some(id));
     }
 
     fn reset(&mut self, context: usize) {
         let (handle, device) = self.contexts[context];
+        while let Some(at) = self.captures.iter().position(|c| c.context == context) {
+            self.end_capture(at, false);
+        }
         self.live.retain(|block| block.context != context);
-        self.recorded.retain(|(owner, _)| *owner != context);
-        self.graphs
-            .iter_mut()
-            .for_each(|graph| graph.uses.retain(|(owner, _)| *owner != context));
+        let graphs = self.graphs.iter_mut().map(|graph| &mut graph.uses);
+        let open = self.captures.iter_mut().map(|open| &mut open.recorded);
+        graphs
+            .chain(open)
+            .for_each(|uses| uses.retain(|(owner, _)| *owner != context));
         self.peers.retain(|(a, o)| *a != context && *o != context);
         self.freed = None;
         self.sim().destroy_context(handle);
@@ -631,7 +712,7 @@ impl Machine {
             }
             // What is in quarantine, in part of a segment or freed under a capture cannot shrink.
             if let Some(max) = self.setting.cache_max
-                && self.captures == 0
+                && self.captures.is_empty()
                 && self.graphs.is_empty()
                 && self.setting.fail.is_none()
                 && self.setting.policy == Policy::Blocks
@@ -650,8 +731,8 @@ impl Machine {
 
     /// Everything is given back in the end.
     fn end(mut self) -> Vec<String> {
-        while self.captures > 0 {
-            self.end_capture(false);
+        while !self.captures.is_empty() {
+            self.end_capture(0, false);
         }
         for graph in std::mem::take(&mut self.graphs) {
             self.pool.graph_destroyed(graph.id);

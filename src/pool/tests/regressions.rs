@@ -36,6 +36,17 @@ fn free(block: usize) -> Action {
     Action::Free { block }
 }
 
+fn capture(context: usize) -> Action {
+    Action::Capture {
+        context,
+        refuses: true,
+    }
+}
+
+fn end(graph: bool) -> Action {
+    Action::EndCapture { capture: 0, graph }
+}
+
 fn nothing_goes_wrong(setting: &Setting, actions: &[Action]) {
     assert_eq!(
         run(setting, actions, Mutation::None, None),
@@ -120,8 +131,8 @@ fn access_given_while_a_stream_captures_comes_after_earlier_work() {
         },
         allocate(FIRST, 512),
         allocate(FIRST, 512),
-        Action::Capture,
-        Action::Capture,
+        capture(OTHER),
+        capture(OTHER),
         Action::Peer {
             accessor: NEIGHBOUR,
             owner: OTHER,
@@ -131,7 +142,7 @@ fn access_given_while_a_stream_captures_comes_after_earlier_work() {
             context: NEIGHBOUR,
             blocks: [0, 0],
         },
-        Action::EndCapture { graph: true },
+        end(true),
         Action::Derive { graph: 0 },
         Action::Replay {
             context: NEIGHBOUR,
@@ -161,14 +172,14 @@ fn access_given_while_a_stream_captures_and_waiting_fails_is_ordered_when_it_end
         allocate(FIRST, 512),
         allocate(FIRST, 512),
         free(0),
-        Action::Capture,
+        capture(OTHER),
         free(0),
         free(0),
         allocate(FIRST, 3171),
         allocate(FIRST, 512),
-        Action::EndCapture { graph: false },
+        end(false),
         allocate(OTHER, 2_500_731),
-        Action::Capture,
+        capture(OTHER),
         Action::Peer {
             accessor: PEER,
             owner: OTHER,
@@ -182,7 +193,7 @@ fn access_given_while_a_stream_captures_and_waiting_fails_is_ordered_when_it_end
             blocks: [0, 0],
         },
         allocate(FIRST, 512),
-        Action::EndCapture { graph: true },
+        end(true),
         Action::Replay {
             context: PEER,
             graph: 0,

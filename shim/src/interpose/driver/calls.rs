@@ -17,7 +17,6 @@ driver_calls! {
     fn cuDeviceGet(device: *mut c_int, ordinal: c_int);
     fn cuDeviceGetCount(count: *mut c_int);
     fn cuDeviceGetName(name: *mut c_char, length: c_int, device: c_int);
-    fn cuDevicePrimaryCtxGetState(device: c_int, flags: *mut u32, active: *mut c_int);
     fn cuDeviceTotalMem_v2(bytes: *mut usize, device: c_int);
     fn cuDriverGetVersion(version: *mut c_int);
     fn cuEventCreate(event: *mut Handle, flags: u32);
@@ -26,6 +25,7 @@ driver_calls! {
     fn cuMemAddressReserve(
         address: *mut u64, bytes: usize, alignment: usize, wished: u64, flags: u64,
     );
+    fn cuMemAddressFree(address: u64, bytes: usize);
     fn cuMemSetAccess(address: u64, bytes: usize, access: *const c_void, count: usize);
     fn cuStreamGetCtx(stream: Handle, context: *mut Handle);
     fn cuStreamIsCapturing(stream: Handle, status: *mut c_int);

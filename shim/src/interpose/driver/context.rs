@@ -5,22 +5,27 @@ use std::ffi::{c_int, c_uint, c_void};
 use gpushim_core::pool::Context;
 
 use super::Handle;
-use super::calls::real as calls;
-use crate::driver::{CUresult, SUCCESS};
+use crate::driver::{CUresult, INVALID_CONTEXT, SUCCESS};
 use crate::interpose::hook::driver_hooks;
-use crate::{allocator, capture, context, device_memory, mempools, paged, recorder};
+use crate::{
+    allocator, attached, budget, capture, context, device_memory, gate, mempools, paged, primary,
+    recorder,
+};
+use primary::End;
 
 /// A context was destroyed or reset: its memory went with it.
 fn ended(handle: u64) {
     let ended = Context(handle);
-    context::gone();
+    context::ended(ended);
+    budget::context_gone(ended);
     capture::context_gone(ended);
     paged::context_gone(ended);
+    attached::none(ended);
     let (of_pages, trimmed) = mempools::context_gone(ended);
     if let Some(pool) = allocator::used() {
-        let (allocated, reserved) = pool.context_gone(ended);
+        let gone = pool.context_gone(ended);
         pool.device().forget(ended);
-        recorder::context_gone(ended, allocated, reserved);
+        recorder::blocks_gone(ended, &gone);
     } else if of_pages > 0 {
         recorder::context_gone(ended, of_pages, trimmed);
     }
@@ -30,36 +35,52 @@ fn ended(handle: u64) {
 fn destroy(handle: Handle, call: impl FnOnce() -> CUresult) -> CUresult {
     let doomed = Context(handle as u64);
     let watched = device_memory::unwatch(doomed);
+    gate::close(doomed);
     let result = call();
     context::changed();
     if result == SUCCESS {
         ended(handle as u64);
-    } else if let Some(device) = watched {
-        device_memory::watch(device, doomed);
+    } else {
+        gate::stays(doomed);
+        watched
+            .into_iter()
+            .for_each(|device| device_memory::watch(device, doomed));
     }
     result
 }
 
 /// As [`destroy`], for a device's primary context, with which its pools' blocks end.
-fn reset(device: c_int, call: impl FnOnce() -> CUresult) -> CUresult {
-    let primary = context::primary(device);
-    if let Some(primary) = primary.filter(|_| mempools::any()) {
-        // Our pages are not the context's: they must go, and not under its work.
+fn end_primary(device: c_int, primary: Context, call: impl FnOnce() -> CUresult) -> CUresult {
+    if mempools::any() {
+        // What is not the context's must go, too, and what is must go before it; not under its work.
         // SAFETY: no arguments; the context is current inside.
         let _ = context::with(primary, || unsafe { real::cuCtxSynchronize() });
         pages_gone(primary, device);
     }
-    let watched = primary.and_then(device_memory::unwatch);
+    let watched = device_memory::unwatch(primary);
+    gate::close(primary);
     let result = call();
     context::changed();
-    if result == SUCCESS
-        && let Some(primary) = primary
-    {
+    if result == SUCCESS {
+        primary::ended(device);
         ended(primary.0);
-    } else if let Some(primary) = primary.filter(|_| watched.is_some()) {
-        device_memory::watch(device, primary);
+    } else {
+        gate::stays(primary);
+        watched
+            .into_iter()
+            .for_each(|_| device_memory::watch(device, primary));
     }
     result
+}
+
+/// Everything in a device's primary context ends.
+fn reset(device: c_int, call: impl FnOnce() -> CUresult) -> CUresult {
+    match primary::reset_means(device) {
+        End::Ends(primary) => end_primary(device, primary, call),
+        // The program has no such context; ours is none of its business.
+        End::Nothing => SUCCESS,
+        End::Stays | End::Unknown => switch(call),
+    }
 }
 
 /// What the pools of a device held is given back, whoever had it.
@@ -70,27 +91,16 @@ fn pages_gone(primary: Context, device: c_int) {
     }
 }
 
-/// As [`reset`], if this was the last user of the primary context.
+/// One user fewer of a device's primary context: as [`reset`], if it was the last.
 fn release(device: c_int, call: impl FnOnce() -> CUresult) -> CUresult {
-    let known = context::primary(device);
-    let watched = known.and_then(device_memory::unwatch);
-    let result = call();
-    context::changed();
+    let result = match primary::release_means(device) {
+        End::Ends(primary) => end_primary(device, primary, call),
+        // What the driver says where nobody holds it (measured on an H100).
+        End::Nothing => return INVALID_CONTEXT,
+        End::Stays | End::Unknown => switch(call),
+    };
     if result == SUCCESS {
-        let (mut flags, mut active) = (0, 1);
-        // SAFETY: both are ours to write.
-        let asked = unsafe { calls::cuDevicePrimaryCtxGetState(device, &mut flags, &mut active) };
-        if asked == SUCCESS
-            && active == 0
-            && let Some(primary) = context::primary(device)
-        {
-            pages_gone(primary, device);
-            ended(primary.0);
-            return result;
-        }
-    }
-    if let Some(known) = known.filter(|_| watched.is_some()) {
-        device_memory::watch(device, known);
+        primary::released(device);
     }
     result
 }
@@ -110,6 +120,8 @@ fn make(device: c_int, context: *mut Handle, call: impl FnMut() -> CUresult) -> 
     if result == SUCCESS {
         // SAFETY: the driver wrote the handle.
         let made = Context(unsafe { *context } as u64);
+        context::made(made);
+        gate::made(made);
         paged::context_made(made);
         device_memory::watch(device, made);
         if let Some(pool) = allocator::pool() {
@@ -194,10 +206,29 @@ driver_hooks! {
         // SAFETY: as above.
         destroy(context, || unsafe { real::cuCtxDestroy_v2(context) })
     }
+    /// One user more of a context.
+    fn cuCtxAttach(context: *mut Handle, flags: c_uint) {
+        // SAFETY: as above.
+        let result = unsafe { real::cuCtxAttach(context, flags) };
+        if result == SUCCESS && !context.is_null() {
+            // SAFETY: the driver wrote the handle.
+            attached::more(Context(unsafe { *context } as u64));
+        }
+        result
+    }
     /// One user fewer of a context; the last one ends it.
     fn cuCtxDetach(context: Handle) {
         // SAFETY: as above.
-        destroy(context, || unsafe { real::cuCtxDetach(context) })
+        let call = || unsafe { real::cuCtxDetach(context) };
+        let which = Context(context as u64);
+        if !attached::any(which) {
+            return destroy(context, call);
+        }
+        let result = switch(call);
+        if result == SUCCESS {
+            attached::fewer(which);
+        }
+        result
     }
     /// One user more of a device's primary context.
     fn cuDevicePrimaryCtxRetain(context: *mut Handle, device: c_int) {
@@ -205,7 +236,7 @@ driver_hooks! {
         let result = make(device, context, || unsafe { real::cuDevicePrimaryCtxRetain(context, device) });
         if result == SUCCESS {
             // SAFETY: the driver wrote the handle.
-            context::note_primary(device, unsafe { *context } as u64);
+            primary::retained(device, Context(unsafe { *context } as u64));
         }
         result
     }
@@ -228,6 +259,16 @@ driver_hooks! {
     fn cuDevicePrimaryCtxReset_v2(device: c_int) {
         // SAFETY: as above.
         reset(device, || unsafe { real::cuDevicePrimaryCtxReset_v2(device) })
+    }
+    /// Flags of a device's primary context, and whether it is active: as the program left it.
+    fn cuDevicePrimaryCtxGetState(device: c_int, flags: *mut c_uint, active: *mut c_int) {
+        // SAFETY: as above.
+        let result = unsafe { real::cuDevicePrimaryCtxGetState(device, flags, active) };
+        if result == SUCCESS && primary::is_hidden(device) {
+            // SAFETY: null, or the driver wrote it just now.
+            unsafe { active.as_mut() }.into_iter().for_each(|active| *active = 0);
+        }
+        result
     }
     /// Waits for all work of the current context.
     fn cuCtxSynchronize() {

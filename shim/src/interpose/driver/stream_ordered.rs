@@ -5,11 +5,12 @@ use gpushim_core::trace::Class;
 
 use super::calls::real as calls;
 use super::{DevicePtr, Handle};
-use crate::driver::{CUresult, INVALID_VALUE, OUT_OF_MEMORY, SUCCESS};
+use crate::driver::{CUresult, INVALID_CONTEXT, INVALID_VALUE, OUT_OF_MEMORY, SUCCESS};
 use crate::interpose::hook::driver_hooks;
 use crate::mempools::{self, Entry};
 use crate::{
-    allocator, capture, context, foreign, housekeeper, memory_info, paged, recorder, thread,
+    allocator, capture, context, foreign, housekeeper, memory_info, paged, primary, recorder,
+    thread,
 };
 
 /// The stream that a handle means; `per_thread`: to a `_ptsz` function.
@@ -22,16 +23,46 @@ pub fn named(stream: Handle, per_thread: bool) -> u64 {
     }
 }
 
-/// Whether a call on this stream becomes a part of a graph.
+/// Whether a call on this stream becomes a part of a graph; an error of the driver's if it cannot be told.
+#[inline]
+fn asked_captured(stream: u64) -> Result<bool, CUresult> {
+    if !capture::any() {
+        return Ok(false);
+    }
+    let mut status = 0;
+    // SAFETY: `status` is ours to write; 1 and 2 name the default streams here.
+    twice(|| unsafe { calls::cuStreamIsCapturing(stream as Handle, &mut status) })?;
+    Ok(status != 0)
+}
+
+/// Whether a call on this stream becomes a part of a graph, or may.
 #[inline]
 fn is_captured(stream: u64) -> bool {
-    capture::any() && {
-        let mut status = 0;
-        // SAFETY: `status` is ours to write; 1 and 2 name the default streams here.
-        let asked =
-            thread::call(|| unsafe { calls::cuStreamIsCapturing(stream as Handle, &mut status) });
-        asked != SUCCESS || status != 0
+    asked_captured(stream) != Ok(false)
+}
+
+/// Asks the driver once more if it fails: such a question may report the failure of earlier work.
+fn twice(mut ask: impl FnMut() -> CUresult) -> Result<(), CUresult> {
+    thread::call(|| match ask() {
+        SUCCESS => Ok(()),
+        _ => match ask() {
+            SUCCESS => Ok(()),
+            error => Err(error),
+        },
+    })
+}
+
+/// The stream of a free of ours; else what the driver says of it. The address must not reach the driver: the
+/// first one of a segment would take the whole segment with it.
+fn freed_on(handle: u64) -> Result<Stream, CUresult> {
+    if let Some(target) = mempools::target(handle) {
+        return Ok(target.stream);
     }
+    let mut context = std::ptr::null_mut();
+    // SAFETY: `context` is ours to write.
+    twice(|| unsafe { calls::cuStreamGetCtx(handle as Handle, &mut context) })?;
+    let target = mempools::target(handle).ok_or(INVALID_CONTEXT)?;
+    Ok(target.stream)
 }
 
 /// The stream and the pool of a request. `None`: the driver must answer.
@@ -42,7 +73,8 @@ fn served(bytes: usize, stream: u64, pool: Option<u64>) -> Option<(&'static Entr
     }
     let target = mempools::target(stream)?;
     let entry = match pool {
-        Some(pool) => mempools::of(pool).filter(|entry| entry.is_on_device_of(target.stream))?,
+        Some(pool) => mempools::of(pool)
+            .filter(|entry| !entry.is_aside() && entry.is_on_device_of(target.stream))?,
         None => target.entry?,
     };
     Some((entry, target.stream))
@@ -52,7 +84,7 @@ fn served(bytes: usize, stream: u64, pool: Option<u64>) -> Option<(&'static Entr
 #[inline]
 fn allocate(bytes: usize, stream: u64, pool: Option<u64>) -> Option<Result<u64, CUresult>> {
     let (entry, stream) = served(bytes, stream, pool)?;
-    Some(allocate_from(entry, stream, bytes as u64))
+    allocate_from(entry, stream, bytes as u64)
 }
 
 /// The address of memory that is there at once, for callers with another road.
@@ -64,32 +96,33 @@ pub fn allocate_at_once(bytes: usize, stream: u64, pool: Option<u64>) -> Option<
     Some(grant.address)
 }
 
-/// Memory for a stream from a pool.
+/// Memory for a stream from a pool. `None`: the driver must answer.
 #[inline]
-pub fn allocate_from(entry: &Entry, stream: Stream, bytes: u64) -> Result<u64, CUresult> {
+pub fn allocate_from(entry: &Entry, stream: Stream, bytes: u64) -> Option<Result<u64, CUresult>> {
     if let Some(grant) = entry.pool.try_allocate(stream, bytes) {
         recorder::granted_on(&grant, entry.class(), entry.device, stream.handle);
-        return Ok(grant.address);
+        return Some(Ok(grant.address));
     }
     allocate_slowly(entry, stream, bytes)
 }
 
 #[cold]
-fn allocate_slowly(entry: &Entry, stream: Stream, bytes: u64) -> Result<u64, CUresult> {
+fn allocate_slowly(entry: &Entry, stream: Stream, bytes: u64) -> Option<Result<u64, CUresult>> {
     recorder::open();
     housekeeper::start();
     recorder::driver_ns();
     match entry.pool.allocate(mempools::driver(), stream, bytes) {
         Ok(grant) => {
             recorder::granted_on(&grant, entry.class(), entry.device, stream.handle);
-            Ok(grant.address)
+            Some(Ok(grant.address))
         }
+        Err(_) if entry.steps_aside() => None,
         Err(error) => {
             if error == OUT_OF_MEMORY {
                 let (free, total) = memory_info::of_device();
                 recorder::out_of_memory(entry.class(), bytes, error, free, total);
             }
-            Err(error)
+            Some(Err(error))
         }
     }
 }
@@ -137,16 +170,17 @@ fn serve(
     forward(address, bytes, stream, call)
 }
 
-/// Memory of ours that is freed on a stream. `None`: it is not ours, or the stream is none.
+/// Memory of ours that is freed on a stream. `None`: it is not ours.
 #[inline]
 pub fn free_on(address: DevicePtr, stream: u64) -> Option<CUresult> {
     let entry = mempools::owner(address)?;
-    if is_captured(stream) {
+    let stream = match asked_captured(stream) {
         // A graph can only free what it allocates; the capture goes on (measured on an H100).
-        return Some(INVALID_VALUE);
-    }
-    let stream = mempools::target(stream)?.stream;
-    Some(free_from(entry, address, stream))
+        Ok(true) => return Some(INVALID_VALUE),
+        Ok(false) => freed_on(stream),
+        Err(error) => Err(error),
+    };
+    Some(stream.map_or_else(|error| error, |stream| free_from(entry, address, stream)))
 }
 
 #[inline]
@@ -171,13 +205,16 @@ pub fn free_anywhere(address: DevicePtr) -> Option<CUresult> {
     if entry.class() == Class::Device {
         return Some(free_of_device(entry, address));
     }
-    let stream = Stream {
-        // Without a context the driver takes it back, too.
-        context: context::current().or_else(|| context::primary(entry.device))?,
+    // Without a context the driver takes it back, too. It must not get the address of ours.
+    let context = context::current().or_else(|| primary::of(entry.device));
+    let stream = |context| Stream {
+        context,
         handle: Stream::EVERY,
         thread: 0,
     };
-    Some(free_from(entry, address, stream))
+    Some(context.map_or(INVALID_CONTEXT, |context| {
+        free_from(entry, address, stream(context))
+    }))
 }
 
 fn free_of_device(entry: &Entry, address: DevicePtr) -> CUresult {
@@ -202,10 +239,27 @@ fn free(address: DevicePtr, stream: u64, call: impl FnOnce() -> CUresult) -> CUr
     if is_captured(stream) && allocator::used().is_some_and(|pool| pool.find(address).is_some()) {
         return INVALID_VALUE;
     }
+    if let Some(error) = refusal(address, stream) {
+        return error;
+    }
     match allocator::free(address) {
         Some(Ok(())) => SUCCESS,
         Some(Err(error)) => error,
         None => foreign::free(address, stream, call),
+    }
+}
+
+/// What the driver says of a stream on which memory of the pool is to be freed, if it is none.
+fn refusal(address: DevicePtr, stream: u64) -> Option<CUresult> {
+    if mempools::target(stream).is_some() {
+        return None;
+    }
+    allocator::used()?.find(address)?;
+    let mut context = std::ptr::null_mut();
+    // SAFETY: `context` is ours to write.
+    match thread::call(|| unsafe { calls::cuStreamGetCtx(stream as Handle, &mut context) }) {
+        SUCCESS => None,
+        error => Some(error),
     }
 }
 

@@ -3,7 +3,7 @@
 //! From that come the exported symbols and the module's part of the table that
 //! `cuGetProcAddress` searches.
 
-use crate::codes::{CUresult, Outcome, SUCCESS};
+use crate::codes::{CUresult, Outcome};
 
 /// Which default stream a variant of a function means by stream 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,10 +45,7 @@ pub fn call(symbol: &'static str, body: impl FnOnce() -> Outcome) -> CUresult {
     if crate::procs::is_disabled(symbol) || crate::procs::is_lacking(symbol) {
         return crate::codes::NOT_SUPPORTED;
     }
-    match body() {
-        Ok(()) => SUCCESS,
-        Err(code) => code,
-    }
+    crate::fault::run(symbol, body)
 }
 
 /// Defines driver functions:

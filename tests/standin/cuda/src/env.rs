@@ -4,6 +4,8 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
+use crate::fault::Fault;
+
 /// Time that calls of each kind take, in nanoseconds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Latency(Vec<(String, u64)>);
@@ -62,6 +64,10 @@ pub struct Settings {
     /// `STANDIN_LACKS`: features that no device has, `vmm` and `pools`: their attributes say so, and
     /// their functions are found but answer `CUDA_ERROR_NOT_SUPPORTED`.
     pub lacking: Vec<Feature>,
+    /// `STANDIN_FAULT`: calls that fail or are slow though nothing is wrong; see [`Fault::read`].
+    pub faults: Vec<Fault>,
+    /// `STANDIN_COUNT`: calls of each function are counted, for `standin_calls`.
+    pub count: bool,
 }
 
 impl Default for Settings {
@@ -75,6 +81,8 @@ impl Default for Settings {
             disabled: Vec::new(),
             module_bytes: 0,
             lacking: Vec::new(),
+            faults: Vec::new(),
+            count: false,
         }
     }
 }
@@ -141,6 +149,13 @@ impl Settings {
             settings.lacking = parts(value).map(feature).collect::<Option<_>>()?;
             Some(())
         });
+        let expected = "NAME:WHEN:CODE parts, as cuMemCreate:2+:801 or cuMemFree_v2:1:0:before=5ms";
+        text("STANDIN_FAULT", expected, &mut |value| {
+            let faults = parts(value).map(|part| Fault::read(part, nanos));
+            settings.faults = faults.collect::<Option<_>>()?;
+            Some(())
+        });
+        settings.count = lookup("STANDIN_COUNT").is_some();
         settings.report = lookup("STANDIN_REPORT")
             .filter(|path| !path.is_empty())
             .map(PathBuf::from);
@@ -221,6 +236,11 @@ mod tests {
             ("STANDIN_VERSION", "12040"),
             ("STANDIN_MODULE_BYTES", "6M"),
             ("STANDIN_LACKS", "pools,vmm"),
+            (
+                "STANDIN_FAULT",
+                "cuMemCreate:2+:801, cuMemFree_v2:1:0:before=5ms",
+            ),
+            ("STANDIN_COUNT", "1"),
         ]);
         assert_eq!(problems, Vec::<String>::new());
         assert_eq!((settings.devices, settings.memory), (2, 3 << 29));
@@ -231,6 +251,7 @@ mod tests {
         assert_eq!(settings.version, 12040);
         assert_eq!(settings.module_bytes, 6 << 20);
         assert_eq!(settings.lacking, [Feature::Pools, Feature::Vmm]);
+        assert_eq!((settings.faults.len(), settings.count), (2, true));
     }
 
     #[test]

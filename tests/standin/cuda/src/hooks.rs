@@ -57,3 +57,25 @@ pub extern "C" fn standin_advance(nanos: u64) -> CUresult {
         Ok(())
     })
 }
+
+/// Calls are counted from here on by the faults of `STANDIN_FAULT` that say so.
+#[unsafe(no_mangle)]
+pub extern "C" fn standin_mark() {
+    crate::fault::mark();
+}
+
+/// Number of calls that a fault of `STANDIN_FAULT` has hit: in the calling thread, or in all threads.
+#[unsafe(no_mangle)]
+pub extern "C" fn standin_hits(everywhere: i32) -> u64 {
+    let (all, here) = crate::fault::hits();
+    if everywhere != 0 { all } else { here }
+}
+
+/// Writes a line for each driver function called so far, with the number of calls, to a descriptor.
+/// Counted if `STANDIN_COUNT` is set.
+#[unsafe(no_mangle)]
+pub extern "C" fn standin_calls(descriptor: i32) {
+    let text = crate::fault::calls();
+    // SAFETY: the text is as long as it says. A short write leaves a short list, which a reader sees.
+    unsafe { libc::write(descriptor, text.as_ptr().cast(), text.len()) };
+}

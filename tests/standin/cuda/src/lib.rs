@@ -30,6 +30,7 @@ mod env;
 mod event;
 mod exec;
 mod external;
+mod fault;
 mod fill;
 mod finish;
 mod function;

@@ -58,6 +58,7 @@ impl State {
             .get_mut(context)?
             .per_thread
             .insert(thread, stream);
+        thread::ends();
         Ok(stream)
     }
 
@@ -99,6 +100,31 @@ fn destroy(handle: u64) -> Outcome {
     let stream = state.streams.remove(handle)?;
     state.model.retire(stream.lane);
     Ok(())
+}
+
+/// A thread has ended, and with it its default streams; their work goes on. One that captures stays.
+pub fn thread_gone(thread: u64) {
+    let Ok(mut state) = lock() else { return };
+    let of_thread = |(context, of): (u64, &crate::context::Context)| {
+        let stream = of.per_thread.get(&thread).copied()?;
+        Some((context, stream))
+    };
+    let streams: Vec<_> = state.contexts.iter().filter_map(of_thread).collect();
+    for (context, handle) in streams {
+        if state
+            .streams
+            .get(handle)
+            .is_ok_and(|stream| stream.capture.is_some())
+        {
+            continue;
+        }
+        if let Ok(context) = state.contexts.get_mut(context) {
+            context.per_thread.remove(&thread);
+        }
+        if let Ok(stream) = state.streams.remove(handle) {
+            state.model.retire(stream.lane);
+        }
+    }
 }
 
 fn query(via: Via, handle: u64) -> Outcome {

@@ -2,15 +2,17 @@
 
 use std::cell::{Cell, RefCell};
 use std::mem::ManuallyDrop;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::capture::Mode;
 
 thread_local! {
-    // Never dropped, a few bytes a thread: programs call the driver while a thread's storage goes away.
+    // Never dropped: programs call the driver while a thread's storage goes away.
     static STACK: ManuallyDrop<RefCell<Vec<u64>>> =
         const { ManuallyDrop::new(RefCell::new(Vec::new())) };
     static ID: Cell<u64> = const { Cell::new(0) };
+    static AT_END: Cell<Option<libc::pthread_key_t>> = const { Cell::new(None) };
     static CAPTURE_MODE: Cell<Mode> = const { Cell::new(Mode::Global) };
 }
 
@@ -21,6 +23,7 @@ pub fn current() -> u64 {
 
 /// Makes a context current above the one that is.
 pub fn push(context: u64) {
+    ends();
     STACK.with(|stack| stack.borrow_mut().push(context));
 }
 
@@ -46,6 +49,43 @@ pub fn id() -> u64 {
         }
         id.get()
     })
+}
+
+/// When this thread ends, so do its default streams.
+pub fn ends() {
+    if AT_END.get().is_some() {
+        return;
+    }
+    static KEY: OnceLock<Option<libc::pthread_key_t>> = OnceLock::new();
+    let key = KEY.get_or_init(|| {
+        let mut key = 0;
+        // SAFETY: `key` is ours to write; the destructor is an `extern "C"` function of this library, which stays.
+        let made = unsafe { libc::pthread_key_create(&mut key, Some(at_end)) };
+        (made == 0).then_some(key)
+    });
+    if let Some(key) = key {
+        AT_END.set(Some(*key));
+        // SAFETY: the key is live.
+        unsafe { libc::pthread_setspecific(*key, FIRST_ROUND as *const _) };
+    }
+}
+
+/// Values of the key: destructors of other keys may still use the streams in the first round.
+const FIRST_ROUND: usize = 1;
+const SECOND_ROUND: usize = 2;
+
+extern "C" fn at_end(round: *mut libc::c_void) {
+    match AT_END.get() {
+        Some(key) if round as usize == FIRST_ROUND => {
+            // SAFETY: the key is live; set again, it is asked for once more.
+            unsafe { libc::pthread_setspecific(key, SECOND_ROUND as *const _) };
+        }
+        _ => {
+            AT_END.set(None);
+            crate::stream::thread_gone(id());
+            STACK.with(|stack| *stack.borrow_mut() = Vec::new());
+        }
+    }
 }
 
 /// How the thread's calls interact with captures.

@@ -1,0 +1,84 @@
+//! Streams, threads and contexts that come and go leave nothing behind.
+
+use super::threads::Slow;
+use crate::mempool::{Layout, MemPool, Settings, Stream};
+use crate::pool::Context;
+
+/// How many of them come and go.
+const MANY: u64 = 2_000;
+/// Lanes at once, at most: what is not over when its stream ends waits for a little.
+const LANES: usize = 24;
+
+fn each_layout(run: impl Fn(&Slow, &MemPool<Slow>, u64)) {
+    for layout in [Layout::Pages, Layout::Segments, Layout::Whole, Layout::Bins] {
+        let driver = Slow::new(6);
+        let settings = Settings {
+            layout,
+            ..Settings::default()
+        };
+        let pool = MemPool::new(0, settings);
+        for n in 1..=MANY {
+            run(&driver, &pool, n);
+            let lanes = pool.state.lock().lanes.numbers().len();
+            assert!(lanes <= LANES, "{layout:?}: {lanes} lanes after {n}");
+        }
+        let held = pool.stats().reserved;
+        assert!(held <= 64 << 20, "{layout:?}: {held} bytes are held");
+        pool.trim(&driver, 0);
+    }
+}
+
+fn one(driver: &Slow, pool: &MemPool<Slow>, stream: Stream) {
+    let grant = pool.allocate(driver, stream, 100_000).expect("memory");
+    pool.free(stream, grant.address, |_| ()).expect("a free");
+}
+
+#[test]
+fn threads_that_end() {
+    each_layout(|driver, pool, n| {
+        for context in 1..3 {
+            let stream = Stream {
+                context: Context(context),
+                handle: Stream::PER_THREAD,
+                thread: n,
+            };
+            one(driver, pool, stream);
+        }
+        pool.thread_gone(driver, n);
+        assert!(pool.state.lock().lanes.of_thread(n).is_empty());
+    });
+}
+
+#[test]
+fn streams_that_are_destroyed() {
+    each_layout(|driver, pool, n| {
+        let stream = Stream {
+            context: Context(1),
+            handle: 100 + n,
+            thread: 0,
+        };
+        one(driver, pool, stream);
+        pool.stream_gone(driver, stream);
+    });
+}
+
+#[test]
+fn contexts_that_are_destroyed() {
+    each_layout(|driver, pool, n| {
+        let context = Context(n);
+        let stream = Stream {
+            context,
+            handle: 7,
+            thread: 0,
+        };
+        one(driver, pool, stream);
+        let grant = pool.allocate(driver, stream, 5_000).expect("memory");
+        pool.context_gone(driver, context, false);
+        // Its block lives on.
+        let elsewhere = Stream {
+            context: Context(MANY + 1),
+            ..stream
+        };
+        pool.free(elsewhere, grant.address, |_| ()).expect("a free");
+    });
+}

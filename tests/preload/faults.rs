@@ -1,0 +1,41 @@
+//! What the fault sweep (`scripts/faults`) found, a test each: the driver fails in calls of the shim's own.
+
+use crate::support::{Run, program};
+
+/// A free on a stream about which a question fails: first `fault`, which is over after one call or stays.
+fn freed(policy: &str, fault: &str, expected: &str) {
+    let shim = Run::new(program("questions_fail"))
+        .arg("free")
+        .arg(expected)
+        .env("GPUSHIM_POLICY", policy)
+        .env("STANDIN_FAULT", fault)
+        .shim();
+    assert_eq!(shim.code, 0, "{policy} {fault}: {}", shim.stdout);
+    assert!(shim.note("hits") > 0, "{policy}: {fault} never struck");
+    let told = "free: as expected\ncontents: 7\n";
+    assert_eq!(shim.told(), told, "{policy} {fault}");
+}
+
+#[test]
+fn a_failed_question_about_a_stream_does_not_give_a_segment_to_the_driver() {
+    for policy in ["segments", "blocks", "bins", "vmm"] {
+        freed(policy, "cuStreamGetCtx:@1:700", "0");
+        freed(policy, "cuStreamGetCtx:@1-3:700", "700");
+    }
+}
+
+#[test]
+fn a_context_that_was_entered_for_a_release_is_left_although_leaving_it_fails() {
+    for code in ["400", "719", "999"] {
+        let shim = Run::new(program("questions_fail"))
+            .arg("context")
+            .env("GPUSHIM_POLICY", "blocks")
+            .env("STANDIN_MEMORY", "1G")
+            .env("STANDIN_FAULT", format!("cuCtxPopCurrent_v2:@1:{code}"))
+            .shim();
+        assert_eq!(shim.code, 0, "{code}: {}", shim.stdout);
+        assert_eq!(shim.note("hits"), 1, "{code}: leaving did not fail");
+        let told = "in its own context: 1\nstill in its own context: 1\n";
+        assert_eq!(shim.told(), told, "{code}");
+    }
+}
