@@ -15,6 +15,7 @@ pub mod placement;
 pub mod pool;
 #[cfg(feature = "cli")]
 pub mod recording;
+pub mod regular;
 #[cfg(feature = "cli")]
 pub mod replay;
 #[cfg(feature = "cli")]
@@ -26,3 +27,5 @@ pub mod trace;
 pub mod tune;
 #[cfg(feature = "unwind")]
 pub mod unwind;
+#[cfg(feature = "cli")]
+pub mod whole;

@@ -2,76 +2,167 @@
 //!
 //! Lines `BEGIN SIZE NAME`, numbers in hexadecimal without a prefix (Linux,
 //! tools/perf/Documentation/jit-interface.txt). The file grows while the program runs.
+//!
+//! The path is in a folder that all users share, so it is read only if it is a regular file, no link, with one
+//! name, of an owner who is trusted. It is read in one stream and only the names that were asked for are kept:
+//! memory is bounded by what was asked, time by [`FILE_MAX`] for a pass and [`READ_MAX`] for all of them.
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{self, Read, Seek, SeekFrom};
+use std::fs::{File, Metadata};
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// The most bytes of a map that are read: a runaway JIT must not fill our memory.
-const MOST: u64 = 256 << 20;
+use crate::regular::open_regular_itself;
 
-/// One process's map, as far as it has been read.
-#[derive(Debug, Default)]
+/// Bytes of a map beyond which it is not read.
+const FILE_MAX: u64 = 64 << 20;
+/// Bytes that are read of a map in all passes together: beyond that no more names are found.
+const READ_MAX: u64 = 1 << 30;
+/// Bytes of a line beyond which the rest of its name is cut off.
+const LINE_MAX: usize = 1 << 10;
+/// Bytes that are read at once.
+const AT_ONCE: usize = 64 << 10;
+
+/// A piece of code that has a name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Named {
+    /// Its first address.
+    pub begin: u64,
+    /// Its bytes.
+    pub size: u32,
+    /// Its name.
+    pub name: String,
+}
+
+/// One process's map.
+#[derive(Clone, Debug)]
 pub struct PerfMap {
     path: PathBuf,
+    /// Users whose file it may be.
+    owners: [u32; 2],
     /// Bytes read so far, whole lines only.
+    done: u64,
+    /// Bytes read in all passes.
     read: u64,
-    /// Begin of a piece of code: its bytes and name. A later line takes the place of an earlier one.
-    names: BTreeMap<u64, (u32, String)>,
 }
 
 impl PerfMap {
-    /// The map of a process; nothing is read yet.
+    /// The map of a process, if it belongs to this process's user or to root. Nothing is read yet.
     pub fn of_process(pid: u32) -> PerfMap {
         PerfMap::at(Path::new(&format!("/tmp/perf-{pid}.map")))
     }
 
-    /// The map at a path; nothing is read yet.
+    /// The map at a path, if it belongs to this process's user or to root. Nothing is read yet.
     pub fn at(path: &Path) -> PerfMap {
+        // SAFETY: it takes nothing and cannot fail.
+        let user = unsafe { libc::geteuid() };
         PerfMap {
             path: path.to_path_buf(),
-            ..PerfMap::default()
+            owners: [user, 0],
+            done: 0,
+            read: 0,
         }
     }
 
-    /// Reads what was added since the last time. Returns whether that was anything.
+    /// The same map, if it belongs to this user and to no other.
+    pub fn owned_by(self, user: u32) -> PerfMap {
+        PerfMap {
+            owners: [user; 2],
+            ..self
+        }
+    }
+
+    /// What the file system says of the map; `None` if there is none that may be read.
+    pub fn metadata(&self) -> Option<Metadata> {
+        self.open().ok()?.map(|(_, meta)| meta)
+    }
+
+    /// The code that contains each of these addresses, by address, as far as the map names it; where several
+    /// lines do, the last. All of the map is read if `anew`, else what was added since the last pass.
     ///
     /// # Errors
-    /// What the file system said; a file that does not exist yet is none.
-    pub fn refresh(&mut self) -> io::Result<bool> {
-        let mut file = match File::open(&self.path) {
-            Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
-            Err(error) => return Err(error),
+    /// What the file system said, or that the file is not one to be trusted; one that does not exist is no
+    /// error.
+    pub fn find(&mut self, addresses: &[u64], anew: bool) -> io::Result<BTreeMap<u64, Named>> {
+        let mut found = BTreeMap::new();
+        let Some((mut file, meta)) = self.open()? else {
+            return Ok(found);
         };
-        let length = file.metadata()?.len();
-        if length < self.read {
-            // Another process had this number, or the program began anew.
-            (self.read, self.names) = (0, BTreeMap::new());
+        let length = meta.len();
+        if length > FILE_MAX {
+            return Err(io::ErrorKind::FileTooLarge.into());
         }
-        file.seek(SeekFrom::Start(self.read))?;
-        let mut text = Vec::new();
-        file.take(MOST.saturating_sub(self.read))
-            .read_to_end(&mut text)?;
-        // The last line may not be complete yet.
-        let whole = text.iter().rposition(|byte| *byte == b'\n');
-        let Some(lines) = whole.and_then(|end| text.get(..=end)) else {
-            return Ok(false);
+        // A shorter one is another process's, or the program began anew.
+        let from = if anew || length < self.done {
+            0
+        } else {
+            self.done
         };
-        for line in lines.split(|byte| *byte == b'\n') {
-            if let Some((begin, size, name)) = parsed(&String::from_utf8_lossy(line)) {
-                self.names.insert(begin, (size, name.to_string()));
+        let cost = length - from;
+        if cost > READ_MAX - self.read {
+            return Err(io::ErrorKind::QuotaExceeded.into());
+        }
+        self.read += cost;
+        let mut asked: Vec<u64> = addresses.to_vec();
+        asked.sort_unstable();
+        file.seek(SeekFrom::Start(from))?;
+        let mut input = BufReader::with_capacity(AT_ONCE, file.take(cost));
+        self.done = from;
+        let mut line = Vec::new();
+        while let Some(bytes) = next_line(&mut input, &mut line)? {
+            self.done += bytes;
+            let text = String::from_utf8_lossy(&line);
+            let Some((begin, size, name)) = parsed(&text) else {
+                continue;
+            };
+            let end = begin.saturating_add(u64::from(size));
+            let first = asked.partition_point(|address| *address < begin);
+            let within = asked.iter().skip(first).take_while(|one| **one < end);
+            for address in within {
+                let name = name.to_string();
+                found.insert(*address, Named { begin, size, name });
             }
         }
-        self.read += lines.len() as u64;
-        Ok(true)
+        Ok(found)
     }
 
-    /// The code that contains an address: begin, bytes, name.
-    pub fn find(&self, address: u64) -> Option<(u64, u32, &str)> {
-        let (begin, (size, name)) = self.names.range(..=address).next_back()?;
-        (address - begin < u64::from(*size)).then_some((*begin, *size, name))
+    fn open(&self) -> io::Result<Option<(File, Metadata)>> {
+        let (file, meta) = match open_regular_itself(&self.path) {
+            Ok(opened) => opened,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        // A second name would let its giver choose which of the owner's files is read.
+        if !self.owners.contains(&meta.uid()) || meta.nlink() > 1 {
+            return Err(io::ErrorKind::PermissionDenied.into());
+        }
+        Ok(Some((file, meta)))
+    }
+}
+
+/// The next whole line, without what is beyond [`LINE_MAX`]; its bytes in the file with its line feed. `None`
+/// where no more whole lines are: the last may not be complete yet.
+fn next_line(input: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<Option<u64>> {
+    line.clear();
+    let mut bytes = 0;
+    loop {
+        let buffer = input.fill_buf()?;
+        if buffer.is_empty() {
+            return Ok(None);
+        }
+        let end = buffer.iter().position(|byte| *byte == b'\n');
+        let part = buffer
+            .get(..end.unwrap_or(buffer.len()))
+            .unwrap_or_default();
+        let room = LINE_MAX.saturating_sub(line.len()).min(part.len());
+        line.extend_from_slice(part.get(..room).unwrap_or_default());
+        let taken = part.len() + usize::from(end.is_some());
+        input.consume(taken);
+        bytes += taken as u64;
+        if end.is_some() {
+            return Ok(Some(bytes));
+        }
     }
 }
 
@@ -89,37 +180,46 @@ mod tests {
     use super::*;
     use std::io::Write;
 
+    fn names(map: &mut PerfMap, addresses: &[u64], anew: bool) -> Vec<(u64, String)> {
+        let found = map.find(addresses, anew).expect("read");
+        let one = |(address, named): (u64, Named)| (address, named.name);
+        found.into_iter().map(one).collect()
+    }
+
     #[test]
     fn a_map_is_read_as_it_grows() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("perf-1.map");
         let mut map = PerfMap::at(&path);
-        assert!(!map.refresh().expect("no file is no error"));
+        assert_eq!(names(&mut map, &[1], true), [], "no file is no error");
         let mut file = File::create(&path).expect("a file");
         write!(file, "7f0010 20 py::main:train.py\n7f0040 10 py::half").expect("written");
-        assert!(map.refresh().expect("read"));
+        let all = [0x7f_000f, 0x7f_0010, 0x7f_002f, 0x7f_0030, 0x7f_0041];
+        let main = "py::main:train.py".to_string();
         assert_eq!(
-            map.find(0x7f0010),
-            Some((0x7f0010, 32, "py::main:train.py"))
+            names(&mut map, &all, true),
+            [(0x7f_0010, main.clone()), (0x7f_002f, main)],
+            "the last line was not complete"
         );
-        assert_eq!(
-            map.find(0x7f002f).map(|found| found.2),
-            Some("py::main:train.py")
-        );
-        assert_eq!(map.find(0x7f0030), None);
-        assert_eq!(map.find(0x7f0041), None, "the line was not complete");
         writeln!(
             file,
             " a name:with spaces\nnonsense\n0x10 zz x\n7f0010 8 anew"
         )
         .expect("written");
-        assert!(map.refresh().expect("read"));
+        let half = "py::half a name:with spaces".to_string();
         assert_eq!(
-            map.find(0x7f0041).map(|found| found.2),
-            Some("py::half a name:with spaces")
+            names(&mut map, &all, false),
+            [(0x7f_0010, "anew".to_string()), (0x7f_0041, half)],
+            "only what was added is read, and the last line counts"
         );
-        assert_eq!(map.find(0x7f0010), Some((0x7f0010, 8, "anew")));
-        assert!(!map.refresh().expect("nothing new"));
+        assert_eq!(names(&mut map, &all, false), [], "nothing new");
+        let again = map.find(&[0x7f_0010], true).expect("read");
+        let anew = Named {
+            begin: 0x7f_0010,
+            size: 8,
+            name: "anew".to_string(),
+        };
+        assert_eq!(again.get(&0x7f_0010), Some(&anew));
     }
 
     #[test]
@@ -128,9 +228,58 @@ mod tests {
         let path = folder.path().join("perf-2.map");
         std::fs::write(&path, "1000 10 old and long enough\n").expect("written");
         let mut map = PerfMap::at(&path);
-        map.refresh().expect("read");
+        assert_eq!(names(&mut map, &[0x1000], true).len(), 1);
         std::fs::write(&path, "2000 10 new\n").expect("written");
-        map.refresh().expect("read");
-        assert_eq!((map.find(0x1000), map.find(0x2000).is_some()), (None, true));
+        let new = [(0x2000, "new".to_string())];
+        assert_eq!(names(&mut map, &[0x1000, 0x2000], false), new);
+    }
+
+    #[test]
+    fn what_somebody_else_put_there_is_not_read() {
+        use std::os::unix::ffi::OsStrExt;
+
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("perf-3.map");
+        let name = std::ffi::CString::new(path.as_os_str().as_bytes()).expect("no zero in it");
+        // SAFETY: the name is a C string.
+        assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o666) }, 0);
+        let mut map = PerfMap::at(&path);
+        assert!(map.find(&[1], true).is_err(), "a pipe");
+        let other = folder.path().join("other");
+        std::fs::write(&other, "1 10 f\n").expect("written");
+        std::fs::remove_file(&path).expect("removed");
+        std::os::unix::fs::symlink(&other, &path).expect("linked");
+        assert!(map.find(&[1], true).is_err(), "a link");
+        std::fs::remove_file(&path).expect("removed");
+        std::fs::hard_link(&other, &path).expect("linked");
+        assert!(map.find(&[1], true).is_err(), "a file with another name");
+        std::fs::remove_file(&other).expect("removed");
+        assert_eq!(names(&mut map, &[1], true).len(), 1);
+        let owner = std::fs::metadata(&path).expect("there").uid();
+        assert!(map.clone().owned_by(owner).find(&[1], true).is_ok());
+        let mut of_other = map.owned_by(owner + 1);
+        assert!(of_other.find(&[1], true).is_err(), "another user's");
+    }
+
+    #[test]
+    fn a_map_without_end() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("perf-4.map");
+        let long = "x".repeat(10 * LINE_MAX);
+        std::fs::write(&path, format!("10 10 {long}\n20 10 f\n")).expect("written");
+        let mut map = PerfMap::at(&path);
+        let found = map.find(&[0x10, 0x20], true).expect("read");
+        let lengths: Vec<usize> = found.values().map(|named| named.name.len()).collect();
+        assert_eq!(lengths, [LINE_MAX - "10 10 ".len(), 1]);
+        let file = File::options().write(true).open(&path).expect("opened");
+        file.set_len(FILE_MAX).expect("made longer");
+        let passes = (0..20).filter(|_| map.find(&[0x10], true).is_ok()).count() as u64;
+        assert_eq!(
+            passes,
+            (READ_MAX - 1) / FILE_MAX,
+            "what is read in all is bounded"
+        );
+        file.set_len(FILE_MAX + 1).expect("made longer");
+        assert!(PerfMap::at(&path).find(&[0x10], true).is_err(), "too large");
     }
 }

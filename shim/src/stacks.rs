@@ -138,12 +138,17 @@ struct Named {
 
 /// How often the map is asked for a name: its line is written before the code first runs.
 const ASKED: u8 = 20;
+/// Addresses that the map is asked for at once, which bounds the memory that their names take.
+const AT_ONCE: usize = 4096;
 
 /// Copies the names of generated code that stacks go through from the perf map, which is elsewhere and may
 /// be gone when the trace is read.
 fn name_generated_code(writer: &Writer) {
     static NAMED: Mutex<Option<Named>> = Mutex::new(None);
-    let Ok(mut named) = NAMED.lock() else { return };
+    // The end of the process does not wait for a file system that keeps the housekeeper.
+    let Ok(mut named) = NAMED.try_lock() else {
+        return;
+    };
     let named = named.get_or_insert_with(|| Named {
         map: PerfMap::of_process(std::process::id()),
         nodes: 0,
@@ -158,17 +163,34 @@ fn name_generated_code(writer: &Writer) {
             named.open.push((address, 0));
         }
     }
-    if named.open.is_empty() || named.map.refresh().is_err() {
+    let asked: Vec<u64> = named.open.iter().take(AT_ONCE).map(call_of).collect();
+    if asked.is_empty() {
         return;
     }
-    let map = &named.map;
-    named.open.retain_mut(|(address, asked)| {
-        // A return address is after its call, which may be the last thing of its function.
-        if let Some((begin, size, name)) = map.find(*address - 1) {
-            writer.jit(begin, size, writer.intern(name));
+    // The line of an address that is new may have been read before.
+    let anew = named
+        .open
+        .iter()
+        .take(AT_ONCE)
+        .any(|(_, asked)| *asked == 0);
+    // Without a map that can be trusted there are no names, and it is asked as often.
+    let found = named.map.find(&asked, anew).unwrap_or_default();
+    let mut place = 0;
+    named.open.retain_mut(|open| {
+        place += 1;
+        if place > AT_ONCE {
+            return true;
+        }
+        if let Some(code) = found.get(&call_of(open)) {
+            writer.jit(code.begin, code.size, writer.intern(&code.name));
             return false;
         }
-        *asked += 1;
-        *asked < ASKED
+        open.1 += 1;
+        open.1 < ASKED
     });
+}
+
+/// A return address is after its call, which may be the last thing of its function.
+fn call_of((address, _): &(u64, u8)) -> u64 {
+    address.saturating_sub(1)
 }

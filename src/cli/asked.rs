@@ -9,7 +9,7 @@ use gpushim_core::recording::Recording;
 use gpushim_core::report::findings::{Finding, Shown};
 use gpushim_core::trace::Layer;
 
-use super::{Format, Outcome, complain, print_json, print_text, progress, traces};
+use super::{Format, Outcome, complain, print_json, print_text, progress, say_problems, traces};
 
 /// Which recordings to look into, at what, and how to print.
 #[derive(Debug, clap::Args)]
@@ -95,9 +95,7 @@ impl Asked {
                     continue;
                 }
             };
-            for problem in recording.problems() {
-                eprintln!("gpushim: {}: {problem}", path.display());
-            }
+            say_problems(&*recording);
             let focus = self.look.focus(&*recording);
             findings.push(look(&*recording, focus));
         }

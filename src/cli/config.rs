@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use anyhow::Result;
 use gpushim_core::config::{Origin, Resolved, markdown};
+use gpushim_core::report::shown::shown;
 use serde::Serialize;
 
 use super::{Format, Outcome, print_json, print_text};
@@ -98,7 +99,7 @@ fn text(resolved: &Resolved) -> Result<String> {
     let width = resolved
         .settings
         .iter()
-        .map(|setting| setting.value.len())
+        .map(|setting| shown(&setting.value).chars().count())
         .max()
         .unwrap_or(0);
     for setting in &resolved.settings {
@@ -107,7 +108,7 @@ fn text(resolved: &Resolved) -> Result<String> {
         } else {
             ", without effect in this version"
         };
-        let (name, value) = (setting.variable.name, &setting.value);
+        let (name, value) = (setting.variable.name, shown(&setting.value));
         writeln!(
             text,
             "{name:<20} {value:<width$}  {}{note}",
@@ -118,7 +119,7 @@ fn text(resolved: &Resolved) -> Result<String> {
         writeln!(text, "\nProblems")?;
     }
     for problem in &resolved.problems {
-        writeln!(text, "  {problem}")?;
+        writeln!(text, "  {}", shown(&problem.to_string()))?;
     }
     Ok(text)
 }

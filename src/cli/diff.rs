@@ -8,7 +8,7 @@ use gpushim_core::report::diff::DiffReport;
 use gpushim_core::report::findings::{Finding, Shown};
 
 use super::asked::Look;
-use super::{Format, Outcome, print_json, print_text};
+use super::{Format, Outcome, print_json, print_text, say_problems};
 
 /// Compare two runs: peaks, phases, iterations, and who held memory at the peak.
 ///
@@ -33,9 +33,7 @@ pub struct Args {
 pub fn main(args: &Args) -> Result<Outcome> {
     let open = |path: &PathBuf| {
         let recording = recording::open(path)?;
-        for problem in recording.problems() {
-            eprintln!("gpushim: {}: {problem}", path.display());
-        }
+        say_problems(&*recording);
         anyhow::Ok(recording)
     };
     let (before, after) = (open(&args.before)?, open(&args.after)?);

@@ -4,6 +4,7 @@ use std::fmt::Write;
 use std::path::PathBuf;
 
 use anyhow::Result;
+use gpushim_core::report::shown::shown;
 use gpushim_core::trace::Trace;
 use serde::Serialize;
 
@@ -94,7 +95,7 @@ fn text(findings: &Findings) -> Result<String> {
     let width = findings
         .checks
         .iter()
-        .map(|check| check.what.chars().count())
+        .map(|check| shown(check.what.as_ref()).chars().count())
         .max()
         .unwrap_or(0);
     for check in &findings.checks {
@@ -106,7 +107,8 @@ fn text(findings: &Findings) -> Result<String> {
         writeln!(
             text,
             "{verdict:<8} {:<width$}  {}",
-            check.what, check.detail
+            shown(check.what.as_ref()),
+            shown(&check.detail)
         )?;
     }
     if !findings.limits.is_empty() {
@@ -125,12 +127,5 @@ fn text(findings: &Findings) -> Result<String> {
             limit.framework, limit.what, limit.instead
         )?;
     }
-    let shown = |letter: char| {
-        if letter.is_control() && letter != '\n' {
-            '\u{fffd}'
-        } else {
-            letter
-        }
-    };
-    Ok(text.chars().map(shown).collect())
+    Ok(text)
 }

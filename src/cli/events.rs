@@ -8,7 +8,7 @@ use gpushim_core::recording;
 
 use super::filter::{Filter, Wanted};
 use super::listing::Listing;
-use super::{Format, Outcome, complain, traces};
+use super::{Format, Outcome, complain, say_problems, traces};
 
 /// List the events of a trace in the order in which they were recorded.
 ///
@@ -48,9 +48,7 @@ pub fn main(args: &Args) -> Result<Outcome> {
                 continue;
             }
         };
-        for problem in trace.problems() {
-            eprintln!("gpushim: {}: {problem}", path.display());
-        }
+        say_problems(&*trace);
         let mut listing = Listing::new(&*trace, args.stacks.then(|| trace.names()));
         if args.format == Format::Text {
             Listing::head(&mut out)?;

@@ -7,8 +7,9 @@ use anyhow::{Context, Result, anyhow};
 use clap::ValueEnum;
 use gpushim_core::export::{self, Format, Measure};
 use gpushim_core::recording::{self, Recording};
+use gpushim_core::whole::{self, Readers};
 
-use super::{Outcome, complain, traces};
+use super::{Outcome, complain, say_problems, say_wrote, traces};
 
 /// Write traces in another program's format.
 ///
@@ -96,7 +97,7 @@ pub fn main(args: &Args) -> Result<Outcome> {
                 anyhow!("write parquet: it is a folder of files; name it with -o FOLDER")
             })?;
             for path in export::parquet(&recordings, folder, &args.job)? {
-                eprintln!("gpushim: wrote {}", path.display());
+                say_wrote(&path);
             }
             return Ok(outcome);
         }
@@ -129,9 +130,7 @@ pub fn open(paths: &[PathBuf]) -> (Vec<Box<dyn Recording>>, Outcome) {
     for path in paths {
         match recording::open(path) {
             Ok(recording) => {
-                for problem in recording.problems() {
-                    eprintln!("gpushim: {}: {problem}", path.display());
-                }
+                say_problems(&*recording);
                 recordings.push(recording);
             }
             Err(error) => {
@@ -143,31 +142,23 @@ pub fn open(paths: &[PathBuf]) -> (Vec<Box<dyn Recording>>, Outcome) {
     (recordings, outcome)
 }
 
-/// Writes a file that has its name only once it is whole.
+/// Writes a file that has its name only once it is whole, and that only its owner may read.
 pub fn write_whole(path: &Path, write: impl FnOnce(&mut dyn Write) -> Result<()>) -> Result<()> {
-    let folder = match path.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder,
-        _ => Path::new("."),
-    };
+    write_for(path, Readers::Owner, write)
+}
+
+/// As [`write_whole`], for others, too.
+pub fn write_for(
+    path: &Path,
+    readers: Readers,
+    write: impl FnOnce(&mut dyn Write) -> Result<()>,
+) -> Result<()> {
     let place = || format!("write {}", path.display());
-    let name = path
-        .file_name()
-        .ok_or_else(|| anyhow!("{}: it names no file", place()))?;
-    let unfinished = folder.join(format!(
-        ".{}.{}.unfinished",
-        name.to_string_lossy(),
-        std::process::id()
-    ));
-    let attempt = || -> Result<()> {
-        let mut out = BufWriter::new(std::fs::File::create(&unfinished)?);
-        write(&mut out)?;
-        out.flush()?;
-        std::fs::rename(&unfinished, path)?;
-        Ok(())
-    };
-    attempt().with_context(place).map_err(|error| {
-        // Of what failed nothing stays; that it may not have been there is no matter.
-        let _ = std::fs::remove_file(&unfinished);
-        anyhow!("{error:#}")
-    })
+    if path.file_name().is_none() {
+        return Err(anyhow!("{}: it names no file", place()));
+    }
+    let written = whole::write_whole(path, readers, write);
+    written
+        .with_context(place)
+        .map_err(|error| anyhow!("{error:#}"))
 }

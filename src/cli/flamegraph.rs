@@ -72,7 +72,7 @@ pub fn main(args: &Args) -> Result<Outcome> {
     if let Some(path) = args.svg.as_ref().filter(|_| !reports.is_empty()) {
         let text = flame_svg(&reports)?;
         write_whole(path, |out| Ok(out.write_all(text.as_bytes())?))?;
-        eprintln!("gpushim: wrote {}", path.display());
+        super::say_wrote(path);
     } else if args.folded {
         let mut out = std::io::stdout().lock();
         for line in folded_lines(&reports) {

@@ -1,12 +1,13 @@
 //! `gpushim html`: a trace as a page to look at and to pass on.
 
-use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, anyhow};
 use gpushim_core::recording::{self, Recording};
+use gpushim_core::report::shown::shown;
 use gpushim_core::report::{html, units};
+use gpushim_core::whole::{Readers, write_whole};
 
 use super::{Outcome, complain, print_text, traces};
 
@@ -57,10 +58,13 @@ pub fn main(args: &Args) -> Result<Outcome> {
             path.display()
         )
     };
-    let mut file = File::create(&path).map_err(|error| failed(&error))?;
-    html::write_page(&recordings, &mut file).map_err(|error| failed(&error))?;
-    let bytes = file.metadata().map_or(0, |meta| meta.len());
-    print_text(&format!("{}, {}\n", path.display(), units::bytes(bytes)))?;
+    write_whole(&path, Readers::Owner, |out| {
+        html::write_page(&recordings, out)
+    })
+    .map_err(|error| failed(&error))?;
+    let bytes = path.metadata().map_or(0, |meta| meta.len());
+    let shown = shown(&path.to_string_lossy());
+    print_text(&format!("{shown}, {}\n", units::bytes(bytes)))?;
     Ok(outcome)
 }
 

@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 
 use gpushim_core::recording::{Frame, Names, Recording};
+use gpushim_core::report::shown::{self, shown};
 use gpushim_core::report::units::{bytes, span};
 use gpushim_core::symbols::lines;
 use gpushim_core::trace::{Cost, Event, Kind, Record, flags};
@@ -35,15 +36,14 @@ impl<'a> Listing<'a> {
         let lines = self.lines(record).unwrap_or_default();
         lines
             .iter()
-            .try_for_each(|line| writeln!(out, "{:>24}{line}", ""))
+            .try_for_each(|line| writeln!(out, "{:>24}{}", "", shown(line)))
     }
 
     /// An event for programs.
     pub fn json(&mut self, record: &Record, out: &mut impl Write) -> io::Result<()> {
         let mut line = Line::of(self.recording, record);
         line.frames = self.lines(record);
-        serde_json::to_writer(&mut *out, &line)?;
-        writeln!(out)
+        writeln!(out, "{}", shown::json(&serde_json::to_string(&line)?))
     }
 
     /// The functions of an event's stack, the innermost first, then the ranges that were open; `None`

@@ -5,8 +5,9 @@ use std::path::PathBuf;
 use anyhow::Result;
 use gpushim_core::config::{Config, DEFAULT_PATTERN};
 use gpushim_core::export;
+use gpushim_core::whole::Readers;
 
-use super::export::{open, write_whole};
+use super::export::{open, write_for};
 use super::{Outcome, print_text, traces};
 
 /// Print how much memory running processes hold, as OpenMetrics text.
@@ -34,7 +35,12 @@ pub fn main(args: &Args) -> Result<Outcome> {
     let (recordings, outcome) = open(&paths);
     let text = export::metrics(&recordings);
     match &args.output {
-        Some(path) => write_whole(path, |out| Ok(out.write_all(text.as_bytes())?))?,
+        // A collector is another user, and there is no more in it than figures of processes.
+        Some(path) => write_for(
+            path,
+            Readers::All,
+            |out| Ok(out.write_all(text.as_bytes())?),
+        )?,
         None => print_text(&text)?,
     }
     Ok(outcome)

@@ -3,11 +3,10 @@
 //! Exit codes: 0 fine, 1 found what was asked about, 2 could not do it. `run` exits as its command
 //! did.
 
-use std::io::{self, Write};
+use std::io;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand, ValueEnum};
-use serde::Serialize;
 
 mod asked;
 mod completions;
@@ -35,11 +34,14 @@ mod progress;
 mod replay;
 mod report;
 mod run;
+mod say;
 mod symbols;
 mod timeline;
 mod top;
 mod traces;
 mod tune;
+
+use say::{complain, print_json, print_text, say, say_problems, say_wrote};
 
 /// A caching allocator and flight recorder for GPU memory, under any CUDA process.
 #[derive(Debug, Parser)]
@@ -152,26 +154,6 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
             .downcast_ref::<serde_json::Error>()
             .and_then(serde_json::Error::io_error_kind)
             == Some(io::ErrorKind::BrokenPipe)
-}
-
-/// One line on stderr; the error completes the sentence.
-fn complain(error: &dyn std::fmt::Display) {
-    // If stderr is gone there is nobody to tell.
-    let _ = writeln!(io::stderr(), "gpushim: failed to {error}");
-}
-
-/// A value as indented JSON with a line feed.
-fn print_json(value: &impl Serialize) -> anyhow::Result<()> {
-    let mut out = io::stdout().lock();
-    serde_json::to_writer_pretty(&mut out, value)?;
-    writeln!(out)?;
-    Ok(())
-}
-
-/// Text for people.
-fn print_text(text: &str) -> anyhow::Result<()> {
-    io::stdout().lock().write_all(text.as_bytes())?;
-    Ok(())
 }
 
 #[cfg(test)]

@@ -1,15 +1,16 @@
 //! `gpushim plan`: where should each block of the next run go?
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use gpushim_core::analysis::Focus;
 use gpushim_core::recording::Recording;
 use gpushim_core::report::findings::{Finding, Shown};
 use gpushim_core::report::plan::PlanReport;
 use gpushim_core::trace::{Class, Kind, Layer};
 
-use super::{Format, Outcome, print_json, print_text, progress, traces};
+use super::export::write_whole;
+use super::{Format, Outcome, print_json, print_text, progress, say_problems, traces};
 
 /// Choose a place for each block of a run that was recorded, knowing all lifetimes, and write them to a file that
 /// `GPUSHIM_POLICY=plan:FILE` follows.
@@ -43,13 +44,13 @@ pub fn main(args: &Args) -> Result<Outcome> {
         bail!("make a plan of several recordings: name one");
     };
     let recording = progress::open(path)?;
-    for problem in recording.problems() {
-        eprintln!("gpushim: {}: {problem}", path.display());
-    }
+    say_problems(&*recording);
     let focus = focus(&*recording, args.tensors);
     let report = PlanReport::of(&*recording, focus, args.output.display().to_string());
     if !report.is_found() {
-        write(&args.output, &report.plans().to_text())?;
+        // All at once: a run that begins meanwhile finds the old plan or the new one.
+        let text = report.plans().to_text();
+        write_whole(&args.output, |out| Ok(out.write_all(text.as_bytes())?))?;
     }
     match args.format {
         Format::Json => print_json(&report)?,
@@ -73,14 +74,4 @@ fn focus(recording: &dyn Recording, tensors: bool) -> Focus {
         layer: Layer::Device,
         device: None,
     }
-}
-
-/// All at once: a run that begins meanwhile finds the old plan or the new one.
-fn write(path: &Path, text: &str) -> Result<()> {
-    let mut part = path.as_os_str().to_owned();
-    part.push(".part");
-    let part = PathBuf::from(part);
-    std::fs::write(&part, text)
-        .and_then(|()| std::fs::rename(&part, path))
-        .with_context(|| format!("write the plan to {}", path.display()))
 }

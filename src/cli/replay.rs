@@ -97,7 +97,7 @@ pub fn main(args: &Args) -> Result<Outcome> {
         let mut text = String::new();
         write_replay_svg(&reports, &mut text)?;
         write_whole(path, |out| Ok(out.write_all(text.as_bytes())?))?;
-        eprintln!("gpushim: wrote {}", path.display());
+        super::say_wrote(path);
     }
     let is_found = outcome == Outcome::Fine && reports.iter().any(Finding::is_found);
     Ok(if is_found { Outcome::Found } else { outcome })

@@ -8,7 +8,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 use gpushim_core::config::{Resolved, Setting};
 
-use super::{Outcome, library, traces};
+use super::{Outcome, library, say, traces};
 
 mod child;
 
@@ -212,17 +212,17 @@ fn tell(written: &[PathBuf]) {
             .to_string()
     };
     match written {
-        [] => eprintln!(
-            "gpushim: no trace was written; if the command used GPU memory, `gpushim doctor` tells why"
-        ),
-        [one] => eprintln!("gpushim: wrote {}; next: gpushim report {0}", short(one)),
+        [] => {
+            say(&"no trace was written; if the command used GPU memory, `gpushim doctor` tells why")
+        }
+        [one] => say(&format!("wrote {}; next: gpushim report {0}", short(one))),
         many => {
             let names: Vec<_> = many.iter().map(short).collect();
-            eprintln!(
-                "gpushim: wrote {} traces; next: gpushim report {}",
+            say(&format!(
+                "wrote {} traces; next: gpushim report {}",
                 many.len(),
                 names.join(" ")
-            );
+            ));
         }
     }
 }

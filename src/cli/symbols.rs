@@ -7,7 +7,7 @@ use gpushim_core::recording::Code;
 use gpushim_core::symbols::{Bundle, Options};
 use gpushim_core::trace::Trace;
 
-use super::{Outcome, complain, print_text, traces};
+use super::{Outcome, complain, print_text, say, say_problems, traces};
 
 /// Pack the names of a trace's functions into a file beside it, so that its stacks can be read where
 /// the program's files are not.
@@ -38,12 +38,10 @@ pub fn main(args: &Args) -> Result<Outcome> {
                 continue;
             }
         };
-        for problem in trace.problems() {
-            eprintln!("gpushim: {}: {problem}", path.display());
-        }
+        say_problems(&trace);
         let code = Code::of(&trace);
         if code.addresses.is_empty() {
-            print_text(&format!("{}: no call stacks to name\n", path.display()))?;
+            print_text(&format!("{}: no call stacks to name\n", shown(&path)))?;
             continue;
         }
         let bundle = pack(&path, code, &args.debug_dir)?;
@@ -67,11 +65,11 @@ fn pack(trace: &Path, code: Code, debug_dirs: &[PathBuf]) -> Result<Bundle> {
     let mut symbolizer = code.symbolizer(trace, options);
     let packed = symbolizer.pack(code.addresses.iter().copied());
     for problem in symbolizer.problems() {
-        eprintln!("gpushim: {problem}");
+        say(problem);
     }
     print_text(&format!(
         "{}: the functions of {} of {} addresses, in {} modules\n",
-        trace.display(),
+        shown(trace),
         packed.addresses(),
         code.addresses.len(),
         packed.modules()
@@ -83,5 +81,10 @@ fn save(bundle: &Bundle, path: &Path) -> Result<()> {
     bundle
         .save(path)
         .with_context(|| format!("write {}", path.display()))?;
-    print_text(&format!("wrote {}\n", path.display()))
+    print_text(&format!("wrote {}\n", shown(path)))
+}
+
+/// A path as it may be shown.
+fn shown(path: &Path) -> String {
+    gpushim_core::report::shown::shown(&path.to_string_lossy())
 }

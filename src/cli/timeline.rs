@@ -47,7 +47,7 @@ pub fn main(args: &Args) -> Result<Outcome> {
         let mut text = String::new();
         write_svg(&reports, &mut text)?;
         write_whole(path, |out| Ok(out.write_all(text.as_bytes())?))?;
-        eprintln!("gpushim: wrote {}", path.display());
+        super::say_wrote(path);
     }
     Ok(outcome)
 }

@@ -11,6 +11,7 @@ use super::process::processes;
 use super::profile::{Measure, profile};
 use super::story::Story;
 use crate::recording::Recording;
+use crate::report::shown::is_unseen;
 
 /// Writes the stacks; several recordings stand below a frame each for their process.
 pub(super) fn write(
@@ -33,10 +34,7 @@ pub(super) fn write(
                 line = "(no stack)".to_string();
             }
             if recordings.len() > 1 {
-                let label = process
-                    .label()
-                    .replace(';', ":")
-                    .replace(char::is_control, " ");
+                let label = process.label().replace(';', ":").replace(is_unseen, " ");
                 line = format!("{label};{line}");
             }
             let sum = lines.entry(line).or_default();

@@ -1,6 +1,7 @@
 //! Stacks as lists of named functions.
 
 use crate::recording::Frame;
+use crate::report::shown::is_unseen;
 use crate::symbols::{Kind, Symbol};
 
 /// One function of a stack, or a range that was open.
@@ -46,7 +47,7 @@ impl Function {
             (file, 0) => format!("{} ({file})", self.name),
             (file, line) => format!("{} ({file}:{line})", self.name),
         };
-        label.replace(char::is_control, " ")
+        label.replace(is_unseen, " ")
     }
 }
 

@@ -11,6 +11,7 @@ use serde::Serialize;
 use super::frames::functions;
 use super::row::Row;
 use crate::recording::{Coverage, Recording};
+use crate::report::shown::json;
 
 #[derive(Serialize)]
 struct Head {
@@ -82,7 +83,6 @@ pub(super) fn write(recordings: &[Box<dyn Recording>], out: &mut dyn Write) -> R
 }
 
 fn line(out: &mut dyn Write, value: &impl Serialize) -> Result<()> {
-    serde_json::to_writer(&mut *out, value)?;
-    writeln!(out)?;
+    writeln!(out, "{}", json(&serde_json::to_string(value)?))?;
     Ok(())
 }

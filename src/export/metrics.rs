@@ -8,6 +8,7 @@ use crate::recording::Recording;
 use crate::trace::{Event, Kind, Layer, Series};
 
 use super::process::processes;
+use crate::report::shown::shown;
 
 /// One metric: name, type, help, and its unit, by which its name ends.
 struct Family {
@@ -234,7 +235,10 @@ fn render(family: &Family, text: &mut String) {
 
 /// A value of a label.
 fn escaped(value: &str) -> String {
-    value
+    // What cannot be seen as `\u{1b}`: labels are looked at in terminals, too. Line feeds have an escape of theirs.
+    let lines: Vec<String> = value.split('\n').map(shown).collect();
+    lines
+        .join("\n")
         .replace('\\', "\\\\")
         .replace('"', "\\\"")
         .replace('\n', "\\n")

@@ -19,6 +19,7 @@ use super::process::Process;
 use super::row::Row;
 use crate::recording::{Names, Recording, blame};
 use crate::symbols::line;
+use crate::whole::{Readers, persist, unfinished};
 
 /// Rows that are written at a time, and held in memory until then.
 const ROWS: usize = 1 << 18;
@@ -87,11 +88,15 @@ pub fn parquet(
 /// A value as the name of a folder: what readers of partitioned folders take apart is written as `%XX`.
 fn escaped(value: &str) -> String {
     let mut text = String::new();
-    for byte in value.bytes().take(200) {
+    for byte in value.bytes() {
         match byte {
             b'0'..=b'9' | b'A'..=b'Z' | b'a'..=b'z' | b'-' | b'_' => text.push(byte.into()),
             b'.' if !text.is_empty() => text.push('.'),
             _ => text.push_str(&format!("%{byte:02X}")),
+        }
+        // File systems take 255 bytes, of which numbers and endings need some.
+        if text.len() >= 200 {
+            break;
         }
     }
     if text.is_empty() {
@@ -111,9 +116,8 @@ fn write(recording: &dyn Recording, process: &Process, path: &Path) -> Result<()
         .build();
     let schema = Arc::new(parse_message_type(SCHEMA)?);
     // A file that is not finished does not have the name that queries look for.
-    let unfinished = path.with_extension("unfinished");
-    let file = File::create(&unfinished)?;
-    let mut writer = SerializedFileWriter::new(file, schema, Arc::new(properties))?;
+    let file = unfinished(path)?;
+    let mut writer = SerializedFileWriter::new(file.reopen()?, schema, Arc::new(properties))?;
     let mut stacks = Stacks {
         names: recording.names(),
         known: FxHashMap::default(),
@@ -133,8 +137,7 @@ fn write(recording: &dyn Recording, process: &Process, path: &Path) -> Result<()
         group.close()?;
     }
     writer.close()?;
-    fs::rename(&unfinished, path)?;
-    Ok(())
+    Ok(persist(file, path, Readers::Owner)?)
 }
 
 /// Stacks as text, each made once: the function that a user would change, and all of them.

@@ -10,6 +10,8 @@ use std::io::{self, Read};
 use std::path::Path;
 use std::sync::Arc;
 
+use crate::regular::open_regular;
+
 use super::{Family, GRANULE, Placement, Plans, Step};
 
 /// The first line.
@@ -59,7 +61,7 @@ impl Plans {
     pub fn read(path: &Path) -> Result<Plans, ReadError> {
         // No plan needs more; a device or a pipe must not be read for ever.
         let most = 32 * MOST as u64;
-        let file = std::fs::File::open(path).map_err(ReadError::Io)?;
+        let (file, _) = open_regular(path).map_err(ReadError::Io)?;
         let mut text = String::new();
         file.take(most)
             .read_to_string(&mut text)

@@ -1,12 +1,17 @@
 //! The code that a trace speaks of, and its names.
 
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::time::{Duration, SystemTime};
 
 use rustc_hash::FxHashSet;
 
 use crate::perf_map::PerfMap;
 use crate::symbols::{Bundle, Jit, Module, Options, Symbolizer};
 use crate::trace::Trace;
+
+/// Modules that are believed, which is more than a writer has room for.
+const MODULES: usize = 10_000;
 
 /// Modules, names of code in no file, and every return address of a trace's stacks.
 #[derive(Clone, Debug)]
@@ -28,6 +33,7 @@ impl Code {
         let modules: Vec<Module> = trace
             .modules()
             .iter()
+            .take(MODULES)
             .map(|module| Module {
                 begin: module.begin,
                 end: module.end,
@@ -37,10 +43,19 @@ impl Code {
                 generation: u32::try_from(module.generation).unwrap_or(u32::MAX),
             })
             .collect();
+        // By their beginnings, with the farthest end of those that begin no later.
+        let mut ends: Vec<(u64, u64)> = modules.iter().map(|one| (one.begin, one.end)).collect();
+        ends.sort_unstable();
+        let mut farthest = 0;
+        for (_, end) in &mut ends {
+            farthest = farthest.max(*end);
+            *end = farthest;
+        }
         // What has a generation is in a module.
         let in_module = |address: &u64| {
-            let mut modules = modules.iter();
-            address >> 48 != 0 || modules.any(|module| (module.begin..module.end).contains(address))
+            let begun = ends.partition_point(|(begin, _)| begin <= address);
+            let last = begun.checked_sub(1).and_then(|last| ends.get(last));
+            address >> 48 != 0 || last.is_some_and(|(_, end)| address < end)
         };
         let generated = addresses.iter().copied().filter(|a| !in_module(a));
         let jit = names(trace, generated.collect());
@@ -53,7 +68,7 @@ impl Code {
 
     /// Who names it: by files of this machine, and by what was packed beside the trace.
     pub fn symbolizer(&self, trace: &Path, options: Options) -> Symbolizer {
-        let (bundle, problems) = Bundle::open(&Bundle::beside(trace));
+        let (bundle, problems) = Bundle::open(trace);
         let options = Options {
             bundle,
             problems,
@@ -66,25 +81,53 @@ impl Code {
 /// The names of code in no file: what the trace has of them, and for what the process did not get to write
 /// there the perf map, if it is still on this machine.
 fn names(trace: &Trace, addresses: Vec<u64>) -> Vec<Jit> {
-    let pid = trace.fact("pid").and_then(|pid| pid.parse().ok());
-    let mut map = PerfMap::of_process(pid.unwrap_or(0));
-    let mut is_read = false;
-    let mut names = Vec::new();
-    for address in addresses {
-        // A return address is after its call, which may be the last thing of its function.
-        let call = address.saturating_sub(1);
-        let name = trace.jit_name(call).or_else(|| {
-            if !std::mem::replace(&mut is_read, true) {
-                // Without it there are no names; that is all.
-                let _ = map.refresh();
-            }
-            map.find(call).map(|(_, _, name)| name.to_string())
-        });
-        names.extend(name.map(|name| Jit {
-            begin: call,
-            end: address,
-            name,
-        }));
+    // A return address is after its call, which may be the last thing of its function.
+    let calls = addresses.iter().map(|address| address.saturating_sub(1));
+    let mut names: Vec<(u64, Option<String>)> =
+        calls.map(|call| (call, trace.jit_name(call))).collect();
+    let missing = names.iter().filter(|(_, name)| name.is_none());
+    let missing: Vec<u64> = missing.map(|(call, _)| *call).collect();
+    if !missing.is_empty() {
+        // Without it there are no names; that is all.
+        let found = map_of(trace).and_then(|mut map| map.find(&missing, true).ok());
+        let mut found = found.unwrap_or_default();
+        for (call, name) in names.iter_mut().filter(|(_, name)| name.is_none()) {
+            *name = found.remove(call).map(|named| named.name);
+        }
     }
-    names
+    let jit = |(call, name): (u64, Option<String>)| {
+        Some(Jit {
+            begin: call,
+            end: call.checked_add(1)?,
+            name: name?,
+        })
+    };
+    names.into_iter().filter_map(jit).collect()
+}
+
+/// The perf map that the process of a trace wrote: on this host, of the trace's owner, written after the trace
+/// began, and not made by another process after it ended.
+fn map_of(trace: &Trace) -> Option<PerfMap> {
+    let pid: u32 = trace.fact("pid")?.parse().ok()?;
+    if trace.fact("host")? != host()? {
+        return None;
+    }
+    let of_trace = std::fs::metadata(trace.path()).ok()?;
+    let map = PerfMap::of_process(pid).owned_by(of_trace.uid());
+    let of_map = map.metadata()?;
+    let began = SystemTime::UNIX_EPOCH + Duration::from_nanos(trace.header().wall_ns);
+    let is_older = of_map.modified().ok()? < began;
+    // The time of a file that is mapped is written now and then only.
+    let last = of_trace.modified().ok()?.checked_add(LATE)?;
+    let is_later = of_map.created().is_ok_and(|created| created > last);
+    (!is_older && !is_later).then_some(map)
+}
+
+/// How long after a trace was last written, by the time of its file, its process may still have begun a perf
+/// map.
+const LATE: Duration = Duration::from_secs(60);
+
+fn host() -> Option<String> {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").ok()?;
+    Some(name.trim_end().to_string())
 }

@@ -1,7 +1,7 @@
 //! What a file is, by its first bytes.
 
 use std::fs::File;
-use std::io::Read;
+use std::io::{Read, Seek};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
@@ -9,10 +9,12 @@ use anyhow::{Result, anyhow};
 use flate2::read::MultiGzDecoder;
 
 use super::lines::{Dialect, LineLog};
+use super::packed::Packed;
 use super::pickle::Pickle;
 use super::requests::REQUESTS;
 use super::rmm::RMM;
 use super::{Recording, Snapshot};
+use crate::regular::open_regular;
 use crate::trace::Trace;
 
 /// Bytes of the beginning that are looked at.
@@ -34,10 +36,7 @@ pub fn open(path: &Path) -> Result<Box<dyn Recording>> {
 
 /// What is not ours; `None` for all that [`Trace::open`] had better speak of.
 fn foreign(path: &Path) -> Result<Option<Box<dyn Recording>>> {
-    if !path.metadata().is_ok_and(|meta| meta.is_file()) {
-        return Ok(None);
-    }
-    let Ok(file) = File::open(path) else {
+    let Ok((file, _)) = open_regular(path) else {
         return Ok(None);
     };
     let mut head = vec![0; HEAD];
@@ -52,7 +51,7 @@ fn foreign(path: &Path) -> Result<Option<Box<dyn Recording>>> {
             .read_to_end(&mut head);
     }
     if Pickle::is_one(&head) {
-        return Ok(Some(Box::new(snapshot(path, is_gzip)?)));
+        return Ok(Some(Box::new(snapshot(path, file, is_gzip)?)));
     }
     if let Some(dialect) = dialect(&head) {
         return Ok(Some(Box::new(LineLog::new(path, file, is_gzip, dialect))));
@@ -76,13 +75,14 @@ fn dialect(head: &[u8]) -> Option<&'static Dialect> {
         .find(|dialect| dialect.is_header(line))
 }
 
-fn snapshot(path: &Path, is_gzip: bool) -> Result<Snapshot> {
+fn snapshot(path: &Path, mut file: File, is_gzip: bool) -> Result<Snapshot> {
     let place = path.display();
-    let file = File::open(path).map_err(|error| anyhow!("read {place}: {error}"))?;
+    let length = file.rewind().and_then(|()| file.metadata());
+    let length = length.map_err(|error| anyhow!("read {place}: {error}"))?;
     let mut bytes = Vec::new();
     let (mut plain, mut packed);
     let input: &mut dyn Read = if is_gzip {
-        packed = MultiGzDecoder::new(file);
+        packed = Packed::new(MultiGzDecoder::new(file), length.len());
         &mut packed
     } else {
         plain = file;

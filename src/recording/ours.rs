@@ -6,9 +6,14 @@ use std::rc::Rc;
 
 use rustc_hash::FxHasher;
 
+use super::nodes::Nodes;
 use super::{Code, Coverage, Frame, Names, Recording};
 use crate::symbols::{Options, Symbolizer};
 use crate::trace::{LiveBlock, Record, StackNode, Timeline, Trace};
+
+/// Nodes of a stack beyond which the outer ones are left out. Writers keep 256 frames and 64 ranges; in a hostile
+/// file a chain can lead through thousands, for each of a hundred thousand stacks.
+const NODES: usize = 512;
 
 impl Recording for Trace {
     fn path(&self) -> &Path {
@@ -91,13 +96,13 @@ impl Recording for Trace {
             StackNode::Range { name, .. } => self.string(name),
             StackNode::Frame(_) => None,
         };
-        self.stack(stack).filter_map(name).collect()
+        self.stack(stack).take(NODES).filter_map(name).collect()
     }
 
     fn frames(&self, stack: u32) -> u64 {
         let mut hasher = FxHasher::default();
         let mut frames = 0_u32;
-        for node in self.stack(stack) {
+        for node in self.stack(stack).take(NODES) {
             if let StackNode::Frame(address) = node {
                 frames += 1;
                 hasher.write_u64(address);
@@ -115,28 +120,49 @@ impl Recording for Trace {
 /// As [`Recording::names`] of a trace, with other places where symbols may come from.
 pub fn names_with(trace: &Trace, options: Options) -> Box<dyn Names + '_> {
     let symbolizer = Code::of(trace).symbolizer(Trace::path(trace), options);
-    Box::new(OurNames { trace, symbolizer })
+    Box::new(OurNames {
+        trace,
+        symbolizer,
+        nodes: Nodes::default(),
+    })
 }
 
 /// Stacks by name. The symbolizer remembers each address; there may be far more stacks.
 struct OurNames<'a> {
     trace: &'a Trace,
     symbolizer: Symbolizer,
+    nodes: Nodes,
 }
 
 impl Names for OurNames<'_> {
     fn stack(&mut self, id: u32) -> Rc<[Frame]> {
         let symbolizer = &mut self.symbolizer;
+        let most = self.nodes.most(id);
+        let mut frames = 0;
         let of_node = |node| match node {
-            StackNode::Frame(address) => Frame::Call(symbolizer.resolve(address)),
+            StackNode::Frame(_) if frames >= most => None,
+            StackNode::Frame(address) => {
+                frames += 1;
+                Some(Frame::Call(symbolizer.resolve(address)))
+            }
             StackNode::Range { name, .. } => {
-                Frame::Range(self.trace.string(name).unwrap_or_default())
+                let name = self.trace.string(name).unwrap_or_default();
+                Some(Frame::Range(name))
             }
         };
-        self.trace.stack(id).map(of_node).collect()
+        let stack = self
+            .trace
+            .stack(id)
+            .take(NODES)
+            .filter_map(of_node)
+            .collect();
+        self.nodes.took(id, frames);
+        stack
     }
 
     fn problems(&self) -> Vec<String> {
-        self.symbolizer.problems().to_vec()
+        let mut problems = self.symbolizer.problems().to_vec();
+        problems.extend(self.nodes.problem());
+        problems
     }
 }

@@ -45,6 +45,9 @@ pub enum Value {
     Mark,
 }
 
+/// Bytes of a text beyond which the rest is left out.
+pub const TEXT_MAX: usize = 4096;
+
 /// Why there is nothing to be had from a file.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Refused(String);
@@ -122,10 +125,28 @@ impl<'a> Pickle<'a> {
         found.map(|(_, value)| value)
     }
 
-    /// A text.
+    /// A text; of a longer one the first [`TEXT_MAX`] bytes, and that there is more.
     pub fn text(&self, value: Value) -> Option<String> {
-        self.raw(value)
-            .map(|bytes| String::from_utf8_lossy(bytes).into_owned())
+        let bytes = self.raw(value)?;
+        if bytes.len() <= TEXT_MAX {
+            return Some(String::from_utf8_lossy(bytes).into_owned());
+        }
+        // Not half a letter, of which there are four bytes at most.
+        let begins_letter = |at: &usize| bytes.get(*at).is_some_and(|byte| byte & 0xc0 != 0x80);
+        let end = (TEXT_MAX - 3..=TEXT_MAX).rev().find(begins_letter);
+        let head = bytes.get(..end.unwrap_or(TEXT_MAX)).unwrap_or_default();
+        Some(format!("{}…", String::from_utf8_lossy(head)))
+    }
+
+    /// Whether it is this text. Nothing is copied.
+    pub fn is_text(&self, value: Value, text: &str) -> bool {
+        self.raw(value) == Some(text.as_bytes())
+    }
+
+    /// Whether it is one of these texts: its place among them.
+    pub fn which_text(&self, value: Value, texts: &[&str]) -> Option<usize> {
+        let raw = self.raw(value)?;
+        texts.iter().position(|text| raw == text.as_bytes())
     }
 
     /// A number from 0 on.

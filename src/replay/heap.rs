@@ -37,10 +37,18 @@ pub(super) struct Heap {
     /// Nodes that stand for nothing.
     unused: Vec<u32>,
     by_size: BTreeSet<(u32, u64, u64, u32)>,
-    by_address: BTreeSet<(u32, u64, u32)>,
+    /// Group, class of bytes, address, number: the lowest that is large enough is found without a look at all.
+    by_address: BTreeSet<(u32, u32, u64, u32)>,
     unmapped: BTreeSet<(u32, u64, u32)>,
     /// Where the next region begins.
     next: u64,
+}
+
+/// The class of so many bytes: sixteen between two powers of two.
+fn class(bytes: u64) -> u32 {
+    let top = bytes.checked_ilog2().unwrap_or(0);
+    let next = if top < 4 { bytes } else { bytes >> (top - 4) };
+    top * 16 + (next & 15) as u32
 }
 
 /// Regions lie so far apart that none is taken for the other's neighbour.
@@ -93,14 +101,28 @@ impl Heap {
 
     /// The lowest free block of a group with so many bytes.
     pub fn first(&self, group: u32, bytes: u64) -> Option<Piece> {
-        let all = self
-            .by_address
-            .range((group, 0, 0)..(group.saturating_add(1), 0, 0));
-        let mut fitting = all.filter(|(_, _, id)| {
+        let own = class(bytes);
+        let mut lowest: Option<(u64, u32)> = None;
+        // All of the larger classes are large enough: the lowest of each.
+        let mut from = own.saturating_add(1);
+        let after = |class| self.by_address.range((group, class, 0, 0)..).next();
+        while let Some(&(of, class, address, id)) = after(from)
+            && of == group
+        {
+            if lowest.is_none_or(|(least, _)| address < least) {
+                lowest = Some((address, id));
+            }
+            from = class.saturating_add(1);
+        }
+        // Of its own class some are.
+        let end = lowest.map_or(u64::MAX, |(least, _)| least);
+        let range = (group, own, 0, 0)..(group, own, end, 0);
+        let mut fitting = self.by_address.range(range).filter(|(.., id)| {
             self.node(Piece(*id))
                 .is_some_and(|node| node.bytes >= bytes)
         });
-        fitting.next().map(|&(_, _, id)| Piece(id))
+        let fitting = fitting.next().map(|&(.., id)| id);
+        fitting.or(lowest.map(|(_, id)| id)).map(Piece)
     }
 
     /// Bytes of the largest free block.
@@ -233,7 +255,12 @@ impl Heap {
 
     /// All free blocks.
     pub fn free(&self) -> Vec<Piece> {
-        self.by_address.iter().map(|&(.., id)| Piece(id)).collect()
+        let all = self.by_address.iter();
+        let mut all: Vec<(u32, u64, u32)> = all
+            .map(|&(group, _, address, id)| (group, address, id))
+            .collect();
+        all.sort_unstable();
+        all.into_iter().map(|(.., id)| Piece(id)).collect()
     }
 
     /// The group of a block.
@@ -349,7 +376,8 @@ impl Heap {
             node.is_free = true;
             self.by_size
                 .insert((node.group, node.bytes, node.address, piece.0));
-            self.by_address.insert((node.group, node.address, piece.0));
+            self.by_address
+                .insert((node.group, class(node.bytes), node.address, piece.0));
         }
     }
 
@@ -358,7 +386,8 @@ impl Heap {
             node.is_free = false;
             self.by_size
                 .remove(&(node.group, node.bytes, node.address, piece.0));
-            self.by_address.remove(&(node.group, node.address, piece.0));
+            self.by_address
+                .remove(&(node.group, class(node.bytes), node.address, piece.0));
         }
     }
 }

@@ -326,3 +326,37 @@ fn ours_gives_back_what_the_shim_would() {
         64 * MIB
     );
 }
+
+#[test]
+fn the_lowest_that_is_large_enough() {
+    // As it would be found by looking at all.
+    let mut random = 7_u64;
+    let mut next = |below: u64| {
+        random = random
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        (random >> 33) % below
+    };
+    let mut heap = Heap::default();
+    let mut used = Vec::new();
+    for round in 0..3000 {
+        let octave = next(20);
+        let whole = heap.add(round % 2, 1 + next(2 << octave));
+        if next(2) == 0 {
+            heap.release(whole);
+        } else {
+            used.push(whole);
+        }
+        let (group, bytes) = (round % 2, next(1 << 20));
+        let free = heap
+            .free()
+            .into_iter()
+            .filter(|piece| heap.group(*piece) == group);
+        let expected = free.filter(|piece| heap.bytes(*piece) >= bytes);
+        let expected = expected.min_by_key(|piece| heap.address(*piece));
+        assert_eq!(heap.first(group, bytes), expected, "{round}");
+        if let Some(found) = expected.filter(|_| next(2) == 0) {
+            heap.take(found);
+        }
+    }
+}

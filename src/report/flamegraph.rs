@@ -8,6 +8,7 @@ use inferno::flamegraph::{Options, from_lines};
 use serde::Serialize;
 
 use super::findings::{Finding, Subject};
+use super::shown::is_unseen;
 use super::table::{Align, Table};
 use super::units::{bytes, percent};
 use crate::analysis::{Focus, Weight, weights, without_numbers};
@@ -94,7 +95,7 @@ fn folded(who: &Who) -> String {
         });
     let labels: Vec<String> = ranges
         .chain(functions)
-        .map(|label| label.replace(';', ":").replace(char::is_control, " "))
+        .map(|label| label.replace(';', ":").replace(is_unseen, " "))
         .collect();
     if labels.is_empty() {
         return "(no stack recorded)".to_string();
@@ -107,7 +108,7 @@ pub fn folded_lines(reports: &[FlameReport]) -> Vec<String> {
     let mut lines = Vec::new();
     for report in reports {
         let name = report.subject.trace.replace(';', ":");
-        let name = name.replace(char::is_control, " ");
+        let name = name.replace(is_unseen, " ");
         for (stack, bytes) in &report.stacks {
             lines.push(match reports.len() {
                 1 => format!("{stack} {bytes}"),

@@ -14,6 +14,7 @@ pub mod peak;
 pub mod phases;
 pub mod plan;
 pub mod replay;
+pub mod shown;
 pub mod table;
 mod text;
 pub mod timeline;

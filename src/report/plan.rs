@@ -6,6 +6,7 @@ use std::fmt;
 use serde::Serialize;
 
 use super::findings::{Finding, Subject};
+use super::shown::shown;
 use super::units::{bytes, count};
 use crate::analysis::Focus;
 use crate::placement::{Family, Plans};
@@ -136,6 +137,6 @@ impl Finding for PlanReport {
         if self.is_found() {
             return Ok(());
         }
-        writeln!(f, "To follow it: GPUSHIM_POLICY=plan:{}", self.file)
+        writeln!(f, "To follow it: GPUSHIM_POLICY=plan:{}", shown(&self.file))
     }
 }

@@ -2,6 +2,8 @@
 
 use std::fmt::{self, Write};
 
+pub use super::shown::shown;
+
 /// On which side of its column a cell stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Align {
@@ -30,9 +32,10 @@ impl Table {
         }
     }
 
-    /// Adds a row.
+    /// Adds a row. Its cells may be from a file.
     pub fn row<const N: usize>(&mut self, cells: [String; N]) {
-        self.rows.push(cells.into());
+        self.rows
+            .push(cells.iter().map(|cell| shown(cell)).collect());
     }
 
     /// Whether it has no rows.
@@ -42,7 +45,7 @@ impl Table {
 }
 
 impl fmt::Display for Table {
-    /// Two spaces between columns, none at the end of a line. Control characters do not reach the terminal.
+    /// Two spaces between columns, none at the end of a line.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let headings: Vec<String> = self.columns.iter().map(|(name, _)| name.clone()).collect();
         let lines = || std::iter::once(&headings).chain(&self.rows);
@@ -54,7 +57,6 @@ impl fmt::Display for Table {
         for line in lines() {
             let mut text = String::new();
             for ((cell, (_, align)), width) in line.iter().zip(&self.columns).zip(&widths) {
-                let cell = shown(cell);
                 match align {
                     Align::Left => write!(text, "{cell:<width$}  ")?,
                     Align::Right => write!(text, "{cell:>width$}  ")?,
@@ -64,18 +66,6 @@ impl fmt::Display for Table {
         }
         Ok(())
     }
-}
-
-/// Text from a file as it may be shown: control characters replaced.
-pub fn shown(text: &str) -> String {
-    let visible = |letter: char| {
-        if letter.is_control() {
-            '\u{fffd}'
-        } else {
-            letter
-        }
-    };
-    text.chars().map(visible).collect()
 }
 
 #[cfg(test)]
@@ -92,7 +82,7 @@ mod tests {
         table.row(["a".to_string(), "1".to_string(), "x\u{1b}[2Jy".to_string()]);
         table.row(["longer".to_string(), "1,000,000".to_string(), String::new()]);
         let expected =
-            "what        bytes  who\na               1  x\u{fffd}[2Jy\nlonger  1,000,000\n";
+            "what        bytes  who\na               1  x\\u{1b}[2Jy\nlonger  1,000,000\n";
         assert_eq!(table.to_string(), expected);
     }
 }

@@ -3,6 +3,7 @@
 use std::fmt::{Result, Write};
 
 use super::Report;
+use super::shown::{screen, shown};
 use super::units::{bytes, count, moment, percent, span};
 use crate::analysis::{SizeGroup, Summary};
 
@@ -14,18 +15,32 @@ use peak::{held, memory};
 /// Letters of a line.
 const WIDTH: usize = 110;
 
-/// The whole screen. Control characters in what the file says do not reach the terminal.
+/// The whole screen.
 pub(super) fn render(report: &Report) -> std::result::Result<String, std::fmt::Error> {
     let mut text = String::new();
-    write_all(report, &mut text)?;
-    let shown = |letter: char| {
-        if letter.is_control() && letter != '\n' {
-            '\u{fffd}'
-        } else {
-            letter
-        }
-    };
-    Ok(text.chars().map(shown).collect())
+    write_all(&visible(report), &mut text)?;
+    Ok(screen(&text))
+}
+
+/// The same report with all that a file says as it may be shown.
+fn visible(report: &Report) -> Report {
+    let mut report = report.clone();
+    let show = |text: &mut String| *text = shown(text);
+    show(&mut report.trace);
+    report.problems.iter_mut().for_each(show);
+    report.steady.iter_mut().for_each(show);
+    for (key, value) in &mut report.facts {
+        show(key);
+        show(value);
+    }
+    for verdict in &mut report.verdicts {
+        show(&mut verdict.text);
+        show(&mut verdict.next);
+    }
+    for holder in report.peaks.iter_mut().flat_map(|peak| &mut peak.holders) {
+        show(&mut holder.who.function);
+    }
+    report
 }
 
 fn write_all(report: &Report, f: &mut String) -> Result {

@@ -5,6 +5,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
+use crate::regular::open_regular;
 use crate::trace::layout::{get_u16, get_u32, get_u64};
 
 // Offsets and numbers of ELF-64, as `/usr/include/elf.h` has them.
@@ -22,11 +23,7 @@ const NOTES_MAX: u64 = 1 << 20;
 /// # Errors
 /// What the file system said, or that it is no 64-bit little-endian ELF file.
 pub fn of_file(path: &Path) -> io::Result<Option<Vec<u8>>> {
-    // A trace may name a pipe or a device, which to open could block.
-    if !std::fs::metadata(path)?.is_file() {
-        return Err(io::ErrorKind::InvalidInput.into());
-    }
-    let file = File::open(path)?;
+    let (file, _) = open_regular(path)?;
     let mut header = [0; HEADER_BYTES];
     file.read_exact_at(&mut header, 0)?;
     if !header.starts_with(b"\x7fELF\x02\x01") {

@@ -5,12 +5,16 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::io::{self, Write as _};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use super::{Kind, Module, Symbol};
+use crate::regular::{open_companion, read_at_most};
 use crate::trace::{escape_into, unescaped};
+use crate::whole::{Readers, write_whole};
 
+/// Bytes of a bundle beyond which it is not read.
+const BYTES_MAX: u64 = 256 << 20;
 const FIRST_LINE: &str = "gpushim symbols 1";
 
 /// The functions of some addresses of some modules.
@@ -40,16 +44,16 @@ impl Bundle {
         name.into()
     }
 
-    /// Reads a bundle, with what is wrong with it: sentences that name the file. There may be none,
-    /// which is not wrong.
-    pub fn open(path: &Path) -> (Option<Bundle>, Vec<String>) {
+    /// Reads the bundle beside a trace, with what is wrong with it: sentences that name the file. There may be
+    /// none, which is not wrong. One of another user is not read.
+    pub fn open(trace: &Path) -> (Option<Bundle>, Vec<String>) {
+        let path = Bundle::beside(trace);
         let said = |what: String| format!("{}: {what}", path.display());
-        // Opening a pipe could block.
-        let content = match std::fs::metadata(path) {
+        let opened = match open_companion(&path, trace) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return (None, Vec::new()),
-            Ok(meta) if !meta.is_file() => Err(io::ErrorKind::InvalidInput.into()),
-            _ => std::fs::read(path),
+            opened => opened,
         };
+        let content = opened.and_then(|(file, meta)| read_at_most(file, &meta, BYTES_MAX));
         match content {
             Ok(content) => {
                 let (bundle, problems) = Bundle::parse(&content);
@@ -64,16 +68,8 @@ impl Bundle {
     /// # Errors
     /// What the file system said; what was there is left as it was then.
     pub fn save(&self, path: &Path) -> io::Result<()> {
-        let mut name = path.as_os_str().to_owned();
-        name.push(format!(".{}", std::process::id()));
-        let new = PathBuf::from(name);
-        let written = std::fs::File::create(&new)
-            .and_then(|mut file| file.write_all(self.to_text().as_bytes()))
-            .and_then(|()| std::fs::rename(&new, path));
-        written.inspect_err(|_| {
-            // It may never have been there.
-            let _ = std::fs::remove_file(&new);
-        })
+        let text = self.to_text();
+        write_whole(path, Readers::Owner, |out| out.write_all(text.as_bytes()))
     }
 
     /// From the content of a file; of a damaged one what can be read, and what is wrong.

@@ -5,8 +5,10 @@ use std::path::{Path, PathBuf};
 
 use blazesym::symbolize::source::{Elf, Source};
 use blazesym::symbolize::{CodeInfo, Input, Symbolized, Symbolizer};
+use rustc_hash::FxHashSet;
 
 use super::files::SYSTEM_DEBUG_DIR;
+use super::sound::{self, Use};
 use super::{Kind, Symbol};
 
 /// Reads ELF files and keeps what it has parsed of them.
@@ -16,6 +18,8 @@ pub struct Reader {
     debug_dirs: Vec<PathBuf>,
     /// Files that it must not read again, with or without their debug information.
     damaged: Vec<(PathBuf, bool)>,
+    /// Files that were looked at.
+    looked_at: FxHashSet<PathBuf>,
 }
 
 impl Reader {
@@ -25,7 +29,29 @@ impl Reader {
             parsed: symbolizer(debug_dirs),
             debug_dirs: debug_dirs.to_vec(),
             damaged: Vec::new(),
+            looked_at: FxHashSet::default(),
         }
+    }
+
+    /// Looks at a file before it is read for the first time.
+    fn look_at(&mut self, file: &Path, problems: &mut Vec<String>) {
+        if !self.looked_at.insert(file.to_path_buf()) {
+            return;
+        }
+        let system = PathBuf::from(SYSTEM_DEBUG_DIR);
+        let dirs: Vec<PathBuf> = self.debug_dirs.iter().cloned().chain([system]).collect();
+        let (uses, why) = match sound::look_at(file, &dirs) {
+            Use::All => return,
+            Use::Tables(None) => (&[true][..], None),
+            Use::Tables(Some(why)) => (
+                &[true][..],
+                Some(format!("its debug information is not used: {why}")),
+            ),
+            Use::Nothing(why) => (&[true, false][..], Some(format!("it is not used: {why}"))),
+        };
+        let uses = uses.iter().map(|debug| (file.to_path_buf(), *debug));
+        self.damaged.extend(uses);
+        problems.extend(why.map(|why| format!("{}: {why}", file.display())));
     }
 
     /// The functions at an address as the file names it, innermost first, without their module.
@@ -35,8 +61,8 @@ impl Reader {
         at: u64,
         problems: &mut Vec<String>,
     ) -> Option<Vec<Symbol>> {
-        // Debug information that makes no sense, or a debug link to a file of another build, leaves the
-        // symbol tables.
+        self.look_at(file, problems);
+        // Debug information that makes no sense leaves the symbol tables.
         [true, false].into_iter().find_map(|debug| {
             let damaged = |(path, with): &(PathBuf, bool)| path == file && *with == debug;
             if self.damaged.iter().any(damaged) {

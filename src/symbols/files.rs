@@ -1,8 +1,13 @@
 //! The files that hold a module's symbols.
 
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
+use flate2::Crc;
+
+use super::sound::{self, Link};
 use super::{Module, build_id, lines};
+use crate::regular::open_regular;
 
 /// Where distributions put debug files.
 pub const SYSTEM_DEBUG_DIR: &str = "/usr/lib/debug";
@@ -19,7 +24,9 @@ pub fn of(module: &Module, debug_dirs: &[PathBuf], problems: &mut Vec<String>) -
                     "{} has no build id: its symbols may be those of another version",
                     file.display()
                 ));
-                vec![file.to_path_buf()]
+                let mut files = linked(file, debug_dirs, is_summed);
+                files.push(file.to_path_buf());
+                files
             }
             Ok(Some(_)) => {
                 problems.push(changed(file));
@@ -30,12 +37,64 @@ pub fn of(module: &Module, debug_dirs: &[PathBuf], problems: &mut Vec<String>) -
     }
     let mut files = debug_files(module, debug_dirs);
     match build_id::of_file(file) {
-        Ok(Some(found)) if found == *id => files.push(file.to_path_buf()),
+        Ok(Some(found)) if found == *id => {
+            let of_build = |file: &Path, _: &Link| matches!(build_id::of_file(file), Ok(Some(found)) if found == *id);
+            files.extend(linked(file, debug_dirs, of_build));
+            files.push(file.to_path_buf());
+        }
         Ok(_) => problems.push(changed(file)),
         // Another machine, or it was removed: what `files` has must do.
         Err(_) => {}
     }
     files
+}
+
+/// The file that a module's `.gnu_debuglink` names: beside it, in `.debug` there, or in the same folder below
+/// the directories for debug files.
+fn linked(
+    file: &Path,
+    debug_dirs: &[PathBuf],
+    is_it: impl Fn(&Path, &Link) -> bool,
+) -> Vec<PathBuf> {
+    let Some(link) = sound::debug_link(file) else {
+        return Vec::new();
+    };
+    let file = file.canonicalize().unwrap_or_else(|_| file.to_path_buf());
+    let folder = file.parent().unwrap_or(Path::new("/"));
+    let mut places = vec![
+        folder.join(&link.name),
+        folder.join(".debug").join(&link.name),
+    ];
+    let system = PathBuf::from(SYSTEM_DEBUG_DIR);
+    for dir in debug_dirs.iter().chain([&system]) {
+        places.push(dir.join(&link.name));
+        let within = folder.strip_prefix("/").unwrap_or(folder);
+        places.push(dir.join(within).join(&link.name));
+    }
+    let found = places
+        .into_iter()
+        .find(|place| *place != file && is_it(place, &link));
+    found.into_iter().collect()
+}
+
+/// Whether the content of a file has the sum that a link gives.
+fn is_summed(file: &Path, link: &Link) -> bool {
+    let Ok((file, _)) = open_regular(file) else {
+        return false;
+    };
+    let mut input = BufReader::with_capacity(1 << 20, file);
+    let mut sum = Crc::new();
+    loop {
+        let Ok(part) = input.fill_buf() else {
+            return false;
+        };
+        if part.is_empty() {
+            return link.rest == sum.sum().to_le_bytes();
+        }
+        sum.update(part);
+        let length = part.len();
+        input.consume(length);
+    }
 }
 
 fn changed(file: &Path) -> String {

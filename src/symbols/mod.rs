@@ -15,6 +15,7 @@ mod elf;
 mod files;
 mod jit;
 mod lines;
+mod sound;
 #[cfg(test)]
 mod tests;
 

@@ -380,7 +380,9 @@ fn a_pipe_in_place_of_a_module_does_not_block() {
         let mut symbolizer = Symbolizer::new(vec![module], [], Options::default());
         assert_eq!(shown(&mut symbolizer, 50), ["pipe+0x32"]);
     }
-    let (bundle, problems) = Bundle::open(&pipe);
+    let trace = dir.path().join("a.trace");
+    std::fs::rename(&pipe, Bundle::beside(&trace)).unwrap();
+    let (bundle, problems) = Bundle::open(&trace);
     assert!(bundle.is_none() && problems.len() == 1);
 }
 

@@ -1,12 +1,13 @@
 //! The reader: whatever state a file is in, it says what can be read and what is wrong.
 
 use std::fmt;
-use std::fs::File;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use super::event::Event;
 use super::layout::{PartKind, counter, facts};
 use super::timeline::{Ledger, Timeline};
+use crate::regular::open_regular;
 
 mod bytes;
 mod events;
@@ -66,13 +67,10 @@ impl Trace {
             path: path.to_path_buf(),
             what: what.to_string(),
         };
-        let file = File::open(path).map_err(|error| failed(&format!("open it: {error}")))?;
-        let meta = file
-            .metadata()
-            .map_err(|error| failed(&format!("read its size: {error}")))?;
-        if !meta.is_file() {
-            return Err(failed("read it: it is not a regular file"));
-        }
+        let (file, meta) = open_regular(path).map_err(|error| match error.kind() {
+            io::ErrorKind::InvalidInput => failed("read it: it is not a regular file"),
+            _ => failed(&format!("open it: {error}")),
+        })?;
         let bytes =
             Bytes::map(&file, meta.len()).map_err(|error| failed(&format!("map it: {error}")))?;
         let mut trace = Trace::parse(path, bytes)?;

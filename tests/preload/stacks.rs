@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::process::Command;
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -191,5 +192,28 @@ fn a_python_program_finds_its_functions() {
             "{stacks:?}"
         );
         assert!(stacks[step as usize].1.len() > 5);
+    }
+}
+
+/// Another user may put anything at the path of a perf map: a pipe must not hold up the process, and a link
+/// must not be followed.
+#[test]
+fn a_perf_map_is_read_only_if_it_is_the_users_own_file() {
+    for (what, is_named) in [("file", true), ("link", false), ("pipe", false)] {
+        let flags = FLAGS.map(OsStr::new);
+        let shim = Run::new(program_with("perf_map", &flags))
+            .arg(what)
+            .env("GPUSHIM_STACKS", "all")
+            .limit(Duration::from_secs(60))
+            .shim();
+        let pid = shim.trace().pid();
+        for name in ["map", "map.other"] {
+            // The names are in the trace, or nowhere.
+            let _ = std::fs::remove_file(format!("/tmp/perf-{pid}.{name}"));
+        }
+        let stacks = stacks(&shim);
+        let found = of(&stacks, 1_000_001, &["allocate", "generated"]);
+        assert_eq!(found.contains(&"generated"), is_named, "{what}: {stacks:?}");
+        assert!(found.contains(&"allocate"), "{what}: {stacks:?}");
     }
 }

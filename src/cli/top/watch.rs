@@ -1,6 +1,5 @@
 //! Which processes record, and what their traces say of them now.
 
-use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -8,6 +7,7 @@ use std::time::Instant;
 use anyhow::{Result, anyhow};
 use gpushim_core::analysis::Glance;
 use gpushim_core::recording::{Recording, Who};
+use gpushim_core::regular::open_regular;
 use gpushim_core::report::findings::Holder;
 use gpushim_core::report::top::Row;
 use gpushim_core::trace::Trace;
@@ -174,11 +174,9 @@ fn traces_of(pid: u32) -> Vec<PathBuf> {
 
 fn is_trace(path: &Path) -> bool {
     let mut head = [0; 8];
-    let is_file = path.metadata().is_ok_and(|meta| meta.is_file());
-    let read = is_file
-        && File::open(path)
-            .and_then(|mut file| file.read_exact(&mut head))
-            .is_ok();
+    let read = open_regular(path)
+        .and_then(|(mut file, _)| file.read_exact(&mut head))
+        .is_ok();
     read && &head == b"gpushim\0"
 }
 

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use flate2::bufread::MultiGzDecoder;
 use rustc_hash::FxHashMap;
 
+use super::super::packed::Packed;
 use super::{Action, COLUMNS, Dialect};
 use crate::trace::{Class, Event, Kind, Record};
 
@@ -116,12 +117,11 @@ impl Iterator for Reader {
 impl Reader {
     /// A pass over a file from its beginning.
     pub(super) fn new(file: Arc<File>, is_gzip: bool, dialect: &'static Dialect) -> Reader {
+        let length = file.metadata().map_or(0, |meta| meta.len());
         let plain = BufReader::with_capacity(1 << 16, From0(file, 0));
         let input: Box<dyn BufRead + Send> = if is_gzip {
-            Box::new(BufReader::with_capacity(
-                1 << 16,
-                MultiGzDecoder::new(plain),
-            ))
+            let unpacked = Packed::new(MultiGzDecoder::new(plain), length);
+            Box::new(BufReader::with_capacity(1 << 16, unpacked))
         } else {
             Box::new(plain)
         };

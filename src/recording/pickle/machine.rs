@@ -78,6 +78,17 @@ pub(super) enum Stop {
     Damaged(String),
 }
 
+/// Bytes that a value takes.
+const VALUE: usize = size_of::<Value>();
+/// Bytes that a list, tuple or dict takes beside its parts.
+const CONTAINER: usize = size_of::<Vec<Value>>();
+/// Bytes that what is made may take for each byte of the file,
+const BYTES_EACH: usize = 24;
+/// whatever the file has,
+const LEAST: usize = 16 << 20;
+/// and in no case more than this.
+const MOST: usize = 8 << 30;
+
 /// The machine.
 pub(super) struct Machine<'a> {
     bytes: &'a [u8],
@@ -87,7 +98,7 @@ pub(super) struct Machine<'a> {
     memo: Vec<Value>,
     /// The parts of what was made.
     pub(super) arena: Vec<Vec<Value>>,
-    /// Values and lists that may still be made.
+    /// Bytes that what is made may still take.
     room: usize,
 }
 
@@ -100,8 +111,10 @@ impl<'a> Machine<'a> {
             stack: Vec::new(),
             memo: Vec::new(),
             arena: Vec::new(),
-            // Real snapshots make less than one for every byte.
-            room: (bytes.len() / 4).saturating_mul(5).saturating_add(1 << 20),
+            // Real snapshots take less than half of it.
+            room: (bytes.len().saturating_mul(BYTES_EACH))
+                .saturating_add(LEAST)
+                .min(MOST),
         }
     }
 
@@ -241,8 +254,12 @@ impl<'a> Machine<'a> {
     }
 
     fn push(&mut self, value: Value) {
-        self.room = self.room.saturating_sub(1);
+        self.take_room(VALUE);
         self.stack.push(value);
+    }
+
+    fn take_room(&mut self, bytes: usize) {
+        self.room = self.room.saturating_sub(bytes);
     }
 
     fn unsigned(&mut self, bytes: usize) -> Option<()> {
@@ -303,7 +320,7 @@ impl<'a> Machine<'a> {
 
     fn make(&mut self, of: fn(u32) -> Value, parts: Vec<Value>) -> Option<()> {
         let index = u32::try_from(self.arena.len()).ok()?;
-        self.room = self.room.saturating_sub(parts.len());
+        self.take_room(CONTAINER + VALUE * parts.len());
         self.arena.push(parts);
         self.push(of(index));
         Some(())
@@ -314,7 +331,7 @@ impl<'a> Machine<'a> {
         let (Value::List(index) | Value::Dict(index)) = *self.stack.last()? else {
             return None;
         };
-        self.room = self.room.saturating_sub(parts.len());
+        self.take_room(VALUE * parts.len());
         self.arena.get_mut(index as usize)?.extend(parts);
         Some(())
     }
@@ -327,7 +344,7 @@ impl<'a> Machine<'a> {
         }
         if index >= self.memo.len() {
             let more = index + 1 - self.memo.len();
-            self.room = self.room.saturating_sub(more);
+            self.take_room(VALUE * more);
             self.memo.resize(index + 1, Value::None);
         }
         *self.memo.get_mut(index)? = value;

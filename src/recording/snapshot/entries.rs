@@ -5,6 +5,7 @@ use rustc_hash::FxHashSet;
 use super::super::caching::Segment;
 use super::super::pickle::{Pickle, Value};
 use super::stacks::Stacks;
+use super::texts::Texts;
 
 /// What happened, by PyTorch's names (`TraceEntry::Action` of its caching allocator).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,7 +69,8 @@ pub(super) struct Device {
 /// Part of the program that PyTorch announced (an optimizer's step, say), or the end of one.
 #[derive(Clone, Debug)]
 pub(super) struct Annotation {
-    pub name: String,
+    /// The number of its name among those of [`Content::names`].
+    pub name: u32,
     pub begins: bool,
     pub device: u8,
     pub time_us: u64,
@@ -79,6 +81,8 @@ pub(super) struct Annotation {
 pub(super) struct Content {
     pub devices: Vec<Device>,
     pub annotations: Vec<Annotation>,
+    /// Names of annotations.
+    pub names: Texts,
     /// Of the allocator, by name.
     pub settings: Vec<(String, String)>,
     pub stacks: Stacks,
@@ -88,14 +92,22 @@ pub(super) struct Content {
     pub unknown: Vec<String>,
 }
 
+/// Letters of an unknown action that are shown.
+const LETTERS: usize = 64;
 /// How many unknown actions are named.
 const NAMED: usize = 5;
+/// States of blocks that hold memory: one that the program has, and those that only streams use.
+const STATES: [&str; 3] = [
+    "active_allocated",
+    "active_pending_free",
+    "active_awaiting_free",
+];
 /// How many devices are told apart.
 const DEVICES: usize = 255;
 
 impl Content {
-    /// Takes it out of a pickle; `None` if that is no snapshot. Every list is looked at once, however
-    /// often it is referred to.
+    /// Takes it out of a pickle; `None` if that is no snapshot. Every list and every entry is looked at once,
+    /// however often it is referred to.
     pub(super) fn of(pickle: &Pickle<'_>) -> Option<Content> {
         let mut content = Content::default();
         let root = pickle.root;
@@ -107,6 +119,12 @@ impl Content {
                 pickle.get(root, "segments"),
             ),
         };
+        let is_segment = |one: &Value| pickle.get(*one, "total_size").is_some();
+        if let Value::List(_) = root
+            && !pickle.items(root).iter().any(is_segment)
+        {
+            return None;
+        }
         if traces.is_none() && segments.is_none() {
             return None;
         }
@@ -117,7 +135,7 @@ impl Content {
                 && seen.insert(*place)
             {
                 let device = content.device(u8::try_from(ordinal).unwrap_or(u8::MAX));
-                let entries = content.entries(pickle, *trace);
+                let entries = content.entries(pickle, *trace, &mut seen);
                 if let Some(device) = content.devices.get_mut(device) {
                     device.entries = entries;
                 }
@@ -128,6 +146,10 @@ impl Content {
         }
         if let Some(annotations) = pickle.get(root, "external_annotations") {
             for annotation in pickle.items(annotations) {
+                if !is_new(*annotation, &mut seen) {
+                    content.bad += 1;
+                    continue;
+                }
                 let annotation = content.annotation(pickle, *annotation);
                 content.annotations.extend(annotation);
             }
@@ -140,6 +162,7 @@ impl Content {
                 .collect();
         }
         content.stacks.finish();
+        content.names.finish();
         Some(content)
     }
 
@@ -155,18 +178,22 @@ impl Content {
         })
     }
 
-    fn entries(&mut self, pickle: &Pickle<'_>, trace: Value) -> Vec<Entry> {
+    fn entries(
+        &mut self,
+        pickle: &Pickle<'_>,
+        trace: Value,
+        seen: &mut FxHashSet<u32>,
+    ) -> Vec<Entry> {
         let mut entries = Vec::with_capacity(pickle.items(trace).len());
         for entry in pickle.items(trace) {
-            let action = pickle.get(*entry, "action").and_then(|a| pickle.text(a));
-            let Some(name) = action else {
+            let name = pickle.get(*entry, "action");
+            let name = name.filter(|name| matches!(name, Value::Text { .. }));
+            let Some(name) = name.filter(|_| is_new(*entry, seen)) else {
                 self.bad += 1;
                 continue;
             };
-            let Some(action) = action_of(&name) else {
-                if self.unknown.len() < NAMED && !self.unknown.contains(&name) {
-                    self.unknown.push(name);
-                }
+            let Some((action, is_mapping)) = action_of(pickle, name) else {
+                self.unknown(pickle, name);
                 continue;
             };
             let number = |key| pickle.get(*entry, key).and_then(|n| pickle.number(n));
@@ -183,14 +210,29 @@ impl Content {
                 stream: number("stream").unwrap_or(0),
                 time_us: number("time_us"),
                 stack: self.stacks.of(pickle, *entry),
-                is_mapping: matches!(&*name, "segment_map" | "segment_unmap"),
+                is_mapping,
             });
         }
         entries
     }
 
+    /// Notes the name of an action that is not known.
+    fn unknown(&mut self, pickle: &Pickle<'_>, name: Value) {
+        if self.unknown.len() < NAMED
+            && let Some(name) = pickle.text(name)
+            && let name = name.chars().take(LETTERS).collect::<String>()
+            && !self.unknown.contains(&name)
+        {
+            self.unknown.push(name);
+        }
+    }
+
     fn segment(&mut self, pickle: &Pickle<'_>, segment: Value, seen: &mut FxHashSet<u32>) {
         let number = |of: Value, key| pickle.get(of, key).and_then(|n| pickle.number(n));
+        if !is_new(segment, seen) {
+            self.bad += 1;
+            return;
+        }
         let ordinal = number(segment, "device").unwrap_or(0);
         let known = (number(segment, "address"), number(segment, "total_size"));
         let ((Some(address), Some(size)), Ok(ordinal)) = (known, u8::try_from(ordinal)) else {
@@ -206,8 +248,8 @@ impl Content {
             stream,
             pool: (part(0), part(1)),
             is_small: text
-                .and_then(|text| pickle.text(text))
-                .map(|text| text == "small"),
+                .filter(|text| matches!(text, Value::Text { .. }))
+                .map(|text| pickle.is_text(text, "small")),
             is_expandable: matches!(
                 pickle.get(segment, "is_expandable"),
                 Some(Value::Bool(true))
@@ -223,18 +265,19 @@ impl Content {
             _ => false,
         });
         for block in blocks.map_or(&[][..], |blocks| pickle.items(blocks)) {
-            let Some(size) = number(*block, "size") else {
+            let size = number(*block, "size").filter(|_| is_new(*block, seen));
+            let Some(size) = size else {
                 self.bad += 1;
                 continue;
             };
             let at = number(*block, "address").unwrap_or(next);
             next = at.saturating_add(size);
-            let state = pickle.get(*block, "state").and_then(|s| pickle.text(s));
-            let blocks = match state.as_deref() {
-                Some("active_allocated") => &mut allocated,
+            let state = pickle.get(*block, "state");
+            let blocks = match state.and_then(|state| pickle.which_text(state, &STATES)) {
+                Some(0) => &mut allocated,
                 // The program has dropped it.
-                Some("active_pending_free" | "active_awaiting_free") => &mut waiting,
-                _ => continue,
+                Some(_) => &mut waiting,
+                None => continue,
             };
             blocks.push(Block {
                 address: at,
@@ -252,11 +295,11 @@ impl Content {
     }
 
     fn annotation(&mut self, pickle: &Pickle<'_>, annotation: Value) -> Option<Annotation> {
-        let stage = pickle.text(pickle.get(annotation, "stage")?)?;
+        let begins = pickle.is_text(pickle.get(annotation, "stage")?, "START");
         let device = pickle.number(pickle.get(annotation, "device")?)?;
         Some(Annotation {
-            name: pickle.text(pickle.get(annotation, "name")?)?,
-            begins: stage == "START",
+            name: (self.names).number(pickle, pickle.get(annotation, "name")?, "")?,
+            begins,
             device: u8::try_from(device).ok()?,
             time_us: pickle.number(pickle.get(annotation, "time_us")?)?,
         })
@@ -280,15 +323,37 @@ fn shown(pickle: &Pickle<'_>, value: Value) -> Option<String> {
     })
 }
 
-fn action_of(name: &str) -> Option<Action> {
-    Some(match name {
-        "alloc" => Action::Alloc,
-        "free_requested" | "free" => Action::FreeRequested,
-        "free_completed" => Action::FreeCompleted,
-        "segment_alloc" | "segment_map" => Action::SegmentAlloc,
-        "segment_free" | "segment_unmap" => Action::SegmentFree,
-        "snapshot" => Action::Snapshot,
-        "oom" => Action::OutOfMemory,
-        _ => return None,
+/// Whether a dict has not been looked at before. What is none is taken as it is: nothing can be got from it.
+fn is_new(dict: Value, seen: &mut FxHashSet<u32>) -> bool {
+    match dict {
+        Value::Dict(place) => seen.insert(place),
+        _ => true,
+    }
+}
+
+/// The action of a name, and whether it is of a part of an expandable segment.
+fn action_of(pickle: &Pickle<'_>, name: Value) -> Option<(Action, bool)> {
+    const NAMES: [&str; 10] = [
+        "alloc",
+        "free_requested",
+        "free",
+        "free_completed",
+        "segment_alloc",
+        "segment_map",
+        "segment_free",
+        "segment_unmap",
+        "snapshot",
+        "oom",
+    ];
+    Some(match pickle.which_text(name, &NAMES)? {
+        0 => (Action::Alloc, false),
+        1 | 2 => (Action::FreeRequested, false),
+        3 => (Action::FreeCompleted, false),
+        4 => (Action::SegmentAlloc, false),
+        5 => (Action::SegmentAlloc, true),
+        6 => (Action::SegmentFree, false),
+        7 => (Action::SegmentFree, true),
+        8 => (Action::Snapshot, false),
+        _ => (Action::OutOfMemory, false),
     })
 }

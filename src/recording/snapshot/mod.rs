@@ -29,10 +29,12 @@ mod segments;
 mod stacks;
 #[cfg(test)]
 mod tests;
+mod texts;
 
 use entries::{Annotation, Content};
 use history::{History, NEVER};
 use stacks::Stacks;
+use texts::Texts;
 
 /// The text id of the marks that snapshots leave in the history.
 const SNAPSHOT_TEXT: u64 = 1;
@@ -90,7 +92,7 @@ impl Snapshot {
             caching: Caching::default(),
         };
         // Begun by whatever has the first time. Ranges go before what happens at the same time.
-        let mut all = snapshot.ranges(&content.annotations);
+        let mut all = snapshot.ranges(&content.annotations, &content.names);
         let mut entries = 0;
         let mut histories = Vec::new();
         for device in &content.devices {
@@ -214,17 +216,22 @@ impl Snapshot {
     }
 
     /// The parts of the program that PyTorch announced.
-    fn ranges(&mut self, annotations: &[Annotation]) -> Vec<(Option<u64>, Event, u64)> {
-        let mut ids: FxHashMap<&str, u64> = FxHashMap::default();
-        let mut open: FxHashMap<(&str, u8), Vec<u64>> = FxHashMap::default();
+    fn ranges(
+        &mut self,
+        annotations: &[Annotation],
+        names: &Texts,
+    ) -> Vec<(Option<u64>, Event, u64)> {
+        let mut ids: FxHashMap<u32, u64> = FxHashMap::default();
+        let mut open: FxHashMap<(u32, u8), Vec<u64>> = FxHashMap::default();
         let mut events = Vec::new();
         for (number, annotation) in annotations.iter().enumerate() {
             let Annotation { name, device, .. } = annotation;
-            let id = *ids.entry(name).or_insert_with(|| {
-                self.texts.push(name.clone());
+            let id = *ids.entry(*name).or_insert_with(|| {
+                let text = names.get(*name).unwrap_or_default();
+                self.texts.push(text.to_string());
                 self.texts.len() as u64
             });
-            let open = open.entry((name, *device)).or_default();
+            let open = open.entry((*name, *device)).or_default();
             let (kind, number) = if annotation.begins {
                 open.push(number as u64);
                 (Kind::RangeStart, number as u64)

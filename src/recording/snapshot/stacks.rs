@@ -1,15 +1,20 @@
 //! The stacks of a snapshot, each kept once.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::rc::Rc;
 
 use rustc_hash::FxHashMap;
 
+use super::super::nodes::Nodes;
 use super::super::pickle::{Pickle, Value};
 use super::super::{Frame, Names};
+use super::texts::Texts;
 use crate::symbols::{Kind, Symbol};
+
+/// Frames of a stack beyond which the outer ones are left out. Python itself gives up after 1,000 calls.
+const FRAMES: usize = 2048;
 
 /// Things that are numbered in the order in which they first came.
 #[derive(Debug)]
@@ -46,20 +51,24 @@ impl<T: Clone + Eq + Hash> Numbered<T> {
 /// A function as PyTorch names it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Function {
-    name: String,
-    file: String,
+    /// Numbers of texts.
+    name: u32,
+    file: u32,
     line: u32,
 }
 
 impl Function {
     /// PyTorch does not say what is Python; its file does. Code without a file of its own
-    /// (`<string>`, `<frozen importlib>`) is Python's, too.
-    fn symbol(&self) -> Symbol {
-        let is_python = self.file.ends_with(".py") || self.file.starts_with('<');
-        let is_known = !matches!(self.file.as_str(), "" | "??");
+    /// (`<string>`, `<frozen importlib>`) is Python's, too. Names take at most as many bytes as there is room
+    /// for, which gets less by them.
+    fn symbol(&self, texts: &Texts, room: &Cell<usize>) -> Symbol {
+        let text = |number| kept(texts.get(number).unwrap_or_default(), room);
+        let file = texts.get(self.file).unwrap_or_default();
+        let is_python = file.ends_with(".py") || file.starts_with('<');
+        let is_known = !matches!(file, "" | "??");
         Symbol {
-            function: self.name.clone(),
-            file: is_known.then(|| self.file.clone()),
+            function: text(self.name),
+            file: is_known.then(|| text(self.file)),
             line: (self.line > 0).then_some(self.line),
             module: None,
             inlined: false,
@@ -81,12 +90,28 @@ struct Stack {
     labels: Vec<u32>,
 }
 
+/// Bytes that the names of all functions together may take: beyond that they are cut,
+const LETTERS: usize = 64 << 20;
+/// each to so many bytes.
+const LETTERS_LEAST: usize = 64;
+
+/// As much of a text as there is room for, which gets less by it.
+fn kept(text: &str, room: &Cell<usize>) -> String {
+    let most = room.get().max(LETTERS_LEAST).min(text.len());
+    let end = (0..=most).rev().find(|end| text.is_char_boundary(*end));
+    let kept = text.get(..end.unwrap_or(0)).unwrap_or_default();
+    room.set(room.get().saturating_sub(kept.len()));
+    kept.to_string()
+}
+
 /// All stacks of a snapshot.
 #[derive(Debug, Default)]
 pub(super) struct Stacks {
     functions: Numbered<Function>,
     calls: Numbered<Vec<u32>>,
-    labels: Numbered<String>,
+    labels: Texts,
+    /// Names and files of functions.
+    texts: Texts,
     stacks: Numbered<Stack>,
     /// What lists and dicts of the pickle came to, by their place: they are shared a lot.
     seen_lists: FxHashMap<u32, u32>,
@@ -104,11 +129,9 @@ impl Stacks {
         let calls = frames.map_or(0, |frames| self.calls_of(pickle, frames));
         let mut labels = Vec::new();
         for (key, prefix) in [("user_metadata", ""), ("compile_context", "compile ")] {
-            let text = pickle
-                .get(entry, key)
-                .and_then(|text| pickle.text(text))
-                .filter(|text| !matches!(text.as_str(), "" | "N/A"));
-            labels.extend(text.map(|text| self.labels.number(format!("{prefix}{text}"))));
+            let text = pickle.get(entry, key);
+            let text = text.filter(|text| pickle.which_text(*text, &["", "N/A"]).is_none());
+            labels.extend(text.and_then(|text| self.labels.number(pickle, text, prefix)));
         }
         if calls == 0 && labels.is_empty() {
             return 0;
@@ -127,6 +150,7 @@ impl Stacks {
         let functions: Vec<u32> = pickle
             .items(frames)
             .iter()
+            .take(FRAMES)
             .filter_map(|frame| self.function(pickle, *frame))
             .collect();
         let number = if functions.is_empty() {
@@ -145,11 +169,15 @@ impl Stacks {
         if let Some(known) = self.seen_dicts.get(&place) {
             return Some(*known);
         }
-        let text = |key| pickle.get(frame, key).and_then(|text| pickle.text(text));
+        let mut text = |key| {
+            let text = pickle.get(frame, key)?;
+            self.texts.number(pickle, text, "")
+        };
+        let (name, file) = (text("name"), text("filename"));
         let line = pickle.get(frame, "line").and_then(|n| pickle.number(n));
         let number = self.functions.number(Function {
-            name: text("name").unwrap_or_default(),
-            file: text("filename").unwrap_or_default(),
+            name: name.unwrap_or(0),
+            file: file.unwrap_or(0),
             line: line.and_then(|line| u32::try_from(line).ok()).unwrap_or(0),
         });
         self.seen_dicts.insert(place, number);
@@ -160,6 +188,8 @@ impl Stacks {
     pub(super) fn finish(&mut self) {
         self.seen_lists = FxHashMap::default();
         self.seen_dicts = FxHashMap::default();
+        self.labels.finish();
+        self.texts.finish();
     }
 
     /// Who names them.
@@ -167,6 +197,8 @@ impl Stacks {
         SnapshotNames {
             stacks: self,
             calls: RefCell::default(),
+            letters: Cell::new(LETTERS),
+            nodes: Nodes::default(),
             known: FxHashMap::default(),
         }
     }
@@ -176,6 +208,9 @@ impl Stacks {
 pub(super) struct SnapshotNames<'a> {
     stacks: &'a Stacks,
     calls: RefCell<FxHashMap<u32, Frame>>,
+    /// Bytes of names that may still be made.
+    letters: Cell<usize>,
+    nodes: Nodes,
     known: FxHashMap<u32, Rc<[Frame]>>,
 }
 
@@ -190,7 +225,9 @@ impl Names for SnapshotNames<'_> {
                 return Some(known.clone());
             }
             let function = self.stacks.functions.get(*number)?;
-            let frame = Frame::Call(Rc::new([function.symbol()]));
+            let frame = Frame::Call(Rc::new(
+                [function.symbol(&self.stacks.texts, &self.letters)],
+            ));
             calls.insert(*number, frame.clone());
             Some(frame)
         };
@@ -199,15 +236,17 @@ impl Names for SnapshotNames<'_> {
         let labels = stack.map_or(&[][..], |stack| &stack.labels);
         let ranges = labels.iter().filter_map(|number| {
             let label = self.stacks.labels.get(*number)?;
-            Some(Frame::Range(label.clone()))
+            Some(Frame::Range(kept(label, &self.letters)))
         });
         let calls = calls.into_iter().flatten().filter_map(call);
-        let frames: Rc<[Frame]> = calls.chain(ranges).collect();
+        let calls: Vec<Frame> = calls.take(self.nodes.most(id)).collect();
+        self.nodes.took(id, calls.len());
+        let frames: Rc<[Frame]> = calls.into_iter().chain(ranges).collect();
         self.known.insert(id, Rc::clone(&frames));
         frames
     }
 
     fn problems(&self) -> Vec<String> {
-        Vec::new()
+        self.nodes.problem().into_iter().collect()
     }
 }

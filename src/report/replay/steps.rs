@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::OfDevice;
 use crate::replay::Step;
-use crate::report::table::{Align, Table};
+use crate::report::table::{Align, Table, shown};
 use crate::report::units::{bytes, count, span};
 
 impl OfDevice {
@@ -26,7 +26,8 @@ impl OfDevice {
         };
         writeln!(
             f,
-            "\n{of} steps, recognised by {by}; the first, the last, the worst"
+            "\n{of} steps, recognised by {}; the first, the last, the worst",
+            shown(by)
         )?;
         let mut table = Table::new([
             ("policy", Align::Left),

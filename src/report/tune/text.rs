@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::super::findings::Finding;
-use super::super::table::{Align, Table};
+use super::super::table::{Align, Table, shown};
 use super::super::units::{bytes, count, percent, span};
 use super::{OfAdvice, OfRecording, Row, TuneReport};
 use crate::tune::{Check, Confidence, Level, Parts, size};
@@ -73,7 +73,7 @@ impl Finding for TuneReport {
                 percent(less, advice.row.peak_reserved as f64)
             )?;
         }
-        writeln!(f, "{}", self.confidence.sentence)
+        writeln!(f, "{}", shown(&self.confidence.sentence))
     }
 }
 
@@ -166,7 +166,7 @@ impl OfAdvice {
         if self.line.is_empty() {
             writeln!(f, "\n  no variable: the defaults are best\n")?;
         } else {
-            writeln!(f, "\n  {}\n", self.line)?;
+            writeln!(f, "\n  {}\n", shown(&self.line))?;
         }
         if !self.unset.is_empty() {
             writeln!(

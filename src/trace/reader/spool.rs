@@ -8,6 +8,7 @@ use std::thread;
 
 use super::bytes::Bytes;
 use super::ring::{Found, RingView, Spooled};
+use crate::regular::open_companion;
 use crate::trace::event::Event;
 use crate::trace::spool::{Span, scan, segments};
 
@@ -46,9 +47,10 @@ impl Spool {
             events: 0,
         };
         let mut spooled = Spooled::new(ring);
+        let trace_path = path;
         for (_, path) in segments {
             let mut found = Vec::new();
-            let file = File::open(&path).and_then(|file| {
+            let file = open_companion(&path, trace_path).and_then(|(file, _)| {
                 let frames = scan(&file, trace, &mut found, |chunk, number, length| {
                     spooled.mark(chunk, number, length);
                 })?;

@@ -1,0 +1,58 @@
+//! What is compressed, unpacked in proportion to what it takes in the file.
+
+use std::io::{self, Read};
+
+/// Bytes that may come of each byte of the file. Snapshots and logs come to 10 to 40; gzip can reach 1,032,
+/// which is what bombs are made of.
+const RATIO: u64 = 64;
+/// Bytes that may come of any file.
+const LEAST: u64 = 4 << 20;
+
+/// Ends with an error where more comes out than a file of its length has any right to.
+#[derive(Debug)]
+pub(super) struct Packed<R> {
+    inner: R,
+    left: u64,
+}
+
+impl<R> Packed<R> {
+    /// What is unpacked of a file of so many bytes.
+    pub(super) fn new(inner: R, file_bytes: u64) -> Packed<R> {
+        Packed {
+            inner,
+            left: file_bytes.saturating_mul(RATIO).saturating_add(LEAST),
+        }
+    }
+}
+
+impl<R: Read> Read for Packed<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.left == 0 {
+            return Err(io::Error::other(format!(
+                "it is more than {RATIO} times as large as the compressed file; unpack it first if it is to be \
+                 believed"
+            )));
+        }
+        let most = usize::try_from(self.left).unwrap_or(usize::MAX);
+        let end = buffer.len().min(most);
+        let read = self.inner.read(buffer.get_mut(..end).unwrap_or_default())?;
+        self.left -= read as u64;
+        Ok(read)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_than_a_file_can_hold_is_not_read() {
+        let mut content = Vec::new();
+        let error = Packed::new(io::repeat(0), 10).read_to_end(&mut content);
+        assert!(error.is_err());
+        assert_eq!(content.len() as u64, LEAST + 10 * RATIO);
+        let mut content = Vec::new();
+        let read = Packed::new(io::repeat(0).take(LEAST + 10), 10).read_to_end(&mut content);
+        assert_eq!(read.expect("within it"), content.len());
+    }
+}

@@ -1,0 +1,154 @@
+//! Files that somebody else may have put in place: opened without waiting, and only if they are regular.
+//!
+//! A path from a file, an argument or a shared folder may name a pipe, which blocks whoever opens it, or a
+//! device, where opening alone has effects. So a path is looked at first, opened without waiting, and what was
+//! opened is looked at again: between the two the path may have come to name something else.
+
+use std::fs::{File, Metadata, OpenOptions};
+use std::io::{self, Read};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::Path;
+
+/// Opens a regular file for reading. Links are followed.
+///
+/// # Errors
+/// What the file system said; [`io::ErrorKind::InvalidInput`] for what is no regular file.
+pub fn open_regular(path: &Path) -> io::Result<(File, Metadata)> {
+    open(path, std::fs::metadata(path)?, 0)
+}
+
+/// Opens a regular file for reading if the path itself is one: a link is refused.
+///
+/// # Errors
+/// As of [`open_regular`].
+pub fn open_regular_itself(path: &Path) -> io::Result<(File, Metadata)> {
+    open(path, std::fs::symlink_metadata(path)?, libc::O_NOFOLLOW)
+}
+
+/// Opens a file that lies beside another and is believed with it, such as the symbols of a trace: a regular file of
+/// the other's owner or of this process's user. Another user, in a folder that is shared, must not choose what a
+/// trace seems to say.
+///
+/// # Errors
+/// As of [`open_regular`]; [`io::ErrorKind::PermissionDenied`] for a file of another user.
+pub fn open_companion(path: &Path, of: &Path) -> io::Result<(File, Metadata)> {
+    let (file, meta) = open_regular(path)?;
+    let owner = std::fs::metadata(of).map(|meta| meta.uid()).ok();
+    // SAFETY: it takes nothing and cannot fail.
+    let user = unsafe { libc::geteuid() };
+    if is_believed(meta.uid(), owner, user) {
+        return Ok((file, meta));
+    }
+    Err(io::Error::new(
+        io::ErrorKind::PermissionDenied,
+        "it belongs neither to the owner of the trace nor to you: not used",
+    ))
+}
+
+/// Whether a companion of this owner is believed, of a file of that owner, by this user.
+fn is_believed(companion: u32, owner: Option<u32>, user: u32) -> bool {
+    companion == user || owner == Some(companion)
+}
+
+/// The content of a regular file of at most so many bytes.
+///
+/// # Errors
+/// As of [`open_regular`]; [`io::ErrorKind::FileTooLarge`] for one that is larger.
+pub fn read_regular(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+    let (file, meta) = open_regular(path)?;
+    read_at_most(file, &meta, most)
+}
+
+/// The content of a file that was opened, of at most so many bytes.
+///
+/// # Errors
+/// What the file system said; [`io::ErrorKind::FileTooLarge`] for one that is larger.
+pub fn read_at_most(file: File, meta: &Metadata, most: u64) -> io::Result<Vec<u8>> {
+    if meta.len() > most {
+        return Err(too_large(most));
+    }
+    let mut content = Vec::new();
+    // It may grow while it is read.
+    file.take(most.saturating_add(1))
+        .read_to_end(&mut content)?;
+    if content.len() as u64 > most {
+        return Err(too_large(most));
+    }
+    Ok(content)
+}
+
+fn too_large(most: u64) -> io::Error {
+    io::Error::new(
+        io::ErrorKind::FileTooLarge,
+        format!("it has more than {most} bytes"),
+    )
+}
+
+fn open(path: &Path, before: Metadata, flags: i32) -> io::Result<(File, Metadata)> {
+    only_regular(&before)?;
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY | libc::O_CLOEXEC | flags)
+        .open(path)?;
+    let meta = file.metadata()?;
+    only_regular(&meta)?;
+    Ok((file, meta))
+}
+
+fn only_regular(meta: &Metadata) -> io::Result<()> {
+    if meta.is_file() {
+        return Ok(());
+    }
+    Err(io::Error::new(
+        io::ErrorKind::InvalidInput,
+        "it is not a regular file",
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::CString;
+    use std::os::unix::ffi::OsStrExt;
+
+    use super::*;
+
+    #[test]
+    fn companions_of_others() {
+        let (me, owner, other) = (1000, Some(1001), 1002);
+        assert!(is_believed(1000, owner, me) && is_believed(1001, owner, me));
+        assert!(!is_believed(other, owner, me) && !is_believed(other, None, me));
+        // Root believes no more than others do.
+        assert!(!is_believed(other, owner, 0));
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("file");
+        std::fs::write(&file, "").expect("written");
+        assert!(open_companion(&file, &folder.path().join("none")).is_ok());
+    }
+
+    #[test]
+    fn pipes_devices_folders_and_links() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let pipe = folder.path().join("pipe");
+        let name = CString::new(pipe.as_os_str().as_bytes()).expect("no zero in it");
+        // SAFETY: the name is a C string.
+        assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
+        let kind = |path: &Path| open_regular(path).map_err(|error| error.kind()).err();
+        assert_eq!(kind(&pipe), Some(io::ErrorKind::InvalidInput));
+        assert_eq!(kind(folder.path()), Some(io::ErrorKind::InvalidInput));
+        let null = Path::new("/dev/null");
+        assert_eq!(kind(null), Some(io::ErrorKind::InvalidInput));
+        assert_eq!(
+            kind(&folder.path().join("none")),
+            Some(io::ErrorKind::NotFound)
+        );
+        let (file, link) = (folder.path().join("file"), folder.path().join("link"));
+        std::fs::write(&file, "12345").expect("written");
+        std::os::unix::fs::symlink(&file, &link).expect("linked");
+        assert!(open_regular(&link).is_ok());
+        assert!(open_regular_itself(&link).is_err());
+        assert!(open_regular_itself(&file).is_ok());
+        assert_eq!(read_regular(&file, 5).expect("read"), b"12345");
+        let error = read_regular(&file, 4).expect_err("too large");
+        assert_eq!(error.kind(), io::ErrorKind::FileTooLarge);
+    }
+}

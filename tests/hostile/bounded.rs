@@ -1,0 +1,119 @@
+//! The command with bounds on memory and time.
+
+use std::io::Read;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// What a run left.
+pub struct Ran {
+    /// Exit code; `None` if a signal ended it.
+    pub code: Option<i32>,
+    /// Standard output.
+    pub stdout: Vec<u8>,
+    /// Standard error.
+    pub stderr: Vec<u8>,
+}
+
+impl Ran {
+    /// Both outputs as text.
+    pub fn text(&self) -> String {
+        let both = [&self.stdout[..], &self.stderr[..]].concat();
+        String::from_utf8_lossy(&both).into_owned()
+    }
+}
+
+/// Runs the command in a folder with at most so much address space, MiB, and at most so long.
+///
+/// # Panics
+/// If it takes longer, or is ended by a signal: an abort is what too little memory leads to.
+pub fn gpushim(folder: &Path, args: &[&str], mib: u64, limit: Duration) -> Ran {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_gpushim"));
+    command
+        .args(args)
+        .current_dir(folder)
+        .env_remove("LD_PRELOAD")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("GPUSHIM_") {
+            command.env_remove(name);
+        }
+    }
+    let bytes = mib << 20;
+    let limit_memory = move || {
+        let limit = libc::rlimit {
+            rlim_cur: bytes,
+            rlim_max: bytes,
+        };
+        // SAFETY: the limit is a local, and the call may be made between fork and exec.
+        match unsafe { libc::setrlimit(libc::RLIMIT_AS, &raw const limit) } {
+            0 => Ok(()),
+            _ => Err(std::io::Error::last_os_error()),
+        }
+    };
+    // SAFETY: the function makes one system call and takes no lock and no memory.
+    unsafe { command.pre_exec(limit_memory) };
+    let begin = Instant::now();
+    let mut child = command.spawn().expect("the command starts");
+    let reader = |mut from: Box<dyn Read + Send>| {
+        thread::spawn(move || {
+            let mut all = Vec::new();
+            from.read_to_end(&mut all).expect("its output is read");
+            all
+        })
+    };
+    let stdout = reader(Box::new(child.stdout.take().expect("piped")));
+    let stderr = reader(Box::new(child.stderr.take().expect("piped")));
+    let status = loop {
+        if let Some(status) = child.try_wait().expect("it is ours") {
+            break status;
+        }
+        if begin.elapsed() > limit {
+            child.kill().expect("it is ours");
+            child.wait().expect("it is ours");
+            panic!("{args:?} took longer than {limit:?}");
+        }
+        thread::sleep(Duration::from_millis(5));
+    };
+    let join = |thread: thread::JoinHandle<Vec<u8>>| thread.join().expect("read");
+    let ran = Ran {
+        code: status.code(),
+        stdout: join(stdout),
+        stderr: join(stderr),
+    };
+    assert!(ran.code.is_some(), "{args:?}: {status}: {}", ran.text());
+    assert!(
+        !ran.text().contains("panicked at"),
+        "{args:?}: {}",
+        ran.text()
+    );
+    ran
+}
+
+/// Subcommands that read a recording, with what comes before its name.
+pub const READERS: [&[&str]; 20] = [
+    &["report"],
+    &["growth"],
+    &["leaks"],
+    &["peak"],
+    &["oom"],
+    &["phases"],
+    &["replay", "--policy", "vmm"],
+    &["plan", "-o", "out.plan"],
+    &["fragmentation"],
+    &["timeline"],
+    &["flamegraph"],
+    &["flamegraph", "--folded"],
+    &["drops"],
+    &["events", "--stacks"],
+    &["html", "-o", "out.html"],
+    &["symbols"],
+    &["metrics"],
+    &["doctor"],
+    &["top", "--once"],
+    &["export", "--to", "json"],
+];
