@@ -17,6 +17,7 @@ mod failures;
 mod give_back;
 mod interposition;
 mod killed;
+mod library;
 mod limits;
 mod marks;
 mod mempools;
