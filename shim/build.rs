@@ -3,8 +3,12 @@
 use std::path::Path;
 use std::process::Command;
 
+#[path = "../build/oldest_glibc.rs"]
+mod oldest_glibc;
+
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
+    println!("cargo::rerun-if-changed=../build");
     println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libgpushim.so");
     // Every symbol bound at start: none is looked up while a host's signal handler or lock is active.
     println!("cargo::rustc-cdylib-link-arg=-Wl,-z,now");
@@ -24,4 +28,26 @@ fn main() {
         println!("cargo::rustc-link-search=native={}", folder.display());
         println!("cargo::rustc-link-lib=static:+whole-archive,-bundle=gcc_eh");
     }
+    if oldest_glibc::is_wanted()
+        && let Err(why) = link_for_oldest_glibc()
+    {
+        println!("cargo::warning=libgpushim.so needs this machine's glibc or a newer one: {why}");
+    }
+}
+
+/// A preloaded library that does not load takes every program of a container with it.
+fn link_for_oldest_glibc() -> Result<(), String> {
+    let folder = std::env::var_os("OUT_DIR").ok_or("no folder to build in")?;
+    let folder = Path::new(&folder);
+    oldest_glibc::libraries(folder)?;
+    let argument = |argument: &str| println!("cargo::rustc-cdylib-link-arg={argument}");
+    for name in ["later", "threads", "find_object"] {
+        let source = Path::new("../build/glibc").join(name).with_extension("c");
+        let object = oldest_glibc::object(folder, &source)?;
+        argument(&object.display().to_string());
+    }
+    argument(&format!("-L{}", folder.display()));
+    // What the libraries here do not have fails now, and not in every process that is to load it.
+    argument("-Wl,-z,defs");
+    Ok(())
 }

@@ -10,6 +10,7 @@ pub mod config;
 #[cfg(feature = "cli")]
 pub mod export;
 pub mod mempool;
+pub mod per_thread;
 pub mod perf_map;
 pub mod placement;
 pub mod pool;

@@ -20,6 +20,8 @@ pub const OUT_OF_MEMORY: CUresult = 2;
 pub const INVALID_CONTEXT: CUresult = 201;
 /// `CUDA_ERROR_CONTEXT_IS_DESTROYED`.
 pub const CONTEXT_IS_DESTROYED: CUresult = 709;
+/// `CUDA_ERROR_STUB_LIBRARY`: what the driver library of CUDA's toolkit says, behind which is no driver.
+const STUB_LIBRARY: CUresult = 34;
 /// `CUDA_ERROR_NOT_FOUND`.
 pub const NOT_FOUND: CUresult = 500;
 
@@ -63,6 +65,12 @@ pub fn address(hook: &Hook) -> Option<NonNull<c_void>> {
     })
 }
 
+/// The error of a function that the driver does not have, or that is called without a driver.
+#[cold]
+pub fn absent() -> CUresult {
+    if resolve() { NOT_FOUND } else { STUB_LIBRARY }
+}
+
 /// Our function for a pointer of the driver's; null if we do not stand in for it.
 pub fn substitute(real: *mut c_void) -> *const c_void {
     if real.is_null() || !resolve() {
@@ -73,7 +81,9 @@ pub fn substitute(real: *mut c_void) -> *const c_void {
         .map_or(std::ptr::null(), |hook| hook.ours)
 }
 
-/// Whether a name is one of ours.
-pub fn is_hooked(name: &CStr) -> bool {
-    hooks().any(|hook| hook.name == name)
+/// Our function of a name; null if it is none of ours.
+pub fn hook(name: &CStr) -> *const c_void {
+    hooks()
+        .find(|hook| hook.name == name)
+        .map_or(std::ptr::null(), |hook| hook.ours)
 }

@@ -6,9 +6,10 @@
 //! opens the trace at once.
 
 use std::cell::Cell;
-use std::ffi::c_int;
+use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use gpushim_core::per_thread::{AtThreadEnd, OnDemand};
 use gpushim_core::trace::{Kind, StackNode, Writer};
 
 use crate::{recorder, thread};
@@ -20,7 +21,7 @@ pub use names::{Label, Name, Text, name};
 /// Ranges that are kept per thread; what is pushed beyond is counted, so that pops stay in step, and not
 /// recorded.
 const DEPTH: usize = 64;
-/// What a pop without a push gives: NVTX documents a negative number.
+/// What a pop without a push gives, and a push that there is no memory for: NVTX documents a negative number.
 const NOTHING_OPEN: c_int = -1;
 
 /// One open range of a thread.
@@ -40,19 +41,14 @@ struct Open {
 }
 
 thread_local! {
-    static OPEN: Open = const {
-        Open {
-            depth: Cell::new(0),
-            ranges: [const {
-                Cell::new(Range {
-                    domain: None,
-                    label: Label::Id(0),
-                    node: 0,
-                    is_recorded: false,
-                })
-            }; DEPTH],
-        }
-    };
+    static OPEN: OnDemand<Open> = const { OnDemand::new() };
+}
+
+static END: AtThreadEnd = AtThreadEnd::new(ended);
+
+extern "C" fn ended(_: *mut c_void) {
+    // SAFETY: a thread that ends announces nothing meanwhile.
+    OPEN.with(|open| unsafe { open.free() });
 }
 
 /// The node of the thread that pushed last, for threads without ranges of their own.
@@ -73,6 +69,9 @@ pub fn current() -> u32 {
 /// A range begins on this thread. Returns its level within its domain, from 0.
 pub fn push(domain: Option<&'static Name>, text: &Text) -> c_int {
     OPEN.with(|open| {
+        let Some(open) = open.get_or_make(&END, Open::none) else {
+            return NOTHING_OPEN;
+        };
         let writer = recorder::opened();
         let level = open.level(domain);
         let depth = open.depth.get();
@@ -97,6 +96,9 @@ pub fn push(domain: Option<&'static Name>, text: &Text) -> c_int {
 /// its level within the domain.
 pub fn pop(domain: Option<&'static Name>) -> c_int {
     OPEN.with(|open| {
+        let Some(open) = open.get() else {
+            return NOTHING_OPEN;
+        };
         let writer = recorder::opened();
         let depth = open.depth.get();
         if depth > DEPTH {
@@ -145,7 +147,9 @@ pub fn mark(domain: Option<&'static Name>, text: &Text) {
 /// The trace was opened by this thread: the ranges that are open on it begin there.
 pub fn opened(writer: &Writer) {
     OPEN.with(|open| {
-        if open.depth.get() > 0 {
+        if let Some(open) = open.get()
+            && open.depth.get() > 0
+        {
             LEADER.store(thread::serial(), Ordering::Relaxed);
             open.record(writer);
         }
@@ -157,6 +161,19 @@ fn id(name: Option<&'static Name>, writer: &Writer) -> u32 {
 }
 
 impl Open {
+    fn none() -> Open {
+        let range = Range {
+            domain: None,
+            label: Label::Id(0),
+            node: 0,
+            is_recorded: false,
+        };
+        Open {
+            depth: Cell::new(0),
+            ranges: [range; DEPTH].map(Cell::new),
+        }
+    }
+
     fn kept(&self) -> impl DoubleEndedIterator<Item = &Cell<Range>> + ExactSizeIterator {
         self.ranges.iter().take(self.depth.get())
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::support::{Run, place};
+use crate::support::{Run, place, program};
 
 /// The same output, nothing more, and no file but those that it makes itself.
 fn untouched(program: &str, arguments: &[&str], files: &[&str]) {
@@ -31,6 +31,30 @@ fn a_program_that_loads_the_driver_and_asks_it_nothing_leaves_no_trace() {
     let (_, shim) = Run::new("/usr/bin/env")
         .args(["python3", "-c", script])
         .both();
+    assert_eq!(shim.files(), [] as [&str; 0]);
+}
+
+/// Its error number, its threads and descriptors, what it finds of CUDA: all as natively, through some `exec`s.
+#[test]
+fn a_program_sees_nothing_of_it() {
+    let (native, shim) = Run::new(program("bystander")).arg("3").both();
+    assert_eq!(native.stdout.lines().count(), 4 * 7, "{}", native.stdout);
+    assert!(native.stdout.starts_with("errno 0 0, threads 3, "));
+    assert_eq!(native.stdout.matches("present").count(), 0);
+    assert_eq!(shim.files(), [] as [&str; 0]);
+}
+
+/// By a weak reference they are there, since those of a program that is linked against CUDA cannot be told
+/// from it; they then say what the stub library of CUDA's toolkit says.
+#[test]
+fn a_function_of_cuda_without_cuda_says_so() {
+    let run = Run::new(program("weak"));
+    let (native, shim) = (run.native(), run.shim());
+    assert_eq!(native.stdout.matches(" -1\n").count(), 4);
+    assert_eq!(
+        shim.stdout,
+        "cudaMalloc 34\ncudaFree 34\ncuMemAlloc_v2 34\ncuMemFree_v2 34\nuntouched 1\n"
+    );
     assert_eq!(shim.files(), [] as [&str; 0]);
 }
 

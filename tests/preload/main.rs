@@ -18,6 +18,7 @@ mod faults;
 mod give_back;
 mod interposition;
 mod killed;
+mod library;
 mod limits;
 mod marks;
 mod mempools;

@@ -5,10 +5,14 @@ use gpushim_core::trace::{Class, Event, Kind};
 use crate::support::{Run, library, program};
 
 fn run() -> Run {
+    run_of("torch")
+}
+
+fn run_of(name: &str) -> Run {
     let c10 = library("lib_c10", &[]);
     // By its path, without a soname: it is found again.
     let cuda = library("lib_c10_cuda", &[c10.as_os_str()]);
-    Run::new(program("torch")).arg(cuda)
+    Run::new(program(name)).arg(cuda)
 }
 
 #[test]
@@ -48,4 +52,13 @@ fn tensors_are_seen_and_passed_on_with_the_same_arguments() {
 fn the_lens_can_be_turned_off() {
     let (_, shim) = run().env("GPUSHIM_LENS", "off").both();
     assert_eq!(shim.files(), [] as [&str; 0], "a trace without an event");
+}
+
+#[test]
+fn a_function_of_pytorch_is_left_as_by_an_exception() {
+    let (native, shim) = run_of("torch_leaves").both();
+    assert_eq!(native.stdout.matches("left with 99\n").count(), 4);
+    let trace = shim.trace();
+    assert_eq!(trace.class(Kind::TensorAlloc, Class::Tensor).len(), 2);
+    assert_eq!(trace.class(Kind::TensorOutOfMemory, Class::Tensor).len(), 2);
 }

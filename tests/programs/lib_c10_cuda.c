@@ -21,3 +21,13 @@ void announce(int old) {
         failed((int64_t)6 << 40, (uint64_t)1 << 32, (uint64_t)5 << 32, gpu);
     }
 }
+/* Announces what is answered by leaving this function, too: 0 and 1 as above, 2 and 3 for failures. */
+void leave(int which) {
+    Device gpu = {1, 3};
+    switch (which) {
+    case 0: usage((void *)0x7f0000003000, 99, 99, 99, gpu); break;
+    case 1: usage_of_1_12((void *)0x7f0000003000, 99, 99, 99, gpu); break;
+    case 2: failed(99, 99, 99, gpu); break;
+    default: failed_of_1_12(99, 99, 99, gpu);
+    }
+}

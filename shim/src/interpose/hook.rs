@@ -63,7 +63,7 @@ macro_rules! driver_functions {
                 pub unsafe fn $name($($arg: $ty),*) -> CUresult {
                     type Real = unsafe extern "C" fn($($ty),*) -> CUresult;
                     let Some(address) = $crate::driver::address(&super::slots::$name) else {
-                        return $crate::driver::NOT_FOUND;
+                        return $crate::driver::absent();
                     };
                     // The driver may wait, where a thread can be cancelled.
                     let _uncancelled = $crate::thread::Uncancelled::new();

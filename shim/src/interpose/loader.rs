@@ -10,6 +10,7 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
+use super::runtime;
 use crate::{driver, process, recorder, stacks};
 
 type Dlsym = unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_void;
@@ -19,9 +20,15 @@ type Dlclose = unsafe extern "C" fn(*mut c_void) -> c_int;
 /// glibc's own `dlsym`, for our look-ups.
 static LIBC_DLSYM: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
 /// The `dlsym` and `dlopen` after ours in search order: another preloaded library's, or glibc's.
-static NEXT_DLSYM: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
-static NEXT_DLOPEN: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
+static NEXT_DLSYM: AtomicPtr<c_void> = AtomicPtr::new(nothing as *mut c_void);
+static NEXT_DLOPEN: AtomicPtr<c_void> = AtomicPtr::new(nothing as *mut c_void);
 static NEXT_DLCLOSE: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
+
+/// What stands there while there is none: glibc before 2.34 has these functions in a library that not every
+/// process loads.
+extern "C" fn nothing() -> *mut c_void {
+    ptr::null_mut()
+}
 
 /// The first symbol version that glibc gave `dlsym` on this architecture.
 const DLSYM_VERSION: &CStr = c"GLIBC_2.2.5";
@@ -40,22 +47,20 @@ fn libc_dlsym() -> Option<Dlsym> {
 
 /// Fills the jump targets of the naked functions below.
 fn find_next() {
-    if !NEXT_DLOPEN.load(Ordering::Acquire).is_null() {
+    if !ptr::eq(NEXT_DLOPEN.load(Ordering::Acquire), nothing as *mut c_void) {
         return;
     }
     let Some(dlsym) = libc_dlsym() else { return };
-    // SAFETY: RTLD_NEXT asked from here means after this library, which is what we want.
-    unsafe {
-        NEXT_DLSYM.store(dlsym(libc::RTLD_NEXT, c"dlsym".as_ptr()), Ordering::Release);
-        NEXT_DLCLOSE.store(
-            dlsym(libc::RTLD_NEXT, c"dlclose".as_ptr()),
-            Ordering::Release,
-        );
-        NEXT_DLOPEN.store(
-            dlsym(libc::RTLD_NEXT, c"dlopen".as_ptr()),
-            Ordering::Release,
-        );
-    }
+    let find = |next: &AtomicPtr<c_void>, name: &CStr| {
+        // SAFETY: RTLD_NEXT asked from here means after this library, which is what we want.
+        let address = unsafe { dlsym(libc::RTLD_NEXT, name.as_ptr()) };
+        if !address.is_null() {
+            next.store(address, Ordering::Release);
+        }
+    };
+    find(&NEXT_DLSYM, c"dlsym");
+    find(&NEXT_DLCLOSE, c"dlclose");
+    find(&NEXT_DLOPEN, c"dlopen");
 }
 
 /// The address of a symbol in a library or what it depends on; null if there is none.
@@ -105,6 +110,7 @@ pub unsafe extern "C" fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut
         ".cfi_adjust_cfa_offset 8",
         "push rsi",
         ".cfi_adjust_cfa_offset 8",
+        "mov rdx, [rsp + 16]",
         "sub rsp, 8",
         ".cfi_adjust_cfa_offset 8",
         "call {answer}",
@@ -114,7 +120,7 @@ pub unsafe extern "C" fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut
         ".cfi_adjust_cfa_offset -8",
         "pop rdi",
         ".cfi_adjust_cfa_offset -8",
-        "test rax, rax",
+        "test rdx, rdx",
         "jz 2f",
         "ret",
         "2:",
@@ -175,25 +181,108 @@ pub unsafe extern "C" fn dlclose(handle: *mut c_void) -> c_int {
     result
 }
 
-/// What we answer to a `dlsym`; null: the next one answers.
-extern "C" fn answer_dlsym(handle: *mut c_void, name: *const c_char) -> *const c_void {
+/// What a `dlsym` gets: in two registers, as the jump above reads them.
+#[repr(C)]
+struct Answer {
+    address: *const c_void,
+    /// Zero: the next `dlsym` answers.
+    is_ours: usize,
+}
+
+impl Answer {
+    const fn of_next() -> Answer {
+        Answer {
+            address: ptr::null(),
+            is_ours: 0,
+        }
+    }
+
+    fn of(address: *const c_void) -> Answer {
+        Answer {
+            address,
+            is_ours: 1,
+        }
+    }
+}
+
+/// What we answer to a `dlsym` whose caller is at this address.
+extern "C" fn answer_dlsym(
+    handle: *mut c_void,
+    name: *const c_char,
+    caller: *const c_void,
+) -> Answer {
     find_next();
-    // RTLD_DEFAULT finds our exports without our help, and RTLD_NEXT is asked in order to pass by.
-    if name.is_null() || handle == libc::RTLD_NEXT || handle == libc::RTLD_DEFAULT {
-        return ptr::null();
+    if name.is_null() {
+        return Answer::of_next();
     }
     // SAFETY: dlsym is given C strings.
     let name = unsafe { CStr::from_ptr(name) };
     if !name.to_bytes().starts_with(b"cu") || process::bypassed() {
-        return ptr::null();
+        return Answer::of_next();
     }
-    process::boundary(ptr::null, || {
-        if !driver::is_hooked(name) {
-            return ptr::null();
+    process::boundary(Answer::of_next, || {
+        let ours = export(name);
+        if ours.is_null() {
+            return Answer::of_next();
         }
-        let real = symbol(handle, name);
-        driver::substitute(real)
+        // What these mean depends on the caller, for whom only the next one can ask.
+        let is_relative = handle == libc::RTLD_DEFAULT || handle == libc::RTLD_NEXT;
+        // In the global scope ours are the first, but for those of the program itself.
+        let found = match is_relative {
+            true => symbol(libc::RTLD_DEFAULT, name),
+            false => symbol(handle, name),
+        };
+        if ptr::eq(found, ours) {
+            return if is_only_ours(name, ours, caller) {
+                Answer::of(ptr::null())
+            } else {
+                Answer::of_next()
+            };
+        }
+        if is_relative {
+            return Answer::of_next();
+        }
+        match driver::substitute(found) {
+            substitute if substitute.is_null() => Answer::of_next(),
+            substitute => Answer::of(substitute),
+        }
     })
+}
+
+/// Our function of a name of CUDA's; null if there is none.
+fn export(name: &CStr) -> *const c_void {
+    let of_driver = driver::hook(name);
+    if !of_driver.is_null() {
+        return of_driver;
+    }
+    let mut of_runtime = runtime::exports();
+    of_runtime
+        .find(|(known, _)| *known == name)
+        .map_or(ptr::null(), |(_, ours)| ours)
+}
+
+/// Whether a function of CUDA's is in the process only as this export of ours: without CUDA it is not there.
+/// The caller's `dlerror` then says so.
+fn is_only_ours(name: &CStr, ours: *const c_void, caller: *const c_void) -> bool {
+    let is_another = |found: *mut c_void| !found.is_null() && !ptr::eq(found, ours);
+    if is_another(next_symbol(name)) {
+        return false;
+    }
+    // A library that was loaded with RTLD_LOCAL sees what it depends on, too.
+    if let Some(library) = handle_of(caller) {
+        let of_caller = symbol(library, name);
+        let next = NEXT_DLCLOSE.load(Ordering::Acquire);
+        // SAFETY: dlclose has this signature; null becomes None.
+        if let Some(close) = unsafe { std::mem::transmute::<*mut c_void, Option<Dlclose>>(next) } {
+            // SAFETY: the handle is not used any more, and the caller keeps its own library.
+            unsafe { close(library) };
+        }
+        if is_another(of_caller) {
+            return false;
+        }
+    }
+    // Once more, for the error of it.
+    next_symbol(name).is_null()
 }
 
 extern "C" fn look_at_dlopen(file: *const c_char, mode: c_int) {

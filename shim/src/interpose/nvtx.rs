@@ -38,7 +38,13 @@ static AT_START: extern "C" fn() = at_start;
 
 extern "C" fn at_start() {
     if front::is_ours() && is_wanted() {
+        // SAFETY: the place of the calling thread's error number, which the program finds as it was.
+        let errno = unsafe { libc::__errno_location() };
+        // SAFETY: as above.
+        let before = unsafe { *errno };
         process::boundary(|| (), take_place);
+        // SAFETY: as above.
+        unsafe { *errno = before };
     }
 }
 
@@ -46,6 +52,10 @@ extern "C" fn at_start() {
 pub fn is_wanted() -> bool {
     static WANTED: OnceLock<bool> = OnceLock::new();
     *WANTED.get_or_init(|| {
+        // As in nearly every process: the default is `auto`, and the rest is not looked at.
+        if std::env::var_os(MARKS.name).is_none() {
+            return true;
+        }
         let of_interest = |name: &str| (name == MARKS.name).then(|| std::env::var_os(name));
         // A value that is none is told of when the shim starts to act.
         let (config, _) = Config::from_lookup(|name| of_interest(name).flatten());
@@ -57,10 +67,14 @@ pub fn is_wanted() -> bool {
 fn take_place() {
     let Some(own) = own_path() else { return };
     let before = std::env::var_os(VARIABLE).filter(|path| !path.is_empty());
+    // Inherited from a process that did the same: so is what was before.
+    if before.as_deref() == Some(own.as_os_str()) {
+        return;
+    }
     // SAFETY: preloaded libraries are initialised before the program's first thread.
     unsafe {
         match before {
-            // Inherited from a process that did the same: so is what was before.
+            // The same by another name.
             Some(path) if is_same_file(&path, &own) => {}
             Some(path) => std::env::set_var(BEFORE, path),
             None => std::env::remove_var(BEFORE),
@@ -71,6 +85,11 @@ fn take_place() {
 
 fn own_path() -> Option<PathBuf> {
     let path = loader::library_at(InitializeInjectionNvtx2 as *const c_void)?;
+    let path = PathBuf::from(path);
+    if path.is_absolute() {
+        // No look at the file, in a process that may never use CUDA.
+        return Some(path);
+    }
     std::fs::canonicalize(path).ok()
 }
 

@@ -4,7 +4,7 @@
 //! cudart of the calling library, which comes back to us through the driver's door.
 
 use std::arch::naked_asm;
-use std::ffi::{c_int, c_void};
+use std::ffi::{CStr, c_int, c_void};
 
 use super::caller::{Interposed, Real};
 use super::driver::Handle;
@@ -12,8 +12,9 @@ use super::driver::stream_ordered::{self, named};
 use crate::driver::SUCCESS;
 use crate::{allocator, process, thread};
 
-/// `cudaErrorInitializationError`, for the case that no cudart stands behind the symbol.
-const NOT_INITIALIZED: c_int = 3;
+/// `cudaErrorStubLibrary`, for the case that no cudart stands behind the symbol: a program without one that
+/// meets these by a weak reference.
+const STUB_LIBRARY: c_int = 34;
 
 /// Defines functions of the runtime's. Each takes the caller's return address as one more argument in
 /// the register named; what its body answers with `true` is done, and everything else is cudart's.
@@ -59,10 +60,17 @@ macro_rules! runtime_functions {
                 Some(real) => unsafe {
                     std::mem::transmute::<*const c_void, Function>(real.address)($($arg),*)
                 },
-                None => NOT_INITIALIZED,
+                None => STUB_LIBRARY,
             }
         }
-    )* };
+    )*
+        /// The functions here, by the names that they are exported under.
+        pub fn exports() -> impl Iterator<Item = (&'static CStr, *const c_void)> {
+            let names = [$(concat!(stringify!($name), "\0")),*];
+            let names = names.map(|name| CStr::from_bytes_with_nul(name.as_bytes()).unwrap_or_default());
+            names.into_iter().zip([$($name as *const c_void),*])
+        }
+    };
 }
 
 runtime_functions! {

@@ -25,9 +25,6 @@ pub struct TorchDevice {
 /// `c10::DeviceType::CUDA`.
 const CUDA: i8 = 1;
 
-type Usage = unsafe extern "C" fn(*mut c_void, i64, usize, usize, TorchDevice);
-type OutOfMemory = unsafe extern "C" fn(i64, usize, usize, TorchDevice);
-
 const USAGE: &CStr = c"_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE";
 const USAGE_SIGNED: &CStr = c"_ZN3c1027reportMemoryUsageToProfilerEPvlllNS_6DeviceE";
 const OUT_OF_MEMORY: &CStr = c"_ZN3c1027reportOutOfMemoryToProfilerElmmNS_6DeviceE";
@@ -38,193 +35,89 @@ static REAL_USAGE_SIGNED: Interposed = Interposed::new(USAGE_SIGNED);
 static REAL_OUT_OF_MEMORY: Interposed = Interposed::new(OUT_OF_MEMORY);
 static REAL_OUT_OF_MEMORY_SIGNED: Interposed = Interposed::new(OUT_OF_MEMORY_SIGNED);
 
-/// A tensor came or went (PyTorch 1.13 and later).
-///
-/// # Safety
-/// Called by PyTorch only.
-#[unsafe(naked)]
-#[unsafe(export_name = "_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE")]
-pub unsafe extern "C" fn report_usage() {
-    naked_asm!(
-        ".cfi_startproc",
-        "mov r9, [rsp]",
-        "jmp {f}",
-        ".cfi_endproc",
-        f = sym usage,
-    )
+/// Defines functions of PyTorch's: what it says is looked at, and then its own function called, by a jump with
+/// the stack and the registers of the caller. PyTorch's function may throw, and a thread may end in it: no
+/// frame of ours is in the way then. The body has the caller's return address as one more argument in the
+/// register named, and gives the address to jump to, null for none.
+macro_rules! torch_functions {
+    ($($(#[$doc:meta])* fn $name:ident = $symbol:literal, $caller:literal, $see:ident;)*) => { $(
+        $(#[$doc])*
+        ///
+        /// # Safety
+        /// Called by PyTorch only.
+        #[unsafe(naked)]
+        #[unsafe(export_name = $symbol)]
+        pub unsafe extern "C" fn $name() {
+            naked_asm!(
+                ".cfi_startproc",
+                "push rdi",
+                ".cfi_adjust_cfa_offset 8",
+                "push rsi",
+                ".cfi_adjust_cfa_offset 8",
+                "push rdx",
+                ".cfi_adjust_cfa_offset 8",
+                "push rcx",
+                ".cfi_adjust_cfa_offset 8",
+                "push r8",
+                ".cfi_adjust_cfa_offset 8",
+                concat!("mov ", $caller, ", [rsp + 40]"),
+                "call {see}",
+                "pop r8",
+                ".cfi_adjust_cfa_offset -8",
+                "pop rcx",
+                ".cfi_adjust_cfa_offset -8",
+                "pop rdx",
+                ".cfi_adjust_cfa_offset -8",
+                "pop rsi",
+                ".cfi_adjust_cfa_offset -8",
+                "pop rdi",
+                ".cfi_adjust_cfa_offset -8",
+                "test rax, rax",
+                "jz 2f",
+                "jmp rax",
+                "2:",
+                "ret",
+                ".cfi_endproc",
+                see = sym $see,
+            )
+        }
+    )* };
 }
 
-/// A tensor came or went (PyTorch up to 1.12).
-///
-/// # Safety
-/// Called by PyTorch only.
-#[unsafe(naked)]
-#[unsafe(export_name = "_ZN3c1027reportMemoryUsageToProfilerEPvlllNS_6DeviceE")]
-pub unsafe extern "C" fn report_usage_signed() {
-    naked_asm!(
-        ".cfi_startproc",
-        "mov r9, [rsp]",
-        "jmp {f}",
-        ".cfi_endproc",
-        f = sym usage_signed,
-    )
+torch_functions! {
+    /// A tensor came or went (PyTorch 1.13 and later).
+    fn report_usage = "_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE", "r9", usage;
+    /// A tensor came or went (PyTorch up to 1.12).
+    fn report_usage_signed = "_ZN3c1027reportMemoryUsageToProfilerEPvlllNS_6DeviceE", "r9", usage_signed;
+    /// A tensor could not be made (PyTorch 1.13 and later).
+    fn report_out_of_memory = "_ZN3c1027reportOutOfMemoryToProfilerElmmNS_6DeviceE", "r8", out_of_memory;
+    /// A tensor could not be made (PyTorch up to 1.12).
+    fn report_out_of_memory_signed = "_ZN3c1027reportOutOfMemoryToProfilerElllNS_6DeviceE", "r8", out_of_memory_signed;
 }
 
-/// A tensor could not be made (PyTorch 1.13 and later).
-///
-/// # Safety
-/// Called by PyTorch only.
-#[unsafe(naked)]
-#[unsafe(export_name = "_ZN3c1027reportOutOfMemoryToProfilerElmmNS_6DeviceE")]
-pub unsafe extern "C" fn report_out_of_memory() {
-    naked_asm!(
-        ".cfi_startproc",
-        "mov r8, [rsp]",
-        "jmp {f}",
-        ".cfi_endproc",
-        f = sym out_of_memory,
-    )
+/// Declares the bodies: each with the function that it stands before.
+macro_rules! bodies {
+    ($(fn $name:ident, $real:ident, $see:ident($($arg:ident: $ty:ty),*);)*) => { $(
+        extern "C" fn $name($($arg: $ty,)* caller: *const c_void) -> *const c_void {
+            $see($($arg),*);
+            $real.real(caller).map_or(std::ptr::null(), |real| real.address)
+        }
+    )* };
 }
 
-/// A tensor could not be made (PyTorch up to 1.12).
-///
-/// # Safety
-/// Called by PyTorch only.
-#[unsafe(naked)]
-#[unsafe(export_name = "_ZN3c1027reportOutOfMemoryToProfilerElllNS_6DeviceE")]
-pub unsafe extern "C" fn report_out_of_memory_signed() {
-    naked_asm!(
-        ".cfi_startproc",
-        "mov r8, [rsp]",
-        "jmp {f}",
-        ".cfi_endproc",
-        f = sym out_of_memory_signed,
-    )
-}
-
-unsafe extern "C" fn usage(
-    address: *mut c_void,
-    size: i64,
-    allocated: usize,
-    reserved: usize,
-    device: TorchDevice,
-    caller: *const c_void,
-) {
-    see_usage(address, size, allocated, reserved, device);
-    // SAFETY: the caller's arguments.
-    unsafe {
-        pass_usage(
-            &REAL_USAGE,
-            address,
-            size,
-            allocated,
-            reserved,
-            device,
-            caller,
-        )
-    };
-}
-
-unsafe extern "C" fn usage_signed(
-    address: *mut c_void,
-    size: i64,
-    allocated: usize,
-    reserved: usize,
-    device: TorchDevice,
-    caller: *const c_void,
-) {
-    see_usage(address, size, allocated, reserved, device);
-    // SAFETY: the caller's arguments.
-    unsafe {
-        pass_usage(
-            &REAL_USAGE_SIGNED,
-            address,
-            size,
-            allocated,
-            reserved,
-            device,
-            caller,
-        )
-    };
-}
-
-unsafe extern "C" fn out_of_memory(
-    size: i64,
-    allocated: usize,
-    reserved: usize,
-    device: TorchDevice,
-    caller: *const c_void,
-) {
-    see_out_of_memory(size, allocated, reserved, device);
-    // SAFETY: the caller's arguments.
-    unsafe {
-        pass_oom(
-            &REAL_OUT_OF_MEMORY,
-            size,
-            allocated,
-            reserved,
-            device,
-            caller,
-        )
-    };
-}
-
-unsafe extern "C" fn out_of_memory_signed(
-    size: i64,
-    allocated: usize,
-    reserved: usize,
-    device: TorchDevice,
-    caller: *const c_void,
-) {
-    see_out_of_memory(size, allocated, reserved, device);
-    // SAFETY: the caller's arguments.
-    unsafe {
-        pass_oom(
-            &REAL_OUT_OF_MEMORY_SIGNED,
-            size,
-            allocated,
-            reserved,
-            device,
-            caller,
-        )
-    };
-}
-
-/// # Safety
-/// `real` stands for a function of the type [`Usage`].
-unsafe fn pass_usage(
-    real: &Interposed,
-    address: *mut c_void,
-    size: i64,
-    allocated: usize,
-    reserved: usize,
-    device: TorchDevice,
-    caller: *const c_void,
-) {
-    if let Some(real) = real.real(caller) {
-        // SAFETY: the type is the caller's promise.
-        let f = unsafe { std::mem::transmute::<*const c_void, Usage>(real.address) };
-        // SAFETY: the host's own arguments, unchanged.
-        unsafe { f(address, size, allocated, reserved, device) };
-    }
-}
-
-/// # Safety
-/// `real` stands for a function of the type [`OutOfMemory`].
-unsafe fn pass_oom(
-    real: &Interposed,
-    size: i64,
-    allocated: usize,
-    reserved: usize,
-    device: TorchDevice,
-    caller: *const c_void,
-) {
-    if let Some(real) = real.real(caller) {
-        // SAFETY: the type is the caller's promise.
-        let f = unsafe { std::mem::transmute::<*const c_void, OutOfMemory>(real.address) };
-        // SAFETY: the host's own arguments, unchanged.
-        unsafe { f(size, allocated, reserved, device) };
-    }
+bodies! {
+    fn usage, REAL_USAGE, see_usage(
+        address: *mut c_void, size: i64, allocated: usize, reserved: usize, device: TorchDevice
+    );
+    fn usage_signed, REAL_USAGE_SIGNED, see_usage(
+        address: *mut c_void, size: i64, allocated: usize, reserved: usize, device: TorchDevice
+    );
+    fn out_of_memory, REAL_OUT_OF_MEMORY, see_out_of_memory(
+        size: i64, allocated: usize, reserved: usize, device: TorchDevice
+    );
+    fn out_of_memory_signed, REAL_OUT_OF_MEMORY_SIGNED, see_out_of_memory(
+        size: i64, allocated: usize, reserved: usize, device: TorchDevice
+    );
 }
 
 /// Whether what PyTorch says of this device goes into the trace.

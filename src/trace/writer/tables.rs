@@ -1,12 +1,14 @@
 //! What events refer to by a number: texts, stacks, modules, names of generated code. Each is appended to
 //! its part of the file, without a lock, and never changes.
 
+use std::ffi::c_void;
 use std::sync::atomic::AtomicU64;
 
 use memmap2::MmapRaw;
 
 use super::Writer;
 use super::places::{Place, Places};
+use crate::per_thread::{AtThreadEnd, OnDemand};
 use crate::trace::index::Index;
 use crate::trace::jit::Jit;
 use crate::trace::modules::{Module, Modules};
@@ -45,8 +47,14 @@ impl Tables {
 }
 
 thread_local! {
-    /// Without a destructor, so that a thread can use it until its very last instruction.
-    static MEMO: Memo = const { Memo::new() };
+    static MEMO: OnDemand<Memo> = const { OnDemand::new() };
+}
+
+static END: AtThreadEnd = AtThreadEnd::new(ended);
+
+extern "C" fn ended(_: *mut c_void) {
+    // SAFETY: a thread that ends records no stack meanwhile.
+    MEMO.with(|memo| unsafe { memo.free() });
 }
 
 impl Writer {
@@ -60,10 +68,14 @@ impl Writer {
     /// from [`Writer::stack_child`]. For [`crate::trace::Event::stack`].
     ///
     /// A stack that no longer fits has only its outer frames, and that is counted. No lock, no system
-    /// call, no heap. Not for signal handlers.
+    /// call, and but for a thread's first stack no heap. Not for signal handlers.
     #[inline]
     pub fn stack(&self, root: u32, frames: &[u64]) -> u32 {
-        MEMO.with(|memo| self.mapped.tables.stacks.push(memo, root, frames))
+        let stacks = &self.mapped.tables.stacks;
+        MEMO.with(|memo| match memo.get_or_make(&END, Memo::new) {
+            Some(memo) => stacks.push(memo, root, frames),
+            None => stacks.push(&Memo::new(), root, frames),
+        })
     }
 
     /// The id of a node below another one, which is 0 or came from here: for the ranges that are open on a

@@ -5,9 +5,10 @@ use std::cell::Cell;
 use std::ffi::c_void;
 use std::mem::ManuallyDrop;
 use std::ptr;
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, Weak};
 
 use super::Mapped;
+use crate::per_thread::AtThreadEnd;
 use crate::trace::clock::ClockSource;
 use crate::trace::event::{Event, Layer};
 use crate::trace::live::Removed;
@@ -15,7 +16,7 @@ use crate::trace::ring::Hold;
 use crate::trace::totals::{Claim, Sort};
 
 /// One thread's state. It has no destructor of its own, so that a thread can record until its very
-/// last instruction; [`watch_end`] sees to the end.
+/// last instruction; [`END`] sees to the end.
 struct Thread {
     /// The trace in which a chunk is held; compared, never followed. `trace` keeps the place in memory
     /// from being given to another trace.
@@ -144,7 +145,7 @@ impl Thread {
         self.trace
             .set(Some(ManuallyDrop::new(Arc::downgrade(trace))));
         let result = run(self);
-        if !watch_end() {
+        if !END.watch() {
             // Nobody would close the chunk at the thread's end.
             self.leave();
         }
@@ -167,25 +168,9 @@ impl Thread {
     }
 }
 
-/// Has the calling thread's chunk closed when the thread ends; `false` if that cannot be had.
-///
-/// By a key of pthreads and not by a destructor of the thread-local: those of keys run last, so that
-/// what other libraries free in their thread-local destructors is still recorded in the usual way, and
-/// they do not run for the thread that calls `exit`, where destructors of statics may free much.
-fn watch_end() -> bool {
-    static KEY: OnceLock<Option<libc::pthread_key_t>> = OnceLock::new();
-    let key = KEY.get_or_init(|| {
-        let mut key = 0;
-        // SAFETY: the pointer is to a local key, and the function stays: this code is never unloaded
-        // while a thread that recorded lives.
-        let result = unsafe { libc::pthread_key_create(&mut key, Some(ended)) };
-        (result == 0).then_some(key)
-    });
-    // Any value but null has the function called.
-    let value = ptr::without_provenance::<c_void>(1);
-    // SAFETY: the key was created above, and nobody deletes it.
-    key.is_some_and(|key| unsafe { libc::pthread_setspecific(key, value) } == 0)
-}
+/// Has the calling thread's chunk closed when the thread ends, after destructors of thread-locals: what
+/// other libraries free in theirs is still recorded in the usual way.
+static END: AtThreadEnd = AtThreadEnd::new(ended);
 
 extern "C" fn ended(_: *mut c_void) {
     THREAD.with(Thread::leave);
