@@ -1,0 +1,142 @@
+//! What is the same, what differs as promised, and what is a bug.
+
+use crate::op::Op;
+use crate::promises::Promise;
+
+/// How a configuration is compared with the native run.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Rules {
+    /// `GPUSHIM_LIMIT`, in bytes.
+    pub limit: Option<u64>,
+}
+
+/// What is held on a device when a step is judged.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Facts {
+    /// The device.
+    pub device: u8,
+    /// Its memory, in bytes.
+    pub memory: u64,
+    /// Bytes of live blocks.
+    pub held: u64,
+    /// What they may cost beyond that, in bytes.
+    pub extra: u64,
+    /// Bytes that are live natively and were refused here as promised.
+    pub missing: u64,
+    /// A pool's threshold was raised: it may keep what it held at most.
+    pub raised: bool,
+    /// A stream captures.
+    pub captures: bool,
+}
+
+/// The judgement of one step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// No difference.
+    Same,
+    /// A difference of the table.
+    Promised(Promise),
+    /// A bug.
+    Different,
+}
+
+/// What a block may cost at most under any policy, in bytes: a power of two, and a segment that it alone pins.
+pub fn cost(bytes: u64) -> u64 {
+    bytes.max(1).next_power_of_two().max(bytes) + (32 << 20)
+}
+
+/// Room that is left to tables of the pools, pages that are shared, graphs' pieces; in bytes.
+const SLACK: u64 = 96 << 20;
+
+/// `CUDA_ERROR_OUT_OF_MEMORY`.
+pub const OUT_OF_MEMORY: u64 = 2;
+
+/// Compares what a step showed natively with what it showed here. Both end with the number of findings.
+pub fn judge(op: &Op, theirs: &[u64], ours: &[u64], facts: &Facts, rules: &Rules) -> Verdict {
+    use Verdict::*;
+    let (Some((their_findings, theirs)), Some((our_findings, ours))) = (theirs.split_last(), ours.split_last()) else {
+        return Different;
+    };
+    if our_findings > their_findings {
+        return Different;
+    }
+    if theirs == ours && !matches!(op, Op::AskMemory | Op::Allocate { .. } | Op::Storm { .. }) {
+        return if our_findings < their_findings { Promised(Promise::Quiet) } else { Same };
+    }
+    match op {
+        Op::Allocate { bytes, .. } => allocation(theirs, ours, *bytes, facts, rules),
+        Op::AskMemory => memory(theirs, ours, facts, rules),
+        Op::Probe { .. } if theirs.first() == Some(&OUT_OF_MEMORY) && ours.first() == Some(&0) => Promised(Promise::Served),
+        Op::Probe { .. } if rules.limit.is_some() && ours.first() == Some(&OUT_OF_MEMORY) => Promised(Promise::Limited),
+        Op::Storm { bytes, .. } => storm(theirs, ours, u64::from(*bytes), facts, rules),
+        Op::AskPool { attribute: 5 | 6, .. } if theirs.first() == ours.first() => Promised(Promise::Reserved),
+        Op::AskAttribute { number: 10 | 15, .. } if theirs.first() == ours.first() => Promised(Promise::Ipc),
+        Op::AskAttribute { number: 7 | 18..=20, .. } if theirs.first() == ours.first() => Promised(Promise::Mapping),
+        _ => Different,
+    }
+}
+
+fn allocation(theirs: &[u64], ours: &[u64], bytes: u64, facts: &Facts, rules: &Rules) -> Verdict {
+    use Verdict::*;
+    let (code, their_free) = (theirs[0], theirs[theirs.len() - 1]);
+    let same = theirs[..theirs.len() - 1] == ours[..ours.len() - 1];
+    if let Some(limit) = rules.limit {
+        if ours[0] == 0 && facts.held + bytes > limit {
+            return Different;
+        }
+        let may_be_refused = facts.held + facts.extra + cost(bytes) + SLACK > limit;
+        if code == 0 && ours[0] == OUT_OF_MEMORY && may_be_refused {
+            return Promised(Promise::Limited);
+        }
+    }
+    match (code, ours[0]) {
+        _ if same => Same,
+        (OUT_OF_MEMORY, 0) => Promised(Promise::Served),
+        (0, OUT_OF_MEMORY) if their_free < facts.extra + cost(bytes) - bytes + SLACK => Promised(Promise::Rounded),
+        _ => Different,
+    }
+}
+
+fn memory(theirs: &[u64], ours: &[u64], facts: &Facts, rules: &Rules) -> Verdict {
+    use Verdict::*;
+    if theirs[0] != ours[0] || theirs.len() != ours.len() {
+        return Different;
+    }
+    if theirs[0] != 0 {
+        return Same;
+    }
+    let (their_free, their_total, free, total) = (theirs[1], theirs[2], ours[1], ours[2]);
+    let whole = rules.limit.map_or(their_total, |limit| limit.min(their_total));
+    if total != whole || free > whole.saturating_sub(facts.held) {
+        return Different;
+    }
+    let used = their_total - their_free;
+    let most = used + facts.extra + SLACK;
+    if !facts.raised && free < whole.saturating_sub(most) {
+        return Different;
+    }
+    match (total == their_total, free == their_free) {
+        (true, true) => Same,
+        (true, false) => Promised(Promise::Free),
+        _ => Promised(Promise::Total),
+    }
+}
+
+fn storm(theirs: &[u64], ours: &[u64], bytes: u64, facts: &Facts, rules: &Rules) -> Verdict {
+    use Verdict::*;
+    let (their_count, their_free, count) = (theirs[0], theirs[1], ours[0]);
+    if let Some(limit) = rules.limit {
+        if facts.held + count * bytes > limit {
+            return Different;
+        }
+        if count < their_count && facts.held + facts.extra + their_count * cost(bytes) + SLACK > limit {
+            return Promised(Promise::Limited);
+        }
+    }
+    match count.cmp(&their_count) {
+        std::cmp::Ordering::Equal => Same,
+        std::cmp::Ordering::Greater => Promised(Promise::Served),
+        std::cmp::Ordering::Less if their_free < facts.extra + their_count * (cost(bytes) - bytes) + SLACK => Promised(Promise::Rounded),
+        std::cmp::Ordering::Less => Different,
+    }
+}
