@@ -94,13 +94,11 @@ functions! {
     pointer_attributes: c"cuPointerGetAttributes" (u32, *const i32, *const *mut u64, u64);
     host_alloc: c"cuMemHostAlloc" (*mut u64, usize, u32);
     host_free: c"cuMemFreeHost" (u64);
-    copy_to_device: c"cuMemcpyHtoD_v2" (u64, *const u8, usize);
     copy_to_host: c"cuMemcpyDtoH_v2" (*mut u8, u64, usize);
     copy_on_device_async: c"cuMemcpyDtoDAsync_v2" (u64, u64, usize, u64);
     copy_on_device_async_ptsz: c"cuMemcpyDtoDAsync_v2_ptsz" (u64, u64, usize, u64);
     copy_peer_async: c"cuMemcpyPeerAsync" (u64, u64, u64, u64, usize, u64);
     copy_from_host_async: c"cuMemcpyHtoDAsync_v2" (u64, *const u8, usize, u64);
-    set: c"cuMemsetD8_v2" (u64, u8, usize);
     set_async: c"cuMemsetD8Async" (u64, u8, usize, u64);
     set_async_ptsz: c"cuMemsetD8Async_ptsz" (u64, u8, usize, u64);
     stream_create: c"cuStreamCreate" (*mut u64, u32);
@@ -114,7 +112,7 @@ functions! {
     event_destroy: c"cuEventDestroy_v2" (u64);
     event_record: c"cuEventRecord" (u64, u64);
     event_record_ptsz: c"cuEventRecord_ptsz" (u64, u64);
-    event_sync: c"cuEventSynchronize" (u64);
+    event_query: c"cuEventQuery" (u64);
     capture_begin: c"cuStreamBeginCapture_v2" (u64, u32);
     capture_begin_ptsz: c"cuStreamBeginCapture_v2_ptsz" (u64, u32);
     capture_end: c"cuStreamEndCapture" (u64, *mut u64);

@@ -1,6 +1,7 @@
 //! The configurations: the driver's, and the shim's on top of it.
 
 use crate::generate::{Profile, Shape};
+use crate::judge::Rules;
 
 /// A driver that programs run on: the native run is the same for all shims above it.
 #[derive(Clone, Copy, Debug)]
@@ -96,6 +97,16 @@ pub static DRIVERS: &[Driver] = &[
     Driver { name: "decay", profile: Profile::Contexts, devices: 1, memory: 16 * GIB, env: &[], share: 1, shims: &DECAYING },
     Driver { name: "limit-two", profile: Profile::Scarce, devices: 2, memory: 4 * GIB, env: &[], share: 2, shims: &WITH_LIMIT },
 ];
+
+impl Shim {
+    /// How it is compared with the native run.
+    pub fn rules(&self) -> Rules {
+        let policy = self.env.iter().find(|(key, _)| *key == "GPUSHIM_POLICY");
+        let has_segments = matches!(policy, Some((_, "segments" | "bins")));
+        let is_bins = matches!(policy, Some((_, "bins")));
+        Rules { limit: self.limit, has_segments, is_bins }
+    }
+}
 
 impl Driver {
     /// What programs for it are made for.

@@ -176,6 +176,15 @@ fn trial(places: &Places, driver: &Driver, shim: &Shim, batch: Batch, lane: usiz
     }
 }
 
+/// What tells one difference from another: the operation and the codes, without places and addresses.
+fn kind_of(text: &str) -> String {
+    let of = |line: &str| line.trim().split([',', '{']).next().unwrap_or_default().chars().filter(|c| !c.is_ascii_digit() || line.contains('[')).collect::<String>();
+    match text.split_once("op: ") {
+        Some((_, rest)) => rest.lines().take(3).map(of).collect(),
+        None => text.chars().take_while(|c| !c.is_ascii_digit()).collect(),
+    }
+}
+
 /// A difference with as few steps as can be found in `patience`: what differs, and the steps.
 pub fn shorten(places: &Places, driver: &Driver, shim: &Shim, seed: u64, steps: usize, lane: usize, patience: Duration) -> Option<(String, Vec<u32>)> {
     let started = Instant::now();
@@ -183,6 +192,7 @@ pub fn shorten(places: &Places, driver: &Driver, shim: &Shim, seed: u64, steps: 
     let length = crate::generate::program(seed, driver.shape(steps)).len() as u32;
     let mut kept: Vec<u32> = (0..length).collect();
     let mut text = trial(places, driver, shim, batch, lane, &kept)?;
+    let kind = kind_of(&text);
     let mut part = kept.len().div_ceil(2);
     while part > 0 {
         let mut at = 0;
@@ -194,10 +204,10 @@ pub fn shorten(places: &Places, driver: &Driver, shim: &Shim, seed: u64, steps: 
             let mut rest = kept.clone();
             rest.drain(at..(at + part).min(kept.len()));
             match trial(places, driver, shim, batch, lane, &rest) {
-                Some(found) => {
+                Some(found) if kind_of(&found) == kind => {
                     (text, kept, is_shorter) = (found, rest, true);
                 }
-                None => at += part,
+                _ => at += part,
             }
         }
         if !is_shorter || part > 1 {

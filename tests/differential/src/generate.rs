@@ -42,7 +42,6 @@ struct Context {
 #[derive(Clone, Copy)]
 struct Made {
     context: u8,
-    blocking: bool,
 }
 
 /// Where work was last put on a block.
@@ -67,7 +66,6 @@ struct Block {
 #[derive(Clone)]
 struct Capture {
     on: Last,
-    mode: u8,
     blocks: Vec<u8>,
     is_over: bool,
 }
@@ -556,7 +554,7 @@ impl Generator {
         let (Some(slot), Some(context)) = (self.random.pick(&empty), self.some_context()) else { return };
         let blocking = self.random.chance(300);
         self.push(context, false, Op::CreateStream { slot, blocking });
-        self.streams[usize::from(slot)] = Some(Made { context, blocking });
+        self.streams[usize::from(slot)] = Some(Made { context });
     }
 
     fn destroy_stream(&mut self) {
@@ -865,7 +863,7 @@ impl Generator {
         self.push(on.context, on.per_thread, Op::BeginCapture { stream: on.stream, mode });
         let is_legacy = on.stream == Stream::LEGACY || on.stream == Stream::NULL && !on.per_thread;
         if !is_legacy && self.capture_on(on).is_none() {
-            self.captures.push(Capture { on, mode, blocks: Vec::new(), is_over: false });
+            self.captures.push(Capture { on, blocks: Vec::new(), is_over: false });
         }
     }
 

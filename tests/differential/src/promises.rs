@@ -15,6 +15,10 @@ pub enum Promise {
     Total,
     /// Bytes that a pool holds.
     Reserved,
+    /// Allocating and freeing while a stream captures.
+    Lawful,
+    /// The range of an address is a segment.
+    Segment,
     /// Legacy IPC and RDMA of addresses that are no whole allocation of the driver's.
     Ipc,
     /// The driver's unit of memory behind an address.
@@ -35,6 +39,8 @@ pub const TABLE: &[(Promise, &str, &str)] = &[
     (Promise::Limited, "a request beyond GPUSHIM_LIMIT is out of memory", "that is what the limit is for"),
     (Promise::Total, "total bytes of cuMemGetInfo under GPUSHIM_LIMIT", "the limit is the total"),
     (Promise::Reserved, "reserved bytes of a pool", "our pools grow by pages, the driver's by 32 MiB"),
+    (Promise::Lawful, "an allocation or a free that a capture forbids (900, 906) succeeds, and the capture goes on", "a pool that can serve it needs no forbidden call, and a capture that natively breaks stays whole"),
+    (Promise::Segment, "cuMemGetAddressRange of cudaMalloc's memory under segments and bins: the driver's allocation around the block", "an IPC handle of such an address opens all of it"),
     (Promise::Ipc, "IS_LEGACY_CUDA_IPC_CAPABLE and IS_GPU_DIRECT_RDMA_CAPABLE of pooled memory", "an address within a segment or a mapping cannot be exported by itself"),
     (Promise::Mapping, "MAPPING_SIZE, MAPPING_BASE_ADDR, MEMORY_BLOCK_ID, BUFFER_ID", "they describe the driver's allocation behind a block, which is ours"),
     (Promise::Owner, "CONTEXT and allowed handle types of addresses in mappings and segments", "mappings belong to a device, not to a context"),

@@ -46,7 +46,9 @@ pub fn step(world: &mut World, index: usize, step: &Step) {
     }
     let left_out = world.native.is_some() && theirs.first() == Some(&SKIPPED) && theirs.len() == 2;
     world.theirs = theirs;
-    let is_comparable = !left_out && enter(world, step) && run(world, step);
+    // The context becomes current all the same: later steps may leave it as it is.
+    enter(world, step);
+    let is_comparable = !left_out && run(world, step);
     let findings = world.api.findings;
     // SAFETY: it takes nothing.
     let findings = unsafe { findings() } as u32 as u64;
@@ -78,6 +80,12 @@ pub fn step(world: &mut World, index: usize, step: &Step) {
             world.promises[row.unwrap_or(0)] += 1;
             settle(world, step, promise);
         }
+        Verdict::Pending(row) => {
+            world.pending[row] += 1;
+            if world.theirs.contains(&judge::CAPTURE_IMPLICIT) {
+                break_captures(world, step);
+            }
+        }
         Verdict::Different => {
             let facts = world.facts(device_of(world, step));
             world.difference = Some(format!(
@@ -97,6 +105,10 @@ fn before(world: &World, step: &Step, mut facts: judge::Facts) -> judge::Facts {
             facts.extra -= judge::cost(block.bytes) - block.bytes;
         }
     }
+    if let Op::AskRange { block, .. } | Op::AskAttribute { block, .. } | Op::AskAttributes { block, .. } = step.op {
+        let block = &world.blocks[usize::from(block)];
+        facts.block = if block.kind == Kind::Context { block.bytes } else { 0 };
+    }
     facts
 }
 
@@ -111,17 +123,50 @@ fn device_of(world: &World, step: &Step) -> u8 {
     world.context_devices[usize::from(context)]
 }
 
+/// Breaks the captures that the same step has broken natively, by a call that does nothing else.
+fn break_captures(world: &mut World, step: &Step) {
+    let stream = match step.op {
+        Op::Allocate { from: From::Stream(stream) | From::Pool(_, stream), .. } | Op::FreeAsync { stream, .. } => stream,
+        Op::FreeAgain { stream: Some(stream), .. } | Op::FreeInside { stream: Some(stream), .. } => stream,
+        _ => Stream::LEGACY,
+    };
+    let mut event = 0;
+    call!(world, event_create, &mut event, 2);
+    if world.theirs.contains(&judge::CAPTURE_IMPLICIT) {
+        through!(step, world, event_record, event_record_ptsz, event, world.handle(stream));
+    } else {
+        call!(world, event_query, event);
+    }
+    call!(world, event_destroy, event);
+}
+
+/// Frees what natively does not exist.
+fn give_back(world: &mut World, slot: usize) {
+    let block = world.blocks[slot];
+    if block.state == State::Live && block.address != 0 {
+        world.live.remove(&block.address);
+        world.blocks[slot].state = State::Empty;
+        call!(world, free, block.address);
+    }
+}
+
 /// Brings both runs to the same state after a promised difference.
 fn settle(world: &mut World, step: &Step, promise: Promise) {
+    if promise == Promise::Lawful {
+        break_captures(world, step);
+        // Freed here, and live natively until it is freed once more.
+        if let Op::Free { block } | Op::FreeAsync { block, .. } = step.op {
+            world.blocks[usize::from(block)].state = State::Missing;
+        }
+        if let Op::Allocate { block, .. } = step.op {
+            give_back(world, usize::from(block));
+        }
+        return;
+    }
     let Op::Allocate { block, bytes, from } = step.op else { return };
     let slot = usize::from(block);
     match promise {
-        Promise::Served => {
-            let address = world.blocks[slot].address;
-            world.live.remove(&address);
-            world.blocks[slot].state = State::Empty;
-            call!(world, free, address);
-        }
+        Promise::Served => give_back(world, slot),
         Promise::Rounded | Promise::Limited => {
             let device = device_of(world, step);
             let kind = if matches!(from, From::Plain | From::Pitched(_)) { Kind::Context } else { Kind::Pool };
@@ -134,9 +179,9 @@ fn settle(world: &mut World, step: &Step, promise: Promise) {
 }
 
 /// Makes the step's context current.
-fn enter(world: &mut World, step: &Step) -> bool {
+fn enter(world: &mut World, step: &Step) {
     if step.context == AS_IS {
-        return true;
+        return;
     }
     let slot = usize::from(step.context);
     let handle = match world.contexts[slot] {
@@ -147,7 +192,6 @@ fn enter(world: &mut World, step: &Step) -> bool {
     if code != 0 {
         world.seen.push(code);
     }
-    true
 }
 
 fn is_capturing(world: &World, step: &Step, stream: Stream) -> bool {
@@ -160,7 +204,7 @@ fn is_capturing(world: &World, step: &Step, stream: Stream) -> bool {
 }
 
 /// The place of a stream's capture.
-fn key(world: &World, step: &Step, stream: Stream) -> u64 {
+fn key(world: &World, stream: Stream) -> u64 {
     let current = world.current().unwrap_or(AS_IS);
     world.key(stream, current)
 }
@@ -186,10 +230,10 @@ fn ended(world: &mut World, slot: u8) {
 }
 
 /// A value that a block has from now on: when the graph runs, if the stream captures.
-fn written(world: &mut World, step: &Step, stream: Stream, captured: bool, slot: u8, value: u8) {
+fn written(world: &mut World, stream: Stream, captured: bool, slot: u8, value: u8) {
     let serial = world.blocks[usize::from(slot)].serial;
     if captured {
-        let key = key(world, step, stream);
+        let key = key(world, stream);
         world.captures.entry(key).or_default().push((slot, serial, value));
     } else {
         world.blocks[usize::from(slot)].value = value;
@@ -450,7 +494,7 @@ fn allocate(world: &mut World, step: &Step, slot: u8, bytes: u64, from: From) ->
         let aligned = address.is_multiple_of(256);
         world.seen.extend([u64::from(overlap), u64::from(aligned)]);
         let capture = match from {
-            From::Stream(stream) | From::Pool(_, stream) if captured => key(world, step, stream),
+            From::Stream(stream) | From::Pool(_, stream) if captured => key(world, stream),
             _ => 0,
         };
         let serial = world.serial();
@@ -548,7 +592,7 @@ fn contents(world: &mut World, step: &Step) -> bool {
                 codes.extend(patches(found.bytes, PATCH).map(|(offset, length)| set(world, offset, length)));
             }
             if codes.iter().all(|code| *code == 0) {
-                written(world, step, stream, captured, block, value);
+                written(world, stream, captured, block, value);
             }
             world.seen.append(&mut codes);
         }
@@ -569,7 +613,7 @@ fn contents(world: &mut World, step: &Step) -> bool {
             if codes == [0; 3] {
                 // What a captured copy reads is known when it runs: nothing is known of its target.
                 let value = if captured || !complete { 0 } else { source.value };
-                written(world, step, stream, captured, to, value);
+                written(world, stream, captured, to, value);
             }
             world.seen.extend(codes);
         }
@@ -585,7 +629,7 @@ fn contents(world: &mut World, step: &Step) -> bool {
             let [to_handle, from_handle] = contexts;
             let code = call!(world, copy_peer_async, target.address, to_handle, source.address, from_handle, length as usize, handle);
             if code == 0 {
-                written(world, step, stream, captured, to, 0);
+                written(world, stream, captured, to, 0);
             }
             world.seen.push(code);
         }
@@ -603,7 +647,7 @@ fn contents(world: &mut World, step: &Step) -> bool {
                 .map(|(offset, length)| call!(world, copy_from_host_async, found.address + offset, address as *const u8, length as usize, handle));
             let complete = length as u64 >= found.bytes.min(LOOK as u64);
             if codes == [0; 3] {
-                written(world, step, stream, false, block, if complete { value } else { 0 });
+                written(world, stream, false, block, if complete { value } else { 0 });
             }
             world.seen.extend(codes);
         }
@@ -811,7 +855,7 @@ fn graph(world: &mut World, step: &Step) -> bool {
             let handle = world.handle(stream);
             let code = through!(step, world, capture_begin, capture_begin_ptsz, handle, mode.into());
             if code == 0 {
-                let key = key(world, step, stream);
+                let key = key(world, stream);
                 world.captures.insert(key, Effects::new());
             }
             code
@@ -821,7 +865,7 @@ fn graph(world: &mut World, step: &Step) -> bool {
             if world.graphs[slot].graph != 0 {
                 return false;
             }
-            let key = key(world, step, stream);
+            let key = key(world, stream);
             let (mut made, handle) = (0, world.handle(stream));
             let code = through!(step, world, capture_end, capture_end_ptsz, handle, &mut made);
             let mut status = 0;

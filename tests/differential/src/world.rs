@@ -124,6 +124,8 @@ pub struct World {
     pub difference: Option<String>,
     /// How often each promise was used.
     pub promises: Vec<u64>,
+    /// How often each known bug was met.
+    pub pending: Vec<u64>,
     /// Steps carried out.
     pub steps: u64,
     /// Findings of the stand-in so far.
@@ -174,6 +176,7 @@ impl World {
             rules,
             difference: None,
             promises: vec![0; crate::promises::TABLE.len()],
+            pending: vec![0; crate::judge::PENDING.len()],
             steps: 0,
             findings: 0,
             serials: 0,
@@ -251,7 +254,7 @@ impl World {
 
     /// What is held on a device: bytes asked for, and what they may cost at most.
     pub fn facts(&self, device: u8) -> Facts {
-        let mut facts = Facts { device, raised: self.raised, memory: self.memory, ..Facts::default() };
+        let mut facts = Facts { raised: self.raised, ..Facts::default() };
         let of_device = |block: &&Block| block.device == device && block.kind != Kind::Graph;
         for block in self.blocks.iter().filter(of_device) {
             match block.state {
