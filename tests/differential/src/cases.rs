@@ -100,11 +100,18 @@ pub static DRIVERS: &[Driver] = &[
 
 impl Shim {
     /// How it is compared with the native run.
-    pub fn rules(&self) -> Rules {
+    pub fn rules(&self, driver: &Driver) -> Rules {
         let policy = self.env.iter().find(|(key, _)| *key == "GPUSHIM_POLICY");
         let has_segments = matches!(policy, Some((_, "segments" | "bins")));
         let is_bins = matches!(policy, Some((_, "bins")));
-        Rules { limit: self.limit, has_segments, is_bins }
+        let lacks_vmm = driver.env.iter().any(|(key, _)| *key == "STANDIN_LACKS");
+        let pins = match policy {
+            Some((_, "segments")) => true,
+            Some((_, "blocks" | "bins" | "off")) => false,
+            // Without virtual memory management both families fall back to segments, or one of them.
+            _ => lacks_vmm,
+        };
+        Rules { limit: self.limit, has_segments, is_bins, pins }
     }
 }
 

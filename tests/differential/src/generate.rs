@@ -255,16 +255,16 @@ impl Generator {
             return false;
         }
         let into_capture = self.capture_on(on).is_some();
-        if self.is_capturing() && self.random.chance(700) {
-            return false;
-        }
         let is_mine = last.stream.slot().is_some() || last.thread == self.thread;
-        if is_mine && !into_capture && self.random.chance(400) {
+        let is_capturing = self.is_capturing();
+        if is_mine && !into_capture && last.per_thread == on.per_thread && (is_capturing || self.random.chance(400)) {
             let (from, to, context) = (last.stream, on.stream, on.context);
-            if last.per_thread == on.per_thread {
-                self.push(last.context, last.per_thread, Op::Order { from, to, context });
-                return true;
-            }
+            self.push(last.context, last.per_thread, Op::Order { from, to, context });
+            return true;
+        }
+        // A wait of the host may be refused while a stream captures.
+        if is_capturing && !self.random.chance(30) {
+            return false;
         }
         if last.stream.slot().is_some() {
             self.push(last.context, false, Op::SyncStream { stream: last.stream });

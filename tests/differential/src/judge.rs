@@ -12,6 +12,8 @@ pub struct Rules {
     pub has_segments: bool,
     /// Requests are rounded up to powers of two.
     pub is_bins: bool,
+    /// A small block may pin a segment of any size.
+    pub pins: bool,
 }
 
 /// What is held on a device when a step is judged.
@@ -80,12 +82,15 @@ pub fn judge(op: &Op, theirs: &[u64], ours: &[u64], facts: &Facts, rules: &Rules
     if is_refused && is_lawful && matches!(ours.first(), Some(&(0 | OUT_OF_MEMORY))) {
         return Promised(Promise::Lawful);
     }
+    if is_refused && matches!(op, Op::FreeAgain { .. } | Op::FreeInside { .. }) && ours.first() == Some(&1) {
+        return Promised(Promise::Lawful);
+    }
     match op {
         Op::Allocate { bytes, .. } => allocation(theirs, ours, *bytes, facts, rules),
         Op::AskMemory => memory(theirs, ours, facts, rules),
         Op::Probe { .. } if theirs.first() == Some(&OUT_OF_MEMORY) && ours.first() == Some(&0) => Promised(Promise::Served),
         Op::Probe { .. } if rules.limit.is_some() && ours.first() == Some(&OUT_OF_MEMORY) => Promised(Promise::Limited),
-        Op::Probe { .. } if rules.is_bins && ours.first() == Some(&OUT_OF_MEMORY) => Promised(Promise::Rounded),
+        Op::Probe { .. } if (rules.is_bins || rules.pins && facts.held > 0) && ours.first() == Some(&OUT_OF_MEMORY) => Promised(Promise::Rounded),
         Op::Storm { bytes, .. } => storm(theirs, ours, u64::from(*bytes), facts, rules),
         Op::AskRange { .. } if rules.has_segments && facts.block > 0 => range(theirs, ours, facts),
         Op::AskPool { attribute: 5 | 6, .. } if theirs.first() == ours.first() => Promised(Promise::Reserved),
@@ -111,6 +116,7 @@ fn allocation(theirs: &[u64], ours: &[u64], bytes: u64, facts: &Facts, rules: &R
     match (code, ours[0]) {
         _ if same => Same,
         (OUT_OF_MEMORY, 0) => Promised(Promise::Served),
+        (0, OUT_OF_MEMORY) if rules.pins && facts.held > 0 => Promised(Promise::Rounded),
         (0, OUT_OF_MEMORY) if their_free < facts.extra + cost(bytes) - bytes + SLACK => Promised(Promise::Rounded),
         _ => Different,
     }
@@ -141,7 +147,7 @@ fn memory(theirs: &[u64], ours: &[u64], facts: &Facts, rules: &Rules) -> Verdict
     }
     let used = their_total - their_free;
     let most = used + facts.extra + SLACK;
-    if !facts.raised && free < whole.saturating_sub(most) {
+    if !facts.raised && !(rules.pins && facts.held > 0) && free < whole.saturating_sub(most) {
         return Different;
     }
     match (total == their_total, free == their_free) {
@@ -165,6 +171,7 @@ fn storm(theirs: &[u64], ours: &[u64], bytes: u64, facts: &Facts, rules: &Rules)
     match count.cmp(&their_count) {
         std::cmp::Ordering::Equal => Same,
         std::cmp::Ordering::Greater => Promised(Promise::Served),
+        std::cmp::Ordering::Less if rules.pins && facts.held > 0 => Promised(Promise::Rounded),
         std::cmp::Ordering::Less if their_free < facts.extra + their_count * (cost(bytes) - bytes) + SLACK => Promised(Promise::Rounded),
         std::cmp::Ordering::Less => Different,
     }

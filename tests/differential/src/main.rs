@@ -72,7 +72,7 @@ fn task(arguments: &[String]) -> Option<worker::Task> {
         programs: number(2)?,
         log: arguments.get(4)?.clone(),
         compares: shim.is_some(),
-        rules: shim.map_or_else(Default::default, |shim| shim.rules()),
+        rules: shim.map_or_else(Default::default, |shim| shim.rules(driver)),
         pause: shim.map_or(0, |shim| shim.pause),
         keep,
         is_loud: arguments.iter().any(|argument| argument == "--loud"),

@@ -732,8 +732,8 @@ fn attribute(world: &World, block: &Block, number: u8, value: u64) -> u64 {
                 (0, _, _) => 0,
                 (_, Some(slot), _) => 1 + slot as u64,
                 (_, _, Some(device)) => 51 + device as u64,
-                // A pool that the program has destroyed.
-                _ => 99,
+                // Nothing says what the handle of a destroyed pool reads.
+                _ => 0,
             }
         }
         _ => value,

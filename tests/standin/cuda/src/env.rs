@@ -62,6 +62,9 @@ pub struct Settings {
     /// `STANDIN_LACKS`: features that no device has, `vmm` and `pools`: their attributes say so, and
     /// their functions are found but answer `CUDA_ERROR_NOT_SUPPORTED`.
     pub lacking: Vec<Feature>,
+    /// `STANDIN_FREE_ORDERS`: whether the wait of `cuMemFree` orders other blocks' work, `yes` or `no`. With
+    /// `no` a program that leans on that wait is found out.
+    pub free_orders: bool,
 }
 
 impl Default for Settings {
@@ -75,6 +78,7 @@ impl Default for Settings {
             disabled: Vec::new(),
             module_bytes: 0,
             lacking: Vec::new(),
+            free_orders: true,
         }
     }
 }
@@ -139,6 +143,14 @@ impl Settings {
                 _ => None,
             };
             settings.lacking = parts(value).map(feature).collect::<Option<_>>()?;
+            Some(())
+        });
+        text("STANDIN_FREE_ORDERS", "yes or no", &mut |value| {
+            settings.free_orders = match value {
+                "yes" => true,
+                "no" => false,
+                _ => return None,
+            };
             Some(())
         });
         settings.report = lookup("STANDIN_REPORT")
@@ -221,6 +233,7 @@ mod tests {
             ("STANDIN_VERSION", "12040"),
             ("STANDIN_MODULE_BYTES", "6M"),
             ("STANDIN_LACKS", "pools,vmm"),
+            ("STANDIN_FREE_ORDERS", "no"),
         ]);
         assert_eq!(problems, Vec::<String>::new());
         assert_eq!((settings.devices, settings.memory), (2, 3 << 29));
@@ -231,6 +244,7 @@ mod tests {
         assert_eq!(settings.version, 12040);
         assert_eq!(settings.module_bytes, 6 << 20);
         assert_eq!(settings.lacking, [Feature::Pools, Feature::Vmm]);
+        assert!(!settings.free_orders);
     }
 
     #[test]
