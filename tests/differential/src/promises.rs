@@ -15,6 +15,8 @@ pub enum Promise {
     Total,
     /// Bytes that a pool holds.
     Reserved,
+    /// Bytes in use of a pool.
+    Used,
     /// Allocating and freeing while a stream captures.
     Lawful,
     /// The range of an address is a segment.
@@ -39,6 +41,7 @@ pub const TABLE: &[(Promise, &str, &str)] = &[
     (Promise::Limited, "a request beyond GPUSHIM_LIMIT is out of memory", "that is what the limit is for"),
     (Promise::Total, "total bytes of cuMemGetInfo under GPUSHIM_LIMIT", "the limit is the total"),
     (Promise::Reserved, "reserved bytes of a pool", "our pools grow by pages, the driver's by 32 MiB"),
+    (Promise::Used, "used bytes of a pool after a request that only one of both could serve", "they count what was served"),
     (Promise::Lawful, "an allocation or a free that a capture forbids (900, 906) succeeds, and the capture goes on", "a pool that can serve it needs no forbidden call, and a capture that natively breaks stays whole"),
     (Promise::Segment, "cuMemGetAddressRange of cudaMalloc's memory under segments and bins: the driver's allocation around the block", "an IPC handle of such an address opens all of it"),
     (Promise::Ipc, "IS_LEGACY_CUDA_IPC_CAPABLE and IS_GPU_DIRECT_RDMA_CAPABLE of pooled memory", "an address within a segment or a mapping cannot be exported by itself"),

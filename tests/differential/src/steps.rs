@@ -82,7 +82,7 @@ pub fn step(world: &mut World, index: usize, step: &Step) {
         }
         Verdict::Pending(row) => {
             world.pending[row] += 1;
-            if world.theirs.contains(&judge::CAPTURE_IMPLICIT) {
+            if matches!(world.theirs.first(), Some(900 | 906)) {
                 break_captures(world, step);
             }
         }
@@ -152,6 +152,7 @@ fn give_back(world: &mut World, slot: usize) {
 
 /// Brings both runs to the same state after a promised difference.
 fn settle(world: &mut World, step: &Step, promise: Promise) {
+    world.has_diverged |= matches!(promise, Promise::Lawful | Promise::Served | Promise::Rounded | Promise::Limited);
     if promise == Promise::Lawful {
         break_captures(world, step);
         // Freed here, and live natively until it is freed once more.

@@ -197,6 +197,7 @@ fn finish(world: &mut World) {
     call!(world, exchange_mode, &mut mode);
     world.captures.clear();
     world.raised = false;
+    world.has_diverged = false;
     for device in 0..world.devices {
         balance(world, device);
     }

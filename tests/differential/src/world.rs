@@ -108,6 +108,8 @@ pub struct World {
     pub thread: u8,
     /// Whether a release threshold was raised since the program began.
     pub raised: bool,
+    /// Whether a promised difference kept a block from one of the runs since the program began.
+    pub has_diverged: bool,
     /// How long a [`Op::Pause`] takes, in microseconds.
     pub pause: u64,
     /// What is seen in a step.
@@ -168,6 +170,7 @@ impl World {
             hosts: [(0, 0, 0); HOSTS],
             thread: 0,
             raised: false,
+            has_diverged: false,
             pause: 0,
             seen: Vec::new(),
             theirs: Vec::new(),
@@ -254,7 +257,7 @@ impl World {
 
     /// What is held on a device: bytes asked for, and what they may cost at most.
     pub fn facts(&self, device: u8) -> Facts {
-        let mut facts = Facts { raised: self.raised, ..Facts::default() };
+        let mut facts = Facts { raised: self.raised, has_diverged: self.has_diverged, ..Facts::default() };
         let of_device = |block: &&Block| block.device == device && block.kind != Kind::Graph;
         for block in self.blocks.iter().filter(of_device) {
             match block.state {
