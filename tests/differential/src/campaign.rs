@@ -30,9 +30,14 @@ fn places() -> Option<Places> {
     let path = |name: &str| std::env::var_os(name).map(PathBuf::from);
     let shim = path("DIFFERENTIAL_SHIM")?;
     let standin = path("DIFFERENTIAL_STANDIN")?;
-    let work = path("DIFFERENTIAL_WORK").unwrap_or_else(|| std::env::temp_dir().join("gpushim-differential"));
+    let work = path("DIFFERENTIAL_WORK")
+        .unwrap_or_else(|| std::env::temp_dir().join("gpushim-differential"));
     std::fs::create_dir_all(&work).ok()?;
-    Some(Places { shim, standin, work })
+    Some(Places {
+        shim,
+        standin,
+        work,
+    })
 }
 
 fn plan(arguments: &[String]) -> Option<Plan> {
@@ -40,7 +45,8 @@ fn plan(arguments: &[String]) -> Option<Plan> {
         let at = arguments.iter().position(|argument| argument == name)?;
         arguments.get(at + 1).cloned()
     };
-    let number = |name: &str, default: u64| after(name).map_or(Some(default), |value| value.parse().ok());
+    let number =
+        |name: &str, default: u64| after(name).map_or(Some(default), |value| value.parse().ok());
     let extent = arguments.first()?;
     let (seconds, steps) = match extent.strip_suffix("steps") {
         Some(steps) => (u64::MAX, steps.parse().ok()?),
@@ -56,7 +62,9 @@ fn plan(arguments: &[String]) -> Option<Plan> {
         length: number("--steps", 500)? as usize,
         programs: number("--programs", 20)?,
         keeps_going: arguments.iter().any(|argument| argument == "--keep-going"),
-        allows_pending: arguments.iter().any(|argument| argument == "--allow-pending"),
+        allows_pending: arguments
+            .iter()
+            .any(|argument| argument == "--allow-pending"),
     })
 }
 
@@ -71,7 +79,9 @@ struct Tally {
 /// Runs batches until time or steps are used up; 0 if nothing differs.
 pub fn run(arguments: &[String]) -> i32 {
     let Some(plan) = plan(arguments) else {
-        eprintln!("differential SECONDS|NUMBERsteps [--seed N] [--driver NAME] [--shim NAME] [--steps N] [--programs N] [--keep-going]\nDIFFERENTIAL_SHIM and DIFFERENTIAL_STANDIN say where the library and the folder are (scripts/differential sets them)");
+        eprintln!(
+            "differential SECONDS|NUMBERsteps [--seed N] [--driver NAME] [--shim NAME] [--steps N] [--programs N] [--keep-going]\nDIFFERENTIAL_SHIM and DIFFERENTIAL_STANDIN say where the library and the folder are (scripts/differential sets them)"
+        );
         return 2;
     };
     let chosen: Vec<(usize, &'static Driver)> = DRIVERS
@@ -86,21 +96,30 @@ pub fn run(arguments: &[String]) -> i32 {
     }
     let started = Instant::now();
     let (next, done, over) = (AtomicU64::new(0), AtomicU64::new(0), AtomicBool::new(false));
-    let tally = Mutex::new(Tally { promises: vec![0; TABLE.len() + PENDING.len()], ..Tally::default() });
+    let tally = Mutex::new(Tally {
+        promises: vec![0; TABLE.len() + PENDING.len()],
+        ..Tally::default()
+    });
     let lanes = std::thread::available_parallelism().map_or(2, |count| count.get().min(16));
     std::thread::scope(|scope| {
         for lane in 0..lanes {
-            let (plan, chosen, next, done, over, tally) = (&plan, &chosen, &next, &done, &over, &tally);
+            let (plan, chosen, next, done, over, tally) =
+                (&plan, &chosen, &next, &done, &over, &tally);
             scope.spawn(move || {
                 loop {
-                    let is_late = started.elapsed().as_secs() >= plan.seconds || done.load(Ordering::Relaxed) >= plan.steps;
+                    let is_late = started.elapsed().as_secs() >= plan.seconds
+                        || done.load(Ordering::Relaxed) >= plan.steps;
                     if is_late || over.load(Ordering::Relaxed) {
                         return;
                     }
                     let number = next.fetch_add(1, Ordering::Relaxed);
                     let (index, driver) = choose(chosen, number);
                     let seed = plan.seed + number * plan.programs;
-                    let batch = Batch { seed, programs: plan.programs, steps: plan.length };
+                    let batch = Batch {
+                        seed,
+                        programs: plan.programs,
+                        steps: plan.length,
+                    };
                     one_batch(plan, index, driver, batch, lane, &|found| {
                         let Ok(mut tally) = tally.lock() else { return };
                         match found {
@@ -127,8 +146,15 @@ pub fn run(arguments: &[String]) -> i32 {
             });
         }
     });
-    let Ok(tally) = tally.into_inner() else { return 3 };
-    report(&plan, &tally, started.elapsed(), next.load(Ordering::Relaxed))
+    let Ok(tally) = tally.into_inner() else {
+        return 3;
+    };
+    report(
+        &plan,
+        &tally,
+        started.elapsed(),
+        next.load(Ordering::Relaxed),
+    )
 }
 
 fn wanted(plan: &Plan, shim: &Shim) -> bool {
@@ -159,24 +185,55 @@ enum Found {
     Broken(String),
 }
 
-fn one_batch(plan: &Plan, index: usize, driver: &'static Driver, batch: Batch, lane: usize, tell: &dyn Fn(Found)) {
+fn one_batch(
+    plan: &Plan,
+    index: usize,
+    driver: &'static Driver,
+    batch: Batch,
+    lane: usize,
+    tell: &dyn Fn(Found),
+) {
     let (log, end) = drive::native(&plan.places, driver, batch, lane, None);
     match end {
         End::Done(..) => {}
-        End::Differs(seed, text) => return tell(Found::Broken(format!("natively, {} seed {seed}: {text}", driver.name))),
-        End::Broken(text) => return tell(Found::Broken(format!("natively, {}: {text}", driver.name))),
+        End::Differs(seed, text) => {
+            return tell(Found::Broken(format!(
+                "natively, {} seed {seed}: {text}",
+                driver.name
+            )));
+        }
+        End::Broken(text) => {
+            return tell(Found::Broken(format!("natively, {}: {text}", driver.name)));
+        }
     }
     let _ = index;
     for shim in driver.shims.iter().filter(|shim| wanted(plan, shim)) {
         match drive::shimmed(&plan.places, driver, shim, batch, lane, &log, None) {
             End::Done(steps, promises) => tell(Found::Steps(shim.name, steps, promises)),
-            End::Broken(text) => tell(Found::Broken(format!("{} {}: {text}", driver.name, shim.name))),
+            End::Broken(text) => tell(Found::Broken(format!(
+                "{} {}: {text}",
+                driver.name, shim.name
+            ))),
             End::Differs(seed, text) => {
-                let short = drive::shorten(&plan.places, driver, shim, seed, plan.length, lane, Duration::from_secs(20));
+                let short = drive::shorten(
+                    &plan.places,
+                    driver,
+                    shim,
+                    seed,
+                    plan.length,
+                    lane,
+                    Duration::from_secs(20),
+                );
                 let how = match &short {
                     Some((_, kept)) => {
                         let list: Vec<String> = kept.iter().map(u32::to_string).collect();
-                        format!("scripts/differential one {} {} {seed} {} {}", driver.name, shim.name, plan.length, list.join(","))
+                        format!(
+                            "scripts/differential one {} {} {seed} {} {}",
+                            driver.name,
+                            shim.name,
+                            plan.length,
+                            list.join(",")
+                        )
                     }
                     // It takes what earlier programs of the process left behind, or the right moment.
                     None => format!(
@@ -184,7 +241,9 @@ fn one_batch(plan: &Plan, index: usize, driver: &'static Driver, batch: Batch, l
                         driver.name, shim.name, batch.seed, batch.programs, batch.steps
                     ),
                 };
-                let shortest = short.map_or(String::new(), |(text, kept)| format!("\nin {} steps: {text}", kept.len()));
+                let shortest = short.map_or(String::new(), |(text, kept)| {
+                    format!("\nin {} steps: {text}", kept.len())
+                });
                 tell(Found::Difference(format!(
                     "DIFFERENCE {} {} seed {seed}: {text}{shortest}\nagain: {how}",
                     driver.name, shim.name
@@ -218,7 +277,10 @@ fn report(plan: &Plan, tally: &Tally, took: Duration, batches: u64) -> i32 {
         plan.seed,
         tally.differences.len()
     );
-    match (tally.broken.is_empty(), tally.differences.is_empty() && is_clean) {
+    match (
+        tally.broken.is_empty(),
+        tally.differences.is_empty() && is_clean,
+    ) {
         (true, true) => 0,
         (true, false) => 1,
         _ => 3,
@@ -229,13 +291,26 @@ fn report(plan: &Plan, tally: &Tally, took: Duration, batches: u64) -> i32 {
 pub fn one(arguments: &[String]) -> i32 {
     let parsed = || {
         let driver = Driver::of(arguments.first()?)?;
-        let shim = *driver.shims.iter().find(|shim| Some(shim.name) == arguments.get(1).map(String::as_str))?;
-        let batch = Batch { seed: arguments.get(2)?.parse().ok()?, programs: 1, steps: arguments.get(3)?.parse().ok()? };
+        let shim = *driver
+            .shims
+            .iter()
+            .find(|shim| Some(shim.name) == arguments.get(1).map(String::as_str))?;
+        let batch = Batch {
+            seed: arguments.get(2)?.parse().ok()?,
+            programs: 1,
+            steps: arguments.get(3)?.parse().ok()?,
+        };
         Some((driver, shim, batch, places()?))
     };
     let Some((driver, shim, batch, places)) = parsed() else {
         eprintln!("differential one DRIVER SHIM SEED STEPS [STEP,STEP,…]");
         return 2;
     };
-    drive::aloud(&places, driver, shim, batch, arguments.get(4).map(String::as_str))
+    drive::aloud(
+        &places,
+        driver,
+        shim,
+        batch,
+        arguments.get(4).map(String::as_str),
+    )
 }

@@ -9,7 +9,14 @@ use crate::world::World;
 /// So many threads allocate at the same moment. Seen: how many got memory, and natively what was free before.
 pub fn storm(world: &mut World, step: &Step, threads: u8, bytes: u64) -> bool {
     let slot = usize::from(step.context);
-    let Some(context) = world.contexts.get(slot).copied().filter(|context| *context != 0) else { return false };
+    let Some(context) = world
+        .contexts
+        .get(slot)
+        .copied()
+        .filter(|context| *context != 0)
+    else {
+        return false;
+    };
     let (mut free, mut total) = (0, 0);
     // SAFETY: both are ours to write.
     unsafe { (world.api.mem_info)(&mut free, &mut total) };
@@ -26,10 +33,17 @@ pub fn storm(world: &mut World, step: &Step, threads: u8, bytes: u64) -> bool {
             if code == 0 { address } else { 0 }
         };
         let all: Vec<_> = (0..threads).map(|_| scope.spawn(one)).collect();
-        all.into_iter().filter_map(|thread| thread.join().ok()).filter(|address| *address != 0).collect()
+        all.into_iter()
+            .filter_map(|thread| thread.join().ok())
+            .filter(|address| *address != 0)
+            .collect()
     });
     world.seen.push(got.len() as u64);
-    world.seen.push(if world.native.is_some() { 0 } else { free as u64 });
+    world.seen.push(if world.native.is_some() {
+        0
+    } else {
+        free as u64
+    });
     for address in got {
         // SAFETY: an address that the driver gave.
         unsafe { (api.free)(address) };

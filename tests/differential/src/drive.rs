@@ -42,11 +42,21 @@ pub enum End {
     Broken(String),
 }
 
-fn worker(places: &Places, driver: &Driver, batch: Batch, log: &Path, keep: Option<&Path>) -> Command {
+fn worker(
+    places: &Places,
+    driver: &Driver,
+    batch: Batch,
+    log: &Path,
+    keep: Option<&Path>,
+) -> Command {
     let own = std::env::current_exe().unwrap_or_else(|_| "differential".into());
     let mut command = Command::new(own);
     command.arg("worker").arg(driver.name);
-    command.args([batch.seed.to_string(), batch.programs.to_string(), batch.steps.to_string()]);
+    command.args([
+        batch.seed.to_string(),
+        batch.programs.to_string(),
+        batch.steps.to_string(),
+    ]);
     command.arg(log);
     if let Some(keep) = keep {
         command.arg("--keep").arg(keep);
@@ -61,7 +71,10 @@ fn worker(places: &Places, driver: &Driver, batch: Batch, log: &Path, keep: Opti
     command.env("STANDIN_DEVICES", driver.devices.to_string());
     command.env("STANDIN_MEMORY", driver.memory.to_string());
     command.envs(driver.env.iter().copied());
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
     command
 }
 
@@ -88,12 +101,20 @@ fn output(mut command: Command, errors: &Path) -> std::io::Result<Option<Output>
 fn read_end(output: std::io::Result<Option<Output>>, seed: u64, errors: &Path) -> End {
     let output = match output {
         Ok(Some(output)) => output,
-        Ok(None) => return End::Differs(seed, format!("the process hangs: not done after {} s", PATIENCE.as_secs())),
+        Ok(None) => {
+            return End::Differs(
+                seed,
+                format!("the process hangs: not done after {} s", PATIENCE.as_secs()),
+            );
+        }
         Err(error) => return End::Broken(error.to_string()),
     };
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let errors = std::fs::read_to_string(errors).unwrap_or_default();
-    let complaints: Vec<&str> = errors.lines().filter(|line| line.starts_with("gpushim:") || line.contains("panicked")).collect();
+    let complaints: Vec<&str> = errors
+        .lines()
+        .filter(|line| line.starts_with("gpushim:") || line.contains("panicked"))
+        .collect();
     let tail = |text: &str| {
         let lines: Vec<&str> = text.lines().collect();
         lines[lines.len().saturating_sub(6)..].join("\n  ")
@@ -101,13 +122,31 @@ fn read_end(output: std::io::Result<Option<Output>>, seed: u64, errors: &Path) -
     if let Some(found) = text.split_once("difference ") {
         let (of, rest) = found.1.split_once('\n').unwrap_or((found.1, ""));
         let of = of.trim().parse().unwrap_or(seed);
-        return End::Differs(of, format!("{}\n  last lines on stderr:\n  {}", rest.trim_end(), tail(&errors)));
+        return End::Differs(
+            of,
+            format!(
+                "{}\n  last lines on stderr:\n  {}",
+                rest.trim_end(),
+                tail(&errors)
+            ),
+        );
     }
     if let Some(error) = text.lines().find_map(|line| line.strip_prefix("error ")) {
         return End::Broken(error.to_owned());
     }
-    let Some(done) = text.lines().find_map(|line| line.strip_prefix("done ")).filter(|_| output.status.success()) else {
-        return End::Differs(seed, format!("the process ended with {}\n  {}", output.status, tail(&errors)));
+    let Some(done) = text
+        .lines()
+        .find_map(|line| line.strip_prefix("done "))
+        .filter(|_| output.status.success())
+    else {
+        return End::Differs(
+            seed,
+            format!(
+                "the process ended with {}\n  {}",
+                output.status,
+                tail(&errors)
+            ),
+        );
     };
     if let Some(complaint) = complaints.first() {
         return End::Differs(seed, format!("the shim complains: {complaint}"));
@@ -124,7 +163,13 @@ fn folder(places: &Places, lane: usize) -> PathBuf {
 }
 
 /// Runs programs natively; their log.
-pub fn native(places: &Places, driver: &Driver, batch: Batch, lane: usize, keep: Option<&Path>) -> (PathBuf, End) {
+pub fn native(
+    places: &Places,
+    driver: &Driver,
+    batch: Batch,
+    lane: usize,
+    keep: Option<&Path>,
+) -> (PathBuf, End) {
     let folder = folder(places, lane);
     let log = folder.join("native.log");
     let errors = folder.join("native.err");
@@ -136,12 +181,22 @@ pub fn native(places: &Places, driver: &Driver, batch: Batch, lane: usize, keep:
 }
 
 /// Runs them under the shim and compares.
-pub fn shimmed(places: &Places, driver: &Driver, shim: &Shim, batch: Batch, lane: usize, log: &Path, keep: Option<&Path>) -> End {
+pub fn shimmed(
+    places: &Places,
+    driver: &Driver,
+    shim: &Shim,
+    batch: Batch,
+    lane: usize,
+    log: &Path,
+    keep: Option<&Path>,
+) -> End {
     let folder = folder(places, lane);
     let errors = folder.join("shim.err");
     let mut command = worker(places, driver, batch, log, keep);
     command.arg("--shim").arg(shim.name);
-    command.env("LD_PRELOAD", &places.shim).env("GPUSHIM_TRACE", "off");
+    command
+        .env("LD_PRELOAD", &places.shim)
+        .env("GPUSHIM_TRACE", "off");
     for (key, value) in shim.env {
         match *value {
             "@trace" => command.env(key, folder.join("%p.trace")),
@@ -154,17 +209,30 @@ pub fn shimmed(places: &Places, driver: &Driver, shim: &Shim, batch: Batch, lane
 }
 
 fn remove_traces(folder: &Path) {
-    let Ok(entries) = std::fs::read_dir(folder) else { return };
+    let Ok(entries) = std::fs::read_dir(folder) else {
+        return;
+    };
     for entry in entries.flatten() {
         let path = entry.path();
         if path.to_string_lossy().contains(".trace") {
-            let _ = if path.is_dir() { std::fs::remove_dir_all(&path) } else { std::fs::remove_file(&path) };
+            let _ = if path.is_dir() {
+                std::fs::remove_dir_all(&path)
+            } else {
+                std::fs::remove_file(&path)
+            };
         }
     }
 }
 
 /// Both runs of the kept steps of one program: what differs.
-fn trial(places: &Places, driver: &Driver, shim: &Shim, batch: Batch, lane: usize, keep: &[u32]) -> Option<String> {
+fn trial(
+    places: &Places,
+    driver: &Driver,
+    shim: &Shim,
+    batch: Batch,
+    lane: usize,
+    keep: &[u32],
+) -> Option<String> {
     let list = folder(places, lane).join("keep");
     let words: Vec<String> = keep.iter().map(u32::to_string).collect();
     std::fs::write(&list, words.join(" ")).ok()?;
@@ -180,7 +248,15 @@ fn trial(places: &Places, driver: &Driver, shim: &Shim, batch: Batch, lane: usiz
 
 /// What tells one difference from another: the operation and the codes, without places and addresses.
 fn kind_of(text: &str) -> String {
-    let of = |line: &str| line.trim().split([',', '{']).next().unwrap_or_default().chars().filter(|c| !c.is_ascii_digit() || line.contains('[')).collect::<String>();
+    let of = |line: &str| {
+        line.trim()
+            .split([',', '{'])
+            .next()
+            .unwrap_or_default()
+            .chars()
+            .filter(|c| !c.is_ascii_digit() || line.contains('['))
+            .collect::<String>()
+    };
     match text.split_once("op: ") {
         Some((_, rest)) => rest.lines().take(3).map(of).collect(),
         None => text.chars().take_while(|c| !c.is_ascii_digit()).collect(),
@@ -188,9 +264,21 @@ fn kind_of(text: &str) -> String {
 }
 
 /// A difference with as few steps as can be found in `patience`: what differs, and the steps.
-pub fn shorten(places: &Places, driver: &Driver, shim: &Shim, seed: u64, steps: usize, lane: usize, patience: Duration) -> Option<(String, Vec<u32>)> {
+pub fn shorten(
+    places: &Places,
+    driver: &Driver,
+    shim: &Shim,
+    seed: u64,
+    steps: usize,
+    lane: usize,
+    patience: Duration,
+) -> Option<(String, Vec<u32>)> {
     let started = Instant::now();
-    let batch = Batch { seed, programs: 1, steps };
+    let batch = Batch {
+        seed,
+        programs: 1,
+        steps,
+    };
     let length = crate::generate::program(seed, driver.shape(steps)).len() as u32;
     let mut kept: Vec<u32> = (0..length).collect();
     let mut text = trial(places, driver, shim, batch, lane, &kept)?;
@@ -220,10 +308,17 @@ pub fn shorten(places: &Places, driver: &Driver, shim: &Shim, seed: u64, steps: 
 }
 
 /// One program in both ways, each step printed with what is seen of it.
-pub fn aloud(places: &Places, driver: &Driver, shim: &Shim, batch: Batch, keep: Option<&str>) -> i32 {
+pub fn aloud(
+    places: &Places,
+    driver: &Driver,
+    shim: &Shim,
+    batch: Batch,
+    keep: Option<&str>,
+) -> i32 {
     let folder = folder(places, 0);
     let list = folder.join("keep");
-    let kept = keep.map(|keep| std::fs::write(&list, keep.replace(',', " ")).map(|()| list.as_path()));
+    let kept =
+        keep.map(|keep| std::fs::write(&list, keep.replace(',', " ")).map(|()| list.as_path()));
     let kept = match kept.transpose() {
         Ok(kept) => kept,
         Err(error) => {
@@ -238,8 +333,15 @@ pub fn aloud(places: &Places, driver: &Driver, shim: &Shim, batch: Batch, keep: 
     }
     let mut command = worker(places, driver, batch, &log, kept);
     command.arg("--shim").arg(shim.name).arg("--loud");
-    command.env("LD_PRELOAD", &places.shim).env("GPUSHIM_TRACE", "off");
-    command.envs(shim.env.iter().filter(|(_, value)| *value != "@trace").copied());
+    command
+        .env("LD_PRELOAD", &places.shim)
+        .env("GPUSHIM_TRACE", "off");
+    command.envs(
+        shim.env
+            .iter()
+            .filter(|(_, value)| *value != "@trace")
+            .copied(),
+    );
     command.stdout(Stdio::inherit()).stderr(Stdio::inherit());
     match command.status() {
         Ok(status) => status.code().unwrap_or(1),

@@ -172,7 +172,10 @@ const WEIGHTS: &[([u16; 5], Make)] = &[
 impl Generator {
     fn some(&mut self) {
         let column = self.shape.profile as usize;
-        let total: u64 = WEIGHTS.iter().map(|(weights, _)| u64::from(weights[column])).sum();
+        let total: u64 = WEIGHTS
+            .iter()
+            .map(|(weights, _)| u64::from(weights[column]))
+            .sum();
         let mut at = self.random.below(total);
         for (weights, make) in WEIGHTS {
             match at.checked_sub(weights[column].into()) {
@@ -184,16 +187,27 @@ impl Generator {
 
     fn push(&mut self, context: u8, per_thread: bool, op: Op) {
         let thread = self.thread;
-        self.steps.push(Step { thread, context, per_thread, op });
+        self.steps.push(Step {
+            thread,
+            context,
+            per_thread,
+            op,
+        });
     }
 
     /// The context that a step needs, or now and then whatever is current.
     fn at(&mut self, context: u8) -> u8 {
-        if self.random.chance(20) { AS_IS } else { context }
+        if self.random.chance(20) {
+            AS_IS
+        } else {
+            context
+        }
     }
 
     fn some_context(&mut self) -> Option<u8> {
-        let alive: Vec<u8> = (0..CONTEXTS as u8).filter(|slot| self.contexts[usize::from(*slot)].is_some()).collect();
+        let alive: Vec<u8> = (0..CONTEXTS as u8)
+            .filter(|slot| self.contexts[usize::from(*slot)].is_some())
+            .collect();
         self.random.pick(&alive)
     }
 
@@ -216,13 +230,25 @@ impl Generator {
                 2 => Stream::LEGACY,
                 _ => Stream::PER_THREAD,
             };
-            return Some(Last { stream, thread, context, per_thread });
+            return Some(Last {
+                stream,
+                thread,
+                context,
+                per_thread,
+            });
         }
-        let alive: Vec<u8> = (0..STREAMS as u8).filter(|slot| self.streams[usize::from(*slot)].is_some()).collect();
+        let alive: Vec<u8> = (0..STREAMS as u8)
+            .filter(|slot| self.streams[usize::from(*slot)].is_some())
+            .collect();
         let slot = self.random.pick(&alive)?;
         let context = self.streams[usize::from(slot)]?.context;
         let per_thread = self.random.chance(200);
-        Some(Last { stream: Stream(Stream::FIRST + slot), thread, context, per_thread })
+        Some(Last {
+            stream: Stream(Stream::FIRST + slot),
+            thread,
+            context,
+            per_thread,
+        })
     }
 
     /// What two places in the order of work have in common is that one stream runs both.
@@ -236,7 +262,9 @@ impl Generator {
     }
 
     fn capture_on(&self, on: Last) -> Option<usize> {
-        self.captures.iter().position(|capture| !capture.is_over && Self::is_same(capture.on, on))
+        self.captures
+            .iter()
+            .position(|capture| !capture.is_over && Self::is_same(capture.on, on))
     }
 
     fn is_capturing(&self) -> bool {
@@ -245,7 +273,10 @@ impl Generator {
 
     /// Puts what was done to a block before what is done on a stream now. False if it cannot be.
     fn order_before(&mut self, block: u8, on: Last) -> bool {
-        let Some(last) = self.blocks[usize::from(block)].as_ref().and_then(|block| block.last) else {
+        let Some(last) = self.blocks[usize::from(block)]
+            .as_ref()
+            .and_then(|block| block.last)
+        else {
             return true;
         };
         if Self::is_same(last, on) {
@@ -257,9 +288,17 @@ impl Generator {
         let into_capture = self.capture_on(on).is_some();
         let is_mine = last.stream.slot().is_some() || last.thread == self.thread;
         let is_capturing = self.is_capturing();
-        if is_mine && !into_capture && last.per_thread == on.per_thread && (is_capturing || self.random.chance(400)) {
+        if is_mine
+            && !into_capture
+            && last.per_thread == on.per_thread
+            && (is_capturing || self.random.chance(400))
+        {
             let (from, to, context) = (last.stream, on.stream, on.context);
-            self.push(last.context, last.per_thread, Op::Order { from, to, context });
+            self.push(
+                last.context,
+                last.per_thread,
+                Op::Order { from, to, context },
+            );
             return true;
         }
         // A wait of the host may be refused while a stream captures.
@@ -267,7 +306,13 @@ impl Generator {
             return false;
         }
         if last.stream.slot().is_some() {
-            self.push(last.context, false, Op::SyncStream { stream: last.stream });
+            self.push(
+                last.context,
+                false,
+                Op::SyncStream {
+                    stream: last.stream,
+                },
+            );
         } else if self.contexts[usize::from(last.context)].is_some() {
             self.push(last.context, false, Op::SyncContext);
         }
@@ -281,13 +326,21 @@ impl Generator {
     }
 
     fn free_slot(&mut self) -> Option<u8> {
-        let most = if self.shape.profile == Profile::Scarce { 24 } else { BLOCKS };
-        let empty: Vec<u8> = (0..most as u8).filter(|slot| self.blocks[usize::from(*slot)].is_none()).collect();
+        let most = if self.shape.profile == Profile::Scarce {
+            24
+        } else {
+            BLOCKS
+        };
+        let empty: Vec<u8> = (0..most as u8)
+            .filter(|slot| self.blocks[usize::from(*slot)].is_none())
+            .collect();
         self.random.pick(&empty)
     }
 
     fn some_block(&mut self) -> Option<u8> {
-        let live: Vec<u8> = (0..BLOCKS as u8).filter(|slot| self.blocks[usize::from(*slot)].is_some()).collect();
+        let live: Vec<u8> = (0..BLOCKS as u8)
+            .filter(|slot| self.blocks[usize::from(*slot)].is_some())
+            .collect();
         self.random.pick(&live)
     }
 
@@ -317,14 +370,25 @@ impl Generator {
             self.freed.push(slot);
         }
         let writes = |blocks: &[u8]| blocks.contains(&slot);
-        for graph in self.graphs.iter_mut().flatten().filter(|graph| writes(&graph.blocks)) {
+        for graph in self
+            .graphs
+            .iter_mut()
+            .flatten()
+            .filter(|graph| writes(&graph.blocks))
+        {
             graph.is_fresh = false;
         }
     }
 
     fn is_in_graph(&self, slot: u8) -> bool {
-        self.captures.iter().any(|capture| capture.blocks.contains(&slot))
-            || self.graphs.iter().flatten().any(|graph| graph.is_fresh && graph.blocks.contains(&slot))
+        self.captures
+            .iter()
+            .any(|capture| capture.blocks.contains(&slot))
+            || self
+                .graphs
+                .iter()
+                .flatten()
+                .any(|graph| graph.is_fresh && graph.blocks.contains(&slot))
     }
 
     /// Whether there is room for a request, so that only the profile that wants it runs out of memory.
@@ -337,7 +401,9 @@ impl Generator {
     }
 
     fn allocate(&mut self) {
-        let (Some(block), Some(context)) = (self.free_slot(), self.some_context()) else { return };
+        let (Some(block), Some(context)) = (self.free_slot(), self.some_context()) else {
+            return;
+        };
         let bytes = self.size();
         let device = self.device_of(context);
         if !self.has_room(device, bytes) {
@@ -349,34 +415,64 @@ impl Generator {
         };
         let at = self.at(context);
         self.push(at, false, Op::Allocate { block, bytes, from });
-        self.enter(block, Block { device, context, bytes, is_async: false, filled: false, last: None });
+        self.enter(
+            block,
+            Block {
+                device,
+                context,
+                bytes,
+                is_async: false,
+                filled: false,
+                last: None,
+            },
+        );
         if self.random.chance(600) {
             self.fill_block(block);
         }
     }
 
     fn allocate_async(&mut self) {
-        let (Some(block), Some(on)) = (self.free_slot(), self.some_stream()) else { return self.create_stream() };
+        let (Some(block), Some(on)) = (self.free_slot(), self.some_stream()) else {
+            return self.create_stream();
+        };
         let bytes = self.size();
         let device = self.device_of(on.context);
         if !self.has_room(device, bytes) {
             return self.free_async();
         }
-        let of_device: Vec<u8> = (0..POOLS as u8).filter(|slot| self.pools[usize::from(*slot)] == Some(device)).collect();
+        let of_device: Vec<u8> = (0..POOLS as u8)
+            .filter(|slot| self.pools[usize::from(*slot)] == Some(device))
+            .collect();
         let from = match self.random.pick(&of_device) {
             Some(pool) if self.random.chance(400) => From::Pool(pool, on.stream),
             _ => From::Stream(on.stream),
         };
-        let at = if on.stream.slot().is_some() { self.at(on.context) } else { on.context };
+        let at = if on.stream.slot().is_some() {
+            self.at(on.context)
+        } else {
+            on.context
+        };
         self.push(at, on.per_thread, Op::Allocate { block, bytes, from });
-        self.enter(block, Block { device, context: on.context, bytes, is_async: true, filled: false, last: Some(on) });
+        self.enter(
+            block,
+            Block {
+                device,
+                context: on.context,
+                bytes,
+                is_async: true,
+                filled: false,
+                last: Some(on),
+            },
+        );
         if self.random.chance(600) {
             self.fill_block(block);
         }
     }
 
     fn free(&mut self) {
-        let Some(block) = self.some_block() else { return };
+        let Some(block) = self.some_block() else {
+            return;
+        };
         self.free_block(block);
     }
 
@@ -384,17 +480,28 @@ impl Generator {
         if self.is_in_graph(block) && !self.random.chance(100) {
             return;
         }
-        let Some(found) = self.blocks[usize::from(block)].clone() else { return };
+        let Some(found) = self.blocks[usize::from(block)].clone() else {
+            return;
+        };
         if found.filled && self.random.chance(400) {
             self.read_block(block);
         }
         // The free of a pool's block waits for nothing.
-        if let Some(last) = found.last.filter(|last| found.is_async || last.context != found.context) {
+        if let Some(last) = found
+            .last
+            .filter(|last| found.is_async || last.context != found.context)
+        {
             if self.is_capturing() && self.capture_on(last).is_some() {
                 return;
             }
             if last.stream.slot().is_some() {
-                self.push(last.context, false, Op::SyncStream { stream: last.stream });
+                self.push(
+                    last.context,
+                    false,
+                    Op::SyncStream {
+                        stream: last.stream,
+                    },
+                );
             } else {
                 self.push(last.context, false, Op::SyncContext);
             }
@@ -409,9 +516,15 @@ impl Generator {
     }
 
     fn free_async(&mut self) {
-        let Some(block) = self.some_block() else { return };
-        let Some(found) = self.blocks[usize::from(block)].clone() else { return };
-        if !found.is_async && !self.random.chance(150) || self.is_in_graph(block) && !self.random.chance(100) {
+        let Some(block) = self.some_block() else {
+            return;
+        };
+        let Some(found) = self.blocks[usize::from(block)].clone() else {
+            return;
+        };
+        if !found.is_async && !self.random.chance(150)
+            || self.is_in_graph(block) && !self.random.chance(100)
+        {
             return;
         }
         if found.filled && self.random.chance(400) {
@@ -427,11 +540,24 @@ impl Generator {
         if on.stream.slot().is_none() {
             on.thread = self.thread;
         }
-        if self.capture_on(on).is_some() && !self.random.chance(100) || !self.order_before(block, on) {
+        if self.capture_on(on).is_some() && !self.random.chance(100)
+            || !self.order_before(block, on)
+        {
             return;
         }
-        let at = if on.stream.slot().is_some() { self.at(on.context) } else { on.context };
-        self.push(at, on.per_thread, Op::FreeAsync { block, stream: on.stream });
+        let at = if on.stream.slot().is_some() {
+            self.at(on.context)
+        } else {
+            on.context
+        };
+        self.push(
+            at,
+            on.per_thread,
+            Op::FreeAsync {
+                block,
+                stream: on.stream,
+            },
+        );
         self.leave(block);
     }
 
@@ -443,14 +569,21 @@ impl Generator {
 
     fn stream_for(&mut self, block: u8) -> Option<Last> {
         let found = self.blocks[usize::from(block)].clone()?;
-        let last = found.last.filter(|last| last.stream.slot().is_some() || last.thread == self.thread);
+        let last = found
+            .last
+            .filter(|last| last.stream.slot().is_some() || last.thread == self.thread);
         let on = match last {
             Some(last) if self.random.chance(500) => last,
             _ => {
                 let on = self.some_stream()?;
                 if self.device_of(on.context) != found.device {
                     let (stream, per_thread) = (Stream::NULL, self.random.chance(500));
-                    Last { stream, thread: self.thread, context: found.context, per_thread }
+                    Last {
+                        stream,
+                        thread: self.thread,
+                        context: found.context,
+                        per_thread,
+                    }
                 } else {
                     on
                 }
@@ -469,9 +602,20 @@ impl Generator {
     }
 
     fn fill_block(&mut self, block: u8) {
-        let Some(on) = self.stream_for(block) else { return };
+        let Some(on) = self.stream_for(block) else {
+            return;
+        };
         let (value, whole) = (1 + self.random.below(255) as u8, self.random.chance(60));
-        self.push(on.context, on.per_thread, Op::Fill { block, value, stream: on.stream, whole });
+        self.push(
+            on.context,
+            on.per_thread,
+            Op::Fill {
+                block,
+                value,
+                stream: on.stream,
+                whole,
+            },
+        );
         self.touched(block, on);
         if let Some(block) = &mut self.blocks[usize::from(block)] {
             block.filled = true;
@@ -485,8 +629,18 @@ impl Generator {
     }
 
     fn read_block(&mut self, block: u8) {
-        let Some(found) = self.blocks[usize::from(block)].clone().filter(|block| block.filled) else { return };
-        let on = Last { stream: Stream::LEGACY, thread: self.thread, context: found.context, per_thread: false };
+        let Some(found) = self.blocks[usize::from(block)]
+            .clone()
+            .filter(|block| block.filled)
+        else {
+            return;
+        };
+        let on = Last {
+            stream: Stream::LEGACY,
+            thread: self.thread,
+            context: found.context,
+            per_thread: false,
+        };
         if self.contexts[usize::from(found.context)].is_some() && self.order_before(block, on) {
             self.push(found.context, false, Op::Read { block });
             // The copy is over when the call is.
@@ -497,61 +651,124 @@ impl Generator {
     }
 
     fn copy(&mut self) {
-        let (Some(from), Some(to)) = (self.some_block(), self.some_block()) else { return };
+        let (Some(from), Some(to)) = (self.some_block(), self.some_block()) else {
+            return;
+        };
         let known = |generator: &Self, slot: u8| generator.blocks[usize::from(slot)].clone();
-        let (Some(source), Some(target)) = (known(self, from), known(self, to)) else { return };
+        let (Some(source), Some(target)) = (known(self, from), known(self, to)) else {
+            return;
+        };
         if from == to || !source.filled {
             return;
         }
-        let Some(on) = self.stream_for(to) else { return };
+        let Some(on) = self.stream_for(to) else {
+            return;
+        };
         if !self.order_before(from, on) {
             return;
         }
         if source.device != target.device {
             let (from_context, to_context) = (source.context, target.context);
-            self.push(on.context, false, Op::CopyPeer { from, to, from_context, to_context, stream: on.stream });
-            let on = Last { per_thread: false, ..on };
+            self.push(
+                on.context,
+                false,
+                Op::CopyPeer {
+                    from,
+                    to,
+                    from_context,
+                    to_context,
+                    stream: on.stream,
+                },
+            );
+            let on = Last {
+                per_thread: false,
+                ..on
+            };
             self.touched(from, on);
             self.touched(to, on);
         } else {
-            self.push(on.context, on.per_thread, Op::Copy { from, to, stream: on.stream });
+            self.push(
+                on.context,
+                on.per_thread,
+                Op::Copy {
+                    from,
+                    to,
+                    stream: on.stream,
+                },
+            );
             self.touched(from, on);
             self.touched(to, on);
         }
     }
 
     fn upload(&mut self) {
-        let Some(block) = self.some_block() else { return };
-        let hosts: Vec<u8> = (0..HOSTS as u8).filter(|slot| self.hosts[usize::from(*slot)]).collect();
-        let Some(host) = self.random.pick(&hosts) else { return self.host() };
+        let Some(block) = self.some_block() else {
+            return;
+        };
+        let hosts: Vec<u8> = (0..HOSTS as u8)
+            .filter(|slot| self.hosts[usize::from(*slot)])
+            .collect();
+        let Some(host) = self.random.pick(&hosts) else {
+            return self.host();
+        };
         if self.is_capturing() {
             return;
         }
-        let Some(on) = self.stream_for(block) else { return };
+        let Some(on) = self.stream_for(block) else {
+            return;
+        };
         // The host's bytes are used by one copy at a time.
         self.push(on.context, false, Op::SyncContext);
         let value = 1 + self.random.below(255) as u8;
-        let on = Last { per_thread: false, ..on };
-        self.push(on.context, false, Op::Upload { block, value, host, stream: on.stream });
+        let on = Last {
+            per_thread: false,
+            ..on
+        };
+        self.push(
+            on.context,
+            false,
+            Op::Upload {
+                block,
+                value,
+                host,
+                stream: on.stream,
+            },
+        );
         self.push(on.context, false, Op::SyncContext);
         self.used(block, on);
     }
 
     fn kernel(&mut self) {
-        let Some(block) = self.some_block() else { return };
-        let Some(on) = self.stream_for(block) else { return };
+        let Some(block) = self.some_block() else {
+            return;
+        };
+        let Some(on) = self.stream_for(block) else {
+            return;
+        };
         // The stand-in's own door knows no per-thread default stream.
         if on.stream == Stream::NULL && on.per_thread {
             return;
         }
         let writes = self.random.chance(500);
-        self.push(on.context, false, Op::Kernel { block, stream: on.stream, writes });
+        self.push(
+            on.context,
+            false,
+            Op::Kernel {
+                block,
+                stream: on.stream,
+                writes,
+            },
+        );
         self.touched(block, on);
     }
 
     fn create_stream(&mut self) {
-        let empty: Vec<u8> = (0..STREAMS as u8).filter(|slot| self.streams[usize::from(*slot)].is_none()).collect();
-        let (Some(slot), Some(context)) = (self.random.pick(&empty), self.some_context()) else { return };
+        let empty: Vec<u8> = (0..STREAMS as u8)
+            .filter(|slot| self.streams[usize::from(*slot)].is_none())
+            .collect();
+        let (Some(slot), Some(context)) = (self.random.pick(&empty), self.some_context()) else {
+            return;
+        };
         let blocking = self.random.chance(300);
         self.push(context, false, Op::CreateStream { slot, blocking });
         self.streams[usize::from(slot)] = Some(Made { context });
@@ -559,8 +776,15 @@ impl Generator {
 
     fn destroy_stream(&mut self) {
         let slot = self.random.index(STREAMS);
-        let Some(made) = self.streams[slot] else { return };
-        let on = Last { stream: Stream(Stream::FIRST + slot as u8), thread: self.thread, context: made.context, per_thread: false };
+        let Some(made) = self.streams[slot] else {
+            return;
+        };
+        let on = Last {
+            stream: Stream(Stream::FIRST + slot as u8),
+            thread: self.thread,
+            context: made.context,
+            per_thread: false,
+        };
         let capturing = self.capture_on(on);
         if capturing.is_some() && !self.random.chance(50) {
             return;
@@ -575,7 +799,10 @@ impl Generator {
             self.captures[index].is_over = true;
         }
         // What it did is done, or else ordered by the context alone.
-        let legacy = Last { stream: Stream::LEGACY, ..on };
+        let legacy = Last {
+            stream: Stream::LEGACY,
+            ..on
+        };
         for block in self.blocks.iter_mut().flatten() {
             if block.last.is_some_and(|last| last.stream == on.stream) {
                 block.last = Some(legacy);
@@ -592,15 +819,32 @@ impl Generator {
             return;
         }
         let stream = on.stream;
-        let op = if self.random.chance(800) { Op::SyncStream { stream } } else { Op::QueryStream { stream } };
+        let op = if self.random.chance(800) {
+            Op::SyncStream { stream }
+        } else {
+            Op::QueryStream { stream }
+        };
         self.push(on.context, on.per_thread, op);
     }
 
     fn order(&mut self) {
-        let (Some(a), Some(b)) = (self.some_stream(), self.some_stream()) else { return };
+        let (Some(a), Some(b)) = (self.some_stream(), self.some_stream()) else {
+            return;
+        };
         // An event of a capture pulls the other stream in: that is for captures' own steps.
-        if a.per_thread == b.per_thread && self.capture_on(a).is_none() && self.capture_on(b).is_none() {
-            self.push(a.context, a.per_thread, Op::Order { from: a.stream, to: b.stream, context: b.context });
+        if a.per_thread == b.per_thread
+            && self.capture_on(a).is_none()
+            && self.capture_on(b).is_none()
+        {
+            self.push(
+                a.context,
+                a.per_thread,
+                Op::Order {
+                    from: a.stream,
+                    to: b.stream,
+                    context: b.context,
+                },
+            );
         }
     }
 
@@ -615,10 +859,21 @@ impl Generator {
 
     fn create_context(&mut self) {
         let first = usize::from(self.shape.devices);
-        let empty: Vec<usize> = (first..CONTEXTS).filter(|slot| self.contexts[*slot].is_none()).collect();
-        let Some(slot) = self.random.pick(&empty) else { return };
+        let empty: Vec<usize> = (first..CONTEXTS)
+            .filter(|slot| self.contexts[*slot].is_none())
+            .collect();
+        let Some(slot) = self.random.pick(&empty) else {
+            return;
+        };
         let device = self.some_device();
-        self.push(AS_IS, false, Op::CreateContext { slot: slot as u8, device });
+        self.push(
+            AS_IS,
+            false,
+            Op::CreateContext {
+                slot: slot as u8,
+                device,
+            },
+        );
         self.contexts[slot] = Some(Context { device });
     }
 
@@ -634,9 +889,12 @@ impl Generator {
         for capture in &mut self.captures {
             capture.is_over |= capture.on.context == slot;
         }
-        let primary = (0..CONTEXTS as u8).find(|other| self.contexts[usize::from(*other)].is_some_and(|c| c.device == device));
+        let primary = (0..CONTEXTS as u8)
+            .find(|other| self.contexts[usize::from(*other)].is_some_and(|c| c.device == device));
         for index in 0..BLOCKS as u8 {
-            let Some(block) = &mut self.blocks[usize::from(index)] else { continue };
+            let Some(block) = &mut self.blocks[usize::from(index)] else {
+                continue;
+            };
             if block.last.is_some_and(|last| last.context == slot) {
                 block.last = None;
             }
@@ -648,7 +906,12 @@ impl Generator {
                 _ => self.leave(index),
             }
         }
-        for graph in self.graphs.iter_mut().flatten().filter(|graph| graph.context == slot) {
+        for graph in self
+            .graphs
+            .iter_mut()
+            .flatten()
+            .filter(|graph| graph.context == slot)
+        {
             graph.is_fresh = false;
         }
     }
@@ -660,16 +923,27 @@ impl Generator {
 
     fn destroy_context(&mut self) {
         let first = self.shape.devices;
-        let alive: Vec<u8> = (first..CONTEXTS as u8).filter(|slot| self.contexts[usize::from(*slot)].is_some()).collect();
-        let Some(slot) = self.random.pick(&alive) else { return };
-        let captures = self.captures.iter().any(|capture| !capture.is_over && capture.on.context == slot);
+        let alive: Vec<u8> = (first..CONTEXTS as u8)
+            .filter(|slot| self.contexts[usize::from(*slot)].is_some())
+            .collect();
+        let Some(slot) = self.random.pick(&alive) else {
+            return;
+        };
+        let captures = self
+            .captures
+            .iter()
+            .any(|capture| !capture.is_over && capture.on.context == slot);
         if captures && !self.random.chance(100) {
             return;
         }
         if !captures {
             self.settle(slot);
         }
-        let at = if self.random.chance(500) { slot } else { self.some_context().unwrap_or(AS_IS) };
+        let at = if self.random.chance(500) {
+            slot
+        } else {
+            self.some_context().unwrap_or(AS_IS)
+        };
         self.push(at, false, Op::DestroyContext { slot });
         self.context_ends(slot);
     }
@@ -699,7 +973,9 @@ impl Generator {
             }
         }
         for block in 0..BLOCKS as u8 {
-            let Some(found) = self.blocks[usize::from(block)].clone() else { continue };
+            let Some(found) = self.blocks[usize::from(block)].clone() else {
+                continue;
+            };
             if found.device == device && found.is_async {
                 self.push(found.context, false, Op::Free { block });
                 self.leave(block);
@@ -721,7 +997,9 @@ impl Generator {
     }
 
     fn context_misc(&mut self) {
-        let Some(slot) = self.some_context() else { return };
+        let Some(slot) = self.some_context() else {
+            return;
+        };
         let op = match self.random.below(3) {
             0 => Op::PushPop { slot },
             1 => Op::AskContext,
@@ -736,18 +1014,34 @@ impl Generator {
     }
 
     fn ask_range(&mut self) {
-        let Some(block) = self.some_block() else { return };
-        let context = self.blocks[usize::from(block)].as_ref().map_or(AS_IS, |block| block.context);
+        let Some(block) = self.some_block() else {
+            return;
+        };
+        let context = self.blocks[usize::from(block)]
+            .as_ref()
+            .map_or(AS_IS, |block| block.context);
         let (at, permille) = (self.at(context), self.permille());
         self.push(at, false, Op::AskRange { block, permille });
     }
 
     fn ask_attribute(&mut self) {
-        let Some(block) = self.some_block() else { return };
-        let context = self.blocks[usize::from(block)].as_ref().map_or(AS_IS, |block| block.context);
+        let Some(block) = self.some_block() else {
+            return;
+        };
+        let context = self.blocks[usize::from(block)]
+            .as_ref()
+            .map_or(AS_IS, |block| block.context);
         let (at, permille) = (self.at(context), self.permille());
         let number = 1 + self.random.below(20) as u8;
-        let op = if self.random.chance(300) { Op::AskAttributes { block, permille } } else { Op::AskAttribute { block, permille, number } };
+        let op = if self.random.chance(300) {
+            Op::AskAttributes { block, permille }
+        } else {
+            Op::AskAttribute {
+                block,
+                permille,
+                number,
+            }
+        };
         self.push(at, false, op);
     }
 
@@ -767,18 +1061,32 @@ impl Generator {
         };
         let context = self.some_context().unwrap_or(AS_IS);
         if self.random.chance(500) {
-            let Some(block) = self.random.pick(&self.freed.clone()) else { return };
+            let Some(block) = self.random.pick(&self.freed.clone()) else {
+                return;
+            };
             self.push(context, false, Op::FreeAgain { block, stream });
         } else {
-            let Some(block) = self.some_block() else { return };
+            let Some(block) = self.some_block() else {
+                return;
+            };
             let offset = self.random.pick(&[1, 256, 512, 4096, 1 << 20]).unwrap_or(1);
-            self.push(context, false, Op::FreeInside { block, offset, stream });
+            self.push(
+                context,
+                false,
+                Op::FreeInside {
+                    block,
+                    offset,
+                    stream,
+                },
+            );
         }
     }
 
     fn host(&mut self) {
         let host = self.random.below(HOSTS as u64) as u8;
-        let Some(context) = self.some_context() else { return };
+        let Some(context) = self.some_context() else {
+            return;
+        };
         // It ends with its context: only a primary one's is of use.
         let context = self.device_of(context);
         if self.contexts[usize::from(context)].is_none() {
@@ -797,10 +1105,24 @@ impl Generator {
     }
 
     fn make_pool(&mut self) {
-        let Some(pool) = (0..POOLS).find(|slot| self.pools[*slot].is_none()) else { return };
+        let Some(pool) = (0..POOLS).find(|slot| self.pools[*slot].is_none()) else {
+            return;
+        };
         let device = self.some_device();
-        let max_size = if self.random.chance(200) { (1 + self.random.below(8)) << 25 } else { 0 };
-        self.push(AS_IS, false, Op::CreatePool { pool: pool as u8, device, max_size });
+        let max_size = if self.random.chance(200) {
+            (1 + self.random.below(8)) << 25
+        } else {
+            0
+        };
+        self.push(
+            AS_IS,
+            false,
+            Op::CreatePool {
+                pool: pool as u8,
+                device,
+                max_size,
+            },
+        );
         self.pools[pool] = Some(device);
     }
 
@@ -812,7 +1134,9 @@ impl Generator {
     }
 
     fn some_pool(&mut self) -> Pool {
-        let made: Vec<u8> = (0..POOLS as u8).filter(|slot| self.pools[usize::from(*slot)].is_some()).collect();
+        let made: Vec<u8> = (0..POOLS as u8)
+            .filter(|slot| self.pools[usize::from(*slot)].is_some())
+            .collect();
         match self.random.pick(&made) {
             Some(pool) if self.random.chance(600) => Pool::Made(pool),
             _ => Pool::Default(self.some_device()),
@@ -822,37 +1146,74 @@ impl Generator {
     fn pool_misc(&mut self) {
         let pool = self.some_pool();
         let op = match self.random.below(10) {
-            0 | 1 => Op::TrimPool { pool, keep: self.random.pick(&[0, 0, 1 << 20, 64 << 20, u64::MAX]).unwrap_or(0) },
+            0 | 1 => Op::TrimPool {
+                pool,
+                keep: self
+                    .random
+                    .pick(&[0, 0, 1 << 20, 64 << 20, u64::MAX])
+                    .unwrap_or(0),
+            },
             2 | 3 => {
                 let value = self.random.pick(&[0, 0, u64::MAX, 64 << 20]).unwrap_or(0);
-                Op::SetPool { pool, attribute: 4, value }
+                Op::SetPool {
+                    pool,
+                    attribute: 4,
+                    value,
+                }
             }
             4 => {
                 let (attribute, value) = (1 + self.random.below(3) as u8, self.random.below(2));
-                Op::SetPool { pool, attribute, value }
+                Op::SetPool {
+                    pool,
+                    attribute,
+                    value,
+                }
             }
             5 => {
-                let (attribute, value) = (5 + self.random.below(5) as u8, self.random.below(10) / 9);
-                Op::SetPool { pool, attribute, value }
+                let (attribute, value) =
+                    (5 + self.random.below(5) as u8, self.random.below(10) / 9);
+                Op::SetPool {
+                    pool,
+                    attribute,
+                    value,
+                }
             }
-            6 => Op::ChoosePool { device: self.some_device(), pool },
+            6 => Op::ChoosePool {
+                device: self.some_device(),
+                pool,
+            },
             7 => match pool {
-                Pool::Made(pool) => Op::PoolAccess { pool, device: self.some_device(), flags: self.random.pick(&[0, 1, 3]).unwrap_or(3) },
+                Pool::Made(pool) => Op::PoolAccess {
+                    pool,
+                    device: self.some_device(),
+                    flags: self.random.pick(&[0, 1, 3]).unwrap_or(3),
+                },
                 Pool::Default(_) => return,
             },
-            _ => Op::AskPool { pool, attribute: self.random.below(10) as u8 },
+            _ => Op::AskPool {
+                pool,
+                attribute: self.random.below(10) as u8,
+            },
         };
         self.push(AS_IS, false, op);
     }
 
     fn peer(&mut self) {
-        let (Some(from), Some(context)) = (self.some_context(), self.some_context()) else { return };
+        let (Some(from), Some(context)) = (self.some_context(), self.some_context()) else {
+            return;
+        };
         let enable = self.random.chance(600);
         self.push(from, false, Op::Peer { context, enable });
     }
 
     fn begin_capture(&mut self) {
-        if self.captures.iter().filter(|capture| !capture.is_over).count() >= 3 {
+        if self
+            .captures
+            .iter()
+            .filter(|capture| !capture.is_over)
+            .count()
+            >= 3
+        {
             return;
         }
         let Some(on) = self.some_stream() else { return };
@@ -860,10 +1221,21 @@ impl Generator {
             return;
         }
         let mode = self.random.pick(&[0, 1, 1, 2, 2]).unwrap_or(2);
-        self.push(on.context, on.per_thread, Op::BeginCapture { stream: on.stream, mode });
+        self.push(
+            on.context,
+            on.per_thread,
+            Op::BeginCapture {
+                stream: on.stream,
+                mode,
+            },
+        );
         let is_legacy = on.stream == Stream::LEGACY || on.stream == Stream::NULL && !on.per_thread;
         if !is_legacy && self.capture_on(on).is_none() {
-            self.captures.push(Capture { on, blocks: Vec::new(), is_over: false });
+            self.captures.push(Capture {
+                on,
+                blocks: Vec::new(),
+                is_over: false,
+            });
         }
     }
 
@@ -890,17 +1262,41 @@ impl Generator {
             return;
         }
         let empty = (0..GRAPHS).find(|slot| self.graphs[*slot].is_none());
-        let Some(graph) = empty else { return self.destroy_graph() };
+        let Some(graph) = empty else {
+            return self.destroy_graph();
+        };
         self.captures.remove(index);
         let (stream, context) = (capture.on.stream, capture.on.context);
-        self.push(context, capture.on.per_thread, Op::EndCapture { stream, graph: graph as u8 });
+        self.push(
+            context,
+            capture.on.per_thread,
+            Op::EndCapture {
+                stream,
+                graph: graph as u8,
+            },
+        );
         let exec = self.random.chance(850);
         if exec {
             let flags = self.random.below(2) as u8;
-            self.push(context, false, Op::Instantiate { graph: graph as u8, flags });
+            self.push(
+                context,
+                false,
+                Op::Instantiate {
+                    graph: graph as u8,
+                    flags,
+                },
+            );
         }
-        let is_fresh = capture.blocks.iter().all(|slot| self.blocks[usize::from(*slot)].is_some());
-        self.graphs[graph] = Some(Graph { context, exec, blocks: capture.blocks, is_fresh });
+        let is_fresh = capture
+            .blocks
+            .iter()
+            .all(|slot| self.blocks[usize::from(*slot)].is_some());
+        self.graphs[graph] = Some(Graph {
+            context,
+            exec,
+            blocks: capture.blocks,
+            is_fresh,
+        });
     }
 
     fn exchange_mode(&mut self) {
@@ -910,7 +1306,9 @@ impl Generator {
 
     fn launch(&mut self) {
         let index = self.random.index(GRAPHS);
-        let Some(graph) = self.graphs[index].clone() else { return };
+        let Some(graph) = self.graphs[index].clone() else {
+            return;
+        };
         if !graph.exec || !graph.is_fresh {
             return;
         }
@@ -923,7 +1321,14 @@ impl Generator {
                 return;
             }
         }
-        self.push(on.context, on.per_thread, Op::Launch { graph: index as u8, stream: on.stream });
+        self.push(
+            on.context,
+            on.per_thread,
+            Op::Launch {
+                graph: index as u8,
+                stream: on.stream,
+            },
+        );
         for block in graph.blocks {
             self.used(block, on);
         }
@@ -931,13 +1336,22 @@ impl Generator {
 
     fn destroy_graph(&mut self) {
         let index = self.random.index(GRAPHS);
-        let Some(graph) = &mut self.graphs[index] else { return };
+        let Some(graph) = &mut self.graphs[index] else {
+            return;
+        };
         let exec_only = graph.exec && self.random.chance(300);
         graph.exec = false;
         if !exec_only {
             self.graphs[index] = None;
         }
-        self.push(AS_IS, false, Op::DestroyGraph { graph: index as u8, exec_only });
+        self.push(
+            AS_IS,
+            false,
+            Op::DestroyGraph {
+                graph: index as u8,
+                exec_only,
+            },
+        );
     }
 
     fn trim_graphs(&mut self) {
@@ -946,7 +1360,9 @@ impl Generator {
     }
 
     fn probe(&mut self) {
-        let Some(context) = self.some_context() else { return };
+        let Some(context) = self.some_context() else {
+            return;
+        };
         let async_ = self.random.chance(300);
         self.push(context, false, Op::Probe { async_ });
     }
@@ -966,7 +1382,9 @@ impl Generator {
         if !self.threads[usize::from(thread)] {
             return;
         }
-        let special = |capture: &Capture| !capture.is_over && capture.on.thread == thread && capture.on.stream.slot().is_none();
+        let special = |capture: &Capture| {
+            !capture.is_over && capture.on.thread == thread && capture.on.stream.slot().is_none()
+        };
         if self.captures.iter().any(special) && !self.random.chance(20) {
             return;
         }
@@ -990,8 +1408,13 @@ impl Generator {
         if !self.shape.storms || self.is_capturing() {
             return;
         }
-        let Some(context) = self.some_context() else { return };
-        let (threads, bytes) = (2 + self.random.below(6) as u8, (1 + self.random.below(64) as u32) << 20);
+        let Some(context) = self.some_context() else {
+            return;
+        };
+        let (threads, bytes) = (
+            2 + self.random.below(6) as u8,
+            (1 + self.random.below(64) as u32) << 20,
+        );
         self.push(context, false, Op::Storm { threads, bytes });
     }
 }

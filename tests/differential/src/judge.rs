@@ -67,7 +67,9 @@ pub const OUT_OF_MEMORY: u64 = 2;
 /// Compares what a step showed natively with what it showed here. Both end with the number of findings.
 pub fn judge(op: &Op, theirs: &[u64], ours: &[u64], facts: &Facts, rules: &Rules) -> Verdict {
     use Verdict::*;
-    let (Some((their_findings, theirs)), Some((our_findings, ours))) = (theirs.split_last(), ours.split_last()) else {
+    let (Some((their_findings, theirs)), Some((our_findings, ours))) =
+        (theirs.split_last(), ours.split_last())
+    else {
         return Different;
     };
     // What is freed wrongly is a finding wherever the driver gets to see it.
@@ -76,31 +78,62 @@ pub fn judge(op: &Op, theirs: &[u64], ours: &[u64], facts: &Facts, rules: &Rules
         return Different;
     }
     if theirs == ours && !matches!(op, Op::AskMemory | Op::Allocate { .. } | Op::Storm { .. }) {
-        return if our_findings != their_findings { Promised(Promise::Quiet) } else { Same };
+        return if our_findings != their_findings {
+            Promised(Promise::Quiet)
+        } else {
+            Same
+        };
     }
     if let Some(row) = pending(op, theirs, ours, facts) {
         return Pending(row);
     }
-    let is_refused = matches!(theirs.first(), Some(&(CAPTURE_UNSUPPORTED | CAPTURE_IMPLICIT)));
-    let is_lawful = matches!(op, Op::Allocate { .. } | Op::Free { .. } | Op::FreeAsync { .. } | Op::Probe { .. });
+    let is_refused = matches!(
+        theirs.first(),
+        Some(&(CAPTURE_UNSUPPORTED | CAPTURE_IMPLICIT))
+    );
+    let is_lawful = matches!(
+        op,
+        Op::Allocate { .. } | Op::Free { .. } | Op::FreeAsync { .. } | Op::Probe { .. }
+    );
     if is_refused && is_lawful && matches!(ours.first(), Some(&(0 | OUT_OF_MEMORY))) {
         return Promised(Promise::Lawful);
     }
-    if is_refused && matches!(op, Op::FreeAgain { .. } | Op::FreeInside { .. }) && ours.first() == Some(&1) {
+    if is_refused
+        && matches!(op, Op::FreeAgain { .. } | Op::FreeInside { .. })
+        && ours.first() == Some(&1)
+    {
         return Promised(Promise::Lawful);
     }
     match op {
         Op::Allocate { bytes, .. } => allocation(theirs, ours, *bytes, facts, rules),
         Op::AskMemory => memory(theirs, ours, facts, rules),
-        Op::Probe { .. } if theirs.first() == Some(&OUT_OF_MEMORY) && ours.first() == Some(&0) => Promised(Promise::Served),
-        Op::Probe { .. } if rules.limit.is_some() && ours.first() == Some(&OUT_OF_MEMORY) => Promised(Promise::Limited),
-        Op::Probe { .. } if (rules.is_bins || rules.pins && facts.held > 0) && ours.first() == Some(&OUT_OF_MEMORY) => Promised(Promise::Rounded),
+        Op::Probe { .. } if theirs.first() == Some(&OUT_OF_MEMORY) && ours.first() == Some(&0) => {
+            Promised(Promise::Served)
+        }
+        Op::Probe { .. } if rules.limit.is_some() && ours.first() == Some(&OUT_OF_MEMORY) => {
+            Promised(Promise::Limited)
+        }
+        Op::Probe { .. }
+            if (rules.is_bins || rules.pins && facts.held > 0)
+                && ours.first() == Some(&OUT_OF_MEMORY) =>
+        {
+            Promised(Promise::Rounded)
+        }
         Op::Storm { bytes, .. } => storm(theirs, ours, u64::from(*bytes), facts, rules),
         Op::AskRange { .. } if rules.has_segments && facts.block > 0 => range(theirs, ours, facts),
-        Op::AskPool { attribute: 7 | 8, .. } if facts.has_diverged && theirs.first() == ours.first() => Promised(Promise::Used),
-        Op::AskPool { attribute: 5 | 6, .. } if theirs.first() == ours.first() => Promised(Promise::Reserved),
-        Op::AskAttribute { number: 10 | 15, .. } if theirs.first() == ours.first() => Promised(Promise::Ipc),
-        Op::AskAttribute { number: 7 | 18..=20, .. } if theirs.first() == ours.first() => Promised(Promise::Mapping),
+        Op::AskPool {
+            attribute: 7 | 8, ..
+        } if facts.has_diverged && theirs.first() == ours.first() => Promised(Promise::Used),
+        Op::AskPool {
+            attribute: 5 | 6, ..
+        } if theirs.first() == ours.first() => Promised(Promise::Reserved),
+        Op::AskAttribute {
+            number: 10 | 15, ..
+        } if theirs.first() == ours.first() => Promised(Promise::Ipc),
+        Op::AskAttribute {
+            number: 7 | 18..=20,
+            ..
+        } if theirs.first() == ours.first() => Promised(Promise::Mapping),
         _ => Different,
     }
 }
@@ -122,14 +155,18 @@ fn allocation(theirs: &[u64], ours: &[u64], bytes: u64, facts: &Facts, rules: &R
         _ if same => Same,
         (OUT_OF_MEMORY, 0) => Promised(Promise::Served),
         (0, OUT_OF_MEMORY) if rules.pins && facts.held > 0 => Promised(Promise::Rounded),
-        (0, OUT_OF_MEMORY) if their_free < facts.extra + cost(bytes) - bytes + SLACK => Promised(Promise::Rounded),
+        (0, OUT_OF_MEMORY) if their_free < facts.extra + cost(bytes) - bytes + SLACK => {
+            Promised(Promise::Rounded)
+        }
         _ => Different,
     }
 }
 
 /// The range that an address lies in may be a segment around the block.
 fn range(theirs: &[u64], ours: &[u64], facts: &Facts) -> Verdict {
-    let (&[0, _, _], &[0, start, size]) = (theirs, ours) else { return Verdict::Different };
+    let (&[0, _, _], &[0, start, size]) = (theirs, ours) else {
+        return Verdict::Different;
+    };
     let before = start.wrapping_neg();
     match before < size && size - before >= facts.block {
         true => Verdict::Promised(Promise::Segment),
@@ -146,7 +183,9 @@ fn memory(theirs: &[u64], ours: &[u64], facts: &Facts, rules: &Rules) -> Verdict
         return Same;
     }
     let (their_free, their_total, free, total) = (theirs[1], theirs[2], ours[1], ours[2]);
-    let whole = rules.limit.map_or(their_total, |limit| limit.min(their_total));
+    let whole = rules
+        .limit
+        .map_or(their_total, |limit| limit.min(their_total));
     if total != whole || free > whole.saturating_sub(facts.held) {
         return Different;
     }
@@ -169,7 +208,9 @@ fn storm(theirs: &[u64], ours: &[u64], bytes: u64, facts: &Facts, rules: &Rules)
         if facts.held + count * bytes > limit {
             return Different;
         }
-        if count < their_count && facts.held + facts.extra + their_count * cost(bytes) + SLACK > limit {
+        if count < their_count
+            && facts.held + facts.extra + their_count * cost(bytes) + SLACK > limit
+        {
             return Promised(Promise::Limited);
         }
     }
@@ -177,7 +218,11 @@ fn storm(theirs: &[u64], ours: &[u64], bytes: u64, facts: &Facts, rules: &Rules)
         std::cmp::Ordering::Equal => Same,
         std::cmp::Ordering::Greater => Promised(Promise::Served),
         std::cmp::Ordering::Less if rules.pins && facts.held > 0 => Promised(Promise::Rounded),
-        std::cmp::Ordering::Less if their_free < facts.extra + their_count * (cost(bytes) - bytes) + SLACK => Promised(Promise::Rounded),
+        std::cmp::Ordering::Less
+            if their_free < facts.extra + their_count * (cost(bytes) - bytes) + SLACK =>
+        {
+            Promised(Promise::Rounded)
+        }
         std::cmp::Ordering::Less => Different,
     }
 }
@@ -192,9 +237,20 @@ pub const PENDING: &[&str] = &[
 fn pending(op: &Op, theirs: &[u64], ours: &[u64], facts: &Facts) -> Option<usize> {
     let same_code = theirs.first() == ours.first();
     match op {
-        Op::AskAttribute { number: 11 | 12, .. } | Op::AskAttributes { .. } if same_code && facts.block > 0 => Some(0),
+        Op::AskAttribute {
+            number: 11 | 12, ..
+        }
+        | Op::AskAttributes { .. }
+            if same_code && facts.block > 0 =>
+        {
+            Some(0)
+        }
         Op::FreeAsync { .. } if matches!(theirs[0], 900 | 901 | 906) && ours[0] == 1 => Some(1),
-        Op::Allocate { .. } if same_code && theirs.get(1) == Some(&0) && ours.get(1) == Some(&1) => Some(2),
+        Op::Allocate { .. }
+            if same_code && theirs.get(1) == Some(&0) && ours.get(1) == Some(&1) =>
+        {
+            Some(2)
+        }
         _ => None,
     }
 }

@@ -15,8 +15,12 @@ impl Native {
     /// What was seen in the next step.
     pub fn next(&mut self, into: &mut Vec<u64>) -> bool {
         into.clear();
-        let Some(length) = self.words.get(self.at).map(|length| *length as usize) else { return false };
-        let Some(seen) = self.words.get(self.at + 1..self.at + 1 + length) else { return false };
+        let Some(length) = self.words.get(self.at).map(|length| *length as usize) else {
+            return false;
+        };
+        let Some(seen) = self.words.get(self.at + 1..self.at + 1 + length) else {
+            return false;
+        };
         into.extend_from_slice(seen);
         self.at += 1 + length;
         true
@@ -39,5 +43,7 @@ pub fn write(path: &str, log: &[u64]) -> std::io::Result<()> {
 pub fn read(path: &str) -> std::io::Result<Native> {
     let bytes = std::fs::read(path)?;
     let (words, _) = bytes.as_chunks::<8>();
-    Ok(Native::new(words.iter().map(|word| u64::from_ne_bytes(*word)).collect()))
+    Ok(Native::new(
+        words.iter().map(|word| u64::from_ne_bytes(*word)).collect(),
+    ))
 }

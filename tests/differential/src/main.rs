@@ -33,10 +33,7 @@ fn main() {
 }
 
 fn table() -> i32 {
-    println!("| What differs | Why |\n|---|---|");
-    for (_, what, why) in promises::TABLE {
-        println!("| {what} | {why} |");
-    }
+    print!("{}", promises::markdown());
     0
 }
 
@@ -63,7 +60,13 @@ fn task(arguments: &[String]) -> Option<worker::Task> {
         None => None,
     };
     let keep = match after("--keep") {
-        Some(path) => Some(std::fs::read_to_string(path).ok()?.split_whitespace().filter_map(|word| word.parse().ok()).collect()),
+        Some(path) => Some(
+            std::fs::read_to_string(path)
+                .ok()?
+                .split_whitespace()
+                .filter_map(|word| word.parse().ok())
+                .collect(),
+        ),
         None => None,
     };
     Some(worker::Task {

@@ -63,60 +63,197 @@ pub enum From {
 pub enum Op {
     /// The context is made current, nothing else.
     SetContext,
-    CreateContext { slot: u8, device: u8 },
-    DestroyContext { slot: u8 },
-    PushPop { slot: u8 },
-    Retain { device: u8 },
-    Release { device: u8 },
-    Reset { device: u8 },
+    CreateContext {
+        slot: u8,
+        device: u8,
+    },
+    DestroyContext {
+        slot: u8,
+    },
+    PushPop {
+        slot: u8,
+    },
+    Retain {
+        device: u8,
+    },
+    Release {
+        device: u8,
+    },
+    Reset {
+        device: u8,
+    },
     SyncContext,
     AskContext,
-    CreateStream { slot: u8, blocking: bool },
-    DestroyStream { slot: u8 },
-    SyncStream { stream: Stream },
-    QueryStream { stream: Stream },
+    CreateStream {
+        slot: u8,
+        blocking: bool,
+    },
+    DestroyStream {
+        slot: u8,
+    },
+    SyncStream {
+        stream: Stream,
+    },
+    QueryStream {
+        stream: Stream,
+    },
     /// An event on one stream that another waits for; the second context is the waiting stream's.
-    Order { from: Stream, to: Stream, context: u8 },
-    Allocate { block: u8, bytes: u64, from: From },
-    Free { block: u8 },
-    FreeAsync { block: u8, stream: Stream },
+    Order {
+        from: Stream,
+        to: Stream,
+        context: u8,
+    },
+    Allocate {
+        block: u8,
+        bytes: u64,
+        from: From,
+    },
+    Free {
+        block: u8,
+    },
+    FreeAsync {
+        block: u8,
+        stream: Stream,
+    },
     /// A second free of what was freed, with or without a stream.
-    FreeAgain { block: u8, stream: Option<Stream> },
+    FreeAgain {
+        block: u8,
+        stream: Option<Stream>,
+    },
     /// A free of an address within a block.
-    FreeInside { block: u8, offset: u32, stream: Option<Stream> },
-    Fill { block: u8, value: u8, stream: Stream, whole: bool },
-    Copy { from: u8, to: u8, stream: Stream },
-    CopyPeer { from: u8, to: u8, from_context: u8, to_context: u8, stream: Stream },
-    Upload { block: u8, value: u8, host: u8, stream: Stream },
-    Read { block: u8 },
-    Kernel { block: u8, stream: Stream, writes: bool },
-    AskRange { block: u8, permille: u16 },
-    AskAttribute { block: u8, permille: u16, number: u8 },
-    AskAttributes { block: u8, permille: u16 },
+    FreeInside {
+        block: u8,
+        offset: u32,
+        stream: Option<Stream>,
+    },
+    Fill {
+        block: u8,
+        value: u8,
+        stream: Stream,
+        whole: bool,
+    },
+    Copy {
+        from: u8,
+        to: u8,
+        stream: Stream,
+    },
+    CopyPeer {
+        from: u8,
+        to: u8,
+        from_context: u8,
+        to_context: u8,
+        stream: Stream,
+    },
+    Upload {
+        block: u8,
+        value: u8,
+        host: u8,
+        stream: Stream,
+    },
+    Read {
+        block: u8,
+    },
+    Kernel {
+        block: u8,
+        stream: Stream,
+        writes: bool,
+    },
+    AskRange {
+        block: u8,
+        permille: u16,
+    },
+    AskAttribute {
+        block: u8,
+        permille: u16,
+        number: u8,
+    },
+    AskAttributes {
+        block: u8,
+        permille: u16,
+    },
     AskMemory,
-    HostAllocate { host: u8, bytes: u32 },
-    HostFree { host: u8 },
-    CreatePool { pool: u8, device: u8, max_size: u64 },
-    DestroyPool { pool: u8 },
-    TrimPool { pool: Pool, keep: u64 },
-    SetPool { pool: Pool, attribute: u8, value: u64 },
-    AskPool { pool: Pool, attribute: u8 },
-    ChoosePool { device: u8, pool: Pool },
-    PoolAccess { pool: u8, device: u8, flags: u8 },
-    Peer { context: u8, enable: bool },
-    BeginCapture { stream: Stream, mode: u8 },
-    EndCapture { stream: Stream, graph: u8 },
-    ExchangeMode { mode: u8 },
-    Instantiate { graph: u8, flags: u8 },
-    Launch { graph: u8, stream: Stream },
-    DestroyGraph { graph: u8, exec_only: bool },
-    TrimGraphs { device: u8 },
+    HostAllocate {
+        host: u8,
+        bytes: u32,
+    },
+    HostFree {
+        host: u8,
+    },
+    CreatePool {
+        pool: u8,
+        device: u8,
+        max_size: u64,
+    },
+    DestroyPool {
+        pool: u8,
+    },
+    TrimPool {
+        pool: Pool,
+        keep: u64,
+    },
+    SetPool {
+        pool: Pool,
+        attribute: u8,
+        value: u64,
+    },
+    AskPool {
+        pool: Pool,
+        attribute: u8,
+    },
+    ChoosePool {
+        device: u8,
+        pool: Pool,
+    },
+    PoolAccess {
+        pool: u8,
+        device: u8,
+        flags: u8,
+    },
+    Peer {
+        context: u8,
+        enable: bool,
+    },
+    BeginCapture {
+        stream: Stream,
+        mode: u8,
+    },
+    EndCapture {
+        stream: Stream,
+        graph: u8,
+    },
+    ExchangeMode {
+        mode: u8,
+    },
+    Instantiate {
+        graph: u8,
+        flags: u8,
+    },
+    Launch {
+        graph: u8,
+        stream: Stream,
+    },
+    DestroyGraph {
+        graph: u8,
+        exec_only: bool,
+    },
+    TrimGraphs {
+        device: u8,
+    },
     /// Everything that is not in use is asked for at once, and given back.
-    Probe { async_: bool },
-    EndThread { thread: u8 },
+    Probe {
+        async_: bool,
+    },
+    EndThread {
+        thread: u8,
+    },
     /// So many threads allocate at once.
-    Storm { threads: u8, bytes: u32 },
-    Fork { calls: bool },
+    Storm {
+        threads: u8,
+        bytes: u32,
+    },
+    Fork {
+        calls: bool,
+    },
     /// The host rests, where the configuration says so.
     Pause,
 }

@@ -100,40 +100,71 @@ pub fn step(world: &mut World, index: usize, step: &Step) {
 fn before(world: &World, step: &Step, mut facts: judge::Facts) -> judge::Facts {
     if let Op::Allocate { block, .. } = step.op {
         let block = &world.blocks[usize::from(block)];
-        if block.state == State::Live && block.kind != Kind::Graph && world.seen.first() == Some(&0) {
+        if block.state == State::Live && block.kind != Kind::Graph && world.seen.first() == Some(&0)
+        {
             facts.held -= block.bytes;
             facts.extra -= judge::cost(block.bytes) - block.bytes;
         }
     }
-    if let Op::AskRange { block, .. } | Op::AskAttribute { block, .. } | Op::AskAttributes { block, .. } = step.op {
+    if let Op::AskRange { block, .. }
+    | Op::AskAttribute { block, .. }
+    | Op::AskAttributes { block, .. } = step.op
+    {
         let block = &world.blocks[usize::from(block)];
-        facts.block = if block.kind == Kind::Context { block.bytes } else { 0 };
+        facts.block = if block.kind == Kind::Context {
+            block.bytes
+        } else {
+            0
+        };
     }
     facts
 }
 
 fn device_of(world: &World, step: &Step) -> u8 {
     let context = match step.op {
-        Op::Allocate { from: From::Stream(stream) | From::Pool(_, stream), .. } => {
-            world.context_of(stream, step.context)
-        }
+        Op::Allocate {
+            from: From::Stream(stream) | From::Pool(_, stream),
+            ..
+        } => world.context_of(stream, step.context),
         _ => step.context,
     };
-    let context = if context == AS_IS { world.current().unwrap_or(0) } else { context };
+    let context = if context == AS_IS {
+        world.current().unwrap_or(0)
+    } else {
+        context
+    };
     world.context_devices[usize::from(context)]
 }
 
 /// Breaks the captures that the same step has broken natively, by a call that does nothing else.
 fn break_captures(world: &mut World, step: &Step) {
     let stream = match step.op {
-        Op::Allocate { from: From::Stream(stream) | From::Pool(_, stream), .. } | Op::FreeAsync { stream, .. } => stream,
-        Op::FreeAgain { stream: Some(stream), .. } | Op::FreeInside { stream: Some(stream), .. } => stream,
+        Op::Allocate {
+            from: From::Stream(stream) | From::Pool(_, stream),
+            ..
+        }
+        | Op::FreeAsync { stream, .. } => stream,
+        Op::FreeAgain {
+            stream: Some(stream),
+            ..
+        }
+        | Op::FreeInside {
+            stream: Some(stream),
+            ..
+        } => stream,
         _ => Stream::LEGACY,
     };
     let mut event = 0;
     call!(world, event_create, &mut event, 2);
     if world.theirs.contains(&judge::CAPTURE_IMPLICIT) {
-        through!(step, world, event_record, event_record_ptsz, event, world.handle(stream));
+        through!(
+            step,
+            world,
+            event_record,
+            event_record_ptsz,
+            event,
+            world.handle(stream)
+        );
     } else {
         call!(world, event_query, event);
     }
@@ -152,7 +183,10 @@ fn give_back(world: &mut World, slot: usize) {
 
 /// Brings both runs to the same state after a promised difference.
 fn settle(world: &mut World, step: &Step, promise: Promise) {
-    world.has_diverged |= matches!(promise, Promise::Lawful | Promise::Served | Promise::Rounded | Promise::Limited);
+    world.has_diverged |= matches!(
+        promise,
+        Promise::Lawful | Promise::Served | Promise::Rounded | Promise::Limited
+    );
     if promise == Promise::Lawful {
         break_captures(world, step);
         // Freed here, and live natively until it is freed once more.
@@ -164,16 +198,36 @@ fn settle(world: &mut World, step: &Step, promise: Promise) {
         }
         return;
     }
-    let Op::Allocate { block, bytes, from } = step.op else { return };
+    let Op::Allocate { block, bytes, from } = step.op else {
+        return;
+    };
     let slot = usize::from(block);
     match promise {
         Promise::Served => give_back(world, slot),
         Promise::Rounded | Promise::Limited => {
             let device = device_of(world, step);
-            let kind = if matches!(from, From::Plain | From::Pitched(_)) { Kind::Context } else { Kind::Pool };
-            let context = if step.context == AS_IS { world.current().unwrap_or(0) } else { step.context };
+            let kind = if matches!(from, From::Plain | From::Pitched(_)) {
+                Kind::Context
+            } else {
+                Kind::Pool
+            };
+            let context = if step.context == AS_IS {
+                world.current().unwrap_or(0)
+            } else {
+                step.context
+            };
             let serial = world.serial();
-            world.blocks[slot] = Block { state: State::Missing, address: 0, bytes, kind, context, device, value: 0, serial, capture: 0 };
+            world.blocks[slot] = Block {
+                state: State::Missing,
+                address: 0,
+                bytes,
+                kind,
+                context,
+                device,
+                value: 0,
+                serial,
+                capture: 0,
+            };
         }
         _ => {}
     }
@@ -200,7 +254,14 @@ fn is_capturing(world: &World, step: &Step, stream: Stream) -> bool {
         return false;
     }
     let mut status = 0;
-    let code = through!(step, world, is_capturing, is_capturing_ptsz, world.handle(stream), &mut status);
+    let code = through!(
+        step,
+        world,
+        is_capturing,
+        is_capturing_ptsz,
+        world.handle(stream),
+        &mut status
+    );
     code == 0 && status == 1
 }
 
@@ -213,7 +274,11 @@ fn key(world: &World, stream: Stream) -> u64 {
 /// Offsets of the bytes that stand for all of a block.
 fn patches(bytes: u64, most: u64) -> [(u64, u64); 3] {
     let length = bytes.min(most);
-    [(0, length), ((bytes - length) / 2, length), (bytes - length, length)]
+    [
+        (0, length),
+        ((bytes - length) / 2, length),
+        (bytes - length, length),
+    ]
 }
 
 /// Whether the slot holds a block; what natively holds one and here was refused is left out.
@@ -225,7 +290,11 @@ fn ended(world: &mut World, slot: u8) {
     let block = &mut world.blocks[usize::from(slot)];
     block.state = State::Freed;
     let address = block.address;
-    if world.live.get(&address).is_some_and(|(_, owner)| *owner == slot) {
+    if world
+        .live
+        .get(&address)
+        .is_some_and(|(_, owner)| *owner == slot)
+    {
         world.live.remove(&address);
     }
 }
@@ -235,7 +304,11 @@ fn written(world: &mut World, stream: Stream, captured: bool, slot: u8, value: u
     let serial = world.blocks[usize::from(slot)].serial;
     if captured {
         let key = key(world, stream);
-        world.captures.entry(key).or_default().push((slot, serial, value));
+        world
+            .captures
+            .entry(key)
+            .or_default()
+            .push((slot, serial, value));
     } else {
         world.blocks[usize::from(slot)].value = value;
     }
@@ -265,11 +338,19 @@ fn run(world: &mut World, step: &Step) -> bool {
         | Op::QueryStream { .. }
         | Op::Order { .. } => stream(world, step),
         Op::Allocate { block, bytes, from } => allocate(world, step, block, bytes, from),
-        Op::Free { .. } | Op::FreeAsync { .. } | Op::FreeAgain { .. } | Op::FreeInside { .. } => free(world, step),
-        Op::Fill { .. } | Op::Copy { .. } | Op::CopyPeer { .. } | Op::Upload { .. } | Op::Read { .. } | Op::Kernel { .. } => {
-            contents(world, step)
+        Op::Free { .. } | Op::FreeAsync { .. } | Op::FreeAgain { .. } | Op::FreeInside { .. } => {
+            free(world, step)
         }
-        Op::AskRange { .. } | Op::AskAttribute { .. } | Op::AskAttributes { .. } | Op::AskMemory => ask(world, step),
+        Op::Fill { .. }
+        | Op::Copy { .. }
+        | Op::CopyPeer { .. }
+        | Op::Upload { .. }
+        | Op::Read { .. }
+        | Op::Kernel { .. } => contents(world, step),
+        Op::AskRange { .. }
+        | Op::AskAttribute { .. }
+        | Op::AskAttributes { .. }
+        | Op::AskMemory => ask(world, step),
         Op::HostAllocate { .. } | Op::HostFree { .. } => host(world, step),
         Op::CreatePool { .. }
         | Op::DestroyPool { .. }
@@ -336,7 +417,12 @@ fn context(world: &mut World, step: &Step) -> bool {
                 world.contexts[usize::from(device)] = handle;
                 world.claims[usize::from(device)] += 1;
                 if world.defaults[usize::from(device)] == 0 {
-                    call!(world, default_pool, &mut world.defaults[usize::from(device)], device.into());
+                    call!(
+                        world,
+                        default_pool,
+                        &mut world.defaults[usize::from(device)],
+                        device.into()
+                    );
                 }
             }
             code
@@ -345,7 +431,9 @@ fn context(world: &mut World, step: &Step) -> bool {
             let code = call!(world, primary_release, device.into());
             if code == 0 {
                 world.claims[usize::from(device)] -= 1;
-                if world.claims[usize::from(device)] == 0 && world.contexts[usize::from(device)] != 0 {
+                if world.claims[usize::from(device)] == 0
+                    && world.contexts[usize::from(device)] != 0
+                {
                     world.context_ended(device);
                 }
             }
@@ -366,7 +454,9 @@ fn context(world: &mut World, step: &Step) -> bool {
             let asked = call!(world, ctx_device, &mut device);
             let (mut flags, mut active) = (0, 0);
             call!(world, primary_state, 0, &mut flags, &mut active);
-            world.seen.extend([slot, asked, device as u32 as u64, active as u64]);
+            world
+                .seen
+                .extend([slot, asked, device as u32 as u64, active as u64]);
             code
         }
         Op::Peer { context, enable } => {
@@ -392,7 +482,9 @@ fn stream(world: &mut World, step: &Step) -> bool {
             if world.is_stream[index] {
                 return false;
             }
-            let Some(context) = world.current() else { return false };
+            let Some(context) = world.current() else {
+                return false;
+            };
             let mut handle = 0;
             let code = call!(world, stream_create, &mut handle, u32::from(!blocking));
             if code == 0 {
@@ -415,7 +507,13 @@ fn stream(world: &mut World, step: &Step) -> bool {
             }
             code
         }
-        Op::SyncStream { stream } => through!(step, world, stream_sync, stream_sync_ptsz, world.handle(stream)),
+        Op::SyncStream { stream } => through!(
+            step,
+            world,
+            stream_sync,
+            stream_sync_ptsz,
+            world.handle(stream)
+        ),
         Op::QueryStream { stream } => call!(world, stream_query, world.handle(stream)),
         Op::Order { from, to, context } => {
             let mut event = 0;
@@ -425,11 +523,26 @@ fn stream(world: &mut World, step: &Step) -> bool {
             if created != 0 {
                 return true;
             }
-            let code = through!(step, world, event_record, event_record_ptsz, event, world.handle(from));
+            let code = through!(
+                step,
+                world,
+                event_record,
+                event_record_ptsz,
+                event,
+                world.handle(from)
+            );
             if context != AS_IS && world.contexts[usize::from(context)] != 0 {
                 call!(world, ctx_set, world.contexts[usize::from(context)]);
             }
-            let waited = through!(step, world, stream_wait, stream_wait_ptsz, world.handle(to), event, 0);
+            let waited = through!(
+                step,
+                world,
+                stream_wait,
+                stream_wait_ptsz,
+                world.handle(to),
+                event,
+                0
+            );
             let destroyed = call!(world, event_destroy, event);
             world.seen.extend([waited, destroyed]);
             code
@@ -450,11 +563,24 @@ fn allocate(world: &mut World, step: &Step, slot: u8, bytes: u64, from: From) ->
     let mut size = bytes;
     let current = world.current();
     let (kind, context, captured, code) = match from {
-        From::Plain => (Kind::Context, current, false, call!(world, alloc, &mut address, bytes as usize)),
+        From::Plain => (
+            Kind::Context,
+            current,
+            false,
+            call!(world, alloc, &mut address, bytes as usize),
+        ),
         From::Pitched(width) => {
             let mut pitch = 0;
             let height = (bytes as usize).div_ceil(width as usize);
-            let code = call!(world, alloc_pitch, &mut address, &mut pitch, width as usize, height, 4);
+            let code = call!(
+                world,
+                alloc_pitch,
+                &mut address,
+                &mut pitch,
+                width as usize,
+                height,
+                4
+            );
             if code == 0 {
                 size = (pitch * height) as u64;
                 world.seen.push(pitch as u64);
@@ -474,11 +600,33 @@ fn allocate(world: &mut World, step: &Step, slot: u8, bytes: u64, from: From) ->
                     if pool == 0 {
                         return false;
                     }
-                    through!(step, world, alloc_from, alloc_from_ptsz, &mut address, bytes as usize, pool, handle)
+                    through!(
+                        step,
+                        world,
+                        alloc_from,
+                        alloc_from_ptsz,
+                        &mut address,
+                        bytes as usize,
+                        pool,
+                        handle
+                    )
                 }
-                _ => through!(step, world, alloc_async, alloc_async_ptsz, &mut address, bytes as usize, handle),
+                _ => through!(
+                    step,
+                    world,
+                    alloc_async,
+                    alloc_async_ptsz,
+                    &mut address,
+                    bytes as usize,
+                    handle
+                ),
             };
-            (if captured { Kind::Graph } else { Kind::Pool }, context, captured, code)
+            (
+                if captured { Kind::Graph } else { Kind::Pool },
+                context,
+                captured,
+                code,
+            )
         }
     };
     let given = match address {
@@ -499,8 +647,17 @@ fn allocate(world: &mut World, step: &Step, slot: u8, bytes: u64, from: From) ->
             _ => 0,
         };
         let serial = world.serial();
-        world.blocks[index] =
-            Block { state: State::Live, address, bytes: size, kind, context, device, value: 0, serial, capture };
+        world.blocks[index] = Block {
+            state: State::Live,
+            address,
+            bytes: size,
+            kind,
+            context,
+            device,
+            value: 0,
+            serial,
+            capture,
+        };
         if kind != Kind::Graph {
             world.live.insert(address, (size, slot));
         }
@@ -523,7 +680,9 @@ fn free_bytes(world: &World) -> u64 {
 fn free(world: &mut World, step: &Step) -> bool {
     let code = match step.op {
         Op::Free { block } => {
-            let Some(found) = live(world, block) else { return missing_freed(world, block) };
+            let Some(found) = live(world, block) else {
+                return missing_freed(world, block);
+            };
             let code = call!(world, free, found.address);
             if code == 0 {
                 ended(world, block);
@@ -531,9 +690,18 @@ fn free(world: &mut World, step: &Step) -> bool {
             code
         }
         Op::FreeAsync { block, stream } => {
-            let Some(found) = live(world, block) else { return missing_freed(world, block) };
+            let Some(found) = live(world, block) else {
+                return missing_freed(world, block);
+            };
             let handle = world.handle(stream);
-            let code = through!(step, world, free_async, free_async_ptsz, found.address, handle);
+            let code = through!(
+                step,
+                world,
+                free_async,
+                free_async_ptsz,
+                found.address,
+                handle
+            );
             if code == 0 {
                 ended(world, block);
             }
@@ -546,18 +714,38 @@ fn free(world: &mut World, step: &Step) -> bool {
                 return false;
             }
             match stream {
-                Some(stream) => through!(step, world, free_async, free_async_ptsz, found.address, world.handle(stream)),
+                Some(stream) => through!(
+                    step,
+                    world,
+                    free_async,
+                    free_async_ptsz,
+                    found.address,
+                    world.handle(stream)
+                ),
                 None => call!(world, free, found.address),
             }
         }
-        Op::FreeInside { block, offset, stream } => {
-            let Some(found) = live(world, block) else { return false };
+        Op::FreeInside {
+            block,
+            offset,
+            stream,
+        } => {
+            let Some(found) = live(world, block) else {
+                return false;
+            };
             let address = found.address + u64::from(offset);
             if u64::from(offset) >= found.bytes || found.kind == Kind::Graph {
                 return false;
             }
             match stream {
-                Some(stream) => through!(step, world, free_async, free_async_ptsz, address, world.handle(stream)),
+                Some(stream) => through!(
+                    step,
+                    world,
+                    free_async,
+                    free_async_ptsz,
+                    address,
+                    world.handle(stream)
+                ),
                 None => call!(world, free, address),
             }
         }
@@ -579,18 +767,36 @@ fn missing_freed(world: &mut World, slot: u8) -> bool {
 
 fn contents(world: &mut World, step: &Step) -> bool {
     match step.op {
-        Op::Fill { block, value, stream, whole } => {
-            let Some(found) = live(world, block) else { return false };
+        Op::Fill {
+            block,
+            value,
+            stream,
+            whole,
+        } => {
+            let Some(found) = live(world, block) else {
+                return false;
+            };
             let captured = is_capturing(world, step, stream);
             let handle = world.handle(stream);
             let set = |world: &World, offset: u64, length: u64| {
-                through!(step, world, set_async, set_async_ptsz, found.address + offset, value, length as usize, handle)
+                through!(
+                    step,
+                    world,
+                    set_async,
+                    set_async_ptsz,
+                    found.address + offset,
+                    value,
+                    length as usize,
+                    handle
+                )
             };
             let mut codes = Vec::new();
             if found.bytes <= 3 * PATCH || whole && found.bytes <= WHOLE {
                 codes.push(set(world, 0, found.bytes));
             } else {
-                codes.extend(patches(found.bytes, PATCH).map(|(offset, length)| set(world, offset, length)));
+                codes.extend(
+                    patches(found.bytes, PATCH).map(|(offset, length)| set(world, offset, length)),
+                );
             }
             if codes.iter().all(|code| *code == 0) {
                 written(world, stream, captured, block, value);
@@ -598,7 +804,9 @@ fn contents(world: &mut World, step: &Step) -> bool {
             world.seen.append(&mut codes);
         }
         Op::Copy { from, to, stream } => {
-            let (Some(source), Some(target)) = (live(world, from), live(world, to)) else { return false };
+            let (Some(source), Some(target)) = (live(world, from), live(world, to)) else {
+                return false;
+            };
             if source.value == 0 {
                 return false;
             }
@@ -606,20 +814,45 @@ fn contents(world: &mut World, step: &Step) -> bool {
             let handle = world.handle(stream);
             let length = source.bytes.min(target.bytes).min(PATCH);
             let mut codes = [0; 3];
-            for (code, ((a, _), (b, _))) in codes.iter_mut().zip(patches(source.bytes, length).into_iter().zip(patches(target.bytes, length))) {
+            for (code, ((a, _), (b, _))) in codes.iter_mut().zip(
+                patches(source.bytes, length)
+                    .into_iter()
+                    .zip(patches(target.bytes, length)),
+            ) {
                 let (to, from) = (target.address + b, source.address + a);
-                *code = through!(step, world, copy_on_device_async, copy_on_device_async_ptsz, to, from, length as usize, handle);
+                *code = through!(
+                    step,
+                    world,
+                    copy_on_device_async,
+                    copy_on_device_async_ptsz,
+                    to,
+                    from,
+                    length as usize,
+                    handle
+                );
             }
             let complete = length >= target.bytes.min(LOOK as u64);
             if codes == [0; 3] {
                 // What a captured copy reads is known when it runs: nothing is known of its target.
-                let value = if captured || !complete { 0 } else { source.value };
+                let value = if captured || !complete {
+                    0
+                } else {
+                    source.value
+                };
                 written(world, stream, captured, to, value);
             }
             world.seen.extend(codes);
         }
-        Op::CopyPeer { from, to, from_context, to_context, stream } => {
-            let (Some(source), Some(target)) = (live(world, from), live(world, to)) else { return false };
+        Op::CopyPeer {
+            from,
+            to,
+            from_context,
+            to_context,
+            stream,
+        } => {
+            let (Some(source), Some(target)) = (live(world, from), live(world, to)) else {
+                return false;
+            };
             let contexts = [to_context, from_context].map(|slot| world.contexts[usize::from(slot)]);
             if source.value == 0 || contexts.contains(&0) {
                 return false;
@@ -628,14 +861,30 @@ fn contents(world: &mut World, step: &Step) -> bool {
             let length = source.bytes.min(target.bytes).min(PATCH);
             let handle = world.handle(stream);
             let [to_handle, from_handle] = contexts;
-            let code = call!(world, copy_peer_async, target.address, to_handle, source.address, from_handle, length as usize, handle);
+            let code = call!(
+                world,
+                copy_peer_async,
+                target.address,
+                to_handle,
+                source.address,
+                from_handle,
+                length as usize,
+                handle
+            );
             if code == 0 {
                 written(world, stream, captured, to, 0);
             }
             world.seen.push(code);
         }
-        Op::Upload { block, value, host, stream } => {
-            let Some(found) = live(world, block) else { return false };
+        Op::Upload {
+            block,
+            value,
+            host,
+            stream,
+        } => {
+            let Some(found) = live(world, block) else {
+                return false;
+            };
             let (address, room, _) = world.hosts[usize::from(host)];
             if address == 0 || is_capturing(world, step, stream) {
                 return false;
@@ -644,27 +893,61 @@ fn contents(world: &mut World, step: &Step) -> bool {
             // SAFETY: memory of the driver's for the host, of at least this length.
             unsafe { std::ptr::write_bytes(address as *mut u8, value, length) };
             let handle = world.handle(stream);
-            let codes = patches(found.bytes, length as u64)
-                .map(|(offset, length)| call!(world, copy_from_host_async, found.address + offset, address as *const u8, length as usize, handle));
+            let codes = patches(found.bytes, length as u64).map(|(offset, length)| {
+                call!(
+                    world,
+                    copy_from_host_async,
+                    found.address + offset,
+                    address as *const u8,
+                    length as usize,
+                    handle
+                )
+            });
             let complete = length as u64 >= found.bytes.min(LOOK as u64);
             if codes == [0; 3] {
-                written(world, stream, false, block, if complete { value } else { 0 });
+                written(
+                    world,
+                    stream,
+                    false,
+                    block,
+                    if complete { value } else { 0 },
+                );
             }
             world.seen.extend(codes);
         }
         Op::Read { block } => {
-            let Some(found) = live(world, block).filter(|block| block.value != 0) else { return false };
+            let Some(found) = live(world, block).filter(|block| block.value != 0) else {
+                return false;
+            };
             for (offset, length) in patches(found.bytes, LOOK as u64) {
                 let mut buffer = [0u8; LOOK];
-                let code = call!(world, copy_to_host, buffer.as_mut_ptr(), found.address + offset, length as usize);
-                let is_right = buffer[..length as usize].iter().all(|byte| *byte == found.value);
+                let code = call!(
+                    world,
+                    copy_to_host,
+                    buffer.as_mut_ptr(),
+                    found.address + offset,
+                    length as usize
+                );
+                let is_right = buffer[..length as usize]
+                    .iter()
+                    .all(|byte| *byte == found.value);
                 world.seen.push(code);
                 world.seen.push(u64::from(code != 0 || is_right));
             }
         }
-        Op::Kernel { block, stream, writes } => {
-            let Some(found) = live(world, block).filter(|block| block.kind != Kind::Graph) else { return false };
-            let touch = crate::api::Touch { address: found.address, bytes: found.bytes, writes: writes.into() };
+        Op::Kernel {
+            block,
+            stream,
+            writes,
+        } => {
+            let Some(found) = live(world, block).filter(|block| block.kind != Kind::Graph) else {
+                return false;
+            };
+            let touch = crate::api::Touch {
+                address: found.address,
+                bytes: found.bytes,
+                writes: writes.into(),
+            };
             let code = call!(world, kernel, world.handle(stream), 0, 1, &touch);
             world.seen.push(code);
         }
@@ -680,27 +963,58 @@ fn inside(block: &Block, permille: u16) -> u64 {
 fn ask(world: &mut World, step: &Step) -> bool {
     match step.op {
         Op::AskRange { block, permille } => {
-            let Some(found) = live(world, block) else { return false };
+            let Some(found) = live(world, block) else {
+                return false;
+            };
             let (mut base, mut size) = (0, 0);
-            let code = call!(world, address_range, &mut base, &mut size, inside(&found, permille));
-            world.seen.extend([code, base.wrapping_sub(found.address), size as u64]);
+            let code = call!(
+                world,
+                address_range,
+                &mut base,
+                &mut size,
+                inside(&found, permille)
+            );
+            world
+                .seen
+                .extend([code, base.wrapping_sub(found.address), size as u64]);
             if code != 0 {
                 world.seen.truncate(world.seen.len() - 2);
             }
         }
-        Op::AskAttribute { block, permille, number } => {
-            let Some(found) = live(world, block).filter(|block| block.kind != Kind::Graph) else { return false };
+        Op::AskAttribute {
+            block,
+            permille,
+            number,
+        } => {
+            let Some(found) = live(world, block).filter(|block| block.kind != Kind::Graph) else {
+                return false;
+            };
             let mut value = 0;
-            let code = call!(world, pointer_attribute, &mut value, number.into(), inside(&found, permille));
+            let code = call!(
+                world,
+                pointer_attribute,
+                &mut value,
+                number.into(),
+                inside(&found, permille)
+            );
             let value = attribute(world, &found, number, value);
             world.seen.extend([code, if code == 0 { value } else { 0 }]);
         }
         Op::AskAttributes { block, permille } => {
-            let Some(found) = live(world, block).filter(|block| block.kind != Kind::Graph) else { return false };
+            let Some(found) = live(world, block).filter(|block| block.kind != Kind::Graph) else {
+                return false;
+            };
             const NUMBERS: [i32; 6] = [2, 8, 9, 11, 12, 17];
             let mut values = [0u64; 6];
             let pointers = values.each_mut().map(std::ptr::from_mut);
-            let code = call!(world, pointer_attributes, 6, NUMBERS.as_ptr(), pointers.as_ptr(), inside(&found, permille));
+            let code = call!(
+                world,
+                pointer_attributes,
+                6,
+                NUMBERS.as_ptr(),
+                pointers.as_ptr(),
+                inside(&found, permille)
+            );
             world.seen.push(code);
             for (number, value) in NUMBERS.iter().zip(values) {
                 let value = attribute(world, &found, *number as u8, value);
@@ -727,8 +1041,14 @@ fn attribute(world: &World, block: &Block, number: u8, value: u64) -> u64 {
         3 | 4 | 11 => value.wrapping_sub(block.address),
         7 => u64::from(value != 0),
         17 => {
-            let made = world.pools.iter().position(|pool| value != 0 && *pool == value);
-            let default = world.defaults.iter().position(|pool| value != 0 && *pool == value);
+            let made = world
+                .pools
+                .iter()
+                .position(|pool| value != 0 && *pool == value);
+            let default = world
+                .defaults
+                .iter()
+                .position(|pool| value != 0 && *pool == value);
             match (value, made, default) {
                 (0, _, _) => 0,
                 (_, Some(slot), _) => 1 + slot as u64,
@@ -747,7 +1067,9 @@ fn host(world: &mut World, step: &Step) -> bool {
             if world.hosts[usize::from(host)].0 != 0 {
                 return false;
             }
-            let Some(context) = world.current() else { return false };
+            let Some(context) = world.current() else {
+                return false;
+            };
             let mut address = 0;
             let code = call!(world, host_alloc, &mut address, bytes as usize, 0);
             if code == 0 {
@@ -774,7 +1096,10 @@ fn host(world: &mut World, step: &Step) -> bool {
 
 fn pool(world: &mut World, step: &Step) -> bool {
     let handle = match step.op {
-        Op::TrimPool { pool, .. } | Op::SetPool { pool, .. } | Op::AskPool { pool, .. } | Op::ChoosePool { pool, .. } => {
+        Op::TrimPool { pool, .. }
+        | Op::SetPool { pool, .. }
+        | Op::AskPool { pool, .. }
+        | Op::ChoosePool { pool, .. } => {
             let handle = world.pool(pool);
             if handle == 0 {
                 return false;
@@ -791,7 +1116,11 @@ fn pool(world: &mut World, step: &Step) -> bool {
         _ => 0,
     };
     let code = match step.op {
-        Op::CreatePool { pool, device, max_size } => {
+        Op::CreatePool {
+            pool,
+            device,
+            max_size,
+        } => {
             if world.pools[usize::from(pool)] != 0 {
                 return false;
             }
@@ -811,7 +1140,9 @@ fn pool(world: &mut World, step: &Step) -> bool {
             code
         }
         Op::TrimPool { keep, .. } => call!(world, pool_trim, handle, keep as usize),
-        Op::SetPool { attribute, value, .. } => {
+        Op::SetPool {
+            attribute, value, ..
+        } => {
             let mut value = value;
             world.raised |= attribute == 4 && value > 0;
             call!(world, pool_set, handle, attribute.into(), &mut value)
@@ -831,7 +1162,11 @@ fn pool(world: &mut World, step: &Step) -> bool {
             code
         }
         Op::PoolAccess { device, flags, .. } => {
-            let access = crate::api::Access { location: 1, device: device.into(), flags: flags.into() };
+            let access = crate::api::Access {
+                location: 1,
+                device: device.into(),
+                flags: flags.into(),
+            };
             call!(world, pool_access, handle, &access, 1)
         }
         _ => return false,
@@ -854,7 +1189,14 @@ fn graph(world: &mut World, step: &Step) -> bool {
     let code = match step.op {
         Op::BeginCapture { stream, mode } => {
             let handle = world.handle(stream);
-            let code = through!(step, world, capture_begin, capture_begin_ptsz, handle, mode.into());
+            let code = through!(
+                step,
+                world,
+                capture_begin,
+                capture_begin_ptsz,
+                handle,
+                mode.into()
+            );
             if code == 0 {
                 let key = key(world, stream);
                 world.captures.insert(key, Effects::new());
@@ -868,9 +1210,23 @@ fn graph(world: &mut World, step: &Step) -> bool {
             }
             let key = key(world, stream);
             let (mut made, handle) = (0, world.handle(stream));
-            let code = through!(step, world, capture_end, capture_end_ptsz, handle, &mut made);
+            let code = through!(
+                step,
+                world,
+                capture_end,
+                capture_end_ptsz,
+                handle,
+                &mut made
+            );
             let mut status = 0;
-            through!(step, world, is_capturing, is_capturing_ptsz, handle, &mut status);
+            through!(
+                step,
+                world,
+                is_capturing,
+                is_capturing_ptsz,
+                handle,
+                &mut status
+            );
             if status == 0 {
                 let effects = capture_over(world, key);
                 if code == 0 {
@@ -907,7 +1263,14 @@ fn graph(world: &mut World, step: &Step) -> bool {
             if found.exec == 0 || !fresh || is_capturing(world, step, stream) {
                 return false;
             }
-            let code = through!(step, world, launch, launch_ptsz, found.exec, world.handle(stream));
+            let code = through!(
+                step,
+                world,
+                launch,
+                launch_ptsz,
+                found.exec,
+                world.handle(stream)
+            );
             if code == 0 {
                 for (slot, _, value) in found.effects {
                     world.blocks[usize::from(slot)].value = value;
@@ -956,15 +1319,35 @@ fn probe(world: &mut World, step: &Step, async_: bool) -> bool {
         .map(|block| judge::cost(block.bytes))
         .sum();
     let taken = facts.held + facts.extra + missing + ROOM;
-    let Some(bytes) = world.memory.checked_sub(taken).filter(|bytes| *bytes > 64 << 20) else { return false };
+    let Some(bytes) = world
+        .memory
+        .checked_sub(taken)
+        .filter(|bytes| *bytes > 64 << 20)
+    else {
+        return false;
+    };
     let bytes = bytes >> 21 << 21;
     let mut address = 0;
     let (code, freed) = if async_ {
         let code = call!(world, alloc_async, &mut address, bytes as usize, 1);
-        (code, if code == 0 { call!(world, free_async, address, 1) } else { 0 })
+        (
+            code,
+            if code == 0 {
+                call!(world, free_async, address, 1)
+            } else {
+                0
+            },
+        )
     } else {
         let code = call!(world, alloc, &mut address, bytes as usize);
-        (code, if code == 0 { call!(world, free, address) } else { 0 })
+        (
+            code,
+            if code == 0 {
+                call!(world, free, address)
+            } else {
+                0
+            },
+        )
     };
     if async_ {
         call!(world, ctx_sync);

@@ -73,7 +73,10 @@ fn part(world: &mut World, program: &[Step], range: Range<usize>, loud: bool) {
         }
         steps::step(world, index, &program[index]);
         if loud {
-            println!("{index:5} {:?} -> {:x?} natively {:x?}", program[index], world.seen, world.theirs);
+            println!(
+                "{index:5} {:?} -> {:x?} natively {:x?}",
+                program[index], world.seen, world.theirs
+            );
         }
     }
 }
@@ -85,7 +88,9 @@ fn run(mut world: Box<World>, program: Vec<Step>, loud: bool) -> Option<Box<Worl
     let mut at = 0;
     while at < program.len() && world.difference.is_none() {
         let thread = usize::from(program[at].thread);
-        let same = |step: &&Step| usize::from(step.thread) == thread && !matches!(step.op, Op::EndThread { .. });
+        let same = |step: &&Step| {
+            usize::from(step.thread) == thread && !matches!(step.op, Op::EndThread { .. })
+        };
         let length = program[at..].iter().take_while(same).count();
         if let Op::EndThread { thread } = program[at].op {
             if let Some(member) = members[usize::from(thread)].take() {
@@ -139,12 +144,18 @@ fn finish(world: &mut World) {
         let block = world.blocks[index];
         if block.state == State::Live && block.kind != crate::world::Kind::Graph {
             let own = world.contexts[usize::from(block.context)];
-            let context = if own == 0 { world.contexts[usize::from(block.device)] } else { own };
+            let context = if own == 0 {
+                world.contexts[usize::from(block.device)]
+            } else {
+                own
+            };
             call!(world, ctx_set, context);
             call!(world, ctx_sync);
             let code = call!(world, free, block.address);
             if code != 0 && world.native.is_some() && world.difference.is_none() {
-                world.difference = Some(format!("the last free of block {index} gave {code}: {block:?}"));
+                world.difference = Some(format!(
+                    "the last free of block {index} gave {code}: {block:?}"
+                ));
             }
         }
         world.blocks[index].state = State::Empty;
@@ -209,7 +220,10 @@ fn finish(world: &mut World) {
         None => log::add(&mut world.log, &[new]),
         Some(native) => {
             if native.next(&mut theirs) && new > theirs[0] && world.difference.is_none() {
-                world.difference = Some(format!("findings of the stand-in at the end of the program: {new}, natively {}", theirs[0]));
+                world.difference = Some(format!(
+                    "findings of the stand-in at the end of the program: {new}, natively {}",
+                    theirs[0]
+                ));
             }
         }
     }
@@ -229,7 +243,10 @@ fn balance(world: &mut World, device: u8) {
         None => log::add(&mut world.log, &[free as u64]),
         Some(native) => {
             let total = world.rules.limit.map_or(u64::MAX, |limit| limit);
-            if native.next(&mut theirs) && (free as u64) + SLACK < theirs[0].min(total) && world.difference.is_none() {
+            if native.next(&mut theirs)
+                && (free as u64) + SLACK < theirs[0].min(total)
+                && world.difference.is_none()
+            {
                 world.difference = Some(format!(
                     "at the end of the program, everything given back: device {device} has {free} bytes free, natively {}",
                     theirs[0]
@@ -242,7 +259,12 @@ fn balance(world: &mut World, device: u8) {
 
 fn resident() -> u64 {
     let status = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
-    status.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok()).unwrap_or(0) * 4096
+    status
+        .split(' ')
+        .nth(1)
+        .and_then(|pages| pages.parse::<u64>().ok())
+        .unwrap_or(0)
+        * 4096
 }
 
 /// Runs the task; the exit code: 0 no difference, 1 a difference, 3 it could not run.
@@ -266,14 +288,23 @@ pub fn work(task: &Task) -> i32 {
             return 3;
         }
     };
-    let mut world = Box::new(World::new(api, task.shape.devices, task.shape.memory, task.rules, native));
+    let mut world = Box::new(World::new(
+        api,
+        task.shape.devices,
+        task.shape.memory,
+        task.rules,
+        native,
+    ));
     world.pause = task.pause;
     let mut before = 0;
     for index in 0..task.programs {
         let seed = task.seed + index;
         let mut program = program(seed, task.shape);
         if let Some(keep) = &task.keep {
-            program = keep.iter().filter_map(|index| program.get(*index as usize).copied()).collect();
+            program = keep
+                .iter()
+                .filter_map(|index| program.get(*index as usize).copied())
+                .collect();
         }
         let Some(mut after) = run(world, program, task.is_loud) else {
             println!("error a thread of program {seed} panicked");
@@ -296,11 +327,18 @@ pub fn work(task: &Task) -> i32 {
         println!("difference {}\n{difference}", task.seed);
         return 1;
     }
-    if !task.compares && let Err(error) = log::write(&task.log, &world.log) {
+    if !task.compares
+        && let Err(error) = log::write(&task.log, &world.log)
+    {
         println!("error {}: {error}", task.log);
         return 3;
     }
-    let promises: Vec<String> = world.promises.iter().chain(&world.pending).map(u64::to_string).collect();
+    let promises: Vec<String> = world
+        .promises
+        .iter()
+        .chain(&world.pending)
+        .map(u64::to_string)
+        .collect();
     println!("done {} {}", world.steps, promises.join(" "));
     0
 }
@@ -317,7 +355,10 @@ fn grown(world: &mut World, growth: u64, task: &Task) -> Option<String> {
         Some(native) => {
             let known = native.next(&mut theirs) && task.programs >= 8;
             (known && growth > theirs[0] + MOST).then(|| {
-                format!("resident host memory grew by {growth} bytes over {} programs, natively by {}", task.programs, theirs[0])
+                format!(
+                    "resident host memory grew by {growth} bytes over {} programs, natively by {}",
+                    task.programs, theirs[0]
+                )
             })
         }
     }

@@ -149,7 +149,13 @@ const NO_BLOCK: Block = Block {
 
 impl World {
     /// Nothing yet.
-    pub fn new(api: &'static Api, devices: u8, memory: u64, rules: Rules, native: Option<Native>) -> World {
+    pub fn new(
+        api: &'static Api,
+        devices: u8,
+        memory: u64,
+        rules: Rules,
+        native: Option<Native>,
+    ) -> World {
         World {
             api,
             devices,
@@ -194,12 +200,16 @@ impl World {
 
     /// The handle of a stream.
     pub fn handle(&self, stream: Stream) -> u64 {
-        stream.slot().map_or(u64::from(stream.0), |slot| self.streams[slot])
+        stream
+            .slot()
+            .map_or(u64::from(stream.0), |slot| self.streams[slot])
     }
 
     /// The context that a stream runs in: its own, or what is current.
     pub fn context_of(&self, stream: Stream, current: u8) -> u8 {
-        stream.slot().map_or(current, |slot| self.stream_contexts[slot])
+        stream
+            .slot()
+            .map_or(current, |slot| self.stream_contexts[slot])
     }
 
     /// What tells streams of captures apart.
@@ -228,7 +238,10 @@ impl World {
 
     /// The slot of a context's handle.
     pub fn slot_of(&self, handle: u64) -> Option<u8> {
-        let found = self.contexts.iter().position(|context| handle != 0 && *context == handle);
+        let found = self
+            .contexts
+            .iter()
+            .position(|context| handle != 0 && *context == handle);
         found.map(|slot| slot as u8)
     }
 
@@ -257,7 +270,11 @@ impl World {
 
     /// What is held on a device: bytes asked for, and what they may cost at most.
     pub fn facts(&self, device: u8) -> Facts {
-        let mut facts = Facts { raised: self.raised, has_diverged: self.has_diverged, ..Facts::default() };
+        let mut facts = Facts {
+            raised: self.raised,
+            has_diverged: self.has_diverged,
+            ..Facts::default()
+        };
         let of_device = |block: &&Block| block.device == device && block.kind != Kind::Graph;
         for block in self.blocks.iter().filter(of_device) {
             match block.state {
