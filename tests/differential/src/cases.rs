@@ -232,6 +232,11 @@ pub static DRIVERS: &[Driver] = &[
 ];
 
 impl Shim {
+    /// Whether every call goes on to the driver.
+    pub fn is_off(&self) -> bool {
+        self.env.contains(&("GPUSHIM_POLICY", "off"))
+    }
+
     /// How it is compared with the native run.
     pub fn rules(&self, driver: &Driver) -> Rules {
         let policy = self.env.iter().find(|(key, _)| *key == "GPUSHIM_POLICY");

@@ -175,7 +175,7 @@ pub fn native(
     let errors = folder.join("native.err");
     let mut command = worker(places, driver, batch, &log, keep);
     // The shim's frees wait for nothing, as promised: what leans on that wait counts as wrong natively.
-    command.env("STANDIN_FREE_ORDERS", "no");
+    command.env("STANDIN_MEMORY_ORDERS", "no");
     let end = read_end(output(command, &errors), batch.seed, &errors);
     (log, end)
 }
@@ -197,6 +197,9 @@ pub fn shimmed(
     command
         .env("LD_PRELOAD", &places.shim)
         .env("GPUSHIM_TRACE", "off");
+    if shim.is_off() {
+        command.env("STANDIN_MEMORY_ORDERS", "no");
+    }
     for (key, value) in shim.env {
         match *value {
             "@trace" => command.env(key, folder.join("%p.trace")),

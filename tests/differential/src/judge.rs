@@ -31,6 +31,8 @@ pub struct Facts {
     pub captures: bool,
     /// A promised difference has kept a block from one of the runs in this program.
     pub has_diverged: bool,
+    /// The step's pool may not grow beyond a size.
+    pub is_capped: bool,
     /// The size of the step's block, in bytes; 0 if it is a pool's.
     pub block: u64,
 }
@@ -154,6 +156,7 @@ fn allocation(theirs: &[u64], ours: &[u64], bytes: u64, facts: &Facts, rules: &R
     match (code, ours[0]) {
         _ if same => Same,
         (OUT_OF_MEMORY, 0) => Promised(Promise::Served),
+        (0, OUT_OF_MEMORY) if facts.is_capped => Promised(Promise::Rounded),
         (0, OUT_OF_MEMORY) if rules.pins && facts.held > 0 => Promised(Promise::Rounded),
         (0, OUT_OF_MEMORY) if their_free < facts.extra + cost(bytes) - bytes + SLACK => {
             Promised(Promise::Rounded)
@@ -191,7 +194,7 @@ fn memory(theirs: &[u64], ours: &[u64], facts: &Facts, rules: &Rules) -> Verdict
     }
     let used = their_total - their_free;
     let most = used + facts.extra + SLACK;
-    if !facts.raised && !(rules.pins && facts.held > 0) && free < whole.saturating_sub(most) {
+    if !facts.raised && !facts.captures && !(rules.pins && facts.held > 0) && free < whole.saturating_sub(most) {
         return Different;
     }
     match (total == their_total, free == their_free) {
@@ -231,6 +234,7 @@ fn storm(theirs: &[u64], ours: &[u64], bytes: u64, facts: &Facts, rules: &Rules)
 pub const PENDING: &[&str] = &[
     "RANGE_SIZE and RANGE_START_ADDR of cudaMalloc's memory are not put right",
     "cuMemFreeAsync on a stream whose capture is asked about in vain: 1, natively 900, 901, 906",
+    "a call succeeds with a destroyed context current, natively 709",
     "a failed allocation leaves the pointer as it was, natively null",
 ];
 
@@ -246,6 +250,7 @@ fn pending(op: &Op, theirs: &[u64], ours: &[u64], facts: &Facts) -> Option<usize
             Some(0)
         }
         Op::FreeAsync { .. } if matches!(theirs[0], 900 | 901 | 906) && ours[0] == 1 => Some(1),
+        _ if theirs[0] == 709 && ours[0] == 0 => Some(2),
         Op::Allocate { .. }
             if same_code && theirs.get(1) == Some(&0) && ours.get(1) == Some(&1) =>
         {

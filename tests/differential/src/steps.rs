@@ -85,6 +85,7 @@ pub fn step(world: &mut World, index: usize, step: &Step) {
             if matches!(world.theirs.first(), Some(900 | 906)) {
                 break_captures(world, step);
             }
+            even_out(world, step);
         }
         Verdict::Different => {
             let facts = world.facts(device_of(world, step));
@@ -105,6 +106,20 @@ fn before(world: &World, step: &Step, mut facts: judge::Facts) -> judge::Facts {
             facts.held -= block.bytes;
             facts.extra -= judge::cost(block.bytes) - block.bytes;
         }
+    }
+    if let Op::Allocate { from, .. } = step.op
+        && !world.capped.is_empty()
+    {
+        let mut handle = 0;
+        match from {
+            From::Pool(pool, _) => handle = world.pools[usize::from(pool)],
+            From::Stream(_) => {
+                let device = device_of(world, step);
+                call!(world, current_pool, &mut handle, device.into());
+            }
+            _ => {}
+        }
+        facts.is_capped = world.capped.contains(&handle);
     }
     if let Op::AskRange { block, .. }
     | Op::AskAttribute { block, .. }
@@ -171,6 +186,18 @@ fn break_captures(world: &mut World, step: &Step) {
     call!(world, event_destroy, event);
 }
 
+/// What succeeded here and natively did not is undone.
+fn even_out(world: &mut World, step: &Step) {
+    match step.op {
+        // Freed here, and live natively until it is freed once more.
+        Op::Free { block } | Op::FreeAsync { block, .. } if world.blocks[usize::from(block)].state == State::Freed => {
+            world.blocks[usize::from(block)].state = State::Missing;
+        }
+        Op::Allocate { block, .. } => give_back(world, usize::from(block)),
+        _ => {}
+    }
+}
+
 /// Frees what natively does not exist.
 fn give_back(world: &mut World, slot: usize) {
     let block = world.blocks[slot];
@@ -189,13 +216,7 @@ fn settle(world: &mut World, step: &Step, promise: Promise) {
     );
     if promise == Promise::Lawful {
         break_captures(world, step);
-        // Freed here, and live natively until it is freed once more.
-        if let Op::Free { block } | Op::FreeAsync { block, .. } = step.op {
-            world.blocks[usize::from(block)].state = State::Missing;
-        }
-        if let Op::Allocate { block, .. } = step.op {
-            give_back(world, usize::from(block));
-        }
+        even_out(world, step);
         return;
     }
     let Op::Allocate { block, bytes, from } = step.op else {
@@ -372,6 +393,31 @@ fn run(world: &mut World, step: &Step) -> bool {
     }
 }
 
+/// Frees the pools' blocks of a device, as no document says what becomes of them at the end of its primary
+/// context. False if one is left.
+fn drain(world: &mut World, device: u8) -> bool {
+    for context in (0..CONTEXTS).rev() {
+        if world.contexts[context] != 0 && world.context_devices[context] == device {
+            call!(world, ctx_set, world.contexts[context]);
+            call!(world, ctx_sync);
+        }
+    }
+    let mut is_empty = true;
+    for slot in 0..BLOCKS {
+        let block = world.blocks[slot];
+        if block.kind != Kind::Pool || block.device != device {
+            continue;
+        }
+        match block.state {
+            State::Live if call!(world, free, block.address) == 0 => ended(world, slot as u8),
+            State::Live => is_empty = false,
+            State::Missing => world.blocks[slot].state = State::Empty,
+            _ => {}
+        }
+    }
+    is_empty
+}
+
 fn context(world: &mut World, step: &Step) -> bool {
     let code = match step.op {
         Op::CreateContext { slot, device } => {
@@ -428,6 +474,9 @@ fn context(world: &mut World, step: &Step) -> bool {
             code
         }
         Op::Release { device } => {
+            if world.claims[usize::from(device)] == 1 && !drain(world, device) {
+                return false;
+            }
             let code = call!(world, primary_release, device.into());
             if code == 0 {
                 world.claims[usize::from(device)] -= 1;
@@ -440,6 +489,9 @@ fn context(world: &mut World, step: &Step) -> bool {
             code
         }
         Op::Reset { device } => {
+            if !drain(world, device) {
+                return false;
+            }
             let code = call!(world, primary_reset, device.into());
             if code == 0 && world.contexts[usize::from(device)] != 0 {
                 world.context_ended(device);
@@ -1129,6 +1181,9 @@ fn pool(world: &mut World, step: &Step) -> bool {
             let code = call!(world, pool_create, &mut made, &props);
             if code == 0 {
                 world.pools[usize::from(pool)] = made;
+                if max_size > 0 {
+                    world.capped.push(made);
+                }
             }
             code
         }

@@ -208,6 +208,7 @@ fn finish(world: &mut World) {
     call!(world, exchange_mode, &mut mode);
     world.captures.clear();
     world.raised = false;
+    world.capped.clear();
     world.has_diverged = false;
     for device in 0..world.devices {
         balance(world, device);

@@ -96,6 +96,8 @@ pub struct World {
     pub live: BTreeMap<u64, (u64, u8)>,
     /// Pools' handles; 0 for none.
     pub pools: [u64; POOLS],
+    /// Handles of pools that may not grow beyond a size.
+    pub capped: Vec<u64>,
     /// Handle of each device's default pool.
     pub defaults: Vec<u64>,
     /// Graphs.
@@ -170,6 +172,7 @@ impl World {
             blocks: vec![NO_BLOCK; BLOCKS],
             live: BTreeMap::new(),
             pools: [0; POOLS],
+            capped: Vec::new(),
             defaults: vec![0; devices.into()],
             graphs: vec![Graph::default(); GRAPHS],
             captures: HashMap::new(),

@@ -62,9 +62,9 @@ pub struct Settings {
     /// `STANDIN_LACKS`: features that no device has, `vmm` and `pools`: their attributes say so, and
     /// their functions are found but answer `CUDA_ERROR_NOT_SUPPORTED`.
     pub lacking: Vec<Feature>,
-    /// `STANDIN_FREE_ORDERS`: whether the wait of `cuMemFree` orders other blocks' work, `yes` or `no`. With
-    /// `no` a program that leans on that wait is found out.
-    pub free_orders: bool,
+    /// `STANDIN_MEMORY_ORDERS`: whether allocating and freeing put other work in order, as the wait of
+    /// `cuMemFree` does, `yes` or `no`. With `no` a program that leans on that is found out.
+    pub memory_orders: bool,
 }
 
 impl Default for Settings {
@@ -78,7 +78,7 @@ impl Default for Settings {
             disabled: Vec::new(),
             module_bytes: 0,
             lacking: Vec::new(),
-            free_orders: true,
+            memory_orders: true,
         }
     }
 }
@@ -145,8 +145,8 @@ impl Settings {
             settings.lacking = parts(value).map(feature).collect::<Option<_>>()?;
             Some(())
         });
-        text("STANDIN_FREE_ORDERS", "yes or no", &mut |value| {
-            settings.free_orders = match value {
+        text("STANDIN_MEMORY_ORDERS", "yes or no", &mut |value| {
+            settings.memory_orders = match value {
                 "yes" => true,
                 "no" => false,
                 _ => return None,
@@ -233,7 +233,7 @@ mod tests {
             ("STANDIN_VERSION", "12040"),
             ("STANDIN_MODULE_BYTES", "6M"),
             ("STANDIN_LACKS", "pools,vmm"),
-            ("STANDIN_FREE_ORDERS", "no"),
+            ("STANDIN_MEMORY_ORDERS", "no"),
         ]);
         assert_eq!(problems, Vec::<String>::new());
         assert_eq!((settings.devices, settings.memory), (2, 3 << 29));
@@ -244,7 +244,7 @@ mod tests {
         assert_eq!(settings.version, 12040);
         assert_eq!(settings.module_bytes, 6 << 20);
         assert_eq!(settings.lacking, [Feature::Pools, Feature::Vmm]);
-        assert!(!settings.free_orders);
+        assert!(!settings.memory_orders);
     }
 
     #[test]

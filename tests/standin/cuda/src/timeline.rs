@@ -202,6 +202,16 @@ impl Timeline {
         point
     }
 
+    /// As [`Timeline::record`], and nobody is ordered after it.
+    pub fn reached(&mut self, lane: Lane) -> Point {
+        self.enter(lane);
+        let state = &self.lanes[lane as usize];
+        Point {
+            clock: Arc::new(state.clock.clone()),
+            finish: state.finish.clone(),
+        }
+    }
+
     /// What a host that synchronises with the stream waits for. For the legacy stream that
     /// includes the blocking streams; for another stream only what was submitted to it.
     pub fn target(&mut self, lane: Lane) -> Point {
