@@ -180,7 +180,7 @@ fn finish(world: &mut World) {
     for device in 0..world.devices {
         let pool = world.defaults[usize::from(device)];
         call!(world, choose_pool, device.into(), pool);
-        for (attribute, value) in [(1, 1), (2, 1), (3, 1), (4, 0)] {
+        for (attribute, value) in [(1, 1), (2, 1), (3, 1), (4, 0), (6, 0), (8, 0)] {
             let mut value: u64 = value;
             call!(world, pool_set, pool, attribute, &mut value);
         }
