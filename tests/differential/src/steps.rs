@@ -4,7 +4,7 @@ use crate::judge::{self, OUT_OF_MEMORY, Verdict};
 use crate::log;
 use crate::op::*;
 use crate::promises::{Promise, TABLE};
-use crate::world::{Block, Effects, Kind, State, World};
+use crate::world::{Block, Capture, Effects, GONE, Kind, State, World};
 
 /// What is seen of a step that was left out: its slot holds nothing that it could be about.
 const SKIPPED: u64 = 0x5c1b_bed0;
@@ -325,11 +325,9 @@ fn written(world: &mut World, stream: Stream, captured: bool, slot: u8, value: u
     let serial = world.blocks[usize::from(slot)].serial;
     if captured {
         let key = key(world, stream);
-        world
-            .captures
-            .entry(key)
-            .or_default()
-            .push((slot, serial, value));
+        if let Some(capture) = world.captures.get_mut(&key) {
+            capture.effects.push((slot, serial, value));
+        }
     } else {
         world.blocks[usize::from(slot)].value = value;
     }
@@ -339,6 +337,12 @@ fn written(world: &mut World, stream: Stream, captured: bool, slot: u8, value: u
 fn run(world: &mut World, step: &Step) -> bool {
     match step.op {
         Op::SetContext | Op::Pause | Op::EndThread { .. } => {
+            if let Op::EndThread { thread } = step.op {
+                world.modes[usize::from(thread)] = 0;
+                for capture in world.captures.values_mut().filter(|capture| capture.thread == thread) {
+                    capture.thread = GONE;
+                }
+            }
             if step.op == Op::Pause && world.pause > 0 && world.native.is_some() {
                 std::thread::sleep(std::time::Duration::from_micros(world.pause));
             }
@@ -730,6 +734,11 @@ fn free_bytes(world: &World) -> u64 {
 }
 
 fn free(world: &mut World, step: &Step) -> bool {
+    // The shim carries out what a capture forbids, as promised: from then on the two runs would hold different
+    // blocks, and natively the capture would be broken by what the program does with them.
+    if world.is_forbidden() && matches!(step.op, Op::Free { .. } | Op::FreeAsync { .. }) {
+        return false;
+    }
     let code = match step.op {
         Op::Free { block } => {
             let Some(found) = live(world, block) else {
@@ -1237,7 +1246,7 @@ fn capture_over(world: &mut World, key: u64) -> Effects {
             block.state = State::Empty;
         }
     }
-    world.captures.remove(&key).unwrap_or_default()
+    world.captures.remove(&key).unwrap_or_default().effects
 }
 
 fn graph(world: &mut World, step: &Step) -> bool {
@@ -1254,7 +1263,9 @@ fn graph(world: &mut World, step: &Step) -> bool {
             );
             if code == 0 {
                 let key = key(world, stream);
-                world.captures.insert(key, Effects::new());
+                let context = world.current().unwrap_or(AS_IS);
+                let capture = Capture { mode, thread: world.thread, context: world.context_of(stream, context), effects: Effects::new() };
+                world.captures.insert(key, capture);
             }
             code
         }
@@ -1293,7 +1304,11 @@ fn graph(world: &mut World, step: &Step) -> bool {
         }
         Op::ExchangeMode { mode } => {
             let mut mode = mode.into();
+            let wanted: u32 = mode;
             let code = call!(world, exchange_mode, &mut mode);
+            if code == 0 {
+                world.modes[usize::from(world.thread)] = wanted as u8;
+            }
             world.seen.push(mode.into());
             code
         }

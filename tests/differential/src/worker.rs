@@ -207,6 +207,7 @@ fn finish(world: &mut World) {
     let mut mode = 0;
     call!(world, exchange_mode, &mut mode);
     world.captures.clear();
+    world.modes = [0; THREADS];
     world.raised = false;
     world.capped.clear();
     world.has_diverged = false;

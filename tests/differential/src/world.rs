@@ -57,6 +57,22 @@ pub struct Block {
 /// What a graph writes when it runs: slot, allocation, value.
 pub type Effects = Vec<(u8, u64, u8)>;
 
+/// One open capture.
+#[derive(Clone, Debug, Default)]
+pub struct Capture {
+    /// `CUstreamCaptureMode`.
+    pub mode: u8,
+    /// The thread that began it; [`GONE`] once that has ended.
+    pub thread: u8,
+    /// The slot of its stream's context.
+    pub context: u8,
+    /// What its graph will write.
+    pub effects: Effects,
+}
+
+/// Stands for a thread that has ended.
+pub const GONE: u8 = 255;
+
 /// One graph.
 #[derive(Clone, Default)]
 pub struct Graph {
@@ -103,7 +119,9 @@ pub struct World {
     /// Graphs.
     pub graphs: Vec<Graph>,
     /// Open captures by the key of their stream.
-    pub captures: HashMap<u64, Effects>,
+    pub captures: HashMap<u64, Capture>,
+    /// How each thread's calls interact with captures.
+    pub modes: [u8; THREADS],
     /// Host memory.
     pub hosts: [(u64, u32, u8); HOSTS],
     /// The thread that runs a step now.
@@ -176,6 +194,7 @@ impl World {
             defaults: vec![0; devices.into()],
             graphs: vec![Graph::default(); GRAPHS],
             captures: HashMap::new(),
+            modes: [0; THREADS],
             hosts: [(0, 0, 0); HOSTS],
             thread: 0,
             raised: false,
@@ -203,9 +222,12 @@ impl World {
 
     /// The handle of a stream.
     pub fn handle(&self, stream: Stream) -> u64 {
-        stream
-            .slot()
-            .map_or(u64::from(stream.0), |slot| self.streams[slot])
+        match stream.slot().map(|slot| self.streams[slot]) {
+            None => stream.0.into(),
+            // No stream was ever made there: a handle that means none.
+            Some(0) => 0x0d1f_0000_0000,
+            Some(handle) => handle,
+        }
     }
 
     /// The context that a stream runs in: its own, or what is current.
@@ -248,8 +270,23 @@ impl World {
         found.map(|slot| slot as u8)
     }
 
+    /// Whether an open capture forbids the thread what could synchronise.
+    pub fn is_forbidden(&self) -> bool {
+        let mode = self.modes[usize::from(self.thread)];
+        self.captures.values().any(|capture| {
+            let is_mine = capture.thread == self.thread;
+            let is_minded = is_mine && capture.mode != 2;
+            match mode {
+                0 => is_minded || !is_mine && capture.mode == 0,
+                1 => is_minded,
+                _ => false,
+            }
+        })
+    }
+
     /// Forgets what a context takes with it.
     pub fn context_ended(&mut self, slot: u8) {
+        self.captures.retain(|_, capture| capture.context != slot);
         self.stale[usize::from(slot)] = std::mem::take(&mut self.contexts[usize::from(slot)]);
         for index in 0..BLOCKS {
             let block = self.blocks[index];

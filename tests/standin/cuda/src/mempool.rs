@@ -106,7 +106,9 @@ impl Mempools {
 
     /// Chooses that pool.
     pub fn choose(&mut self, device: i32, pool: u64) -> Outcome {
-        if self.get(pool)?.is_destroyed {
+        // It must be one of the device's own.
+        let found = self.get(pool)?;
+        if found.is_destroyed || found.device != device {
             return Err(INVALID_VALUE);
         }
         self.current.insert(device, pool);
