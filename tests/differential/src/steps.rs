@@ -826,7 +826,28 @@ fn missing_freed(world: &mut World, slot: u8) -> bool {
     false
 }
 
+/// Whether the work would be on a device that the block is not on: that needs access, which is not modelled here.
+fn is_strange(world: &World, step: &Step) -> bool {
+    let (block, stream) = match step.op {
+        Op::Fill { block, stream, .. } | Op::Upload { block, stream, .. } | Op::Kernel { block, stream, .. } => (block, stream),
+        Op::Copy { from, to, stream } => {
+            let devices = [from, to].map(|slot| world.blocks[usize::from(slot)].device);
+            if devices[0] != devices[1] {
+                return true;
+            }
+            (to, stream)
+        }
+        _ => return false,
+    };
+    let current = world.current().unwrap_or(0);
+    let context = world.context_of(stream, current);
+    world.context_devices[usize::from(context)] != world.blocks[usize::from(block)].device
+}
+
 fn contents(world: &mut World, step: &Step) -> bool {
+    if world.devices > 1 && is_strange(world, step) {
+        return false;
+    }
     match step.op {
         Op::Fill {
             block,

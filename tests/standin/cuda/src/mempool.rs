@@ -348,6 +348,7 @@ pub fn free(state: &mut Guard, base: u64, stream: u64) -> Outcome {
         state.model.record(lane, now())
     } else {
         capture::legacy_call(state, stream)?;
+        state.model.withdraw(range, "free");
         state.model.reached(lane)
     };
     match found.kind {

@@ -110,8 +110,8 @@ impl Model {
         self.timeline.hold(lane, gate);
     }
 
-    /// The place that the lane has come to, which nobody is ordered after.
-    pub fn reached(&mut self, lane: Lane) -> Point {
+    /// The place that the lane has come to, without ordering anything.
+    pub fn reached(&self, lane: Lane) -> Point {
         self.timeline.reached(lane)
     }
 
