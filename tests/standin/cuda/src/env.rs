@@ -68,6 +68,9 @@ pub struct Settings {
     pub faults: Vec<Fault>,
     /// `STANDIN_COUNT`: calls of each function are counted, for `standin_calls`.
     pub count: bool,
+    /// `STANDIN_MEMORY_ORDERS`: whether allocating and freeing put other work in order, as the wait of
+    /// `cuMemFree` does, `yes` or `no`. With `no` a program that leans on that is found out.
+    pub memory_orders: bool,
 }
 
 impl Default for Settings {
@@ -83,6 +86,7 @@ impl Default for Settings {
             lacking: Vec::new(),
             faults: Vec::new(),
             count: false,
+            memory_orders: true,
         }
     }
 }
@@ -156,6 +160,14 @@ impl Settings {
             Some(())
         });
         settings.count = lookup("STANDIN_COUNT").is_some();
+        text("STANDIN_MEMORY_ORDERS", "yes or no", &mut |value| {
+            settings.memory_orders = match value {
+                "yes" => true,
+                "no" => false,
+                _ => return None,
+            };
+            Some(())
+        });
         settings.report = lookup("STANDIN_REPORT")
             .filter(|path| !path.is_empty())
             .map(PathBuf::from);
@@ -241,6 +253,7 @@ mod tests {
                 "cuMemCreate:2+:801, cuMemFree_v2:1:0:before=5ms",
             ),
             ("STANDIN_COUNT", "1"),
+            ("STANDIN_MEMORY_ORDERS", "no"),
         ]);
         assert_eq!(problems, Vec::<String>::new());
         assert_eq!((settings.devices, settings.memory), (2, 3 << 29));
@@ -252,6 +265,7 @@ mod tests {
         assert_eq!(settings.module_bytes, 6 << 20);
         assert_eq!(settings.lacking, [Feature::Pools, Feature::Vmm]);
         assert_eq!((settings.faults.len(), settings.count), (2, true));
+        assert!(!settings.memory_orders);
     }
 
     #[test]

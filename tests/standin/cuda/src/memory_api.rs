@@ -44,7 +44,7 @@ fn free(base: u64) -> Outcome {
     }
     // It waits for all streams of the memory's context, non-blocking ones included; for a pool's
     // memory it waits for nothing (recorded.txt).
-    if allocation.kind != Kind::Pool {
+    if allocation.kind != Kind::Pool && settings().memory_orders {
         state.synchronize_context(allocation.context);
     }
     let bytes = base..base + allocation.size;

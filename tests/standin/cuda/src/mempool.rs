@@ -9,6 +9,7 @@ use std::ops::Range;
 use crate::abi::MemPoolProps;
 use crate::capture;
 use crate::codes::{INVALID_VALUE, OUT_OF_MEMORY, Outcome};
+use crate::env::settings;
 use crate::handles::Handles;
 use crate::memory::{Allocation, Kind, PAGE};
 use crate::pool::Pool;
@@ -105,7 +106,9 @@ impl Mempools {
 
     /// Chooses that pool.
     pub fn choose(&mut self, device: i32, pool: u64) -> Outcome {
-        if self.get(pool)?.is_destroyed {
+        // It must be one of the device's own.
+        let found = self.get(pool)?;
+        if found.is_destroyed || found.device != device {
             return Err(INVALID_VALUE);
         }
         self.current.insert(device, pool);
@@ -287,10 +290,10 @@ pub fn allocate(state: &mut Guard, pool: Option<u64>, bytes: u64, stream: u64) -
     pool.used[0] += bytes;
     pool.used[1] = pool.used[1].max(pool.used[0]);
     let device = pool.device;
-    for trace in pool.take(&(base..base + size)) {
-        if trace.stream != stream {
-            state.model.wait(lane, &trace.point);
-        }
+    let traces = pool.take(&(base..base + size));
+    let orders = settings().memory_orders;
+    for trace in traces.iter().filter(|trace| orders && trace.stream != stream) {
+        state.model.wait(lane, &trace.point);
     }
     let allocation = Allocation {
         size: bytes,
@@ -304,7 +307,10 @@ pub fn allocate(state: &mut Guard, pool: Option<u64>, bytes: u64, stream: u64) -
     };
     state.memory.insert(base, allocation);
     state.mempools.owners.insert(base, handle);
-    crate::work::submit(state, stream, Work::Alloc(base..base + bytes))?;
+    match orders {
+        true => crate::work::submit(state, stream, Work::Alloc(base..base + bytes))?,
+        false => state.model.forget(base..base + size),
+    }
     Ok(base)
 }
 
@@ -336,9 +342,15 @@ pub fn free(state: &mut Guard, base: u64, stream: u64) -> Outcome {
     if found.kind == Kind::Device && found.on_free.is_some() {
         return refuse(state, base);
     }
-    crate::work::submit(state, stream, Work::Free(range))?;
     let lane = state.streams.get(stream)?.lane;
-    let point = state.model.record(lane, now());
+    let point = if settings().memory_orders {
+        crate::work::submit(state, stream, Work::Free(range))?;
+        state.model.record(lane, now())
+    } else {
+        capture::legacy_call(state, stream)?;
+        state.model.withdraw(range, "free");
+        state.model.reached(lane)
+    };
     match found.kind {
         Kind::Pool => state.drop_block(base, Some((stream, point))),
         Kind::Graph => crate::graph_memory::end_use(state, base),

@@ -110,6 +110,11 @@ impl Model {
         self.timeline.hold(lane, gate);
     }
 
+    /// The place that the lane has come to, without ordering anything.
+    pub fn reached(&self, lane: Lane) -> Point {
+        self.timeline.reached(lane)
+    }
+
     /// A point after everything submitted to the lane (`cuEventRecord`).
     pub fn record(&mut self, lane: Lane, now: u64) -> Point {
         self.timeline.record(lane, now)

@@ -202,6 +202,31 @@ impl Timeline {
         point
     }
 
+    /// As [`Timeline::record`], but nothing is ordered by it: neither this lane nor another takes anything in.
+    pub fn reached(&self, lane: Lane) -> Point {
+        let state = &self.lanes[lane as usize];
+        let context = &self.contexts[state.context as usize];
+        let (mut clock, mut finish) = (state.clock.clone(), state.finish.clone());
+        clock.join(&self.host);
+        clock.join(&context.gate.clock);
+        finish.join(&context.gate.finish);
+        let before: Vec<Lane> = match state.kind {
+            Kind::NonBlocking => Vec::new(),
+            Kind::Blocking => vec![context.legacy],
+            Kind::Legacy => context.blocking.clone(),
+        };
+        if state.kind == Kind::Legacy {
+            clock.join(&context.left.clock);
+            finish.join(&context.left.finish);
+        }
+        for other in before {
+            clock.join(&self.lanes[other as usize].clock);
+            finish.join(&self.lanes[other as usize].finish);
+        }
+        let clock = Arc::new(clock);
+        Point { clock, finish }
+    }
+
     /// What a host that synchronises with the stream waits for. For the legacy stream that
     /// includes the blocking streams; for another stream only what was submitted to it.
     pub fn target(&mut self, lane: Lane) -> Point {

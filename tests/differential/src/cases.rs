@@ -1,0 +1,278 @@
+//! The configurations: the driver's, and the shim's on top of it.
+
+use crate::generate::{Profile, Shape};
+use crate::judge::Rules;
+
+/// A driver that programs run on: the native run is the same for all shims above it.
+#[derive(Clone, Copy, Debug)]
+pub struct Driver {
+    /// Its name.
+    pub name: &'static str,
+    /// What programs are about.
+    pub profile: Profile,
+    /// Number of devices.
+    pub devices: u8,
+    /// Memory of each, in bytes.
+    pub memory: u64,
+    /// Variables of the stand-in beside those.
+    pub env: &'static [(&'static str, &'static str)],
+    /// Its share of all steps.
+    pub share: u64,
+    /// The shims that run on it.
+    pub shims: &'static [&'static Shim],
+}
+
+/// The shim's settings.
+#[derive(Debug)]
+pub struct Shim {
+    /// Their name.
+    pub name: &'static str,
+    /// Variables.
+    pub env: &'static [(&'static str, &'static str)],
+    /// `GPUSHIM_LIMIT`, in bytes.
+    pub limit: Option<u64>,
+    /// What a pause takes, in microseconds.
+    pub pause: u64,
+}
+
+const GIB: u64 = 1 << 30;
+
+macro_rules! shim {
+    ($id:ident, $name:literal, $($key:literal = $value:literal),*) => {
+        static $id: Shim = Shim { name: $name, env: &[$(($key, $value)),*], limit: None, pause: 0 };
+    };
+}
+
+shim!(AUTO, "auto",);
+shim!(BLOCKS, "blocks", "GPUSHIM_POLICY" = "blocks");
+shim!(SEGMENTS, "segments", "GPUSHIM_POLICY" = "segments");
+shim!(BINS, "bins", "GPUSHIM_POLICY" = "bins");
+shim!(VMM, "vmm", "GPUSHIM_POLICY" = "vmm");
+shim!(OFF, "off", "GPUSHIM_POLICY" = "off");
+shim!(
+    WAIT,
+    "segments-wait",
+    "GPUSHIM_POLICY" = "segments",
+    "GPUSHIM_REUSE" = "wait"
+);
+shim!(STRICT, "auto-strict", "GPUSHIM_REUSE" = "strict");
+shim!(
+    VMM_WAIT,
+    "vmm-wait",
+    "GPUSHIM_POLICY" = "vmm",
+    "GPUSHIM_REUSE" = "wait"
+);
+shim!(
+    TRACED,
+    "auto-traced",
+    "GPUSHIM_TRACE" = "@trace",
+    "GPUSHIM_TRACE_SIZE" = "1M"
+);
+shim!(
+    SPOOLED,
+    "segments-spooled",
+    "GPUSHIM_POLICY" = "segments",
+    "GPUSHIM_TRACE" = "@trace",
+    "GPUSHIM_TRACE_SIZE" = "1M",
+    "GPUSHIM_TRACE_MODE" = "full"
+);
+
+static DECAY: Shim = Shim {
+    name: "auto-decay",
+    env: &[("GPUSHIM_DECAY", "4ms"), ("STANDIN_LATENCY", "free=1ms")],
+    limit: None,
+    pause: 3000,
+};
+static DECAY_SEGMENTS: Shim = Shim {
+    name: "segments-decay",
+    env: &[
+        ("GPUSHIM_POLICY", "segments"),
+        ("GPUSHIM_DECAY", "4ms"),
+        ("STANDIN_LATENCY", "free=1ms"),
+    ],
+    limit: None,
+    pause: 3000,
+};
+static LIMITED: Shim = Shim {
+    name: "auto-limit",
+    env: &[("GPUSHIM_LIMIT", "1G")],
+    limit: Some(GIB),
+    pause: 0,
+};
+static LIMITED_SEGMENTS: Shim = Shim {
+    name: "segments-limit",
+    env: &[("GPUSHIM_POLICY", "segments"), ("GPUSHIM_LIMIT", "1G")],
+    limit: Some(GIB),
+    pause: 0,
+};
+static LIMITED_OFF: Shim = Shim {
+    name: "off-limit",
+    env: &[("GPUSHIM_POLICY", "off"), ("GPUSHIM_LIMIT", "1G")],
+    limit: Some(GIB),
+    pause: 0,
+};
+
+static POLICIES: [&Shim; 6] = [&AUTO, &BLOCKS, &SEGMENTS, &BINS, &VMM, &OFF];
+static ALL: [&Shim; 11] = [
+    &AUTO, &BLOCKS, &SEGMENTS, &BINS, &VMM, &OFF, &WAIT, &STRICT, &VMM_WAIT, &TRACED, &SPOOLED,
+];
+static DECAYING: [&Shim; 2] = [&DECAY, &DECAY_SEGMENTS];
+static WITH_LIMIT: [&Shim; 3] = [&LIMITED, &LIMITED_SEGMENTS, &LIMITED_OFF];
+
+/// All of them.
+pub static DRIVERS: &[Driver] = &[
+    Driver {
+        name: "mixed",
+        profile: Profile::Mixed,
+        devices: 1,
+        memory: 16 * GIB,
+        env: &[],
+        share: 20,
+        shims: &ALL,
+    },
+    Driver {
+        name: "mixed-no-vmm",
+        profile: Profile::Mixed,
+        devices: 1,
+        memory: 16 * GIB,
+        env: &[("STANDIN_LACKS", "vmm")],
+        share: 15,
+        shims: &POLICIES,
+    },
+    Driver {
+        name: "mixed-two",
+        profile: Profile::Mixed,
+        devices: 2,
+        memory: 16 * GIB,
+        env: &[],
+        share: 15,
+        shims: &POLICIES,
+    },
+    Driver {
+        name: "contexts",
+        profile: Profile::Contexts,
+        devices: 1,
+        memory: 16 * GIB,
+        env: &[],
+        share: 10,
+        shims: &POLICIES,
+    },
+    Driver {
+        name: "contexts-no-vmm-two",
+        profile: Profile::Contexts,
+        devices: 2,
+        memory: 16 * GIB,
+        env: &[("STANDIN_LACKS", "vmm")],
+        share: 10,
+        shims: &POLICIES,
+    },
+    Driver {
+        name: "captures",
+        profile: Profile::Captures,
+        devices: 1,
+        memory: 16 * GIB,
+        env: &[],
+        share: 10,
+        shims: &POLICIES,
+    },
+    Driver {
+        name: "captures-small",
+        profile: Profile::Captures,
+        devices: 1,
+        memory: 4 * GIB,
+        env: &[],
+        share: 5,
+        shims: &POLICIES,
+    },
+    Driver {
+        name: "scarce",
+        profile: Profile::Scarce,
+        devices: 1,
+        memory: 4 * GIB,
+        env: &[],
+        share: 5,
+        shims: &POLICIES,
+    },
+    Driver {
+        name: "scarce-no-vmm-two",
+        profile: Profile::Scarce,
+        devices: 2,
+        memory: 4 * GIB,
+        env: &[("STANDIN_LACKS", "vmm")],
+        share: 4,
+        shims: &POLICIES,
+    },
+    Driver {
+        name: "churn",
+        profile: Profile::Churn,
+        devices: 1,
+        memory: 16 * GIB,
+        env: &[],
+        share: 3,
+        shims: &POLICIES,
+    },
+    Driver {
+        name: "decay",
+        profile: Profile::Contexts,
+        devices: 1,
+        memory: 16 * GIB,
+        env: &[],
+        share: 1,
+        shims: &DECAYING,
+    },
+    Driver {
+        name: "limit-two",
+        profile: Profile::Scarce,
+        devices: 2,
+        memory: 4 * GIB,
+        env: &[],
+        share: 2,
+        shims: &WITH_LIMIT,
+    },
+];
+
+impl Shim {
+    /// Whether every call goes on to the driver.
+    pub fn is_off(&self) -> bool {
+        self.env.contains(&("GPUSHIM_POLICY", "off"))
+    }
+
+    /// How it is compared with the native run.
+    pub fn rules(&self, driver: &Driver) -> Rules {
+        let policy = self.env.iter().find(|(key, _)| *key == "GPUSHIM_POLICY");
+        let has_segments = matches!(policy, Some((_, "segments" | "bins")));
+        let is_bins = matches!(policy, Some((_, "bins")));
+        let lacks_vmm = driver.env.iter().any(|(key, _)| *key == "STANDIN_LACKS");
+        let pins = match policy {
+            Some((_, "segments")) => true,
+            Some((_, "blocks" | "bins" | "off")) => false,
+            // Without virtual memory management both families fall back to segments, or one of them.
+            _ => lacks_vmm,
+        };
+        Rules {
+            limit: self.limit,
+            has_segments,
+            is_bins,
+            pins,
+        }
+    }
+}
+
+impl Driver {
+    /// What programs for it are made for.
+    pub fn shape(&self, steps: usize) -> Shape {
+        let storms = matches!(self.profile, Profile::Mixed | Profile::Scarce);
+        Shape {
+            profile: self.profile,
+            devices: self.devices,
+            memory: self.memory,
+            steps,
+            storms,
+        }
+    }
+
+    /// The driver of a name.
+    pub fn of(name: &str) -> Option<&'static Driver> {
+        DRIVERS.iter().find(|driver| driver.name == name)
+    }
+}

@@ -1,0 +1,136 @@
+//! The differences that are promised: all there are, each with its reason. What differs and is not here is a bug.
+
+/// One promised difference.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Promise {
+    /// Memory is found where the driver finds none.
+    Served,
+    /// Memory is not found where rounding leaves none.
+    Rounded,
+    /// Free memory differs by rounding and by what is cached.
+    Free,
+    /// The limit refuses.
+    Limited,
+    /// The limit is the total.
+    Total,
+    /// Bytes that a pool holds.
+    Reserved,
+    /// Bytes in use of a pool.
+    Used,
+    /// Allocating and freeing while a stream captures.
+    Lawful,
+    /// The range of an address is a segment.
+    Segment,
+    /// Legacy IPC and RDMA of addresses that are no whole allocation of the driver's.
+    Ipc,
+    /// The driver's unit of memory behind an address.
+    Mapping,
+    /// The context of an address of `vmm`.
+    Owner,
+    /// Fewer findings of the stand-in: what is wrong was answered before the driver saw it.
+    Quiet,
+    /// A freed address that holds another block by now on one side only.
+    Again,
+}
+
+/// The table, as the documents show it.
+pub const TABLE: &[(Promise, &str, &str)] = &[
+    (
+        Promise::Served,
+        "a request succeeds that natively is out of memory",
+        "what is cached, and what pools keep by their thresholds, is given back before a request fails",
+    ),
+    (
+        Promise::Rounded,
+        "a request is out of memory that natively just fits",
+        "policies round sizes up and keep pages or segments that a live block pins; only where less is free natively than that can be",
+    ),
+    (
+        Promise::Free,
+        "free bytes of cuMemGetInfo",
+        "blocks are rounded by the policy, and cached memory counts as free; never more than total less what is live",
+    ),
+    (
+        Promise::Limited,
+        "a request beyond GPUSHIM_LIMIT is out of memory",
+        "that is what the limit is for",
+    ),
+    (
+        Promise::Total,
+        "total bytes of cuMemGetInfo under GPUSHIM_LIMIT",
+        "the limit is the total",
+    ),
+    (
+        Promise::Reserved,
+        "reserved bytes of a pool",
+        "our pools grow by pages, the driver's by 32 MiB",
+    ),
+    (
+        Promise::Used,
+        "used bytes of a pool after a request that only one of both could serve",
+        "they count what was served",
+    ),
+    (
+        Promise::Lawful,
+        "an allocation or a free that a capture forbids (900, 906) succeeds, and the capture goes on",
+        "a pool that can serve it needs no forbidden call, and a capture that natively breaks stays whole",
+    ),
+    (
+        Promise::Segment,
+        "cuMemGetAddressRange of cudaMalloc's memory under segments and bins: the driver's allocation around the block",
+        "an IPC handle of such an address opens all of it",
+    ),
+    (
+        Promise::Ipc,
+        "IS_LEGACY_CUDA_IPC_CAPABLE and IS_GPU_DIRECT_RDMA_CAPABLE of pooled memory",
+        "an address within a segment or a mapping cannot be exported by itself",
+    ),
+    (
+        Promise::Mapping,
+        "MAPPING_SIZE, MAPPING_BASE_ADDR, MEMORY_BLOCK_ID, BUFFER_ID",
+        "they describe the driver's allocation behind a block, which is ours",
+    ),
+    (
+        Promise::Owner,
+        "CONTEXT and allowed handle types of addresses in mappings and segments",
+        "mappings belong to a device, not to a context",
+    ),
+    (
+        Promise::Quiet,
+        "fewer findings of the stand-in",
+        "a wrong free is refused before the driver sees it",
+    ),
+    (
+        Promise::Again,
+        "a free of a freed address",
+        "which block holds a freed address next differs; a step that would free another live block is left out",
+    ),
+];
+
+/// The table as Markdown.
+pub fn markdown() -> String {
+    let mut text = "| What differs | Why |\n|---|---|\n".to_owned();
+    for (_, what, why) in TABLE {
+        text += &format!("| {what} | {why} |\n");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_document_shows_the_table() {
+        let document = include_str!("../../../docs/differential.md");
+        let shown = document
+            .split_once("<!-- promises -->\n")
+            .and_then(|(_, rest)| rest.split_once("<!-- end -->"));
+        let shown = shown.map(|(table, _)| table);
+        assert_eq!(
+            shown,
+            Some(markdown().as_str()),
+            "put the output of `scripts/differential table` there"
+        );
+    }
+}

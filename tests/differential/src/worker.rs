@@ -1,0 +1,380 @@
+//! A process that runs programs: natively it logs what it sees, under the shim it compares.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
+
+use crate::api::Api;
+use crate::generate::{Shape, program};
+use crate::judge::Rules;
+use crate::op::*;
+use crate::steps::call;
+use crate::world::{Graph, State, World};
+use crate::{log, steps};
+
+/// What a worker is to do.
+#[derive(Clone, Debug)]
+pub struct Task {
+    /// What its programs are made for.
+    pub shape: Shape,
+    /// The first program's seed.
+    pub seed: u64,
+    /// Number of programs.
+    pub programs: u64,
+    /// The log that is written (natively) or compared with.
+    pub log: String,
+    /// Whether this is the run under the shim.
+    pub compares: bool,
+    /// How it is compared.
+    pub rules: Rules,
+    /// What a [`Op::Pause`] takes, in microseconds.
+    pub pause: u64,
+    /// The steps that are kept of the one program, when it is being shortened.
+    pub keep: Option<Vec<u32>>,
+    /// Prints each step.
+    pub is_loud: bool,
+}
+
+type Job = (Box<World>, Arc<Vec<Step>>, Range<usize>, bool);
+
+/// A thread of a program.
+struct Member {
+    to: Sender<Job>,
+    from: Receiver<Box<World>>,
+    handle: JoinHandle<()>,
+}
+
+impl Member {
+    fn new() -> Member {
+        let (to, jobs) = channel::<Job>();
+        let (answers, from) = channel();
+        let handle = std::thread::spawn(move || {
+            while let Ok((mut world, program, range, loud)) = jobs.recv() {
+                part(&mut world, &program, range, loud);
+                if answers.send(world).is_err() {
+                    return;
+                }
+            }
+        });
+        Member { to, from, handle }
+    }
+
+    fn end(self) {
+        drop(self.to);
+        let _ = self.handle.join();
+    }
+}
+
+fn part(world: &mut World, program: &[Step], range: Range<usize>, loud: bool) {
+    for index in range {
+        if world.difference.is_some() {
+            return;
+        }
+        steps::step(world, index, &program[index]);
+        if loud {
+            println!(
+                "{index:5} {:?} -> {:x?} natively {:x?}",
+                program[index], world.seen, world.theirs
+            );
+        }
+    }
+}
+
+/// Runs one program: one thread at a time, each in its turn.
+fn run(mut world: Box<World>, program: Vec<Step>, loud: bool) -> Option<Box<World>> {
+    let program = Arc::new(program);
+    let mut members: [Option<Member>; THREADS] = std::array::from_fn(|_| None);
+    let mut at = 0;
+    while at < program.len() && world.difference.is_none() {
+        let thread = usize::from(program[at].thread);
+        let same = |step: &&Step| {
+            usize::from(step.thread) == thread && !matches!(step.op, Op::EndThread { .. })
+        };
+        let length = program[at..].iter().take_while(same).count();
+        if let Op::EndThread { thread } = program[at].op {
+            if let Some(member) = members[usize::from(thread)].take() {
+                member.end();
+            }
+            part(&mut world, &program, at..at + 1, loud);
+            at += 1;
+            continue;
+        }
+        let range = at..at + length;
+        if thread == 0 {
+            part(&mut world, &program, range, loud);
+        } else {
+            let member = members[thread].get_or_insert_with(Member::new);
+            member.to.send((world, program.clone(), range, loud)).ok()?;
+            world = member.from.recv().ok()?;
+        }
+        at += length;
+    }
+    members.into_iter().flatten().for_each(Member::end);
+    Some(world)
+}
+
+/// Ends a program: everything is given back, and free memory must be what it is natively.
+fn finish(world: &mut World) {
+    world.thread = 0;
+    // No capture that a thread left open stands in the way of this.
+    let mut mode = 2;
+    call!(world, exchange_mode, &mut mode);
+    for graph in std::mem::replace(&mut world.graphs, vec![Graph::default(); GRAPHS]) {
+        if graph.exec != 0 {
+            call!(world, exec_destroy, graph.exec);
+        }
+        if graph.graph != 0 {
+            call!(world, graph_destroy, graph.graph);
+        }
+    }
+    for slot in 0..STREAMS {
+        if world.is_stream[slot] {
+            let mut graph = 0;
+            if call!(world, capture_end, world.streams[slot], &mut graph) == 0 && graph != 0 {
+                call!(world, graph_destroy, graph);
+            }
+        }
+    }
+    for context in world.contexts {
+        call!(world, ctx_set, context);
+        call!(world, ctx_sync);
+    }
+    for index in 0..BLOCKS {
+        let block = world.blocks[index];
+        if block.state == State::Live && block.kind != crate::world::Kind::Graph {
+            let own = world.contexts[usize::from(block.context)];
+            let context = if own == 0 {
+                world.contexts[usize::from(block.device)]
+            } else {
+                own
+            };
+            call!(world, ctx_set, context);
+            call!(world, ctx_sync);
+            let code = call!(world, free, block.address);
+            if code != 0 && world.native.is_some() && world.difference.is_none() {
+                world.difference = Some(format!(
+                    "the last free of block {index} gave {code}: {block:?}"
+                ));
+            }
+        }
+        world.blocks[index].state = State::Empty;
+    }
+    world.live.clear();
+    for slot in 0..STREAMS {
+        if std::mem::take(&mut world.is_stream[slot]) {
+            call!(world, stream_destroy, world.streams[slot]);
+        }
+    }
+    for host in std::mem::take(&mut world.hosts) {
+        if host.0 != 0 {
+            call!(world, host_free, host.0);
+        }
+    }
+    for slot in 0..POOLS {
+        if world.pools[slot] != 0 {
+            call!(world, pool_destroy, world.pools[slot]);
+            world.pools[slot] = 0;
+        }
+    }
+    for device in 0..world.devices {
+        let pool = world.defaults[usize::from(device)];
+        call!(world, choose_pool, device.into(), pool);
+        for (attribute, value) in [(1, 1), (2, 1), (3, 1), (4, 0), (6, 0), (8, 0)] {
+            let mut value: u64 = value;
+            call!(world, pool_set, pool, attribute, &mut value);
+        }
+        call!(world, ctx_set, world.contexts[usize::from(device)]);
+        call!(world, ctx_sync);
+        call!(world, pool_trim, pool, 0);
+        call!(world, graph_trim, device.into());
+    }
+    for slot in world.devices.into()..CONTEXTS {
+        if world.contexts[slot] != 0 {
+            call!(world, ctx_set, world.contexts[slot]);
+            call!(world, ctx_sync);
+            call!(world, ctx_destroy, world.contexts[slot]);
+        }
+        world.contexts[slot] = 0;
+    }
+    call!(world, ctx_set, 0);
+    for device in 0..world.devices {
+        for _ in 0..std::mem::take(&mut world.claims[usize::from(device)]) {
+            call!(world, primary_release, device.into());
+        }
+        world.contexts[usize::from(device)] = 0;
+    }
+    let mut mode = 0;
+    call!(world, exchange_mode, &mut mode);
+    world.captures.clear();
+    world.modes = [0; THREADS];
+    world.raised = false;
+    world.capped.clear();
+    world.has_diverged = false;
+    for device in 0..world.devices {
+        balance(world, device);
+    }
+    // SAFETY: it takes nothing.
+    let findings = unsafe { (world.api.findings)() } as u32 as u64;
+    let new = findings - std::mem::replace(&mut world.findings, findings);
+    let mut theirs = Vec::new();
+    match &mut world.native {
+        None => log::add(&mut world.log, &[new]),
+        Some(native) => {
+            if native.next(&mut theirs) && new > theirs[0] && world.difference.is_none() {
+                world.difference = Some(format!(
+                    "findings of the stand-in at the end of the program: {new}, natively {}",
+                    theirs[0]
+                ));
+            }
+        }
+    }
+}
+
+/// Free memory of a device when nothing is held.
+fn balance(world: &mut World, device: u8) {
+    const SLACK: u64 = 4 << 20;
+    let (mut context, mut free, mut total) = (0, 0, 0);
+    call!(world, primary_retain, &mut context, device.into());
+    call!(world, ctx_set, context);
+    call!(world, mem_info, &mut free, &mut total);
+    call!(world, ctx_set, 0);
+    call!(world, primary_release, device.into());
+    let mut theirs = std::mem::take(&mut world.theirs);
+    match &mut world.native {
+        None => log::add(&mut world.log, &[free as u64]),
+        Some(native) => {
+            let total = world.rules.limit.map_or(u64::MAX, |limit| limit);
+            if native.next(&mut theirs)
+                && (free as u64) + SLACK < theirs[0].min(total)
+                && world.difference.is_none()
+            {
+                world.difference = Some(format!(
+                    "at the end of the program, everything given back: device {device} has {free} bytes free, natively {}",
+                    theirs[0]
+                ));
+            }
+        }
+    }
+    world.theirs = theirs;
+}
+
+fn resident() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    status
+        .split(' ')
+        .nth(1)
+        .and_then(|pages| pages.parse::<u64>().ok())
+        .unwrap_or(0)
+        * 4096
+}
+
+/// Runs the task; the exit code: 0 no difference, 1 a difference, 3 it could not run.
+pub fn work(task: &Task) -> i32 {
+    let api: &'static Api = match Api::load() {
+        Ok(api) => Box::leak(Box::new(api)),
+        Err(error) => {
+            println!("error {error}");
+            return 3;
+        }
+    };
+    // SAFETY: it takes a number.
+    if unsafe { (api.init)(0) } != 0 {
+        println!("error cuInit failed");
+        return 3;
+    }
+    let native = match task.compares.then(|| log::read(&task.log)).transpose() {
+        Ok(native) => native,
+        Err(error) => {
+            println!("error {}: {error}", task.log);
+            return 3;
+        }
+    };
+    let mut world = Box::new(World::new(
+        api,
+        task.shape.devices,
+        task.shape.memory,
+        task.rules,
+        native,
+    ));
+    world.pause = task.pause;
+    let mut before = 0;
+    for index in 0..task.programs {
+        let seed = task.seed + index;
+        let mut program = program(seed, task.shape);
+        if let Some(keep) = &task.keep {
+            program = keep
+                .iter()
+                .filter_map(|index| program.get(*index as usize).copied())
+                .collect();
+        }
+        let Some(mut after) = run(world, program, task.is_loud) else {
+            println!("error a thread of program {seed} panicked");
+            return 3;
+        };
+        if after.difference.is_none() {
+            finish(&mut after);
+        }
+        if let Some(difference) = &after.difference {
+            println!("difference {seed}\n{difference}");
+            return 1;
+        }
+        world = after;
+        if index == task.programs / 4 {
+            before = resident();
+        }
+    }
+    let growth = resident().saturating_sub(before);
+    if let Some(difference) = grown(&mut world, growth, task) {
+        println!("difference {}\n{difference}", task.seed);
+        return 1;
+    }
+    if !task.compares
+        && let Err(error) = log::write(&task.log, &world.log)
+    {
+        println!("error {}: {error}", task.log);
+        return 3;
+    }
+    let promises: Vec<String> = world
+        .promises
+        .iter()
+        .chain(&world.pending)
+        .map(u64::to_string)
+        .collect();
+    println!("done {} {}", world.steps, promises.join(" "));
+    0
+}
+
+/// Host memory that the programs left behind, from the first quarter of them to the last.
+fn grown(world: &mut World, growth: u64, task: &Task) -> Option<String> {
+    const MOST: u64 = 12 << 20;
+    let mut theirs = Vec::new();
+    match &mut world.native {
+        None => {
+            log::add(&mut world.log, &[growth]);
+            None
+        }
+        Some(native) => {
+            let known = native.next(&mut theirs) && task.programs >= 8;
+            (known && growth > theirs[0] + MOST).then(|| {
+                format!(
+                    "resident host memory grew by {growth} bytes over {} programs, natively by {}",
+                    task.programs, theirs[0]
+                )
+            })
+        }
+    }
+}
+
+/// What a block may cost is never less than its size.
+#[cfg(test)]
+mod tests {
+    use crate::judge::cost;
+
+    #[test]
+    fn a_block_costs_at_least_its_size() {
+        for bytes in [0, 1, 4096, (1 << 20) + 1, 3 << 30] {
+            assert!(cost(bytes) >= bytes);
+        }
+    }
+}

@@ -1,0 +1,351 @@
+//! What a program has in its hands while it runs: handles and addresses by slot, and what ought to be in memory.
+
+use std::collections::{BTreeMap, HashMap};
+
+use crate::api::{Api, PoolProps};
+use crate::judge::{Facts, Rules};
+use crate::log::Native;
+use crate::op::*;
+
+/// Where a block is from, and so how long it lives.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// `cuMemAlloc` and `cuMemAllocPitch`: until its context ends.
+    Context,
+    /// A pool.
+    Pool,
+    /// A graph that is being captured: an address, until the capture ends.
+    Graph,
+}
+
+/// A slot for a block.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum State {
+    /// Never used, or gone with its context.
+    Empty,
+    /// Allocated.
+    Live,
+    /// Freed; the address is known still.
+    Freed,
+    /// Allocated natively, and refused here as promised.
+    Missing,
+}
+
+/// One block.
+#[derive(Clone, Copy, Debug)]
+pub struct Block {
+    /// Its state.
+    pub state: State,
+    /// Its address.
+    pub address: u64,
+    /// Bytes asked for.
+    pub bytes: u64,
+    /// Where it is from.
+    pub kind: Kind,
+    /// The slot of its context.
+    pub context: u8,
+    /// Its device.
+    pub device: u8,
+    /// What fills it; 0 for nothing known.
+    pub value: u8,
+    /// Number of this allocation.
+    pub serial: u64,
+    /// The capture that it belongs to.
+    pub capture: u64,
+}
+
+/// What a graph writes when it runs: slot, allocation, value.
+pub type Effects = Vec<(u8, u64, u8)>;
+
+/// One open capture.
+#[derive(Clone, Debug, Default)]
+pub struct Capture {
+    /// `CUstreamCaptureMode`.
+    pub mode: u8,
+    /// The thread that began it; [`GONE`] once that has ended.
+    pub thread: u8,
+    /// The slot of its stream's context.
+    pub context: u8,
+    /// What its graph will write.
+    pub effects: Effects,
+}
+
+/// Stands for a thread that has ended.
+pub const GONE: u8 = 255;
+
+/// One graph.
+#[derive(Clone, Default)]
+pub struct Graph {
+    /// `CUgraph`.
+    pub graph: u64,
+    /// `CUgraphExec`.
+    pub exec: u64,
+    /// What it writes.
+    pub effects: Effects,
+}
+
+/// All of it.
+pub struct World {
+    /// The driver.
+    pub api: &'static Api,
+    /// Number of devices.
+    pub devices: u8,
+    /// Memory of each device, in bytes.
+    pub memory: u64,
+    /// Contexts' handles; 0 for none. A destroyed one's handle stays in `stale`.
+    pub contexts: [u64; CONTEXTS],
+    /// Handles of contexts that ended.
+    pub stale: [u64; CONTEXTS],
+    /// Devices of the slots.
+    pub context_devices: [u8; CONTEXTS],
+    /// Claims on primary contexts.
+    pub claims: Vec<u32>,
+    /// Streams' handles, destroyed ones' too.
+    pub streams: [u64; STREAMS],
+    /// Whether the stream is alive.
+    pub is_stream: [bool; STREAMS],
+    /// Slots of their contexts.
+    pub stream_contexts: [u8; STREAMS],
+    /// Blocks.
+    pub blocks: Vec<Block>,
+    /// Live memory by address: size and slot.
+    pub live: BTreeMap<u64, (u64, u8)>,
+    /// Pools' handles; 0 for none.
+    pub pools: [u64; POOLS],
+    /// Handles of pools that may not grow beyond a size.
+    pub capped: Vec<u64>,
+    /// Handle of each device's default pool.
+    pub defaults: Vec<u64>,
+    /// Graphs.
+    pub graphs: Vec<Graph>,
+    /// Open captures by the key of their stream.
+    pub captures: HashMap<u64, Capture>,
+    /// How each thread's calls interact with captures.
+    pub modes: [u8; THREADS],
+    /// Host memory.
+    pub hosts: [(u64, u32, u8); HOSTS],
+    /// The thread that runs a step now.
+    pub thread: u8,
+    /// Whether a release threshold was raised since the program began.
+    pub raised: bool,
+    /// Whether a promised difference kept a block from one of the runs since the program began.
+    pub has_diverged: bool,
+    /// How long a [`Op::Pause`] takes, in microseconds.
+    pub pause: u64,
+    /// What is seen in a step.
+    pub seen: Vec<u64>,
+    /// What was seen natively in the same step.
+    pub theirs: Vec<u64>,
+    /// The native run, when this is the run under the shim.
+    pub native: Option<Native>,
+    /// The log of this run, when it is the native one.
+    pub log: Vec<u64>,
+    /// How both are compared.
+    pub rules: Rules,
+    /// The first difference.
+    pub difference: Option<String>,
+    /// How often each promise was used.
+    pub promises: Vec<u64>,
+    /// How often each known bug was met.
+    pub pending: Vec<u64>,
+    /// Steps carried out.
+    pub steps: u64,
+    /// Findings of the stand-in so far.
+    pub findings: u64,
+    serials: u64,
+}
+
+const NO_BLOCK: Block = Block {
+    state: State::Empty,
+    address: 0,
+    bytes: 0,
+    kind: Kind::Context,
+    context: 0,
+    device: 0,
+    value: 0,
+    serial: 0,
+    capture: 0,
+};
+
+impl World {
+    /// Nothing yet.
+    pub fn new(
+        api: &'static Api,
+        devices: u8,
+        memory: u64,
+        rules: Rules,
+        native: Option<Native>,
+    ) -> World {
+        World {
+            api,
+            devices,
+            memory,
+            contexts: [0; CONTEXTS],
+            stale: [0; CONTEXTS],
+            context_devices: std::array::from_fn(|slot| slot.min(devices as usize - 1) as u8),
+            claims: vec![0; devices.into()],
+            streams: [0; STREAMS],
+            is_stream: [false; STREAMS],
+            stream_contexts: [0; STREAMS],
+            blocks: vec![NO_BLOCK; BLOCKS],
+            live: BTreeMap::new(),
+            pools: [0; POOLS],
+            capped: Vec::new(),
+            defaults: vec![0; devices.into()],
+            graphs: vec![Graph::default(); GRAPHS],
+            captures: HashMap::new(),
+            modes: [0; THREADS],
+            hosts: [(0, 0, 0); HOSTS],
+            thread: 0,
+            raised: false,
+            has_diverged: false,
+            pause: 0,
+            seen: Vec::new(),
+            theirs: Vec::new(),
+            native,
+            log: Vec::new(),
+            rules,
+            difference: None,
+            promises: vec![0; crate::promises::TABLE.len()],
+            pending: vec![0; crate::judge::PENDING.len()],
+            steps: 0,
+            findings: 0,
+            serials: 0,
+        }
+    }
+
+    /// A number for a new allocation.
+    pub fn serial(&mut self) -> u64 {
+        self.serials += 1;
+        self.serials
+    }
+
+    /// The handle of a stream.
+    pub fn handle(&self, stream: Stream) -> u64 {
+        match stream.slot().map(|slot| self.streams[slot]) {
+            None => stream.0.into(),
+            // No stream was ever made there: a handle that means none.
+            Some(0) => 0x0d1f_0000_0000,
+            Some(handle) => handle,
+        }
+    }
+
+    /// The context that a stream runs in: its own, or what is current.
+    pub fn context_of(&self, stream: Stream, current: u8) -> u8 {
+        stream
+            .slot()
+            .map_or(current, |slot| self.stream_contexts[slot])
+    }
+
+    /// What tells streams of captures apart.
+    pub fn key(&self, stream: Stream, current: u8) -> u64 {
+        match stream.slot() {
+            Some(slot) => self.streams[slot],
+            None => 1 << 63 | u64::from(self.thread) << 32 | u64::from(current),
+        }
+    }
+
+    /// The handle of a pool.
+    pub fn pool(&self, pool: Pool) -> u64 {
+        match pool {
+            Pool::Default(device) => self.defaults[usize::from(device)],
+            Pool::Made(slot) => self.pools[usize::from(slot)],
+        }
+    }
+
+    /// The slot of the context that is current; none if it is none of ours.
+    pub fn current(&self) -> Option<u8> {
+        let mut handle = 0;
+        // SAFETY: `handle` is ours to write.
+        unsafe { (self.api.ctx_get)(&mut handle) };
+        self.slot_of(handle)
+    }
+
+    /// The slot of a context's handle.
+    pub fn slot_of(&self, handle: u64) -> Option<u8> {
+        let found = self
+            .contexts
+            .iter()
+            .position(|context| handle != 0 && *context == handle);
+        found.map(|slot| slot as u8)
+    }
+
+    /// Whether an open capture forbids the thread what could synchronise.
+    pub fn is_forbidden(&self) -> bool {
+        let mode = self.modes[usize::from(self.thread)];
+        self.captures.values().any(|capture| {
+            let is_mine = capture.thread == self.thread;
+            let is_minded = is_mine && capture.mode != 2;
+            match mode {
+                0 => is_minded || !is_mine && capture.mode == 0,
+                1 => is_minded,
+                _ => false,
+            }
+        })
+    }
+
+    /// Forgets what a context takes with it.
+    pub fn context_ended(&mut self, slot: u8) {
+        self.captures.retain(|_, capture| capture.context != slot);
+        self.stale[usize::from(slot)] = std::mem::take(&mut self.contexts[usize::from(slot)]);
+        for index in 0..BLOCKS {
+            let block = self.blocks[index];
+            let is_held = matches!(block.state, State::Live | State::Missing);
+            if is_held && block.context == slot && block.kind != Kind::Pool {
+                self.live.remove(&block.address);
+                self.blocks[index].state = State::Empty;
+            }
+        }
+        for index in 0..STREAMS {
+            if self.stream_contexts[index] == slot {
+                self.is_stream[index] = false;
+            }
+        }
+        for index in 0..HOSTS {
+            if self.hosts[index].2 == slot {
+                self.hosts[index] = (0, 0, 0);
+            }
+        }
+    }
+
+    /// What is held on a device: bytes asked for, and what they may cost at most.
+    pub fn facts(&self, device: u8) -> Facts {
+        let mut facts = Facts {
+            raised: self.raised,
+            has_diverged: self.has_diverged,
+            ..Facts::default()
+        };
+        let of_device = |block: &&Block| block.device == device && block.kind != Kind::Graph;
+        for block in self.blocks.iter().filter(of_device) {
+            match block.state {
+                State::Live => {
+                    facts.held += block.bytes;
+                    facts.extra += crate::judge::cost(block.bytes) - block.bytes;
+                }
+                State::Missing => facts.missing += block.bytes,
+                _ => {}
+            }
+        }
+        facts.captures = !self.captures.is_empty();
+        facts
+    }
+
+    /// Properties of a new pool.
+    pub fn props(device: u8, max_size: u64) -> PoolProps {
+        PoolProps {
+            kind: 1,
+            handles: 0,
+            location: 1,
+            device: device.into(),
+            security: 0,
+            max_size: max_size as usize,
+            rest: [0; 56],
+        }
+    }
+
+    /// Whether the memory overlaps what is live.
+    pub fn overlaps(&self, address: u64, bytes: u64) -> bool {
+        let before = self.live.range(..address + bytes.max(1)).next_back();
+        before.is_some_and(|(start, (size, _))| start + size.max(&1) > address)
+    }
+}
