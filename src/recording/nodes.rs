@@ -3,7 +3,7 @@
 use rustc_hash::FxHashMap;
 
 /// Frames of all stacks together that are named in full.
-const MOST: usize = 2 << 20;
+const MOST: usize = 1 << 20;
 /// Frames of each further stack, the innermost.
 const SHORT: usize = 16;
 

@@ -55,7 +55,7 @@ fn chains_of_thousands_of_calls() {
         allocated(&writer, number, stack);
     }
     drop(writer);
-    let limit = Duration::from_secs(60);
+    let limit = Duration::from_secs(120);
     for args in [
         &["report", "a.trace"][..],
         &["html", "-o", "out", "a.trace"],
