@@ -1,17 +1,23 @@
 //! Which streams are capturing: while one is, the pool makes no fences and keeps what graphs may hold.
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use gpushim_core::pool::Context;
 
 use crate::driver::SUCCESS;
 use crate::interpose::driver::Handle;
 use crate::interpose::driver::calls::real;
-use crate::{allocator, context, mempools, recorder, thread};
+use crate::{allocator, context, drain, mempools, paged, recorder, thread};
 
-/// `CU_STREAM_LEGACY` and `CU_STREAM_PER_THREAD`, the handles that name no stream object.
+/// `CU_STREAM_PER_THREAD`, which names no stream object.
 const PER_THREAD: u64 = 2;
+
+/// `CU_STREAM_CAPTURE_MODE_GLOBAL`, `..._THREAD_LOCAL` and `..._RELAXED`: of a capture, which threads the
+/// driver refuses calls that it holds for unsafe; of a thread, which captures it is refused them for.
+pub const GLOBAL: u32 = 0;
+const THREAD_LOCAL: u32 = 1;
+pub const RELAXED: u32 = 2;
 
 /// A stream by what it is, whichever way it was named.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -36,8 +42,20 @@ impl Stream {
     }
 }
 
-/// Streams that capture, with the context in which they began.
-static OPEN: Mutex<Vec<(Stream, Option<Context>)>> = Mutex::new(Vec::new());
+/// A capture that is open.
+struct Open {
+    /// A number that no other capture has or had.
+    number: u64,
+    stream: Stream,
+    /// Where it began.
+    context: Option<Context>,
+    mode: u32,
+    /// The thread that began it: by our number, and by the kernel's.
+    thread: u64,
+    tid: u32,
+}
+
+static OPEN: Mutex<Vec<Open>> = Mutex::new(Vec::new());
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
 /// Whether any stream captures.
@@ -46,22 +64,76 @@ pub fn any() -> bool {
     COUNT.load(Ordering::Acquire) != 0
 }
 
-/// Runs `f` with the number of streams that capture, while none begins or ends: for what must hear of
-/// all of them.
-pub fn with_count<R>(f: impl FnOnce(usize) -> R) -> Option<R> {
-    OPEN.lock().ok().map(|open| f(open.len()))
+/// Runs `f` with the numbers of the captures that are open, while none begins or ends: for what must hear
+/// of all of them.
+pub fn with_open<R>(f: impl FnOnce(&mut dyn Iterator<Item = u64>) -> R) -> Option<R> {
+    let open = OPEN.lock().ok()?;
+    Some(f(&mut open.iter().map(|open| open.number)))
 }
 
-/// A capture is about to begin.
-pub fn begin(stream: Handle, per_thread: bool) {
-    let began = (Stream::of(stream, per_thread), context::current());
+/// Whether a stream of the context captures.
+pub fn is_in(context: Context) -> bool {
+    let Ok(open) = OPEN.lock() else { return true };
+    open.iter()
+        .any(|open| open.context.is_none_or(|of| of == context))
+}
+
+/// Whether the driver would refuse the calling thread an allocation or a free, because of a capture.
+pub fn refuses() -> bool {
+    if !any() {
+        return false;
+    }
+    let me = thread::serial();
+    let Ok(open) = OPEN.lock() else { return true };
+    let mine = open.iter().any(|o| o.thread == me && o.mode != RELAXED);
+    let others = open.iter().any(|o| o.thread != me && o.mode == GLOBAL);
+    drop(open);
+    (mine || others)
+        && match mode_of_thread() {
+            RELAXED => false,
+            THREAD_LOCAL => mine,
+            _ => true,
+        }
+}
+
+/// The calling thread's own mode.
+fn mode_of_thread() -> u32 {
+    let mut mode = RELAXED;
+    // SAFETY: `mode` is ours; each call swaps it with the thread's mode, and the second undoes the first.
+    let asked = thread::call(|| unsafe {
+        match real::cuThreadExchangeStreamCaptureMode(&mut mode) {
+            SUCCESS => {
+                let mut back = mode;
+                real::cuThreadExchangeStreamCaptureMode(&mut back)
+            }
+            error => error,
+        }
+    });
+    if asked == SUCCESS { mode } else { GLOBAL }
+}
+
+/// A capture is about to begin, in a mode of the driver's.
+pub fn begin(stream: Handle, per_thread: bool, mode: u32) {
+    static LAST: AtomicU64 = AtomicU64::new(0);
+    let began = Open {
+        number: LAST.fetch_add(1, Ordering::Relaxed) + 1,
+        stream: Stream::of(stream, per_thread),
+        context: context::current(),
+        mode,
+        thread: thread::serial(),
+        tid: thread::tid(),
+    };
+    let number = began.number;
+    if mempools::any() || paged::is_enabled() {
+        began.context.into_iter().for_each(drain::prepare);
+    }
     if let Ok(mut open) = OPEN.lock() {
         open.push(began);
         COUNT.store(open.len(), Ordering::Release);
         if let Some(pool) = allocator::pool() {
-            pool.capture_began();
+            pool.capture_began(number);
         }
-        mempools::all().for_each(|entry| entry.pool.capture_began());
+        mempools::all().for_each(|entry| entry.pool.capture_began(number));
     }
     recorder::capture(true, stream as u64, 0);
 }
@@ -70,7 +142,7 @@ pub fn begin(stream: Handle, per_thread: bool) {
 pub fn abandon(stream: Handle, per_thread: bool) {
     if any() {
         let of = Stream::of(stream, per_thread);
-        close(|s, _| s == of, stream as u64, None);
+        close(|open| open.stream == of, stream as u64, None);
     }
 }
 
@@ -80,28 +152,41 @@ pub fn ended(stream: Handle, per_thread: bool, graph: Option<u64>) {
         return;
     }
     let of = Stream::of(stream, per_thread);
-    close(|s, _| s == of, stream as u64, graph);
+    close(|open| open.stream == of, stream as u64, graph);
 }
 
 /// A context ended with the captures of its streams.
 pub fn context_gone(gone: Context) {
-    while any() && close(|_, context| context == Some(gone), 0, None) {}
+    while any() && close(|open| open.context == Some(gone), 0, None) {}
+}
+
+/// Closes captures of default streams whose threads have ended: nothing can end those any more, nor use
+/// what they recorded. For when memory was not at hand.
+pub fn close_of_ended_threads() {
+    while any()
+        && close(
+            |open| open.stream.thread != 0 && !thread::lives(open.tid),
+            PER_THREAD,
+            None,
+        )
+    {}
 }
 
 /// Takes one capture out; false if none fits.
-fn close(fits: impl Fn(Stream, Option<Context>) -> bool, stream: u64, graph: Option<u64>) -> bool {
+fn close(fits: impl Fn(&Open) -> bool, stream: u64, graph: Option<u64>) -> bool {
     let Ok(mut open) = OPEN.lock() else {
         return false;
     };
-    let Some(at) = open.iter().position(|&(s, c)| fits(s, c)) else {
+    // The last one that began: where a stream captures, a second capture of it does not begin.
+    let Some(at) = open.iter().rposition(fits) else {
         return false;
     };
-    open.swap_remove(at);
+    let number = open.remove(at).number;
     COUNT.store(open.len(), Ordering::Release);
     if let Some(pool) = allocator::pool() {
-        pool.capture_ended(graph);
+        pool.capture_ended(number, graph);
     }
-    mempools::all().for_each(|entry| entry.pool.capture_ended(graph));
+    mempools::all().for_each(|entry| entry.pool.capture_ended(number, graph));
     drop(open);
     recorder::capture(false, stream, graph.unwrap_or(0));
     true

@@ -11,6 +11,7 @@ mod capture;
 mod context;
 mod device;
 mod device_memory;
+mod drain;
 mod driver;
 mod facts;
 mod foreign;

@@ -18,7 +18,9 @@ use crate::device::Cuda;
 use crate::driver::SUCCESS;
 use crate::interpose::driver::Handle;
 use crate::interpose::driver::calls::real;
-use crate::{accessors, allocator, capture, context, plans, primary, process, recorder, thread};
+use crate::{
+    accessors, allocator, capture, context, drain, plans, primary, process, recorder, thread,
+};
 
 /// Pools of one process, at most; memory of further ones is the driver's.
 const MOST: usize = 1024;
@@ -266,11 +268,14 @@ pub fn add(handle: u64, device: i32, settings: Settings) -> Option<&'static Entr
         pool: MemPool::new(device, settings),
     }));
     // What captures now may use this pool, too.
-    capture::with_count(|open| {
-        (0..open).for_each(|_| entry.pool.capture_began());
+    capture::with_open(|open| {
+        open.for_each(|capture| entry.pool.capture_began(capture));
         slot.store(entry, Ordering::Release);
         COUNT.store(count + 1, Ordering::Release);
     })?;
+    if capture::any() {
+        context::current().into_iter().for_each(drain::prepare);
+    }
     Some(entry)
 }
 
@@ -439,6 +444,7 @@ pub fn context_gone(gone: Context) -> (u64, u64) {
         }
     }
     driver().forget(gone);
+    drain::context_gone(gone);
     (live, given)
 }
 

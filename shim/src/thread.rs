@@ -81,6 +81,14 @@ fn first_seen(thread: &Thread) {
     thread_names::arrived(id);
 }
 
+/// Whether a thread of this process with this kernel id lives. The kernel gives the ids of threads that
+/// have ended to new ones.
+pub fn lives(tid: u32) -> bool {
+    // SAFETY: signal 0 is sent to nothing; the call only looks.
+    let found = unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), tid, 0) };
+    found == 0 || std::io::Error::last_os_error().raw_os_error() != Some(libc::ESRCH)
+}
+
 /// A number that no other thread of this process has or had, from 1: the kernel gives the ids of threads
 /// that have ended to new ones, whose default streams are others.
 #[inline]

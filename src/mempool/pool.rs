@@ -215,6 +215,7 @@ impl<D: Driver> MemPool<D> {
             }
             Mode::Short => self.order_behind_all(driver, stream),
             Mode::Late => {
+                self.state.lock().give_up();
                 self.finish_all(driver);
                 self.reap(driver);
                 driver.make_room(self, true);

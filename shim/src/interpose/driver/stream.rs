@@ -7,10 +7,15 @@ use crate::driver::{CUresult, SUCCESS};
 use crate::interpose::hook::driver_hooks;
 use crate::{allocator, capture, mempools};
 
-/// Begins a capture; `per_thread`: what the stream handle 0 means.
-fn begin(stream: Handle, per_thread: bool, call: impl FnOnce() -> CUresult) -> CUresult {
+/// Begins a capture in a mode of the driver's; `per_thread`: what the stream handle 0 means.
+fn begin(
+    stream: Handle,
+    per_thread: bool,
+    mode: c_uint,
+    call: impl FnOnce() -> CUresult,
+) -> CUresult {
     // Counted before the driver begins: a fence in between would spoil the capture.
-    capture::begin(stream, per_thread);
+    capture::begin(stream, per_thread, mode);
     let result = call();
     if result != SUCCESS {
         capture::abandon(stream, per_thread);
@@ -51,22 +56,22 @@ driver_hooks! {
     /// A capture begins (CUDA 10.0).
     fn cuStreamBeginCapture(stream: Handle) {
         // SAFETY: the caller's arguments, unchanged; so in every hook of this file.
-        begin(stream, false, || unsafe { real::cuStreamBeginCapture(stream) })
+        begin(stream, false, capture::GLOBAL, || unsafe { real::cuStreamBeginCapture(stream) })
     }
     /// A capture begins (CUDA 10.0), per-thread default stream.
     fn cuStreamBeginCapture_ptsz(stream: Handle) {
         // SAFETY: as above.
-        begin(stream, true, || unsafe { real::cuStreamBeginCapture_ptsz(stream) })
+        begin(stream, true, capture::GLOBAL, || unsafe { real::cuStreamBeginCapture_ptsz(stream) })
     }
     /// A capture begins.
     fn cuStreamBeginCapture_v2(stream: Handle, mode: c_uint) {
         // SAFETY: as above.
-        begin(stream, false, || unsafe { real::cuStreamBeginCapture_v2(stream, mode) })
+        begin(stream, false, mode, || unsafe { real::cuStreamBeginCapture_v2(stream, mode) })
     }
     /// A capture begins, per-thread default stream.
     fn cuStreamBeginCapture_v2_ptsz(stream: Handle, mode: c_uint) {
         // SAFETY: as above.
-        begin(stream, true, || unsafe { real::cuStreamBeginCapture_v2_ptsz(stream, mode) })
+        begin(stream, true, mode, || unsafe { real::cuStreamBeginCapture_v2_ptsz(stream, mode) })
     }
     /// A capture into a graph that exists begins.
     fn cuStreamBeginCaptureToGraph(
@@ -74,7 +79,7 @@ driver_hooks! {
         mode: c_uint,
     ) {
         // SAFETY: as above.
-        begin(stream, false, || unsafe {
+        begin(stream, false, mode, || unsafe {
             real::cuStreamBeginCaptureToGraph(stream, graph, dependencies, data, n, mode)
         })
     }
@@ -84,7 +89,7 @@ driver_hooks! {
         mode: c_uint,
     ) {
         // SAFETY: as above.
-        begin(stream, true, || unsafe {
+        begin(stream, true, mode, || unsafe {
             real::cuStreamBeginCaptureToGraph_ptsz(stream, graph, dependencies, data, n, mode)
         })
     }
