@@ -5,6 +5,7 @@
 
 #[cfg(feature = "cli")]
 pub mod analysis;
+pub mod background;
 pub mod config;
 #[cfg(feature = "cli")]
 pub mod export;

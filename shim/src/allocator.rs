@@ -5,10 +5,12 @@ use std::sync::OnceLock;
 use gpushim_core::pool::{Context, FreeError, Policy, Pool, Settings};
 use gpushim_core::trace::Class;
 
+use crate::budget::{self, Claim};
 use crate::device::Cuda;
-use crate::driver::{CUresult, INVALID_VALUE, OUT_OF_MEMORY};
+use crate::driver::{CUresult, INVALID_VALUE, OUT_OF_MEMORY, SUCCESS};
+use crate::thread::Uncancelled;
 use crate::{
-    context, foreign, housekeeper, limit, memory_info, mempools, paged, process, recorder, thread,
+    capture, context, foreign, housekeeper, memory_info, mempools, paged, process, recorder, thread,
 };
 
 static POOL: OnceLock<Option<Pool<Cuda>>> = OnceLock::new();
@@ -24,6 +26,7 @@ pub fn pool() -> Option<&'static Pool<Cuda>> {
 
 #[cold]
 fn create() -> Option<&'static Pool<Cuda>> {
+    let _uncancelled = Uncancelled::new();
     process::start();
     let pool = POOL.get_or_init(|| {
         let config = process::config();
@@ -68,9 +71,13 @@ pub fn allocate(bytes: u64) -> Option<Result<u64, CUresult>> {
 
 #[cold]
 fn allocate_slowly(pool: &Pool<Cuda>, context: Context, bytes: u64) -> Result<u64, CUresult> {
+    let _uncancelled = Uncancelled::new();
     recorder::open();
     housekeeper::start();
     recorder::driver_ns();
+    if capture::any() {
+        capture::close_of_ended_threads();
+    }
     let mut result = pool.allocate(context, bytes);
     if result == Err(OUT_OF_MEMORY) && mempools::trim(None, true) > 0 {
         result = pool.allocate(context, bytes);
@@ -107,12 +114,23 @@ pub fn free(address: u64) -> Option<Result<(), CUresult>> {
 
 /// Calls the driver for memory that is not the pool's. If it has none, the cache is given back and
 /// the driver asked again before the host hears of it.
-pub fn forward(class: Class, bytes: u64, mut call: impl FnMut() -> CUresult) -> CUresult {
+pub fn forward(class: Class, bytes: u64, call: impl FnMut() -> CUresult) -> CUresult {
+    forward_on(None, class, bytes, call)
+}
+
+/// As [`forward`], for memory of a device that need not be the current one.
+pub fn forward_on(
+    device: Option<i32>,
+    class: Class,
+    bytes: u64,
+    mut call: impl FnMut() -> CUresult,
+) -> CUresult {
+    let _uncancelled = Uncancelled::new();
     recorder::driver_ns();
-    if over_limit(class, bytes) {
+    let Some(claim) = claim(device, class, bytes) else {
         refused(class, bytes, OUT_OF_MEMORY);
         return OUT_OF_MEMORY;
-    }
+    };
     let mut result = thread::timed(&mut call);
     if result == OUT_OF_MEMORY {
         if mempools::make_room() > 0 {
@@ -122,7 +140,25 @@ pub fn forward(class: Class, bytes: u64, mut call: impl FnMut() -> CUresult) -> 
             refused(class, bytes, result);
         }
     }
+    if result == SUCCESS {
+        match foreign::context_of(class) {
+            Some(context) => claim.keep_in(context),
+            None => claim.keep(),
+        }
+    }
     result
+}
+
+/// Takes bytes for a request, out of what is cached if need be. `None`: the limit does not allow them.
+fn claim(device: Option<i32>, class: Class, bytes: u64) -> Option<Claim> {
+    if budget::limit().is_none() || !foreign::takes_device_memory(class) {
+        return budget::reserve(0, 0);
+    }
+    let device = device.unwrap_or_else(|| context::device().into());
+    budget::reserve(device, bytes).or_else(|| {
+        mempools::make_room();
+        budget::reserve(device, bytes)
+    })
 }
 
 /// As [`forward`], for calls on a hot path that rarely take memory.
@@ -137,19 +173,6 @@ pub fn retry(mut call: impl FnMut() -> CUresult) -> CUresult {
 /// As [`forward`], for calls that take memory of a size that nobody told us.
 pub fn forward_unsized(call: impl FnMut() -> CUresult) -> CUresult {
     forward(Class::Unknown, 0, call)
-}
-
-fn over_limit(class: Class, bytes: u64) -> bool {
-    if process::config().limit.is_none() {
-        return false;
-    }
-    if !foreign::takes_device_memory(class) || bytes == 0 {
-        return false;
-    }
-    if !limit::fits(bytes) {
-        mempools::make_room();
-    }
-    !limit::fits(bytes)
 }
 
 fn refused(class: Class, bytes: u64, error: CUresult) {

@@ -5,32 +5,37 @@ use std::sync::Mutex;
 use gpushim_core::pool::{Address, Context, Device};
 use gpushim_core::trace::{Class, Kind};
 
-use crate::capture;
-use crate::driver::{self, CUresult, OUT_OF_MEMORY, SUCCESS};
+use crate::driver::{self, CONTEXT_IS_DESTROYED, CUresult, OUT_OF_MEMORY, SUCCESS};
+use crate::gate::{self, Pass};
 use crate::interpose::driver::calls::{real as calls, slots};
 use crate::interpose::driver::context::real as contexts;
 use crate::interpose::driver::memory::real as memory;
 use crate::interpose::driver::stream::real as streams;
-use crate::{context, recorder, thread};
+use crate::{budget, capture, context, recorder, thread};
 
 /// `CU_EVENT_DISABLE_TIMING`: such events are the cheapest to record.
 const DISABLE_TIMING: u32 = 2;
 /// `CUDA_ERROR_NOT_READY`.
 const NOT_READY: CUresult = 600;
-/// `CU_STREAM_CAPTURE_MODE_RELAXED`.
-const RELAXED: u32 = 2;
 
 /// A driver event and the context that it belongs to.
 #[derive(Clone, Copy, Debug)]
 pub struct Event {
     context: Context,
     handle: u64,
+    /// Ends of contexts before it was made: with the handle of its context it tells whether that lives.
+    born: u64,
 }
 
 impl Event {
     /// The context that it belongs to.
     pub fn context(self) -> Context {
         self.context
+    }
+
+    /// A call of ours that uses it begins.
+    fn enter(self) -> Result<Pass, CUresult> {
+        gate::enter_since(self.context, self.born).ok_or(CONTEXT_IS_DESTROYED)
     }
 
     /// The driver's handle.
@@ -44,6 +49,11 @@ pub struct Cuda {
     events: Mutex<Vec<Event>>,
     /// Contexts that the pool asked about, with their devices.
     ordinals: Mutex<Vec<(Context, i32)>>,
+}
+
+/// A call of ours in a context begins.
+fn enter(context: Context) -> Result<Pass, CUresult> {
+    gate::enter(context).ok_or(CONTEXT_IS_DESTROYED)
 }
 
 /// A driver's answer as a result.
@@ -89,9 +99,13 @@ impl Cuda {
         if let Ok(mut events) = self.events.lock()
             && let Some(at) = events.iter().rposition(|event| event.context == context)
         {
-            return Ok(events.swap_remove(at));
+            let event = events.swap_remove(at);
+            if gate::lives(context, event.born) {
+                return Ok(event);
+            }
         }
         let mut handle = std::ptr::null_mut();
+        let born = gate::ends();
         // SAFETY: `handle` is ours to write.
         check(context::with(context, || unsafe {
             calls::cuEventCreate(&mut handle, DISABLE_TIMING)
@@ -99,6 +113,7 @@ impl Cuda {
         Ok(Event {
             context,
             handle: handle as u64,
+            born,
         })
     }
 }
@@ -108,7 +123,7 @@ pub fn relaxed<R>(f: impl FnOnce() -> R) -> R {
     if !capture::any() {
         return f();
     }
-    let mut mode = RELAXED;
+    let mut mode = capture::RELAXED;
     // SAFETY: `mode` is ours; the call swaps it with the thread's mode.
     let swapped = unsafe { calls::cuThreadExchangeStreamCaptureMode(&mut mode) } == SUCCESS;
     let result = f();
@@ -135,6 +150,7 @@ impl Device for Cuda {
         {
             return Ok(device);
         }
+        let _pass = enter(context)?;
         let mut device = 0;
         // SAFETY: `device` is ours to write.
         check(context::with(context, || unsafe {
@@ -147,6 +163,12 @@ impl Device for Cuda {
     }
 
     fn allocate(&self, context: Context, bytes: u64) -> Result<Address, CUresult> {
+        let _pass = enter(context)?;
+        let device = match budget::limit() {
+            Some(_) => self.ordinal(context)?,
+            None => 0,
+        };
+        let claim = budget::reserve(device, bytes).ok_or(OUT_OF_MEMORY)?;
         let mut address = 0;
         let result = thread::timed(|| {
             context::with(context, || {
@@ -155,25 +177,30 @@ impl Device for Cuda {
             })
         })?;
         check(result)?;
+        claim.keep_in(context);
         self.segment(Kind::Reserve, context, address, bytes);
         Ok(address)
     }
 
     fn release(&self, context: Context, address: Address, bytes: u64) -> Result<(), CUresult> {
+        let _pass = enter(context)?;
         // Logged first: once the driver has it, another thread's allocation may get the same address.
         self.segment(Kind::Release, context, address, bytes);
-        check(thread::timed(|| {
+        let result = check(thread::timed(|| {
             context::with(context, || {
                 // SAFETY: the pool releases what `allocate` returned, once.
                 relaxed(|| unsafe { memory::cuMemFree_v2(address) })
             })
-        })?)
+        })?);
+        budget::give_in(context, bytes);
+        result
     }
 
     fn record(&self, context: Context) -> Result<Option<Event>, CUresult> {
         if driver::address(&slots::cuCtxRecordEvent).is_none() {
             return Ok(None);
         }
+        let _pass = enter(context)?;
         let event = self.event(context)?;
         // SAFETY: both handles are live; the event belongs to the context.
         let result = thread::call(|| unsafe {
@@ -186,6 +213,7 @@ impl Device for Cuda {
     }
 
     fn order(&self, context: Context, event: Event) -> Result<(), CUresult> {
+        let (_pass, _also) = (enter(context)?, event.enter()?);
         // SAFETY: both handles are live.
         check(thread::call(|| unsafe {
             calls::cuCtxWaitEvent(context.0 as *mut _, event.handle as *mut _)
@@ -193,6 +221,7 @@ impl Device for Cuda {
     }
 
     fn is_complete(&self, event: Event) -> Result<bool, CUresult> {
+        let _pass = event.enter()?;
         // SAFETY: the event is live.
         match thread::call(|| unsafe { calls::cuEventQuery(event.handle as *mut _) }) {
             SUCCESS => Ok(true),
@@ -202,6 +231,7 @@ impl Device for Cuda {
     }
 
     fn wait(&self, event: Event) -> Result<(), CUresult> {
+        let _pass = event.enter()?;
         check(thread::timed(|| {
             // SAFETY: the event is live.
             relaxed(|| unsafe { streams::cuEventSynchronize(event.handle as *mut _) })
@@ -209,19 +239,33 @@ impl Device for Cuda {
     }
 
     fn retire(&self, event: Event) {
-        if let Ok(mut events) = self.events.lock() {
+        if gate::lives(event.context, event.born)
+            && let Ok(mut events) = self.events.lock()
+        {
             events.push(event);
         }
     }
 
+    fn captures(&self, context: Context) -> bool {
+        capture::is_in(context)
+    }
+
+    fn refuses(&self) -> bool {
+        capture::refuses()
+    }
+
     fn synchronize(&self, context: Context) -> Result<(), CUresult> {
+        let _pass = enter(context)?;
         check(thread::timed(|| {
-            // SAFETY: no arguments; the context is current inside.
-            context::with(context, || unsafe { contexts::cuCtxSynchronize() })
+            context::with(context, || {
+                // SAFETY: no arguments; the context is current inside.
+                relaxed(|| unsafe { contexts::cuCtxSynchronize() })
+            })
         })?)
     }
 
     fn memory_info(&self, context: Context) -> Result<(u64, u64), CUresult> {
+        let _pass = enter(context)?;
         let (mut free, mut total) = (0, 0);
         // SAFETY: both are ours to write.
         check(context::with(context, || unsafe {

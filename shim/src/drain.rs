@@ -9,9 +9,9 @@ use std::sync::Mutex;
 use gpushim_core::pool::Context;
 
 use crate::device::{check, relaxed};
-use crate::driver::CUresult;
+use crate::driver::{CONTEXT_IS_DESTROYED, CUresult};
 use crate::interpose::driver::memory::real as memory;
-use crate::{context, thread};
+use crate::{context, gate, thread};
 
 /// What is kept for it: contexts and addresses.
 static KEPT: Mutex<Vec<(Context, u64)>> = Mutex::new(Vec::new());
@@ -50,6 +50,7 @@ pub fn prepare(of: Context) {
 /// # Errors
 /// The driver's.
 pub fn context(of: Context) -> Result<(), CUresult> {
+    let _pass = gate::enter(of).ok_or(CONTEXT_IS_DESTROYED)?;
     let address = match kept(of) {
         Some(address) => address,
         None => allocate(of)?,

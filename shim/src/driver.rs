@@ -18,6 +18,8 @@ pub const INVALID_VALUE: CUresult = 1;
 pub const OUT_OF_MEMORY: CUresult = 2;
 /// `CUDA_ERROR_INVALID_CONTEXT`.
 pub const INVALID_CONTEXT: CUresult = 201;
+/// `CUDA_ERROR_CONTEXT_IS_DESTROYED`.
+pub const CONTEXT_IS_DESTROYED: CUresult = 709;
 /// `CUDA_ERROR_NOT_FOUND`.
 pub const NOT_FOUND: CUresult = 500;
 

@@ -2,11 +2,11 @@
 
 use std::collections::HashMap;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
 
+use gpushim_core::pool::Context;
 use gpushim_core::trace::{Class, Kind};
 
-use crate::{context, recorder};
+use crate::{budget, context, recorder};
 
 /// One allocation of the driver's.
 #[derive(Clone, Copy)]
@@ -14,12 +14,11 @@ pub struct Foreign {
     class: Class,
     size: u64,
     device: u8,
+    /// The context that it ends with, if it ends with one.
+    context: Option<Context>,
 }
 
 static LIVE: Mutex<Option<HashMap<u64, Foreign>>> = Mutex::new(None);
-
-/// Bytes of device memory among it.
-static DEVICE_BYTES: AtomicU64 = AtomicU64::new(0);
 
 /// Whether memory of this class counts against what the process may hold of the device.
 pub fn takes_device_memory(class: Class) -> bool {
@@ -34,27 +33,33 @@ pub fn takes_device_memory(class: Class) -> bool {
     )
 }
 
-/// Bytes of device memory that the driver handed out and the pool knows nothing of.
-pub fn device_bytes() -> u64 {
-    DEVICE_BYTES.load(Ordering::Relaxed)
+/// The context that memory of this class ends with, if it is handed out now.
+pub fn context_of(class: Class) -> Option<Context> {
+    let ends = matches!(
+        class,
+        Class::Device | Class::Pitched | Class::Array | Class::MipmappedArray
+    );
+    ends.then(context::current).flatten()
 }
 
 /// Notes and records what the driver handed out.
 pub fn allocated(class: Class, address: u64, size: u64, stream: u64) {
-    if address == 0 {
-        return;
+    if address != 0 {
+        allocated_on(context::device(), class, address, size, stream);
     }
+}
+
+/// As [`allocated`], on another device than the current one.
+pub fn allocated_on(device: u8, class: Class, address: u64, size: u64, stream: u64) {
     // Its own device from here on, whatever is current when it is freed.
     let foreign = Foreign {
         class,
         size,
-        device: context::device(),
+        device,
+        context: context_of(class),
     };
     if let Ok(mut live) = LIVE.lock() {
         live.get_or_insert_default().insert(address, foreign);
-    }
-    if takes_device_memory(class) {
-        DEVICE_BYTES.fetch_add(size, Ordering::Relaxed);
     }
     recorder::forwarded(Kind::Alloc, class, foreign.device, address, size, stream);
 }
@@ -76,6 +81,7 @@ pub fn restore(address: u64, entry: Entry) {
             class,
             size,
             device,
+            ..
         } = foreign;
         recorder::stays(class, device, address, size, stack);
         live.get_or_insert_default().insert(address, foreign);
@@ -89,9 +95,12 @@ pub fn freed(address: u64, entry: Entry, stream: u64) {
         class,
         size,
         device,
+        context,
     } = foreign;
-    if takes_device_memory(class) {
-        DEVICE_BYTES.fetch_sub(size, Ordering::Relaxed);
+    match context {
+        Some(context) => budget::give_in(context, size),
+        None if takes_device_memory(class) => budget::give(device.into(), size),
+        None => {}
     }
     recorder::forwarded(Kind::Free, class, device, address, size, stream);
 }

@@ -5,6 +5,7 @@ use std::sync::{Condvar, Mutex, Once};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use gpushim_core::background::{Background, is_left_alone};
 use gpushim_core::pool::TICKS_TO_DECAY;
 
 use crate::{allocator, device_memory, mempools, plans, process, recorder, thread_names};
@@ -66,7 +67,11 @@ extern "C" fn stop() {
 /// How long the thread sleeps while there is something to do for the trace.
 const SOON: Duration = Duration::from_millis(10);
 
+/// How often it looks whether it is the last thread.
+const LOOK: Duration = Duration::from_millis(200);
+
 fn run() {
+    let _background = Background::new();
     let decay = process::config().decay;
     let tick = if decay.is_zero() {
         Duration::from_secs(10)
@@ -74,6 +79,7 @@ fn run() {
         decay / TICKS_TO_DECAY
     };
     let (mut pause, mut last, mut sampled) = (SOON, Instant::now(), None);
+    let mut looked = Instant::now();
     loop {
         let Ok(working) = WORKING.lock() else { return };
         let Ok((working, _)) = WAKE.wait_timeout(working, pause.min(tick)) else {
@@ -81,6 +87,12 @@ fn run() {
         };
         if STOPPED.load(Ordering::Acquire) || process::bypassed() {
             return;
+        }
+        if looked.elapsed() >= LOOK {
+            if is_left_alone() {
+                return;
+            }
+            looked = Instant::now();
         }
         let is_due = last.elapsed() >= tick;
         let hurry = process::boundary(|| false, || work(is_due && !decay.is_zero(), &mut sampled));

@@ -7,6 +7,8 @@
 
 mod accessors;
 mod allocator;
+mod attached;
+mod budget;
 mod capture;
 mod context;
 mod device;
@@ -15,9 +17,9 @@ mod drain;
 mod driver;
 mod facts;
 mod foreign;
+mod gate;
 mod housekeeper;
 mod interpose;
-mod limit;
 mod marks;
 mod memory_info;
 mod mempools;

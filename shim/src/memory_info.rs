@@ -2,29 +2,24 @@
 
 use gpushim_core::pool::Device;
 
-use crate::{allocator, context, foreign, mempools, process};
+use crate::{allocator, budget, context, mempools};
 
 /// Corrects the driver's figures, in bytes, for the current device.
 pub fn adjust(free: Option<&mut usize>, total: Option<&mut usize>) {
-    let limit = process::config().limit;
-    if allocator::used().is_none() && !mempools::any() {
-        if let Some(limit) = limit {
-            limited(free, total, limit, foreign::device_bytes());
-        }
+    let limit = budget::limit();
+    if limit.is_none() && allocator::used().is_none() && !mempools::any() {
         return;
     }
     let device = i32::from(context::device());
-    let of_pool = allocator::used().map_or((0, 0), |pool| {
-        let stats = pool.stats(Some(device));
-        (stats.allocated, stats.cached)
-    });
+    let cached = allocator::used().map_or(0, |pool| pool.cached_bytes(device));
     let of_pools = mempools::figures(device);
     let mut free = free;
     if let Some(free) = free.as_deref_mut() {
-        *free += (of_pool.1 + of_pools.1) as usize;
+        *free += (cached + of_pools.cached) as usize;
     }
     if let Some(limit) = limit {
-        let held = of_pool.0 + of_pools.0 + foreign::device_bytes();
+        // What is kept for later requests can be had.
+        let held = budget::held(device).saturating_sub(cached + of_pools.unused);
         limited(free, total, limit, held);
     }
 }
@@ -42,6 +37,8 @@ pub struct Held {
     pub allocated: u64,
     /// Held from the driver.
     pub reserved: u64,
+    /// Freed, and waiting for captures and graphs.
+    pub quarantined: u64,
     /// The largest free block of one pool.
     pub largest_free: u64,
 }
@@ -56,12 +53,14 @@ pub fn of_pools(device: i32) -> Option<Held> {
     if let Some(pool) = allocator::used() {
         let stats = pool.stats(Some(device));
         (held.allocated, held.reserved) = (stats.allocated, stats.reserved);
+        held.quarantined = stats.quarantined;
         held.largest_free = pool.largest_free(device);
     }
     for entry in mempools::all().filter(|entry| entry.device == device) {
         let stats = entry.pool.stats();
         held.allocated += stats.allocated;
         held.reserved += stats.reserved;
+        held.quarantined += stats.quarantined;
         held.largest_free = held.largest_free.max(entry.pool.largest_free());
     }
     Some(held)

@@ -125,23 +125,27 @@ pub fn all() -> impl Iterator<Item = &'static Entry> {
     })
 }
 
-/// Bytes held from the driver, on one device or on all.
-pub fn reserved(device: Option<i32>) -> u64 {
-    on(device).map(|entry| entry.pool.stats().reserved).sum()
+/// What pools hold and have not handed out, in bytes.
+#[derive(Default)]
+pub struct Figures {
+    /// All of it.
+    pub unused: u64,
+    /// What `cudaMalloc` could have of it without the driver.
+    pub cached: u64,
 }
 
-/// Bytes handed out on a device, and bytes that `cudaMalloc` could have beside them without the driver.
-pub fn figures(device: i32) -> (u64, u64) {
-    on(Some(device)).fold((0, 0), |(allocated, cached), entry| {
+/// What the pools of a device hold and have not handed out.
+pub fn figures(device: i32) -> Figures {
+    let mut figures = Figures::default();
+    for entry in on(Some(device)) {
         let stats = entry.pool.stats();
-        let own = entry.class() == Class::Device;
-        let free = if own {
-            stats.reserved.saturating_sub(stats.allocated)
-        } else {
-            0
-        };
-        (allocated + stats.allocated, cached + free)
-    })
+        let unused = stats.reserved.saturating_sub(stats.allocated);
+        figures.unused += unused;
+        if entry.class() == Class::Device {
+            figures.cached += unused;
+        }
+    }
+    figures
 }
 
 fn on(device: Option<i32>) -> impl Iterator<Item = &'static Entry> {
@@ -505,6 +509,6 @@ pub fn any() -> bool {
 
 /// Memory was short for somebody else. Returns the bytes given back.
 pub fn make_room() -> u64 {
-    let cached = allocator::used().map_or(0, |pool| pool.trim(None, 0));
+    let cached = allocator::used().map_or(0, |pool| pool.make_room(None));
     cached + trim(None, true)
 }

@@ -6,12 +6,14 @@ use gpushim_core::pool::{Context, Device};
 use gpushim_core::trace::{Class, Kind};
 
 use crate::device::{Cuda, Event, check, relaxed};
-use crate::driver::{self, CUresult, NOT_FOUND, OUT_OF_MEMORY, SUCCESS};
+use crate::driver::{self, CONTEXT_IS_DESTROYED, CUresult, NOT_FOUND, OUT_OF_MEMORY, SUCCESS};
 use crate::interpose::driver::calls::{real as calls, slots};
 use crate::interpose::driver::context::real as contexts;
 use crate::interpose::driver::memory::real as memory;
 use crate::interpose::driver::virtual_memory::real as virtual_memory;
-use crate::{accessors, allocator, context, drain, limit, mempools, primary, recorder, thread};
+use crate::{
+    accessors, allocator, budget, context, drain, gate, mempools, primary, recorder, thread,
+};
 
 /// `CU_MEM_ACCESS_FLAGS_PROT_NONE` and `..._PROT_READWRITE`.
 const NONE: u32 = sys::CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_NONE as u32;
@@ -115,6 +117,7 @@ impl Driver for Cuda {
         properties.location.type_ = sys::CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE;
         properties.location.id = device;
         properties.allocFlags.gpuDirectRDMACapable = mempools::is_rdma_capable(device).into();
+        let claim = budget::reserve(device, bytes).ok_or(OUT_OF_MEMORY)?;
         let mut handle = 0;
         let create = || {
             // SAFETY: `handle` is ours to write; the properties live through the call.
@@ -123,6 +126,7 @@ impl Driver for Cuda {
             })
         };
         check(thread::timed(create)?)?;
+        claim.keep();
         segment(Kind::Reserve, device, handle, bytes);
         Ok(handle)
     }
@@ -132,6 +136,7 @@ impl Driver for Cuda {
         // A refusal means that the memory is gone with its device already.
         // SAFETY: the pool made the handle, and gives it back once.
         let _ = thread::timed(|| unsafe { virtual_memory::cuMemRelease(handle) });
+        budget::give(device, bytes);
     }
 
     fn map(&self, address: u64, bytes: u64, handle: u64) -> Result<(), CUresult> {
@@ -173,6 +178,7 @@ impl Driver for Cuda {
 
     fn allocate(&self, device: i32, bytes: u64) -> Result<u64, CUresult> {
         let mut address = 0;
+        let claim = budget::reserve(device, bytes).ok_or(OUT_OF_MEMORY)?;
         let context = primary::take(device)?;
         let allocate = || {
             // SAFETY: `address` is ours to write.
@@ -184,6 +190,7 @@ impl Driver for Cuda {
             primary::put_back(device);
         }
         result?;
+        claim.keep();
         segment(Kind::Reserve, device, address, bytes);
         Ok(address)
     }
@@ -199,6 +206,7 @@ impl Driver for Cuda {
         let result = thread::timed(release).and_then(check);
         if result.is_ok() {
             primary::put_back(device);
+            budget::give(device, bytes);
         }
         result
     }
@@ -214,6 +222,7 @@ impl Driver for Cuda {
                 context => self.record_all(context),
             };
         }
+        let _pass = gate::enter(stream.context).ok_or(CONTEXT_IS_DESTROYED)?;
         let event = self.event(stream.context)?;
         // SAFETY: both are live and of the same context.
         let record = || unsafe { calls::cuEventRecord(event.raw(), stream.handle as *mut _) };
@@ -286,12 +295,12 @@ impl Driver for Cuda {
     }
 
     fn admit(&self, device: i32, bytes: u64) -> bool {
-        limit::fits(bytes) && (bytes < LARGE || self.has(device, bytes))
+        budget::fits(device, bytes) && (bytes < LARGE || self.has(device, bytes))
     }
 
     fn make_room(&self, asking: &MemPool<Self>, waits: bool) -> bool {
         let device = Some(asking.device());
-        let cached = allocator::used().map_or(0, |pool| pool.trim(device, 0));
+        let cached = allocator::used().map_or(0, |pool| pool.make_room(device));
         cached + mempools::trim(Some(asking), waits) > 0
     }
 }
@@ -334,6 +343,7 @@ impl Cuda {
             }
             return Device::order(self, stream.context, event);
         }
+        let _pass = gate::enter(stream.context).ok_or(CONTEXT_IS_DESTROYED)?;
         // SAFETY: both are live.
         let wait = || unsafe { calls::cuStreamWaitEvent(stream.handle as *mut _, event.raw(), 0) };
         check(on_stream(stream, || thread::call(wait))?)

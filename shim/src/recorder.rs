@@ -1,9 +1,10 @@
 //! What happened, into the trace: the one place that knows how the shim's facts become events.
 
+use std::collections::HashSet;
 use std::sync::{Mutex, OnceLock};
 
 use gpushim_core::mempool::{self, Stream};
-use gpushim_core::pool::{Context, Freed, Grant, Source};
+use gpushim_core::pool::{Context, Freed, Gone, Grant, Source};
 use gpushim_core::trace::{Class, Cost, Event, Kind, Writer, flags};
 
 use crate::interpose::front;
@@ -268,11 +269,32 @@ fn pool_state(writer: &Writer) {
     if let Some(held) = memory_info::of_pools(device.into()) {
         writer.record(&Event {
             device,
+            address: held.quarantined,
             size: held.allocated,
             extra: [held.reserved, held.largest_free],
             ..event(Kind::PoolState, Class::Device)
         });
     }
+}
+
+/// A context ended, and with it these blocks.
+pub fn blocks_gone(context: Context, gone: &Gone) {
+    let Some(writer) = opened() else { return };
+    // The table is looked at as a whole: not for a context without blocks.
+    if !gone.live.is_empty() {
+        let live: HashSet<u64> = gone.live.iter().copied().collect();
+        writer.drop_live(|event| {
+            event.class == Class::Device
+                && event.flags & flags::FORWARDED == 0
+                && live.contains(&event.address)
+        });
+    }
+    writer.record(&Event {
+        address: context.0,
+        size: gone.allocated,
+        extra: [gone.reserved, 0],
+        ..event(Kind::ContextGone, Class::Device)
+    });
 }
 
 /// A context ended, and with it these bytes that were handed out and held.

@@ -142,6 +142,37 @@ pub fn inside() -> bool {
     with(|t| t.inside.get())
 }
 
+unsafe extern "C" {
+    /// POSIX; not among what the `libc` crate declares.
+    fn pthread_setcancelstate(state: libc::c_int, before: *mut libc::c_int) -> libc::c_int;
+}
+
+/// `PTHREAD_CANCEL_DISABLE`.
+const CANCEL_DISABLE: libc::c_int = 1;
+
+/// While it lives, the thread is not cancelled: a request for that waits. The unwinding of a cancelled
+/// thread cannot pass through frames of ours, and would end the process there.
+pub struct Uncancelled(libc::c_int);
+
+impl Uncancelled {
+    /// From now on.
+    #[inline]
+    pub fn new() -> Uncancelled {
+        let mut before = 0;
+        // SAFETY: `before` is ours to write; the state is one of the two that there are.
+        unsafe { pthread_setcancelstate(CANCEL_DISABLE, &mut before) };
+        Uncancelled(before)
+    }
+}
+
+impl Drop for Uncancelled {
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: the state is what the thread had; where the one before goes is not asked for.
+        unsafe { pthread_setcancelstate(self.0, std::ptr::null_mut()) };
+    }
+}
+
 /// Calls into the driver such that hooks that it reaches itself pass straight through.
 #[inline]
 pub fn call<R>(f: impl FnOnce() -> R) -> R {

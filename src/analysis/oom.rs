@@ -46,6 +46,8 @@ pub struct Cache {
     pub reserved: u64,
     /// Bytes of its largest free block, if it said.
     pub largest_free: Option<u64>,
+    /// Bytes that were freed and waited for captures and graphs.
+    pub waiting: u64,
 }
 
 impl Cache {
@@ -91,6 +93,15 @@ impl Shortage {
             .iter()
             .fold(0, |sum, block| sum.saturating_add(block.size));
         self.holders = by_stack(recording, blocks);
+    }
+
+    /// Bytes of the device that neither the process's pools nor its live blocks account for: other
+    /// processes', and what the driver keeps for itself. `None` if the recording does not say.
+    pub fn others(&self) -> Option<u64> {
+        let held = self.held.filter(|_| !self.by_framework)?;
+        let [free, total] = self.device_free?;
+        let ours = self.live.saturating_add(held.cached());
+        Some(total.saturating_sub(free).saturating_sub(ours))
     }
 
     /// Why it did not fit.
@@ -147,6 +158,7 @@ impl Visitor for Shortages {
                         allocated: first,
                         reserved: second,
                         largest_free: None,
+                        waiting: 0,
                     }),
                     live: 0,
                     holders: Vec::new(),
@@ -163,6 +175,7 @@ impl Visitor for Shortages {
                         allocated: event.size,
                         reserved: event.extra[0],
                         largest_free: Some(event.extra[1]),
+                        waiting: event.address,
                     });
                 }
             }

@@ -157,7 +157,10 @@ impl Line {
             class: event.class.name(),
             flags: flag_names(event.flags),
             device: (event.device != Event::NO_DEVICE).then_some(event.device),
-            address: event.address,
+            address: match event.kind {
+                Kind::PoolState => 0,
+                _ => event.address,
+            },
             size: event.size,
             result: event.result,
             stack: (event.stack != 0).then_some(event.stack),
@@ -178,6 +181,9 @@ struct Detail {
     number: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     largest_free: Option<u64>,
+    /// Freed, and waiting for captures and graphs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    waiting: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     stream: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -262,6 +268,7 @@ impl Detail {
             Kind::PoolState => Detail {
                 reserved: first,
                 largest_free: second,
+                waiting: (event.address > 0).then_some(event.address),
                 ..detail
             },
             Kind::Trim
@@ -283,6 +290,7 @@ impl Detail {
             ("allocated", self.allocated),
             ("reserved", self.reserved),
             ("largest free", self.largest_free),
+            ("waiting", self.waiting),
         ]
         .into_iter()
         .filter_map(|(name, value)| Some((name, value?)))

@@ -92,7 +92,10 @@ impl Row {
             Kind::OutOfMemory | Kind::DeviceMemory => {
                 (row.free, row.total) = (Some(first), Some(second));
             }
-            Kind::PoolState => (row.allocated, row.reserved) = (Some(event.size), Some(first)),
+            Kind::PoolState => {
+                (row.allocated, row.reserved) = (Some(event.size), Some(first));
+                row.address = 0;
+            }
             Kind::RangePush | Kind::RangeStart | Kind::Mark | Kind::ThreadName => {
                 row.name = recording.text(event.address);
                 row.address = 0;

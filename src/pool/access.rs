@@ -1,11 +1,12 @@
 //! Which contexts' work may reach which memory.
 
 use super::arena::Peer;
-use super::block::{Id, State as BlockState};
+use super::block::{Id, NIL, State as BlockState};
 use super::device::Context;
 use super::fences::Few;
 use super::mutation::Mutation;
 use super::state::{Cover, State};
+use super::types::Gone;
 
 impl<E: Copy> State<E> {
     /// The contexts whose work may reach an arena's memory: its own, those on the same device, and
@@ -76,9 +77,8 @@ impl<E: Copy> State<E> {
         }
     }
 
-    /// Forgets a context that no longer exists, and all that it held. Returns the bytes
-    /// that were handed out and held in it.
-    pub fn context_gone(&mut self, context: Context) -> (u64, u64) {
+    /// Forgets a context that no longer exists, and all that it held.
+    pub fn context_gone(&mut self, context: Context) -> Gone {
         let keep_events = self.planted(Mutation::KeepEvents);
         for arena in self.arenas.iter_mut().flatten() {
             if !keep_events {
@@ -90,10 +90,10 @@ impl<E: Copy> State<E> {
             .iter_mut()
             .for_each(|events| events.retain(|(of, _)| *of != context));
         let Some(index) = self.index_of(context) else {
-            return (0, 0);
+            return Gone::default();
         };
         let Some(arena) = self.arenas.get_mut(index).and_then(Option::take) else {
-            return (0, 0);
+            return Gone::default();
         };
         let State {
             slab,
@@ -104,23 +104,25 @@ impl<E: Copy> State<E> {
         } = self;
         let ours = |id: Id| slab.at(id).arena as usize == index;
         captures.forget(ours);
-        let (mut live, mut requested, mut quarantined, mut gone) = (0, 0, 0, Vec::new());
-        map.retain(|address, id| {
-            let block = slab.at(*id);
-            if block.arena as usize != index {
-                return true;
+        let (mut live, mut requested, mut quarantined) = (Vec::new(), 0, 0);
+        for base in &arena.bases {
+            ranges.remove(base);
+            let mut id = map.get(base).copied().unwrap_or(NIL);
+            while id != NIL {
+                let block = slab.at(id);
+                match block.state {
+                    BlockState::Live => {
+                        requested += block.requested;
+                        live.push(block.address);
+                    }
+                    BlockState::Quarantined => quarantined += block.size,
+                    BlockState::Cached | BlockState::Lent => {}
+                }
+                map.remove(&block.address);
+                let right = block.right;
+                slab.remove(id);
+                id = right;
             }
-            match block.state {
-                BlockState::Live => (live, requested) = (live + 1, requested + block.requested),
-                BlockState::Quarantined => quarantined += block.size,
-                BlockState::Cached | BlockState::Lent => {}
-            }
-            ranges.remove(address);
-            gone.push(*id);
-            false
-        });
-        for id in gone {
-            slab.remove(id);
         }
         let mut releasing = 0;
         self.doomed.retain(|victim| {
@@ -136,11 +138,15 @@ impl<E: Copy> State<E> {
             stats.requested = stats.requested.saturating_sub(requested);
             stats.reserved = stats.reserved.saturating_sub(arena.reserved);
             stats.quarantined = stats.quarantined.saturating_sub(quarantined);
-            stats.live = stats.live.saturating_sub(live);
+            stats.live = stats.live.saturating_sub(live.len() as u64);
             device.releasing = device.releasing.saturating_sub(releasing);
         }
         let (allocated, reserved) = (arena.allocated, arena.reserved);
         self.garbage.extend(arena.fences.into_events());
-        (allocated, reserved)
+        Gone {
+            live,
+            allocated,
+            reserved,
+        }
     }
 }

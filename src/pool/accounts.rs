@@ -91,6 +91,7 @@ impl<E: Copy> State<E> {
         self.ranges.insert(address, size);
         let arena = self.arenas.get_mut(index)?.as_mut()?;
         arena.reserved += size;
+        arena.bases.insert(address);
         arena
             .placement
             .grown(&mut self.slab, &mut self.map, id, bytes);
@@ -174,7 +175,8 @@ impl<E: Copy> State<E> {
             address,
             bytes,
         };
-        if let Some(Some(arena)) = self.arenas.get(index) {
+        if let Some(Some(arena)) = self.arenas.get_mut(index) {
+            arena.bases.remove(&address);
             victim.arena = arena.serial;
             victim.context = arena.context;
             victim.device = arena.device;

@@ -1,8 +1,9 @@
 //! The memory of one context.
 
-use super::device::Context;
+use super::device::{Address, Context};
 use super::fences::Fences;
 use super::placement::Placement;
+use rustc_hash::FxHashSet;
 
 /// A context that was given access to the arena's memory.
 pub(super) struct Peer {
@@ -26,6 +27,8 @@ pub(super) struct Arena<E> {
     /// Highest `allocated` in this window of time and in the one before, bytes.
     peaks: [u64; 2],
     pub peers: Vec<Peer>,
+    /// Where its driver allocations begin.
+    pub bases: FxHashSet<Address>,
 }
 
 impl<E: Copy> Arena<E> {
@@ -40,6 +43,7 @@ impl<E: Copy> Arena<E> {
             reserved: 0,
             peaks: [0; 2],
             peers: Vec::new(),
+            bases: FxHashSet::default(),
         }
     }
 

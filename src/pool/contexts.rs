@@ -4,7 +4,7 @@ use super::device::{Context, Device};
 use super::front::Call;
 use super::mutation::Mutation;
 use super::pool::{Guard, Pool};
-use super::types::Mark;
+use super::types::{Gone, Mark};
 use super::work::GARBAGE;
 use parking_lot::MutexGuard;
 use std::time::Duration;
@@ -15,8 +15,8 @@ const CAPTURE_PATIENCE: Duration = Duration::from_secs(2);
 
 impl<D: Device> Pool<D> {
     /// The context was destroyed or reset: forgets its blocks, fences and events. No driver call.
-    /// Returns the bytes that were handed out and held in it.
-    pub fn context_gone(&self, context: Context) -> (u64, u64) {
+    /// Returns what was handed out and held in it.
+    pub fn context_gone(&self, context: Context) -> Gone {
         let mut state = self.state.lock();
         self.call_in(&mut state, Call::All);
         let gone = state.context_gone(context);

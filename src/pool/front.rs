@@ -13,9 +13,8 @@ use super::block::{Id, State as BlockState};
 use super::device::{Address, Context};
 use super::state::State;
 use super::types::{Freed, Grant, Source};
+use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
-use spin::Yield;
-use spin::mutex::SpinMutex;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -102,9 +101,10 @@ impl Shard {
     }
 }
 
-/// All shards, each on cache lines of its own.
+/// All shards, each on cache lines of its own. Their locks put a thread to sleep that waits for long: one
+/// of real-time priority would otherwise keep the processor from the thread that it waits for.
 #[repr(align(128))]
-struct Line(SpinMutex<Shard, Yield>);
+struct Line(Mutex<Shard>);
 
 /// The front of a pool.
 pub(super) struct Front {
@@ -143,7 +143,7 @@ impl Front {
     pub fn new() -> Self {
         Front {
             shards: (0..SHARDS)
-                .map(|_| Line(SpinMutex::new(Shard::new())))
+                .map(|_| Line(Mutex::new(Shard::new())))
                 .collect(),
         }
     }
@@ -261,6 +261,14 @@ impl Front {
         block.state = BlockState::Live;
         block.requested = out.requested;
         true
+    }
+
+    /// Bytes that were asked for with a lent block, if it is in the caller's hands.
+    pub fn requested<E: Copy>(&self, state: &State<E>, id: Id) -> Option<u64> {
+        let block = state.slab.at(id);
+        let line = self.shards.get(usize::from(block.shard))?;
+        let shard = line.0.lock();
+        shard.out.get(&block.address).map(|out| out.requested)
     }
 
     /// Calls in what the calling thread's shard has back.

@@ -52,25 +52,22 @@ impl<D: Device> Pool<D> {
     /// As [`Pool::make_room`], when what is given back otherwise was not enough.
     pub(super) fn scrape(&self, state: &mut Guard<'_, D>, device: Option<i32>) -> u64 {
         let more = state.give_up(device);
-        if state.captures.is_open() {
-            let serials = self.serials(state, device);
-            return serials
-                .into_iter()
-                .map(|serial| self.give_back_under_capture(state, serial))
-                .sum();
-        }
-        if !more {
-            return 0;
-        }
-        let given = self.settle(state);
         let serials = self.serials(state, device);
-        let each = |serial| self.give_back(state, serial, u64::MAX, Which::Any);
-        given + serials.into_iter().map(each).sum::<u64>()
+        if more && !state.captures.is_open() {
+            let given = self.settle(state);
+            let each = |serial: &u64| self.give_back(state, *serial, u64::MAX, Which::Any);
+            let given = given + serials.iter().map(each).sum::<u64>();
+            if given > 0 {
+                return given;
+            }
+        }
+        let unfenced = |serial| self.give_back_unfenced(state, serial);
+        serials.into_iter().map(unfenced).sum()
     }
 
-    /// Gives all cached memory of an arena back while a stream captures, when no fence can be made: the
-    /// driver waits for the arena's own context, and so does the host for others that do not capture.
-    fn give_back_under_capture(&self, state: &mut Guard<'_, D>, serial: u64) -> u64 {
+    /// Gives all cached memory of an arena back although no fence can be made, as while a stream captures:
+    /// the driver waits for the arena's own context, and the host for others that do not capture.
+    fn give_back_unfenced(&self, state: &mut Guard<'_, D>, serial: u64) -> u64 {
         let Cover { contexts, foreign } = state.cover(serial);
         let Some(arena) = state.arena_mut(serial) else {
             return 0;

@@ -6,7 +6,7 @@ use super::front::{Call, Front};
 use super::placement::Placement;
 use super::state::{After, Cover, State};
 use super::stats::Stats;
-use super::types::{FreeError, Freed, Grant, Settings, Source};
+use super::types::{Found, FreeError, Freed, Grant, Settings, Source};
 use super::{Policy, Reuse};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
@@ -265,19 +265,28 @@ impl<D: Device> Pool<D> {
 
     /// Base and requested bytes of the live block that contains an address.
     pub fn find(&self, address: Address) -> Option<(Address, u64)> {
-        let mut state = self.state.lock();
-        self.call_in(&mut state, Call::All);
-        let block = state.slab.at(state.find(address)?);
-        (block.state == BlockState::Live).then_some((block.address, block.requested))
+        match self.look_up(address) {
+            Found::Live(base, requested) => Some((base, requested)),
+            Found::Free | Found::Unknown => None,
+        }
     }
 
-    /// Whether an address lies in memory that the pool keeps and nobody has: to the program it is free.
-    pub fn is_free(&self, address: Address) -> bool {
-        let mut state = self.state.lock();
-        self.call_in(&mut state, Call::All);
-        state
-            .find(address)
-            .is_some_and(|id| state.slab.at(id).state != BlockState::Live)
+    /// What an address is in.
+    pub fn look_up(&self, address: Address) -> Found {
+        let state = self.state.lock();
+        let Some(id) = state.find(address) else {
+            return Found::Unknown;
+        };
+        let block = state.slab.at(id);
+        let requested = match (block.state, &self.front) {
+            (BlockState::Live, _) => Some(block.requested),
+            // What a thread has at hand, or got back, stays with it.
+            (BlockState::Lent, Some(front)) => front.requested(&state, id),
+            _ => None,
+        };
+        requested.map_or(Found::Free, |requested| {
+            Found::Live(block.address, requested)
+        })
     }
 
     /// Bytes of the largest block that is free on a device, whatever still has to be waited for. Walks all

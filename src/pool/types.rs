@@ -101,6 +101,17 @@ pub struct Freed {
     pub device: i32,
 }
 
+/// What an address is in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// A live block: its base, and the bytes that were asked for.
+    Live(Address, u64),
+    /// Memory that the pool holds and has not handed out: to the program it is free.
+    Free,
+    /// Nothing of the pool's.
+    Unknown,
+}
+
 /// Why memory could not be freed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FreeError<E> {
@@ -123,6 +134,17 @@ impl<E: fmt::Debug> fmt::Display for FreeError<E> {
 }
 
 impl<E: fmt::Debug> std::error::Error for FreeError<E> {}
+
+/// What ended with a context.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Gone {
+    /// The blocks that were handed out, by where they begin.
+    pub live: Vec<Address>,
+    /// Bytes that were handed out.
+    pub allocated: u64,
+    /// Bytes that were held.
+    pub reserved: u64,
+}
 
 /// A point in a context's frees, taken before the context is synchronised.
 #[derive(Clone, Copy, Debug)]

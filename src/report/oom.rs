@@ -129,6 +129,18 @@ fn sentence(shortage: &Shortage, asker: Option<&Who>, iteration: Option<usize>) 
             text.push_str(&format!(", the largest free block {}", bytes(largest)));
         }
         text.push('.');
+        if held.waiting > 0 {
+            text.push_str(&format!(
+                " {} were freed and wait for captures and graphs that may use them.",
+                bytes(held.waiting)
+            ));
+        }
+    }
+    if let Some(others) = shortage.others().filter(|others| *others > 0) {
+        text.push_str(&format!(
+            " Other processes and the driver held {}.",
+            bytes(others)
+        ));
     }
     match shortage.why() {
         Why::Fragmented => text.push_str(

@@ -61,7 +61,7 @@ pub enum Kind {
     DeviceMemory = 23,
     /// What the pools of a device held when a request could not be met; follows its
     /// [`Kind::OutOfMemory`] on the same thread. `size` = allocated bytes, `extra` = reserved bytes, bytes
-    /// of the largest free block.
+    /// of the largest free block; `address` = bytes that were freed and wait for captures and graphs.
     PoolState = 24,
     /// Code was loaded onto a device. `address` = module or library handle, `size` = device bytes that
     /// went with it.

@@ -24,6 +24,7 @@ mod plan;
 mod replay;
 mod reuse;
 mod runtimes;
+mod shortage;
 mod situations;
 mod spool;
 mod stacks;

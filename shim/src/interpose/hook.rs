@@ -65,6 +65,8 @@ macro_rules! driver_functions {
                     let Some(address) = $crate::driver::address(&super::slots::$name) else {
                         return $crate::driver::NOT_FOUND;
                     };
+                    // The driver may wait, where a thread can be cancelled.
+                    let _uncancelled = $crate::thread::Uncancelled::new();
                     // SAFETY: the address is what the driver exports under this name, whose
                     // signature this is.
                     unsafe { std::mem::transmute::<std::ptr::NonNull<_>, Real>(address)($($arg),*) }

@@ -25,7 +25,7 @@ fn shortage(free: u64, state: Option<[u64; 3]>) -> Shortage {
     if let Some([allocated, reserved, largest]) = state {
         writer.record(&Event {
             extra: [reserved, largest],
-            ..event(Kind::PoolState, 0, allocated)
+            ..event(Kind::PoolState, 7 << 20, allocated)
         });
     }
     // What comes after it does not count.
@@ -48,8 +48,11 @@ fn who_held_what_and_why_it_did_not_fit() {
     let held: Vec<_> = one.holders.iter().map(|held| held.bytes).collect();
     assert_eq!(held, [3 << 20, 2 << 20]);
     assert_eq!(one.why(), Why::Short(50 << 20));
+    assert_eq!(one.held.unwrap().waiting, 7 << 20);
+    assert_eq!(one.others(), Some((8 << 30) - (55 << 20)));
     let one = shortage(70 << 20, Some([5 << 20, 45 << 20, 30 << 20]));
     assert_eq!(one.why(), Why::Fragmented);
     assert_eq!(one.held.unwrap().cached(), 40 << 20);
-    assert_eq!(shortage(1 << 20, None).why(), Why::Short(99 << 20));
+    let one = shortage(1 << 20, None);
+    assert_eq!((one.why(), one.others()), (Why::Short(99 << 20), None));
 }

@@ -4,5 +4,6 @@ mod mutations;
 mod program;
 mod random;
 mod regressions;
+mod shortage;
 mod threads;
 mod units;

@@ -49,6 +49,18 @@ fn script(mutation: Mutation) -> Option<Vec<Action>> {
             ]
         }
         Mutation::NoHoldBack => vec![capture(false), free, end(false), allocate, replay],
+        Mutation::GiveBackUnwaited => {
+            let capture = Action::Capture {
+                context: 1,
+                refuses: false,
+            };
+            let too_much = Action::Allocate {
+                context: 0,
+                bytes: 1 << 40,
+                ready_only: false,
+            };
+            return Some(vec![allocate, launch(1), capture, free, too_much]);
+        }
         Mutation::ForgetPeers => {
             return Some(vec![
                 peer(true),

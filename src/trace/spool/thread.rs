@@ -10,6 +10,7 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use super::FRAME_EVENTS;
 use super::file::{Segments, SpoolLimits};
 use super::frame::{Frame, Header};
+use crate::background::{Background, is_left_alone};
 use crate::trace::tail::Tailed;
 use crate::trace::upkeep::{Held, Upkeep};
 use crate::trace::writer::Writer;
@@ -18,6 +19,8 @@ use crate::trace::writer::Writer;
 const PATIENCE: Duration = Duration::from_secs(5);
 /// The rate of events for which a thread that found nothing to do still comes back in time, a second.
 const BURST: u64 = 20_000_000;
+/// How often the thread looks whether it is the process's last.
+const LOOK: Duration = Duration::from_millis(200);
 /// Bytes of the thread's stack; zstd keeps its state on the heap.
 const STACK: usize = 256 << 10;
 
@@ -215,6 +218,8 @@ struct Worker {
 
 impl Worker {
     fn run(&mut self, commands: &Receiver<Command>) {
+        let _background = Background::new();
+        let mut looked = Instant::now();
         let (capacity, _) = self.upkeep.progress();
         self.output.each = (capacity as usize / 4).clamp(1, FRAME_EVENTS);
         let mut pause = Duration::ZERO;
@@ -237,6 +242,12 @@ impl Worker {
                 Err(RecvTimeoutError::Timeout) => {}
             }
             pause = self.poll();
+            if looked.elapsed() >= LOOK {
+                if is_left_alone() {
+                    return self.flush();
+                }
+                looked = Instant::now();
+            }
         }
     }
 

@@ -7,20 +7,25 @@ use gpushim_core::pool::Context;
 use super::Handle;
 use crate::driver::{CUresult, INVALID_CONTEXT, SUCCESS};
 use crate::interpose::hook::driver_hooks;
-use crate::{allocator, capture, context, device_memory, mempools, paged, primary, recorder};
+use crate::{
+    allocator, attached, budget, capture, context, device_memory, gate, mempools, paged, primary,
+    recorder,
+};
 use primary::End;
 
 /// A context was destroyed or reset: its memory went with it.
 fn ended(handle: u64) {
     let ended = Context(handle);
     context::ended(ended);
+    budget::context_gone(ended);
     capture::context_gone(ended);
     paged::context_gone(ended);
+    attached::none(ended);
     let (of_pages, trimmed) = mempools::context_gone(ended);
     if let Some(pool) = allocator::used() {
-        let (allocated, reserved) = pool.context_gone(ended);
+        let gone = pool.context_gone(ended);
         pool.device().forget(ended);
-        recorder::context_gone(ended, allocated, reserved);
+        recorder::blocks_gone(ended, &gone);
     } else if of_pages > 0 {
         recorder::context_gone(ended, of_pages, trimmed);
     }
@@ -30,12 +35,16 @@ fn ended(handle: u64) {
 fn destroy(handle: Handle, call: impl FnOnce() -> CUresult) -> CUresult {
     let doomed = Context(handle as u64);
     let watched = device_memory::unwatch(doomed);
+    gate::close(doomed);
     let result = call();
     context::changed();
     if result == SUCCESS {
         ended(handle as u64);
-    } else if let Some(device) = watched {
-        device_memory::watch(device, doomed);
+    } else {
+        gate::stays(doomed);
+        watched
+            .into_iter()
+            .for_each(|device| device_memory::watch(device, doomed));
     }
     result
 }
@@ -49,13 +58,17 @@ fn end_primary(device: c_int, primary: Context, call: impl FnOnce() -> CUresult)
         pages_gone(primary, device);
     }
     let watched = device_memory::unwatch(primary);
+    gate::close(primary);
     let result = call();
     context::changed();
     if result == SUCCESS {
         primary::ended(device);
         ended(primary.0);
-    } else if watched.is_some() {
-        device_memory::watch(device, primary);
+    } else {
+        gate::stays(primary);
+        watched
+            .into_iter()
+            .for_each(|_| device_memory::watch(device, primary));
     }
     result
 }
@@ -108,6 +121,7 @@ fn make(device: c_int, context: *mut Handle, call: impl FnMut() -> CUresult) -> 
         // SAFETY: the driver wrote the handle.
         let made = Context(unsafe { *context } as u64);
         context::made(made);
+        gate::made(made);
         paged::context_made(made);
         device_memory::watch(device, made);
         if let Some(pool) = allocator::pool() {
@@ -192,10 +206,29 @@ driver_hooks! {
         // SAFETY: as above.
         destroy(context, || unsafe { real::cuCtxDestroy_v2(context) })
     }
+    /// One user more of a context.
+    fn cuCtxAttach(context: *mut Handle, flags: c_uint) {
+        // SAFETY: as above.
+        let result = unsafe { real::cuCtxAttach(context, flags) };
+        if result == SUCCESS && !context.is_null() {
+            // SAFETY: the driver wrote the handle.
+            attached::more(Context(unsafe { *context } as u64));
+        }
+        result
+    }
     /// One user fewer of a context; the last one ends it.
     fn cuCtxDetach(context: Handle) {
         // SAFETY: as above.
-        destroy(context, || unsafe { real::cuCtxDetach(context) })
+        let call = || unsafe { real::cuCtxDetach(context) };
+        let which = Context(context as u64);
+        if !attached::any(which) {
+            return destroy(context, call);
+        }
+        let result = switch(call);
+        if result == SUCCESS {
+            attached::fewer(which);
+        }
+        result
     }
     /// One user more of a device's primary context.
     fn cuDevicePrimaryCtxRetain(context: *mut Handle, device: c_int) {

@@ -1,11 +1,12 @@
 //! Device memory: what the pool serves, and what stands close to it.
 
+use gpushim_core::pool::Found;
 use gpushim_core::trace::Class;
 
 use super::{DevicePtr, pointer, stream_ordered};
-use crate::driver::{CUresult, NOT_FOUND, SUCCESS};
+use crate::driver::{CUresult, NOT_FOUND, OUT_OF_MEMORY, SUCCESS};
 use crate::interpose::hook::driver_hooks;
-use crate::{allocator, foreign, memory_info, mempools};
+use crate::{allocator, budget, context, foreign, memory_info, mempools};
 
 driver_hooks! {
     /// Device memory from the pool.
@@ -17,7 +18,12 @@ driver_hooks! {
                     unsafe { *address = block };
                     return SUCCESS;
                 }
-                Some(Err(error)) => return error,
+                Some(Err(error)) => {
+                    // As the driver leaves it.
+                    // SAFETY: not null, and the caller's to be written.
+                    unsafe { *address = 0 };
+                    return error;
+                }
                 None => {}
             }
         }
@@ -28,6 +34,10 @@ driver_hooks! {
         if result == SUCCESS {
             // SAFETY: the driver wrote the address.
             foreign::allocated(Class::Device, unsafe { *address }, bytes as u64, 0);
+        } else if result == OUT_OF_MEMORY && !address.is_null() {
+            // The driver was not asked if that is the limit's answer.
+            // SAFETY: not null, and the caller's to be written.
+            unsafe { *address = 0 };
         }
         result
     }
@@ -49,7 +59,7 @@ driver_hooks! {
     fn cuMemAllocPitch_v2(
         address: *mut DevicePtr, pitch: *mut usize, width: usize, height: usize, element: u32,
     ) {
-        let bytes = width as u64 * height as u64;
+        let bytes = (width as u64).saturating_mul(height as u64);
         // SAFETY: the caller's arguments, unchanged.
         let result = allocator::forward(Class::Pitched, bytes, || unsafe {
             real::cuMemAllocPitch_v2(address, pitch, width, height, element)
@@ -57,7 +67,11 @@ driver_hooks! {
         if result == SUCCESS {
             // SAFETY: the driver wrote both.
             let (address, pitch) = unsafe { (*address, *pitch) };
-            foreign::allocated(Class::Pitched, address, pitch as u64 * height as u64, 0);
+            let size = pitch as u64 * height as u64;
+            if let Some(context) = context::current() {
+                budget::add_in(context, size.saturating_sub(bytes));
+            }
+            foreign::allocated(Class::Pitched, address, size, 0);
         }
         result
     }
@@ -88,9 +102,11 @@ driver_hooks! {
 
     /// Base and size of an allocation. A cached block may be larger than what was asked for.
     fn cuMemGetAddressRange_v2(base: *mut DevicePtr, size: *mut usize, address: DevicePtr) {
-        if allocator::used().is_some_and(|pool| pool.is_free(address)) {
-            return NOT_FOUND;
-        }
+        let ours = match allocator::used().map(|pool| pool.look_up(address)) {
+            Some(Found::Free) => return NOT_FOUND,
+            Some(Found::Live(start, requested)) => Some((start, requested)),
+            Some(Found::Unknown) | None => None,
+        };
         if mempools::owner(address).is_some() {
             let Some(pointer::Found { block, .. }) = pointer::block(address) else {
                 return NOT_FOUND;
@@ -105,11 +121,15 @@ driver_hooks! {
         // SAFETY: the caller's arguments, unchanged.
         let result = unsafe { real::cuMemGetAddressRange_v2(base, size, address) };
         if result == SUCCESS && !size.is_null()
-            && let Some((start, requested)) = allocator::used().and_then(|p| p.find(address)) {
+            && let Some((start, requested)) = ours {
                 let mut whole = 0;
-                // SAFETY: `whole` is ours; the size is not wanted.
-                let asked = unsafe {
-                    real::cuMemGetAddressRange_v2(&mut whole, std::ptr::null_mut(), address)
+                let asked = if base.is_null() {
+                    // SAFETY: `whole` is ours; the size is not wanted.
+                    unsafe { real::cuMemGetAddressRange_v2(&mut whole, std::ptr::null_mut(), address) }
+                } else {
+                    // SAFETY: the driver wrote it just now.
+                    whole = unsafe { *base };
+                    SUCCESS
                 };
                 // A part of a segment keeps the segment's range: an IPC handle opens all of it.
                 if asked == SUCCESS && whole == start {

@@ -23,13 +23,19 @@ driver_hooks! {
             // SAFETY: the caller's structure; the enum is read as the integer that C has there.
             && unsafe { (&raw const (*properties).location.type_).cast::<u32>().read() } == DEVICE;
         let class = if on_device { Class::Vmm } else { Class::Host };
+        // SAFETY: not null where it is of a device.
+        let device = on_device.then(|| unsafe { (*properties).location.id });
         // SAFETY: the caller's arguments, unchanged; so in every hook of this file.
-        let result = allocator::forward(class, bytes as u64, || unsafe {
+        let result = allocator::forward_on(device, class, bytes as u64, || unsafe {
             real::cuMemCreate(handle, bytes, properties, flags)
         });
         if result == SUCCESS {
             // SAFETY: the driver wrote the handle.
-            foreign::allocated(class, unsafe { *handle }, bytes as u64, 0);
+            let handle = unsafe { *handle };
+            match device.and_then(|device| u8::try_from(device).ok()) {
+                Some(device) => foreign::allocated_on(device, class, handle, bytes as u64, 0),
+                None => foreign::allocated(class, handle, bytes as u64, 0),
+            }
         }
         result
     }

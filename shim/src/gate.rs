@@ -1,0 +1,174 @@
+//! Contexts that end, and the calls that we make in them: a release or a question about an event must not
+//! reach the driver once its context is gone, whichever thread ends it and whichever thread asks.
+//!
+//! A call of ours counts as in flight from [`enter`] on. A context that is about to end is closed: calls
+//! in flight are waited for, and new ones are refused, until a context is made with the same handle.
+
+use std::collections::HashMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use gpushim_core::pool::Context;
+
+/// Counters of calls in flight; contexts share them.
+const SLOTS: usize = 64;
+/// How long the end of a context waits for calls in flight: one may wait for work that never ends.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How often it looks.
+const PAUSE: Duration = Duration::from_micros(50);
+/// Contexts that have ended to remember, at most.
+const REMEMBERED: usize = 4096;
+
+#[repr(align(64))]
+struct Slot(AtomicUsize);
+
+static IN_FLIGHT: [Slot; SLOTS] = [const { Slot(AtomicUsize::new(0)) }; SLOTS];
+
+/// The last end of a handle's contexts.
+struct End {
+    number: u64,
+    /// No context with this handle was made since.
+    is_closed: bool,
+}
+
+/// The ends of contexts, by handle; and whether there are any.
+static CLOSED: Mutex<Option<HashMap<u64, End>>> = Mutex::new(None);
+static ANY: AtomicBool = AtomicBool::new(false);
+/// Ends of contexts so far.
+static ENDS: AtomicU64 = AtomicU64::new(0);
+
+fn slot(context: Context) -> &'static AtomicUsize {
+    // Fibonacci hashing: the upper bits of the product depend on all bits of the handle.
+    let mixed = context.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+    &IN_FLIGHT[mixed as usize % SLOTS].0
+}
+
+/// A call in flight, until dropped.
+#[must_use]
+pub struct Pass(&'static AtomicUsize);
+
+impl Drop for Pass {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Release);
+    }
+}
+
+/// A call of ours in a context begins; `None`: the context ends or has ended.
+pub fn enter(context: Context) -> Option<Pass> {
+    enter_since(context, u64::MAX)
+}
+
+/// As [`enter`], for what was made in a context when [`ends`] was this; `None` also if that context ended
+/// and another has its handle.
+pub fn enter_since(context: Context, born: u64) -> Option<Pass> {
+    let slot = slot(context);
+    slot.fetch_add(1, Ordering::SeqCst);
+    let pass = Pass(slot);
+    fence(Ordering::SeqCst);
+    lives(context, born).then_some(pass)
+}
+
+/// Whether a context lives in which something was made when [`ends`] was this.
+pub fn lives(context: Context, born: u64) -> bool {
+    if !ANY.load(Ordering::SeqCst) {
+        return true;
+    }
+    let Ok(closed) = CLOSED.lock() else {
+        return false;
+    };
+    let end = closed.as_ref().and_then(|closed| closed.get(&context.0));
+    end.is_none_or(|end| !end.is_closed && end.number <= born)
+}
+
+/// A number that grows with each end of a context.
+pub fn ends() -> u64 {
+    ENDS.load(Ordering::Acquire)
+}
+
+/// A context is about to end: waits for calls in flight, and refuses new ones. The caller has none.
+pub fn close(context: Context) {
+    let number = ENDS.fetch_add(1, Ordering::AcqRel) + 1;
+    if let Ok(mut closed) = CLOSED.lock() {
+        let closed = closed.get_or_insert_default();
+        if closed.len() >= REMEMBERED {
+            // Those that ended long ago: what refers to them is gone.
+            closed.retain(|_, end| end.number + REMEMBERED as u64 / 2 > number);
+        }
+        let is_closed = true;
+        closed.insert(context.0, End { number, is_closed });
+        ANY.store(true, Ordering::SeqCst);
+    }
+    fence(Ordering::SeqCst);
+    let slot = slot(context);
+    let begun = Instant::now();
+    while slot.load(Ordering::SeqCst) > 0 && begun.elapsed() < PATIENCE {
+        thread::sleep(PAUSE);
+    }
+}
+
+/// A context was made, perhaps with the handle of one that had ended.
+pub fn made(context: Context) {
+    with(|closed| {
+        if let Some(end) = closed.get_mut(&context.0) {
+            end.is_closed = false;
+        }
+    });
+}
+
+/// A context that was closed did not end after all.
+pub fn stays(context: Context) {
+    with(|closed| {
+        closed.remove(&context.0);
+    });
+}
+
+fn with(f: impl FnOnce(&mut HashMap<u64, End>)) {
+    if ANY.load(Ordering::Acquire)
+        && let Ok(mut closed) = CLOSED.lock()
+    {
+        if let Some(closed) = closed.as_mut() {
+            f(closed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicBool;
+
+    #[test]
+    fn the_end_of_a_context_waits_for_calls_in_flight_and_refuses_new_ones() {
+        let context = Context(0x1230);
+        let pass = enter(context).expect("it lives");
+        let over = AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                close(context);
+                over.store(true, Ordering::SeqCst);
+            });
+            while enter(context).is_some() {
+                thread::sleep(PAUSE);
+            }
+            thread::sleep(Duration::from_millis(20));
+            assert!(!over.load(Ordering::SeqCst), "a call is in flight");
+            drop(pass);
+        });
+        assert!(over.load(Ordering::SeqCst));
+        assert!(enter(context).is_none());
+        made(context);
+        assert!(enter(context).is_some());
+        assert!(enter_since(context, 0).is_none(), "of the one before");
+        stays(context);
+        assert!(enter_since(context, 0).is_some());
+    }
+
+    #[test]
+    fn other_contexts_go_on() {
+        close(Context(0x4560));
+        assert!(enter(Context(0x4568)).is_some());
+        assert!(!lives(Context(0x4560), u64::MAX));
+    }
+}

@@ -1,0 +1,80 @@
+//! Threads of ours in somebody else's process: they must not keep it alive.
+//!
+//! A process ends with its last thread. One whose `main` called `pthread_exit` would never end while a
+//! thread of ours waits for work, and as that blocks all signals, nothing could terminate it.
+
+use std::fs;
+use std::sync::Mutex;
+
+/// The kernel ids of our threads that run.
+static OURS: Mutex<Vec<u32>> = Mutex::new(Vec::new());
+
+/// A thread of ours, for as long as it runs.
+#[derive(Debug)]
+pub struct Background {
+    id: u32,
+}
+
+impl Background {
+    /// The calling thread is one of ours until this is dropped.
+    pub fn new() -> Background {
+        // SAFETY: gettid has no preconditions.
+        let id = unsafe { libc::gettid() }.unsigned_abs();
+        if let Ok(mut ours) = OURS.lock() {
+            ours.push(id);
+        }
+        Background { id }
+    }
+}
+
+impl Default for Background {
+    fn default() -> Background {
+        Background::new()
+    }
+}
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        if let Ok(mut ours) = OURS.lock() {
+            ours.retain(|id| *id != self.id);
+        }
+    }
+}
+
+/// Whether no thread of the process is left but ours: its first one has ended, and all others.
+pub fn is_left_alone() -> bool {
+    // Cheap for nearly every process: the first thread lives.
+    if !has_ended(std::process::id()) {
+        return false;
+    }
+    let Ok(ours) = OURS.lock() else { return false };
+    let Ok(threads) = fs::read_dir("/proc/self/task") else {
+        return false;
+    };
+    let mut threads = threads
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    threads.all(|id: u32| ours.contains(&id) || has_ended(id))
+}
+
+/// Whether a thread of this process has ended, as far as that can be told.
+fn has_ended(id: u32) -> bool {
+    let Ok(stat) = fs::read_to_string(format!("/proc/self/task/{id}/stat")) else {
+        return false;
+    };
+    // Its name, in parentheses, may contain anything.
+    let state = stat.rsplit_once(')').map(|(_, rest)| rest.trim_start());
+    state.is_some_and(|state| state.starts_with(['Z', 'X']))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_with_a_first_thread_is_not_left_alone() {
+        let _background = Background::new();
+        assert!(!has_ended(std::process::id()));
+        assert!(!is_left_alone());
+    }
+}

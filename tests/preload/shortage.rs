@@ -1,0 +1,126 @@
+//! Memory that is short: what comes back from captures and graphs, and what the limit allows.
+
+use std::time::Duration;
+
+use crate::support::{Run, program};
+
+/// The policies of `cudaMalloc` that keep whole driver allocations or parts of them.
+const POLICIES: [&str; 3] = ["blocks", "segments", "bins"];
+
+fn captures(what: &str) -> Run {
+    Run::new(program("short_captures"))
+        .arg(what)
+        .env("STANDIN_MEMORY", "1G")
+}
+
+#[test]
+fn what_others_freed_under_a_capture_comes_back_while_the_graph_lives() {
+    for policy in POLICIES {
+        for what in ["other", "freed"] {
+            let (native, _) = captures(what).env("GPUSHIM_POLICY", policy).both();
+            assert_eq!(native.stdout, "with the graph: 0\nwithout it: 0\n");
+        }
+    }
+}
+
+#[test]
+fn what_the_driver_would_not_have_freed_stays_with_the_graph() {
+    for policy in ["blocks", "segments"] {
+        let shim = captures("own").env("GPUSHIM_POLICY", policy).shim();
+        assert_eq!(
+            shim.stdout, "with the graph: 2\nwithout it: 0\n",
+            "{policy}"
+        );
+    }
+}
+
+#[test]
+fn a_loop_that_frees_every_block_goes_on_in_a_capture() {
+    for policy in POLICIES {
+        let (native, _) = captures("open").env("GPUSHIM_POLICY", policy).both();
+        assert_eq!(native.stdout.matches(": 0 refused\n").count(), 2);
+    }
+}
+
+#[test]
+fn a_thread_that_ends_in_a_capture_leaves_no_shortage() {
+    for policy in POLICIES {
+        let (native, _) = captures("left").env("GPUSHIM_POLICY", policy).both();
+        assert_eq!(native.stdout, "after the thread: 0 refused\n");
+    }
+}
+
+#[test]
+fn each_device_has_the_limit_for_itself() {
+    for policy in ["auto", "blocks", "segments", "vmm", "off"] {
+        let shim = Run::new(program("limit_devices"))
+            .arg("devices")
+            .env("STANDIN_DEVICES", "2")
+            .env("GPUSHIM_LIMIT", "1G")
+            .env("GPUSHIM_POLICY", policy)
+            .shim();
+        let told = ["pooled", "pitched", "stream-ordered", "pages"]
+            .map(|class| format!("{class}: 0 and 0, 1024 MiB were free, then 2\n"));
+        assert_eq!(shim.stdout, told.concat(), "{policy}");
+    }
+}
+
+#[test]
+fn threads_that_ask_at_once_stay_within_the_limit() {
+    for policy in ["auto", "blocks", "segments", "vmm", "off"] {
+        for class in ["pooled", "pitched", "stream-ordered", "pages"] {
+            let shim = Run::new(program("limit_devices"))
+                .arg(class)
+                .env("STANDIN_MEMORY", "8G")
+                .env("STANDIN_LATENCY", "malloc=20ms")
+                .env("GPUSHIM_LIMIT", "1G")
+                .env("GPUSHIM_POLICY", policy)
+                .shim();
+            let figures: Vec<u64> = shim
+                .stdout
+                .split_whitespace()
+                .filter_map(|word| word.trim_end_matches(',').parse().ok())
+                .collect();
+            let &[got, free] = &figures[..] else {
+                panic!("{}", shim.stdout);
+            };
+            let what = format!("{policy}, {class}: {}", shim.stdout);
+            assert!((1..=2).contains(&got), "{what}");
+            assert!(free >= 7 * 1024, "{what}");
+        }
+    }
+}
+
+#[test]
+fn what_a_refused_request_and_an_address_leave_is_as_natively() {
+    for policy in ["blocks", "segments", "bins", "off"] {
+        let (native, _) = Run::new(program("refused"))
+            .env("GPUSHIM_POLICY", policy)
+            .both();
+        assert!(native.stdout.starts_with("refused: 2, 0\n"));
+    }
+}
+
+#[test]
+fn a_process_whose_first_thread_has_ended_ends_with_the_last() {
+    for mode in ["off", "ring", "full"] {
+        let (native, shim) = Run::new(program("left_alone"))
+            .env("GPUSHIM_TRACE_MODE", mode)
+            .limit(Duration::from_secs(20))
+            .both();
+        assert_eq!((native.code, shim.code), (0, 0), "{mode}");
+        assert!(
+            native
+                .stdout
+                .ends_with("the last thread returns\nthe end\n")
+        );
+    }
+}
+
+#[test]
+fn a_cancelled_thread_ends_and_the_process_goes_on() {
+    let shim = Run::new(program("cancelled"))
+        .env("STANDIN_LATENCY", "malloc=500ms")
+        .shim();
+    assert_eq!((&shim.stdout[..], shim.code), ("cancelled: 1\ndone\n", 0));
+}
