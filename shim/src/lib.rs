@@ -13,6 +13,7 @@ mod capture;
 mod context;
 mod device;
 mod device_memory;
+mod drain;
 mod driver;
 mod facts;
 mod foreign;

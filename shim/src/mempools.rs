@@ -18,7 +18,9 @@ use crate::device::Cuda;
 use crate::driver::SUCCESS;
 use crate::interpose::driver::Handle;
 use crate::interpose::driver::calls::real;
-use crate::{accessors, allocator, capture, context, plans, primary, process, recorder, thread};
+use crate::{
+    accessors, allocator, capture, context, drain, plans, primary, process, recorder, thread,
+};
 
 /// Pools of one process, at most; memory of further ones is the driver's.
 const MOST: usize = 1024;
@@ -275,6 +277,9 @@ pub fn add(handle: u64, device: i32, settings: Settings) -> Option<&'static Entr
         slot.store(entry, Ordering::Release);
         COUNT.store(count + 1, Ordering::Release);
     })?;
+    if capture::any() {
+        context::current().into_iter().for_each(drain::prepare);
+    }
     Some(entry)
 }
 
@@ -443,6 +448,7 @@ pub fn context_gone(gone: Context) -> (u64, u64) {
         }
     }
     driver().forget(gone);
+    drain::context_gone(gone);
     (live, given)
 }
 

@@ -6,12 +6,14 @@ use gpushim_core::pool::{Context, Device};
 use gpushim_core::trace::{Class, Kind};
 
 use crate::device::{Cuda, Event, check, relaxed};
-use crate::driver::{self, CONTEXT_IS_DESTROYED, CUresult, OUT_OF_MEMORY, SUCCESS};
+use crate::driver::{self, CONTEXT_IS_DESTROYED, CUresult, NOT_FOUND, OUT_OF_MEMORY, SUCCESS};
 use crate::interpose::driver::calls::{real as calls, slots};
 use crate::interpose::driver::context::real as contexts;
 use crate::interpose::driver::memory::real as memory;
 use crate::interpose::driver::virtual_memory::real as virtual_memory;
-use crate::{accessors, allocator, budget, context, gate, mempools, primary, recorder, thread};
+use crate::{
+    accessors, allocator, budget, context, drain, gate, mempools, primary, recorder, thread,
+};
 
 /// `CU_MEM_ACCESS_FLAGS_PROT_NONE` and `..._PROT_READWRITE`.
 const NONE: u32 = sys::CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_NONE as u32;
@@ -229,6 +231,35 @@ impl Driver for Cuda {
             Device::retire(self, event);
         }
         check(result).map(|()| event)
+    }
+
+    fn record_beside(&self, stream: Stream) -> Result<Event, CUresult> {
+        // The default streams take part in what others capture.
+        if stream.handle <= Stream::PER_THREAD || stream.handle == Stream::EVERY {
+            return Err(NOT_FOUND);
+        }
+        let mut status = 0;
+        // SAFETY: `status` is ours to write, and the stream is live.
+        let ask = || unsafe { calls::cuStreamIsCapturing(stream.handle as *mut _, &mut status) };
+        check(thread::call(ask))?;
+        if status != 0 {
+            return Err(NOT_FOUND);
+        }
+        relaxed(|| Driver::record(self, stream))
+    }
+
+    fn drain(&self, stream: Stream) -> Result<(), CUresult> {
+        let contexts = match stream.context {
+            Context(0) => accessors::on(stream.thread as i32).into_iter().collect(),
+            context => vec![context],
+        };
+        for context in contexts {
+            let others = accessors::of(context);
+            for one in others.into_iter().chain([context]) {
+                drain::context(one)?;
+            }
+        }
+        Ok(())
     }
 
     fn order(&self, stream: Stream, event: Event) -> Result<(), CUresult> {

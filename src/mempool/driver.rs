@@ -62,6 +62,33 @@ pub trait Driver: Sync + Sized {
     /// An event that completes when all work submitted to the stream before this call has.
     fn record(&self, stream: Stream) -> Result<Self::Event, Self::Error>;
 
+    /// As [`Driver::record`], while streams capture.
+    ///
+    /// # Errors
+    /// Also if the stream captures, or if its event would disturb one that does.
+    fn record_beside(&self, stream: Stream) -> Result<Self::Event, Self::Error> {
+        let _ = stream;
+        Err(Self::OUT_OF_MEMORY)
+    }
+
+    /// As [`Driver::wait`], while streams capture.
+    ///
+    /// # Errors
+    /// The driver's.
+    fn wait_beside(&self, event: Self::Event) -> Result<(), Self::Error> {
+        self.wait(event)
+    }
+
+    /// Waits on the host, while streams capture, until all work is over that was submitted to the stream's
+    /// context so far, and to others that may use its memory.
+    ///
+    /// # Errors
+    /// The driver's, or if that cannot be.
+    fn drain(&self, stream: Stream) -> Result<(), Self::Error> {
+        let _ = stream;
+        Err(Self::OUT_OF_MEMORY)
+    }
+
     /// Makes all work submitted to the stream after this call wait for the event.
     fn order(&self, stream: Stream, event: Self::Event) -> Result<(), Self::Error>;
 

@@ -240,18 +240,19 @@ impl<D: Driver> MemPool<D> {
 
     /// Waits until all work that used what is free is over, as far as it can be waited for.
     pub(super) fn finish_all(&self, driver: &D) {
-        let state = self.state.lock();
-        if state.captures.is_open() && !on(Mutation::WaitUnderCapture) {
-            return;
-        }
-        drop(state);
         let mut next = 0;
         while let Some(lane) = self.pending_from(next) {
             next = lane + 1;
-            let Some((fence, event)) = self.latest(driver, lane) else {
-                continue;
+            let beside = self.state.lock().captures.is_open() && !on(Mutation::WaitUnderCapture);
+            let finished = if beside {
+                self.finish_beside(driver, lane)
+            } else {
+                self.latest(driver, lane).and_then(|(fence, event)| {
+                    let waited = on(Mutation::NoWait) || driver.wait(event).is_ok();
+                    waited.then_some(fence)
+                })
             };
-            if on(Mutation::NoWait) || driver.wait(event).is_ok() {
+            if let Some(fence) = finished {
                 let mut state = self.state.lock();
                 state.stats.waited += 1;
                 if let Some(at) = state.lanes.at(lane) {
@@ -259,6 +260,32 @@ impl<D: Driver> MemPool<D> {
                 }
             }
         }
+    }
+
+    /// Waits, while streams capture, until the work is over that used what is free on a lane. Returns the
+    /// fence that is complete then.
+    fn finish_beside(&self, driver: &D, lane: u32) -> Option<u64> {
+        let wait = |event| on(Mutation::NoWait) || driver.wait_beside(event).is_ok();
+        let mut state = self.state.lock();
+        let at = state.lanes.at(lane)?;
+        if !at.lacks_event() {
+            let (fence, event) = at.last()?;
+            drop(state);
+            return wait(event).then_some(fence);
+        }
+        let stream = at.stream?;
+        let fence = at.close();
+        drop(state);
+        if stream.is_ordered()
+            && let Ok(event) = driver.record_beside(stream)
+        {
+            let mut state = self.state.lock();
+            state.lanes.at(lane)?.recorded(fence, event);
+            state.lanes.pends(lane);
+            drop(state);
+            return wait(event).then_some(fence);
+        }
+        (on(Mutation::NoDrain) || driver.drain(stream).is_ok()).then_some(fence)
     }
 
     /// Waits until the work that used a block is over. False: it cannot be waited for.

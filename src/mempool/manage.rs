@@ -41,6 +41,7 @@ impl<D: Driver> MemPool<D> {
         };
         self.refresh(driver);
         if waits {
+            self.state.lock().give_up();
             self.finish_all(driver);
         }
         self.reap(driver);

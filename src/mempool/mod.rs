@@ -12,6 +12,7 @@ mod course;
 mod driver;
 mod fences;
 mod lanes;
+mod lock;
 mod manage;
 mod mutation;
 mod plan;

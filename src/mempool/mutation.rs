@@ -23,6 +23,10 @@ pub(super) enum Mutation {
     CompleteEarly,
     /// The host is said to have waited but has not.
     NoWait,
+    /// The work of a context is said to be over while streams capture, but is not waited for.
+    NoDrain,
+    /// What waits for captures and graphs does not come back when memory is short.
+    NoGiveUp,
     /// An event is given up before it is complete.
     RetireEarly,
     /// Neighbours of one lane keep the older fence.
@@ -143,6 +147,8 @@ impl Mutation {
         Mutation::NoClose,
         Mutation::CompleteEarly,
         Mutation::NoWait,
+        Mutation::NoDrain,
+        Mutation::NoGiveUp,
         Mutation::RetireEarly,
         Mutation::AbsorbOlder,
         Mutation::AbsorbOther,

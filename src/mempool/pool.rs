@@ -4,6 +4,7 @@ use super::Layout;
 use super::block::{Id, State as Is};
 use super::driver::Driver;
 use super::lanes::Stream;
+use super::lock::Lock;
 use super::mutation::{Mutation, on};
 use super::plan::{From, Mode, Plan};
 use super::space::Piece;
@@ -35,7 +36,7 @@ impl<E: Copy> Misses<E> {
 /// A stream-ordered pool of one device.
 pub struct MemPool<D: Driver> {
     pub(super) device: i32,
-    pub(super) state: Mutex<State<D::Event>>,
+    pub(super) state: Lock<State<D::Event>>,
     /// Held from the first look for memory until it is in place: who misses takes turns.
     pub(super) misses: Mutex<Misses<D::Error>>,
     /// The reserved addresses, under [`Layout::Pages`], as [`pack`] tells; 0 until there are any.
@@ -60,7 +61,7 @@ impl<D: Driver> MemPool<D> {
     pub fn new(device: i32, settings: Settings) -> Self {
         MemPool {
             device,
-            state: Mutex::new(State::new(device, settings)),
+            state: Lock::new(State::new(device, settings)),
             misses: Mutex::new(Misses {
                 devices: vec![device],
                 reserved: None,
@@ -215,6 +216,7 @@ impl<D: Driver> MemPool<D> {
             }
             Mode::Short => self.order_behind_all(driver, stream),
             Mode::Late => {
+                self.state.lock().give_up();
                 self.finish_all(driver);
                 self.reap(driver);
                 driver.make_room(self, true);

@@ -348,27 +348,44 @@ impl<E: Copy> State<E> {
         for id in ids {
             let block = self.slab.at(id);
             let group = block.group;
-            if block.state != Is::Quarantined
-                || !on(Mutation::NoHoldBack) && self.captures.hold_back(id, group)
+            if block.state == Is::Quarantined
+                && (on(Mutation::NoHoldBack) || !self.captures.hold_back(id, group))
             {
-                continue;
+                self.return_block(id);
             }
-            let (size, mut context) = (block.size, block.context);
-            if on(Mutation::WaitElsewhere)
-                && let Some(lane) = self.lanes.get(block.lane)
-            {
-                context = lane.context;
-            }
-            // The graph's last launch may still be running, on any stream: all are waited for.
-            let (lane, fence) = self.behind_all_of(context);
-            let block = self.slab.at_mut(id);
-            block.group = 0;
-            if !on(Mutation::ReturnOrdered) {
-                (block.lane, block.fence) = (lane, fence);
-            }
-            self.stats.quarantined = self.stats.quarantined.saturating_sub(size);
-            self.insert(id);
         }
+    }
+
+    /// Memory is short: what waits for captures and for graphs is free, as it would be natively.
+    pub fn give_up(&mut self) {
+        if self.stats.quarantined == 0 || on(Mutation::NoGiveUp) {
+            return;
+        }
+        for id in self.captures.give_up(|_| true) {
+            if self.slab.at(id).state == Is::Quarantined {
+                self.stats.given_up += 1;
+                self.return_block(id);
+            }
+        }
+    }
+
+    fn return_block(&mut self, id: Id) {
+        let block = self.slab.at(id);
+        let (size, mut context) = (block.size, block.context);
+        if on(Mutation::WaitElsewhere)
+            && let Some(lane) = self.lanes.get(block.lane)
+        {
+            context = lane.context;
+        }
+        // The graph's last launch may still be running, on any stream: all are waited for.
+        let (lane, fence) = self.behind_all_of(context);
+        let block = self.slab.at_mut(id);
+        block.group = 0;
+        if !on(Mutation::ReturnOrdered) {
+            (block.lane, block.fence) = (lane, fence);
+        }
+        self.stats.quarantined = self.stats.quarantined.saturating_sub(size);
+        self.insert(id);
     }
 
     /// A lane and a fence behind everything that was submitted to a context, or to its device if it has

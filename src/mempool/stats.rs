@@ -20,6 +20,8 @@ pub struct Stats {
     pub peak_reserved: u64,
     /// Freed blocks that graphs may still use.
     pub quarantined: u64,
+    /// Blocks that waited for captures or graphs and came back because memory was short.
+    pub given_up: u64,
     /// Blocks handed out now.
     pub live: u64,
     /// Requests answered by a block that the stream could use as it was.

@@ -78,3 +78,46 @@ fn the_race_detector_notices_memory_taken_from_a_graph() {
         .count();
     assert!(races >= 6, "{:?} {}", racing.findings, racing.stdout);
 }
+
+/// What was freed under captures is there when memory is short: as natively.
+fn short_of_memory(how: &str) {
+    for (policy, family) in [
+        ("auto", "async"),
+        ("vmm", "async"),
+        ("vmm", "plain"),
+        ("segments", "async"),
+        ("blocks", "async"),
+        ("bins", "async"),
+    ] {
+        let (native, shim) = Run::new(program("short_async"))
+            .args([how, family])
+            .env("STANDIN_MEMORY", "768M")
+            .env("GPUSHIM_POLICY", policy)
+            .both();
+        assert_eq!(shim.code, 0, "{policy}, {family}: {}", shim.stdout);
+        assert_eq!(
+            native.stdout.matches("while that holds it: 0\n").count(),
+            12
+        );
+    }
+}
+
+#[test]
+fn memory_that_a_graph_may_hold_is_there_when_it_is_short() {
+    short_of_memory("kept");
+}
+
+#[test]
+fn memory_freed_under_an_open_capture_is_there_when_it_is_short() {
+    short_of_memory("open");
+}
+
+#[test]
+fn memory_freed_under_a_capture_of_a_thread_that_ended_is_there_when_it_is_short() {
+    short_of_memory("ended");
+}
+
+#[test]
+fn memory_freed_under_overlapping_captures_is_there_when_it_is_short() {
+    short_of_memory("two");
+}

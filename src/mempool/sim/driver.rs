@@ -2,6 +2,7 @@
 
 use super::{Call, Clock, Error, Event, Inner, Sim};
 use crate::mempool::{Driver, MemPool, Stream};
+use crate::pool::Context;
 use std::sync::Weak;
 
 /// Pools that share a device.
@@ -177,6 +178,50 @@ impl Driver for Probe {
             };
             let clock = if lies { Clock::default() } else { clock };
             Ok(Event(sim.time.record(stream.context, clock)))
+        })
+    }
+
+    fn record_beside(&self, stream: Stream) -> Result<Event, Error> {
+        self.with(|sim| {
+            if sim.capturing.contains(&stream) || stream.handle <= Stream::PER_THREAD {
+                return Err(Error::Failed);
+            }
+            let lies = sim.enter(self.number, Call::Record)?;
+            let Some(clock) = sim.time.now(stream) else {
+                sim.findings
+                    .push(format!("{stream:?} is gone but recorded"));
+                return Err(Error::Failed);
+            };
+            let clock = if lies { Clock::default() } else { clock };
+            Ok(Event(sim.time.record(stream.context, clock)))
+        })
+    }
+
+    fn wait_beside(&self, event: Event) -> Result<(), Error> {
+        self.with(|sim| {
+            let clock = sim.event(event)?;
+            if !sim.enter(self.number, Call::Wait)? {
+                sim.time.finish(&clock);
+            }
+            sim.prune();
+            Ok(())
+        })
+    }
+
+    fn drain(&self, stream: Stream) -> Result<(), Error> {
+        self.with(|sim| {
+            let every = match stream.context {
+                Context(0) => stream,
+                context => Stream::every(context),
+            };
+            let Some(clock) = sim.time.now(every) else {
+                return Err(Error::Failed);
+            };
+            if !sim.enter(self.number, Call::Wait)? {
+                sim.time.finish(&clock);
+            }
+            sim.prune();
+            Ok(())
         })
     }
 

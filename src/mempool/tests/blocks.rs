@@ -150,7 +150,7 @@ impl Machine {
             return self.expect(error);
         }
         self.models[pool].refused += 1;
-        if setting.fail.is_none() && self.captures.is_empty() && bytes < 1 << 40 {
+        if setting.fail.is_none() && bytes < 1 << 40 {
             self.check_refusal(pool, bytes);
         }
     }

@@ -146,6 +146,15 @@ impl Machine {
         }
     }
 
+    /// Memory of a pool that was freed is no graph's any more.
+    pub fn forget_freed(&mut self, pool: usize) {
+        let graphs = self.graphs.iter_mut().map(|graph| &mut graph.uses);
+        let captures = self.captures.iter_mut().map(|capture| &mut capture.uses);
+        graphs
+            .chain(captures)
+            .for_each(|uses| uses.retain(|r| r.pool != pool || r.freed.is_none()));
+    }
+
     /// Memory that graphs use is gone with its device or context.
     pub fn forget_memory(&mut self, gone: impl Fn(u64) -> bool) {
         let graphs = self.graphs.iter_mut().map(|graph| &mut graph.uses);

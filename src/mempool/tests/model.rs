@@ -30,6 +30,8 @@ pub struct Model {
     pub last_freed: Option<u64>,
     /// Pieces that ended with their device.
     lost: bool,
+    /// Blocks that graphs held and that came back because memory was short.
+    given_up: u64,
 }
 
 impl Model {
@@ -49,6 +51,7 @@ impl Model {
             access: Some(false),
             last_freed: None,
             lost: false,
+            given_up: 0,
         }
     }
 
@@ -88,7 +91,7 @@ struct Audit {
     free: u64,
     quarantined: u64,
     pieces: u64,
-    /// Blocks that are handed out or that graphs hold.
+    /// Blocks that are handed out.
     taken: Vec<(u64, u64)>,
 }
 
@@ -133,7 +136,7 @@ fn audit(pool: &MemPool<Probe>, pages: bool) -> Audit {
             Is::Busy => panic!("a busy block with nobody at work: {block:?}"),
         }
         free += usize::from(block.state == Is::Free);
-        if matches!(block.state, Is::Live | Is::Quarantined) {
+        if block.state == Is::Live {
             found.taken.push((block.address, block.end()));
         }
     }
@@ -155,6 +158,13 @@ fn audit(pool: &MemPool<Probe>, pages: bool) -> Audit {
 impl Machine {
     /// Compares what the pools tell with what they did.
     pub fn check(&mut self) {
+        for number in 0..self.models.len() {
+            let given_up = self.pool(number).stats().given_up;
+            if std::mem::replace(&mut self.models[number].given_up, given_up) != given_up {
+                // Natively they were free: to run such a graph on is the program's own mistake.
+                self.forget_freed(number);
+            }
+        }
         for number in 0..self.models.len() {
             let stats = self.pool(number).stats();
             let largest_free = self.pool(number).largest_free();
