@@ -16,7 +16,6 @@ mod device_memory;
 mod driver;
 mod facts;
 mod foreign;
-mod gate;
 mod housekeeper;
 mod interpose;
 mod marks;

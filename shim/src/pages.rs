@@ -1,6 +1,7 @@
 //! What stream-ordered pools need of the real driver: memory in pieces, and fences on streams.
 
 use cudarc::driver::sys;
+use gpushim_core::gate;
 use gpushim_core::mempool::{Driver, MemPool, Stream};
 use gpushim_core::pool::{Context, Device};
 use gpushim_core::trace::{Class, Kind};
@@ -11,7 +12,7 @@ use crate::interpose::driver::calls::{real as calls, slots};
 use crate::interpose::driver::context::real as contexts;
 use crate::interpose::driver::memory::real as memory;
 use crate::interpose::driver::virtual_memory::real as virtual_memory;
-use crate::{accessors, allocator, budget, context, gate, mempools, primary, recorder, thread};
+use crate::{accessors, allocator, budget, context, mempools, primary, recorder, thread};
 
 /// `CU_MEM_ACCESS_FLAGS_PROT_NONE` and `..._PROT_READWRITE`.
 const NONE: u32 = sys::CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_NONE as u32;
