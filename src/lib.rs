@@ -9,6 +9,7 @@ pub mod background;
 pub mod config;
 #[cfg(feature = "cli")]
 pub mod export;
+pub mod gate;
 pub mod mempool;
 pub mod per_thread;
 pub mod perf_map;

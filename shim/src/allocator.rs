@@ -152,7 +152,7 @@ pub fn forward_on(
 /// Takes bytes for a request, out of what is cached if need be. `None`: the limit does not allow them.
 fn claim(device: Option<i32>, class: Class, bytes: u64) -> Option<Claim> {
     if budget::limit().is_none() || !foreign::takes_device_memory(class) {
-        return budget::reserve(0, 0);
+        return Some(Claim::none());
     }
     let device = device.unwrap_or_else(|| context::device().into());
     budget::reserve(device, bytes).or_else(|| {

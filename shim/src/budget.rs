@@ -40,6 +40,12 @@ pub struct Claim {
 }
 
 impl Claim {
+    /// Of nothing: for memory that does not count.
+    pub fn none() -> Claim {
+        let (device, bytes) = (0, 0);
+        Claim { device, bytes }
+    }
+
     /// The driver gave the memory: it is held until [`give`].
     pub fn keep(self) {
         std::mem::forget(self);
@@ -66,7 +72,7 @@ impl Drop for Claim {
 /// Takes bytes of a device. `None`: the limit does not allow them.
 pub fn reserve(device: i32, bytes: u64) -> Option<Claim> {
     let Some(limit) = limit() else {
-        return Some(Claim { device, bytes: 0 });
+        return Some(Claim::none());
     };
     let more = |held: u64| held.checked_add(bytes).filter(|held| *held <= limit);
     of(device)
@@ -100,8 +106,10 @@ pub fn give_in(context: Context, bytes: u64) {
     }
 }
 
-/// A request of a context's turned out to take more bytes than were claimed for it.
-pub fn add_in(context: Context, bytes: u64) {
+/// A request of a context's that so many bytes were claimed for took these.
+pub fn correct_in(context: Context, claimed: u64, taken: u64) {
+    give_in(context, claimed.saturating_sub(taken));
+    let bytes = taken.saturating_sub(claimed);
     if bytes == 0 || limit().is_none() {
         return;
     }

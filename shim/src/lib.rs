@@ -17,7 +17,6 @@ mod drain;
 mod driver;
 mod facts;
 mod foreign;
-mod gate;
 mod housekeeper;
 mod interpose;
 mod marks;

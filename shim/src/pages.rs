@@ -1,6 +1,7 @@
 //! What stream-ordered pools need of the real driver: memory in pieces, and fences on streams.
 
 use cudarc::driver::sys;
+use gpushim_core::gate;
 use gpushim_core::mempool::{Driver, MemPool, Stream};
 use gpushim_core::pool::{Context, Device};
 use gpushim_core::trace::{Class, Kind};

@@ -2,13 +2,14 @@
 
 use std::ffi::{c_int, c_uint, c_void};
 
+use gpushim_core::gate;
 use gpushim_core::pool::Context;
 
 use super::Handle;
 use crate::driver::{CUresult, INVALID_CONTEXT, SUCCESS};
 use crate::interpose::hook::driver_hooks;
 use crate::{
-    allocator, attached, budget, capture, context, device_memory, gate, mempools, paged, primary,
+    allocator, attached, budget, capture, context, device_memory, mempools, paged, primary,
     recorder,
 };
 use primary::End;

@@ -8,6 +8,9 @@ use crate::driver::{CUresult, NOT_FOUND, OUT_OF_MEMORY, SUCCESS};
 use crate::interpose::hook::driver_hooks;
 use crate::{allocator, budget, context, foreign, memory_info, mempools};
 
+/// Bytes that rows are padded to.
+const PITCH: u64 = 512;
+
 driver_hooks! {
     /// Device memory from the pool.
     fn cuMemAlloc_v2(address: *mut DevicePtr, bytes: usize) {
@@ -59,7 +62,9 @@ driver_hooks! {
     fn cuMemAllocPitch_v2(
         address: *mut DevicePtr, pitch: *mut usize, width: usize, height: usize, element: u32,
     ) {
-        let bytes = (width as u64).saturating_mul(height as u64);
+        // The driver pads rows to its own alignment, which is this much at present.
+        let row = (width as u64).checked_next_multiple_of(PITCH).unwrap_or(u64::MAX);
+        let bytes = row.saturating_mul(height as u64);
         // SAFETY: the caller's arguments, unchanged.
         let result = allocator::forward(Class::Pitched, bytes, || unsafe {
             real::cuMemAllocPitch_v2(address, pitch, width, height, element)
@@ -69,7 +74,7 @@ driver_hooks! {
             let (address, pitch) = unsafe { (*address, *pitch) };
             let size = pitch as u64 * height as u64;
             if let Some(context) = context::current() {
-                budget::add_in(context, size.saturating_sub(bytes));
+                budget::correct_in(context, bytes, size);
             }
             foreign::allocated(Class::Pitched, address, size, 0);
         }

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use gpushim_core::pool::Context;
+use crate::pool::Context;
 
 /// Counters of calls in flight; contexts share them.
 const SLOTS: usize = 64;
