@@ -1,9 +1,10 @@
 //! Which contexts' work may reach which memory.
 
 use super::arena::Peer;
-use super::block::{Id, NIL, State as BlockState};
+use super::block::{Id, State as BlockState};
 use super::device::Context;
 use super::fences::Few;
+use super::leaving;
 use super::mutation::Mutation;
 use super::state::{Cover, State};
 use super::types::Gone;
@@ -92,7 +93,7 @@ impl<E: Copy> State<E> {
         let Some(index) = self.index_of(context) else {
             return Gone::default();
         };
-        let Some(arena) = self.arenas.get_mut(index).and_then(Option::take) else {
+        let Some(mut arena) = self.arenas.get_mut(index).and_then(Option::take) else {
             return Gone::default();
         };
         let State {
@@ -105,10 +106,14 @@ impl<E: Copy> State<E> {
         let ours = |id: Id| slab.at(id).arena as usize == index;
         captures.forget(ours);
         let (mut live, mut requested, mut quarantined) = (Vec::new(), 0, 0);
-        for base in &arena.bases {
-            ranges.remove(base);
-            let mut id = map.get(base).copied().unwrap_or(NIL);
-            while id != NIL {
+        let has_left = !arena.leaving.is_empty();
+        let leaving = std::mem::take(&mut arena.leaving);
+        for first in leaving::firsts(leaving, arena.bases.iter().copied(), map) {
+            if !has_left {
+                ranges.remove(&slab.at(first).address);
+            }
+            let parts: Vec<_> = leaving::parts(slab, first).collect();
+            for (address, id) in parts {
                 let block = slab.at(id);
                 match block.state {
                     BlockState::Live => {
@@ -118,10 +123,10 @@ impl<E: Copy> State<E> {
                     BlockState::Quarantined => quarantined += block.size,
                     BlockState::Cached | BlockState::Lent => {}
                 }
-                map.remove(&block.address);
-                let right = block.right;
+                if !has_left {
+                    map.remove(&address);
+                }
                 slab.remove(id);
-                id = right;
             }
         }
         let mut releasing = 0;

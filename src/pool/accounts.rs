@@ -165,8 +165,11 @@ impl<E: Copy> State<E> {
     pub fn drop_block(&mut self, id: Id) -> Victim {
         let block = self.slab.at(id);
         let (address, bytes, index) = (block.address, block.size, block.arena as usize);
-        self.map.remove(&address);
-        self.ranges.remove(&address);
+        // Of a context that is about to end: the address may be another's.
+        if self.map.get(&address) == Some(&id) {
+            self.map.remove(&address);
+            self.ranges.remove(&address);
+        }
         self.slab.remove(id);
         let mut victim = Victim {
             arena: 0,

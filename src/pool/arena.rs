@@ -1,5 +1,6 @@
 //! The memory of one context.
 
+use super::block::Id;
 use super::device::{Address, Context};
 use super::fences::Fences;
 use super::placement::Placement;
@@ -29,6 +30,8 @@ pub(super) struct Arena<E> {
     pub peers: Vec<Peer>,
     /// Where its driver allocations begin.
     pub bases: FxHashSet<Address>,
+    /// The first blocks of these, while the context is about to end and no address leads to them.
+    pub leaving: Vec<Id>,
 }
 
 impl<E: Copy> Arena<E> {
@@ -44,6 +47,7 @@ impl<E: Copy> Arena<E> {
             peaks: [0; 2],
             peers: Vec::new(),
             bases: FxHashSet::default(),
+            leaving: Vec::new(),
         }
     }
 

@@ -20,6 +20,7 @@ mod fences;
 mod front;
 mod give_back;
 mod grow;
+mod leaving;
 mod mutation;
 mod placement;
 #[allow(

@@ -32,16 +32,32 @@ fn ended(handle: u64) {
     }
 }
 
+/// A context is about to end: its addresses may be another thread's before the driver's call returns.
+fn leaves(doomed: Context) {
+    if let Some(pool) = allocator::used() {
+        pool.context_leaves(doomed);
+    }
+}
+
+/// It did not end after all.
+fn stays(context: Context) {
+    if let Some(pool) = allocator::used() {
+        pool.context_stays(context);
+    }
+}
+
 /// Calls the driver's destroying function and drops what we had in the context.
 fn destroy(handle: Handle, call: impl FnOnce() -> CUresult) -> CUresult {
     let doomed = Context(handle as u64);
     let watched = device_memory::unwatch(doomed);
     gate::close(doomed);
+    leaves(doomed);
     let result = call();
     context::changed();
     if result == SUCCESS {
         ended(handle as u64);
     } else {
+        stays(doomed);
         gate::stays(doomed);
         watched
             .into_iter()
@@ -60,12 +76,14 @@ fn end_primary(device: c_int, primary: Context, call: impl FnOnce() -> CUresult)
     }
     let watched = device_memory::unwatch(primary);
     gate::close(primary);
+    leaves(primary);
     let result = call();
     context::changed();
     if result == SUCCESS {
         primary::ended(device);
         ended(primary.0);
     } else {
+        stays(primary);
         gate::stays(primary);
         watched
             .into_iter()
