@@ -26,3 +26,8 @@ target_dir() {
     local folder=${CARGO_TARGET_DIR:-target}
     case $folder in /*) echo "$folder" ;; *) echo "$PWD/$folder" ;; esac
 }
+
+# newest_glibc FILE: the newest version of glibc that a program or library needs.
+newest_glibc() {
+    readelf -VW "$1" | sed -n 's/.*Name: GLIBC_\([0-9.]*\).*/\1/p' | sort -V | tail -1
+}

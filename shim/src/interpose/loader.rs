@@ -303,6 +303,16 @@ extern "C" fn look_at_dlopen(file: *const c_char, mode: c_int) {
 
 /// The path of the library that contains an address.
 pub fn library_at(address: *const c_void) -> Option<String> {
+    // SAFETY: the library is in the process, as long as it is looked at here.
+    let path = unsafe { path_at(address) }?;
+    Some(path.to_string_lossy().into_owned())
+}
+
+/// The path of the library that contains an address, where the dynamic linker has it.
+///
+/// # Safety
+/// The path is not used any more when that library is unloaded.
+pub unsafe fn path_at<'a>(address: *const c_void) -> Option<&'a CStr> {
     // SAFETY: Dl_info is plain data that dladdr fills.
     let mut info: libc::Dl_info = unsafe { std::mem::zeroed() };
     // SAFETY: any address may be asked about; `info` is ours.
@@ -310,8 +320,7 @@ pub fn library_at(address: *const c_void) -> Option<String> {
         return None;
     }
     // SAFETY: dladdr returned success, so the name is a C string.
-    let path = unsafe { CStr::from_ptr(info.dli_fname) };
-    Some(path.to_string_lossy().into_owned())
+    Some(unsafe { CStr::from_ptr(info.dli_fname) })
 }
 
 /// A handle of the library that contains an address; `None` for the main program, which is not

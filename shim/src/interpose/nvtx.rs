@@ -22,6 +22,7 @@ use table::Tables;
 
 /// What NVTX loads and calls in it.
 const VARIABLE: &str = "NVTX_INJECTION64_PATH";
+const VARIABLE_C: &CStr = c"NVTX_INJECTION64_PATH";
 /// What it named before. In the environment, so that programs that this one starts find it, too.
 const BEFORE: &str = "_GPUSHIM_NVTX_BEFORE";
 
@@ -65,12 +66,11 @@ pub fn is_wanted() -> bool {
 
 /// Puts this library in the place of the one that NVTX would load.
 fn take_place() {
-    let Some(own) = own_path() else { return };
-    let before = std::env::var_os(VARIABLE).filter(|path| !path.is_empty());
-    // Inherited from a process that did the same: so is what was before.
-    if before.as_deref() == Some(own.as_os_str()) {
+    if is_inherited() {
         return;
     }
+    let Some(own) = own_path() else { return };
+    let before = std::env::var_os(VARIABLE).filter(|path| !path.is_empty());
     // SAFETY: preloaded libraries are initialised before the program's first thread.
     unsafe {
         match before {
@@ -81,6 +81,19 @@ fn take_place() {
         }
         std::env::set_var(VARIABLE, &own);
     }
+}
+
+/// Whether a process that started this one did the same: what was before is inherited, too. Most processes are
+/// such, and pay neither memory nor a look at a file.
+fn is_inherited() -> bool {
+    // SAFETY: before `main` nobody changes the environment, and null is not taken for a text.
+    let now = unsafe {
+        let now = libc::getenv(VARIABLE_C.as_ptr());
+        (!now.is_null()).then(|| CStr::from_ptr(now))
+    };
+    // SAFETY: this library is never unloaded.
+    let own = unsafe { loader::path_at(InitializeInjectionNvtx2 as *const c_void) };
+    now.is_some() && now == own
 }
 
 fn own_path() -> Option<PathBuf> {
