@@ -6,7 +6,9 @@
 //! offset in bytes, or `-` where the pool chooses. Empty lines and those that begin with `#` mean nothing.
 
 use std::fmt::{self, Write};
+use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -57,9 +59,9 @@ impl Plans {
     /// # Errors
     /// It cannot be read, or is no plan.
     pub fn read(path: &Path) -> Result<Plans, ReadError> {
-        // No plan needs more; a device or a pipe must not be read for ever.
+        // No plan needs more.
         let most = 32 * MOST as u64;
-        let file = std::fs::File::open(path).map_err(ReadError::Io)?;
+        let file = open(path).map_err(ReadError::Io)?;
         let mut text = String::new();
         file.take(most)
             .read_to_string(&mut text)
@@ -120,6 +122,19 @@ impl Plans {
         }
         text
     }
+}
+
+/// Opens a regular file, and waits for nobody: a pipe without a writer would be waited for, in the program's first
+/// allocation.
+fn open(path: &Path) -> io::Result<File> {
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC)
+        .open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::other("it is not a regular file"));
+    }
+    Ok(file)
 }
 
 /// The line that a pool begins with.
