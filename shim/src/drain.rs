@@ -11,7 +11,9 @@ use gpushim_core::pool::Context;
 use crate::device::{check, relaxed};
 use crate::driver::{CONTEXT_IS_DESTROYED, CUresult};
 use crate::interpose::driver::memory::real as memory;
-use crate::{context, gate, thread};
+use gpushim_core::gate;
+
+use crate::{context, thread};
 
 /// What is kept for it: contexts and addresses.
 static KEPT: Mutex<Vec<(Context, u64)>> = Mutex::new(Vec::new());

@@ -13,7 +13,7 @@ use crate::interpose::driver::context::real as contexts;
 use crate::interpose::driver::memory::real as memory;
 use crate::interpose::driver::virtual_memory::real as virtual_memory;
 use crate::{
-    accessors, allocator, budget, context, drain, gate, mempools, primary, recorder, thread,
+    accessors, allocator, budget, context, drain, mempools, primary, recorder, thread,
 };
 
 /// `CU_MEM_ACCESS_FLAGS_PROT_NONE` and `..._PROT_READWRITE`.

@@ -31,11 +31,22 @@ pub fn config() -> &'static Config {
 #[inline]
 pub fn resolved() -> &'static Resolved {
     RESOLVED.get_or_init(|| {
-        let mut resolved = Resolved::from_env();
+        let mut resolved = if is_privileged() {
+            // The environment is another user's, and changes nothing.
+            Resolved::from_lookup(|_| None)
+        } else {
+            Resolved::from_env()
+        };
         if !front::is_ours() {
             // Without sight of its streams and captures no memory of the process can be handed out twice.
             (resolved.config.policy, resolved.config.stream_policy) =
                 (Policy::Off, StreamPolicy::Off);
+        }
+        if is_privileged() {
+            // No file in whatever folder it runs in, and nothing but the driver's own memory.
+            (resolved.config.policy, resolved.config.stream_policy) =
+                (Policy::Off, StreamPolicy::Off);
+            resolved.config.trace = None;
         }
         if resolved.config.log >= Log::Warn {
             for problem in &resolved.problems {
@@ -44,6 +55,12 @@ pub fn resolved() -> &'static Resolved {
         }
         resolved
     })
+}
+
+/// Whether the process has rights that who started it has not (set-user-id and the like), as the kernel says.
+fn is_privileged() -> bool {
+    // SAFETY: getauxval has no preconditions.
+    unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
 }
 
 /// Prepares what must stand before the first hook does anything of its own.

@@ -1,11 +1,11 @@
 //! What happened, into the trace: the one place that knows how the shim's facts become events.
 
 use std::collections::HashSet;
-use std::sync::{Mutex, OnceLock};
+use std::sync::{Mutex, Once, OnceLock};
 
 use gpushim_core::mempool::{self, Stream};
 use gpushim_core::pool::{Context, Freed, Gone, Grant, Source};
-use gpushim_core::trace::{Class, Cost, Event, Kind, Writer, flags};
+use gpushim_core::trace::{Class, Condition, Cost, Event, Kind, Writer, flags};
 
 use crate::interpose::front;
 use crate::{
@@ -16,9 +16,12 @@ use crate::{
 /// The trace of this process; `None` inside: off, or it could not be written.
 static TRACE: OnceLock<Option<Writer>> = OnceLock::new();
 
-/// Bytes of the ring that are made present ahead of their use each time the housekeeper comes by: 260,000
-/// events.
+/// Bytes of the ring that are made present ahead of their use each time the housekeeper comes by, at most:
+/// 260,000 events.
 const AHEAD: u64 = 16 << 20;
+
+/// Facts that can wait for the trace to be opened: a process may load libraries for ever and never use memory.
+const EARLY_MOST: usize = 256;
 
 /// Facts that came before the trace.
 static EARLY: Mutex<Vec<(String, String)>> = Mutex::new(Vec::new());
@@ -84,7 +87,10 @@ pub fn is_off() -> bool {
 pub fn fact(key: &str, value: &str) {
     if let Some(writer) = opened() {
         writer.fact(key, value);
-    } else if let Ok(mut early) = EARLY.lock() {
+    } else if !is_off()
+        && let Ok(mut early) = EARLY.lock()
+        && early.len() < EARLY_MOST
+    {
         early.push((key.to_owned(), value.to_owned()));
     }
 }
@@ -439,16 +445,39 @@ pub fn module_loaded(module: u64, bytes: Option<u64>) {
 /// ring fills, and not all of it is present.
 pub fn upkeep() -> bool {
     opened().is_some_and(|writer| {
+        // Before anything else touches the file.
+        say_condition(writer);
         writer.calibrate();
         stacks::upkeep(writer);
         let fills = upkeep::poll();
-        writer.prefault(AHEAD) || fills
+        writer.keep_ahead(AHEAD) || fills
     })
+}
+
+/// Says once each what became of the trace's file.
+fn say_condition(writer: &Writer) {
+    static SHORT: Once = Once::new();
+    static TRUNCATED: Once = Once::new();
+    let path = writer.path().display();
+    match writer.check() {
+        Condition::Sound => {}
+        Condition::Short => SHORT.call_once(|| {
+            process::say(&format!(
+                "the disk is full: the trace {path} keeps fewer events; the program runs on"
+            ));
+        }),
+        Condition::Truncated => TRUNCATED.call_once(|| {
+            process::say(&format!(
+                "the trace {path} was truncated: nothing more is kept; the program runs on"
+            ));
+        }),
+    }
 }
 
 /// The process ends: what the housekeeper would still have done for the trace.
 pub fn finish() {
     if let Some(writer) = opened() {
+        say_condition(writer);
         stacks::upkeep(writer);
         upkeep::stop();
     }

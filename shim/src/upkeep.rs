@@ -21,6 +21,9 @@ enum Follower {
 
 static FOLLOWER: Mutex<Option<Follower>> = Mutex::new(None);
 
+/// Why the spool stopped, until it is said. Its thread has no standard error: see [`SpoolOptions::stopped`].
+static STOPPED: Mutex<Option<String>> = Mutex::new(None);
+
 /// Begins to follow a trace that was just created.
 pub fn start(writer: &Writer) {
     let config = process::config();
@@ -32,7 +35,11 @@ pub fn start(writer: &Writer) {
                     max_bytes: config.spool_size,
                     floor: config.spool_floor,
                 },
-                stopped: Box::new(|why| process::say(&stopped(why))),
+                stopped: Box::new(|why| {
+                    if let Ok(mut place) = STOPPED.lock() {
+                        *place = Some(stopped(why));
+                    }
+                }),
                 held: Some(held()),
                 ..SpoolOptions::new()
             };
@@ -66,8 +73,17 @@ fn stopped(why: &str) -> String {
     format!("the spool of all events stops: {why}; the trace keeps the newest")
 }
 
+/// Says why the spool stopped, once.
+fn say_stopped() {
+    let why = STOPPED.lock().ok().and_then(|mut place| place.take());
+    if let Some(why) = why {
+        process::say(&why);
+    }
+}
+
 /// Takes what has happened into the timeline. True if that should be done again soon.
 pub fn poll() -> bool {
+    say_stopped();
     let Ok(mut follower) = FOLLOWER.lock() else {
         return false;
     };
@@ -89,4 +105,5 @@ pub fn stop() {
         }
         None => {}
     }
+    say_stopped();
 }

@@ -44,6 +44,13 @@ impl Level {
         to_bytes(self.peak.max(0) + self.missing)
     }
 
+    /// What is known to be there after the last event and no event says was there from the beginning.
+    fn end_is_at_least(&mut self, bytes: u64) -> u64 {
+        let short = bytes.saturating_sub(self.end());
+        self.was_there(short);
+        short
+    }
+
     /// The value after the last event, bytes.
     pub fn end(&self) -> u64 {
         to_bytes(self.now + self.missing)
@@ -118,6 +125,24 @@ enum Named {
     None,
     One(u8),
     Several,
+}
+
+impl Device {
+    /// So many bytes of a layer are live after the last event. What the events do not account for was there before
+    /// the first of them, in blocks of which only the size asked for is known.
+    pub fn live_at_end(&mut self, layer: Layer, bytes: u64) {
+        match layer {
+            Layer::Device => {
+                let short = self.requested.end_is_at_least(bytes);
+                self.allocated.was_there(short);
+                self.reserved.end_is_at_least(self.allocated.end());
+            }
+            Layer::Tensor => {
+                self.tensors.end_is_at_least(bytes);
+            }
+            _ => {}
+        }
+    }
 }
 
 impl Account {

@@ -65,6 +65,7 @@ impl Overview {
             books = Books::new(recording, only);
             read(recording, &mut [&mut books]);
         }
+        books.settle(recording);
         let peaks = books.peaks();
         let mut shortages = std::mem::take(&mut books.shortages.found);
         let has_tensors = books.has(Layer::Tensor);

@@ -66,6 +66,17 @@ impl Books {
         }
     }
 
+    /// After the last event: where not every live block is known, the recording's sums say what is live.
+    pub fn settle(&mut self, recording: &dyn Recording) {
+        for (ordinal, device) in &mut self.account.devices {
+            for layer in [Layer::Device, Layer::Tensor] {
+                if let Some(bytes) = recording.live_bytes(layer, *ordinal) {
+                    device.live_at_end(layer, bytes);
+                }
+            }
+        }
+    }
+
     /// Of which device the events that name none should have been, if it was another than they were.
     pub fn other_only(&self) -> Option<Option<u8>> {
         self.account.other_only()

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::pool::{Policy, Reuse};
-use crate::trace::WriterOptions;
+use crate::trace::{Facts, WriterOptions};
 
 mod path;
 pub mod takeover;
@@ -47,6 +47,8 @@ pub struct Config {
     pub trace_size: u64,
     /// What the trace keeps.
     pub trace_mode: TraceMode,
+    /// What the trace tells of the process.
+    pub trace_facts: Facts,
     /// Bytes that the spooled events may take; `None` for no limit.
     pub spool_size: Option<u64>,
     /// Free bytes that spooling leaves on the disk.
@@ -142,6 +144,7 @@ impl Config {
             WriterOptions {
                 bytes: self.trace_size,
                 rank,
+                facts: self.trace_facts,
                 ..WriterOptions::default()
             },
         ))
@@ -192,6 +195,7 @@ impl Resolved {
             trace: source.get(&variables::TRACE, values::trace),
             trace_size: source.get(&variables::TRACE_SIZE, values::trace_size),
             trace_mode: source.get(&variables::TRACE_MODE, values::trace_mode),
+            trace_facts: source.get(&variables::TRACE_FACTS, values::trace_facts),
             spool_size: source.get(&variables::SPOOL_SIZE, values::limit),
             spool_floor: source.get(&variables::SPOOL_FLOOR, values::spool_floor),
             stacks: source.get(&variables::STACKS, values::stacks),

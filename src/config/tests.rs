@@ -31,6 +31,7 @@ fn defaults_are_those_of_the_table() {
             trace: Some("gpushim-%h-%p.trace".to_string()),
             trace_size: 64 << 20,
             trace_mode: TraceMode::Ring,
+            trace_facts: Facts::Masked,
             spool_size: None,
             spool_floor: 1 << 30,
             stacks: Stacks::Off,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::pool::{Policy, Reuse};
-use crate::trace::WriterOptions;
+use crate::trace::{Facts, WriterOptions};
 
 use super::path;
 
@@ -248,6 +248,15 @@ pub(super) fn trace_mode(text: &str) -> Parsed<TraceMode> {
     match text {
         "ring" => Parsed::Is(TraceMode::Ring),
         "full" => Parsed::Is(TraceMode::Full),
+        _ => Parsed::No,
+    }
+}
+
+pub(super) fn trace_facts(text: &str) -> Parsed<Facts> {
+    match text {
+        "all" => Parsed::Is(Facts::All),
+        "masked" => Parsed::Is(Facts::Masked),
+        "none" => Parsed::Is(Facts::None),
         _ => Parsed::No,
     }
 }

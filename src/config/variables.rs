@@ -60,11 +60,15 @@ variables! {
          appears when the process first uses CUDA." }
     TRACE_SIZE = { "GPUSHIM_TRACE_SIZE", "64M", "a size from 64K to 1T", true,
         "Size of the trace's event ring, rounded down to a power of two; 64 bytes an event. The newest events \
-         overwrite the oldest. The space is reserved at the start." }
+         overwrite the oldest. The file takes space on the disk as it is used." }
     TRACE_MODE = { "GPUSHIM_TRACE_MODE", "ring", "ring or full", true,
         "What the trace keeps. `ring`: the newest events, beside what is live, sums and a timeline of the whole run. \
          `full`: all events; a thread of its own writes them, compressed, to a file beside the trace, never at the cost \
          of the program's threads. What the disk cannot take is counted." }
+    TRACE_FACTS = { "GPUSHIM_TRACE_FACTS", "masked", "all, masked or none", true,
+        "What a trace tells of the process. `masked`: the command line, with what looks like a secret replaced by `***`, \
+         the executable, the working directory and the host. `all`: the same, with nothing replaced. `none`: none of these. \
+         `what-a-trace-tells.md` lists what else is in a trace." }
     SPOOL_SIZE = { "GPUSHIM_SPOOL_SIZE", "none", "a size like 512M, 1.5g or 2GiB, or none", true,
         "What the file of the mode `full` may take, at most; its oldest parts are deleted beyond that." }
     SPOOL_FLOOR = { "GPUSHIM_SPOOL_FLOOR", "1G", "a size like 512M, 1.5g or 2GiB, or 0", true,

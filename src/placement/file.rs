@@ -59,7 +59,7 @@ impl Plans {
     /// # Errors
     /// It cannot be read, or is no plan.
     pub fn read(path: &Path) -> Result<Plans, ReadError> {
-        // No plan needs more; a device or a pipe must not be read for ever.
+        // No plan needs more.
         let most = 32 * MOST as u64;
         let (file, _) = open_regular(path).map_err(ReadError::Io)?;
         let mut text = String::new();

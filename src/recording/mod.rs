@@ -7,7 +7,7 @@ use std::path::Path;
 use std::rc::Rc;
 
 use crate::symbols::Symbol;
-use crate::trace::{Class, Kind, LiveBlock, Record, Timeline};
+use crate::trace::{Class, Kind, Layer, LiveBlock, Record, Timeline};
 
 mod blame;
 mod caching;
@@ -98,6 +98,12 @@ pub trait Recording: Send + Sync {
     /// What was live at the end, if the recording says so apart from its events; the oldest first. It
     /// has blocks whose allocations can no longer be read.
     fn live(&self) -> Option<Vec<LiveBlock>>;
+
+    /// Bytes asked for and live at the end, of a layer on a device, where [`Recording::live`] lacks some of the
+    /// blocks and sums of them are kept all the same.
+    fn live_bytes(&self, _: Layer, _: u8) -> Option<u64> {
+        None
+    }
 
     /// How memory went over the whole run, even where events are lost.
     fn timeline(&self) -> Timeline;

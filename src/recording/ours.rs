@@ -9,7 +9,7 @@ use rustc_hash::FxHasher;
 use super::nodes::Nodes;
 use super::{Code, Coverage, Frame, Names, Recording};
 use crate::symbols::{Options, Symbolizer};
-use crate::trace::{LiveBlock, Record, StackNode, Timeline, Trace};
+use crate::trace::{Layer, LiveBlock, Record, StackNode, Timeline, Trace};
 
 /// Nodes of a stack beyond which the outer ones are left out. Writers keep 256 frames and 64 ranges; in a hostile
 /// file a chain can lead through thousands, for each of a hundred thousand stacks.
@@ -81,6 +81,11 @@ impl Recording for Trace {
 
     fn live(&self) -> Option<Vec<LiveBlock>> {
         Trace::live(self).map(|table| table.blocks)
+    }
+
+    fn live_bytes(&self, layer: Layer, device: u8) -> Option<u64> {
+        let sums = self.totals().filter(|_| self.live_missed() > 0)?;
+        Some(sums.device(layer, device).live_bytes())
     }
 
     fn timeline(&self) -> Timeline {

@@ -1,6 +1,8 @@
 //! Finding what is in an append-only part of the file: a hash table in private memory, from the hash
 //! of an entry to its id. Any number of threads, no lock; entries stay for good.
 
+use std::alloc::{Layout, alloc_zeroed};
+use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::ring::Word;
@@ -17,18 +19,20 @@ pub struct Index<W> {
 }
 
 impl Index<AtomicU64> {
-    /// A table for this many entries, of memory that becomes present as it is used.
-    pub fn for_entries(entries: usize) -> Index<AtomicU64> {
+    /// A table for this many entries, of memory that becomes present as it is used. `None`: there is not enough.
+    pub fn for_entries(entries: usize) -> Option<Index<AtomicU64>> {
         let words = entries.max(8).saturating_mul(2).next_power_of_two();
-        let zeros = Box::into_raw(vec![0_u64; words].into_boxed_slice());
-        // SAFETY: the pointer comes from a box of the same size; AtomicU64 has the layout of u64, and its
-        // alignment too on the 64-bit machines that this is for.
-        let table = unsafe { Box::from_raw(zeros as *mut [AtomicU64]) };
-        Index { table }
+        let layout = Layout::array::<AtomicU64>(words).ok()?;
+        // SAFETY: the layout has a size, as there are words.
+        let zeros = unsafe { alloc_zeroed(layout) }.cast::<AtomicU64>();
+        if zeros.is_null() {
+            return None;
+        }
+        // SAFETY: so many words were just allocated with the layout that a box of them has; zeros are valid ones.
+        let table = unsafe { Box::from_raw(ptr::slice_from_raw_parts_mut(zeros, words)) };
+        Some(Index { table })
     }
 }
-
-const _: () = assert!(align_of::<AtomicU64>() == align_of::<u64>());
 
 impl<W: Word> Index<W> {
     /// An index over a table of zeros, a power of two of them.
@@ -115,7 +119,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_added_is_not_entered() {
-        let index = Index::for_entries(0);
+        let index = Index::for_entries(0).unwrap();
         assert_eq!(index.find_or_add(1, |_| true, || None), None);
         assert_eq!(index.find_or_add(1, |_| true, || Some(9)), Some(9));
     }

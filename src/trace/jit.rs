@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
 use super::ring::Word;
+use super::space::Room;
 
 /// What is in the part: records of two words. The words of the first [`FIRST`](layout::FIRST) have other
 /// uses.
@@ -26,12 +27,21 @@ pub mod layout {
 #[derive(Debug)]
 pub struct Jit<'a, W> {
     words: &'a [W],
+    room: Room,
 }
 
 impl<'a, W: Word> Jit<'a, W> {
     /// Over the words of the part, which are zero at first.
     pub fn new(words: &'a [W]) -> Jit<'a, W> {
-        Jit { words }
+        Jit {
+            words,
+            room: Room::default(),
+        }
+    }
+
+    /// In a file that grows.
+    pub fn within(self, room: Room) -> Jit<'a, W> {
+        Jit { room, ..self }
     }
 
     /// Adds the name, by its string id, of the code at an address, bytes. `false` if it no longer fits,
@@ -49,6 +59,10 @@ impl<'a, W: Word> Jit<'a, W> {
         // Relaxed: this thread, or one that handed over to it, wrote it.
         let count = committed.load(Ordering::Relaxed);
         let [first, second] = record(self.words, layout::WORDS, count)?;
+        let at = (count as usize + layout::FIRST) * layout::BYTES;
+        if !self.room.has(at, layout::BYTES) {
+            return None;
+        }
         first.store(begin, Ordering::Relaxed);
         second.store(u64::from(size) | u64::from(name) << 32, Ordering::Relaxed);
         // Release: a reader that sees the count sees the record.

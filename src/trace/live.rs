@@ -5,14 +5,19 @@
 //! counts it: a search ends at the first group that nobody passed, so that a removal leaves no trace and
 //! the table never has to be cleaned.
 //!
+//! The table is used from its first groups on, so that a process with few blocks touches few pages: homes are among
+//! the first [`FIRST_GROUPS`], then, as chains of full groups grow long, among eight times as many, and so on. An entry
+//! says by which of these levels it found its home; a search begins with the newest.
+//!
 //! No lock and no heap. What is required of the caller: a block is inserted, then removed, then inserted
 //! again, each before the other and once. Who hands blocks out under a lock keeps that by itself.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::event::Event;
-use super::layout::live::{FREE, KEYS, WRITING};
+use super::layout::live::{FREE, GROUP_BYTES, HEAD_BYTES, KEYS, WRITING};
 use super::ring::{Word, prefetch};
+use super::space::Room;
 
 #[cfg(all(test, not(miri)))]
 mod model;
@@ -33,12 +38,23 @@ pub struct Group<W> {
 #[derive(Debug)]
 #[repr(C, align(64))]
 struct Entry<W> {
-    unused: W,
+    /// The level by which the block found its home.
+    level: W,
     words: [W; 7],
 }
 
 /// How many groups a block tries, from its home on.
 const TRIES: usize = 32;
+
+/// Groups among which the first blocks have their homes: 64 KiB with what comes before them.
+const FIRST_GROUPS: usize = 127;
+/// Levels at most, each of eight times as many groups. Those after the first that has all of them differ in the hash:
+/// where older blocks crowd the groups from a home on, there is room from another one on.
+const LEVELS: usize = 10;
+/// Levels that are tried after the first that has all groups.
+const AGAIN: usize = 2;
+/// So many full groups in a row mean that there are too few.
+const CROWDED: usize = 2;
 
 /// How often a reader looks at an entry that changes under its eyes.
 const LOOKS: usize = 4;
@@ -58,12 +74,43 @@ pub struct Live<'a, W> {
     /// Blocks that found no place.
     missed: &'a W,
     groups: &'a [Group<W>],
+    /// How many of the groups are homes, by level.
+    spans: [usize; LEVELS],
+    /// What a key is mixed with, by level.
+    salts: [u64; LEVELS],
+    /// The level by which blocks are entered. Whoever removes a block comes after who entered it, and sees it no lower.
+    level: AtomicUsize,
+    room: Room,
 }
 
 impl<'a, W: Word> Live<'a, W> {
     /// A table over these groups.
     pub fn new(missed: &'a W, groups: &'a [Group<W>]) -> Live<'a, W> {
-        Live { missed, groups }
+        let mut span = FIRST_GROUPS;
+        let spans = std::array::from_fn(|_| {
+            let this = span.min(groups.len());
+            span = span.saturating_mul(8);
+            this
+        });
+        let all = spans.iter().position(|span| *span == groups.len());
+        // No two of these differ only in bits that the address of a block leaves out.
+        let salt = |level: usize| {
+            let again = level.saturating_sub(all.unwrap_or(level)) as u64;
+            again.wrapping_mul(0x2545_f491_4f6c_dd1d)
+        };
+        Live {
+            missed,
+            groups,
+            spans,
+            salts: std::array::from_fn(salt),
+            level: AtomicUsize::new(0),
+            room: Room::default(),
+        }
+    }
+
+    /// In a file that grows.
+    pub fn within(self, room: Room) -> Live<'a, W> {
+        Live { room, ..self }
     }
 
     /// Inserts a block by its [key](super::layout::live::key) with the words of its event. A block
@@ -71,11 +118,9 @@ impl<'a, W: Word> Live<'a, W> {
     #[inline]
     pub fn insert(&self, key: Option<u64>, words: &[u64; 7]) {
         if let Some(key) = key {
-            let home = self.home(key);
-            let group = self.groups.get(home);
-            if group.is_some_and(|group| group.put(key, words))
-                || self.insert_beyond(home, key, words)
-            {
+            let level = self.level.load(Ordering::Relaxed);
+            let home = self.home(key, level);
+            if self.put(home, key, level, words) || self.insert_beyond(key, level, words) {
                 return;
             }
         }
@@ -85,7 +130,8 @@ impl<'a, W: Word> Live<'a, W> {
     /// Fetches what tells whether a block is there, and, as likely as not, its entry.
     #[inline]
     pub fn prefetch(&self, key: Option<u64>) {
-        if let Some(group) = key.and_then(|key| self.groups.get(self.home(key))) {
+        let level = self.level.load(Ordering::Relaxed);
+        if let Some(group) = key.and_then(|key| self.groups.get(self.home(key, level))) {
             prefetch(&group.keys);
             prefetch(&group.entries[0]);
         }
@@ -95,17 +141,22 @@ impl<'a, W: Word> Live<'a, W> {
     #[inline]
     pub fn remove(&self, key: Option<u64>) -> Option<Removed> {
         let key = key?;
-        let home = self.home(key);
-        let group = self.groups.get(home)?;
-        match group.take(key) {
-            None if group.is_passed() => self.remove_beyond(home, key),
-            found => found,
+        let level = self.level.load(Ordering::Relaxed);
+        let home = self.home(key, level);
+        match self.groups.get(home)?.take(key) {
+            // Where it would be entered now, and by this level: mostly.
+            Some((found, of)) if of == level => Some(found),
+            Some((found, of)) => {
+                self.unpass(self.home(key, of), home);
+                Some(found)
+            }
+            None => self.remove_beyond(key, level),
         }
     }
 
     /// Gives each block, by the event that made it. Of blocks that come and go meanwhile it may give some.
     pub fn each(&self, mut see: impl FnMut(&Event)) {
-        for group in self.groups {
+        for (_, group) in self.used() {
             for (key, entry) in group.keys.iter().zip(&group.entries) {
                 if let Seen::Block(_, words) = look(key, &entry.words) {
                     see(&Event::from_words(words).1);
@@ -121,35 +172,80 @@ impl<'a, W: Word> Live<'a, W> {
         mut wanted: impl FnMut(&Event) -> bool,
         mut removed: impl FnMut(&Event),
     ) {
-        for (at, group) in self.groups.iter().enumerate() {
+        for (at, group) in self.used() {
             for (key, entry) in group.keys.iter().zip(&group.entries) {
                 let Seen::Block(seen, words) = look(key, &entry.words) else {
                     continue;
                 };
                 let (_, event) = Event::from_words(words);
+                let level = entry.level();
                 // Release as in `take`.
                 if wanted(&event) && key.swap_if(seen, FREE, Ordering::Release) {
-                    self.unpass(self.home(seen), at);
+                    self.unpass(self.home(seen, level), at);
                     removed(&event);
                 }
             }
         }
     }
 
+    /// The groups that may hold blocks, with their indexes.
+    fn used(&self) -> impl Iterator<Item = (usize, &'a Group<W>)> {
+        let groups = self.groups.iter().enumerate();
+        groups.filter(|(at, _)| self.room.is_present(HEAD_BYTES + at * GROUP_BYTES))
+    }
+
+    /// Enters a block into a group, if it has room.
+    #[inline]
+    fn put(&self, at: usize, key: u64, level: usize, words: &[u64; 7]) -> bool {
+        self.room.has(HEAD_BYTES + at * GROUP_BYTES, GROUP_BYTES)
+            && self
+                .groups
+                .get(at)
+                .is_some_and(|group| group.put(key, level, words))
+    }
+
+    /// Enters a block whose home is full.
     #[cold]
-    fn insert_beyond(&self, home: usize, key: u64, words: &[u64; 7]) -> bool {
+    fn insert_beyond(&self, key: u64, level: usize, words: &[u64; 7]) -> bool {
+        for level in level..LEVELS {
+            let home = self.home(key, level);
+            if self.insert_from(home, key, level, words) {
+                return true;
+            }
+            if level >= self.all() + AGAIN {
+                break;
+            }
+            self.widen(level);
+        }
+        false
+    }
+
+    /// The first level that has all groups.
+    fn all(&self) -> usize {
+        let all = self
+            .spans
+            .iter()
+            .position(|span| *span == self.groups.len());
+        all.unwrap_or(LEVELS)
+    }
+
+    fn insert_from(&self, home: usize, key: u64, level: usize, words: &[u64; 7]) -> bool {
+        if self.put(home, key, level, words) {
+            return true;
+        }
         let mut at = home;
-        for _ in 1..TRIES.min(self.groups.len()) {
-            if let Some(group) = self.groups.get(at) {
+        for step in 1..TRIES.min(self.groups.len()) {
+            if let Some(group) = self.groups.get(at)
+                && self.room.is_present(HEAD_BYTES + at * GROUP_BYTES)
+            {
                 // Whoever removes the block finds it counted, because that comes after its insertion.
                 group.passed.fetch_add(1, Ordering::Relaxed);
             }
             at = self.after(at);
-            if self
-                .groups
-                .get(at)
-                .is_some_and(|group| group.put(key, words))
-            {
+            if self.put(at, key, level, words) {
+                if step >= CROWDED && level < self.all() {
+                    self.widen(level);
+                }
                 return true;
             }
         }
@@ -157,19 +253,34 @@ impl<'a, W: Word> Live<'a, W> {
         false
     }
 
+    /// Has blocks entered by the next level.
+    fn widen(&self, level: usize) {
+        let relaxed = Ordering::Relaxed;
+        // If another thread did it, or more, that is as good.
+        let _ = self
+            .level
+            .compare_exchange(level, level + 1, relaxed, relaxed);
+    }
+
+    /// Takes out a block that is not in its home by a level.
     #[cold]
-    fn remove_beyond(&self, home: usize, key: u64) -> Option<Removed> {
+    fn remove_beyond(&self, key: u64, level: usize) -> Option<Removed> {
+        let mut levels = (0..=level).rev();
+        levels.find_map(|level| self.remove_from(self.home(key, level), key))
+    }
+
+    fn remove_from(&self, home: usize, key: u64) -> Option<Removed> {
         let mut at = home;
-        for _ in 1..TRIES.min(self.groups.len()) {
-            at = self.after(at);
+        for _ in 0..TRIES.min(self.groups.len()) {
             let group = self.groups.get(at)?;
-            if let Some(found) = group.take(key) {
-                self.unpass(home, at);
+            if let Some((found, level)) = group.take(key) {
+                self.unpass(self.home(key, level), at);
                 return Some(found);
             }
             if !group.is_passed() {
                 break;
             }
+            at = self.after(at);
         }
         None
     }
@@ -178,22 +289,27 @@ impl<'a, W: Word> Live<'a, W> {
     fn unpass(&self, home: usize, to: usize) {
         let mut at = home;
         while at != to {
-            if let Some(group) = self.groups.get(at) {
+            if let Some(group) = self.groups.get(at)
+                && self.room.is_present(HEAD_BYTES + at * GROUP_BYTES)
+            {
                 group.passed.fetch_add(u64::MAX, Ordering::Relaxed);
             }
             at = self.after(at);
         }
     }
 
-    /// Where a block belongs. Multiplied twice by 2^64 over the golden ratio: once would heap up addresses
+    /// Where a block belongs, by a level. Multiplied twice by 2^64 over the golden ratio: once would heap up addresses
     /// at some regular distances.
     #[inline]
-    fn home(&self, key: u64) -> usize {
+    fn home(&self, key: u64, level: usize) -> usize {
         const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
-        let hash = key.wrapping_mul(GOLDEN);
+        let Some((span, salt)) = self.spans.get(level).zip(self.salts.get(level)) else {
+            return 0;
+        };
+        let hash = (key ^ salt).wrapping_mul(GOLDEN);
         let hash = (hash ^ hash >> 29).wrapping_mul(GOLDEN);
         // The upper half of the hash as a fraction of the groups.
-        ((hash >> 32).wrapping_mul(self.groups.len() as u64) >> 32) as usize
+        ((hash >> 32).wrapping_mul(*span as u64) >> 32) as usize
     }
 
     fn after(&self, at: usize) -> usize {
@@ -211,10 +327,11 @@ impl<W: Word> Group<W> {
     }
 
     #[inline]
-    fn put(&self, key: u64, words: &[u64; 7]) -> bool {
+    fn put(&self, key: u64, level: usize, words: &[u64; 7]) -> bool {
         while let Some((place, entry)) = self.place(FREE) {
             // Acquire: what is written here comes after what was read when the place was given up.
             if place.swap_if(FREE, WRITING, Ordering::Acquire) {
+                entry.level.store(level as u64, Ordering::Relaxed);
                 entry.write(words);
                 // Release: whoever sees the key sees its entry.
                 place.store(key, Ordering::Release);
@@ -226,16 +343,17 @@ impl<W: Word> Group<W> {
     }
 
     #[inline]
-    fn take(&self, key: u64) -> Option<Removed> {
+    fn take(&self, key: u64) -> Option<(Removed, usize)> {
         let (place, entry) = self.place(key)?;
         let [_, _, who, _, size, _, _] = &entry.words;
         let removed = Removed {
             size: size.load(Ordering::Relaxed),
             stack: (who.load(Ordering::Relaxed) >> 32) as u32,
         };
+        let level = entry.level();
         // Release: the place is given up after its entry was read.
         place.store(FREE, Ordering::Release);
-        Some(removed)
+        Some((removed, level))
     }
 
     #[inline]
@@ -245,6 +363,11 @@ impl<W: Word> Group<W> {
 }
 
 impl<W: Word> Entry<W> {
+    #[inline]
+    fn level(&self) -> usize {
+        self.level.load(Ordering::Relaxed) as usize
+    }
+
     #[inline]
     fn write(&self, words: &[u64; 7]) {
         for (at, (word, value)) in self.words.iter().zip(words).enumerate() {

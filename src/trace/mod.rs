@@ -8,6 +8,8 @@ mod clock;
 mod event;
 #[cfg(all(test, not(miri)))]
 mod explore;
+mod guard;
+mod identity;
 mod index;
 mod jit;
 pub mod layout;
@@ -16,6 +18,7 @@ mod modules;
 mod process;
 mod reader;
 mod ring;
+mod space;
 #[cfg(feature = "spool")]
 pub mod spool;
 mod stacks;
@@ -28,8 +31,10 @@ mod writer;
 
 pub use clock::{Calibration, ClockSource, Pair, monotonic_ns};
 pub use event::{Class, Cost, Event, Kind, Layer, flags};
+pub use guard::any_lost;
 pub use live::Removed;
 pub use modules::{BuildId, Module};
+pub use process::Facts;
 pub use reader::{
     Cut, Error, Events, Header, LiveBlock, LiveTable, Record, Stack, Sums, Totals, Trace,
 };
@@ -37,7 +42,7 @@ pub use stacks::StackNode;
 pub use tail::{Missed, Tail, Tailed};
 pub use timeline::{DeviceTimeline, Series, Span, Timeline};
 pub use upkeep::{Held, Upkeep};
-pub use writer::{Writer, WriterOptions};
+pub use writer::{Condition, Writer, WriterOptions};
 
 #[cfg(feature = "cli")]
 pub(crate) use {reader::unescaped, writer::escape_into};

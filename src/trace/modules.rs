@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use super::ring::Word;
+use super::space::Room;
 
 #[cfg(all(test, not(miri)))]
 mod model;
@@ -97,12 +98,21 @@ impl std::fmt::Display for BuildId {
 #[derive(Debug)]
 pub struct Modules<'a, W> {
     words: &'a [W],
+    room: Room,
 }
 
 impl<'a, W: Word> Modules<'a, W> {
     /// Over the words of the part, which are zero at first.
     pub fn new(words: &'a [W]) -> Modules<'a, W> {
-        Modules { words }
+        Modules {
+            words,
+            room: Room::default(),
+        }
+    }
+
+    /// In a file that grows.
+    pub fn within(self, room: Room) -> Modules<'a, W> {
+        Modules { room, ..self }
     }
 
     /// Adds a module; `false` if it no longer fits, which is counted. Any number of threads, no lock.
@@ -116,7 +126,11 @@ impl<'a, W: Word> Modules<'a, W> {
 
     fn append(&self, module: &Module) -> Option<()> {
         let handed_out = self.words.get(layout::HANDED_OUT)?;
-        let place = |count: u64| record(self.words, layout::WORDS, count);
+        let place = |count: u64| {
+            let record = record(self.words, layout::WORDS, count)?;
+            let at = (count as usize + 1) * layout::BYTES;
+            self.room.has(at, layout::BYTES).then_some(record)
+        };
         // Looked at first, so that the count does not grow for ever.
         place(handed_out.load(Ordering::Relaxed))?;
         // Only the place itself must be nobody else's.

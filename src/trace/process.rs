@@ -4,19 +4,38 @@ use std::ffi::CStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+mod mask;
+
+/// What a trace tells of the process that wrote it (`GPUSHIM_TRACE_FACTS`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Facts {
+    /// Command line, executable, working directory and host.
+    All,
+    /// The same, with what looks like a secret in the command line replaced by `***`.
+    #[default]
+    Masked,
+    /// None of these.
+    None,
+}
+
 /// Keys and values, in the order in which they are written.
-pub fn facts(wall_ns: u64, rank: Option<u32>) -> Vec<(&'static str, String)> {
+pub fn facts(wall_ns: u64, rank: Option<u32>, wanted: Facts) -> Vec<(&'static str, String)> {
     let (host, kernel) = host_and_kernel();
-    let mut facts = vec![
-        ("argv", argv()),
-        ("exe", link("/proc/self/exe")),
-        ("cwd", link("/proc/self/cwd")),
+    let mut facts = Vec::new();
+    if wanted != Facts::None {
+        facts.extend([
+            ("argv", argv(wanted)),
+            ("exe", link("/proc/self/exe")),
+            ("cwd", link("/proc/self/cwd")),
+            ("host", host),
+        ]);
+    }
+    facts.extend([
         ("pid", std::process::id().to_string()),
-        ("host", host),
         ("kernel", kernel),
         ("started", wall_ns.to_string()),
         ("writer", env!("CARGO_PKG_VERSION").to_string()),
-    ];
+    ]);
     if let Some(rank) = rank {
         facts.push(("rank", rank.to_string()));
     }
@@ -24,19 +43,25 @@ pub fn facts(wall_ns: u64, rank: Option<u32>) -> Vec<(&'static str, String)> {
 }
 
 /// The command line as one could type it into a shell.
-fn argv() -> String {
+fn argv(wanted: Facts) -> String {
     let line = std::fs::read("/proc/self/cmdline").unwrap_or_default();
     let line = line.strip_suffix(b"\0").unwrap_or(&line);
-    let words: Vec<String> = line.split(|byte| *byte == 0).map(quoted).collect();
+    let words = line.split(|byte| *byte == 0);
+    let mut words: Vec<String> = words
+        .map(|word| String::from_utf8_lossy(word).into_owned())
+        .collect();
+    if wanted == Facts::Masked {
+        mask::mask(&mut words);
+    }
+    let words: Vec<String> = words.iter().map(|word| quoted(word)).collect();
     words.join(" ")
 }
 
 /// A word in single quotes if a shell would not take it as it is.
-fn quoted(word: &[u8]) -> String {
-    let word = String::from_utf8_lossy(word);
+fn quoted(word: &str) -> String {
     let plain = |letter: char| letter.is_alphanumeric() || "-_=./:,+@%^".contains(letter);
     if !word.is_empty() && word.chars().all(plain) {
-        word.into_owned()
+        word.to_owned()
     } else {
         format!("'{}'", word.replace('\'', r"'\''"))
     }
@@ -76,16 +101,16 @@ mod tests {
 
     #[test]
     fn words_are_quoted_for_a_shell() {
-        assert_eq!(quoted(b"train.py"), "train.py");
-        assert_eq!(quoted(b""), "''");
-        assert_eq!(quoted(b"a b"), "'a b'");
-        assert_eq!(quoted(b"it's"), r"'it'\''s'");
+        assert_eq!(quoted("train.py"), "train.py");
+        assert_eq!(quoted(""), "''");
+        assert_eq!(quoted("a b"), "'a b'");
+        assert_eq!(quoted("it's"), r"'it'\''s'");
     }
 
     #[test]
     #[cfg_attr(miri, ignore = "no /proc under Miri")]
     fn the_facts_are_this_process() {
-        let facts = facts(5, Some(3));
+        let facts = facts(5, Some(3), Facts::Masked);
         let get = |key| {
             facts
                 .iter()
@@ -104,5 +129,15 @@ mod tests {
         );
         assert!(!get("host").unwrap().is_empty());
         assert!(get("kernel").unwrap().starts_with("Linux "));
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "no /proc under Miri")]
+    fn none_of_it_is_told_if_so_wanted() {
+        let keys: Vec<_> = facts(5, None, Facts::None)
+            .into_iter()
+            .map(|(key, _)| key)
+            .collect();
+        assert_eq!(keys, ["pid", "kernel", "started", "writer"]);
     }
 }

@@ -10,9 +10,11 @@
 //! stay exact whenever the process dies, and slots that were never used are no events.
 
 use std::cell::Cell;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::mem::size_of;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use super::layout::{Chunk, Slot as State};
+use super::space::Room;
 
 #[cfg(all(test, not(miri)))]
 pub(in crate::trace) mod model;
@@ -126,6 +128,9 @@ const AHEAD: usize = 4;
 /// How many chunks are tried before an event is given up.
 const TRIES: usize = 1024;
 
+/// Chunks that get space at once, when a thread comes upon one without: 64 KiB of slots.
+const STEP: usize = 64;
+
 /// Asks for the cache line where something begins. A hint: it has no effect that a program could see.
 #[inline]
 pub fn prefetch<T>(what: &T) {
@@ -178,6 +183,12 @@ pub struct Ring<'a, W> {
     slots: &'a [Slot<W>],
     /// Slots of a chunk.
     each: usize,
+    /// Of the words of the chunks, and of their slots.
+    room: (Room, Room),
+    /// Chunks that have space, the first of them.
+    ready: AtomicUsize,
+    /// There was no space for more: the ring goes round in what it has.
+    is_short: AtomicBool,
 }
 
 impl<'a, W: Word> Ring<'a, W> {
@@ -197,7 +208,55 @@ impl<'a, W: Word> Ring<'a, W> {
             chunks,
             slots,
             each: slots.len() / chunks.len(),
+            room: Default::default(),
+            ready: AtomicUsize::new(chunks.len()),
+            is_short: AtomicBool::new(false),
         })
+    }
+
+    /// In a file that grows, where the words of the chunks and the slots have this room. No chunk has space yet.
+    pub fn within(self, chunks: Room, slots: Room) -> Ring<'a, W> {
+        Ring {
+            room: (chunks, slots),
+            ready: AtomicUsize::new(0),
+            ..self
+        }
+    }
+
+    /// Chunks that have space: the first so many.
+    pub(in crate::trace) fn ready(&self) -> usize {
+        self.ready.load(Ordering::Acquire)
+    }
+
+    /// Takes space for the first chunks, so many slots at least. Off the hot path. `false`: there is none.
+    pub fn reserve(&self, slots: usize) -> bool {
+        self.grow(slots.div_ceil(self.each).min(self.chunks.len()))
+    }
+
+    /// Whether the ring goes round in less than all of it, for want of space.
+    pub fn is_short(&self) -> bool {
+        self.is_short.load(Ordering::Relaxed)
+    }
+
+    /// Has at least so many chunks with space.
+    #[cold]
+    fn grow(&self, wanted: usize) -> bool {
+        let from = self.ready.load(Ordering::Relaxed);
+        if wanted <= from {
+            return true;
+        }
+        let to = wanted.next_multiple_of(STEP).min(self.chunks.len());
+        let chunk = self.each * size_of::<Slot<W>>();
+        let (chunks, slots) = &self.room;
+        // Of the words, those that may share a page with earlier ones have it already: that costs nothing.
+        let grown = chunks.reserve(from * 8, (to - from) * 8)
+            && slots.reserve(from * chunk, (to - from) * chunk);
+        if grown {
+            // Release: the space came before. Another thread may have taken more.
+            self.ready.fetch_max(to, Ordering::Release);
+        }
+        self.is_short.store(!grown, Ordering::Relaxed);
+        grown
     }
 
     /// Slots.
@@ -278,6 +337,10 @@ impl<'a, W: Word> Ring<'a, W> {
     /// Takes the next chunk that nobody holds; `false` if there is none among those tried.
     #[cold]
     fn take(&self, hold: &Hold) -> bool {
+        if self.room.1.is_lost() {
+            // What would be written is kept nowhere.
+            return false;
+        }
         for _ in 0..self.chunks.len().min(TRIES) {
             // Only the number itself must be nobody else's.
             let turn = self.next.fetch_add(1, Ordering::Relaxed);
@@ -285,6 +348,10 @@ impl<'a, W: Word> Ring<'a, W> {
             let Some(word) = self.chunks.get(index) else {
                 return false;
             };
+            if index >= self.ready.load(Ordering::Relaxed) && !self.grow(index + 1) {
+                self.go_round(turn);
+                continue;
+            }
             let seen = word.load(Ordering::Relaxed);
             // A thread that paused, or one that died, may hold it since an earlier lap.
             let Chunk::Closed(events) = Chunk::decode(seen) else {
@@ -308,6 +375,17 @@ impl<'a, W: Word> Ring<'a, W> {
             return true;
         }
         false
+    }
+
+    /// There is no space for the chunk of a turn: the next lap begins. All turns up to it count as taken.
+    #[cold]
+    fn go_round(&self, turn: u64) {
+        let lap = (turn | (self.chunks.len() as u64 - 1)).wrapping_add(1);
+        let next = self.next.load(Ordering::Relaxed);
+        if next < lap {
+            // If another thread took a turn meanwhile, it or this one tries again.
+            self.next.swap_if(next, lap, Ordering::Relaxed);
+        }
     }
 
     /// Closes the chunk that is held, if one is: the next thread that comes by may take it.

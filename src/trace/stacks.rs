@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 
 use super::index::{Index, mix};
 use super::ring::Word;
+use super::space::Room;
 
 mod memo;
 #[cfg(all(test, not(miri)))]
@@ -89,6 +90,7 @@ pub struct Stacks<'a, W> {
     index: Index<W>,
     /// Which of the parts in this process this is, for memos.
     instance: u64,
+    room: Room,
 }
 
 impl<'a, W: Word> Stacks<'a, W> {
@@ -98,7 +100,13 @@ impl<'a, W: Word> Stacks<'a, W> {
             words,
             index,
             instance: memo::instance(),
+            room: Room::default(),
         }
+    }
+
+    /// In a file that grows.
+    pub fn within(self, room: Room) -> Stacks<'a, W> {
+        Stacks { room, ..self }
     }
 
     /// The id of a node below a parent, whose id this process has from here, or 0. The same each time but
@@ -185,7 +193,9 @@ impl<'a, W: Word> Stacks<'a, W> {
         let handed_out = self.words.get(layout::HANDED_OUT)?;
         let place = |count: u64| {
             let id = u32::try_from(count).ok()?.checked_add(layout::FIRST)?;
-            Some((id, self.words_of(id)?))
+            let node = self.words_of(id)?;
+            let has_room = self.room.has(id as usize * layout::BYTES, layout::BYTES);
+            has_room.then_some((id, node))
         };
         // Looked at first, so that the count does not grow for ever.
         place(handed_out.load(Ordering::Relaxed))?;

@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 
 use super::index::{Index, mix};
 use super::ring::Word;
+use super::space::Room;
 
 #[cfg(all(test, not(miri)))]
 mod model;
@@ -34,12 +35,22 @@ pub mod layout {
 pub struct Strings<'a, W> {
     words: &'a [W],
     index: Index<W>,
+    room: Room,
 }
 
 impl<'a, W: Word> Strings<'a, W> {
     /// Over the words of the part, which are zero.
     pub fn new(words: &'a [W], index: Index<W>) -> Strings<'a, W> {
-        Strings { words, index }
+        Strings {
+            words,
+            index,
+            room: Room::default(),
+        }
+    }
+
+    /// In a file that grows.
+    pub fn within(self, room: Room) -> Strings<'a, W> {
+        Strings { room, ..self }
     }
 
     /// The id of a text, the same each time but for what the first of two threads at once wrote in vain.
@@ -64,7 +75,8 @@ impl<'a, W: Word> Strings<'a, W> {
         let reserved = self.words.get(layout::RESERVED)?;
         let fits = |bytes: u64| {
             let first = usize::try_from(bytes / 8).ok()? + layout::FIRST;
-            (first.checked_add(needed)? <= self.words.len()).then_some(first)
+            let is_within = first.checked_add(needed)? <= self.words.len();
+            (is_within && self.room.has(first * 8, needed * 8)).then_some(first)
         };
         // Looked at first, so that what can never fit is not handed out again and again.
         fits(reserved.load(Ordering::Relaxed))?;

@@ -164,8 +164,10 @@ enum Found {
 /// Where a follower has come to in a ring.
 #[derive(Debug)]
 pub(in crate::trace) struct Follower {
-    /// By chunk: the number of the next event to read, and why to look again.
+    /// By chunk, of those that were reached: the number of the next event to read, and why to look again.
     chunks: Vec<(u64, Watch)>,
+    /// Chunks of the ring.
+    count: usize,
     /// The chunks to look at again.
     watched: Vec<u32>,
     /// Turns up to which chunks were looked at, and those at which all of them were looked over.
@@ -179,7 +181,8 @@ pub(in crate::trace) struct Follower {
 impl Follower {
     pub(in crate::trace) fn new<W: Word>(ring: &Ring<'_, W>) -> Follower {
         Follower {
-            chunks: vec![(0, Watch::No); ring.chunks()],
+            chunks: Vec::new(),
+            count: ring.chunks(),
             watched: Vec::new(),
             turns: 0,
             swept: 0,
@@ -197,7 +200,7 @@ impl Follower {
         sink: &mut dyn FnMut(&[Tailed]),
     ) {
         self.look_again(ring);
-        let count = self.chunks.len() as u64;
+        let count = self.count as u64;
         let turns = ring.turns();
         // Of several turns for the same chunk one look is enough.
         let mut turn = self.turns.max(turns.saturating_sub(count));
@@ -264,6 +267,13 @@ impl Follower {
 
     /// Looks at a chunk that a thread took a turn for.
     fn turn<W: Word>(&mut self, ring: &Ring<'_, W>, index: usize) {
+        if ring.is_short() && index >= ring.ready() {
+            // It has no space: its thread took another turn.
+            return;
+        }
+        if index >= self.chunks.len() {
+            self.chunks.resize(index + 1, (0, Watch::No));
+        }
         let watch = match self.read(ring, index) {
             Found::Open => Watch::Open,
             Found::Nothing => Watch::Expected,
@@ -288,7 +298,7 @@ impl Follower {
         };
     }
 
-    /// Looks at every chunk.
+    /// Looks at every chunk that was reached.
     fn sweep<W: Word>(&mut self, ring: &Ring<'_, W>) {
         for index in 0..self.chunks.len() {
             if self.read(ring, index) == Found::Open {

@@ -11,6 +11,7 @@ use std::sync::atomic::Ordering;
 
 use super::event::{Event, Kind, Layer, flags};
 use super::ring::Word;
+use super::space::Room;
 
 mod device;
 mod of;
@@ -91,6 +92,9 @@ const HALF_WORDS: usize = BUCKETS * DEVICES * SERIES * 2;
 pub(in crate::trace) const BYTES: usize =
     (words::STATE + 2 * words::STATE_WORDS + 2 * HALF_WORDS) * 8;
 
+/// Bytes at the beginning of the part that are in use from the start.
+pub(in crate::trace) const STATE_BYTES: usize = (words::STATE + 2 * words::STATE_WORDS) * 8;
+
 /// The books of a timeline; its words are passed to each function, as they lie in a mapping.
 #[derive(Clone, Debug)]
 pub(in crate::trace) struct Ledger {
@@ -112,6 +116,7 @@ pub(in crate::trace) struct Ledger {
     /// The sums may be wrong, until somebody gives them anew.
     pub(in crate::trace) is_unsure: bool,
     devices: Vec<Device>,
+    room: Room,
 }
 
 impl Ledger {
@@ -138,9 +143,15 @@ impl Ledger {
             unplaced: 0,
             is_unsure: false,
             devices: Vec::new(),
+            room: Room::default(),
         };
         ledger.commit(at);
         ledger
+    }
+
+    /// In a file that grows: what of it has no space is left out.
+    pub(in crate::trace) fn within(self, room: Room) -> Ledger {
+        Ledger { room, ..self }
     }
 
     /// Takes an event into the books.
@@ -293,7 +304,9 @@ impl Ledger {
         self.write_bucket(at);
         let (from, to) = (half_at(self.half), half_at(self.half ^ 1));
         let each = DEVICES * SERIES * 2;
-        for index in 0..HALF_WORDS {
+        let is_kept = self.room.has(to * 8, HALF_WORDS / 2 * 8);
+        self.gaps += u64::from(!is_kept);
+        for index in (0..HALF_WORDS).take_while(|_| is_kept) {
             let (bucket, word) = (index / each, index % each);
             let first = from + bucket * 2 * each + word;
             let value = if bucket < BUCKETS / 2 {
@@ -301,7 +314,10 @@ impl Ledger {
             } else {
                 0
             };
-            put(at, to + index, value);
+            // Of the half that stays empty only the first part has space for sure.
+            if bucket < BUCKETS / 2 || get(at, to + index) != value {
+                put(at, to + index, value);
+            }
         }
         self.half ^= 1;
         self.shift += 1;
@@ -329,6 +345,9 @@ impl Ledger {
     /// Writes what is known of the open bucket; what it held already stays within it.
     fn write_bucket<W: Word>(&self, at: &[W]) {
         let first = half_at(self.half) + self.bucket * DEVICES * SERIES * 2;
+        if self.devices.is_empty() || !self.room.has(first * 8, DEVICES * SERIES * 2 * 8) {
+            return;
+        }
         for (device, values) in self.devices.iter().enumerate() {
             for (series, (least, most)) in values.extremes.iter().enumerate() {
                 let index = first + (device * SERIES + series) * 2;

@@ -7,8 +7,9 @@ use std::cell::Cell;
 use std::sync::atomic::Ordering;
 
 use super::event::Layer;
-use super::layout::totals::{DEVICES, LAYERS};
+use super::layout::totals::{DEVICES, LAYERS, STRIPE_BYTES};
 use super::ring::Word;
+use super::space::Room;
 
 #[cfg(all(test, not(miri)))]
 mod model;
@@ -68,12 +69,21 @@ pub enum Sort {
 #[derive(Debug)]
 pub struct Tally<'a, W> {
     stripes: &'a [Stripe<W>],
+    room: Room,
 }
 
 impl<'a, W: Word> Tally<'a, W> {
     /// Totals over these stripes, of which the first is shared.
     pub fn new(stripes: &'a [Stripe<W>]) -> Tally<'a, W> {
-        Tally { stripes }
+        Tally {
+            stripes,
+            room: Room::default(),
+        }
+    }
+
+    /// In a file that grows.
+    pub fn within(self, room: Room) -> Tally<'a, W> {
+        Tally { room, ..self }
     }
 
     /// Adds a block of this many bytes. A thread passes the same `claim` each time, and one that no other
@@ -127,11 +137,13 @@ impl<'a, W: Word> Tally<'a, W> {
     #[cold]
     fn claim(&self, claim: &Claim) -> usize {
         // Acquire: we go on from what the last thread left there.
-        let is_free = |stripe: &Stripe<W>| {
+        let is_free = |(index, stripe): (usize, &Stripe<W>)| {
             stripe.owner.load(Ordering::Relaxed) == 0
+                && self.room.has(index * STRIPE_BYTES, STRIPE_BYTES)
                 && stripe.owner.swap_if(0, 1, Ordering::Acquire)
         };
-        let own = self.stripes.iter().skip(SHARED + 1).position(is_free);
+        let mut others = self.stripes.iter().enumerate().skip(SHARED + 1);
+        let own = others.position(is_free);
         let index = own.map_or(SHARED, |at| SHARED + 1 + at);
         claim.0.set(index);
         index

@@ -47,7 +47,8 @@ impl Upkeep {
     /// in neither: without `held` the sums stay as wrong as they are.
     pub fn new(writer: &Writer, held: Option<Held>) -> Upkeep {
         let tail = Tail::new(writer);
-        let ledger = Ledger::create(tail.mapped().timeline(), writer.start_ticks());
+        let ledger = Ledger::create(tail.mapped().timeline(), writer.start_ticks())
+            .within(tail.mapped().timeline_room());
         Upkeep {
             tail,
             ledger,
@@ -85,7 +86,7 @@ impl Upkeep {
         sink: &mut dyn FnMut(&[Tailed]),
         ask: impl FnOnce(&mut Tail, &mut dyn FnMut(&[Tailed])),
     ) {
-        if !self.tail.mapped().is_ours() {
+        if !self.tail.mapped().is_ours() || self.tail.mapped().is_lost() {
             return;
         }
         let mapped = Arc::clone(self.tail.mapped());
@@ -113,7 +114,8 @@ impl Upkeep {
     /// Takes the timeline's sums anew, if they may be wrong.
     fn resync(&mut self) {
         let Some(held) = &mut self.held else { return };
-        if !self.ledger.is_unsure || !self.tail.mapped().is_ours() {
+        let mapped = self.tail.mapped();
+        if !self.ledger.is_unsure || !mapped.is_ours() || mapped.is_lost() {
             return;
         }
         let from = self.tail.now();

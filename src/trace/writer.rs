@@ -1,12 +1,11 @@
 //! The writer: one file per process, complete at every moment without a flush or an exit handler.
 
-use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-use memmap2::{MmapOptions, MmapRaw};
+use memmap2::MmapRaw;
 use parking_lot::Mutex;
 
 use super::clock::{self, ClockSource, Pair};
@@ -14,12 +13,14 @@ use super::event::{Class, Event, Layer};
 use super::layout::live::key;
 use super::layout::{self, PartKind, counter, cursor, facts, field, header, live, part, totals};
 use super::live::{Live, Removed};
-use super::process;
-use super::ring::{Ring, Slot};
+use super::process::{self, Facts};
+use super::ring::Ring;
+use super::space::{Room, Space};
 use super::totals::Tally;
 use super::{jit, modules, stacks};
 
 mod create;
+mod mapped;
 mod places;
 mod sums;
 mod tables;
@@ -38,6 +39,8 @@ pub struct WriterOptions {
     pub bytes: u64,
     /// The rank of the process in its job, if it has one.
     pub rank: Option<u32>,
+    /// What is told of the process.
+    pub facts: Facts,
     /// Blocks that the live table has room for, at least 1,024 and at most 2^26, in whole groups of seven;
     /// `None`: one for eight events of the ring, at most 131,072.
     pub live_blocks: Option<u64>,
@@ -55,7 +58,7 @@ impl WriterOptions {
     pub const MAX_BYTES: u64 = 1 << 40;
 
     /// Bytes of the file: about 500 KiB and 3 times the ring; for a ring of 16 MiB and more, about 35 MiB and
-    /// 1/128 more than the ring. What is not used of it takes space on the disk but no memory.
+    /// 1/128 more than the ring. What is not used of it takes neither space on the disk nor memory.
     pub fn file_bytes(&self) -> u64 {
         Places::of(self).end()
     }
@@ -74,6 +77,7 @@ impl Default for WriterOptions {
         WriterOptions {
             bytes: 64 << 20,
             rank: None,
+            facts: Facts::Masked,
             live_blocks: None,
             counters: &[],
             stack_nodes: 1 << 20,
@@ -85,7 +89,7 @@ const COUNTERS_AT: u64 = layout::HEADER_BYTES as u64;
 const COUNTERS_BYTES: u64 = (counter::BYTES * counter::COUNT) as u64;
 const FACTS_AT: u64 = COUNTERS_AT + COUNTERS_BYTES;
 const CURSOR_AT: u64 = FACTS_AT + facts::BYTES as u64;
-const CHUNKS_AT: u64 = CURSOR_AT + cursor::BYTES as u64;
+const PARTS_AT: u64 = CURSOR_AT + cursor::BYTES as u64;
 
 /// The number of chunks of a ring of this many bytes.
 fn chunks(ring_bytes: u64) -> u64 {
@@ -100,8 +104,6 @@ pub struct Writer {
     mapped: Arc<Mapped>,
     clock: ClockSource,
     path: PathBuf,
-    /// Bytes of the ring known to be present.
-    present: AtomicU64,
     /// Serialises facts and calibrations, which are rare.
     rare: Mutex<()>,
 }
@@ -115,12 +117,29 @@ pub(in crate::trace) struct Mapped {
     live: Live<'static, AtomicU64>,
     tally: Tally<'static, AtomicU64>,
     places: Places,
+    space: Arc<Space>,
     map: MmapRaw,
     /// The process that writes it; a forked child has the mapping too.
     process: u32,
 }
 
+impl Drop for Mapped {
+    fn drop(&mut self) {
+        self.space.close();
+    }
+}
+
 impl Mapped {
+    /// Whether the file was truncated: nothing is kept any more.
+    pub(in crate::trace) fn is_lost(&self) -> bool {
+        self.space.is_lost()
+    }
+
+    /// The room of the timeline.
+    pub(in crate::trace) fn timeline_room(&self) -> Room {
+        Room::of(&self.space, self.places.timeline.at)
+    }
+
     /// The ring.
     pub(in crate::trace) fn ring(&self) -> &Ring<'static, AtomicU64> {
         &self.ring
@@ -170,53 +189,31 @@ impl Writer {
 
     /// Creates a trace file and maps it.
     ///
-    /// An existing file is left alone: the new one gets `-1`, `-2`, … before its extension. All
-    /// space is reserved now, so that a full disk is an error here and never a fault later.
+    /// An existing file is left alone: the new one gets `-1`, `-2`, … before its extension. The file has its
+    /// full length, but takes space on the disk only as it is used, before each use: a full disk loses events and
+    /// counts them, and is never a fault. No descriptor is kept.
     ///
     /// # Errors
-    /// What the file system said. Nothing is left behind then.
+    /// What the file system said, or that there is not enough memory. Nothing is left behind then.
     pub fn create(path: &Path, options: &WriterOptions) -> io::Result<Writer> {
         let clock = ClockSource::detect();
         let start = clock.pair();
         let wall_ns = clock::wall_ns();
-        let places = Places::of(options);
         let (file, path) = create::open_new(path)?;
-        let map = create::reserve(&file, places.end()).and_then(|()| map(&file, places.end()));
-        let map = map.inspect_err(|_| create::remove(&path))?;
-        // SAFETY: all live in the same `Mapped` as the mapping, are dropped before it and never leave it.
-        let views = || unsafe {
-            let (live, tally) = (sums::live(&map, &places)?, sums::tally(&map, &places)?);
-            Some((
-                ring(&map, &places)?,
-                Tables::new(&map, &places)?,
-                live,
-                tally,
-            ))
-        };
-        let (ring, tables, live, tally) = views()
-            .ok_or_else(|| io::Error::other("the mapping does not fit its parts"))
-            .inspect_err(|_| create::remove(&path))?;
+        let mapped = Mapped::create(&file, &path, options);
+        let mapped = mapped.inspect_err(|_| create::remove(&path))?;
+        drop(file);
         let writer = Writer {
-            mapped: Arc::new(Mapped {
-                ring,
-                tables,
-                live,
-                tally,
-                places,
-                map,
-                process: std::process::id(),
-            }),
+            mapped: Arc::new(mapped),
             clock,
             path,
-            present: AtomicU64::new(0),
             rare: Mutex::new(()),
         };
         writer.write_header(start, wall_ns);
         writer.name_counters(options.counters);
-        for (key, value) in process::facts(wall_ns, options.rank) {
+        for (key, value) in process::facts(wall_ns, options.rank, options.facts) {
             writer.fact(key, &value);
         }
-        writer.prefault(FIRST_PREFAULT);
         // A rate for processes that die before the first refresh: 0.2 ms apart, good to about 0.1 %.
         while clock::monotonic_ns() < start.ns.saturating_add(200_000) {
             std::hint::spin_loop();
@@ -305,7 +302,12 @@ impl Writer {
             cut.fetch_add(1, Ordering::Relaxed);
             return;
         }
-        self.put(at + facts::TEXT + used as usize, line.as_bytes());
+        let text = at + facts::TEXT + used as usize;
+        if !self.mapped.space.ensure(text, line.len()) {
+            cut.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        self.put(text, line.as_bytes());
         committed.store(used + line.len() as u64, Ordering::Release);
     }
 
@@ -352,29 +354,36 @@ impl Writer {
         }
     }
 
-    /// Makes the pages of the next `ahead` bytes of the ring present, off the hot path, so that
-    /// recording does not fault. Where the kernel cannot (before Linux 5.14), nothing happens. Returns
-    /// whether that was anything new, and there is more to come.
+    /// Takes space for the next `ahead` bytes of the ring and makes their pages present, off the hot path, so that
+    /// recording neither faults nor calls the system. Returns whether that was anything new, and there is more to come.
     pub fn prefault(&self, ahead: u64) -> bool {
         let ring = &self.mapped.ring;
-        let ring_bytes = (ring.capacity() * layout::RECORD_BYTES) as u64;
-        let used = ring.reached().saturating_mul(layout::RECORD_BYTES as u64);
-        let wanted = used
-            .saturating_add(ahead)
-            .min(ring_bytes)
-            .next_multiple_of(PAGE)
-            .min(ring_bytes);
-        let from = self.present.fetch_max(wanted, Ordering::Relaxed);
-        if from < wanted {
-            let at = (self.mapped.places.ring.at + from) as usize;
-            let length = (wanted - from) as usize;
-            // A failure means slower first writes, nothing else.
-            let _ = self
-                .mapped
-                .map
-                .advise_range(memmap2::Advice::PopulateWrite, at, length);
+        let next = ahead / layout::RECORD_BYTES as u64;
+        let wanted = usize::try_from(ring.reached().saturating_add(next)).unwrap_or(usize::MAX);
+        let wanted = wanted.min(ring.capacity());
+        let before = ring.ready();
+        ring.reserve(wanted) && ring.ready() > before && wanted < ring.capacity()
+    }
+
+    /// As [`Writer::prefault`], for as many bytes as the ring has used so far, at least 256 KiB and at most `most`: a
+    /// short run leaves a small file.
+    pub fn keep_ahead(&self, most: u64) -> bool {
+        let used = self.mapped.ring.reached();
+        let used = used.saturating_mul(layout::RECORD_BYTES as u64);
+        self.prefault(used.max(LEAST_AHEAD).min(most))
+    }
+
+    /// Looks after the file, each time that a background thread comes by: asks a disk that was full again, and sees
+    /// whether the file was truncated before a thread comes upon that. What became of the file so far.
+    pub fn check(&self) -> Condition {
+        self.mapped.space.retry();
+        if self.mapped.space.is_lost() {
+            Condition::Truncated
+        } else if self.mapped.space.was_full() {
+            Condition::Short
+        } else {
+            Condition::Sound
         }
-        from < wanted && wanted < ring_bytes
     }
 
     fn write_header(&self, start: Pair, wall_ns: u64) {
@@ -493,38 +502,24 @@ impl Writer {
     }
 }
 
-/// Ring bytes made present at creation: the first 4,096 events.
-const FIRST_PREFAULT: u64 = 256 << 10;
-/// The granularity of [`Writer::prefault`], a multiple of the page size.
-const PAGE: u64 = 64 << 10;
+/// What [`Writer::keep_ahead`] keeps at least.
+const LEAST_AHEAD: u64 = 256 << 10;
+
+/// What became of a trace's file, see [`Writer::check`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Condition {
+    /// All is well.
+    Sound,
+    /// The disk had no more space at least once: fewer events are kept, and other things may be missing, as counted.
+    Short,
+    /// Another program truncated the file: nothing is kept from then on.
+    Truncated,
+}
 
 /// Where the totals have what an event is about.
 #[inline(always)]
 fn place(event: &Event) -> (Layer, u8) {
     (event.class.layer(), event.device)
-}
-
-fn map(file: &File, bytes: u64) -> io::Result<MmapRaw> {
-    let bytes = usize::try_from(bytes).map_err(|_| io::Error::from(io::ErrorKind::FileTooLarge))?;
-    MmapOptions::new().len(bytes).map_raw(file)
-}
-
-/// The ring within a mapping.
-///
-/// # Safety
-/// The mapping must live longer than what this returns, and the parts be accessed atomically only.
-unsafe fn ring(map: &MmapRaw, places: &Places) -> Option<Ring<'static, AtomicU64>> {
-    // SAFETY: the caller promises what `words` wants.
-    let part = |at, length| unsafe { Place { at, length }.words(map) };
-    let [next, .., dropped] = part(CURSOR_AT, cursor::DROPPED as u64 + 8)? else {
-        return None;
-    };
-    let chunks = part(places.chunks.at, places.chunks.length)?;
-    let slots = part(places.ring.at, places.ring.length)?;
-    // SAFETY: a slot is eight of these words, aligned to a cache line as the ring is to a page.
-    let (before, slots, after) = unsafe { slots.align_to::<Slot<AtomicU64>>() };
-    let fits = before.is_empty() && after.is_empty();
-    Ring::new(next, dropped, chunks, slots).filter(|_| fits)
 }
 
 /// A fact as it stands in the file.

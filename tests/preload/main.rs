@@ -35,5 +35,6 @@ mod stress;
 mod takeover;
 mod top;
 mod torch;
+mod trace_files;
 mod trouble;
 mod tune;

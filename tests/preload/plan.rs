@@ -175,3 +175,24 @@ fn a_file_that_is_no_plan_is_said_once() {
         );
     }
 }
+
+#[test]
+fn a_pipe_in_place_of_a_plan_is_refused_and_not_waited_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let pipe = folder.path().join("run.plan");
+    let made = Command::new("mkfifo").arg(&pipe).status();
+    assert!(made.is_ok_and(|status| status.success()));
+    let outcome = Run::new(program("requests"))
+        .args(["plain", "1"])
+        .env("GPUSHIM_POLICY", format!("plan:{}", pipe.display()))
+        .limit(std::time::Duration::from_secs(20))
+        .may_complain()
+        .shim();
+    assert_eq!((&outcome.told()[..], outcome.code), ("done\n", 0));
+    let lines = outcome.complaints();
+    assert_eq!(lines.len(), 1, "{lines:?}");
+    assert!(
+        lines[0].contains("not a regular file") && lines[0].contains("using vmm"),
+        "{lines:?}"
+    );
+}

@@ -3,6 +3,8 @@
 use std::fs;
 use std::process::Command;
 
+use gpushim_core::trace::{Layer, Trace};
+
 use crate::support::{Outcome, Run, program};
 
 /// What the program itself says and returns.
@@ -57,6 +59,7 @@ fn a_bad_variable_is_named_with_its_value_and_what_it_accepts() {
         ("GPUSHIM_DECAY", "soon", "500ms"),
         ("GPUSHIM_TRACE", "%x.trace", "path"),
         ("GPUSHIM_TRACE_SIZE", "1", "64K"),
+        ("GPUSHIM_TRACE_FACTS", "some", "masked"),
         ("GPUSHIM_LENS", "on", "auto"),
         ("GPUSHIM_LOG", "loud", "warn"),
     ];
@@ -128,25 +131,51 @@ fn a_full_disk() {
         return;
     }
     let path = folder.path().join("x.trace");
-    let full = once()
-        .env("GPUSHIM_TRACE", &path)
-        .env("GPUSHIM_TRACE_SIZE", "16M")
-        .shim();
-    let left = fs::read_dir(folder.path()).map(|entries| entries.count());
-    // A disk that has the room serves as proof that this was not for another reason.
-    let fits = once()
-        .env("GPUSHIM_TRACE", &path)
-        .env("GPUSHIM_TRACE_SIZE", "64K")
-        .shim();
-    let made = path.is_file();
+    // Far more events than 4 MiB hold.
+    let run = |size: &str| {
+        let run = Run::new(program("trace_files")).args(["nothing", "100000", "0"]);
+        run.env("GPUSHIM_TRACE", &path)
+            .env("GPUSHIM_TRACE_SIZE", size)
+            .may_complain()
+            .shim()
+    };
+    let full = run("16M");
+    let trace = Trace::open(&path).map(|trace| {
+        let sums = trace.totals().expect("sums").layer(Layer::Device);
+        let counts = (trace.recorded(), trace.readable() + trace.lost());
+        (sums, counts, trace.readable(), trace.problems().to_vec())
+    });
+    let _ = fs::write(folder.path().join("rest"), vec![1; 8 << 20]);
+    let _ = fs::remove_file(&path);
+    let left = fs::metadata(folder.path().join("rest")).map(|meta| meta.len());
+    let _ = fs::write(folder.path().join("again"), vec![1; 8 << 20]);
+    let none = run("16M");
     let _ = Command::new("umount").arg(folder.path()).output();
-    no_trace(&full, "x.trace");
-    assert_eq!(
-        left.expect("the folder's entries"),
-        0,
-        "half a trace is left"
+    // A disk that fills up: the newest events in what there is, the others counted, and one line.
+    assert_eq!((&full.told()[..], full.code), ("done\n", 0));
+    let lines = full.complaints();
+    assert_eq!(lines.len(), 1, "{lines:?}");
+    assert!(
+        lines[0].contains("full") && lines[0].contains("x.trace"),
+        "{lines:?}"
     );
-    assert_eq!((ours(&fits).len(), made), (0, true), "{}", fits.stderr);
+    let (sums, (recorded, counted), readable, problems) = trace.expect("a trace");
+    assert_eq!(problems, [] as [&str; 0]);
+    assert_eq!((sums.allocations, sums.frees), (100_100, 100_100));
+    assert!(
+        recorded >= 200_200 && recorded == counted,
+        "{recorded} {counted}"
+    );
+    assert!((20_000..60_000).contains(&readable), "{readable}");
+    // One that is full from the start: no trace.
+    assert!(
+        left.is_ok_and(|bytes| bytes < 4 << 20),
+        "the disk was never full"
+    );
+    assert_eq!((&none.told()[..], none.code), ("done\n", 0));
+    let lines = none.complaints();
+    assert_eq!(lines.len(), 1, "{lines:?}");
+    assert!(lines[0].contains("without one"), "{lines:?}");
 }
 
 #[test]

@@ -8,6 +8,9 @@ use crate::analysis::walk::Focus;
 use crate::recording::Recording;
 use crate::trace::{Kind, Record};
 
+/// Iterations that are told apart; the last one takes all that comes after.
+pub(super) const MOST: usize = 1 << 20;
+
 /// Goes through the events and finds the beginnings.
 #[derive(Debug)]
 pub struct Locator {
@@ -99,6 +102,7 @@ impl Locator {
             },
             by => self.tokenizer.token(recording, event).as_ref() == Some(by),
         };
+        let begins = begins && self.starts.len() < MOST;
         if begins {
             self.starts.push(here);
         }

@@ -352,3 +352,29 @@ fn no_events_no_figures() {
     assert!(summary.devices.is_empty() && summary.classes.is_empty());
     assert_eq!((summary.first_ns, summary.last_ns), (0, 0));
 }
+
+#[test]
+fn where_the_live_table_lacks_blocks_the_sums_say_what_is_live_at_the_end() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = WriterOptions {
+        bytes: 64 << 10,
+        live_blocks: Some(1024),
+        ..WriterOptions::default()
+    };
+    let writer = Writer::create(&dir.path().join("a.trace"), &options).unwrap();
+    // Four times what the ring and the table hold, and all of it live.
+    for number in 1..=4096 {
+        writer.record_alloc(&alloc(flags::FORWARDED, number << 21, MIB, 2 * MIB));
+    }
+    for number in 4000..=4096 {
+        writer.record_free(&free(number << 21, MIB, 2 * MIB));
+    }
+    let trace = Trace::open(writer.path()).unwrap();
+    assert!(trace.live().unwrap().missed > 0 && trace.has_wrapped());
+    let summary = summarize(&trace);
+    let device = &summary.devices[0];
+    assert_eq!(device.requested.end, 3999 * MIB);
+    assert_eq!(device.requested.peak, 4096 * MIB);
+    assert!(device.allocated.end >= 3999 * MIB);
+    assert!(device.reserved.end >= device.allocated.end);
+}

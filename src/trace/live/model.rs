@@ -19,7 +19,7 @@ fn memory<W: Word>(word: impl Fn() -> W, groups: usize, blocks: usize) -> Arc<Me
 
 /// Keys from a number on that belong into the first group.
 fn names<W: Word>(memory: &Memory<W>, from: u64) -> impl Iterator<Item = u64> {
-    (from..).filter(|name| memory.live().home(*name) == 0)
+    (from..).filter(|name| memory.live().home(*name, 0) == 0)
 }
 
 fn name<W: Word>(memory: &Memory<W>, from: u64) -> u64 {

@@ -20,7 +20,7 @@ pub struct Memory<W> {
 impl<W: Word> Memory<W> {
     pub fn new(groups: usize, word: impl Fn() -> W) -> Memory<W> {
         let entry = || Entry {
-            unused: word(),
+            level: word(),
             words: std::array::from_fn(|_| word()),
         };
         let group = || Group {
@@ -58,7 +58,11 @@ impl<W: Word> Memory<W> {
                 Seen::Writing => panic!("an entry of group {to} is being written"),
                 Seen::Block(key, words) => {
                     assert_eq!(blocks.insert(key, words), None, "{key:x} twice");
-                    let mut at = self.live().home(key);
+                    let group = &self.groups[to];
+                    let places = group.keys.iter().zip(&group.entries);
+                    let mut of = places.filter(|(at, _)| at.load(Ordering::Relaxed) == key);
+                    let level = of.next().expect("its place").1.level();
+                    let mut at = self.live().home(key, level);
                     while at != to {
                         passed[at] += 1;
                         at = (at + 1) % passed.len();
@@ -124,9 +128,9 @@ fn what_was_inserted_is_removed_once() {
 #[test]
 #[cfg_attr(miri, ignore = "one thread, and long")]
 fn a_block_that_finds_no_room_within_reach_is_counted_and_leaves_nothing() {
-    let memory = memory(TRIES + 3);
+    let memory = memory(TRIES);
     let live = memory.live();
-    let at_home = (1..).filter(|address| live.home(key(Class::Device, *address).unwrap()) == 5);
+    let at_home = (1..).filter(|address| live.home(key(Class::Device, *address).unwrap(), 0) == 5);
     let addresses: Vec<_> = at_home.take(TRIES * KEYS + 1).collect();
     let (last, fit) = addresses.split_last().unwrap();
     for address in fit {
@@ -157,7 +161,7 @@ fn addresses_at_any_regular_distance_are_spread() {
             // Half full.
             for number in 0..512 * KEYS as u64 {
                 let address = 0x7f12_3400_0000 + number * distance;
-                homes[live.home(key(Class::Device, address).unwrap())] += 1;
+                homes[live.home(key(Class::Device, address).unwrap(), live.all())] += 1;
             }
             let beyond: u64 = homes
                 .iter()
@@ -167,6 +171,45 @@ fn addresses_at_any_regular_distance_are_spread() {
             assert!(beyond * 100 < 512 * KEYS as u64 * 3, "{distance}: {beyond}");
         }
     }
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "one thread, and long")]
+fn blocks_use_the_first_groups_until_they_are_crowded() {
+    let memory = memory(FIRST_GROUPS * 20);
+    let live = memory.live();
+    let insert = |addresses: std::ops::Range<u64>| {
+        for address in addresses {
+            let (key, words) = block(address << 9, 1);
+            live.insert(key, &words);
+        }
+    };
+    let last = || {
+        let used = memory.places().filter(|(_, seen)| *seen != Seen::Free);
+        used.map(|(at, _)| at).max()
+    };
+    insert(1..300);
+    assert!(last() < Some(FIRST_GROUPS + 4), "{:?}", last());
+    insert(300..10_000);
+    assert_eq!(memory.blocks().len(), 9_999);
+    assert!(live.level.load(Ordering::Relaxed) >= 2);
+    // The oldest and the newest in turn, whatever level they were entered by.
+    for address in 1..5_000 {
+        for address in [address, 10_000 - address] {
+            assert!(live.remove(block(address << 9, 1).0).is_some(), "{address}");
+            assert_eq!(live.remove(block(address << 9, 1).0), None);
+        }
+    }
+    // 5,000 came last; what no block passed counts none.
+    assert_eq!(memory.blocks().len(), 1);
+    assert_eq!(Word::load(&memory.missed, Ordering::Relaxed), 0);
+    // And up to its end it takes as many as there are places, but for the last chains.
+    let all = (FIRST_GROUPS * 20 * KEYS) as u64;
+    insert(10_000..10_000 + all);
+    let held = memory.blocks().len() as u64;
+    let missed = Word::load(&memory.missed, Ordering::Relaxed);
+    assert_eq!(held + missed, all + 1);
+    assert!(held > all * 98 / 100, "{held} of {all}");
 }
 
 /// What is done in a random program: to which block.

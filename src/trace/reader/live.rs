@@ -46,6 +46,13 @@ impl Trace {
         let part = self.parts.get(PartKind::Live)?;
         Some(read(&self.bytes, part, self.header.clock))
     }
+
+    /// Blocks that found no place in the live table since the trace began; 0 in a file without that table.
+    pub fn live_missed(&self) -> u64 {
+        let part = self.parts.get(PartKind::Live);
+        let missed = part.and_then(|part| self.bytes.u64(part.offset + live::MISSED as u64));
+        missed.unwrap_or(0)
+    }
 }
 
 /// Words of a group, as far as this version knows it.

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use super::frame::MAGIC;
 use super::{segment_path, segments};
+use crate::trace::identity::Identity;
 
 /// What a spool may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,16 +22,25 @@ pub struct SpoolLimits {
 }
 
 /// The files being written. A limited spool has segments of a quarter of its limit.
+///
+/// No descriptor is held between two frames: the program may close every descriptor that it does not know and get
+/// the same number for a file of its own. A segment is opened by its path for each frame, and written only if it is
+/// still the file that was created.
 #[derive(Debug)]
 pub struct Segments {
     trace: PathBuf,
     limits: SpoolLimits,
-    file: File,
-    /// Number and bytes of the segment being written.
-    number: u64,
-    at: u64,
+    current: Segment,
     /// Those before it.
-    older: VecDeque<(u64, u64)>,
+    older: VecDeque<Segment>,
+}
+
+/// A file that was created.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Segment {
+    number: u64,
+    identity: Identity,
+    bytes: u64,
 }
 
 impl Segments {
@@ -45,9 +55,7 @@ impl Segments {
         Ok(Segments {
             trace: trace.to_path_buf(),
             limits,
-            file: open(trace, 0)?,
-            number: 0,
-            at: 0,
+            current: create(trace, 0)?,
             older: VecDeque::new(),
         })
     }
@@ -64,65 +72,85 @@ impl Segments {
                     "a frame of {bytes} bytes does not fit into {max} bytes"
                 ));
             }
-            if self.at > 0 && self.at + bytes > max / 4 {
+            if self.current.bytes > 0 && self.current.bytes + bytes > max / 4 {
                 self.rotate().map_err(|error| error.to_string())?;
             }
             while self.total() + bytes > max
-                && let Some((number, _)) = self.older.pop_front()
+                && let Some(oldest) = self.older.pop_front()
             {
-                let path = segment_path(&self.trace, number);
-                std::fs::remove_file(path).map_err(|error| error.to_string())?;
+                self.remove(oldest).map_err(|error| error.to_string())?;
             }
         }
-        self.write(frame).map_err(|error| match error {
-            Some(error) => error.to_string(),
-            None => format!(
-                "the disk has less than the {} bytes free that are to be left",
-                self.limits.floor
-            ),
-        })
+        self.write(frame)
     }
 
     /// Bytes of all segments.
     pub fn total(&self) -> u64 {
-        self.at + self.older.iter().map(|(_, bytes)| bytes).sum::<u64>()
+        self.current.bytes + self.older.iter().map(|older| older.bytes).sum::<u64>()
     }
 
     fn rotate(&mut self) -> io::Result<()> {
-        self.file = open(&self.trace, self.number + 1)?;
-        self.older.push_back((self.number, self.at));
-        self.number += 1;
-        self.at = 0;
+        let next = create(&self.trace, self.current.number + 1)?;
+        self.older
+            .push_back(std::mem::replace(&mut self.current, next));
         Ok(())
     }
 
-    /// `Err(None)`: the disk is full enough.
-    fn write(&mut self, frame: &[u8]) -> Result<(), Option<io::Error>> {
+    /// Deletes a segment, unless another file lies in its place.
+    fn remove(&self, segment: Segment) -> io::Result<()> {
+        let path = segment_path(&self.trace, segment.number);
+        match path.symlink_metadata() {
+            Ok(meta) if segment.identity.is(&meta) => std::fs::remove_file(path),
+            // The segment was moved or deleted by another program.
+            Ok(_) => Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn write(&mut self, frame: &[u8]) -> Result<(), String> {
         let bytes = frame.len() as u64;
-        if free_bytes(&self.file).map_err(Some)? < self.limits.floor.saturating_add(bytes) {
-            return Err(None);
+        let path = segment_path(&self.trace, self.current.number);
+        let file =
+            self.current.identity.open(&path).map_err(|error| {
+                format!("{} cannot be written any more: {error}", path.display())
+            })?;
+        let said = |error: io::Error| error.to_string();
+        if free_bytes(&file).map_err(said)? < self.limits.floor.saturating_add(bytes) {
+            return Err(format!(
+                "the disk has less than the {} bytes free that are to be left",
+                self.limits.floor
+            ));
         }
+        // Frames are found wherever they are: after a truncation the next one follows what is left.
+        let at = file.metadata().map_err(said)?.len();
         // Beyond RLIMIT_FSIZE the kernel would also send SIGXFSZ, which kills.
-        if self.at + bytes > crate::trace::writer::file_size_limit() {
-            return Err(Some(io::Error::from_raw_os_error(libc::EFBIG)));
+        if at.saturating_add(bytes) > crate::trace::writer::file_size_limit() {
+            return Err(said(io::Error::from_raw_os_error(libc::EFBIG)));
         }
-        if let Err(error) = self.file.write_all_at(frame, self.at) {
+        if let Err(error) = file.write_all_at(frame, at) {
             // If that fails too, the reader finds the frame torn.
-            let _ = self.file.set_len(self.at);
-            return Err(Some(error));
+            let _ = file.set_len(at);
+            return Err(said(error));
         }
-        self.at += bytes;
+        self.current.bytes = at + bytes;
         Ok(())
     }
 }
 
-fn open(trace: &Path, number: u64) -> io::Result<File> {
-    OpenOptions::new()
+/// Creates a segment and lets go of its descriptor.
+fn create(trace: &Path, number: u64) -> io::Result<Segment> {
+    let file = OpenOptions::new()
         .write(true)
         .create_new(true)
         .mode(0o600)
         .custom_flags(libc::O_CLOEXEC | libc::O_NOFOLLOW)
-        .open(segment_path(trace, number))
+        .open(segment_path(trace, number))?;
+    Ok(Segment {
+        number,
+        identity: Identity::of(&file.metadata()?),
+        bytes: 0,
+    })
 }
 
 /// Whether a file is one of ours: empty, or begins as a frame does.

@@ -14,10 +14,12 @@ pub(in crate::trace) const MAGIC: [u8; 8] = *b"gpuspool";
 const VERSION: u32 = 1;
 /// Bytes of the header, in this version.
 pub(in crate::trace) const HEADER_BYTES: usize = 96;
-/// The most events of a frame that is believed.
-const EVENTS_MAX: u32 = 1 << 18;
+/// The most events of a frame that is believed: what writers put into one.
+const EVENTS_MAX: u32 = super::FRAME_EVENTS as u32;
 /// The most bytes of columns that an event can take: eight columns of a place and a value each.
 const COLUMNS_MAX: u64 = 8 * 20;
+/// A file with so much wrong has no more frames that can be believed.
+const PROBLEMS_MAX: usize = 1000;
 /// The most bytes of a run.
 const RUN_MAX: u64 = 30;
 
@@ -251,7 +253,7 @@ fn unpack(packed: &[u8], bytes: u32) -> Option<Vec<u8>> {
 }
 
 /// Finds the frames of a file that belong to a trace, calls with the runs of each (chunk, first number,
-/// length), and says what is damaged. Looks at every byte once.
+/// length), and says what is damaged. Looks at every byte once, and says so much and no more.
 pub(in crate::trace) fn scan(
     file: &File,
     trace: u64,
@@ -260,25 +262,41 @@ pub(in crate::trace) fn scan(
 ) -> io::Result<Vec<Span>> {
     let length = file.metadata()?.len();
     let (mut at, mut found, mut foreign) = (0, Vec::new(), 0_u64);
+    let said = problems.len();
     while at < length {
+        if problems.len() >= said + PROBLEMS_MAX {
+            problems.push(format!("from byte {at} on it is left out"));
+            break;
+        }
         let mut bytes = [0; HEADER_BYTES];
         let whole = length - at >= HEADER_BYTES as u64;
         if whole {
             file.read_exact_at(&mut bytes, at)?;
         }
         let span = Header::parse(&bytes).map(|header| Span { offset: at, header });
-        match span.and_then(|span| Some((span, span.packed(file)?))) {
-            Some((span, _)) if span.header.trace != trace => {
+        match span.filter(|span| span.end() <= length) {
+            // Its trace is known before its bytes are read.
+            Some(span) if span.header.trace != trace => {
                 foreign += 1;
                 at = span.end();
             }
-            Some((span, packed)) => {
-                let runs = packed.get(..span.header.runs.1 as usize);
-                let runs = runs.and_then(|runs| unpack(runs, span.header.runs.0));
-                if runs.is_some_and(|runs| each_run(&runs, span.header.events, &mut run)) {
-                    found.push(span);
-                } else {
-                    problems.push(format!("the frame at byte {at} makes no sense: left out"));
+            // The header is whole, and says where the next frame begins: nothing is read twice, whatever it holds.
+            Some(span) => {
+                let packed = span.packed(file);
+                let runs = packed.as_ref().map(|packed| {
+                    let runs = packed.get(..span.header.runs.1 as usize);
+                    runs.and_then(|runs| unpack(runs, span.header.runs.0))
+                });
+                let events = span.header.events;
+                match runs {
+                    None => problems.push(format!(
+                        "bytes {at} to {} are damaged: the events in them are left out",
+                        span.end()
+                    )),
+                    Some(Some(runs)) if each_run(&runs, events, &mut run) => found.push(span),
+                    Some(_) => {
+                        problems.push(format!("the frame at byte {at} makes no sense: left out"));
+                    }
                 }
                 at = span.end();
             }

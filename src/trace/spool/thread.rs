@@ -33,7 +33,8 @@ pub struct SpoolOptions {
     pub limits: SpoolLimits,
     /// Level of zstd.
     pub level: i32,
-    /// Called once, on the spool's thread, when it stops writing because the disk takes no more: why.
+    /// Called once, on the spool's thread, when it stops writing: why. The thread has a table of descriptors of its
+    /// own, in which the program's are not, standard error among them.
     pub stopped: Tell,
     /// Asked, on the spool's thread, when the timeline may be wrong; see [`Upkeep::new`].
     pub held: Option<Held>,
@@ -97,7 +98,7 @@ enum Command {
 
 /// A running spool. Dropped, it writes what is left and ends; in a forked child it does nothing.
 ///
-/// It starts its own thread, `gpushim-spool`, with a small stack and all signals blocked. It feeds the
+/// It starts its own thread, `gpushim-spool`, with a small stack and all signals but SIGBUS blocked. It feeds the
 /// timeline, too: there is to be no [`Upkeep`] beside it.
 #[derive(Debug)]
 pub struct Spooler {
@@ -201,11 +202,30 @@ fn spawn(mut worker: Worker, commands: Receiver<Command>) -> io::Result<JoinHand
         let mut all: libc::sigset_t = std::mem::zeroed();
         let mut before: libc::sigset_t = std::mem::zeroed();
         libc::sigfillset(&mut all);
+        // The trace may be truncated while the thread reads it: see `crate::trace::guard`.
+        libc::sigdelset(&mut all, libc::SIGBUS);
         libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before);
-        let thread = builder.spawn(move || worker.run(&commands));
+        let thread = builder.spawn(move || {
+            keep_descriptors_apart();
+            worker.run(&commands);
+        });
         libc::pthread_sigmask(libc::SIG_SETMASK, &before, std::ptr::null_mut());
         thread
     }
+}
+
+/// Gives the calling thread a table of descriptors of its own, empty: what the program closes then is none of the
+/// thread's, and what the thread opens gets no number in the program. Before Linux 5.9 nothing happens.
+fn keep_descriptors_apart() {
+    // SAFETY: only the calling thread's table changes, and no code of the thread holds a descriptor.
+    let _ = unsafe {
+        libc::syscall(
+            libc::SYS_close_range,
+            0_u32,
+            u32::MAX,
+            libc::CLOSE_RANGE_UNSHARE,
+        )
+    };
 }
 
 struct Worker {

@@ -13,7 +13,10 @@ fn words(nodes: usize) -> Vec<AtomicU64> {
 }
 
 fn stacks(words: &[AtomicU64]) -> Stacks<'_, AtomicU64> {
-    Stacks::new(words, Index::for_entries(words.len() / layout::WORDS))
+    Stacks::new(
+        words,
+        Index::for_entries(words.len() / layout::WORDS).unwrap(),
+    )
 }
 
 fn read(words: &[AtomicU64], id: u32) -> Vec<StackNode> {

@@ -12,7 +12,7 @@ fn words(count: usize) -> Vec<AtomicU64> {
 }
 
 fn strings(words: &[AtomicU64]) -> Strings<'_, AtomicU64> {
-    Strings::new(words, Index::for_entries(words.len() / 2))
+    Strings::new(words, Index::for_entries(words.len() / 2).unwrap())
 }
 
 #[test]

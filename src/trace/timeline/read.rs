@@ -119,6 +119,7 @@ impl Ledger {
             unplaced: get(at, state + words::UNPLACED),
             is_unsure: false,
             devices: (0..DEVICES).map_while(device).collect(),
+            room: Default::default(),
         })
     }
 

@@ -1,4 +1,4 @@
-//! Making the file: never over another one, private, and with all of its space.
+//! Making the file: never over another one, and private.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -6,42 +6,63 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-/// How many taken names are tried.
+/// How often a name that another process takes at the same moment is given up for the next one.
 const ATTEMPTS: u32 = 1000;
 
-/// Opens a file that did not exist, at the path or at the path with `-1`, `-2`, … before its extension.
+/// Opens a file that did not exist, at the path or at the path with `-1`, `-2`, … before its extension: the first
+/// number after those that are taken, however many they are.
 pub fn open_new(path: &Path) -> io::Result<(File, PathBuf)> {
     let path = std::path::absolute(path)?;
-    let mut attempt = 0;
-    loop {
-        let candidate = if attempt == 0 {
-            path.clone()
-        } else {
-            numbered(&path, attempt)
-        };
-        let opened = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .custom_flags(libc::O_CLOEXEC)
-            .open(&candidate);
-        match opened {
+    match open(&path) {
+        Ok(file) => return Ok((file, path)),
+        // Another trace is left alone; a folder or a device is a mistake that a number hides.
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_file() => {}
+        Err(error) => return Err(error),
+    }
+    let mut number = first_free(&path);
+    for _ in 0..ATTEMPTS {
+        let candidate = numbered(&path, number);
+        match open(&candidate) {
             Ok(file) => return Ok((file, candidate)),
-            // Another trace is left alone; a folder or a device is a mistake that a number hides.
-            Err(error)
-                if error.kind() == io::ErrorKind::AlreadyExists
-                    && candidate.is_file()
-                    && attempt < ATTEMPTS =>
-            {
-                attempt += 1
-            }
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => number += 1,
             Err(error) => return Err(error),
         }
     }
+    Err(io::Error::from(io::ErrorKind::AlreadyExists))
 }
 
-fn numbered(path: &Path, number: u32) -> PathBuf {
+/// Creates a file, through no link, for this user alone.
+fn open(path: &Path) -> io::Result<File> {
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .custom_flags(libc::O_CLOEXEC | libc::O_NOFOLLOW)
+        .open(path)?;
+    write_in_place(&file);
+    Ok(file)
+}
+
+/// A number that is free after one that is taken, found in few looks.
+fn first_free(path: &Path) -> u64 {
+    let is_taken = |number| numbered(path, number).symlink_metadata().is_ok();
+    let (mut taken, mut free) = (0, 1);
+    while is_taken(free) && free < 1 << 40 {
+        (taken, free) = (free, free * 2);
+    }
+    while free - taken > 1 {
+        let middle = taken + (free - taken) / 2;
+        if is_taken(middle) {
+            taken = middle;
+        } else {
+            free = middle;
+        }
+    }
+    free
+}
+
+fn numbered(path: &Path, number: u64) -> PathBuf {
     let mut name = path.file_stem().unwrap_or_default().to_os_string();
     name.push(format!("-{number}"));
     if let Some(extension) = path.extension() {
@@ -51,26 +72,38 @@ fn numbered(path: &Path, number: u32) -> PathBuf {
     path.with_file_name(name)
 }
 
-/// Reserves space for the whole file, so that no later write can fail for want of it.
-pub fn reserve(file: &File, bytes: u64) -> io::Result<()> {
-    let length =
-        libc::off_t::try_from(bytes).map_err(|_| io::Error::from(io::ErrorKind::FileTooLarge))?;
+/// Has a file system that copies what is written again write this file in place, so that space that was taken once is
+/// enough.
+fn write_in_place(file: &File) {
+    const BTRFS: i64 = 0x9123_683e;
+    const FS_NOCOW_FL: libc::c_int = 0x0080_0000;
+    // SAFETY: statfs is plain numbers, for which zeros are valid.
+    let mut of: libc::statfs = unsafe { std::mem::zeroed() };
+    let fd = file.as_raw_fd();
+    // SAFETY: the descriptor is open while `file` is borrowed, the pointers are to locals of the right types.
+    unsafe {
+        if libc::fstatfs(fd, &mut of) != 0 || of.f_type as i64 != BTRFS {
+            return;
+        }
+        let mut flags: libc::c_int = 0;
+        if libc::ioctl(fd, libc::FS_IOC_GETFLAGS, &mut flags) == 0 {
+            flags |= FS_NOCOW_FL;
+            // If it cannot be had, a full disk is a fault that `guard` catches.
+            libc::ioctl(fd, libc::FS_IOC_SETFLAGS, &flags);
+        }
+    }
+}
+
+/// Gives a file its length, without space on the disk.
+pub fn set_length(file: &File, bytes: u64) -> io::Result<()> {
+    if i64::try_from(bytes).is_err() {
+        return Err(io::Error::from(io::ErrorKind::FileTooLarge));
+    }
     // Beyond RLIMIT_FSIZE the kernel would also send SIGXFSZ, which kills.
     if bytes > file_size_limit() {
         return Err(io::Error::from_raw_os_error(libc::EFBIG));
     }
-    loop {
-        // SAFETY: the descriptor is open for as long as `file` is borrowed.
-        if unsafe { libc::fallocate(file.as_raw_fd(), 0, 0, length) } == 0 {
-            return Ok(());
-        }
-        let error = io::Error::last_os_error();
-        match error.raw_os_error() {
-            Some(libc::EINTR) => {}
-            Some(libc::EOPNOTSUPP | libc::ENOSYS) => return write_zeros(file, bytes),
-            _ => return Err(error),
-        }
-    }
+    file.set_len(bytes)
 }
 
 /// The largest file that this process may make, bytes.

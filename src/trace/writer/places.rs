@@ -4,7 +4,7 @@ use std::sync::atomic::AtomicU64;
 
 use memmap2::MmapRaw;
 
-use super::{CHUNKS_AT, WriterOptions, chunks};
+use super::{PARTS_AT, WriterOptions, chunks};
 use crate::trace::layout::{live, totals};
 use crate::trace::{jit, modules, stacks, strings, timeline};
 
@@ -32,10 +32,9 @@ impl Place {
     }
 }
 
-/// The parts from the chunks on, in this order. The ring is the last one.
+/// The parts after the cursor, in this order. Those that grow with the ring are the last ones.
 #[derive(Clone, Copy, Debug)]
 pub struct Places {
-    pub chunks: Place,
     pub totals: Place,
     pub live: Place,
     pub strings: Place,
@@ -43,6 +42,7 @@ pub struct Places {
     pub modules: Place,
     pub jit: Place,
     pub timeline: Place,
+    pub chunks: Place,
     pub ring: Place,
 }
 
@@ -74,7 +74,7 @@ impl Places {
     /// Those of a file with these options.
     pub fn of(options: &WriterOptions) -> Places {
         let ring_bytes = options.ring_bytes();
-        let mut end = CHUNKS_AT;
+        let mut end = PARTS_AT;
         let mut next = |length: u64| {
             let at = end;
             end += length.next_multiple_of(PAGE);
@@ -87,7 +87,6 @@ impl Places {
         };
         let nodes = u64::from(options.stack_nodes) + u64::from(stacks::layout::FIRST);
         Places {
-            chunks: next(chunks(ring_bytes) * 8),
             totals: next((totals::STRIPES * totals::STRIPE_BYTES) as u64),
             live: next(live_bytes(options)),
             strings: next(scaled(STRINGS_MAX, 4)),
@@ -95,6 +94,7 @@ impl Places {
             modules: next(scaled(MODULES_MAX, 8)),
             jit: next(scaled(JIT_MAX, 4)),
             timeline: next(timeline::BYTES as u64),
+            chunks: next(chunks(ring_bytes) * 8),
             ring: next(ring_bytes),
         }
     }

@@ -2,6 +2,8 @@
 //! its part of the file, without a lock, and never changes.
 
 use std::ffi::c_void;
+use std::io;
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use memmap2::MmapRaw;
@@ -12,6 +14,7 @@ use crate::per_thread::{AtThreadEnd, OnDemand};
 use crate::trace::index::Index;
 use crate::trace::jit::Jit;
 use crate::trace::modules::{Module, Modules};
+use crate::trace::space::{Room, Space};
 use crate::trace::stacks::{self, Memo, StackNode, Stacks};
 use crate::trace::strings::Strings;
 
@@ -25,23 +28,33 @@ pub struct Tables {
 }
 
 impl Tables {
-    /// Over parts that are zero; `None` if they are not all within the mapping.
+    /// Over parts that are zero.
+    ///
+    /// # Errors
+    /// They are not all within the mapping, or there is not enough memory.
     ///
     /// # Safety
     /// The mapping must live longer than what this returns, and the parts be accessed atomically only.
-    pub unsafe fn new(map: &MmapRaw, places: &Places) -> Option<Tables> {
-        // SAFETY: the caller promises what `words` wants.
-        let part = |place: Place| unsafe { place.words(map) };
+    pub unsafe fn new(map: &MmapRaw, places: &Places, space: &Arc<Space>) -> io::Result<Tables> {
+        let part = |place: Place| {
+            // SAFETY: the caller promises what `words` wants.
+            let words = unsafe { place.words(map) };
+            words.ok_or_else(|| io::Error::other("the mapping does not fit its parts"))
+        };
+        let index = |entries| {
+            let index = Index::for_entries(entries);
+            index.ok_or_else(|| io::Error::from(io::ErrorKind::OutOfMemory))
+        };
+        let room = |place: Place| Room::of(space, place.at);
         let (strings, stacks) = (part(places.strings)?, part(places.stacks)?);
-        Some(Tables {
-            // A text takes two words at least.
-            strings: Strings::new(strings, Index::for_entries(strings.len() / 2)),
-            stacks: Stacks::new(
-                stacks,
-                Index::for_entries(stacks.len() / stacks::layout::WORDS),
-            ),
-            modules: Modules::new(part(places.modules)?),
-            jit: Jit::new(part(places.jit)?),
+        // A text takes two words at least.
+        let texts = index(strings.len() / 2)?;
+        let nodes = index(stacks.len() / stacks::layout::WORDS)?;
+        Ok(Tables {
+            strings: Strings::new(strings, texts).within(room(places.strings)),
+            stacks: Stacks::new(stacks, nodes).within(room(places.stacks)),
+            modules: Modules::new(part(places.modules)?).within(room(places.modules)),
+            jit: Jit::new(part(places.jit)?).within(room(places.jit)),
         })
     }
 }

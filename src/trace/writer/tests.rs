@@ -1,5 +1,6 @@
 //! What the writer leaves behind, read back through the reader.
 
+use std::fs::File;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
@@ -11,6 +12,7 @@ use super::*;
 use crate::trace::{Class, Cost, Kind, Record, Trace, flags};
 
 mod blocks;
+mod files;
 
 fn small() -> WriterOptions {
     WriterOptions {
@@ -162,7 +164,8 @@ fn chunked() -> WriterOptions {
 
 /// The word of a chunk of a writer's ring.
 fn chunk(writer: &Writer, index: usize) -> &AtomicU64 {
-    writer.word(CHUNKS_AT as usize + 8 * index).unwrap()
+    let at = writer.mapped.places.chunks.at as usize + 8 * index;
+    writer.word(at).unwrap()
 }
 
 fn open_chunks(writer: &Writer) -> usize {
@@ -570,13 +573,10 @@ fn prefaulting_is_harmless_at_any_time() {
 }
 
 #[test]
-fn space_that_is_not_there_is_an_error() {
+fn a_length_that_no_file_has_is_an_error() {
     let file = tempfile::tempfile().unwrap();
-    let error = create::reserve(&file, 1 << 62).unwrap_err();
-    assert!(
-        matches!(error.raw_os_error(), Some(libc::EFBIG | libc::ENOSPC)),
-        "{error}"
-    );
+    let error = create::set_length(&file, 1 << 62).unwrap_err();
+    assert!(matches!(error.raw_os_error(), Some(libc::EFBIG)), "{error}");
     create::write_zeros(&file, 100_000).unwrap();
     assert_eq!(file.metadata().unwrap().len(), 100_000);
 }
@@ -607,7 +607,7 @@ fn counts(trace: &Path) -> &'static [AtomicU64] {
         .open(trace.with_extension("counts"))
         .unwrap();
     file.set_len(4096).unwrap();
-    let map = Box::leak(Box::new(map(&file, 4096).unwrap()));
+    let map = Box::leak(Box::new(mapped::map(&file, 4096).unwrap()));
     // SAFETY: the mapping is page-aligned, larger, never unmapped, and only accessed atomically.
     unsafe { std::slice::from_raw_parts(map.as_ptr().cast::<AtomicU64>(), 4) }
 }
