@@ -6,8 +6,8 @@
 //! the table never has to be cleaned.
 //!
 //! The table is used from its first groups on, so that a process with few blocks touches few pages: homes are among
-//! the first [`FIRST_GROUPS`], then, as chains of full groups grow long, among eight times as many, and so on. An entry
-//! says by which of these levels it found its home; a search begins with the newest.
+//! the first [`FIRST_GROUPS`], then, as chains of full groups grow long, among the next ones, seven times as many, and so
+//! on, and then among all. An entry says by which of these levels it found its home; a search begins with the newest.
 //!
 //! No lock and no heap. What is required of the caller: a block is inserted, then removed, then inserted
 //! again, each before the other and once. Who hands blocks out under a lock keeps that by itself.
@@ -48,10 +48,9 @@ const TRIES: usize = 32;
 
 /// Groups among which the first blocks have their homes: 64 KiB with what comes before them.
 const FIRST_GROUPS: usize = 127;
-/// Levels at most, each of eight times as many groups. Those after the first that has all of them differ in the hash:
-/// where older blocks crowd the groups from a home on, there is room from another one on.
+/// Levels at most. The groups up to the last home of a level are eight times as many as those of the level before.
 const LEVELS: usize = 10;
-/// Levels that are tried after the first that has all groups.
+/// Levels after those that have homes of their own: all groups are homes again, each time by another hash.
 const AGAIN: usize = 2;
 /// So many full groups in a row mean that there are too few.
 const CROWDED: usize = 2;
@@ -68,16 +67,27 @@ pub struct Removed {
     pub stack: u32,
 }
 
+/// The homes of a level.
+#[derive(Clone, Copy, Debug)]
+struct Homes {
+    /// The first group.
+    from: usize,
+    /// How many there are.
+    count: usize,
+    /// What a key is mixed with.
+    salt: u64,
+}
+
 /// A view of the groups of a live table.
 #[derive(Debug)]
 pub struct Live<'a, W> {
     /// Blocks that found no place.
     missed: &'a W,
     groups: &'a [Group<W>],
-    /// How many of the groups are homes, by level.
-    spans: [usize; LEVELS],
-    /// What a key is mixed with, by level.
-    salts: [u64; LEVELS],
+    /// Which of the groups are homes, by level.
+    homes: [Homes; LEVELS],
+    /// The first level with which every group is a home of some level.
+    all: usize,
     /// The level by which blocks are entered. Whoever removes a block comes after who entered it, and sees it no lower.
     level: AtomicUsize,
     room: Room,
@@ -86,23 +96,35 @@ pub struct Live<'a, W> {
 impl<'a, W: Word> Live<'a, W> {
     /// A table over these groups.
     pub fn new(missed: &'a W, groups: &'a [Group<W>]) -> Live<'a, W> {
-        let mut span = FIRST_GROUPS;
-        let spans = std::array::from_fn(|_| {
-            let this = span.min(groups.len());
-            span = span.saturating_mul(8);
-            this
+        let (mut end, mut all) = (0, 0);
+        let homes = std::array::from_fn(|level| {
+            if level > 0 && end == groups.len() {
+                let again = (level - all) as u64;
+                return Homes {
+                    from: 0,
+                    count: end,
+                    salt: again.wrapping_mul(0x2545_f491_4f6c_dd1d),
+                };
+            }
+            let last = if level + AGAIN + 1 < LEVELS {
+                FIRST_GROUPS << (3 * level)
+            } else {
+                groups.len()
+            };
+            let from = end;
+            end = last.min(groups.len());
+            all = level;
+            Homes {
+                from,
+                count: end - from,
+                salt: 0,
+            }
         });
-        let all = spans.iter().position(|span| *span == groups.len());
-        // No two of these differ only in bits that the address of a block leaves out.
-        let salt = |level: usize| {
-            let again = level.saturating_sub(all.unwrap_or(level)) as u64;
-            again.wrapping_mul(0x2545_f491_4f6c_dd1d)
-        };
         Live {
             missed,
             groups,
-            spans,
-            salts: std::array::from_fn(salt),
+            homes,
+            all,
             level: AtomicUsize::new(0),
             room: Room::default(),
         }
@@ -207,26 +229,18 @@ impl<'a, W: Word> Live<'a, W> {
     /// Enters a block whose home is full.
     #[cold]
     fn insert_beyond(&self, key: u64, level: usize, words: &[u64; 7]) -> bool {
-        for level in level..LEVELS {
-            let home = self.home(key, level);
-            if self.insert_from(home, key, level, words) {
+        let top = self.all + AGAIN;
+        for level in level..=top {
+            if self.insert_from(self.home(key, level), key, level, words) {
                 return true;
             }
-            if level >= self.all() + AGAIN {
-                break;
+            if level < top {
+                self.widen(level);
             }
-            self.widen(level);
         }
-        false
-    }
-
-    /// The first level that has all groups.
-    fn all(&self) -> usize {
-        let all = self
-            .spans
-            .iter()
-            .position(|span| *span == self.groups.len());
-        all.unwrap_or(LEVELS)
+        // By those that had their turn and have all groups.
+        let mut others = self.all + 1..level;
+        others.any(|level| self.insert_from(self.home(key, level), key, level, words))
     }
 
     fn insert_from(&self, home: usize, key: u64, level: usize, words: &[u64; 7]) -> bool {
@@ -243,7 +257,7 @@ impl<'a, W: Word> Live<'a, W> {
             }
             at = self.after(at);
             if self.put(at, key, level, words) {
-                if step >= CROWDED && level < self.all() {
+                if step >= CROWDED && level <= self.all {
                     self.widen(level);
                 }
                 return true;
@@ -303,13 +317,13 @@ impl<'a, W: Word> Live<'a, W> {
     #[inline]
     fn home(&self, key: u64, level: usize) -> usize {
         const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
-        let Some((span, salt)) = self.spans.get(level).zip(self.salts.get(level)) else {
+        let Some(Homes { from, count, salt }) = self.homes.get(level) else {
             return 0;
         };
         let hash = (key ^ salt).wrapping_mul(GOLDEN);
         let hash = (hash ^ hash >> 29).wrapping_mul(GOLDEN);
         // The upper half of the hash as a fraction of the groups.
-        ((hash >> 32).wrapping_mul(*span as u64) >> 32) as usize
+        from + ((hash >> 32).wrapping_mul(*count as u64) >> 32) as usize
     }
 
     fn after(&self, at: usize) -> usize {

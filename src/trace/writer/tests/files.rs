@@ -64,7 +64,7 @@ fn on_a_full_disk_the_ring_goes_round_in_what_it_has() {
     assert_eq!(writer.check(), Condition::Short);
     // The first page has space, and no other.
     assert_ne!(writer.intern("a text"), 0);
-    assert_eq!(writer.intern(&"x".repeat(4000)), 0);
+    assert_eq!(writer.intern(&"x".repeat(4090)), 0);
     let trace = Trace::open(writer.path()).unwrap();
     assert_eq!(trace.problems(), [] as [&str; 0]);
     let counts = (trace.recorded(), trace.readable(), trace.dropped());
