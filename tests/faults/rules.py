@@ -44,6 +44,8 @@ GIVES_BACK = {
 # Some memory has no handle: these fail without a fault, too.
 MAY_FAIL = {"cuMemRetainAllocationHandle", "cuMemGetHandleForAddressRange", "cuIpcGetMemHandle"}
 OUT_OF_MEMORY = 2
+# Pools of the workload: the default ones of two devices, one that it makes, and those of cudaMalloc under vmm.
+POOLS = 5
 
 
 def judge_call(function, code, call, result, struck):
