@@ -117,8 +117,8 @@ pub fn run(arguments: &[String]) -> i32 {
                     let seed = plan.seed + number * plan.programs;
                     let batch = Batch {
                         seed,
-                        programs: plan.programs,
-                        steps: plan.length,
+                        programs: plan.programs.div_ceil(driver.length),
+                        steps: plan.length * driver.length as usize,
                     };
                     one_batch(plan, index, driver, batch, lane, &|found| {
                         let Ok(mut tally) = tally.lock() else { return };
@@ -220,7 +220,7 @@ fn one_batch(
                     driver,
                     shim,
                     seed,
-                    plan.length,
+                    batch.steps,
                     lane,
                     Duration::from_secs(20),
                 );

@@ -169,7 +169,13 @@ fn break_captures(world: &mut World, step: &Step) {
         } => stream,
         _ => Stream::LEGACY,
     };
-    let mut event = 0;
+    let (mut event, mut current) = (0, 0);
+    // An event needs a context, and there may be none.
+    call!(world, ctx_get, &mut current);
+    if world.current().is_none() {
+        let any = world.contexts.iter().copied().find(|context| *context != 0);
+        call!(world, ctx_set, any.unwrap_or(0));
+    }
     call!(world, event_create, &mut event, 2);
     if world.theirs.contains(&judge::CAPTURE_IMPLICIT) {
         through!(
@@ -184,6 +190,7 @@ fn break_captures(world: &mut World, step: &Step) {
         call!(world, event_query, event);
     }
     call!(world, event_destroy, event);
+    call!(world, ctx_set, current);
 }
 
 /// What succeeded here and natively did not is undone.
@@ -609,6 +616,14 @@ fn stream(world: &mut World, step: &Step) -> bool {
     true
 }
 
+/// The slot of the pool that an allocation names; 0 if it names none.
+fn index_of(from: From) -> u8 {
+    match from {
+        From::Pool(pool, _) => pool,
+        _ => 0,
+    }
+}
+
 fn allocate(world: &mut World, step: &Step, slot: u8, bytes: u64, from: From) -> bool {
     let index = usize::from(slot);
     if matches!(world.blocks[index].state, State::Live | State::Missing) {
@@ -653,7 +668,8 @@ fn allocate(world: &mut World, step: &Step, slot: u8, bytes: u64, from: From) ->
             let code = match from {
                 From::Pool(pool, _) => {
                     let pool = world.pools[usize::from(pool)];
-                    if pool == 0 {
+                    let device = context.map(|context| world.context_devices[usize::from(context)]);
+                    if pool == 0 || device != Some(world.pool_devices[usize::from(index_of(from))]) {
                         return false;
                     }
                     through!(
@@ -714,8 +730,9 @@ fn allocate(world: &mut World, step: &Step, slot: u8, bytes: u64, from: From) ->
             serial,
             capture,
         };
-        if kind != Kind::Graph {
-            world.live.insert(address, (size, slot));
+        match kind {
+            Kind::Graph => world.of_graphs.push(address..address + size.max(1)),
+            _ => drop(world.live.insert(address, (size, slot))),
         }
     }
     let free = free_bytes(world);
@@ -770,7 +787,8 @@ fn free(world: &mut World, step: &Step) -> bool {
         }
         Op::FreeAgain { block, stream } => {
             let found = world.blocks[usize::from(block)];
-            let is_other = world.overlaps(found.address, 1);
+            let of_graph = world.of_graphs.iter().any(|range| range.contains(&found.address));
+            let is_other = of_graph || world.overlaps(found.address, 1);
             if found.state != State::Freed || found.kind == Kind::Graph || is_other {
                 return false;
             }
@@ -830,6 +848,7 @@ fn missing_freed(world: &mut World, slot: u8) -> bool {
 fn is_strange(world: &World, step: &Step) -> bool {
     let (block, stream) = match step.op {
         Op::Fill { block, stream, .. } | Op::Upload { block, stream, .. } | Op::Kernel { block, stream, .. } => (block, stream),
+        Op::Read { block } => (block, Stream::LEGACY),
         Op::Copy { from, to, stream } => {
             let devices = [from, to].map(|slot| world.blocks[usize::from(slot)].device);
             if devices[0] != devices[1] {
@@ -1211,6 +1230,7 @@ fn pool(world: &mut World, step: &Step) -> bool {
             let code = call!(world, pool_create, &mut made, &props);
             if code == 0 {
                 world.pools[usize::from(pool)] = made;
+                world.pool_devices[usize::from(pool)] = device;
                 if max_size > 0 {
                     world.capped.push(made);
                 }

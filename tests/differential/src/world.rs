@@ -112,6 +112,10 @@ pub struct World {
     pub live: BTreeMap<u64, (u64, u8)>,
     /// Pools' handles; 0 for none.
     pub pools: [u64; POOLS],
+    /// Their devices.
+    pub pool_devices: [u8; POOLS],
+    /// Addresses that graphs were given in this program.
+    pub of_graphs: Vec<std::ops::Range<u64>>,
     /// Handles of pools that may not grow beyond a size.
     pub capped: Vec<u64>,
     /// Handle of each device's default pool.
@@ -190,6 +194,8 @@ impl World {
             blocks: vec![NO_BLOCK; BLOCKS],
             live: BTreeMap::new(),
             pools: [0; POOLS],
+            pool_devices: [0; POOLS],
+            of_graphs: Vec::new(),
             capped: Vec::new(),
             defaults: vec![0; devices.into()],
             graphs: vec![Graph::default(); GRAPHS],

@@ -271,7 +271,7 @@ pub fn allocate(state: &mut Guard, pool: Option<u64>, bytes: u64, stream: u64) -
         return Err(OUT_OF_MEMORY);
     }
     if capture::is_in_capture(state, stream)? {
-        let range = crate::graph_memory::reserve(state, device, bytes)?;
+        let range = crate::graph_memory::reserve(state, device, bytes, context)?;
         let base = range.start;
         capture::append(state, stream, Work::Alloc(range))?;
         return Ok(base);
