@@ -152,6 +152,10 @@ fn allocation(theirs: &[u64], ours: &[u64], bytes: u64, facts: &Facts, rules: &R
         if ours[0] == 0 && facts.held + bytes > limit {
             return Different;
         }
+        // A broken capture refuses natively what the limit refuses here.
+        if matches!(code, 900..=906) && ours[0] == OUT_OF_MEMORY {
+            return Promised(Promise::Limited);
+        }
         let may_be_refused = facts.held + facts.extra + cost(bytes) + SLACK > limit;
         if code == 0 && ours[0] == OUT_OF_MEMORY && may_be_refused {
             return Promised(Promise::Limited);
@@ -199,7 +203,8 @@ fn memory(theirs: &[u64], ours: &[u64], facts: &Facts, rules: &Rules) -> Verdict
     let used = their_total - their_free;
     // What pools keep may be rounded up as what is live is.
     let most = used + used.saturating_sub(facts.held) + facts.extra + SLACK;
-    if !facts.raised && !facts.captures && !(rules.pins && facts.held > 0) && free < whole.saturating_sub(most) {
+    let may_keep = facts.raised || facts.captures || rules.pins && facts.held > 0;
+    if !may_keep && free < whole.saturating_sub(most) {
         return Different;
     }
     match (total == their_total, free == their_free) {
@@ -257,7 +262,9 @@ fn pending(op: &Op, theirs: &[u64], ours: &[u64], facts: &Facts) -> Option<usize
             Some(0)
         }
         Op::FreeAsync { .. } if matches!(theirs[0], 900 | 901 | 906) && ours[0] == 1 => Some(1),
-        Op::Peer { .. } if theirs[0] == 0 && ours[0] == 704 || theirs[0] == 705 && ours[0] == 0 => Some(4),
+        Op::Peer { .. } if theirs[0] == 0 && ours[0] == 704 || theirs[0] == 705 && ours[0] == 0 => {
+            Some(4)
+        }
         _ if matches!(theirs[0], 201 | 709) && ours[0] == 0 => Some(2),
         Op::Allocate { .. }
             if same_code && theirs.get(1) == Some(&0) && ours.get(1) == Some(&1) =>

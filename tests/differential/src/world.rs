@@ -154,6 +154,8 @@ pub struct World {
     pub pending: Vec<u64>,
     /// Steps carried out.
     pub steps: u64,
+    /// Findings of the stand-in at frees that the native run of this program has had and this one not yet.
+    pub credit: u64,
     /// Findings of the stand-in so far.
     pub findings: u64,
     serials: u64,
@@ -215,6 +217,7 @@ impl World {
             promises: vec![0; crate::promises::TABLE.len()],
             pending: vec![0; crate::judge::PENDING.len()],
             steps: 0,
+            credit: 0,
             findings: 0,
             serials: 0,
         }

@@ -292,7 +292,10 @@ pub fn allocate(state: &mut Guard, pool: Option<u64>, bytes: u64, stream: u64) -
     let device = pool.device;
     let traces = pool.take(&(base..base + size));
     let orders = settings().memory_orders;
-    for trace in traces.iter().filter(|trace| orders && trace.stream != stream) {
+    for trace in traces
+        .iter()
+        .filter(|trace| orders && trace.stream != stream)
+    {
         state.model.wait(lane, &trace.point);
     }
     let allocation = Allocation {
