@@ -117,8 +117,8 @@ pub fn run(arguments: &[String]) -> i32 {
                     let seed = plan.seed + number * plan.programs;
                     let batch = Batch {
                         seed,
-                        programs: plan.programs,
-                        steps: plan.length,
+                        programs: plan.programs.div_ceil(driver.length),
+                        steps: plan.length * driver.length as usize,
                     };
                     one_batch(plan, index, driver, batch, lane, &|found| {
                         let Ok(mut tally) = tally.lock() else { return };
@@ -220,19 +220,20 @@ fn one_batch(
                     driver,
                     shim,
                     seed,
-                    plan.length,
+                    batch.steps,
                     lane,
                     Duration::from_secs(20),
                 );
                 let how = match &short {
                     Some((_, kept)) => {
+                        let all = kept.len() >= batch.steps;
                         let list: Vec<String> = kept.iter().map(u32::to_string).collect();
                         format!(
                             "scripts/differential one {} {} {seed} {} {}",
                             driver.name,
                             shim.name,
-                            plan.length,
-                            list.join(",")
+                            batch.steps,
+                            if all { String::new() } else { list.join(",") }
                         )
                     }
                     // It takes what earlier programs of the process left behind, or the right moment.
@@ -241,7 +242,8 @@ fn one_batch(
                         driver.name, shim.name, batch.seed, batch.programs, batch.steps
                     ),
                 };
-                let shortest = short.map_or(String::new(), |(text, kept)| {
+                let shortest = short.filter(|(_, kept)| kept.len() < batch.steps);
+                let shortest = shortest.map_or(String::new(), |(text, kept)| {
                     format!("\nin {} steps: {text}", kept.len())
                 });
                 tell(Found::Difference(format!(

@@ -18,6 +18,8 @@ pub struct Driver {
     pub env: &'static [(&'static str, &'static str)],
     /// Its share of all steps.
     pub share: u64,
+    /// How many programs' steps are in one program.
+    pub length: u64,
     /// The shims that run on it.
     pub shims: &'static [&'static Shim],
 }
@@ -128,6 +130,7 @@ pub static DRIVERS: &[Driver] = &[
         memory: 16 * GIB,
         env: &[],
         share: 20,
+        length: 1,
         shims: &ALL,
     },
     Driver {
@@ -137,6 +140,7 @@ pub static DRIVERS: &[Driver] = &[
         memory: 16 * GIB,
         env: &[("STANDIN_LACKS", "vmm")],
         share: 15,
+        length: 1,
         shims: &POLICIES,
     },
     Driver {
@@ -146,6 +150,7 @@ pub static DRIVERS: &[Driver] = &[
         memory: 16 * GIB,
         env: &[],
         share: 15,
+        length: 1,
         shims: &POLICIES,
     },
     Driver {
@@ -155,6 +160,7 @@ pub static DRIVERS: &[Driver] = &[
         memory: 16 * GIB,
         env: &[],
         share: 10,
+        length: 1,
         shims: &POLICIES,
     },
     Driver {
@@ -164,6 +170,7 @@ pub static DRIVERS: &[Driver] = &[
         memory: 16 * GIB,
         env: &[("STANDIN_LACKS", "vmm")],
         share: 10,
+        length: 1,
         shims: &POLICIES,
     },
     Driver {
@@ -173,6 +180,7 @@ pub static DRIVERS: &[Driver] = &[
         memory: 16 * GIB,
         env: &[],
         share: 10,
+        length: 1,
         shims: &POLICIES,
     },
     Driver {
@@ -182,6 +190,7 @@ pub static DRIVERS: &[Driver] = &[
         memory: 4 * GIB,
         env: &[],
         share: 5,
+        length: 1,
         shims: &POLICIES,
     },
     Driver {
@@ -191,6 +200,7 @@ pub static DRIVERS: &[Driver] = &[
         memory: 4 * GIB,
         env: &[],
         share: 5,
+        length: 1,
         shims: &POLICIES,
     },
     Driver {
@@ -200,6 +210,7 @@ pub static DRIVERS: &[Driver] = &[
         memory: 4 * GIB,
         env: &[("STANDIN_LACKS", "vmm")],
         share: 4,
+        length: 1,
         shims: &POLICIES,
     },
     Driver {
@@ -209,6 +220,17 @@ pub static DRIVERS: &[Driver] = &[
         memory: 16 * GIB,
         env: &[],
         share: 3,
+        length: 1,
+        shims: &POLICIES,
+    },
+    Driver {
+        name: "churn-long",
+        profile: Profile::Churn,
+        devices: 1,
+        memory: 16 * GIB,
+        env: &[],
+        share: 2,
+        length: 40,
         shims: &POLICIES,
     },
     Driver {
@@ -218,6 +240,7 @@ pub static DRIVERS: &[Driver] = &[
         memory: 16 * GIB,
         env: &[],
         share: 1,
+        length: 1,
         shims: &DECAYING,
     },
     Driver {
@@ -227,6 +250,7 @@ pub static DRIVERS: &[Driver] = &[
         memory: 4 * GIB,
         env: &[],
         share: 2,
+        length: 1,
         shims: &WITH_LIMIT,
     },
 ];

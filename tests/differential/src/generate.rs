@@ -144,7 +144,7 @@ const WEIGHTS: &[([u16; 5], Make)] = &[
     ([8, 10, 3, 6, 8], Generator::sync_context),
     ([6, 40, 4, 20, 3], Generator::create_context),
     ([4, 36, 2, 18, 2], Generator::destroy_context),
-    ([1, 6, 1, 2, 0], Generator::primary),
+    ([1, 6, 1, 0, 0], Generator::primary),
     ([6, 8, 4, 3, 1], Generator::context_misc),
     ([20, 10, 10, 3, 8], Generator::ask_range),
     ([20, 10, 10, 3, 4], Generator::ask_attribute),

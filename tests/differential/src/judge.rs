@@ -76,7 +76,7 @@ pub fn judge(op: &Op, theirs: &[u64], ours: &[u64], facts: &Facts, rules: &Rules
     };
     // Nobody knows yet what a real driver answers.
     if matches!(op, Op::CopyPeer { .. }) && theirs.first() == Some(&0) && ours.first() == Some(&1) {
-        return Pending(4);
+        return Pending(5);
     }
     // What is freed wrongly is a finding wherever the driver gets to see it.
     let is_wrong = matches!(op, Op::FreeAgain { .. } | Op::FreeInside { .. });
@@ -152,6 +152,10 @@ fn allocation(theirs: &[u64], ours: &[u64], bytes: u64, facts: &Facts, rules: &R
         if ours[0] == 0 && facts.held + bytes > limit {
             return Different;
         }
+        // A broken capture refuses natively what the limit refuses here.
+        if matches!(code, 900..=906) && ours[0] == OUT_OF_MEMORY {
+            return Promised(Promise::Limited);
+        }
         let may_be_refused = facts.held + facts.extra + cost(bytes) + SLACK > limit;
         if code == 0 && ours[0] == OUT_OF_MEMORY && may_be_refused {
             return Promised(Promise::Limited);
@@ -199,7 +203,8 @@ fn memory(theirs: &[u64], ours: &[u64], facts: &Facts, rules: &Rules) -> Verdict
     let used = their_total - their_free;
     // What pools keep may be rounded up as what is live is.
     let most = used + used.saturating_sub(facts.held) + facts.extra + SLACK;
-    if !facts.raised && !facts.captures && !(rules.pins && facts.held > 0) && free < whole.saturating_sub(most) {
+    let may_keep = facts.raised || facts.captures || rules.pins && facts.held > 0;
+    if !may_keep && free < whole.saturating_sub(most) {
         return Different;
     }
     match (total == their_total, free == their_free) {
@@ -241,6 +246,7 @@ pub const PENDING: &[&str] = &[
     "cuMemFreeAsync on a stream whose capture is asked about in vain: 1, natively 900, 901, 906",
     "a call succeeds without a context or with a destroyed one, natively 201, 709",
     "a failed allocation leaves the pointer as it was, natively null",
+    "cuCtxEnablePeerAccess after cuMemPoolSetAccess: 704",
     "a peer copy of cuMemAllocAsync's memory without peer access is refused",
 ];
 
@@ -256,6 +262,9 @@ fn pending(op: &Op, theirs: &[u64], ours: &[u64], facts: &Facts) -> Option<usize
             Some(0)
         }
         Op::FreeAsync { .. } if matches!(theirs[0], 900 | 901 | 906) && ours[0] == 1 => Some(1),
+        Op::Peer { .. } if theirs[0] == 0 && ours[0] == 704 || theirs[0] == 705 && ours[0] == 0 => {
+            Some(4)
+        }
         _ if matches!(theirs[0], 201 | 709) && ours[0] == 0 => Some(2),
         Op::Allocate { .. }
             if same_code && theirs.get(1) == Some(&0) && ours.get(1) == Some(&1) =>

@@ -62,6 +62,17 @@ pub fn step(world: &mut World, index: usize, step: &Step) {
         log::add(&mut world.log, &world.seen);
         return;
     }
+    // A free under work that nobody waited for is found here when the memory goes back to the driver.
+    let theirs = world.theirs.last().copied().unwrap_or(0);
+    if matches!(step.op, Op::Free { .. }) {
+        world.credit += theirs.saturating_sub(new);
+    }
+    let excess = new.saturating_sub(theirs).min(world.credit);
+    world.credit -= excess;
+    let new = new - excess;
+    if let Some(last) = world.seen.last_mut() {
+        *last = new;
+    }
     // What was left out on one side cannot be compared, but nothing may be found there.
     let verdict = if is_comparable {
         let device = device_of(world, step);
@@ -169,7 +180,13 @@ fn break_captures(world: &mut World, step: &Step) {
         } => stream,
         _ => Stream::LEGACY,
     };
-    let mut event = 0;
+    let (mut event, mut current) = (0, 0);
+    // An event needs a context, and there may be none.
+    call!(world, ctx_get, &mut current);
+    if world.current().is_none() {
+        let any = world.contexts.iter().copied().find(|context| *context != 0);
+        call!(world, ctx_set, any.unwrap_or(0));
+    }
     call!(world, event_create, &mut event, 2);
     if world.theirs.contains(&judge::CAPTURE_IMPLICIT) {
         through!(
@@ -184,13 +201,16 @@ fn break_captures(world: &mut World, step: &Step) {
         call!(world, event_query, event);
     }
     call!(world, event_destroy, event);
+    call!(world, ctx_set, current);
 }
 
 /// What succeeded here and natively did not is undone.
 fn even_out(world: &mut World, step: &Step) {
     match step.op {
         // Freed here, and live natively until it is freed once more.
-        Op::Free { block } | Op::FreeAsync { block, .. } if world.blocks[usize::from(block)].state == State::Freed => {
+        Op::Free { block } | Op::FreeAsync { block, .. }
+            if world.blocks[usize::from(block)].state == State::Freed =>
+        {
             world.blocks[usize::from(block)].state = State::Missing;
         }
         Op::Allocate { block, .. } => give_back(world, usize::from(block)),
@@ -339,7 +359,11 @@ fn run(world: &mut World, step: &Step) -> bool {
         Op::SetContext | Op::Pause | Op::EndThread { .. } => {
             if let Op::EndThread { thread } = step.op {
                 world.modes[usize::from(thread)] = 0;
-                for capture in world.captures.values_mut().filter(|capture| capture.thread == thread) {
+                for capture in world
+                    .captures
+                    .values_mut()
+                    .filter(|capture| capture.thread == thread)
+                {
                     capture.thread = GONE;
                 }
             }
@@ -609,6 +633,14 @@ fn stream(world: &mut World, step: &Step) -> bool {
     true
 }
 
+/// The slot of the pool that an allocation names; 0 if it names none.
+fn index_of(from: From) -> u8 {
+    match from {
+        From::Pool(pool, _) => pool,
+        _ => 0,
+    }
+}
+
 fn allocate(world: &mut World, step: &Step, slot: u8, bytes: u64, from: From) -> bool {
     let index = usize::from(slot);
     if matches!(world.blocks[index].state, State::Live | State::Missing) {
@@ -653,7 +685,9 @@ fn allocate(world: &mut World, step: &Step, slot: u8, bytes: u64, from: From) ->
             let code = match from {
                 From::Pool(pool, _) => {
                     let pool = world.pools[usize::from(pool)];
-                    if pool == 0 {
+                    let device = context.map(|context| world.context_devices[usize::from(context)]);
+                    if pool == 0 || device != Some(world.pool_devices[usize::from(index_of(from))])
+                    {
                         return false;
                     }
                     through!(
@@ -714,8 +748,9 @@ fn allocate(world: &mut World, step: &Step, slot: u8, bytes: u64, from: From) ->
             serial,
             capture,
         };
-        if kind != Kind::Graph {
-            world.live.insert(address, (size, slot));
+        match kind {
+            Kind::Graph => world.of_graphs.push(address..address + size.max(1)),
+            _ => drop(world.live.insert(address, (size, slot))),
         }
     }
     let free = free_bytes(world);
@@ -770,7 +805,11 @@ fn free(world: &mut World, step: &Step) -> bool {
         }
         Op::FreeAgain { block, stream } => {
             let found = world.blocks[usize::from(block)];
-            let is_other = world.overlaps(found.address, 1);
+            let of_graph = world
+                .of_graphs
+                .iter()
+                .any(|range| range.contains(&found.address));
+            let is_other = of_graph || world.overlaps(found.address, 1);
             if found.state != State::Freed || found.kind == Kind::Graph || is_other {
                 return false;
             }
@@ -829,7 +868,10 @@ fn missing_freed(world: &mut World, slot: u8) -> bool {
 /// Whether the work would be on a device that the block is not on: that needs access, which is not modelled here.
 fn is_strange(world: &World, step: &Step) -> bool {
     let (block, stream) = match step.op {
-        Op::Fill { block, stream, .. } | Op::Upload { block, stream, .. } | Op::Kernel { block, stream, .. } => (block, stream),
+        Op::Fill { block, stream, .. }
+        | Op::Upload { block, stream, .. }
+        | Op::Kernel { block, stream, .. } => (block, stream),
+        Op::Read { block } => (block, Stream::LEGACY),
         Op::Copy { from, to, stream } => {
             let devices = [from, to].map(|slot| world.blocks[usize::from(slot)].device);
             if devices[0] != devices[1] {
@@ -1211,6 +1253,7 @@ fn pool(world: &mut World, step: &Step) -> bool {
             let code = call!(world, pool_create, &mut made, &props);
             if code == 0 {
                 world.pools[usize::from(pool)] = made;
+                world.pool_devices[usize::from(pool)] = device;
                 if max_size > 0 {
                     world.capped.push(made);
                 }
@@ -1285,7 +1328,12 @@ fn graph(world: &mut World, step: &Step) -> bool {
             if code == 0 {
                 let key = key(world, stream);
                 let context = world.current().unwrap_or(AS_IS);
-                let capture = Capture { mode, thread: world.thread, context: world.context_of(stream, context), effects: Effects::new() };
+                let capture = Capture {
+                    mode,
+                    thread: world.thread,
+                    context: world.context_of(stream, context),
+                    effects: Effects::new(),
+                };
                 world.captures.insert(key, capture);
             }
             code

@@ -112,6 +112,10 @@ pub struct World {
     pub live: BTreeMap<u64, (u64, u8)>,
     /// Pools' handles; 0 for none.
     pub pools: [u64; POOLS],
+    /// Their devices.
+    pub pool_devices: [u8; POOLS],
+    /// Addresses that graphs were given in this program.
+    pub of_graphs: Vec<std::ops::Range<u64>>,
     /// Handles of pools that may not grow beyond a size.
     pub capped: Vec<u64>,
     /// Handle of each device's default pool.
@@ -150,6 +154,8 @@ pub struct World {
     pub pending: Vec<u64>,
     /// Steps carried out.
     pub steps: u64,
+    /// Findings of the stand-in at frees that the native run of this program has had and this one not yet.
+    pub credit: u64,
     /// Findings of the stand-in so far.
     pub findings: u64,
     serials: u64,
@@ -190,6 +196,8 @@ impl World {
             blocks: vec![NO_BLOCK; BLOCKS],
             live: BTreeMap::new(),
             pools: [0; POOLS],
+            pool_devices: [0; POOLS],
+            of_graphs: Vec::new(),
             capped: Vec::new(),
             defaults: vec![0; devices.into()],
             graphs: vec![Graph::default(); GRAPHS],
@@ -209,6 +217,7 @@ impl World {
             promises: vec![0; crate::promises::TABLE.len()],
             pending: vec![0; crate::judge::PENDING.len()],
             steps: 0,
+            credit: 0,
             findings: 0,
             serials: 0,
         }

@@ -35,8 +35,8 @@ struct Block {
     owners: u32,
 }
 
-/// An address for a new allocation node.
-pub fn reserve(state: &mut State, device: i32, bytes: u64) -> Outcome<Range<u64>> {
+/// An address for a new allocation node, which goes with the context.
+pub fn reserve(state: &mut State, device: i32, bytes: u64, context: u64) -> Outcome<Range<u64>> {
     if settings().lacks(Feature::Pools) {
         return Err(NOT_SUPPORTED);
     }
@@ -44,7 +44,6 @@ pub fn reserve(state: &mut State, device: i32, bytes: u64) -> Outcome<Range<u64>
     if bytes > total {
         return Err(OUT_OF_MEMORY);
     }
-    let context = state.current().unwrap_or(0);
     let base = state.memory.reserve(round(bytes), PAGE)?;
     let allocation = Allocation {
         size: bytes,

@@ -155,7 +155,9 @@ api! {
         let mut address = 0;
         add(node, graph, after, count, |state| {
             state.graphs.get(graph)?;
-            let bytes = crate::graph_memory::reserve(state, location.id, wanted.bytes as u64)?;
+            let context = state.current().unwrap_or(0);
+            let bytes =
+                crate::graph_memory::reserve(state, location.id, wanted.bytes as u64, context)?;
             address = bytes.start;
             Ok(Work::Alloc(bytes))
         })?;

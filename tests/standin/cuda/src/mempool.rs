@@ -271,7 +271,7 @@ pub fn allocate(state: &mut Guard, pool: Option<u64>, bytes: u64, stream: u64) -
         return Err(OUT_OF_MEMORY);
     }
     if capture::is_in_capture(state, stream)? {
-        let range = crate::graph_memory::reserve(state, device, bytes)?;
+        let range = crate::graph_memory::reserve(state, device, bytes, context)?;
         let base = range.start;
         capture::append(state, stream, Work::Alloc(range))?;
         return Ok(base);
@@ -292,7 +292,10 @@ pub fn allocate(state: &mut Guard, pool: Option<u64>, bytes: u64, stream: u64) -
     let device = pool.device;
     let traces = pool.take(&(base..base + size));
     let orders = settings().memory_orders;
-    for trace in traces.iter().filter(|trace| orders && trace.stream != stream) {
+    for trace in traces
+        .iter()
+        .filter(|trace| orders && trace.stream != stream)
+    {
         state.model.wait(lane, &trace.point);
     }
     let allocation = Allocation {
