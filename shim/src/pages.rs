@@ -12,9 +12,7 @@ use crate::interpose::driver::calls::{real as calls, slots};
 use crate::interpose::driver::context::real as contexts;
 use crate::interpose::driver::memory::real as memory;
 use crate::interpose::driver::virtual_memory::real as virtual_memory;
-use crate::{
-    accessors, allocator, budget, context, drain, mempools, primary, recorder, thread,
-};
+use crate::{accessors, allocator, budget, context, drain, mempools, primary, recorder, thread};
 
 /// `CU_MEM_ACCESS_FLAGS_PROT_NONE` and `..._PROT_READWRITE`.
 const NONE: u32 = sys::CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_NONE as u32;
