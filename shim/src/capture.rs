@@ -2,6 +2,7 @@
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use gpushim_core::pool::Context;
 
@@ -62,6 +63,47 @@ static COUNT: AtomicUsize = AtomicUsize::new(0);
 #[inline]
 pub fn any() -> bool {
     COUNT.load(Ordering::Acquire) != 0
+}
+
+/// Calls of ours in flight that would invalidate a capture which begins meanwhile.
+static IN_FLIGHT: AtomicUsize = AtomicUsize::new(0);
+/// How long a capture that begins waits for them: one may wait for the device.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// How often it looks.
+const PAUSE: Duration = Duration::from_micros(20);
+
+/// A call of ours that invalidates the captures of a context, until dropped: none begins there meanwhile.
+#[must_use]
+pub struct Quiet(());
+
+impl Drop for Quiet {
+    fn drop(&mut self) {
+        IN_FLIGHT.fetch_sub(1, Ordering::Release);
+    }
+}
+
+/// A call of ours about all streams of a context begins, which the driver holds against every capture there,
+/// in whatever mode. `None`: a stream of it captures, and the call must not be made.
+pub fn quiet(context: Context) -> Option<Quiet> {
+    IN_FLIGHT.fetch_add(1, Ordering::SeqCst);
+    let quiet = Quiet(());
+    let captures = COUNT.load(Ordering::SeqCst) != 0 && is_in(context);
+    (!captures).then_some(quiet)
+}
+
+/// As [`quiet`], for a call that only some captures forbid, in any context.
+pub fn quiet_everywhere() -> Option<Quiet> {
+    IN_FLIGHT.fetch_add(1, Ordering::SeqCst);
+    let quiet = Quiet(());
+    (COUNT.load(Ordering::SeqCst) == 0).then_some(quiet)
+}
+
+/// Waits until no call is in flight that a capture would be invalidated by.
+fn wait_for_quiet() {
+    let begun = Instant::now();
+    while IN_FLIGHT.load(Ordering::SeqCst) > 0 && begun.elapsed() < PATIENCE {
+        std::thread::sleep(PAUSE);
+    }
 }
 
 /// Runs `f` with the numbers of the captures that are open, while none begins or ends: for what must hear
@@ -129,12 +171,13 @@ pub fn begin(stream: Handle, per_thread: bool, mode: u32) {
     }
     if let Ok(mut open) = OPEN.lock() {
         open.push(began);
-        COUNT.store(open.len(), Ordering::Release);
+        COUNT.store(open.len(), Ordering::SeqCst);
         if let Some(pool) = allocator::pool() {
             pool.capture_began(number);
         }
         mempools::all().for_each(|entry| entry.pool.capture_began(number));
     }
+    wait_for_quiet();
     recorder::capture(true, stream as u64, 0);
 }
 

@@ -6,7 +6,9 @@ use gpushim_core::gate::{self, Pass};
 use gpushim_core::pool::{Address, Context, Device};
 use gpushim_core::trace::{Class, Kind};
 
-use crate::driver::{self, CONTEXT_IS_DESTROYED, CUresult, OUT_OF_MEMORY, SUCCESS};
+use crate::driver::{
+    self, CAPTURE_UNSUPPORTED, CONTEXT_IS_DESTROYED, CUresult, OUT_OF_MEMORY, SUCCESS,
+};
 use crate::interpose::driver::calls::{real as calls, slots};
 use crate::interpose::driver::context::real as contexts;
 use crate::interpose::driver::memory::real as memory;
@@ -118,11 +120,9 @@ impl Cuda {
     }
 }
 
-/// Runs a call that a capture in progress would forbid or be spoiled by, in the mode that allows it.
+/// Runs a call that a capture would forbid or be spoiled by, in the mode that allows it: a capture may begin in
+/// another thread while the call is made.
 pub fn relaxed<R>(f: impl FnOnce() -> R) -> R {
-    if !capture::any() {
-        return f();
-    }
     let mut mode = capture::RELAXED;
     // SAFETY: `mode` is ours; the call swaps it with the thread's mode.
     let swapped = unsafe { calls::cuThreadExchangeStreamCaptureMode(&mut mode) } == SUCCESS;
@@ -202,6 +202,10 @@ impl Device for Cuda {
         }
         let _pass = enter(context)?;
         let event = self.event(context)?;
+        let Some(_quiet) = capture::quiet(context) else {
+            self.retire(event);
+            return Err(CAPTURE_UNSUPPORTED);
+        };
         // SAFETY: both handles are live; the event belongs to the context.
         let result = thread::call(|| unsafe {
             calls::cuCtxRecordEvent(context.0 as *mut _, event.handle as *mut _)
@@ -214,6 +218,7 @@ impl Device for Cuda {
 
     fn order(&self, context: Context, event: Event) -> Result<(), CUresult> {
         let (_pass, _also) = (enter(context)?, event.enter()?);
+        let _quiet = capture::quiet(context).ok_or(CAPTURE_UNSUPPORTED)?;
         // SAFETY: both handles are live.
         check(thread::call(|| unsafe {
             calls::cuCtxWaitEvent(context.0 as *mut _, event.handle as *mut _)
@@ -223,7 +228,12 @@ impl Device for Cuda {
     fn is_complete(&self, event: Event) -> Result<bool, CUresult> {
         let _pass = event.enter()?;
         // SAFETY: the event is live.
-        match thread::call(|| unsafe { calls::cuEventQuery(event.handle as *mut _) }) {
+        let query = || thread::call(|| unsafe { calls::cuEventQuery(event.handle as *mut _) });
+        let answer = match capture::quiet_everywhere() {
+            Some(_quiet) => query(),
+            None => relaxed(query),
+        };
+        match answer {
             SUCCESS => Ok(true),
             NOT_READY => Ok(false),
             error => Err(error),
@@ -256,6 +266,7 @@ impl Device for Cuda {
 
     fn synchronize(&self, context: Context) -> Result<(), CUresult> {
         let _pass = enter(context)?;
+        let _quiet = capture::quiet(context).ok_or(CAPTURE_UNSUPPORTED)?;
         check(thread::timed(|| {
             context::with(context, || {
                 // SAFETY: no arguments; the context is current inside.

@@ -7,11 +7,10 @@ use gpushim_core::mempool::{Driver, Settings, Stream};
 use gpushim_core::placement::Family;
 use gpushim_core::pool::{Context, Device, Policy, Reuse};
 
-use crate::driver::CUresult;
-use crate::interpose::driver::context::real as contexts;
+use crate::driver::{CAPTURE_UNSUPPORTED, CUresult, SUCCESS};
 use crate::interpose::driver::stream_ordered;
 use crate::mempools::{self, Entry};
-use crate::{accessors, capture, context, plans, process, thread};
+use crate::{accessors, capture, context, drain, plans, process};
 
 /// Whether the policy is in force.
 #[inline]
@@ -54,9 +53,10 @@ pub fn freed(context: Context) {
     }
     let others = accessors::of(context);
     for one in others.into_iter().chain([context]) {
-        // SAFETY: no arguments; the context is current inside.
-        let call = || thread::timed(|| unsafe { contexts::cuCtxSynchronize() });
-        let wait = || context::with(one, call).unwrap_or_else(|error| error);
+        let wait = || match Device::synchronize(mempools::driver(), one) {
+            Ok(()) => SUCCESS,
+            Err(error) => error,
+        };
         mempools::synchronize(Some(one), None, wait);
     }
 }
@@ -75,10 +75,11 @@ pub fn context_made(context: Context) {
 pub fn context_gone(context: Context) {
     if is_enabled() && accessors::any() {
         for other in accessors::of(context) {
-            // SAFETY: no arguments; the context is current inside.
-            let call = || thread::timed(|| unsafe { contexts::cuCtxSynchronize() });
             // What cannot be waited for has ended, too.
-            let _ = context::with(other, call);
+            let _ = match Device::synchronize(mempools::driver(), other) {
+                Err(CAPTURE_UNSUPPORTED) => drain::context(other),
+                result => result,
+            };
         }
     }
     accessors::gone(context);

@@ -6,8 +6,11 @@ use gpushim_core::mempool::{Driver, MemPool, Stream};
 use gpushim_core::pool::{Context, Device};
 use gpushim_core::trace::{Class, Kind};
 
+use crate::capture::{self, Quiet};
 use crate::device::{Cuda, Event, check, relaxed};
-use crate::driver::{self, CONTEXT_IS_DESTROYED, CUresult, NOT_FOUND, OUT_OF_MEMORY, SUCCESS};
+use crate::driver::{
+    self, CAPTURE_UNSUPPORTED, CONTEXT_IS_DESTROYED, CUresult, NOT_FOUND, OUT_OF_MEMORY, SUCCESS,
+};
 use crate::interpose::driver::calls::{real as calls, slots};
 use crate::interpose::driver::context::real as contexts;
 use crate::interpose::driver::memory::real as memory;
@@ -222,6 +225,7 @@ impl Driver for Cuda {
             };
         }
         let _pass = gate::enter(stream.context).ok_or(CONTEXT_IS_DESTROYED)?;
+        let _quiet = quiet(stream)?;
         let event = self.event(stream.context)?;
         // SAFETY: both are live and of the same context.
         let record = || unsafe { calls::cuEventRecord(event.raw(), stream.handle as *mut _) };
@@ -304,6 +308,15 @@ impl Driver for Cuda {
     }
 }
 
+/// A call on a stream begins. Work on a default stream invalidates the captures of its context's others.
+fn quiet(stream: Stream) -> Result<Option<Quiet>, CUresult> {
+    if stream.handle > Stream::PER_THREAD {
+        return Ok(None);
+    }
+    let quiet = capture::quiet(stream.context).ok_or(CAPTURE_UNSUPPORTED)?;
+    Ok(Some(quiet))
+}
+
 /// Runs a call on a stream whose handle means something else in another context.
 fn on_stream<R>(stream: Stream, f: impl FnOnce() -> R) -> Result<R, CUresult> {
     if stream.handle > Stream::PER_THREAD {
@@ -343,6 +356,7 @@ impl Cuda {
             return Device::order(self, stream.context, event);
         }
         let _pass = gate::enter(stream.context).ok_or(CONTEXT_IS_DESTROYED)?;
+        let _quiet = quiet(stream)?;
         // SAFETY: both are live.
         let wait = || unsafe { calls::cuStreamWaitEvent(stream.handle as *mut _, event.raw(), 0) };
         check(on_stream(stream, || thread::call(wait))?)
