@@ -118,6 +118,17 @@ fn has_ended(handle: u64) -> bool {
     ANY_ENDED.load(Ordering::Acquire) && ENDED.lock().is_ok_and(|ended| ended.contains(&handle))
 }
 
+/// Whether the context that is current in this thread has ended: the driver refuses everything there.
+#[inline]
+pub fn is_destroyed() -> bool {
+    ANY_ENDED.load(Ordering::Acquire) && current().is_none() && {
+        let mut handle = std::ptr::null_mut();
+        // SAFETY: `handle` is ours to write.
+        let asked = thread::call(|| unsafe { real::cuCtxGetCurrent(&mut handle) });
+        asked == SUCCESS && !handle.is_null() && has_ended(handle as u64)
+    }
+}
+
 /// Runs `f` with `context` current, which it usually is.
 pub fn with<R>(context: Context, f: impl FnOnce() -> R) -> Result<R, crate::driver::CUresult> {
     thread::call(|| {

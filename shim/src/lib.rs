@@ -19,6 +19,7 @@ mod facts;
 mod foreign;
 mod housekeeper;
 mod interpose;
+mod mappings;
 mod marks;
 mod memory_info;
 mod mempools;

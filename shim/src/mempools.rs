@@ -19,7 +19,8 @@ use crate::driver::SUCCESS;
 use crate::interpose::driver::Handle;
 use crate::interpose::driver::calls::real;
 use crate::{
-    accessors, allocator, capture, context, drain, plans, primary, process, recorder, thread,
+    accessors, allocator, capture, context, drain, mappings, plans, primary, process, recorder,
+    thread,
 };
 
 /// Pools of one process, at most; memory of further ones is the driver's.
@@ -184,6 +185,39 @@ fn attribute(device: i32, attribute: c_int) -> bool {
     asked == SUCCESS && value != 0
 }
 
+/// Whether a device has virtual memory management.
+pub fn has_virtual_memory(device: i32) -> bool {
+    static KNOWN: Known = Known::new();
+    KNOWN.get(device, || attribute(device, VIRTUAL_MEMORY))
+}
+
+/// What was asked of devices once.
+struct Known(AtomicU64);
+
+impl Known {
+    const fn new() -> Self {
+        Known(AtomicU64::new(0))
+    }
+
+    /// Two bits for each of the first 32 devices: known, and yes.
+    fn get(&self, device: i32, ask: impl FnOnce() -> bool) -> bool {
+        let Some(shift) = u32::try_from(device).ok().filter(|device| *device < 32) else {
+            return ask();
+        };
+        match self.0.load(Ordering::Relaxed) >> (2 * shift) & 3 {
+            0 => {
+                let answer = ask();
+                self.0.fetch_or(
+                    (1 | u64::from(answer) << 1) << (2 * shift),
+                    Ordering::Relaxed,
+                );
+                answer
+            }
+            known => known == 3,
+        }
+    }
+}
+
 /// Whether network cards can reach a device's virtual memory.
 pub fn is_rdma_capable(device: i32) -> bool {
     static KNOWN: Mutex<Vec<(i32, bool)>> = Mutex::new(Vec::new());
@@ -212,7 +246,7 @@ fn layout(device: i32) -> Layout {
         StreamPolicy::Blocks | StreamPolicy::Off => Layout::Whole,
         StreamPolicy::Bins => Layout::Bins,
     };
-    if layout == Layout::Pages && !attribute(device, VIRTUAL_MEMORY) {
+    if layout == Layout::Pages && !has_virtual_memory(device) {
         recorder::fact(
             &format!("device.{device}.stream_policy"),
             "segments: the device has no virtual memory management",
@@ -435,8 +469,7 @@ pub fn thread_gone(thread: u64) {
     all().for_each(|entry| entry.pool.thread_gone(driver(), thread));
 }
 
-/// A context has ended. If it was a device's primary one, so have its pools' blocks.
-/// Returns the bytes that `cudaMalloc` had handed out there, and those given back after it.
+/// A context has ended, and the blocks of `cudaMalloc` in it; stream-ordered ones live on. Returns the bytes that `cudaMalloc` had handed out there, and those given back after it.
 pub fn context_gone(gone: Context) -> (u64, u64) {
     changed();
     let (mut live, mut given) = (0, 0);
@@ -452,10 +485,17 @@ pub fn context_gone(gone: Context) -> (u64, u64) {
     (live, given)
 }
 
-/// A device's primary context ends: nothing of its pools survives. Returns the bytes that were handed
-/// out and held.
-pub fn device_gone(device: i32) -> (u64, u64) {
-    on(Some(device)).fold((0, 0), |(allocated, held), entry| {
+/// The pools whose memory lies in a device's primary context, for want of virtual memory management.
+pub fn in_primary(device: i32) -> impl Iterator<Item = &'static Entry> {
+    let in_context = |entry: &&Entry| entry.pool.layout() != Layout::Pages;
+    on(Some(device))
+        .filter(move |_| !mappings::serve(device))
+        .filter(in_context)
+}
+
+/// A device's primary context ends, and what lies in it. Returns the bytes that were handed out and held.
+pub fn primary_gone(device: i32) -> (u64, u64) {
+    in_primary(device).fold((0, 0), |(allocated, held), entry| {
         let (a, h) = entry.pool.abandon(driver());
         (allocated + a, held + h)
     })

@@ -1,5 +1,7 @@
 //! What stream-ordered pools need of the real driver: memory in pieces, and fences on streams.
 
+use std::ptr;
+
 use cudarc::driver::sys;
 use gpushim_core::gate;
 use gpushim_core::mempool::{Driver, MemPool, Stream};
@@ -15,7 +17,9 @@ use crate::interpose::driver::calls::{real as calls, slots};
 use crate::interpose::driver::context::real as contexts;
 use crate::interpose::driver::memory::real as memory;
 use crate::interpose::driver::virtual_memory::real as virtual_memory;
-use crate::{accessors, allocator, budget, context, drain, mempools, primary, recorder, thread};
+use crate::{
+    accessors, allocator, budget, context, drain, mappings, mempools, primary, recorder, thread,
+};
 
 /// `CU_MEM_ACCESS_FLAGS_PROT_NONE` and `..._PROT_READWRITE`.
 const NONE: u32 = sys::CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_NONE as u32;
@@ -82,6 +86,39 @@ fn segment(kind: Kind, device: i32, address: u64, bytes: u64) {
     recorder::segment(kind, Class::PoolAsync, Context(0), ordinal, address, bytes);
 }
 
+/// Physical memory of a device, its handle.
+///
+/// # Errors
+/// The driver's; out of memory beyond the limit.
+pub fn create(device: i32, bytes: u64) -> Result<u64, CUresult> {
+    // SAFETY: a structure of integers; zero is a value of each field that is not set below, and
+    // the two enums are set to values that they have.
+    let mut properties: sys::CUmemAllocationProp = unsafe { std::mem::zeroed() };
+    properties.type_ = sys::CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED;
+    properties.location.type_ = sys::CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE;
+    properties.location.id = device;
+    properties.allocFlags.gpuDirectRDMACapable = mempools::is_rdma_capable(device).into();
+    let claim = budget::reserve(device, bytes).ok_or(OUT_OF_MEMORY)?;
+    let mut handle = 0;
+    let create = || {
+        // SAFETY: `handle` is ours to write; the properties live through the call.
+        on_device(device, || unsafe {
+            virtual_memory::cuMemCreate(&mut handle, bytes as usize, &properties, 0)
+        })
+    };
+    check(thread::timed(create)?)?;
+    claim.keep();
+    Ok(handle)
+}
+
+/// Physical memory that is mapped nowhere, and whose handle was made by [`create`], goes back.
+pub fn destroy(device: i32, handle: u64, bytes: u64) {
+    // A refusal means that the memory is gone with its device already.
+    // SAFETY: the pool made the handle, and gives it back once.
+    let _ = thread::timed(|| unsafe { virtual_memory::cuMemRelease(handle) });
+    budget::give(device, bytes);
+}
+
 impl Driver for Cuda {
     type Error = CUresult;
     type Event = Event;
@@ -112,33 +149,14 @@ impl Driver for Cuda {
     }
 
     fn create(&self, device: i32, bytes: u64) -> Result<u64, CUresult> {
-        // SAFETY: a structure of integers; zero is a value of each field that is not set below, and
-        // the two enums are set to values that they have.
-        let mut properties: sys::CUmemAllocationProp = unsafe { std::mem::zeroed() };
-        properties.type_ = sys::CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED;
-        properties.location.type_ = sys::CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE;
-        properties.location.id = device;
-        properties.allocFlags.gpuDirectRDMACapable = mempools::is_rdma_capable(device).into();
-        let claim = budget::reserve(device, bytes).ok_or(OUT_OF_MEMORY)?;
-        let mut handle = 0;
-        let create = || {
-            // SAFETY: `handle` is ours to write; the properties live through the call.
-            on_device(device, || unsafe {
-                virtual_memory::cuMemCreate(&mut handle, bytes as usize, &properties, 0)
-            })
-        };
-        check(thread::timed(create)?)?;
-        claim.keep();
+        let handle = create(device, bytes)?;
         segment(Kind::Reserve, device, handle, bytes);
         Ok(handle)
     }
 
     fn destroy(&self, device: i32, handle: u64, bytes: u64) {
         segment(Kind::Release, device, handle, bytes);
-        // A refusal means that the memory is gone with its device already.
-        // SAFETY: the pool made the handle, and gives it back once.
-        let _ = thread::timed(|| unsafe { virtual_memory::cuMemRelease(handle) });
-        budget::give(device, bytes);
+        destroy(device, handle, bytes);
     }
 
     fn map(&self, address: u64, bytes: u64, handle: u64) -> Result<(), CUresult> {
@@ -156,7 +174,18 @@ impl Driver for Cuda {
         access(address, bytes, devices, NONE)
     }
 
+    fn share(&self, address: u64, _: u64, devices: &[i32], gone: &[i32]) -> Result<(), CUresult> {
+        let Some((base, bytes)) = mappings::around(address) else {
+            return Ok(());
+        };
+        access(base, bytes, devices, READ_WRITE)?;
+        access(base, bytes, gone, NONE)
+    }
+
     fn peers(&self, device: i32, devices: &[i32]) -> Result<(), CUresult> {
+        if mappings::serve(device) {
+            return Ok(());
+        }
         // Where its driver allocations are.
         let owner = primary::hold(device)?;
         for &other in devices.iter().filter(|&&other| other != device) {
@@ -176,6 +205,27 @@ impl Driver for Cuda {
         check(thread::timed(|| unsafe {
             virtual_memory::cuMemUnmap(address, bytes as usize)
         }))
+    }
+
+    fn allocate_for(
+        &self,
+        pool: &MemPool<Self>,
+        bytes: u64,
+        devices: &[i32],
+    ) -> Result<u64, CUresult> {
+        let device = pool.device();
+        if mappings::serve(device) {
+            let name = ptr::from_ref(pool).addr() as u64;
+            match mappings::allocate(self, device, name, bytes, devices) {
+                // Where there are no mappings the primary context has the memory.
+                Err(error) if Self::is_refusal(error) => self.peers(device, devices)?,
+                result => {
+                    let allocated = |address: &u64| segment(Kind::Reserve, device, *address, bytes);
+                    return result.inspect(allocated);
+                }
+            }
+        }
+        Driver::allocate(self, device, bytes)
     }
 
     fn allocate(&self, device: i32, bytes: u64) -> Result<u64, CUresult> {
@@ -199,6 +249,9 @@ impl Driver for Cuda {
 
     fn release(&self, device: i32, address: u64, bytes: u64) -> Result<(), CUresult> {
         segment(Kind::Release, device, address, bytes);
+        if let Some(result) = mappings::release(self, device, address, bytes) {
+            return result;
+        }
         let context = primary::hold(device)?;
         let release = || {
             // SAFETY: the pool gives back what `allocate` returned, once.

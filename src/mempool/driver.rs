@@ -56,6 +56,35 @@ pub trait Driver: Sync + Sized {
     /// A driver allocation, for the layouts that are made of them.
     fn allocate(&self, device: i32, bytes: u64) -> Result<u64, Self::Error>;
 
+    /// As [`Driver::allocate`], for a pool whose memory these devices may use.
+    ///
+    /// # Errors
+    /// The driver's.
+    fn allocate_for(
+        &self,
+        pool: &MemPool<Self>,
+        bytes: u64,
+        devices: &[i32],
+    ) -> Result<u64, Self::Error> {
+        let _ = devices;
+        self.allocate(pool.device(), bytes)
+    }
+
+    /// Lets devices use one driver allocation, and others no longer, where [`Driver::peers`] does not.
+    ///
+    /// # Errors
+    /// The driver's.
+    fn share(
+        &self,
+        address: u64,
+        bytes: u64,
+        devices: &[i32],
+        gone: &[i32],
+    ) -> Result<(), Self::Error> {
+        let _ = (address, bytes, devices, gone);
+        Ok(())
+    }
+
     /// A driver allocation goes back.
     fn release(&self, device: i32, address: u64, bytes: u64) -> Result<(), Self::Error>;
 

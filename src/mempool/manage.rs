@@ -116,8 +116,9 @@ impl<D: Driver> MemPool<D> {
             .filter(|device| !devices.contains(device))
             .collect();
         misses.devices = devices;
-        if self.layout() != Layout::Pages {
-            return driver.peers(self.device, &misses.devices);
+        let in_pages = self.layout() == Layout::Pages;
+        if !in_pages {
+            driver.peers(self.device, &misses.devices)?;
         }
         let state = self.state.lock();
         let pieces: Vec<(u64, u64)> = state
@@ -130,6 +131,10 @@ impl<D: Driver> MemPool<D> {
         for (address, bytes) in pieces {
             if on(Mutation::NoAccess) {
                 break;
+            }
+            if !in_pages {
+                driver.share(address, bytes, &misses.devices, &gone)?;
+                continue;
             }
             driver.allow(address, bytes, &misses.devices)?;
             driver.forbid(address, bytes, &gone)?;

@@ -252,7 +252,8 @@ impl<D: Driver> MemPool<D> {
         let need = state.block_bytes(bytes);
         if state.settings.layout != Layout::Pages {
             drop(state);
-            return self.grow_whole(driver, stream, bytes, need, mode);
+            let devices = &misses.devices;
+            return self.grow_whole(driver, devices, stream, bytes, need, mode);
         }
         if !state.space.is_reserved() {
             drop(state);
@@ -397,6 +398,7 @@ impl<D: Driver> MemPool<D> {
     fn grow_whole(
         &self,
         driver: &D,
+        devices: &[i32],
         stream: Stream,
         bytes: u64,
         need: u64,
@@ -416,7 +418,7 @@ impl<D: Driver> MemPool<D> {
         if self.is_beyond(size) || !driver.admit(self.device, size) {
             return Err(D::OUT_OF_MEMORY);
         }
-        let address = driver.allocate(self.device, size)?;
+        let address = driver.allocate_for(self, size, devices)?;
         let mut state = self.state.lock();
         let lane = state.lanes.of(stream);
         let small = state.is_small(need);

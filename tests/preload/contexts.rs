@@ -104,6 +104,30 @@ fn memory_of_the_device(how: &str) {
     }
 }
 
+/// All that lives on after the end of the primary context natively does here.
+fn memory_of_others(how: &str) {
+    for policy in ["auto", "blocks", "segments", "vmm", "bins"] {
+        let (native, shim) = Run::new(program("primary_ends"))
+            .arg(how)
+            .env("GPUSHIM_POLICY", policy)
+            .may("double free")
+            .both();
+        assert_eq!(shim.stdout, native.stdout, "{policy}");
+        let own = "holds its own 1, freed 0\n";
+        assert_eq!(native.stdout.matches(own).count(), 36, "{}", native.stdout);
+    }
+}
+
+#[test]
+fn stream_ordered_memory_outlives_a_reset_primary_context() {
+    memory_of_others("reset");
+}
+
+#[test]
+fn stream_ordered_memory_outlives_a_released_primary_context() {
+    memory_of_others("release");
+}
+
 #[test]
 fn stream_ordered_memory_outlives_contexts() {
     memory_of_the_device("own");

@@ -6,6 +6,7 @@ use gpushim_core::gate;
 use gpushim_core::pool::Context;
 
 use super::Handle;
+use crate::device::relaxed;
 use crate::driver::{CUresult, INVALID_CONTEXT, SUCCESS};
 use crate::interpose::hook::driver_hooks;
 use crate::{
@@ -66,13 +67,14 @@ fn destroy(handle: Handle, call: impl FnOnce() -> CUresult) -> CUresult {
     result
 }
 
-/// As [`destroy`], for a device's primary context, with which its pools' blocks end.
+/// As [`destroy`], for a device's primary context.
 fn end_primary(device: c_int, primary: Context, call: impl FnOnce() -> CUresult) -> CUresult {
-    if mempools::any() {
-        // What is not the context's must go, too, and what is must go before it; not under its work.
+    if mempools::in_primary(device).next().is_some() {
+        // What lies in the context must go before it, and not under its work.
         // SAFETY: no arguments; the context is current inside.
-        let _ = context::with(primary, || unsafe { real::cuCtxSynchronize() });
-        pages_gone(primary, device);
+        let synchronize = || relaxed(|| unsafe { real::cuCtxSynchronize() });
+        let _ = context::with(primary, synchronize);
+        pools_gone(primary, device);
     }
     let watched = device_memory::unwatch(primary);
     gate::close(primary);
@@ -102,9 +104,9 @@ fn reset(device: c_int, call: impl FnOnce() -> CUresult) -> CUresult {
     }
 }
 
-/// What the pools of a device held is given back, whoever had it.
-fn pages_gone(primary: Context, device: c_int) {
-    let (allocated, reserved) = mempools::device_gone(device);
+/// What pools hold in a device's primary context is given back, whoever had it.
+fn pools_gone(primary: Context, device: c_int) {
+    let (allocated, reserved) = mempools::primary_gone(device);
     if allocated + reserved > 0 {
         recorder::context_gone(primary, allocated, reserved);
     }

@@ -4,7 +4,7 @@ use gpushim_core::pool::Found;
 use gpushim_core::trace::Class;
 
 use super::{DevicePtr, pointer, stream_ordered};
-use crate::driver::{CUresult, NOT_FOUND, OUT_OF_MEMORY, SUCCESS};
+use crate::driver::{CONTEXT_IS_DESTROYED, CUresult, NOT_FOUND, OUT_OF_MEMORY, SUCCESS};
 use crate::interpose::hook::driver_hooks;
 use crate::{allocator, budget, context, foreign, memory_info, mempools};
 
@@ -47,6 +47,9 @@ driver_hooks! {
 
     /// Device memory back to the pool, or to the driver if it never was ours.
     fn cuMemFree_v2(address: DevicePtr) {
+        if context::is_destroyed() {
+            return CONTEXT_IS_DESTROYED;
+        }
         match allocator::free(address) {
             Some(Ok(())) => SUCCESS,
             Some(Err(error)) => error,
@@ -107,6 +110,11 @@ driver_hooks! {
 
     /// Base and size of an allocation. A cached block may be larger than what was asked for.
     fn cuMemGetAddressRange_v2(base: *mut DevicePtr, size: *mut usize, address: DevicePtr) {
+        if context::current().is_none() {
+            // It says why not.
+            // SAFETY: the caller's arguments, unchanged.
+            return unsafe { real::cuMemGetAddressRange_v2(base, size, address) };
+        }
         let ours = match allocator::used().map(|pool| pool.look_up(address)) {
             Some(Found::Free) => return NOT_FOUND,
             Some(Found::Live(start, requested)) => Some((start, requested)),
