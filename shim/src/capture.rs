@@ -9,7 +9,7 @@ use gpushim_core::pool::Context;
 use crate::driver::SUCCESS;
 use crate::interpose::driver::Handle;
 use crate::interpose::driver::calls::real;
-use crate::{allocator, context, drain, mempools, paged, recorder, thread};
+use crate::{accessors, allocator, context, drain, mempools, paged, recorder, thread};
 
 /// `CU_STREAM_PER_THREAD`, which names no stream object.
 const PER_THREAD: u64 = 2;
@@ -166,7 +166,7 @@ pub fn begin(stream: Handle, per_thread: bool, mode: u32) {
         tid: thread::tid(),
     };
     let number = began.number;
-    if mempools::any() || paged::is_enabled() {
+    if mempools::any() || paged::is_enabled() || accessors::any() {
         began.context.into_iter().for_each(drain::prepare);
     }
     if let Ok(mut open) = OPEN.lock() {

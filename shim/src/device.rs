@@ -13,7 +13,7 @@ use crate::interpose::driver::calls::{real as calls, slots};
 use crate::interpose::driver::context::real as contexts;
 use crate::interpose::driver::memory::real as memory;
 use crate::interpose::driver::stream::real as streams;
-use crate::{budget, capture, context, recorder, thread};
+use crate::{budget, capture, context, drain, recorder, thread};
 
 /// `CU_EVENT_DISABLE_TIMING`: such events are the cheapest to record.
 const DISABLE_TIMING: u32 = 2;
@@ -262,6 +262,10 @@ impl Device for Cuda {
 
     fn refuses(&self) -> bool {
         capture::refuses()
+    }
+
+    fn drain(&self, context: Context) -> Result<(), CUresult> {
+        drain::context(context)
     }
 
     fn synchronize(&self, context: Context) -> Result<(), CUresult> {

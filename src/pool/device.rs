@@ -62,6 +62,14 @@ pub trait Device: Sync {
         false
     }
 
+    /// As [`Device::synchronize`], while a stream of the context captures.
+    ///
+    /// # Errors
+    /// The driver's, or if that cannot be.
+    fn drain(&self, _: Context) -> Result<(), Self::Error> {
+        Err(Self::OUT_OF_MEMORY)
+    }
+
     /// Waits on the host for all work of the context.
     fn synchronize(&self, context: Context) -> Result<(), Self::Error>;
 

@@ -66,7 +66,7 @@ impl<D: Device> Pool<D> {
     }
 
     /// Gives all cached memory of an arena back although no fence can be made, as while a stream captures:
-    /// the driver waits for the arena's own context, and the host for others that do not capture.
+    /// the driver waits for the arena's own context, and the host for others.
     fn give_back_unfenced(&self, state: &mut Guard<'_, D>, serial: u64) -> u64 {
         let Cover { contexts, foreign } = state.cover(serial);
         let Some(arena) = state.arena_mut(serial) else {
@@ -76,9 +76,14 @@ impl<D: Device> Pool<D> {
         if foreign {
             let fence = arena.fences.close();
             let done = self.outside(state, |device| {
-                let others = || contexts.iter().filter(|context| **context != own);
-                !others().any(|context| device.captures(*context))
-                    && others().all(|context| device.synchronize(*context).is_ok())
+                let mut others = contexts.iter().filter(|context| **context != own);
+                others.all(|context| {
+                    let waited = match device.captures(*context) {
+                        true => device.drain(*context),
+                        false => device.synchronize(*context),
+                    };
+                    waited.is_ok()
+                })
             });
             waited = match done || state.planted(Mutation::GiveBackUnwaited) {
                 true => fence,

@@ -286,12 +286,14 @@ impl Driver {
     /// What programs for it are made for.
     pub fn shape(&self, steps: usize) -> Shape {
         let storms = matches!(self.profile, Profile::Mixed | Profile::Scarce);
+        let outlives = !self.env.contains(&("STANDIN_LACKS", "vmm"));
         Shape {
             profile: self.profile,
             devices: self.devices,
             memory: self.memory,
             steps,
             storms,
+            outlives,
         }
     }
 

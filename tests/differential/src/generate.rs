@@ -32,6 +32,8 @@ pub struct Shape {
     pub steps: usize,
     /// Whether threads allocate at once.
     pub storms: bool,
+    /// Whether stream-ordered memory outlives the primary context.
+    pub outlives: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -954,7 +956,8 @@ impl Generator {
         self.push(device, false, Op::SetContext);
     }
 
-    /// The primary context is reset or released and made anew, all pools' blocks of the device gone before.
+    /// The primary context is reset or released and made anew; pools' blocks of the device go before if they
+    /// cannot outlive it.
     fn primary(&mut self) {
         let device = self.some_device();
         let open = self.captures.iter().any(|capture| !capture.is_over);
@@ -976,7 +979,7 @@ impl Generator {
             let Some(found) = self.blocks[usize::from(block)].clone() else {
                 continue;
             };
-            if found.device == device && found.is_async {
+            if found.device == device && found.is_async && !self.shape.outlives {
                 self.push(found.context, false, Op::Free { block });
                 self.leave(block);
             }
