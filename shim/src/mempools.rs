@@ -482,6 +482,8 @@ pub fn context_gone(gone: Context) -> (u64, u64) {
     }
     driver().forget(gone);
     drain::context_gone(gone);
+    // Its end is a synchronisation, too.
+    all().for_each(release_surplus);
     (live, given)
 }
 

@@ -30,6 +30,7 @@ driver_calls! {
     fn cuStreamGetCtx(stream: Handle, context: *mut Handle);
     fn cuStreamIsCapturing(stream: Handle, status: *mut c_int);
     fn cuStreamIsCapturing_ptsz(stream: Handle, status: *mut c_int);
+    fn cuStreamQuery(stream: Handle);
     fn cuStreamWaitEvent(stream: Handle, event: Handle, flags: u32);
     fn cuThreadExchangeStreamCaptureMode(mode: *mut u32);
 }

@@ -5,13 +5,19 @@ use gpushim_core::trace::Class;
 
 use super::calls::real as calls;
 use super::{DevicePtr, Handle};
-use crate::driver::{CUresult, INVALID_CONTEXT, INVALID_VALUE, OUT_OF_MEMORY, SUCCESS};
+use crate::driver::{
+    CAPTURE_IMPLICIT, CAPTURE_INVALIDATED, CUresult, INVALID_CONTEXT, INVALID_VALUE, OUT_OF_MEMORY,
+    SUCCESS,
+};
 use crate::interpose::hook::driver_hooks;
 use crate::mempools::{self, Entry};
 use crate::{
     allocator, capture, context, foreign, housekeeper, memory_info, paged, primary, recorder,
     thread,
 };
+
+/// `CU_STREAM_CAPTURE_STATUS_INVALIDATED`.
+const INVALIDATED: i32 = 2;
 
 /// The stream that a handle means; `per_thread`: to a `_ptsz` function.
 #[inline]
@@ -32,7 +38,22 @@ fn asked_captured(stream: u64) -> Result<bool, CUresult> {
     let mut status = 0;
     // SAFETY: `status` is ours to write; 1 and 2 name the default streams here.
     twice(|| unsafe { calls::cuStreamIsCapturing(stream as Handle, &mut status) })?;
-    Ok(status != 0)
+    match status {
+        INVALIDATED => Err(CAPTURE_INVALIDATED),
+        status => Ok(status != 0),
+    }
+}
+
+/// What a free of a live block on a stream comes to that takes part in a capture in a way that the driver
+/// does not allow. On the legacy stream it invalidates the captures of the others (measured on an H100).
+#[cold]
+fn refused(stream: u64, error: CUresult) -> CUresult {
+    if error == CAPTURE_IMPLICIT {
+        // As any use of that stream does; asking whether it captures does not.
+        // SAFETY: the stream is the legacy one.
+        thread::call(|| unsafe { calls::cuStreamQuery(stream as Handle) });
+    }
+    error
 }
 
 /// Whether a call on this stream becomes a part of a graph, or may.
@@ -178,9 +199,16 @@ pub fn free_on(address: DevicePtr, stream: u64) -> Option<CUresult> {
         // A graph can only free what it allocates; the capture goes on (measured on an H100).
         Ok(true) => return Some(INVALID_VALUE),
         Ok(false) => freed_on(stream),
-        Err(error) => Err(error),
+        // The driver looks at the address first.
+        Err(_) if !is_live(entry, address) => return Some(INVALID_VALUE),
+        Err(error) => return Some(refused(stream, error)),
     };
     Some(stream.map_or_else(|error| error, |stream| free_from(entry, address, stream)))
+}
+
+fn is_live(entry: &Entry, address: DevicePtr) -> bool {
+    let found = entry.pool.find(address);
+    found.is_some_and(|found| found.address == address)
 }
 
 #[inline]
@@ -236,8 +264,14 @@ fn free(address: DevicePtr, stream: u64, call: impl FnOnce() -> CUresult) -> CUr
     if let Some(result) = free_on(address, stream) {
         return result;
     }
-    if is_captured(stream) && allocator::used().is_some_and(|pool| pool.find(address).is_some()) {
-        return INVALID_VALUE;
+    if capture::any()
+        && let Some((start, _)) = allocator::used().and_then(|pool| pool.find(address))
+    {
+        match asked_captured(stream) {
+            Ok(false) => {}
+            Err(error) if start == address => return refused(stream, error),
+            _ => return INVALID_VALUE,
+        }
     }
     if let Some(error) = refusal(address, stream) {
         return error;
