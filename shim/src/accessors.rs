@@ -43,6 +43,11 @@ pub fn known(context: Context) {
     }
 }
 
+/// Whether there is no context whose work could use any memory.
+pub fn none() -> bool {
+    TABLE.lock().is_ok_and(|table| table.known.is_empty())
+}
+
 /// One context may use another's memory from here on.
 pub fn peer(accessor: Context, owner: Context) {
     let Ok(mut table) = TABLE.lock() else { return };

@@ -473,9 +473,13 @@ pub fn thread_gone(thread: u64) {
 pub fn context_gone(gone: Context) -> (u64, u64) {
     changed();
     let (mut live, mut given) = (0, 0);
+    let is_last = accessors::none();
     for entry in all() {
         let of_context = entry.class() == Class::Device;
         live += entry.pool.context_gone(driver(), gone, of_context);
+        if is_last {
+            entry.pool.device_idle();
+        }
         if of_context {
             given += entry.pool.trim(driver(), 0);
         }

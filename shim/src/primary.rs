@@ -7,6 +7,7 @@
 
 use std::sync::Mutex;
 
+use gpushim_core::gate;
 use gpushim_core::pool::Context;
 
 use crate::driver::{CUresult, SUCCESS};
@@ -166,6 +167,8 @@ fn retain(device: i32) -> Result<(), CUresult> {
         error => return Err(error),
     }
     known(device, Context(handle as u64));
+    // One that ended may have had the handle.
+    gate::made(Context(handle as u64));
     let is_wanted = update(device, |one| {
         let is_wanted = !one.is_active && !one.is_ours;
         one.is_ours |= is_wanted;

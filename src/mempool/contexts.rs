@@ -138,6 +138,18 @@ impl<D: Driver> MemPool<D> {
         gone
     }
 
+    /// No context of the process is left: all work of the device is over.
+    pub fn device_idle(&self) {
+        let mut state = self.state.lock();
+        let device = Stream::of_device(self.device);
+        if let Some(number) = state.lanes.known(device)
+            && let Some(lane) = state.lanes.at(number)
+        {
+            let fence = lane.close();
+            lane.completed(fence);
+        }
+    }
+
     /// A stream is about to capture, under a number that no other capture has: no fence is made until
     /// that ends.
     pub fn capture_began(&self, capture: u64) {
