@@ -22,6 +22,10 @@ pub const INVALID_CONTEXT: CUresult = 201;
 pub const CONTEXT_IS_DESTROYED: CUresult = 709;
 /// `CUDA_ERROR_STUB_LIBRARY`: what the driver library of CUDA's toolkit says, behind which is no driver.
 const STUB_LIBRARY: CUresult = 34;
+/// `CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED`.
+pub const PEER_ACCESS_ALREADY_ENABLED: CUresult = 704;
+/// `CUDA_ERROR_PEER_ACCESS_NOT_ENABLED`.
+pub const PEER_ACCESS_NOT_ENABLED: CUresult = 705;
 /// `CUDA_ERROR_NOT_FOUND`.
 pub const NOT_FOUND: CUresult = 500;
 

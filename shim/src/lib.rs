@@ -24,6 +24,7 @@ mod memory_info;
 mod mempools;
 mod paged;
 mod pages;
+mod peers;
 mod plans;
 mod primary;
 mod process;

@@ -148,6 +148,14 @@ fn another_device_has_no_access_unasked() {
 }
 
 #[test]
+fn access_to_a_pool_is_not_the_programs_peer_access() {
+    alike_with(
+        &asking("pools_access", &["peer"]),
+        &["enable again: 704", "disable again: 705", "done"],
+    );
+}
+
+#[test]
 fn each_device_has_pools_of_its_own() {
     alike_with(
         &asking("pools_access", &["devices"]),

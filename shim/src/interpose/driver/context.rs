@@ -6,12 +6,13 @@ use gpushim_core::gate;
 use gpushim_core::pool::Context;
 
 use super::Handle;
-use crate::driver::{CUresult, INVALID_CONTEXT, SUCCESS};
+use crate::driver::{CUresult, INVALID_CONTEXT, PEER_ACCESS_NOT_ENABLED, SUCCESS};
 use crate::interpose::hook::driver_hooks;
 use crate::{
-    allocator, attached, budget, capture, context, device_memory, mempools, paged, primary,
+    allocator, attached, budget, capture, context, device_memory, mempools, paged, peers, primary,
     recorder,
 };
+use peers::Disabling;
 use primary::End;
 
 /// A context was destroyed or reset: its memory went with it.
@@ -22,6 +23,7 @@ fn ended(handle: u64) {
     capture::context_gone(ended);
     paged::context_gone(ended);
     attached::none(ended);
+    peers::gone(ended);
     let (of_pages, trimmed) = mempools::context_gone(ended);
     if let Some(pool) = allocator::used() {
         let gone = pool.context_gone(ended);
@@ -306,8 +308,13 @@ driver_hooks! {
     }
     /// The current context may use another's memory from here on.
     fn cuCtxEnablePeerAccess(peer: Handle, flags: c_uint) {
-        // SAFETY: as above.
-        let result = unsafe { real::cuCtxEnablePeerAccess(peer, flags) };
+        let adopts = |accessor| flags == 0 && peers::enabled(accessor, Context(peer as u64));
+        let result = if context::current().is_some_and(adopts) {
+            SUCCESS
+        } else {
+            // SAFETY: as above.
+            unsafe { real::cuCtxEnablePeerAccess(peer, flags) }
+        };
         if result == SUCCESS
             && let Some(accessor) = context::current() {
                 if let Some(pool) = allocator::pool() {
@@ -319,8 +326,13 @@ driver_hooks! {
     }
     /// The current context may no longer use another's memory.
     fn cuCtxDisablePeerAccess(peer: Handle) {
-        // SAFETY: as above.
-        let result = unsafe { real::cuCtxDisablePeerAccess(peer) };
+        let disabled = |accessor| peers::disabled(accessor, Context(peer as u64));
+        let result = match context::current().map(disabled) {
+            Some(Disabling::Stays) => SUCCESS,
+            Some(Disabling::NotEnabled) => PEER_ACCESS_NOT_ENABLED,
+            // SAFETY: as above.
+            Some(Disabling::Forwarded) | None => unsafe { real::cuCtxDisablePeerAccess(peer) },
+        };
         if result == SUCCESS
             && let Some(accessor) = context::current() {
                 if let Some(pool) = allocator::pool() {
