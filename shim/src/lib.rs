@@ -17,6 +17,7 @@ mod drain;
 mod driver;
 mod facts;
 mod foreign;
+mod green;
 mod housekeeper;
 mod interpose;
 mod marks;

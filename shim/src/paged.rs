@@ -11,7 +11,7 @@ use crate::driver::CUresult;
 use crate::interpose::driver::context::real as contexts;
 use crate::interpose::driver::stream_ordered;
 use crate::mempools::{self, Entry};
-use crate::{accessors, capture, context, plans, process, thread};
+use crate::{accessors, capture, context, green, plans, process, thread};
 
 /// Whether the policy is in force.
 #[inline]
@@ -24,7 +24,7 @@ pub fn allocate(bytes: u64) -> Option<Result<u64, CUresult>> {
     if !is_enabled() {
         return None;
     }
-    let context = context::current()?;
+    let context = context::current().filter(|context| !green::is(*context))?;
     let entry = pool(mempools::driver().ordinal(context).ok()?)?;
     let stream = Stream {
         context,

@@ -49,7 +49,7 @@ fn stays(context: Context) {
 }
 
 /// Calls the driver's destroying function and drops what we had in the context.
-fn destroy(handle: Handle, call: impl FnOnce() -> CUresult) -> CUresult {
+pub(super) fn destroy(handle: Handle, call: impl FnOnce() -> CUresult) -> CUresult {
     let doomed = Context(handle as u64);
     let watched = device_memory::unwatch(doomed);
     gate::close(doomed);
@@ -113,7 +113,7 @@ fn pages_gone(primary: Context, device: c_int) {
 }
 
 /// One user fewer of a device's primary context: as [`reset`], if it was the last.
-fn release(device: c_int, call: impl FnOnce() -> CUresult) -> CUresult {
+pub(super) fn release(device: c_int, call: impl FnOnce() -> CUresult) -> CUresult {
     let result = match primary::release_means(device) {
         End::Ends(primary) => end_primary(device, primary, call),
         // What the driver says where nobody holds it (measured on an H100).
@@ -135,7 +135,11 @@ fn switch(call: impl FnOnce() -> CUresult) -> CUresult {
 
 /// Calls a function that makes a context, which takes device memory. From here on its work may reach
 /// the memory of every context of its device.
-fn make(device: c_int, context: *mut Handle, call: impl FnMut() -> CUresult) -> CUresult {
+pub(super) fn make(
+    device: c_int,
+    context: *mut Handle,
+    call: impl FnMut() -> CUresult,
+) -> CUresult {
     let result = allocator::forward_unsized(call);
     context::changed();
     if result == SUCCESS {
