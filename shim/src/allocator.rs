@@ -10,7 +10,8 @@ use crate::device::Cuda;
 use crate::driver::{CUresult, INVALID_VALUE, OUT_OF_MEMORY, SUCCESS};
 use crate::thread::Uncancelled;
 use crate::{
-    capture, context, foreign, housekeeper, memory_info, mempools, paged, process, recorder, thread,
+    capture, context, foreign, green, housekeeper, memory_info, mempools, paged, process, recorder,
+    thread,
 };
 
 static POOL: OnceLock<Option<Pool<Cuda>>> = OnceLock::new();
@@ -61,7 +62,7 @@ pub fn allocate(bytes: u64) -> Option<Result<u64, CUresult>> {
     let Some(pool) = pool() else {
         return paged::allocate(bytes);
     };
-    let context = context::current()?;
+    let context = context::current().filter(|context| !green::is(*context))?;
     if let Some(grant) = pool.try_allocate(context, bytes) {
         recorder::granted(&grant);
         return Some(Ok(grant.address));
@@ -95,7 +96,8 @@ pub fn allocate_at_once(bytes: u64) -> Option<u64> {
     if bytes == 0 {
         return None;
     }
-    let grant = pool()?.try_allocate(context::current()?, bytes)?;
+    let context = context::current().filter(|context| !green::is(*context))?;
+    let grant = pool()?.try_allocate(context, bytes)?;
     recorder::granted(&grant);
     Some(grant.address)
 }

@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use gpushim_core::pool::Context;
 use gpushim_core::trace::{Class, Kind};
 
-use crate::{budget, context, recorder};
+use crate::{budget, context, green, recorder};
 
 /// One allocation of the driver's.
 #[derive(Clone, Copy)]
@@ -39,7 +39,7 @@ pub fn context_of(class: Class) -> Option<Context> {
         class,
         Class::Device | Class::Pitched | Class::Array | Class::MipmappedArray
     );
-    ends.then(context::current).flatten()
+    ends.then(context::current).flatten().map(green::owner)
 }
 
 /// Notes and records what the driver handed out.

@@ -10,7 +10,7 @@ use gpushim_core::pool::{Context, Device, Policy, Reuse};
 use crate::driver::{CAPTURE_UNSUPPORTED, CUresult, SUCCESS};
 use crate::interpose::driver::stream_ordered;
 use crate::mempools::{self, Entry};
-use crate::{accessors, capture, context, drain, plans, process};
+use crate::{accessors, capture, context, drain, green, plans, process, thread};
 
 /// Whether the policy is in force.
 #[inline]
@@ -23,7 +23,7 @@ pub fn allocate(bytes: u64) -> Option<Result<u64, CUresult>> {
     if !is_enabled() {
         return None;
     }
-    let context = context::current()?;
+    let context = context::current().filter(|context| !green::is(*context))?;
     let entry = pool(mempools::driver().ordinal(context).ok()?)?;
     let stream = Stream {
         context,

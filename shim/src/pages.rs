@@ -18,7 +18,8 @@ use crate::interpose::driver::context::real as contexts;
 use crate::interpose::driver::memory::real as memory;
 use crate::interpose::driver::virtual_memory::real as virtual_memory;
 use crate::{
-    accessors, allocator, budget, context, drain, mappings, mempools, primary, recorder, thread,
+    accessors, allocator, budget, context, drain, mappings, mempools, peers, primary, recorder,
+    thread,
 };
 
 /// `CU_MEM_ACCESS_FLAGS_PROT_NONE` and `..._PROT_READWRITE`.
@@ -192,10 +193,17 @@ impl Driver for Cuda {
             let Some(accessor) = primary::of(other) else {
                 continue;
             };
-            // SAFETY: both contexts are live; enabling twice is an error without consequence.
-            let _ = context::with(accessor, || unsafe {
-                contexts::cuCtxEnablePeerAccess(owner.0 as *mut _, 0)
-            })?;
+            let mut entered = Ok(());
+            // What the driver refuses is refused at the use, too.
+            let _ = peers::rely_on(accessor, owner, || {
+                // SAFETY: both contexts are live; enabling twice is an error without consequence.
+                let call = || unsafe { contexts::cuCtxEnablePeerAccess(owner.0 as *mut _, 0) };
+                context::with(accessor, call).unwrap_or_else(|error| {
+                    entered = Err(error);
+                    error
+                })
+            });
+            entered?;
         }
         Ok(())
     }

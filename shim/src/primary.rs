@@ -12,7 +12,7 @@ use gpushim_core::pool::Context;
 
 use crate::driver::{CUresult, SUCCESS};
 use crate::interpose::driver::context::real;
-use crate::thread;
+use crate::{peers, thread};
 
 /// One device's primary context.
 #[derive(Clone, Copy)]
@@ -198,9 +198,12 @@ pub fn decay() {
             // Not yet: memory that comes and goes must not make a context each time.
         } else {
             one.is_ours = false;
-            idle.push(one.device);
+            idle.push((one.device, one.context));
         }
     }
     drop(table);
-    idle.into_iter().for_each(release);
+    for (device, context) in idle {
+        peers::gone(context);
+        release(device);
+    }
 }

@@ -2,7 +2,7 @@
 
 use gpushim_core::trace::{Class, Kind};
 
-use crate::support::{Run, program};
+use crate::support::{Outcome, Run, program};
 
 #[test]
 fn null_zero_and_double_frees_behave_as_natively() {
@@ -45,10 +45,18 @@ fn address_ranges_are_what_was_asked_for() {
             .env("GPUSHIM_POLICY", policy)
             .both();
     }
-    // A part of a segment is in the segment, which is what an IPC handle of it opens.
-    let segments = Run::new(program("ranges"))
-        .env("GPUSHIM_POLICY", "segments")
-        .shim();
+    // A part of a segment is in the segment, which is what an IPC handle of it opens. Attributes tell of the block.
+    let (native, segments) = {
+        let run = Run::new(program("ranges")).env("GPUSHIM_POLICY", "segments");
+        (run.native(), run.shim())
+    };
+    let attributes = |outcome: &Outcome| -> Vec<String> {
+        let lines = outcome.stdout.lines();
+        let of_attributes = |line: &&str| line.starts_with("start ") || line.starts_with("freed");
+        lines.filter(of_attributes).map(str::to_owned).collect()
+    };
+    assert_eq!(attributes(&native).len(), 18, "{}", native.stdout);
+    assert_eq!(attributes(&segments), attributes(&native));
     assert_eq!(
         segments.stdout.matches("# inside 1\n").count(),
         12,

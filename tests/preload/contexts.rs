@@ -142,3 +142,16 @@ fn stream_ordered_memory_outlives_contexts_beside_the_primary_one() {
 fn nothing_is_served_in_a_primary_context_that_was_reset() {
     memory_of_the_device("reset");
 }
+
+#[test]
+fn memory_of_green_contexts_is_the_primary_contexts() {
+    for policy in ["auto", "blocks", "segments", "bins", "vmm", "off"] {
+        let (native, _) = Run::new(program("green"))
+            .arg("4")
+            .env("GPUSHIM_POLICY", policy)
+            .both();
+        let kept = "device 0, ordered 6060606, plain 4040404\nfree plain: 0\nfree ordered: 0\n";
+        assert_eq!(native.stdout.matches(kept).count(), 4, "{}", native.stdout);
+        assert!(native.stdout.ends_with("done\n"), "{}", native.stdout);
+    }
+}

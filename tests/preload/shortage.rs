@@ -103,9 +103,13 @@ fn what_a_refused_request_and_an_address_leave_is_as_natively() {
 
 #[test]
 fn a_process_whose_first_thread_has_ended_ends_with_the_last() {
-    for mode in ["off", "ring", "full"] {
+    for (key, mode) in [
+        ("GPUSHIM_TRACE", "off"),
+        ("GPUSHIM_TRACE_MODE", "ring"),
+        ("GPUSHIM_TRACE_MODE", "full"),
+    ] {
         let (native, shim) = Run::new(program("left_alone"))
-            .env("GPUSHIM_TRACE_MODE", mode)
+            .env(key, mode)
             .limit(Duration::from_secs(20))
             .both();
         assert_eq!((native.code, shim.code), (0, 0), "{mode}");

@@ -140,6 +140,32 @@ static void devices(CUmemoryPool pool) {
     printf("done\n");
 }
 
+/* Contexts' access to each other's memory is another thing than devices' access to a pool's, and answers as if there
+   were no pool. Access of device 1 to memory of device 0 and back: one is given to the pool first, one last. */
+static void peer(CUmemoryPool pool) {
+    for (int accessor = 1; accessor >= 0; accessor--) {
+        CUmemoryPool its = accessor ? pool : new_pool(1, 0);
+        OK(cuCtxSetCurrent(context[accessor]));
+        if (!accessor) SAY("enable", cuCtxEnablePeerAccess(context[!accessor], 0));
+        give(its, accessor, 3);
+        SAY("disable", cuCtxDisablePeerAccess(context[!accessor]));
+        SAY("disable again", cuCtxDisablePeerAccess(context[!accessor]));
+        SAY("enable", cuCtxEnablePeerAccess(context[!accessor], 0));
+        SAY("enable again", cuCtxEnablePeerAccess(context[!accessor], 0));
+        SAY("with flags", cuCtxEnablePeerAccess(context[!accessor], 1));
+        SAY("disable", cuCtxDisablePeerAccess(context[!accessor]));
+        SAY("enable", cuCtxEnablePeerAccess(context[!accessor], 0));
+        /* The pool's memory can be used all the while. */
+        CUdeviceptr block = 0;
+        SAY("disable", cuCtxDisablePeerAccess(context[!accessor]));
+        OK(cuMemAllocFromPoolAsync(&block, 3 * MIB, its, stream[accessor]));
+        OK(touch(stream[accessor], block, 3 * MIB, 1, 1000));
+        OK(cuMemFreeAsync(block, stream[accessor]));
+        OK(cuStreamSynchronize(stream[accessor]));
+    }
+    printf("done\n");
+}
+
 int main(int argc, char **argv) {
     TRUE(argc == 2);
     context[0] = start_streams();
@@ -153,5 +179,6 @@ int main(int argc, char **argv) {
     if (!strcmp(argv[1], "kernels")) kernels(pool);
     if (!strcmp(argv[1], "fault")) fault(pool);
     if (!strcmp(argv[1], "devices")) devices(pool);
+    if (!strcmp(argv[1], "peer")) peer(pool);
     return 0;
 }

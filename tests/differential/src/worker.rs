@@ -116,6 +116,9 @@ fn run(mut world: Box<World>, program: Vec<Step>, loud: bool) -> Option<Box<Worl
     members.into_iter().flatten().for_each(Member::end);
     if program.len() >= LONG && world.difference.is_none() {
         let growth = resident().saturating_sub(before.unwrap_or(0));
+        if loud {
+            println!("host memory grew by {growth} bytes in the last three quarters");
+        }
         world.difference = grown(&mut world, growth, program.len());
     }
     Some(world)

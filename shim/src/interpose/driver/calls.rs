@@ -7,6 +7,7 @@ use crate::driver::CUresult;
 use crate::interpose::hook::driver_calls;
 
 driver_calls! {
+    fn cuCtxFromGreenCtx(context: *mut Handle, green: Handle);
     fn cuCtxGetCurrent(context: *mut Handle);
     fn cuCtxGetDevice(device: *mut c_int);
     fn cuCtxRecordEvent(context: Handle, event: Handle);

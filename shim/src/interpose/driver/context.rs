@@ -7,12 +7,13 @@ use gpushim_core::pool::Context;
 
 use super::Handle;
 use crate::device::relaxed;
-use crate::driver::{CUresult, INVALID_CONTEXT, SUCCESS};
+use crate::driver::{CUresult, INVALID_CONTEXT, PEER_ACCESS_NOT_ENABLED, SUCCESS};
 use crate::interpose::hook::driver_hooks;
 use crate::{
-    allocator, attached, budget, capture, context, device_memory, mempools, paged, primary,
+    allocator, attached, budget, capture, context, device_memory, mempools, paged, peers, primary,
     recorder,
 };
+use peers::Disabling;
 use primary::End;
 
 /// A context was destroyed or reset: its memory went with it.
@@ -23,6 +24,7 @@ fn ended(handle: u64) {
     capture::context_gone(ended);
     paged::context_gone(ended);
     attached::none(ended);
+    peers::gone(ended);
     let (of_pages, trimmed) = mempools::context_gone(ended);
     if let Some(pool) = allocator::used() {
         let gone = pool.context_gone(ended);
@@ -48,7 +50,7 @@ fn stays(context: Context) {
 }
 
 /// Calls the driver's destroying function and drops what we had in the context.
-fn destroy(handle: Handle, call: impl FnOnce() -> CUresult) -> CUresult {
+pub(super) fn destroy(handle: Handle, call: impl FnOnce() -> CUresult) -> CUresult {
     let doomed = Context(handle as u64);
     let watched = device_memory::unwatch(doomed);
     gate::close(doomed);
@@ -113,7 +115,7 @@ fn pools_gone(primary: Context, device: c_int) {
 }
 
 /// One user fewer of a device's primary context: as [`reset`], if it was the last.
-fn release(device: c_int, call: impl FnOnce() -> CUresult) -> CUresult {
+pub(super) fn release(device: c_int, call: impl FnOnce() -> CUresult) -> CUresult {
     let result = match primary::release_means(device) {
         End::Ends(primary) => end_primary(device, primary, call),
         // What the driver says where nobody holds it (measured on an H100).
@@ -135,7 +137,11 @@ fn switch(call: impl FnOnce() -> CUresult) -> CUresult {
 
 /// Calls a function that makes a context, which takes device memory. From here on its work may reach
 /// the memory of every context of its device.
-fn make(device: c_int, context: *mut Handle, call: impl FnMut() -> CUresult) -> CUresult {
+pub(super) fn make(
+    device: c_int,
+    context: *mut Handle,
+    call: impl FnMut() -> CUresult,
+) -> CUresult {
     let result = allocator::forward_unsized(call);
     context::changed();
     if result == SUCCESS {
@@ -308,8 +314,13 @@ driver_hooks! {
     }
     /// The current context may use another's memory from here on.
     fn cuCtxEnablePeerAccess(peer: Handle, flags: c_uint) {
-        // SAFETY: as above.
-        let result = unsafe { real::cuCtxEnablePeerAccess(peer, flags) };
+        let adopts = |accessor| flags == 0 && peers::enabled(accessor, Context(peer as u64));
+        let result = if context::current().is_some_and(adopts) {
+            SUCCESS
+        } else {
+            // SAFETY: as above.
+            unsafe { real::cuCtxEnablePeerAccess(peer, flags) }
+        };
         if result == SUCCESS
             && let Some(accessor) = context::current() {
                 if let Some(pool) = allocator::pool() {
@@ -321,8 +332,13 @@ driver_hooks! {
     }
     /// The current context may no longer use another's memory.
     fn cuCtxDisablePeerAccess(peer: Handle) {
-        // SAFETY: as above.
-        let result = unsafe { real::cuCtxDisablePeerAccess(peer) };
+        let disabled = |accessor| peers::disabled(accessor, Context(peer as u64));
+        let result = match context::current().map(disabled) {
+            Some(Disabling::Stays) => SUCCESS,
+            Some(Disabling::NotEnabled) => PEER_ACCESS_NOT_ENABLED,
+            // SAFETY: as above.
+            Some(Disabling::Forwarded) | None => unsafe { real::cuCtxDisablePeerAccess(peer) },
+        };
         if result == SUCCESS
             && let Some(accessor) = context::current() {
                 if let Some(pool) = allocator::pool() {

@@ -6,7 +6,7 @@ use gpushim_core::trace::Class;
 use super::{DevicePtr, pointer, stream_ordered};
 use crate::driver::{CONTEXT_IS_DESTROYED, CUresult, NOT_FOUND, OUT_OF_MEMORY, SUCCESS};
 use crate::interpose::hook::driver_hooks;
-use crate::{allocator, budget, context, foreign, memory_info, mempools};
+use crate::{allocator, budget, context, foreign, green, memory_info, mempools};
 
 /// Bytes that rows are padded to.
 const PITCH: u64 = 512;
@@ -76,7 +76,7 @@ driver_hooks! {
             // SAFETY: the driver wrote both.
             let (address, pitch) = unsafe { (*address, *pitch) };
             let size = pitch as u64 * height as u64;
-            if let Some(context) = context::current() {
+            if let Some(context) = context::current().map(green::owner) {
                 budget::correct_in(context, bytes, size);
             }
             foreign::allocated(Class::Pitched, address, size, 0);

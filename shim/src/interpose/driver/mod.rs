@@ -7,6 +7,7 @@ pub mod calls;
 pub mod context;
 pub mod external;
 pub mod graph;
+pub mod green;
 pub mod host;
 pub mod memory;
 pub mod mempool;
@@ -27,12 +28,13 @@ pub type Handle = *mut c_void;
 pub type DevicePtr = u64;
 
 /// All hooks.
-pub static FAMILIES: [&[&Hook]; 13] = [
+pub static FAMILIES: [&[&Hook]; 14] = [
     memory::HOOKS,
     stream_ordered::HOOKS,
     mempool::HOOKS,
     pointer::HOOKS,
     context::HOOKS,
+    green::HOOKS,
     stream::HOOKS,
     graph::HOOKS,
     virtual_memory::HOOKS,

@@ -2,10 +2,11 @@
 
 use std::ffi::{c_int, c_uint, c_void};
 
-use gpushim_core::mempool;
 use gpushim_core::trace::Class;
+use gpushim_core::{mempool, pool};
 
 use super::{DevicePtr, external};
+use crate::allocator;
 use crate::driver::{CUresult, SUCCESS};
 use crate::interpose::hook::driver_hooks;
 use crate::mempools::{self, Entry};
@@ -101,6 +102,47 @@ fn ask(
     result
 }
 
+/// Whether an attribute tells where the allocation around an address begins or ends. No other depends on which part
+/// of a driver allocation a block of `cudaMalloc`'s pool is, so no other pays for the look.
+fn is_range(attribute: c_int) -> bool {
+    matches!(attribute, RANGE_START_ADDR | RANGE_SIZE)
+}
+
+/// As [`ask`], of the range around an address that may be in `cudaMalloc`'s pool.
+fn ask_range(
+    address: DevicePtr,
+    driver: impl FnOnce(DevicePtr) -> CUresult,
+    amend: impl FnOnce(DevicePtr, u64),
+) -> CUresult {
+    match allocator::used().map(|pool| pool.look_up(address)) {
+        None | Some(pool::Found::Unknown) => driver(address),
+        Some(pool::Found::Free) => driver(NOWHERE),
+        Some(pool::Found::Live(base, bytes)) => {
+            let result = driver(address);
+            if result == SUCCESS {
+                amend(base, bytes);
+            }
+            result
+        }
+    }
+}
+
+/// Puts a range right that the driver wrote.
+///
+/// # Safety
+/// `value` is null or what the driver just wrote for this attribute.
+unsafe fn amend_range(attribute: c_int, value: *mut c_void, base: DevicePtr, bytes: u64) {
+    let right = match attribute {
+        RANGE_START_ADDR => base,
+        RANGE_SIZE => bytes,
+        _ => return,
+    };
+    if !value.is_null() {
+        // SAFETY: both attributes are 64 bits wide, at an address that the driver could write.
+        unsafe { value.cast::<u64>().write_unaligned(right) };
+    }
+}
+
 driver_hooks! {
     /// One attribute of an address.
     fn cuPointerGetAttribute(value: *mut c_void, attribute: c_int, address: DevicePtr) {
@@ -108,6 +150,12 @@ driver_hooks! {
             // SAFETY: the caller's arguments, but for the address; so in every hook of this file.
             unsafe { real::cuPointerGetAttribute(value, attribute, address) }
         };
+        if is_range(attribute) && mempools::owner(address).is_none() {
+            return ask_range(address, driver, |base, bytes| {
+                // SAFETY: the driver wrote the value.
+                unsafe { amend_range(attribute, value, base, bytes) };
+            });
+        }
         // SAFETY: the driver wrote the value.
         let result = ask(address, driver, |found| unsafe { found.amend(attribute, value) });
         if result == SUCCESS && attribute == P2P_TOKENS {
@@ -123,6 +171,17 @@ driver_hooks! {
             // SAFETY: as above.
             unsafe { real::cuPointerGetAttributes(count, attributes, values, address) }
         };
+        // SAFETY: the caller passes as many attributes, which are not read where there are none.
+        let has_range = !attributes.is_null()
+            && (0..count as usize).any(|at| is_range(unsafe { *attributes.add(at) }));
+        if has_range && mempools::owner(address).is_none() {
+            return ask_range(address, driver, |base, bytes| {
+                for at in 0..count as usize {
+                    // SAFETY: the driver read as many of each and wrote the values.
+                    unsafe { amend_range(*attributes.add(at), *values.add(at), base, bytes) };
+                }
+            });
+        }
         ask(address, driver, |found| {
             for at in 0..count as usize {
                 // SAFETY: the driver read as many of each and wrote the values.

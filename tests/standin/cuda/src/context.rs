@@ -27,6 +27,8 @@ pub struct Context {
     pub per_thread: HashMap<u64, u64>,
     /// Values of `cuCtxSetLimit`, by number.
     pub limits: HashMap<u32, usize>,
+    /// The primary context that a green context holds.
+    pub green_of: Option<u64>,
 }
 
 /// Flags that `cuCtxCreate` accepts: scheduling, host mapping, local memory, core dumps, sync memops.
@@ -99,6 +101,7 @@ impl State {
             legacy,
             per_thread: HashMap::new(),
             limits: HashMap::new(),
+            green_of: None,
         };
         self.contexts.insert_at(handle, context);
         handle

@@ -37,6 +37,7 @@ mod function;
 mod graph;
 mod graph_memory;
 mod graph_node;
+mod green;
 mod handles;
 mod hooks;
 mod host;

@@ -18,7 +18,8 @@ fn allocate(address: Out<u64>, bytes: u64, kind: Kind, flags: u32) -> Outcome {
     let context = state.current()?;
     address.required()?;
     capture::unsafe_call(&mut state)?;
-    address.put(state.allocate(context, bytes, kind, flags)?)
+    let owner = state.owner(context);
+    address.put(state.allocate(owner, bytes, kind, flags)?)
 }
 
 fn free(base: u64) -> Outcome {

@@ -4,8 +4,21 @@ use crate::abi::Out;
 use crate::codes::{INVALID_CONTEXT, INVALID_VALUE, Outcome};
 use crate::state::{Guard, lock};
 
-fn release(device: i32) -> Outcome {
-    let mut state = lock()?;
+/// The device's primary context, made active and held once more.
+pub fn retain(state: &mut Guard, device: i32) -> Outcome<u64> {
+    let primary = state.device(device)?;
+    primary.retains += 1;
+    let (handle, flags) = (primary.primary, primary.primary_flags);
+    let handle = match state.contexts.contains(handle) {
+        true => handle,
+        false => state.open_context(handle, device, flags),
+    };
+    state.device(device)?.primary = handle;
+    Ok(handle)
+}
+
+/// Gives up one claim on a device's primary context.
+pub fn release_one(state: &mut Guard, device: i32) -> Outcome {
     let primary = state.device(device)?;
     match primary.retains {
         0 => return Err(INVALID_CONTEXT),
@@ -16,7 +29,11 @@ fn release(device: i32) -> Outcome {
         }
     }
     primary.retains = 0;
-    close(&mut state, device)
+    close(state, device)
+}
+
+fn release(device: i32) -> Outcome {
+    release_one(&mut lock()?, device)
 }
 
 fn reset(device: i32) -> Outcome {
@@ -49,15 +66,7 @@ api! {
     cuDevicePrimaryCtxRetain 7000 => fn cuDevicePrimaryCtxRetain(context: Out<u64>, device: i32) {
         context.required()?;
         let mut state = lock()?;
-        let primary = state.device(device)?;
-        primary.retains += 1;
-        let (handle, flags) = (primary.primary, primary.primary_flags);
-        let handle = match state.contexts.contains(handle) {
-            true => handle,
-            false => state.open_context(handle, device, flags),
-        };
-        state.device(device)?.primary = handle;
-        context.put(handle)
+        context.put(retain(&mut state, device)?)
     }
     /// Gives up one claim on it.
     cuDevicePrimaryCtxRelease 7000 => fn cuDevicePrimaryCtxRelease(device: i32) {

@@ -12,6 +12,7 @@ static PARTS: &[&[Proc]] = &[
     crate::device::PROCS,
     crate::context::PROCS,
     crate::primary::PROCS,
+    crate::green::PROCS,
     crate::memory::PROCS,
     crate::host::PROCS,
     crate::array::PROCS,

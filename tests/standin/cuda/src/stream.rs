@@ -62,7 +62,14 @@ impl State {
         Ok(stream)
     }
 
-    fn open_stream(&mut self, context: u64, kind: Kind, flags: u32, priority: i32) -> Outcome<u64> {
+    /// Makes a stream in a context.
+    pub fn open_stream(
+        &mut self,
+        context: u64,
+        kind: Kind,
+        flags: u32,
+        priority: i32,
+    ) -> Outcome<u64> {
         let timeline = self.contexts.get(context)?.timeline;
         let model = &mut self.model;
         Ok(self.streams.insert_with(|handle| Stream {
