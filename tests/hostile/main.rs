@@ -8,3 +8,4 @@ mod files;
 mod outputs;
 mod pickles;
 mod stacks;
+mod truncated;

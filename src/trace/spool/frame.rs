@@ -231,6 +231,11 @@ impl Span {
         columns::decode(&plain, self.header.events as usize, self.header.first)
     }
 
+    /// Whether its bytes are still what they were when the file was scanned.
+    pub fn is_whole(&self, file: &File) -> bool {
+        self.packed(file).is_some()
+    }
+
     /// The compressed bytes, if they are whole.
     fn packed(&self, file: &File) -> Option<Vec<u8>> {
         let mut packed = vec![0; usize::try_from(self.header.rest()).ok()?];
