@@ -122,8 +122,8 @@ fn a_short_process_leaves_a_small_file_that_is_private() {
 }
 
 #[test]
-fn many_short_processes_take_a_mebibyte_each_at_most() {
-    let bytes = |_| {
+fn short_processes_take_a_mebibyte_each_at_most() {
+    for _ in 0..6 {
         // Of the size that a trace has if none is asked for.
         let outcome = Run::new(program("once"))
             .env("GPUSHIM_TRACE_SIZE", "")
@@ -131,10 +131,8 @@ fn many_short_processes_take_a_mebibyte_each_at_most() {
             .shim();
         let meta = fs::metadata(file(&outcome, ".trace")).expect("the trace");
         assert!(meta.len() > 64 << 20, "{} bytes", meta.len());
-        meta.blocks() * 512
-    };
-    let all: u64 = (0..120).map(bytes).sum();
-    assert!(all <= 120 << 20, "{all} bytes");
+        assert!(meta.blocks() * 512 <= 1 << 20, "{} blocks", meta.blocks());
+    }
 }
 
 /// Runs a program with so many KiB of addresses.
