@@ -11,7 +11,7 @@ use super::lost::{self, Place};
 use super::ring::{Found, RingView, Spooled};
 use crate::regular::open_companion;
 use crate::trace::event::Event;
-use crate::trace::spool::{Span, scan, segments};
+use crate::trace::spool::{Budget, Span, scan, segments};
 
 /// Frames that are unpacked at once at most, each by a thread: 2 MiB of events each.
 const AHEAD_MAX: usize = 8;
@@ -48,13 +48,20 @@ impl Spool {
             events: 0,
         };
         let mut spooled = Spooled::new(ring);
+        let mut budget = Budget::new();
         let trace_path = path;
         for (_, path) in segments {
             let mut found = Vec::new();
             let file = open_companion(&path, trace_path).and_then(|(file, _)| {
-                let frames = scan(&file, trace, &mut found, |chunk, number, length| {
-                    spooled.mark(chunk, number, length);
-                })?;
+                let frames = scan(
+                    &file,
+                    trace,
+                    &mut budget,
+                    &mut found,
+                    |chunk, number, length| {
+                        spooled.mark(chunk, number, length);
+                    },
+                )?;
                 Ok((file, frames))
             });
             match file {
