@@ -127,10 +127,9 @@ pub fn stays(context: Context) {
 fn with(f: impl FnOnce(&mut HashMap<u64, End>)) {
     if ANY.load(Ordering::Acquire)
         && let Ok(mut closed) = CLOSED.lock()
+        && let Some(closed) = closed.as_mut()
     {
-        if let Some(closed) = closed.as_mut() {
-            f(closed);
-        }
+        f(closed);
     }
 }
 

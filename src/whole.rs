@@ -61,8 +61,11 @@ pub fn unfinished(path: &Path) -> io::Result<NamedTempFile> {
 /// Gives a file the name that it is to have.
 ///
 /// # Errors
-/// What the file system said.
+/// What the file system said, and if a trace was truncated while it was read: what is in the file may be wrong.
 pub fn persist(file: NamedTempFile, path: &Path, readers: Readers) -> io::Result<()> {
+    if crate::trace::lost::any() {
+        return Err(io::Error::other("a trace was truncated while it was read"));
+    }
     if readers == Readers::All {
         file.as_file()
             .set_permissions(Permissions::from_mode(0o644))?;

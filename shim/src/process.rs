@@ -1,5 +1,6 @@
 //! The process around us: whether the shim serves it, and what happens when it forks or we fail.
 
+use std::ffi::OsString;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Once;
 use std::sync::OnceLock;
@@ -32,8 +33,7 @@ pub fn config() -> &'static Config {
 pub fn resolved() -> &'static Resolved {
     RESOLVED.get_or_init(|| {
         let mut resolved = if is_privileged() {
-            // The environment is another user's, and changes nothing.
-            Resolved::from_lookup(|_| None)
+            Resolved::from_lookup(variable)
         } else {
             Resolved::from_env()
         };
@@ -57,8 +57,17 @@ pub fn resolved() -> &'static Resolved {
     })
 }
 
-/// Whether the process has rights that who started it has not (set-user-id and the like), as the kernel says.
-fn is_privileged() -> bool {
+/// An environment variable that tells us what to do. Of a process with more rights than its environment's author has
+/// there is none.
+pub fn variable(name: &str) -> Option<OsString> {
+    if is_privileged() {
+        return None;
+    }
+    std::env::var_os(name)
+}
+
+/// Whether the process has rights that the user who started it has not (set-user-id and the like), as the kernel says.
+pub fn is_privileged() -> bool {
     // SAFETY: getauxval has no preconditions.
     unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
 }

@@ -14,7 +14,7 @@ const SUPPORT: &str = "PYTHONPERFSUPPORT";
 static AT_START: extern "C" fn() = at_start;
 
 extern "C" fn at_start() {
-    if std::env::var_os(PYTHON.name).is_some() && front::is_ours() {
+    if process::variable(PYTHON.name).is_some() && front::is_ours() {
         process::boundary(|| (), show_functions);
     }
 }
@@ -22,7 +22,7 @@ extern "C" fn at_start() {
 fn show_functions() {
     let of_interest = |name: &str| {
         (name == PYTHON.name)
-            .then(|| std::env::var_os(name))
+            .then(|| process::variable(name))
             .flatten()
     };
     // A value that is none is told of when the shim starts to act.

@@ -21,7 +21,7 @@ static AT_START: extern "C" fn() = at_start;
 
 extern "C" fn at_start() {
     // Whoever does not ask for it, as nearly every process, pays for one look at the environment.
-    if std::env::var_os(TAKEOVER.name).is_some() && front::is_ours() {
+    if process::variable(TAKEOVER.name).is_some() && front::is_ours() {
         process::boundary(|| (), take_over);
     }
 }
@@ -29,11 +29,11 @@ extern "C" fn at_start() {
 fn take_over() {
     let wanted = |name: &str| {
         let of_interest = name == TAKEOVER.name;
-        of_interest.then(|| std::env::var_os(name)).flatten()
+        of_interest.then(|| process::variable(name)).flatten()
     };
     // A value that is none is told of when the shim starts to act.
     let (config, _) = Config::from_lookup(wanted);
-    let decided = decide(config.takeover, |name| std::env::var_os(name));
+    let decided = decide(config.takeover, process::variable);
     for (name, value) in decided.iter().flat_map(|decision| &decision.set) {
         // SAFETY: preloaded libraries are initialised before the program's first thread.
         unsafe { std::env::set_var(name, value) };

@@ -132,7 +132,11 @@ pub fn main() -> ExitCode {
         Command::Completions(args) => completions::main(&args),
         Command::Man(args) => man::main(&args),
     };
+    let lost = gpushim_core::trace::lost::all();
+    lost.iter().for_each(|lost| complain(lost));
     match outcome {
+        // Whatever was found was found in zeros, but a command that was run did what it did.
+        Ok(Outcome::Fine | Outcome::Found) if !lost.is_empty() => ExitCode::from(2),
         Ok(Outcome::Fine) => ExitCode::SUCCESS,
         Ok(Outcome::Found) => ExitCode::from(1),
         Ok(Outcome::Failed) => ExitCode::from(2),

@@ -1,5 +1,7 @@
 //! How many frames of a recording's stacks are named: a small file can hold stacks of billions.
 
+use std::collections::hash_map::Entry;
+
 use rustc_hash::FxHashMap;
 
 /// Frames of all stacks together that are named in full.
@@ -29,8 +31,8 @@ impl Nodes {
     /// So many frames of a stack were named.
     pub(super) fn took(&mut self, stack: u32, frames: usize) {
         let is_cut = self.named >= MOST;
-        if !self.stacks.contains_key(&stack) {
-            self.stacks.insert(stack, is_cut);
+        if let Entry::Vacant(place) = self.stacks.entry(stack) {
+            place.insert(is_cut);
             self.named = self.named.saturating_add(frames);
             self.cut += u64::from(is_cut && frames >= SHORT);
         }

@@ -10,31 +10,86 @@
 use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;
 use std::sync::Once;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::{io, ptr};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
+use std::{io, iter, ptr};
 
-/// Mappings that can be guarded at once. Further ones are not.
+/// Mappings of a block of slots. A process that writes has one block, and guards no further ones.
 const SLOTS: usize = 64;
 
 /// The addresses of a mapping; both 0 where there is none.
+#[derive(Debug)]
 struct Slot {
     is_taken: AtomicBool,
+    /// It is one that a reader made.
+    is_read: AtomicBool,
     from: AtomicUsize,
     to: AtomicUsize,
     is_lost: AtomicBool,
+    /// Bytes before the access that found it lost.
+    lost_at: AtomicUsize,
 }
 
-static GUARDED: [Slot; SLOTS] = [const {
-    Slot {
-        is_taken: AtomicBool::new(false),
-        from: AtomicUsize::new(0),
-        to: AtomicUsize::new(0),
-        is_lost: AtomicBool::new(false),
-    }
-}; SLOTS];
+/// Slots, and the block after them.
+struct Block {
+    slots: [Slot; SLOTS],
+    next: AtomicPtr<Block>,
+}
 
-/// Whether any guarded mapping of this process has lost its file.
-static ANY_LOST: AtomicBool = AtomicBool::new(false);
+impl Block {
+    const fn new() -> Block {
+        Block {
+            slots: [const {
+                Slot {
+                    is_taken: AtomicBool::new(false),
+                    is_read: AtomicBool::new(false),
+                    from: AtomicUsize::new(0),
+                    to: AtomicUsize::new(0),
+                    is_lost: AtomicBool::new(false),
+                    lost_at: AtomicUsize::new(0),
+                }
+            }; SLOTS],
+            next: AtomicPtr::new(ptr::null_mut()),
+        }
+    }
+
+    fn after(&self) -> Option<&'static Block> {
+        // Acquire: the block's slots come before its address.
+        let next = self.next.load(Ordering::Acquire);
+        // SAFETY: null, or a block that is never freed.
+        unsafe { next.as_ref() }
+    }
+}
+
+static GUARDED: Block = Block::new();
+
+fn blocks() -> impl Iterator<Item = &'static Block> {
+    iter::successors(Some(&GUARDED), |block| block.after())
+}
+
+/// Takes a slot that is free, of the blocks that there are.
+fn take() -> Option<&'static Slot> {
+    let mut slots = blocks().flat_map(|block| &block.slots);
+    slots.find(|slot| !slot.is_taken.swap(true, Ordering::Acquire))
+}
+
+/// Adds a block to the last one, unless another thread does.
+fn grow() {
+    let new = Box::into_raw(Box::new(Block::new()));
+    let put = blocks().last().is_some_and(|last| {
+        // Release: as in `Block::after`.
+        let (put, none) = (Ordering::Release, Ordering::Relaxed);
+        let next = &last.next;
+        next.compare_exchange(ptr::null_mut(), new, put, none)
+            .is_ok()
+    });
+    if !put {
+        // SAFETY: it was made above, and no other thread has its address.
+        drop(unsafe { Box::from_raw(new) });
+    }
+}
+
+/// Whether a mapping that a reader made has lost its file.
+static READ_LOST: AtomicBool = AtomicBool::new(false);
 
 /// What SIGBUS did before.
 struct Before(UnsafeCell<MaybeUninit<libc::sigaction>>);
@@ -47,19 +102,34 @@ static BEFORE: Before = Before(UnsafeCell::new(MaybeUninit::zeroed()));
 /// A mapping that is guarded until [`Guard::release`], which must come before the mapping ends.
 #[derive(Debug)]
 pub(in crate::trace) struct Guard {
-    slot: Option<usize>,
+    slot: Option<&'static Slot>,
     is_released: AtomicBool,
 }
 
 impl Guard {
-    /// Guards a mapping from its first address on, of so many bytes. The handler is installed with the first one.
+    /// Guards a writer's mapping from its first address on, of so many bytes. The handler is installed with the first
+    /// one.
     pub fn new(from: usize, bytes: usize) -> Guard {
+        Guard::with(take(), false, from, bytes)
+    }
+
+    /// As [`Guard::new`], a mapping that is only read: there is a slot for each.
+    pub fn of_reader(from: usize, bytes: usize) -> Guard {
+        let slot = iter::repeat_with(take).find_map(|slot| {
+            if slot.is_none() {
+                grow();
+            }
+            slot
+        });
+        Guard::with(slot, true, from, bytes)
+    }
+
+    fn with(slot: Option<&'static Slot>, is_read: bool, from: usize, bytes: usize) -> Guard {
         static INSTALLED: Once = Once::new();
         INSTALLED.call_once(install);
-        let is_free = |slot: &Slot| !slot.is_taken.swap(true, Ordering::Acquire);
-        let slot = GUARDED.iter().position(is_free);
-        if let Some(slot) = slot.and_then(|index| GUARDED.get(index)) {
+        if let Some(slot) = slot {
             slot.is_lost.store(false, Ordering::Relaxed);
+            slot.is_read.store(is_read, Ordering::Relaxed);
             slot.to.store(from + bytes, Ordering::Relaxed);
             // Release: the handler sees the end of a range whose beginning it sees.
             slot.from.store(from, Ordering::Release);
@@ -75,7 +145,7 @@ impl Guard {
         if self.is_released.load(Ordering::Relaxed) {
             return None;
         }
-        GUARDED.get(self.slot?)
+        self.slot
     }
 
     /// No longer guards: the mapping is about to end.
@@ -96,6 +166,12 @@ impl Guard {
             .is_some_and(|slot| slot.is_lost.load(Ordering::Relaxed))
     }
 
+    /// Bytes of the mapping before the access that found its file lost.
+    pub fn lost_at(&self) -> Option<usize> {
+        let slot = self.slot().filter(|_| self.is_lost())?;
+        Some(slot.lost_at.load(Ordering::Relaxed))
+    }
+
     /// Looks whether the file still reaches to the mapping's end, and puts private memory in its place if not.
     /// Nothing happens before Linux 5.14.
     pub fn probe(&self) {
@@ -111,7 +187,7 @@ impl Guard {
         // SAFETY: the page is the mapping's last one, and advice to read it changes nothing in it.
         let result = unsafe { libc::madvise(page as *mut _, PAGE, libc::MADV_POPULATE_READ) };
         if result != 0 && io::Error::last_os_error().raw_os_error() == Some(libc::EFAULT) {
-            replace(slot, from, to);
+            replace(slot, from, to, page);
         }
     }
 }
@@ -124,13 +200,13 @@ impl Drop for Guard {
 
 const PAGE: usize = 4096;
 
-/// Whether a file that this process had mapped was truncated, so that what was read of it since is zeros.
-pub fn any_lost() -> bool {
-    ANY_LOST.load(Ordering::Relaxed)
+/// Whether a file that a reader of this process had mapped has lost bytes, so that what was read of it since is zeros.
+pub(in crate::trace) fn read_lost() -> bool {
+    READ_LOST.load(Ordering::Relaxed)
 }
 
-/// Puts private memory in place of a mapping. Safe in a signal handler.
-fn replace(slot: &Slot, from: usize, to: usize) -> bool {
+/// Puts private memory in place of a mapping, of which an address could not be read. Safe in a signal handler.
+fn replace(slot: &Slot, from: usize, to: usize, address: usize) -> bool {
     // SAFETY: the range is a mapping that its owner keeps until it has taken the range out of the slot. All accesses
     // to it are atomic ones of words that may have any value.
     let at = unsafe {
@@ -146,8 +222,12 @@ fn replace(slot: &Slot, from: usize, to: usize) -> bool {
     if at == libc::MAP_FAILED {
         return false;
     }
-    slot.is_lost.store(true, Ordering::Relaxed);
-    ANY_LOST.store(true, Ordering::Relaxed);
+    if !slot.is_lost.swap(true, Ordering::Relaxed) {
+        slot.lost_at.store(address - from, Ordering::Relaxed);
+    }
+    if slot.is_read.load(Ordering::Relaxed) {
+        READ_LOST.store(true, Ordering::Relaxed);
+    }
     true
 }
 
@@ -173,11 +253,11 @@ extern "C" fn on_bus(signal: libc::c_int, info: *mut libc::siginfo_t, context: *
     // SAFETY: the kernel passes a description, and for a fault the address is in it.
     let (code, address) = unsafe { ((*info).si_code, (*info).si_addr() as usize) };
     if code > 0 {
-        for slot in &GUARDED {
+        for slot in blocks().flat_map(|block| &block.slots) {
             // Acquire: the end belongs to this beginning.
             let from = slot.from.load(Ordering::Acquire);
             let to = slot.to.load(Ordering::Relaxed);
-            if from != 0 && (from..to).contains(&address) && replace(slot, from, to) {
+            if from != 0 && (from..to).contains(&address) && replace(slot, from, to, address) {
                 return;
             }
         }

@@ -31,12 +31,11 @@ mod writer;
 
 pub use clock::{Calibration, ClockSource, Pair, monotonic_ns};
 pub use event::{Class, Cost, Event, Kind, Layer, flags};
-pub use guard::any_lost;
 pub use live::Removed;
 pub use modules::{BuildId, Module};
 pub use process::Facts;
 pub use reader::{
-    Cut, Error, Events, Header, LiveBlock, LiveTable, Record, Stack, Sums, Totals, Trace,
+    Cut, Error, Events, Header, LiveBlock, LiveTable, Record, Stack, Sums, Totals, Trace, lost,
 };
 pub use stacks::StackNode;
 pub use tail::{Missed, Tail, Tailed};

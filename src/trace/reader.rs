@@ -13,6 +13,7 @@ mod bytes;
 mod events;
 mod header;
 mod live;
+pub mod lost;
 pub(super) mod ring;
 #[cfg(feature = "spool")]
 mod spool;
@@ -72,7 +73,7 @@ impl Trace {
             _ => failed(&format!("open it: {error}")),
         })?;
         let bytes =
-            Bytes::map(&file, meta.len()).map_err(|error| failed(&format!("map it: {error}")))?;
+            Bytes::map(path, &file, &meta).map_err(|error| failed(&format!("map it: {error}")))?;
         let mut trace = Trace::parse(path, bytes)?;
         trace.open_spool();
         Ok(trace)

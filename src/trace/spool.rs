@@ -13,7 +13,7 @@ mod frame;
 mod thread;
 
 pub use file::SpoolLimits;
-pub(in crate::trace) use frame::{Span, scan};
+pub(in crate::trace) use frame::{Budget, Span, scan};
 pub use thread::{SpoolOptions, SpoolStatus, Spooler, Tell};
 
 /// The most events of a frame.

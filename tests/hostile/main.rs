@@ -7,4 +7,6 @@ mod escapes;
 mod files;
 mod outputs;
 mod pickles;
+mod spools;
 mod stacks;
+mod truncated;

@@ -23,6 +23,7 @@ mod limits;
 mod marks;
 mod mempools;
 mod plan;
+mod privileged;
 mod replay;
 mod reuse;
 mod runtimes;

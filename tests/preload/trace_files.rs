@@ -121,6 +121,20 @@ fn a_short_process_leaves_a_small_file_that_is_private() {
     assert_eq!(meta.permissions().mode() & 0o777, 0o600);
 }
 
+#[test]
+fn short_processes_take_a_mebibyte_each_at_most() {
+    for _ in 0..6 {
+        // Of the size that a trace has if none is asked for.
+        let outcome = Run::new(program("once"))
+            .env("GPUSHIM_TRACE_SIZE", "")
+            .may_complain()
+            .shim();
+        let meta = fs::metadata(file(&outcome, ".trace")).expect("the trace");
+        assert!(meta.len() > 64 << 20, "{} bytes", meta.len());
+        assert!(meta.blocks() * 512 <= 1 << 20, "{} blocks", meta.blocks());
+    }
+}
+
 /// Runs a program with so many KiB of addresses.
 fn with_addresses(kib: u64) -> Run {
     Run::new("/bin/sh")

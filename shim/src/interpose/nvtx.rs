@@ -53,6 +53,10 @@ extern "C" fn at_start() {
 pub fn is_wanted() -> bool {
     static WANTED: OnceLock<bool> = OnceLock::new();
     *WANTED.get_or_init(|| {
+        if process::is_privileged() {
+            // No file that another user's environment names is loaded.
+            return false;
+        }
         // As in nearly every process: the default is `auto`, and the rest is not looked at.
         if std::env::var_os(MARKS.name).is_none() {
             return true;
@@ -114,7 +118,7 @@ fn is_same_file(path: &OsString, own: &Path) -> bool {
 /// have it.
 fn of_profiler(name: &CStr) -> *mut c_void {
     let null = std::ptr::null_mut();
-    let Some(path) = std::env::var_os(BEFORE) else {
+    let Some(path) = process::variable(BEFORE) else {
         return null;
     };
     let Ok(path) = CString::new(path.as_bytes()) else {

@@ -64,11 +64,6 @@ impl Memory {
         None
     }
 
-    /// How many ranges of addresses are reserved.
-    pub fn ranges(&self) -> usize {
-        self.reserved.len()
-    }
-
     pub fn total(&self) -> u64 {
         self.pieces.values().map(|piece| piece.bytes).sum()
     }

@@ -1,10 +1,15 @@
 //! The content of a file that another process may be writing.
 
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use memmap2::{MmapOptions, MmapRaw, UncheckedAdvice};
+
+use super::lost::{self, Place};
+use crate::trace::guard::Guard;
+use crate::trace::identity::Identity;
 
 /// Content as words, read atomically because a running process may change them meanwhile.
 #[derive(Debug)]
@@ -15,14 +20,38 @@ pub struct Bytes {
 
 #[derive(Debug)]
 enum Store {
-    Mapped(MmapRaw),
+    Mapped(Mapped),
     Copied(Vec<AtomicU64>),
 }
 
+/// A mapped file. What is read of it after it was truncated is zeros; [`lost::all`] tells.
+#[derive(Debug)]
+struct Mapped {
+    guard: Guard,
+    map: MmapRaw,
+    path: PathBuf,
+    identity: Identity,
+}
+
+impl Drop for Mapped {
+    fn drop(&mut self) {
+        // The last part of a page that is beyond the end of the file reads as zeros without a fault.
+        let end = std::fs::metadata(&self.path)
+            .ok()
+            .filter(|meta| self.identity.is(meta) && meta.len() < self.map.len() as u64)
+            .map(|meta| Place::End(meta.len()));
+        let fault = self.guard.lost_at().map(|at| Place::Byte(at as u64));
+        if let Some(place) = end.or(fault) {
+            lost::note(&self.path, place);
+        }
+        self.guard.release();
+    }
+}
+
 impl Bytes {
-    /// Maps a file. Should it be truncated by someone while it is mapped, reading beyond its new
-    /// end kills this process with SIGBUS, as for every program that maps files.
-    pub fn map(file: &File, length: u64) -> io::Result<Bytes> {
+    /// Maps a file that was opened by this path.
+    pub fn map(path: &Path, file: &File, meta: &Metadata) -> io::Result<Bytes> {
+        let length = meta.len();
         let size =
             usize::try_from(length).map_err(|_| io::Error::from(io::ErrorKind::FileTooLarge))?;
         if size < 8 {
@@ -34,7 +63,12 @@ impl Bytes {
         }
         let map = MmapOptions::new().len(size).map_raw_read_only(file)?;
         Ok(Bytes {
-            store: Store::Mapped(map),
+            store: Store::Mapped(Mapped {
+                guard: Guard::of_reader(map.as_ptr() as usize, size),
+                map,
+                path: path.to_path_buf(),
+                identity: Identity::of(meta),
+            }),
             length,
         })
     }
@@ -56,9 +90,9 @@ impl Bytes {
 
     /// Gives back the memory that the file takes in this process; what is read again comes from the page cache.
     pub fn forget(&self) {
-        if let Store::Mapped(map) = &self.store {
+        if let Store::Mapped(mapped) = &self.store {
             // SAFETY: of a shared mapping of a file nothing is lost: pages come back as the file has them.
-            let advised = unsafe { map.unchecked_advise(UncheckedAdvice::DontNeed) };
+            let advised = unsafe { mapped.map.unchecked_advise(UncheckedAdvice::DontNeed) };
             // Memory that stays is no mistake.
             let _ = advised;
         }
@@ -67,7 +101,7 @@ impl Bytes {
     fn words(&self) -> &[AtomicU64] {
         match &self.store {
             Store::Copied(words) => words,
-            Store::Mapped(map) => {
+            Store::Mapped(Mapped { map, .. }) => {
                 // SAFETY: the mapping is page-aligned and holds this many whole words. It is
                 // read-only, which relaxed atomic loads of at most eight bytes allow (std::sync::atomic,
                 // "Atomic accesses to read-only memory"), and nothing else is done with them.

@@ -3,14 +3,15 @@
 use std::cmp::Ordering;
 use std::collections::{BinaryHeap, VecDeque};
 use std::fs::File;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::thread;
 
 use super::bytes::Bytes;
+use super::lost::{self, Place};
 use super::ring::{Found, RingView, Spooled};
 use crate::regular::open_companion;
 use crate::trace::event::Event;
-use crate::trace::spool::{Span, scan, segments};
+use crate::trace::spool::{Budget, Span, scan, segments};
 
 /// Frames that are unpacked at once at most, each by a thread: 2 MiB of events each.
 const AHEAD_MAX: usize = 8;
@@ -21,7 +22,7 @@ const OPEN_MAX: usize = 64;
 /// The files of a spool.
 #[derive(Debug)]
 pub struct Spool {
-    files: Vec<File>,
+    files: Vec<(PathBuf, File)>,
     /// Index of the file and frame, by the times of their first events.
     frames: Vec<(usize, Span)>,
     /// Events in all of them.
@@ -47,19 +48,26 @@ impl Spool {
             events: 0,
         };
         let mut spooled = Spooled::new(ring);
+        let mut budget = Budget::new();
         let trace_path = path;
         for (_, path) in segments {
             let mut found = Vec::new();
             let file = open_companion(&path, trace_path).and_then(|(file, _)| {
-                let frames = scan(&file, trace, &mut found, |chunk, number, length| {
-                    spooled.mark(chunk, number, length);
-                })?;
+                let frames = scan(
+                    &file,
+                    trace,
+                    &mut budget,
+                    &mut found,
+                    |chunk, number, length| {
+                        spooled.mark(chunk, number, length);
+                    },
+                )?;
                 Ok((file, frames))
             });
             match file {
                 Ok((file, frames)) => {
                     let index = spool.files.len();
-                    spool.files.push(file);
+                    spool.files.push((path.clone(), file));
                     spool.events += frames
                         .iter()
                         .map(|span| u64::from(span.header.events))
@@ -166,14 +174,19 @@ impl SpoolEvents<'_> {
         let needed = self.waiting.iter().filter(|(_, span)| self.is_needed(span));
         let needed: Vec<_> = needed.take(processors.min(AHEAD_MAX)).collect();
         let read = |(file, span): &(usize, Span)| {
-            let events = spool.files.get(*file).and_then(|file| span.read(file));
-            events.unwrap_or_default()
+            let (path, file) = spool.files.get(*file)?;
+            let events = span.read(file);
+            if events.is_none() && !span.is_whole(file) {
+                lost::note(path, Place::Byte(span.offset));
+            }
+            events
         };
         self.unpacked = thread::scope(|scope| {
             let threads = needed.iter().map(|frame| scope.spawn(|| read(frame)));
             let threads: Vec<_> = threads.collect();
             let events = threads.into_iter().map(|thread| thread.join());
-            events.map(Result::unwrap_or_default).collect()
+            let events = events.map(|read| read.ok().flatten().unwrap_or_default());
+            events.collect()
         });
     }
 }

@@ -231,6 +231,11 @@ impl Span {
         columns::decode(&plain, self.header.events as usize, self.header.first)
     }
 
+    /// Whether its bytes are still what they were when the file was scanned.
+    pub fn is_whole(&self, file: &File) -> bool {
+        self.packed(file).is_some()
+    }
+
     /// The compressed bytes, if they are whole.
     fn packed(&self, file: &File) -> Option<Vec<u8>> {
         let mut packed = vec![0; usize::try_from(self.header.rest()).ok()?];
@@ -252,17 +257,51 @@ fn unpack(packed: &[u8], bytes: u32) -> Option<Vec<u8>> {
     (plain.len() == bytes as usize).then_some(plain)
 }
 
+/// How many events a reader believes, of all files of a spool together: frames of a hundred bytes can claim to have
+/// tens of thousands each.
+#[derive(Debug)]
+pub(in crate::trace) struct Budget {
+    left: u64,
+}
+
+impl Budget {
+    /// So many in any case.
+    const FREE: u64 = 1 << 20;
+    /// And so many for each byte. The times alone of real events take about one byte for each.
+    const PER_BYTE: u64 = 16;
+
+    /// That of a spool without files.
+    pub fn new() -> Budget {
+        Budget { left: Budget::FREE }
+    }
+
+    fn add(&mut self, bytes: u64) {
+        self.left = self
+            .left
+            .saturating_add(bytes.saturating_mul(Budget::PER_BYTE));
+    }
+
+    /// Whether so many more are believed.
+    fn take(&mut self, events: u32) -> bool {
+        let left = self.left.checked_sub(events.into());
+        self.left = left.unwrap_or(self.left);
+        left.is_some()
+    }
+}
+
 /// Finds the frames of a file that belong to a trace, calls with the runs of each (chunk, first number,
 /// length), and says what is damaged. Looks at every byte once, and says so much and no more.
 pub(in crate::trace) fn scan(
     file: &File,
     trace: u64,
+    budget: &mut Budget,
     problems: &mut Vec<String>,
     mut run: impl FnMut(u64, u64, u64),
 ) -> io::Result<Vec<Span>> {
     let length = file.metadata()?.len();
     let (mut at, mut found, mut foreign) = (0, Vec::new(), 0_u64);
-    let said = problems.len();
+    let (said, mut dense) = (problems.len(), 0_u64);
+    budget.add(length);
     while at < length {
         if problems.len() >= said + PROBLEMS_MAX {
             problems.push(format!("from byte {at} on it is left out"));
@@ -278,6 +317,10 @@ pub(in crate::trace) fn scan(
             // Its trace is known before its bytes are read.
             Some(span) if span.header.trace != trace => {
                 foreign += 1;
+                at = span.end();
+            }
+            Some(span) if !budget.take(span.header.events) => {
+                dense += 1;
                 at = span.end();
             }
             // The header is whole, and says where the next frame begins: nothing is read twice, whatever it holds.
@@ -315,6 +358,11 @@ pub(in crate::trace) fn scan(
                 }
             },
         }
+    }
+    if dense > 0 {
+        problems.push(format!(
+            "{dense} frames are left out: it claims more events than a file of {length} bytes can have"
+        ));
     }
     if foreign > 0 {
         problems.push(format!("{foreign} frames belong to another trace"));
