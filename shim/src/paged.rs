@@ -10,7 +10,7 @@ use gpushim_core::pool::{Context, Device, Policy, Reuse};
 use crate::driver::{CAPTURE_UNSUPPORTED, CUresult, SUCCESS};
 use crate::interpose::driver::stream_ordered;
 use crate::mempools::{self, Entry};
-use crate::{accessors, capture, context, drain, green, plans, process, thread};
+use crate::{accessors, capture, context, drain, green, plans, process};
 
 /// Whether the policy is in force.
 #[inline]
