@@ -42,19 +42,33 @@ impl Drop for Background {
 }
 
 /// Whether no thread of the process is left but ours: its first one has ended, and all others.
+///
+/// For threads that must not be the last one, because the exit handlers run on that: the spool's, which has
+/// a table of descriptors without the program's.
 pub fn is_left_alone() -> bool {
+    let Ok(ours) = OURS.lock() else { return false };
+    all_ended_but(|id| ours.contains(&id))
+}
+
+/// Whether the calling thread is the last of the process. When it returns, the exit handlers run on it.
+pub fn is_last() -> bool {
+    // SAFETY: gettid has no preconditions.
+    let own = unsafe { libc::gettid() }.unsigned_abs();
+    all_ended_but(|id| id == own)
+}
+
+fn all_ended_but(kept: impl Fn(u32) -> bool) -> bool {
     // Cheap for nearly every process: the first thread lives.
     if !has_ended(std::process::id()) {
         return false;
     }
-    let Ok(ours) = OURS.lock() else { return false };
     let Ok(threads) = fs::read_dir("/proc/self/task") else {
         return false;
     };
     let mut threads = threads
         .flatten()
         .filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    threads.all(|id: u32| ours.contains(&id) || has_ended(id))
+    threads.all(|id: u32| kept(id) || has_ended(id))
 }
 
 /// Whether a thread of this process has ended, as far as that can be told.
@@ -75,6 +89,6 @@ mod tests {
     fn a_process_with_a_first_thread_is_not_left_alone() {
         let _background = Background::new();
         assert!(!has_ended(std::process::id()));
-        assert!(!is_left_alone());
+        assert!(!is_left_alone() && !is_last());
     }
 }

@@ -2,21 +2,23 @@
 //!
 //! Nothing that waits for a context, and no event of one, is allowed then. But the driver's free is, in the
 //! relaxed mode, and it waits for all work of the context first. So a small allocation is kept for it: when
-//! memory is short there may be none to be had.
+//! memory is short there may be none to be had. It goes back when no stream has captured for a while.
 
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 
+use gpushim_core::gate;
 use gpushim_core::pool::Context;
 
 use crate::device::{check, relaxed};
 use crate::driver::{CONTEXT_IS_DESTROYED, CUresult};
 use crate::interpose::driver::memory::real as memory;
-use gpushim_core::gate;
-
-use crate::{context, thread};
+use crate::{capture, context, thread};
 
 /// What is kept for it: contexts and addresses.
 static KEPT: Mutex<Vec<(Context, u64)>> = Mutex::new(Vec::new());
+/// Whether a capture began since the last tick of [`decay`].
+static IS_RECENT: AtomicBool = AtomicBool::new(false);
 
 fn allocate(of: Context) -> Result<u64, CUresult> {
     let mut address = 0;
@@ -37,8 +39,15 @@ fn keep(of: Context, address: u64) {
     }
 }
 
+fn free(of: Context, address: u64) -> Result<(), CUresult> {
+    // SAFETY: the address is of an allocation that nothing else knows.
+    let call = || relaxed(|| unsafe { memory::cuMemFree_v2(address) });
+    check(context::with(of, || thread::call(call))?)
+}
+
 /// A stream of a context is about to capture.
 pub fn prepare(of: Context) {
+    IS_RECENT.store(true, Ordering::Relaxed);
     let is_kept = |kept: &Vec<(Context, u64)>| kept.iter().any(|(context, _)| *context == of);
     if !KEPT.lock().is_ok_and(|kept| is_kept(&kept))
         && let Ok(address) = allocate(of)
@@ -57,9 +66,7 @@ pub fn context(of: Context) -> Result<(), CUresult> {
         Some(address) => address,
         None => allocate(of)?,
     };
-    // SAFETY: the address is of an allocation that nobody else knows.
-    let call = || relaxed(|| unsafe { memory::cuMemFree_v2(address) });
-    check(context::with(of, || thread::call(call))?)?;
+    free(of, address)?;
     if let Ok(address) = allocate(of) {
         keep(of, address);
     }
@@ -69,4 +76,20 @@ pub fn context(of: Context) -> Result<(), CUresult> {
 /// A context has ended, with what was kept there.
 pub fn context_gone(gone: Context) {
     kept(gone);
+}
+
+/// The background thread's tick: what is kept goes back if no stream has captured since the tick before.
+pub fn decay() {
+    if IS_RECENT.swap(false, Ordering::Relaxed) || capture::any() {
+        return;
+    }
+    let Ok(mut kept) = KEPT.lock() else { return };
+    let idle = std::mem::take(&mut *kept);
+    drop(kept);
+    for (of, address) in idle {
+        if let Some(_pass) = gate::enter(of) {
+            // A refusal means that the context ended with what was in it.
+            let _ = free(of, address);
+        }
+    }
 }

@@ -5,7 +5,7 @@ use std::sync::{Condvar, Mutex, Once};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use gpushim_core::background::{Background, is_left_alone};
+use gpushim_core::background::{Background, is_last};
 use gpushim_core::pool::TICKS_TO_DECAY;
 
 use crate::{allocator, device_memory, mempools, plans, process, recorder, thread_names};
@@ -91,7 +91,7 @@ fn run() {
             return;
         }
         if looked.elapsed() >= LOOK {
-            if is_left_alone() {
+            if is_last() {
                 return;
             }
             looked = Instant::now();

@@ -174,6 +174,7 @@ pub fn decay() -> u64 {
         }
     }
     primary::decay();
+    drain::decay();
     given
 }
 

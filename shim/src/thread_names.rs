@@ -4,7 +4,9 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
-use crate::recorder;
+use gpushim_core::trace::Facts;
+
+use crate::{process, recorder};
 
 /// Threads that can wait to be asked about; of a burst of more the first ones go without a name.
 const WAITING: usize = 256;
@@ -38,17 +40,26 @@ pub fn given(thread: u32, name: &str) {
     }
 }
 
-/// Records the names of the threads that wait. Those that have ended have none any more.
+/// What the kernel calls a thread; `None` once it has ended.
+fn kernel_name(thread: u32) -> Option<String> {
+    let name = std::fs::read_to_string(format!("/proc/self/task/{thread}/comm")).ok()?;
+    Some(name.trim_end_matches('\n').to_owned())
+}
+
+/// Records the names of the threads that wait. Those that have ended have none any more. A thread without a name of
+/// its own is called as the program, which is not told if the process is to remain unknown.
 pub fn record() {
+    let is_told = process::config().trace_facts != Facts::None;
     for place in &NEW {
         // Most are empty: looking first leaves them where they are.
         if place.load(Ordering::Relaxed) == 0 {
             continue;
         }
         let thread = place.swap(0, Ordering::Acquire);
-        let file = format!("/proc/self/task/{thread}/comm");
-        if let Ok(name) = std::fs::read_to_string(file) {
-            recorder::thread_name(thread, name.trim_end_matches('\n'));
+        if let Some(name) = kernel_name(thread)
+            && (is_told || kernel_name(std::process::id()).as_ref() != Some(&name))
+        {
+            recorder::thread_name(thread, &name);
         }
     }
     // Last, so that a name that the program gave is the newest.

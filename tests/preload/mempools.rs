@@ -309,9 +309,17 @@ fn a_child_of_fork_has_no_pools() {
     );
 }
 
-/// What comes and goes leaves nothing behind: at most 1 MiB of the process's memory for 6000 of them, and the last ones
-/// cost what the first ones did. (Natively the stand-in driver keeps more for each thread, so that is no measure.)
+/// What comes and goes leaves nothing behind: at most 1 MiB of the process's memory for 6000 of them, beside what the
+/// stand-in driver keeps for contexts, and the last ones cost what the first ones did.
 fn comes_and_goes(what: &str) {
+    // For each thread the driver keeps more natively, so that is no measure.
+    let native = match what {
+        "contexts" => Run::new(program("comings"))
+            .args([what, "8000"])
+            .native()
+            .note("grown"),
+        _ => 0,
+    };
     for policy in ["auto", "segments", "blocks"] {
         let shim = Run::new(program("comings"))
             .args([what, "8000"])
@@ -319,7 +327,10 @@ fn comes_and_goes(what: &str) {
             .shim();
         assert_eq!(shim.code, 0, "{policy}: {}", shim.stdout);
         let [grown, first, last] = ["grown", "first", "last"].map(|note| shim.note(note));
-        assert!(grown <= 1024, "{policy}: grew by {grown} KiB");
+        assert!(
+            grown <= 1024 + native,
+            "{policy}: grew by {grown} KiB, natively by {native}"
+        );
         assert!(
             last <= 2 * first,
             "{policy}: {last} ns each in the end, {first} at first"

@@ -5,7 +5,7 @@
 
 static CUdeviceptr block;
 
-static void allocate(void) { OK(cuMemAlloc_v2(&block, 1000001)); }
+static void allocate_odd(void) { OK(cuMemAlloc_v2(&block, 1000001)); }
 
 /* What CPython's trampolines for perf are: sub rsp,8; call rcx; add rsp,8; ret. */
 static const unsigned char CODE[] = {0x48, 0x83, 0xec, 0x08, 0xff, 0xd1, 0x48, 0x83, 0xc4, 0x08, 0xc3};
@@ -31,7 +31,7 @@ int main(int argc, char **argv) {
         if (is_link) TRUE(!symlink(other, map));
     }
     start();
-    ((Generated *)code)(NULL, NULL, NULL, allocate);
+    ((Generated *)code)(NULL, NULL, NULL, allocate_odd);
     printf("allocated\n");
     return 0;
 }
