@@ -123,11 +123,20 @@ impl<'a, W: Word> Tally<'a, W> {
     /// A free may be seen before its allocation: then it is 0 where it would be less.
     pub fn live_bytes(&self, layer: Layer) -> [u64; DEVICES] {
         std::array::from_fn(|device| {
-            let rows = self.stripes.iter().filter_map(|stripe| {
-                let row = stripe.rows.get(layer as usize * DEVICES + device)?;
-                let freed = row.freed.load(Ordering::Relaxed);
-                Some(row.allocated.load(Ordering::Relaxed).wrapping_sub(freed))
-            });
+            let rows = self
+                .stripes
+                .iter()
+                .enumerate()
+                .filter_map(|(index, stripe)| {
+                    // Not even to be read: on tmpfs that takes space, which a full one does not have.
+                    let (first, end) = (index * STRIPE_BYTES, (index + 1) * STRIPE_BYTES);
+                    if !(self.room.is_present(first) && self.room.is_present(end - 1)) {
+                        return None;
+                    }
+                    let row = stripe.rows.get(layer as usize * DEVICES + device)?;
+                    let freed = row.freed.load(Ordering::Relaxed);
+                    Some(row.allocated.load(Ordering::Relaxed).wrapping_sub(freed))
+                });
             let sum = rows.fold(0, u64::wrapping_add);
             u64::try_from(sum as i64).unwrap_or(0)
         })
@@ -138,8 +147,8 @@ impl<'a, W: Word> Tally<'a, W> {
     fn claim(&self, claim: &Claim) -> usize {
         // Acquire: we go on from what the last thread left there.
         let is_free = |(index, stripe): (usize, &Stripe<W>)| {
-            stripe.owner.load(Ordering::Relaxed) == 0
-                && self.room.has(index * STRIPE_BYTES, STRIPE_BYTES)
+            self.room.has(index * STRIPE_BYTES, STRIPE_BYTES)
+                && stripe.owner.load(Ordering::Relaxed) == 0
                 && stripe.owner.swap_if(0, 1, Ordering::Acquire)
         };
         let mut others = self.stripes.iter().enumerate().skip(SHARED + 1);
