@@ -12,6 +12,7 @@ use crate::regular::open_regular;
 mod bytes;
 mod events;
 mod header;
+mod holes;
 mod live;
 pub mod lost;
 pub(super) mod ring;

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use memmap2::{MmapOptions, MmapRaw, UncheckedAdvice};
 
+use super::holes;
 use super::lost::{self, Place};
 use crate::trace::guard::Guard;
 use crate::trace::identity::Identity;
@@ -21,6 +22,8 @@ pub struct Bytes {
 #[derive(Debug)]
 enum Store {
     Mapped(Mapped),
+    /// Read into memory of our own.
+    Read(MmapRaw),
     Copied(Vec<AtomicU64>),
 }
 
@@ -62,6 +65,12 @@ impl Bytes {
             });
         }
         let map = MmapOptions::new().len(size).map_raw_read_only(file)?;
+        if !holes::are_readable(file, &map) {
+            return Ok(Bytes {
+                store: Store::Read(holes::read(file, size)?),
+                length,
+            });
+        }
         Ok(Bytes {
             store: Store::Mapped(Mapped {
                 guard: Guard::of_reader(map.as_ptr() as usize, size),
@@ -101,9 +110,9 @@ impl Bytes {
     fn words(&self) -> &[AtomicU64] {
         match &self.store {
             Store::Copied(words) => words,
-            Store::Mapped(Mapped { map, .. }) => {
-                // SAFETY: the mapping is page-aligned and holds this many whole words. It is
-                // read-only, which relaxed atomic loads of at most eight bytes allow (std::sync::atomic,
+            Store::Mapped(Mapped { map, .. }) | Store::Read(map) => {
+                // SAFETY: the mapping is page-aligned and holds this many whole words. It is only
+                // read, which relaxed atomic loads of at most eight bytes allow (std::sync::atomic,
                 // "Atomic accesses to read-only memory"), and nothing else is done with them.
                 unsafe {
                     std::slice::from_raw_parts(map.as_ptr().cast::<AtomicU64>(), map.len() / 8)

@@ -1,0 +1,80 @@
+//! Files with holes, on a file system where a hole cannot be read through a mapping.
+//!
+//! On tmpfs a page of a hole takes space when it is read, and a full one has none: the access would fault. There the
+//! content is read into memory, which takes no space.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
+
+use memmap2::{MmapMut, MmapRaw};
+
+const PAGE: usize = 4096;
+
+/// Where the next data (`SEEK_DATA`) or hole (`SEEK_HOLE`) begins, in bytes; `None`: there is none.
+fn seek(file: &File, from: usize, whence: i32) -> Option<usize> {
+    let from = libc::off_t::try_from(from).ok()?;
+    // SAFETY: the descriptor is open for as long as `file` lives. Nothing here uses its position.
+    let at = unsafe { libc::lseek(file.as_raw_fd(), from, whence) };
+    usize::try_from(at).ok()
+}
+
+/// Whether the first hole of a file can be read where the file is mapped; true if it has none, or nothing tells.
+pub(super) fn are_readable(file: &File, map: &MmapRaw) -> bool {
+    let Some(hole) = seek(file, 0, libc::SEEK_HOLE) else {
+        return true;
+    };
+    let page = hole.next_multiple_of(PAGE);
+    if page >= map.len() {
+        return true;
+    }
+    // SAFETY: the page is within the mapping, and advice to read it changes nothing in it.
+    let advised = unsafe {
+        let page = map.as_ptr().add(page);
+        libc::madvise(page as *mut libc::c_void, PAGE, libc::MADV_POPULATE_READ)
+    };
+    advised == 0 || io::Error::last_os_error().raw_os_error() != Some(libc::EFAULT)
+}
+
+/// The content of a file, `size` bytes, holes as zeros that take no memory.
+///
+/// # Errors
+/// The address space is short, or the file cannot be read.
+pub(super) fn read(file: &File, size: usize) -> io::Result<MmapRaw> {
+    let mut memory = MmapMut::map_anon(size)?;
+    let mut at = 0;
+    while let Some(data) = seek(file, at, libc::SEEK_DATA).filter(|data| *data < size) {
+        let end = seek(file, data, libc::SEEK_HOLE).map_or(size, |end| end.min(size));
+        let Some(part) = memory.get_mut(data..end) else {
+            break;
+        };
+        match file.read_exact_at(part, data as u64) {
+            // Truncated meanwhile: the rest is zeros.
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => break,
+            other => other?,
+        }
+        at = end;
+    }
+    Ok(memory.into())
+}
+
+#[cfg(all(test, not(miri)))]
+mod tests {
+    use super::*;
+    use memmap2::MmapOptions;
+
+    #[test]
+    fn what_is_read_is_what_is_mapped() {
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(1 << 20).unwrap();
+        file.write_all_at(b"data", 300_000).unwrap();
+        let map = MmapOptions::new().map_raw_read_only(&file).unwrap();
+        assert!(are_readable(&file, &map));
+        let read = read(&file, 1 << 20).unwrap();
+        // SAFETY: both mappings are of this many bytes, and nothing writes to them.
+        let bytes =
+            |map: &MmapRaw| unsafe { std::slice::from_raw_parts(map.as_ptr(), 1 << 20).to_vec() };
+        assert_eq!(bytes(&map), bytes(&read));
+    }
+}
