@@ -309,17 +309,11 @@ fn a_child_of_fork_has_no_pools() {
     );
 }
 
-/// What comes and goes leaves nothing behind: at most 1 MiB of the process's memory for 6000 of them, beside what the
-/// stand-in driver keeps for contexts, and the last ones cost what the first ones did.
+/// What comes and goes leaves nothing behind: of 6000 threads or streams at most 1 MiB of the process's memory, and the
+/// last ones cost what the first ones did. Of contexts at most 4 MiB, less than 1 KiB each: a working set of 0.4 to 1.5 MiB was seen,
+/// which 16,000 contexts do not make larger.
 fn comes_and_goes(what: &str) {
-    // For each thread the driver keeps more natively, so that is no measure.
-    let native = match what {
-        "contexts" => Run::new(program("comings"))
-            .args([what, "8000"])
-            .native()
-            .note("grown"),
-        _ => 0,
-    };
+    let most = if what == "contexts" { 4096 } else { 1024 };
     for policy in ["auto", "segments", "blocks"] {
         let shim = Run::new(program("comings"))
             .args([what, "8000"])
@@ -327,10 +321,7 @@ fn comes_and_goes(what: &str) {
             .shim();
         assert_eq!(shim.code, 0, "{policy}: {}", shim.stdout);
         let [grown, first, last] = ["grown", "first", "last"].map(|note| shim.note(note));
-        assert!(
-            grown <= 1024 + native,
-            "{policy}: grew by {grown} KiB, natively by {native}"
-        );
+        assert!(grown <= most, "{policy}: grew by {grown} KiB");
         assert!(
             last <= 2 * first,
             "{policy}: {last} ns each in the end, {first} at first"
