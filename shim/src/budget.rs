@@ -106,7 +106,7 @@ pub fn give_in(context: Context, bytes: u64) {
     }
 }
 
-/// A request of a context's that so many bytes were claimed for took these.
+/// A request in a context, for which bytes were claimed, took these bytes.
 pub fn correct_in(context: Context, claimed: u64, taken: u64) {
     give_in(context, claimed.saturating_sub(taken));
     let bytes = taken.saturating_sub(claimed);
@@ -132,7 +132,7 @@ pub fn context_gone(context: Context) {
     }
 }
 
-/// Whether so many bytes more of a device may be held. By the time they are asked for, others may have
+/// Whether this number of further bytes of a device may be held. By the time they are asked for, others may have
 /// them: [`reserve`] decides.
 pub fn fits(device: i32, bytes: u64) -> bool {
     limit().is_none_or(|limit| held(device).saturating_add(bytes) <= limit)

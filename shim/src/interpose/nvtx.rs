@@ -90,7 +90,7 @@ fn take_place() {
 /// Whether a process that started this one did the same: what was before is inherited, too. Most processes are
 /// such, and pay neither memory nor a look at a file.
 fn is_inherited() -> bool {
-    // SAFETY: before `main` nobody changes the environment, and null is not taken for a text.
+    // SAFETY: before `main` no other thread changes the environment, and null is not taken for a text.
     let now = unsafe {
         let now = libc::getenv(VARIABLE_C.as_ptr());
         (!now.is_null()).then(|| CStr::from_ptr(now))

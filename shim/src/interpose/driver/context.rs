@@ -106,7 +106,7 @@ fn reset(device: c_int, call: impl FnOnce() -> CUresult) -> CUresult {
     }
 }
 
-/// What pools hold in a device's primary context is given back, whoever had it.
+/// What pools hold in a device's primary context is given back, live blocks included.
 fn pools_gone(primary: Context, device: c_int) {
     let (allocated, reserved) = mempools::primary_gone(device);
     if allocated + reserved > 0 {
@@ -118,7 +118,7 @@ fn pools_gone(primary: Context, device: c_int) {
 pub(super) fn release(device: c_int, call: impl FnOnce() -> CUresult) -> CUresult {
     let result = match primary::release_means(device) {
         End::Ends(primary) => end_primary(device, primary, call),
-        // What the driver says where nobody holds it (measured on an H100).
+        // The driver's answer if the context is not retained (measured on an H100).
         End::Nothing => return INVALID_CONTEXT,
         End::Stays | End::Unknown => switch(call),
     };
