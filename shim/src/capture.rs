@@ -171,11 +171,15 @@ pub fn begin(stream: Handle, per_thread: bool, mode: u32) {
     }
     if let Ok(mut open) = OPEN.lock() {
         open.push(began);
+    }
+    // Without the lock: the pools wait for calls of theirs in flight, which may ask what captures.
+    if let Some(pool) = allocator::pool() {
+        pool.capture_began(number);
+    }
+    mempools::all().for_each(|entry| entry.pool.capture_began(number));
+    // After the pools: none of them begins a call from here on that would be refused.
+    if let Ok(open) = OPEN.lock() {
         COUNT.store(open.len(), Ordering::SeqCst);
-        if let Some(pool) = allocator::pool() {
-            pool.capture_began(number);
-        }
-        mempools::all().for_each(|entry| entry.pool.capture_began(number));
     }
     wait_for_quiet();
     recorder::capture(true, stream as u64, 0);
