@@ -80,8 +80,11 @@ fn allocate_slowly(pool: &Pool<Cuda>, context: Context, bytes: u64) -> Result<u6
         capture::close_of_ended_threads();
     }
     let mut result = pool.allocate(context, bytes);
-    if result == Err(OUT_OF_MEMORY) && mempools::trim(None, true) > 0 {
-        result = pool.allocate(context, bytes);
+    if result == Err(OUT_OF_MEMORY) {
+        let is_more = capture::release_broken();
+        if mempools::trim(None, true) > 0 || is_more {
+            result = pool.allocate(context, bytes);
+        }
     }
     match &result {
         Ok(grant) => recorder::granted(grant),

@@ -6,7 +6,8 @@ use std::sync::Mutex;
 use gpushim_core::pool::Context;
 use gpushim_core::trace::{Class, Kind};
 
-use crate::{budget, context, green, recorder};
+use crate::driver::INVALID_VALUE;
+use crate::{budget, context, drain, green, recorder};
 
 /// One allocation of the driver's.
 #[derive(Clone, Copy)]
@@ -107,6 +108,9 @@ pub fn freed(address: u64, entry: Entry, stream: u64) {
 
 /// A free by the driver, with its bookkeeping around it.
 pub fn free(address: u64, stream: u64, call: impl FnOnce() -> u32) -> u32 {
+    if drain::owns(address) {
+        return INVALID_VALUE;
+    }
     recorder::driver_ns();
     let entry = forget(address);
     let result = crate::thread::timed(call);

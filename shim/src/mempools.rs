@@ -41,6 +41,8 @@ pub struct Entry {
     pub device: i32,
     /// Set when it turned out that our pool cannot serve: the driver's own does.
     aside: AtomicBool,
+    /// Set when a synchronisation did not give back what it would have without captures and graphs.
+    owes: AtomicBool,
     /// Our pool.
     pub pool: MemPool<Cuda>,
 }
@@ -131,7 +133,8 @@ pub fn all() -> impl Iterator<Item = &'static Entry> {
 pub struct Figures {
     /// All of it.
     pub unused: u64,
-    /// What `cudaMalloc` could have of it without the driver.
+    /// What `cudaMalloc` could have of it without the driver, or will be given back as soon as captures and
+    /// graphs let it.
     pub cached: u64,
 }
 
@@ -142,9 +145,11 @@ pub fn figures(device: i32) -> Figures {
         let stats = entry.pool.stats();
         let unused = stats.reserved.saturating_sub(stats.allocated);
         figures.unused += unused;
-        if entry.class() == Class::Device {
-            figures.cached += unused;
-        }
+        figures.cached += match entry.class() {
+            Class::Device => unused,
+            _ if !entry.owes.load(Ordering::Relaxed) => 0,
+            _ => unused.min(stats.reserved.saturating_sub(entry.pool.threshold())),
+        };
     }
     figures
 }
@@ -295,6 +300,7 @@ pub fn add(handle: u64, device: i32, settings: Settings) -> Option<&'static Entr
     {
         entry.pool.reopen(settings);
         entry.aside.store(false, Ordering::Relaxed);
+        entry.owes.store(false, Ordering::Relaxed);
         entry.handle.store(handle, Ordering::Release);
         return Some(entry);
     }
@@ -304,6 +310,7 @@ pub fn add(handle: u64, device: i32, settings: Settings) -> Option<&'static Entr
         handle: AtomicU64::new(handle),
         device,
         aside: AtomicBool::new(false),
+        owes: AtomicBool::new(false),
         pool: MemPool::new(device, settings),
     }));
     // What captures now may use this pool, too.
@@ -535,10 +542,23 @@ pub fn synchronize(
     result
 }
 
-/// Gives back what a pool is not to keep at a synchronisation.
+/// Gives back what a pool is not to keep at a synchronisation: what captures and graphs keep, later.
 pub fn release_surplus(entry: &Entry) {
-    if entry.pool.is_above_threshold() && !capture::any() {
+    if !entry.pool.is_above_threshold() {
+        return;
+    }
+    let waits = capture::any() || {
         trim_to(entry, entry.pool.threshold());
+        entry.pool.stats().quarantined > 0
+    };
+    entry.owes.store(waits, Ordering::Relaxed);
+}
+
+/// A capture is over, or a graph is gone: what pools were to give back before goes.
+pub fn release_owed() {
+    if !capture::any() {
+        let owing = |entry: &&Entry| entry.owes.swap(false, Ordering::Relaxed);
+        all().filter(owing).for_each(release_surplus);
     }
 }
 
@@ -556,6 +576,7 @@ pub fn any() -> bool {
 
 /// Memory was short for somebody else. Returns the bytes given back.
 pub fn make_room() -> u64 {
+    capture::release_broken();
     let cached = allocator::used().map_or(0, |pool| pool.make_room(None));
     cached + trim(None, true)
 }

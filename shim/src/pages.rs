@@ -364,6 +364,7 @@ impl Driver for Cuda {
 
     fn make_room(&self, asking: &MemPool<Self>, waits: bool) -> bool {
         let device = Some(asking.device());
+        capture::release_broken();
         let cached = allocator::used().map_or(0, |pool| pool.make_room(device));
         cached + mempools::trim(Some(asking), waits) > 0
     }

@@ -168,6 +168,13 @@ impl<D: Driver> MemPool<D> {
         state.return_blocks(blocks);
     }
 
+    /// A capture that goes on cannot end in a graph any more: the driver has invalidated it.
+    pub fn capture_broken(&self, capture: u64) {
+        let mut state = self.state.lock();
+        let blocks = state.captures.broken(capture);
+        state.return_blocks(blocks);
+    }
+
     /// `to` was instantiated, cloned or updated from `from`, or contains it.
     pub fn graph_derived(&self, from: u64, to: u64) {
         if !on(Mutation::NoDerived) {

@@ -41,6 +41,7 @@ fn destroy(graph: Handle, call: impl FnOnce() -> CUresult) -> CUresult {
             pool.graph_destroyed(graph as u64);
         }
         mempools::all().for_each(|entry| entry.pool.graph_destroyed(graph as u64));
+        mempools::release_owed();
     }
     result
 }
