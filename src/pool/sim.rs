@@ -302,7 +302,8 @@ impl Inner {
             .failing
             .get(&call)
             .is_some_and(|every| count.is_multiple_of(*every));
-        let captures = |(of, _): &(Context, Option<u64>)| call != Call::Synchronize || *of == context;
+        let captures =
+            |(of, _): &(Context, Option<u64>)| call != Call::Synchronize || *of == context;
         if fences && self.capturing.iter().any(captures) {
             self.findings
                 .push(format!("{call:?} invalidates a capture"));

@@ -396,7 +396,7 @@ impl Machine {
                 if let Some(address) = self.freed
                     && !self.live.iter().any(|b| b.grant.address == address)
                 {
-                    let result = self.pool.free(address, |_| panic!("seen"));
+                    let result = self.pool.free(address, |_| -> () { panic!("seen") });
                     assert!(matches!(
                         result,
                         Err(FreeError::NotLive | FreeError::Unknown)
@@ -590,12 +590,7 @@ impl Machine {
         }
         let stats = self.pool.stats(Some(device));
         let waits = |kept: &&Kept| kept.device == device && self.waits(kept);
-        let kept: u64 = self
-            .kept
-            .iter()
-            .filter(waits)
-            .map(|kept| kept.bytes)
-            .sum();
+        let kept: u64 = self.kept.iter().filter(waits).map(|kept| kept.bytes).sum();
         assert!(stats.quarantined <= kept, "out of memory with a quarantine");
         // Under a capture, other contexts' work cannot always be waited for.
         let neighbours = device == 0
