@@ -230,7 +230,11 @@ fn close(fits: impl Fn(&Open) -> bool, stream: u64, graph: Option<u64>) -> bool 
         pool.capture_ended(number, graph);
     }
     mempools::all().for_each(|entry| entry.pool.capture_ended(number, graph));
+    let is_last = open.is_empty();
     drop(open);
+    if is_last {
+        mempools::release_owed();
+    }
     recorder::capture(false, stream, graph.unwrap_or(0));
     true
 }

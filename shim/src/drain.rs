@@ -45,6 +45,14 @@ fn free(of: Context, address: u64) -> Result<(), CUresult> {
     check(context::with(of, || thread::call(call))?)
 }
 
+/// Whether an address is what is kept. Where an allocation of the program was, there may be one of these.
+pub fn keeps(address: u64) -> bool {
+    let is_it = |kept: std::sync::MutexGuard<Vec<(Context, u64)>>| {
+        kept.iter().any(|(_, kept)| *kept == address)
+    };
+    KEPT.lock().is_ok_and(is_it)
+}
+
 /// A stream of a context is about to capture.
 pub fn prepare(of: Context) {
     IS_RECENT.store(true, Ordering::Relaxed);

@@ -6,7 +6,8 @@ use std::sync::Mutex;
 use gpushim_core::pool::Context;
 use gpushim_core::trace::{Class, Kind};
 
-use crate::{budget, context, green, recorder};
+use crate::driver::INVALID_VALUE;
+use crate::{budget, context, drain, green, recorder};
 
 /// One allocation of the driver's.
 #[derive(Clone, Copy)]
@@ -103,6 +104,14 @@ pub fn freed(address: u64, entry: Entry, stream: u64) {
         None => {}
     }
     recorder::forwarded(Kind::Free, class, device, address, size, stream);
+}
+
+/// As [`free`], of device memory. What we keep of it ourselves is nothing that the program may free.
+pub fn free_memory(address: u64, stream: u64, call: impl FnOnce() -> u32) -> u32 {
+    if drain::keeps(address) {
+        return INVALID_VALUE;
+    }
+    free(address, stream, call)
 }
 
 /// A free by the driver, with its bookkeeping around it.

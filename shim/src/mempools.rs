@@ -7,6 +7,7 @@ use std::ffi::c_int;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock};
+use std::time::Duration;
 
 use gpushim_core::config::StreamPolicy;
 use gpushim_core::mempool::{Layout, Marks, MemPool, Settings, Stream};
@@ -131,7 +132,8 @@ pub fn all() -> impl Iterator<Item = &'static Entry> {
 pub struct Figures {
     /// All of it.
     pub unused: u64,
-    /// What `cudaMalloc` could have of it without the driver.
+    /// What would be free natively: what `cudaMalloc` could have of it without the driver, and what waits for
+    /// captures and graphs, which comes back before a request fails.
     pub cached: u64,
 }
 
@@ -142,9 +144,10 @@ pub fn figures(device: i32) -> Figures {
         let stats = entry.pool.stats();
         let unused = stats.reserved.saturating_sub(stats.allocated);
         figures.unused += unused;
-        if entry.class() == Class::Device {
-            figures.cached += unused;
-        }
+        figures.cached += match entry.class() {
+            Class::Device => unused,
+            _ => stats.quarantined.min(unused),
+        };
     }
     figures
 }
@@ -153,12 +156,17 @@ fn on(device: Option<i32>) -> impl Iterator<Item = &'static Entry> {
     all().filter(move |entry| device.is_none_or(|device| entry.device == device))
 }
 
+/// How long who needs memory waits for a pool that others look for memory in: they may be waiting for it.
+const PATIENCE: Duration = Duration::from_millis(10);
+/// The same for who holds nothing that others wait for.
+const LONG: Duration = Duration::from_secs(2);
+
 /// Gives back what is free, after the work that uses it where `waits`: of all pools, or of those of the
 /// device of one that needs memory. Returns the bytes.
 pub fn trim(asking: Option<&MemPool<Cuda>>, waits: bool) -> u64 {
     on(asking.map(MemPool::device))
         .filter(|entry| asking.is_none_or(|asking| !ptr::eq(asking, &entry.pool)))
-        .map(|entry| entry.pool.make_room(driver(), waits))
+        .map(|entry| entry.pool.make_room(driver(), waits, PATIENCE))
         .sum()
 }
 
@@ -385,21 +393,26 @@ pub fn target(handle: u64) -> Option<Target> {
     }
 }
 
+/// The context that a stream belongs to, or that a default stream's handle means in this thread.
+fn context_of(handle: u64) -> Option<Context> {
+    if handle <= Stream::PER_THREAD {
+        return context::current();
+    }
+    let mut context = ptr::null_mut();
+    // SAFETY: `context` is ours to write.
+    let asked = thread::call(|| unsafe { real::cuStreamGetCtx(handle as Handle, &mut context) });
+    (asked == SUCCESS && !context.is_null()).then_some(Context(context as u64))
+}
+
+/// The ordinal of the device that a stream runs on.
+pub fn device_of(handle: u64) -> Option<i32> {
+    driver().ordinal(context_of(handle)?).ok()
+}
+
 #[cold]
 fn ask(handle: u64) -> Option<Target> {
     let epoch = EPOCH.load(Ordering::Acquire);
-    let context = if handle <= Stream::PER_THREAD {
-        context::current()?
-    } else {
-        let mut context = ptr::null_mut();
-        // SAFETY: `context` is ours to write.
-        let asked =
-            thread::call(|| unsafe { real::cuStreamGetCtx(handle as Handle, &mut context) });
-        if asked != SUCCESS || context.is_null() {
-            return None;
-        }
-        Context(context as u64)
-    };
+    let context = context_of(handle)?;
     let device = driver().ordinal(context).ok()?;
     let entry = current(device);
     let thread = if handle == Stream::PER_THREAD {
@@ -535,10 +548,34 @@ pub fn synchronize(
     result
 }
 
+/// A pool kept what it should have given back, because a stream captured.
+static IS_OWED: AtomicBool = AtomicBool::new(false);
+
 /// Gives back what a pool is not to keep at a synchronisation.
 pub fn release_surplus(entry: &Entry) {
-    if entry.pool.is_above_threshold() && !capture::any() {
+    if !entry.pool.is_above_threshold() {
+        return;
+    }
+    if capture::any() {
+        IS_OWED.store(true, Ordering::Relaxed);
+    } else {
         trim_to(entry, entry.pool.threshold());
+    }
+}
+
+/// No stream captures any more: what was kept for that goes back.
+pub fn release_owed() {
+    if IS_OWED.swap(false, Ordering::Relaxed) {
+        all().for_each(release_surplus);
+    }
+}
+
+/// A graph ended, which may have held blocks: they were to be given back at a synchronisation since.
+pub fn graph_destroyed(graph: u64) {
+    for entry in all() {
+        if entry.pool.graph_destroyed(graph) {
+            release_surplus(entry);
+        }
     }
 }
 
@@ -558,4 +595,16 @@ pub fn any() -> bool {
 pub fn make_room() -> u64 {
     let cached = allocator::used().map_or(0, |pool| pool.make_room(None));
     cached + trim(None, true)
+}
+
+/// Gives everything back that can be, and waits for what others are giving back. Not to be called by who holds
+/// a pool.
+pub fn make_room_patiently() {
+    if let Some(pool) = allocator::used() {
+        pool.make_room(None);
+        pool.wait_for_releases();
+    }
+    for entry in all() {
+        entry.pool.make_room(driver(), true, LONG);
+    }
 }

@@ -175,11 +175,13 @@ impl<D: Driver> MemPool<D> {
         }
     }
 
-    /// A graph or an instance of one was destroyed.
-    pub fn graph_destroyed(&self, graph: u64) {
+    /// A graph or an instance of one was destroyed. Whether it was the last to hold blocks.
+    pub fn graph_destroyed(&self, graph: u64) -> bool {
         let mut state = self.state.lock();
         let blocks = state.captures.destroyed(graph);
+        let any = !blocks.is_empty();
         state.return_blocks(blocks);
+        any
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::support::{Run, program};
+use crate::support::{Outcome, Run, program};
 
 /// The policies of `cudaMalloc` that keep whole driver allocations or parts of them.
 const POLICIES: [&str; 3] = ["blocks", "segments", "bins"];
@@ -63,6 +63,34 @@ fn each_device_has_the_limit_for_itself() {
             .map(|class| format!("{class}: 0 and 0, 1024 MiB were free, then 2\n"));
         assert_eq!(shim.stdout, told.concat(), "{policy}");
     }
+}
+
+#[test]
+fn what_a_capture_records_takes_nothing_of_the_limit() {
+    for policy in ["auto", "vmm", "off"] {
+        let shim = limited_streams("captured", policy);
+        let told = "after the captures: 100 of 100 MiB are free\nplain: 0\n";
+        assert_eq!(shim.stdout, told, "{policy}");
+    }
+}
+
+#[test]
+fn a_stream_takes_from_the_limit_of_its_own_device() {
+    let shim = limited_streams("elsewhere", "off");
+    let told = "the stream's device: 60 of 100 MiB are free
+the other: 100 of 100 MiB are free
+the stream's device: 100 of 100 MiB are free
+";
+    assert_eq!(shim.stdout, told.repeat(2));
+}
+
+fn limited_streams(what: &str, policy: &str) -> Outcome {
+    Run::new(program("limit_streams"))
+        .arg(what)
+        .env("STANDIN_DEVICES", "2")
+        .env("GPUSHIM_LIMIT", "100M")
+        .env("GPUSHIM_POLICY", policy)
+        .shim()
 }
 
 #[test]

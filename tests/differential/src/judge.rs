@@ -33,6 +33,8 @@ pub struct Facts {
     pub has_diverged: bool,
     /// The step's pool may not grow beyond a size.
     pub is_capped: bool,
+    /// The step's block is of a graph, which takes its memory when it runs.
+    pub is_of_graph: bool,
     /// The size of the step's block, in bytes; 0 if it is a pool's.
     pub block: u64,
 }
@@ -149,7 +151,7 @@ fn allocation(theirs: &[u64], ours: &[u64], bytes: u64, facts: &Facts, rules: &R
     let (code, their_free) = (theirs[0], theirs[theirs.len() - 1]);
     let same = theirs[..theirs.len() - 1] == ours[..ours.len() - 1];
     if let Some(limit) = rules.limit {
-        if ours[0] == 0 && facts.held + bytes > limit {
+        if ours[0] == 0 && !facts.is_of_graph && facts.held + bytes > limit {
             return Different;
         }
         // A broken capture refuses natively what the limit refuses here.

@@ -112,6 +112,7 @@ pub fn step(world: &mut World, index: usize, step: &Step) {
 fn before(world: &World, step: &Step, mut facts: judge::Facts) -> judge::Facts {
     if let Op::Allocate { block, .. } = step.op {
         let block = &world.blocks[usize::from(block)];
+        facts.is_of_graph = block.kind == Kind::Graph;
         if block.state == State::Live && block.kind != Kind::Graph && world.seen.first() == Some(&0)
         {
             facts.held -= block.bytes;
