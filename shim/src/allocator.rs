@@ -80,7 +80,14 @@ fn allocate_slowly(pool: &Pool<Cuda>, context: Context, bytes: u64) -> Result<u6
         capture::close_of_ended_threads();
     }
     let result = shortage::ask(|| match pool.allocate(context, bytes) {
-        Err(OUT_OF_MEMORY) if mempools::trim(None, true) > 0 => pool.allocate(context, bytes),
+        Err(OUT_OF_MEMORY) => {
+            let is_more = capture::release_broken();
+            if mempools::trim(None, true) > 0 || is_more {
+                pool.allocate(context, bytes)
+            } else {
+                Err(OUT_OF_MEMORY)
+            }
+        }
         result => result,
     });
     match &result {

@@ -4,6 +4,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use gpushim_core::gate;
 use gpushim_core::pool::Context;
 
 use crate::driver::SUCCESS;
@@ -13,6 +14,8 @@ use crate::{accessors, allocator, context, drain, mempools, paged, recorder, thr
 
 /// `CU_STREAM_PER_THREAD`, which names no stream object.
 const PER_THREAD: u64 = 2;
+/// `CU_STREAM_CAPTURE_STATUS_INVALIDATED`.
+pub const INVALIDATED: i32 = 2;
 
 /// `CU_STREAM_CAPTURE_MODE_GLOBAL`, `..._THREAD_LOCAL` and `..._RELAXED`: of a capture, which threads the
 /// driver refuses calls that it holds for unsafe; of a thread, which captures it is refused them for.
@@ -54,6 +57,10 @@ struct Open {
     /// The thread that began it: by our number, and by the kernel's.
     thread: u64,
     tid: u32,
+    /// The driver has invalidated it, and the pools were told.
+    is_broken: bool,
+    /// Its stream is about to be destroyed.
+    is_leaving: bool,
 }
 
 static OPEN: Mutex<Vec<Open>> = Mutex::new(Vec::new());
@@ -120,22 +127,101 @@ pub fn is_in(context: Context) -> bool {
         .any(|open| open.context.is_none_or(|of| of == context))
 }
 
-/// Whether the driver would refuse the calling thread an allocation or a free, because of a capture.
-pub fn refuses() -> bool {
+/// The captures because of which the driver would refuse the calling thread an allocation or a free.
+pub fn refusing() -> Vec<u64> {
+    if !any() {
+        return Vec::new();
+    }
+    let me = thread::serial();
+    let Ok(open) = OPEN.lock() else {
+        return Vec::new();
+    };
+    let refuses = |o: &&Open| match o.thread == me {
+        true => o.mode != RELAXED,
+        false => o.mode == GLOBAL,
+    };
+    let refusing = open.iter().filter(refuses);
+    let refusing: Vec<(u64, bool)> = refusing.map(|o| (o.number, o.thread == me)).collect();
+    drop(open);
+    if refusing.is_empty() {
+        return Vec::new();
+    }
+    let mode = mode_of_thread();
+    let counts = |(_, mine): &(u64, bool)| mode != RELAXED && (*mine || mode != THREAD_LOCAL);
+    let counting = refusing.into_iter().filter(counts);
+    counting.map(|(number, _)| number).collect()
+}
+
+/// Held while streams are asked whether they capture: none of them is destroyed meanwhile.
+static ASKING: Mutex<()> = Mutex::new(());
+
+/// Memory is short: what waits for captures that the driver has invalidated, or that nothing can end any more,
+/// waits no longer. Whether there were any. The default streams of other threads cannot be asked about.
+pub fn release_broken() -> bool {
     if !any() {
         return false;
     }
-    let me = thread::serial();
-    let Ok(open) = OPEN.lock() else { return true };
-    let mine = open.iter().any(|o| o.thread == me && o.mode != RELAXED);
-    let others = open.iter().any(|o| o.thread != me && o.mode == GLOBAL);
-    drop(open);
-    (mine || others)
-        && match mode_of_thread() {
-            RELAXED => false,
-            THREAD_LOCAL => mine,
-            _ => true,
+    let broken = broken();
+    for number in &broken {
+        if let Some(pool) = allocator::used() {
+            pool.capture_broken(*number);
         }
+        mempools::all().for_each(|entry| entry.pool.capture_broken(*number));
+    }
+    !broken.is_empty()
+}
+
+/// The captures that turn out to be invalidated, each once.
+fn broken() -> Vec<u64> {
+    let Ok(_asking) = ASKING.lock() else {
+        return Vec::new();
+    };
+    let (me, current) = (thread::serial(), context::current());
+    let is_named = |o: &&Open| {
+        let stream = o.stream;
+        stream.thread == 0 || stream.thread == me && o.context == current
+    };
+    let Ok(open) = OPEN.lock() else {
+        return Vec::new();
+    };
+    let asked = open.iter().filter(|o| !o.is_broken && !o.is_leaving);
+    let asked: Vec<(u64, u64, Option<Context>)> = asked
+        .filter(is_named)
+        .map(|o| (o.number, o.stream.handle, o.context))
+        .collect();
+    drop(open);
+    let is_invalidated = |(_, handle, context): &(u64, u64, Option<Context>)| {
+        let Some(_pass) = context.and_then(gate::enter) else {
+            return false;
+        };
+        let mut status = 0;
+        // SAFETY: `status` is ours to write; the stream lives as long as `ASKING` is held and its context.
+        let ask = || unsafe { real::cuStreamIsCapturing(*handle as Handle, &mut status) };
+        thread::call(ask) == SUCCESS && status == INVALIDATED
+    };
+    let broken = asked.into_iter().filter(is_invalidated);
+    let broken: Vec<u64> = broken.map(|(number, _, _)| number).collect();
+    if let Ok(mut open) = OPEN.lock() {
+        let is_broken = |o: &&mut Open| broken.contains(&o.number);
+        open.iter_mut()
+            .filter(is_broken)
+            .for_each(|o| o.is_broken = true);
+    }
+    broken
+}
+
+/// A stream is about to be destroyed; or was not, after all.
+pub fn leaves(stream: Handle, is_leaving: bool) {
+    if !any() {
+        return;
+    }
+    let of = Stream::of(stream, false);
+    let _asking = ASKING.lock();
+    if let Ok(mut open) = OPEN.lock() {
+        open.iter_mut()
+            .filter(|o| o.stream == of)
+            .for_each(|o| o.is_leaving = is_leaving);
+    }
 }
 
 /// The calling thread's own mode.
@@ -164,6 +250,8 @@ pub fn begin(stream: Handle, per_thread: bool, mode: u32) {
         mode,
         thread: thread::serial(),
         tid: thread::tid(),
+        is_broken: false,
+        is_leaving: false,
     };
     let number = began.number;
     if mempools::any() || paged::is_enabled() || accessors::any() {
@@ -230,11 +318,8 @@ fn close(fits: impl Fn(&Open) -> bool, stream: u64, graph: Option<u64>) -> bool 
         pool.capture_ended(number, graph);
     }
     mempools::all().for_each(|entry| entry.pool.capture_ended(number, graph));
-    let is_last = open.is_empty();
     drop(open);
-    if is_last {
-        mempools::release_owed();
-    }
+    mempools::release_owed();
     recorder::capture(false, stream, graph.unwrap_or(0));
     true
 }

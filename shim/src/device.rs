@@ -260,8 +260,8 @@ impl Device for Cuda {
         capture::is_in(context)
     }
 
-    fn refuses(&self) -> bool {
-        capture::refuses()
+    fn refusing(&self) -> Vec<u64> {
+        capture::refusing()
     }
 
     fn drain(&self, context: Context) -> Result<(), CUresult> {

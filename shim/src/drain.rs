@@ -64,6 +64,13 @@ pub fn prepare(of: Context) {
     }
 }
 
+/// Whether memory at an address is ours: it was never the program's, which may have freed what was there before
+/// once more.
+pub fn owns(address: u64) -> bool {
+    KEPT.lock()
+        .is_ok_and(|kept| kept.iter().any(|(_, of)| *of == address))
+}
+
 /// Waits for all work that was submitted to a context so far.
 ///
 /// # Errors

@@ -116,6 +116,9 @@ pub fn free_memory(address: u64, stream: u64, call: impl FnOnce() -> u32) -> u32
 
 /// A free by the driver, with its bookkeeping around it.
 pub fn free(address: u64, stream: u64, call: impl FnOnce() -> u32) -> u32 {
+    if drain::owns(address) {
+        return INVALID_VALUE;
+    }
     recorder::driver_ns();
     let entry = forget(address);
     let result = crate::thread::timed(call);

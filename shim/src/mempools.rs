@@ -42,6 +42,8 @@ pub struct Entry {
     pub device: i32,
     /// Set when it turned out that our pool cannot serve: the driver's own does.
     aside: AtomicBool,
+    /// Set when a synchronisation did not give back what it would have without captures and graphs.
+    owes: AtomicBool,
     /// Our pool.
     pub pool: MemPool<Cuda>,
 }
@@ -132,8 +134,8 @@ pub fn all() -> impl Iterator<Item = &'static Entry> {
 pub struct Figures {
     /// All of it.
     pub unused: u64,
-    /// What would be free natively: what `cudaMalloc` could have of it without the driver, and what waits for
-    /// captures and graphs, which comes back before a request fails.
+    /// What `cudaMalloc` could have of it without the driver, or will be given back as soon as captures and
+    /// graphs let it.
     pub cached: u64,
 }
 
@@ -146,7 +148,8 @@ pub fn figures(device: i32) -> Figures {
         figures.unused += unused;
         figures.cached += match entry.class() {
             Class::Device => unused,
-            _ => stats.quarantined.min(unused),
+            _ if !entry.owes.load(Ordering::Relaxed) => 0,
+            _ => unused.min(stats.reserved.saturating_sub(entry.pool.threshold())),
         };
     }
     figures
@@ -303,6 +306,7 @@ pub fn add(handle: u64, device: i32, settings: Settings) -> Option<&'static Entr
     {
         entry.pool.reopen(settings);
         entry.aside.store(false, Ordering::Relaxed);
+        entry.owes.store(false, Ordering::Relaxed);
         entry.handle.store(handle, Ordering::Release);
         return Some(entry);
     }
@@ -312,6 +316,7 @@ pub fn add(handle: u64, device: i32, settings: Settings) -> Option<&'static Entr
         handle: AtomicU64::new(handle),
         device,
         aside: AtomicBool::new(false),
+        owes: AtomicBool::new(false),
         pool: MemPool::new(device, settings),
     }));
     // What captures now may use this pool, too.
@@ -548,34 +553,23 @@ pub fn synchronize(
     result
 }
 
-/// A pool kept what it should have given back, because a stream captured.
-static IS_OWED: AtomicBool = AtomicBool::new(false);
-
-/// Gives back what a pool is not to keep at a synchronisation.
+/// Gives back what a pool is not to keep at a synchronisation: what captures and graphs keep, later.
 pub fn release_surplus(entry: &Entry) {
     if !entry.pool.is_above_threshold() {
         return;
     }
-    if capture::any() {
-        IS_OWED.store(true, Ordering::Relaxed);
-    } else {
+    let waits = capture::any() || {
         trim_to(entry, entry.pool.threshold());
-    }
+        entry.pool.stats().quarantined > 0
+    };
+    entry.owes.store(waits, Ordering::Relaxed);
 }
 
-/// No stream captures any more: what was kept for that goes back.
+/// A capture is over, or a graph is gone: what pools were to give back before goes.
 pub fn release_owed() {
-    if IS_OWED.swap(false, Ordering::Relaxed) {
-        all().for_each(release_surplus);
-    }
-}
-
-/// A graph ended, which may have held blocks: they were to be given back at a synchronisation since.
-pub fn graph_destroyed(graph: u64) {
-    for entry in all() {
-        if entry.pool.graph_destroyed(graph) {
-            release_surplus(entry);
-        }
+    if !capture::any() {
+        let owing = |entry: &&Entry| entry.owes.swap(false, Ordering::Relaxed);
+        all().filter(owing).for_each(release_surplus);
     }
 }
 
@@ -593,6 +587,7 @@ pub fn any() -> bool {
 
 /// Memory was short for somebody else. Returns the bytes given back.
 pub fn make_room() -> u64 {
+    capture::release_broken();
     let cached = allocator::used().map_or(0, |pool| pool.make_room(None));
     cached + trim(None, true)
 }
@@ -600,6 +595,7 @@ pub fn make_room() -> u64 {
 /// Gives everything back that can be, and waits for what others are giving back. Not to be called by who holds
 /// a pool.
 pub fn make_room_patiently() {
+    capture::release_broken();
     if let Some(pool) = allocator::used() {
         pool.make_room(None);
         pool.wait_for_releases();

@@ -367,11 +367,13 @@ impl Driver for Cuda {
     }
 
     fn admit(&self, device: i32, bytes: u64) -> bool {
-        budget::fits(device, bytes) && (bytes < LARGE || self.free(device).is_none_or(|free| free >= bytes))
+        budget::fits(device, bytes)
+            && (bytes < LARGE || self.free(device).is_none_or(|free| free >= bytes))
     }
 
     fn make_room(&self, asking: &MemPool<Self>, waits: bool) -> bool {
         let device = Some(asking.device());
+        capture::release_broken();
         let cached = allocator::used().map_or(0, |pool| pool.make_room(device));
         cached + mempools::trim(Some(asking), waits) > 0
     }

@@ -168,6 +168,13 @@ impl<D: Driver> MemPool<D> {
         state.return_blocks(blocks);
     }
 
+    /// A capture that goes on cannot end in a graph any more: the driver has invalidated it.
+    pub fn capture_broken(&self, capture: u64) {
+        let mut state = self.state.lock();
+        let blocks = state.captures.broken(capture);
+        state.return_blocks(blocks);
+    }
+
     /// `to` was instantiated, cloned or updated from `from`, or contains it.
     pub fn graph_derived(&self, from: u64, to: u64) {
         if !on(Mutation::NoDerived) {
@@ -175,13 +182,11 @@ impl<D: Driver> MemPool<D> {
         }
     }
 
-    /// A graph or an instance of one was destroyed. Whether it was the last to hold blocks.
-    pub fn graph_destroyed(&self, graph: u64) -> bool {
+    /// A graph or an instance of one was destroyed.
+    pub fn graph_destroyed(&self, graph: u64) {
         let mut state = self.state.lock();
         let blocks = state.captures.destroyed(graph);
-        let any = !blocks.is_empty();
         state.return_blocks(blocks);
-        any
     }
 }
 

@@ -145,13 +145,20 @@ impl<E: Copy> State<E> {
             return Ok(After::Nothing);
         }
         let whole = matches!(arena.placement, Placement::Whole(_));
+        // Nothing waits for a broken capture, but it is open: no context can be waited for.
+        let is_quiet = !self.captures.is_open();
         if block.exported && whole {
-            return Ok(After::Release(self.drop_block(id)));
+            let victim = self.drop_block(id);
+            if is_quiet {
+                return Ok(After::Release(victim));
+            }
+            self.doomed.push(victim);
+            return Ok(After::Nothing);
         }
         block.state = BlockState::Cached;
         block.fence = arena.fences.join();
         arena.placement.insert(&mut self.slab, id);
-        if strict {
+        if strict && is_quiet {
             return Ok(After::Synchronize(serial));
         }
         let surplus = device.surplus(self.settings.cache_max);

@@ -7,10 +7,15 @@
 //!
 //! The wait is a courtesy where the driver would have carried out the free: a program that works
 //! without us has given such a block up, so it is taken back when memory runs short. Where the driver
-//! would have refused the allocation or the free, the program depends on the block: it is *kept*.
+//! would have refused the allocation or the free, the program depends on the block: it is *kept*. An
+//! allocation is refused because of certain captures, and none of them goes on natively; a block that is
+//! kept for them is kept no longer than they last.
+//!
+//! A capture that is *broken* ends in no graph, so nothing waits for it. It stays open: the driver goes on
+//! to refuse what it refuses.
 
 use super::slab::Id;
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 
 /// A capture that is not over.
 #[derive(Default)]
@@ -38,8 +43,9 @@ pub(crate) struct Captures {
     captures: FxHashMap<u64, Capture>,
     sets: FxHashMap<u32, Set>,
     graphs: FxHashMap<u64, Vec<u64>>,
-    /// Blocks, live or waiting, that do not come back before their captures are over.
-    kept: FxHashSet<Id>,
+    /// Blocks, live or waiting, with the captures that they are kept for: they do not come back before
+    /// these are over.
+    kept: FxHashMap<Id, Vec<u64>>,
 }
 
 impl Captures {
@@ -63,16 +69,20 @@ impl Captures {
         if self.set != 0 {
             return self.set;
         }
-        self.last = self.last.checked_add(1).unwrap_or(1);
-        self.set = self.last;
+        let number = self.last.checked_add(1).unwrap_or(1);
+        let (mut captures, blocks) = (0, Vec::new());
         for capture in &self.open {
             if let Some(capture) = self.captures.get_mut(capture) {
-                capture.sets.push(self.set);
+                capture.sets.push(number);
+                captures += 1;
             }
         }
-        let (captures, blocks) = (self.open.len(), Vec::new());
-        self.sets.insert(self.set, Set { captures, blocks });
-        self.set
+        if captures == 0 {
+            return 0;
+        }
+        (self.last, self.set) = (number, number);
+        self.sets.insert(number, Set { captures, blocks });
+        number
     }
 
     /// A capture begins, under a number that no other has.
@@ -82,6 +92,15 @@ impl Captures {
             self.set = 0;
             self.captures.entry(capture).or_default().holders += 1;
         }
+    }
+
+    /// A capture that is open cannot end in a graph any more. Returns the blocks that nothing holds any more.
+    pub fn broken(&mut self, capture: u64) -> Vec<Id> {
+        if !self.open.contains(&capture) {
+            return Vec::new();
+        }
+        self.set = 0;
+        self.release(capture)
     }
 
     /// A capture ended, in a graph or in nothing. Returns the blocks that nothing holds any more.
@@ -151,6 +170,9 @@ impl Captures {
     #[inline]
     pub fn quarantine(&mut self, block: Id, set: u32) -> bool {
         if self.open.is_empty() && set == 0 {
+            if !self.kept.is_empty() {
+                self.kept.remove(&block);
+            }
             return false;
         }
         let open = self.current();
@@ -172,20 +194,32 @@ impl Captures {
         }
     }
 
-    /// The driver would have refused to hand a block out, or to take it back: if its free has to wait,
-    /// it waits however short memory is.
-    pub fn keep(&mut self, block: Id) {
-        self.kept.insert(block);
+    /// The driver would have refused to hand a block out, because of these captures: if its free has to
+    /// wait, it waits for them however short memory is.
+    pub fn keep(&mut self, block: Id, captures: Vec<u64>) {
+        self.kept.insert(block, captures);
+    }
+
+    /// The driver would have refused to take a block back: its free waits for the captures that are open
+    /// however short memory is. What the driver would not have handed out is kept already.
+    pub fn keep_freed(&mut self, block: Id) {
+        let open = &self.open;
+        self.kept.entry(block).or_insert_with(|| open.clone());
     }
 
     /// Takes those of these blocks out of quarantine that the driver would have freed: memory is short.
     pub fn give_up(&mut self, which: impl Fn(Id) -> bool) -> Vec<Id> {
-        let kept = &self.kept;
+        let (kept, captures) = (&mut self.kept, &self.captures);
         let mut free = Vec::new();
         for set in self.sets.values_mut() {
             set.blocks.retain(|block| {
-                let goes = !kept.contains(block) && which(*block);
-                free.extend(goes.then_some(*block));
+                let lasts = |capture: &u64| captures.contains_key(capture);
+                let is_kept = kept.get(block).is_some_and(|of| of.iter().any(lasts));
+                let goes = !is_kept && which(*block);
+                if goes {
+                    kept.remove(block);
+                    free.push(*block);
+                }
                 !goes
             });
         }
@@ -197,7 +231,7 @@ impl Captures {
         for set in self.sets.values_mut() {
             set.blocks.retain(|block| !gone(*block));
         }
-        self.kept.retain(|block| !gone(*block));
+        self.kept.retain(|block, _| !gone(*block));
     }
 }
 
@@ -257,7 +291,7 @@ mod tests {
     fn what_the_driver_would_have_refused_is_kept() {
         let mut captures = Captures::default();
         captures.began(1);
-        captures.keep(7);
+        captures.keep(7, vec![1]);
         assert!(captures.quarantine(7, 0));
         assert!(captures.quarantine(8, 0));
         assert_eq!(captures.give_up(|_| true), [8]);
@@ -273,6 +307,37 @@ mod tests {
             [7],
             "it was kept for that time only"
         );
+    }
+
+    #[test]
+    fn nothing_waits_for_a_broken_capture() {
+        let mut captures = Captures::default();
+        captures.began(1);
+        captures.keep_freed(7);
+        assert!(captures.quarantine(7, 0));
+        assert_eq!(captures.broken(1), [7]);
+        assert!(captures.is_open(), "the driver refuses what it refused");
+        assert!(!captures.quarantine(8, 0));
+        assert!(captures.broken(1).is_empty());
+        assert!(captures.ended(1, Some(100)).is_empty());
+        assert!(captures.destroyed(100).is_empty());
+        assert!(!captures.is_open() && captures.sets.is_empty());
+    }
+
+    #[test]
+    fn a_block_that_was_refused_is_kept_as_long_as_what_refused_it() {
+        let mut captures = Captures::default();
+        captures.began(1);
+        captures.began(2);
+        captures.keep(7, vec![1]);
+        captures.keep_freed(7);
+        captures.keep_freed(8);
+        assert!(captures.quarantine(7, 0));
+        assert!(captures.quarantine(8, 0));
+        assert!(captures.give_up(|_| true).is_empty());
+        assert!(captures.broken(1).is_empty(), "2 may use both");
+        assert_eq!(captures.give_up(|_| true), [7]);
+        assert_eq!(captures.ended(2, None), [8]);
     }
 
     #[test]

@@ -112,6 +112,13 @@ impl<D: Device> Pool<D> {
         self.returned(&mut state, blocks);
     }
 
+    /// A capture that goes on cannot end in a graph any more: the driver has invalidated it.
+    pub fn capture_broken(&self, capture: u64) {
+        let mut state = self.state.lock();
+        let blocks = state.captures.broken(capture);
+        self.returned(&mut state, blocks);
+    }
+
     /// `to` was instantiated, cloned or updated from `from`, or contains it: it holds what `from`
     /// holds.
     pub fn graph_derived(&self, from: u64, to: u64) {

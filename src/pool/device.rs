@@ -56,10 +56,10 @@ pub trait Device: Sync {
         true
     }
 
-    /// Whether the driver would refuse the calling thread an allocation or a free, because of a
-    /// stream that captures.
-    fn refuses(&self) -> bool {
-        false
+    /// The captures because of which the driver would refuse the calling thread an allocation or a free,
+    /// by the numbers that the pool knows them by.
+    fn refusing(&self) -> Vec<u64> {
+        Vec::new()
     }
 
     /// As [`Device::synchronize`], while a stream of the context captures.

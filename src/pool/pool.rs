@@ -67,11 +67,11 @@ impl<D: Device> Pool<D> {
     pub(super) fn take(&self, context: Context, bytes: u64) -> Result<Grant, Guard<'_, D>> {
         let Some(front) = &self.front else {
             let mut state = self.state.lock();
-            let refuses = self.refuses(&mut state);
+            let refusing = self.refusing(&mut state);
             return match state.index_of(context) {
                 Some(index) => match state.take(index, bytes, Source::Hit) {
                     Ok(grant) => {
-                        self.keep(&mut state, &grant, refuses);
+                        self.keep(&mut state, &grant, refusing);
                         Ok(grant)
                     }
                     Err(_) => Err(state),
@@ -96,14 +96,14 @@ impl<D: Device> Pool<D> {
         size: u64,
     ) -> Result<Grant, Guard<'_, D>> {
         let mut state = self.state.lock();
-        let refuses = self.refuses(&mut state);
+        let refusing = self.refusing(&mut state);
         let Some(index) = state.index_of(context) else {
             return Err(state);
         };
         front.call_in_own(&mut state);
         match state.take(index, bytes, Source::Hit) {
             Ok(grant) => {
-                self.keep(&mut state, &grant, refuses);
+                self.keep(&mut state, &grant, refusing);
                 front.adopt(&mut state, &grant, size);
                 Ok(grant)
             }
@@ -132,29 +132,31 @@ impl<D: Device> Pool<D> {
         context: Context,
         bytes: u64,
     ) -> Result<Grant, D::Error> {
-        let refuses = self.refuses(&mut state);
+        let refusing = self.refusing(&mut state);
         // What other threads have back joins the fence that this request may have to close.
         self.call_in(&mut state, Call::Back);
         let grant = self.allocate_slowly(&mut state, context, bytes)?;
-        self.keep(&mut state, &grant, refuses);
+        self.keep(&mut state, &grant, refusing);
         if let Some(front) = &self.front {
             front.adopt(&mut state, &grant, self.rounding.growth(bytes));
         }
         Ok(grant)
     }
 
-    /// Whether the driver would refuse the calling thread an allocation or a free, because of a stream
-    /// that captures.
+    /// The captures because of which the driver would refuse the calling thread an allocation or a free.
     #[inline]
-    fn refuses(&self, state: &mut Guard<'_, D>) -> bool {
-        state.captures.is_open() && MutexGuard::unlocked(state, || self.device.refuses())
+    fn refusing(&self, state: &mut Guard<'_, D>) -> Vec<u64> {
+        if !state.captures.is_open() {
+            return Vec::new();
+        }
+        MutexGuard::unlocked(state, || self.device.refusing())
     }
 
     /// The program depends on a block that the driver would not have handed out.
     #[inline]
-    fn keep(&self, state: &mut State<D::Event>, grant: &Grant, refused: bool) {
-        if refused {
-            state.keep(grant.address);
+    fn keep(&self, state: &mut State<D::Event>, grant: &Grant, refusing: Vec<u64>) {
+        if !refusing.is_empty() {
+            state.keep(grant.address, refusing);
         }
     }
 
@@ -195,8 +197,8 @@ impl<D: Device> Pool<D> {
         seen: impl FnOnce(&Freed),
     ) -> Result<(), FreeError<D::Error>> {
         let mut state = self.state.lock();
-        if self.refuses(&mut state) {
-            state.keep(address);
+        if !self.refusing(&mut state).is_empty() {
+            state.keep_freed(address);
         }
         if let Some(front) = &self.front {
             front.call_in_own(&mut state);

@@ -75,8 +75,9 @@ struct Inner {
     /// Handed out: bytes and number.
     grants: BTreeMap<Address, (u64, u64)>,
     granted: u64,
-    /// The contexts of streams that capture, and whether the driver refuses allocations meanwhile.
-    capturing: Vec<(Context, bool)>,
+    /// The contexts of streams that capture, and the capture because of which the driver refuses allocations
+    /// meanwhile, if it does.
+    capturing: Vec<(Context, Option<u64>)>,
     findings: Vec<String>,
     calls: HashMap<Call, u64>,
     /// Every so many calls one fails.
@@ -256,8 +257,8 @@ impl Sim {
     }
 
     /// A stream of a context captures from now on. `refuses`: the driver would refuse allocations and
-    /// frees meanwhile.
-    pub fn capture_begin(&self, context: Context, refuses: bool) {
+    /// frees meanwhile, because of the capture of this number.
+    pub fn capture_begin(&self, context: Context, refuses: Option<u64>) {
         self.inner.lock().capturing.push((context, refuses));
     }
 
@@ -301,7 +302,8 @@ impl Inner {
             .failing
             .get(&call)
             .is_some_and(|every| count.is_multiple_of(*every));
-        let captures = |(of, _): &(Context, bool)| call != Call::Synchronize || *of == context;
+        let captures =
+            |(of, _): &(Context, Option<u64>)| call != Call::Synchronize || *of == context;
         if fences && self.capturing.iter().any(captures) {
             self.findings
                 .push(format!("{call:?} invalidates a capture"));
@@ -492,12 +494,10 @@ impl Device for Sim {
         inner.capturing.iter().any(|(of, _)| *of == context)
     }
 
-    fn refuses(&self) -> bool {
-        self.inner
-            .lock()
-            .capturing
-            .iter()
-            .any(|(_, refuses)| *refuses)
+    fn refusing(&self) -> Vec<u64> {
+        let inner = self.inner.lock();
+        let refusing = inner.capturing.iter().filter_map(|(_, refuses)| *refuses);
+        refusing.collect()
     }
 
     fn retire(&self, event: Event) {

@@ -287,13 +287,24 @@ impl<E: Copy> State<E> {
         whole.into_iter().map(|id| self.drop_block(id)).collect()
     }
 
-    /// The driver would have refused to hand a block out.
-    pub fn keep(&mut self, address: Address) {
-        if let Some(id) = self.map.get(&address)
-            && matches!(self.slab.at(*id).state, BlockState::Live | BlockState::Lent)
-            && !self.planted(Mutation::GiveUpKept)
-        {
-            self.captures.keep(*id);
+    /// The block in the caller's hands at an address.
+    fn live(&self, address: Address) -> Option<Id> {
+        let id = *self.map.get(&address)?;
+        let is_live = matches!(self.slab.at(id).state, BlockState::Live | BlockState::Lent);
+        (is_live && !self.planted(Mutation::GiveUpKept)).then_some(id)
+    }
+
+    /// The driver would have refused to hand a block out, because of these captures.
+    pub fn keep(&mut self, address: Address, captures: Vec<u64>) {
+        if let Some(id) = self.live(address) {
+            self.captures.keep(id, captures);
+        }
+    }
+
+    /// The driver would have refused to take a block back.
+    pub fn keep_freed(&mut self, address: Address) {
+        if let Some(id) = self.live(address) {
+            self.captures.keep_freed(id);
         }
     }
 

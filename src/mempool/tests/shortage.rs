@@ -18,7 +18,10 @@ fn free_memory_around_a_small_block_goes_back() {
     let large = allocate(900 * MIB);
     pool.free(stream, large.address, |_| ()).expect("a free");
     let small = allocate(MIB);
-    assert_eq!(small.address, large.address, "it is in the large one's place");
+    assert_eq!(
+        small.address, large.address,
+        "it is in the large one's place"
+    );
     pool.trim(&driver, 0);
     let held = pool.stats().reserved;
     // No more than the driver's own pools keep.

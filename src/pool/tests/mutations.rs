@@ -38,6 +38,11 @@ fn script(mutation: Mutation) -> Option<Vec<Action>> {
         owner: 0,
         on,
     };
+    let too_much = Action::Allocate {
+        context: 0,
+        bytes: 1 << 40,
+        ready_only: false,
+    };
     let rest = match mutation {
         Mutation::NoDerived => {
             vec![
@@ -54,12 +59,18 @@ fn script(mutation: Mutation) -> Option<Vec<Action>> {
                 context: 1,
                 refuses: false,
             };
-            let too_much = Action::Allocate {
-                context: 0,
-                bytes: 1 << 40,
-                ready_only: false,
-            };
             return Some(vec![allocate, launch(1), capture, free, too_much]);
+        }
+        Mutation::GiveUpKept => {
+            return Some(vec![
+                capture(true),
+                allocate,
+                launch(0),
+                free,
+                end(true),
+                too_much,
+                replay,
+            ]);
         }
         Mutation::ForgetPeers => {
             return Some(vec![

@@ -68,8 +68,8 @@ impl Device for Probe {
     fn captures(&self, context: Context) -> bool {
         self.peek().captures(context)
     }
-    fn refuses(&self) -> bool {
-        self.peek().refuses()
+    fn refusing(&self) -> Vec<u64> {
+        self.peek().refusing()
     }
     fn retire(&self, event: Event) {
         self.peek().retire(event)
@@ -119,6 +119,10 @@ pub enum Action {
     EndCapture {
         capture: usize,
         graph: bool,
+    },
+    /// The driver invalidates a capture, and the pool is told.
+    BreakCapture {
+        capture: usize,
     },
     Derive {
         graph: usize,
@@ -230,6 +234,7 @@ pub fn action() -> impl Strategy<Value = Action> {
             .prop_map(|(context, refuses)| Action::Capture { context, refuses }),
         4 => (0..4usize, any::<bool>())
             .prop_map(|(capture, graph)| Action::EndCapture { capture, graph }),
+        1 => (0..4usize).prop_map(|capture| Action::BreakCapture { capture }),
         1 => (0..8usize).prop_map(|graph| Action::Derive { graph }),
         2 => (0..8usize).prop_map(|graph| Action::Destroy { graph }),
         4 => (0..4usize, 0..8usize).prop_map(|(context, graph)| Action::Replay { context, graph }),
@@ -251,8 +256,8 @@ struct Block {
     number: u64,
     /// The captures that were open when it was handed out.
     captures: Vec<u64>,
-    /// The driver would have refused to hand it out.
-    refused: bool,
+    /// Those because of which the driver would have refused to hand it out.
+    refused: Vec<u64>,
 }
 
 /// A capture that is open.
@@ -260,7 +265,18 @@ struct Capture {
     id: u64,
     context: usize,
     refuses: bool,
+    /// It cannot end in a graph any more.
+    is_broken: bool,
     recorded: BTreeSet<(usize, Use)>,
+}
+
+/// A block that was freed where the driver would have refused that, or would not have handed it out.
+struct Kept {
+    device: i32,
+    bytes: u64,
+    number: u64,
+    /// The captures that it waits for, however short memory is.
+    captures: Vec<u64>,
 }
 
 /// A graph: the memory that its nodes use.
@@ -283,9 +299,8 @@ struct Machine {
     graphs: Vec<Graph>,
     /// Freed where the driver would have done so too: when memory is short, graphs lose them.
     loose: BTreeSet<u64>,
-    /// Freed where the driver would have refused the free or the allocation: device, bytes, and the
-    /// captures that were open then.
-    kept: Vec<(i32, u64, Vec<u64>)>,
+    /// Freed where the driver would have refused the free or the allocation.
+    kept: Vec<Kept>,
     next: u64,
     peaks: BTreeMap<i32, (u64, u64)>,
 }
@@ -421,13 +436,25 @@ impl Machine {
             Action::Capture { context, refuses } => {
                 self.next += 1;
                 self.pool.capture_began(self.next);
-                self.sim().capture_begin(self.contexts[context].0, refuses);
+                let refuses_as = refuses.then_some(self.next);
+                self.sim()
+                    .capture_begin(self.contexts[context].0, refuses_as);
                 self.captures.push(Capture {
                     id: self.next,
                     context,
                     refuses,
+                    is_broken: false,
                     recorded: BTreeSet::new(),
                 });
+            }
+            Action::BreakCapture { capture } => {
+                if !self.captures.is_empty() {
+                    let at = capture % self.captures.len();
+                    let capture = &mut self.captures[at];
+                    capture.is_broken = true;
+                    capture.recorded.clear();
+                    self.pool.capture_broken(capture.id);
+                }
             }
             Action::EndCapture { capture, graph } => {
                 if !self.captures.is_empty() {
@@ -485,12 +512,28 @@ impl Machine {
         self.captures.iter().map(|capture| capture.id).collect()
     }
 
-    fn refuses(&self) -> bool {
-        self.captures.iter().any(|capture| capture.refuses)
+    /// The captures because of which the driver would refuse allocations and frees.
+    fn refusing(&self) -> Vec<u64> {
+        let refusing = self.captures.iter().filter(|capture| capture.refuses);
+        refusing.map(|capture| capture.id).collect()
+    }
+
+    /// Whether a capture and all graphs of it are gone, or will never be.
+    fn is_over(&self, capture: u64) -> bool {
+        let is_it = |open: &Capture| open.id == capture && !open.is_broken;
+        let is_open = self.captures.iter().any(is_it);
+        !is_open && self.graphs.iter().all(|graph| graph.capture != capture)
+    }
+
+    fn waits(&self, kept: &Kept) -> bool {
+        kept.captures.iter().any(|capture| !self.is_over(*capture))
     }
 
     /// Memory was short: what the driver would have freed does not wait for graphs any more.
     fn give_up(&mut self) {
+        let over = self.kept.iter().filter(|kept| !self.waits(kept));
+        let over: Vec<u64> = over.map(|kept| kept.number).collect();
+        self.loose.extend(over);
         let loose = &self.loose;
         let gone = |(_, (_, _, number)): &(usize, Use)| loose.contains(number);
         let graphs = self.graphs.iter_mut().map(|graph| &mut graph.uses);
@@ -528,7 +571,7 @@ impl Machine {
             context,
             number,
             captures: self.current(),
-            refused: self.refuses(),
+            refused: self.refusing(),
         });
         let (allocated, requested) = self.sums(device);
         let peaks = self.peaks.entry(device).or_default();
@@ -546,18 +589,8 @@ impl Machine {
             return;
         }
         let stats = self.pool.stats(Some(device));
-        let over = |capture: &u64| {
-            let open = self.captures.iter().any(|open| open.id == *capture);
-            !open && self.graphs.iter().all(|graph| graph.capture != *capture)
-        };
-        let waits =
-            |(of, _, captures): &&(i32, u64, Vec<u64>)| *of == device && !captures.iter().all(over);
-        let kept: u64 = self
-            .kept
-            .iter()
-            .filter(waits)
-            .map(|(_, size, _)| size)
-            .sum();
+        let waits = |kept: &&Kept| kept.device == device && self.waits(kept);
+        let kept: u64 = self.kept.iter().filter(waits).map(|kept| kept.bytes).sum();
         assert!(stats.quarantined <= kept, "out of memory with a quarantine");
         // Under a capture, other contexts' work cannot always be waited for.
         let neighbours = device == 0
@@ -604,10 +637,19 @@ impl Machine {
             (block.grant.requested, block.grant.size)
         );
         assert_eq!((seen.context, seen.device), self.contexts[block.context]);
-        if block.refused || self.refuses() {
-            let captures = block.captures.iter().chain(&current).copied().collect();
+        let captures = match block.refused.is_empty() {
+            true if self.refusing().is_empty() => Vec::new(),
+            true => current,
+            false => block.refused.clone(),
+        };
+        if !captures.is_empty() {
             let (_, device) = self.contexts[block.context];
-            self.kept.push((device, block.grant.size, captures));
+            self.kept.push(Kept {
+                device,
+                bytes: block.grant.size,
+                number: block.number,
+                captures,
+            });
         } else {
             self.loose.insert(block.number);
         }
@@ -636,7 +678,7 @@ impl Machine {
                 ));
             }
         }
-        for capture in &mut self.captures {
+        for capture in self.captures.iter_mut().filter(|open| !open.is_broken) {
             capture.recorded.extend(uses.iter().copied());
         }
         if self.captures.is_empty() {
@@ -650,6 +692,7 @@ impl Machine {
         self.sim().capture_end(at);
         self.next += 1;
         let id = self.next;
+        let graph = graph && !capture.is_broken;
         if graph {
             self.graphs.push(Graph {
                 id,

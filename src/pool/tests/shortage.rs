@@ -36,7 +36,8 @@ fn each(test: impl Fn(&Pool<Sim>)) {
 
 fn begin(pool: &Pool<Sim>, capture: u64, refuses: bool) {
     pool.capture_began(capture);
-    pool.device().capture_begin(OURS, refuses);
+    pool.device()
+        .capture_begin(OURS, refuses.then_some(capture));
 }
 
 fn end(pool: &Pool<Sim>, capture: u64, graph: Option<u64>) {
@@ -110,5 +111,29 @@ fn room_for_others_is_made_of_what_waits() {
         assert!(pool.make_room(None) >= 64 * MIB);
         assert_eq!(pool.stats(None).reserved, 0);
         end(pool, 1, None);
+    });
+}
+
+#[test]
+fn what_the_driver_would_have_refused_comes_back_once_the_capture_is_broken() {
+    each(|pool| {
+        begin(pool, 1, true);
+        pass(pool, 64 * MIB).expect("memory");
+        assert_eq!(pass(pool, 60 * MIB), Err(Error::OutOfMemory));
+        pool.capture_broken(1);
+        assert_eq!(pass(pool, 60 * MIB), Ok(()));
+        end(pool, 1, None);
+    });
+}
+
+#[test]
+fn what_one_capture_refuses_does_not_wait_for_another_when_memory_is_short() {
+    each(|pool| {
+        begin(pool, 1, true);
+        begin(pool, 2, false);
+        pass(pool, 64 * MIB).expect("memory");
+        assert_eq!(pass(pool, 60 * MIB), Err(Error::OutOfMemory));
+        pool.capture_broken(1);
+        assert_eq!(pass(pool, 60 * MIB), Ok(()));
     });
 }

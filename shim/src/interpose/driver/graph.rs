@@ -40,7 +40,8 @@ fn destroy(graph: Handle, call: impl FnOnce() -> CUresult) -> CUresult {
         if let Some(pool) = allocator::used() {
             pool.graph_destroyed(graph as u64);
         }
-        mempools::graph_destroyed(graph as u64);
+        mempools::all().for_each(|entry| entry.pool.graph_destroyed(graph as u64));
+        mempools::release_owed();
     }
     result
 }

@@ -41,6 +41,19 @@ fn end(
     result
 }
 
+/// Ends a stream, and with it the capture that it may be in.
+fn destroy(stream: Handle, call: impl FnOnce() -> CUresult) -> CUresult {
+    mempools::stream_gone(stream as u64);
+    capture::leaves(stream, true);
+    let result = call();
+    if result == SUCCESS {
+        capture::abandon(stream, false);
+    } else {
+        capture::leaves(stream, false);
+    }
+    result
+}
+
 /// Waits for a stream; what was freed on it before is over then.
 fn synchronize(stream: u64, call: impl FnOnce() -> CUresult) -> CUresult {
     if !mempools::all().any(|entry| entry.pool.is_above_threshold()) {
@@ -128,23 +141,13 @@ driver_hooks! {
     }
     /// A stream ends, and with it the capture that it may be in (CUDA 2 and 3).
     fn cuStreamDestroy(stream: Handle) {
-        mempools::stream_gone(stream as u64);
         // SAFETY: as above.
-        let result = unsafe { real::cuStreamDestroy(stream) };
-        if result == SUCCESS {
-            capture::abandon(stream, false);
-        }
-        result
+        destroy(stream, || unsafe { real::cuStreamDestroy(stream) })
     }
     /// A stream ends, and with it the capture that it may be in.
     fn cuStreamDestroy_v2(stream: Handle) {
-        mempools::stream_gone(stream as u64);
         // SAFETY: as above.
-        let result = unsafe { real::cuStreamDestroy_v2(stream) };
-        if result == SUCCESS {
-            capture::abandon(stream, false);
-        }
-        result
+        destroy(stream, || unsafe { real::cuStreamDestroy_v2(stream) })
     }
     /// A new stream, which takes device memory.
     fn cuStreamCreate(stream: *mut Handle, flags: c_uint) {

@@ -16,9 +16,6 @@ use crate::{
     shortage, thread,
 };
 
-/// `CU_STREAM_CAPTURE_STATUS_INVALIDATED`.
-const INVALIDATED: i32 = 2;
-
 /// The stream that a handle means; `per_thread`: to a `_ptsz` function.
 #[inline]
 pub fn named(stream: Handle, per_thread: bool) -> u64 {
@@ -39,7 +36,7 @@ fn asked_captured(stream: u64) -> Result<bool, CUresult> {
     // SAFETY: `status` is ours to write; 1 and 2 name the default streams here.
     twice(|| unsafe { calls::cuStreamIsCapturing(stream as Handle, &mut status) })?;
     match status {
-        INVALIDATED => Err(CAPTURE_INVALIDATED),
+        capture::INVALIDATED => Err(CAPTURE_INVALIDATED),
         status => Ok(status != 0),
     }
 }
