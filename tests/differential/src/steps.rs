@@ -62,10 +62,20 @@ pub fn step(world: &mut World, index: usize, step: &Step) {
         log::add(&mut world.log, &world.seen);
         return;
     }
+    // Work on a block that was refused here orders other work natively, and may wait for it.
+    world.lacks_work |= !is_comparable
+        && !left_out
+        && world
+            .blocks
+            .iter()
+            .any(|block| block.state == State::Missing);
     // A free under work that nobody waited for is found here when the memory goes back to the driver.
     let theirs = world.theirs.last().copied().unwrap_or(0);
     if matches!(step.op, Op::Free { .. }) {
-        world.credit += theirs.saturating_sub(new);
+        world.credit += match world.lacks_work {
+            true => theirs.abs_diff(new),
+            false => theirs.saturating_sub(new),
+        };
     }
     let excess = new.saturating_sub(theirs).min(world.credit);
     world.credit -= excess;
@@ -643,8 +653,15 @@ fn index_of(from: From) -> u8 {
 }
 
 fn allocate(world: &mut World, step: &Step, slot: u8, bytes: u64, from: From) -> bool {
+    const SMALL: u64 = 1 << 20;
     let index = usize::from(slot);
     if matches!(world.blocks[index].state, State::Live | State::Missing) {
+        return false;
+    }
+    // What a capture forbids succeeds here, as promised. Natively there is no such memory; here a pool keeps it
+    // until it is synchronised, and what was taken despite a thread's default stream waits for that one's end.
+    let is_kept = matches!(from, From::Stream(_) | From::Pool(..)) || world.is_in_default_stream();
+    if bytes > SMALL && is_kept && world.is_forbidden() {
         return false;
     }
     const UNTOUCHED: u64 = 0x00ab_cdef_0000;
@@ -1447,6 +1464,10 @@ fn graph(world: &mut World, step: &Step) -> bool {
 fn probe(world: &mut World, step: &Step, async_: bool) -> bool {
     const ROOM: u64 = 256 << 20;
     if step.context == AS_IS || world.contexts[usize::from(step.context)] == 0 {
+        return false;
+    }
+    // As for allocations.
+    if world.is_forbidden() && (async_ || world.is_in_default_stream()) {
         return false;
     }
     let device = world.context_devices[usize::from(step.context)];

@@ -222,6 +222,7 @@ fn finish(world: &mut World) {
     world.capped.clear();
     world.of_graphs.clear();
     world.has_diverged = false;
+    world.lacks_work = false;
     for device in 0..world.devices {
         balance(world, device);
     }

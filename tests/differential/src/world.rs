@@ -156,6 +156,8 @@ pub struct World {
     pub steps: u64,
     /// Findings of the stand-in at frees that the native run of this program has had and this one not yet.
     pub credit: u64,
+    /// A step was left out here because its block was refused.
+    pub lacks_work: bool,
     /// Findings of the stand-in so far.
     pub findings: u64,
     serials: u64,
@@ -218,6 +220,7 @@ impl World {
             pending: vec![0; crate::judge::PENDING.len()],
             steps: 0,
             credit: 0,
+            lacks_work: false,
             findings: 0,
             serials: 0,
         }
@@ -277,6 +280,12 @@ impl World {
             .iter()
             .position(|context| handle != 0 && *context == handle);
         found.map(|slot| slot as u8)
+    }
+
+    /// Whether a default stream captures. If it is a thread's own, only that thread can ask whether the driver has
+    /// invalidated the capture.
+    pub fn is_in_default_stream(&self) -> bool {
+        self.captures.keys().any(|key| key >> 63 == 1)
     }
 
     /// Whether an open capture forbids the thread what could synchronise.
