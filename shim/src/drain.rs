@@ -1,19 +1,19 @@
 //! Waiting for a context's work while streams capture.
 //!
-//! Nothing that waits for a context, and no event of one, is allowed then. But the driver's free is, in the
-//! relaxed mode, and it waits for all work of the context first. So a small allocation is kept for it: when
+//! Nothing that waits for a context in which a stream captures, and no event of one, is allowed then. But the driver's
+//! free is, in the relaxed mode, and it waits for all work of the context first. So a small allocation is kept for it: when
 //! memory is short there may be none to be had. It goes back when no stream has captured for a while.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use gpushim_core::gate;
-use gpushim_core::pool::Context;
+use gpushim_core::pool::{Context, Device};
 
 use crate::device::{check, relaxed};
-use crate::driver::{CONTEXT_IS_DESTROYED, CUresult};
+use crate::driver::{CAPTURE_UNSUPPORTED, CONTEXT_IS_DESTROYED, CUresult};
 use crate::interpose::driver::memory::real as memory;
-use crate::{capture, context, thread};
+use crate::{capture, context, mempools, thread};
 
 /// What is kept for it: contexts and addresses.
 static KEPT: Mutex<Vec<(Context, u64)>> = Mutex::new(Vec::new());
@@ -76,6 +76,11 @@ pub fn owns(address: u64) -> bool {
 /// # Errors
 /// The driver's.
 pub fn context(of: Context) -> Result<(), CUresult> {
+    // Where no stream captures it can be waited for as ever, which takes no memory.
+    match Device::synchronize(mempools::driver(), of) {
+        Err(CAPTURE_UNSUPPORTED) => {}
+        result => return result,
+    }
     let _pass = gate::enter(of).ok_or(CONTEXT_IS_DESTROYED)?;
     let address = match kept(of) {
         Some(address) => address,

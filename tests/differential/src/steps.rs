@@ -63,19 +63,22 @@ pub fn step(world: &mut World, index: usize, step: &Step) {
         return;
     }
     // Work on a block that was refused here orders other work natively, and may wait for it.
-    world.lacks_work |= !is_comparable
-        && !left_out
-        && world
-            .blocks
-            .iter()
-            .any(|block| block.state == State::Missing);
+    let is_missing = |block: &Block| block.state == State::Missing;
+    if !is_comparable && !left_out && world.blocks.iter().any(is_missing) {
+        world.lacks_work = true;
+        let breaks = [judge::CAPTURE_UNSUPPORTED, judge::CAPTURE_IMPLICIT];
+        if breaks.iter().any(|code| world.theirs.contains(code)) {
+            break_captures(world, step);
+        }
+    }
     // A free under work that nobody waited for is found here when the memory goes back to the driver.
     let theirs = world.theirs.last().copied().unwrap_or(0);
-    if matches!(step.op, Op::Free { .. }) {
-        world.credit += match world.lacks_work {
-            true => theirs.abs_diff(new),
-            false => theirs.saturating_sub(new),
-        };
+    match step.op {
+        Op::Free { .. } | Op::FreeAsync { .. } if world.lacks_work => {
+            world.credit += theirs.abs_diff(new);
+        }
+        Op::Free { .. } => world.credit += theirs.saturating_sub(new),
+        _ => {}
     }
     let excess = new.saturating_sub(theirs).min(world.credit);
     world.credit -= excess;
