@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -64,9 +64,9 @@ pub fn enter(context: Context) -> Option<Pass> {
 /// and another has its handle.
 pub fn enter_since(context: Context, born: u64) -> Option<Pass> {
     let slot = slot(context);
+    // Sequentially consistent, as the load of `ANY` is: either the end sees this call, or this call sees the end.
     slot.fetch_add(1, Ordering::SeqCst);
     let pass = Pass(slot);
-    fence(Ordering::SeqCst);
     lives(context, born).then_some(pass)
 }
 
@@ -100,7 +100,6 @@ pub fn close(context: Context) {
         closed.insert(context.0, End { number, is_closed });
         ANY.store(true, Ordering::SeqCst);
     }
-    fence(Ordering::SeqCst);
     let slot = slot(context);
     let begun = Instant::now();
     while slot.load(Ordering::SeqCst) > 0 && begun.elapsed() < PATIENCE {

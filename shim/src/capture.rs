@@ -72,8 +72,14 @@ pub fn any() -> bool {
     COUNT.load(Ordering::Acquire) != 0
 }
 
+/// Counters of calls in flight; threads share them.
+const COUNTERS: usize = 16;
+
+#[repr(align(64))]
+struct Counter(AtomicUsize);
+
 /// Calls of ours in flight that would invalidate a capture which begins meanwhile.
-static IN_FLIGHT: AtomicUsize = AtomicUsize::new(0);
+static IN_FLIGHT: [Counter; COUNTERS] = [const { Counter(AtomicUsize::new(0)) }; COUNTERS];
 /// How long a capture that begins waits for them: one may wait for the device.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// How often it looks.
@@ -81,34 +87,42 @@ const PAUSE: Duration = Duration::from_micros(20);
 
 /// A call of ours that invalidates the captures of a context, until dropped: none begins there meanwhile.
 #[must_use]
-pub struct Quiet(());
+pub struct Quiet(&'static AtomicUsize);
+
+impl Quiet {
+    fn begin() -> Quiet {
+        let Counter(counter) = &IN_FLIGHT[thread::serial() as usize % COUNTERS];
+        // Sequentially consistent, as `COUNT` is: either a capture that begins sees this call, or this call sees it.
+        counter.fetch_add(1, Ordering::SeqCst);
+        Quiet(counter)
+    }
+}
 
 impl Drop for Quiet {
     fn drop(&mut self) {
-        IN_FLIGHT.fetch_sub(1, Ordering::Release);
+        self.0.fetch_sub(1, Ordering::Release);
     }
 }
 
 /// A call of ours about all streams of a context begins, which the driver holds against every capture there,
 /// in whatever mode. `None`: a stream of it captures, and the call must not be made.
 pub fn quiet(context: Context) -> Option<Quiet> {
-    IN_FLIGHT.fetch_add(1, Ordering::SeqCst);
-    let quiet = Quiet(());
+    let quiet = Quiet::begin();
     let captures = COUNT.load(Ordering::SeqCst) != 0 && is_in(context);
     (!captures).then_some(quiet)
 }
 
 /// As [`quiet`], for a call that only some captures forbid, in any context.
 pub fn quiet_everywhere() -> Option<Quiet> {
-    IN_FLIGHT.fetch_add(1, Ordering::SeqCst);
-    let quiet = Quiet(());
+    let quiet = Quiet::begin();
     (COUNT.load(Ordering::SeqCst) == 0).then_some(quiet)
 }
 
 /// Waits until no call is in flight that a capture would be invalidated by.
 fn wait_for_quiet() {
     let begun = Instant::now();
-    while IN_FLIGHT.load(Ordering::SeqCst) > 0 && begun.elapsed() < PATIENCE {
+    let is_quiet = |Counter(counter): &Counter| counter.load(Ordering::SeqCst) == 0;
+    while !IN_FLIGHT.iter().all(is_quiet) && begun.elapsed() < PATIENCE {
         std::thread::sleep(PAUSE);
     }
 }
@@ -259,11 +273,15 @@ pub fn begin(stream: Handle, per_thread: bool, mode: u32) {
     }
     if let Ok(mut open) = OPEN.lock() {
         open.push(began);
+    }
+    // Without the lock: the pools wait for calls of theirs in flight, which may ask what captures.
+    if let Some(pool) = allocator::pool() {
+        pool.capture_began(number);
+    }
+    mempools::all().for_each(|entry| entry.pool.capture_began(number));
+    // After the pools: none of them begins a call from here on that would be refused.
+    if let Ok(open) = OPEN.lock() {
         COUNT.store(open.len(), Ordering::SeqCst);
-        if let Some(pool) = allocator::pool() {
-            pool.capture_began(number);
-        }
-        mempools::all().for_each(|entry| entry.pool.capture_began(number));
     }
     wait_for_quiet();
     recorder::capture(true, stream as u64, 0);

@@ -234,7 +234,21 @@ impl<D: Device> Pool<D> {
                         .iter()
                         .try_for_each(|context| device.synchronize(*context))
                 });
-                result.map_err(FreeError::Driver)?;
+                if let Err(error) = result {
+                    let captures = || {
+                        contexts
+                            .iter()
+                            .any(|context| self.device.captures(*context))
+                    };
+                    let is_captured =
+                        state.captures.is_open() || MutexGuard::unlocked(&mut state, captures);
+                    // A capture began meanwhile: the block waits for its fence.
+                    return if is_captured {
+                        Ok(())
+                    } else {
+                        Err(FreeError::Driver(error))
+                    };
+                }
                 state.completed(serial, id);
                 if let Some(device) = state.arena(serial).map(|arena| arena.device) {
                     self.shrink(&mut state, device);

@@ -47,6 +47,20 @@ impl ClockSource {
         }
     }
 
+    /// The ticks now, later than all that this thread has seen other threads do.
+    ///
+    /// The processor may read its counter while it still waits for a lock to be ours: without a fence an
+    /// allocation was seen up to 233 ticks before the free that made room for it, 3 in 2 million hand-overs.
+    #[inline]
+    pub fn now_after(self) -> u64 {
+        #[cfg(all(target_arch = "x86_64", not(miri)))]
+        if self == ClockSource::Tsc {
+            // SAFETY: every x86-64 processor has LFENCE (SSE2), and it touches no memory.
+            unsafe { core::arch::x86_64::_mm_lfence() };
+        }
+        self.now()
+    }
+
     /// Ticks and ns of `CLOCK_MONOTONIC` at the same moment: the tightest of a few attempts.
     pub fn pair(self) -> Pair {
         if self == ClockSource::Monotonic {

@@ -217,7 +217,7 @@ impl<'a, W: Word> Live<'a, W> {
     }
 
     /// Enters a block into a group, if it has room.
-    #[inline]
+    #[inline(always)]
     fn put(&self, at: usize, key: u64, level: usize, words: &[u64; 7]) -> bool {
         self.room.has(HEAD_BYTES + at * GROUP_BYTES, GROUP_BYTES)
             && self
@@ -340,7 +340,7 @@ impl<W: Word> Group<W> {
         places.find(|(place, _)| place.load(Ordering::Relaxed) == key)
     }
 
-    #[inline]
+    #[inline(always)]
     fn put(&self, key: u64, level: usize, words: &[u64; 7]) -> bool {
         while let Some((place, entry)) = self.place(FREE) {
             // Acquire: what is written here comes after what was read when the place was given up.

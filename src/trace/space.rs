@@ -67,8 +67,11 @@ impl Space {
     /// Whether these bytes, which are not none, have space; takes it if not. Without a system call where they have it.
     #[inline]
     pub fn ensure(&self, at: usize, bytes: usize) -> bool {
-        let pages = at / PAGE..=(at + bytes.max(1) - 1) / PAGE;
-        pages.clone().all(|page| self.has(page)) || self.take(*pages.start(), *pages.end())
+        let (first, last) = (at / PAGE, (at + bytes.max(1) - 1) / PAGE);
+        // Written out for the one page or two that nearly all callers have.
+        let has =
+            self.has(first) && (first == last || (first + 1..=last).all(|page| self.has(page)));
+        has || self.take(first, last)
     }
 
     /// Whether the page of a byte has space.

@@ -214,8 +214,8 @@ impl Writer {
         for (key, value) in process::facts(wall_ns, options.rank, options.facts) {
             writer.fact(key, &value);
         }
-        // A rate for processes that die before the first refresh: 0.2 ms apart, good to about 0.1 %.
-        while clock::monotonic_ns() < start.ns.saturating_add(200_000) {
+        // A rate for processes that die before the first refresh, good to about 0.1 %: each pair is of some 30 ns.
+        while clock::monotonic_ns() < start.ns.saturating_add(50_000) {
             std::hint::spin_loop();
         }
         writer.calibrate();

@@ -1,8 +1,8 @@
 //! What single calls answer.
 
 use super::program::Probe;
-use crate::pool::sim::{Call, Sim};
-use crate::pool::{Context, FreeError, Policy, Pool, Settings, Source};
+use crate::pool::sim::{Call, Error, Sim};
+use crate::pool::{Context, FreeError, Policy, Pool, Reuse, Settings, Source};
 use std::sync::Arc;
 
 const C: Context = Context(1);
@@ -113,4 +113,26 @@ fn what_nobody_asks_for_decays() {
     let given: Vec<u64> = (0..6).map(|_| pool.decay()).collect();
     assert_eq!(given.iter().sum::<u64>(), 4 << 20);
     assert_eq!(given[..3], [0, 0, 0]);
+}
+
+#[test]
+fn a_strict_free_that_meets_a_beginning_capture_succeeds() {
+    let strict = || {
+        pool(Settings {
+            reuse: Reuse::Strict,
+            ..Settings::default()
+        })
+    };
+    // The driver knows of the capture, the pool does not yet.
+    let (met, failed) = (strict(), strict());
+    met.device().sim.capture_begin(C, true);
+    for (pool, answer) in [
+        (met, Ok(())),
+        (failed, Err(FreeError::Driver(Error::Failed))),
+    ] {
+        pool.device().sim.fail(Call::Synchronize, 1);
+        let block = pool.allocate(C, 4096).unwrap();
+        assert_eq!(pool.free(block.address, |_| ()), answer);
+        assert_eq!(pool.find(block.address), None);
+    }
 }

@@ -44,7 +44,8 @@ thread_local! {
 #[inline]
 pub fn record(trace: &Arc<Mapped>, clock: ClockSource, event: [u64; 7]) {
     with(trace, |thread| {
-        trace.ring.push(&thread.hold, &thread.timed(clock, event));
+        let words = thread.timed(clock.now_after(), event);
+        trace.ring.push(&thread.hold, &words);
     });
 }
 
@@ -58,7 +59,8 @@ pub fn record_alloc(
 ) {
     with(trace, |thread| {
         trace.live.prefetch(key);
-        let words = thread.timed(clock, event);
+        // Another thread may have freed the memory a moment ago.
+        let words = thread.timed(clock.now_after(), event);
         trace.live.insert(key, &words);
         trace.ring.push(&thread.hold, &words);
         let [_, _, _, _, size, _, _] = words;
@@ -78,7 +80,7 @@ pub fn record_free(
 ) -> Option<Removed> {
     with(trace, |thread| {
         trace.live.prefetch(key);
-        let words = thread.timed(clock, event);
+        let words = thread.timed(clock.now(), event);
         let removed = trace.live.remove(key);
         trace.ring.push(&thread.hold, &words);
         let [_, _, _, _, size, _, _] = words;
@@ -92,7 +94,7 @@ pub fn record_free(
 #[inline]
 pub fn record_left(trace: &Arc<Mapped>, clock: ClockSource, event: [u64; 7], place: (Layer, u8)) {
     with(trace, |thread| {
-        let words = thread.timed(clock, event);
+        let words = thread.timed(clock.now(), event);
         trace.ring.push(&thread.hold, &words);
         let [_, _, _, _, size, _, _] = words;
         trace.tally.add(&thread.claim, Sort::Free, place, size);
@@ -126,12 +128,12 @@ fn with<R>(trace: &Arc<Mapped>, run: impl FnOnce(&Thread) -> R) -> R {
 }
 
 impl Thread {
-    /// The words of an event with the time of now.
+    /// The words of an event with a time that was read just now.
     #[inline]
-    fn timed(&self, clock: ClockSource, event: [u64; 7]) -> [u64; 7] {
+    fn timed(&self, ticks: u64, event: [u64; 7]) -> [u64; 7] {
         // Later than the thread's event before, whatever the resolution of the clock: the times of a
         // thread's events are their order.
-        let ticks = clock.now().max(self.last.get().saturating_add(1));
+        let ticks = ticks.max(self.last.get().saturating_add(1));
         self.last.set(ticks);
         let [_, head, who, address, size, first, second] = event;
         [ticks, head, who, address, size, first, second]
