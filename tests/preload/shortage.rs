@@ -66,6 +66,29 @@ fn each_device_has_the_limit_for_itself() {
 }
 
 #[test]
+fn memory_on_its_way_back_is_waited_for() {
+    for policy in ["auto", "segments", "vmm"] {
+        let shim = Run::new(program("short_threads"))
+            .env("STANDIN_MEMORY", "1G")
+            .env("STANDIN_FAULT", "cuMemUnmap:1:0:before=300ms")
+            .env("GPUSHIM_POLICY", policy)
+            .shim();
+        assert_eq!(shim.stdout, "first: 0\nsecond: 0\n", "{policy}");
+    }
+}
+
+#[test]
+fn what_was_freed_is_not_freed_once_more_for_what_is_there_now() {
+    for policy in ["auto", "segments", "blocks", "vmm"] {
+        let shim = Run::new(program("short_threads"))
+            .arg("again")
+            .env("GPUSHIM_POLICY", policy)
+            .shim();
+        assert_eq!(shim.stdout, "on a stream: 1\non none: 1\n", "{policy}");
+    }
+}
+
+#[test]
 fn what_a_capture_records_takes_nothing_of_the_limit() {
     for policy in ["auto", "vmm", "off"] {
         let shim = limited_streams("captured", policy);
