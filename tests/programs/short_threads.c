@@ -8,7 +8,7 @@ static CUcontext context;
 static void *asks(void *unused) {
     CUdeviceptr block = 0;
     OK(cuCtxSetCurrent(context));
-    printf("first: %d\n", cuMemAlloc_v2(&block, 600 * MIB));
+    printf("first: %d\n", cuMemAlloc_v2(&block, 500 * MIB));
     return unused;
 }
 
@@ -25,7 +25,7 @@ static void at_once(void) {
     OK(cuStreamSynchronize(side));
     pthread_create(&thread, NULL, asks, NULL);
     sleep_ms(50);
-    CUresult second = cuMemAlloc_v2(&block, 200 * MIB);
+    CUresult second = cuMemAlloc_v2(&block, 300 * MIB);
     pthread_join(thread, NULL);
     printf("second: %d\n", second);
 }
