@@ -78,6 +78,18 @@ fn memory_on_its_way_back_is_waited_for() {
 }
 
 #[test]
+fn a_context_without_captures_is_waited_for_without_any_memory() {
+    let shim = Run::new(program("short_threads"))
+        .arg("full")
+        .env("STANDIN_DEVICES", "2")
+        .env("STANDIN_MEMORY", "1G")
+        .env("STANDIN_LACKS", "vmm")
+        .env("GPUSHIM_POLICY", "bins")
+        .shim();
+    assert_eq!(shim.stdout, "beside a capture: 0\n");
+}
+
+#[test]
 fn what_was_freed_is_not_freed_once_more_for_what_is_there_now() {
     for policy in ["auto", "segments", "blocks", "vmm"] {
         let shim = Run::new(program("short_threads"))

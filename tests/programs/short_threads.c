@@ -1,6 +1,7 @@
 /* Two threads ask for memory of which each has enough once a pool gives back what it keeps, which takes a while: the
    second finds it neither with the pool nor with the driver. With the argument `again`: an address that was freed, in
-   a place where something else may be by now, is freed once more. */
+   a place where something else may be by now, is freed once more. With `full`: while a stream of one device captures, a
+   pool that holds all memory of another has to wait for that. */
 #include "program.h"
 
 static CUcontext context;
@@ -44,9 +45,30 @@ static void again(void) {
     OK(cuGraphDestroy(graph));
 }
 
+static void full(void) {
+    CUcontext other = NULL;
+    CUstream side = side_stream();
+    CUdeviceptr block = 0;
+    CUgraph graph = NULL;
+    CUmemoryPool pool = NULL;
+    unsigned long long nothing = 0;
+    OK(cuDevicePrimaryCtxRetain(&other, 1));
+    OK(cuDeviceGetDefaultMemPool(&pool, 1));
+    OK(cuMemPoolSetAttribute(pool, 4, &nothing));
+    OK(cuStreamBeginCapture_v2(side, 2));
+    OK(cuCtxSetCurrent(other));
+    OK(cuMemAllocAsync(&block, 900 * MIB, NULL));
+    OK(cuMemFreeAsync(block, NULL));
+    printf("beside a capture: %d\n", cuMemAllocAsync(&block, 300 * MIB, PER_THREAD));
+    OK(cuCtxSetCurrent(context));
+    OK(cuStreamEndCapture(side, &graph));
+    OK(cuGraphDestroy(graph));
+}
+
 int main(int argc, char **argv) {
     context = start();
     if (argc > 1 && !strcmp(argv[1], "again")) again();
+    else if (argc > 1 && !strcmp(argv[1], "full")) full();
     else at_once();
     return 0;
 }
