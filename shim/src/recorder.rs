@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::{Mutex, Once, OnceLock};
 
 use gpushim_core::mempool::{self, Stream};
-use gpushim_core::pool::{Context, Freed, Gone, Grant, Source};
+use gpushim_core::pool::{Context, Freed, Gone, Grant, Source, Stamp};
 use gpushim_core::trace::{Class, Condition, Cost, Event, Kind, Writer, flags};
 
 use crate::interpose::front;
@@ -118,7 +118,7 @@ pub fn granted(grant: &Grant) {
         Source::Waited => (flags::WAITED, driver_ns()),
         Source::Grown => (flags::GROWN, driver_ns()),
     };
-    writer.record_alloc(&Event {
+    let made = Event {
         flags: flag | capturing(),
         device: thread::with(|t| t.device.get()),
         address: grant.address,
@@ -126,21 +126,25 @@ pub fn granted(grant: &Grant) {
         stack: stacks::of_allocation(writer, grant.requested),
         extra: [0, Cost::pack(nanos, grant.size)],
         ..event(Kind::Alloc, Class::Device)
-    });
+    };
+    writer.record_alloc_after(&made, grant.after.0);
 }
 
-/// A block that came back to the pool. Runs under the pool's lock.
+/// A block that came back to the pool. Runs under the pool's lock. When that was.
 #[inline(always)]
-pub fn freed(freed: &Freed) {
-    let Some(writer) = opened() else { return };
-    writer.record_free(&Event {
+pub fn freed(freed: &Freed) -> Stamp {
+    let Some(writer) = opened() else {
+        return Stamp::default();
+    };
+    let ended = Event {
         flags: flags::HIT,
         device: freed.device as u8,
         address: freed.address,
         size: freed.requested,
         extra: [0, Cost::pack(0, freed.size)],
         ..event(Kind::Free, Class::Device)
-    });
+    };
+    Stamp(writer.record_free_at(&ended))
 }
 
 /// A stream's handle as programs write it: 0 for the legacy stream, and for none in particular.
@@ -162,7 +166,7 @@ pub fn granted_on(grant: &Grant, class: Class, device: i32, stream: u64) {
         Source::Waited => (flags::WAITED, driver_ns()),
         Source::Grown => (flags::GROWN, driver_ns()),
     };
-    writer.record_alloc(&Event {
+    let made = Event {
         flags: flag | capturing(),
         device: device as u8,
         address: grant.address,
@@ -170,21 +174,25 @@ pub fn granted_on(grant: &Grant, class: Class, device: i32, stream: u64) {
         stack: stacks::of_allocation(writer, grant.requested),
         extra: [as_named(stream), Cost::pack(nanos, grant.size)],
         ..event(Kind::Alloc, class)
-    });
+    };
+    writer.record_alloc_after(&made, grant.after.0);
 }
 
-/// A block that came back to a pool of streams. Runs under that pool's lock.
+/// A block that came back to a pool of streams. Runs under that pool's lock. When that was.
 #[inline(always)]
-pub fn freed_on(freed: &mempool::Freed, class: Class, device: i32, stream: u64) {
-    let Some(writer) = opened() else { return };
-    writer.record_free(&Event {
+pub fn freed_on(freed: &mempool::Freed, class: Class, device: i32, stream: u64) -> Stamp {
+    let Some(writer) = opened() else {
+        return Stamp::default();
+    };
+    let ended = Event {
         flags: flags::HIT,
         device: device as u8,
         address: freed.address,
         size: freed.requested,
         extra: [as_named(stream), Cost::pack(0, freed.size)],
         ..event(Kind::Free, class)
-    });
+    };
+    Stamp(writer.record_free_at(&ended))
 }
 
 /// Nanoseconds that this thread's hook has spent in the driver so far; starts anew.

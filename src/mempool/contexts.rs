@@ -201,7 +201,7 @@ impl<E: Copy> State<E> {
         let lane = self.lanes.of(Stream::every(context));
         for id in all {
             // A live block can be freed.
-            let _ = self.free::<()>(self.slab.at(id).address, lane, |_| ());
+            let _ = self.free::<(), ()>(self.slab.at(id).address, lane, |_| ());
         }
     }
 

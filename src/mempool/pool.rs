@@ -9,7 +9,7 @@ use super::mutation::{Mutation, on};
 use super::plan::{From, Mode, Plan};
 use super::space::Piece;
 use super::state::State;
-use super::types::{FreeError, Freed, Grant, Settings};
+use super::types::{FreeError, Freed, Grant, Settings, Stamp};
 use crate::pool::Source;
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -149,11 +149,11 @@ impl<D: Driver> MemPool<D> {
     /// [`FreeError::Unknown`] if the address is not the beginning of a block, [`FreeError::NotLive`] if
     /// it is free already.
     #[inline(always)]
-    pub fn free(
+    pub fn free<S: Into<Stamp>>(
         &self,
         stream: Stream,
         address: u64,
-        seen: impl FnOnce(&Freed),
+        seen: impl FnOnce(&Freed) -> S,
     ) -> Result<(), FreeError<D::Error>> {
         let mut state = self.state.lock();
         let lane = state.lanes.of(stream);
@@ -164,10 +164,10 @@ impl<D: Driver> MemPool<D> {
     ///
     /// # Errors
     /// As [`MemPool::free`].
-    pub fn free_where_made(
+    pub fn free_where_made<S: Into<Stamp>>(
         &self,
         address: u64,
-        seen: impl FnOnce(&Freed),
+        seen: impl FnOnce(&Freed) -> S,
     ) -> Result<(), FreeError<D::Error>> {
         let mut state = self.state.lock();
         let id = *state.map.get(&address).ok_or(FreeError::Unknown)?;

@@ -7,7 +7,7 @@ use super::lanes::{Lanes, SHARED, Stream};
 use super::mutation::{Mutation, on};
 use super::space::Space;
 use super::stats::Stats;
-use super::types::{FreeError, Freed, Grant, Settings};
+use super::types::{FreeError, Freed, Grant, Settings, Stamp};
 use crate::pool::capture::Captures;
 use crate::pool::class::GRANULE;
 use crate::pool::{Context, Source};
@@ -41,6 +41,8 @@ pub(super) struct State<E> {
     pub next_end: u32,
     /// The housekeeper's clock.
     pub tick: u32,
+    /// The latest free.
+    pub latest: Stamp,
     /// Bytes freed until all that was free last went back: from there on memory is new again.
     pub calm: u64,
     /// The placement that is followed.
@@ -65,6 +67,7 @@ impl<E: Copy> State<E> {
             next_look: 0,
             next_end: 0,
             tick: 0,
+            latest: Stamp::default(),
             calm: 0,
         }
     }
@@ -278,6 +281,7 @@ impl<E: Copy> State<E> {
             requested: bytes,
             size: block.size,
             source,
+            after: self.latest,
         };
         self.stats.granted(&grant);
         if self.course.is_some() {
@@ -294,11 +298,11 @@ impl<E: Copy> State<E> {
 
     /// Takes a block back on a lane.
     #[inline(always)]
-    pub fn free<X>(
+    pub fn free<X, S: Into<Stamp>>(
         &mut self,
         address: u64,
         lane: u32,
-        seen: impl FnOnce(&Freed),
+        seen: impl FnOnce(&Freed) -> S,
     ) -> Result<(), FreeError<X>> {
         let id = *self.map.get(&address).ok_or(FreeError::Unknown)?;
         let tick = self.tick;
@@ -316,11 +320,12 @@ impl<E: Copy> State<E> {
         let Some(to) = self.lanes.at(lane) else {
             return Err(FreeError::Unknown);
         };
-        seen(&Freed {
+        let now = seen(&Freed {
             address,
             requested,
             size,
         });
+        self.latest = self.latest.max(now.into());
         block.tick = tick;
         (block.lane, block.context, block.everywhere) = (lane, to.context, false);
         let (fence, is_first) = to.join();

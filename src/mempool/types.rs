@@ -1,6 +1,6 @@
 //! What goes into a pool and comes out of it.
 
-pub use crate::pool::{FreeError, Grant};
+pub use crate::pool::{FreeError, Grant, Stamp};
 
 use super::Layout;
 use crate::placement::Placement;

@@ -5,7 +5,7 @@ use super::device::{Address, Context};
 use super::mutation::Mutation;
 use super::placement::{Found, Placement};
 use super::state::{After, State, Victim};
-use super::types::{FreeError, Freed, Grant, Source};
+use super::types::{FreeError, Freed, Grant, Source, Stamp};
 
 impl<E: Copy> State<E> {
     /// A ready block of the context, if there is one.
@@ -61,6 +61,7 @@ impl<E: Copy> State<E> {
             requested: bytes,
             size: block.size,
             source,
+            after: self.latest,
         };
         if let Some(Some(arena)) = self.arenas.get_mut(index) {
             arena.allocated(grant.size);
@@ -105,11 +106,11 @@ impl<E: Copy> State<E> {
 
     /// Takes a block back from the caller.
     #[inline]
-    pub fn free<X>(
+    pub fn free<X, S: Into<Stamp>>(
         &mut self,
         address: Address,
         strict: bool,
-        seen: impl FnOnce(&Freed),
+        seen: impl FnOnce(&Freed) -> S,
     ) -> Result<After, FreeError<X>> {
         let id = *self.map.get(&address).ok_or(FreeError::Unknown)?;
         let quarantine = !self.planted(Mutation::NoQuarantine);
@@ -125,13 +126,14 @@ impl<E: Copy> State<E> {
         };
         let (size, requested) = (block.size, block.requested);
         let (context, serial) = (arena.context, arena.serial);
-        seen(&Freed {
+        let now = seen(&Freed {
             address,
             requested,
             size,
             context,
             device: device.ordinal,
         });
+        self.latest = self.latest.max(now.into());
         arena.allocated = arena.allocated.saturating_sub(size);
         let stats = &mut device.stats;
         stats.allocated = stats.allocated.saturating_sub(size);

@@ -12,7 +12,7 @@
 use super::block::{Id, State as BlockState};
 use super::device::{Address, Context};
 use super::state::State;
-use super::types::{Freed, Grant, Source};
+use super::types::{Freed, Grant, Source, Stamp};
 use rustc_hash::FxHashMap;
 use spin::mutex::{SpinMutex, SpinMutexGuard};
 use std::cell::Cell;
@@ -76,6 +76,8 @@ struct Shard {
     sizes: [Size; SIZES],
     out: FxHashMap<Address, Out>,
     back: Vec<Id>,
+    /// The latest free.
+    latest: Stamp,
     delta: Delta,
 }
 
@@ -90,6 +92,7 @@ impl Shard {
             sizes: Default::default(),
             out: FxHashMap::default(),
             back: Vec::new(),
+            latest: Stamp::default(),
             delta: Delta::default(),
         }
     }
@@ -202,12 +205,17 @@ impl Front {
             requested: bytes,
             size: ready.size,
             source: Source::Hit,
+            after: shard.latest,
         })
     }
 
     /// Takes back what this thread was handed out here. An error if the pool has to: `seen` again.
     #[inline(always)]
-    pub fn free<F: FnOnce(&Freed)>(&self, address: Address, seen: F) -> Result<(), F> {
+    pub fn free<S: Into<Stamp>, F: FnOnce(&Freed) -> S>(
+        &self,
+        address: Address,
+        seen: F,
+    ) -> Result<(), F> {
         let Some(line) = self.shards.get(own()) else {
             return Err(seen);
         };
@@ -218,13 +226,14 @@ impl Front {
         let Some(out) = shard.out.remove(&address) else {
             return Err(seen);
         };
-        seen(&Freed {
+        shard.latest = seen(&Freed {
             address,
             requested: out.requested,
             size: out.size,
             context: shard.context,
             device: shard.device,
-        });
+        })
+        .into();
         shard.back.push(out.id);
         shard.delta.allocated -= out.size as i64;
         shard.delta.requested -= out.requested as i64;
@@ -423,6 +432,7 @@ impl Shard {
         if what == Call::Figures {
             return;
         }
+        state.latest = state.latest.max(self.latest);
         for id in self.back.drain(..) {
             let block = state.slab.at_mut(id);
             block.state = BlockState::Cached;

@@ -108,6 +108,7 @@ impl<D: Device> Pool<D> {
                         requested: bytes,
                         size: bytes,
                         source: Source::Grown,
+                        after: state.latest,
                     });
                 }
             }
@@ -169,6 +170,7 @@ impl<D: Device> Pool<D> {
                     requested,
                     size,
                     source,
+                    after: state.latest,
                 })))
             }
             Err(error) if D::is_out_of_memory(error) => {

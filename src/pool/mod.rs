@@ -42,7 +42,7 @@ mod work;
 pub use device::{Address, Context, Device};
 pub use pool::Pool;
 pub use stats::Stats;
-pub use types::{Found, FreeError, Freed, Gone, Grant, Mark, Settings, Source};
+pub use types::{Found, FreeError, Freed, Gone, Grant, Mark, Settings, Source, Stamp};
 
 /// Cached memory that nobody asked for in so many ticks of [`Pool::decay`] goes back.
 pub const TICKS_TO_DECAY: u32 = 4;

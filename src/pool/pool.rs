@@ -6,7 +6,7 @@ use super::front::{Call, Front};
 use super::placement::Placement;
 use super::state::{After, Cover, State};
 use super::stats::Stats;
-use super::types::{Found, FreeError, Freed, Grant, Settings, Source};
+use super::types::{Found, FreeError, Freed, Grant, Settings, Source, Stamp};
 use super::{Policy, Reuse};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
@@ -169,16 +169,16 @@ impl<D: Device> Pool<D> {
 
     /// Takes a block back.
     ///
-    /// `seen` runs under the lock, before the block can be handed out again.
+    /// `seen` runs under the lock, before the block can be handed out again, and says when that was.
     ///
     /// # Errors
     /// [`FreeError::Unknown`] if the driver has to answer, [`FreeError::NotLive`] for a block that
     /// is free already, the driver's error if the free needed it (`strict`, exported blocks).
     #[inline(always)]
-    pub fn free(
+    pub fn free<S: Into<Stamp>>(
         &self,
         address: Address,
-        seen: impl FnOnce(&Freed),
+        seen: impl FnOnce(&Freed) -> S,
     ) -> Result<(), FreeError<D::Error>> {
         match &self.front {
             Some(front) => match front.free(address, seen) {
@@ -191,10 +191,10 @@ impl<D: Device> Pool<D> {
 
     /// As [`Pool::free`], when the front does not have the block.
     #[inline(never)]
-    pub(super) fn free_behind(
+    pub(super) fn free_behind<S: Into<Stamp>>(
         &self,
         address: Address,
-        seen: impl FnOnce(&Freed),
+        seen: impl FnOnce(&Freed) -> S,
     ) -> Result<(), FreeError<D::Error>> {
         let mut state = self.state.lock();
         if !self.refusing(&mut state).is_empty() {

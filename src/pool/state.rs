@@ -9,7 +9,7 @@ use super::mutation::Mutation;
 use super::placement::Placement;
 use super::segments::Map;
 use super::stats::Stats;
-use super::types::Settings;
+use super::types::{Settings, Stamp};
 use std::collections::BTreeMap;
 
 /// What is known of one device.
@@ -74,6 +74,8 @@ pub(super) struct State<E> {
     pub calls: usize,
     /// The housekeeper's clock.
     pub tick: u32,
+    /// The latest free.
+    pub latest: Stamp,
     /// Counts changes to who may reach whose memory.
     pub version: u64,
     /// Contexts whose later work has not been ordered after what an arena's was.
@@ -101,6 +103,7 @@ impl<E: Copy> State<E> {
             captures: Captures::default(),
             calls: 0,
             tick: 0,
+            latest: Stamp::default(),
             version: 0,
             behind: Vec::new(),
             doomed: Vec::new(),

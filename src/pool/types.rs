@@ -73,6 +73,16 @@ pub enum Source {
     Grown,
 }
 
+/// When something was seen, on the clock of who looks on; 0: not told.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Stamp(pub u64);
+
+impl From<()> for Stamp {
+    fn from((): ()) -> Stamp {
+        Stamp(0)
+    }
+}
+
 /// A block handed out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grant {
@@ -84,6 +94,8 @@ pub struct Grant {
     pub size: u64,
     /// Where it came from.
     pub source: Source,
+    /// The latest free that the pool knew of, the block's own among them.
+    pub after: Stamp,
 }
 
 /// A block handed back.

@@ -100,7 +100,7 @@ impl Machine {
         {
             let result = self
                 .pool(pool)
-                .free(self.streams[0], address, |_| panic!("seen"));
+                .free(self.streams[0], address, |_| -> () { panic!("seen") });
             assert!(matches!(
                 result,
                 Err(FreeError::NotLive | FreeError::Unknown)

@@ -396,7 +396,7 @@ impl Machine {
                 if let Some(address) = self.freed
                     && !self.live.iter().any(|b| b.grant.address == address)
                 {
-                    let result = self.pool.free(address, |_| panic!("seen"));
+                    let result = self.pool.free(address, |_| -> () { panic!("seen") });
                     assert!(matches!(
                         result,
                         Err(FreeError::NotLive | FreeError::Unknown)

@@ -2,7 +2,7 @@
 
 use super::program::Probe;
 use crate::pool::sim::{Call, Error, Sim};
-use crate::pool::{Context, FreeError, Policy, Pool, Reuse, Settings, Source};
+use crate::pool::{Context, FreeError, Policy, Pool, Reuse, Settings, Source, Stamp};
 use std::sync::Arc;
 
 const C: Context = Context(1);
@@ -125,7 +125,7 @@ fn a_strict_free_that_meets_a_beginning_capture_succeeds() {
     };
     // The driver knows of the capture, the pool does not yet.
     let (met, failed) = (strict(), strict());
-    met.device().sim.capture_begin(C, true);
+    met.device().sim.capture_begin(C, None);
     for (pool, answer) in [
         (met, Ok(())),
         (failed, Err(FreeError::Driver(Error::Failed))),
@@ -134,5 +134,30 @@ fn a_strict_free_that_meets_a_beginning_capture_succeeds() {
         let block = pool.allocate(C, 4096).unwrap();
         assert_eq!(pool.free(block.address, |_| ()), answer);
         assert_eq!(pool.find(block.address), None);
+    }
+}
+
+#[test]
+fn a_block_comes_after_its_last_free() {
+    for policy in [Policy::Blocks, Policy::Segments, Policy::Bins] {
+        let pool = pool(Settings {
+            policy,
+            ..Settings::default()
+        });
+        let block = pool.allocate(C, 4096).unwrap();
+        assert_eq!(block.after, Stamp(0));
+        pool.free(block.address, |_| Stamp(7)).unwrap();
+        // By another thread, from the cache of this one; then by this one again.
+        let other = std::thread::scope(|scope| {
+            let run = || {
+                let block = pool.allocate(C, 4096).unwrap();
+                pool.free(block.address, |_| Stamp(9)).unwrap();
+                block
+            };
+            scope.spawn(run).join().unwrap()
+        });
+        assert_eq!((other.address, other.after), (block.address, Stamp(7)));
+        let again = pool.allocate(C, 4096).unwrap();
+        assert_eq!((again.address, again.after), (block.address, Stamp(9)));
     }
 }

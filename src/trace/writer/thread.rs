@@ -49,18 +49,23 @@ pub fn record(trace: &Arc<Mapped>, clock: ClockSource, event: [u64; 7]) {
     });
 }
 
-/// Records an event that made a block, of this key and counted there.
+/// Records an event that made a block, of this key and counted there, later than the ticks of `after`; `None`: than
+/// all that this thread knows of.
 #[inline]
 pub fn record_alloc(
     trace: &Arc<Mapped>,
     clock: ClockSource,
     event: [u64; 7],
+    after: Option<u64>,
     (key, place): (Option<u64>, (Layer, u8)),
 ) {
     with(trace, |thread| {
         trace.live.prefetch(key);
-        // Another thread may have freed the memory a moment ago.
-        let words = thread.timed(clock.now_after(), event);
+        let ticks = match after {
+            Some(after) => clock.now().max(after.saturating_add(1)),
+            None => clock.now_after(),
+        };
+        let words = thread.timed(ticks, event);
         trace.live.insert(key, &words);
         trace.ring.push(&thread.hold, &words);
         let [_, _, _, _, size, _, _] = words;
@@ -70,23 +75,23 @@ pub fn record_alloc(
     });
 }
 
-/// Records an event that ended a block, of this key and counted there.
+/// Records an event that ended a block, of this key and counted there. Its ticks, and what was known of the block.
 #[inline]
 pub fn record_free(
     trace: &Arc<Mapped>,
     clock: ClockSource,
     event: [u64; 7],
     (key, place): (Option<u64>, (Layer, u8)),
-) -> Option<Removed> {
+) -> (u64, Option<Removed>) {
     with(trace, |thread| {
         trace.live.prefetch(key);
         let words = thread.timed(clock.now(), event);
         let removed = trace.live.remove(key);
         trace.ring.push(&thread.hold, &words);
-        let [_, _, _, _, size, _, _] = words;
+        let [ticks, _, _, _, size, _, _] = words;
         let size = removed.map_or(size, |block| block.size);
         trace.tally.add(&thread.claim, Sort::Free, place, size);
-        removed
+        (ticks, removed)
     })
 }
 
