@@ -232,9 +232,25 @@ fn give_back(world: &mut World, slot: usize) {
 fn settle(world: &mut World, step: &Step, promise: Promise) {
     world.has_diverged |= matches!(
         promise,
-        Promise::Lawful | Promise::Served | Promise::Rounded | Promise::Limited
+        Promise::Lawful
+            | Promise::Served
+            | Promise::Rounded
+            | Promise::Limited
+            | Promise::Kept
     );
     if promise == Promise::Lawful {
+        let is_plain = matches!(
+            step.op,
+            Op::Probe { async_: false }
+                | Op::Allocate {
+                    from: From::Plain | From::Pitched(_),
+                    ..
+                }
+        );
+        if is_plain && world.seen.first() == Some(&0) {
+            let open = world.captures.values_mut();
+            open.for_each(|capture| capture.keeps = true);
+        }
         break_captures(world, step);
         even_out(world, step);
         return;
@@ -245,7 +261,7 @@ fn settle(world: &mut World, step: &Step, promise: Promise) {
     let slot = usize::from(block);
     match promise {
         Promise::Served => give_back(world, slot),
-        Promise::Rounded | Promise::Limited => {
+        Promise::Rounded | Promise::Limited | Promise::Kept => {
             let device = device_of(world, step);
             let kind = if matches!(from, From::Plain | From::Pitched(_)) {
                 Kind::Context
@@ -1333,6 +1349,7 @@ fn graph(world: &mut World, step: &Step) -> bool {
                     thread: world.thread,
                     context: world.context_of(stream, context),
                     effects: Effects::new(),
+                    keeps: false,
                 };
                 world.captures.insert(key, capture);
             }

@@ -68,6 +68,8 @@ pub struct Capture {
     pub context: u8,
     /// What its graph will write.
     pub effects: Effects,
+    /// Memory of `cuMemAlloc` was served meanwhile that a capture forbids.
+    pub keeps: bool,
 }
 
 /// Stands for a thread that has ended.
@@ -336,6 +338,10 @@ impl World {
             }
         }
         facts.captures = !self.captures.is_empty();
+        let hidden = |(key, capture): (&u64, &Capture)| {
+            *key >> 63 == 1 && capture.keeps && ![GONE, self.thread].contains(&capture.thread)
+        };
+        facts.keeps = self.captures.iter().any(hidden);
         facts
     }
 
