@@ -302,7 +302,8 @@ impl Inner {
             .failing
             .get(&call)
             .is_some_and(|every| count.is_multiple_of(*every));
-        let captures = |(of, _): &(Context, Option<u64>)| call != Call::Synchronize || *of == context;
+        let captures =
+            |(of, _): &(Context, Option<u64>)| call != Call::Synchronize || *of == context;
         if fences && self.capturing.iter().any(captures) {
             self.findings
                 .push(format!("{call:?} invalidates a capture"));
@@ -409,8 +410,21 @@ impl Device for Sim {
         Ok(at)
     }
 
-    fn release(&self, context: Context, address: Address, bytes: u64) -> Result<(), Error> {
+    fn born(&self) -> u64 {
+        self.inner.lock().born
+    }
+
+    fn release(
+        &self,
+        context: Context,
+        born: u64,
+        address: Address,
+        bytes: u64,
+    ) -> Result<(), Error> {
         let mut inner = self.inner.lock();
+        if inner.contexts.get(&context).is_none_or(|c| c.born > born) {
+            return Err(Error::Failed);
+        }
         let lies = inner.enter(Call::Release, context, false)?;
         if !lies {
             inner.finish_upto(context, u64::MAX);

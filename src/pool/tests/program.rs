@@ -50,8 +50,17 @@ impl Device for Probe {
     fn allocate(&self, context: Context, bytes: u64) -> Result<Address, Error> {
         self.peek().allocate(context, bytes)
     }
-    fn release(&self, context: Context, address: Address, bytes: u64) -> Result<(), Error> {
-        self.peek().release(context, address, bytes)
+    fn born(&self) -> u64 {
+        self.peek().born()
+    }
+    fn release(
+        &self,
+        context: Context,
+        born: u64,
+        address: Address,
+        bytes: u64,
+    ) -> Result<(), Error> {
+        self.peek().release(context, born, address, bytes)
     }
     fn record(&self, context: Context) -> Result<Option<Event>, Error> {
         self.peek().record(context)
@@ -590,12 +599,7 @@ impl Machine {
         }
         let stats = self.pool.stats(Some(device));
         let waits = |kept: &&Kept| kept.device == device && self.waits(kept);
-        let kept: u64 = self
-            .kept
-            .iter()
-            .filter(waits)
-            .map(|kept| kept.bytes)
-            .sum();
+        let kept: u64 = self.kept.iter().filter(waits).map(|kept| kept.bytes).sum();
         assert!(stats.quarantined <= kept, "out of memory with a quarantine");
         // Under a capture, other contexts' work cannot always be waited for.
         let neighbours = device == 0

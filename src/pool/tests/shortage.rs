@@ -36,7 +36,8 @@ fn each(test: impl Fn(&Pool<Sim>)) {
 
 fn begin(pool: &Pool<Sim>, capture: u64, refuses: bool) {
     pool.capture_began(capture);
-    pool.device().capture_begin(OURS, refuses.then_some(capture));
+    pool.device()
+        .capture_begin(OURS, refuses.then_some(capture));
 }
 
 fn end(pool: &Pool<Sim>, capture: u64, graph: Option<u64>) {

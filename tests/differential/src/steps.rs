@@ -232,11 +232,7 @@ fn give_back(world: &mut World, slot: usize) {
 fn settle(world: &mut World, step: &Step, promise: Promise) {
     world.has_diverged |= matches!(
         promise,
-        Promise::Lawful
-            | Promise::Served
-            | Promise::Rounded
-            | Promise::Limited
-            | Promise::Kept
+        Promise::Lawful | Promise::Served | Promise::Rounded | Promise::Limited | Promise::Kept
     );
     if promise == Promise::Lawful {
         let is_plain = matches!(
