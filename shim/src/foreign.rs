@@ -108,7 +108,7 @@ pub fn freed(address: u64, entry: Entry, stream: u64) {
 
 /// As [`free`], of device memory. What we keep of it ourselves is nothing that the program may free.
 pub fn free_memory(address: u64, stream: u64, call: impl FnOnce() -> u32) -> u32 {
-    if drain::keeps(address) {
+    if drain::owns(address) {
         return INVALID_VALUE;
     }
     free(address, stream, call)
@@ -116,9 +116,6 @@ pub fn free_memory(address: u64, stream: u64, call: impl FnOnce() -> u32) -> u32
 
 /// A free by the driver, with its bookkeeping around it.
 pub fn free(address: u64, stream: u64, call: impl FnOnce() -> u32) -> u32 {
-    if drain::owns(address) {
-        return INVALID_VALUE;
-    }
     recorder::driver_ns();
     let entry = forget(address);
     let result = crate::thread::timed(call);

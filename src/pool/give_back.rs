@@ -247,7 +247,7 @@ impl<D: Device> Pool<D> {
             }
         }
         let result = self.outside(state, |device| {
-            device.release(victim.context, victim.address, victim.bytes)
+            device.release(victim.context, victim.born, victim.address, victim.bytes)
         });
         state.released(&victim);
         self.changed.notify_all();
@@ -259,7 +259,7 @@ impl<D: Device> Pool<D> {
         for victim in victims {
             // A driver that refuses has lost its context: the memory is gone either way.
             let _ = self.outside(state, |device| {
-                device.release(victim.context, victim.address, victim.bytes)
+                device.release(victim.context, victim.born, victim.address, victim.bytes)
             });
             state.released(&victim);
             bytes += victim.bytes;

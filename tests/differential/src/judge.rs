@@ -29,6 +29,9 @@ pub struct Facts {
     pub raised: bool,
     /// A stream captures.
     pub captures: bool,
+    /// The default stream of another thread captures, and memory of `cuMemAlloc` was served that a capture
+    /// forbids.
+    pub keeps: bool,
     /// A promised difference has kept a block from one of the runs in this program.
     pub has_diverged: bool,
     /// The step's pool may not grow beyond a size.
@@ -111,6 +114,14 @@ pub fn judge(op: &Op, theirs: &[u64], ours: &[u64], facts: &Facts, rules: &Rules
         && ours.first() == Some(&1)
     {
         return Promised(Promise::Lawful);
+    }
+    let is_request = matches!(op, Op::Allocate { .. } | Op::Probe { .. });
+    if facts.keeps
+        && is_request
+        && theirs.first() == Some(&0)
+        && ours.first() == Some(&OUT_OF_MEMORY)
+    {
+        return Promised(Promise::Kept);
     }
     match op {
         Op::Allocate { bytes, .. } => allocation(theirs, ours, *bytes, facts, rules),

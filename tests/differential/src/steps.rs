@@ -246,9 +246,21 @@ fn give_back(world: &mut World, slot: usize) {
 fn settle(world: &mut World, step: &Step, promise: Promise) {
     world.has_diverged |= matches!(
         promise,
-        Promise::Lawful | Promise::Served | Promise::Rounded | Promise::Limited
+        Promise::Lawful | Promise::Served | Promise::Rounded | Promise::Limited | Promise::Kept
     );
     if promise == Promise::Lawful {
+        let is_plain = matches!(
+            step.op,
+            Op::Probe { async_: false }
+                | Op::Allocate {
+                    from: From::Plain | From::Pitched(_),
+                    ..
+                }
+        );
+        if is_plain && world.seen.first() == Some(&0) {
+            let open = world.captures.values_mut();
+            open.for_each(|capture| capture.keeps = true);
+        }
         break_captures(world, step);
         even_out(world, step);
         return;
@@ -259,7 +271,7 @@ fn settle(world: &mut World, step: &Step, promise: Promise) {
     let slot = usize::from(block);
     match promise {
         Promise::Served => give_back(world, slot),
-        Promise::Rounded | Promise::Limited => {
+        Promise::Rounded | Promise::Limited | Promise::Kept => {
             let device = device_of(world, step);
             let kind = if matches!(from, From::Plain | From::Pitched(_)) {
                 Kind::Context
@@ -662,8 +674,8 @@ fn allocate(world: &mut World, step: &Step, slot: u8, bytes: u64, from: From) ->
         return false;
     }
     // What a capture forbids succeeds here, as promised. Natively there is no such memory; here a pool keeps it
-    // until it is synchronised, and what was taken despite a thread's default stream waits for that one's end.
-    let is_kept = matches!(from, From::Stream(_) | From::Pool(..)) || world.is_in_default_stream();
+    // until it is synchronised.
+    let is_kept = matches!(from, From::Stream(_) | From::Pool(..));
     if bytes > SMALL && is_kept && world.is_forbidden() {
         return false;
     }
@@ -1354,6 +1366,7 @@ fn graph(world: &mut World, step: &Step) -> bool {
                     thread: world.thread,
                     context: world.context_of(stream, context),
                     effects: Effects::new(),
+                    keeps: false,
                 };
                 world.captures.insert(key, capture);
             }
@@ -1470,7 +1483,7 @@ fn probe(world: &mut World, step: &Step, async_: bool) -> bool {
         return false;
     }
     // As for allocations.
-    if world.is_forbidden() && (async_ || world.is_in_default_stream()) {
+    if async_ && world.is_forbidden() {
         return false;
     }
     let device = world.context_devices[usize::from(step.context)];

@@ -68,6 +68,8 @@ pub struct Capture {
     pub context: u8,
     /// What its graph will write.
     pub effects: Effects,
+    /// Memory of `cuMemAlloc` was served meanwhile that a capture forbids.
+    pub keeps: bool,
 }
 
 /// Stands for a thread that has ended.
@@ -282,12 +284,6 @@ impl World {
         found.map(|slot| slot as u8)
     }
 
-    /// Whether a default stream captures. If it is a thread's own, only that thread can ask whether the driver has
-    /// invalidated the capture.
-    pub fn is_in_default_stream(&self) -> bool {
-        self.captures.keys().any(|key| key >> 63 == 1)
-    }
-
     /// Whether an open capture forbids the thread what could synchronise.
     pub fn is_forbidden(&self) -> bool {
         let mode = self.modes[usize::from(self.thread)];
@@ -345,6 +341,10 @@ impl World {
             }
         }
         facts.captures = !self.captures.is_empty();
+        let hidden = |(key, capture): (&u64, &Capture)| {
+            *key >> 63 == 1 && capture.keeps && ![GONE, self.thread].contains(&capture.thread)
+        };
+        facts.keeps = self.captures.iter().any(hidden);
         facts
     }
 
