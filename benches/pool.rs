@@ -32,7 +32,7 @@ impl Device for Free {
     fn allocate(&self, _: Context, bytes: u64) -> Result<Address, i32> {
         Ok((1 << 40) + self.0.fetch_add(bytes, Relaxed))
     }
-    fn release(&self, _: Context, _: Address, _: u64) -> Result<(), i32> {
+    fn release(&self, _: Context, _: u64, _: Address, _: u64) -> Result<(), i32> {
         Ok(())
     }
     fn record(&self, _: Context) -> Result<Option<u64>, i32> {

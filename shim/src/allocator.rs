@@ -6,12 +6,12 @@ use gpushim_core::pool::{Context, FreeError, Policy, Pool, Settings};
 use gpushim_core::trace::Class;
 
 use crate::budget::{self, Claim};
-use crate::device::Cuda;
+use crate::device::{Cuda, check};
 use crate::driver::{CUresult, INVALID_VALUE, OUT_OF_MEMORY, SUCCESS};
 use crate::thread::Uncancelled;
 use crate::{
     capture, context, foreign, green, housekeeper, memory_info, mempools, paged, process, recorder,
-    thread,
+    shortage, thread,
 };
 
 static POOL: OnceLock<Option<Pool<Cuda>>> = OnceLock::new();
@@ -79,13 +79,17 @@ fn allocate_slowly(pool: &Pool<Cuda>, context: Context, bytes: u64) -> Result<u6
     if capture::any() {
         capture::close_of_ended_threads();
     }
-    let mut result = pool.allocate(context, bytes);
-    if result == Err(OUT_OF_MEMORY) {
-        let is_more = capture::release_broken();
-        if mempools::trim(None, true) > 0 || is_more {
-            result = pool.allocate(context, bytes);
+    let result = shortage::ask(|| match pool.allocate(context, bytes) {
+        Err(OUT_OF_MEMORY) => {
+            let is_more = capture::release_broken();
+            if mempools::trim(None, true) > 0 || is_more {
+                pool.allocate(context, bytes)
+            } else {
+                Err(OUT_OF_MEMORY)
+            }
         }
-    }
+        result => result,
+    });
     match &result {
         Ok(grant) => recorder::granted(grant),
         Err(error) => refused(Class::Device, bytes, *error),
@@ -138,9 +142,11 @@ pub fn forward_on(
     };
     let mut result = thread::timed(&mut call);
     if result == OUT_OF_MEMORY {
-        if mempools::make_room() > 0 {
-            result = thread::timed(&mut call);
-        }
+        let again = shortage::ask(|| {
+            mempools::make_room();
+            check(thread::timed(&mut call))
+        });
+        result = again.map_or_else(|error| error, |()| SUCCESS);
         if result == OUT_OF_MEMORY {
             refused(class, bytes, result);
         }
@@ -161,8 +167,11 @@ fn claim(device: Option<i32>, class: Class, bytes: u64) -> Option<Claim> {
     }
     let device = device.unwrap_or_else(|| context::device().into());
     budget::reserve(device, bytes).or_else(|| {
-        mempools::make_room();
-        budget::reserve(device, bytes)
+        let again = || {
+            mempools::make_room();
+            budget::reserve(device, bytes).ok_or(OUT_OF_MEMORY)
+        };
+        shortage::ask(again).ok()
     })
 }
 

@@ -29,6 +29,8 @@ struct Stream {
     handle: u64,
     /// The thread whose default stream it is; 0 for all others.
     thread: u64,
+    /// The context in which it is that; `None` for all others.
+    context: Option<Context>,
 }
 
 impl Stream {
@@ -37,12 +39,12 @@ impl Stream {
             0 if per_thread => PER_THREAD,
             handle => handle,
         };
-        let thread = if handle == PER_THREAD {
-            thread::serial()
-        } else {
-            0
-        };
-        Stream { handle, thread }
+        let is_default = handle == PER_THREAD;
+        Stream {
+            handle,
+            thread: if is_default { thread::serial() } else { 0 },
+            context: is_default.then(context::current).flatten(),
+        }
     }
 }
 
@@ -149,6 +151,7 @@ pub fn release_broken() -> bool {
     if !any() {
         return false;
     }
+    let ended = close_of_ended_threads();
     let broken = broken();
     for number in &broken {
         if let Some(pool) = allocator::used() {
@@ -156,7 +159,7 @@ pub fn release_broken() -> bool {
         }
         mempools::all().for_each(|entry| entry.pool.capture_broken(*number));
     }
-    !broken.is_empty()
+    ended || !broken.is_empty()
 }
 
 /// The captures that turn out to be invalidated, each once.
@@ -284,15 +287,14 @@ pub fn context_gone(gone: Context) {
 }
 
 /// Closes captures of default streams whose threads have ended: nothing can end those any more, nor use
-/// what they recorded. For when memory was not at hand.
-pub fn close_of_ended_threads() {
-    while any()
-        && close(
-            |open| open.stream.thread != 0 && !thread::lives(open.tid),
-            PER_THREAD,
-            None,
-        )
-    {}
+/// what they recorded. For when memory was not at hand. Whether there were any.
+pub fn close_of_ended_threads() -> bool {
+    let ended = |open: &Open| open.stream.thread != 0 && !thread::lives(open.tid);
+    let mut were = false;
+    while any() && close(ended, PER_THREAD, None) {
+        were = true;
+    }
+    were
 }
 
 /// Takes one capture out; false if none fits.

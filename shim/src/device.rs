@@ -180,8 +180,18 @@ impl Device for Cuda {
         Ok(address)
     }
 
-    fn release(&self, context: Context, address: Address, bytes: u64) -> Result<(), CUresult> {
-        let _pass = enter(context)?;
+    fn born(&self) -> u64 {
+        gate::ends()
+    }
+
+    fn release(
+        &self,
+        context: Context,
+        born: u64,
+        address: Address,
+        bytes: u64,
+    ) -> Result<(), CUresult> {
+        let _pass = gate::enter_since(context, born).ok_or(CONTEXT_IS_DESTROYED)?;
         // Logged first: once the driver has it, another thread's allocation may get the same address.
         self.segment(Kind::Release, context, address, bytes);
         let result = check(thread::timed(|| {

@@ -1,58 +1,65 @@
 //! Waiting for a context's work while streams capture.
 //!
-//! Nothing that waits for a context, and no event of one, is allowed then. But the driver's free is, in the
-//! relaxed mode, and it waits for all work of the context first. So a small allocation is kept for it: when
+//! Nothing that waits for a context in which a stream captures, and no event of one, is allowed then. But the driver's
+//! free is, in the relaxed mode, and it waits for all work of the context first. So a small allocation is kept for it: when
 //! memory is short there may be none to be had. It goes back when no stream has captured for a while.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use gpushim_core::gate;
-use gpushim_core::pool::Context;
+use gpushim_core::pool::{Context, Device};
 
 use crate::device::{check, relaxed};
-use crate::driver::{CONTEXT_IS_DESTROYED, CUresult};
+use crate::driver::{CAPTURE_UNSUPPORTED, CONTEXT_IS_DESTROYED, CUresult};
 use crate::interpose::driver::memory::real as memory;
-use crate::{capture, context, thread};
+use crate::{capture, context, mempools, thread};
 
-/// What is kept for it: contexts and addresses.
-static KEPT: Mutex<Vec<(Context, u64)>> = Mutex::new(Vec::new());
+/// An allocation that is kept for it.
+struct Kept {
+    of: Context,
+    /// Ends of contexts before it was made: with the handle of its context it tells whether that lives.
+    born: u64,
+    address: u64,
+}
+
+static KEPT: Mutex<Vec<Kept>> = Mutex::new(Vec::new());
 /// Whether a capture began since the last tick of [`decay`].
 static IS_RECENT: AtomicBool = AtomicBool::new(false);
 
-fn allocate(of: Context) -> Result<u64, CUresult> {
-    let mut address = 0;
+fn allocate(of: Context) -> Result<Kept, CUresult> {
+    let (born, mut address) = (gate::ends(), 0);
     // SAFETY: `address` is ours to write.
     let call = || relaxed(|| unsafe { memory::cuMemAlloc_v2(&mut address, 1) });
-    check(context::with(of, || thread::call(call))?).map(|()| address)
+    check(context::with(of, || thread::call(call))?).map(|()| Kept { of, born, address })
 }
 
-fn kept(of: Context) -> Option<u64> {
+fn kept(of: Context) -> Option<Kept> {
     let mut kept = KEPT.lock().ok()?;
-    let at = kept.iter().position(|(context, _)| *context == of)?;
-    Some(kept.swap_remove(at).1)
+    let at = kept.iter().position(|kept| kept.of == of)?;
+    Some(kept.swap_remove(at))
 }
 
-fn keep(of: Context, address: u64) {
+fn keep(more: Kept) {
     if let Ok(mut kept) = KEPT.lock() {
-        kept.push((of, address));
+        kept.push(more);
     }
 }
 
-fn free(of: Context, address: u64) -> Result<(), CUresult> {
+fn free(kept: &Kept) -> Result<(), CUresult> {
     // SAFETY: the address is of an allocation that nothing else knows.
-    let call = || relaxed(|| unsafe { memory::cuMemFree_v2(address) });
-    check(context::with(of, || thread::call(call))?)
+    let call = || relaxed(|| unsafe { memory::cuMemFree_v2(kept.address) });
+    check(context::with(kept.of, || thread::call(call))?)
 }
 
 /// A stream of a context is about to capture.
 pub fn prepare(of: Context) {
     IS_RECENT.store(true, Ordering::Relaxed);
-    let is_kept = |kept: &Vec<(Context, u64)>| kept.iter().any(|(context, _)| *context == of);
-    if !KEPT.lock().is_ok_and(|kept| is_kept(&kept))
-        && let Ok(address) = allocate(of)
+    let is_kept = |all: &Vec<Kept>| all.iter().any(|kept| kept.of == of);
+    if !KEPT.lock().is_ok_and(|all| is_kept(&all))
+        && let Ok(kept) = allocate(of)
     {
-        keep(of, address);
+        keep(kept);
     }
 }
 
@@ -60,7 +67,7 @@ pub fn prepare(of: Context) {
 /// once more.
 pub fn owns(address: u64) -> bool {
     KEPT.lock()
-        .is_ok_and(|kept| kept.iter().any(|(_, of)| *of == address))
+        .is_ok_and(|all| all.iter().any(|kept| kept.address == address))
 }
 
 /// Waits for all work that was submitted to a context so far.
@@ -68,14 +75,19 @@ pub fn owns(address: u64) -> bool {
 /// # Errors
 /// The driver's.
 pub fn context(of: Context) -> Result<(), CUresult> {
+    // Where no stream captures it can be waited for as ever, which takes no memory.
+    match Device::synchronize(mempools::driver(), of) {
+        Err(CAPTURE_UNSUPPORTED) => {}
+        result => return result,
+    }
     let _pass = gate::enter(of).ok_or(CONTEXT_IS_DESTROYED)?;
-    let address = match kept(of) {
-        Some(address) => address,
+    let first = match kept(of) {
+        Some(kept) => kept,
         None => allocate(of)?,
     };
-    free(of, address)?;
-    if let Ok(address) = allocate(of) {
-        keep(of, address);
+    free(&first)?;
+    if let Ok(kept) = allocate(of) {
+        keep(kept);
     }
     Ok(())
 }
@@ -93,10 +105,11 @@ pub fn decay() {
     let Ok(mut kept) = KEPT.lock() else { return };
     let idle = std::mem::take(&mut *kept);
     drop(kept);
-    for (of, address) in idle {
-        if let Some(_pass) = gate::enter(of) {
+    for kept in idle {
+        // Of a context that ended meanwhile it is gone, and its address may be another's.
+        if let Some(_pass) = gate::enter_since(kept.of, kept.born) {
             // A refusal means that the context ended with what was in it.
-            let _ = free(of, address);
+            let _ = free(&kept);
         }
     }
 }

@@ -106,11 +106,16 @@ pub fn freed(address: u64, entry: Entry, stream: u64) {
     recorder::forwarded(Kind::Free, class, device, address, size, stream);
 }
 
-/// A free by the driver, with its bookkeeping around it.
-pub fn free(address: u64, stream: u64, call: impl FnOnce() -> u32) -> u32 {
+/// As [`free`], of device memory. What we keep of it ourselves is nothing that the program may free.
+pub fn free_memory(address: u64, stream: u64, call: impl FnOnce() -> u32) -> u32 {
     if drain::owns(address) {
         return INVALID_VALUE;
     }
+    free(address, stream, call)
+}
+
+/// A free by the driver, with its bookkeeping around it.
+pub fn free(address: u64, stream: u64, call: impl FnOnce() -> u32) -> u32 {
     recorder::driver_ns();
     let entry = forget(address);
     let result = crate::thread::timed(call);

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use gpushim_core::background::{Background, is_last};
 use gpushim_core::pool::TICKS_TO_DECAY;
 
+use crate::shortage::Active;
 use crate::{allocator, device_memory, mempools, plans, process, recorder, thread_names};
 
 /// Set when the process ends: the driver may be gone from then on.
@@ -114,6 +115,7 @@ fn run() {
 /// What there is to do; true if there will be more soon.
 fn work(decays: bool, sampled: &mut Option<Instant>) -> bool {
     if decays {
+        let _active = Active::begin();
         let cached = allocator::used().map_or(0, |pool| pool.decay());
         recorder::trimmed(cached + mempools::decay());
     }

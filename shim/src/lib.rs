@@ -32,6 +32,7 @@ mod primary;
 mod process;
 mod python;
 mod recorder;
+mod shortage;
 mod stacks;
 mod takeover;
 mod thread;

@@ -98,8 +98,14 @@ pub fn allocate(
         pool: if is_shared { pool } else { 0 },
         taken: [0; WORDS],
     };
-    let address = driver.reserve(device, mapping.bytes)?;
-    let made = pages::create(device, mapping.bytes).and_then(|handle| {
+    let address = driver.reserve(device, mapping.bytes);
+    let address = address.inspect_err(|error| refused(device, *error, true))?;
+    let made = pages::create(device, mapping.bytes);
+    let made = made.inspect_err(|error| {
+        // There is memory, and none for this.
+        refused(device, *error, driver.has_plenty(device, mapping.bytes));
+    });
+    let placed = made.and_then(|handle| {
         mapping.handle = handle;
         let placed = driver.map(address, mapping.bytes, handle).and_then(|()| {
             let allowed = driver.allow(address, mapping.bytes, devices);
@@ -107,13 +113,13 @@ pub fn allocate(
                 let _ = driver.unmap(address, mapping.bytes);
             })
         });
-        placed.inspect_err(|_| pages::destroy(device, handle, mapping.bytes))
+        placed.inspect_err(|error| {
+            pages::destroy(device, handle, mapping.bytes);
+            refused(device, *error, true);
+        })
     });
-    if let Err(error) = made {
+    if let Err(error) = placed {
         driver.unreserve(address, mapping.bytes);
-        if Cuda::is_refusal(error) {
-            REFUSED.fetch_or(bit(device), Ordering::Relaxed);
-        }
         return Err(error);
     }
     if is_shared {
@@ -123,6 +129,13 @@ pub fn allocate(
         mappings.insert(address, mapping);
     }
     Ok(address)
+}
+
+/// A call about a mapping failed. If that was for the want of memory, it is a refusal where memory is `there`.
+fn refused(device: i32, error: CUresult, there: bool) {
+    if Cuda::is_refusal(error) || there && Cuda::is_out_of_memory(error) {
+        REFUSED.fetch_or(bit(device), Ordering::Relaxed);
+    }
 }
 
 /// A part of a mapping that is there.

@@ -7,6 +7,7 @@ use std::ffi::c_int;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock};
+use std::time::Duration;
 
 use gpushim_core::config::StreamPolicy;
 use gpushim_core::mempool::{Layout, Marks, MemPool, Settings, Stream};
@@ -158,12 +159,17 @@ fn on(device: Option<i32>) -> impl Iterator<Item = &'static Entry> {
     all().filter(move |entry| device.is_none_or(|device| entry.device == device))
 }
 
+/// How long who needs memory waits for a pool that others look for memory in: they may be waiting for it.
+const PATIENCE: Duration = Duration::from_millis(10);
+/// The same for who holds nothing that others wait for.
+const LONG: Duration = Duration::from_secs(2);
+
 /// Gives back what is free, after the work that uses it where `waits`: of all pools, or of those of the
 /// device of one that needs memory. Returns the bytes.
 pub fn trim(asking: Option<&MemPool<Cuda>>, waits: bool) -> u64 {
     on(asking.map(MemPool::device))
         .filter(|entry| asking.is_none_or(|asking| !ptr::eq(asking, &entry.pool)))
-        .map(|entry| entry.pool.make_room(driver(), waits))
+        .map(|entry| entry.pool.make_room(driver(), waits, PATIENCE))
         .sum()
 }
 
@@ -392,21 +398,26 @@ pub fn target(handle: u64) -> Option<Target> {
     }
 }
 
+/// The context that a stream belongs to, or that a default stream's handle means in this thread.
+fn context_of(handle: u64) -> Option<Context> {
+    if handle <= Stream::PER_THREAD {
+        return context::current();
+    }
+    let mut context = ptr::null_mut();
+    // SAFETY: `context` is ours to write.
+    let asked = thread::call(|| unsafe { real::cuStreamGetCtx(handle as Handle, &mut context) });
+    (asked == SUCCESS && !context.is_null()).then_some(Context(context as u64))
+}
+
+/// The ordinal of the device that a stream runs on.
+pub fn device_of(handle: u64) -> Option<i32> {
+    driver().ordinal(context_of(handle)?).ok()
+}
+
 #[cold]
 fn ask(handle: u64) -> Option<Target> {
     let epoch = EPOCH.load(Ordering::Acquire);
-    let context = if handle <= Stream::PER_THREAD {
-        context::current()?
-    } else {
-        let mut context = ptr::null_mut();
-        // SAFETY: `context` is ours to write.
-        let asked =
-            thread::call(|| unsafe { real::cuStreamGetCtx(handle as Handle, &mut context) });
-        if asked != SUCCESS || context.is_null() {
-            return None;
-        }
-        Context(context as u64)
-    };
+    let context = context_of(handle)?;
     let device = driver().ordinal(context).ok()?;
     let entry = current(device);
     let thread = if handle == Stream::PER_THREAD {
@@ -579,4 +590,17 @@ pub fn make_room() -> u64 {
     capture::release_broken();
     let cached = allocator::used().map_or(0, |pool| pool.make_room(None));
     cached + trim(None, true)
+}
+
+/// Gives everything back that can be, and waits for what others are giving back. Not to be called by who holds
+/// a pool.
+pub fn make_room_patiently() {
+    capture::release_broken();
+    if let Some(pool) = allocator::used() {
+        pool.make_room(None);
+        pool.wait_for_releases();
+    }
+    for entry in all() {
+        entry.pool.make_room(driver(), true, LONG);
+    }
 }

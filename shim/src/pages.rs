@@ -28,6 +28,9 @@ const READ_WRITE: u32 = sys::CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRI
 /// many pieces, and one that fails in the middle would leave the pool with those before.
 const LARGE: u64 = 64 << 20;
 
+/// The driver needs memory of its own: with so many bytes free beyond twice a request, that is not what is short.
+const PLENTY: u64 = 64 << 20;
+
 /// `CUmemAccessDesc`, with its enums as the integers that C has there.
 #[repr(C)]
 struct Access {
@@ -132,6 +135,11 @@ impl Driver for Cuda {
         !is_of_context(error) && error != OUT_OF_MEMORY
     }
 
+    fn has_plenty(&self, device: i32, bytes: u64) -> bool {
+        let enough = bytes.saturating_mul(2).saturating_add(PLENTY);
+        budget::fits(device, bytes) && self.free(device).is_some_and(|free| free >= enough)
+    }
+
     fn unreserve(&self, address: u64, bytes: u64) {
         // What is refused here ends with the process.
         // SAFETY: the pool has nothing mapped there, and gives the addresses back once.
@@ -224,7 +232,7 @@ impl Driver for Cuda {
             let name = ptr::from_ref(pool).addr() as u64;
             match mappings::allocate(self, device, name, bytes, devices) {
                 // Where there are no mappings the primary context has the memory.
-                Err(error) if Self::is_refusal(error) => self.peers(device, devices)?,
+                Err(_) if !mappings::serve(device) => self.peers(device, devices)?,
                 result => {
                     let allocated = |address: &u64| segment(Kind::Reserve, device, *address, bytes);
                     return result.inspect(allocated);
@@ -356,7 +364,8 @@ impl Driver for Cuda {
     }
 
     fn admit(&self, device: i32, bytes: u64) -> bool {
-        budget::fits(device, bytes) && (bytes < LARGE || self.has(device, bytes))
+        budget::fits(device, bytes)
+            && (bytes < LARGE || self.free(device).is_none_or(|free| free >= bytes))
     }
 
     fn make_room(&self, asking: &MemPool<Self>, waits: bool) -> bool {
@@ -394,13 +403,13 @@ fn companions(event: Event) -> Vec<Event> {
 }
 
 impl Cuda {
-    /// Whether the driver has so many bytes. If it does not tell, it may.
-    fn has(&self, device: i32, bytes: u64) -> bool {
+    /// Bytes that the driver has of a device. `None`: it does not tell.
+    fn free(&self, device: i32) -> Option<u64> {
         let (mut free, mut total) = (0, 0);
         // SAFETY: both are ours to write.
         let ask = || unsafe { memory::cuMemGetInfo_v2(&mut free, &mut total) };
         let asked = on_device(device, || thread::timed(ask));
-        asked != Ok(SUCCESS) || free as u64 >= bytes
+        (asked == Ok(SUCCESS)).then_some(free as u64)
     }
 
     /// Makes a stream wait for one event.

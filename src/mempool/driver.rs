@@ -24,6 +24,13 @@ pub trait Driver: Sync + Sized {
         false
     }
 
+    /// Whether a device has far more memory than so many bytes, and this process may have them. False if that
+    /// is not known.
+    fn has_plenty(&self, device: i32, bytes: u64) -> bool {
+        let _ = (device, bytes);
+        false
+    }
+
     /// Addresses without memory behind them, aligned to 2 MiB.
     fn reserve(&self, device: i32, bytes: u64) -> Result<u64, Self::Error>;
 

@@ -11,9 +11,6 @@ use crate::pool::TICKS_TO_DECAY;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// How long another pool that needs memory waits for this one.
-const PATIENCE: Duration = Duration::from_millis(10);
-
 impl<D: Driver> MemPool<D> {
     /// Gives free memory back until at most `keep` bytes are held, as far as its work is known to be
     /// over. Returns the bytes given back.
@@ -33,10 +30,10 @@ impl<D: Driver> MemPool<D> {
     }
 
     /// Memory is short elsewhere: all that is free goes back; `waits`: also what work still uses, after
-    /// that. Nothing if somebody is looking for memory in this pool for long: they may be waiting for
-    /// us. Returns the bytes given back.
-    pub fn make_room(&self, driver: &D, waits: bool) -> u64 {
-        let Some(_misses) = self.misses.try_lock_for(PATIENCE) else {
+    /// that. Nothing if somebody is looking for memory in this pool for longer than the caller has
+    /// `patience`: they may be waiting for it. Returns the bytes given back.
+    pub fn make_room(&self, driver: &D, waits: bool, patience: Duration) -> u64 {
+        let Some(_misses) = self.misses.try_lock_for(patience) else {
             return 0;
         };
         self.refresh(driver);

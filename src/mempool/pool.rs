@@ -22,12 +22,28 @@ pub(super) struct Misses<E> {
     pub reserved: Option<(u64, u64)>,
     /// The first call about pieces that was refused.
     pub refusal: Option<(&'static str, E)>,
+    /// The last such call of the present request that failed for the want of memory, and for how many bytes.
+    short: Option<(&'static str, E, u64)>,
 }
 
+/// The function that gets physical memory.
+const CREATE: &str = "cuMemCreate";
+
 impl<E: Copy> Misses<E> {
-    /// A call about pieces failed.
-    fn note<D: Driver<Error = E>>(&mut self, call: &'static str, error: E) {
+    /// A call about pieces failed, for a request that lacks so many bytes.
+    fn note<D: Driver<Error = E>>(&mut self, call: &'static str, error: E, bytes: u64) {
         if D::is_refusal(error) {
+            self.refusal.get_or_insert((call, error));
+        } else if D::is_out_of_memory(error) {
+            self.short = Some((call, error, bytes));
+        }
+    }
+
+    /// Nothing helped against the want of memory. If there is memory, what was refused is pieces.
+    fn give_in<D: Driver<Error = E>>(&mut self, driver: &D, device: i32) {
+        if let Some((call, error, bytes)) = self.short
+            && (call != CREATE || driver.has_plenty(device, bytes))
+        {
             self.refusal.get_or_insert((call, error));
         }
     }
@@ -66,6 +82,7 @@ impl<D: Driver> MemPool<D> {
                 devices: vec![device],
                 reserved: None,
                 refusal: None,
+                short: None,
             }),
             range: AtomicU64::new(0),
             threshold: AtomicU64::new(0),
@@ -163,6 +180,7 @@ impl<D: Driver> MemPool<D> {
     fn miss(&self, driver: &D, stream: Stream, bytes: u64) -> Result<Grant, D::Error> {
         let mut misses = self.misses.lock();
         let mut error = D::OUT_OF_MEMORY;
+        misses.short = None;
         if bytes <= self.state.lock().settings.addresses {
             self.refresh_some(driver);
             // Once more without a placement: its place may take more pages than another.
@@ -182,6 +200,7 @@ impl<D: Driver> MemPool<D> {
                 }
             }
         }
+        misses.give_in(driver, self.device);
         self.state.lock().stats.out_of_memory += 1;
         Err(error)
     }
@@ -342,12 +361,13 @@ impl<D: Driver> MemPool<D> {
             misses.devices.clone()
         };
         let devices = &devices[..];
+        let missing = plan.new_bytes();
         for fill in &plan.fills {
             let (to, bytes) = (fill.to, fill.bytes);
             let handle = match fill.source {
                 From::New => {
                     let created = driver.create(self.device, bytes);
-                    created.inspect_err(|error| misses.note::<D>("cuMemCreate", *error))?
+                    created.inspect_err(|error| misses.note::<D>(CREATE, *error, missing))?
                 }
                 From::Moved(from, _) | From::Aliased(from, _) => {
                     let state = self.state.lock();
@@ -372,7 +392,7 @@ impl<D: Driver> MemPool<D> {
                 })
             });
             if let Err(error) = placed {
-                misses.note::<D>(call, error);
+                misses.note::<D>(call, error, missing);
                 if is_new {
                     driver.destroy(self.device, handle, bytes);
                 } else if let From::Moved(from, _) = fill.source {

@@ -184,13 +184,16 @@ impl<E: Copy> State<E> {
             arena: 0,
             device: usize::MAX,
             context: Context(0),
+            born: 0,
             address,
             bytes,
         };
         if let Some(Some(arena)) = self.arenas.get_mut(index) {
             arena.bases.remove(&address);
+            arena.leaving.retain(|first| *first != id);
             victim.arena = arena.serial;
             victim.context = arena.context;
+            victim.born = arena.born;
             victim.device = arena.device;
             if let Some(device) = self.devices.get_mut(arena.device) {
                 device.releasing += bytes;

@@ -17,6 +17,8 @@ pub(super) struct Peer {
 
 pub(super) struct Arena<E> {
     pub context: Context,
+    /// As [`super::Device::born`].
+    pub born: u64,
     /// Tells arenas apart when a context's handle is used again.
     pub serial: u64,
     /// Index of the device.
@@ -35,9 +37,16 @@ pub(super) struct Arena<E> {
 }
 
 impl<E: Copy> Arena<E> {
-    pub fn new(context: Context, serial: u64, device: usize, placement: Placement) -> Self {
+    pub fn new(
+        context: Context,
+        born: u64,
+        serial: u64,
+        device: usize,
+        placement: Placement,
+    ) -> Self {
         Arena {
             context,
+            born,
             serial,
             device,
             fences: Fences::new(),
@@ -62,6 +71,11 @@ impl<E: Copy> Arena<E> {
     pub fn recent_peak(&self) -> u64 {
         let [now, before] = self.peaks;
         now.max(before)
+    }
+
+    /// Whether the context is about to end: no address leads to its blocks, and none of them goes back.
+    pub fn is_leaving(&self) -> bool {
+        !self.leaving.is_empty()
     }
 
     /// A window of time is over.

@@ -147,7 +147,10 @@ impl<D: Device> Pool<D> {
         {
             return Ok(arena.serial);
         }
-        let ordinal = MutexGuard::unlocked(state, || self.device.ordinal(context))?;
-        Ok(state.add_arena(context, ordinal))
+        let (ordinal, born) = MutexGuard::unlocked(state, || {
+            let ordinal = self.device.ordinal(context)?;
+            Ok((ordinal, self.device.born()))
+        })?;
+        Ok(state.add_arena(context, born, ordinal))
     }
 }

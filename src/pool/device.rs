@@ -30,9 +30,21 @@ pub trait Device: Sync {
     /// Memory from the driver. Legal while a stream captures.
     fn allocate(&self, context: Context, bytes: u64) -> Result<Address, Self::Error>;
 
+    /// What tells a context from a later one with the same handle: asked when the pool first hears of it.
+    fn born(&self) -> u64 {
+        0
+    }
+
     /// Memory back to the driver, which waits for the work of this context first, as `cuMemFree` does.
-    /// Legal while a stream captures.
-    fn release(&self, context: Context, address: Address, bytes: u64) -> Result<(), Self::Error>;
+    /// Legal while a stream captures. Nothing happens if the context that was `born` then has ended: the
+    /// address may be another's.
+    fn release(
+        &self,
+        context: Context,
+        born: u64,
+        address: Address,
+        bytes: u64,
+    ) -> Result<(), Self::Error>;
 
     /// An event that completes when all work submitted to the context before this call has.
     ///

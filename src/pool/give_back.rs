@@ -4,9 +4,10 @@ use super::TICKS_TO_DECAY;
 use super::block::Id;
 use super::device::{Context, Device};
 use super::front::Call;
+use super::grow::RELEASE_PATIENCE;
 use super::mutation::Mutation;
 use super::pool::{Guard, Pool};
-use super::state::{Cover, Victim};
+use super::state::{Cover, State, Victim};
 use super::work::Recorded;
 
 /// What may be given back.
@@ -47,6 +48,16 @@ impl<D: Device> Pool<D> {
             self.call_in(&mut state, Call::Back);
         }
         given + self.scrape(&mut state, device)
+    }
+
+    /// Waits until what is on its way back to the driver is there; not for ever, nor for the end of a capture.
+    pub fn wait_for_releases(&self) {
+        let mut state = self.state.lock();
+        let is_releasing = |state: &mut State<D::Event>| {
+            !state.captures.is_open() && state.devices.iter().any(|device| device.releasing > 0)
+        };
+        self.changed
+            .wait_while_for(&mut state, is_releasing, RELEASE_PATIENCE);
     }
 
     /// As [`Pool::make_room`], when what is given back otherwise was not enough.
@@ -236,7 +247,7 @@ impl<D: Device> Pool<D> {
             }
         }
         let result = self.outside(state, |device| {
-            device.release(victim.context, victim.address, victim.bytes)
+            device.release(victim.context, victim.born, victim.address, victim.bytes)
         });
         state.released(&victim);
         self.changed.notify_all();
@@ -248,7 +259,7 @@ impl<D: Device> Pool<D> {
         for victim in victims {
             // A driver that refuses has lost its context: the memory is gone either way.
             let _ = self.outside(state, |device| {
-                device.release(victim.context, victim.address, victim.bytes)
+                device.release(victim.context, victim.born, victim.address, victim.bytes)
             });
             state.released(&victim);
             bytes += victim.bytes;

@@ -14,7 +14,7 @@ use parking_lot::MutexGuard;
 use std::time::Duration;
 
 /// How long a request waits for memory that another thread is giving back.
-const RELEASE_PATIENCE: Duration = Duration::from_secs(2);
+pub(super) const RELEASE_PATIENCE: Duration = Duration::from_secs(2);
 /// How often one request takes back what waits for captures, while others take that from it.
 const SCRAPES: u32 = 16;
 /// The device's part that is left free: one in so many bytes, and at least [`MARGIN_FLOOR`].

@@ -410,8 +410,21 @@ impl Device for Sim {
         Ok(at)
     }
 
-    fn release(&self, context: Context, address: Address, bytes: u64) -> Result<(), Error> {
+    fn born(&self) -> u64 {
+        self.inner.lock().born
+    }
+
+    fn release(
+        &self,
+        context: Context,
+        born: u64,
+        address: Address,
+        bytes: u64,
+    ) -> Result<(), Error> {
         let mut inner = self.inner.lock();
+        if inner.contexts.get(&context).is_none_or(|c| c.born > born) {
+            return Err(Error::Failed);
+        }
         let lies = inner.enter(Call::Release, context, false)?;
         if !lies {
             inner.finish_upto(context, u64::MAX);

@@ -38,6 +38,8 @@ pub(super) struct Victim {
     pub arena: u64,
     pub device: usize,
     pub context: Context,
+    /// As [`super::Device::born`].
+    pub born: u64,
     pub address: Address,
     pub bytes: u64,
 }
@@ -160,8 +162,8 @@ impl<E: Copy> State<E> {
         self.devices.get_mut(index)
     }
 
-    /// Takes in a context. Returns the serial number of its arena.
-    pub fn add_arena(&mut self, context: Context, ordinal: i32) -> u64 {
+    /// Takes in a context that was `born` then. Returns the serial number of its arena.
+    pub fn add_arena(&mut self, context: Context, born: u64, ordinal: i32) -> u64 {
         if let Some(arena) = self
             .arenas
             .iter()
@@ -194,7 +196,7 @@ impl<E: Copy> State<E> {
             self.behind.push((context, neighbour.serial));
         }
         let placement = Placement::new(self.settings.policy, self.settings.slack);
-        let arena = Some(Arena::new(context, self.serial, device, placement));
+        let arena = Some(Arena::new(context, born, self.serial, device, placement));
         match self.arenas.iter_mut().find(|slot| slot.is_none()) {
             Some(slot) => *slot = arena,
             None => self.arenas.push(arena),
@@ -229,6 +231,9 @@ impl<E: Copy> State<E> {
         let Some(Some(arena)) = self.arenas.get_mut(index) else {
             return;
         };
+        if arena.is_leaving() {
+            return;
+        }
         let Placement::Split(segments) = &mut arena.placement else {
             return;
         };
@@ -248,6 +253,9 @@ impl<E: Copy> State<E> {
         let Some(index) = self.index(serial) else {
             return victims;
         };
+        if self.arena(serial).is_none_or(Arena::is_leaving) {
+            return victims;
+        }
         let mut sum = 0;
         self.promote(index);
         while sum < bytes {
@@ -279,6 +287,9 @@ impl<E: Copy> State<E> {
         let Some(Some(arena)) = self.index(serial).and_then(|i| self.arenas.get_mut(i)) else {
             return Vec::new();
         };
+        if arena.is_leaving() {
+            return Vec::new();
+        }
         let upto = match foreign {
             true => arena.fences.complete().max(waited),
             false => u64::MAX,

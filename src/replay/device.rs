@@ -161,7 +161,7 @@ impl pool::Device for Simulated {
         self.take(bytes)?;
         Ok(self.addresses(bytes))
     }
-    fn release(&self, _: Context, _: Address, bytes: u64) -> Result<(), NoMemory> {
+    fn release(&self, _: Context, _: u64, _: Address, bytes: u64) -> Result<(), NoMemory> {
         self.call(price::release(bytes));
         self.put_back(bytes);
         Ok(())
@@ -234,7 +234,7 @@ impl mempool::Driver for Simulated {
         pool::Device::allocate(self, Context(1), bytes)
     }
     fn release(&self, _: i32, address: u64, bytes: u64) -> Result<(), NoMemory> {
-        pool::Device::release(self, Context(1), address, bytes)
+        pool::Device::release(self, Context(1), 0, address, bytes)
     }
     fn record(&self, _: Stream) -> Result<u64, NoMemory> {
         self.pay(price::RECORD);

@@ -163,6 +163,8 @@ class Sweep:
             pass
         elif code != 0 or not end:
             found.append(f"exit code {code}: {out[-1] if out else 'nothing said'}")
+        # What the driver refused to take back is missing from then on.
+        is_short = bool(end) and end["lost"] > self.base[case.policy]["lost"] and case.kind == "code" and case.function in rules.GIVES_BACK
         for line in out:
             word, *rest = line.split()
             if word == "overlap" or (word == "spoiled" and case.kind != "sticky"):
@@ -170,6 +172,9 @@ class Sweep:
             if word != "call" or case.kind == "sticky":
                 continue
             name, result, struck = rest[0], int(rest[1]), rest[2] == "1"
+            if is_short and not struck and result == rules.OUT_OF_MEMORY:
+                kinds["out of memory"] += 1
+                continue
             kind, complaint = self.judge_call(case, name, result, struck)
             kinds[kind] += 1
             if complaint:

@@ -370,6 +370,30 @@ fn a_pool_that_is_refused_pages_steps_aside() {
 }
 
 #[test]
+fn pages_that_are_refused_for_the_want_of_memory_that_is_there_are_refused() {
+    for function in [
+        "cuMemAddressReserve",
+        "cuMemCreate",
+        "cuMemMap",
+        "cuMemSetAccess",
+    ] {
+        // Under segments the pool has driver allocations instead of mappings, and is not aside.
+        for (policy, pools) in [("auto", 2), ("vmm", 3), ("segments", 0)] {
+            let (_, shim) = Run::new(program("pages_refused"))
+                .env("STANDIN_FAULT", format!("{function}:1+:2"))
+                .env("GPUSHIM_POLICY", policy)
+                .may_complain()
+                .both();
+            assert_eq!(shim.code, 0, "{policy} {function}: {}", shim.stdout);
+            let complaints = shim.complaints();
+            let named = format!("gpushim: device 0: {function} gave 2");
+            let all = complaints.iter().all(|line| line.starts_with(&named));
+            assert!(all && complaints.len() == pools, "{complaints:?}");
+        }
+    }
+}
+
+#[test]
 fn pools_are_made_and_destroyed_without_end() {
     let (_, shim) = Run::new(program("pool_churn"))
         .env("STANDIN_MEMORY", "8G")

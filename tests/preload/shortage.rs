@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::support::{Run, program};
+use crate::support::{Outcome, Run, program};
 
 /// The policies of `cudaMalloc` that keep whole driver allocations or parts of them.
 const POLICIES: [&str; 3] = ["blocks", "segments", "bins"];
@@ -63,6 +63,69 @@ fn each_device_has_the_limit_for_itself() {
             .map(|class| format!("{class}: 0 and 0, 1024 MiB were free, then 2\n"));
         assert_eq!(shim.stdout, told.concat(), "{policy}");
     }
+}
+
+#[test]
+fn memory_on_its_way_back_is_waited_for() {
+    for policy in ["auto", "segments", "vmm"] {
+        let shim = Run::new(program("short_threads"))
+            .env("STANDIN_MEMORY", "1G")
+            .env("STANDIN_FAULT", "cuMemUnmap:1:0:before=300ms")
+            .env("GPUSHIM_POLICY", policy)
+            .shim();
+        assert_eq!(shim.stdout, "first: 0\nsecond: 0\n", "{policy}");
+    }
+}
+
+#[test]
+fn a_context_without_captures_is_waited_for_without_any_memory() {
+    let shim = Run::new(program("short_threads"))
+        .arg("full")
+        .env("STANDIN_DEVICES", "2")
+        .env("STANDIN_MEMORY", "1G")
+        .env("STANDIN_LACKS", "vmm")
+        .env("GPUSHIM_POLICY", "bins")
+        .shim();
+    assert_eq!(shim.stdout, "beside a capture: 0\n");
+}
+
+#[test]
+fn what_was_freed_is_not_freed_once_more_for_what_is_there_now() {
+    for policy in ["auto", "segments", "blocks", "vmm"] {
+        let shim = Run::new(program("short_threads"))
+            .arg("again")
+            .env("GPUSHIM_POLICY", policy)
+            .shim();
+        assert_eq!(shim.stdout, "on a stream: 1\non none: 1\n", "{policy}");
+    }
+}
+
+#[test]
+fn what_a_capture_records_takes_nothing_of_the_limit() {
+    for policy in ["auto", "vmm", "off"] {
+        let shim = limited_streams("captured", policy);
+        let told = "after the captures: 100 of 100 MiB are free\nplain: 0\n";
+        assert_eq!(shim.stdout, told, "{policy}");
+    }
+}
+
+#[test]
+fn a_stream_takes_from_the_limit_of_its_own_device() {
+    let shim = limited_streams("elsewhere", "off");
+    let told = "the stream's device: 60 of 100 MiB are free
+the other: 100 of 100 MiB are free
+the stream's device: 100 of 100 MiB are free
+";
+    assert_eq!(shim.stdout, told.repeat(2));
+}
+
+fn limited_streams(what: &str, policy: &str) -> Outcome {
+    Run::new(program("limit_streams"))
+        .arg(what)
+        .env("STANDIN_DEVICES", "2")
+        .env("GPUSHIM_LIMIT", "100M")
+        .env("GPUSHIM_POLICY", policy)
+        .shim()
 }
 
 #[test]

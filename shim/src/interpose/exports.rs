@@ -124,7 +124,7 @@ fn allocate(address: *mut DevicePtr, bytes: usize, stream: Handle) -> CUresult {
     }
     tell_that_we_are_blind();
     // SAFETY: as above.
-    stream_ordered::forward(address, bytes, named(stream, false), || unsafe {
+    stream_ordered::forward(address, bytes, None, named(stream, false), || unsafe {
         real::cuMemAllocAsync(address, bytes, stream)
     })
 }

@@ -4,6 +4,10 @@ use super::{Call, Clock, Error, Event, Inner, Sim};
 use crate::mempool::{Driver, MemPool, Stream};
 use crate::pool::Context;
 use std::sync::Weak;
+use std::time::Duration;
+
+/// How long a pool that needs memory waits for another.
+const PATIENCE: Duration = Duration::from_millis(10);
 
 /// Pools that share a device.
 pub struct World {
@@ -280,7 +284,7 @@ impl Driver for Probe {
                 world: self.world.clone(),
             };
             if !std::ptr::eq(pool, asking) {
-                given += pool.make_room(&probe, waits);
+                given += pool.make_room(&probe, waits, PATIENCE);
             }
         }
         given > 0

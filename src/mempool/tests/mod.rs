@@ -12,4 +12,5 @@ mod program;
 mod quiet;
 mod random;
 mod regressions;
+mod shortage;
 mod threads;

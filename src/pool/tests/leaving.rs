@@ -1,7 +1,9 @@
 //! A context ends while another thread is given its addresses.
 
-use crate::pool::sim::Sim;
-use crate::pool::{Context, FreeError, Policy, Pool, Settings};
+use crate::pool::sim::{Error, Event, Sim};
+use crate::pool::{Address, Context, Device, FreeError, Policy, Pool, Settings, TICKS_TO_DECAY};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock, Weak};
 
 const MIB: u64 = 1 << 20;
 const OTHER: Context = Context(1);
@@ -59,4 +61,138 @@ fn a_context_that_stays_has_its_blocks_back() {
         assert!(pool.trim(None, 0) >= 6 * MIB);
         assert_eq!(pool.device().findings(), Vec::<String>::new());
     });
+}
+
+#[test]
+fn nothing_goes_back_while_a_context_ends() {
+    each(|pool| {
+        let blocks: Vec<_> = (3..6)
+            .map(|n| pool.allocate(DOOMED, n * MIB).unwrap().address)
+            .collect();
+        for address in &blocks {
+            pool.free(*address, |_| ()).unwrap();
+        }
+        pool.context_leaves(DOOMED);
+        // The housekeeper's ticks come between.
+        for _ in 0..2 * TICKS_TO_DECAY {
+            pool.decay();
+        }
+        assert_eq!(pool.trim(None, 0), 0);
+        pool.device().destroy_context(DOOMED);
+        pool.context_gone(DOOMED);
+        let blocks: Vec<_> = (3..9)
+            .map(|n| pool.allocate(OTHER, n * MIB).unwrap().address)
+            .collect();
+        for (n, address) in blocks.iter().enumerate() {
+            assert_eq!(pool.find(*address), Some((*address, (n as u64 + 3) * MIB)));
+        }
+        assert_eq!(pool.stats(None).live, 6);
+        assert_eq!(pool.device().findings(), Vec::<String>::new());
+    });
+}
+
+/// A device whose context ends, and begins anew under the same handle, while memory of it is on its way back.
+struct Interrupted {
+    sim: Sim,
+    pool: OnceLock<Weak<Pool<Interrupted>>>,
+    is_due: AtomicBool,
+    again: AtomicU64,
+}
+
+impl Interrupted {
+    fn interrupt(&self) {
+        let pool = self.pool.get().and_then(Weak::upgrade).expect("the pool");
+        pool.context_leaves(DOOMED);
+        self.sim.destroy_context(DOOMED);
+        pool.context_gone(DOOMED);
+        self.sim.add_context(DOOMED, 0);
+        let again = pool.allocate(DOOMED, 3 * MIB).unwrap();
+        self.sim.granted(again.address, again.size);
+        self.again.store(again.address, Relaxed);
+    }
+}
+
+impl Device for Interrupted {
+    type Error = Error;
+    type Event = Event;
+    const OUT_OF_MEMORY: Error = Error::OutOfMemory;
+
+    fn is_out_of_memory(error: Error) -> bool {
+        Sim::is_out_of_memory(error)
+    }
+    fn ordinal(&self, context: Context) -> Result<i32, Error> {
+        self.sim.ordinal(context)
+    }
+    fn allocate(&self, context: Context, bytes: u64) -> Result<Address, Error> {
+        self.sim.allocate(context, bytes)
+    }
+    fn born(&self) -> u64 {
+        self.sim.born()
+    }
+    fn release(
+        &self,
+        context: Context,
+        born: u64,
+        address: Address,
+        bytes: u64,
+    ) -> Result<(), Error> {
+        if self.is_due.swap(false, Relaxed) {
+            self.interrupt();
+        }
+        self.sim.release(context, born, address, bytes)
+    }
+    fn record(&self, context: Context) -> Result<Option<Event>, Error> {
+        self.sim.record(context)
+    }
+    fn order(&self, context: Context, event: Event) -> Result<(), Error> {
+        self.sim.order(context, event)
+    }
+    fn is_complete(&self, event: Event) -> Result<bool, Error> {
+        self.sim.is_complete(event)
+    }
+    fn wait(&self, event: Event) -> Result<(), Error> {
+        self.sim.wait(event)
+    }
+    fn retire(&self, event: Event) {
+        self.sim.retire(event);
+    }
+    fn synchronize(&self, context: Context) -> Result<(), Error> {
+        self.sim.synchronize(context)
+    }
+    fn memory_info(&self, context: Context) -> Result<(u64, u64), Error> {
+        self.sim.memory_info(context)
+    }
+}
+
+#[test]
+fn memory_on_its_way_back_is_not_taken_from_a_later_context_with_the_same_handle() {
+    for policy in [Policy::Blocks, Policy::Segments, Policy::Bins] {
+        let sim = Sim::new(1 << 30);
+        sim.add_context(DOOMED, 0);
+        let device = Interrupted {
+            sim,
+            pool: OnceLock::new(),
+            is_due: AtomicBool::new(false),
+            again: AtomicU64::new(0),
+        };
+        let settings = Settings {
+            policy,
+            margin: Some(0),
+            ..Settings::default()
+        };
+        let pool = Arc::new(Pool::new(device, settings));
+        let _ = pool.device().pool.set(Arc::downgrade(&pool));
+        let before = pool.allocate(DOOMED, 3 * MIB).unwrap().address;
+        pool.free(before, |_| ()).unwrap();
+        pool.device().is_due.store(true, Relaxed);
+        pool.trim(None, 0);
+        let again = pool.device().again.load(Relaxed);
+        assert_eq!(again, before, "the same address, for the test's sake");
+        assert_eq!(pool.find(again), Some((again, 3 * MIB)));
+        assert_eq!(
+            pool.device().sim.findings(),
+            Vec::<String>::new(),
+            "{policy:?}"
+        );
+    }
 }

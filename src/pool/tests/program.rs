@@ -50,8 +50,17 @@ impl Device for Probe {
     fn allocate(&self, context: Context, bytes: u64) -> Result<Address, Error> {
         self.peek().allocate(context, bytes)
     }
-    fn release(&self, context: Context, address: Address, bytes: u64) -> Result<(), Error> {
-        self.peek().release(context, address, bytes)
+    fn born(&self) -> u64 {
+        self.peek().born()
+    }
+    fn release(
+        &self,
+        context: Context,
+        born: u64,
+        address: Address,
+        bytes: u64,
+    ) -> Result<(), Error> {
+        self.peek().release(context, born, address, bytes)
     }
     fn record(&self, context: Context) -> Result<Option<Event>, Error> {
         self.peek().record(context)

@@ -29,10 +29,15 @@ pub struct Facts {
     pub raised: bool,
     /// A stream captures.
     pub captures: bool,
+    /// The default stream of another thread captures, and memory of `cuMemAlloc` was served that a capture
+    /// forbids.
+    pub keeps: bool,
     /// A promised difference has kept a block from one of the runs in this program.
     pub has_diverged: bool,
     /// The step's pool may not grow beyond a size.
     pub is_capped: bool,
+    /// The step's block is of a graph, which takes its memory when it runs.
+    pub is_of_graph: bool,
     /// The size of the step's block, in bytes; 0 if it is a pool's.
     pub block: u64,
 }
@@ -110,6 +115,14 @@ pub fn judge(op: &Op, theirs: &[u64], ours: &[u64], facts: &Facts, rules: &Rules
     {
         return Promised(Promise::Lawful);
     }
+    let is_request = matches!(op, Op::Allocate { .. } | Op::Probe { .. });
+    if facts.keeps
+        && is_request
+        && theirs.first() == Some(&0)
+        && ours.first() == Some(&OUT_OF_MEMORY)
+    {
+        return Promised(Promise::Kept);
+    }
     match op {
         Op::Allocate { bytes, .. } => allocation(theirs, ours, *bytes, facts, rules),
         Op::AskMemory => memory(theirs, ours, facts, rules),
@@ -149,7 +162,7 @@ fn allocation(theirs: &[u64], ours: &[u64], bytes: u64, facts: &Facts, rules: &R
     let (code, their_free) = (theirs[0], theirs[theirs.len() - 1]);
     let same = theirs[..theirs.len() - 1] == ours[..ours.len() - 1];
     if let Some(limit) = rules.limit {
-        if ours[0] == 0 && facts.held + bytes > limit {
+        if ours[0] == 0 && !facts.is_of_graph && facts.held + bytes > limit {
             return Different;
         }
         // A broken capture refuses natively what the limit refuses here.

@@ -19,6 +19,8 @@ pub enum Promise {
     Used,
     /// Allocating and freeing while a stream captures.
     Lawful,
+    /// What a capture was served against its rules is kept, and nothing tells that it is broken.
+    Kept,
     /// The range of an address is a segment.
     Segment,
     /// Legacy IPC and RDMA of addresses that are no whole allocation of the driver's.
@@ -76,6 +78,11 @@ pub const TABLE: &[(Promise, &str, &str)] = &[
         Promise::Lawful,
         "an allocation or a free that a capture forbids (900, 906) succeeds, and the capture goes on",
         "a pool that can serve it needs no forbidden call, and a capture that natively breaks stays whole",
+    ),
+    (
+        Promise::Kept,
+        "a request is out of memory while another thread's default stream captures, and cuMemAlloc was served although a capture forbade it",
+        "it is kept for the graph, and no thread can ask whether the capture of another's default stream is still valid",
     ),
     (
         Promise::Segment,

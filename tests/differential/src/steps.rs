@@ -62,10 +62,23 @@ pub fn step(world: &mut World, index: usize, step: &Step) {
         log::add(&mut world.log, &world.seen);
         return;
     }
+    // Work on a block that was refused here orders other work natively, and may wait for it.
+    let is_missing = |block: &Block| block.state == State::Missing;
+    if !is_comparable && !left_out && world.blocks.iter().any(is_missing) {
+        world.lacks_work = true;
+        let breaks = [judge::CAPTURE_UNSUPPORTED, judge::CAPTURE_IMPLICIT];
+        if breaks.iter().any(|code| world.theirs.contains(code)) {
+            break_captures(world, step);
+        }
+    }
     // A free under work that nobody waited for is found here when the memory goes back to the driver.
     let theirs = world.theirs.last().copied().unwrap_or(0);
-    if matches!(step.op, Op::Free { .. }) {
-        world.credit += theirs.saturating_sub(new);
+    match step.op {
+        Op::Free { .. } | Op::FreeAsync { .. } if world.lacks_work => {
+            world.credit += theirs.abs_diff(new);
+        }
+        Op::Free { .. } => world.credit += theirs.saturating_sub(new),
+        _ => {}
     }
     let excess = new.saturating_sub(theirs).min(world.credit);
     world.credit -= excess;
@@ -112,6 +125,7 @@ pub fn step(world: &mut World, index: usize, step: &Step) {
 fn before(world: &World, step: &Step, mut facts: judge::Facts) -> judge::Facts {
     if let Op::Allocate { block, .. } = step.op {
         let block = &world.blocks[usize::from(block)];
+        facts.is_of_graph = block.kind == Kind::Graph;
         if block.state == State::Live && block.kind != Kind::Graph && world.seen.first() == Some(&0)
         {
             facts.held -= block.bytes;
@@ -232,9 +246,21 @@ fn give_back(world: &mut World, slot: usize) {
 fn settle(world: &mut World, step: &Step, promise: Promise) {
     world.has_diverged |= matches!(
         promise,
-        Promise::Lawful | Promise::Served | Promise::Rounded | Promise::Limited
+        Promise::Lawful | Promise::Served | Promise::Rounded | Promise::Limited | Promise::Kept
     );
     if promise == Promise::Lawful {
+        let is_plain = matches!(
+            step.op,
+            Op::Probe { async_: false }
+                | Op::Allocate {
+                    from: From::Plain | From::Pitched(_),
+                    ..
+                }
+        );
+        if is_plain && world.seen.first() == Some(&0) {
+            let open = world.captures.values_mut();
+            open.for_each(|capture| capture.keeps = true);
+        }
         break_captures(world, step);
         even_out(world, step);
         return;
@@ -245,7 +271,7 @@ fn settle(world: &mut World, step: &Step, promise: Promise) {
     let slot = usize::from(block);
     match promise {
         Promise::Served => give_back(world, slot),
-        Promise::Rounded | Promise::Limited => {
+        Promise::Rounded | Promise::Limited | Promise::Kept => {
             let device = device_of(world, step);
             let kind = if matches!(from, From::Plain | From::Pitched(_)) {
                 Kind::Context
@@ -642,8 +668,15 @@ fn index_of(from: From) -> u8 {
 }
 
 fn allocate(world: &mut World, step: &Step, slot: u8, bytes: u64, from: From) -> bool {
+    const SMALL: u64 = 1 << 20;
     let index = usize::from(slot);
     if matches!(world.blocks[index].state, State::Live | State::Missing) {
+        return false;
+    }
+    // What a capture forbids succeeds here, as promised. Natively there is no such memory; here a pool keeps it
+    // until it is synchronised.
+    let is_kept = matches!(from, From::Stream(_) | From::Pool(..));
+    if bytes > SMALL && is_kept && world.is_forbidden() {
         return false;
     }
     const UNTOUCHED: u64 = 0x00ab_cdef_0000;
@@ -1333,6 +1366,7 @@ fn graph(world: &mut World, step: &Step) -> bool {
                     thread: world.thread,
                     context: world.context_of(stream, context),
                     effects: Effects::new(),
+                    keeps: false,
                 };
                 world.captures.insert(key, capture);
             }
@@ -1446,6 +1480,10 @@ fn graph(world: &mut World, step: &Step) -> bool {
 fn probe(world: &mut World, step: &Step, async_: bool) -> bool {
     const ROOM: u64 = 256 << 20;
     if step.context == AS_IS || world.contexts[usize::from(step.context)] == 0 {
+        return false;
+    }
+    // As for allocations.
+    if async_ && world.is_forbidden() {
         return false;
     }
     let device = world.context_devices[usize::from(step.context)];

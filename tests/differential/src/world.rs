@@ -68,6 +68,8 @@ pub struct Capture {
     pub context: u8,
     /// What its graph will write.
     pub effects: Effects,
+    /// Memory of `cuMemAlloc` was served meanwhile that a capture forbids.
+    pub keeps: bool,
 }
 
 /// Stands for a thread that has ended.
@@ -156,6 +158,8 @@ pub struct World {
     pub steps: u64,
     /// Findings of the stand-in at frees that the native run of this program has had and this one not yet.
     pub credit: u64,
+    /// A step was left out here because its block was refused.
+    pub lacks_work: bool,
     /// Findings of the stand-in so far.
     pub findings: u64,
     serials: u64,
@@ -218,6 +222,7 @@ impl World {
             pending: vec![0; crate::judge::PENDING.len()],
             steps: 0,
             credit: 0,
+            lacks_work: false,
             findings: 0,
             serials: 0,
         }
@@ -336,6 +341,10 @@ impl World {
             }
         }
         facts.captures = !self.captures.is_empty();
+        let hidden = |(key, capture): (&u64, &Capture)| {
+            *key >> 63 == 1 && capture.keeps && ![GONE, self.thread].contains(&capture.thread)
+        };
+        facts.keeps = self.captures.iter().any(hidden);
         facts
     }
 

@@ -56,7 +56,7 @@ driver_hooks! {
             None => match stream_ordered::free_anywhere(address) {
                 Some(result) => result,
                 // SAFETY: the caller's argument, unchanged.
-                None => foreign::free(address, 0, || unsafe { real::cuMemFree_v2(address) }),
+                None => foreign::free_memory(address, 0, || unsafe { real::cuMemFree_v2(address) }),
             },
         }
     }

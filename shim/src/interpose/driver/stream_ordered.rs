@@ -13,7 +13,7 @@ use crate::interpose::hook::driver_hooks;
 use crate::mempools::{self, Entry};
 use crate::{
     allocator, capture, context, foreign, housekeeper, memory_info, paged, primary, recorder,
-    thread,
+    shortage, thread,
 };
 
 /// The stream that a handle means; `per_thread`: to a `_ptsz` function.
@@ -129,7 +129,12 @@ fn allocate_slowly(entry: &Entry, stream: Stream, bytes: u64) -> Option<Result<u
     recorder::open();
     housekeeper::start();
     recorder::driver_ns();
-    match entry.pool.allocate(mempools::driver(), stream, bytes) {
+    let asked = shortage::ask(|| {
+        let asked = entry.pool.allocate(mempools::driver(), stream, bytes);
+        // That it steps aside is no shortage.
+        asked.map_err(|error| entry.pool.refusal().map_or(error, |_| INVALID_VALUE))
+    });
+    match asked {
         Ok(grant) => {
             recorder::granted_on(&grant, entry.class(), entry.device, stream.handle);
             Some(Ok(grant.address))
@@ -149,13 +154,26 @@ fn allocate_slowly(entry: &Entry, stream: Stream, bytes: u64) -> Option<Result<u
 pub fn forward(
     address: *mut DevicePtr,
     bytes: usize,
+    pool: Option<u64>,
     stream: u64,
     call: impl FnMut() -> CUresult,
 ) -> CUresult {
-    let result = allocator::forward(Class::PoolAsync, bytes as u64, call);
+    // What becomes a part of a graph takes memory when the graph runs, and never goes back by itself.
+    let class = match is_captured(stream) {
+        true => Class::GraphNode,
+        false => Class::PoolAsync,
+    };
+    // Of the stream's device, whatever is current.
+    let of_pool = pool.and_then(mempools::of).map(|entry| entry.device);
+    let device = of_pool.or_else(|| mempools::device_of(stream));
+    let result = allocator::forward_on(device, class, bytes as u64, call);
     if result == SUCCESS && !address.is_null() {
         // SAFETY: the driver wrote the address.
-        foreign::allocated(Class::PoolAsync, unsafe { *address }, bytes as u64, stream);
+        let address = unsafe { *address };
+        match device.and_then(|device| u8::try_from(device).ok()) {
+            Some(device) => foreign::allocated_on(device, class, address, bytes as u64, stream),
+            None => foreign::allocated(class, address, bytes as u64, stream),
+        }
     }
     result
 }
@@ -185,7 +203,7 @@ fn serve(
             None => {}
         }
     }
-    forward(address, bytes, stream, call)
+    forward(address, bytes, pool, stream, call)
 }
 
 /// Memory of ours that is freed on a stream. `None`: it is not ours.
@@ -276,7 +294,7 @@ fn free(address: DevicePtr, stream: u64, call: impl FnOnce() -> CUresult) -> CUr
     match allocator::free(address) {
         Some(Ok(())) => SUCCESS,
         Some(Err(error)) => error,
-        None => foreign::free(address, stream, call),
+        None => foreign::free_memory(address, stream, call),
     }
 }
 

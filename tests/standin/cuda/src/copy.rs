@@ -35,7 +35,9 @@ pub fn queued(via: Via, stream: u64, copy: Copy) -> Outcome {
 fn finish(state: &mut Guard, key: u64) -> Outcome {
     let lane = state.streams.get(key)?.lane;
     let target = state.model.target(lane);
-    state.wait_and_see(&target);
+    // No synchronisation of a stream, an event or a context: pools give nothing back.
+    state.wait(&target.finish);
+    state.model.observe(&target);
     Ok(())
 }
 

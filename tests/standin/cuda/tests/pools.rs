@@ -18,6 +18,7 @@ driver! {
     cuMemGetInfo_v2(free: &mut usize, total: &mut usize);
     cuMemAlloc_v2(address: &mut u64, bytes: usize);
     cuMemFree_v2(address: u64);
+    cuMemcpyDtoH_v2(host: &mut u64, address: u64, bytes: usize);
     cuStreamCreate(stream: &mut u64, flags: u32);
     cuStreamSynchronize(stream: u64);
     cuStreamWaitEvent(stream: u64, event: u64, flags: u32);
@@ -293,6 +294,21 @@ fn without_a_threshold_every_wait_that_follows_the_last_free_empties_the_pool() 
         assert_eq!(cuEventRecord(event, side) + wait(), 0);
         assert_eq!(attribute(pool, 5), 0, "{name}");
     }
+}
+
+#[test]
+fn a_copy_that_waits_gives_nothing_of_a_pool_back() {
+    let _turn = Turn::take();
+    let (side, pool) = (stream(), standard());
+    let other = make(|address| cuMemAlloc_v2(address, 64));
+    let block = make(|address| cuMemAllocAsync(address, 40 * MIB, side));
+    assert_eq!(cuMemFreeAsync(block, side), 0);
+    let mut host = 0;
+    assert_eq!(cuMemcpyDtoH_v2(&mut host, other, 8), 0);
+    assert_eq!(attribute(pool, 5), 64 * MIB as u64);
+    assert_eq!(cuStreamSynchronize(side), 0);
+    assert_eq!(attribute(pool, 5), 0);
+    assert_eq!(cuMemFree_v2(other), 0);
 }
 
 #[test]
