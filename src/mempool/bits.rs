@@ -26,6 +26,15 @@ impl Bits {
         }
     }
 
+    /// Whether there is no other member than this number, as far as one look can tell.
+    #[inline]
+    pub fn is_within(&self, number: u32) -> bool {
+        match self.0.as_slice() {
+            [word] => number < 64 && word & !(1 << number) == 0,
+            words => words.is_empty(),
+        }
+    }
+
     /// The first member from a number on.
     pub fn next(&self, from: u32) -> Option<u32> {
         let index = from as usize / 64;
@@ -54,10 +63,15 @@ mod tests {
             at = n + 1;
         }
         assert_eq!(found, members);
+        assert!(!bits.is_within(0));
         bits.remove(64);
         bits.remove(100_000);
         assert_eq!(bits.next(64), Some(200));
         assert_eq!(bits.next(8001), None);
         assert_eq!(bits.next(1_000_000), None);
+        let mut few = Bits::new();
+        assert!(few.is_within(3));
+        few.insert(3);
+        assert!(few.is_within(3) && !few.is_within(4) && !few.is_within(67));
     }
 }

@@ -265,6 +265,7 @@ impl<E: Copy> Lane<E> {
         Some(if small { of_small } else { large })
     }
 
+    #[inline]
     fn bins_mut(&mut self, small: bool) -> &mut Bins {
         let [large, of_small] = &mut self.blocks.get_or_insert_with(Blocks::new).bins;
         if small { of_small } else { large }
@@ -409,9 +410,20 @@ impl<E: Copy> Lanes<E> {
     }
 
     /// The free blocks of a lane, to which one is added.
+    #[inline]
     pub fn bins_mut(&mut self, lane: u32, small: bool) -> Option<&mut Bins> {
-        self.holds(lane);
-        Some(self.lanes.get_mut(lane as usize)?.bins_mut(small))
+        let at = self.lanes.get_mut(lane as usize)?;
+        if !at.holds {
+            at.holds = true;
+            self.holding.insert(lane);
+        }
+        Some(at.bins_mut(small))
+    }
+
+    /// Whether no other lane than this one has free blocks.
+    #[inline]
+    pub fn holds_alone(&self, lane: u32) -> bool {
+        self.holding.is_within(lane)
     }
 
     /// The lane of a stream, made if there is none.

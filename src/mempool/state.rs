@@ -105,7 +105,9 @@ impl<E: Copy> State<E> {
         }
         let id = found.or_else(|| {
             self.pop_all(lane, is_small(need));
-            self.merge(is_small(need), some);
+            if !self.lanes.holds_alone(lane) {
+                self.merge(is_small(need), some);
+            }
             self.best(lane, need, some)
         })?;
         self.claim(id, lane, need);
@@ -178,6 +180,9 @@ impl<E: Copy> State<E> {
             && (ordered || on(Mutation::UseEvery) || self.may_use(lane, id))
         {
             return Some(id);
+        }
+        if self.lanes.holds_alone(lane) {
+            return None;
         }
         let mut best: Option<(u64, Id)> = None;
         let mut at = SHARED;

@@ -167,12 +167,16 @@ impl Captures {
 
     /// Puts a freed block into quarantine if the captures that are open, or those of the set that the
     /// block was handed out under, may still use it.
-    #[inline]
+    #[inline(always)]
     pub fn quarantine(&mut self, block: Id, set: u32) -> bool {
+        let is_free = self.open.is_empty() && set == 0 && self.kept.is_empty();
+        !is_free && self.hold_freed(block, set)
+    }
+
+    #[cold]
+    fn hold_freed(&mut self, block: Id, set: u32) -> bool {
         if self.open.is_empty() && set == 0 {
-            if !self.kept.is_empty() {
-                self.kept.remove(&block);
-            }
+            self.kept.remove(&block);
             return false;
         }
         let open = self.current();

@@ -27,11 +27,17 @@ pub fn named(stream: Handle, per_thread: bool) -> u64 {
 }
 
 /// Whether a call on this stream becomes a part of a graph; an error of the driver's if it cannot be told.
-#[inline]
+#[inline(always)]
 fn asked_captured(stream: u64) -> Result<bool, CUresult> {
-    if !capture::any() {
-        return Ok(false);
+    if capture::any() {
+        ask_captured(stream)
+    } else {
+        Ok(false)
     }
+}
+
+#[cold]
+fn ask_captured(stream: u64) -> Result<bool, CUresult> {
     let mut status = 0;
     // SAFETY: `status` is ours to write; 1 and 2 name the default streams here.
     twice(|| unsafe { calls::cuStreamIsCapturing(stream as Handle, &mut status) })?;
