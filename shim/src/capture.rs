@@ -179,11 +179,8 @@ fn broken() -> Vec<u64> {
     let Ok(_asking) = ASKING.lock() else {
         return Vec::new();
     };
-    let (me, current) = (thread::serial(), context::current());
-    let is_named = |o: &&Open| {
-        let stream = o.stream;
-        stream.thread == 0 || stream.thread == me && o.context == current
-    };
+    let me = thread::serial();
+    let is_named = |o: &&Open| [0, me].contains(&o.stream.thread);
     let Ok(open) = OPEN.lock() else {
         return Vec::new();
     };
@@ -194,13 +191,16 @@ fn broken() -> Vec<u64> {
         .collect();
     drop(open);
     let is_invalidated = |(_, handle, context): &(u64, u64, Option<Context>)| {
-        let Some(_pass) = context.and_then(gate::enter) else {
+        let of = context.and_then(|context| Some((gate::enter(context)?, context)));
+        let Some((_pass, context)) = of else {
             return false;
         };
         let mut status = 0;
         // SAFETY: `status` is ours to write; the stream lives as long as `ASKING` is held and its context.
         let ask = || unsafe { real::cuStreamIsCapturing(*handle as Handle, &mut status) };
-        thread::call(ask) == SUCCESS && status == INVALIDATED
+        // A default stream is the one of the context that is current.
+        let asked = context::with(context, || thread::call(ask));
+        asked == Ok(SUCCESS) && status == INVALIDATED
     };
     let broken = asked.into_iter().filter(is_invalidated);
     let broken: Vec<u64> = broken.map(|(number, _, _)| number).collect();

@@ -8,12 +8,12 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use gpushim_core::gate;
-use gpushim_core::pool::Context;
+use gpushim_core::pool::{Context, Device};
 
 use crate::device::{check, relaxed};
-use crate::driver::{CONTEXT_IS_DESTROYED, CUresult};
+use crate::driver::{CAPTURE_UNSUPPORTED, CONTEXT_IS_DESTROYED, CUresult};
 use crate::interpose::driver::memory::real as memory;
-use crate::{capture, context, thread};
+use crate::{capture, context, mempools, thread};
 
 /// An allocation that is kept for it.
 struct Kept {
@@ -75,6 +75,11 @@ pub fn owns(address: u64) -> bool {
 /// # Errors
 /// The driver's.
 pub fn context(of: Context) -> Result<(), CUresult> {
+    // Where none of its own streams captures, it can be waited for as ever.
+    match mempools::driver().synchronize(of) {
+        Err(CAPTURE_UNSUPPORTED) => {}
+        result => return result,
+    }
     let _pass = gate::enter(of).ok_or(CONTEXT_IS_DESTROYED)?;
     let first = match kept(of) {
         Some(kept) => kept,

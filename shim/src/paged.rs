@@ -9,7 +9,7 @@ use gpushim_core::mempool::{Driver, Settings, Stream};
 use gpushim_core::placement::Family;
 use gpushim_core::pool::{Context, Device, Policy, Reuse};
 
-use crate::driver::{CAPTURE_UNSUPPORTED, CUresult, SUCCESS};
+use crate::driver::{CUresult, SUCCESS};
 use crate::interpose::driver::stream_ordered;
 use crate::mempools::{self, Entry};
 use crate::{accessors, capture, context, drain, green, plans, process};
@@ -83,10 +83,7 @@ pub fn context_gone(context: Context) {
     if is_enabled() && accessors::any() {
         for other in accessors::of(context) {
             // What cannot be waited for has ended, too.
-            let _ = match Device::synchronize(mempools::driver(), other) {
-                Err(CAPTURE_UNSUPPORTED) => drain::context(other),
-                result => result,
-            };
+            let _ = drain::context(other);
         }
     }
     accessors::gone(context);
