@@ -277,6 +277,7 @@ pub fn abandon(stream: Handle, per_thread: bool) {
     if any() {
         let of = Stream::of(stream, per_thread);
         close(|open| open.stream == of, stream as u64, None);
+        mempools::release_owed();
     }
 }
 
@@ -287,6 +288,7 @@ pub fn ended(stream: Handle, per_thread: bool, graph: Option<u64>) {
     }
     let of = Stream::of(stream, per_thread);
     close(|open| open.stream == of, stream as u64, graph);
+    mempools::release_owed();
 }
 
 /// A context ended with the captures of its streams.
@@ -295,7 +297,8 @@ pub fn context_gone(gone: Context) {
 }
 
 /// Closes captures of default streams whose threads have ended: nothing can end those any more, nor use
-/// what they recorded. For when memory was not at hand. Whether there were any.
+/// what they recorded. For when memory was not at hand, perhaps by a pool that is locked: nothing goes back here.
+/// Whether there were any.
 pub fn close_of_ended_threads() -> bool {
     let ended = |open: &Open| open.stream.thread != 0 && !thread::lives(open.tid);
     let mut were = false;
@@ -321,7 +324,6 @@ fn close(fits: impl Fn(&Open) -> bool, stream: u64, graph: Option<u64>) -> bool 
     }
     mempools::all().for_each(|entry| entry.pool.capture_ended(number, graph));
     drop(open);
-    mempools::release_owed();
     recorder::capture(false, stream, graph.unwrap_or(0));
     true
 }
