@@ -167,11 +167,8 @@ fn broken() -> Vec<u64> {
     let Ok(_asking) = ASKING.lock() else {
         return Vec::new();
     };
-    let (me, current) = (thread::serial(), context::current());
-    let is_named = |o: &&Open| {
-        let stream = o.stream;
-        stream.thread == 0 || stream.thread == me && o.context == current
-    };
+    let me = thread::serial();
+    let is_named = |o: &&Open| [0, me].contains(&o.stream.thread);
     let Ok(open) = OPEN.lock() else {
         return Vec::new();
     };
@@ -182,13 +179,16 @@ fn broken() -> Vec<u64> {
         .collect();
     drop(open);
     let is_invalidated = |(_, handle, context): &(u64, u64, Option<Context>)| {
-        let Some(_pass) = context.and_then(gate::enter) else {
+        let of = context.and_then(|context| Some((gate::enter(context)?, context)));
+        let Some((_pass, context)) = of else {
             return false;
         };
         let mut status = 0;
         // SAFETY: `status` is ours to write; the stream lives as long as `ASKING` is held and its context.
         let ask = || unsafe { real::cuStreamIsCapturing(*handle as Handle, &mut status) };
-        thread::call(ask) == SUCCESS && status == INVALIDATED
+        // A default stream is the one of the context that is current.
+        let asked = context::with(context, || thread::call(ask));
+        asked == Ok(SUCCESS) && status == INVALIDATED
     };
     let broken = asked.into_iter().filter(is_invalidated);
     let broken: Vec<u64> = broken.map(|(number, _, _)| number).collect();
@@ -269,6 +269,7 @@ pub fn abandon(stream: Handle, per_thread: bool) {
     if any() {
         let of = Stream::of(stream, per_thread);
         close(|open| open.stream == of, stream as u64, None);
+        mempools::release_owed();
     }
 }
 
@@ -279,6 +280,7 @@ pub fn ended(stream: Handle, per_thread: bool, graph: Option<u64>) {
     }
     let of = Stream::of(stream, per_thread);
     close(|open| open.stream == of, stream as u64, graph);
+    mempools::release_owed();
 }
 
 /// A context ended with the captures of its streams.
@@ -287,7 +289,8 @@ pub fn context_gone(gone: Context) {
 }
 
 /// Closes captures of default streams whose threads have ended: nothing can end those any more, nor use
-/// what they recorded. For when memory was not at hand. Whether there were any.
+/// what they recorded. For when memory was not at hand, perhaps by a pool that is locked: nothing goes back here.
+/// Whether there were any.
 pub fn close_of_ended_threads() -> bool {
     let ended = |open: &Open| open.stream.thread != 0 && !thread::lives(open.tid);
     let mut were = false;
@@ -313,7 +316,6 @@ fn close(fits: impl Fn(&Open) -> bool, stream: u64, graph: Option<u64>) -> bool 
     }
     mempools::all().for_each(|entry| entry.pool.capture_ended(number, graph));
     drop(open);
-    mempools::release_owed();
     recorder::capture(false, stream, graph.unwrap_or(0));
     true
 }
