@@ -193,11 +193,8 @@ fn broken() -> Vec<u64> {
     let Ok(_asking) = ASKING.lock() else {
         return Vec::new();
     };
-    let (me, current) = (thread::serial(), context::current());
-    let is_named = |o: &&Open| {
-        let stream = o.stream;
-        stream.thread == 0 || stream.thread == me && o.context == current
-    };
+    let me = thread::serial();
+    let is_named = |o: &&Open| o.stream.thread == 0 || o.stream.thread == me;
     let Ok(open) = OPEN.lock() else {
         return Vec::new();
     };
@@ -208,13 +205,18 @@ fn broken() -> Vec<u64> {
         .collect();
     drop(open);
     let is_invalidated = |(_, handle, context): &(u64, u64, Option<Context>)| {
-        let Some(_pass) = context.and_then(gate::enter) else {
+        let Some((context, _pass)) = context.and_then(|of| Some((of, gate::enter(of)?))) else {
             return false;
         };
         let mut status = 0;
         // SAFETY: `status` is ours to write; the stream lives as long as `ASKING` is held and its context.
         let ask = || unsafe { real::cuStreamIsCapturing(*handle as Handle, &mut status) };
-        thread::call(ask) == SUCCESS && status == INVALIDATED
+        // A default stream's handle means the one of the current context.
+        let asked = match *handle > PER_THREAD || context::current() == Some(context) {
+            true => thread::call(ask),
+            false => context::with(context, || thread::call(ask)).unwrap_or_else(|error| error),
+        };
+        asked == SUCCESS && status == INVALIDATED
     };
     let broken = asked.into_iter().filter(is_invalidated);
     let broken: Vec<u64> = broken.map(|(number, _, _)| number).collect();
