@@ -50,7 +50,7 @@ impl Device for Lagging {
         self.held.lock().unwrap().insert(address, bytes);
         Ok(address)
     }
-    fn release(&self, _: Context, address: Address, _: u64) -> Result<(), i32> {
+    fn release(&self, _: Context, address: Address, _: u64, _: u64) -> Result<(), i32> {
         let bytes = self.held.lock().unwrap().remove(&address).ok_or(1)?;
         self.bytes.fetch_sub(bytes, Relaxed);
         Ok(())

@@ -3,17 +3,27 @@
 //!
 //! A call of ours counts as in flight from [`enter`] on. A context that is about to end is closed: calls
 //! in flight are waited for, and new ones are refused, until a context is made with the same handle.
+//!
+//! Calls that would invalidate a capture which begins meanwhile are counted beside, by [`enter_loud`]: who begins one
+//! waits until there are none.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::pool::Context;
 
-/// Counters of calls in flight; contexts share them.
-const SLOTS: usize = 64;
+/// Counters of calls in flight of a context; contexts share them.
+const SLOTS: usize = 16;
+/// How many of them a context has: threads have different ones, mostly, and don't take the line from each other.
+const STRIPES: usize = 8;
+/// What a call adds to its counter, and what one adds that invalidates captures.
+const CALL: u64 = 1;
+const LOUD: u64 = 1 << 32 | CALL;
+/// The calls of a counter.
+const CALLS: u64 = (1 << 32) - 1;
 /// How long the end of a context waits for calls in flight: one may wait for work that never ends.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How often it looks.
@@ -22,9 +32,10 @@ const PAUSE: Duration = Duration::from_micros(50);
 const REMEMBERED: usize = 4096;
 
 #[repr(align(64))]
-struct Slot(AtomicUsize);
+struct Slot(AtomicU64);
 
-static IN_FLIGHT: [Slot; SLOTS] = [const { Slot(AtomicUsize::new(0)) }; SLOTS];
+static IN_FLIGHT: [[Slot; STRIPES]; SLOTS] =
+    [const { [const { Slot(AtomicU64::new(0)) }; STRIPES] }; SLOTS];
 
 /// The last end of a handle's contexts.
 struct End {
@@ -39,42 +50,72 @@ static ANY: AtomicBool = AtomicBool::new(false);
 /// Ends of contexts so far.
 static ENDS: AtomicU64 = AtomicU64::new(0);
 
-fn slot(context: Context) -> &'static AtomicUsize {
-    // Fibonacci hashing: the upper bits of the product depend on all bits of the handle.
-    let mixed = context.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
-    &IN_FLIGHT[mixed as usize % SLOTS].0
+/// Fibonacci hashing: the upper bits of the product depend on all bits of the number.
+fn mixed(number: u64) -> usize {
+    (number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize
+}
+
+fn slots(context: Context) -> &'static [Slot; STRIPES] {
+    &IN_FLIGHT[mixed(context.0) % SLOTS]
 }
 
 /// A call in flight, until dropped.
 #[must_use]
-pub struct Pass(&'static AtomicUsize);
+pub struct Pass {
+    slot: &'static AtomicU64,
+    added: u64,
+}
 
 impl Drop for Pass {
+    #[inline]
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Release);
+        self.slot.fetch_sub(self.added, Ordering::Release);
     }
 }
 
 /// A call of ours in a context begins; `None`: the context ends or has ended.
+#[inline]
 pub fn enter(context: Context) -> Option<Pass> {
     enter_since(context, u64::MAX)
 }
 
 /// As [`enter`], for what was made in a context when [`ends`] was this; `None` also if that context ended
 /// and another has its handle.
+#[inline]
 pub fn enter_since(context: Context, born: u64) -> Option<Pass> {
-    let slot = slot(context);
+    add(context, born, CALL)
+}
+
+/// As [`enter_since`], of a call that invalidates captures.
+#[inline]
+pub fn enter_loud(context: Context, born: u64) -> Option<Pass> {
+    add(context, born, LOUD)
+}
+
+#[inline]
+fn add(context: Context, born: u64, added: u64) -> Option<Pass> {
+    // The stacks of two threads are far from each other: this costs less than to ask for the thread's number.
+    let here = std::ptr::from_ref(&added).addr() as u64 >> 14;
+    let slot = &slots(context)[mixed(here) % STRIPES].0;
     // Sequentially consistent, as the load of `ANY` is: either the end sees this call, or this call sees the end.
-    slot.fetch_add(1, Ordering::SeqCst);
-    let pass = Pass(slot);
+    slot.fetch_add(added, Ordering::SeqCst);
+    let pass = Pass { slot, added };
     lives(context, born).then_some(pass)
 }
 
+/// Whether a call is in flight that invalidates captures.
+pub fn any_loud() -> bool {
+    let mut all = IN_FLIGHT.iter().flatten();
+    all.any(|Slot(slot)| slot.load(Ordering::SeqCst) > CALLS)
+}
+
 /// Whether a context lives in which something was made when [`ends`] was this.
+#[inline]
 pub fn lives(context: Context, born: u64) -> bool {
-    if !ANY.load(Ordering::SeqCst) {
-        return true;
-    }
+    !ANY.load(Ordering::SeqCst) || has_not_ended(context, born)
+}
+
+fn has_not_ended(context: Context, born: u64) -> bool {
     let Ok(closed) = CLOSED.lock() else {
         return false;
     };
@@ -100,9 +141,9 @@ pub fn close(context: Context) {
         closed.insert(context.0, End { number, is_closed });
         ANY.store(true, Ordering::SeqCst);
     }
-    let slot = slot(context);
+    let is_in_flight = |Slot(slot): &Slot| slot.load(Ordering::SeqCst) & CALLS > 0;
     let begun = Instant::now();
-    while slot.load(Ordering::SeqCst) > 0 && begun.elapsed() < PATIENCE {
+    while slots(context).iter().any(is_in_flight) && begun.elapsed() < PATIENCE {
         thread::sleep(PAUSE);
     }
 }
@@ -161,6 +202,19 @@ mod tests {
         assert!(enter_since(context, 0).is_none(), "of the one before");
         stays(context);
         assert!(enter_since(context, 0).is_some());
+    }
+
+    #[test]
+    fn calls_that_invalidate_captures_are_counted_beside_the_others() {
+        let context = Context(0x7890);
+        let quiet = enter(context);
+        assert!(!any_loud());
+        let loud = enter_loud(context, u64::MAX);
+        assert!(loud.is_some() && any_loud());
+        drop(quiet);
+        assert!(any_loud());
+        drop(loud);
+        assert!(!any_loud());
     }
 
     #[test]

@@ -4,10 +4,10 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use gpushim_core::gate;
+use gpushim_core::gate::{self, Pass};
 use gpushim_core::pool::Context;
 
-use crate::driver::SUCCESS;
+use crate::driver::{CAPTURE_UNSUPPORTED, CONTEXT_IS_DESTROYED, CUresult, SUCCESS};
 use crate::interpose::driver::Handle;
 use crate::interpose::driver::calls::real;
 use crate::{accessors, allocator, context, drain, mempools, paged, recorder, thread};
@@ -71,60 +71,34 @@ static COUNT: AtomicUsize = AtomicUsize::new(0);
 /// Whether any stream captures.
 #[inline]
 pub fn any() -> bool {
-    COUNT.load(Ordering::Acquire) != 0
+    COUNT.load(Ordering::SeqCst) != 0
 }
 
-/// Counters of calls in flight; threads share them.
-const COUNTERS: usize = 16;
-
-#[repr(align(64))]
-struct Counter(AtomicUsize);
-
-/// Calls of ours in flight that would invalidate a capture which begins meanwhile.
-static IN_FLIGHT: [Counter; COUNTERS] = [const { Counter(AtomicUsize::new(0)) }; COUNTERS];
 /// How long a capture that begins waits for them: one may wait for the device.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// How often it looks.
 const PAUSE: Duration = Duration::from_micros(20);
 
-/// A call of ours that invalidates the captures of a context, until dropped: none begins there meanwhile.
-#[must_use]
-pub struct Quiet(&'static AtomicUsize);
-
-impl Quiet {
-    fn begin() -> Quiet {
-        let Counter(counter) = &IN_FLIGHT[thread::serial() as usize % COUNTERS];
-        // Sequentially consistent, as `COUNT` is: either a capture that begins sees this call, or this call sees it.
-        counter.fetch_add(1, Ordering::SeqCst);
-        Quiet(counter)
+/// A call of ours about all streams of a context begins, which the driver holds against every capture there, in
+/// whatever mode; `born` as for [`gate::enter_since`]. No capture begins until it is over.
+///
+/// # Errors
+/// [`CAPTURE_UNSUPPORTED`] if a stream of the context captures, [`CONTEXT_IS_DESTROYED`] if the context has ended: the call must
+/// not be made.
+#[inline]
+pub fn enter(context: Context, born: u64) -> Result<Pass, CUresult> {
+    // Sequentially consistent, as `COUNT` is: either a capture that begins sees this call, or this call sees it.
+    let pass = gate::enter_loud(context, born).ok_or(CONTEXT_IS_DESTROYED)?;
+    if COUNT.load(Ordering::SeqCst) != 0 && is_in(context) {
+        return Err(CAPTURE_UNSUPPORTED);
     }
-}
-
-impl Drop for Quiet {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Release);
-    }
-}
-
-/// A call of ours about all streams of a context begins, which the driver holds against every capture there,
-/// in whatever mode. `None`: a stream of it captures, and the call must not be made.
-pub fn quiet(context: Context) -> Option<Quiet> {
-    let quiet = Quiet::begin();
-    let captures = COUNT.load(Ordering::SeqCst) != 0 && is_in(context);
-    (!captures).then_some(quiet)
-}
-
-/// As [`quiet`], for a call that only some captures forbid, in any context.
-pub fn quiet_everywhere() -> Option<Quiet> {
-    let quiet = Quiet::begin();
-    (COUNT.load(Ordering::SeqCst) == 0).then_some(quiet)
+    Ok(pass)
 }
 
 /// Waits until no call is in flight that a capture would be invalidated by.
 fn wait_for_quiet() {
     let begun = Instant::now();
-    let is_quiet = |Counter(counter): &Counter| counter.load(Ordering::SeqCst) == 0;
-    while !IN_FLIGHT.iter().all(is_quiet) && begun.elapsed() < PATIENCE {
+    while gate::any_loud() && begun.elapsed() < PATIENCE {
         std::thread::sleep(PAUSE);
     }
 }

@@ -6,9 +6,7 @@ use gpushim_core::gate::{self, Pass};
 use gpushim_core::pool::{Address, Context, Device};
 use gpushim_core::trace::{Class, Kind};
 
-use crate::driver::{
-    self, CAPTURE_UNSUPPORTED, CONTEXT_IS_DESTROYED, CUresult, OUT_OF_MEMORY, SUCCESS,
-};
+use crate::driver::{self, CONTEXT_IS_DESTROYED, CUresult, OUT_OF_MEMORY, SUCCESS};
 use crate::interpose::driver::calls::{real as calls, slots};
 use crate::interpose::driver::context::real as contexts;
 use crate::interpose::driver::memory::real as memory;
@@ -210,12 +208,8 @@ impl Device for Cuda {
         if driver::address(&slots::cuCtxRecordEvent).is_none() {
             return Ok(None);
         }
-        let _pass = enter(context)?;
+        let _pass = capture::enter(context, u64::MAX)?;
         let event = self.event(context)?;
-        let Some(_quiet) = capture::quiet(context) else {
-            self.retire(event);
-            return Err(CAPTURE_UNSUPPORTED);
-        };
         // SAFETY: both handles are live; the event belongs to the context.
         let result = thread::call(|| unsafe {
             calls::cuCtxRecordEvent(context.0 as *mut _, event.handle as *mut _)
@@ -227,8 +221,10 @@ impl Device for Cuda {
     }
 
     fn order(&self, context: Context, event: Event) -> Result<(), CUresult> {
-        let (_pass, _also) = (enter(context)?, event.enter()?);
-        let _quiet = capture::quiet(context).ok_or(CAPTURE_UNSUPPORTED)?;
+        let is_own = event.context == context;
+        let born = if is_own { event.born } else { u64::MAX };
+        let _pass = capture::enter(context, born)?;
+        let _other = if is_own { None } else { Some(event.enter()?) };
         // SAFETY: both handles are live.
         check(thread::call(|| unsafe {
             calls::cuCtxWaitEvent(context.0 as *mut _, event.handle as *mut _)
@@ -236,12 +232,14 @@ impl Device for Cuda {
     }
 
     fn is_complete(&self, event: Event) -> Result<bool, CUresult> {
-        let _pass = event.enter()?;
+        // The driver refuses the question while a stream captures that the mode doesn't allow it for.
+        let _pass = gate::enter_loud(event.context, event.born).ok_or(CONTEXT_IS_DESTROYED)?;
         // SAFETY: the event is live.
         let query = || thread::call(|| unsafe { calls::cuEventQuery(event.handle as *mut _) });
-        let answer = match capture::quiet_everywhere() {
-            Some(_quiet) => query(),
-            None => relaxed(query),
+        let answer = if capture::any() {
+            relaxed(query)
+        } else {
+            query()
         };
         match answer {
             SUCCESS => Ok(true),
@@ -279,8 +277,7 @@ impl Device for Cuda {
     }
 
     fn synchronize(&self, context: Context) -> Result<(), CUresult> {
-        let _pass = enter(context)?;
-        let _quiet = capture::quiet(context).ok_or(CAPTURE_UNSUPPORTED)?;
+        let _pass = capture::enter(context, u64::MAX)?;
         check(thread::timed(|| {
             context::with(context, || {
                 // SAFETY: no arguments; the context is current inside.

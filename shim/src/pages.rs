@@ -3,16 +3,14 @@
 use std::ptr;
 
 use cudarc::driver::sys;
-use gpushim_core::gate;
+use gpushim_core::gate::{self, Pass};
 use gpushim_core::mempool::{Driver, MemPool, Stream};
 use gpushim_core::pool::{Context, Device};
 use gpushim_core::trace::{Class, Kind};
 
-use crate::capture::{self, Quiet};
+use crate::capture;
 use crate::device::{Cuda, Event, check, relaxed};
-use crate::driver::{
-    self, CAPTURE_UNSUPPORTED, CONTEXT_IS_DESTROYED, CUresult, NOT_FOUND, OUT_OF_MEMORY, SUCCESS,
-};
+use crate::driver::{self, CONTEXT_IS_DESTROYED, CUresult, NOT_FOUND, OUT_OF_MEMORY, SUCCESS};
 use crate::interpose::driver::calls::{real as calls, slots};
 use crate::interpose::driver::context::real as contexts;
 use crate::interpose::driver::memory::real as memory;
@@ -294,8 +292,7 @@ impl Driver for Cuda {
                 context => self.record_all(context),
             };
         }
-        let _pass = gate::enter(stream.context).ok_or(CONTEXT_IS_DESTROYED)?;
-        let _quiet = quiet(stream)?;
+        let _pass = enter(stream)?;
         let event = self.event(stream.context)?;
         // SAFETY: both are live and of the same context.
         let record = || unsafe { calls::cuEventRecord(event.raw(), stream.handle as *mut _) };
@@ -381,12 +378,12 @@ impl Driver for Cuda {
 }
 
 /// A call on a stream begins. Work on a default stream invalidates the captures of its context's others.
-fn quiet(stream: Stream) -> Result<Option<Quiet>, CUresult> {
+fn enter(stream: Stream) -> Result<Pass, CUresult> {
     if stream.handle > Stream::PER_THREAD {
-        return Ok(None);
+        gate::enter(stream.context).ok_or(CONTEXT_IS_DESTROYED)
+    } else {
+        capture::enter(stream.context, u64::MAX)
     }
-    let quiet = capture::quiet(stream.context).ok_or(CAPTURE_UNSUPPORTED)?;
-    Ok(Some(quiet))
 }
 
 /// Runs a call on a stream whose handle means something else in another context.
@@ -427,8 +424,7 @@ impl Cuda {
             }
             return Device::order(self, stream.context, event);
         }
-        let _pass = gate::enter(stream.context).ok_or(CONTEXT_IS_DESTROYED)?;
-        let _quiet = quiet(stream)?;
+        let _pass = enter(stream)?;
         // SAFETY: both are live.
         let wait = || unsafe { calls::cuStreamWaitEvent(stream.handle as *mut _, event.raw(), 0) };
         check(on_stream(stream, || thread::call(wait))?)

@@ -32,6 +32,8 @@ pub struct Thread {
     pub stream_epoch: Cell<u64>,
     /// The node of the ranges that are open on it; 0: none.
     pub ranges: Cell<u32>,
+    /// Whether it cannot be cancelled now, by [`Uncancelled`].
+    uncancelled: Cell<bool>,
     /// Nanoseconds spent in the driver's memory calls since the hook was entered.
     pub driver_ns: Cell<u64>,
 }
@@ -51,6 +53,7 @@ thread_local! {
             stream_entry: Cell::new(std::ptr::null()),
             stream_epoch: Cell::new(0),
             ranges: Cell::new(0),
+            uncancelled: Cell::new(false),
             driver_ns: Cell::new(0),
         }
     };
@@ -152,24 +155,36 @@ const CANCEL_DISABLE: libc::c_int = 1;
 
 /// While it lives, the thread is not cancelled: a request for that waits. The unwinding of a cancelled
 /// thread cannot pass through frames of ours, and would end the process there.
-pub struct Uncancelled(libc::c_int);
+pub struct Uncancelled {
+    /// The state before; `None` within another one's life.
+    before: Option<libc::c_int>,
+}
 
 impl Uncancelled {
     /// From now on.
     #[inline]
     pub fn new() -> Uncancelled {
-        let mut before = 0;
-        // SAFETY: `before` is ours to write; the state is one of the two that there are.
-        unsafe { pthread_setcancelstate(CANCEL_DISABLE, &mut before) };
-        Uncancelled(before)
+        let before = with(|t| {
+            let is_outer = !t.uncancelled.replace(true);
+            is_outer.then(|| {
+                let mut before = 0;
+                // SAFETY: `before` is ours to write; the state is one of the two that there are.
+                unsafe { pthread_setcancelstate(CANCEL_DISABLE, &mut before) };
+                before
+            })
+        });
+        Uncancelled { before }
     }
 }
 
 impl Drop for Uncancelled {
     #[inline]
     fn drop(&mut self) {
-        // SAFETY: the state is what the thread had; where the one before goes is not asked for.
-        unsafe { pthread_setcancelstate(self.0, std::ptr::null_mut()) };
+        if let Some(before) = self.before {
+            with(|t| t.uncancelled.set(false));
+            // SAFETY: the state is what the thread had; where the one before goes is not asked for.
+            unsafe { pthread_setcancelstate(before, std::ptr::null_mut()) };
+        }
     }
 }
 

@@ -52,6 +52,8 @@ const FIRST_GROUPS: usize = 127;
 const LEVELS: usize = 10;
 /// Levels after those that have homes of their own: all groups are homes again, each time by another hash.
 const AGAIN: usize = 2;
+/// Levels whose homes get their space ahead of use: 4.5 MiB with the last one.
+const AHEAD: usize = 3;
 /// So many full groups in a row mean that there are too few.
 const CROWDED: usize = 2;
 
@@ -65,6 +67,14 @@ pub struct Removed {
     pub size: u64,
     /// Stack id of its allocation, 0 for none.
     pub stack: u32,
+}
+
+/// Where a block is entered, or is looked for first.
+#[derive(Clone, Copy, Debug)]
+pub struct Spot {
+    key: u64,
+    level: usize,
+    home: usize,
 }
 
 /// The homes of a level.
@@ -90,6 +100,8 @@ pub struct Live<'a, W> {
     all: usize,
     /// The level by which blocks are entered. Whoever removes a block comes after who entered it, and sees it no lower.
     level: AtomicUsize,
+    /// Levels of which all homes have space, the first of them.
+    ready: AtomicUsize,
     room: Room,
 }
 
@@ -126,23 +138,57 @@ impl<'a, W: Word> Live<'a, W> {
             homes,
             all,
             level: AtomicUsize::new(0),
+            ready: AtomicUsize::new(LEVELS),
             room: Room::default(),
         }
     }
 
     /// In a file that grows.
     pub fn within(self, room: Room) -> Live<'a, W> {
-        Live { room, ..self }
+        Live {
+            room,
+            ready: AtomicUsize::new(0),
+            ..self
+        }
     }
 
-    /// Inserts a block by its [key](super::layout::live::key) with the words of its event. A block
-    /// without a key, or with no room within reach, is counted as missed.
+    /// Takes space for the homes by which blocks are entered now, so that no block has to look whether there is any. Off
+    /// the hot path.
+    pub fn prepare(&self) {
+        let used = self.level.load(Ordering::Relaxed);
+        for level in self.ready.load(Ordering::Relaxed)..AHEAD.min(used + 1) {
+            let Some(homes) = self.homes.get(level) else {
+                return;
+            };
+            let at = HEAD_BYTES + homes.from * GROUP_BYTES;
+            if !self.room.has(at, homes.count * GROUP_BYTES) {
+                return;
+            }
+            // Whoever sees it or not finds the space there when it writes: it is the kernel's doing.
+            self.ready.store(level + 1, Ordering::Relaxed);
+        }
+    }
+
+    /// Where the block of a [key](super::layout::live::key) is entered now, and is looked for first.
     #[inline]
-    pub fn insert(&self, key: Option<u64>, words: &[u64; 7]) {
-        if let Some(key) = key {
-            let level = self.level.load(Ordering::Relaxed);
-            let home = self.home(key, level);
-            if self.put(home, key, level, words) || self.insert_beyond(key, level, words) {
+    pub fn spot(&self, key: Option<u64>) -> Option<Spot> {
+        let key = key?;
+        let level = self.level.load(Ordering::Relaxed);
+        let home = self.home(key, level);
+        Some(Spot { key, level, home })
+    }
+
+    /// Inserts a block with the words of its event. A block without a key, or with no room within reach,
+    /// is counted as missed.
+    #[inline]
+    pub fn insert(&self, spot: Option<Spot>, words: &[u64; 7]) {
+        if let Some(Spot { key, level, home }) = spot {
+            let is_ready = level < self.ready.load(Ordering::Relaxed)
+                || self.room.has(HEAD_BYTES + home * GROUP_BYTES, GROUP_BYTES);
+            let group = self.groups.get(home).filter(|_| is_ready);
+            if group.is_some_and(|group| group.put(key, level, words))
+                || self.insert_beyond(key, level, words)
+            {
                 return;
             }
         }
@@ -151,9 +197,8 @@ impl<'a, W: Word> Live<'a, W> {
 
     /// Fetches what tells whether a block is there, and, as likely as not, its entry.
     #[inline]
-    pub fn prefetch(&self, key: Option<u64>) {
-        let level = self.level.load(Ordering::Relaxed);
-        if let Some(group) = key.and_then(|key| self.groups.get(self.home(key, level))) {
+    pub fn prefetch(&self, spot: Option<Spot>) {
+        if let Some(group) = spot.and_then(|spot| self.groups.get(spot.home)) {
             prefetch(&group.keys);
             prefetch(&group.entries[0]);
         }
@@ -161,10 +206,8 @@ impl<'a, W: Word> Live<'a, W> {
 
     /// Takes a block out; `None` if it is not there.
     #[inline]
-    pub fn remove(&self, key: Option<u64>) -> Option<Removed> {
-        let key = key?;
-        let level = self.level.load(Ordering::Relaxed);
-        let home = self.home(key, level);
+    pub fn remove(&self, spot: Option<Spot>) -> Option<Removed> {
+        let Spot { key, level, home } = spot?;
         match self.groups.get(home)?.take(key) {
             // Where it would be entered now, and by this level: mostly.
             Some((found, of)) if of == level => Some(found),
@@ -172,7 +215,7 @@ impl<'a, W: Word> Live<'a, W> {
                 self.unpass(self.home(key, of), home);
                 Some(found)
             }
-            None => self.remove_beyond(key, level),
+            None => self.remove_beyond(key),
         }
     }
 
@@ -217,7 +260,6 @@ impl<'a, W: Word> Live<'a, W> {
     }
 
     /// Enters a block into a group, if it has room.
-    #[inline(always)]
     fn put(&self, at: usize, key: u64, level: usize, words: &[u64; 7]) -> bool {
         self.room.has(HEAD_BYTES + at * GROUP_BYTES, GROUP_BYTES)
             && self
@@ -278,7 +320,8 @@ impl<'a, W: Word> Live<'a, W> {
 
     /// Takes out a block that is not in its home by a level.
     #[cold]
-    fn remove_beyond(&self, key: u64, level: usize) -> Option<Removed> {
+    fn remove_beyond(&self, key: u64) -> Option<Removed> {
+        let level = self.level.load(Ordering::Relaxed);
         let mut levels = (0..=level).rev();
         levels.find_map(|level| self.remove_from(self.home(key, level), key))
     }
@@ -329,6 +372,17 @@ impl<'a, W: Word> Live<'a, W> {
     fn after(&self, at: usize) -> usize {
         let next = at.wrapping_add(1);
         if next < self.groups.len() { next } else { 0 }
+    }
+}
+
+#[cfg(test)]
+impl<W: Word> Live<'_, W> {
+    fn insert_key(&self, key: Option<u64>, words: &[u64; 7]) {
+        self.insert(self.spot(key), words);
+    }
+
+    fn remove_key(&self, key: Option<u64>) -> Option<Removed> {
+        self.remove(self.spot(key))
     }
 }
 

@@ -280,13 +280,15 @@ impl Writer {
     /// Takes a block out of the live table before it ends, where from then on its address may be another's.
     /// Its event follows by [`Writer::record_left`], or [`Writer::put_live`] puts it back.
     pub fn take_live(&self, class: Class, address: u64) -> Option<Removed> {
-        self.mapped.live.remove(key(class, address))
+        let live = &self.mapped.live;
+        live.remove(live.spot(key(class, address)))
     }
 
     /// Enters a block into the live table that [`Writer::take_live`] took out, given what made it; as of now.
     pub fn put_live(&self, event: &Event) {
-        let key = key(event.class, event.address);
-        self.mapped.live.insert(key, &event.words(self.clock.now()));
+        let live = &self.mapped.live;
+        let spot = live.spot(key(event.class, event.address));
+        live.insert(spot, &event.words(self.clock.now()));
     }
 
     /// Records an event that ended a block that [`Writer::take_live`] took out, and adds it to the totals.
@@ -391,6 +393,7 @@ impl Writer {
     /// As [`Writer::prefault`], for as many bytes as the ring has used so far, at least 256 KiB and at most `most`: a
     /// short run leaves a small file.
     pub fn keep_ahead(&self, most: u64) -> bool {
+        self.mapped.live.prepare();
         let used = self.mapped.ring.reached();
         let used = used.saturating_mul(layout::RECORD_BYTES as u64);
         self.prefault(used.max(LEAST_AHEAD).min(most))

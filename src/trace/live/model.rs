@@ -12,7 +12,7 @@ use crate::trace::explore::{crowd, explore};
 fn memory<W: Word>(word: impl Fn() -> W, groups: usize, blocks: usize) -> Arc<Memory<W>> {
     let memory = Memory::new(groups, word);
     for name in names(&memory, 100).take(blocks) {
-        memory.live().insert(Some(name), &[name; 7]);
+        memory.live().insert_key(Some(name), &[name; 7]);
     }
     Arc::new(memory)
 }
@@ -34,7 +34,7 @@ fn two_blocks_want_the_last_place_of_their_group() {
             let memory = Arc::clone(&memory);
             move || {
                 let name = name(&memory, from);
-                memory.live().insert(Some(name), &[name; 7]);
+                memory.live().insert_key(Some(name), &[name; 7]);
                 name
             }
         };
@@ -45,7 +45,7 @@ fn two_blocks_want_the_last_place_of_their_group() {
         let blocks = memory.blocks();
         assert_eq!(blocks.len(), KEYS + 1);
         assert_eq!((blocks[&mine], blocks[&other]), ([mine; 7], [other; 7]));
-        let removed = memory.live().remove(Some(other));
+        let removed = memory.live().remove_key(Some(other));
         assert_eq!(removed.map(|block| block.size), Some(other));
     });
 }
@@ -56,10 +56,10 @@ fn a_block_comes_and_goes_beyond_its_group_while_room_is_made_there() {
         let memory = memory(crowd(), 2, KEYS);
         let first = name(&memory, 100);
         let there = Arc::clone(&memory);
-        let other = thread::spawn(move || there.live().remove(Some(first)));
+        let other = thread::spawn(move || there.live().remove_key(Some(first)));
         let mine = name(&memory, 1000);
-        memory.live().insert(Some(mine), &[mine; 7]);
-        let removed = memory.live().remove(Some(mine));
+        memory.live().insert_key(Some(mine), &[mine; 7]);
+        let removed = memory.live().remove_key(Some(mine));
         assert_eq!(removed.map(|block| block.size), Some(mine));
         assert!(other.join().unwrap().is_some());
         assert_eq!(memory.blocks().len(), KEYS - 1);
@@ -75,10 +75,14 @@ fn a_block_goes_from_thread_to_thread() {
         let (there, taken) = (Arc::clone(&memory), Arc::clone(&handed));
         let other = thread::spawn(move || {
             // Handed over by whatever the program does; then it must be found.
-            (taken.load(Ordering::Acquire) == 1)
-                .then(|| there.live().remove(Some(mine)).expect("it was inserted"))
+            (taken.load(Ordering::Acquire) == 1).then(|| {
+                there
+                    .live()
+                    .remove_key(Some(mine))
+                    .expect("it was inserted")
+            })
         });
-        memory.live().insert(Some(mine), &[mine; 7]);
+        memory.live().insert_key(Some(mine), &[mine; 7]);
         handed.store(1, Ordering::Release);
         let removed = other.join().unwrap();
         assert_eq!(memory.blocks().len(), KEYS + usize::from(removed.is_none()));
@@ -93,8 +97,8 @@ fn a_reader_never_sees_the_words_of_two_blocks() {
         let there = Arc::clone(&memory);
         // The same block, again in the same place.
         let writer = thread::spawn(move || {
-            there.live().remove(Some(key)).expect("it is there");
-            there.live().insert(Some(key), &[1; 7]);
+            there.live().remove_key(Some(key)).expect("it is there");
+            there.live().insert_key(Some(key), &[1; 7]);
         });
         let group = &memory.groups[0];
         // The ticks and two of the words after them stand for all.
@@ -118,9 +122,9 @@ fn blocks_come_and_go_while_those_of_a_context_are_taken_out() {
         let [gone, stays, new] = [0, 1, 3].map(|index| names(&memory, 100).nth(index).unwrap());
         let there = Arc::clone(&memory);
         let other = thread::spawn(move || {
-            let removed = there.live().remove(Some(stays));
+            let removed = there.live().remove_key(Some(stays));
             assert_eq!(removed.map(|block| block.size), Some(stays));
-            there.live().insert(Some(new), &[new; 7]);
+            there.live().insert_key(Some(new), &[new; 7]);
         });
         let mut taken = Vec::new();
         memory.live().remove_where(

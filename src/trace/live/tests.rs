@@ -110,18 +110,18 @@ fn what_was_inserted_is_removed_once() {
     let memory = memory(2);
     let live = memory.live();
     let (key, words) = block(512, 77);
-    live.insert(key, &words);
+    live.insert_key(key, &words);
     assert_eq!(memory.blocks(), BTreeMap::from([(key.unwrap(), words)]));
     let removed = Removed {
         size: 77,
         stack: 77,
     };
-    assert_eq!(live.remove(key), Some(removed));
-    assert_eq!(live.remove(key), None);
-    assert_eq!(live.remove(None), None);
+    assert_eq!(live.remove_key(key), Some(removed));
+    assert_eq!(live.remove_key(key), None);
+    assert_eq!(live.remove_key(None), None);
     assert_eq!(memory.blocks(), BTreeMap::new());
     assert_eq!(Word::load(&memory.missed, Ordering::Relaxed), 0);
-    live.insert(None, &words);
+    live.insert_key(None, &words);
     assert_eq!(Word::load(&memory.missed, Ordering::Relaxed), 1);
 }
 
@@ -135,18 +135,18 @@ fn a_block_that_finds_no_room_within_reach_is_counted_and_leaves_nothing() {
     let (last, fit) = addresses.split_last().unwrap();
     for address in fit {
         let (key, words) = block(*address, 1);
-        live.insert(key, &words);
+        live.insert_key(key, &words);
     }
     let before = memory.blocks();
     assert_eq!(before.len(), TRIES * KEYS);
     let (lost, words) = block(*last, 1);
-    live.insert(lost, &words);
+    live.insert_key(lost, &words);
     assert_eq!(Word::load(&memory.missed, Ordering::Relaxed), 1);
     assert_eq!(memory.blocks(), before);
-    assert_eq!(live.remove(lost), None);
+    assert_eq!(live.remove_key(lost), None);
     // The last of its reach comes out, and then the way to the others is as it was.
-    assert!(live.remove(block(*fit.last().unwrap(), 1).0).is_some());
-    assert!(live.remove(block(fit[0], 1).0).is_some());
+    assert!(live.remove_key(block(*fit.last().unwrap(), 1).0).is_some());
+    assert!(live.remove_key(block(fit[0], 1).0).is_some());
     assert_eq!(memory.blocks().len(), TRIES * KEYS - 2);
 }
 
@@ -181,7 +181,7 @@ fn blocks_use_the_first_groups_until_they_are_crowded() {
     let insert = |addresses: std::ops::Range<u64>| {
         for address in addresses {
             let (key, words) = block(address << 9, 1);
-            live.insert(key, &words);
+            live.insert_key(key, &words);
         }
     };
     let last = || {
@@ -196,8 +196,11 @@ fn blocks_use_the_first_groups_until_they_are_crowded() {
     // The oldest and the newest in turn, whatever level they were entered by.
     for address in 1..5_000 {
         for address in [address, 10_000 - address] {
-            assert!(live.remove(block(address << 9, 1).0).is_some(), "{address}");
-            assert_eq!(live.remove(block(address << 9, 1).0), None);
+            assert!(
+                live.remove_key(block(address << 9, 1).0).is_some(),
+                "{address}"
+            );
+            assert_eq!(live.remove_key(block(address << 9, 1).0), None);
         }
     }
     // 5,000 came last; what no block passed counts none.
@@ -250,7 +253,7 @@ proptest! {
                 Step::Insert(address) if truth.contains_key(&address) => {}
                 Step::Insert(address) => {
                     let (key, words) = block(address, size);
-                    live.insert(key, &words);
+                    live.insert_key(key, &words);
                     if truth.len() < groups * KEYS {
                         truth.insert(address, size);
                     } else {
@@ -258,7 +261,7 @@ proptest! {
                     }
                 }
                 Step::Remove(address) => {
-                    let removed = live.remove(block(address, 0).0);
+                    let removed = live.remove_key(block(address, 0).0);
                     let known = truth.remove(&address);
                     prop_assert_eq!(removed, known.map(|size| Removed { size, stack: size as u32 }));
                 }
@@ -300,13 +303,13 @@ fn threads_that_crowd_each_other_lose_nothing() {
                     let address = (state % 30) * THREADS + thread;
                     match mine.remove(&address) {
                         Some(size) => {
-                            let removed = live.remove(block(address, 0).0);
+                            let removed = live.remove_key(block(address, 0).0);
                             let stack = size as u32;
                             assert_eq!(removed, Some(Removed { size, stack }));
                         }
                         None => {
                             let (key, words) = block(address, step);
-                            live.insert(key, &words);
+                            live.insert_key(key, &words);
                             mine.insert(address, step);
                         }
                     }
@@ -403,9 +406,9 @@ fn a_death_after_any_step_costs_at_most_the_block_in_flight() {
             // Twelve blocks in fourteen places: some are always away from home.
             let (key, words) = block(1 + step * 7 % 12, step);
             if truth.remove(&key.unwrap()).is_some() {
-                live.remove(key);
+                live.remove_key(key);
             } else {
-                live.insert(key, &words);
+                live.insert_key(key, &words);
                 truth.insert(key.unwrap(), words);
             }
             died = life.get() == 0;

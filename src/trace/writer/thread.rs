@@ -60,13 +60,14 @@ pub fn record_alloc(
     (key, place): (Option<u64>, (Layer, u8)),
 ) {
     with(trace, |thread| {
-        trace.live.prefetch(key);
+        let spot = trace.live.spot(key);
+        trace.live.prefetch(spot);
         let ticks = match after {
             Some(after) => clock.now().max(after.saturating_add(1)),
             None => clock.now_after(),
         };
         let words = thread.timed(ticks, event);
-        trace.live.insert(key, &words);
+        trace.live.insert(spot, &words);
         trace.ring.push(&thread.hold, &words);
         let [_, _, _, _, size, _, _] = words;
         trace
@@ -84,9 +85,10 @@ pub fn record_free(
     (key, place): (Option<u64>, (Layer, u8)),
 ) -> (u64, Option<Removed>) {
     with(trace, |thread| {
-        trace.live.prefetch(key);
+        let spot = trace.live.spot(key);
+        trace.live.prefetch(spot);
         let words = thread.timed(clock.now(), event);
-        let removed = trace.live.remove(key);
+        let removed = trace.live.remove(spot);
         trace.ring.push(&thread.hold, &words);
         let [ticks, _, _, _, size, _, _] = words;
         let size = removed.map_or(size, |block| block.size);
