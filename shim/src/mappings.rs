@@ -115,7 +115,7 @@ pub fn allocate(
         });
         placed.inspect_err(|error| {
             pages::destroy(device, handle, mapping.bytes);
-            refused(device, *error, true);
+            refused(device, *error, driver.has_plenty(device, mapping.bytes));
         })
     });
     if let Err(error) = placed {

@@ -19,6 +19,7 @@ use crate::device::Cuda;
 use crate::driver::SUCCESS;
 use crate::interpose::driver::Handle;
 use crate::interpose::driver::calls::real;
+use crate::shortage::Active;
 use crate::{
     accessors, allocator, capture, context, drain, mappings, plans, primary, process, recorder,
     thread,
@@ -583,6 +584,7 @@ pub fn release_owed() {
 
 /// Gives back what a pool holds beyond so many bytes, because the program wants it.
 pub fn trim_to(entry: &Entry, keep: u64) {
+    let _active = Active::begin();
     let bytes = entry.pool.trim(driver(), keep);
     recorder::trimmed_to(entry.device, keep, bytes);
 }

@@ -28,8 +28,9 @@ const READ_WRITE: u32 = sys::CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRI
 /// many pieces, and one that fails in the middle would leave the pool with those before.
 const LARGE: u64 = 64 << 20;
 
-/// The driver needs memory of its own: with so many bytes free beyond twice a request, that is not what is short.
-const PLENTY: u64 = 64 << 20;
+/// The driver needs memory of its own: with so many bytes free beyond a request and a sixteenth of it, memory is not
+/// what is short.
+const PLENTY: u64 = 16 << 20;
 
 /// `CUmemAccessDesc`, with its enums as the integers that C has there.
 #[repr(C)]
@@ -136,7 +137,7 @@ impl Driver for Cuda {
     }
 
     fn has_plenty(&self, device: i32, bytes: u64) -> bool {
-        let enough = bytes.saturating_mul(2).saturating_add(PLENTY);
+        let enough = bytes.saturating_add(bytes / 16).saturating_add(PLENTY);
         budget::fits(device, bytes) && self.free(device).is_some_and(|free| free >= enough)
     }
 

@@ -46,7 +46,7 @@ variables! {
          driver does; for programs that read host memory after a free without synchronising." }
     LIMIT = { "GPUSHIM_LIMIT", "none", "a size like 512M, 1.5g or 2GiB, or none", true,
         "Device memory that the process may hold, per device. `cuMemGetInfo` agrees; a request beyond it is an honest \
-         out-of-memory error." }
+         out-of-memory error. What a graph allocates when it runs is the driver's and does not count." }
     CACHE_MAX = { "GPUSHIM_CACHE_MAX", "none", "a size like 512M, 1.5g or 2GiB, 0, or none", true,
         "Freed memory that is kept for reuse, per device, at most. `none` leaves it to the policy." }
     DECAY = { "GPUSHIM_DECAY", "10s", "a time like 500ms, 10s or 2m, or off", true,

@@ -24,7 +24,7 @@ pub trait Driver: Sync + Sized {
         false
     }
 
-    /// Whether a device has far more memory than so many bytes, and this process may have them. False if that
+    /// Whether a device has more memory than so many bytes by far, and this process may have them. False if that
     /// is not known.
     fn has_plenty(&self, device: i32, bytes: u64) -> bool {
         let _ = (device, bytes);

@@ -26,11 +26,8 @@ pub(super) struct Misses<E> {
     short: Option<(&'static str, E, u64)>,
 }
 
-/// The function that gets physical memory.
-const CREATE: &str = "cuMemCreate";
-
 impl<E: Copy> Misses<E> {
-    /// A call about pieces failed, for a request that lacks so many bytes.
+    /// A call about pieces failed, for a request that lacks so many bytes still.
     fn note<D: Driver<Error = E>>(&mut self, call: &'static str, error: E, bytes: u64) {
         if D::is_refusal(error) {
             self.refusal.get_or_insert((call, error));
@@ -42,7 +39,7 @@ impl<E: Copy> Misses<E> {
     /// Nothing helped against the want of memory. If there is memory, what was refused is pieces.
     fn give_in<D: Driver<Error = E>>(&mut self, driver: &D, device: i32) {
         if let Some((call, error, bytes)) = self.short
-            && (call != CREATE || driver.has_plenty(device, bytes))
+            && driver.has_plenty(device, bytes)
         {
             self.refusal.get_or_insert((call, error));
         }
@@ -361,13 +358,13 @@ impl<D: Driver> MemPool<D> {
             misses.devices.clone()
         };
         let devices = &devices[..];
-        let missing = plan.new_bytes();
+        let mut missing = plan.new_bytes();
         for fill in &plan.fills {
             let (to, bytes) = (fill.to, fill.bytes);
             let handle = match fill.source {
                 From::New => {
                     let created = driver.create(self.device, bytes);
-                    created.inspect_err(|error| misses.note::<D>(CREATE, *error, missing))?
+                    created.inspect_err(|error| misses.note::<D>("cuMemCreate", *error, missing))?
                 }
                 From::Moved(from, _) | From::Aliased(from, _) => {
                     let state = self.state.lock();
@@ -403,6 +400,7 @@ impl<D: Driver> MemPool<D> {
                 return Err(error);
             }
             handles.push(handle);
+            missing -= if is_new { bytes } else { 0 };
         }
         Ok(())
     }

@@ -172,6 +172,10 @@ class Sweep:
             if word != "call" or case.kind == "sticky":
                 continue
             name, result, struck = rest[0], int(rest[1]), rest[2] == "1"
+            # Some calls are to fail, for the want of memory.
+            if case.kind in ("delay", "refusal") and rest[4] == "1":
+                kinds["served"] += 1
+                continue
             if is_short and not struck and result == rules.OUT_OF_MEMORY:
                 kinds["out of memory"] += 1
                 continue

@@ -37,7 +37,7 @@ static long called(const char *name, long expected, const long *a) {
         long result = (int)function(a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7]);
         int struck = hits(0) != before;
         int fine = expected == ANY_RESULT ? !struck || result == SUCCESS : result == expected;
-        if (!fine || struck) printf("call %s %ld %d %d\n", name, result, struck, attempt);
+        if (!fine || struck) printf("call %s %ld %d %d %d\n", name, result, struck, attempt, fine);
         if (fine || attempt == 2) return result;
     }
 }

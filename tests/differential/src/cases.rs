@@ -278,6 +278,7 @@ impl Shim {
             has_segments,
             is_bins,
             pins,
+            is_off: self.is_off(),
         }
     }
 }

@@ -14,6 +14,8 @@ pub struct Rules {
     pub is_bins: bool,
     /// A small block may pin a segment of any size.
     pub pins: bool,
+    /// Every call goes on to the driver.
+    pub is_off: bool,
 }
 
 /// What is held on a device when a step is judged.
@@ -124,7 +126,9 @@ pub fn judge(op: &Op, theirs: &[u64], ours: &[u64], facts: &Facts, rules: &Rules
         return Promised(Promise::Kept);
     }
     match op {
-        Op::Allocate { bytes, .. } => allocation(theirs, ours, *bytes, facts, rules),
+        Op::Allocate { bytes, from, .. } => {
+            allocation(theirs, ours, from.takes(*bytes), facts, rules)
+        }
         Op::AskMemory => memory(theirs, ours, facts, rules),
         Op::Probe { .. } if theirs.first() == Some(&OUT_OF_MEMORY) && ours.first() == Some(&0) => {
             Promised(Promise::Served)

@@ -58,6 +58,20 @@ pub enum From {
     Pool(u8, Stream),
 }
 
+impl From {
+    /// Bytes that a request of so many takes: rows are padded.
+    pub fn takes(self, bytes: u64) -> u64 {
+        const PITCH: u64 = 512;
+        match self {
+            From::Pitched(width) => {
+                let width = u64::from(width);
+                bytes.div_ceil(width) * width.next_multiple_of(PITCH)
+            }
+            _ => bytes,
+        }
+    }
+}
+
 /// One operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {

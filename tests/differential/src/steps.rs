@@ -49,6 +49,10 @@ pub fn step(world: &mut World, index: usize, step: &Step) {
     // The context becomes current all the same: later steps may leave it as it is.
     enter(world, step);
     let is_comparable = !left_out && run(world, step);
+    let is_missing = |block: &Block| block.state == State::Missing;
+    if !is_comparable && !left_out && world.blocks.iter().any(is_missing) {
+        order_alike(world, step);
+    }
     let findings = world.api.findings;
     // SAFETY: it takes nothing.
     let findings = unsafe { findings() } as u32 as u64;
@@ -62,23 +66,14 @@ pub fn step(world: &mut World, index: usize, step: &Step) {
         log::add(&mut world.log, &world.seen);
         return;
     }
-    // Work on a block that was refused here orders other work natively, and may wait for it.
-    let is_missing = |block: &Block| block.state == State::Missing;
-    if !is_comparable && !left_out && world.blocks.iter().any(is_missing) {
-        world.lacks_work = true;
-        let breaks = [judge::CAPTURE_UNSUPPORTED, judge::CAPTURE_IMPLICIT];
-        if breaks.iter().any(|code| world.theirs.contains(code)) {
-            break_captures(world, step);
-        }
-    }
     // A free under work that nobody waited for is found here when the memory goes back to the driver.
     let theirs = world.theirs.last().copied().unwrap_or(0);
-    match step.op {
-        Op::Free { .. } | Op::FreeAsync { .. } if world.lacks_work => {
-            world.credit += theirs.abs_diff(new);
-        }
-        Op::Free { .. } => world.credit += theirs.saturating_sub(new),
-        _ => {}
+    if matches!(step.op, Op::Free { .. }) {
+        world.credit += theirs.saturating_sub(new);
+    }
+    // Where the driver alone hands memory out, it is other memory after a refusal, which other work used before.
+    if world.rules.is_off && world.has_diverged {
+        world.credit += new.saturating_sub(theirs);
     }
     let excess = new.saturating_sub(theirs).min(world.credit);
     world.credit -= excess;
@@ -178,6 +173,34 @@ fn device_of(world: &World, step: &Step) -> u8 {
         context
     };
     world.context_devices[usize::from(context)]
+}
+
+/// A step on a block that was refused here: natively its work comes between other work, and may be waited for or
+/// break captures. Here that is done without the block.
+fn order_alike(world: &mut World, step: &Step) {
+    let breaks = [judge::CAPTURE_UNSUPPORTED, judge::CAPTURE_IMPLICIT];
+    if breaks.iter().any(|code| world.theirs.contains(code)) {
+        break_captures(world, step);
+    }
+    let stream = match step.op {
+        Op::Fill { stream, .. }
+        | Op::Upload { stream, .. }
+        | Op::Kernel { stream, .. }
+        | Op::Copy { stream, .. } => stream,
+        Op::Read { .. } => Stream::LEGACY,
+        _ => return,
+    };
+    if world.theirs.first() != Some(&0) {
+        return;
+    }
+    let handle = match world.handle(stream) {
+        0 if step.per_thread => 2,
+        handle => handle,
+    };
+    call!(world, kernel, handle, 0, 0, std::ptr::null());
+    if matches!(step.op, Op::Read { .. }) {
+        call!(world, stream_sync, handle);
+    }
 }
 
 /// Breaks the captures that the same step has broken natively, by a call that does nothing else.
@@ -291,7 +314,7 @@ fn settle(world: &mut World, step: &Step, promise: Promise) {
             world.blocks[slot] = Block {
                 state: State::Missing,
                 address: 0,
-                bytes,
+                bytes: from.takes(bytes),
                 kind,
                 context,
                 device,

@@ -221,6 +221,7 @@ fn finish(world: &mut World) {
     world.raised = false;
     world.capped.clear();
     world.of_graphs.clear();
+    let is_other = world.rules.is_off && std::mem::take(&mut world.has_diverged);
     world.has_diverged = false;
     for device in 0..world.devices {
         balance(world, device);
@@ -228,19 +229,16 @@ fn finish(world: &mut World) {
     // SAFETY: it takes nothing.
     let findings = unsafe { (world.api.findings)() } as u32 as u64;
     let new = findings - std::mem::replace(&mut world.findings, findings);
-    let credit = match std::mem::take(&mut world.lacks_work) {
-        true => u64::MAX,
-        false => std::mem::take(&mut world.credit),
+    let credit = match is_other {
+        true => u64::from(u32::MAX),
+        false => world.credit,
     };
     world.credit = 0;
     let mut theirs = Vec::new();
     match &mut world.native {
         None => log::add(&mut world.log, &[new]),
         Some(native) => {
-            if native.next(&mut theirs)
-                && new > theirs[0].saturating_add(credit)
-                && world.difference.is_none()
-            {
+            if native.next(&mut theirs) && new > theirs[0] + credit && world.difference.is_none() {
                 world.difference = Some(format!(
                     "findings of the stand-in at the end of the program: {new}, natively {}",
                     theirs[0]

@@ -158,8 +158,6 @@ pub struct World {
     pub steps: u64,
     /// Findings of the stand-in at frees that the native run of this program has had and this one not yet.
     pub credit: u64,
-    /// A step was left out here because its block was refused.
-    pub lacks_work: bool,
     /// Findings of the stand-in so far.
     pub findings: u64,
     serials: u64,
@@ -222,7 +220,6 @@ impl World {
             pending: vec![0; crate::judge::PENDING.len()],
             steps: 0,
             credit: 0,
-            lacks_work: false,
             findings: 0,
             serials: 0,
         }
