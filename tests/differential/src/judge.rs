@@ -249,6 +249,5 @@ fn storm(theirs: &[u64], ours: &[u64], bytes: u64, facts: &Facts, rules: &Rules)
 }
 
 /// Bugs that are known and not yet mended. They are counted, the run goes on, and it fails in the end.
-pub const PENDING: &[&str] = &[
-    "a peer copy of cuMemAllocAsync's memory without peer access is refused",
-];
+pub const PENDING: &[&str] =
+    &["a peer copy of cuMemAllocAsync's memory without peer access is refused"];
