@@ -65,6 +65,13 @@ struct Open {
     is_leaving: bool,
 }
 
+impl Open {
+    /// Whether it is of the default stream of a thread that has ended: nothing can end it.
+    fn is_left(&self) -> bool {
+        self.stream.thread != 0 && !thread::lives(self.tid)
+    }
+}
+
 static OPEN: Mutex<Vec<Open>> = Mutex::new(Vec::new());
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
@@ -151,7 +158,6 @@ pub fn release_broken() -> bool {
     if !any() {
         return false;
     }
-    let ended = close_of_ended_threads();
     let broken = broken();
     for number in &broken {
         if let Some(pool) = allocator::used() {
@@ -159,10 +165,10 @@ pub fn release_broken() -> bool {
         }
         mempools::all().for_each(|entry| entry.pool.capture_broken(*number));
     }
-    ended || !broken.is_empty()
+    !broken.is_empty()
 }
 
-/// The captures that turn out to be invalidated, each once.
+/// The captures that turn out to be invalidated, or left by their threads, each once.
 fn broken() -> Vec<u64> {
     let Ok(_asking) = ASKING.lock() else {
         return Vec::new();
@@ -172,6 +178,8 @@ fn broken() -> Vec<u64> {
     let Ok(open) = OPEN.lock() else {
         return Vec::new();
     };
+    let left = open.iter().filter(|o| !o.is_broken && o.is_left());
+    let mut broken: Vec<u64> = left.map(|o| o.number).collect();
     let asked = open.iter().filter(|o| !o.is_broken && !o.is_leaving);
     let asked: Vec<(u64, u64, Option<Context>)> = asked
         .filter(is_named)
@@ -190,8 +198,8 @@ fn broken() -> Vec<u64> {
         let asked = context::with(context, || thread::call(ask));
         asked == Ok(SUCCESS) && status == INVALIDATED
     };
-    let broken = asked.into_iter().filter(is_invalidated);
-    let broken: Vec<u64> = broken.map(|(number, _, _)| number).collect();
+    let invalidated = asked.into_iter().filter(is_invalidated);
+    broken.extend(invalidated.map(|(number, _, _)| number));
     if let Ok(mut open) = OPEN.lock() {
         let is_broken = |o: &&mut Open| broken.contains(&o.number);
         open.iter_mut()
@@ -289,15 +297,9 @@ pub fn context_gone(gone: Context) {
 }
 
 /// Closes captures of default streams whose threads have ended: nothing can end those any more, nor use
-/// what they recorded. For when memory was not at hand, perhaps by a pool that is locked: nothing goes back here.
-/// Whether there were any.
-pub fn close_of_ended_threads() -> bool {
-    let ended = |open: &Open| open.stream.thread != 0 && !thread::lives(open.tid);
-    let mut were = false;
-    while any() && close(ended, PER_THREAD, None) {
-        were = true;
-    }
-    were
+/// what they recorded. For when memory was not at hand.
+pub fn close_of_ended_threads() {
+    while any() && close(Open::is_left, PER_THREAD, None) {}
 }
 
 /// Takes one capture out; false if none fits.
