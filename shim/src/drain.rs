@@ -11,7 +11,7 @@ use gpushim_core::gate;
 use gpushim_core::pool::{Context, Device};
 
 use crate::device::{check, relaxed};
-use crate::driver::{CAPTURE_UNSUPPORTED, CONTEXT_IS_DESTROYED, CUresult};
+use crate::driver::{CONTEXT_IS_DESTROYED, CUresult};
 use crate::interpose::driver::memory::real as memory;
 use crate::{capture, context, mempools, thread};
 
@@ -75,15 +75,16 @@ pub fn owns(address: u64) -> bool {
 /// # Errors
 /// The driver's.
 pub fn context(of: Context) -> Result<(), CUresult> {
-    // Where no stream captures it can be waited for as ever, which takes no memory.
-    match Device::synchronize(mempools::driver(), of) {
-        Err(CAPTURE_UNSUPPORTED) => {}
-        result => return result,
-    }
     let _pass = gate::enter(of).ok_or(CONTEXT_IS_DESTROYED)?;
     let first = match kept(of) {
         Some(kept) => kept,
-        None => allocate(of)?,
+        None => match allocate(of) {
+            Ok(first) => first,
+            // Where no stream captures it can be waited for as ever, which takes no memory.
+            Err(error) => {
+                return Device::synchronize(mempools::driver(), of).map_err(|_| error);
+            }
+        },
     };
     free(&first)?;
     if let Ok(kept) = allocate(of) {
