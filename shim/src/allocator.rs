@@ -31,20 +31,30 @@ fn create() -> Option<&'static Pool<Cuda>> {
     process::start();
     let pool = POOL.get_or_init(|| {
         let config = process::config();
-        (!matches!(config.policy, Policy::Off | Policy::Vmm)).then(|| {
-            Pool::new(
-                Cuda::new(),
-                Settings {
-                    policy: config.policy,
-                    reuse: config.reuse,
-                    limit: config.limit,
-                    cache_max: config.cache_max,
-                    ..Settings::default()
-                },
-            )
-        })
+        let settings = Settings {
+            policy: policy()?,
+            reuse: config.reuse,
+            limit: config.limit,
+            cache_max: config.cache_max,
+            ..Settings::default()
+        };
+        Some(Pool::new(Cuda::new(), settings))
     });
     pool.as_ref()
+}
+
+/// How the pool places blocks. `None`: there is none, as others serve.
+fn policy() -> Option<Policy> {
+    match process::config().policy {
+        Policy::Off => None,
+        Policy::Vmm if paged::is_enabled() => None,
+        Policy::Vmm => {
+            let why = "blocks: no device has virtual memory management";
+            recorder::fact("policy", why);
+            Some(Policy::Blocks)
+        }
+        policy => Some(policy),
+    }
 }
 
 /// The pool if it was ever used: for hooks that have nothing to tell a pool that is empty.

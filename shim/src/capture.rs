@@ -65,6 +65,13 @@ struct Open {
     is_leaving: bool,
 }
 
+impl Open {
+    /// Whether it is of the default stream of a thread that has ended: nothing can end it.
+    fn is_left(&self) -> bool {
+        self.stream.thread != 0 && !thread::lives(self.tid)
+    }
+}
+
 static OPEN: Mutex<Vec<Open>> = Mutex::new(Vec::new());
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
@@ -151,7 +158,6 @@ pub fn release_broken() -> bool {
     if !any() {
         return false;
     }
-    let ended = close_of_ended_threads();
     let broken = broken();
     for number in &broken {
         if let Some(pool) = allocator::used() {
@@ -159,19 +165,21 @@ pub fn release_broken() -> bool {
         }
         mempools::all().for_each(|entry| entry.pool.capture_broken(*number));
     }
-    ended || !broken.is_empty()
+    !broken.is_empty()
 }
 
-/// The captures that turn out to be invalidated, each once.
+/// The captures that turn out to be invalidated, or left by their threads, each once.
 fn broken() -> Vec<u64> {
     let Ok(_asking) = ASKING.lock() else {
         return Vec::new();
     };
     let me = thread::serial();
-    let is_named = |o: &&Open| o.stream.thread == 0 || o.stream.thread == me;
+    let is_named = |o: &&Open| [0, me].contains(&o.stream.thread);
     let Ok(open) = OPEN.lock() else {
         return Vec::new();
     };
+    let left = open.iter().filter(|o| !o.is_broken && o.is_left());
+    let mut broken: Vec<u64> = left.map(|o| o.number).collect();
     let asked = open.iter().filter(|o| !o.is_broken && !o.is_leaving);
     let asked: Vec<(u64, u64, Option<Context>)> = asked
         .filter(is_named)
@@ -179,21 +187,19 @@ fn broken() -> Vec<u64> {
         .collect();
     drop(open);
     let is_invalidated = |(_, handle, context): &(u64, u64, Option<Context>)| {
-        let Some((context, _pass)) = context.and_then(|of| Some((of, gate::enter(of)?))) else {
+        let of = context.and_then(|context| Some((gate::enter(context)?, context)));
+        let Some((_pass, context)) = of else {
             return false;
         };
         let mut status = 0;
         // SAFETY: `status` is ours to write; the stream lives as long as `ASKING` is held and its context.
         let ask = || unsafe { real::cuStreamIsCapturing(*handle as Handle, &mut status) };
-        // A default stream's handle means the one of the current context.
-        let asked = match *handle > PER_THREAD || context::current() == Some(context) {
-            true => thread::call(ask),
-            false => context::with(context, || thread::call(ask)).unwrap_or_else(|error| error),
-        };
-        asked == SUCCESS && status == INVALIDATED
+        // A default stream is the one of the context that is current.
+        let asked = context::with(context, || thread::call(ask));
+        asked == Ok(SUCCESS) && status == INVALIDATED
     };
-    let broken = asked.into_iter().filter(is_invalidated);
-    let broken: Vec<u64> = broken.map(|(number, _, _)| number).collect();
+    let invalidated = asked.into_iter().filter(is_invalidated);
+    broken.extend(invalidated.map(|(number, _, _)| number));
     if let Ok(mut open) = OPEN.lock() {
         let is_broken = |o: &&mut Open| broken.contains(&o.number);
         open.iter_mut()
@@ -271,6 +277,7 @@ pub fn abandon(stream: Handle, per_thread: bool) {
     if any() {
         let of = Stream::of(stream, per_thread);
         close(|open| open.stream == of, stream as u64, None);
+        mempools::release_owed();
     }
 }
 
@@ -281,6 +288,7 @@ pub fn ended(stream: Handle, per_thread: bool, graph: Option<u64>) {
     }
     let of = Stream::of(stream, per_thread);
     close(|open| open.stream == of, stream as u64, graph);
+    mempools::release_owed();
 }
 
 /// A context ended with the captures of its streams.
@@ -289,14 +297,9 @@ pub fn context_gone(gone: Context) {
 }
 
 /// Closes captures of default streams whose threads have ended: nothing can end those any more, nor use
-/// what they recorded. For when memory was not at hand. Whether there were any.
-pub fn close_of_ended_threads() -> bool {
-    let ended = |open: &Open| open.stream.thread != 0 && !thread::lives(open.tid);
-    let mut were = false;
-    while any() && close(ended, PER_THREAD, None) {
-        were = true;
-    }
-    were
+/// what they recorded. For when memory was not at hand.
+pub fn close_of_ended_threads() {
+    while any() && close(Open::is_left, PER_THREAD, None) {}
 }
 
 /// Takes one capture out; false if none fits.
@@ -315,7 +318,6 @@ fn close(fits: impl Fn(&Open) -> bool, stream: u64, graph: Option<u64>) -> bool 
     }
     mempools::all().for_each(|entry| entry.pool.capture_ended(number, graph));
     drop(open);
-    mempools::release_owed();
     recorder::capture(false, stream, graph.unwrap_or(0));
     true
 }

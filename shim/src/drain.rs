@@ -1,7 +1,7 @@
 //! Waiting for a context's work while streams capture.
 //!
-//! Nothing that waits for a context in which a stream captures, and no event of one, is allowed then. But the driver's
-//! free is, in the relaxed mode, and it waits for all work of the context first. So a small allocation is kept for it: when
+//! Nothing that waits for a context, and no event of one, is allowed then. But the driver's free is, in the
+//! relaxed mode, and it waits for all work of the context first. So a small allocation is kept for it: when
 //! memory is short there may be none to be had. It goes back when no stream has captured for a while.
 
 use std::sync::Mutex;
@@ -11,7 +11,7 @@ use gpushim_core::gate;
 use gpushim_core::pool::{Context, Device};
 
 use crate::device::{check, relaxed};
-use crate::driver::{CONTEXT_IS_DESTROYED, CUresult};
+use crate::driver::{CAPTURE_UNSUPPORTED, CONTEXT_IS_DESTROYED, CUresult};
 use crate::interpose::driver::memory::real as memory;
 use crate::{capture, context, mempools, thread};
 
@@ -75,16 +75,15 @@ pub fn owns(address: u64) -> bool {
 /// # Errors
 /// The driver's.
 pub fn context(of: Context) -> Result<(), CUresult> {
+    // Where none of its own streams captures, it can be waited for as ever.
+    match mempools::driver().synchronize(of) {
+        Err(CAPTURE_UNSUPPORTED) => {}
+        result => return result,
+    }
     let _pass = gate::enter(of).ok_or(CONTEXT_IS_DESTROYED)?;
     let first = match kept(of) {
         Some(kept) => kept,
-        None => match allocate(of) {
-            Ok(first) => first,
-            // Where no stream captures it can be waited for as ever, which takes no memory.
-            Err(error) => {
-                return Device::synchronize(mempools::driver(), of).map_err(|_| error);
-            }
-        },
+        None => allocate(of)?,
     };
     free(&first)?;
     if let Ok(kept) = allocate(of) {

@@ -204,6 +204,14 @@ pub fn has_virtual_memory(device: i32) -> bool {
     KNOWN.get(device, || attribute(device, VIRTUAL_MEMORY))
 }
 
+/// Whether any device has virtual memory management, or there is no telling yet.
+pub fn is_vmm_possible() -> bool {
+    let mut count = 0;
+    // SAFETY: `count` is ours to write.
+    let asked = thread::call(|| unsafe { real::cuDeviceGetCount(&mut count) });
+    asked != SUCCESS || (0..count).any(has_virtual_memory)
+}
+
 /// What was asked of devices once.
 struct Known(AtomicU64);
 

@@ -3,19 +3,23 @@
 //! Its blocks belong to no stream: a block may be handed out again when all work submitted to the
 //! context of its allocation before the free is over, which is what the driver's own free waits for.
 
+use std::sync::OnceLock;
+
 use gpushim_core::mempool::{Driver, Settings, Stream};
 use gpushim_core::placement::Family;
 use gpushim_core::pool::{Context, Device, Policy, Reuse};
 
-use crate::driver::{CAPTURE_UNSUPPORTED, CUresult, SUCCESS};
+use crate::driver::{CUresult, SUCCESS};
 use crate::interpose::driver::stream_ordered;
 use crate::mempools::{self, Entry};
 use crate::{accessors, capture, context, drain, green, plans, process};
 
-/// Whether the policy is in force.
+/// Whether the policy is in force: it is asked for, and devices have virtual memory management. Memory of a
+/// context must not lie in another one, where it would without.
 #[inline]
 pub fn is_enabled() -> bool {
-    process::config().policy == Policy::Vmm
+    static ENABLED: OnceLock<bool> = OnceLock::new();
+    *ENABLED.get_or_init(|| process::config().policy == Policy::Vmm && mempools::is_vmm_possible())
 }
 
 /// The address of memory in the current context. `None`: the driver must answer.
@@ -34,6 +38,9 @@ pub fn allocate(bytes: u64) -> Option<Result<u64, CUresult>> {
 }
 
 fn pool(device: i32) -> Option<&'static Entry> {
+    if !mempools::has_virtual_memory(device) {
+        return None;
+    }
     let reuse = process::config().reuse;
     let settings = Settings {
         orders: reuse == Reuse::Order,
@@ -76,10 +83,7 @@ pub fn context_gone(context: Context) {
     if is_enabled() && accessors::any() {
         for other in accessors::of(context) {
             // What cannot be waited for has ended, too.
-            let _ = match Device::synchronize(mempools::driver(), other) {
-                Err(CAPTURE_UNSUPPORTED) => drain::context(other),
-                result => result,
-            };
+            let _ = drain::context(other);
         }
     }
     accessors::gone(context);

@@ -121,3 +121,35 @@ fn memory_freed_under_a_capture_of_a_thread_that_ended_is_there_when_it_is_short
 fn memory_freed_under_overlapping_captures_is_there_when_it_is_short() {
     short_of_memory("two");
 }
+
+/// What waits for captures is free again, and said to be, as soon as it natively would be.
+fn captures_over(how: &str) {
+    for policy in ["auto", "blocks", "segments", "vmm", "bins"] {
+        let (_, shim) = Run::new(program("captures_over"))
+            .arg(how)
+            .env("STANDIN_MEMORY", "768M")
+            .env("GPUSHIM_POLICY", policy)
+            .both();
+        assert_eq!(shim.code, 0, "{policy}: {}", shim.stdout);
+    }
+}
+
+#[test]
+fn nothing_waits_for_a_capture_that_the_driver_has_invalidated() {
+    captures_over("broken");
+}
+
+#[test]
+fn what_a_synchronisation_left_to_a_capture_goes_back_when_it_is_over() {
+    captures_over("owed");
+}
+
+#[test]
+fn what_a_graph_may_hold_and_could_be_had_counts_as_free() {
+    captures_over("graph");
+}
+
+#[test]
+fn a_capture_of_a_thread_that_ended_keeps_no_pool_waiting() {
+    captures_over("ended");
+}

@@ -128,6 +128,29 @@ fn stream_ordered_memory_outlives_a_released_primary_context() {
     memory_of_others("release");
 }
 
+/// Without virtual memory management stream-ordered memory ends with the primary context; memory of `cudaMalloc` in
+/// another one does not.
+#[test]
+fn memory_of_other_contexts_outlives_the_primary_one_without_virtual_memory_management() {
+    for policy in ["auto", "blocks", "segments", "vmm", "bins"] {
+        for how in ["reset", "release"] {
+            let shim = Run::new(program("primary_ends"))
+                .arg(how)
+                .env("GPUSHIM_POLICY", policy)
+                .env("STANDIN_LACKS", "vmm")
+                .may("")
+                .shim();
+            let plain = shim
+                .stdout
+                .lines()
+                .filter(|line| line.starts_with("kind 2"));
+            let (own, lost): (Vec<_>, Vec<_>) =
+                plain.partition(|line| line.ends_with("holds its own 1, freed 0"));
+            assert_eq!((own.len(), lost), (12, vec![]), "{policy}, {how}");
+        }
+    }
+}
+
 #[test]
 fn stream_ordered_memory_outlives_contexts() {
     memory_of_the_device("own");

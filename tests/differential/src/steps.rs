@@ -90,6 +90,10 @@ pub fn step(world: &mut World, index: usize, step: &Step) {
     } else if new > 0 {
         Verdict::Different
     } else {
+        // What was left out here may have been refused natively.
+        if !left_out && matches!(world.theirs.first(), Some(900 | 906)) {
+            break_captures(world, step);
+        }
         Verdict::Same
     };
     match verdict {

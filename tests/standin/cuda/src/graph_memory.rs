@@ -23,6 +23,9 @@ pub struct GraphMemory {
     /// Behind addresses of allocation nodes.
     backed: u64,
     blocks: HashMap<u64, Block>,
+    /// Addresses of allocations whose context has ended, with their bytes and owners: nothing else is placed
+    /// there while a graph names them.
+    orphans: HashMap<u64, (u64, u32)>,
 }
 
 #[derive(Debug, Default)]
@@ -111,6 +114,7 @@ pub fn share(state: &mut State, base: u64) -> Outcome {
 /// One owner less knows of it; the last one takes it away.
 pub fn drop_node(state: &mut State, base: u64) {
     let Ok((device, _)) = device_of(state, base) else {
+        drop_orphan(state, base);
         return;
     };
     let Ok(device) = state.device(device) else {
@@ -120,6 +124,20 @@ pub fn drop_node(state: &mut State, base: u64) {
         block.owners -= 1;
         if block.owners == 0 && !block.is_live {
             let _ = release(state, base);
+        }
+    }
+}
+
+fn drop_orphan(state: &mut State, base: u64) {
+    for device in &mut state.devices {
+        let orphans = &mut device.graph_memory.orphans;
+        if let Some((bytes, owners)) = orphans.get_mut(&base) {
+            *owners -= 1;
+            if *owners == 0 {
+                state.memory.unreserve(base, *bytes);
+                orphans.remove(&base);
+            }
+            return;
         }
     }
 }
@@ -180,18 +198,21 @@ fn free_now(state: &mut Guard, base: u64) -> Outcome {
     end_use(state, base)
 }
 
-/// Takes an allocation away altogether.
+/// Takes an allocation away altogether. Graphs that name it, as they may when its context has ended, keep the
+/// address.
 pub fn release(state: &mut State, base: u64) -> Outcome {
     let allocation = state.memory.remove(base).ok_or(INVALID_VALUE)?;
-    state.model.forget(base..base + allocation.spacing);
-    state.memory.unreserve(base, allocation.spacing);
+    let bytes = allocation.spacing;
+    state.model.forget(base..base + bytes);
     let memory = &mut state.device(allocation.device)?.graph_memory;
-    if memory
-        .blocks
-        .remove(&base)
-        .is_some_and(|block| block.is_backed)
-    {
-        memory.backed -= allocation.spacing;
+    let block = memory.blocks.remove(&base).unwrap_or_default();
+    if block.is_backed {
+        memory.backed -= bytes;
+    }
+    if block.owners > 0 {
+        memory.orphans.insert(base, (bytes, block.owners));
+    } else {
+        state.memory.unreserve(base, bytes);
     }
     Ok(())
 }

@@ -1,0 +1,86 @@
+/* Memory that waits for captures is free again as soon as nothing can come of them, and counts as free before.
+   Argument: `broken` (a capture that the driver has invalidated is open), `owed` (a capture is over during which a
+   stream was synchronised), `graph` (the same, and its graph lives), `ended` (the thread that captures on its default
+   stream has ended). On a device of 768 MiB. */
+#include "program.h"
+
+enum { THREAD_LOCAL = 1, RELAXED = 2, LARGE = 512 };
+static const size_t large = LARGE * MIB;
+static CUcontext context;
+static CUstream side, other;
+static size_t first = LARGE * MIB;
+
+static void *plain(void *unused) {
+    CUdeviceptr block = 0;
+    OK(cuCtxSetCurrent(context));
+    printf("another thread's: %d\n", cuMemAlloc_v2(&block, large));
+    if (block) OK(cuMemFree_v2(block));
+    return unused;
+}
+
+static void *passes(void *unused) {
+    CUdeviceptr block = 0;
+    OK(cuCtxSetCurrent(context));
+    OK(cuMemAllocAsync(&block, first, other));
+    OK(cuMemFreeAsync(block, other));
+    OK(cuStreamSynchronize(other));
+    return unused;
+}
+
+static void *begins(void *unused) {
+    OK(cuCtxSetCurrent(context));
+    OK(cuStreamBeginCapture_v2((CUstream)2, RELAXED));
+    return unused;
+}
+
+static void apart(void *(*body)(void *)) {
+    pthread_t thread;
+    TRUE(pthread_create(&thread, NULL, body, NULL) == 0);
+    TRUE(pthread_join(thread, NULL) == 0);
+}
+
+static void tell(const char *when) {
+    size_t free = 0, total = 0;
+    OK(cuMemGetInfo_v2(&free, &total));
+    printf("%s: %d\n", when, free > large);
+}
+
+int main(int argc, char **argv) {
+    TRUE(argc == 2);
+    context = start();
+    side = side_stream();
+    other = side_stream();
+    CUgraph graph = NULL;
+    if (!strcmp(argv[1], "broken")) {
+        CUevent event = NULL;
+        CUdeviceptr block = 0;
+        OK(cuEventCreate(&event, 0));
+        OK(cuStreamBeginCapture_v2(side, THREAD_LOCAL));
+        printf("# refused natively: %d\n", cuMemAlloc_v2(&block, large));
+        if (block) OK(cuMemFree_v2(block));
+        printf("breaks it: %d\n", cuEventQuery(event));
+        apart(plain);
+        printf("end: %d\n", cuStreamEndCapture(side, &graph));
+        apart(plain);
+    } else if (!strcmp(argv[1], "ended")) {
+        CUdeviceptr block = 0;
+        first = 400 * MIB;
+        apart(begins);
+        apart(passes);
+        printf("more than that: %d\n", cuMemAllocAsync(&block, 500 * MIB, other));
+        OK(cuMemFreeAsync(block, other));
+        OK(cuStreamSynchronize(other));
+        tell("free");
+    } else {
+        OK(cuStreamBeginCapture_v2(side, RELAXED));
+        apart(passes);
+        tell("free in the capture");
+        OK(cuStreamEndCapture(side, &graph));
+        if (strcmp(argv[1], "graph")) OK(cuGraphDestroy(graph));
+        tell("free after it");
+        apart(plain);
+        if (!strcmp(argv[1], "graph")) OK(cuGraphDestroy(graph));
+        tell("free at the end");
+    }
+    return 0;
+}
