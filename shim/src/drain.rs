@@ -1,7 +1,7 @@
 //! Waiting for a context's work while streams capture.
 //!
-//! Nothing that waits for a context in which a stream captures, and no event of one, is allowed then. But the driver's
-//! free is, in the relaxed mode, and it waits for all work of the context first. So a small allocation is kept for it: when
+//! Nothing that waits for a context, and no event of one, is allowed then. But the driver's free is, in the
+//! relaxed mode, and it waits for all work of the context first. So a small allocation is kept for it: when
 //! memory is short there may be none to be had. It goes back when no stream has captured for a while.
 
 use std::sync::Mutex;

@@ -17,6 +17,8 @@ pub struct Foreign {
     device: u8,
     /// The context that it ends with, if it ends with one.
     context: Option<Context>,
+    /// Whether it was taken of what the process may hold.
+    counts: bool,
 }
 
 static LIVE: Mutex<Option<HashMap<u64, Foreign>>> = Mutex::new(None);
@@ -52,12 +54,29 @@ pub fn allocated(class: Class, address: u64, size: u64, stream: u64) {
 
 /// As [`allocated`], on another device than the current one.
 pub fn allocated_on(device: u8, class: Class, address: u64, size: u64, stream: u64) {
+    noted(
+        device,
+        class,
+        address,
+        size,
+        stream,
+        takes_device_memory(class),
+    );
+}
+
+/// As [`allocated_on`], of what takes memory only when a graph runs.
+pub fn captured_on(device: u8, class: Class, address: u64, size: u64, stream: u64) {
+    noted(device, class, address, size, stream, false);
+}
+
+fn noted(device: u8, class: Class, address: u64, size: u64, stream: u64, counts: bool) {
     // Its own device from here on, whatever is current when it is freed.
     let foreign = Foreign {
         class,
         size,
         device,
         context: context_of(class),
+        counts,
     };
     if let Ok(mut live) = LIVE.lock() {
         live.get_or_insert_default().insert(address, foreign);
@@ -97,10 +116,11 @@ pub fn freed(address: u64, entry: Entry, stream: u64) {
         size,
         device,
         context,
+        counts,
     } = foreign;
     match context {
         Some(context) => budget::give_in(context, size),
-        None if takes_device_memory(class) => budget::give(device.into(), size),
+        None if counts => budget::give(device.into(), size),
         None => {}
     }
     recorder::forwarded(Kind::Free, class, device, address, size, stream);

@@ -91,7 +91,10 @@ impl<D: Device> Pool<D> {
                 others.all(|context| {
                     let waited = match device.captures(*context) {
                         true => device.drain(*context),
-                        false => device.synchronize(*context),
+                        // A capture that nothing can end any more may be in the way, though it is over.
+                        false => device
+                            .synchronize(*context)
+                            .or_else(|_| device.drain(*context)),
                     };
                     waited.is_ok()
                 })

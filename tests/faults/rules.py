@@ -44,6 +44,8 @@ GIVES_BACK = {
 # Some memory has no handle: these fail without a fault, too.
 MAY_FAIL = {"cuMemRetainAllocationHandle", "cuMemGetHandleForAddressRange", "cuIpcGetMemHandle"}
 OUT_OF_MEMORY = 2
+# A small block of the second thread may keep a segment of any size from going back.
+PINS = {"segments", "auto/novmm"}
 # Pools of the workload: the default ones of two devices, one that it makes, and those of cudaMalloc under vmm.
 POOLS = 5
 

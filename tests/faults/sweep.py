@@ -176,7 +176,8 @@ class Sweep:
             if case.kind in ("delay", "refusal") and rest[4] == "1":
                 kinds["served"] += 1
                 continue
-            if is_short and not struck and result == rules.OUT_OF_MEMORY:
+            is_pinned = case.mode == "together" and case.policy in rules.PINS
+            if (is_short and not struck or is_pinned) and result == rules.OUT_OF_MEMORY:
                 kinds["out of memory"] += 1
                 continue
             kind, complaint = self.judge_call(case, name, result, struck)

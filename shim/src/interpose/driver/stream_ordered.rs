@@ -165,20 +165,21 @@ pub fn forward(
     call: impl FnMut() -> CUresult,
 ) -> CUresult {
     // What becomes a part of a graph takes memory when the graph runs, and never goes back by itself.
-    let class = match is_captured(stream) {
-        true => Class::GraphNode,
-        false => Class::PoolAsync,
+    let (claims, note): (_, fn(u8, Class, u64, u64, u64)) = match is_captured(stream) {
+        true => (Class::GraphNode, foreign::captured_on),
+        false => (Class::PoolAsync, foreign::allocated_on),
     };
     // Of the stream's device, whatever is current.
     let of_pool = pool.and_then(mempools::of).map(|entry| entry.device);
     let device = of_pool.or_else(|| mempools::device_of(stream));
-    let result = allocator::forward_on(device, class, bytes as u64, call);
+    let result = allocator::forward_on(device, claims, bytes as u64, call);
     if result == SUCCESS && !address.is_null() {
         // SAFETY: the driver wrote the address.
         let address = unsafe { *address };
-        match device.and_then(|device| u8::try_from(device).ok()) {
-            Some(device) => foreign::allocated_on(device, class, address, bytes as u64, stream),
-            None => foreign::allocated(class, address, bytes as u64, stream),
+        if address != 0 {
+            let device = device.and_then(|device| u8::try_from(device).ok());
+            let device = device.unwrap_or_else(context::device);
+            note(device, Class::PoolAsync, address, bytes as u64, stream);
         }
     }
     result
