@@ -1,6 +1,6 @@
 //! Random programs, run natively and under the shim on the stand-in driver, and compared step by step.
 //!
-//!   differential SECONDS|STEPSsteps [--seed N] [--driver NAME] [--shim NAME] [--steps N] [--programs N] [--keep-going] [--allow-pending]
+//!   differential SECONDS|STEPSsteps [--seed N] [--driver NAME] [--shim NAME] [--steps N] [--programs N] [--keep-going]
 //!   differential one DRIVER SHIM SEED STEPS [STEP,STEP,…]     one program, aloud
 //!   differential table                                        the promised differences
 //!

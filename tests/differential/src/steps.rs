@@ -103,13 +103,6 @@ pub fn step(world: &mut World, index: usize, step: &Step) {
             world.promises[row.unwrap_or(0)] += 1;
             settle(world, step, promise);
         }
-        Verdict::Pending(row) => {
-            world.pending[row] += 1;
-            if matches!(world.theirs.first(), Some(900 | 906)) {
-                break_captures(world, step);
-            }
-            even_out(world, step);
-        }
         Verdict::Different => {
             let facts = world.facts(device_of(world, step));
             world.difference = Some(format!(

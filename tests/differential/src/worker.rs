@@ -343,12 +343,7 @@ pub fn work(task: &Task) -> i32 {
         println!("error {}: {error}", task.log);
         return 3;
     }
-    let promises: Vec<String> = world
-        .promises
-        .iter()
-        .chain(&world.pending)
-        .map(u64::to_string)
-        .collect();
+    let promises: Vec<String> = world.promises.iter().map(u64::to_string).collect();
     println!("done {} {}", world.steps, promises.join(" "));
     0
 }

@@ -152,8 +152,6 @@ pub struct World {
     pub difference: Option<String>,
     /// How often each promise was used.
     pub promises: Vec<u64>,
-    /// How often each known bug was met.
-    pub pending: Vec<u64>,
     /// Steps carried out.
     pub steps: u64,
     /// Findings of the stand-in at frees that the native run of this program has had and this one not yet.
@@ -217,7 +215,6 @@ impl World {
             rules,
             difference: None,
             promises: vec![0; crate::promises::TABLE.len()],
-            pending: vec![0; crate::judge::PENDING.len()],
             steps: 0,
             credit: 0,
             findings: 0,

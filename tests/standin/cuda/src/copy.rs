@@ -89,12 +89,19 @@ api! {
     /// Copies between devices.
     cuMemcpyPeer 4000 => fn cuMemcpyPeer | cuMemcpyPeer_ptds[via](dst: u64, dst_context: u64, src: u64, src_context: u64, bytes: usize) {
         peer(dst_context, src_context)?;
-        blocking(via, Copy::line((DEVICE, dst), (DEVICE, src), bytes))
+        blocking(via, peers(dst, src, bytes))
     }
     /// Copies between devices, in the stream's order.
     cuMemcpyPeerAsync 4000 => fn cuMemcpyPeerAsync | cuMemcpyPeerAsync_ptsz[via](dst: u64, dst_context: u64, src: u64, src_context: u64, bytes: usize, stream: u64) {
         peer(dst_context, src_context)?;
-        queued(via, stream, Copy::line((DEVICE, dst), (DEVICE, src), bytes))
+        queued(via, stream, peers(dst, src, bytes))
+    }
+}
+
+fn peers(dst: u64, src: u64, bytes: usize) -> Copy {
+    Copy {
+        is_peer: true,
+        ..Copy::line((DEVICE, dst), (DEVICE, src), bytes)
     }
 }
 

@@ -67,6 +67,7 @@ pub fn resolve(state: &State, copy: &Memcpy3D) -> Outcome<Copy> {
         width: copy.width as u64,
         height: copy.height as u64,
         depth: copy.depth as u64,
+        is_peer: false,
     })
 }
 
@@ -125,11 +126,11 @@ api! {
     }
     /// Copies a box between devices.
     cuMemcpy3DPeer 4000 => fn cuMemcpy3DPeer | cuMemcpy3DPeer_ptds[via](copy: In<Memcpy3D>) {
-        blocking(via, in_space(copy)?)
+        blocking(via, Copy { is_peer: true, ..in_space(copy)? })
     }
     /// Copies a box between devices, in the stream's order.
     cuMemcpy3DPeerAsync 4000 => fn cuMemcpy3DPeerAsync | cuMemcpy3DPeerAsync_ptsz[via](copy: In<Memcpy3D>, stream: u64) {
-        queued(via, stream, in_space(copy)?)
+        queued(via, stream, Copy { is_peer: true, ..in_space(copy)? })
     }
     /// Copies from host to array.
     cuMemcpyHtoA 3020 => fn cuMemcpyHtoA_v2 | cuMemcpyHtoA_v2_ptds[via](dst: u64, offset: usize, src: u64, bytes: usize) {

@@ -340,6 +340,8 @@ pub fn free(state: &mut Guard, base: u64, stream: u64) -> Outcome {
         _ => return Err(INVALID_VALUE),
     }
     if !in_capture {
+        // In this order: where both forbid it the answer is 906 (measured on an H100).
+        capture::legacy_call(state, stream)?;
         capture::unsafe_call(state)?;
     }
     if found.kind == Kind::Device && found.on_free.is_some() {

@@ -46,6 +46,9 @@ pub struct Copy {
     pub height: u64,
     /// Slices.
     pub depth: u64,
+    /// Each side is reached in a context of its own, as cuMemcpyPeer does: no access between devices is needed, of
+    /// mappings and of pools' memory neither (measured on two H100).
+    pub is_peer: bool,
 }
 
 /// A memset.
@@ -122,6 +125,7 @@ impl Copy {
             width: bytes as u64,
             height: 1,
             depth: 1,
+            is_peer: false,
         }
     }
 
@@ -255,13 +259,13 @@ impl Work {
 const LOWEST: u64 = 4096;
 
 /// A use of memory that the device has no access to. Copies reach other devices' memory without,
-/// but no mapping that was given none.
+/// but no mapping or memory of a pool that was given none (measured on two H100).
 fn stranger(state: &State, user: u64, touch: &Touch, is_kernel: bool) -> Option<String> {
     let device = state.contexts.get(user).ok()?.device;
     let mut at = touch.bytes.start;
     while at < touch.bytes.end {
         let (base, found) = state.memory.find(at)?;
-        let is_minded = is_kernel || found.kind == Kind::Mapped;
+        let is_minded = is_kernel || matches!(found.kind, Kind::Mapped | Kind::Pool);
         if is_minded && !crate::peer::may_touch(state, user, base, found, touch.writes) {
             return Some(format!(
                 "access: use of {base:#x} of device {} from device {device} without access",
@@ -278,8 +282,9 @@ fn check(state: &mut State, user: u64, work: &Work) -> Outcome<Vec<Touch>> {
     let mut touches = work.touches(state);
     let mut wrong = Vec::new();
     let is_kernel = matches!(work, Work::Kernel { .. });
+    let is_peer = matches!(work, Work::Copy(copy) if copy.is_peer);
     let strange = |touch| stranger(state, user, touch, is_kernel);
-    wrong.extend(touches.iter().filter_map(strange));
+    wrong.extend(touches.iter().filter(|_| !is_peer).filter_map(strange));
     touches.retain(|touch| match state.memory.check(&touch.bytes) {
         Ok(()) => true,
         Err(finding) => {
