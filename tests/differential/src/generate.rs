@@ -496,17 +496,7 @@ impl Generator {
             if self.is_capturing() && self.capture_on(last).is_some() {
                 return;
             }
-            if last.stream.slot().is_some() {
-                self.push(
-                    last.context,
-                    false,
-                    Op::SyncStream {
-                        stream: last.stream,
-                    },
-                );
-            } else {
-                self.push(last.context, false, Op::SyncContext);
-            }
+            self.wait_for(last);
         }
         let context = match self.random.below(10) {
             0 => self.some_context().unwrap_or(AS_IS),
@@ -923,6 +913,36 @@ impl Generator {
         self.push(slot, false, Op::SyncContext);
     }
 
+    /// The host waits for what was last done to a block.
+    fn wait_for(&mut self, last: Last) {
+        if last.stream.slot().is_some() {
+            let stream = last.stream;
+            self.push(last.context, false, Op::SyncStream { stream });
+        } else {
+            self.push(last.context, false, Op::SyncContext);
+        }
+    }
+
+    /// What other contexts last did to the blocks that end with a context. `None`: a capture stands in the way of
+    /// waiting for it.
+    fn work_on_blocks_of(&self, slot: u8) -> Option<Vec<Last>> {
+        let in_primary = slot < self.shape.devices && !self.shape.outlives;
+        let goes = |block: &&Block| match block.is_async {
+            true => in_primary && block.device == slot,
+            false => block.context == slot,
+        };
+        let others = |last: &Last| {
+            last.context != slot && self.contexts[usize::from(last.context)].is_some()
+        };
+        let blocks = self.blocks.iter().flatten().filter(goes);
+        let work: Vec<Last> = blocks
+            .filter_map(|block| block.last)
+            .filter(others)
+            .collect();
+        let is_captured = |last: &Last| self.capture_on(*last).is_some();
+        (!work.iter().any(is_captured)).then_some(work)
+    }
+
     fn destroy_context(&mut self) {
         let first = self.shape.devices;
         let alive: Vec<u8> = (first..CONTEXTS as u8)
@@ -938,9 +958,13 @@ impl Generator {
         if captures && !self.random.chance(100) {
             return;
         }
+        let Some(work) = self.work_on_blocks_of(slot) else {
+            return;
+        };
         if !captures {
             self.settle(slot);
         }
+        work.into_iter().for_each(|last| self.wait_for(last));
         let at = if self.random.chance(500) {
             slot
         } else {
@@ -975,6 +999,8 @@ impl Generator {
                 self.settle(context);
             }
         }
+        let work = self.work_on_blocks_of(device).unwrap_or_default();
+        work.into_iter().for_each(|last| self.wait_for(last));
         for block in 0..BLOCKS as u8 {
             let Some(found) = self.blocks[usize::from(block)].clone() else {
                 continue;
