@@ -175,11 +175,11 @@ impl<E: Copy> State<E> {
             return Fill { to, bytes, source };
         }
         let piece = if self.churns() {
-            self.settings.piece.max(self.settings.page)
+            self.settings.piece
         } else {
             LARGEST
         };
-        let bytes = room.min(piece);
+        let bytes = room.min(piece.max(self.settings.page));
         Fill {
             to,
             bytes,

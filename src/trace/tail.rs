@@ -23,6 +23,9 @@ const LOOKS: usize = 8;
 /// Chunks read before what they held is handed on, which bounds the memory: 64 Ki events.
 const STEP: u64 = 4096;
 
+/// Events that there is always room for; more is given back when it is no longer needed. 288 KiB.
+const KEPT: usize = 4096;
+
 /// An event that was read from the ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tailed {
@@ -245,6 +248,9 @@ impl Follower {
         if let Some(events) = self.waiting.get(..due).filter(|events| !events.is_empty()) {
             sink(events);
             self.waiting.drain(..due);
+        }
+        if self.waiting.capacity() > 2 * KEPT && self.waiting.len() < KEPT {
+            self.waiting.shrink_to(KEPT);
         }
     }
 

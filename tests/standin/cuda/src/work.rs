@@ -4,7 +4,7 @@ use crate::abi::{HostFn, UserData};
 use crate::capture;
 use crate::codes::{INVALID_VALUE, Outcome};
 use crate::env::settings;
-use crate::memory::Kind;
+use crate::memory::{Allocation, Kind};
 use crate::model::Touch;
 use crate::oracle::What;
 use crate::state::{Guard, State, now};
@@ -258,15 +258,20 @@ impl Work {
 /// No program has memory below this address.
 const LOWEST: u64 = 4096;
 
-/// A use of memory that the device has no access to. Copies reach other devices' memory without,
-/// but no mapping or memory of a pool that was given none (measured on two H100).
-fn stranger(state: &State, user: u64, touch: &Touch, is_kernel: bool) -> Option<String> {
+/// A use of memory that the device has no access to. Copies reach other devices' memory without, but no mapping and no
+/// memory of a device's pool that was given none (measured on two H100).
+fn stranger(state: &State, user: u64, touch: &Touch, work: &Work) -> Option<String> {
+    let is_minded = |found: &Allocation| match work {
+        Work::Kernel { .. } => true,
+        Work::Copy(copy) if copy.is_peer => false,
+        Work::Copy(_) if found.kind == Kind::Pool => found.device >= 0,
+        _ => found.kind == Kind::Mapped,
+    };
     let device = state.contexts.get(user).ok()?.device;
     let mut at = touch.bytes.start;
     while at < touch.bytes.end {
         let (base, found) = state.memory.find(at)?;
-        let is_minded = is_kernel || matches!(found.kind, Kind::Mapped | Kind::Pool);
-        if is_minded && !crate::peer::may_touch(state, user, base, found, touch.writes) {
+        if is_minded(found) && !crate::peer::may_touch(state, user, base, found, touch.writes) {
             return Some(format!(
                 "access: use of {base:#x} of device {} from device {device} without access",
                 found.device
@@ -281,10 +286,8 @@ fn stranger(state: &State, user: u64, touch: &Touch, is_kernel: bool) -> Option<
 fn check(state: &mut State, user: u64, work: &Work) -> Outcome<Vec<Touch>> {
     let mut touches = work.touches(state);
     let mut wrong = Vec::new();
-    let is_kernel = matches!(work, Work::Kernel { .. });
-    let is_peer = matches!(work, Work::Copy(copy) if copy.is_peer);
-    let strange = |touch| stranger(state, user, touch, is_kernel);
-    wrong.extend(touches.iter().filter(|_| !is_peer).filter_map(strange));
+    let strange = |touch| stranger(state, user, touch, work);
+    wrong.extend(touches.iter().filter_map(strange));
     touches.retain(|touch| match state.memory.check(&touch.bytes) {
         Ok(()) => true,
         Err(finding) => {
