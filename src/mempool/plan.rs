@@ -11,9 +11,9 @@ use super::space::Piece;
 use super::state::{SMALL, State};
 use crate::pool::class;
 
-/// The largest piece: what one small block can keep from going back. The driver's own pools grow by as much.
-/// Mapping one costs the same 20 µs from 2 to 256 MiB (measured on an H100).
-const LARGEST: u64 = 32 << 20;
+/// Pages of the largest piece, which is what one small block can keep from going back: 32 MiB of the smallest pages, by
+/// which the driver's own pools grow. Mapping a piece costs the same 20 µs from 2 to 256 MiB (measured on an H100).
+const LARGEST: u64 = 16;
 
 /// Addresses of a window that lack memory, and what comes there.
 pub(super) struct Fill {
@@ -175,11 +175,11 @@ impl<E: Copy> State<E> {
             return Fill { to, bytes, source };
         }
         let piece = if self.churns() {
-            self.settings.piece
+            self.settings.piece.max(self.settings.page)
         } else {
-            LARGEST
+            self.settings.page.saturating_mul(LARGEST)
         };
-        let bytes = room.min(piece.max(self.settings.page));
+        let bytes = room.min(piece);
         Fill {
             to,
             bytes,
