@@ -60,7 +60,7 @@ struct Open {
     /// A number that no other capture has or had.
     number: u64,
     stream: Stream,
-    /// Where it began.
+    /// The context of its stream.
     context: Option<Context>,
     mode: u32,
     /// The thread that began it: by our number, and by the kernel's.
@@ -249,10 +249,12 @@ fn mode_of_thread() -> u32 {
 /// A capture is about to begin, in a mode of the driver's. Returns its number.
 pub fn begin(stream: Handle, per_thread: bool, mode: u32) -> u64 {
     static LAST: AtomicU64 = AtomicU64::new(0);
+    let stream_of = Stream::of(stream, per_thread);
     let began = Open {
         number: LAST.fetch_add(1, Ordering::Relaxed) + 1,
-        stream: Stream::of(stream, per_thread),
-        context: context::current(),
+        stream: stream_of,
+        // Another one may be current.
+        context: mempools::context_of(stream_of.handle).or_else(context::current),
         mode,
         thread: thread::serial(),
         tid: thread::tid(),
