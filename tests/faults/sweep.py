@@ -176,7 +176,7 @@ class Sweep:
             if case.kind in ("delay", "refusal") and rest[4] == "1":
                 kinds["served"] += 1
                 continue
-            is_pinned = case.mode == "together" and case.policy in rules.PINS
+            is_pinned = case.mode == "together" and rules.may_be_pinned(case.policy, int(rest[5]), int(rest[6]))
             if (is_short and not struck or is_pinned) and result == rules.OUT_OF_MEMORY:
                 kinds["out of memory"] += 1
                 continue
