@@ -184,6 +184,10 @@ pub fn forward(
             let device = device.unwrap_or_else(context::device);
             note(device, Class::PoolAsync, address, bytes as u64, stream);
         }
+    } else if result == OUT_OF_MEMORY && !address.is_null() {
+        // The driver was not asked if that is the limit's answer.
+        // SAFETY: not null, and the caller's to be written.
+        unsafe { *address = 0 };
     }
     result
 }
