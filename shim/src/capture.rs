@@ -46,6 +46,13 @@ impl Stream {
             context: is_default.then(context::current).flatten(),
         }
     }
+
+    /// Whether both may be the same stream: of one of them the context may be unknown, because the driver did not tell.
+    fn may_be(&self, other: &Stream) -> bool {
+        let contexts = self.context.zip(other.context);
+        (self.handle, self.thread) == (other.handle, other.thread)
+            && contexts.is_none_or(|(one, other)| one == other)
+    }
 }
 
 /// A capture that is open.
@@ -53,7 +60,7 @@ struct Open {
     /// A number that no other capture has or had.
     number: u64,
     stream: Stream,
-    /// Where it began.
+    /// The context of its stream.
     context: Option<Context>,
     mode: u32,
     /// The thread that began it: by our number, and by the kernel's.
@@ -239,13 +246,15 @@ fn mode_of_thread() -> u32 {
     if asked == SUCCESS { mode } else { GLOBAL }
 }
 
-/// A capture is about to begin, in a mode of the driver's.
-pub fn begin(stream: Handle, per_thread: bool, mode: u32) {
+/// A capture is about to begin, in a mode of the driver's. Returns its number.
+pub fn begin(stream: Handle, per_thread: bool, mode: u32) -> u64 {
     static LAST: AtomicU64 = AtomicU64::new(0);
+    let stream_of = Stream::of(stream, per_thread);
     let began = Open {
         number: LAST.fetch_add(1, Ordering::Relaxed) + 1,
-        stream: Stream::of(stream, per_thread),
-        context: context::current(),
+        stream: stream_of,
+        // Another one may be current.
+        context: mempools::context_of(stream_of.handle).or_else(context::current),
         mode,
         thread: thread::serial(),
         tid: thread::tid(),
@@ -270,13 +279,19 @@ pub fn begin(stream: Handle, per_thread: bool, mode: u32) {
     }
     wait_for_quiet();
     recorder::capture(true, stream as u64, 0);
+    number
 }
 
-/// A capture that did not begin, or whose stream is gone. Nothing happens if there is none.
-pub fn abandon(stream: Handle, per_thread: bool) {
+/// The capture of this number did not begin.
+pub fn abandon(number: u64, stream: Handle) {
+    close(|open| open.number == number, stream as u64, None);
+    mempools::release_owed();
+}
+
+/// A stream is gone, and the capture that it was in. Nothing happens if there is none.
+pub fn stream_gone(stream: Handle) {
     if any() {
-        let of = Stream::of(stream, per_thread);
-        close(|open| open.stream == of, stream as u64, None);
+        close_of(Stream::of(stream, false), stream as u64, None);
         mempools::release_owed();
     }
 }
@@ -286,8 +301,7 @@ pub fn ended(stream: Handle, per_thread: bool, graph: Option<u64>) {
     if graph.is_none() && still_capturing(stream, per_thread) {
         return;
     }
-    let of = Stream::of(stream, per_thread);
-    close(|open| open.stream == of, stream as u64, graph);
+    close_of(Stream::of(stream, per_thread), stream as u64, graph);
     mempools::release_owed();
 }
 
@@ -300,6 +314,24 @@ pub fn context_gone(gone: Context) {
 /// what they recorded. For when memory was not at hand.
 pub fn close_of_ended_threads() {
     while any() && close(Open::is_left, PER_THREAD, None) {}
+}
+
+/// Closes the capture of a stream, or the only one that may be of it.
+fn close_of(stream: Stream, name: u64, graph: Option<u64>) {
+    if close(|open| open.stream == stream, name, graph) {
+        return;
+    }
+    let Ok(open) = OPEN.lock() else { return };
+    let mut candidates = open.iter().filter(|open| open.stream.may_be(&stream));
+    // Of two, the wrong one would let go of what the other still uses: both wait for the end of their thread.
+    let only = match (candidates.next(), candidates.next()) {
+        (Some(only), None) => Some(only.number),
+        _ => None,
+    };
+    drop(open);
+    if let Some(number) = only {
+        close(|open| open.number == number, name, graph);
+    }
 }
 
 /// Takes one capture out; false if none fits.

@@ -45,7 +45,9 @@ fn ask() -> Option<Context> {
     let epoch = EPOCH.load(Ordering::Acquire);
     let mut handle = std::ptr::null_mut();
     // SAFETY: `handle` is ours to write.
-    if unsafe { real::cuCtxGetCurrent(&mut handle) } != SUCCESS || handle.is_null() {
+    let mut ask = || unsafe { real::cuCtxGetCurrent(&mut handle) };
+    // Once more if it fails: it may have told of earlier work. A free would be ordered after the wrong context's work.
+    if ask() != SUCCESS && ask() != SUCCESS || handle.is_null() {
         return None;
     }
     if has_ended(handle as u64) {

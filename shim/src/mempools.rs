@@ -408,7 +408,7 @@ pub fn target(handle: u64) -> Option<Target> {
 }
 
 /// The context that a stream belongs to, or that a default stream's handle means in this thread.
-fn context_of(handle: u64) -> Option<Context> {
+pub fn context_of(handle: u64) -> Option<Context> {
     if handle <= Stream::PER_THREAD {
         return context::current();
     }

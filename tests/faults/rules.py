@@ -44,10 +44,19 @@ GIVES_BACK = {
 # Some memory has no handle: these fail without a fault, too.
 MAY_FAIL = {"cuMemRetainAllocationHandle", "cuMemGetHandleForAddressRange", "cuIpcGetMemHandle"}
 OUT_OF_MEMORY = 2
-# A small block of the second thread may keep a segment of any size from going back.
+# A small block of the second thread, which has one at a time, keeps the segment that it is in from going back.
 PINS = {"segments", "auto/novmm"}
+# Bytes of the largest segment that small blocks share.
+SHARED = 20 << 20
 # Pools of the workload: the default ones of two devices, one that it makes, and those of cudaMalloc under vmm.
 POOLS = 5
+
+
+def may_be_pinned(policy, spare, largest):
+    """Whether a request may fail because the segment of the second thread's block is missing: the largest one that
+    was freed, of which the block got a part, or a shared one. `spare`: bytes of the device beside what is live and what
+    was asked for."""
+    return policy in PINS and spare < max(largest, SHARED)
 
 
 def judge_call(function, code, call, result, struck):

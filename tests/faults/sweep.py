@@ -176,7 +176,7 @@ class Sweep:
             if case.kind in ("delay", "refusal") and rest[4] == "1":
                 kinds["served"] += 1
                 continue
-            is_pinned = case.mode == "together" and case.policy in rules.PINS
+            is_pinned = case.mode == "together" and rules.may_be_pinned(case.policy, int(rest[5]), int(rest[6]))
             if (is_short and not struck or is_pinned) and result == rules.OUT_OF_MEMORY:
                 kinds["out of memory"] += 1
                 continue
@@ -281,13 +281,19 @@ class Sweep:
         return lines
 
 
-def write_table(sweep, done):
-    """Puts the table into docs/reliability.md."""
+def commit():
+    """What is checked out, as git names it."""
+    words = ["git", "-C", str(ROOT), "describe", "--always", "--dirty"]
+    return subprocess.run(words, text=True, capture_output=True, check=False).stdout.strip() or "unknown"
+
+
+def write_table(sweep, done, of):
+    """Puts the table into docs/reliability.md; `of`: the commit that was built."""
     path = ROOT / "docs" / "reliability.md"
     text = path.read_text(encoding="utf-8")
     before, rest = text.split(BEGIN)
     after = rest.split(END)[1]
-    lines = [f"{done} runs, seed {sweep.options.seed}, policies {', '.join(sweep.options.policies)}.", "", *sweep.table(), ""]
+    lines = [f"{done} runs, seed {sweep.options.seed}, policies {', '.join(sweep.options.policies)}, commit {of}.", "", *sweep.table(), ""]
     missing = sweep.not_reached()
     if missing:
         lines += [f"Not called by the workload: {', '.join(f'`{name}`' for name in missing)}.", ""]
@@ -320,12 +326,13 @@ def main():
         print("\n".join([*out, *err, f"exit code {code}"]))
         return 0
     print(f"faults: seed {options.seed}", flush=True)
+    of = commit() if options.doc else ""
     done, whole = sweep.sweep()
     print("\n".join(sweep.table()))
     missing = sweep.not_reached()
     print(f"functions of the shim: {len(functions())}, of which the workload does not call {len(missing)}: {' '.join(missing)}")
     if options.doc:
-        write_table(sweep, done)
+        write_table(sweep, done, of)
     for command, complaint in sweep.bad[:options.shown]:
         print(f"FAIL {command}\n     {complaint}")
     print(f"faults: {'FAILED: ' + str(len(sweep.bad)) if sweep.bad else 'all well'} ({done} of {whole} cases, seed {options.seed})")

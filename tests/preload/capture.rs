@@ -153,3 +153,15 @@ fn what_a_graph_may_hold_and_could_be_had_counts_as_free() {
 fn a_capture_of_a_thread_that_ended_keeps_no_pool_waiting() {
     captures_over("ended");
 }
+
+#[test]
+fn a_capture_of_a_stream_of_another_context_is_left_whole() {
+    for policy in POLICIES {
+        let run = Run::new(program("capture_elsewhere"))
+            .env("GPUSHIM_POLICY", policy)
+            .env("STANDIN_MEMORY", "1G");
+        let (native, shim) = (run.native(), run.shim());
+        assert_eq!(native.stdout, "end of the capture: 0\n");
+        assert_eq!((shim.stdout, shim.code), (native.stdout, 0), "{policy}");
+    }
+}

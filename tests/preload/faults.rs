@@ -39,3 +39,22 @@ fn a_context_that_was_entered_for_a_release_is_left_although_leaving_it_fails() 
         assert_eq!(shim.told(), told, "{code}");
     }
 }
+
+#[test]
+fn a_capture_ends_although_its_context_was_not_told_when_it_began_or_ended() {
+    for when in ["begin", "end"] {
+        for calls in ["1", "1-2", "1-3"] {
+            let fault = format!("cuCtxGetCurrent:@{calls}:709");
+            let shim = Run::new(program("questions_fail"))
+                .arg(when)
+                .env("GPUSHIM_POLICY", "blocks")
+                .env("STANDIN_MEMORY", "1G")
+                .env("STANDIN_FAULT", &fault)
+                .shim();
+            assert_eq!(shim.code, 0, "{when} {fault}: {}", shim.stdout);
+            assert!(shim.note("hits") > 0, "{when}: {fault} never struck");
+            let told = "waits for a capture: 0\n";
+            assert_eq!(shim.told(), told, "{when} {fault}");
+        }
+    }
+}

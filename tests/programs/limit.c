@@ -21,8 +21,9 @@ int main(void) {
     CUstream side = side_stream();
     int n = 0;
     CUresult result = SUCCESS;
-    while (n < 64 && (result = cuMemAllocAsync(&block[n], 10 * MIB, side)) == SUCCESS) n++;
+    while (n < 64 && (block[n] = 1, result = cuMemAllocAsync(&block[n], 10 * MIB, side)) == SUCCESS) n++;
     printf("got %d stream-ordered, then %d\n", n, result);
+    if (n < 64) printf("the address is 0 then: %d\n", block[n] == 0);
     while (n > 0) OK(cuMemFreeAsync(block[--n], side));
     OK(cuStreamSynchronize(side));
     AllocationProp on_host = {.type = 1, .location = {2, 0}};

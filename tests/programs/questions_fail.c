@@ -1,5 +1,6 @@
 /* The driver fails where the program does not see it: in what is asked about a stream before a free, and in leaving a
-   context that was entered for a release. Argument: `free` (with what the free may give), or `context`. */
+   context that was entered for a release, or in the question which context is current where a capture of a thread's
+   default stream begins or ends. Argument: `free` (with what the free may give), `context`, `begin` or `end`. */
 #include "streams.h"
 
 static void (*mark)(void);
@@ -47,13 +48,35 @@ static void another_context(CUcontext primary) {
     OK(cuMemFree_v2(block));
 }
 
+/* A capture after which blocks are freed: what they held goes back to the driver once it is over. */
+static void capture(CUcontext primary, int at_begin) {
+    CUgraph graph = NULL;
+    size_t (*books)(uint64_t *, size_t) = NULL;
+    uint64_t own[5] = {0};
+    *(void **)&books = dlsym(RTLD_DEFAULT, "gpushim_books");
+    CUdeviceptr block = allocate(300 * MIB);
+    /* The thread has to ask which context is current. */
+    OK(cuCtxSetCurrent(primary));
+    if (at_begin) mark();
+    OK(cuStreamBeginCapture_v2(PER_THREAD, 2));
+    OK(cuCtxSetCurrent(primary));
+    if (!at_begin) mark();
+    OK(cuStreamEndCapture(PER_THREAD, &graph));
+    OK(cuGraphDestroy(graph));
+    OK(cuMemFree_v2(block));
+    OK(cuCtxSynchronize());
+    if (books) books(own, 5);
+    printf("waits for a capture: %llu\n", (unsigned long long)own[4]);
+}
+
 int main(int argc, char **argv) {
     CUcontext primary = start_streams();
     *(void **)&mark = dlsym(driver, "standin_mark");
     uint64_t (*hits)(int) = (uint64_t (*)(int))dlsym(driver, "standin_hits");
     TRUE(argc > 1);
     if (!strcmp(argv[1], "free")) free_of_a_part(atoi(argv[2]));
-    else another_context(primary);
+    else if (!strcmp(argv[1], "context")) another_context(primary);
+    else capture(primary, !strcmp(argv[1], "begin"));
     printf("# hits %llu\n", (unsigned long long)hits(1));
     return 0;
 }

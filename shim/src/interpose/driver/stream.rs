@@ -15,10 +15,10 @@ fn begin(
     call: impl FnOnce() -> CUresult,
 ) -> CUresult {
     // Counted before the driver begins: a fence in between would spoil the capture.
-    capture::begin(stream, per_thread, mode);
+    let number = capture::begin(stream, per_thread, mode);
     let result = call();
     if result != SUCCESS {
-        capture::abandon(stream, per_thread);
+        capture::abandon(number, stream);
     }
     result
 }
@@ -47,7 +47,7 @@ fn destroy(stream: Handle, call: impl FnOnce() -> CUresult) -> CUresult {
     capture::leaves(stream, true);
     let result = call();
     if result == SUCCESS {
-        capture::abandon(stream, false);
+        capture::stream_gone(stream);
     } else {
         capture::leaves(stream, false);
     }

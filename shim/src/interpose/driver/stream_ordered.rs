@@ -156,6 +156,9 @@ fn allocate_slowly(entry: &Entry, stream: Stream, bytes: u64) -> Option<Result<u
     }
 }
 
+/// Notes memory of the driver's: device, class, address, bytes, stream.
+type Note = fn(u8, Class, u64, u64, u64);
+
 /// Memory from the driver's own pools: for graphs, and where ours do not serve.
 pub fn forward(
     address: *mut DevicePtr,
@@ -165,7 +168,7 @@ pub fn forward(
     call: impl FnMut() -> CUresult,
 ) -> CUresult {
     // What becomes a part of a graph takes memory when the graph runs, and never goes back by itself.
-    let (claims, note): (_, fn(u8, Class, u64, u64, u64)) = match is_captured(stream) {
+    let (claims, note): (_, Note) = match is_captured(stream) {
         true => (Class::GraphNode, foreign::captured_on),
         false => (Class::PoolAsync, foreign::allocated_on),
     };
@@ -181,6 +184,10 @@ pub fn forward(
             let device = device.unwrap_or_else(context::device);
             note(device, Class::PoolAsync, address, bytes as u64, stream);
         }
+    } else if result == OUT_OF_MEMORY && !address.is_null() {
+        // The driver was not asked if that is the limit's answer.
+        // SAFETY: not null, and the caller's to be written.
+        unsafe { *address = 0 };
     }
     result
 }
