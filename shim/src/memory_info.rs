@@ -1,11 +1,57 @@
 //! What `cuMemGetInfo` says: the driver's figures, the cache counted as free, the limit as the total.
 
+use std::thread;
+use std::time::{Duration, Instant};
+
 use gpushim_core::pool::Device;
 
+use crate::driver::{CUresult, SUCCESS};
 use crate::{allocator, budget, context, mempools};
 
+/// How long a question waits for memory that is on its way between pools and the driver, and how often it looks.
+const PATIENCE: Duration = Duration::from_millis(20);
+const PAUSE: Duration = Duration::from_micros(50);
+
+/// Asks the driver for its figures, in bytes, for the current device, and corrects them. `call` writes them to where
+/// these point, or to nowhere.
+///
+/// # Safety
+/// Each is null or valid for reads and writes.
+pub unsafe fn ask(
+    free: *mut usize,
+    total: *mut usize,
+    mut call: impl FnMut() -> CUresult,
+) -> CUresult {
+    let mut since = None;
+    loop {
+        let device = i32::from(context::device());
+        let before = returns(device);
+        let result = call();
+        if result != SUCCESS {
+            return result;
+        }
+        // SAFETY: the caller's word.
+        unsafe { adjust(free.as_mut(), total.as_mut()) };
+        if before.is_some() && before == returns(device) {
+            return result;
+        }
+        // Memory went back meanwhile, and may be in neither figure.
+        if since.get_or_insert_with(Instant::now).elapsed() > PATIENCE {
+            return result;
+        }
+        thread::sleep(PAUSE);
+    }
+}
+
+/// How often memory of a device went back to the driver; `None` while some is on its way.
+fn returns(device: i32) -> Option<u64> {
+    let of_pool = allocator::used().map_or(Some(0), |pool| pool.returns(device))?;
+    let mut pools = mempools::all().filter(|entry| entry.device == device);
+    pools.try_fold(of_pool, |sum, entry| Some(sum + entry.pool.returns()?))
+}
+
 /// Corrects the driver's figures, in bytes, for the current device.
-pub fn adjust(free: Option<&mut usize>, total: Option<&mut usize>) {
+fn adjust(free: Option<&mut usize>, total: Option<&mut usize>) {
     let limit = budget::limit();
     if limit.is_none() && allocator::used().is_none() && !mempools::any() {
         return;

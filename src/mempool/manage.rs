@@ -240,6 +240,13 @@ impl<D: Driver> MemPool<D> {
         self.state.lock().stats
     }
 
+    /// How often memory went back to the driver; `None` while the driver is being told of some, and the sum of what it
+    /// has and what is held says nothing.
+    pub fn returns(&self) -> Option<u64> {
+        let state = self.state.lock();
+        (!state.tells).then_some(state.stats.released)
+    }
+
     /// Bytes held from the driver; `None` while somebody has the lock. For who must not wait.
     pub fn reserved_now(&self) -> Option<u64> {
         Some(self.state.try_lock()?.stats.reserved)

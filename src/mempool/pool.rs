@@ -13,6 +13,8 @@ use super::types::{FreeError, Freed, Grant, Settings, Stamp};
 use crate::pool::Source;
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
 
 /// What only those who miss need, one at a time.
 pub(super) struct Misses<E> {
@@ -61,6 +63,9 @@ pub struct MemPool<D: Driver> {
 const LEAST_ADDRESSES: u64 = 1 << 30;
 /// Ranges begin and end at multiples of this.
 const UNIT: u32 = 21;
+/// How long the free of an address waits for the driver that is about to get the address, and how often it looks.
+const LEAVE_PATIENCE: Duration = Duration::from_secs(2);
+const LEAVE_PAUSE: Duration = Duration::from_micros(50);
 /// Bits of the bytes of a range in one word; the rest is its begin.
 const BYTES: u32 = 27;
 
@@ -99,7 +104,34 @@ impl<D: Driver> MemPool<D> {
             let (base, bytes) = (range >> BYTES, range & ((1 << BYTES) - 1));
             return (address >> UNIT).wrapping_sub(base) < bytes;
         }
-        self.state.lock().find(address).is_some()
+        let state = self.state.lock();
+        match state.find(address) {
+            None if state.leaving == address => {
+                drop(state);
+                self.sees_off(address)
+            }
+            found => found.is_some(),
+        }
+    }
+
+    /// Waits until the driver has an address that was freed. Until then the free of it is the pool's to refuse: the
+    /// driver would take the memory back, and the pool's own free would be the second. After that the driver knows
+    /// what is there.
+    #[cold]
+    fn sees_off(&self, address: u64) -> bool {
+        let since = Instant::now();
+        loop {
+            let state = self.state.lock();
+            let is_ours = state.find(address).is_some();
+            if is_ours || state.leaving != address || address == 0 {
+                return is_ours;
+            }
+            drop(state);
+            if since.elapsed() > LEAVE_PATIENCE {
+                return true;
+            }
+            thread::sleep(LEAVE_PAUSE);
+        }
     }
 
     /// A block that the stream may use at once, without any call to the driver; `None`: there is none.
@@ -487,14 +519,14 @@ impl<D: Driver> MemPool<D> {
         let mut state = self.state.lock();
         let small = state.slab.at(id).small;
         state.evicted(id, address, piece);
+        (state.leaving, state.tells) = (address, true);
         drop(state);
         let gone = driver.release(self.device, address, piece.bytes).is_ok();
-        if !gone {
-            let mut state = self.state.lock();
-            if let Some(id) = state.allocated(address, piece.bytes) {
-                state.slab.at_mut(id).small = small;
-                state.insert(id);
-            }
+        let mut state = self.state.lock();
+        (state.leaving, state.tells) = (0, false);
+        if !gone && let Some(id) = state.allocated(address, piece.bytes) {
+            state.slab.at_mut(id).small = small;
+            state.insert(id);
         }
         gone
     }
@@ -535,6 +567,11 @@ impl<D: Driver> MemPool<D> {
         }
         let gone = driver.unmap(address, piece.bytes).is_ok();
         if gone {
+            // Before the driver says that it is free: it must not count twice.
+            let mut state = self.state.lock();
+            state.stats.release(piece.bytes);
+            state.tells = true;
+            drop(state);
             driver.destroy(self.device, piece.handle, piece.bytes);
         }
         gone

@@ -247,13 +247,15 @@ impl<E: Copy> State<E> {
     }
 
     /// What [`State::evict`] found has gone back to the driver.
+    /// Pieces were taken out of the figures before.
     pub fn evicted(&mut self, id: Id, address: u64, piece: Piece) {
-        self.stats.release(piece.bytes);
+        self.tells = false;
         if self.settings.layout == super::Layout::Pages {
             self.space.pieces.remove(&address);
             self.unmapped(id);
             self.stats.released += 1;
         } else {
+            self.stats.release(piece.bytes);
             self.deallocated(id);
         }
     }

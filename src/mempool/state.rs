@@ -49,6 +49,10 @@ pub(super) struct State<E> {
     pub course: Option<Course>,
     /// How far one was that is followed no more.
     pub progress: Option<Progress>,
+    /// The driver allocation that the driver is being told to take back; 0 for none.
+    pub leaving: u64,
+    /// The driver is being told to take memory back.
+    pub tells: bool,
 }
 
 impl<E: Copy> State<E> {
@@ -69,6 +73,8 @@ impl<E: Copy> State<E> {
             tick: 0,
             latest: Stamp::default(),
             calm: 0,
+            leaving: 0,
+            tells: false,
         }
     }
 

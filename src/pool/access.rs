@@ -129,6 +129,7 @@ impl<E: Copy> State<E> {
                 slab.remove(id);
             }
         }
+        self.departing.forget(arena.serial);
         let mut releasing = 0;
         self.doomed.retain(|victim| {
             let ours = victim.arena == arena.serial;

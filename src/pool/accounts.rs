@@ -175,7 +175,8 @@ impl<E: Copy> State<E> {
         let block = self.slab.at(id);
         let (address, bytes, index) = (block.address, block.size, block.arena as usize);
         // Of a context that is about to end: the address may be another's.
-        if self.map.get(&address) == Some(&id) {
+        let is_known = self.map.get(&address) == Some(&id);
+        if is_known {
             self.map.remove(&address);
             self.ranges.remove(&address);
         }
@@ -187,6 +188,7 @@ impl<E: Copy> State<E> {
             born: 0,
             address,
             bytes,
+            number: 0,
         };
         if let Some(Some(arena)) = self.arenas.get_mut(index) {
             arena.bases.remove(&address);
@@ -195,6 +197,9 @@ impl<E: Copy> State<E> {
             victim.context = arena.context;
             victim.born = arena.born;
             victim.device = arena.device;
+            if is_known {
+                victim.number = self.departing.add(address, arena.serial);
+            }
             if let Some(device) = self.devices.get_mut(arena.device) {
                 device.releasing += bytes;
             }
@@ -204,6 +209,7 @@ impl<E: Copy> State<E> {
 
     /// A driver allocation could not go back after all. It is lost, and stays reserved.
     pub fn not_released(&mut self, victim: &Victim) {
+        self.departing.end(victim);
         if let Some(device) = self.devices.get_mut(victim.device) {
             device.releasing = device.releasing.saturating_sub(victim.bytes);
         }
@@ -211,6 +217,7 @@ impl<E: Copy> State<E> {
 
     /// A driver allocation has gone back.
     pub fn released(&mut self, victim: &Victim) {
+        self.departing.end(victim);
         let Some(device) = self.devices.get_mut(victim.device) else {
             return;
         };

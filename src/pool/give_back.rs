@@ -249,25 +249,16 @@ impl<D: Device> Pool<D> {
                 return Err(error);
             }
         }
-        let result = self.outside(state, |device| {
-            device.release(victim.context, victim.born, victim.address, victim.bytes)
-        });
-        state.released(&victim);
-        self.changed.notify_all();
-        result
+        self.tell(state, &victim)
     }
 
     pub(super) fn release(&self, state: &mut Guard<'_, D>, victims: Vec<Victim>) -> u64 {
         let mut bytes = 0;
         for victim in victims {
             // A driver that refuses has lost its context: the memory is gone either way.
-            let _ = self.outside(state, |device| {
-                device.release(victim.context, victim.born, victim.address, victim.bytes)
-            });
-            state.released(&victim);
+            let _ = self.tell(state, &victim);
             bytes += victim.bytes;
         }
-        self.changed.notify_all();
         bytes
     }
 

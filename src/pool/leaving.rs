@@ -33,11 +33,13 @@ impl<E: Copy> State<E> {
             slab,
             map,
             ranges,
+            departing,
             ..
         } = self;
         let Some(Some(arena)) = arenas.get_mut(index) else {
             return;
         };
+        departing.forget(arena.serial);
         for base in &arena.bases {
             let Some(first) = map.get(base).copied() else {
                 continue;

@@ -15,6 +15,7 @@ mod blocks;
 pub(crate) mod capture;
 pub(crate) mod class;
 mod contexts;
+mod departing;
 mod device;
 mod fences;
 mod front;

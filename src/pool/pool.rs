@@ -197,6 +197,7 @@ impl<D: Device> Pool<D> {
         seen: impl FnOnce(&Freed) -> S,
     ) -> Result<(), FreeError<D::Error>> {
         let mut state = self.state.lock();
+        self.not_departing(&mut state, address)?;
         if !self.refusing(&mut state).is_empty() {
             state.keep_freed(address);
         }
@@ -330,9 +331,25 @@ impl<D: Device> Pool<D> {
         Self::total(&state, device)
     }
 
-    /// Bytes held from the driver on a device and not handed out.
+    /// Bytes held from the driver on a device and not handed out, nor on their way into the driver's hands: never
+    /// more than what the driver told to be free before lacks.
     pub fn cached_bytes(&self, device: i32) -> u64 {
-        self.stats(Some(device)).cached
+        let mut state = self.state.lock();
+        self.call_in(&mut state, Call::Figures);
+        let of_device = state.devices.iter().filter(|one| one.ordinal == device);
+        let told: u64 = of_device.map(|one| one.told).sum();
+        let cached = Self::total(&state, Some(device)).cached;
+        cached.saturating_sub(told)
+    }
+
+    /// How often memory of a device went back to the driver; `None` while the driver is being told of some, and the
+    /// sum of what it has and what is cached says nothing.
+    pub fn returns(&self, device: i32) -> Option<u64> {
+        let state = self.state.lock();
+        let mut of_device = state.devices.iter().filter(|one| one.ordinal == device);
+        of_device.try_fold(0, |sum, one| {
+            (one.told == 0).then_some(sum + one.stats.released)
+        })
     }
 
     /// Bytes held from the driver on a device; `None` while somebody has the lock. For who must not wait.

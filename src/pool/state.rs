@@ -3,6 +3,7 @@
 use super::arena::Arena;
 use super::block::{Id, NIL, Slab, State as BlockState};
 use super::capture::Captures;
+use super::departing::Departing;
 use super::device::{Address, Context};
 use super::fences::{Events, Few};
 use super::mutation::Mutation;
@@ -20,6 +21,8 @@ pub(super) struct DeviceState {
     pub growing: u64,
     /// Bytes on their way back to the driver, still counted as reserved.
     pub releasing: u64,
+    /// Those of them that the driver is being told of: it may have them already.
+    pub told: u64,
 }
 
 impl DeviceState {
@@ -42,6 +45,8 @@ pub(super) struct Victim {
     pub born: u64,
     pub address: Address,
     pub bytes: u64,
+    /// As [`Departing::add`] tells.
+    pub number: u64,
 }
 
 /// The contexts whose work may reach an arena's memory.
@@ -84,6 +89,7 @@ pub(super) struct State<E> {
     pub behind: Vec<(Context, u64)>,
     /// Memory that goes back to the driver as soon as no stream captures.
     pub doomed: Vec<Victim>,
+    pub departing: Departing,
     /// Shards of the front that have something, a bit each.
     pub lent: u64,
     /// Events that a call in flight may still use.
@@ -109,6 +115,7 @@ impl<E: Copy> State<E> {
             version: 0,
             behind: Vec::new(),
             doomed: Vec::new(),
+            departing: Departing::default(),
             lent: 0,
             garbage: Vec::new(),
             serial: 0,
@@ -182,6 +189,7 @@ impl<E: Copy> State<E> {
                     stats: Stats::default(),
                     growing: 0,
                     releasing: 0,
+                    told: 0,
                 });
                 self.devices.len() - 1
             });

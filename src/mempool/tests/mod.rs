@@ -2,6 +2,7 @@
 
 mod blocks;
 mod contexts;
+mod departing;
 mod ends;
 mod graphs;
 mod machine;

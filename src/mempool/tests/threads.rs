@@ -31,6 +31,8 @@ pub struct Slow {
     recorded: AtomicU64,
     /// Events recorded and not retired.
     events: AtomicU64,
+    /// What happens the next time that memory has gone back, before the call returns.
+    pub meanwhile: Mutex<Option<Box<dyn FnOnce() + Send>>>,
 }
 
 impl Slow {
@@ -42,6 +44,7 @@ impl Slow {
             next: AtomicU64::new(1),
             recorded: AtomicU64::new(0),
             events: AtomicU64::new(0),
+            meanwhile: Mutex::new(None),
         }
     }
 
@@ -82,7 +85,7 @@ impl Slow {
         handle
     }
 
-    fn held(&self) -> u64 {
+    pub fn held(&self) -> u64 {
         self.memory
             .lock()
             .pieces
@@ -116,6 +119,8 @@ impl Driver for Slow {
     fn destroy(&self, _: i32, handle: u64, bytes: u64) {
         let piece = self.memory.lock().pieces.remove(&handle);
         assert_eq!(piece, Some((bytes, 0)));
+        let meanwhile = self.meanwhile.lock().take();
+        meanwhile.into_iter().for_each(|what| what());
     }
     fn map(&self, address: u64, bytes: u64, handle: u64) -> Result<(), OutOfMemory> {
         self.put(address, bytes, handle);

@@ -2,12 +2,12 @@
 
 use crate::pool::sim::{Error, Event, Sim};
 use crate::pool::{Address, Context, Device, FreeError, Policy, Pool, Settings, TICKS_TO_DECAY};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, OnceLock, Weak};
+use parking_lot::Mutex;
+use std::sync::Arc;
 
 const MIB: u64 = 1 << 20;
 const OTHER: Context = Context(1);
-const DOOMED: Context = Context(2);
+pub const DOOMED: Context = Context(2);
 
 fn each(test: impl Fn(&Pool<Sim>)) {
     for policy in [Policy::Blocks, Policy::Segments, Policy::Bins] {
@@ -91,25 +91,38 @@ fn nothing_goes_back_while_a_context_ends() {
     });
 }
 
-/// A device whose context ends, and begins anew under the same handle, while memory of it is on its way back.
-struct Interrupted {
-    sim: Sim,
-    pool: OnceLock<Weak<Pool<Interrupted>>>,
-    is_due: AtomicBool,
-    again: AtomicU64,
+/// What happens within one call.
+type Meanwhile = Mutex<Option<Box<dyn FnOnce() + Send>>>;
+
+/// A device on which something else happens while memory goes back: before it is back, and after.
+pub struct Interrupted {
+    pub sim: Sim,
+    pub before: Meanwhile,
+    pub after: Meanwhile,
 }
 
 impl Interrupted {
-    fn interrupt(&self) {
-        let pool = self.pool.get().and_then(Weak::upgrade).expect("the pool");
-        pool.context_leaves(DOOMED);
-        self.sim.destroy_context(DOOMED);
-        pool.context_gone(DOOMED);
-        self.sim.add_context(DOOMED, 0);
-        let again = pool.allocate(DOOMED, 3 * MIB).unwrap();
-        self.sim.granted(again.address, again.size);
-        self.again.store(again.address, Relaxed);
+    /// A pool on such a device, with one context.
+    pub fn pool(policy: Policy) -> Arc<Pool<Interrupted>> {
+        let sim = Sim::new(1 << 30);
+        sim.add_context(DOOMED, 0);
+        let device = Interrupted {
+            sim,
+            before: Mutex::new(None),
+            after: Mutex::new(None),
+        };
+        let settings = Settings {
+            policy,
+            margin: Some(0),
+            ..Settings::default()
+        };
+        Arc::new(Pool::new(device, settings))
     }
+}
+
+fn happens(meanwhile: &Meanwhile) {
+    let what = meanwhile.lock().take();
+    what.into_iter().for_each(|what| what());
 }
 
 impl Device for Interrupted {
@@ -136,10 +149,10 @@ impl Device for Interrupted {
         address: Address,
         bytes: u64,
     ) -> Result<(), Error> {
-        if self.is_due.swap(false, Relaxed) {
-            self.interrupt();
-        }
-        self.sim.release(context, born, address, bytes)
+        happens(&self.before);
+        let result = self.sim.release(context, born, address, bytes);
+        happens(&self.after);
+        result
     }
     fn record(&self, context: Context) -> Result<Option<Event>, Error> {
         self.sim.record(context)
@@ -167,28 +180,24 @@ impl Device for Interrupted {
 #[test]
 fn memory_on_its_way_back_is_not_taken_from_a_later_context_with_the_same_handle() {
     for policy in [Policy::Blocks, Policy::Segments, Policy::Bins] {
-        let sim = Sim::new(1 << 30);
-        sim.add_context(DOOMED, 0);
-        let device = Interrupted {
-            sim,
-            pool: OnceLock::new(),
-            is_due: AtomicBool::new(false),
-            again: AtomicU64::new(0),
-        };
-        let settings = Settings {
-            policy,
-            margin: Some(0),
-            ..Settings::default()
-        };
-        let pool = Arc::new(Pool::new(device, settings));
-        let _ = pool.device().pool.set(Arc::downgrade(&pool));
+        let pool = Interrupted::pool(policy);
         let before = pool.allocate(DOOMED, 3 * MIB).unwrap().address;
         pool.free(before, |_| ()).unwrap();
-        pool.device().is_due.store(true, Relaxed);
+        // The context ends, and begins anew under the same handle.
+        let ours = pool.clone();
+        let renew = move || {
+            let sim = &ours.device().sim;
+            ours.context_leaves(DOOMED);
+            sim.destroy_context(DOOMED);
+            ours.context_gone(DOOMED);
+            sim.add_context(DOOMED, 0);
+            let again = ours.allocate(DOOMED, 3 * MIB).unwrap();
+            sim.granted(again.address, again.size);
+            assert_eq!(again.address, before, "for the test's sake");
+        };
+        *pool.device().before.lock() = Some(Box::new(renew));
         pool.trim(None, 0);
-        let again = pool.device().again.load(Relaxed);
-        assert_eq!(again, before, "the same address, for the test's sake");
-        assert_eq!(pool.find(again), Some((again, 3 * MIB)));
+        assert_eq!(pool.find(before), Some((before, 3 * MIB)));
         assert_eq!(
             pool.device().sim.findings(),
             Vec::<String>::new(),

@@ -1,5 +1,6 @@
 //! The pool against a simulated device that watches it.
 
+mod departing;
 mod leaving;
 mod mutations;
 mod program;

@@ -99,13 +99,8 @@ driver_hooks! {
 
     /// Free and total memory, with what the cache could give back counted as free.
     fn cuMemGetInfo_v2(free: *mut usize, total: *mut usize) {
-        // SAFETY: the caller's arguments, unchanged.
-        let result = unsafe { real::cuMemGetInfo_v2(free, total) };
-        if result == SUCCESS {
-            // SAFETY: each is null or was written by the driver just now.
-            unsafe { memory_info::adjust(free.as_mut(), total.as_mut()) };
-        }
-        result
+        // SAFETY: the caller's arguments, unchanged; each is null or may be written.
+        unsafe { memory_info::ask(free, total, || real::cuMemGetInfo_v2(free, total)) }
     }
 
     /// Base and size of an allocation. A cached block may be larger than what was asked for.

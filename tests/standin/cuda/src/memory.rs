@@ -354,13 +354,6 @@ pub fn context_gone(state: &mut State, context: u64, device: i32) {
         .map(|(base, allocation)| (base, allocation.kind))
         .collect();
     for (base, kind) in gone {
-        if let Some(allocation) = state.memory.get(base)
-            && matches!(kind, Kind::Device | Kind::Managed)
-        {
-            // The context's own work is over; that of other contexts is not waited for, as at a free.
-            let bytes = base..base + allocation.size;
-            state.model.withdraw(bytes, "end of the context");
-        }
         let _ = match kind {
             Kind::Host | Kind::Registered => crate::host::release(state, base),
             Kind::Graph => crate::graph_memory::release(state, base),

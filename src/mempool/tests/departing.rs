@@ -1,0 +1,67 @@
+//! Frees, and questions, while memory is on its way back to the driver.
+
+use super::threads::Slow;
+use crate::mempool::{Layout, MemPool, Settings, Stream};
+use crate::pool::Context;
+use std::sync::Arc;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::thread;
+use std::time::Duration;
+
+const MIB: u64 = 1 << 20;
+const LAYOUTS: [Layout; 4] = [Layout::Pages, Layout::Segments, Layout::Whole, Layout::Bins];
+
+/// A pool with 20 MiB that are free, and their address.
+fn pool(layout: Layout) -> (Arc<(Slow, MemPool<Slow>)>, u64) {
+    let settings = Settings {
+        layout,
+        ..Settings::default()
+    };
+    let both = Arc::new((Slow::new(0), MemPool::new(0, settings)));
+    let (driver, pool) = &*both;
+    let stream = Stream {
+        context: Context(1),
+        handle: 7,
+        thread: 0,
+    };
+    let block = pool.allocate(driver, stream, 20 * MIB).expect("memory");
+    pool.free(stream, block.address, |_| ()).expect("a free");
+    (both, block.address)
+}
+
+#[test]
+fn memory_that_the_driver_has_is_not_held() {
+    for layout in LAYOUTS {
+        let (both, _) = pool(layout);
+        let (ours, (answers, from)) = (both.clone(), channel());
+        let ask = move || {
+            let _ = answers.send((ours.1.stats().reserved, ours.0.held()));
+        };
+        let (driver, pool) = &*both;
+        *driver.meanwhile.lock() = Some(Box::new(ask));
+        assert!(pool.trim(driver, 0) >= 20 * MIB);
+        let (reserved, held) = from.recv().expect("memory went back");
+        assert_eq!(reserved, held, "{layout:?}");
+    }
+}
+
+#[test]
+fn an_address_is_the_pool_s_until_the_driver_has_it() {
+    for layout in [Layout::Segments, Layout::Whole, Layout::Bins] {
+        let (both, block) = pool(layout);
+        let (ours, (answers, from)) = (both.clone(), channel());
+        let ask = move || {
+            let (owned, answer) = channel();
+            thread::spawn(move || owned.send(ours.1.owns(block)));
+            let early = answer.recv_timeout(Duration::from_millis(20));
+            let _ = answers.send((early, answer));
+        };
+        let (driver, pool) = &*both;
+        *driver.meanwhile.lock() = Some(Box::new(ask));
+        assert!(pool.trim(driver, 0) >= 20 * MIB);
+        let (early, answer) = from.recv().expect("memory went back");
+        assert_eq!(early, Err(RecvTimeoutError::Timeout), "{layout:?}");
+        // From then on the driver knows what is there.
+        assert_eq!(answer.recv(), Ok(false), "{layout:?}");
+    }
+}
