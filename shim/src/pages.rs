@@ -28,8 +28,8 @@ const READ_WRITE: u32 = sys::CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRI
 /// many pieces, and one that fails in the middle would leave the pool with those before.
 const LARGE: u64 = 64 << 20;
 
-/// The driver needs memory of its own: with so many bytes free beyond a request and a sixteenth of it, memory is not
-/// what is short.
+/// The driver needs memory of its own. If a refused request, a sixteenth of it and this many bytes are free together,
+/// the refusal has another cause than a lack of memory.
 const PLENTY: u64 = 16 << 20;
 
 /// `CUmemAccessDesc`, with its enums as the integers that C has there.

@@ -1,8 +1,8 @@
 //! Requests that found no memory while other threads were giving memory back.
 //!
-//! Memory on its way back is in nobody's books: a request that comes just then finds nothing to take and
-//! nothing to give back, and would fail although there is memory. So a request that failed is tried again, one
-//! thread at a time, after what the others were about, unless it was alone all the time.
+//! Memory that is being given back counts neither as the pool's nor as the driver's: a request that comes just then
+//! finds none and would fail although there is memory. So a failed request is tried again, one thread at a time, after
+//! the other threads' calls are over. It is not tried again if no other thread was giving memory back or asking.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -24,8 +24,8 @@ pub trait Driver: Sync + Sized {
         false
     }
 
-    /// Whether a device has more memory than so many bytes by far, and this process may have them. False if that
-    /// is not known.
+    /// Whether a device has `bytes` free bytes and a good deal more, and this process may have them. False if that is not
+    /// known.
     fn has_plenty(&self, device: i32, bytes: u64) -> bool {
         let _ = (device, bytes);
         false

@@ -30,8 +30,8 @@ impl<D: Driver> MemPool<D> {
     }
 
     /// Memory is short elsewhere: all that is free goes back; `waits`: also what work still uses, after
-    /// that. Nothing if somebody is looking for memory in this pool for longer than the caller has
-    /// `patience`: they may be waiting for it. Returns the bytes given back.
+    /// that. Gives nothing back if another thread looks for memory in this pool for longer than `patience`: it may
+    /// wait for the caller. Returns the bytes given back.
     pub fn make_room(&self, driver: &D, waits: bool, patience: Duration) -> u64 {
         let Some(_misses) = self.misses.try_lock_for(patience) else {
             return 0;

@@ -29,7 +29,7 @@ pub(super) struct Misses<E> {
 }
 
 impl<E: Copy> Misses<E> {
-    /// A call about pieces failed, for a request that lacks so many bytes still.
+    /// A call about pieces failed, for a request that still lacks `bytes` bytes.
     fn note<D: Driver<Error = E>>(&mut self, call: &'static str, error: E, bytes: u64) {
         if D::is_refusal(error) {
             self.refusal.get_or_insert((call, error));

@@ -1,6 +1,6 @@
-//! Driver allocations on their way back. The pool has no block there any more, and the driver has the memory still: a
-//! free of the address, which is freed already, must not reach the driver. It would take it back, and ours would be the
-//! second free, by then perhaps of somebody else's memory.
+//! Driver allocations that are being given back. The pool has no block there any more, but the driver still has the
+//! allocation. If the program frees the address once more now, that must not reach the driver: it would succeed, and our
+//! own free, which follows, could then free memory that another thread got at the same address.
 
 use super::device::{Address, Device};
 use super::grow::RELEASE_PATIENCE;

@@ -107,8 +107,7 @@ pub(in crate::trace) struct Guard {
 }
 
 impl Guard {
-    /// Guards a writer's mapping from its first address on, of so many bytes. The handler is installed with the first
-    /// one.
+    /// Guards a writer's mapping of `bytes` bytes from address `from` on. The first call installs the signal handler.
     pub fn new(from: usize, bytes: usize) -> Guard {
         Guard::with(take(), false, from, bytes)
     }

@@ -164,7 +164,7 @@ impl<'a, W: Word> Live<'a, W> {
             if !self.room.has(at, homes.count * GROUP_BYTES) {
                 return;
             }
-            // Whoever sees it or not finds the space there when it writes: it is the kernel's doing.
+            // Relaxed: the pages are there for every thread, whether it sees this store or not.
             self.ready.store(level + 1, Ordering::Relaxed);
         }
     }
