@@ -83,6 +83,12 @@ impl Blocks {
         })
     }
 
+    #[inline]
+    fn bins_mut(&mut self, small: bool) -> &mut Bins {
+        let [large, of_small] = &mut self.bins;
+        if small { of_small } else { large }
+    }
+
     fn is_empty(&self) -> bool {
         self.quick.iter().all(Quick::is_empty) && self.bins.iter().all(Bins::is_empty)
     }
@@ -101,7 +107,7 @@ pub(super) struct Lane<E> {
     open: u64,
     joined: bool,
     /// Whether the pool knows that there may be free blocks.
-    holds: bool,
+    pub holds: bool,
     /// Fences with events that are not known to be complete, oldest first.
     closed: VecDeque<(u64, E)>,
     complete: u64,
@@ -267,8 +273,7 @@ impl<E: Copy> Lane<E> {
 
     #[inline]
     fn bins_mut(&mut self, small: bool) -> &mut Bins {
-        let [large, of_small] = &mut self.blocks.get_or_insert_with(Blocks::new).bins;
-        if small { of_small } else { large }
+        self.blocks.get_or_insert_with(Blocks::new).bins_mut(small)
     }
 
     /// Events are void, but the work before them may go on. Returns them.
@@ -399,11 +404,8 @@ impl<E: Copy> Lanes<E> {
     }
 
     /// A lane has free blocks.
-    #[inline]
     pub fn holds(&mut self, lane: u32) {
-        if let Some(at) = self.lanes.get_mut(lane as usize)
-            && !at.holds
-        {
+        if let Some(at) = self.lanes.get_mut(lane as usize) {
             at.holds = true;
             self.holding.insert(lane);
         }
@@ -418,6 +420,13 @@ impl<E: Copy> Lanes<E> {
             self.holding.insert(lane);
         }
         Some(at.bins_mut(small))
+    }
+
+    /// The free blocks of a lane, from which one is taken; `None` if there never was one.
+    #[inline]
+    pub fn bins_from(&mut self, lane: u32, small: bool) -> Option<&mut Bins> {
+        let blocks = self.lanes.get_mut(lane as usize)?.blocks.as_mut()?;
+        Some(blocks.bins_mut(small))
     }
 
     /// Whether no other lane than this one has free blocks.

@@ -340,6 +340,7 @@ impl<E: Copy> State<E> {
         block.tick = tick;
         (block.lane, block.context, block.everywhere) = (lane, to.context, false);
         let (fence, is_first) = to.join();
+        let is_known = to.holds;
         block.fence = fence;
         self.stats.freed(size, requested);
         if !on(Mutation::NoQuarantine) && self.captures.quarantine(id, group) {
@@ -350,7 +351,7 @@ impl<E: Copy> State<E> {
             || !to.keep(&mut self.slab, id, size, is_small(size))
         {
             self.insert(id);
-        } else {
+        } else if !is_known {
             self.lanes.holds(lane);
         }
         if is_first {
@@ -563,7 +564,7 @@ impl<E: Copy> State<E> {
     pub fn unlist(&mut self, id: Id) {
         let block = self.slab.at(id);
         let (lane, small) = (block.lane, block.small);
-        if let Some(bins) = self.lanes.bins_mut(lane, small) {
+        if let Some(bins) = self.lanes.bins_from(lane, small) {
             bins.remove(&mut self.slab, id);
         }
     }
