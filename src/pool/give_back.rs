@@ -8,7 +8,7 @@ use super::grow::RELEASE_PATIENCE;
 use super::mutation::Mutation;
 use super::pool::{Guard, Pool};
 use super::state::{Cover, State, Victim};
-use super::work::Recorded;
+use super::work::{Recorded, finish};
 
 /// What may be given back.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -91,10 +91,7 @@ impl<D: Device> Pool<D> {
                 others.all(|context| {
                     let waited = match device.captures(*context) {
                         true => device.drain(*context),
-                        // A capture that nothing can end any more may be in the way, though it is over.
-                        false => device
-                            .synchronize(*context)
-                            .or_else(|_| device.drain(*context)),
+                        false => finish(device, *context),
                     };
                     waited.is_ok()
                 })
@@ -241,7 +238,7 @@ impl<D: Device> Pool<D> {
             // The driver waits for the memory's own device only.
             let waited = self.outside(state, |device| {
                 let mut contexts = cover.contexts.iter();
-                contexts.try_for_each(|context| device.synchronize(*context))
+                contexts.try_for_each(|context| finish(device, *context))
             });
             if let Err(error) = waited {
                 // Lost rather than pulled from under running work.

@@ -7,6 +7,7 @@ use super::placement::Placement;
 use super::state::{After, Cover, State};
 use super::stats::Stats;
 use super::types::{Found, FreeError, Freed, Grant, Settings, Source, Stamp};
+use super::work::finish;
 use super::{Policy, Reuse};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
@@ -233,7 +234,7 @@ impl<D: Device> Pool<D> {
                 let result = self.outside(&mut state, |device| {
                     contexts
                         .iter()
-                        .try_for_each(|context| device.synchronize(*context))
+                        .try_for_each(|context| finish(device, *context))
                 });
                 if let Err(error) = result {
                     let captures = || {

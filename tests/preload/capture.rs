@@ -155,6 +155,25 @@ fn a_capture_of_a_thread_that_ended_keeps_no_pool_waiting() {
 }
 
 #[test]
+fn a_capture_of_a_thread_that_ended_lets_memory_be_freed_when_strict() {
+    for policy in POLICIES {
+        let (native, shim) = Run::new(program("captures_over"))
+            .arg("left")
+            .env("STANDIN_MEMORY", "768M")
+            .env("GPUSHIM_POLICY", policy)
+            .env("GPUSHIM_REUSE", "strict")
+            .both();
+        assert_eq!(
+            native.stdout.matches(": 0\n").count(),
+            6,
+            "{}",
+            native.stdout
+        );
+        assert_eq!((shim.stdout, shim.code), (native.stdout, 0), "{policy}");
+    }
+}
+
+#[test]
 fn a_capture_of_a_stream_of_another_context_is_left_whole() {
     for policy in POLICIES {
         let run = Run::new(program("capture_elsewhere"))

@@ -151,6 +151,28 @@ fn memory_of_other_contexts_outlives_the_primary_one_without_virtual_memory_mana
     }
 }
 
+/// The end of the primary context takes no memory from under another context's work, and breaks no capture there.
+#[test]
+fn the_primary_context_ends_under_no_work_of_others() {
+    for policy in ["auto", "blocks", "segments", "vmm", "bins"] {
+        for how in [["reset", "work"], ["release", "capture"]] {
+            let mut run = Run::new(program("primary_under_work"))
+                .arg(how[0])
+                .env("GPUSHIM_POLICY", policy)
+                .env("STANDIN_LACKS", "vmm");
+            if how[1] == "capture" {
+                run = run.arg(how[1]);
+            }
+            let (native, shim) = run.both();
+            assert_eq!(
+                (shim.stdout, shim.code),
+                (native.stdout, 0),
+                "{policy}, {how:?}"
+            );
+        }
+    }
+}
+
 #[test]
 fn stream_ordered_memory_outlives_contexts() {
     memory_of_the_device("own");

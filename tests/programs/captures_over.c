@@ -1,7 +1,7 @@
 /* Memory that waits for captures is free again as soon as nothing can come of them, and counts as free before.
    Argument: `broken` (a capture that the driver has invalidated is open), `owed` (a capture is over during which a
    stream was synchronised), `graph` (the same, and its graph lives), `ended` (the thread that captures on its default
-   stream has ended). On a device of 768 MiB. */
+   stream has ended), `left` (the same, about memory of cuMemAlloc). On a device of 768 MiB. */
 #include "program.h"
 
 enum { THREAD_LOCAL = 1, RELAXED = 2, LARGE = 512 };
@@ -71,6 +71,13 @@ int main(int argc, char **argv) {
         OK(cuMemFreeAsync(block, other));
         OK(cuStreamSynchronize(other));
         tell("free");
+    } else if (!strcmp(argv[1], "left")) {
+        CUdeviceptr block = 0;
+        apart(begins);
+        for (int i = 0; i < 3; i++) {
+            printf("allocation: %d\n", cuMemAlloc_v2(&block, 300 * MIB + i));
+            printf("free: %d\n", cuMemFree_v2(block));
+        }
     } else {
         OK(cuStreamBeginCapture_v2(side, RELAXED));
         apart(passes);

@@ -26,6 +26,10 @@ int main(void) {
     if (n < 64) printf("the address is 0 then: %d\n", block[n] == 0);
     while (n > 0) OK(cuMemFreeAsync(block[--n], side));
     OK(cuStreamSynchronize(side));
+    size_t pitch = 0;
+    block[0] = 1;
+    printf("pitched, beyond it: %d", cuMemAllocPitch_v2(&block[0], &pitch, 1000, 300 << 10, 4));
+    printf("; the address is 0 then: %d\n", block[0] == 0);
     AllocationProp on_host = {.type = 1, .location = {2, 0}};
     CUhandle handle = 0;
     printf("host memory beyond it: %d\n", cuMemCreate(&handle, 400 * MIB, &on_host, 0));

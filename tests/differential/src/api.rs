@@ -145,4 +145,5 @@ functions! {
     peer_disable: c"cuCtxDisablePeerAccess" (u64);
     kernel: c"standin_launch" (u64, u64, u32, *const Touch);
     findings: c"standin_findings" ();
+    forgive: c"standin_forgive" (u64, u64);
 }

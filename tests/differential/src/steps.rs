@@ -66,18 +66,13 @@ pub fn step(world: &mut World, index: usize, step: &Step) {
         log::add(&mut world.log, &world.seen);
         return;
     }
-    // A free under work that nobody waited for is found here when the memory goes back to the driver.
     let theirs = world.theirs.last().copied().unwrap_or(0);
-    if matches!(step.op, Op::Free { .. }) {
-        world.credit += theirs.saturating_sub(new);
+    if theirs > 0 {
+        forgive(world, step);
     }
     // Where the driver alone hands memory out, it is other memory after a refusal, which other work used before.
-    if world.rules.is_off && world.has_diverged {
-        world.credit += new.saturating_sub(theirs);
-    }
-    let excess = new.saturating_sub(theirs).min(world.credit);
-    world.credit -= excess;
-    let new = new - excess;
+    let is_other = world.rules.is_off && world.has_diverged;
+    let new = if is_other { new.min(theirs) } else { new };
     if let Some(last) = world.seen.last_mut() {
         *last = new;
     }
@@ -110,6 +105,18 @@ pub fn step(world: &mut World, index: usize, step: &Step) {
                 world.theirs, world.seen
             ));
         }
+    }
+}
+
+/// A free under work that nothing orders before it is the program's fault, and found natively. Here the memory is
+/// cached, and would be found when it goes back to the driver or is handed out again.
+fn forgive(world: &World, step: &Step) {
+    let (Op::Free { block } | Op::FreeAsync { block, .. }) = step.op else {
+        return;
+    };
+    let block = &world.blocks[usize::from(block)];
+    if block.state == State::Freed {
+        call!(world, forgive, block.address, block.bytes);
     }
 }
 
@@ -192,7 +199,11 @@ fn order_alike(world: &mut World, step: &Step) {
     };
     call!(world, kernel, handle, 0, 0, std::ptr::null());
     if matches!(step.op, Op::Read { .. }) {
+        // A copy waits without being a call that captures forbid.
+        let mut mode = 2;
+        call!(world, exchange_mode, &mut mode);
         call!(world, stream_sync, handle);
+        call!(world, exchange_mode, &mut mode);
     }
 }
 

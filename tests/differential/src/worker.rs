@@ -229,16 +229,12 @@ fn finish(world: &mut World) {
     // SAFETY: it takes nothing.
     let findings = unsafe { (world.api.findings)() } as u32 as u64;
     let new = findings - std::mem::replace(&mut world.findings, findings);
-    let credit = match is_other {
-        true => u64::from(u32::MAX),
-        false => world.credit,
-    };
-    world.credit = 0;
     let mut theirs = Vec::new();
     match &mut world.native {
         None => log::add(&mut world.log, &[new]),
         Some(native) => {
-            if native.next(&mut theirs) && new > theirs[0] + credit && world.difference.is_none() {
+            let is_more = native.next(&mut theirs) && new > theirs[0] && !is_other;
+            if is_more && world.difference.is_none() {
                 world.difference = Some(format!(
                     "findings of the stand-in at the end of the program: {new}, natively {}",
                     theirs[0]
@@ -353,7 +349,9 @@ const LONG: usize = 5000;
 
 /// Host memory that a program took from its first quarter on, in bytes: with the shim not much more than natively.
 fn grown(world: &mut World, growth: u64, steps: usize) -> Option<String> {
-    const MOST: u64 = 6 << 20;
+    // A pool keeps a table of 30 KB for each stream that has freed something there, while both live. The pairs of some 60
+    // streams and 8 pools meet in 60,000 steps: 10 MB of it in the last three quarters of 20,000.
+    const MOST: u64 = 14 << 20;
     let mut theirs = Vec::new();
     let Some(native) = &mut world.native else {
         log::add(&mut world.log, &[growth]);

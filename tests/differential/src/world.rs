@@ -154,8 +154,6 @@ pub struct World {
     pub promises: Vec<u64>,
     /// Steps carried out.
     pub steps: u64,
-    /// Findings of the stand-in at frees that the native run of this program has had and this one not yet.
-    pub credit: u64,
     /// Findings of the stand-in so far.
     pub findings: u64,
     serials: u64,
@@ -216,7 +214,6 @@ impl World {
             difference: None,
             promises: vec![0; crate::promises::TABLE.len()],
             steps: 0,
-            credit: 0,
             findings: 0,
             serials: 0,
         }

@@ -10,8 +10,8 @@ use crate::device::relaxed;
 use crate::driver::{CUresult, INVALID_CONTEXT, PEER_ACCESS_NOT_ENABLED, SUCCESS};
 use crate::interpose::hook::driver_hooks;
 use crate::{
-    allocator, attached, budget, capture, context, device_memory, mempools, paged, peers, primary,
-    recorder,
+    accessors, allocator, attached, budget, capture, context, device_memory, drain, mempools,
+    paged, peers, primary, recorder,
 };
 use peers::Disabling;
 use primary::End;
@@ -72,10 +72,15 @@ pub(super) fn destroy(handle: Handle, call: impl FnOnce() -> CUresult) -> CUresu
 /// As [`destroy`], for a device's primary context.
 fn end_primary(device: c_int, primary: Context, call: impl FnOnce() -> CUresult) -> CUresult {
     if mempools::in_primary(device).next().is_some() {
-        // What lies in the context must go before it, and not under its work.
+        // What lies in the context must go before it, and not under its work, nor under that of other contexts: the
+        // memory may have been freed on their streams.
         // SAFETY: no arguments; the context is current inside.
         let synchronize = || relaxed(|| unsafe { real::cuCtxSynchronize() });
         let _ = context::with(primary, synchronize);
+        for other in accessors::of(primary) {
+            // A refusal means that it has ended, or that its work has failed.
+            let _ = drain::context(other);
+        }
         pools_gone(primary, device);
     }
     let watched = device_memory::unwatch(primary);

@@ -80,6 +80,10 @@ driver_hooks! {
                 budget::correct_in(context, bytes, size);
             }
             foreign::allocated(Class::Pitched, address, size, 0);
+        } else if result == OUT_OF_MEMORY && !address.is_null() {
+            // The driver was not asked if that is the limit's answer.
+            // SAFETY: not null, and the caller's to be written.
+            unsafe { *address = 0 };
         }
         result
     }

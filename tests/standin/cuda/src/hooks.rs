@@ -49,6 +49,16 @@ pub extern "C" fn standin_findings() -> u64 {
     crate::report::count()
 }
 
+/// What was done so far to the memory at these addresses counts no more: no finding comes of it.
+#[unsafe(no_mangle)]
+pub extern "C" fn standin_forgive(address: u64, bytes: u64) -> CUresult {
+    call("standin_forgive", || {
+        let bytes = address..address.saturating_add(bytes);
+        lock()?.model.forgive(bytes);
+        Ok(())
+    })
+}
+
 /// Moves the driver's clock forward by so many nanoseconds: work ends that much earlier.
 #[unsafe(no_mangle)]
 pub extern "C" fn standin_advance(nanos: u64) -> CUresult {

@@ -360,6 +360,8 @@ pub fn context_gone(state: &mut State, context: u64, device: i32) {
             _ => state.release(base),
         };
     }
+    // What streams were still to free of it went with it: the addresses may be other memory by then.
+    state.forget_dead();
     debug_assert!(state.device(device).is_ok());
     state.memory.small.remove(&context);
 }

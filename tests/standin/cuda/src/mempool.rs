@@ -232,6 +232,13 @@ impl State {
         self.drop_if_over(handle)
     }
 
+    /// Forgets frees on streams of memory that is no more.
+    pub fn forget_dead(&mut self) {
+        let memory = &self.memory;
+        let is_there = |(base, _): &(u64, Point)| memory.get(*base).is_some();
+        self.mempools.dying.retain(is_there);
+    }
+
     /// The host has waited for something: pools give back what exceeds their thresholds.
     pub fn pools_after_wait(&mut self) {
         let now = now();

@@ -185,6 +185,14 @@ impl Model {
         self.oracle.forget(bytes);
     }
 
+    /// What was done to these addresses, and to the memory there, counts no more.
+    pub fn forgive(&mut self, bytes: Range<u64>) {
+        for reach in self.aliases.reach(bytes.clone()) {
+            self.oracle.forget(reach.places());
+        }
+        self.users.forget(bytes);
+    }
+
     /// What is at these places is new memory, or none any more.
     pub fn forget(&mut self, places: Range<u64>) {
         self.oracle.forget(places);

@@ -327,6 +327,25 @@ fn memory_taken_away_under_work() {
 }
 
 #[test]
+fn what_is_forgiven_comes_to_no_finding() {
+    let bytes = BLOCK.0..BLOCK.0 + BLOCK.1;
+    let touch = [Touch::write(BLOCK.0, BLOCK.1)];
+    let mut bench = Bench::streams();
+    let (a, b) = (bench.a, bench.b);
+    bench.model.submit(a, What::Kernel, &touch, 10, 0);
+    bench.model.forgive(bytes.clone());
+    bench.model.submit(b, What::Kernel, &touch, 10, 0);
+    assert_eq!(bench.races(), 0);
+    bench.model.forgive(bytes.clone());
+    bench.model.withdraw(bytes.clone(), "unmap");
+    assert!(!bench.model.has_findings());
+    // Only what was done before.
+    bench.model.submit(a, What::Kernel, &touch, 10, 0);
+    bench.model.withdraw(bytes, "unmap");
+    assert!(bench.model.has_findings());
+}
+
+#[test]
 fn work_takes_its_time_and_waits_for_what_it_comes_after() {
     let end = |finish: &Finish| finish.time().unwrap();
     let mut bench = Bench::streams();

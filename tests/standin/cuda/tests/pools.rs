@@ -346,6 +346,21 @@ fn memory_of_cu_mem_alloc_can_be_freed_on_a_stream_once() {
 }
 
 #[test]
+fn a_free_on_a_stream_is_over_when_the_context_of_the_memory_ends() {
+    let _turn = Turn::take();
+    let before = available();
+    let own = make(|context| cuCtxCreate_v2(context, 0, 0));
+    let block = make(|address| cuMemAlloc_v2(address, 4 * MIB));
+    assert_eq!(cuMemFreeAsync(block, stream()), 0);
+    assert_eq!(cuCtxDestroy_v2(own), 0);
+    let other = make(|address| cuMemAlloc_v2(address, 4 * MIB));
+    assert_eq!(other, block, "the test is about this address");
+    cuCtxSynchronize();
+    assert_eq!(available(), before - 4 * MIB);
+    assert_eq!(findings(|| assert_eq!(cuMemFree_v2(other), 0)), 0);
+}
+
+#[test]
 fn per_thread_variants_mean_the_threads_own_stream() {
     let _turn = Turn::take();
     let block = make(|address| cuMemAllocAsync_ptsz(address, MIB, 0));
