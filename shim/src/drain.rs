@@ -13,12 +13,14 @@ use gpushim_core::pool::{Context, Device};
 use crate::device::{check, relaxed};
 use crate::driver::{CAPTURE_UNSUPPORTED, CONTEXT_IS_DESTROYED, CUresult};
 use crate::interpose::driver::memory::real as memory;
-use crate::{capture, context, mempools, thread};
+use crate::{capture, context, green, mempools, thread};
 
 /// An allocation that is kept for it.
 struct Kept {
     of: Context,
-    /// Ends of contexts before it was made: with the handle of its context it tells whether that lives.
+    /// The context that the memory ends with: of a green context it is the device's primary one.
+    home: Context,
+    /// Ends of contexts before it was made: with the handle of that context it tells whether that lives.
     born: u64,
     address: u64,
 }
@@ -31,7 +33,13 @@ fn allocate(of: Context) -> Result<Kept, CUresult> {
     let (born, mut address) = (gate::ends(), 0);
     // SAFETY: `address` is ours to write.
     let call = || relaxed(|| unsafe { memory::cuMemAlloc_v2(&mut address, 1) });
-    check(context::with(of, || thread::call(call))?).map(|()| Kept { of, born, address })
+    check(context::with(of, || thread::call(call))?)?;
+    Ok(Kept {
+        of,
+        home: green::owner(of),
+        born,
+        address,
+    })
 }
 
 fn kept(of: Context) -> Option<Kept> {
@@ -46,10 +54,20 @@ fn keep(more: Kept) {
     }
 }
 
-fn free(kept: &Kept) -> Result<(), CUresult> {
+/// Frees it in a context, for whose work the driver waits first.
+fn free(kept: &Kept, current: Context) -> Result<(), CUresult> {
     // SAFETY: the address is of an allocation that nothing else knows.
     let call = || relaxed(|| unsafe { memory::cuMemFree_v2(kept.address) });
-    check(context::with(kept.of, || thread::call(call))?)
+    check(context::with(current, || thread::call(call))?)
+}
+
+/// Gives it back, unless it went with its context.
+fn give_back(kept: &Kept) {
+    // Of a context that ended meanwhile it is gone, and its address may be another's.
+    if let Some(_pass) = gate::enter_since(kept.home, kept.born) {
+        // A refusal means that the context ended with what was in it.
+        let _ = free(kept, kept.home);
+    }
 }
 
 /// A stream of a context is about to capture.
@@ -85,16 +103,17 @@ pub fn context(of: Context) -> Result<(), CUresult> {
         Some(kept) => kept,
         None => allocate(of)?,
     };
-    free(&first)?;
+    free(&first, of)?;
     if let Ok(kept) = allocate(of) {
         keep(kept);
     }
     Ok(())
 }
 
-/// A context has ended, with what was kept there.
+/// A context has ended: what was kept for it ended with it, or goes back.
 pub fn context_gone(gone: Context) {
-    kept(gone);
+    let of_green = kept(gone).filter(|kept| kept.home != gone);
+    of_green.iter().for_each(give_back);
 }
 
 /// The background thread's tick: what is kept goes back if no stream has captured since the tick before.
@@ -105,11 +124,5 @@ pub fn decay() {
     let Ok(mut kept) = KEPT.lock() else { return };
     let idle = std::mem::take(&mut *kept);
     drop(kept);
-    for kept in idle {
-        // Of a context that ended meanwhile it is gone, and its address may be another's.
-        if let Some(_pass) = gate::enter_since(kept.of, kept.born) {
-            // A refusal means that the context ended with what was in it.
-            let _ = free(&kept);
-        }
-    }
+    idle.iter().for_each(give_back);
 }

@@ -197,6 +197,11 @@ fn memory_of_green_contexts_is_the_primary_contexts() {
             .both();
         let kept = "device 0, ordered 6060606, plain 4040404\nfree plain: 0\nfree ordered: 0\n";
         assert_eq!(native.stdout.matches(kept).count(), 4, "{}", native.stdout);
+        assert!(
+            native.stdout.contains("captures kept 0\n"),
+            "{}",
+            native.stdout
+        );
         assert!(native.stdout.ends_with("done\n"), "{}", native.stdout);
     }
 }

@@ -62,6 +62,31 @@ static void once(CUcontext primary, int round) {
     OK(cuStreamDestroy_v2(beside));
 }
 
+/* A capture on a green context's stream leaves nothing behind when that ends. */
+static void captures(CUcontext primary) {
+    size_t before = 0, after = 0, total = 0;
+    /* What pools are not to keep goes back. */
+    OK(cuCtxSynchronize());
+    OK(cuMemGetInfo_v2(&before, &total));
+    for (int i = 0; i < 3; i++) {
+        void *green = NULL;
+        CUcontext own = NULL;
+        CUstream stream = NULL;
+        CUgraph graph = NULL;
+        OK(green_create(&green, (void *)8, 0, 1));
+        OK(from_green(&own, green));
+        OK(green_stream(&stream, green, 1, 0));
+        OK(cuCtxSetCurrent(own));
+        OK(cuStreamBeginCapture_v2(stream, 2));
+        OK(cuStreamEndCapture(stream, &graph));
+        OK(cuGraphDestroy(graph));
+        OK(cuCtxSetCurrent(primary));
+        OK(green_destroy(green));
+    }
+    OK(cuMemGetInfo_v2(&after, &total));
+    printf("captures kept %zd\n", (ssize_t)(before - after));
+}
+
 /* A green context holds the primary one: its memory lives until the green context ends. */
 static void holds(void) {
     void *green = NULL;
@@ -97,6 +122,7 @@ int main(int argc, char **argv) {
     *(void **)&green_stream = dlsym(driver, "cuGreenCtxStreamCreate");
     TRUE(green_create && green_destroy && from_green && green_stream);
     for (int round = 0; round < atoi(argv[1]); round++) once(primary, round);
+    captures(primary);
     holds();
     printf("done\n");
     return 0;

@@ -81,6 +81,10 @@ functions! {
     ctx_pop: c"cuCtxPopCurrent_v2" (*mut u64);
     ctx_sync: c"cuCtxSynchronize" ();
     ctx_device: c"cuCtxGetDevice" (*mut i32);
+    green_create: c"cuGreenCtxCreate" (*mut u64, u64, i32, u32);
+    green_destroy: c"cuGreenCtxDestroy" (u64);
+    green_context: c"cuCtxFromGreenCtx" (*mut u64, u64);
+    green_stream: c"cuGreenCtxStreamCreate" (*mut u64, u64, u32, i32);
     primary_retain: c"cuDevicePrimaryCtxRetain" (*mut u64, i32);
     primary_release: c"cuDevicePrimaryCtxRelease_v2" (i32);
     primary_reset: c"cuDevicePrimaryCtxReset_v2" (i32);

@@ -39,6 +39,8 @@ pub struct Shape {
 #[derive(Clone, Copy)]
 struct Context {
     device: u8,
+    /// A green one, whose memory is that of the device's primary context.
+    green: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -858,20 +860,23 @@ impl Generator {
             return;
         };
         let device = self.some_device();
+        let green = self.contexts[usize::from(device)].is_some() && self.random.chance(250);
         self.push(
             AS_IS,
             false,
             Op::CreateContext {
                 slot: slot as u8,
                 device,
+                green,
             },
         );
-        self.contexts[slot] = Some(Context { device });
+        self.contexts[slot] = Some(Context { device, green });
     }
 
-    /// A context ends with its own memory and its streams; pools' blocks live on.
+    /// A context ends with its own memory and its streams; pools' blocks live on, and those of green contexts.
     fn context_ends(&mut self, slot: u8) {
         let device = self.device_of(slot);
+        let green = self.contexts[usize::from(slot)].is_some_and(|context| context.green);
         self.contexts[usize::from(slot)] = None;
         for index in 0..STREAMS {
             if self.streams[index].is_some_and(|made| made.context == slot) {
@@ -894,7 +899,7 @@ impl Generator {
                 continue;
             }
             match primary {
-                Some(primary) if block.is_async => block.context = primary,
+                Some(primary) if block.is_async || green => block.context = primary,
                 _ => self.leave(index),
             }
         }
@@ -976,7 +981,10 @@ impl Generator {
 
     fn retain(&mut self, device: u8) {
         self.push(AS_IS, false, Op::Retain { device });
-        self.contexts[usize::from(device)] = Some(Context { device });
+        self.contexts[usize::from(device)] = Some(Context {
+            device,
+            green: false,
+        });
         self.push(device, false, Op::SetContext);
     }
 
@@ -985,7 +993,9 @@ impl Generator {
     fn primary(&mut self) {
         let device = self.some_device();
         let open = self.captures.iter().any(|capture| !capture.is_over);
-        if open {
+        let mut contexts = self.contexts.iter().flatten();
+        let is_held = contexts.any(|context| context.green && context.device == device);
+        if open || is_held {
             return;
         }
         if self.random.chance(200) {

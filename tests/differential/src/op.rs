@@ -80,6 +80,8 @@ pub enum Op {
     CreateContext {
         slot: u8,
         device: u8,
+        /// A green one: on some of the device's processors, with the primary context's memory.
+        green: bool,
     },
     DestroyContext {
         slot: u8,

@@ -73,6 +73,12 @@ pub fn step(world: &mut World, index: usize, step: &Step) {
     // Where the driver alone hands memory out, it is other memory after a refusal, which other work used before.
     let is_other = world.rules.is_off && world.has_diverged;
     let new = if is_other { new.min(theirs) } else { new };
+    if !is_comparable && !left_out {
+        world.owed += theirs;
+    }
+    let late = new.saturating_sub(theirs).min(world.owed);
+    world.owed -= late;
+    let new = new - late;
     if let Some(last) = world.seen.last_mut() {
         *last = new;
     }
@@ -505,15 +511,31 @@ fn drain(world: &mut World, device: u8) -> bool {
 
 fn context(world: &mut World, step: &Step) -> bool {
     let code = match step.op {
-        Op::CreateContext { slot, device } => {
+        Op::CreateContext {
+            slot,
+            device,
+            green,
+        } => {
             let index = usize::from(slot);
             if world.contexts[index] != 0 {
                 return false;
             }
-            let mut handle = 0;
-            let code = call!(world, ctx_create, &mut handle, 0, device.into());
+            let (mut own, mut handle) = (0, 0);
+            let code = if green {
+                // The primary context must be there before: its end is the program's to bring about.
+                if world.contexts[usize::from(device)] == 0 {
+                    return false;
+                }
+                // Which processors makes no difference to the stand-in; 1: with a default stream.
+                let made = call!(world, green_create, &mut own, 1, device.into(), 1);
+                world.seen.push(made);
+                call!(world, green_context, &mut handle, own)
+            } else {
+                call!(world, ctx_create, &mut handle, 0, device.into())
+            };
             if code == 0 {
                 world.contexts[index] = handle;
+                world.greens[index] = own;
                 world.context_devices[index] = device;
             }
             code
@@ -523,7 +545,10 @@ fn context(world: &mut World, step: &Step) -> bool {
             if handle == 0 {
                 return false;
             }
-            let code = call!(world, ctx_destroy, handle);
+            let code = match world.greens[usize::from(slot)] {
+                0 => call!(world, ctx_destroy, handle),
+                green => call!(world, green_destroy, green),
+            };
             if code == 0 {
                 world.context_ended(slot);
             }
@@ -559,7 +584,8 @@ fn context(world: &mut World, step: &Step) -> bool {
             code
         }
         Op::Release { device } => {
-            if world.claims[usize::from(device)] == 1 && !drain(world, device) {
+            let is_last = world.claims[usize::from(device)] == 1;
+            if is_last && (world.has_green(device) || !drain(world, device)) {
                 return false;
             }
             let code = call!(world, primary_release, device.into());
@@ -574,7 +600,7 @@ fn context(world: &mut World, step: &Step) -> bool {
             code
         }
         Op::Reset { device } => {
-            if !drain(world, device) {
+            if world.has_green(device) || !drain(world, device) {
                 return false;
             }
             let code = call!(world, primary_reset, device.into());
@@ -623,7 +649,11 @@ fn stream(world: &mut World, step: &Step) -> bool {
                 return false;
             };
             let mut handle = 0;
-            let code = call!(world, stream_create, &mut handle, u32::from(!blocking));
+            let code = match world.greens[usize::from(context)] {
+                0 => call!(world, stream_create, &mut handle, u32::from(!blocking)),
+                // Those of green contexts never order with the legacy stream.
+                green => call!(world, green_stream, &mut handle, green, 1, 0),
+            };
             if code == 0 {
                 world.streams[index] = handle;
                 world.is_stream[index] = true;

@@ -203,7 +203,10 @@ fn finish(world: &mut World) {
         if world.contexts[slot] != 0 {
             call!(world, ctx_set, world.contexts[slot]);
             call!(world, ctx_sync);
-            call!(world, ctx_destroy, world.contexts[slot]);
+            match std::mem::take(&mut world.greens[slot]) {
+                0 => call!(world, ctx_destroy, world.contexts[slot]),
+                green => call!(world, green_destroy, green),
+            };
         }
         world.contexts[slot] = 0;
     }
@@ -223,6 +226,7 @@ fn finish(world: &mut World) {
     world.of_graphs.clear();
     let is_other = world.rules.is_off && std::mem::take(&mut world.has_diverged);
     world.has_diverged = false;
+    world.owed = 0;
     for device in 0..world.devices {
         balance(world, device);
     }

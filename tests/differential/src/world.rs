@@ -100,6 +100,8 @@ pub struct World {
     pub stale: [u64; CONTEXTS],
     /// Devices of the slots.
     pub context_devices: [u8; CONTEXTS],
+    /// `CUgreenCtx` of the contexts that are green ones; 0 for the others.
+    pub greens: [u64; CONTEXTS],
     /// Claims on primary contexts.
     pub claims: Vec<u32>,
     /// Streams' handles, destroyed ones' too.
@@ -154,6 +156,8 @@ pub struct World {
     pub promises: Vec<u64>,
     /// Steps carried out.
     pub steps: u64,
+    /// Natively found in steps that were left out here: what the program does wrong may be found at a later step.
+    pub owed: u64,
     /// Findings of the stand-in so far.
     pub findings: u64,
     serials: u64,
@@ -185,6 +189,7 @@ impl World {
             devices,
             memory,
             contexts: [0; CONTEXTS],
+            greens: [0; CONTEXTS],
             stale: [0; CONTEXTS],
             context_devices: std::array::from_fn(|slot| slot.min(devices as usize - 1) as u8),
             claims: vec![0; devices.into()],
@@ -214,6 +219,7 @@ impl World {
             difference: None,
             promises: vec![0; crate::promises::TABLE.len()],
             steps: 0,
+            owed: 0,
             findings: 0,
             serials: 0,
         }
@@ -289,8 +295,20 @@ impl World {
         })
     }
 
+    /// Whether a green context holds the primary one of a device.
+    pub fn has_green(&self, device: u8) -> bool {
+        let mut slots = self.greens.iter().zip(self.context_devices);
+        slots.any(|(green, of)| *green != 0 && of == device)
+    }
+
     /// Forgets what a context takes with it.
     pub fn context_ended(&mut self, slot: u8) {
+        if std::mem::take(&mut self.greens[usize::from(slot)]) != 0 {
+            // Its memory is the primary context's.
+            let device = self.context_devices[usize::from(slot)];
+            let made_there = self.blocks.iter_mut().filter(|block| block.context == slot);
+            made_there.for_each(|block| block.context = device);
+        }
         self.captures.retain(|_, capture| capture.context != slot);
         self.stale[usize::from(slot)] = std::mem::take(&mut self.contexts[usize::from(slot)]);
         for index in 0..BLOCKS {
