@@ -247,14 +247,9 @@ impl<D: Driver> MemPool<D> {
             let finished = if beside {
                 self.finish_beside(driver, lane)
             } else {
-                let finished = self.latest(driver, lane).and_then(|(fence, event)| {
+                self.latest(driver, lane).and_then(|(fence, event)| {
                     let waited = on(Mutation::NoWait) || driver.wait(event).is_ok();
                     waited.then_some(fence)
-                });
-                // A capture that its thread left behind refuses a context's events for ever, though it is over.
-                finished.or_else(|| match on(Mutation::WaitUnderCapture) {
-                    true => None,
-                    false => self.finish_beside(driver, lane),
                 })
             };
             if let Some(fence) = finished {
