@@ -11,9 +11,9 @@ use gpushim_core::gate;
 use gpushim_core::pool::{Context, Device};
 
 use crate::device::{check, relaxed};
-use crate::driver::{CAPTURE_UNSUPPORTED, CONTEXT_IS_DESTROYED, CUresult};
+use crate::driver::{CAPTURE_UNSUPPORTED, CONTEXT_IS_DESTROYED, CUresult, OUT_OF_MEMORY};
 use crate::interpose::driver::memory::real as memory;
-use crate::{capture, context, green, mempools, thread};
+use crate::{allocator, capture, context, green, mempools, thread};
 
 /// An allocation that is kept for it.
 struct Kept {
@@ -75,10 +75,30 @@ pub fn prepare(of: Context) {
     IS_RECENT.store(true, Ordering::Relaxed);
     let is_kept = |all: &Vec<Kept>| all.iter().any(|kept| kept.of == of);
     if !KEPT.lock().is_ok_and(|all| is_kept(&all))
-        && let Ok(kept) = allocate(of)
+        && let Ok(kept) = allocate(of).or_else(|error| allocate_from_cache(of, error))
     {
         keep(kept);
     }
+}
+
+/// As [`allocate`], after `error`: if memory is short because pools keep it, they give some of it back first. While a
+/// stream captures they could not, for want of what is allocated here.
+fn allocate_from_cache(of: Context, error: CUresult) -> Result<Kept, CUresult> {
+    if error != OUT_OF_MEMORY {
+        return Err(error);
+    }
+    if let Some(pool) = allocator::used()
+        && let Ok(device) = Device::ordinal(mempools::driver(), of)
+    {
+        let cached = pool.stats(Some(device)).cached;
+        if pool.trim(Some(device), cached.saturating_sub(1)) > 0
+            && let Ok(kept) = allocate(of)
+        {
+            return Ok(kept);
+        }
+    }
+    mempools::make_room();
+    allocate(of)
 }
 
 /// Whether memory at an address is ours: it was never the program's, which may have freed what was there before

@@ -10,7 +10,9 @@ use gpushim_core::trace::{Class, Kind};
 
 use crate::capture;
 use crate::device::{Cuda, Event, check, relaxed};
-use crate::driver::{self, CONTEXT_IS_DESTROYED, CUresult, NOT_FOUND, OUT_OF_MEMORY, SUCCESS};
+use crate::driver::{
+    self, CAPTURE_UNSUPPORTED, CONTEXT_IS_DESTROYED, CUresult, NOT_FOUND, OUT_OF_MEMORY, SUCCESS,
+};
 use crate::interpose::driver::calls::{real as calls, slots};
 use crate::interpose::driver::context::real as contexts;
 use crate::interpose::driver::memory::real as memory;
@@ -446,6 +448,9 @@ impl Cuda {
             for other in accessors::of(context) {
                 match self.record_context(other) {
                     Ok(event) => others.push(event),
+                    // A capture that its thread left behind refuses a context's events for ever, though it is over.
+                    Err(CAPTURE_UNSUPPORTED)
+                        if !capture::is_in(other) && drain::context(other).is_ok() => {}
                     Err(error) => {
                         let all = others.into_iter().chain([event]);
                         all.for_each(|event| Device::retire(self, event));

@@ -155,6 +155,16 @@ fn a_capture_of_a_thread_that_ended_keeps_no_pool_waiting() {
 }
 
 #[test]
+fn a_capture_of_a_thread_that_ended_keeps_nothing_from_another_context() {
+    captures_over("beside");
+}
+
+#[test]
+fn a_capture_begins_when_all_memory_is_cached() {
+    captures_over("full");
+}
+
+#[test]
 fn a_capture_of_a_thread_that_ended_lets_memory_be_freed_when_strict() {
     for policy in POLICIES {
         let (native, shim) = Run::new(program("captures_over"))

@@ -1,7 +1,9 @@
 /* Memory that waits for captures is free again as soon as nothing can come of them, and counts as free before.
    Argument: `broken` (a capture that the driver has invalidated is open), `owed` (a capture is over during which a
    stream was synchronised), `graph` (the same, and its graph lives), `ended` (the thread that captures on its default
-   stream has ended), `left` (the same, about memory of cuMemAlloc). On a device of 768 MiB. */
+   stream has ended), `left` (the same, about memory of cuMemAlloc), `beside` (the same in another context, and what
+   a pool has is wanted as memory of cuMemAlloc), `full` (a capture begins when all memory is cached). On a device of
+   768 MiB. */
 #include "program.h"
 
 enum { THREAD_LOCAL = 1, RELAXED = 2, LARGE = 512 };
@@ -71,6 +73,31 @@ int main(int argc, char **argv) {
         OK(cuMemFreeAsync(block, other));
         OK(cuStreamSynchronize(other));
         tell("free");
+    } else if (!strcmp(argv[1], "beside")) {
+        CUcontext first = context;
+        CUdeviceptr block = 0;
+        OK(cuCtxCreate_v2(&context, 0, 0));
+        apart(begins);
+        OK(cuCtxSetCurrent(first));
+        for (int i = 0; i < 2; i++) {
+            printf("stream-ordered: %d\n", cuMemAllocAsync(&block, large, (CUstream)1));
+            OK(cuMemFreeAsync(block, (CUstream)1));
+            OK(cuCtxSynchronize());
+            printf("plain: %d\n", cuMemAlloc_v2(&block, large));
+            OK(cuMemFree_v2(block));
+        }
+    } else if (!strcmp(argv[1], "full")) {
+        CUcontext first = context;
+        CUdeviceptr block = 0, all[512];
+        int n = 0;
+        OK(cuCtxCreate_v2(&context, 0, 0));
+        while (n < 512 && cuMemAlloc_v2(&all[n], 2 * MIB) == SUCCESS) n++;
+        while (n > 0) OK(cuMemFree_v2(all[--n]));
+        OK(cuCtxSetCurrent(first));
+        OK(cuStreamBeginCapture_v2(side, RELAXED));
+        printf("beside what is cached elsewhere: %d\n", cuMemAlloc_v2(&block, 1 << 20));
+        OK(cuMemFree_v2(block));
+        printf("end: %d\n", cuStreamEndCapture(side, &graph));
     } else if (!strcmp(argv[1], "left")) {
         CUdeviceptr block = 0;
         apart(begins);

@@ -114,8 +114,8 @@ pub fn step(world: &mut World, index: usize, step: &Step) {
     }
 }
 
-/// A free under work that nothing orders before it is the program's fault, and found natively. Here the memory is
-/// cached, and would be found when it goes back to the driver or is handed out again.
+/// A free under work that nothing orders before it is the program's fault, and found natively unless a capture forbids the
+/// free. Here the memory is cached, and would be found when it goes back to the driver or is handed out again.
 fn forgive(world: &World, step: &Step) {
     let (Op::Free { block } | Op::FreeAsync { block, .. }) = step.op else {
         return;
@@ -299,6 +299,8 @@ fn settle(world: &mut World, step: &Step, promise: Promise) {
             open.for_each(|capture| capture.keeps = true);
         }
         break_captures(world, step);
+        // Natively refused before anything was said of the work on the block.
+        forgive(world, step);
         even_out(world, step);
         return;
     }
@@ -1540,6 +1542,7 @@ fn graph(world: &mut World, step: &Step) -> bool {
 /// Asks for all that must be free whatever the policy, and gives it back.
 fn probe(world: &mut World, step: &Step, async_: bool) -> bool {
     const ROOM: u64 = 256 << 20;
+    const KEPT: u64 = 128 << 20;
     if step.context == AS_IS || world.contexts[usize::from(step.context)] == 0 {
         return false;
     }
@@ -1556,7 +1559,9 @@ fn probe(world: &mut World, step: &Step, async_: bool) -> bool {
         .filter(|block| block.state == State::Missing && block.device == device)
         .map(|block| judge::cost(block.bytes))
         .sum();
-    let taken = facts.held + facts.extra + missing + ROOM;
+    // A driver's pool keeps pieces of 32 MiB by its threshold; how many depends on where its blocks lie.
+    let kept = if facts.raised { KEPT } else { 0 };
+    let taken = facts.held + facts.extra + missing + ROOM + kept;
     let Some(bytes) = world
         .memory
         .checked_sub(taken)
