@@ -51,6 +51,42 @@ pub fn storm(world: &mut World, step: &Step, threads: u8, bytes: u64) -> bool {
     true
 }
 
+/// So many threads come and go one after another, each with memory on its default stream. Seen: in how many all calls
+/// succeeded, or memory was short.
+pub fn parade(world: &mut World, step: &Step, threads: u8) -> bool {
+    let context = world.contexts.get(usize::from(step.context)).copied();
+    let Some(context) = context.filter(|context| *context != 0) else {
+        return false;
+    };
+    if !world.captures.is_empty() {
+        return false;
+    }
+    let api: &'static Api = world.api;
+    let one = move || {
+        const PER_THREAD: u64 = 2;
+        const OUT_OF_MEMORY: i32 = 2;
+        let mut address = 0;
+        // SAFETY: the address is ours to write, and then the driver's.
+        let codes = unsafe {
+            let current = (api.ctx_set)(context);
+            match (api.alloc_async)(&mut address, 1000, PER_THREAD) {
+                0 => [
+                    current,
+                    (api.free_async)(address, PER_THREAD),
+                    (api.stream_sync)(PER_THREAD),
+                ],
+                code => [current, code, 0],
+            }
+        };
+        codes.iter().all(|code| matches!(*code, 0 | OUT_OF_MEMORY))
+    };
+    let went_well = (0..threads)
+        .filter(|_| std::thread::spawn(one).join().is_ok_and(|well| well))
+        .count();
+    world.seen.push(went_well as u64);
+    true
+}
+
 /// A child that exits at once, or calls the driver, which answers that it is not initialised.
 pub fn fork(world: &mut World, calls: bool) -> bool {
     let api = world.api;

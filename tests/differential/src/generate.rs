@@ -171,6 +171,7 @@ const WEIGHTS: &[([u16; 5], Make)] = &[
     ([1, 0, 0, 0, 0], Generator::fork),
     ([4, 8, 2, 1, 1], Generator::pause),
     ([6, 1, 1, 1, 20], Generator::storm),
+    ([1, 0, 0, 6, 0], Generator::parade),
 ];
 
 impl Generator {
@@ -1441,6 +1442,16 @@ impl Generator {
 
     fn pause(&mut self) {
         self.push(AS_IS, false, Op::Pause);
+    }
+
+    fn parade(&mut self) {
+        if self.is_capturing() {
+            return;
+        }
+        if let Some(context) = self.some_context() {
+            let threads = 20 + self.random.below(40) as u8;
+            self.push(context, false, Op::Parade { threads });
+        }
     }
 
     fn storm(&mut self) {

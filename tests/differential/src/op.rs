@@ -267,6 +267,10 @@ pub enum Op {
         threads: u8,
         bytes: u32,
     },
+    /// So many threads come and go one after another, each with memory on its default stream.
+    Parade {
+        threads: u8,
+    },
     Fork {
         calls: bool,
     },
