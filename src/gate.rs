@@ -29,7 +29,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// How often it looks.
 const PAUSE: Duration = Duration::from_micros(50);
 /// Contexts that have ended to remember, at most.
-const REMEMBERED: usize = 4096;
+const REMEMBERED: usize = 1024;
 
 #[repr(align(64))]
 struct Slot(AtomicU64);

@@ -56,7 +56,9 @@ impl<D: Driver> MemPool<D> {
         drop(state);
         self.refresh(driver);
         self.reap(driver);
-        self.give_back(driver, u64::MAX, TICKS_TO_DECAY)
+        let given = self.give_back(driver, u64::MAX, TICKS_TO_DECAY);
+        self.state.lock().lanes.shrink();
+        given
     }
 
     /// Whether the pool holds more than it is to keep when a stream, event or context is synchronised

@@ -138,9 +138,19 @@ static void contexts_come_and_go(uint64_t *state) {
     contexts_made++;
 }
 
+/* Graphs that are kept. */
+static CUgraphExec kept[KEPT_GRAPHS];
+
+/* Before the figures are taken: what others freed while one of them was captured waits for it. */
+static void drop_graphs(void) {
+    for (int i = 0; i < KEPT_GRAPHS; i++) {
+        if (kept[i]) OK(cuGraphExecDestroy(kept[i]));
+        kept[i] = NULL;
+    }
+}
+
 /* Graphs with memory of their own, kept, replayed and destroyed in turn. */
 static void graphs_come_and_go(uint64_t *state) {
-    static CUgraphExec kept[KEPT_GRAPHS];
     static unsigned turn;
     CUgraph graph = NULL;
     CUdeviceptr inner = 0;
@@ -269,10 +279,11 @@ static size_t held(void) {
 static void figures(double seconds, long done) {
     uint64_t own[7] = {0};
     malloc_trim(0);
+    struct mallinfo2 heap = mallinfo2();
     if (books) books(own, 7);
-    printf("figures seconds %.0f rss %ld anonymous %ld descriptors %ld threads %ld address_space %ld queues %ld live %ld allocated %ld "
+    printf("figures seconds %.0f rss %ld anonymous %ld heap %zu descriptors %ld threads %ld address_space %ld queues %ld live %ld allocated %ld "
            "cached %ld reserved %ld quarantined %ld pools %ld held %zu rate %.0f wrong %ld refused %ld streams_peak %ld\n",
-           seconds, status_kib("VmRSS"), status_kib("RssAnon"), entries("/proc/self/fd"), entries("/proc/self/task"), status_kib("VmSize"),
+           seconds, status_kib("VmRSS"), status_kib("RssAnon"), (heap.uordblks + heap.hblkhd) >> 10, entries("/proc/self/fd"), entries("/proc/self/task"), status_kib("VmSize"),
            (long)own[6], (long)own[0], (long)own[1], (long)own[2], (long)own[3], (long)own[4], (long)own[5], held(), (double)done, wrong,
            refused, streams_peak);
     fflush(stdout);
@@ -314,6 +325,7 @@ int main(int argc, char **argv) {
             OK(cuCtxSynchronize());
         }
         OK(cuCtxSetCurrent(primary[0]));
+        drop_graphs();
         /* Longer than GPUSHIM_DECAY of scripts/soak, so that what decays has decayed. */
         sleep_ms(1500);
         figures(now() - begun, (long)((double)done / took));

@@ -133,6 +133,17 @@ pub fn judge(op: &Op, theirs: &[u64], ours: &[u64], facts: &Facts, rules: &Rules
         {
             Promised(Promise::Rounded)
         }
+        // What was left capturing may forbid a call natively.
+        Op::Parade { .. } if ours.first() >= theirs.first() => Same,
+        // A graph that is launched takes memory, too.
+        Op::Launch { .. }
+            if rules.pins
+                && facts.held > 0
+                && theirs.first() == Some(&0)
+                && ours.first() == Some(&OUT_OF_MEMORY) =>
+        {
+            Promised(Promise::Rounded)
+        }
         Op::Storm { bytes, .. } => storm(theirs, ours, u64::from(*bytes), facts, rules),
         Op::AskRange { .. } if rules.has_segments && facts.block > 0 => range(theirs, ours, facts),
         Op::AskPool {

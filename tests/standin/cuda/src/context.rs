@@ -60,6 +60,17 @@ impl State {
         }
     }
 
+    /// Remembers a context that is destroyed. The latest are enough: an old handle is nobody's any more, and a driver
+    /// gives it to another context.
+    pub fn note_gone(&mut self, handle: u64, device: i32) {
+        const REMEMBERED: usize = 1024;
+        self.gone.insert(handle, device);
+        if self.gone.len() > REMEMBERED {
+            // Handles grow.
+            self.gone.pop_first();
+        }
+    }
+
     /// Whether it is the handle of a context that is destroyed or reset.
     fn was_context(&self, handle: u64) -> bool {
         handle != 0
@@ -159,7 +170,7 @@ fn destroy(handle: u64) -> Outcome {
         .map_err(|_| INVALID_VALUE)?
         .device;
     close(&mut state, handle)?;
-    state.gone.insert(handle, device);
+    state.note_gone(handle, device);
     if thread::current() == handle {
         thread::pop();
     }

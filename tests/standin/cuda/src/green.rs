@@ -48,7 +48,7 @@ api! {
         let context = of(&state, green)?;
         let device = state.contexts.get(context)?.device;
         context::close(&mut state, context)?;
-        state.gone.insert(context, device);
+        state.note_gone(context, device);
         primary::release_one(&mut state, device)
     }
     /// The context to make current.

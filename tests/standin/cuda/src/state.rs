@@ -23,7 +23,7 @@ pub struct State {
     /// Contexts.
     pub contexts: Handles<crate::context::Context>,
     /// Created contexts that are destroyed, to their devices: they can still be current.
-    pub gone: std::collections::HashMap<u64, i32>,
+    pub gone: std::collections::BTreeMap<u64, i32>,
     /// Streams, default streams included.
     pub streams: Handles<crate::stream::Stream>,
     /// Events.
