@@ -29,7 +29,7 @@ pub struct Facts {
     pub missing: u64,
     /// A pool's threshold was raised: it may keep what it held at most.
     pub raised: bool,
-    /// A stream captures.
+    /// A stream captures, or a graph lives: what was freed while it was captured may wait for it.
     pub captures: bool,
     /// The default stream of another thread captures, and memory of `cuMemAlloc` was served that a capture
     /// forbids.
@@ -222,7 +222,7 @@ fn memory(theirs: &[u64], ours: &[u64], facts: &Facts, rules: &Rules) -> Verdict
     let used = their_total - their_free;
     // What pools keep may be rounded up as what is live is.
     let most = used + used.saturating_sub(facts.held) + facts.extra + SLACK;
-    let may_keep = facts.raised || facts.captures || rules.pins && facts.held > 0;
+    let may_keep = facts.raised || facts.captures || rules.pins && used > 0;
     if !may_keep && free < whole.saturating_sub(most) {
         return Different;
     }

@@ -349,7 +349,8 @@ impl World {
                 _ => {}
             }
         }
-        facts.captures = !self.captures.is_empty();
+        let lives = |graph: &Graph| graph.graph != 0 || graph.exec != 0;
+        facts.captures = !self.captures.is_empty() || self.graphs.iter().any(lives);
         let hidden = |(key, capture): (&u64, &Capture)| {
             *key >> 63 == 1 && capture.keeps && ![GONE, self.thread].contains(&capture.thread)
         };
