@@ -945,8 +945,8 @@ impl Generator {
             .filter_map(|block| block.last)
             .filter(others)
             .collect();
-        let is_captured = |last: &Last| self.capture_on(*last).is_some();
-        (!work.iter().any(is_captured)).then_some(work)
+        // One of the whole context, or of another thread, may forbid to wait, too.
+        (work.is_empty() || !self.is_capturing()).then_some(work)
     }
 
     fn destroy_context(&mut self) {

@@ -235,6 +235,8 @@ fn memory(theirs: &[u64], ours: &[u64], facts: &Facts, rules: &Rules) -> Verdict
 
 fn storm(theirs: &[u64], ours: &[u64], bytes: u64, facts: &Facts, rules: &Rules) -> Verdict {
     use Verdict::*;
+    // Pieces of 32 MiB that a driver's pool keeps by its threshold: how many depends on where its blocks lie.
+    let kept = if facts.raised { 128 << 20 } else { 0 };
     let (their_count, their_free, count) = (theirs[0], theirs[1], ours[0]);
     if let Some(limit) = rules.limit {
         if facts.held + count * bytes > limit {
@@ -251,7 +253,7 @@ fn storm(theirs: &[u64], ours: &[u64], bytes: u64, facts: &Facts, rules: &Rules)
         std::cmp::Ordering::Greater => Promised(Promise::Served),
         std::cmp::Ordering::Less if rules.pins && facts.held > 0 => Promised(Promise::Rounded),
         std::cmp::Ordering::Less
-            if their_free < facts.extra + their_count * (cost(bytes) - bytes) + SLACK =>
+            if their_free < facts.extra + their_count * (cost(bytes) - bytes) + SLACK + kept =>
         {
             Promised(Promise::Rounded)
         }

@@ -275,7 +275,13 @@ fn give_back(world: &mut World, slot: usize) {
     if block.state == State::Live && block.address != 0 {
         world.live.remove(&block.address);
         world.blocks[slot].state = State::Empty;
+        // What is current may have ended.
+        let mut current = 0;
+        call!(world, ctx_get, &mut current);
+        let any = world.contexts.iter().copied().find(|context| *context != 0);
+        call!(world, ctx_set, any.unwrap_or(0));
         call!(world, free, block.address);
+        call!(world, ctx_set, current);
     }
 }
 
