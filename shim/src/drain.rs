@@ -18,9 +18,7 @@ use crate::{allocator, capture, context, green, mempools, thread};
 /// An allocation that is kept for it.
 struct Kept {
     of: Context,
-    /// The context that the memory ends with: of a green context it is the device's primary one.
-    home: Context,
-    /// Ends of contexts before it was made: with the handle of that context it tells whether that lives.
+    /// Ends of contexts before it was made: with the handle of its context it tells whether that lives.
     born: u64,
     address: u64,
 }
@@ -34,12 +32,7 @@ fn allocate(of: Context) -> Result<Kept, CUresult> {
     // SAFETY: `address` is ours to write.
     let call = || relaxed(|| unsafe { memory::cuMemAlloc_v2(&mut address, 1) });
     check(context::with(of, || thread::call(call))?)?;
-    Ok(Kept {
-        of,
-        home: green::owner(of),
-        born,
-        address,
-    })
+    Ok(Kept { of, born, address })
 }
 
 fn kept(of: Context) -> Option<Kept> {
@@ -54,24 +47,19 @@ fn keep(more: Kept) {
     }
 }
 
-/// Frees it in a context, for whose work the driver waits first.
-fn free(kept: &Kept, current: Context) -> Result<(), CUresult> {
+/// Frees it: the driver waits for the work of its context first.
+fn free(kept: &Kept) -> Result<(), CUresult> {
     // SAFETY: the address is of an allocation that nothing else knows.
     let call = || relaxed(|| unsafe { memory::cuMemFree_v2(kept.address) });
-    check(context::with(current, || thread::call(call))?)
-}
-
-/// Gives it back, unless it went with its context.
-fn give_back(kept: &Kept) {
-    // Of a context that ended meanwhile it is gone, and its address may be another's.
-    if let Some(_pass) = gate::enter_since(kept.home, kept.born) {
-        // A refusal means that the context ended with what was in it.
-        let _ = free(kept, kept.home);
-    }
+    check(context::with(kept.of, || thread::call(call))?)
 }
 
 /// A stream of a context is about to capture.
 pub fn prepare(of: Context) {
+    // The memory of a green context is the primary one's, and for that one's work the driver would wait.
+    if green::is(of) {
+        return;
+    }
     IS_RECENT.store(true, Ordering::Relaxed);
     let is_kept = |all: &Vec<Kept>| all.iter().any(|kept| kept.of == of);
     if !KEPT.lock().is_ok_and(|all| is_kept(&all))
@@ -111,29 +99,31 @@ pub fn owns(address: u64) -> bool {
 /// Waits for all work that was submitted to a context so far.
 ///
 /// # Errors
-/// The driver's.
+/// The driver's; [`CAPTURE_UNSUPPORTED`] of a green context in which a stream captures.
 pub fn context(of: Context) -> Result<(), CUresult> {
     // Where no stream captures it can be waited for as ever, which takes no memory.
     match Device::synchronize(mempools::driver(), of) {
         Err(CAPTURE_UNSUPPORTED) => {}
         result => return result,
     }
+    if green::is(of) {
+        return Err(CAPTURE_UNSUPPORTED);
+    }
     let _pass = gate::enter(of).ok_or(CONTEXT_IS_DESTROYED)?;
     let first = match kept(of) {
         Some(kept) => kept,
         None => allocate(of)?,
     };
-    free(&first, of)?;
+    free(&first)?;
     if let Ok(kept) = allocate(of) {
         keep(kept);
     }
     Ok(())
 }
 
-/// A context has ended: what was kept for it ended with it, or goes back.
+/// A context has ended, with what was kept there.
 pub fn context_gone(gone: Context) {
-    let of_green = kept(gone).filter(|kept| kept.home != gone);
-    of_green.iter().for_each(give_back);
+    kept(gone);
 }
 
 /// The background thread's tick: what is kept goes back if no stream has captured since the tick before.
@@ -144,5 +134,11 @@ pub fn decay() {
     let Ok(mut kept) = KEPT.lock() else { return };
     let idle = std::mem::take(&mut *kept);
     drop(kept);
-    idle.iter().for_each(give_back);
+    for kept in idle {
+        // Of a context that ended meanwhile it is gone, and its address may be another's.
+        if let Some(_pass) = gate::enter_since(kept.of, kept.born) {
+            // A refusal means that the context ended with what was in it.
+            let _ = free(&kept);
+        }
+    }
 }

@@ -32,7 +32,7 @@ pub struct Facts {
     /// A stream captures, or a graph lives: what was freed while it was captured may wait for it.
     pub captures: bool,
     /// The default stream of another thread captures, and memory of `cuMemAlloc` was served that a capture
-    /// forbids.
+    /// forbids; or a stream captures, and there is a green context.
     pub keeps: bool,
     /// A promised difference has kept a block from one of the runs in this program.
     pub has_diverged: bool,
@@ -65,6 +65,8 @@ const SLACK: u64 = 96 << 20;
 
 /// `CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED`.
 pub const CAPTURE_UNSUPPORTED: u64 = 900;
+/// `CUDA_ERROR_STREAM_CAPTURE_INVALIDATED`.
+const CAPTURE_INVALIDATED: u64 = 901;
 /// `CUDA_ERROR_STREAM_CAPTURE_IMPLICIT`.
 pub const CAPTURE_IMPLICIT: u64 = 906;
 
@@ -102,7 +104,9 @@ pub fn judge(op: &Op, theirs: &[u64], ours: &[u64], facts: &Facts, rules: &Rules
     if is_refused && is_lawful && matches!(ours.first(), Some(&(0 | OUT_OF_MEMORY))) {
         return Promised(Promise::Lawful);
     }
-    if is_refused
+    // Such a free is wrong in two ways: the driver and we may name either.
+    let is_invalidated = theirs.first() == Some(&CAPTURE_INVALIDATED);
+    if (is_refused || is_invalidated)
         && matches!(op, Op::FreeAgain { .. } | Op::FreeInside { .. })
         && ours.first() == Some(&1)
     {

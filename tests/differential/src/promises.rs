@@ -81,8 +81,8 @@ pub const TABLE: &[(Promise, &str, &str)] = &[
     ),
     (
         Promise::Kept,
-        "a request is out of memory while another thread's default stream captures, and cuMemAlloc was served although a capture forbade it",
-        "it is kept for the graph, and no thread can ask whether the capture of another's default stream is still valid",
+        "a request is out of memory while another thread's default stream captures, and cuMemAlloc was served although a capture forbade it; or while a stream captures and there is a green context",
+        "it is kept for the graph, and no thread can ask whether the capture of another's default stream is still valid; and nothing waits for a green context's work while one of its streams captures",
     ),
     (
         Promise::Segment,

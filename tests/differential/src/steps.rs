@@ -73,8 +73,10 @@ pub fn step(world: &mut World, index: usize, step: &Step) {
     // Where the driver alone hands memory out, it is other memory after a refusal, which other work used before.
     let is_other = world.rules.is_off && world.has_diverged;
     let new = if is_other { new.min(theirs) } else { new };
-    if !is_comparable && !left_out {
-        world.owed += theirs;
+    // Natively a wrong free is found, and here refused.
+    let is_wrong = matches!(step.op, Op::FreeAgain { .. } | Op::FreeInside { .. });
+    if !is_wrong && !left_out {
+        world.owed += theirs.saturating_sub(new);
     }
     let late = new.saturating_sub(theirs).min(world.owed);
     world.owed -= late;

@@ -156,7 +156,7 @@ pub struct World {
     pub promises: Vec<u64>,
     /// Steps carried out.
     pub steps: u64,
-    /// Natively found in steps that were left out here: what the program does wrong may be found at a later step.
+    /// Found natively and not here, but for wrong frees: what the program does wrong may be found at a later step.
     pub owed: u64,
     /// Findings of the stand-in so far.
     pub findings: u64,
@@ -354,7 +354,8 @@ impl World {
         let hidden = |(key, capture): (&u64, &Capture)| {
             *key >> 63 == 1 && capture.keeps && ![GONE, self.thread].contains(&capture.thread)
         };
-        facts.keeps = self.captures.iter().any(hidden);
+        let is_green = self.greens.iter().any(|green| *green != 0) && !self.captures.is_empty();
+        facts.keeps = is_green || self.captures.iter().any(hidden);
         facts
     }
 

@@ -182,14 +182,20 @@ fn launch(via: Via, exec: u64, stream: u64) -> Outcome {
         return capture_launch(&mut state, key, &steps);
     }
     capture::legacy_call(&mut state, key)?;
-    for bytes in &allocations {
+    for (index, bytes) in allocations.iter().enumerate() {
         if crate::graph_memory::is_live(&mut state, bytes.start) {
             if flags & AUTO_FREE_ON_LAUNCH == 0 {
                 return Err(INVALID_VALUE);
             }
             crate::graph_memory::end_use(&mut state, bytes.start)?;
         }
-        crate::graph_memory::begin_use(&mut state, bytes.start)?;
+        if let Err(error) = crate::graph_memory::begin_use(&mut state, bytes.start) {
+            // The launch did not happen: none of its allocations is live.
+            for begun in allocations.iter().take(index) {
+                crate::graph_memory::end_use(&mut state, begun.start)?;
+            }
+            return Err(error);
+        }
     }
     let lane = state.streams.get(key)?.lane;
     if let Some(last) = last {
