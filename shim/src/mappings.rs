@@ -103,7 +103,7 @@ pub fn allocate(
     let made = pages::create(device, mapping.bytes);
     let made = made.inspect_err(|error| {
         // There is memory, and none for this.
-        refused(device, *error, driver.has_plenty(device, mapping.bytes));
+        refused(device, *error, driver.refuses(device, mapping.bytes));
     });
     let placed = made.and_then(|handle| {
         mapping.handle = handle;

@@ -1,5 +1,7 @@
 //! What a pool needs from the driver.
 
+use std::time::Duration;
+
 use super::lanes::Stream;
 use super::pool::MemPool;
 use std::fmt::Debug;
@@ -29,6 +31,28 @@ pub trait Driver: Sync + Sized {
     fn has_plenty(&self, device: i32, bytes: u64) -> bool {
         let _ = (device, bytes);
         false
+    }
+
+    /// Whether a device refuses a piece of `bytes` bytes although there is memory: not if it came only meanwhile, as
+    /// from another process that gave it back.
+    fn refuses(&self, device: i32, bytes: u64) -> bool {
+        // What says how much is free may be ahead of what hands it out.
+        const LOOKS: usize = 5;
+        const PAUSE: Duration = Duration::from_millis(5);
+        for _ in 0..LOOKS {
+            if !self.has_plenty(device, bytes) {
+                return false;
+            }
+            match self.create(device, bytes) {
+                Ok(piece) => {
+                    self.destroy(device, piece, bytes);
+                    return false;
+                }
+                Err(error) if Self::is_out_of_memory(error) => std::thread::sleep(PAUSE),
+                Err(_) => return false,
+            }
+        }
+        true
     }
 
     /// Addresses without memory behind them, aligned to 2 MiB.

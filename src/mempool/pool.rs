@@ -38,13 +38,20 @@ impl<E: Copy> Misses<E> {
         }
     }
 
-    /// Nothing helped against the want of memory. If there is memory, what was refused is pieces.
-    fn give_in<D: Driver<Error = E>>(&mut self, driver: &D, device: i32) {
-        if let Some((call, error, bytes)) = self.short
-            && driver.has_plenty(device, bytes)
-        {
+    /// Nothing helped against the want of memory. If there is memory, what was refused is pieces. Returns whether memory
+    /// came meanwhile.
+    fn give_in<D: Driver<Error = E>>(&mut self, driver: &D, device: i32) -> bool {
+        let Some((call, error, bytes)) = self.short else {
+            return false;
+        };
+        let is_refused = match call {
+            CREATE => driver.refuses(device, bytes),
+            _ => driver.has_plenty(device, bytes),
+        };
+        if is_refused {
             self.refusal.get_or_insert((call, error));
         }
+        !is_refused && driver.has_plenty(device, bytes)
     }
 }
 
@@ -61,6 +68,8 @@ pub struct MemPool<D: Driver> {
 
 /// The smallest range of addresses that is asked for where larger ones are refused.
 const LEAST_ADDRESSES: u64 = 1 << 30;
+/// The call that makes a piece.
+const CREATE: &str = "cuMemCreate";
 /// Ranges begin and end at multiples of this.
 const UNIT: u32 = 21;
 /// How long the free of an address waits for the driver that is about to get the address, and how often it looks.
@@ -229,7 +238,11 @@ impl<D: Driver> MemPool<D> {
                 }
             }
         }
-        misses.give_in(driver, self.device);
+        if misses.give_in(driver, self.device)
+            && let Ok(grant) = self.search(driver, &mut misses, stream, bytes, Mode::Balanced)
+        {
+            return Ok(grant);
+        }
         self.state.lock().stats.out_of_memory += 1;
         Err(error)
     }
@@ -396,7 +409,7 @@ impl<D: Driver> MemPool<D> {
             let handle = match fill.source {
                 From::New => {
                     let created = driver.create(self.device, bytes);
-                    created.inspect_err(|error| misses.note::<D>("cuMemCreate", *error, missing))?
+                    created.inspect_err(|error| misses.note::<D>(CREATE, *error, missing))?
                 }
                 From::Moved(from, _) | From::Aliased(from, _) => {
                     let state = self.state.lock();

@@ -294,6 +294,18 @@ impl Outcome {
     /// # Panics
     /// If there is none.
     pub fn note(&self, word: &str) -> u64 {
+        self.number(word)
+    }
+
+    /// As [`Outcome::note`], of a number that may be below zero.
+    ///
+    /// # Panics
+    /// If there is none.
+    pub fn signed_note(&self, word: &str) -> i64 {
+        self.number(word)
+    }
+
+    fn number<T: std::str::FromStr>(&self, word: &str) -> T {
         let notes = self.stdout.lines().filter(|line| line.starts_with("# "));
         let mut words = notes
             .flat_map(str::split_whitespace)
