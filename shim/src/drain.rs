@@ -56,7 +56,7 @@ fn free(kept: &Kept) -> Result<(), CUresult> {
 
 /// A stream of a context is about to capture.
 pub fn prepare(of: Context) {
-    // The memory of a green context is the primary one's, and for that one's work the driver would wait.
+    // Memory made in a green context belongs to the primary context: to free it would wait for that context's work.
     if green::is(of) {
         return;
     }

@@ -33,10 +33,10 @@ pub trait Driver: Sync + Sized {
         false
     }
 
-    /// Whether a device refuses a piece of `bytes` bytes although there is memory: not if it came only meanwhile, as
-    /// from another process that gave it back.
+    /// Whether a device refuses a piece of `bytes` bytes while it has memory. False if the memory has only just become
+    /// free, as when another process gave it back. Takes up to 25 ms.
     fn refuses(&self, device: i32, bytes: u64) -> bool {
-        // What says how much is free may be ahead of what hands it out.
+        // The driver may report memory as free a moment before it can be allocated.
         const LOOKS: usize = 5;
         const PAUSE: Duration = Duration::from_millis(5);
         for _ in 0..LOOKS {

@@ -429,7 +429,7 @@ impl<E: Copy> Lanes<E> {
         Some(blocks.bins_mut(small))
     }
 
-    /// Lets go of the tables of lanes without free blocks: 30 KB each.
+    /// Frees the tables of lanes without free blocks: 30 KB of host memory each.
     pub fn shrink(&mut self) {
         for (lane, number) in self.lanes.iter_mut().zip(0..) {
             if lane.blocks.as_ref().is_some_and(|blocks| blocks.is_empty()) {

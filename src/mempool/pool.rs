@@ -38,8 +38,8 @@ impl<E: Copy> Misses<E> {
         }
     }
 
-    /// Nothing helped against the want of memory. If there is memory, what was refused is pieces. Returns whether memory
-    /// came meanwhile.
+    /// A request failed for want of memory. If the device has memory, it refuses pieces: that is noted. Returns whether
+    /// memory has become free meanwhile.
     fn give_in<D: Driver<Error = E>>(&mut self, driver: &D, device: i32) -> bool {
         let Some((call, error, bytes)) = self.short else {
             return false;

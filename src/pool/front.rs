@@ -447,7 +447,7 @@ impl Shard {
             return;
         }
         for size in &mut self.sizes {
-            // With its memory: a thread that has ended does not come back for it.
+            // The list's own memory goes, too: the shard's thread may have ended.
             give_back(state, std::mem::take(size).ready);
         }
         if what == Call::All {

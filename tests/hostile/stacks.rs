@@ -55,7 +55,7 @@ fn chains_of_thousands_of_calls() {
         allocated(&writer, number, stack);
     }
     drop(writer);
-    // Some ten times what the slowest takes on a busy machine, unoptimised (1.3 s): ways of squares take minutes.
+    // Ten times what the slowest takes unoptimised on a busy machine (1.3 s). Quadratic time would be minutes.
     let limit = Duration::from_secs(15);
     for args in [
         &["report", "a.trace"][..],

@@ -318,7 +318,7 @@ fn comes_and_goes(what: &str) {
             .env("GPUSHIM_POLICY", policy);
         let (native, shim) = run.both();
         assert_eq!(shim.code, 0, "{policy}: {}", shim.stdout);
-        // Less than in the beginning, it may be, too.
+        // Memory may also shrink.
         let [grown, natively] = [&shim, &native].map(|run| run.signed_note("grown"));
         let [first, last] = ["first", "last"].map(|note| shim.note(note));
         assert!(

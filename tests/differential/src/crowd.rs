@@ -53,7 +53,7 @@ pub fn storm(world: &mut World, step: &Step, threads: u8, bytes: u64) -> bool {
 
 /// So many threads come and go one after another, each with memory on its default stream. Seen: in how many all calls
 /// succeeded, or memory was short.
-pub fn parade(world: &mut World, step: &Step, threads: u8) -> bool {
+pub fn threads_in_turn(world: &mut World, step: &Step, threads: u8) -> bool {
     let context = world.contexts.get(usize::from(step.context)).copied();
     let Some(context) = context.filter(|context| *context != 0) else {
         return false;

@@ -171,7 +171,7 @@ const WEIGHTS: &[([u16; 5], Make)] = &[
     ([1, 0, 0, 0, 0], Generator::fork),
     ([4, 8, 2, 1, 1], Generator::pause),
     ([6, 1, 1, 1, 20], Generator::storm),
-    ([1, 0, 0, 6, 0], Generator::parade),
+    ([1, 0, 0, 6, 0], Generator::threads_in_turn),
 ];
 
 impl Generator {
@@ -1444,13 +1444,13 @@ impl Generator {
         self.push(AS_IS, false, Op::Pause);
     }
 
-    fn parade(&mut self) {
+    fn threads_in_turn(&mut self) {
         if self.is_capturing() {
             return;
         }
         if let Some(context) = self.some_context() {
             let threads = 20 + self.random.below(40) as u8;
-            self.push(context, false, Op::Parade { threads });
+            self.push(context, false, Op::ThreadsInTurn { threads });
         }
     }
 

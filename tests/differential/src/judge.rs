@@ -138,7 +138,7 @@ pub fn judge(op: &Op, theirs: &[u64], ours: &[u64], facts: &Facts, rules: &Rules
             Promised(Promise::Rounded)
         }
         // What was left capturing may forbid a call natively.
-        Op::Parade { .. } if ours.first() >= theirs.first() => Same,
+        Op::ThreadsInTurn { .. } if ours.first() >= theirs.first() => Same,
         // A graph that is launched takes memory, too.
         Op::Launch { .. }
             if rules.pins

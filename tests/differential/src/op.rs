@@ -268,7 +268,7 @@ pub enum Op {
         bytes: u32,
     },
     /// So many threads come and go one after another, each with memory on its default stream.
-    Parade {
+    ThreadsInTurn {
         threads: u8,
     },
     Fork {

@@ -490,7 +490,7 @@ fn run(world: &mut World, step: &Step) -> bool {
         | Op::TrimGraphs { .. } => graph(world, step),
         Op::Probe { async_ } => probe(world, step, async_),
         Op::Storm { threads, bytes } => crate::crowd::storm(world, step, threads, bytes.into()),
-        Op::Parade { threads } => crate::crowd::parade(world, step, threads),
+        Op::ThreadsInTurn { threads } => crate::crowd::threads_in_turn(world, step, threads),
         Op::Fork { calls } => crate::crowd::fork(world, calls),
     }
 }

@@ -60,8 +60,8 @@ impl State {
         }
     }
 
-    /// Remembers a context that is destroyed. The latest are enough: an old handle is nobody's any more, and a driver
-    /// gives it to another context.
+    /// Remembers a context that is destroyed. Only the latest are kept: a program that uses
+    /// an older handle is not tested here.
     pub fn note_gone(&mut self, handle: u64, device: i32) {
         const REMEMBERED: usize = 1024;
         self.gone.insert(handle, device);
