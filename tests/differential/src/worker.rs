@@ -354,8 +354,8 @@ const LONG: usize = 5000;
 
 /// Host memory that a program took from its first quarter on, in bytes: with the shim not much more than natively.
 fn grown(world: &mut World, growth: u64, steps: usize) -> Option<String> {
-    // A pool keeps a table of 30 KB for each stream that has freed something there, while both live. The pairs of some 60
-    // streams and 8 pools meet in 60,000 steps: 10 MB of it in the last three quarters of 20,000.
+    // A pool has a table of 30 KB for each stream with free blocks there; tables of streams without go at the next decay.
+    // Before they did, the pairs of some 60 streams and 8 pools took 10 MB in the last three quarters of 20,000 steps.
     const MOST: u64 = 14 << 20;
     let mut theirs = Vec::new();
     let Some(native) = &mut world.native else {
