@@ -6,6 +6,8 @@
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use gpushim_core::gate;
 use gpushim_core::pool::{Context, Device};
@@ -23,7 +25,19 @@ struct Kept {
     address: u64,
 }
 
-static KEPT: Mutex<Vec<Kept>> = Mutex::new(Vec::new());
+/// All that are kept, and the addresses of those that the driver is being told to take back.
+struct All {
+    kept: Vec<Kept>,
+    leaving: Vec<u64>,
+}
+
+static ALL: Mutex<All> = Mutex::new(All {
+    kept: Vec::new(),
+    leaving: Vec::new(),
+});
+/// How long a free of such an address waits for the driver, and how often it looks.
+const PATIENCE: Duration = Duration::from_secs(2);
+const PAUSE: Duration = Duration::from_micros(50);
 /// Whether a capture began since the last tick of [`decay`].
 static IS_RECENT: AtomicBool = AtomicBool::new(false);
 
@@ -35,23 +49,44 @@ fn allocate(of: Context) -> Result<Kept, CUresult> {
     Ok(Kept { of, born, address })
 }
 
-fn kept(of: Context) -> Option<Kept> {
-    let mut kept = KEPT.lock().ok()?;
-    let at = kept.iter().position(|kept| kept.of == of)?;
-    Some(kept.swap_remove(at))
+/// Takes the one of a context; it is leaving until [`left`].
+fn take(of: Context) -> Option<Kept> {
+    let mut all = ALL.lock().ok()?;
+    let at = all.kept.iter().position(|kept| kept.of == of)?;
+    let kept = all.kept.swap_remove(at);
+    all.leaving.push(kept.address);
+    Some(kept)
 }
 
-fn keep(more: Kept) {
-    if let Ok(mut kept) = KEPT.lock() {
-        kept.push(more);
+/// As [`take`], of one that was not kept.
+fn leaves(kept: Kept) -> Kept {
+    if let Ok(mut all) = ALL.lock() {
+        all.leaving.push(kept.address);
+    }
+    kept
+}
+
+fn left(address: u64) {
+    if let Ok(mut all) = ALL.lock()
+        && let Some(at) = all.leaving.iter().position(|other| *other == address)
+    {
+        all.leaving.swap_remove(at);
     }
 }
 
-/// Frees it: the driver waits for the work of its context first.
-fn free(kept: &Kept) -> Result<(), CUresult> {
+fn keep(more: Kept) {
+    if let Ok(mut all) = ALL.lock() {
+        all.kept.push(more);
+    }
+}
+
+/// Frees one that is leaving: the driver waits for the work of its context first.
+fn free(kept: Kept) -> Result<(), CUresult> {
     // SAFETY: the address is of an allocation that nothing else knows.
     let call = || relaxed(|| unsafe { memory::cuMemFree_v2(kept.address) });
-    check(context::with(kept.of, || thread::call(call))?)
+    let result = context::with(kept.of, || thread::call(call));
+    left(kept.address);
+    check(result?)
 }
 
 /// A stream of a context is about to capture.
@@ -61,8 +96,8 @@ pub fn prepare(of: Context) {
         return;
     }
     IS_RECENT.store(true, Ordering::Relaxed);
-    let is_kept = |all: &Vec<Kept>| all.iter().any(|kept| kept.of == of);
-    if !KEPT.lock().is_ok_and(|all| is_kept(&all))
+    let is_kept = |all: &All| all.kept.iter().any(|kept| kept.of == of);
+    if !ALL.lock().is_ok_and(|all| is_kept(&all))
         && let Ok(kept) = allocate(of).or_else(|error| allocate_from_cache(of, error))
     {
         keep(kept);
@@ -90,10 +125,18 @@ fn allocate_from_cache(of: Context, error: CUresult) -> Result<Kept, CUresult> {
 }
 
 /// Whether memory at an address is ours: it was never the program's, which may have freed what was there before
-/// once more.
+/// once more. Waits until the driver has one that is leaving; from then on the driver knows what is there.
 pub fn owns(address: u64) -> bool {
-    KEPT.lock()
-        .is_ok_and(|all| all.iter().any(|kept| kept.address == address))
+    let since = Instant::now();
+    loop {
+        let Ok(all) = ALL.lock() else { return false };
+        let is_leaving = all.leaving.contains(&address);
+        if !is_leaving || since.elapsed() > PATIENCE {
+            return is_leaving || all.kept.iter().any(|kept| kept.address == address);
+        }
+        drop(all);
+        sleep(PAUSE);
+    }
 }
 
 /// Waits for all work that was submitted to a context so far.
@@ -110,11 +153,11 @@ pub fn context(of: Context) -> Result<(), CUresult> {
         return Err(CAPTURE_UNSUPPORTED);
     }
     let _pass = gate::enter(of).ok_or(CONTEXT_IS_DESTROYED)?;
-    let first = match kept(of) {
+    let first = match take(of) {
         Some(kept) => kept,
-        None => allocate(of)?,
+        None => leaves(allocate(of)?),
     };
-    free(&first)?;
+    free(first)?;
     if let Ok(kept) = allocate(of) {
         keep(kept);
     }
@@ -123,7 +166,9 @@ pub fn context(of: Context) -> Result<(), CUresult> {
 
 /// A context has ended, with what was kept there.
 pub fn context_gone(gone: Context) {
-    kept(gone);
+    if let Some(kept) = take(gone) {
+        left(kept.address);
+    }
 }
 
 /// The background thread's tick: what is kept goes back if no stream has captured since the tick before.
@@ -131,14 +176,14 @@ pub fn decay() {
     if IS_RECENT.swap(false, Ordering::Relaxed) || capture::any() {
         return;
     }
-    let Ok(mut kept) = KEPT.lock() else { return };
-    let idle = std::mem::take(&mut *kept);
-    drop(kept);
-    for kept in idle {
+    let of = |all: &All| all.kept.iter().map(|kept| kept.of).collect::<Vec<_>>();
+    let idle = ALL.lock().map_or_else(|_| Vec::new(), |all| of(&all));
+    for kept in idle.into_iter().filter_map(take) {
         // Of a context that ended meanwhile it is gone, and its address may be another's.
-        if let Some(_pass) = gate::enter_since(kept.of, kept.born) {
+        match gate::enter_since(kept.of, kept.born) {
             // A refusal means that the context ended with what was in it.
-            let _ = free(&kept);
+            Some(_pass) => drop(free(kept)),
+            None => left(kept.address),
         }
     }
 }

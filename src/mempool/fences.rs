@@ -98,7 +98,7 @@ impl<D: Driver> MemPool<D> {
     /// Finds out what is complete of the first lane in a range for which that is not known: its number.
     /// `all`: also where the stream is there.
     fn look(&self, driver: &D, lanes: Range<u32>, all: bool) -> Option<u32> {
-        let mut from = lanes.start;
+        let (mut from, mut closed) = (lanes.start, None);
         loop {
             let mut state = self.state.lock();
             if state.captures.is_open() && !on(Mutation::QueryUnderCapture) {
@@ -134,8 +134,12 @@ impl<D: Driver> MemPool<D> {
             }
             if let Some(stream) = stream
                 && lacks
+                && closed != Some(lane)
+                && self.close(driver, lane, stream).is_some()
             {
-                self.close(driver, lane, stream);
+                // What is over is known to be over now: the request need not take new memory.
+                closed = Some(lane);
+                continue;
             }
             return Some(lane);
         }

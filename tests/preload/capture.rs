@@ -165,6 +165,17 @@ fn a_capture_begins_when_all_memory_is_cached() {
 }
 
 #[test]
+fn a_stale_free_never_takes_what_the_shim_keeps_for_captures() {
+    let (native, shim) = Run::new(program("stale_free"))
+        .env("GPUSHIM_DECAY", "300ms")
+        .env("STANDIN_LATENCY", "free=20ms")
+        .may("double free")
+        .both();
+    assert_eq!(native.stdout, "1 freed once more 0 times\n");
+    assert_eq!((shim.stdout, shim.code), (native.stdout, 0));
+}
+
+#[test]
 fn a_capture_of_a_thread_that_ended_lets_memory_be_freed_when_strict() {
     for policy in POLICIES {
         let (native, shim) = Run::new(program("captures_over"))
