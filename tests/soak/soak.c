@@ -264,6 +264,28 @@ static long status_kib(const char *name) {
     return value;
 }
 
+/* KiB of resident memory but for the stand-in driver's: its device memory, and what it keeps in the heap. */
+static long resident_kib(void) {
+    size_t (*heap)(void);
+    int (*owns)(CUdeviceptr);
+    *(void **)&heap = dlsym(RTLD_DEFAULT, "standin_heap");
+    *(void **)&owns = dlsym(RTLD_DEFAULT, "standin_owns");
+    TRUE(heap && owns);
+    FILE *file = fopen("/proc/self/smaps", "r");
+    char line[4400];
+    long kib = 0, bytes = 0;
+    int is_own = 0;
+    if (!file) return -1;
+    while (fgets(line, sizeof line, file)) {
+        unsigned long long start = 0;
+        if (sscanf(line, "Rss: %ld", &bytes) == 1) kib += is_own ? 0 : bytes;
+        else if (sscanf(line, "%llx-", &start) == 1 && strchr(line, '-') && strchr(line, '-') < strchr(line, ' '))
+            is_own = owns(start) || strstr(line, "memfd:standin");
+    }
+    fclose(file);
+    return kib - (long)(heap() >> 10);
+}
+
 static size_t held(void) {
     size_t bytes = 0;
     for (int i = 0; i < devices; i++) {
@@ -281,9 +303,9 @@ static void figures(double seconds, long done) {
     malloc_trim(0);
     struct mallinfo2 heap = mallinfo2();
     if (books) books(own, 7);
-    printf("figures seconds %.0f rss %ld anonymous %ld heap %zu descriptors %ld threads %ld address_space %ld queues %ld live %ld allocated %ld "
+    printf("figures seconds %.0f rss %ld process %ld anonymous %ld heap %zu descriptors %ld threads %ld address_space %ld queues %ld live %ld allocated %ld "
            "cached %ld reserved %ld quarantined %ld pools %ld held %zu rate %.0f wrong %ld refused %ld streams_peak %ld\n",
-           seconds, status_kib("VmRSS"), status_kib("RssAnon"), (heap.uordblks + heap.hblkhd) >> 10, entries("/proc/self/fd"), entries("/proc/self/task"), status_kib("VmSize"),
+           seconds, resident_kib(), status_kib("VmRSS"), status_kib("RssAnon"), (heap.uordblks + heap.hblkhd) >> 10, entries("/proc/self/fd"), entries("/proc/self/task"), status_kib("VmSize"),
            (long)own[6], (long)own[0], (long)own[1], (long)own[2], (long)own[3], (long)own[4], (long)own[5], held(), (double)done, wrong,
            refused, streams_peak);
     fflush(stdout);

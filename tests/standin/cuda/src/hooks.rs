@@ -89,3 +89,15 @@ pub extern "C" fn standin_calls(descriptor: i32) {
     // SAFETY: the text is as long as it says. A short write leaves a short list, which a reader sees.
     unsafe { libc::write(descriptor, text.as_ptr().cast(), text.len()) };
 }
+
+/// Bytes of the process's heap that are the stand-in's own.
+#[unsafe(no_mangle)]
+pub extern "C" fn standin_heap() -> usize {
+    crate::heap::bytes()
+}
+
+/// Whether address space is the stand-in's: device memory, or kept for it.
+#[unsafe(no_mangle)]
+pub extern "C" fn standin_owns(address: u64) -> i32 {
+    lock().is_ok_and(|state| state.memory.owns(address)).into()
+}

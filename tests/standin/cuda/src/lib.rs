@@ -39,6 +39,7 @@ mod graph_memory;
 mod graph_node;
 mod green;
 mod handles;
+mod heap;
 mod hooks;
 mod host;
 mod hostfn;

@@ -21,6 +21,8 @@ const SPACING: u64 = 512;
 const SMALL: u64 = 1 << 20;
 /// Address space is reserved in pieces of this size, in bytes.
 const RESERVE: u64 = 64 << 30;
+/// From so many bytes on, address space is the system's again when it is given back.
+const APART: u64 = 1 << 30;
 /// So many freed ranges are remembered, to tell a use after free from a wild address.
 const FREED: usize = 4096;
 
@@ -74,8 +76,10 @@ pub struct Memory {
     live: BTreeMap<u64, Allocation>,
     freed: BTreeMap<u64, u64>,
     space: Ranges,
-    /// All address space that was ever reserved.
+    /// All address space that is reserved, or was and is kept.
     pieces: Vec<Range<u64>>,
+    /// The pieces that are one reservation, by its begin.
+    apart: HashMap<u64, Range<u64>>,
     /// Room within shared pages, by context.
     small: HashMap<u64, Ranges>,
     ids: u64,
@@ -166,7 +170,12 @@ impl Memory {
         // A stale device address must not pass for pageable host memory.
         place == Place::Device
             || self.find(address).is_some()
-            || self.pieces.iter().any(|piece| piece.contains(&address))
+            || self.owns(address)
+    }
+
+    /// Whether address space is the driver's: used by it, or kept.
+    pub fn owns(&self, address: u64) -> bool {
+        self.pieces.iter().any(|piece| piece.contains(&address))
     }
 
     /// All memory, by address.
@@ -180,10 +189,17 @@ impl Memory {
     /// readable and writable, zero.
     pub fn reserve(&mut self, bytes: u64, align: u64) -> Outcome<u64> {
         let (bytes, align) = (round(bytes), align.max(PAGE));
+        if bytes >= APART {
+            let start = map(bytes + align).ok_or(OUT_OF_MEMORY)?;
+            let (at, piece) = (start.next_multiple_of(align), start..start + bytes + align);
+            self.pieces.push(piece.clone());
+            self.apart.insert(at, piece);
+            return Ok(at);
+        }
         if let Some(at) = self.space.take(bytes, align) {
             return Ok(at);
         }
-        for piece in [RESERVE.max(bytes + align), bytes + align + PAGE] {
+        for piece in [RESERVE, bytes + align + PAGE] {
             if let Some(start) = map(piece) {
                 let usable = start.next_multiple_of(PAGE);
                 self.pieces.push(start..start + piece);
@@ -203,6 +219,12 @@ impl Memory {
     /// Gives address space back; its contents are gone.
     pub fn unreserve(&mut self, at: u64, bytes: u64) {
         let bytes = round(bytes);
+        if let Some(piece) = self.apart.remove(&at) {
+            // SAFETY: `map` made the piece, and this was its one reservation.
+            unsafe { libc::munmap(piece.start as *mut libc::c_void, (piece.end - piece.start) as usize) };
+            self.pieces.retain(|other| *other != piece);
+            return;
+        }
         // SAFETY: the range lies in memory that `map` made, and nobody else holds it.
         unsafe { libc::madvise(at as *mut libc::c_void, bytes as usize, libc::MADV_DONTNEED) };
         self.space.give(at, bytes);
