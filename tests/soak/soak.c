@@ -264,13 +264,19 @@ static long status_kib(const char *name) {
     return value;
 }
 
+/* KiB of the heap that are the stand-in driver's. */
+static long drivers_heap_kib(void) {
+    size_t (*heap)(void);
+    *(void **)&heap = dlsym(RTLD_DEFAULT, "standin_heap");
+    TRUE(heap != NULL);
+    return (long)(heap() >> 10);
+}
+
 /* KiB of resident memory but for the stand-in driver's: its device memory, and what it keeps in the heap. */
 static long resident_kib(void) {
-    size_t (*heap)(void);
     int (*owns)(CUdeviceptr);
-    *(void **)&heap = dlsym(RTLD_DEFAULT, "standin_heap");
     *(void **)&owns = dlsym(RTLD_DEFAULT, "standin_owns");
-    TRUE(heap && owns);
+    TRUE(owns != NULL);
     FILE *file = fopen("/proc/self/smaps", "r");
     char line[4400];
     long kib = 0, bytes = 0;
@@ -283,7 +289,7 @@ static long resident_kib(void) {
             is_own = owns(start) || strstr(line, "memfd:standin");
     }
     fclose(file);
-    return kib - (long)(heap() >> 10);
+    return kib - drivers_heap_kib();
 }
 
 static size_t held(void) {
@@ -303,9 +309,9 @@ static void figures(double seconds, long done) {
     malloc_trim(0);
     struct mallinfo2 heap = mallinfo2();
     if (books) books(own, 7);
-    printf("figures seconds %.0f rss %ld process %ld anonymous %ld heap %zu descriptors %ld threads %ld address_space %ld queues %ld live %ld allocated %ld "
+    printf("figures seconds %.0f rss %ld process %ld anonymous %ld heap %ld descriptors %ld threads %ld address_space %ld queues %ld live %ld allocated %ld "
            "cached %ld reserved %ld quarantined %ld pools %ld held %zu rate %.0f wrong %ld refused %ld streams_peak %ld\n",
-           seconds, resident_kib(), status_kib("VmRSS"), status_kib("RssAnon"), (heap.uordblks + heap.hblkhd) >> 10, entries("/proc/self/fd"), entries("/proc/self/task"), status_kib("VmSize"),
+           seconds, resident_kib(), status_kib("VmRSS"), status_kib("RssAnon"), (long)((heap.uordblks + heap.hblkhd) >> 10) - drivers_heap_kib(), entries("/proc/self/fd"), entries("/proc/self/task"), status_kib("VmSize"),
            (long)own[6], (long)own[0], (long)own[1], (long)own[2], (long)own[3], (long)own[4], (long)own[5], held(), (double)done, wrong,
            refused, streams_peak);
     fflush(stdout);

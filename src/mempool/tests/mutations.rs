@@ -9,7 +9,7 @@ use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::TestRunner;
 
 /// Programs that are tried at most.
-const MOST: usize = 3_000;
+const MOST: usize = 10_000;
 
 /// The same random programs for every mistake, most of them with pages.
 struct Programs {
