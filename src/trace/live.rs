@@ -6,8 +6,8 @@
 //! the table never has to be cleaned.
 //!
 //! The table is used from its first groups on, so that a process with few blocks touches few pages: homes are among
-//! the first [`FIRST_GROUPS`], then, as chains of full groups grow long, among the next ones, seven times as many, and so
-//! on, and then among all. An entry says by which of these levels it found its home; a search begins with the newest.
+//! the first [`FIRST_GROUPS`], then, as groups fill, among the next ones, seven times as many, and so on, and, as chains
+//! of full groups grow long, among all. An entry says by which of these levels it found its home; a search begins with the newest.
 //!
 //! No lock and no heap. What is required of the caller: a block is inserted, then removed, then inserted
 //! again, each before the other and once. Who hands blocks out under a lock keeps that by itself.
@@ -56,6 +56,10 @@ const AGAIN: usize = 2;
 const AHEAD: usize = 3;
 /// So many full groups in a row mean that there are too few.
 const CROWDED: usize = 2;
+/// From this place of a group on, too: a search through blocks whose number changes from group to group costs some 10 ns,
+/// as the processor cannot foresee where it ends. Only up to this level, which takes 4 MiB at most.
+const DENSE: usize = 3;
+const DENSE_LEVELS: usize = 2;
 
 /// How often a reader looks at an entry that changes under its eyes.
 const LOOKS: usize = 4;
@@ -186,10 +190,11 @@ impl<'a, W: Word> Live<'a, W> {
             let is_ready = level < self.ready.load(Ordering::Relaxed)
                 || self.room.has(HEAD_BYTES + home * GROUP_BYTES, GROUP_BYTES);
             let group = self.groups.get(home).filter(|_| is_ready);
-            if group.is_some_and(|group| group.put(key, level, words))
-                || self.insert_beyond(key, level, words)
-            {
-                return;
+            match group.and_then(|group| group.put(key, level, words)) {
+                Some(place) if place < DENSE || level >= DENSE_LEVELS.min(self.all) => return,
+                Some(_) => return self.widen(level),
+                None if self.insert_beyond(key, level, words) => return,
+                None => {}
             }
         }
         self.missed.fetch_add(1, Ordering::Relaxed);
@@ -265,7 +270,7 @@ impl<'a, W: Word> Live<'a, W> {
             && self
                 .groups
                 .get(at)
-                .is_some_and(|group| group.put(key, level, words))
+                .is_some_and(|group| group.put(key, level, words).is_some())
     }
 
     /// Enters a block whose home is full.
@@ -310,6 +315,7 @@ impl<'a, W: Word> Live<'a, W> {
     }
 
     /// Has blocks entered by the next level.
+    #[cold]
     fn widen(&self, level: usize) {
         let relaxed = Ordering::Relaxed;
         // If another thread did it, or more, that is as good.
@@ -389,30 +395,33 @@ impl<W: Word> Live<'_, W> {
 impl<W: Word> Group<W> {
     /// The first place that holds this key, or is [`FREE`].
     #[inline]
-    fn place(&self, key: u64) -> Option<(&W, &Entry<W>)> {
-        let mut places = self.keys.iter().zip(&self.entries);
-        places.find(|(place, _)| place.load(Ordering::Relaxed) == key)
+    fn place(&self, key: u64) -> Option<usize> {
+        let mut places = self.keys.iter();
+        places.position(|place| place.load(Ordering::Relaxed) == key)
     }
 
+    /// Enters a block: in which place. `None`: there is none.
     #[inline(always)]
-    fn put(&self, key: u64, level: usize, words: &[u64; 7]) -> bool {
-        while let Some((place, entry)) = self.place(FREE) {
+    fn put(&self, key: u64, level: usize, words: &[u64; 7]) -> Option<usize> {
+        while let Some(at) = self.place(FREE) {
+            let (place, entry) = (self.keys.get(at)?, self.entries.get(at)?);
             // Acquire: what is written here comes after what was read when the place was given up.
             if place.swap_if(FREE, WRITING, Ordering::Acquire) {
                 entry.level.store(level as u64, Ordering::Relaxed);
                 entry.write(words);
                 // Release: whoever sees the key sees its entry.
                 place.store(key, Ordering::Release);
-                return true;
+                return Some(at);
             }
             // Another thread was faster: the next look sees that.
         }
-        false
+        None
     }
 
     #[inline]
     fn take(&self, key: u64) -> Option<(Removed, usize)> {
-        let (place, entry) = self.place(key)?;
+        let at = self.place(key)?;
+        let (place, entry) = (self.keys.get(at)?, self.entries.get(at)?);
         let [_, _, who, _, size, _, _] = &entry.words;
         let removed = Removed {
             size: size.load(Ordering::Relaxed),

@@ -188,8 +188,10 @@ fn blocks_use_the_first_groups_until_they_are_crowded() {
         let used = memory.places().filter(|(_, seen)| *seen != Seen::Free);
         used.map(|(at, _)| at).max()
     };
-    insert(1..300);
+    insert(1..50);
     assert!(last() < Some(FIRST_GROUPS + 4), "{:?}", last());
+    insert(50..300);
+    assert_eq!(live.level.load(Ordering::Relaxed), 1);
     insert(300..10_000);
     assert_eq!(memory.blocks().len(), 9_999);
     assert!(live.level.load(Ordering::Relaxed) >= 2);

@@ -189,17 +189,10 @@ impl Memory {
     /// readable and writable, zero.
     pub fn reserve(&mut self, bytes: u64, align: u64) -> Outcome<u64> {
         let (bytes, align) = (round(bytes), align.max(PAGE));
-        if bytes >= APART {
-            let start = map(bytes + align).ok_or(OUT_OF_MEMORY)?;
-            let (at, piece) = (start.next_multiple_of(align), start..start + bytes + align);
-            self.pieces.push(piece.clone());
-            self.apart.insert(at, piece);
-            return Ok(at);
-        }
         if let Some(at) = self.space.take(bytes, align) {
             return Ok(at);
         }
-        for piece in [RESERVE, bytes + align + PAGE] {
+        for piece in [RESERVE.max(bytes + align), bytes + align + PAGE] {
             if let Some(start) = map(piece) {
                 let usable = start.next_multiple_of(PAGE);
                 self.pieces.push(start..start + piece);
@@ -209,6 +202,19 @@ impl Memory {
             }
         }
         Err(OUT_OF_MEMORY)
+    }
+
+    /// As [`Memory::reserve`], for the program's own mappings: large ones end when they are given back.
+    pub fn reserve_apart(&mut self, bytes: u64, align: u64) -> Outcome<u64> {
+        let (bytes, align) = (round(bytes), align.max(PAGE));
+        if bytes < APART {
+            return self.reserve(bytes, align);
+        }
+        let start = map(bytes + align).ok_or(OUT_OF_MEMORY)?;
+        let (at, piece) = (start.next_multiple_of(align), start..start + bytes + align);
+        self.pieces.push(piece.clone());
+        self.apart.insert(at, piece);
+        Ok(at)
     }
 
     /// Address space at a wished address, if it is ours and free.

@@ -118,7 +118,7 @@ pub fn reserve(size: u64, alignment: u64, wished: u64, flags: u64) -> Outcome<u6
     }
     let base = match wished != 0 && state.memory.reserve_at(wished, size) {
         true => wished,
-        false => state.memory.reserve(size, alignment)?,
+        false => state.memory.reserve_apart(size, alignment)?,
     };
     state.vmm.reservations.insert(base, size);
     Ok(base)
