@@ -6,7 +6,9 @@ use gpushim_core::gate::{self, Pass};
 use gpushim_core::pool::{Address, Context, Device};
 use gpushim_core::trace::{Class, Kind};
 
-use crate::driver::{self, CONTEXT_IS_DESTROYED, CUresult, OUT_OF_MEMORY, SUCCESS};
+use crate::driver::{
+    self, CAPTURE_UNSUPPORTED, CONTEXT_IS_DESTROYED, CUresult, OUT_OF_MEMORY, SUCCESS,
+};
 use crate::interpose::driver::calls::{real as calls, slots};
 use crate::interpose::driver::context::real as contexts;
 use crate::interpose::driver::memory::real as memory;
@@ -140,6 +142,10 @@ impl Device for Cuda {
 
     fn is_out_of_memory(error: CUresult) -> bool {
         error == OUT_OF_MEMORY
+    }
+
+    fn is_capture(error: CUresult) -> bool {
+        error == CAPTURE_UNSUPPORTED
     }
 
     fn ordinal(&self, context: Context) -> Result<i32, CUresult> {

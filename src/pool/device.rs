@@ -24,6 +24,11 @@ pub trait Device: Sync {
     /// Whether an error means that memory ran out, so that giving back the cache may help.
     fn is_out_of_memory(error: Self::Error) -> bool;
 
+    /// Whether a call was refused because a stream captures.
+    fn is_capture(_: Self::Error) -> bool {
+        false
+    }
+
     /// The ordinal of the device that the context is on.
     fn ordinal(&self, context: Context) -> Result<i32, Self::Error>;
 

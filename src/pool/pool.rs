@@ -242,9 +242,10 @@ impl<D: Device> Pool<D> {
                             .iter()
                             .any(|context| self.device.captures(*context))
                     };
-                    let is_captured =
-                        state.captures.is_open() || MutexGuard::unlocked(&mut state, captures);
-                    // A capture began meanwhile: the block waits for its fence.
+                    let is_captured = D::is_capture(error)
+                        || state.captures.is_open()
+                        || MutexGuard::unlocked(&mut state, captures);
+                    // A capture began meanwhile, or was left open in a green context: the block waits for its fence.
                     return if is_captured {
                         Ok(())
                     } else {

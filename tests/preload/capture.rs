@@ -177,9 +177,12 @@ fn a_stale_free_never_takes_what_the_shim_keeps_for_captures() {
 
 #[test]
 fn a_capture_of_a_thread_that_ended_lets_memory_be_freed_when_strict() {
-    for policy in POLICIES {
+    for (how, policy) in ["left", "green"]
+        .iter()
+        .flat_map(|how| POLICIES.map(|policy| (how, policy)))
+    {
         let (native, shim) = Run::new(program("captures_over"))
-            .arg("left")
+            .arg(how)
             .env("STANDIN_MEMORY", "768M")
             .env("GPUSHIM_POLICY", policy)
             .env("GPUSHIM_REUSE", "strict")
@@ -190,7 +193,11 @@ fn a_capture_of_a_thread_that_ended_lets_memory_be_freed_when_strict() {
             "{}",
             native.stdout
         );
-        assert_eq!((shim.stdout, shim.code), (native.stdout, 0), "{policy}");
+        assert_eq!(
+            (shim.stdout, shim.code),
+            (native.stdout, 0),
+            "{how} {policy}"
+        );
     }
 }
 

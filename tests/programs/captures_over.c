@@ -1,7 +1,7 @@
 /* Memory that waits for captures is free again as soon as nothing can come of them, and counts as free before.
    Argument: `broken` (a capture that the driver has invalidated is open), `owed` (a capture is over during which a
    stream was synchronised), `graph` (the same, and its graph lives), `ended` (the thread that captures on its default
-   stream has ended), `left` (the same, about memory of cuMemAlloc), `beside` (the same in another context, and what
+   stream has ended), `left` (the same, about memory of cuMemAlloc), `green` (the same in a green context), `beside` (the same in another context, and what
    a pool has is wanted as memory of cuMemAlloc), `full` (a capture begins when all memory is cached). On a device of
    768 MiB. */
 #include "program.h"
@@ -39,6 +39,18 @@ static void apart(void *(*body)(void *)) {
     pthread_t thread;
     TRUE(pthread_create(&thread, NULL, body, NULL) == 0);
     TRUE(pthread_join(thread, NULL) == 0);
+}
+
+static CUcontext green_context(void) {
+    CUresult (*create)(void **, void *, CUdevice, unsigned), (*from)(CUcontext *, void *);
+    void *green = NULL;
+    CUcontext own = NULL;
+    *(void **)&create = dlsym(driver, "cuGreenCtxCreate");
+    *(void **)&from = dlsym(driver, "cuCtxFromGreenCtx");
+    TRUE(create && from);
+    OK(create(&green, (void *)8, 0, 1));
+    OK(from(&own, green));
+    return own;
 }
 
 static void tell(const char *when) {
@@ -98,11 +110,16 @@ int main(int argc, char **argv) {
         printf("beside what is cached elsewhere: %d\n", cuMemAlloc_v2(&block, 1 << 20));
         OK(cuMemFree_v2(block));
         printf("end: %d\n", cuStreamEndCapture(side, &graph));
-    } else if (!strcmp(argv[1], "left")) {
+    } else if (!strcmp(argv[1], "left") || !strcmp(argv[1], "green")) {
         CUdeviceptr block = 0;
+        CUcontext primary = context;
+        /* Nothing waits for a green context's work then: what is freed is not had again. */
+        size_t bytes = (strcmp(argv[1], "green") ? 300 : 100) * MIB;
+        if (!strcmp(argv[1], "green")) context = green_context();
         apart(begins);
+        context = primary;
         for (int i = 0; i < 3; i++) {
-            printf("allocation: %d\n", cuMemAlloc_v2(&block, 300 * MIB + i));
+            printf("allocation: %d\n", cuMemAlloc_v2(&block, bytes + (size_t)i));
             printf("free: %d\n", cuMemFree_v2(block));
         }
     } else {

@@ -356,7 +356,7 @@ const LONG: usize = 5000;
 fn grown(world: &mut World, growth: u64, steps: usize) -> Option<String> {
     // A pool has a table of 30 KB for each stream with free blocks there; tables of streams without go at the next decay.
     // Before they did, the pairs of some 60 streams and 8 pools took 10 MB in the last three quarters of 20,000 steps.
-    const MOST: u64 = 14 << 20;
+    const MOST: u64 = 10 << 20;
     let mut theirs = Vec::new();
     let Some(native) = &mut world.native else {
         log::add(&mut world.log, &[growth]);

@@ -168,9 +168,7 @@ impl Memory {
     /// Whether a copy's address is memory that the driver knows or ought to know.
     pub fn is_known(&self, place: Place, address: u64) -> bool {
         // A stale device address must not pass for pageable host memory.
-        place == Place::Device
-            || self.find(address).is_some()
-            || self.owns(address)
+        place == Place::Device || self.find(address).is_some() || self.owns(address)
     }
 
     /// Whether address space is the driver's: used by it, or kept.
@@ -227,7 +225,12 @@ impl Memory {
         let bytes = round(bytes);
         if let Some(piece) = self.apart.remove(&at) {
             // SAFETY: `map` made the piece, and this was its one reservation.
-            unsafe { libc::munmap(piece.start as *mut libc::c_void, (piece.end - piece.start) as usize) };
+            unsafe {
+                libc::munmap(
+                    piece.start as *mut libc::c_void,
+                    (piece.end - piece.start) as usize,
+                )
+            };
             self.pieces.retain(|other| *other != piece);
             return;
         }
