@@ -226,7 +226,9 @@ fn memory(theirs: &[u64], ours: &[u64], facts: &Facts, rules: &Rules) -> Verdict
     let used = their_total - their_free;
     // What pools keep may be rounded up as what is live is.
     let most = used + used.saturating_sub(facts.held) + facts.extra + SLACK;
-    let may_keep = facts.raised || facts.captures || rules.pins && used > 0;
+    // Another size cannot have what a bin keeps: where the driver's pools keep something, that need not be as much.
+    let keeps_bins = rules.is_bins && used > facts.held;
+    let may_keep = facts.raised || facts.captures || rules.pins && used > 0 || keeps_bins;
     if !may_keep && free < whole.saturating_sub(most) {
         return Different;
     }
