@@ -108,7 +108,10 @@ fn follow(accessor: Context, owner: Context) {
 }
 
 /// A context may use another's memory from here on, or no longer.
-pub fn peer(accessor: Context, owner: Context, enabled: bool) {
+///
+/// # Errors
+/// The driver's, which twice refused access to memory that is mapped: nothing is enabled then.
+pub fn peer(accessor: Context, owner: Context, enabled: bool) -> Result<(), CUresult> {
     if enabled {
         accessors::peer(accessor, owner);
         if is_enabled() {
@@ -120,12 +123,22 @@ pub fn peer(accessor: Context, owner: Context, enabled: bool) {
         .zip(ordinal(owner))
         .filter(|_| is_enabled())
     else {
-        return;
+        return Ok(());
     };
-    let Some(entry) = pool(owner) else { return };
-    let mut devices = entry.pool.devices();
+    let Some(entry) = pool(owner) else {
+        return Ok(());
+    };
+    let before = entry.pool.devices();
+    let mut devices = before.clone();
     devices.retain(|device| *device != accessor);
     devices.extend(enabled.then_some(accessor));
-    // What the driver refuses here, it refuses at the access, too.
-    let _ = entry.pool.set_access(mempools::driver(), &devices);
+    let set = |devices: &[i32]| entry.pool.set_access(mempools::driver(), devices);
+    // Twice: the first answer may be a failure of earlier work.
+    let result = set(&devices).or_else(|_| set(&devices));
+    if result.is_err() && enabled {
+        // What it refuses here stays mapped for a device that may not use it: that harms nobody who is right.
+        let _ = set(&before);
+        return result;
+    }
+    Ok(())
 }

@@ -58,3 +58,19 @@ fn a_capture_ends_although_its_context_was_not_told_when_it_began_or_ended() {
         }
     }
 }
+
+#[test]
+fn access_that_is_refused_to_mapped_memory_is_not_said_to_be_enabled() {
+    // A failure of earlier work that this call reports; and one that stays.
+    for (calls, said) in [
+        ("@1", "enable: 0\ndisable: 0\n"),
+        ("@1+", "enable: 999\ndisable: 705\n"),
+    ] {
+        let shim = Run::new(program("peer_refused"))
+            .env("STANDIN_DEVICES", "2")
+            .env("GPUSHIM_POLICY", "vmm")
+            .env("STANDIN_FAULT", format!("cuMemSetAccess:{calls}:999"))
+            .shim();
+        assert_eq!((shim.stdout.as_str(), shim.code), (said, 0), "{calls}");
+    }
+}

@@ -178,6 +178,27 @@ fn synchronize(which: Option<Context>, call: impl FnOnce() -> CUresult) -> CUres
     })
 }
 
+/// The current context may no longer use another's memory.
+fn disable_peer(peer: Handle) -> CUresult {
+    let disabled = |accessor| peers::disabled(accessor, Context(peer as u64));
+    let result = match context::current().map(disabled) {
+        Some(Disabling::Stays) => SUCCESS,
+        Some(Disabling::NotEnabled) => PEER_ACCESS_NOT_ENABLED,
+        // SAFETY: the driver looks at the handle, and answers.
+        Some(Disabling::Forwarded) | None => unsafe { real::cuCtxDisablePeerAccess(peer) },
+    };
+    if result == SUCCESS
+        && let Some(accessor) = context::current()
+    {
+        if let Some(pool) = allocator::pool() {
+            pool.peer_disabled(accessor, Context(peer as u64));
+        }
+        // What stays mapped for a device that may no longer use it harms nobody who is right.
+        let _ = paged::peer(accessor, Context(peer as u64), false);
+    }
+    result
+}
+
 driver_hooks! {
     /// Another context becomes current.
     fn cuCtxSetCurrent(context: Handle) {
@@ -331,26 +352,15 @@ driver_hooks! {
                 if let Some(pool) = allocator::pool() {
                     pool.peer_enabled(accessor, Context(peer as u64));
                 }
-                paged::peer(accessor, Context(peer as u64), true);
+                if let Err(error) = paged::peer(accessor, Context(peer as u64), true) {
+                    disable_peer(peer);
+                    return error;
+                }
             }
         result
     }
     /// The current context may no longer use another's memory.
     fn cuCtxDisablePeerAccess(peer: Handle) {
-        let disabled = |accessor| peers::disabled(accessor, Context(peer as u64));
-        let result = match context::current().map(disabled) {
-            Some(Disabling::Stays) => SUCCESS,
-            Some(Disabling::NotEnabled) => PEER_ACCESS_NOT_ENABLED,
-            // SAFETY: as above.
-            Some(Disabling::Forwarded) | None => unsafe { real::cuCtxDisablePeerAccess(peer) },
-        };
-        if result == SUCCESS
-            && let Some(accessor) = context::current() {
-                if let Some(pool) = allocator::pool() {
-                    pool.peer_disabled(accessor, Context(peer as u64));
-                }
-                paged::peer(accessor, Context(peer as u64), false);
-            }
-        result
+        disable_peer(peer)
     }
 }
