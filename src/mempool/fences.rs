@@ -98,7 +98,7 @@ impl<D: Driver> MemPool<D> {
     /// Finds out what is complete of the first lane in a range for which that is not known: its number.
     /// `all`: also where the stream is there.
     fn look(&self, driver: &D, lanes: Range<u32>, all: bool) -> Option<u32> {
-        let (mut from, mut closed) = (lanes.start, None);
+        let mut from = lanes.start;
         loop {
             let mut state = self.state.lock();
             if state.captures.is_open() && !on(Mutation::QueryUnderCapture) {
@@ -134,12 +134,8 @@ impl<D: Driver> MemPool<D> {
             }
             if let Some(stream) = stream
                 && lacks
-                && closed != Some(lane)
-                && self.close(driver, lane, stream).is_some()
             {
-                // What is over is known to be over now: the request need not take new memory.
-                closed = Some(lane);
-                continue;
+                self.close(driver, lane, stream);
             }
             return Some(lane);
         }
