@@ -81,12 +81,10 @@ fn keep(more: Kept) {
 }
 
 /// Frees one that is leaving: the driver waits for the work of its context first.
-fn free(kept: Kept) -> Result<(), CUresult> {
+fn free(kept: &Kept) -> Result<(), CUresult> {
     // SAFETY: the address is of an allocation that nothing else knows.
     let call = || relaxed(|| unsafe { memory::cuMemFree_v2(kept.address) });
-    let result = context::with(kept.of, || thread::call(call));
-    left(kept.address);
-    check(result?)
+    check(context::with(kept.of, || thread::call(call))?)
 }
 
 /// A stream of a context is about to capture.
@@ -125,7 +123,7 @@ fn allocate_from_cache(of: Context, error: CUresult) -> Result<Kept, CUresult> {
 }
 
 /// Whether memory at an address is ours: it was never the program's, which may have freed what was there before
-/// once more. Waits until the driver has one that is leaving; from then on the driver knows what is there.
+/// once more. If it is being freed, waits for the driver's answer; from then on the driver knows what is there.
 pub fn owns(address: u64) -> bool {
     let since = Instant::now();
     loop {
@@ -153,20 +151,30 @@ pub fn context(of: Context) -> Result<(), CUresult> {
         return Err(CAPTURE_UNSUPPORTED);
     }
     let _pass = gate::enter(of).ok_or(CONTEXT_IS_DESTROYED)?;
-    let first = match take(of) {
+    let mut first = take(of);
+    // Of an earlier context with this handle it is gone, and its address may be another's.
+    while let Some(old) = first.take_if(|kept| !gate::lives(of, kept.born)) {
+        left(old.address);
+        first = take(of);
+    }
+    let first = match first {
         Some(kept) => kept,
         None => leaves(allocate(of)?),
     };
-    free(first)?;
-    if let Ok(kept) = allocate(of) {
-        keep(kept);
+    let (address, result) = (first.address, free(&first));
+    match result {
+        // Before the old one has left: the new one has the same address, mostly.
+        Ok(()) => allocate(of).into_iter().for_each(keep),
+        Err(_) => keep(first),
     }
-    Ok(())
+    left(address);
+    result
 }
 
 /// A context has ended, with what was kept there.
 pub fn context_gone(gone: Context) {
-    if let Some(kept) = take(gone) {
+    // Two threads that begin captures may each have made one.
+    while let Some(kept) = take(gone) {
         left(kept.address);
     }
 }
@@ -180,10 +188,10 @@ pub fn decay() {
     let idle = ALL.lock().map_or_else(|_| Vec::new(), |all| of(&all));
     for kept in idle.into_iter().filter_map(take) {
         // Of a context that ended meanwhile it is gone, and its address may be another's.
-        match gate::enter_since(kept.of, kept.born) {
+        if let Some(_pass) = gate::enter_since(kept.of, kept.born) {
             // A refusal means that the context ended with what was in it.
-            Some(_pass) => drop(free(kept)),
-            None => left(kept.address),
+            let _ = free(&kept);
         }
+        left(kept.address);
     }
 }

@@ -133,12 +133,13 @@ pub fn peer(accessor: Context, owner: Context, enabled: bool) -> Result<(), CUre
     devices.retain(|device| *device != accessor);
     devices.extend(enabled.then_some(accessor));
     let set = |devices: &[i32]| entry.pool.set_access(mempools::driver(), devices);
-    // Twice: the first answer may be a failure of earlier work.
-    let result = set(&devices).or_else(|_| set(&devices));
-    if result.is_err() && enabled {
-        // What it refuses here stays mapped for a device that may not use it: that harms nobody who is right.
-        let _ = set(&before);
-        return result;
+    let result = set(&devices);
+    if !enabled {
+        // If the driver refuses, a device keeps access that it may not use: correct programs are unaffected.
+        return Ok(());
     }
-    Ok(())
+    // Once more: the first answer may be a failure of earlier work.
+    result.or_else(|_| set(&devices)).inspect_err(|_| {
+        let _ = set(&before);
+    })
 }

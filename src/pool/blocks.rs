@@ -207,7 +207,7 @@ impl Blocks {
             bin.pending.pop_front();
         }
         if bin.is_empty() {
-            // With the room for what was in it: the size may never be asked for again.
+            // Frees the queues' capacity, too: the size may never be asked for again.
             *bin = Bin::default();
             self.filled.remove(class);
         }

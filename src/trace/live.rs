@@ -56,8 +56,8 @@ const AGAIN: usize = 2;
 const AHEAD: usize = 3;
 /// So many full groups in a row mean that there are too few.
 const CROWDED: usize = 2;
-/// From this place of a group on, too: a search through blocks whose number changes from group to group costs some 10 ns,
-/// as the processor cannot foresee where it ends. Only up to this level, which takes 4 MiB at most.
+/// A block at this place of a group or behind it widens the table, too: in fuller groups searches differ in length, and
+/// each branch that the processor mispredicts costs some 10 ns. Up to level [`DENSE_LEVELS`], which takes 4 MiB at most.
 const DENSE: usize = 3;
 const DENSE_LEVELS: usize = 2;
 

@@ -60,7 +60,7 @@ fn a_capture_ends_although_its_context_was_not_told_when_it_began_or_ended() {
 }
 
 #[test]
-fn access_that_is_refused_to_mapped_memory_is_not_said_to_be_enabled() {
+fn enabling_peer_access_fails_where_access_to_mapped_memory_is_refused() {
     // A failure of earlier work that this call reports; and one that stays.
     for (calls, said) in [
         ("@1", "enable: 0\ndisable: 0\n"),

@@ -113,7 +113,7 @@ int main(int argc, char **argv) {
     } else if (!strcmp(argv[1], "left") || !strcmp(argv[1], "green")) {
         CUdeviceptr block = 0;
         CUcontext primary = context;
-        /* Nothing waits for a green context's work then: what is freed is not had again. */
+        /* Nothing waits for a green context's work then: what is freed cannot be reused. */
         size_t bytes = (strcmp(argv[1], "green") ? 300 : 100) * MIB;
         if (!strcmp(argv[1], "green")) context = green_context();
         apart(begins);

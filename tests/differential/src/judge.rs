@@ -227,7 +227,7 @@ fn memory(theirs: &[u64], ours: &[u64], facts: &Facts, rules: &Rules) -> Verdict
     // What pools keep may be rounded up as what is live is.
     let most = used + used.saturating_sub(facts.held) + facts.extra + SLACK;
     // Another size cannot have what a bin keeps: where the driver's pools keep something, that need not be as much.
-    let keeps_bins = rules.is_bins && used > facts.held;
+    let keeps_bins = rules.is_bins && used > facts.held + SLACK;
     let may_keep = facts.raised || facts.captures || rules.pins && used > 0 || keeps_bins;
     if !may_keep && free < whole.saturating_sub(most) {
         return Different;

@@ -178,8 +178,8 @@ fn synchronize(which: Option<Context>, call: impl FnOnce() -> CUresult) -> CUres
     })
 }
 
-/// The current context may no longer use another's memory.
-fn disable_peer(peer: Handle) -> CUresult {
+/// The current context may no longer use another's memory, but for pools of mapped memory.
+fn disable(peer: Handle) -> CUresult {
     let disabled = |accessor| peers::disabled(accessor, Context(peer as u64));
     let result = match context::current().map(disabled) {
         Some(Disabling::Stays) => SUCCESS,
@@ -189,12 +189,9 @@ fn disable_peer(peer: Handle) -> CUresult {
     };
     if result == SUCCESS
         && let Some(accessor) = context::current()
+        && let Some(pool) = allocator::pool()
     {
-        if let Some(pool) = allocator::pool() {
-            pool.peer_disabled(accessor, Context(peer as u64));
-        }
-        // What stays mapped for a device that may no longer use it harms nobody who is right.
-        let _ = paged::peer(accessor, Context(peer as u64), false);
+        pool.peer_disabled(accessor, Context(peer as u64));
     }
     result
 }
@@ -353,7 +350,7 @@ driver_hooks! {
                     pool.peer_enabled(accessor, Context(peer as u64));
                 }
                 if let Err(error) = paged::peer(accessor, Context(peer as u64), true) {
-                    disable_peer(peer);
+                    disable(peer);
                     return error;
                 }
             }
@@ -361,6 +358,11 @@ driver_hooks! {
     }
     /// The current context may no longer use another's memory.
     fn cuCtxDisablePeerAccess(peer: Handle) {
-        disable_peer(peer)
+        let result = disable(peer);
+        if result == SUCCESS
+            && let Some(accessor) = context::current() {
+                let _ = paged::peer(accessor, Context(peer as u64), false);
+            }
+        result
     }
 }
