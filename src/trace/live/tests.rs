@@ -310,9 +310,11 @@ fn threads_that_crowd_each_other_lose_nothing() {
                             assert_eq!(removed, Some(Removed { size, stack }));
                         }
                         None => {
-                            let (key, words) = block(address, step);
+                            // Ticks tell blocks in one place apart: no two threads have the same.
+                            let ticks = step * THREADS + thread;
+                            let (key, words) = block(address, ticks);
                             live.insert_key(key, &words);
-                            mine.insert(address, step);
+                            mine.insert(address, ticks);
                         }
                     }
                 }
