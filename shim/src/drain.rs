@@ -66,6 +66,7 @@ fn leaves(kept: Kept) -> Kept {
     kept
 }
 
+/// The driver has answered: one is leaving no more.
 fn left(address: u64) {
     if let Ok(mut all) = ALL.lock()
         && let Some(at) = all.leaving.iter().position(|other| *other == address)

@@ -7,7 +7,8 @@
 //!
 //! The table is used from its first groups on, so that a process with few blocks touches few pages: homes are among
 //! the first [`FIRST_GROUPS`], then, as groups fill, among the next ones, seven times as many, and so on, and, as chains
-//! of full groups grow long, among all. An entry says by which of these levels it found its home; a search begins with the newest.
+//! of full groups grow long, among all. An entry says by which of these levels it found its home; a search begins with
+//! the newest.
 //!
 //! No lock and no heap. What is required of the caller: a block is inserted, then removed, then inserted
 //! again, each before the other and once. Who hands blocks out under a lock keeps that by itself.

@@ -21,7 +21,7 @@ const SPACING: u64 = 512;
 const SMALL: u64 = 1 << 20;
 /// Address space is reserved in pieces of this size, in bytes.
 const RESERVE: u64 = 64 << 30;
-/// From so many bytes on, address space is the system's again when it is given back.
+/// Reservations of at least so many bytes are unmapped when they are given back.
 const APART: u64 = 1 << 30;
 /// So many freed ranges are remembered, to tell a use after free from a wild address.
 const FREED: usize = 4096;
