@@ -18,6 +18,7 @@ use crate::interpose::driver::memory::real as memory;
 use crate::{allocator, capture, context, green, mempools, thread};
 
 /// An allocation that is kept for it.
+#[derive(Clone, Copy)]
 struct Kept {
     of: Context,
     /// Ends of contexts before it was made: with the handle of its context it tells whether that lives.
@@ -25,28 +26,50 @@ struct Kept {
     address: u64,
 }
 
-/// All that are kept, and the addresses of those that the driver is being told to take back.
+/// All that are kept, how many the driver is being asked for, and the addresses of those that it is being told to
+/// take back.
 struct All {
+    coming: usize,
     kept: Vec<Kept>,
     leaving: Vec<u64>,
 }
 
 static ALL: Mutex<All> = Mutex::new(All {
+    coming: 0,
     kept: Vec::new(),
     leaving: Vec::new(),
 });
-/// How long a free of such an address waits for the driver, and how often it looks.
+/// How long a free of an address that may be one of these waits for the driver, and how often it looks.
 const PATIENCE: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_micros(50);
 /// Whether a capture began since the last tick of [`decay`].
 static IS_RECENT: AtomicBool = AtomicBool::new(false);
 
-fn allocate(of: Context) -> Result<Kept, CUresult> {
+/// Has the driver make one, and enters it.
+fn allocate(of: Context, enter: fn(&mut All, Kept)) -> Result<Kept, CUresult> {
     let (born, mut address) = (gate::ends(), 0);
     // SAFETY: `address` is ours to write.
     let call = || relaxed(|| unsafe { memory::cuMemAlloc_v2(&mut address, 1) });
-    check(context::with(of, || thread::call(call))?)?;
-    Ok(Kept { of, born, address })
+    if let Ok(mut all) = ALL.lock() {
+        all.coming += 1;
+    }
+    let result = context::with(of, || thread::call(call)).and_then(check);
+    let kept = Kept { of, born, address };
+    if let Ok(mut all) = ALL.lock() {
+        all.coming -= 1;
+        if result.is_ok() {
+            enter(&mut all, kept);
+        }
+    }
+    result.map(|()| kept)
+}
+
+fn stays(all: &mut All, kept: Kept) {
+    all.kept.push(kept);
+}
+
+fn leaves(all: &mut All, kept: Kept) {
+    all.leaving.push(kept.address);
 }
 
 /// Takes the one of a context; it is leaving until [`left`].
@@ -58,26 +81,12 @@ fn take(of: Context) -> Option<Kept> {
     Some(kept)
 }
 
-/// As [`take`], of one that was not kept.
-fn leaves(kept: Kept) -> Kept {
-    if let Ok(mut all) = ALL.lock() {
-        all.leaving.push(kept.address);
-    }
-    kept
-}
-
 /// The driver has answered: one is leaving no more.
 fn left(address: u64) {
     if let Ok(mut all) = ALL.lock()
         && let Some(at) = all.leaving.iter().position(|other| *other == address)
     {
         all.leaving.swap_remove(at);
-    }
-}
-
-fn keep(more: Kept) {
-    if let Ok(mut all) = ALL.lock() {
-        all.kept.push(more);
     }
 }
 
@@ -97,41 +106,43 @@ pub fn prepare(of: Context) {
     IS_RECENT.store(true, Ordering::Relaxed);
     let is_kept = |all: &All| all.kept.iter().any(|kept| kept.of == of);
     if !ALL.lock().is_ok_and(|all| is_kept(&all))
-        && let Ok(kept) = allocate(of).or_else(|error| allocate_from_cache(of, error))
+        && let Err(error) = allocate(of, stays)
     {
-        keep(kept);
+        allocate_from_cache(of, error);
     }
 }
 
-/// As [`allocate`], after `error`: if memory is short because pools keep it, they give some of it back first. While a
+/// Tries again after `error`: if memory is short because pools keep it, they give some of it back first. While a
 /// stream captures they could not, for want of what is allocated here.
-fn allocate_from_cache(of: Context, error: CUresult) -> Result<Kept, CUresult> {
+fn allocate_from_cache(of: Context, error: CUresult) {
     if error != OUT_OF_MEMORY {
-        return Err(error);
+        return;
     }
     if let Some(pool) = allocator::used()
         && let Ok(device) = Device::ordinal(mempools::driver(), of)
     {
         let cached = pool.stats(Some(device)).cached;
-        if pool.trim(Some(device), cached.saturating_sub(1)) > 0
-            && let Ok(kept) = allocate(of)
-        {
-            return Ok(kept);
+        if pool.trim(Some(device), cached.saturating_sub(1)) > 0 && allocate(of, stays).is_ok() {
+            return;
         }
     }
     mempools::make_room();
-    allocate(of)
+    // Without it a wait asks the driver for one when it is needed.
+    let _ = allocate(of, stays);
 }
 
 /// Whether memory at an address is ours: it was never the program's, which may have freed what was there before
-/// once more. If it is being freed, waits for the driver's answer; from then on the driver knows what is there.
+/// once more. If it may just be coming or is being freed, waits for the driver's answer first.
 pub fn owns(address: u64) -> bool {
     let since = Instant::now();
     loop {
         let Ok(all) = ALL.lock() else { return false };
+        if all.kept.iter().any(|kept| kept.address == address) {
+            return true;
+        }
         let is_leaving = all.leaving.contains(&address);
-        if !is_leaving || since.elapsed() > PATIENCE {
-            return is_leaving || all.kept.iter().any(|kept| kept.address == address);
+        if !is_leaving && all.coming == 0 || since.elapsed() > PATIENCE {
+            return is_leaving;
         }
         drop(all);
         sleep(PAUSE);
@@ -160,13 +171,17 @@ pub fn context(of: Context) -> Result<(), CUresult> {
     }
     let first = match first {
         Some(kept) => kept,
-        None => leaves(allocate(of)?),
+        None => allocate(of, leaves)?,
     };
     let (address, result) = (first.address, free(&first));
     match result {
         // Before the old one has left: the new one has the same address, mostly.
-        Ok(()) => allocate(of).into_iter().for_each(keep),
-        Err(_) => keep(first),
+        Ok(()) => drop(allocate(of, stays)),
+        Err(_) => {
+            if let Ok(mut all) = ALL.lock() {
+                stays(&mut all, first);
+            }
+        }
     }
     left(address);
     result

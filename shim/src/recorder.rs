@@ -346,11 +346,9 @@ pub fn capture(begins: bool, stream: u64, graph: u64) {
     });
 }
 
-/// The program had a stream-ordered pool give back what it held beyond so many bytes: that many.
+/// The program had a stream-ordered pool give back what it held beyond so many bytes: that many. Recorded also if it
+/// was nothing: the pool has looked at what is over, and replay does so too.
 pub fn trimmed_to(device: i32, keep: u64, bytes: u64) {
-    if bytes == 0 {
-        return;
-    }
     let Some(writer) = opened() else { return };
     writer.record(&Event {
         size: bytes,

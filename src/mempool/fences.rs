@@ -98,7 +98,7 @@ impl<D: Driver> MemPool<D> {
     /// Finds out what is complete of the first lane in a range for which that is not known: its number.
     /// `all`: also where the stream is there.
     fn look(&self, driver: &D, lanes: Range<u32>, all: bool) -> Option<u32> {
-        let mut from = lanes.start;
+        let (mut from, mut closed) = (lanes.start, false);
         loop {
             let mut state = self.state.lock();
             if state.captures.is_open() && !on(Mutation::QueryUnderCapture) {
@@ -130,12 +130,19 @@ impl<D: Driver> MemPool<D> {
                 if let Some(at) = self.state.lock().lanes.at(lane) {
                     at.completed(id);
                 }
+                if closed {
+                    return Some(lane);
+                }
                 continue;
             }
             if let Some(stream) = stream
                 && lacks
+                && !closed
+                && self.close(driver, lane, stream).is_some()
             {
-                self.close(driver, lane, stream);
+                // Asked at once: the request need not take new memory while a block is free whose work is over.
+                closed = true;
+                continue;
             }
             return Some(lane);
         }

@@ -16,8 +16,6 @@ impl<D: Driver> MemPool<D> {
     /// over. Returns the bytes given back.
     pub fn trim(&self, driver: &D, keep: u64) -> u64 {
         let _misses = self.misses.lock();
-        // Twice: the first look records what the second one asks about.
-        self.refresh(driver);
         self.refresh(driver);
         self.reap(driver);
         let held = self.stats().reserved;

@@ -176,6 +176,18 @@ fn a_stale_free_never_takes_what_the_shim_keeps_for_captures() {
 }
 
 #[test]
+fn a_stale_free_never_takes_what_the_shim_is_just_allocating() {
+    let (native, shim) = Run::new(program("stale_free"))
+        .arg("coming")
+        .env("GPUSHIM_DECAY", "200ms")
+        .env("STANDIN_FAULT", "cuMemAlloc_v2:1+:0:after=20ms")
+        .may("double free")
+        .both();
+    assert_eq!(native.stdout, "1 freed once more 0 times\n");
+    assert_eq!((shim.stdout, shim.code), (native.stdout, 0));
+}
+
+#[test]
 fn a_capture_of_a_thread_that_ended_lets_memory_be_freed_when_strict() {
     for (how, policy) in ["left", "green"]
         .iter()

@@ -55,8 +55,9 @@ static void streams(void) {
         OK(cuMemsetD8Async(block + size - 1, (unsigned char)(i + 1), 1, at));
         OK(cuEventRecord(event, at));
         OK(cuStreamWaitEvent(from, event, 0));
-        OK(touch(from, block, size, 0, 200000));
+        /* The host waits for this copy. */
         OK(cuMemcpyDtoHAsync_v2(&bytes[i], block + size - 1, 1, from));
+        OK(touch(from, block, size, 0, 200000));
         /* Freed under work that still runs. */
         given(block, size, 0, from);
         if (i % 10 == 9) OK(cuStreamSynchronize(from));

@@ -4,7 +4,7 @@ use crate::judge::{self, OUT_OF_MEMORY, Verdict};
 use crate::log;
 use crate::op::*;
 use crate::promises::{Promise, TABLE};
-use crate::world::{Block, Capture, Effects, GONE, Kind, State, World};
+use crate::world::{Block, Capture, Effects, Kind, State, World};
 
 /// What is seen of a step that was left out: its slot holds nothing that it could be about.
 const SKIPPED: u64 = 0x5c1b_bed0;
@@ -432,13 +432,7 @@ fn run(world: &mut World, step: &Step) -> bool {
         Op::SetContext | Op::Pause | Op::EndThread { .. } => {
             if let Op::EndThread { thread } = step.op {
                 world.modes[usize::from(thread)] = 0;
-                for capture in world
-                    .captures
-                    .values_mut()
-                    .filter(|capture| capture.thread == thread)
-                {
-                    capture.thread = GONE;
-                }
+                world.thread_ended(thread);
             }
             if step.op == Op::Pause && world.pause > 0 && world.native.is_some() {
                 std::thread::sleep(std::time::Duration::from_micros(world.pause));

@@ -281,6 +281,22 @@ impl World {
         found.map(|slot| slot as u8)
     }
 
+    /// A thread has ended: what it captures goes on. Its own default stream is not that of the next thread in its place.
+    pub fn thread_ended(&mut self, thread: u8) {
+        for (key, mut capture) in std::mem::take(&mut self.captures) {
+            let mut kept = key;
+            if capture.thread == thread {
+                capture.thread = GONE;
+                if key >> 63 == 1 {
+                    kept = key | self.serial() << 40;
+                    let of_capture = self.blocks.iter_mut().filter(|block| block.capture == key);
+                    of_capture.for_each(|block| block.capture = kept);
+                }
+            }
+            self.captures.insert(kept, capture);
+        }
+    }
+
     /// Whether an open capture forbids the thread what could synchronise.
     pub fn is_forbidden(&self) -> bool {
         let mode = self.modes[usize::from(self.thread)];
