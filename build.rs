@@ -8,8 +8,7 @@ mod oldest_glibc;
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-changed=build");
-    // Only the command is linked so, and only it needs the time.
-    if std::env::var_os("CARGO_FEATURE_CLI").is_none() || !oldest_glibc::is_wanted() {
+    if !oldest_glibc::is_wanted() {
         return;
     }
     if let Err(why) = link() {

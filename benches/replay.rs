@@ -1,7 +1,7 @@
 //! Replays: requests served per second, by policy and by how many blocks are live.
 
 use divan::{Bencher, black_box, counter::ItemsCount};
-use gpushim_core::pool;
+use gpushim_alloc::pool;
 use gpushim_core::replay::{Device, Policy, Requests, Shape, churn, generate, run};
 
 fn main() {

@@ -7,8 +7,8 @@
 //! (default 400) is how many requests the device's work is behind the host; `SPARE` and `PIECE` (MiB) set
 //! the pool's.
 
-use gpushim_core::mempool::{Driver, Layout, MemPool, Settings, Stream};
-use gpushim_core::pool::Context;
+use gpushim_alloc::mempool::{Driver, Layout, MemPool, Settings, Stream};
+use gpushim_alloc::pool::Context;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;

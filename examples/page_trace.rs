@@ -11,8 +11,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-use gpushim_core::trace::spool::{SpoolOptions, Spooler};
-use gpushim_core::trace::{Class, Cost, Event, Kind, StackNode, Writer, WriterOptions, flags};
+use gpushim_trace::spool::{SpoolOptions, Spooler};
+use gpushim_trace::{Class, Cost, Event, Kind, StackNode, Writer, WriterOptions, flags};
 
 const MIB: u64 = 1 << 20;
 const LAYERS: u64 = 24;

@@ -8,8 +8,8 @@
 
 use std::time::{Duration, Instant};
 
-use gpushim_core::trace::spool::{SpoolLimits, SpoolOptions, SpoolStatus, Spooler};
-use gpushim_core::trace::{Class, Cost, Event, Kind, Trace, Writer, WriterOptions, flags};
+use gpushim_trace::spool::{SpoolLimits, SpoolOptions, SpoolStatus, Spooler};
+use gpushim_trace::{Class, Cost, Event, Kind, Trace, Writer, WriterOptions, flags};
 
 /// The requests as events of a pool: the size stands for the place in the program that asked.
 fn events(path: &str) -> Vec<Event> {

@@ -9,8 +9,8 @@ use std::path::Path;
 use gpushim_core::recording::{Code, names_with};
 use gpushim_core::report::Report;
 use gpushim_core::symbols::{Bundle, Options};
-use gpushim_core::trace::layout::{get_u64, header};
-use gpushim_core::trace::{Layer, Series, Trace};
+use gpushim_trace::layout::{get_u64, header};
+use gpushim_trace::{Layer, Series, Trace};
 
 #[path = "../src/cli/listing.rs"]
 mod listing;

@@ -6,11 +6,9 @@
 use std::ops::Range;
 use std::time::Duration;
 
-use gpushim_core::trace::layout::{self, PartKind, get_u32, get_u64, header, part};
-use gpushim_core::trace::spool::{SpoolLimits, SpoolOptions, Spooler};
-use gpushim_core::trace::{
-    BuildId, Class, Event, Kind, Module, StackNode, Writer, WriterOptions, flags,
-};
+use gpushim_trace::layout::{self, PartKind, get_u32, get_u64, header, part};
+use gpushim_trace::spool::{SpoolLimits, SpoolOptions, Spooler};
+use gpushim_trace::{BuildId, Class, Event, Kind, Module, StackNode, Writer, WriterOptions, flags};
 
 use super::read_all::spool;
 

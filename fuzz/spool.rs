@@ -1,7 +1,7 @@
 //! The frames of a spool, in a form in which a change of a few bytes changes events and nothing else:
 //! what is compressed in them is stored as it is, and their sums are put right.
 
-use gpushim_core::trace::layout::{get_u32, get_u64};
+use gpushim_trace::layout::{get_u32, get_u64};
 
 /// Bytes of a frame's header, see `docs/trace-format.md`.
 pub const HEADER_BYTES: usize = 96;

@@ -63,7 +63,7 @@ pub fn unfinished(path: &Path) -> io::Result<NamedTempFile> {
 /// # Errors
 /// What the file system said, and if a trace was truncated while it was read: what is in the file may be wrong.
 pub fn persist(file: NamedTempFile, path: &Path, readers: Readers) -> io::Result<()> {
-    if crate::trace::lost::any() {
+    if gpushim_trace::lost::any() {
         return Err(io::Error::other("a trace was truncated while it was read"));
     }
     if readers == Readers::All {

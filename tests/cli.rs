@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use gpushim_core::trace::{Class, Cost, Event, Kind, Writer, WriterOptions, flags};
+use gpushim_trace::{Class, Cost, Event, Kind, Writer, WriterOptions, flags};
 use serde_json::Value;
 
 const MIB: u64 = 1 << 20;
@@ -516,7 +516,7 @@ fn doctor_says_what_takeover_would_do() {
     assert_eq!(tf["verdict"], "ok");
     assert_eq!(tf["detail"], "set TF_GPU_ALLOCATOR=cuda_malloc_async");
     let limits = found["takeover_limits"].as_array().unwrap();
-    assert_eq!(limits.len(), gpushim_core::config::takeover::LIMITS.len());
+    assert_eq!(limits.len(), gpushim_config::takeover::LIMITS.len());
     assert_eq!(limits[0]["framework"], "PyTorch");
     assert!(
         limits[0]["what"]

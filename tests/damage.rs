@@ -10,7 +10,7 @@ mod read_all;
 #[path = "../fuzz/seeds.rs"]
 mod seeds;
 
-use gpushim_core::trace::layout::{HEADER_BYTES, PartKind, checksum, get_u32, header, part};
+use gpushim_trace::layout::{HEADER_BYTES, PartKind, checksum, get_u32, header, part};
 use read_all::read_all;
 
 /// Changes in one place of a file: which part (the header is one), where in it, what, how often.

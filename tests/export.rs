@@ -5,7 +5,7 @@ use std::process::Command;
 
 use gpushim_core::export::{Format, Measure, metrics, write};
 use gpushim_core::recording::{Recording, open};
-use gpushim_core::trace::Trace;
+use gpushim_trace::Trace;
 use proptest::prelude::*;
 
 #[allow(dead_code, reason = "the seeds want part of it")]

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
-use gpushim_core::trace::{Class, Cost, Event, Kind, StackNode, Writer, WriterOptions};
+use gpushim_trace::{Class, Cost, Event, Kind, StackNode, Writer, WriterOptions};
 use serde_json::Value;
 
 const MIB: u64 = 1 << 20;

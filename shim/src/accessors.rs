@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use gpushim_core::pool::{Context, Device};
+use gpushim_alloc::pool::{Context, Device};
 
 use crate::device::Event;
 use crate::mempools;

@@ -2,8 +2,8 @@
 
 use std::sync::OnceLock;
 
-use gpushim_core::pool::{Context, FreeError, Policy, Pool, Settings};
-use gpushim_core::trace::Class;
+use gpushim_alloc::pool::{Context, FreeError, Policy, Pool, Settings};
+use gpushim_trace::Class;
 
 use crate::budget::{self, Claim};
 use crate::device::{Cuda, check};

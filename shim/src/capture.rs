@@ -4,8 +4,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use gpushim_core::gate::{self, Pass};
-use gpushim_core::pool::Context;
+use gpushim_alloc::gate::{self, Pass};
+use gpushim_alloc::pool::Context;
 
 use crate::driver::{CAPTURE_UNSUPPORTED, CONTEXT_IS_DESTROYED, CUresult, SUCCESS};
 use crate::interpose::driver::Handle;

@@ -6,8 +6,8 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use gpushim_core::pool::Context;
-use gpushim_core::trace::Event;
+use gpushim_alloc::pool::Context;
+use gpushim_trace::Event;
 
 use crate::driver::SUCCESS;
 use crate::interpose::driver::calls::real;

@@ -2,9 +2,9 @@
 
 use std::sync::Mutex;
 
-use gpushim_core::gate::{self, Pass};
-use gpushim_core::pool::{Address, Context, Device};
-use gpushim_core::trace::{Class, Kind};
+use gpushim_alloc::gate::{self, Pass};
+use gpushim_alloc::pool::{Address, Context, Device};
+use gpushim_trace::{Class, Kind};
 
 use crate::driver::{
     self, CAPTURE_UNSUPPORTED, CONTEXT_IS_DESTROYED, CUresult, OUT_OF_MEMORY, SUCCESS,

@@ -8,7 +8,7 @@ use crate::driver::SUCCESS;
 use crate::interpose::driver::memory::real;
 use crate::{context, recorder};
 
-use gpushim_core::pool::Context;
+use gpushim_alloc::pool::Context;
 
 /// Time between two samples.
 pub const PERIOD: Duration = Duration::from_secs(1);

@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use gpushim_core::gate;
-use gpushim_core::pool::{Context, Device};
+use gpushim_alloc::gate;
+use gpushim_alloc::pool::{Context, Device};
 
 use crate::device::{check, relaxed};
 use crate::driver::{CAPTURE_UNSUPPORTED, CONTEXT_IS_DESTROYED, CUresult, OUT_OF_MEMORY};

@@ -2,7 +2,7 @@
 
 use std::ffi::{CStr, c_char, c_void};
 
-use gpushim_core::trace::Writer;
+use gpushim_trace::Writer;
 
 use crate::driver::{self, SUCCESS};
 use crate::interpose::driver::calls::real;

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::sync::Mutex;
 
-use gpushim_core::pool::Context;
-use gpushim_core::trace::{Class, Kind};
+use gpushim_alloc::pool::Context;
+use gpushim_trace::{Class, Kind};
 
 use crate::driver::INVALID_VALUE;
 use crate::{budget, context, drain, green, recorder};

@@ -3,7 +3,7 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use gpushim_core::pool::Context;
+use gpushim_alloc::pool::Context;
 
 /// A green context of the program's.
 #[derive(Clone, Copy)]

@@ -5,8 +5,8 @@ use std::sync::{Condvar, Mutex, Once};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use gpushim_core::background::{Background, is_last};
-use gpushim_core::pool::TICKS_TO_DECAY;
+use gpushim_alloc::pool::TICKS_TO_DECAY;
+use gpushim_trace::background::{Background, is_last};
 
 use crate::shortage::Active;
 use crate::{allocator, device_memory, mempools, plans, process, recorder, thread_names};

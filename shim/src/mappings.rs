@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use gpushim_core::mempool::Driver;
+use gpushim_alloc::mempool::Driver;
 
 use crate::device::Cuda;
 use crate::driver::CUresult;

@@ -9,8 +9,8 @@ use std::cell::Cell;
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use gpushim_core::per_thread::{AtThreadEnd, OnDemand};
-use gpushim_core::trace::{Kind, StackNode, Writer};
+use gpushim_trace::per_thread::{AtThreadEnd, OnDemand};
+use gpushim_trace::{Kind, StackNode, Writer};
 
 use crate::{recorder, thread};
 

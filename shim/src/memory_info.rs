@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use gpushim_core::pool::Device;
+use gpushim_alloc::pool::Device;
 
 use crate::driver::{CUresult, SUCCESS};
 use crate::{allocator, budget, context, mempools};

@@ -9,11 +9,11 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering}
 use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
-use gpushim_core::config::StreamPolicy;
-use gpushim_core::mempool::{Layout, Marks, MemPool, Settings, Stream};
-use gpushim_core::placement::Family;
-use gpushim_core::pool::{Context, Device};
-use gpushim_core::trace::Class;
+use gpushim_alloc::mempool::{Layout, Marks, MemPool, Settings, Stream};
+use gpushim_alloc::placement::Family;
+use gpushim_alloc::pool::{Context, Device};
+use gpushim_config::StreamPolicy;
+use gpushim_trace::Class;
 
 use crate::device::Cuda;
 use crate::driver::SUCCESS;

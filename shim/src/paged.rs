@@ -5,9 +5,9 @@
 
 use std::sync::OnceLock;
 
-use gpushim_core::mempool::{Driver, Settings, Stream};
-use gpushim_core::placement::Family;
-use gpushim_core::pool::{Context, Device, Policy, Reuse};
+use gpushim_alloc::mempool::{Driver, Settings, Stream};
+use gpushim_alloc::placement::Family;
+use gpushim_alloc::pool::{Context, Device, Policy, Reuse};
 
 use crate::driver::{CUresult, SUCCESS};
 use crate::interpose::driver::stream_ordered;

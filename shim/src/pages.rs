@@ -3,10 +3,10 @@
 use std::ptr;
 
 use cudarc::driver::sys;
-use gpushim_core::gate::{self, Pass};
-use gpushim_core::mempool::{Driver, MemPool, Stream};
-use gpushim_core::pool::{Context, Device};
-use gpushim_core::trace::{Class, Kind};
+use gpushim_alloc::gate::{self, Pass};
+use gpushim_alloc::mempool::{Driver, MemPool, Stream};
+use gpushim_alloc::pool::{Context, Device};
+use gpushim_trace::{Class, Kind};
 
 use crate::capture;
 use crate::device::{Cuda, Event, check, relaxed};

@@ -3,7 +3,7 @@
 
 use std::sync::Mutex;
 
-use gpushim_core::pool::Context;
+use gpushim_alloc::pool::Context;
 
 use crate::driver::{CUresult, PEER_ACCESS_ALREADY_ENABLED, SUCCESS};
 

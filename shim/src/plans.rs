@@ -2,10 +2,11 @@
 
 use std::sync::{Arc, Mutex, OnceLock};
 
-use gpushim_core::config::Log;
-use gpushim_core::mempool::Progress;
-use gpushim_core::placement::{Family, Placement, Plans};
-use gpushim_core::trace::Class;
+use gpushim_alloc::mempool::Progress;
+use gpushim_alloc::placement::{Family, Placement, Plans, ReadError};
+use gpushim_config::Log;
+use gpushim_trace::Class;
+use gpushim_trace::regular::open_regular;
 
 use crate::mempools::{self, Entry};
 use crate::{process, recorder};
@@ -18,7 +19,8 @@ pub fn of(device: i32, family: Family) -> Option<Arc<Placement>> {
 
 fn read() -> Option<Plans> {
     let file = process::config().plan_file()?;
-    match Plans::read(&file) {
+    let opened = open_regular(&file).map_err(ReadError::Io);
+    match opened.and_then(|(opened, _)| Plans::read(opened)) {
         Ok(plans) => Some(plans),
         Err(error) => {
             if process::config().log >= Log::Warn {

@@ -7,8 +7,8 @@
 
 use std::sync::Mutex;
 
-use gpushim_core::gate;
-use gpushim_core::pool::Context;
+use gpushim_alloc::gate;
+use gpushim_alloc::pool::Context;
 
 use crate::driver::{CUresult, SUCCESS};
 use crate::interpose::driver::context::real;

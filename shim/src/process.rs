@@ -6,8 +6,8 @@ use std::sync::Once;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use gpushim_core::config::{Config, Log, Resolved, StreamPolicy};
-use gpushim_core::pool::Policy;
+use gpushim_alloc::pool::Policy;
+use gpushim_config::{Config, Log, Resolved, StreamPolicy};
 
 use crate::interpose::front;
 

@@ -1,6 +1,6 @@
 //! Python: its functions made visible in stacks, where that is asked for.
 
-use gpushim_core::config::{Config, PYTHON};
+use gpushim_config::{Config, PYTHON};
 
 use crate::interpose::front;
 use crate::process;

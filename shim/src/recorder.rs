@@ -3,9 +3,9 @@
 use std::collections::HashSet;
 use std::sync::{Mutex, Once, OnceLock};
 
-use gpushim_core::mempool::{self, Stream};
-use gpushim_core::pool::{Context, Freed, Gone, Grant, Source, Stamp};
-use gpushim_core::trace::{Class, Condition, Cost, Event, Kind, Writer, flags};
+use gpushim_alloc::mempool::{self, Stream};
+use gpushim_alloc::pool::{Context, Freed, Gone, Grant, Source, Stamp};
+use gpushim_trace::{Class, Condition, Cost, Event, Kind, Writer, flags};
 
 use crate::interpose::front;
 use crate::{

@@ -3,10 +3,10 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock};
 
-use gpushim_core::config::Stacks;
-use gpushim_core::perf_map::PerfMap;
-use gpushim_core::trace::{BuildId, Module, Writer};
-use gpushim_core::unwind::{self, Again, Frames};
+use gpushim_config::Stacks;
+use gpushim_trace::perf_map::PerfMap;
+use gpushim_trace::{BuildId, Module, Writer};
+use gpushim_unwind::{self, Again, Frames};
 
 use crate::{marks, process, recorder, thread};
 
@@ -20,7 +20,7 @@ static IS_AGAIN: AtomicBool = AtomicBool::new(false);
 /// Gets ready: from now on modules go into the trace as they are met.
 pub fn start() {
     if process::config().stacks != Stacks::Off {
-        unwind::on_new_module(met);
+        gpushim_unwind::on_new_module(met);
     }
 }
 
@@ -41,7 +41,7 @@ pub fn of_allocation(writer: &Writer, bytes: u64) -> u32 {
 #[inline(never)]
 fn walk(writer: &Writer, ranges: u32) -> u32 {
     let mut frames = Frames::new();
-    unwind::walk(&mut frames);
+    gpushim_unwind::walk(&mut frames);
     if IS_AGAIN.load(Ordering::Relaxed)
         && let Ok(again) = AGAIN.lock()
     {
@@ -59,12 +59,12 @@ fn own() -> &'static std::ops::Range<u64> {
     static OWN: OnceLock<std::ops::Range<u64>> = OnceLock::new();
     OWN.get_or_init(|| {
         let here = own as *const () as u64;
-        unwind::module_of(here).map_or(0..0, |module| module.begin..module.end)
+        gpushim_unwind::module_of(here).map_or(0..0, |module| module.begin..module.end)
     })
 }
 
 /// A module was met for the first time since code last changed.
-fn met(module: &unwind::Module) {
+fn met(module: &gpushim_unwind::Module) {
     let Some(writer) = recorder::opened() else {
         return;
     };
@@ -109,7 +109,7 @@ fn unloaded() {
     let unloaded = unloads();
     if UNLOADED.swap(unloaded, Ordering::Relaxed) != unloaded {
         // Other code may be where a library was.
-        unwind::code_changed();
+        gpushim_unwind::code_changed();
     }
 }
 
@@ -158,7 +158,7 @@ fn name_generated_code(writer: &Writer) {
     let (frames, nodes) = writer.frames_since(named.nodes);
     named.nodes = nodes;
     for address in frames {
-        if !named.known.contains(&address) && unwind::module_of(address).is_none() {
+        if !named.known.contains(&address) && gpushim_unwind::module_of(address).is_none() {
             named.known.insert(address);
             named.open.push((address, 0));
         }

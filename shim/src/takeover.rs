@@ -5,9 +5,9 @@
 
 use std::sync::OnceLock;
 
-use gpushim_core::config::takeover::{Decision, decide, limits_of};
-use gpushim_core::config::{Config, TAKEOVER};
-use gpushim_core::trace::Writer;
+use gpushim_config::takeover::{Decision, decide, limits_of};
+use gpushim_config::{Config, TAKEOVER};
+use gpushim_trace::Writer;
 
 use crate::interpose::front;
 use crate::process;

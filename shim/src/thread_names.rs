@@ -4,7 +4,7 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
-use gpushim_core::trace::Facts;
+use gpushim_trace::Facts;
 
 use crate::{process, recorder};
 

@@ -3,9 +3,9 @@
 use std::sync::Mutex;
 use std::time::Duration;
 
-use gpushim_core::config::TraceMode;
-use gpushim_core::trace::spool::{SpoolLimits, SpoolOptions, Spooler};
-use gpushim_core::trace::{Held, Upkeep, Writer};
+use gpushim_config::TraceMode;
+use gpushim_trace::spool::{SpoolLimits, SpoolOptions, Spooler};
+use gpushim_trace::{Held, Upkeep, Writer};
 
 use crate::{memory_info, process};
 

@@ -2,7 +2,7 @@
 
 use rustc_hash::FxHashMap;
 
-use crate::trace::{Class, Event, Kind, Layer, Record, flags};
+use gpushim_trace::{Class, Event, Kind, Layer, Record, flags};
 
 /// A quantity over time, bytes.
 ///

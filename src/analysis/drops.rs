@@ -7,7 +7,7 @@ use super::iterations::Iterations;
 use super::segments::Segments;
 use super::walk::{Block, Focus, Visitor, walk};
 use crate::recording::Recording;
-use crate::trace::Record;
+use gpushim_trace::Record;
 
 mod falls;
 mod gather;

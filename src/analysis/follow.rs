@@ -5,7 +5,7 @@ use super::iterations::{Iterations, Locator, Start};
 use super::journal::{Journal, What};
 use super::walk::{Block, Focus, Visitor, Walker, in_order};
 use crate::recording::{Reader, Recording};
-use crate::trace::Record;
+use gpushim_trace::Record;
 
 /// Follows blocks.
 pub struct Follow<'a> {

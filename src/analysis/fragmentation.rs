@@ -7,7 +7,7 @@ use super::peak::Moment;
 use super::segments::Segments;
 use super::walk::{Block, Focus, LiveAt, Visitor, walk};
 use crate::recording::Recording;
-use crate::trace::{Event, Kind, Layer, Record};
+use gpushim_trace::{Event, Kind, Layer, Record};
 
 mod layout;
 

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use super::held::{Held, by_stack};
 use super::walk::Block;
 use crate::recording::Recording;
-use crate::trace::{Kind, Layer, Series, Trace};
+use gpushim_trace::{Kind, Layer, Series, Trace};
 
 /// What a trace says of its process now. Bytes are of all devices together.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,7 +6,7 @@ use super::held::{Held, by_stack};
 use super::iterations::Iterations;
 use super::walk::{Block, Focus, LiveAt, Visitor, walk};
 use crate::recording::Recording;
-use crate::trace::Record;
+use gpushim_trace::Record;
 
 /// Fewer iterations after the warm-up say nothing.
 const LEAST: usize = 5;

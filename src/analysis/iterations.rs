@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::walk::Focus;
 use crate::recording::{Reader, Recording};
-use crate::trace::{Kind, Record};
+use gpushim_trace::{Kind, Record};
 
 mod cycles;
 mod locate;

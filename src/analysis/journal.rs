@@ -1,6 +1,6 @@
 //! What happened around the peak: the events of its iteration, of the one before and of the one after.
 
-use crate::trace::{Kind, Record};
+use gpushim_trace::{Kind, Record};
 
 /// Entries that are kept at most, 40 bytes each: iterations that are longer are not told.
 const MOST: usize = 1 << 20;

@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::held::{Held, by_stack};
 use super::walk::{Block, Focus, LiveAt, Visitor, walk};
 use crate::recording::Recording;
-use crate::trace::{Event, Kind, Record};
+use gpushim_trace::{Event, Kind, Record};
 
 /// How many are told of, the first ones; their holders take a map each.
 const MOST: usize = 16;

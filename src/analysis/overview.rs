@@ -12,7 +12,7 @@ use super::peak::Peak;
 use super::summary::{Books, PeakOf};
 use super::walk::{Block, Focus};
 use crate::recording::{Reader, Recording, read};
-use crate::trace::{Event, Layer};
+use gpushim_trace::{Event, Layer};
 
 /// Events that are looked at to learn which device a process uses.
 const FIRST: usize = 100_000;

@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::held::{Held, by_stack};
 use super::walk::{Block, Focus, LiveAt, Visitor, walk};
 use crate::recording::Recording;
-use crate::trace::Record;
+use gpushim_trace::Record;
 
 /// A moment of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

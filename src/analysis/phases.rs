@@ -6,7 +6,7 @@ use serde::Serialize;
 use super::iterations::{Iterations, without_numbers};
 use super::walk::{Block, Focus, Visitor, walk};
 use crate::recording::Recording;
-use crate::trace::{Kind, Record};
+use gpushim_trace::{Kind, Record};
 
 /// Names of phases that are told apart.
 const NAMES: usize = 1 << 12;

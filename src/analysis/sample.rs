@@ -2,7 +2,7 @@
 
 use tempfile::TempDir;
 
-use crate::trace::{Class, Event, Kind, StackNode, Trace, Writer, WriterOptions};
+use gpushim_trace::{Class, Event, Kind, StackNode, Trace, Writer, WriterOptions};
 
 /// Return addresses that stand for functions.
 pub const PARAMETERS: u64 = 0x10_0000;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use super::walk::{Focus, older};
 use crate::recording::Recording;
-use crate::trace::{Class, Event, Kind, Layer, flags};
+use gpushim_trace::{Class, Event, Kind, Layer, flags};
 
 /// Memory that was taken as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

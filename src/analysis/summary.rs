@@ -10,7 +10,7 @@ use super::oom::Shortages;
 use super::overview::Overview;
 use super::walk::{Block, Focus, Visitor};
 use crate::recording::{Coverage, Reader, Recording};
-use crate::trace::{Class, Event, Kind, Layer, LiveBlock, Record, flags};
+use gpushim_trace::{Class, Event, Kind, Layer, LiveBlock, Record, flags};
 
 /// How many size groups and out-of-memory events are kept.
 const TOP: usize = 8;

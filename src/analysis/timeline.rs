@@ -6,7 +6,7 @@ use serde::Serialize;
 use super::iterations::without_numbers;
 use super::phases::busiest;
 use crate::recording::Recording;
-use crate::trace::{DeviceTimeline, Kind, Series, Span};
+use gpushim_trace::{DeviceTimeline, Kind, Series, Span};
 
 /// Names of phases that are told apart.
 const NAMES: usize = 1 << 12;
@@ -94,7 +94,7 @@ impl Run {
             last => last,
         };
         let curves = |one: &&DeviceTimeline| Curves {
-            device: (one.device != crate::trace::Event::NO_DEVICE).then_some(one.device),
+            device: (one.device != gpushim_trace::Event::NO_DEVICE).then_some(one.device),
             curves: CURVES
                 .iter()
                 .filter_map(|(series, name)| curve(name, one.get(*series), end_ns, columns))
@@ -209,7 +209,7 @@ impl Open {
         }
     }
 
-    fn feed(&mut self, recording: &dyn Recording, record: &crate::trace::Record) {
+    fn feed(&mut self, recording: &dyn Recording, record: &gpushim_trace::Record) {
         self.last_ns = record.ns;
         let event = &record.event;
         if self.thread != Some(event.thread) {

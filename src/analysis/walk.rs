@@ -3,7 +3,7 @@
 use rustc_hash::FxHashMap;
 
 use crate::recording::Recording;
-use crate::trace::{Class, Event, Kind, Layer, LiveBlock, Record, flags};
+use gpushim_trace::{Class, Event, Kind, Layer, LiveBlock, Record, flags};
 
 /// What is looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,7 +7,7 @@ use super::peak::{Moment, Peak};
 use super::phases::busiest;
 use super::walk::{Block, Focus, LiveAt, Visitor, walk};
 use crate::recording::Recording;
-use crate::trace::{Kind, Record};
+use gpushim_trace::{Kind, Record};
 
 /// Which bytes count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,7 +7,7 @@ use clap::ValueEnum;
 use gpushim_core::analysis::Focus;
 use gpushim_core::recording::Recording;
 use gpushim_core::report::findings::{Finding, Shown};
-use gpushim_core::trace::Layer;
+use gpushim_trace::Layer;
 
 use super::{Format, Outcome, complain, print_json, print_text, progress, say_problems, traces};
 

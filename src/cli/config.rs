@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use anyhow::Result;
-use gpushim_core::config::{Origin, Resolved, markdown};
+use gpushim_config::{Origin, Resolved, markdown};
 use gpushim_core::report::shown::shown;
 use serde::Serialize;
 
@@ -74,7 +74,7 @@ const fn origin(origin: Origin) -> &'static str {
 }
 
 fn page(resolved: Resolved) -> Page {
-    let setting = |setting: gpushim_core::config::Setting| Setting {
+    let setting = |setting: gpushim_config::Setting| Setting {
         name: setting.variable.name,
         value: setting.value,
         origin: origin(setting.origin),
@@ -83,7 +83,7 @@ fn page(resolved: Resolved) -> Page {
         help: setting.variable.help,
         used: setting.variable.used,
     };
-    let problem = |problem: gpushim_core::config::Problem| Problem {
+    let problem = |problem: gpushim_config::Problem| Problem {
         variable: problem.variable,
         value: problem.value,
         reason: problem.reason,

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use gpushim_core::report::shown::shown;
-use gpushim_core::trace::Trace;
+use gpushim_trace::Trace;
 use serde::Serialize;
 
 use super::{Format, Outcome, print_json, print_text};

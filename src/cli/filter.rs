@@ -1,8 +1,7 @@
 //! Which events are wanted.
 
-use gpushim_core::config;
 use gpushim_core::recording::{Frame, Names, Recording};
-use gpushim_core::trace::{Kind, Record};
+use gpushim_trace::{Kind, Record};
 use rustc_hash::FxHashMap;
 
 /// Conditions on events; those that are not given hold for all.
@@ -61,7 +60,8 @@ fn kind(name: &str) -> Result<Kind, String> {
 }
 
 fn size(text: &str) -> Result<Between, String> {
-    between(text, config::size).ok_or_else(|| "expected a size like 4096, 1M.. or 1M..2M".into())
+    between(text, gpushim_config::size)
+        .ok_or_else(|| "expected a size like 4096, 1M.. or 1M..2M".into())
 }
 
 fn time(text: &str) -> Result<Between, String> {

@@ -3,19 +3,20 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
-use gpushim_core::config;
 
 const NAME: &str = "libgpushim.so";
 
 /// The library that `run` preloads: `$GPUSHIM_LIBRARY`, or else next to the command, or in `../lib`.
 pub fn find() -> Result<PathBuf> {
-    if let Some(path) = std::env::var_os(config::LIBRARY.name).filter(|path| !path.is_empty()) {
+    if let Some(path) =
+        std::env::var_os(gpushim_config::LIBRARY.name).filter(|path| !path.is_empty())
+    {
         let path = PathBuf::from(path);
         return match path.canonicalize() {
             Ok(path) if path.is_file() => usable(path),
             _ => bail!(
                 "find libgpushim.so: {}={} is no file; correct or unset it",
-                config::LIBRARY.name,
+                gpushim_config::LIBRARY.name,
                 path.display()
             ),
         };
@@ -31,7 +32,7 @@ pub fn find() -> Result<PathBuf> {
         None => bail!(
             "find libgpushim.so: it is neither in {} nor in ../lib beside it; set {}",
             beside.display(),
-            config::LIBRARY.name
+            gpushim_config::LIBRARY.name
         ),
     }
 }

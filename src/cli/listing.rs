@@ -6,7 +6,7 @@ use gpushim_core::recording::{Frame, Names, Recording};
 use gpushim_core::report::shown::{self, shown};
 use gpushim_core::report::units::{bytes, span};
 use gpushim_core::symbols::lines;
-use gpushim_core::trace::{Cost, Event, Kind, Record, flags};
+use gpushim_trace::{Cost, Event, Kind, Record, flags};
 use serde::Serialize;
 
 /// Writes the events of a recording, with their stacks if there is who names them.

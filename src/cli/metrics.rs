@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::Result;
-use gpushim_core::config::{Config, DEFAULT_PATTERN};
+use gpushim_config::{Config, DEFAULT_PATTERN};
 use gpushim_core::export;
 use gpushim_core::whole::Readers;
 

@@ -132,7 +132,7 @@ pub fn main() -> ExitCode {
         Command::Completions(args) => completions::main(&args),
         Command::Man(args) => man::main(&args),
     };
-    let lost = gpushim_core::trace::lost::all();
+    let lost = gpushim_trace::lost::all();
     lost.iter().for_each(|lost| complain(lost));
     match outcome {
         // Whatever was found was found in zeros, but a command that was run did what it did.

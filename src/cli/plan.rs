@@ -7,7 +7,7 @@ use gpushim_core::analysis::Focus;
 use gpushim_core::recording::Recording;
 use gpushim_core::report::findings::{Finding, Shown};
 use gpushim_core::report::plan::PlanReport;
-use gpushim_core::trace::{Class, Kind, Layer};
+use gpushim_trace::{Class, Kind, Layer};
 
 use super::export::write_whole;
 use super::{Format, Outcome, print_json, print_text, progress, say_problems, traces};

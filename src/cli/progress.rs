@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use gpushim_core::recording::{self, Caching, Coverage, Names, Recording};
-use gpushim_core::trace::{LiveBlock, Record, Timeline};
+use gpushim_trace::{LiveBlock, Record, Timeline};
 use indicatif::{ProgressBar, ProgressStyle};
 
 /// What is read faster shows none.

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Result;
-use gpushim_core::config::{duration, size};
-use gpushim_core::pool::Reuse;
+use gpushim_alloc::pool::Reuse;
+use gpushim_config::{duration, size};
 use gpushim_core::recording::Recording;
 use gpushim_core::replay::{Device, Policy};
 use gpushim_core::report::findings::Finding;

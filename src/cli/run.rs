@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
-use gpushim_core::config::{Resolved, Setting};
+use gpushim_config::{Resolved, Setting};
 
 use super::{Outcome, library, say, traces};
 

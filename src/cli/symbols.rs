@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use gpushim_core::recording::Code;
 use gpushim_core::symbols::{Bundle, Options};
-use gpushim_core::trace::Trace;
+use gpushim_trace::Trace;
 
 use super::{Outcome, complain, print_text, say, say_problems, traces};
 

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use anyhow::{Result, anyhow};
-use gpushim_core::config::{Config, DEFAULT_PATTERN};
+use gpushim_config::{Config, DEFAULT_PATTERN};
 
 /// The files named, of a directory the traces in it, or else the newest that matches the pattern in force.
 pub fn named_or_newest(files: &[PathBuf]) -> Result<Vec<PathBuf>> {

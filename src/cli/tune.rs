@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use gpushim_core::config::size;
+use gpushim_config::size;
 use gpushim_core::report::findings::{Shown, Subject};
 use gpushim_core::report::tune::TuneReport;
 use gpushim_core::tune::{self, Options, Recorded};

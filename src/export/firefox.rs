@@ -15,7 +15,7 @@ use super::frames::functions;
 use super::process::processes;
 use super::story::{Change, Story};
 use crate::recording::{Names, Recording};
-use crate::trace::Layer;
+use gpushim_trace::Layer;
 
 /// Writes all recordings on one time axis.
 pub(super) fn write(recordings: &[Box<dyn Recording>], out: &mut dyn Write) -> Result<()> {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::story::Story;
-use crate::trace::{Event, Kind, Layer, flags};
+use gpushim_trace::{Event, Kind, Layer, flags};
 
 /// Names of the levels, those of a timeline.
 pub(super) const NAMES: [&str; 6] = [

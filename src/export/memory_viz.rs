@@ -17,7 +17,7 @@ use super::pickler::Pickler;
 use super::process::processes;
 use super::story::{Block, Change, Story};
 use crate::recording::{Names, Recording};
-use crate::trace::{Event, Kind, Layer, Record, flags};
+use gpushim_trace::{Event, Kind, Layer, Record, flags};
 
 mod end;
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use crate::recording::Recording;
-use crate::trace::{Event, Kind, Layer, Series};
+use gpushim_trace::{Event, Kind, Layer, Series};
 
 use super::process::processes;
 use crate::report::shown::shown;

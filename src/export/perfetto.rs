@@ -13,7 +13,7 @@ use super::process::{Process, processes};
 use super::proto::Message;
 use super::story::Story;
 use crate::recording::Recording;
-use crate::trace::{Event, Kind, Record};
+use gpushim_trace::{Event, Kind, Record};
 
 /// Fields of `perfetto.protos.TracePacket`, and of the messages in it.
 mod field {

@@ -6,7 +6,7 @@ use anyhow::Result;
 
 use super::story::{Change, Story};
 use crate::recording::Recording;
-use crate::trace::{Kind, Layer};
+use gpushim_trace::{Kind, Layer};
 
 const SECOND: u64 = 1_000_000_000;
 

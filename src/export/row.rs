@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::recording::Recording;
-use crate::trace::{Event, Kind, Record, flags};
+use gpushim_trace::{Event, Kind, Record, flags};
 
 /// A row; what an event does not have is null.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]

@@ -3,7 +3,7 @@
 use rustc_hash::FxHashMap;
 
 use crate::recording::Recording;
-use crate::trace::{Cost, Event, Kind, Layer, Record};
+use gpushim_trace::{Cost, Event, Kind, Layer, Record};
 
 /// A run whose lost beginning is made up for.
 pub(super) struct Story<'a> {

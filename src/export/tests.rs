@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::*;
 use crate::recording::open;
-use crate::trace::{Class, Cost, Event, Kind, Record, Writer, WriterOptions, flags};
+use gpushim_trace::{Class, Cost, Event, Kind, Record, Writer, WriterOptions, flags};
 
 const FORMATS: [Format; 8] = [
     Format::MemoryViz,

@@ -6,9 +6,9 @@ use std::time::{Duration, SystemTime};
 
 use rustc_hash::FxHashSet;
 
-use crate::perf_map::PerfMap;
 use crate::symbols::{Bundle, Jit, Module, Options, Symbolizer};
-use crate::trace::Trace;
+use gpushim_trace::Trace;
+use gpushim_trace::perf_map::PerfMap;
 
 /// Modules that are believed, which is more than a writer has room for.
 const MODULES: usize = 10_000;

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::{Coverage, Names, NoNames, Recording};
-use crate::trace::{Class, LiveBlock, Record, Timeline};
+use gpushim_trace::{Class, LiveBlock, Record, Timeline};
 
 mod reader;
 #[cfg(test)]

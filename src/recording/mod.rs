@@ -1,13 +1,13 @@
 //! A run as it was recorded, whoever recorded it: what the analyses read.
 //!
-//! Everything that can be opened comes to the same events, those of [`crate::trace`], in the order of
+//! Everything that can be opened comes to the same events, those of [`gpushim_trace`], in the order of
 //! their times; each pass reads them anew, so that memory does not grow with the length of a run.
 
 use std::path::Path;
 use std::rc::Rc;
 
 use crate::symbols::Symbol;
-use crate::trace::{Class, Kind, Layer, LiveBlock, Record, Timeline};
+use gpushim_trace::{Class, Kind, Layer, LiveBlock, Record, Timeline};
 
 mod blame;
 mod caching;

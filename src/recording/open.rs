@@ -14,8 +14,8 @@ use super::pickle::Pickle;
 use super::requests::REQUESTS;
 use super::rmm::RMM;
 use super::{Recording, Snapshot};
-use crate::regular::open_regular;
-use crate::trace::Trace;
+use gpushim_trace::Trace;
+use gpushim_trace::regular::open_regular;
 
 /// Bytes of the beginning that are looked at.
 const HEAD: usize = 4096;

@@ -9,7 +9,7 @@ use rustc_hash::FxHasher;
 use super::nodes::Nodes;
 use super::{Code, Coverage, Frame, Names, Recording};
 use crate::symbols::{Options, Symbolizer};
-use crate::trace::{Layer, LiveBlock, Record, StackNode, Timeline, Trace};
+use gpushim_trace::{Layer, LiveBlock, Record, StackNode, Timeline, Trace};
 
 /// Nodes of a stack beyond which the outer ones are left out. Writers keep 256 frames and 64 ranges; in a hostile
 /// file a chain can lead through thousands, for each of a hundred thousand stacks.

@@ -5,7 +5,7 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread;
 
 use super::Recording;
-use crate::trace::Record;
+use gpushim_trace::Record;
 
 /// Events that are handed on together.
 const BATCH: usize = 4096;

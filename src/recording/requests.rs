@@ -2,7 +2,7 @@
 //! none: the memory is `cudaMalloc`'s, else it is stream-ordered.
 
 use super::lines::{Action, Dialect};
-use crate::trace::Class;
+use gpushim_trace::Class;
 
 pub(super) static REQUESTS: Dialect = Dialect {
     format: "list of requests",

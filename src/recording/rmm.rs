@@ -2,7 +2,7 @@
 //! day in µs. Format: RMM's documentation, and its `logging_resource_adaptor.hpp`.
 
 use super::lines::{Action, Dialect};
-use crate::trace::Class;
+use gpushim_trace::Class;
 
 const DAY_NS: u64 = 24 * 3600 * 1_000_000_000;
 

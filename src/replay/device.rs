@@ -4,8 +4,8 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::DriverTime;
-use crate::mempool::{self, MemPool, Stream};
-use crate::pool::{self, Address, Context};
+use gpushim_alloc::mempool::{self, MemPool, Stream};
+use gpushim_alloc::pool::{self, Address, Context};
 
 /// Memory beyond this size is given in whole pages of it, bytes: as an H100 does.
 pub(super) const PAGE: u64 = 2 << 20;

@@ -4,9 +4,9 @@ use super::device::{NoMemory, Simulated};
 use super::policy::Device;
 use super::requests::Request;
 use super::{Allocator, DriverTime, OutOfMemory};
-use crate::mempool::{self, Grant, Layout, MemPool, Stream};
-use crate::placement::{Family, Plans};
-use crate::pool::{self, Context, Pool, Reuse, TICKS_TO_DECAY};
+use gpushim_alloc::mempool::{self, Grant, Layout, MemPool, Stream};
+use gpushim_alloc::placement::{Family, Plans};
+use gpushim_alloc::pool::{self, Context, Pool, Reuse, TICKS_TO_DECAY};
 
 /// The one context that there is.
 const CONTEXT: Context = Context(1);

@@ -10,8 +10,8 @@ use super::plan::plans;
 use super::requests::Requests;
 use super::torch::Torch;
 use super::{Allocator, rmm};
-use crate::placement::Plans;
-use crate::{mempool, pool};
+use gpushim_alloc::placement::Plans;
+use gpushim_alloc::{mempool, pool};
 
 /// An allocator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

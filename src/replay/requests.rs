@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::analysis::{Focus, Start};
 use crate::recording::{Recording, Segment};
-use crate::trace::{Class, Event, Kind, Layer};
+use gpushim_trace::{Class, Event, Kind, Layer};
 
 mod reader;
 

@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::heap::{Heap, Piece};
 use super::*;
-use crate::pool;
+use gpushim_alloc::pool;
 
 pub(super) fn made(steps: &[(Op, u32, u64)]) -> Requests {
     let mut requests = Requests::default();

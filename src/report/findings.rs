@@ -8,7 +8,7 @@ use super::table::shown;
 use super::units::{bytes, count};
 use crate::analysis::{Focus, Held};
 use crate::recording::{Names, Recording, Who};
-use crate::trace::Layer;
+use gpushim_trace::Layer;
 
 /// What a subcommand found in a recording: printed for people, or serialised for programs.
 pub trait Finding: Serialize {

@@ -10,7 +10,7 @@ use super::table::{Align, Table, shown};
 use super::units::{bytes, count, percent, span};
 use crate::analysis::{Focus, Fragmentation, Moment, Pin, Room};
 use crate::recording::{Names, Recording, Who};
-use crate::trace::Layer;
+use gpushim_trace::Layer;
 
 mod map;
 

@@ -9,7 +9,7 @@ use super::table::{Align, Table};
 use super::units::{bytes, count, percent, span};
 use crate::analysis::{By, Focus, Growth, Iterations};
 use crate::recording::{Names, Recording, Who};
-use crate::trace::Series;
+use gpushim_trace::Series;
 
 /// Keepers with less than this part of the growth are left out of the sentence.
 const MAIN: f64 = 0.05;

@@ -29,8 +29,8 @@ use serde::Serialize;
 
 use crate::analysis::{Gauge, Overview, Part, Peak, PeakOf, Summary, composition};
 use crate::recording::{Names, Recording};
-use crate::trace::{Event, Series, Timeline};
 use findings::{Holder, layer_name};
+use gpushim_trace::{Event, Series, Timeline};
 use verdict::Verdict;
 
 /// How many lines of a list are shown.

@@ -9,9 +9,9 @@ use super::findings::{Finding, Subject};
 use super::shown::shown;
 use super::units::{bytes, count};
 use crate::analysis::Focus;
-use crate::placement::{Family, Plans};
 use crate::recording::Recording;
 use crate::replay::{Odd, Plan, Requests};
+use gpushim_alloc::placement::{Family, Plans};
 
 /// The plan for the pools of a recording.
 #[derive(Debug, Serialize)]

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::findings::Subject;
-use crate::pool;
 use crate::replay::Odd;
 use crate::tune::{Advice, Check, Confidence, Options, Recorded, Than, Tried, Tuned};
+use gpushim_alloc::pool;
 
 mod text;
 

@@ -9,7 +9,7 @@ use super::oom::OomReport;
 use super::units::count;
 use crate::analysis::{Focus, Overview, Summary, Told, Why};
 use crate::recording::{Names, Recording};
-use crate::trace::Layer;
+use gpushim_trace::Layer;
 
 /// Something that stands out.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

@@ -5,8 +5,8 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use crate::regular::open_regular;
-use crate::trace::layout::{get_u16, get_u32, get_u64};
+use gpushim_trace::layout::{get_u16, get_u32, get_u64};
+use gpushim_trace::regular::open_regular;
 
 // Offsets and numbers of ELF-64, as `/usr/include/elf.h` has them.
 const HEADER_BYTES: usize = 64;

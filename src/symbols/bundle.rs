@@ -9,9 +9,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::{Kind, Module, Symbol};
-use crate::regular::{open_companion, read_at_most};
-use crate::trace::{escape_into, unescaped};
 use crate::whole::{Readers, write_whole};
+use gpushim_trace::regular::{open_companion, read_at_most};
+use gpushim_trace::{escape_into, unescaped};
 
 /// Bytes of a bundle beyond which it is not read.
 const BYTES_MAX: u64 = 256 << 20;

@@ -7,7 +7,7 @@ use flate2::Crc;
 
 use super::sound::{self, Link};
 use super::{Module, build_id, lines};
-use crate::regular::open_regular;
+use gpushim_trace::regular::open_regular;
 
 /// Where distributions put debug files.
 pub const SYSTEM_DEBUG_DIR: &str = "/usr/lib/debug";

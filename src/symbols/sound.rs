@@ -14,8 +14,8 @@ use std::path::{Path, PathBuf};
 
 use flate2::bufread::ZlibDecoder;
 
-use crate::regular::open_regular;
-use crate::trace::layout::{get_u16, get_u32, get_u64};
+use gpushim_trace::layout::{get_u16, get_u32, get_u64};
+use gpushim_trace::regular::open_regular;
 
 // Offsets and numbers of ELF-64, as `/usr/include/elf.h` has them.
 const HEADER_BYTES: usize = 64;

@@ -4,8 +4,8 @@ use super::candidate::{Candidate, Families};
 use super::cost::{Cost, Sum};
 use super::search::{Job, Run};
 use super::{Recorded, Tried};
-use crate::config::VARIABLES;
 use crate::replay::{Device, Policy, Requests};
+use gpushim_config::VARIABLES;
 
 /// What is advised.
 #[derive(Clone, Debug)]

@@ -3,8 +3,8 @@
 use std::fmt;
 
 use super::search::{Job, Run};
-use crate::pool;
 use crate::replay::{Device, Op, Policy};
+use gpushim_alloc::pool;
 
 /// Which calls the runs allocate by.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -138,7 +138,7 @@ impl Candidate {
         setting: impl Fn(&str) -> Option<String>,
         families: Families,
     ) -> Option<Candidate> {
-        let bytes = |name: &str| setting(name).and_then(|text| crate::config::size(&text));
+        let bytes = |name: &str| setting(name).and_then(|text| gpushim_config::size(&text));
         let policy = setting("GPUSHIM_POLICY")?;
         let of = match policy.as_str() {
             "auto" => Candidate::DEFAULT,

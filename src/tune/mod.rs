@@ -30,10 +30,10 @@ pub use cost::{Cost, Sum};
 pub use search::{Job, Progress, Run, replays};
 
 use crate::analysis::{Focus, Iterations};
-use crate::config::duration;
 use crate::recording::Recording;
 use crate::replay::{Device, Policy, Requests};
-use crate::trace::Layer;
+use gpushim_config::duration;
+use gpushim_trace::Layer;
 
 /// A recording, as far as it matters here.
 #[derive(Clone, Debug)]
@@ -249,9 +249,9 @@ fn device(recorded: &[Recorded], options: &Options) -> Device {
             decay.as_nanos().try_into().unwrap_or(u64::MAX)
         }),
         reuse: match setting("GPUSHIM_REUSE").map(String::as_str) {
-            Some("wait") => crate::pool::Reuse::Wait,
-            Some("strict") => crate::pool::Reuse::Strict,
-            _ => crate::pool::Reuse::Order,
+            Some("wait") => gpushim_alloc::pool::Reuse::Wait,
+            Some("strict") => gpushim_alloc::pool::Reuse::Strict,
+            _ => gpushim_alloc::pool::Reuse::Order,
         },
         ..default
     }

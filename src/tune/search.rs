@@ -168,8 +168,8 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::pool;
     use crate::replay::{Shape, generate};
+    use gpushim_alloc::pool;
 
     #[test]
     fn time_that_is_up_ends_a_replay() {

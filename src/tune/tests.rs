@@ -5,10 +5,10 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::*;
-use crate::config::{Config, StreamPolicy};
-use crate::pool;
 use crate::recording;
 use crate::replay::{Shape, generate, run};
+use gpushim_alloc::pool;
+use gpushim_config::{Config, StreamPolicy};
 
 const MIB: u64 = 1 << 20;
 /// Ns that a step takes.
@@ -349,7 +349,9 @@ fn variables_mean_what_was_tried() {
             let same = all.iter().filter(|other| *other == candidate).count();
             assert_eq!(same, 1, "{candidate}");
             let settings = |name: &str| {
-                let known = crate::config::VARIABLES.iter().find(|one| one.name == name);
+                let known = gpushim_config::VARIABLES
+                    .iter()
+                    .find(|one| one.name == name);
                 let set = variables.iter().find(|(other, _)| *other == name);
                 set.map(|(_, value)| value.clone())
                     .or(known.map(|one| one.default.to_string()))

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use gpushim_core::report::shown::is_unseen;
-use gpushim_core::trace::{BuildId, Class, Event, Kind, Module, StackNode, Writer, WriterOptions};
+use gpushim_trace::{BuildId, Class, Event, Kind, Module, StackNode, Writer, WriterOptions};
 
 use crate::bounded::{READERS, gpushim};
 use crate::pickles::{alloc, dict, list, number, snapshot, text};

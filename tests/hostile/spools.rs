@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use gpushim_core::trace::{Trace, Writer};
+use gpushim_trace::{Trace, Writer};
 
 use crate::bounded::{READERS, gpushim};
 use crate::stacks::{allocated, options};

@@ -7,7 +7,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use gpushim_core::trace::Writer;
+use gpushim_trace::Writer;
 
 use crate::stacks::{allocated, options};
 

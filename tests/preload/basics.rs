@@ -1,6 +1,6 @@
 //! What every program relies on: nulls, zeros and double frees, forks, children.
 
-use gpushim_core::trace::{Class, Kind};
+use gpushim_trace::{Class, Kind};
 
 use crate::support::{Outcome, Run, program};
 

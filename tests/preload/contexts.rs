@@ -1,6 +1,6 @@
 //! Contexts that end, and several at once.
 
-use gpushim_core::trace::{Class, Kind};
+use gpushim_trace::{Class, Kind};
 
 use crate::support::{Run, program};
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use gpushim_core::trace::{Class, Kind, flags};
+use gpushim_trace::{Class, Kind, flags};
 
 use crate::support::{Run, program};
 

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-use gpushim_core::trace::{Class, Kind, flags};
+use gpushim_trace::{Class, Kind, flags};
 use tempfile::TempDir;
 
 use crate::support::{Outcome, Run, place, program};

@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::process::Command;
 use std::time::Duration;
 
-use gpushim_core::trace::{Class, Event, Kind};
+use gpushim_trace::{Class, Event, Kind};
 
 use crate::support::{Outcome, Run, library, place, program, program_with, sum};
 

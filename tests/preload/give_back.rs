@@ -1,6 +1,6 @@
 //! Memory that the cache holds is given back before any call reports out-of-memory.
 
-use gpushim_core::trace::Kind;
+use gpushim_trace::Kind;
 
 use crate::support::{Run, program};
 

@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::time::Duration;
 
-use gpushim_core::trace::{Class, Kind};
+use gpushim_trace::{Class, Kind};
 
 use crate::support::{Outcome, Run, library, program, program_with};
 

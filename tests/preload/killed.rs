@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 
-use gpushim_core::trace::{Class, Layer, Trace};
+use gpushim_trace::{Class, Layer, Trace};
 
 use crate::support::{Outcome, Run, program};
 

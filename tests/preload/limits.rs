@@ -1,6 +1,6 @@
 //! How much memory there is, as the program is told.
 
-use gpushim_core::trace::Kind;
+use gpushim_trace::Kind;
 
 use crate::support::{Run, program};
 

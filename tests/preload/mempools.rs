@@ -1,6 +1,6 @@
 //! Pools and their blocks behave as the driver's own: each program says what it sees, and under the shim that is the same.
 
-use gpushim_core::trace::{Class, Kind};
+use gpushim_trace::{Class, Kind};
 
 use crate::support::{Outcome, Run, program, sum};
 

@@ -1,11 +1,11 @@
 //! `gpushim replay` against what the shim did: the same requests under the same policy hold the same memory at every
 //! moment.
 
+use gpushim_alloc::pool;
 use gpushim_core::analysis::Focus;
-use gpushim_core::pool;
 use gpushim_core::recording::{self, Recording};
 use gpushim_core::replay::{Device, Op, Policy, Requests};
-use gpushim_core::trace::{Kind, Layer};
+use gpushim_trace::{Kind, Layer};
 
 use crate::support::{Outcome, Run, program};
 

@@ -1,7 +1,7 @@
 //! A freed block is handed out again only after the work on it, in every mode and policy; the stand-in driver's race
 //! detector is the judge.
 
-use gpushim_core::trace::{Class, Kind, flags};
+use gpushim_trace::{Class, Kind, flags};
 
 use crate::support::{Outcome, Run, library, program, sum};
 

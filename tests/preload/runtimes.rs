@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
-use gpushim_core::trace::{Class, Kind, flags};
+use gpushim_trace::{Class, Kind, flags};
 
 use crate::support::{Outcome, Run, library, place, program, program_with};
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use gpushim_core::trace::{Class, Event, Kind, Series, Trace};
+use gpushim_trace::{Class, Event, Kind, Series, Trace};
 
 use crate::support::{Outcome, Run, program};
 
@@ -148,7 +148,7 @@ fn every_event_is_kept_of_many_more_than_the_ring_holds() {
         assert!(trace.recorded() >= 2 * allocations);
         assert!(bytes <= 16 * trace.spooled(), "{bytes} bytes");
         let sums = trace.totals().expect("sums");
-        let sums = sums.layer(gpushim_core::trace::Layer::Device);
+        let sums = sums.layer(gpushim_trace::Layer::Device);
         assert_eq!((sums.allocations, sums.frees), (allocations, allocations));
         if trace.lost() > 0 {
             continue;
@@ -182,7 +182,7 @@ fn what_a_ring_far_too_small_has_lost_is_counted() {
         assert!(trace.recorded() >= 2 * allocations);
         // Known even so.
         let sums = trace.totals().expect("sums");
-        let sums = sums.layer(gpushim_core::trace::Layer::Device);
+        let sums = sums.layer(gpushim_trace::Layer::Device);
         assert_eq!((sums.allocations, sums.frees), (allocations, allocations));
     }
 }
@@ -246,7 +246,7 @@ fn a_kill_leaves_what_was_spooled_and_the_ring() {
         spooled += trace.spooled();
         assert!(trace.torn() <= 4);
         let sums = trace.totals().expect("sums");
-        let sums = sums.layer(gpushim_core::trace::Layer::Device);
+        let sums = sums.layer(gpushim_trace::Layer::Device);
         for (known, seen, truth) in [
             (sums.allocations, told.allocations, allocations),
             (sums.frees, told.frees, frees),

@@ -4,7 +4,7 @@
 use std::process::Command;
 use std::time::Duration;
 
-use gpushim_core::trace::{Class, Kind, flags};
+use gpushim_trace::{Class, Kind, flags};
 use serde_json::Value;
 
 use crate::support::{Outcome, Run, library, program};

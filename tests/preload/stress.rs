@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use gpushim_core::trace::{Class, Kind, flags};
+use gpushim_trace::{Class, Kind, flags};
 
 use crate::support::{Run, program};
 

@@ -1,6 +1,6 @@
 //! Takeover: what a process finds in its environment, and what its trace says of it.
 
-use gpushim_core::config::takeover::{Framework, limits_of};
+use gpushim_config::takeover::{Framework, limits_of};
 
 use crate::support::{Outcome, Run, place, program};
 

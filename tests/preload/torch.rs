@@ -1,6 +1,6 @@
 //! The PyTorch lens, on libraries that play PyTorch's.
 
-use gpushim_core::trace::{Class, Event, Kind};
+use gpushim_trace::{Class, Event, Kind};
 
 use crate::support::{Run, library, program};
 

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::PathBuf;
 
-use gpushim_core::trace::Trace;
+use gpushim_trace::Trace;
 
 use crate::support::{Outcome, Run, program};
 

@@ -3,7 +3,7 @@
 use std::fs;
 use std::process::Command;
 
-use gpushim_core::trace::{Layer, Trace};
+use gpushim_trace::{Layer, Trace};
 
 use crate::support::{Outcome, Run, program};
 

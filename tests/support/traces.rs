@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use gpushim_core::trace::{Class, Event, Kind, Trace};
+use gpushim_trace::{Class, Event, Kind, Trace};
 
 use super::run::Outcome;
 

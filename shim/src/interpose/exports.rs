@@ -7,7 +7,7 @@ use std::cell::Cell;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::Once;
 
-use gpushim_core::config::Log;
+use gpushim_config::Log;
 
 use super::driver::context::{cuDevicePrimaryCtxRetain, real as contexts};
 use super::driver::stream_ordered::{self, named, real};

@@ -10,7 +10,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use gpushim_core::config::{Config, Lens, MARKS};
+use gpushim_config::{Config, Lens, MARKS};
 
 use super::{front, loader};
 use crate::process;

@@ -8,8 +8,8 @@
 use std::arch::naked_asm;
 use std::ffi::{CStr, c_void};
 
-use gpushim_core::config::Lens;
-use gpushim_core::trace::Kind;
+use gpushim_config::Lens;
+use gpushim_trace::Kind;
 
 use super::caller::Interposed;
 use crate::{process, recorder};

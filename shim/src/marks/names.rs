@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::RwLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use gpushim_core::trace::Writer;
+use gpushim_trace::Writer;
 
 use crate::recorder;
 

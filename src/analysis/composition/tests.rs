@@ -5,7 +5,7 @@ use crate::analysis::sample::{ACTIVATIONS, GRADIENTS, STATE, Training};
 use crate::analysis::{Focus, Follow, Moment, Peak, Search};
 use crate::recording::{Frame, read};
 use crate::symbols::{Kind, Symbol};
-use crate::trace::{StackNode, Trace};
+use gpushim_trace::{StackNode, Trace};
 
 /// Names of the functions that allocate in a [`Training`].
 struct Named<'a>(&'a Trace);

@@ -9,7 +9,7 @@ use super::swing::{Point, Swing, Turn};
 use super::{Drop, Fallen};
 use crate::analysis::segments::Segments;
 use crate::analysis::walk::{Block, Visitor};
-use crate::trace::{Event, Kind, Record};
+use gpushim_trace::{Event, Kind, Record};
 
 /// A fall is deeper than usual if it is deeper than so many before it: with gradients that accumulate, falls of
 /// one iteration in a few are.

@@ -1,7 +1,7 @@
 use super::*;
 use crate::analysis::iterations::{By, Start};
 use crate::analysis::sample::{PARAMETERS, Training};
-use crate::trace::{Class, Event, Kind, Trace, Writer, WriterOptions};
+use gpushim_trace::{Class, Event, Kind, Trace, Writer, WriterOptions};
 
 fn drops(trace: &Trace) -> Drops {
     let focus = Focus::of(trace, None);

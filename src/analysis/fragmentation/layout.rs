@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::analysis::segments::{Segments, Taken};
 use crate::analysis::walk::Block;
-use crate::trace::Event;
+use gpushim_trace::Event;
 
 /// A segment is nearly empty if at most one part in so many of it is in use.
 const NEARLY_EMPTY: u64 = 8;

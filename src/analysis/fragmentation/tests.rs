@@ -1,5 +1,5 @@
 use super::*;
-use crate::trace::{Class, Cost, Trace, Writer, WriterOptions};
+use gpushim_trace::{Class, Cost, Trace, Writer, WriterOptions};
 
 const MIB: u64 = 1 << 20;
 const CONTEXT: u64 = 0xc0;

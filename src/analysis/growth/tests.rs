@@ -1,7 +1,7 @@
 use crate::analysis::sample::{LEAK, Training};
 use crate::analysis::{Focus, Growth, Iterations};
 use crate::recording::{Frame, Recording};
-use crate::trace::{StackNode, Trace};
+use gpushim_trace::{StackNode, Trace};
 
 fn growth(trace: &Trace) -> Option<Growth> {
     let focus = Focus::of(trace, None);

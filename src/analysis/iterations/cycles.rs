@@ -2,7 +2,7 @@
 
 use super::{By, Iterations, Start};
 use crate::analysis::walk::Focus;
-use crate::trace::{Event, Kind, Record};
+use gpushim_trace::{Event, Kind, Record};
 
 /// The run is looked at in so many stretches of equally many events; what most of them do counts, and
 /// neither how it begins nor how it ends.

@@ -6,7 +6,7 @@ use super::tokens::Tokenizer;
 use super::{By, Iterations, Start, without_numbers};
 use crate::analysis::walk::Focus;
 use crate::recording::Recording;
-use crate::trace::{Kind, Record};
+use gpushim_trace::{Kind, Record};
 
 /// Iterations that are told apart; the last one takes all that comes after.
 pub(super) const MOST: usize = 1 << 20;

@@ -4,7 +4,7 @@ use rustc_hash::FxHashMap;
 
 use super::{By, LEAST, without_numbers};
 use crate::recording::Recording;
-use crate::trace::Event;
+use gpushim_trace::Event;
 
 /// Different names that are told apart; those that come after so many others are left out.
 const NAMES: usize = 1 << 16;

@@ -5,7 +5,7 @@ use rustc_hash::FxHashMap;
 use super::{By, LEAST};
 use crate::analysis::walk::Focus;
 use crate::recording::Recording;
-use crate::trace::{Event, Kind};
+use gpushim_trace::{Event, Kind};
 
 /// Different tokens that are told apart; those that come after so many others are left out.
 const TOKENS: usize = 1 << 18;

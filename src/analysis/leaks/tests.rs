@@ -1,6 +1,6 @@
 use super::*;
 use crate::analysis::sample::{LEAK, Training};
-use crate::trace::StackNode;
+use gpushim_trace::StackNode;
 
 fn leaks(how: &Training) -> (Leaks, Vec<StackNode>) {
     let (_dir, trace) = how.record();

@@ -1,5 +1,5 @@
 use super::*;
-use crate::trace::{Class, Layer, Trace, Writer, WriterOptions};
+use gpushim_trace::{Class, Layer, Trace, Writer, WriterOptions};
 
 fn shortage(free: u64, state: Option<[u64; 3]>) -> Shortage {
     let dir = tempfile::tempdir().unwrap();

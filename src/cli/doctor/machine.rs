@@ -5,9 +5,9 @@ use std::ffi::c_int;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use gpushim_core::config::{Resolved, host, rank, trace_path};
+use gpushim_config::{Resolved, host, rank, trace_path};
 use gpushim_core::report::units::bytes;
-use gpushim_core::trace::{ClockSource, Writer, WriterOptions};
+use gpushim_trace::{ClockSource, Writer, WriterOptions};
 
 use super::{Check, Verdict, preload, takeover};
 use crate::cli::library;

@@ -1,7 +1,7 @@
 //! What takeover would do in the present environment, and what frameworks cannot do then.
 
-use gpushim_core::config::Resolved;
-use gpushim_core::config::takeover::{self, Decision, LIMITS, decide};
+use gpushim_config::Resolved;
+use gpushim_config::takeover::{self, Decision, LIMITS, decide};
 use serde::Serialize;
 
 use super::{Check, Verdict};

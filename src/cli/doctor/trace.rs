@@ -1,6 +1,6 @@
 //! What was hooked in the run that a trace is of.
 
-use gpushim_core::trace::Trace;
+use gpushim_trace::Trace;
 
 use super::{Check, Verdict};
 

@@ -7,10 +7,10 @@ use std::time::Instant;
 use anyhow::{Result, anyhow};
 use gpushim_core::analysis::Glance;
 use gpushim_core::recording::{Recording, Who};
-use gpushim_core::regular::open_regular;
 use gpushim_core::report::findings::Holder;
 use gpushim_core::report::top::Row;
-use gpushim_core::trace::Trace;
+use gpushim_trace::Trace;
+use gpushim_trace::regular::open_regular;
 use rustc_hash::FxHashMap;
 
 /// Holders that are shown, and stacks that are named for them: several may be ways to one function.

@@ -10,7 +10,7 @@ use rustc_hash::FxHashMap;
 
 use super::super::packed::Packed;
 use super::{Action, COLUMNS, Dialect};
-use crate::trace::{Class, Event, Kind, Record};
+use gpushim_trace::{Class, Event, Kind, Record};
 
 /// Bytes of a line beyond which it is none.
 const LINE_MAX: u64 = 4096;

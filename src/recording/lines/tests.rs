@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::recording::open;
-use crate::trace::Kind;
+use gpushim_trace::Kind;
 
 fn opened(content: &[u8]) -> anyhow::Result<Box<dyn Recording>> {
     let file = tempfile::NamedTempFile::new().unwrap();
@@ -80,7 +80,7 @@ fn requests_plain_and_packed() {
         // Each pass begins anew.
         assert_eq!(said(&*recording), expected);
         let timeline = recording.timeline();
-        let spans = timeline.devices[0].get(crate::trace::Series::Requested);
+        let spans = timeline.devices[0].get(gpushim_trace::Series::Requested);
         assert_eq!(spans.last().unwrap().max, (4 << 20) + 1024);
     }
 }

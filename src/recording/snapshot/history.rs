@@ -8,7 +8,7 @@ use super::super::caching::Segment;
 use super::entries::{Action, Block, Device, Entry};
 use super::pools;
 use super::segments::Segments;
-use crate::trace::{Class, Event, Kind, flags};
+use gpushim_trace::{Class, Event, Kind, flags};
 
 /// PyTorch makes no block that is not a multiple of this (`kMinBlockSize` of its caching allocator).
 const ROUNDING: u64 = 512;

@@ -20,7 +20,7 @@ use rustc_hash::FxHashMap;
 
 use super::pickle::Pickle;
 use super::{Caching, Coverage, Names, Recording, Waiting};
-use crate::trace::{Class, Event, Kind, LiveBlock, Record, Timeline};
+use gpushim_trace::{Class, Event, Kind, LiveBlock, Record, Timeline};
 
 mod entries;
 mod history;

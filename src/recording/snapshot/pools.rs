@@ -10,7 +10,7 @@ use rustc_hash::FxHashMap;
 use super::super::caching::Segment;
 use super::entries::Device;
 use super::history::History;
-use crate::trace::Kind;
+use gpushim_trace::Kind;
 
 /// Memory that is there at the end: where it ends, and what for.
 type AtEnd = BTreeMap<u64, (u64, Segment)>;

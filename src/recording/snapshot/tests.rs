@@ -69,7 +69,7 @@ fn the_events_end_where_the_snapshot_ends() {
         let bytes: u64 = live.iter().map(|block| block.event.size).sum();
         assert_eq!([bytes, live.len() as u64], expected[2..], "{name}");
         let timeline = recording.timeline();
-        let spans = timeline.devices[0].get(crate::trace::Series::Tensors);
+        let spans = timeline.devices[0].get(gpushim_trace::Series::Tensors);
         let last = spans.last().unwrap();
         assert!(last.min <= expected[1] && expected[1] <= last.max, "{name}");
     }

@@ -4,8 +4,8 @@ use std::hash::{Hash, Hasher};
 
 use rustc_hash::{FxHashMap, FxHasher};
 
-use crate::placement::Family;
 use crate::replay::requests::{Op, Requests};
+use gpushim_alloc::placement::Family;
 
 /// A block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

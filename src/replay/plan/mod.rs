@@ -12,7 +12,7 @@ mod tests;
 use std::sync::Arc;
 
 use super::requests::Requests;
-use crate::placement::{Family, GRANULE, Placement, Plans, Step};
+use gpushim_alloc::placement::{Family, GRANULE, Placement, Plans, Step};
 use lives::{Lives, Span};
 use repeat::Period;
 

@@ -8,7 +8,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::{GivenBlock, GivenSegment, Op, Request, Requests, STREAMS, is_pooled};
 use crate::analysis::Start;
 use crate::recording::{Caching, Recording, Waiting};
-use crate::trace::{Class, Event, Kind, Layer, Record, flags};
+use gpushim_trace::{Class, Event, Kind, Layer, Record, flags};
 
 /// Makes requests of the events of one device.
 pub(super) struct Reader<'a> {

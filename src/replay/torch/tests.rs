@@ -4,7 +4,7 @@ use crate::analysis::Focus;
 use crate::recording;
 use crate::replay::tests::{MIB, made, outcome};
 use crate::replay::{Device, Op, Outcome, Policy, Requests, torch_options};
-use crate::trace::{Kind, Layer};
+use gpushim_trace::{Kind, Layer};
 
 fn snapshot(name: &str) -> Requests {
     let path = format!("{}/tests/data/{name}.pickle.gz", env!("CARGO_MANIFEST_DIR"));

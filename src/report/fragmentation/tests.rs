@@ -1,6 +1,6 @@
 use super::*;
 use crate::report::findings::Shown;
-use crate::trace::{Class, Cost, Event, Kind, Trace, Writer, WriterOptions};
+use gpushim_trace::{Class, Cost, Event, Kind, Trace, Writer, WriterOptions};
 
 const MIB: u64 = 1 << 20;
 

@@ -7,7 +7,7 @@ use super::series::Curve;
 use super::stacks::Stacks;
 use crate::analysis::Summary;
 use crate::recording::Recording;
-use crate::trace::{Event, Kind, Layer, Record, flags};
+use gpushim_trace::{Event, Kind, Layer, Record, flags};
 
 mod views;
 

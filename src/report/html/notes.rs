@@ -2,7 +2,7 @@
 
 use super::pack::Pack;
 use super::stacks::Stacks;
-use crate::trace::{Event, Kind, Record};
+use gpushim_trace::{Event, Kind, Record};
 
 /// How many of each sort are kept, the first ones.
 const MOST: usize = 2_000;

@@ -5,7 +5,7 @@ use rustc_hash::FxHashMap;
 use super::keep::Keep;
 use super::pack::Pack;
 use super::stacks::{Stacks, without_numbers};
-use crate::trace::{Kind, Record};
+use gpushim_trace::{Kind, Record};
 
 /// How many ranges are kept; the shortest go.
 const MOST: usize = 60_000;

@@ -1,6 +1,6 @@
 //! Curves over time: the least and the most in each of many equal stretches.
 
-use crate::trace::Span;
+use gpushim_trace::Span;
 
 /// A curve.
 pub struct Curve {

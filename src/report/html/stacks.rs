@@ -9,7 +9,7 @@ use super::pack::Pack;
 use crate::recording::{Frame, Names, blame, is_of_user};
 use crate::report::units;
 use crate::symbols::{Kind, Symbol};
-use crate::trace::Class;
+use gpushim_trace::Class;
 
 /// How many stacks are told apart; the rest is one.
 const MOST: usize = 1 << 15;

@@ -1,7 +1,7 @@
 //! Pages of recordings whose truth is known.
 
 use super::*;
-use crate::trace::{Class, Event, Kind, Layer, StackNode, Trace, WriterOptions, flags};
+use gpushim_trace::{Class, Event, Kind, Layer, StackNode, Trace, WriterOptions, flags};
 
 mod made;
 

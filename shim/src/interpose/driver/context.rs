@@ -2,8 +2,8 @@
 
 use std::ffi::{c_int, c_uint, c_void};
 
-use gpushim_core::gate;
-use gpushim_core::pool::Context;
+use gpushim_alloc::gate;
+use gpushim_alloc::pool::Context;
 
 use super::Handle;
 use crate::device::relaxed;

@@ -4,7 +4,7 @@ use std::ffi::{c_int, c_uint, c_ulonglong, c_void};
 use std::sync::Once;
 
 use cudarc::driver::sys;
-use gpushim_core::trace::{Class, Kind};
+use gpushim_trace::{Class, Kind};
 
 use super::{DevicePtr, Handle};
 use crate::driver::{CUresult, INVALID_VALUE, SUCCESS};

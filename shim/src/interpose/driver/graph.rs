@@ -3,7 +3,7 @@
 use std::ffi::{c_char, c_uint, c_ulonglong, c_void};
 
 use cudarc::driver::sys;
-use gpushim_core::trace::Class;
+use gpushim_trace::Class;
 
 use super::{DevicePtr, Handle};
 use crate::driver::{CUresult, SUCCESS};

@@ -2,7 +2,7 @@
 
 use std::ffi::{c_uint, c_void};
 
-use gpushim_core::trace::Class;
+use gpushim_trace::Class;
 
 use crate::driver::{CUresult, SUCCESS};
 use crate::interpose::hook::driver_hooks;

@@ -1,7 +1,7 @@
 //! Device memory: what the pool serves, and what stands close to it.
 
-use gpushim_core::pool::Found;
-use gpushim_core::trace::Class;
+use gpushim_alloc::pool::Found;
+use gpushim_trace::Class;
 
 use super::{DevicePtr, pointer, stream_ordered};
 use crate::driver::{CONTEXT_IS_DESTROYED, CUresult, NOT_FOUND, OUT_OF_MEMORY, SUCCESS};

@@ -3,7 +3,7 @@
 use std::ffi::{c_int, c_uint, c_void};
 
 use cudarc::driver::sys;
-use gpushim_core::mempool::Settings;
+use gpushim_alloc::mempool::Settings;
 
 use super::Handle;
 use super::calls::real as calls;

@@ -2,8 +2,8 @@
 
 use std::ffi::{c_int, c_uint, c_void};
 
-use gpushim_core::trace::Class;
-use gpushim_core::{mempool, pool};
+use gpushim_alloc::{mempool, pool};
+use gpushim_trace::Class;
 
 use super::{DevicePtr, external};
 use crate::allocator;

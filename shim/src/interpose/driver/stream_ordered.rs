@@ -1,7 +1,7 @@
 //! Stream-ordered memory: from our pools, in the order of the streams.
 
-use gpushim_core::mempool::{FreeError, Stream};
-use gpushim_core::trace::Class;
+use gpushim_alloc::mempool::{FreeError, Stream};
+use gpushim_trace::Class;
 
 use super::calls::real as calls;
 use super::{DevicePtr, Handle};

@@ -3,7 +3,7 @@
 use std::ffi::c_ulonglong;
 
 use cudarc::driver::sys;
-use gpushim_core::trace::Class;
+use gpushim_trace::Class;
 
 use super::DevicePtr;
 use crate::driver::{CUresult, SUCCESS};

@@ -7,7 +7,7 @@ use crate::analysis::Summary;
 use crate::recording::Recording;
 use crate::report::html::pack::Pack;
 use crate::report::html::series::from_spans;
-use crate::trace::{DeviceTimeline, Event, Layer, Series};
+use gpushim_trace::{DeviceTimeline, Event, Layer, Series};
 
 /// A recording among others, on a page of several: the view that is looked at first.
 #[derive(Default, Serialize)]

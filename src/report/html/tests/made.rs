@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::recording::Recording;
 use crate::report::html::pack::unpack::unpack;
 use crate::report::html::write_page;
-use crate::trace::{Class, Cost, Event, Kind, Trace, Writer, WriterOptions, flags};
+use gpushim_trace::{Class, Cost, Event, Kind, Trace, Writer, WriterOptions, flags};
 
 /// A trace in a folder of its own.
 pub struct Made {

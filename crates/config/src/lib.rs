@@ -1,0 +1,272 @@
+//! The configuration: `GPUSHIM_*` variables, each defined once in [`VARIABLES`].
+//!
+//! A value that cannot be parsed never stops anything: it becomes a [`Problem`], which is one line
+//! for stderr, and the default is used.
+
+use std::ffi::OsString;
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use gpushim_alloc::pool::{Policy, Reuse};
+use gpushim_trace::{Facts, WriterOptions};
+
+mod path;
+pub mod takeover;
+mod values;
+mod variables;
+
+pub use path::{DEFAULT_PATTERN, host, rank, trace_path};
+pub use values::{Lens, Log, Policies, Stacks, StreamPolicy, Takeover, TraceMode, duration, size};
+pub use variables::{LIBRARY, MARKS, PYTHON, TAKEOVER, VARIABLES, Variable, markdown};
+
+use values::Parsed;
+
+/// What is in force.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// Where the memory of `cudaMalloc` and its kin comes from.
+    pub policy: Policy,
+    /// Where stream-ordered memory comes from.
+    pub stream_policy: StreamPolicy,
+    /// Pattern of the path of a file with placements that the pools follow first.
+    pub plan: Option<String>,
+    /// What makes a freed block safe to hand out again.
+    pub reuse: Reuse,
+    /// Bytes that the process may hold per device; `None` for no limit of ours.
+    pub limit: Option<u64>,
+    /// Bytes that the cache may hold per device; `None` leaves it to the policy.
+    pub cache_max: Option<u64>,
+    /// After this time unasked for, cached memory goes back to the driver; zero for never.
+    pub decay: Duration,
+    /// Bytes of a page of the policy `vmm`: a power of two, at least 2 MiB.
+    pub page: u64,
+    /// Pattern of the trace's path; `None` for no trace.
+    pub trace: Option<String>,
+    /// Bytes of the event ring.
+    pub trace_size: u64,
+    /// What the trace keeps.
+    pub trace_mode: TraceMode,
+    /// What the trace tells of the process.
+    pub trace_facts: Facts,
+    /// Bytes that the spooled events may take; `None` for no limit.
+    pub spool_size: Option<u64>,
+    /// Free bytes that spooling leaves on the disk.
+    pub spool_floor: u64,
+    /// Which allocations get a stack.
+    pub stacks: Stacks,
+    /// Whether Python makes its functions visible in stacks.
+    pub python: bool,
+    /// Whether ranges and marks are listened to.
+    pub marks: Lens,
+    /// Whether frameworks' own allocations are listened to.
+    pub lens: Lens,
+    /// Which frameworks are pointed at the stream-ordered API.
+    pub takeover: Takeover,
+    /// What is written to stderr.
+    pub log: Log,
+}
+
+/// A variable whose value could not be used as it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// The variable.
+    pub variable: String,
+    /// Its value, as text.
+    pub value: String,
+    /// What is wrong, what would be accepted, and what is done instead.
+    pub reason: String,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}={}: {}", self.variable, self.value, self.reason)
+    }
+}
+
+/// Where a value comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// The variable is not set, or empty.
+    Default,
+    /// The variable says so.
+    Environment,
+    /// The variable says something else, which could not be used.
+    Problem,
+}
+
+/// One variable as it is in force.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Setting {
+    /// The variable.
+    pub variable: &'static Variable,
+    /// Its value in force, as one would write it.
+    pub value: String,
+    /// Where the value comes from.
+    pub origin: Origin,
+}
+
+/// A configuration with the way by which it came about.
+#[derive(Clone, Debug)]
+pub struct Resolved {
+    /// What is in force.
+    pub config: Config,
+    /// The same as text, in the order of [`VARIABLES`].
+    pub settings: Vec<Setting>,
+    /// What could not be used.
+    pub problems: Vec<Problem>,
+}
+
+impl Config {
+    /// The configuration of this process, from its environment, where unknown names that begin
+    /// with `GPUSHIM_` are problems too.
+    pub fn from_env() -> (Config, Vec<Problem>) {
+        let resolved = Resolved::from_env();
+        (resolved.config, resolved.problems)
+    }
+
+    /// As [`Config::from_env`], from any source of values.
+    pub fn from_lookup(lookup: impl Fn(&str) -> Option<OsString>) -> (Config, Vec<Problem>) {
+        let resolved = Resolved::from_lookup(lookup);
+        (resolved.config, resolved.problems)
+    }
+
+    /// Where this process finds its plan; `None` if it follows none.
+    pub fn plan_file(&self) -> Option<PathBuf> {
+        Some(expanded(self.plan.as_deref()?).0)
+    }
+
+    /// Where this process writes its trace, and how; `None` if it writes none.
+    pub fn trace_file(&self) -> Option<(PathBuf, WriterOptions)> {
+        let (path, rank) = expanded(self.trace.as_deref()?);
+        Some((
+            path,
+            WriterOptions {
+                bytes: self.trace_size,
+                rank,
+                facts: self.trace_facts,
+                ..WriterOptions::default()
+            },
+        ))
+    }
+}
+
+/// The path that a pattern gives for this process, and its rank.
+fn expanded(pattern: &str) -> (PathBuf, Option<u32>) {
+    let rank = rank(|name| std::env::var_os(name));
+    let path = trace_path(pattern, std::process::id(), rank.unwrap_or(0), &host());
+    (path, rank)
+}
+
+impl Resolved {
+    /// From the environment of this process.
+    pub fn from_env() -> Resolved {
+        let mut resolved = Resolved::from_lookup(|name| std::env::var_os(name));
+        let unknown = std::env::vars_os().filter_map(|(name, value)| {
+            let name = name.to_str()?;
+            let known = VARIABLES.iter().any(|variable| variable.name == name);
+            (name.starts_with("GPUSHIM_") && !known).then(|| Problem {
+                variable: name.to_string(),
+                value: value.to_string_lossy().into_owned(),
+                reason: "no such variable; `gpushim config` lists them".to_string(),
+            })
+        });
+        resolved.problems.extend(unknown);
+        resolved
+    }
+
+    /// From any source of values.
+    pub fn from_lookup(lookup: impl Fn(&str) -> Option<OsString>) -> Resolved {
+        let mut source = Source {
+            lookup,
+            settings: Vec::new(),
+            problems: Vec::new(),
+        };
+        let policies = source.get(&variables::POLICY, values::policies);
+        let config = Config {
+            policy: policies.device,
+            stream_policy: policies.stream,
+            plan: policies.plan,
+            reuse: source.get(&variables::REUSE, values::reuse),
+            limit: source.get(&variables::LIMIT, values::limit),
+            cache_max: source.get(&variables::CACHE_MAX, values::cache_max),
+            decay: source.get(&variables::DECAY, values::decay),
+            page: source.get(&variables::PAGE, values::page),
+            trace: source.get(&variables::TRACE, values::trace),
+            trace_size: source.get(&variables::TRACE_SIZE, values::trace_size),
+            trace_mode: source.get(&variables::TRACE_MODE, values::trace_mode),
+            trace_facts: source.get(&variables::TRACE_FACTS, values::trace_facts),
+            spool_size: source.get(&variables::SPOOL_SIZE, values::limit),
+            spool_floor: source.get(&variables::SPOOL_FLOOR, values::spool_floor),
+            stacks: source.get(&variables::STACKS, values::stacks),
+            python: source.get(&variables::PYTHON, values::python),
+            marks: source.get(&variables::MARKS, values::lens),
+            lens: source.get(&variables::LENS, values::lens),
+            takeover: source.get(&variables::TAKEOVER, values::takeover),
+            log: source.get(&variables::LOG, values::log),
+        };
+        Resolved {
+            config,
+            settings: source.settings,
+            problems: source.problems,
+        }
+    }
+}
+
+struct Source<L> {
+    lookup: L,
+    settings: Vec<Setting>,
+    problems: Vec<Problem>,
+}
+
+impl<L: Fn(&str) -> Option<OsString>> Source<L> {
+    /// The value of a variable, by the same parser as its default.
+    fn get<T: Default>(&mut self, variable: &'static Variable, parse: fn(&str) -> Parsed<T>) -> T {
+        let default = || match parse(variable.default) {
+            Parsed::Is(value) => value,
+            // Excluded by a test.
+            Parsed::No => T::default(),
+        };
+        let raw = (self.lookup)(variable.name).filter(|raw| !raw.is_empty());
+        let Some(raw) = raw else {
+            self.settings.push(Setting {
+                variable,
+                value: variable.default.to_string(),
+                origin: Origin::Default,
+            });
+            return default();
+        };
+        let text = raw.to_string_lossy();
+        let parsed = if raw.to_str().is_some() {
+            parse(text.trim())
+        } else {
+            Parsed::No
+        };
+        let (value, in_force, reason) = match parsed {
+            Parsed::Is(value) => (value, text.trim().to_string(), None),
+            Parsed::No => {
+                let reason = format!("expected {}; using {}", variable.accepts, variable.default);
+                (default(), variable.default.to_string(), Some(reason))
+            }
+        };
+        let origin = if reason.is_none() {
+            Origin::Environment
+        } else {
+            Origin::Problem
+        };
+        self.settings.push(Setting {
+            variable,
+            value: in_force,
+            origin,
+        });
+        self.problems.extend(reason.map(|reason| Problem {
+            variable: variable.name.to_string(),
+            value: text.into_owned(),
+            reason,
+        }));
+        value
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,310 @@
+//! From text to values.
+
+use std::time::Duration;
+
+use gpushim_alloc::pool::{Policy, Reuse};
+use gpushim_trace::{Facts, WriterOptions};
+
+use super::path;
+
+/// What became of a text.
+pub(super) enum Parsed<T> {
+    /// A value.
+    Is(T),
+    /// Not understood.
+    No,
+}
+
+/// Where stream-ordered memory comes from: `cuMemAllocAsync` and its kin.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum StreamPolicy {
+    /// Physical memory mapped into one reserved range of addresses for each pool.
+    #[default]
+    Vmm,
+    /// Best fit inside large driver allocations.
+    Segments,
+    /// A driver allocation for each block.
+    Blocks,
+    /// A driver allocation for each block, of a power-of-two size.
+    Bins,
+    /// The driver's own pools.
+    Off,
+}
+
+/// What `GPUSHIM_POLICY` means for the two families of calls.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Policies {
+    /// For `cudaMalloc` and its kin.
+    pub device: Policy,
+    /// For `cudaMallocAsync` and its kin.
+    pub stream: StreamPolicy,
+    /// Pattern of a file with placements that are followed first.
+    pub plan: Option<String>,
+}
+
+/// Which events get a stack (`GPUSHIM_STACKS`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Stacks {
+    /// None.
+    #[default]
+    Off,
+    /// All.
+    All,
+    /// Those of allocations of at least this many bytes.
+    Above(u64),
+    /// One in this many.
+    OneIn(u32),
+}
+
+/// What a trace keeps (`GPUSHIM_TRACE_MODE`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TraceMode {
+    /// The newest events.
+    #[default]
+    Ring,
+    /// All events.
+    Full,
+}
+
+/// Whether what frameworks and programs announce is listened to (`GPUSHIM_LENS`, `GPUSHIM_MARKS`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Lens {
+    /// Wherever a framework announces them.
+    #[default]
+    Auto,
+    /// Never.
+    Off,
+}
+
+/// Which frameworks are pointed at the stream-ordered API (`GPUSHIM_TAKEOVER`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Takeover {
+    /// PyTorch.
+    pub torch: bool,
+    /// JAX.
+    pub jax: bool,
+    /// TensorFlow.
+    pub tf: bool,
+}
+
+/// What is written to stderr from within the process (`GPUSHIM_LOG`); each level includes those before it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Log {
+    /// Nothing.
+    Off,
+    /// What stops gpushim from doing its work.
+    Error,
+    /// What the user should change.
+    #[default]
+    Warn,
+    /// What it does, at start and exit.
+    Info,
+    /// What it finds and decides.
+    Debug,
+}
+
+/// Bytes of a size like `512M`, `1.5g`, `2GiB` or `4096`: powers of 1024. `None` if it is no size.
+pub fn size(text: &str) -> Option<u64> {
+    let digits = text
+        .find(|letter: char| !letter.is_ascii_digit() && letter != '.')
+        .unwrap_or(text.len());
+    let (number, unit) = text.split_at_checked(digits)?;
+    let shift = match unit.trim().to_ascii_lowercase().as_str() {
+        "" | "b" => 0,
+        "k" | "kb" | "kib" => 10,
+        "m" | "mb" | "mib" => 20,
+        "g" | "gb" | "gib" => 30,
+        "t" | "tb" | "tib" => 40,
+        _ => return None,
+    };
+    scaled(number, 1 << shift)
+}
+
+/// A time like `500ms`, `10s`, `2m` or `1h`; a bare number is seconds. `None` if it is no time.
+pub fn duration(text: &str) -> Option<Duration> {
+    let digits = text
+        .find(|letter: char| !letter.is_ascii_digit() && letter != '.')
+        .unwrap_or(text.len());
+    let (number, unit) = text.split_at_checked(digits)?;
+    let ms = match unit.trim().to_ascii_lowercase().as_str() {
+        "ms" => 1,
+        "" | "s" => 1000,
+        "m" | "min" => 60_000,
+        "h" => 3_600_000,
+        _ => return None,
+    };
+    Some(Duration::from_nanos(scaled(number, ms * 1_000_000)?))
+}
+
+/// A decimal number times a unit, without the loss of a detour through floating point.
+fn scaled(number: &str, unit: u64) -> Option<u64> {
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+    if whole.is_empty() || fraction.len() > 9 || fraction.contains('.') {
+        return None;
+    }
+    let parts = if fraction.is_empty() {
+        0
+    } else {
+        fraction.parse::<u64>().ok()?
+    };
+    let of = 10_u128.pow(fraction.len() as u32);
+    let rest = u64::try_from(u128::from(parts) * u128::from(unit) / of).ok()?;
+    whole
+        .parse::<u64>()
+        .ok()?
+        .checked_mul(unit)?
+        .checked_add(rest)
+}
+
+fn from<T>(value: Option<T>) -> Parsed<T> {
+    value.map_or(Parsed::No, Parsed::Is)
+}
+
+pub(super) fn policies(text: &str) -> Parsed<Policies> {
+    if let Some(file) = text.strip_prefix("plan:").filter(|file| !file.is_empty()) {
+        return Parsed::Is(Policies {
+            device: Policy::Vmm,
+            stream: StreamPolicy::Vmm,
+            plan: Some(file.into()),
+        });
+    }
+    let (device, stream) = match text {
+        "auto" => (Policy::Blocks, StreamPolicy::Vmm),
+        "off" | "driver" => (Policy::Off, StreamPolicy::Off),
+        "blocks" => (Policy::Blocks, StreamPolicy::Blocks),
+        "segments" => (Policy::Segments, StreamPolicy::Segments),
+        "vmm" => (Policy::Vmm, StreamPolicy::Vmm),
+        "bins" => (Policy::Bins, StreamPolicy::Bins),
+        _ => return Parsed::No,
+    };
+    Parsed::Is(Policies {
+        device,
+        stream,
+        plan: None,
+    })
+}
+
+pub(super) fn reuse(text: &str) -> Parsed<Reuse> {
+    match text {
+        "order" => Parsed::Is(Reuse::Order),
+        "wait" => Parsed::Is(Reuse::Wait),
+        "strict" => Parsed::Is(Reuse::Strict),
+        _ => Parsed::No,
+    }
+}
+
+pub(super) fn limit(text: &str) -> Parsed<Option<u64>> {
+    match text {
+        "none" => Parsed::Is(None),
+        _ => from(size(text).filter(|bytes| *bytes > 0).map(Some)),
+    }
+}
+
+pub(super) fn cache_max(text: &str) -> Parsed<Option<u64>> {
+    match text {
+        "none" => Parsed::Is(None),
+        _ => from(size(text).map(Some)),
+    }
+}
+
+pub(super) fn decay(text: &str) -> Parsed<Duration> {
+    match text {
+        "off" => Parsed::Is(Duration::ZERO),
+        _ => from(duration(text).filter(|time| *time > Duration::ZERO)),
+    }
+}
+
+pub(super) fn page(text: &str) -> Parsed<u64> {
+    from(size(text).filter(|bytes| bytes.is_power_of_two() && (2 << 20..=1 << 30).contains(bytes)))
+}
+
+pub(super) fn trace(text: &str) -> Parsed<Option<String>> {
+    match text {
+        "off" => Parsed::Is(None),
+        _ => from(path::is_pattern(text).then(|| Some(text.to_string()))),
+    }
+}
+
+pub(super) fn trace_size(text: &str) -> Parsed<u64> {
+    from(size(text).filter(|bytes| (64 << 10..=WriterOptions::MAX_BYTES).contains(bytes)))
+}
+
+pub(super) fn stacks(text: &str) -> Parsed<Stacks> {
+    let one_in = |text: &str| {
+        text.strip_prefix("1/")?
+            .parse()
+            .ok()
+            .filter(|n| *n > 0)
+            .map(Stacks::OneIn)
+    };
+    match text {
+        "off" => Parsed::Is(Stacks::Off),
+        "all" => Parsed::Is(Stacks::All),
+        _ => from(one_in(text).or_else(|| size(text).map(Stacks::Above))),
+    }
+}
+
+pub(super) fn trace_mode(text: &str) -> Parsed<TraceMode> {
+    match text {
+        "ring" => Parsed::Is(TraceMode::Ring),
+        "full" => Parsed::Is(TraceMode::Full),
+        _ => Parsed::No,
+    }
+}
+
+pub(super) fn trace_facts(text: &str) -> Parsed<Facts> {
+    match text {
+        "all" => Parsed::Is(Facts::All),
+        "masked" => Parsed::Is(Facts::Masked),
+        "none" => Parsed::Is(Facts::None),
+        _ => Parsed::No,
+    }
+}
+
+pub(super) fn spool_floor(text: &str) -> Parsed<u64> {
+    from(size(text))
+}
+
+pub(super) fn python(text: &str) -> Parsed<bool> {
+    match text {
+        "on" => Parsed::Is(true),
+        "off" => Parsed::Is(false),
+        _ => Parsed::No,
+    }
+}
+
+pub(super) fn lens(text: &str) -> Parsed<Lens> {
+    match text {
+        "auto" => Parsed::Is(Lens::Auto),
+        "off" => Parsed::Is(Lens::Off),
+        _ => Parsed::No,
+    }
+}
+
+pub(super) fn takeover(text: &str) -> Parsed<Takeover> {
+    let mut takeover = Takeover::default();
+    if text == "off" {
+        return Parsed::Is(takeover);
+    }
+    for name in text.split(',') {
+        match name.trim() {
+            "all" => (takeover.torch, takeover.jax, takeover.tf) = (true, true, true),
+            "torch" => takeover.torch = true,
+            "jax" => takeover.jax = true,
+            "tf" => takeover.tf = true,
+            _ => return Parsed::No,
+        }
+    }
+    Parsed::Is(takeover)
+}
+
+pub(super) fn log(text: &str) -> Parsed<Log> {
+    match text {
+        "off" => Parsed::Is(Log::Off),
+        "error" => Parsed::Is(Log::Error),
+        "warn" => Parsed::Is(Log::Warn),
+        "info" => Parsed::Is(Log::Info),
+        "debug" => Parsed::Is(Log::Debug),
+        _ => Parsed::No,
+    }
+}

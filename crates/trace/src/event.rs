@@ -1,0 +1,462 @@
+//! What one record says.
+
+/// What happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Kind {
+    /// A kind that this version does not know; only ever read, never written.
+    Unknown = 0,
+    /// Memory was handed out. `extra` = stream handle, [`Cost`].
+    Alloc = 1,
+    /// Memory was given back by the program. `extra` = stream handle, [`Cost`].
+    Free = 2,
+    /// The pool took a segment from the driver (not for calls that are merely forwarded).
+    /// `extra[0]` = context handle.
+    Reserve = 3,
+    /// The pool gave a segment back to the driver. `extra[0]` = context handle.
+    Release = 4,
+    /// A request that could not be met. `size` = asked for, `extra` = free, total bytes of the device.
+    OutOfMemory = 5,
+    /// The cache was trimmed. `size` = bytes given back. With `extra[0]` = 1 the program wanted a stream-ordered
+    /// pool to keep no more than `extra[1]` bytes; else it was what nobody had asked for in a while.
+    Trim = 6,
+    /// A context was destroyed or reset, and all of its memory with it. `address` = context handle,
+    /// `size` = allocated bytes dropped, `extra[0]` = reserved bytes dropped.
+    ContextGone = 7,
+    /// A framework made a tensor. `extra` = the framework's allocated, reserved bytes after it.
+    TensorAlloc = 8,
+    /// A framework dropped a tensor. `extra` as for [`Kind::TensorAlloc`].
+    TensorFree = 9,
+    /// A framework reported out-of-memory. `extra` as for [`Kind::TensorAlloc`].
+    TensorOutOfMemory = 10,
+    /// Memory of another process or API was opened here.
+    Import = 11,
+    /// The address of memory left the process (IPC handle, DMA-BUF, shareable handle).
+    Export = 12,
+    /// A call failed for another reason than memory. `result` says which.
+    Failed = 13,
+    /// The program began to use a context. `address` = context handle.
+    ContextNew = 14,
+    /// A stream began to capture. `extra[0]` = stream handle.
+    CaptureBegin = 15,
+    /// A stream stopped capturing. `extra` = stream handle, graph handle.
+    CaptureEnd = 16,
+    /// A range of the program began on a thread (NVTX push). `address` = string id of its name,
+    /// `extra[0]` = string id of its domain, 0 for none; `stack` = the ranges open now.
+    RangePush = 17,
+    /// The innermost range of a thread ended (NVTX pop). `stack` = the ranges still open.
+    RangePop = 18,
+    /// A range began that may end on another thread (NVTX start). `address` = string id of its name,
+    /// `size` = its number, `extra[0]` = string id of its domain.
+    RangeStart = 19,
+    /// A range ended that [`Kind::RangeStart`] began. `size` = its number.
+    RangeEnd = 20,
+    /// A moment that the program marked. `address` = string id of its name, `extra[0]` = string id of its
+    /// domain.
+    Mark = 21,
+    /// A thread has a name. `address` = its string id.
+    ThreadName = 22,
+    /// What the driver said of a device, asked off the hot path. `size` = bytes in use by everybody,
+    /// `extra` = free, total bytes.
+    DeviceMemory = 23,
+    /// What the pools of a device held when a request could not be met; follows its
+    /// [`Kind::OutOfMemory`] on the same thread. `size` = allocated bytes, `extra` = reserved bytes, bytes
+    /// of the largest free block; `address` = bytes that were freed and wait for captures and graphs.
+    PoolState = 24,
+    /// Code was loaded onto a device. `address` = module or library handle, `size` = device bytes that
+    /// went with it.
+    ModuleLoad = 25,
+}
+
+impl Kind {
+    /// Every kind that is written, in the order of their numbers, which start at 1.
+    pub const ALL: [Kind; 25] = [
+        Kind::Alloc,
+        Kind::Free,
+        Kind::Reserve,
+        Kind::Release,
+        Kind::OutOfMemory,
+        Kind::Trim,
+        Kind::ContextGone,
+        Kind::TensorAlloc,
+        Kind::TensorFree,
+        Kind::TensorOutOfMemory,
+        Kind::Import,
+        Kind::Export,
+        Kind::Failed,
+        Kind::ContextNew,
+        Kind::CaptureBegin,
+        Kind::CaptureEnd,
+        Kind::RangePush,
+        Kind::RangePop,
+        Kind::RangeStart,
+        Kind::RangeEnd,
+        Kind::Mark,
+        Kind::ThreadName,
+        Kind::DeviceMemory,
+        Kind::PoolState,
+        Kind::ModuleLoad,
+    ];
+
+    /// The kind of a number in a file.
+    pub fn from_number(number: u8) -> Kind {
+        Kind::ALL
+            .get(usize::from(number).wrapping_sub(1))
+            .copied()
+            .unwrap_or(Kind::Unknown)
+    }
+
+    /// The name used on the command line and in JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Kind::Unknown => "unknown",
+            Kind::Alloc => "alloc",
+            Kind::Free => "free",
+            Kind::Reserve => "reserve",
+            Kind::Release => "release",
+            Kind::OutOfMemory => "out-of-memory",
+            Kind::Trim => "trim",
+            Kind::ContextGone => "context-gone",
+            Kind::TensorAlloc => "tensor-alloc",
+            Kind::TensorFree => "tensor-free",
+            Kind::TensorOutOfMemory => "tensor-out-of-memory",
+            Kind::Import => "import",
+            Kind::Export => "export",
+            Kind::Failed => "failed",
+            Kind::ContextNew => "context-new",
+            Kind::CaptureBegin => "capture-begin",
+            Kind::CaptureEnd => "capture-end",
+            Kind::RangePush => "range-push",
+            Kind::RangePop => "range-pop",
+            Kind::RangeStart => "range-start",
+            Kind::RangeEnd => "range-end",
+            Kind::Mark => "mark",
+            Kind::ThreadName => "thread-name",
+            Kind::DeviceMemory => "device-memory",
+            Kind::PoolState => "pool-state",
+            Kind::ModuleLoad => "module-load",
+        }
+    }
+}
+
+/// What sort of memory an event is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Class {
+    /// `cuMemAlloc` and its kin.
+    Device = 0,
+    /// `cuMemAllocManaged`.
+    Managed = 1,
+    /// `cuMemAllocPitch`.
+    Pitched = 2,
+    /// `cuArrayCreate`, `cuArray3DCreate`.
+    Array = 3,
+    /// `cuMipmappedArrayCreate`.
+    MipmappedArray = 4,
+    /// `cuMemHostAlloc`, `cuMemAllocHost`: pinned host memory.
+    Host = 5,
+    /// `cuMemHostRegister`: host memory pinned later.
+    Registered = 6,
+    /// `cuMemCreate`: physical memory.
+    Vmm = 7,
+    /// `cuMemMap`: an address for physical memory.
+    VmmMap = 8,
+    /// `cuMemAllocAsync`, `cuMemAllocFromPoolAsync`: stream-ordered.
+    PoolAsync = 9,
+    /// A memory node of a graph.
+    GraphNode = 10,
+    /// `cuIpcOpenMemHandle`: memory of another process.
+    Ipc = 11,
+    /// `cuImportExternalMemory`: memory of another API.
+    External = 12,
+    /// A framework's tensor.
+    Tensor = 13,
+    /// A class that this version does not know; only ever read, never written.
+    Unknown = 255,
+}
+
+/// Who accounts for the memory of a class: sums are taken within a layer, never across.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Layer {
+    /// What a framework hands out of memory that it holds.
+    Tensor = 0,
+    /// Memory of a device, handed to the program or a framework.
+    Device = 1,
+    /// Memory that moves between host and device.
+    Managed = 2,
+    /// Pinned host memory.
+    Host = 3,
+    /// Another address for memory that is counted elsewhere, in this process or another.
+    Mapping = 4,
+}
+
+impl Class {
+    /// Every class that is written, in the order of their numbers, which start at 0.
+    pub const ALL: [Class; 14] = [
+        Class::Device,
+        Class::Managed,
+        Class::Pitched,
+        Class::Array,
+        Class::MipmappedArray,
+        Class::Host,
+        Class::Registered,
+        Class::Vmm,
+        Class::VmmMap,
+        Class::PoolAsync,
+        Class::GraphNode,
+        Class::Ipc,
+        Class::External,
+        Class::Tensor,
+    ];
+
+    /// The class of a number in a file.
+    pub fn from_number(number: u8) -> Class {
+        Class::ALL
+            .get(usize::from(number))
+            .copied()
+            .unwrap_or(Class::Unknown)
+    }
+
+    /// The name used for people and in JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Class::Device => "device",
+            Class::Managed => "managed",
+            Class::Pitched => "pitched",
+            Class::Array => "array",
+            Class::MipmappedArray => "mipmapped-array",
+            Class::Host => "host",
+            Class::Registered => "registered",
+            Class::Vmm => "vmm",
+            Class::VmmMap => "vmm-map",
+            Class::PoolAsync => "pool-async",
+            Class::GraphNode => "graph-node",
+            Class::Ipc => "ipc",
+            Class::External => "external",
+            Class::Tensor => "tensor",
+            Class::Unknown => "unknown",
+        }
+    }
+
+    /// The layer that counts this class.
+    pub const fn layer(self) -> Layer {
+        match self {
+            Class::Tensor => Layer::Tensor,
+            Class::Managed => Layer::Managed,
+            Class::Host | Class::Registered => Layer::Host,
+            Class::VmmMap | Class::Ipc | Class::External | Class::Unknown => Layer::Mapping,
+            Class::Device
+            | Class::Pitched
+            | Class::Array
+            | Class::MipmappedArray
+            | Class::Vmm
+            | Class::PoolAsync
+            | Class::GraphNode => Layer::Device,
+        }
+    }
+}
+
+/// Bits of [`Event::flags`]: where an allocation came from, and in what state.
+pub mod flags {
+    /// A block whose work was known to be complete.
+    pub const HIT: u16 = 1 << 0;
+    /// A block ordered after its earlier work on the device.
+    pub const ORDERED: u16 = 1 << 1;
+    /// A block whose earlier work the host waited for.
+    pub const WAITED: u16 = 1 << 2;
+    /// Memory that came from the driver for this call, through the pool.
+    pub const GROWN: u16 = 1 << 3;
+    /// The call went to the driver as it was.
+    pub const FORWARDED: u16 = 1 << 4;
+    /// A stream was capturing.
+    pub const CAPTURE: u16 = 1 << 5;
+    /// Not an event: what was there before the recording began. In recordings of others only.
+    pub const EARLIER: u16 = 1 << 6;
+
+    /// The bits by name, in order.
+    pub const NAMES: [(u16, &str); 7] = [
+        (HIT, "hit"),
+        (ORDERED, "ordered"),
+        (WAITED, "waited"),
+        (GROWN, "grown"),
+        (FORWARDED, "forwarded"),
+        (CAPTURE, "capture"),
+        (EARLIER, "earlier"),
+    ];
+}
+
+/// What a call cost and how large its block is, packed into `extra[1]` of allocations and frees.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cost {
+    /// Time spent in the driver for this call, ns; saturates at 4.29 s.
+    pub driver_ns: u32,
+    /// Bytes of the block, in whole units of [`Cost::UNIT`].
+    pub block: u64,
+}
+
+impl Cost {
+    /// Blocks are counted in units of 512 bytes, the driver's own rounding, so that 32 bits reach 2 TiB.
+    pub const UNIT: u64 = 512;
+
+    /// The word for a call that spent this time in the driver for a block of this many bytes.
+    pub const fn pack(driver_ns: u64, block: u64) -> u64 {
+        let limit = u32::MAX as u64;
+        let ns = if driver_ns > limit { limit } else { driver_ns };
+        let units = block.div_ceil(Cost::UNIT);
+        let units = if units > limit { limit } else { units };
+        ns << 32 | units
+    }
+
+    /// The inverse of [`Cost::pack`].
+    pub const fn unpack(word: u64) -> Cost {
+        Cost {
+            driver_ns: (word >> 32) as u32,
+            block: (word & 0xffff_ffff) * Cost::UNIT,
+        }
+    }
+}
+
+/// One event, without its ticket and time, which the writer adds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// What happened.
+    pub kind: Kind,
+    /// To what sort of memory.
+    pub class: Class,
+    /// Bits of [`flags`].
+    pub flags: u16,
+    /// Device ordinal, [`Event::NO_DEVICE`] if unknown.
+    pub device: u8,
+    /// The driver's result code, 0 for success.
+    pub result: i16,
+    /// Thread id, as `gettid` gives it.
+    pub thread: u32,
+    /// Stack id, 0 for none.
+    pub stack: u32,
+    /// Device address, or the handle that the kind names.
+    pub address: u64,
+    /// Bytes asked for.
+    pub size: u64,
+    /// Two words that the kind names.
+    pub extra: [u64; 2],
+}
+
+impl Event {
+    /// The device ordinal for "unknown".
+    pub const NO_DEVICE: u8 = 255;
+
+    /// An event with nothing but its kind and class, on an unknown device.
+    pub const fn new(kind: Kind, class: Class) -> Event {
+        Event {
+            kind,
+            class,
+            flags: 0,
+            device: Event::NO_DEVICE,
+            result: 0,
+            thread: 0,
+            stack: 0,
+            address: 0,
+            size: 0,
+            extra: [0; 2],
+        }
+    }
+
+    /// `extra[1]` of an allocation or free.
+    pub const fn cost(&self) -> Cost {
+        Cost::unpack(self.extra[1])
+    }
+
+    /// The event as the words of a record after its sequence word: ticks first.
+    #[inline(always)]
+    pub(crate) const fn words(&self, ticks: u64) -> [u64; 7] {
+        let head = self.kind as u64
+            | (self.class as u64) << 8
+            | (self.flags as u64) << 16
+            | (self.device as u64) << 32
+            | (self.result as u16 as u64) << 48;
+        let who = self.thread as u64 | (self.stack as u64) << 32;
+        [
+            ticks,
+            head,
+            who,
+            self.address,
+            self.size,
+            self.extra[0],
+            self.extra[1],
+        ]
+    }
+
+    /// The inverse of [`Event::words`]: ticks and the event.
+    pub(crate) fn from_words(words: [u64; 7]) -> (u64, Event) {
+        let [ticks, head, who, address, size, first, second] = words;
+        let event = Event {
+            kind: Kind::from_number(head as u8),
+            class: Class::from_number((head >> 8) as u8),
+            flags: (head >> 16) as u16,
+            device: (head >> 32) as u8,
+            result: (head >> 48) as i16,
+            thread: who as u32,
+            stack: (who >> 32) as u32,
+            address,
+            size,
+            extra: [first, second],
+        };
+        (ticks, event)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_round_trip() {
+        for kind in Kind::ALL {
+            assert_eq!(Kind::from_number(kind as u8), kind);
+        }
+        for class in Class::ALL {
+            assert_eq!(Class::from_number(class as u8), class);
+        }
+        assert_eq!(Kind::from_number(200), Kind::Unknown);
+        assert_eq!(Class::from_number(200), Class::Unknown);
+    }
+
+    #[test]
+    fn words_round_trip() {
+        let event = Event {
+            flags: flags::CAPTURE | 1 << 15,
+            device: 7,
+            result: -2,
+            thread: u32::MAX,
+            stack: 0x8000_0001,
+            address: 3,
+            size: u64::MAX,
+            extra: [5, 6],
+            ..Event::new(Kind::TensorAlloc, Class::Tensor)
+        };
+        assert_eq!(Event::from_words(event.words(9)), (9, event));
+        let other = Event::new(Kind::Free, Class::Ipc);
+        assert_eq!(Event::from_words(other.words(0)), (0, other));
+    }
+
+    #[test]
+    fn cost_saturates_and_rounds_up() {
+        assert_eq!(
+            Cost::unpack(Cost::pack(7, 513)),
+            Cost {
+                driver_ns: 7,
+                block: 1024
+            }
+        );
+        let huge = Cost::unpack(Cost::pack(u64::MAX, u64::MAX));
+        assert_eq!(
+            huge,
+            Cost {
+                driver_ns: u32::MAX,
+                block: u64::from(u32::MAX) * 512
+            }
+        );
+        assert_eq!(Cost::unpack(Cost::pack(0, 0)), Cost::default());
+    }
+}

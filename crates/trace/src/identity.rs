@@ -1,0 +1,68 @@
+//! Which file a path named when it was created: a path may name another one later, and a descriptor too.
+
+use std::fs::{File, Metadata, OpenOptions};
+use std::io;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::Path;
+
+/// A file's device and inode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Identity {
+    device: u64,
+    inode: u64,
+}
+
+impl Identity {
+    /// That of a file.
+    pub fn of(meta: &Metadata) -> Identity {
+        Identity {
+            device: meta.dev(),
+            inode: meta.ino(),
+        }
+    }
+
+    /// Whether a file is this one, and a regular one.
+    pub fn is(self, meta: &Metadata) -> bool {
+        meta.is_file() && Identity::of(meta) == self
+    }
+
+    /// Opens the file for writing by its path, through no link and without waiting for anything.
+    ///
+    /// # Errors
+    /// What the file system says, and if another file is there now.
+    pub fn open(self, path: &Path) -> io::Result<File> {
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .custom_flags(libc::O_CLOEXEC | libc::O_NOFOLLOW | libc::O_NONBLOCK)
+            .open(path)?;
+        if !self.is(&file.metadata()?) {
+            return Err(io::Error::other("another file has its place"));
+        }
+        Ok(file)
+    }
+}
+
+#[cfg(all(test, not(miri)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_file_at_the_path_is_not_opened() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a");
+        let file = File::create(&path).unwrap();
+        let identity = Identity::of(&file.metadata().unwrap());
+        assert!(identity.open(&path).is_ok());
+        std::fs::rename(&path, dir.path().join("b")).unwrap();
+        assert_eq!(
+            identity.open(&path).unwrap_err().kind(),
+            io::ErrorKind::NotFound
+        );
+        std::fs::write(&path, "").unwrap();
+        assert!(identity.open(&path).is_err(), "another file");
+        std::fs::remove_file(&path).unwrap();
+        std::os::unix::fs::symlink(dir.path().join("b"), &path).unwrap();
+        assert!(identity.open(&path).is_err(), "a link, even to the file");
+    }
+}

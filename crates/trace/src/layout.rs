@@ -1,0 +1,472 @@
+//! Where everything is in a trace file: the one definition that writer and reader share.
+//!
+//! All numbers are little endian. The file describes itself: the header names its parts with
+//! offset, length and stride, and the fields of a record with offset and width, so that a reader
+//! finds what it knows in a file of any minor version. `docs/trace-format.md` says it in prose.
+
+#[cfg(target_endian = "big")]
+compile_error!("the trace file is little endian, and CUDA runs on no other machine");
+
+/// The first eight bytes of every trace file. Written last, so that a file without them was
+/// never finished being created.
+pub const MAGIC: [u8; 8] = *b"gpushim\0";
+
+/// Raised when an older reader could no longer make sense of a file; it then refuses.
+pub const MAJOR: u32 = 2;
+
+/// The oldest major version that is read: its ring has tickets and no chunks.
+pub const MAJOR_OLDEST: u32 = 1;
+
+/// Raised when parts, fields, kinds or facts are added; an older reader skips what it does not know.
+pub const MINOR: u32 = 1;
+
+/// Bytes of the header, one page, so that the parts after it stay page-aligned.
+pub const HEADER_BYTES: usize = 4096;
+
+/// Bytes of one record of the event ring: a cache line, so that two writers never share one.
+pub const RECORD_BYTES: usize = 64;
+
+/// Offsets within the header of what is written once, when the file is created.
+pub mod header {
+    /// `u32`: [`super::MAJOR`] of the writer.
+    pub const MAJOR: usize = 8;
+    /// `u32`: [`super::MINOR`] of the writer.
+    pub const MINOR: usize = 12;
+    /// `u32`: bytes of the header.
+    pub const BYTES: usize = 16;
+    /// `u32`: offset of the parts directory.
+    pub const PARTS_OFFSET: usize = 20;
+    /// `u32`: entries in the parts directory.
+    pub const PARTS_COUNT: usize = 24;
+    /// `u32`: bytes of one entry of the parts directory.
+    pub const PARTS_STRIDE: usize = 28;
+    /// `u32`: offset of the field table.
+    pub const FIELDS_OFFSET: usize = 32;
+    /// `u32`: entries in the field table.
+    pub const FIELDS_COUNT: usize = 36;
+    /// `u32`: bytes of one entry of the field table.
+    pub const FIELDS_STRIDE: usize = 40;
+    /// `u32`: which clock gives the ticks of the records ([`crate::ClockSource`]).
+    pub const CLOCK: usize = 44;
+    /// `u64`: bytes of the whole file.
+    pub const FILE_BYTES: usize = 48;
+    /// `u64`: wall clock at the start, ns since 1970.
+    pub const WALL_NS: usize = 56;
+    /// `u64`: ticks at the start.
+    pub const START_TICKS: usize = 64;
+    /// `u64`: `CLOCK_MONOTONIC` at the start, ns.
+    pub const START_NS: usize = 72;
+    /// `u64`: checksum of the header without [`CHECKSUM`] itself and without the changing part.
+    pub const CHECKSUM: usize = 80;
+
+    /// The changing part of the header: `u64` index (0 or 1) of the clock pair in force.
+    pub const CLOCK_CURRENT: usize = 128;
+    /// Two pairs of (`u64` ticks, `u64` ns of `CLOCK_MONOTONIC`). The writer fills the one that
+    /// is not in force and then switches, so that a kill between the two leaves a whole pair.
+    pub const CLOCK_PAIRS: usize = 136;
+    /// First byte of the changing part.
+    pub const CHANGING_FROM: usize = 128;
+    /// First byte after the changing part.
+    pub const CHANGING_TO: usize = 256;
+
+    /// Where this version puts its parts directory.
+    pub(crate) const PARTS_AT: usize = 256;
+    /// Where this version puts its field table.
+    pub(crate) const FIELDS_AT: usize = 1024;
+}
+
+/// Offsets within an entry of the parts directory.
+pub mod part {
+    /// `u32`: a [`super::PartKind`].
+    pub const KIND: usize = 0;
+    /// `u64`: offset in the file.
+    pub const OFFSET: usize = 8;
+    /// `u64`: bytes.
+    pub const LENGTH: usize = 16;
+    /// `u64`: bytes of one entry, 1 for text.
+    pub const STRIDE: usize = 24;
+    /// Bytes of an entry in this version.
+    pub const BYTES: usize = 32;
+}
+
+/// What a part of the file holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum PartKind {
+    /// Named `u64` counters, see [`counter`].
+    Counters = 1,
+    /// Text facts about the process, see [`facts`].
+    Facts = 2,
+    /// How far the event ring has come, see [`cursor`].
+    Cursor = 3,
+    /// The event ring: a power of two of records, see [`FIELDS`].
+    Ring = 4,
+    /// One `u64` for each chunk of the ring, see [`Chunk`]: a power of two of them.
+    Chunks = 5,
+    /// The blocks that are live now. Since 2.1.
+    Live = 6,
+    /// Sums of all allocations and frees so far. Since 2.1.
+    Totals = 7,
+    /// Texts that events and other parts refer to. Since 2.1.
+    Strings = 8,
+    /// Call stacks and open ranges, as a tree. Since 2.1.
+    Stacks = 9,
+    /// The libraries and programs that were loaded. Since 2.1.
+    Modules = 10,
+    /// Names of code that is in no file. Since 2.1.
+    Jit = 11,
+    /// How memory went over the whole run. Since 2.1.
+    Timeline = 12,
+}
+
+/// Offsets within an entry of the counters part.
+pub mod counter {
+    /// Name, padded with zeros.
+    pub const NAME: usize = 0;
+    /// Bytes of the name.
+    pub const NAME_BYTES: usize = 56;
+    /// `u64`: value.
+    pub const VALUE: usize = 56;
+    /// Bytes of an entry in this version: a cache line, so that counters do not slow each other.
+    pub const BYTES: usize = 64;
+    /// Entries in this version.
+    pub const COUNT: usize = 64;
+}
+
+/// Offsets within the facts part.
+pub mod facts {
+    /// `u64`: bytes of text that are complete.
+    pub const COMMITTED: usize = 0;
+    /// `u64`: facts that did not fit.
+    pub const CUT: usize = 8;
+    /// The text: `key TAB value LF`, with `\\`, `\t`, `\n` escaped by a backslash in both.
+    pub const TEXT: usize = 16;
+    /// Bytes of the part in this version.
+    pub const BYTES: usize = 256 << 10;
+    /// Longest value in bytes; the rest of a longer one is cut off and replaced by `…`.
+    pub const VALUE_MAX: usize = 8 << 10;
+}
+
+/// Offsets within the cursor part.
+pub mod cursor {
+    /// `u64`: how often a thread went for a chunk so far; the next is this number modulo their count.
+    /// In version 1 the next ticket, which is also the number of events recorded so far.
+    pub const NEXT: usize = 0;
+    /// `u64`: events given up because every chunk tried was held by another thread, or in version 1
+    /// because their slot was still being written.
+    pub const DROPPED: usize = 64;
+    /// Bytes of the part in this version.
+    pub const BYTES: usize = 4096;
+}
+
+/// The live table: [`HEAD_BYTES`](live::HEAD_BYTES), then groups, each of a line of keys and an entry for
+/// each key. All of it is words.
+pub mod live {
+    use crate::event::Class;
+
+    /// `u64`: blocks that found no place, and are not in the table.
+    pub const MISSED: usize = 0;
+    /// Bytes before the first group: as many as one, so that none crosses a page.
+    pub const HEAD_BYTES: usize = GROUP_BYTES;
+    /// Keys of a group: seven, so that they and the count after them fill a cache line.
+    pub const KEYS: usize = 7;
+    /// Bytes of a group, the stride of the part: [`KEYS`] words, a word that counts the keys that belong
+    /// into this group or one before it and went on for want of room, and [`KEYS`] entries.
+    pub const GROUP_BYTES: usize = 512;
+    /// Bytes of an entry: a word that is not used, then the words of a record from its ticks on, as in
+    /// version 2.1 whatever the field table says.
+    pub const ENTRY_BYTES: usize = 64;
+
+    /// The key of a place where there is no block.
+    pub const FREE: u64 = 0;
+    /// The key while an entry is written.
+    pub const WRITING: u64 = 1;
+
+    /// The key of a block: its class + 1 in the highest byte, so that blocks of different layers at the
+    /// same address are different blocks. `None` if the address takes more than the other seven.
+    #[inline(always)]
+    pub const fn key(class: Class, address: u64) -> Option<u64> {
+        if address >> 56 != 0 || matches!(class, Class::Unknown) {
+            return None;
+        }
+        Some((class as u64 + 1) << 56 | address)
+    }
+}
+
+/// The totals: stripes, each written by one thread at a time; what they say is added up.
+pub mod totals {
+    /// Stripes in this version.
+    pub const STRIPES: usize = 128;
+    /// Rows of a layer: devices 0 to 7, then all others and those unknown.
+    pub const DEVICES: usize = 9;
+    /// Layers, by the numbers of [`crate::Layer`].
+    pub const LAYERS: usize = 5;
+    /// Offset of the first row in a stripe; before it are words of the writer's own.
+    pub const ROWS_AT: usize = 64;
+    /// Bytes of a row: `u64` allocations, bytes allocated, frees, bytes freed.
+    pub const ROW_BYTES: usize = 32;
+    /// Bytes of a stripe: whole cache lines.
+    pub const STRIPE_BYTES: usize = (ROWS_AT + LAYERS * DEVICES * ROW_BYTES).next_multiple_of(64);
+}
+
+/// One field of a record: its name, offset and width in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Field {
+    /// Name, at most [`field::NAME_BYTES`] bytes.
+    pub name: &'static str,
+    /// Offset within the record, bytes.
+    pub offset: u16,
+    /// Width: 1, 2, 4 or 8 bytes.
+    pub width: u16,
+}
+
+/// Offsets within an entry of the field table.
+pub mod field {
+    /// Name, padded with zeros.
+    pub const NAME: usize = 0;
+    /// Bytes of the name.
+    pub const NAME_BYTES: usize = 12;
+    /// `u16`: offset within the record.
+    pub const OFFSET: usize = 12;
+    /// `u16`: width.
+    pub const WIDTH: usize = 14;
+    /// Bytes of an entry in this version.
+    pub const BYTES: usize = 16;
+}
+
+/// The fields of a record in this version, in the order of [`FieldId`].
+pub const FIELDS: [Field; 13] = [
+    field("sequence", 0, 8),
+    field("ticks", 8, 8),
+    field("kind", 16, 1),
+    field("class", 17, 1),
+    field("flags", 18, 2),
+    field("device", 20, 1),
+    field("result", 22, 2),
+    field("thread", 24, 4),
+    field("stack", 28, 4),
+    field("address", 32, 8),
+    field("size", 40, 8),
+    field("extra0", 48, 8),
+    field("extra1", 56, 8),
+];
+
+/// Indexes into [`FIELDS`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "each is the field of the same name")]
+pub enum FieldId {
+    Sequence,
+    Ticks,
+    Kind,
+    Class,
+    Flags,
+    Device,
+    Result,
+    Thread,
+    Stack,
+    Address,
+    Size,
+    Extra0,
+    Extra1,
+}
+
+const fn field(name: &'static str, offset: u16, width: u16) -> Field {
+    Field {
+        name,
+        offset,
+        width,
+    }
+}
+
+/// The most slots that this version puts into a chunk.
+pub const CHUNK_SLOTS: usize = 16;
+
+/// How many slots a chunk of a ring has: both are powers of two. A small ring gets small chunks, so
+/// that threads that hold one each do not hold all of it.
+pub const fn chunk_slots(ring_slots: usize) -> usize {
+    match ring_slots / 256 {
+        0 => 1,
+        slots if slots > CHUNK_SLOTS => CHUNK_SLOTS,
+        slots => slots,
+    }
+}
+
+/// What the word of a chunk says. A chunk counts all events that were ever recorded in it, so that
+/// what is gone of them is known exactly.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Chunk {
+    /// Nobody holds it, and so many events were recorded in it.
+    Closed(u64),
+    /// One thread fills it, and so many events had been recorded in it before.
+    Open(u64),
+}
+
+impl Chunk {
+    /// Decodes a word: `2 events` when closed, one more while open.
+    pub const fn decode(word: u64) -> Chunk {
+        if word & 1 == 0 {
+            Chunk::Closed(word / 2)
+        } else {
+            Chunk::Open(word / 2)
+        }
+    }
+
+    /// The word of this state.
+    pub const fn word(self) -> u64 {
+        match self {
+            Chunk::Closed(events) => events.wrapping_mul(2),
+            Chunk::Open(events) => events.wrapping_mul(2) | 1,
+        }
+    }
+}
+
+/// What the sequence word of a slot says. The number of an event counts, from 0, the events recorded
+/// in the same chunk; in version 1 it is its ticket, which counts all events of the ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Slot {
+    /// Nothing was ever written here.
+    Empty,
+    /// The event with this number is complete.
+    Complete(u64),
+    /// The event with this number was being written.
+    Writing(u64),
+}
+
+impl Slot {
+    /// Decodes a sequence word: 0, `2 (number + 1)` when complete, one more while being written.
+    pub const fn decode(sequence: u64) -> Slot {
+        match sequence {
+            // 1 is never written; there is no event to name.
+            0 | 1 => Slot::Empty,
+            word if word & 1 == 0 => Slot::Complete(word / 2 - 1),
+            word => Slot::Writing(word / 2 - 1),
+        }
+    }
+
+    /// The sequence word of a complete event.
+    pub const fn complete(number: u64) -> u64 {
+        number.wrapping_add(1).wrapping_mul(2)
+    }
+
+    /// The sequence word of an event being written.
+    pub const fn writing(number: u64) -> u64 {
+        Slot::complete(number) | 1
+    }
+}
+
+/// The checksum of a header: 64-bit FNV-1a over what does not change after creation.
+pub fn checksum(header: &[u8]) -> u64 {
+    let constant = |at: usize| {
+        !(header::CHECKSUM..header::CHECKSUM + 8).contains(&at)
+            && !(header::CHANGING_FROM..header::CHANGING_TO).contains(&at)
+            && at >= MAGIC.len()
+    };
+    header
+        .iter()
+        .enumerate()
+        .filter(|(at, _)| constant(*at))
+        .fold(0xcbf2_9ce4_8422_2325, |hash, (_, byte)| {
+            (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
+        })
+}
+
+/// Reads the little-endian `u64` at an offset, if it is there.
+pub fn get_u64(bytes: &[u8], at: usize) -> Option<u64> {
+    let word = bytes.get(at..at.checked_add(8)?)?;
+    Some(u64::from_le_bytes(word.try_into().ok()?))
+}
+
+/// Reads the little-endian `u32` at an offset, if it is there.
+pub fn get_u32(bytes: &[u8], at: usize) -> Option<u32> {
+    let word = bytes.get(at..at.checked_add(4)?)?;
+    Some(u32::from_le_bytes(word.try_into().ok()?))
+}
+
+/// Reads the little-endian `u16` at an offset, if it is there.
+pub fn get_u16(bytes: &[u8], at: usize) -> Option<u16> {
+    let word = bytes.get(at..at.checked_add(2)?)?;
+    Some(u16::from_le_bytes(word.try_into().ok()?))
+}
+
+/// Writes bytes at an offset; out of range it writes nothing.
+pub(crate) fn put(bytes: &mut [u8], at: usize, value: &[u8]) {
+    if let Some(place) = at
+        .checked_add(value.len())
+        .and_then(|end| bytes.get_mut(at..end))
+    {
+        place.copy_from_slice(value);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_fill_a_record_without_overlap() {
+        let mut taken = [false; RECORD_BYTES];
+        for field in FIELDS {
+            assert!(field.name.len() <= field::NAME_BYTES);
+            for at in field.offset..field.offset + field.width {
+                assert!(!taken[usize::from(at)], "{} overlaps", field.name);
+                taken[usize::from(at)] = true;
+            }
+        }
+        assert_eq!(
+            taken.iter().filter(|taken| !**taken).count(),
+            1,
+            "one byte of padding"
+        );
+        assert_eq!(FIELDS[FieldId::Extra1 as usize].name, "extra1");
+        assert_eq!(FIELDS[FieldId::Stack as usize].name, "stack");
+    }
+
+    #[test]
+    fn sequence_words_round_trip() {
+        assert_eq!(Slot::decode(0), Slot::Empty);
+        assert_eq!(Slot::decode(1), Slot::Empty);
+        for ticket in [0, 1, 63, 1 << 40] {
+            assert_eq!(Slot::decode(Slot::complete(ticket)), Slot::Complete(ticket));
+            assert_eq!(Slot::decode(Slot::writing(ticket)), Slot::Writing(ticket));
+        }
+    }
+
+    #[test]
+    fn chunk_words_round_trip() {
+        for events in [0, 1, 16, 1 << 40] {
+            for chunk in [Chunk::Closed(events), Chunk::Open(events)] {
+                assert_eq!(Chunk::decode(chunk.word()), chunk);
+            }
+        }
+    }
+
+    #[test]
+    fn chunks_divide_every_ring() {
+        for shift in 0..35 {
+            let (ring, chunk) = (1_usize << shift, chunk_slots(1 << shift));
+            assert!(chunk.is_power_of_two() && ring.is_multiple_of(chunk));
+            assert!(chunk == 1 || ring / chunk >= 256);
+        }
+        assert_eq!(chunk_slots(1 << 20), CHUNK_SLOTS);
+    }
+
+    #[test]
+    fn checksum_ignores_only_what_changes() {
+        let mut header = vec![7_u8; HEADER_BYTES];
+        let before = checksum(&header);
+        header[header::CLOCK_PAIRS] = 1;
+        header[header::CHECKSUM] = 1;
+        header[0] = 1;
+        assert_eq!(checksum(&header), before);
+        header[header::PARTS_AT] = 1;
+        assert_ne!(checksum(&header), before);
+    }
+
+    #[test]
+    fn numbers_out_of_range_are_none() {
+        assert_eq!(get_u64(&[0; 8], 1), None);
+        assert_eq!(get_u64(&[0; 8], usize::MAX), None);
+        assert_eq!(get_u32(&[1, 0, 0, 0], 0), Some(1));
+        assert_eq!(get_u16(&[1, 2], 0), Some(0x201));
+    }
+}

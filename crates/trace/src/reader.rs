@@ -1,0 +1,333 @@
+//! The reader: whatever state a file is in, it says what can be read and what is wrong.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::event::Event;
+use super::layout::{PartKind, counter, facts};
+use super::timeline::{Ledger, Timeline};
+use crate::regular::open_regular;
+
+mod bytes;
+mod events;
+mod header;
+mod holes;
+mod live;
+pub mod lost;
+pub(super) mod ring;
+mod spool;
+mod tables;
+mod totals;
+
+use bytes::Bytes;
+pub use events::Events;
+pub use header::Header;
+use header::Parts;
+pub use live::{LiveBlock, LiveTable};
+use ring::RingView;
+use tables::Tables;
+pub use totals::{Sums, Totals};
+
+/// A trace file that was opened: a finished run's, a killed one's or a running one's.
+#[derive(Debug)]
+pub struct Trace {
+    bytes: Bytes,
+    path: PathBuf,
+    header: Header,
+    parts: Parts,
+    ring: RingView,
+    tables: Tables,
+    spool: Option<spool::Spool>,
+    problems: Vec<String>,
+}
+
+/// One event as read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// Place in the order of events, from 0; events that cannot be read count as the oldest. In a file
+    /// of version 1 the place in the order in which threads came to record.
+    pub ticket: u64,
+    /// Ns since the start of the trace. In a file of version 1 it may step back by a little between
+    /// threads.
+    pub ns: u64,
+    /// What happened.
+    pub event: Event,
+}
+
+impl Trace {
+    /// Opens and checks a trace file, and the files of its spool beside it.
+    ///
+    /// Damage that leaves something readable is not an error: [`Trace::problems`] names it.
+    ///
+    /// # Errors
+    /// A file that cannot be read, is no trace, or has a header of which nothing can be made.
+    pub fn open(path: &Path) -> Result<Trace, Error> {
+        let failed = |what: &str| Error {
+            path: path.to_path_buf(),
+            what: what.to_string(),
+        };
+        let (file, meta) = open_regular(path).map_err(|error| match error.kind() {
+            io::ErrorKind::InvalidInput => failed("read it: it is not a regular file"),
+            _ => failed(&format!("open it: {error}")),
+        })?;
+        let bytes =
+            Bytes::map(path, &file, &meta).map_err(|error| failed(&format!("map it: {error}")))?;
+        let mut trace = Trace::parse(path, bytes)?;
+        trace.open_spool();
+        Ok(trace)
+    }
+
+    /// Looks for the spool, after the ring: what is overwritten meanwhile was spooled before.
+    fn open_spool(&mut self) {
+        if self.header.major > 1 {
+            self.spool = spool::Spool::open(
+                &self.path,
+                self.header.wall_ns,
+                &mut self.ring,
+                &self.bytes,
+                &mut self.problems,
+            );
+        }
+    }
+
+    /// As [`Trace::open`], from the content of a file, without a spool.
+    ///
+    /// # Errors
+    /// As for [`Trace::open`]; the path is only a name for messages.
+    pub fn from_bytes(path: &Path, content: &[u8]) -> Result<Trace, Error> {
+        Trace::parse(path, Bytes::copy(content))
+    }
+
+    fn parse(path: &Path, bytes: Bytes) -> Result<Trace, Error> {
+        let failed = |what| Error {
+            path: path.to_path_buf(),
+            what,
+        };
+        let mut problems = Vec::new();
+        let (header, parts) = header::parse(&bytes, &mut problems).map_err(failed)?;
+        let ring = RingView::scan(header.major, &bytes, &parts, &mut problems);
+        let tables = Tables::scan(&bytes, &parts, &mut problems);
+        Ok(Trace {
+            bytes,
+            path: path.to_path_buf(),
+            header,
+            parts,
+            ring,
+            tables,
+            spool: None,
+            problems,
+        })
+    }
+
+    /// The path that it was opened by.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What the header says.
+    pub fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// What is damaged, each a sentence that names the place. Empty for a sound file.
+    pub fn problems(&self) -> &[String] {
+        &self.problems
+    }
+
+    /// The facts about the process, in the order in which they were written.
+    pub fn facts(&self) -> Vec<(String, String)> {
+        let Some(part) = self.parts.get(PartKind::Facts) else {
+            return Vec::new();
+        };
+        let room = part.length.saturating_sub(facts::TEXT as u64);
+        let committed = self
+            .bytes
+            .u64(part.offset + facts::COMMITTED as u64)
+            .unwrap_or(0)
+            .min(room);
+        let text = self
+            .bytes
+            .to_vec(part.offset + facts::TEXT as u64, committed);
+        let text = String::from_utf8_lossy(&text);
+        let pair = |line: &str| {
+            line.split_once('\t')
+                .map(|(key, value)| (unescaped(key), unescaped(value)))
+        };
+        text.lines().filter_map(pair).collect()
+    }
+
+    /// The first fact of a key.
+    pub fn fact(&self, key: &str) -> Option<String> {
+        self.facts()
+            .into_iter()
+            .find(|(name, _)| name == key)
+            .map(|(_, value)| value)
+    }
+
+    /// Facts that did not fit into the file.
+    pub fn facts_cut(&self) -> u64 {
+        let part = self.parts.get(PartKind::Facts);
+        part.and_then(|part| self.bytes.u64(part.offset + facts::CUT as u64))
+            .unwrap_or(0)
+    }
+
+    /// The counters that the writer named, with their values.
+    pub fn counters(&self) -> Vec<(String, u64)> {
+        let Some(part) = self.parts.get(PartKind::Counters) else {
+            return Vec::new();
+        };
+        let entries = part
+            .length
+            .checked_div(part.stride)
+            .unwrap_or(0)
+            .min(1 << 16);
+        let entry = |index: u64| {
+            let at = part.offset + index * part.stride;
+            let name = self
+                .bytes
+                .to_vec(at + counter::NAME as u64, counter::NAME_BYTES as u64);
+            let end = name
+                .iter()
+                .position(|byte| *byte == 0)
+                .unwrap_or(name.len());
+            let name = String::from_utf8_lossy(name.get(..end)?).into_owned();
+            let value = self.bytes.u64(at + counter::VALUE as u64)?;
+            (!name.is_empty()).then_some((name, value))
+        };
+        (0..entries).filter_map(entry).collect()
+    }
+
+    /// The events that can be read, in the order of their times; each thread's in the order in which
+    /// it recorded them.
+    ///
+    /// Of a process that is still running it gives what was there at [`Trace::open`], less what
+    /// has been overwritten since.
+    pub fn events(&self) -> Events<'_> {
+        Events::new(self, None)
+    }
+
+    /// How memory went over the whole run, by the timeline that the process kept and the events that came
+    /// after it; by the readable events alone if it kept none.
+    pub fn timeline(&self) -> Timeline {
+        let part = self.parts.get(PartKind::Timeline).and_then(|part| {
+            let held = self.bytes.available(part.offset, part.length);
+            let (words, ledger) = Ledger::resume(held)?;
+            let is_whole = held.len() >= words.len();
+            Some((words, ledger, is_whole))
+        });
+        let (turns, chunks) = self.ring.turns(&self.bytes, &self.parts);
+        let clock = self.header.clock;
+        let (words, mut ledger, after, is_complete) = match part {
+            Some((words, ledger, is_whole)) => {
+                let reaches = turns.saturating_sub(ledger.turns()) <= chunks || self.lost() == 0;
+                let after = ledger.upto();
+                (words, ledger, Some(after), is_whole && reaches)
+            }
+            None => {
+                let words = Ledger::words();
+                let ledger = Ledger::create(&words, clock.start.ticks);
+                (words, ledger, None, self.lost() == 0)
+            }
+        };
+        let mut events = Events::new(self, after);
+        while let Some(found) = events.next_found() {
+            if after.is_none_or(|after| found.ticks > after) {
+                ledger.feed(&words, found.ticks, &found.event);
+            }
+        }
+        ledger.timeline(&words, clock, is_complete)
+    }
+
+    /// Events that were recorded, whether or not they can still be read.
+    pub fn recorded(&self) -> u64 {
+        // The spool of a running process may have events that came after the ring was looked at.
+        let seen = self.readable().saturating_add(self.ring.torn);
+        self.ring.recorded.max(seen)
+    }
+
+    /// Events that can be read, of the ring and the spool.
+    pub fn readable(&self) -> u64 {
+        self.ring.readable.saturating_add(self.spooled())
+    }
+
+    /// Of the readable events, those that are in the spool.
+    pub fn spooled(&self) -> u64 {
+        self.spool.as_ref().map_or(0, |spool| spool.events)
+    }
+
+    /// Events that are gone: overwritten by newer ones, given up ([`Trace::dropped`]), or beyond the end
+    /// of a truncated file; in a file of version 1 also those never begun because the process died.
+    /// Exact: `recorded = readable + lost + torn`.
+    pub fn lost(&self) -> u64 {
+        self.recorded()
+            .saturating_sub(self.readable())
+            .saturating_sub(self.ring.torn)
+    }
+
+    /// Events that were being written when the process died or the file was opened.
+    pub fn torn(&self) -> u64 {
+        self.ring.torn
+    }
+
+    /// Of the lost events, those given up because other threads held all of the ring that was tried;
+    /// in a file of version 1, because their slot was still being written.
+    pub fn dropped(&self) -> u64 {
+        self.ring.dropped
+    }
+
+    /// Whether newer events have overwritten older ones that are not in the spool.
+    pub fn has_wrapped(&self) -> bool {
+        self.ring.wrapped && (self.spooled() == 0 || self.lost() > self.dropped())
+    }
+
+    /// How many events the ring holds.
+    pub fn capacity(&self) -> u64 {
+        self.ring.capacity
+    }
+}
+
+pub use tables::{Cut, Stack};
+
+/// Why a trace cannot be read: completes "failed to …".
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Error {
+    path: PathBuf,
+    what: String,
+}
+
+impl Error {
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "read the trace {}: {}", self.path.display(), self.what)
+    }
+}
+
+impl std::error::Error for Error {}
+
+/// The inverse of the writer's `escape_into`.
+pub fn unescaped(text: &str) -> String {
+    let mut plain = String::with_capacity(text.len());
+    let mut letters = text.chars();
+    while let Some(letter) = letters.next() {
+        match (letter, letter == '\\') {
+            (_, true) => match letters.next() {
+                Some('t') => plain.push('\t'),
+                Some('n') => plain.push('\n'),
+                Some(other) => plain.push(other),
+                None => plain.push('\\'),
+            },
+            (other, false) => plain.push(other),
+        }
+    }
+    plain
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,67 @@
+//! All events in the order of time: those of the spool and those that only the ring has, merged.
+
+use std::iter::Peekable;
+
+use super::ring::{Found, RingEvents};
+use super::spool::SpoolEvents;
+use super::{Record, Trace};
+use crate::clock::Calibration;
+
+/// Iterates over the readable events of a [`Trace`].
+#[derive(Clone, Debug)]
+pub struct Events<'a> {
+    ring: Peekable<RingEvents<'a>>,
+    spool: Option<Peekable<SpoolEvents<'a>>>,
+    clock: Calibration,
+    /// Events before the next one.
+    place: u64,
+    readable: u64,
+}
+
+impl<'a> Events<'a> {
+    /// The events of a trace. Of a spool's frames those that hold nothing after these ticks are left out.
+    pub(super) fn new(trace: &'a Trace, after: Option<u64>) -> Events<'a> {
+        Events {
+            ring: trace.ring.events(&trace.bytes).peekable(),
+            spool: trace
+                .spool
+                .as_ref()
+                .map(|spool| spool.events(after).peekable()),
+            clock: trace.header.clock,
+            // Those that cannot be read count as the oldest.
+            place: trace.recorded().saturating_sub(trace.readable()),
+            readable: trace.readable(),
+        }
+    }
+
+    /// The next event, as it was found.
+    pub(super) fn next_found(&mut self) -> Option<Found> {
+        if let Some(spool) = &mut self.spool {
+            return match (spool.peek(), self.ring.peek()) {
+                (Some(spooled), Some(kept)) if spooled.rank() <= kept.rank() => spool.next(),
+                (Some(_), None) => spool.next(),
+                _ => self.ring.next(),
+            };
+        }
+        self.ring.next()
+    }
+}
+
+impl Iterator for Events<'_> {
+    type Item = Record;
+
+    fn next(&mut self) -> Option<Record> {
+        let found = self.next_found()?;
+        let ticket = found.ticket.unwrap_or(self.place);
+        self.place += 1;
+        Some(Record {
+            ticket,
+            ns: self.clock.ns(found.ticks),
+            event: found.event,
+        })
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (0, usize::try_from(self.readable).ok())
+    }
+}

@@ -1,0 +1,127 @@
+//! The live table of a file.
+
+use super::Trace;
+use super::bytes::Bytes;
+use super::header::Part;
+use crate::clock::Calibration;
+use crate::event::Event;
+use crate::layout::{PartKind, live};
+use crate::live::{Seen, look};
+
+/// A block that was live.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LiveBlock {
+    /// When it was allocated, ns since the start of the trace.
+    pub ns: u64,
+    /// Its allocation.
+    pub event: Event,
+}
+
+/// The blocks that were live when the process died or when the table was looked at.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LiveTable {
+    /// The blocks, the oldest first. Of a process that runs, each was live at some moment of the reading.
+    pub blocks: Vec<LiveBlock>,
+    /// Blocks that were just being entered.
+    pub in_flight: u64,
+    /// Blocks that found no place since the trace began, freed since or not: not 0 means that the table
+    /// may lack some.
+    pub missed: u64,
+    /// Blocks that the table has room for.
+    pub capacity: u64,
+    /// What is damaged, each a sentence that names the place.
+    pub problems: Vec<String>,
+}
+
+impl LiveTable {
+    /// Whether no block is missing.
+    pub fn is_complete(&self) -> bool {
+        self.missed == 0 && self.in_flight == 0 && self.problems.is_empty()
+    }
+}
+
+impl Trace {
+    /// The blocks that are live; `None` in a file without that table (before version 2.1).
+    pub fn live(&self) -> Option<LiveTable> {
+        let part = self.parts.get(PartKind::Live)?;
+        Some(read(&self.bytes, part, self.header.clock))
+    }
+
+    /// Blocks that found no place in the live table since the trace began; 0 in a file without that table.
+    pub fn live_missed(&self) -> u64 {
+        let part = self.parts.get(PartKind::Live);
+        let missed = part.and_then(|part| self.bytes.u64(part.offset + live::MISSED as u64));
+        missed.unwrap_or(0)
+    }
+}
+
+/// Words of a group, as far as this version knows it.
+const WORDS: usize = live::GROUP_BYTES / 8;
+
+fn read(bytes: &Bytes, part: Part, clock: Calibration) -> LiveTable {
+    let mut table = LiveTable::default();
+    if part.stride < live::GROUP_BYTES as u64 || !part.stride.is_multiple_of(8) {
+        let problem = "the live table's description makes no sense: no live blocks can be read";
+        table.problems.push(problem.to_string());
+        return table;
+    }
+    let groups = part.length.saturating_sub(live::HEAD_BYTES as u64) / part.stride;
+    let first = part.offset + live::HEAD_BYTES as u64;
+    let held = (bytes.len().saturating_sub(first) / part.stride).min(groups);
+    if held < groups {
+        table.problems.push(format!(
+            "the live table is cut off: {held} of {groups} groups are there"
+        ));
+    }
+    table.missed = bytes.u64(part.offset + live::MISSED as u64).unwrap_or(0);
+    table.capacity = groups.saturating_mul(live::KEYS as u64);
+    // Key, ticks, event.
+    let mut found = Vec::new();
+    let mut foreign: Option<(u64, u64)> = None;
+    for index in 0..held {
+        let at = first + index * part.stride;
+        let Some((keys, entries)) = bytes
+            .atomics(at, WORDS)
+            .and_then(|group| group.split_at_checked(live::ENTRY_BYTES / 8))
+        else {
+            break;
+        };
+        let entries = entries.chunks_exact(live::ENTRY_BYTES / 8);
+        for (key, entry) in keys.iter().take(live::KEYS).zip(entries) {
+            match look(key, entry.get(1..).unwrap_or_default()) {
+                Seen::Free => {}
+                Seen::Writing => table.in_flight += 1,
+                Seen::Block(key, words) if is_of(key, &words) => {
+                    let (ticks, event) = Event::from_words(words);
+                    found.push((key, ticks, event));
+                }
+                Seen::Block(..) => foreign = Some(foreign.map_or((at, 1), |(at, n)| (at, n + 1))),
+            }
+        }
+    }
+    if let Some((at, count)) = foreign {
+        table.problems.push(format!(
+            "{count} entries of the live table do not belong to their keys, the first in the group at byte {at}: left out"
+        ));
+    }
+    // A block that was freed and allocated again while we looked may have been seen in two places.
+    found.sort_unstable_by_key(|(key, ticks, _)| (*key, std::cmp::Reverse(*ticks)));
+    found.dedup_by_key(|(key, _, _)| *key);
+    found.sort_unstable_by_key(|(key, ticks, _)| (*ticks, *key));
+    let block = |(_, ticks, event)| LiveBlock {
+        ns: clock.ns(ticks),
+        event,
+    };
+    table.blocks = found.into_iter().map(block).collect();
+    table
+}
+
+/// Whether an entry is that of its key: both name the class and the address.
+fn is_of(key: u64, words: &[u64; 7]) -> bool {
+    let [_, head, _, address, ..] = words;
+    let class = head >> 8 & 0xff;
+    key >> 56 == class + 1 && key & ((1 << 56) - 1) == *address
+}
+
+#[cfg(test)]
+mod tests;

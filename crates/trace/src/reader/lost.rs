@@ -1,0 +1,59 @@
+//! Files that lost bytes while they were read: what was made of them is not to be believed.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+/// What was noted; more than so many files are not told apart.
+static NOTED: Mutex<Vec<Lost>> = Mutex::new(Vec::new());
+const NOTED_MAX: usize = 100;
+
+/// Where a file was found to have lost bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// It ends after so many bytes, before what it had.
+    End(u64),
+    /// What is at this byte cannot be read.
+    Byte(u64),
+}
+
+/// A file that lost bytes while it was read: completes "failed to …".
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lost {
+    path: PathBuf,
+    place: Place,
+}
+
+impl fmt::Display for Lost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "read {}: ", self.path.display())?;
+        match self.place {
+            Place::End(bytes) => write!(f, "it was truncated to {bytes} bytes")?,
+            Place::Byte(at) => write!(f, "byte {at} was lost")?,
+        }
+        f.write_str(" while it was read; what was made of it is incomplete")
+    }
+}
+
+impl std::error::Error for Lost {}
+
+/// Notes that a file lost bytes, once for each file.
+pub(super) fn note(path: &Path, place: Place) {
+    let mut noted = NOTED.lock().unwrap_or_else(PoisonError::into_inner);
+    if noted.len() < NOTED_MAX && noted.iter().all(|lost| lost.path != path) {
+        noted.push(Lost {
+            path: path.to_path_buf(),
+            place,
+        });
+    }
+}
+
+/// The files that lost bytes while this process read them. Those that are still open are not among them.
+pub fn all() -> Vec<Lost> {
+    NOTED.lock().unwrap_or_else(PoisonError::into_inner).clone()
+}
+
+/// Whether a file that is or was open has lost bytes.
+pub fn any() -> bool {
+    crate::guard::read_lost() || !all().is_empty()
+}

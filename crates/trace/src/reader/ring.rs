@@ -1,0 +1,241 @@
+//! The event ring of a file: what of it is readable, in which order, and what is lost.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::bytes::Bytes;
+use super::header::{Part, Parts};
+use crate::event::{Class, Event, Kind};
+use crate::layout::{FIELDS, FieldId, PartKind, RECORD_BYTES, Slot, cursor};
+use crate::ring::{Word, while_held};
+
+pub(crate) mod chunks;
+mod events;
+mod spooled;
+mod tickets;
+
+pub use events::{Found, RingEvents};
+
+pub use spooled::Spooled;
+
+/// Slots after which what was read of the file is given back, so that it does not stay in memory: 32 MiB.
+const FORGET: u64 = 512 << 10;
+
+/// The largest record that is believed, bytes.
+const RECORD_MAX: u64 = 256;
+const WORDS_MAX: usize = RECORD_MAX as usize / 8;
+/// Words of a record of this version.
+const RECORD_WORDS: usize = RECORD_BYTES / 8;
+
+/// The ring as it was when the file was opened.
+#[derive(Debug)]
+pub struct RingView {
+    slots: Option<Slots>,
+    /// Slots of the ring, whether the file still holds them or not.
+    pub capacity: u64,
+    /// Events that were recorded, those given up included.
+    pub recorded: u64,
+    /// Complete events.
+    pub readable: u64,
+    /// Events being written.
+    pub torn: u64,
+    /// Events given up: every chunk tried was held, or in version 1 the slot was busy.
+    pub dropped: u64,
+    /// Whether newer events have taken the slots of older ones.
+    pub wrapped: bool,
+    /// Slots of a chunk, 1 in version 1.
+    each: u64,
+    /// The readable events, sorted by their first event's place in the order.
+    runs: Vec<Run>,
+    order: Order,
+}
+
+/// Events that lie one after the other in the ring and were written in that order by one thread, or in
+/// version 1 in the order of their tickets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Run {
+    /// Where its first event belongs, see [`Order`].
+    key: u64,
+    /// Index of its first slot.
+    first: u64,
+    /// Number of the event in the first slot.
+    number: u64,
+    /// Slots.
+    length: u64,
+}
+
+/// What puts events in order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Order {
+    /// The number in the sequence word, in version 1.
+    Ticket,
+    /// The ticks.
+    Time,
+}
+
+impl RingView {
+    /// How often threads went for a chunk, and how many chunks there are.
+    pub fn turns(&self, bytes: &Bytes, parts: &Parts) -> (u64, u64) {
+        let cursor = Cursor {
+            bytes,
+            at: parts.get(PartKind::Cursor).map(|part| part.offset),
+        };
+        let turns = cursor.word(cursor::NEXT).unwrap_or(0);
+        (turns, self.capacity / self.each.max(1))
+    }
+
+    /// Looks at every slot once.
+    pub fn scan(major: u32, bytes: &Bytes, parts: &Parts, problems: &mut Vec<String>) -> RingView {
+        let mut view = RingView {
+            slots: None,
+            capacity: 0,
+            recorded: 0,
+            readable: 0,
+            torn: 0,
+            dropped: 0,
+            wrapped: false,
+            each: 1,
+            runs: Vec::new(),
+            order: if major == 1 {
+                Order::Ticket
+            } else {
+                Order::Time
+            },
+        };
+        let Some(part) = parts.get(PartKind::Ring) else {
+            problems.push("the file names no event ring: no events can be read".to_string());
+            return view;
+        };
+        let (sequence_at, sequence_width) = parts.fields[FieldId::Sequence as usize];
+        let capacity = part.length / part.stride;
+        let fits = part.stride.is_multiple_of(8) && (16..=RECORD_MAX).contains(&part.stride);
+        if !fits || !capacity.is_power_of_two() || sequence_at != 0 || sequence_width != 8 {
+            problems.push(
+                "the event ring's description makes no sense: no events can be read".to_string(),
+            );
+            return view;
+        }
+        let held = (bytes.len().saturating_sub(part.offset) / part.stride).min(capacity);
+        if held < capacity {
+            problems.push(format!(
+                "the event ring is cut off: {held} of {capacity} slots are there"
+            ));
+        }
+        let slots = Slots {
+            part,
+            capacity,
+            held,
+            fields: parts.fields,
+            is_ours: part.stride == RECORD_BYTES as u64
+                && FIELDS
+                    .iter()
+                    .zip(parts.fields)
+                    .all(|(ours, field)| (ours.offset, ours.width) == field),
+        };
+        (view.slots, view.capacity) = (Some(slots), capacity);
+        let cursor = Cursor {
+            bytes,
+            at: parts.get(PartKind::Cursor).map(|part| part.offset),
+        };
+        view.dropped = cursor.word(cursor::DROPPED).unwrap_or(0);
+        match view.order {
+            Order::Ticket => view.scan_tickets(bytes, &slots, &cursor, problems),
+            Order::Time => view.scan_chunks(bytes, parts, &slots, &cursor, problems),
+        }
+        view.runs.sort_unstable();
+        view
+    }
+}
+
+/// The counters of the ring.
+struct Cursor<'a> {
+    bytes: &'a Bytes,
+    at: Option<u64>,
+}
+
+impl Cursor<'_> {
+    fn word(&self, at: usize) -> Option<u64> {
+        self.bytes.u64(self.at?.checked_add(at as u64)?)
+    }
+}
+
+/// The slots of a ring, and what is where in them.
+#[derive(Clone, Copy, Debug)]
+struct Slots {
+    part: Part,
+    /// Slots that the file should hold.
+    capacity: u64,
+    /// Slots that it holds.
+    held: u64,
+    fields: [(u16, u16); FIELDS.len()],
+    /// Records are made as this version makes them.
+    is_ours: bool,
+}
+
+impl Slots {
+    /// The words of a slot, if the file holds it.
+    fn words<'a>(&self, bytes: &'a Bytes, index: u64) -> Option<&'a [AtomicU64]> {
+        let at = self
+            .part
+            .offset
+            .checked_add(index.checked_mul(self.part.stride)?)?;
+        bytes.atomics(at, (self.part.stride / 8) as usize)
+    }
+
+    /// What the sequence word of a slot says.
+    fn state(&self, bytes: &Bytes, index: u64) -> Slot {
+        let sequence = self.words(bytes, index).and_then(|words| words.first());
+        // Acquire: the slots that are looked at after this one are at least as new.
+        Slot::decode(sequence.map_or(0, |word| word.load(Ordering::Acquire)))
+    }
+
+    /// The event of this number with its ticks, if the slot holds it completely.
+    fn read(&self, bytes: &Bytes, index: u64, number: u64) -> Option<(u64, Event)> {
+        let words = self.words(bytes, index)?;
+        if self.is_ours {
+            let [_, rest @ ..] = copy_if::<RECORD_WORDS, _>(words, number)?;
+            return Some(Event::from_words(rest));
+        }
+        let record = copy_if::<WORDS_MAX, _>(words, number)?;
+        let get = |id: FieldId| extract(&record, self.fields[id as usize]);
+        let event = Event {
+            kind: Kind::from_number(get(FieldId::Kind) as u8),
+            class: Class::from_number(get(FieldId::Class) as u8),
+            flags: get(FieldId::Flags) as u16,
+            device: get(FieldId::Device) as u8,
+            result: get(FieldId::Result) as i16,
+            thread: get(FieldId::Thread) as u32,
+            stack: get(FieldId::Stack) as u32,
+            address: get(FieldId::Address),
+            size: get(FieldId::Size),
+            extra: [get(FieldId::Extra0), get(FieldId::Extra1)],
+        };
+        Some((get(FieldId::Ticks), event))
+    }
+}
+
+/// A copy of a slot's first words, if it held the event of this number completely before and after copying.
+#[inline]
+pub fn copy_if<const N: usize, W: Word>(slot: &[W], number: u64) -> Option<[u64; N]> {
+    while_held(slot.first()?, number, || {
+        let mut record = [0; N];
+        for (to, from) in record.iter_mut().zip(slot) {
+            *to = from.load(Ordering::Relaxed);
+        }
+        record
+    })
+}
+
+/// A little-endian number of 1, 2, 4 or 8 bytes; 0 where it would reach outside.
+#[inline]
+fn extract(record: &[u64; WORDS_MAX], (offset, width): (u16, u16)) -> u64 {
+    let (index, shift) = (usize::from(offset / 8), u32::from(offset % 8) * 8);
+    if width == 0 || offset % width != 0 {
+        return 0;
+    }
+    let word = record.get(index).copied().unwrap_or(0) >> shift;
+    if width >= 8 {
+        word
+    } else {
+        word & ((1 << (width * 8)) - 1)
+    }
+}

@@ -1,0 +1,157 @@
+//! The readable events in order: the runs, merged.
+
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
+
+use super::{FORGET, Order, RingView, Run, Slots};
+use crate::event::Event;
+use crate::reader::bytes::Bytes;
+use crate::tail::takes;
+
+impl RingView {
+    /// The events in order.
+    pub fn events<'a>(&'a self, bytes: &'a Bytes) -> RingEvents<'a> {
+        RingEvents {
+            view: self,
+            bytes,
+            waiting: &self.runs,
+            heads: BinaryHeap::new(),
+            given: 0,
+        }
+    }
+}
+
+/// An event of the ring, or of a spool.
+#[derive(Clone, Copy, Debug)]
+pub struct Found {
+    /// Its ticket, in version 1.
+    pub ticket: Option<u64>,
+    /// When.
+    pub ticks: u64,
+    /// What happened.
+    pub event: Event,
+}
+
+impl Found {
+    /// Where it belongs: at the same instant memory is given back before it is handed out again.
+    pub fn rank(&self) -> (u64, bool) {
+        (self.ticks, takes(self.event.kind))
+    }
+}
+
+/// Iterates over the readable events of a ring.
+#[derive(Clone, Debug)]
+pub struct RingEvents<'a> {
+    view: &'a RingView,
+    bytes: &'a Bytes,
+    /// Runs of which nothing was given yet.
+    waiting: &'a [Run],
+    /// The next event of each run that has begun: as many as threads recorded at the same time.
+    heads: BinaryHeap<Head>,
+    /// Events so far.
+    given: u64,
+}
+
+/// The next event of a run.
+#[derive(Clone, Copy, Debug)]
+struct Head {
+    key: u64,
+    ticks: u64,
+    event: Event,
+    /// Its slot, its number, and the slots of its run that come after it.
+    slot: u64,
+    number: u64,
+    after: u64,
+}
+
+impl Head {
+    /// The next readable event among so many slots from one on.
+    fn find(
+        slots: &Slots,
+        bytes: &Bytes,
+        order: Order,
+        (mut slot, mut number, mut length): (u64, u64, u64),
+    ) -> Option<Head> {
+        while length > 0 {
+            length -= 1;
+            if let Some((ticks, event)) = slots.read(bytes, slot, number) {
+                let key = match order {
+                    Order::Ticket => number,
+                    Order::Time => ticks,
+                };
+                return Some(Head {
+                    key,
+                    ticks,
+                    event,
+                    slot,
+                    number,
+                    after: length,
+                });
+            }
+            (slot, number) = (slot + 1, number + 1);
+        }
+        None
+    }
+
+    /// At the same instant memory is given back before it is handed out again.
+    fn rank(&self) -> (u64, bool, u64) {
+        (self.key, takes(self.event.kind), self.slot)
+    }
+}
+
+impl Ord for Head {
+    /// The greatest is the one to give next, as [`BinaryHeap`] has it.
+    fn cmp(&self, other: &Head) -> Ordering {
+        other.rank().cmp(&self.rank())
+    }
+}
+
+impl PartialOrd for Head {
+    fn partial_cmp(&self, other: &Head) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Head {
+    fn eq(&self, other: &Head) -> bool {
+        self.rank() == other.rank()
+    }
+}
+
+impl Eq for Head {}
+
+impl Iterator for RingEvents<'_> {
+    type Item = Found;
+
+    fn next(&mut self) -> Option<Found> {
+        let slots = self.view.slots.as_ref()?;
+        let (bytes, order) = (self.bytes, self.view.order);
+        // Runs that begin before the next event of those that have begun, or with it.
+        while let Some((run, rest)) = self.waiting.split_first() {
+            if self.heads.peek().is_some_and(|head| head.key < run.key) {
+                break;
+            }
+            self.waiting = rest;
+            let place = (run.first, run.number, run.length);
+            self.heads.extend(Head::find(slots, bytes, order, place));
+        }
+        let mut top = self.heads.peek_mut()?;
+        let head = *top;
+        let place = (head.slot + 1, head.number.wrapping_add(1), head.after);
+        match Head::find(slots, bytes, order, place) {
+            Some(next) => *top = next,
+            None => {
+                std::collections::binary_heap::PeekMut::pop(top);
+            }
+        }
+        self.given += 1;
+        if self.given.is_multiple_of(FORGET) {
+            bytes.forget();
+        }
+        Some(Found {
+            ticket: (order == Order::Ticket).then_some(head.number),
+            ticks: head.ticks,
+            event: head.event,
+        })
+    }
+}

@@ -1,0 +1,221 @@
+//! The spool beside a trace: its frames, and their events in the order of time.
+
+use std::cmp::Ordering;
+use std::collections::{BinaryHeap, VecDeque};
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::thread;
+
+use super::bytes::Bytes;
+use super::lost::{self, Place};
+use super::ring::{Found, RingView, Spooled};
+use crate::event::Event;
+use crate::regular::open_companion;
+use crate::spool::{Budget, Span, scan, segments};
+
+/// Frames that are unpacked at once at most, each by a thread: 2 MiB of events each.
+const AHEAD_MAX: usize = 8;
+
+/// Frames that are open at once at most: they overlap only by what threads published late.
+const OPEN_MAX: usize = 64;
+
+/// The files of a spool.
+#[derive(Debug)]
+pub struct Spool {
+    files: Vec<(PathBuf, File)>,
+    /// Index of the file and frame, by the times of their first events.
+    frames: Vec<(usize, Span)>,
+    /// Events in all of them.
+    pub events: u64,
+}
+
+impl Spool {
+    /// The spool beside a trace, if there is one; what it holds is taken out of the ring.
+    pub fn open(
+        path: &Path,
+        trace: u64,
+        ring: &mut RingView,
+        bytes: &Bytes,
+        problems: &mut Vec<String>,
+    ) -> Option<Spool> {
+        let segments = segments(path);
+        if segments.is_empty() {
+            return None;
+        }
+        let mut spool = Spool {
+            files: Vec::new(),
+            frames: Vec::new(),
+            events: 0,
+        };
+        let mut spooled = Spooled::new(ring);
+        let mut budget = Budget::new();
+        let trace_path = path;
+        for (_, path) in segments {
+            let mut found = Vec::new();
+            let file = open_companion(&path, trace_path).and_then(|(file, _)| {
+                let frames = scan(
+                    &file,
+                    trace,
+                    &mut budget,
+                    &mut found,
+                    |chunk, number, length| {
+                        spooled.mark(chunk, number, length);
+                    },
+                )?;
+                Ok((file, frames))
+            });
+            match file {
+                Ok((file, frames)) => {
+                    let index = spool.files.len();
+                    spool.files.push((path.clone(), file));
+                    spool.events += frames
+                        .iter()
+                        .map(|span| u64::from(span.header.events))
+                        .sum::<u64>();
+                    spool
+                        .frames
+                        .extend(frames.into_iter().map(|span| (index, span)));
+                }
+                Err(error) => found.push(format!("it cannot be read: {error}")),
+            }
+            let name = |problem| format!("the spool {}: {problem}", path.display());
+            problems.extend(found.into_iter().map(name));
+        }
+        spooled.take_out(ring, bytes);
+        spool
+            .frames
+            .sort_by_key(|(_, span)| (span.header.first, span.header.number));
+        Some(spool)
+    }
+
+    /// The events of the frames that hold any after these ticks.
+    pub fn events(&self, after: Option<u64>) -> SpoolEvents<'_> {
+        SpoolEvents {
+            spool: self,
+            waiting: &self.frames,
+            unpacked: VecDeque::new(),
+            open: BinaryHeap::new(),
+            after,
+        }
+    }
+}
+
+/// Iterates over the events of a spool, with only those frames in memory whose times overlap.
+#[derive(Clone, Debug)]
+pub struct SpoolEvents<'a> {
+    spool: &'a Spool,
+    waiting: &'a [(usize, Span)],
+    /// Events of the first of those that are waited for.
+    unpacked: VecDeque<Vec<[u64; 7]>>,
+    open: BinaryHeap<Open>,
+    after: Option<u64>,
+}
+
+/// A frame that was begun: the next event, and those after it from the last to the first.
+#[derive(Clone, Debug)]
+struct Open {
+    next: Found,
+    /// Frames keep their order where times are equal.
+    number: u64,
+    rest: Vec<[u64; 7]>,
+}
+
+impl Open {
+    fn new(number: u64, mut events: Vec<[u64; 7]>) -> Option<Open> {
+        events.reverse();
+        Some(Open {
+            next: found(&events.pop()?),
+            number,
+            rest: events,
+        })
+    }
+}
+
+fn found(words: &[u64; 7]) -> Found {
+    let (ticks, event) = Event::from_words(*words);
+    Found {
+        ticket: None,
+        ticks,
+        event,
+    }
+}
+
+impl Ord for Open {
+    /// The greatest is the one to give next, as [`BinaryHeap`] has it.
+    fn cmp(&self, other: &Open) -> Ordering {
+        let rank = |open: &Open| (open.next.rank(), open.number);
+        rank(other).cmp(&rank(self))
+    }
+}
+
+impl PartialOrd for Open {
+    fn partial_cmp(&self, other: &Open) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Open {
+    fn eq(&self, other: &Open) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Open {}
+
+impl SpoolEvents<'_> {
+    fn is_needed(&self, span: &Span) -> bool {
+        self.after.is_none_or(|after| span.header.last > after)
+    }
+
+    /// Unpacks the next frames, as many at once as there are processors.
+    fn unpack(&mut self) {
+        let spool = self.spool;
+        let processors = thread::available_parallelism().map_or(1, usize::from);
+        let needed = self.waiting.iter().filter(|(_, span)| self.is_needed(span));
+        let needed: Vec<_> = needed.take(processors.min(AHEAD_MAX)).collect();
+        let read = |(file, span): &(usize, Span)| {
+            let (path, file) = spool.files.get(*file)?;
+            let events = span.read(file);
+            if events.is_none() && !span.is_whole(file) {
+                lost::note(path, Place::Byte(span.offset));
+            }
+            events
+        };
+        self.unpacked = thread::scope(|scope| {
+            let threads = needed.iter().map(|frame| scope.spawn(|| read(frame)));
+            let threads: Vec<_> = threads.collect();
+            let events = threads.into_iter().map(|thread| thread.join());
+            let events = events.map(|read| read.ok().flatten().unwrap_or_default());
+            events.collect()
+        });
+    }
+}
+
+impl Iterator for SpoolEvents<'_> {
+    type Item = Found;
+
+    fn next(&mut self) -> Option<Found> {
+        // Frames that begin before the next event of those that are open, or with it.
+        while let Some(((_, span), rest)) = self.waiting.split_first() {
+            let next = self.open.peek().map(|open| open.next.ticks);
+            if next.is_some_and(|next| next < span.header.first) || self.open.len() >= OPEN_MAX {
+                break;
+            }
+            if self.is_needed(span) {
+                if self.unpacked.is_empty() {
+                    self.unpack();
+                }
+                let events = self.unpacked.pop_front().unwrap_or_default();
+                self.open.extend(Open::new(span.header.number, events));
+            }
+            self.waiting = rest;
+        }
+        let mut top = self.open.peek_mut()?;
+        let event = top.next;
+        match top.rest.pop() {
+            Some(words) => top.next = found(&words),
+            None => drop(std::collections::binary_heap::PeekMut::pop(top)),
+        }
+        Some(event)
+    }
+}

@@ -1,0 +1,387 @@
+//! One frame: a header, which ring slots it holds, and its events; each can be read by itself.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+
+use super::columns::{self, Encoder};
+use crate::layout::{get_u32, get_u64};
+use crate::tail::Tailed;
+
+/// The first eight bytes of each frame.
+pub(crate) const MAGIC: [u8; 8] = *b"gpuspool";
+/// A reader refuses frames of another version.
+const VERSION: u32 = 1;
+/// Bytes of the header, in this version.
+pub(crate) const HEADER_BYTES: usize = 96;
+/// The most events of a frame that is believed: what writers put into one.
+const EVENTS_MAX: u32 = super::FRAME_EVENTS as u32;
+/// The most bytes of columns that an event can take: eight columns of a place and a value each.
+const COLUMNS_MAX: u64 = 8 * 20;
+/// A file with so much wrong has no more frames that can be believed.
+const PROBLEMS_MAX: usize = 1000;
+/// The most bytes of a run.
+const RUN_MAX: u64 = 30;
+
+/// The header of a frame.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Header {
+    /// Wall clock at the start of the trace, ns: of which trace it is.
+    pub trace: u64,
+    /// Frames before it.
+    pub number: u64,
+    pub events: u32,
+    /// Bytes of the runs, plain and compressed.
+    pub runs: (u32, u32),
+    /// Bytes of the columns, plain and compressed.
+    pub columns: (u32, u32),
+    /// Ticks of the first and the last event.
+    pub first: u64,
+    pub last: u64,
+    /// Events that were overwritten before they could be written, since the frame before.
+    pub missed: u64,
+    /// Of the compressed bytes.
+    pub checksum: u64,
+}
+
+impl Header {
+    fn bytes(&self) -> [u8; HEADER_BYTES] {
+        let mut bytes = [0; HEADER_BYTES];
+        let mut put = |at: usize, value: &[u8]| crate::layout::put(&mut bytes, at, value);
+        put(0, &MAGIC);
+        for (at, value) in [
+            (8, VERSION),
+            (12, HEADER_BYTES as u32),
+            (32, self.events),
+            (36, self.runs.0),
+            (40, self.runs.1),
+            (44, self.columns.0),
+            (48, self.columns.1),
+        ] {
+            put(at, &value.to_le_bytes());
+        }
+        for (at, value) in [
+            (16, self.trace),
+            (24, self.number),
+            (56, self.first),
+            (64, self.last),
+            (72, self.missed),
+            (80, self.checksum),
+        ] {
+            put(at, &value.to_le_bytes());
+        }
+        let sum = checksum(&bytes[..88]);
+        crate::layout::put(&mut bytes, 88, &sum.to_le_bytes());
+        bytes
+    }
+
+    /// The header in these bytes, if it is one and is whole.
+    fn parse(bytes: &[u8]) -> Option<Header> {
+        let sound = bytes.get(..8)? == MAGIC
+            && get_u32(bytes, 8)? == VERSION
+            && get_u32(bytes, 12)? == HEADER_BYTES as u32
+            && get_u64(bytes, 88)? == checksum(bytes.get(..88)?);
+        let header = Header {
+            trace: get_u64(bytes, 16)?,
+            number: get_u64(bytes, 24)?,
+            events: get_u32(bytes, 32)?,
+            runs: (get_u32(bytes, 36)?, get_u32(bytes, 40)?),
+            columns: (get_u32(bytes, 44)?, get_u32(bytes, 48)?),
+            first: get_u64(bytes, 56)?,
+            last: get_u64(bytes, 64)?,
+            missed: get_u64(bytes, 72)?,
+            checksum: get_u64(bytes, 80)?,
+        };
+        let events = u64::from(header.events);
+        let sane = header.events <= EVENTS_MAX
+            && u64::from(header.columns.0) <= events * COLUMNS_MAX
+            && u64::from(header.runs.0) <= events * RUN_MAX
+            && u64::from(header.columns.1) <= events * COLUMNS_MAX * 2 + 1024
+            && u64::from(header.runs.1) <= events * RUN_MAX * 2 + 1024;
+        (sound && sane).then_some(header)
+    }
+
+    /// Bytes after the header.
+    fn rest(&self) -> u64 {
+        u64::from(self.runs.1) + u64::from(self.columns.1)
+    }
+}
+
+/// 64-bit FNV-1a over whole words, little endian, the last one filled up with zeros: any change of a
+/// single word shows, at a word for each multiplication.
+fn checksum(bytes: &[u8]) -> u64 {
+    bytes.chunks(8).fold(0xcbf2_9ce4_8422_2325, |hash, chunk| {
+        let mut word = [0; 8];
+        crate::layout::put(&mut word, 0, chunk);
+        (hash ^ u64::from_le_bytes(word)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
+}
+
+/// Makes frames.
+pub(crate) struct Frame {
+    encoder: Encoder,
+    packer: zstd::bulk::Compressor<'static>,
+    slots: Vec<(u32, u64)>,
+    plain: Vec<u8>,
+    /// The frame that was made last.
+    pub bytes: Vec<u8>,
+}
+
+impl Frame {
+    /// Makes frames at a level of zstd.
+    pub fn new(level: i32) -> io::Result<Frame> {
+        Ok(Frame {
+            encoder: Encoder::default(),
+            packer: zstd::bulk::Compressor::new(level)?,
+            slots: Vec::new(),
+            plain: Vec::new(),
+            bytes: Vec::new(),
+        })
+    }
+
+    /// Makes a frame of events in the order of time, which are not none; of the header `trace`,
+    /// `number` and `missed` are taken.
+    pub fn make(&mut self, header: Header, events: &[Tailed]) -> io::Result<()> {
+        let first = events.first().map_or(0, Tailed::ticks);
+        let mut header = Header {
+            events: events.len() as u32,
+            first,
+            last: events.last().map_or(0, Tailed::ticks),
+            ..header
+        };
+        self.bytes.clear();
+        self.bytes.resize(HEADER_BYTES, 0);
+        self.slots.clear();
+        self.slots
+            .extend(events.iter().map(|one| (one.chunk, one.number)));
+        self.slots.sort_unstable();
+        self.plain.clear();
+        put_runs(&self.slots, &mut self.plain);
+        header.runs = self.pack()?;
+        self.plain.clear();
+        let words = events.iter().map(|one| &one.words);
+        self.encoder.encode(first, words, &mut self.plain);
+        header.columns = self.pack()?;
+        let packed = self.bytes.get(HEADER_BYTES..).unwrap_or_default();
+        header.checksum = checksum(packed);
+        crate::layout::put(&mut self.bytes, 0, &header.bytes());
+        Ok(())
+    }
+
+    /// Appends the plain bytes, compressed; says how many they were and are.
+    fn pack(&mut self) -> io::Result<(u32, u32)> {
+        let packed = self.packer.compress(&self.plain)?;
+        self.bytes.extend_from_slice(&packed);
+        Ok((self.plain.len() as u32, packed.len() as u32))
+    }
+}
+
+/// Appends the runs of slots, which are sorted: the difference to the chunk of the run before, that to
+/// the number of its first event, and how many follow each other.
+fn put_runs(slots: &[(u32, u64)], to: &mut Vec<u8>) {
+    let mut last = (0, 0_u64);
+    let follows = |a: &(u32, u64), b: &(u32, u64)| a.0 == b.0 && a.1.wrapping_add(1) == b.1;
+    for run in slots.chunk_by(follows) {
+        let Some((chunk, number)) = run.first().copied() else {
+            continue;
+        };
+        columns::put(to, u64::from(chunk - last.0));
+        columns::put(to, columns::zigzag(number.wrapping_sub(last.1)));
+        columns::put(to, run.len() as u64);
+        last = (chunk, number);
+    }
+}
+
+/// Calls with the chunk, first number and length of each run; says whether all made sense.
+fn each_run(mut from: &[u8], events: u32, mut call: impl FnMut(u64, u64, u64)) -> bool {
+    let (mut chunk, mut number, mut left) = (0_u64, 0_u64, u64::from(events));
+    while !from.is_empty() {
+        let next = (
+            columns::take(&mut from),
+            columns::take(&mut from),
+            columns::take(&mut from),
+        );
+        let (Some(ahead), Some(difference), Some(length)) = next else {
+            return false;
+        };
+        chunk = chunk.wrapping_add(ahead);
+        number = number.wrapping_add(columns::unzigzag(difference));
+        if length == 0 || length > left || number.checked_add(length).is_none() {
+            return false;
+        }
+        left -= length;
+        call(chunk, number, length);
+    }
+    left == 0
+}
+
+/// A frame in a file.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Span {
+    pub offset: u64,
+    pub header: Header,
+}
+
+impl Span {
+    /// The words of the frame's events; `None` if they are damaged.
+    pub fn read(&self, file: &File) -> Option<Vec<[u64; 7]>> {
+        let packed = self.packed(file)?;
+        let columns = packed.get(self.header.runs.1 as usize..)?;
+        let plain = unpack(columns, self.header.columns.0)?;
+        columns::decode(&plain, self.header.events as usize, self.header.first)
+    }
+
+    /// Whether its bytes are still what they were when the file was scanned.
+    pub fn is_whole(&self, file: &File) -> bool {
+        self.packed(file).is_some()
+    }
+
+    /// The compressed bytes, if they are whole.
+    fn packed(&self, file: &File) -> Option<Vec<u8>> {
+        let mut packed = vec![0; usize::try_from(self.header.rest()).ok()?];
+        let at = self.offset.checked_add(HEADER_BYTES as u64)?;
+        file.read_exact_at(&mut packed, at).ok()?;
+        (checksum(&packed) == self.header.checksum).then_some(packed)
+    }
+
+    /// The first byte after it.
+    fn end(&self) -> u64 {
+        self.offset
+            .saturating_add(HEADER_BYTES as u64)
+            .saturating_add(self.header.rest())
+    }
+}
+
+fn unpack(packed: &[u8], bytes: u32) -> Option<Vec<u8>> {
+    let plain = zstd::bulk::decompress(packed, bytes as usize).ok()?;
+    (plain.len() == bytes as usize).then_some(plain)
+}
+
+/// How many events a reader believes, of all files of a spool together: frames of a hundred bytes can claim to have
+/// tens of thousands each.
+#[derive(Debug)]
+pub(crate) struct Budget {
+    left: u64,
+}
+
+impl Budget {
+    /// So many in any case.
+    const FREE: u64 = 1 << 20;
+    /// And so many for each byte. The times alone of real events take about one byte for each.
+    const PER_BYTE: u64 = 16;
+
+    /// That of a spool without files.
+    pub fn new() -> Budget {
+        Budget { left: Budget::FREE }
+    }
+
+    fn add(&mut self, bytes: u64) {
+        self.left = self
+            .left
+            .saturating_add(bytes.saturating_mul(Budget::PER_BYTE));
+    }
+
+    /// Whether so many more are believed.
+    fn take(&mut self, events: u32) -> bool {
+        let left = self.left.checked_sub(events.into());
+        self.left = left.unwrap_or(self.left);
+        left.is_some()
+    }
+}
+
+/// Finds the frames of a file that belong to a trace, calls with the runs of each (chunk, first number,
+/// length), and says what is damaged. Looks at every byte once, and says so much and no more.
+pub(crate) fn scan(
+    file: &File,
+    trace: u64,
+    budget: &mut Budget,
+    problems: &mut Vec<String>,
+    mut run: impl FnMut(u64, u64, u64),
+) -> io::Result<Vec<Span>> {
+    let length = file.metadata()?.len();
+    let (mut at, mut found, mut foreign) = (0, Vec::new(), 0_u64);
+    let (said, mut dense) = (problems.len(), 0_u64);
+    budget.add(length);
+    while at < length {
+        if problems.len() >= said + PROBLEMS_MAX {
+            problems.push(format!("from byte {at} on it is left out"));
+            break;
+        }
+        let mut bytes = [0; HEADER_BYTES];
+        let whole = length - at >= HEADER_BYTES as u64;
+        if whole {
+            file.read_exact_at(&mut bytes, at)?;
+        }
+        let span = Header::parse(&bytes).map(|header| Span { offset: at, header });
+        match span.filter(|span| span.end() <= length) {
+            // Its trace is known before its bytes are read.
+            Some(span) if span.header.trace != trace => {
+                foreign += 1;
+                at = span.end();
+            }
+            Some(span) if !budget.take(span.header.events) => {
+                dense += 1;
+                at = span.end();
+            }
+            // The header is whole, and says where the next frame begins: nothing is read twice, whatever it holds.
+            Some(span) => {
+                let packed = span.packed(file);
+                let runs = packed.as_ref().map(|packed| {
+                    let runs = packed.get(..span.header.runs.1 as usize);
+                    runs.and_then(|runs| unpack(runs, span.header.runs.0))
+                });
+                let events = span.header.events;
+                match runs {
+                    None => problems.push(format!(
+                        "bytes {at} to {} are damaged: the events in them are left out",
+                        span.end()
+                    )),
+                    Some(Some(runs)) if each_run(&runs, events, &mut run) => found.push(span),
+                    Some(_) => {
+                        problems.push(format!("the frame at byte {at} makes no sense: left out"));
+                    }
+                }
+                at = span.end();
+            }
+            None => match next_magic(file, at + 1, length)? {
+                Some(next) => {
+                    problems.push(format!(
+                        "bytes {at} to {next} are damaged: the events in them are left out"
+                    ));
+                    at = next;
+                }
+                None => {
+                    problems.push(format!(
+                        "it ends within the frame at byte {at}, of {length} bytes"
+                    ));
+                    break;
+                }
+            },
+        }
+    }
+    if dense > 0 {
+        problems.push(format!(
+            "{dense} frames are left out: it claims more events than a file of {length} bytes can have"
+        ));
+    }
+    if foreign > 0 {
+        problems.push(format!("{foreign} frames belong to another trace"));
+    }
+    Ok(found)
+}
+
+/// Where the next frame seems to begin.
+fn next_magic(file: &File, mut from: u64, length: u64) -> io::Result<Option<u64>> {
+    let mut bytes = vec![0; 64 << 10];
+    while length.saturating_sub(from) >= MAGIC.len() as u64 {
+        let count = usize::try_from(length - from).unwrap_or(usize::MAX);
+        let count = count.min(bytes.len());
+        let window = bytes.get_mut(..count).unwrap_or_default();
+        file.read_exact_at(window, from)?;
+        if let Some(at) = window.windows(MAGIC.len()).position(|here| here == MAGIC) {
+            return Ok(Some(from + at as u64));
+        }
+        from += (count - (MAGIC.len() - 1)) as u64;
+    }
+    Ok(None)
+}

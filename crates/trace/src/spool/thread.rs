@@ -1,0 +1,445 @@
+//! The thread that spools: follows the ring, makes frames, writes them, and keeps the timeline.
+
+use std::fmt;
+use std::io;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
+
+use super::FRAME_EVENTS;
+use super::file::{Segments, SpoolLimits};
+use super::frame::{Frame, Header};
+use crate::background::{Background, is_left_alone};
+use crate::tail::Tailed;
+use crate::upkeep::{Held, Upkeep};
+use crate::writer::Writer;
+
+/// Events of a quiet process are written after this time, although they fill no frame.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// The rate of events for which a thread that found nothing to do still comes back in time, a second.
+const BURST: u64 = 20_000_000;
+/// How often the thread looks whether it is the process's last.
+const LOOK: Duration = Duration::from_millis(200);
+/// Bytes of the thread's stack; zstd keeps its state on the heap.
+const STACK: usize = 256 << 10;
+
+/// Told once why a spool stops.
+pub type Tell = Box<dyn FnOnce(&str) + Send>;
+
+/// How to spool.
+pub struct SpoolOptions {
+    /// What the files may take.
+    pub limits: SpoolLimits,
+    /// Level of zstd.
+    pub level: i32,
+    /// Called once, on the spool's thread, when it stops writing: why. The thread has a table of descriptors of its
+    /// own, in which the program's are not, standard error among them.
+    pub stopped: Tell,
+    /// Asked, on the spool's thread, when the timeline may be wrong; see [`Upkeep::new`].
+    pub held: Option<Held>,
+}
+
+impl SpoolOptions {
+    /// The level of zstd that is used unless another is asked for: on recorded PyTorch requests 2.0 to 2.2
+    /// bytes an event against 2.3 to 2.5 at level 1, at the same cost, as most of it is not zstd's.
+    pub const LEVEL: i32 = 3;
+
+    /// No limit, 1 GiB of the disk left free, and nobody told when it stops.
+    pub fn new() -> SpoolOptions {
+        SpoolOptions {
+            limits: SpoolLimits {
+                max_bytes: None,
+                floor: 1 << 30,
+            },
+            level: SpoolOptions::LEVEL,
+            stopped: Box::new(|_| {}),
+            held: None,
+        }
+    }
+}
+
+impl Default for SpoolOptions {
+    fn default() -> SpoolOptions {
+        SpoolOptions::new()
+    }
+}
+
+impl fmt::Debug for SpoolOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("SpoolOptions");
+        shown.field("limits", &self.limits);
+        shown.field("level", &self.level).finish_non_exhaustive()
+    }
+}
+
+/// How a spool fares.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SpoolStatus {
+    /// Events written.
+    pub events: u64,
+    /// Bytes of the files now.
+    pub bytes: u64,
+    /// Frames written.
+    pub frames: u64,
+    /// Events that were overwritten in the ring before they were read.
+    pub missed: u64,
+    /// Events that were read and not written, because the disk took no more.
+    pub unwritten: u64,
+    /// Why nothing is written any more.
+    pub stopped: Option<String>,
+}
+
+enum Command {
+    Flush(Sender<SpoolStatus>),
+    Status(Sender<SpoolStatus>),
+    Stop(Sender<SpoolStatus>),
+}
+
+/// A running spool. Dropped, it writes what is left and ends; in a forked child it does nothing.
+///
+/// It starts its own thread, `gpushim-spool`, with a small stack and all signals but SIGBUS blocked. It feeds the
+/// timeline, too: there is to be no [`Upkeep`] beside it.
+#[derive(Debug)]
+pub struct Spooler {
+    commands: Sender<Command>,
+    thread: Option<JoinHandle<()>>,
+    process: u32,
+}
+
+impl Spooler {
+    /// Creates the first file beside the trace and starts the thread.
+    ///
+    /// # Errors
+    /// The file cannot be created, or the thread cannot be had.
+    pub fn start(writer: &Writer, options: SpoolOptions) -> io::Result<Spooler> {
+        let (commands, receiver) = bounded(4);
+        let worker = Worker {
+            upkeep: Upkeep::new(writer, options.held),
+            output: Output {
+                segments: Segments::create(writer.path(), options.limits)?,
+                frame: Frame::new(options.level)?,
+                trace: writer.wall_ns(),
+                pending: Vec::new(),
+                since: Instant::now(),
+                each: 0,
+                stopped: Some(options.stopped),
+                missed: 0,
+                status: SpoolStatus::default(),
+            },
+            reached: 0,
+            last: Instant::now(),
+        };
+        Ok(Spooler {
+            commands,
+            thread: Some(spawn(worker, receiver)?),
+            process: std::process::id(),
+        })
+    }
+
+    /// Writes all that is recorded until now. `None` if that took longer than this time, or it has ended.
+    pub fn flush(&self, timeout: Duration) -> Option<SpoolStatus> {
+        self.ask(Command::Flush, timeout)
+    }
+
+    /// How it fares. `None` if it did not answer in this time, or has ended.
+    pub fn status(&self, timeout: Duration) -> Option<SpoolStatus> {
+        self.ask(Command::Status, timeout)
+    }
+
+    /// Writes all that is recorded until now, and ends. `None` if that took longer than this time: then
+    /// the thread is left to itself.
+    pub fn stop(mut self, timeout: Duration) -> Option<SpoolStatus> {
+        let status = self.ask(Command::Stop, timeout);
+        match self.thread.take() {
+            // It ends right after its answer; a panic in it is nothing that we could mend.
+            Some(thread) if status.is_some() => drop(thread.join()),
+            thread => std::mem::forget(thread),
+        }
+        status
+    }
+
+    fn ask(
+        &self,
+        command: impl FnOnce(Sender<SpoolStatus>) -> Command,
+        timeout: Duration,
+    ) -> Option<SpoolStatus> {
+        // A forked child has no such thread, and its locks may be held for ever.
+        if self.process != std::process::id() {
+            return None;
+        }
+        let (from, (answer, answered)) = (Instant::now(), bounded(1));
+        self.commands.send_timeout(command(answer), timeout).ok()?;
+        let left = timeout.saturating_sub(from.elapsed());
+        answered.recv_timeout(left).ok()
+    }
+}
+
+impl Drop for Spooler {
+    fn drop(&mut self) {
+        let (empty, _) = bounded(1);
+        let commands = std::mem::replace(&mut self.commands, empty);
+        if self.process != std::process::id() {
+            // Even to let go of them can take a lock, which nobody would ever open.
+            std::mem::forget((commands, self.thread.take()));
+            return;
+        }
+        // Without a sender it comes to its end.
+        drop(commands);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Starts the thread with all signals blocked: the host's are for the host's threads.
+fn spawn(mut worker: Worker, commands: Receiver<Command>) -> io::Result<JoinHandle<()>> {
+    let builder = std::thread::Builder::new()
+        .name("gpushim-spool".to_owned())
+        .stack_size(STACK);
+    // SAFETY: both sets are ours, and zeros are valid for them; the thread inherits the mask.
+    unsafe {
+        let mut all: libc::sigset_t = std::mem::zeroed();
+        let mut before: libc::sigset_t = std::mem::zeroed();
+        libc::sigfillset(&mut all);
+        // The trace may be truncated while the thread reads it: see `crate::guard`.
+        libc::sigdelset(&mut all, libc::SIGBUS);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before);
+        let thread = builder.spawn(move || {
+            keep_descriptors_apart();
+            worker.run(&commands);
+        });
+        libc::pthread_sigmask(libc::SIG_SETMASK, &before, std::ptr::null_mut());
+        thread
+    }
+}
+
+/// Gives the calling thread a table of descriptors of its own, empty: what the program closes then is none of the
+/// thread's, and what the thread opens gets no number in the program. Before Linux 5.9 nothing happens.
+fn keep_descriptors_apart() {
+    // SAFETY: only the calling thread's table changes, and no code of the thread holds a descriptor.
+    let _ = unsafe {
+        libc::syscall(
+            libc::SYS_close_range,
+            0_u32,
+            u32::MAX,
+            libc::CLOSE_RANGE_UNSHARE,
+        )
+    };
+}
+
+struct Worker {
+    upkeep: Upkeep,
+    output: Output,
+    /// Slots that were reached at the last poll, and when that was.
+    reached: u64,
+    last: Instant,
+}
+
+impl Worker {
+    fn run(&mut self, commands: &Receiver<Command>) {
+        let _background = Background::new();
+        let mut looked = Instant::now();
+        let (capacity, _) = self.upkeep.progress();
+        self.output.each = (capacity as usize / 4).clamp(1, FRAME_EVENTS);
+        let mut pause = Duration::ZERO;
+        loop {
+            // Whoever has gone without an answer waits for none.
+            match commands.recv_timeout(pause) {
+                Ok(Command::Status(answer)) => {
+                    let _ = answer.try_send(self.output.status());
+                }
+                Ok(Command::Flush(answer)) => {
+                    self.flush();
+                    let _ = answer.try_send(self.output.status());
+                }
+                Ok(Command::Stop(answer)) => {
+                    self.flush();
+                    let _ = answer.try_send(self.output.status());
+                    return;
+                }
+                Err(RecvTimeoutError::Disconnected) => return self.flush(),
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+            pause = self.poll();
+            if looked.elapsed() >= LOOK {
+                if is_left_alone() {
+                    return self.flush();
+                }
+                looked = Instant::now();
+            }
+        }
+    }
+
+    fn flush(&mut self) {
+        let output = &mut self.output;
+        self.upkeep.flush_with(&mut |events| output.take(events));
+        self.output.missed(self.upkeep.missed().overwritten);
+        self.output.write_all();
+    }
+
+    /// Follows the ring once; says after which time to come back.
+    fn poll(&mut self) -> Duration {
+        let output = &mut self.output;
+        self.upkeep.poll_with(&mut |events| output.take(events));
+        self.output.missed(self.upkeep.missed().overwritten);
+        if self.output.since.elapsed() > PATIENCE {
+            self.output.write_all();
+        }
+        let (capacity, reached) = self.upkeep.progress();
+        let events = reached.saturating_sub(self.reached);
+        let pause = pause(capacity, events, self.last.elapsed());
+        (self.reached, self.last) = (reached, Instant::now());
+        pause
+    }
+}
+
+/// How long the ring can be left alone, if the last events came in this time: until an eighth of it is
+/// filled at twice that rate, and so that even a burst out of nothing fills no more than a half.
+fn pause(capacity: u64, events: u64, passed: Duration) -> Duration {
+    if events > capacity / 8 {
+        return Duration::ZERO;
+    }
+    let burst = Duration::from_secs(1) * u32::try_from(capacity / 2).unwrap_or(u32::MAX);
+    let burst = burst / BURST as u32;
+    let burst = burst.clamp(Duration::from_millis(1), Duration::from_millis(100));
+    let eighth = u32::try_from(capacity / 16).unwrap_or(u32::MAX);
+    let steady = u32::try_from(events.max(1)).map(|events| passed * eighth / events);
+    burst.min(steady.unwrap_or(Duration::ZERO))
+}
+
+/// What becomes of the events.
+struct Output {
+    segments: Segments,
+    frame: Frame,
+    trace: u64,
+    pending: Vec<Tailed>,
+    /// When the first of them came.
+    since: Instant,
+    /// Events of a frame: never more than a quarter of the ring, which still holds them then.
+    each: usize,
+    stopped: Option<Tell>,
+    /// Overwritten events that no frame has named yet.
+    missed: u64,
+    status: SpoolStatus,
+}
+
+impl Output {
+    fn take(&mut self, mut events: &[Tailed]) {
+        while !events.is_empty() {
+            if self.pending.is_empty() {
+                self.since = Instant::now();
+            }
+            let room = self.each.saturating_sub(self.pending.len()).max(1);
+            let (now, later) = events.split_at(room.min(events.len()));
+            self.pending.extend_from_slice(now);
+            events = later;
+            if self.pending.len() >= self.each {
+                self.write_all();
+            }
+        }
+    }
+
+    fn missed(&mut self, overwritten: u64) {
+        self.missed += overwritten.saturating_sub(self.status.missed);
+        self.status.missed = overwritten;
+    }
+
+    /// Writes what is pending as a frame.
+    fn write_all(&mut self) {
+        if self.pending.is_empty() {
+            return;
+        }
+        // What a thread published late was handed on late: a reader merges whole frames, not their insides.
+        self.pending.sort_by_key(Tailed::rank);
+        let events = self.pending.len() as u64;
+        let header = Header {
+            trace: self.trace,
+            number: self.status.frames,
+            missed: self.missed,
+            ..Header::default()
+        };
+        let result = match self.status.stopped {
+            Some(_) => Err(None),
+            None => (self.frame.make(header, &self.pending))
+                .map_err(|error| Some(error.to_string()))
+                .and_then(|()| self.segments.append(&self.frame.bytes).map_err(Some)),
+        };
+        match result {
+            Ok(()) => {
+                self.status.events += events;
+                self.status.frames += 1;
+                self.missed = 0;
+            }
+            Err(why) => {
+                self.status.unwritten += events;
+                if let (Some(why), Some(tell)) = (why, self.stopped.take()) {
+                    tell(&why);
+                    self.status.stopped = Some(why);
+                }
+            }
+        }
+        self.pending.clear();
+    }
+
+    fn status(&self) -> SpoolStatus {
+        SpoolStatus {
+            bytes: self.segments.total(),
+            ..self.status.clone()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Class, Event, Kind, Trace, WriterOptions};
+
+    #[test]
+    fn what_was_published_late_is_in_order_within_its_frame() {
+        let dir = tempfile::tempdir().unwrap();
+        let writer = Writer::create(&dir.path().join("a.trace"), &WriterOptions::default());
+        let writer = writer.unwrap();
+        let mut output = Output {
+            segments: Segments::create(writer.path(), SpoolOptions::new().limits).unwrap(),
+            frame: Frame::new(SpoolOptions::LEVEL).unwrap(),
+            trace: writer.wall_ns(),
+            pending: Vec::new(),
+            since: Instant::now(),
+            each: 4,
+            stopped: None,
+            missed: 0,
+            status: SpoolStatus::default(),
+        };
+        let event = |ticks, number| Tailed {
+            words: Event::new(Kind::Alloc, Class::Device).words(ticks),
+            number,
+            chunk: 0,
+        };
+        // The thread of the third one was put off for longer than the others are held back.
+        output.take(&[event(1000, 0), event(3000, 1)]);
+        output.take(&[event(2000, 2)]);
+        // And that of the last one until its frame was written.
+        output.take(&[event(5000, 3), event(4000, 4)]);
+        output.write_all();
+        let trace = Trace::open(writer.path()).unwrap();
+        let times: Vec<u64> = trace.events().map(|record| record.ns).collect();
+        assert_eq!((times.len(), times.is_sorted()), (5, true), "{times:?}");
+    }
+
+    #[test]
+    fn the_pause_fits_the_rate() {
+        let ms = Duration::from_millis;
+        assert_eq!(pause(1 << 20, 0, ms(20)), Duration::from_nanos(26_214_400));
+        // 100,000 events a second.
+        assert_eq!(
+            pause(1 << 20, 1000, ms(10)),
+            Duration::from_nanos(26_214_400)
+        );
+        // 10 million a second: 6.5 ms for 64 Ki events.
+        assert!((ms(6)..ms(7)).contains(&pause(1 << 20, 100_000, ms(10))));
+        assert_eq!(pause(1 << 20, 200_000, ms(10)), Duration::ZERO);
+        assert_eq!(pause(64, 0, ms(1)), ms(1));
+        assert_eq!(pause(1 << 34, 0, ms(1)), ms(100));
+    }
+}

@@ -1,0 +1,393 @@
+//! Follows the ring from within the writing process: every event once, in the order of time.
+//!
+//! The threads that record are not asked for anything. What they wrote is found by the turns that they
+//! took: each turn since the last look names a chunk. Chunks that are still open are looked at again
+//! each time, as their holders may go on after any pause; so is a chunk that a thread took a turn for
+//! and has not opened yet. Once in a lap all chunks are looked over, for what that may have missed.
+//!
+//! Of each chunk the number of the next event to read is kept. Numbers have no gaps, so that what was
+//! overwritten before it was read is counted exactly.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::clock::ClockSource;
+use super::event::{Event, Kind};
+use super::layout::{Chunk, Slot as State};
+use super::ring::{Ring, Slot, Word};
+use super::writer::{Mapped, Writer};
+
+/// How often a chunk that gets another holder while it is read is read again.
+const LOOKS: usize = 8;
+
+/// Chunks read before what they held is handed on, which bounds the memory: 64 Ki events.
+const STEP: u64 = 4096;
+
+/// Events that there is always room for; more is given back when it is no longer needed. 288 KiB.
+const KEPT: usize = 4096;
+
+/// An event that was read from the ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tailed {
+    /// The record's words after its sequence word, the ticks first.
+    pub(crate) words: [u64; 7],
+    /// Its number among the events of its chunk.
+    pub(crate) number: u64,
+    /// Its chunk.
+    pub(crate) chunk: u32,
+}
+
+impl Tailed {
+    /// When it was recorded, ticks.
+    pub fn ticks(&self) -> u64 {
+        self.words.first().copied().unwrap_or(0)
+    }
+
+    /// What was recorded.
+    pub fn event(&self) -> Event {
+        Event::from_words(self.words).1
+    }
+
+    /// Where it belongs: at the same instant memory is given back before it is handed out again.
+    pub(crate) fn rank(&self) -> (u64, bool) {
+        (self.ticks(), takes(Kind::from_number(self.words[1] as u8)))
+    }
+}
+
+/// Whether an event of this kind comes after those of the same instant that give memory back.
+pub(crate) fn takes(kind: Kind) -> bool {
+    !matches!(kind, Kind::Free | Kind::TensorFree | Kind::Release)
+}
+
+/// Events that were recorded and never handed on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Missed {
+    /// Overwritten before they were read.
+    pub overwritten: u64,
+    /// Given up by the threads that would have recorded them.
+    pub given_up: u64,
+}
+
+impl Missed {
+    /// All of them.
+    pub fn total(self) -> u64 {
+        self.overwritten.saturating_add(self.given_up)
+    }
+}
+
+/// Follows the ring of a [`Writer`] of the same process.
+#[derive(Debug)]
+pub struct Tail {
+    mapped: Arc<Mapped>,
+    clock: ClockSource,
+    follower: Follower,
+}
+
+impl Tail {
+    /// Begins with the first event that was ever recorded. Two tails know nothing of each other.
+    pub fn new(writer: &Writer) -> Tail {
+        let (mapped, clock) = writer.followed();
+        let follower = Follower::new(mapped.ring());
+        Tail {
+            mapped,
+            clock,
+            follower,
+        }
+    }
+
+    /// Hands on what was recorded since it last looked, but for events younger than `hold_back`
+    /// ticks: those come next time, together with what other threads have published of the same moment
+    /// by then. The slices are in order of time, and each begins where the one before it ended, unless
+    /// a thread took longer than that to publish an event.
+    ///
+    /// In a forked child nothing is read.
+    pub fn poll(&mut self, hold_back: u64, sink: &mut dyn FnMut(&[Tailed])) {
+        if self.mapped.is_ours() {
+            // Before the ring is looked at: what is older than this has its turn taken.
+            let horizon = self.clock.now().saturating_sub(hold_back);
+            let ring = self.mapped.ring();
+            self.follower.poll(ring, horizon, hold_back, sink);
+        }
+    }
+
+    /// Hands on everything that is recorded, however young.
+    pub fn flush(&mut self, sink: &mut dyn FnMut(&[Tailed])) {
+        if self.mapped.is_ours() {
+            self.follower.flush(self.mapped.ring(), sink);
+        }
+    }
+
+    /// What was missed so far.
+    pub fn missed(&self) -> Missed {
+        Missed {
+            overwritten: self.follower.overwritten,
+            given_up: self.mapped.ring().given_up(),
+        }
+    }
+
+    /// Slots of the ring, and how many of them threads have reached so far, laps included.
+    pub fn progress(&self) -> (u64, u64) {
+        let ring = self.mapped.ring();
+        (ring.capacity() as u64, ring.reached())
+    }
+
+    /// Turns of the ring that were looked at.
+    pub(crate) fn turns(&self) -> u64 {
+        self.follower.turns
+    }
+
+    /// The records' clock now, ticks.
+    pub fn now(&self) -> u64 {
+        self.clock.now()
+    }
+
+    pub(crate) fn mapped(&self) -> &Arc<Mapped> {
+        &self.mapped
+    }
+}
+
+/// Why a chunk is looked at again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Watch {
+    No,
+    /// A thread holds it.
+    Open,
+    /// A thread took a turn for it, and was not yet seen to open it.
+    Expected,
+}
+
+/// What a look at a chunk found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Found {
+    Nothing,
+    Events,
+    Open,
+}
+
+/// Where a follower has come to in a ring.
+#[derive(Debug)]
+pub(crate) struct Follower {
+    /// By chunk, of those that were reached: the number of the next event to read, and why to look again.
+    chunks: Vec<(u64, Watch)>,
+    /// Chunks of the ring.
+    count: usize,
+    /// The chunks to look at again.
+    watched: Vec<u32>,
+    /// Turns up to which chunks were looked at, and those at which all of them were looked over.
+    turns: u64,
+    swept: u64,
+    /// Events that are too young to hand on, and those being read.
+    waiting: Vec<Tailed>,
+    pub(crate) overwritten: u64,
+}
+
+impl Follower {
+    pub(crate) fn new<W: Word>(ring: &Ring<'_, W>) -> Follower {
+        Follower {
+            chunks: Vec::new(),
+            count: ring.chunks(),
+            watched: Vec::new(),
+            turns: 0,
+            swept: 0,
+            waiting: Vec::new(),
+            overwritten: 0,
+        }
+    }
+
+    /// As [`Tail::poll`], up to the ticks of `horizon`.
+    pub(crate) fn poll<W: Word>(
+        &mut self,
+        ring: &Ring<'_, W>,
+        horizon: u64,
+        hold_back: u64,
+        sink: &mut dyn FnMut(&[Tailed]),
+    ) {
+        self.look_again(ring);
+        let count = self.count as u64;
+        let turns = ring.turns();
+        // Of several turns for the same chunk one look is enough.
+        let mut turn = self.turns.max(turns.saturating_sub(count));
+        while turn < turns {
+            let step = turns.min(turn.saturating_add(STEP));
+            let mut reached = None;
+            for turn in turn..step {
+                let from = self.waiting.len();
+                self.turn(ring, (turn & (count - 1)) as usize);
+                let read = self.waiting.get(from..).unwrap_or_default();
+                reached = read.iter().map(Tailed::ticks).min().or(reached);
+            }
+            turn = step;
+            // The chunks that come are not older than the last ones, as far as their turns tell.
+            if let Some(ticks) = reached.filter(|_| turn < turns) {
+                self.give(horizon.min(ticks.saturating_sub(hold_back)), sink);
+            }
+        }
+        self.turns = turns;
+        if turns.saturating_sub(self.swept) >= count {
+            self.sweep(ring);
+        }
+        self.give(horizon, sink);
+    }
+
+    /// As [`Tail::flush`].
+    pub(crate) fn flush<W: Word>(&mut self, ring: &Ring<'_, W>, sink: &mut dyn FnMut(&[Tailed])) {
+        self.poll(ring, 0, 0, sink);
+        self.sweep(ring);
+        self.give(u64::MAX, sink);
+    }
+
+    /// Hands on what is not younger than the horizon.
+    fn give(&mut self, horizon: u64, sink: &mut dyn FnMut(&[Tailed])) {
+        // Each chunk is in order already, and mostly they are among themselves.
+        self.waiting.sort_by_key(Tailed::rank);
+        let due = self.waiting.partition_point(|one| one.ticks() <= horizon);
+        if let Some(events) = self.waiting.get(..due).filter(|events| !events.is_empty()) {
+            sink(events);
+            self.waiting.drain(..due);
+        }
+        if self.waiting.capacity() > 2 * KEPT && self.waiting.len() < KEPT {
+            self.waiting.shrink_to(KEPT);
+        }
+    }
+
+    fn look_again<W: Word>(&mut self, ring: &Ring<'_, W>) {
+        let mut watched = std::mem::take(&mut self.watched);
+        watched.retain(|index| {
+            let found = self.read(ring, *index as usize);
+            let Some((_, watch)) = self.chunks.get_mut(*index as usize) else {
+                return false;
+            };
+            *watch = match (found, *watch) {
+                (Found::Open, _) => Watch::Open,
+                (Found::Nothing, Watch::Expected) => Watch::Expected,
+                _ => Watch::No,
+            };
+            *watch != Watch::No
+        });
+        self.watched = watched;
+    }
+
+    /// Looks at a chunk that a thread took a turn for.
+    fn turn<W: Word>(&mut self, ring: &Ring<'_, W>, index: usize) {
+        if ring.is_short() && index >= ring.ready() {
+            // It has no space: its thread took another turn.
+            return;
+        }
+        if index >= self.chunks.len() {
+            self.chunks.resize(index + 1, (0, Watch::No));
+        }
+        let watch = match self.read(ring, index) {
+            Found::Open => Watch::Open,
+            Found::Nothing => Watch::Expected,
+            Found::Events => Watch::No,
+        };
+        self.watch(index, watch);
+    }
+
+    fn watch(&mut self, index: usize, watch: Watch) {
+        let Some((_, now)) = self.chunks.get_mut(index) else {
+            return;
+        };
+        *now = match (*now, watch) {
+            (Watch::No, Watch::No) => Watch::No,
+            // Already listed, and nothing is expected any more: the next look takes it off the list.
+            (_, Watch::No) => Watch::Open,
+            (Watch::No, _) => {
+                self.watched.push(index as u32);
+                watch
+            }
+            _ => watch,
+        };
+    }
+
+    /// Looks at every chunk that was reached.
+    fn sweep<W: Word>(&mut self, ring: &Ring<'_, W>) {
+        for index in 0..self.chunks.len() {
+            if self.read(ring, index) == Found::Open {
+                self.watch(index, Watch::Open);
+            }
+        }
+        self.swept = self.turns;
+    }
+
+    /// Reads the new events of a chunk.
+    fn read<W: Word>(&mut self, ring: &Ring<'_, W>, index: usize) -> Found {
+        let Some((word, slots)) = ring.chunk(index) else {
+            return Found::Nothing;
+        };
+        let Some((next, _)) = self.chunks.get_mut(index) else {
+            return Found::Nothing;
+        };
+        let from = self.waiting.len();
+        let mut found = Found::Nothing;
+        for _ in 0..LOOKS {
+            self.waiting.truncate(from);
+            // Acquire: all that was written before the chunk came into this state is seen.
+            let before = word.load(Ordering::Acquire);
+            let (said, open) = match Chunk::decode(before) {
+                Chunk::Closed(events) => (events, false),
+                Chunk::Open(events) => (events, true),
+            };
+            found = if open { Found::Open } else { Found::Events };
+            if said <= *next && !(open && has_grown(slots, said, *next)) {
+                return if open { Found::Open } else { Found::Nothing };
+            }
+            copy_new(slots, *next, index as u32, &mut self.waiting);
+            // Each slot was loaded with acquire: had one been of a later holder, so would the word be.
+            // Otherwise all numbers below the highest read were seen, or are gone.
+            let seen = self.waiting.get(from..).unwrap_or_default();
+            let newest = seen.iter().map(|one| one.number.wrapping_add(1)).max();
+            let upto = newest.unwrap_or(0).max(said).max(*next);
+            if word.load(Ordering::Relaxed) == before {
+                self.overwritten += (upto - *next).saturating_sub(seen.len() as u64);
+                *next = upto;
+                return found;
+            }
+        }
+        // It changes hands faster than it can be read: what was read last counts, and what that look
+        // passed by is as good as overwritten.
+        let seen = self.waiting.get(from..).unwrap_or_default();
+        let newest = seen.iter().map(|one| one.number.wrapping_add(1)).max();
+        let upto = newest.unwrap_or(0).max(*next);
+        self.overwritten += (upto - *next).saturating_sub(seen.len() as u64);
+        *next = upto;
+        // It may have been closed since, or opened.
+        if found == Found::Events {
+            found = Found::Open;
+        }
+        found
+    }
+}
+
+/// Whether the holder of a chunk that began with event `base` has completed event `next`.
+fn has_grown<W: Word>(slots: &[Slot<W>], base: u64, next: u64) -> bool {
+    let slot = usize::try_from(next.wrapping_sub(base)).ok();
+    let slot = slot.and_then(|index| slots.get(index));
+    slot.is_some_and(|slot| slot.state() == State::Complete(next))
+}
+
+/// Copies the events from a number on, in the order of the slots.
+fn copy_new<W: Word>(slots: &[Slot<W>], next: u64, chunk: u32, to: &mut Vec<Tailed>) {
+    let from = to.len();
+    // The last one first, as slots are filled from the first on: whoever is seen, so are those before.
+    for slot in slots.iter().rev() {
+        if let State::Complete(number) = slot.state()
+            && number >= next
+            && let Some(words) = slot.copy(number)
+        {
+            to.push(Tailed {
+                words,
+                number,
+                chunk,
+            });
+        }
+    }
+    if let Some(copied) = to.get_mut(from..) {
+        copied.reverse();
+    }
+}
+
+#[cfg(all(test, not(miri)))]
+mod model;
+#[cfg(test)]
+mod tests;

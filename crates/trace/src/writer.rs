@@ -1,0 +1,585 @@
+//! The writer: one file per process, complete at every moment without a flush or an exit handler.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+
+use memmap2::MmapRaw;
+use parking_lot::Mutex;
+
+use super::clock::{self, ClockSource, Pair};
+use super::event::{Class, Event, Layer};
+use super::layout::live::key;
+use super::layout::{self, PartKind, counter, cursor, facts, field, header, live, part, totals};
+use super::live::{Live, Removed};
+use super::process::{self, Facts};
+use super::ring::Ring;
+use super::space::{Room, Space};
+use super::totals::Tally;
+use super::{jit, modules, stacks};
+
+mod create;
+mod mapped;
+mod places;
+mod sums;
+mod tables;
+mod thread;
+
+pub(crate) use create::file_size_limit;
+use places::{Place, Places};
+use tables::Tables;
+
+/// How to create a trace.
+#[derive(Clone, Debug)]
+pub struct WriterOptions {
+    /// Bytes of the event ring, rounded down to a power of two and at least [`WriterOptions::MIN_BYTES`].
+    /// The file is larger, see [`WriterOptions::file_bytes`].
+    pub bytes: u64,
+    /// The rank of the process in its job, if it has one.
+    pub rank: Option<u32>,
+    /// What is told of the process.
+    pub facts: Facts,
+    /// Blocks that the live table has room for, at least 1,024 and at most 2^26, in whole groups of seven;
+    /// `None`: one for eight events of the ring, at most 131,072.
+    pub live_blocks: Option<u64>,
+    /// Names of the counters, for [`Writer::count`] and [`Writer::set`] by their index; at most 64.
+    pub counters: &'static [&'static str],
+    /// How many nodes, each a frame or range of a stack, the file has room for, 16 bytes each. In a file
+    /// with a small ring there is room for fewer: they take no more than the ring.
+    pub stack_nodes: u32,
+}
+
+impl WriterOptions {
+    /// The smallest ring: one page.
+    pub const MIN_BYTES: u64 = 4096;
+    /// The largest ring, 1 TiB.
+    pub const MAX_BYTES: u64 = 1 << 40;
+
+    /// Bytes of the file: about 500 KiB and 3 times the ring; for a ring of 16 MiB and more, about 35 MiB and
+    /// 1/128 more than the ring. What is not used of it takes neither space on the disk nor memory.
+    pub fn file_bytes(&self) -> u64 {
+        Places::of(self).end()
+    }
+
+    fn ring_bytes(&self) -> u64 {
+        let bytes = self
+            .bytes
+            .clamp(WriterOptions::MIN_BYTES, WriterOptions::MAX_BYTES);
+        1 << bytes.ilog2()
+    }
+}
+
+impl Default for WriterOptions {
+    /// A ring of 64 MiB, a million events, and a million nodes of stacks.
+    fn default() -> WriterOptions {
+        WriterOptions {
+            bytes: 64 << 20,
+            rank: None,
+            facts: Facts::Masked,
+            live_blocks: None,
+            counters: &[],
+            stack_nodes: 1 << 20,
+        }
+    }
+}
+
+const COUNTERS_AT: u64 = layout::HEADER_BYTES as u64;
+const COUNTERS_BYTES: u64 = (counter::BYTES * counter::COUNT) as u64;
+const FACTS_AT: u64 = COUNTERS_AT + COUNTERS_BYTES;
+const CURSOR_AT: u64 = FACTS_AT + facts::BYTES as u64;
+const PARTS_AT: u64 = CURSOR_AT + cursor::BYTES as u64;
+
+/// The number of chunks of a ring of this many bytes.
+fn chunks(ring_bytes: u64) -> u64 {
+    let slots = ring_bytes as usize / layout::RECORD_BYTES;
+    (slots / layout::chunk_slots(slots)) as u64
+}
+
+/// A trace being written. Shared by all threads; dropping it leaves the file as it is.
+#[derive(Debug)]
+pub struct Writer {
+    /// Behind an `Arc` so that a thread that ends can tell whether its chunk still exists.
+    mapped: Arc<Mapped>,
+    clock: ClockSource,
+    path: PathBuf,
+    /// Serialises facts and calibrations, which are rare.
+    rare: Mutex<()>,
+}
+
+/// The file in memory, and the parts of it that threads write at the same time.
+#[derive(Debug)]
+pub(crate) struct Mapped {
+    // Before `map`, so that it is dropped first.
+    ring: Ring<'static, AtomicU64>,
+    tables: Tables,
+    live: Live<'static, AtomicU64>,
+    tally: Tally<'static, AtomicU64>,
+    places: Places,
+    space: Arc<Space>,
+    map: MmapRaw,
+    /// The process that writes it; a forked child has the mapping too.
+    process: u32,
+}
+
+impl Drop for Mapped {
+    fn drop(&mut self) {
+        self.space.close();
+    }
+}
+
+impl Mapped {
+    /// Whether the file was truncated: nothing is kept any more.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.space.is_lost()
+    }
+
+    /// The room of the timeline.
+    pub(crate) fn timeline_room(&self) -> Room {
+        Room::of(&self.space, self.places.timeline.at)
+    }
+
+    /// The ring.
+    pub(crate) fn ring(&self) -> &Ring<'static, AtomicU64> {
+        &self.ring
+    }
+
+    /// Whether this process writes the file; a forked child does not.
+    pub(crate) fn is_ours(&self) -> bool {
+        self.process == std::process::id()
+    }
+
+    /// The words of the timeline.
+    pub(crate) fn timeline(&self) -> &[AtomicU64] {
+        // SAFETY: the slice does not outlive `self`, which holds the mapping, and the part is accessed
+        // atomically only.
+        unsafe { self.places.timeline.words(&self.map) }.unwrap_or_default()
+    }
+}
+
+impl Writer {
+    /// The mapping and the clock of the records, for who follows the ring.
+    pub(crate) fn followed(&self) -> (Arc<Mapped>, ClockSource) {
+        (Arc::clone(&self.mapped), self.clock)
+    }
+
+    /// Wall clock at the start, ns since 1970.
+    pub(crate) fn wall_ns(&self) -> u64 {
+        let wall = self.word(header::WALL_NS);
+        wall.map_or(0, |word| word.load(Ordering::Relaxed))
+    }
+
+    /// Ticks at the start.
+    pub(crate) fn start_ticks(&self) -> u64 {
+        let start = self.word(header::START_TICKS);
+        start.map_or(0, |word| word.load(Ordering::Relaxed))
+    }
+
+    /// About how many ticks a millisecond has.
+    pub(crate) fn ticks_per_ms(&self) -> u64 {
+        let _held = self.rare.lock();
+        let get = |at| self.word(at).map_or(0, |word| word.load(Ordering::Relaxed));
+        let pair = header::CLOCK_PAIRS + (get(header::CLOCK_CURRENT) & 1) as usize * 16;
+        let ticks = get(pair).saturating_sub(get(header::START_TICKS));
+        let us = get(pair + 8).saturating_sub(get(header::START_NS)) / 1000;
+        (ticks / us.max(1)).saturating_mul(1000).max(1)
+    }
+
+    /// Creates a trace file and maps it.
+    ///
+    /// An existing file is left alone: the new one gets `-1`, `-2`, … before its extension. The file has its
+    /// full length, but takes space on the disk only as it is used, before each use: a full disk loses events and
+    /// counts them, and is never a fault. No descriptor is kept.
+    ///
+    /// # Errors
+    /// What the file system said, or that there is not enough memory. Nothing is left behind then.
+    pub fn create(path: &Path, options: &WriterOptions) -> io::Result<Writer> {
+        let clock = ClockSource::detect();
+        let start = clock.pair();
+        let wall_ns = clock::wall_ns();
+        let (file, path) = create::open_new(path)?;
+        let mapped = Mapped::create(&file, &path, options);
+        let mapped = mapped.inspect_err(|_| create::remove(&path))?;
+        drop(file);
+        let writer = Writer {
+            mapped: Arc::new(mapped),
+            clock,
+            path,
+            rare: Mutex::new(()),
+        };
+        writer.write_header(start, wall_ns);
+        writer.name_counters(options.counters);
+        for (key, value) in process::facts(wall_ns, options.rank, options.facts) {
+            writer.fact(key, &value);
+        }
+        // A rate for processes that die before the first refresh, good to about 0.1 %: each pair is of some 30 ns.
+        while clock::monotonic_ns() < start.ns.saturating_add(50_000) {
+            std::hint::spin_loop();
+        }
+        writer.calibrate();
+        fence(Ordering::Release);
+        writer.put(0, &layout::MAGIC);
+        Ok(writer)
+    }
+
+    /// Records one event, with the time of now. No lock, no system call, no heap, but for what a
+    /// thread's first event costs. Not for signal handlers.
+    #[inline(always)]
+    pub fn record(&self, event: &Event) {
+        // Packed here, where the caller has the fields in registers: stored one by one and read again
+        // in larger pieces they would stall.
+        thread::record(&self.mapped, self.clock, event.words(0));
+    }
+
+    /// Records an event that made a block, enters the block into the live table and adds it to the totals.
+    ///
+    /// In this order: live table, ring, totals; a kill in between leaves them apart by this one block.
+    /// All bear the same time. Costs as [`Writer::record`]. The caller sees to it that a block, which is
+    /// an address and a class, is recorded as allocated, then freed, then allocated again, each once and
+    /// before the other: as it is where one lock hands blocks out and takes them back.
+    #[inline(always)]
+    pub fn record_alloc(&self, event: &Event) {
+        self.alloc(event, None);
+    }
+
+    /// As [`Writer::record_alloc`], for memory whose last free has these ticks, as [`Writer::record_free_at`] gave
+    /// them, or earlier ones: cheaper, as it need not wait for what the thread has under way.
+    #[inline(always)]
+    pub fn record_alloc_after(&self, event: &Event, ticks: u64) {
+        self.alloc(event, Some(ticks));
+    }
+
+    #[inline(always)]
+    fn alloc(&self, event: &Event, after: Option<u64>) {
+        let block = (key(event.class, event.address), place(event));
+        thread::record_alloc(&self.mapped, self.clock, event.words(0), after, block);
+    }
+
+    /// Records an event that ended a block, takes the block out of the live table and adds it to the
+    /// totals, in this order: live table, ring, totals. Returns what the table knew of it; `None` if it
+    /// was not there. The totals then have the size that the event says.
+    #[inline(always)]
+    pub fn record_free(&self, event: &Event) -> Option<Removed> {
+        self.free(event).1
+    }
+
+    /// As [`Writer::record_free`]; returns the event's ticks.
+    #[inline(always)]
+    pub fn record_free_at(&self, event: &Event) -> u64 {
+        self.free(event).0
+    }
+
+    #[inline(always)]
+    fn free(&self, event: &Event) -> (u64, Option<Removed>) {
+        let block = (key(event.class, event.address), place(event));
+        thread::record_free(&self.mapped, self.clock, event.words(0), block)
+    }
+
+    /// Takes a block out of the live table before it ends, where from then on its address may be another's.
+    /// Its event follows by [`Writer::record_left`], or [`Writer::put_live`] puts it back.
+    pub fn take_live(&self, class: Class, address: u64) -> Option<Removed> {
+        let live = &self.mapped.live;
+        live.remove(live.spot(key(class, address)))
+    }
+
+    /// Enters a block into the live table that [`Writer::take_live`] took out, given what made it; as of now.
+    pub fn put_live(&self, event: &Event) {
+        let live = &self.mapped.live;
+        let spot = live.spot(key(event.class, event.address));
+        live.insert(spot, &event.words(self.clock.now()));
+    }
+
+    /// Records an event that ended a block that [`Writer::take_live`] took out, and adds it to the totals.
+    #[inline]
+    pub fn record_left(&self, event: &Event) {
+        thread::record_left(&self.mapped, self.clock, event.words(0), place(event));
+    }
+
+    /// Takes blocks out of the live table that went without a free of their own, as with their context,
+    /// and adds them to the totals as freed: those that are wanted, given the events that made them. The
+    /// event that tells of it is the caller's to record. Returns how many they were, and their bytes.
+    ///
+    /// Looks at the whole table, a millisecond or so. Other threads may allocate and free meanwhile, but not
+    /// free a block that is wanted.
+    pub fn drop_live(&self, wanted: impl FnMut(&Event) -> bool) -> (u64, u64) {
+        thread::drop_live(&self.mapped, wanted)
+    }
+
+    /// Adds a fact about the process: a line of text that is complete as soon as this returns.
+    ///
+    /// The same key may come many times. A value beyond 8 KiB is shortened; a fact that no longer
+    /// fits is counted and dropped. Takes a lock and makes copies: not for hot paths.
+    pub fn fact(&self, key: &str, value: &str) {
+        let line = fact_line(key, value);
+        let _held = self.rare.lock();
+        let at = FACTS_AT as usize;
+        let (Some(committed), Some(cut)) =
+            (self.word(at + facts::COMMITTED), self.word(at + facts::CUT))
+        else {
+            return;
+        };
+        let used = committed.load(Ordering::Relaxed);
+        let free =
+            (facts::BYTES - facts::TEXT) as u64 - used.min((facts::BYTES - facts::TEXT) as u64);
+        if line.len() as u64 > free {
+            cut.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        let text = at + facts::TEXT + used as usize;
+        if !self.mapped.space.ensure(text, line.len()) {
+            cut.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        self.put(text, line.as_bytes());
+        committed.store(used + line.len() as u64, Ordering::Release);
+    }
+
+    /// Adds to a counter, by its index in [`WriterOptions::counters`]. No lock, no system call.
+    #[inline]
+    pub fn count(&self, counter: usize, n: u64) {
+        if let Some(word) = self.counter(counter) {
+            word.fetch_add(n, Ordering::Relaxed);
+        }
+    }
+
+    /// Sets a counter, by its index in [`WriterOptions::counters`]. No lock, no system call.
+    #[inline]
+    pub fn set(&self, counter: usize, value: u64) {
+        if let Some(word) = self.counter(counter) {
+            word.store(value, Ordering::Relaxed);
+        }
+    }
+
+    /// Where the file is: absolute, with the suffix that it got if the name was taken.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The records' clock now, ticks.
+    #[inline]
+    pub fn now(&self) -> u64 {
+        self.clock.now()
+    }
+
+    /// Refreshes the pair from which ticks become ns. Once a second is plenty.
+    pub fn calibrate(&self) {
+        let _held = self.rare.lock();
+        let pair = self.clock.pair();
+        let Some(current) = self.word(header::CLOCK_CURRENT) else {
+            return;
+        };
+        let next = current.load(Ordering::Relaxed) & 1 ^ 1;
+        let at = header::CLOCK_PAIRS + next as usize * 16;
+        if let (Some(ticks), Some(ns)) = (self.word(at), self.word(at + 8)) {
+            ticks.store(pair.ticks, Ordering::Relaxed);
+            ns.store(pair.ns, Ordering::Relaxed);
+            current.store(next, Ordering::Release);
+        }
+    }
+
+    /// Takes space for the next `ahead` bytes of the ring and makes their pages present, off the hot path, so that
+    /// recording neither faults nor calls the system. Returns whether that was anything new, and there is more to come.
+    pub fn prefault(&self, ahead: u64) -> bool {
+        let ring = &self.mapped.ring;
+        let next = ahead / layout::RECORD_BYTES as u64;
+        let wanted = usize::try_from(ring.reached().saturating_add(next)).unwrap_or(usize::MAX);
+        let wanted = wanted.min(ring.capacity());
+        let before = ring.ready();
+        ring.reserve(wanted) && ring.ready() > before && wanted < ring.capacity()
+    }
+
+    /// As [`Writer::prefault`], for as many bytes as the ring has used so far, at least 256 KiB and at most `most`: a
+    /// short run leaves a small file.
+    pub fn keep_ahead(&self, most: u64) -> bool {
+        self.mapped.live.prepare();
+        let used = self.mapped.ring.reached();
+        let used = used.saturating_mul(layout::RECORD_BYTES as u64);
+        self.prefault(used.max(LEAST_AHEAD).min(most))
+    }
+
+    /// Looks after the file, each time that a background thread comes by: asks a disk that was full again, and sees
+    /// whether the file was truncated before a thread comes upon that. What became of the file so far.
+    pub fn check(&self) -> Condition {
+        self.mapped.space.retry();
+        if self.mapped.space.is_lost() {
+            Condition::Truncated
+        } else if self.mapped.space.was_full() {
+            Condition::Short
+        } else {
+            Condition::Sound
+        }
+    }
+
+    fn write_header(&self, start: Pair, wall_ns: u64) {
+        let mut page = vec![0_u8; layout::HEADER_BYTES];
+        let places = &self.mapped.places;
+        let sized = |kind, place: Place, stride| (kind, place.at, place.length, stride);
+        let parts = [
+            (
+                PartKind::Counters,
+                COUNTERS_AT,
+                COUNTERS_BYTES,
+                counter::BYTES,
+            ),
+            (PartKind::Facts, FACTS_AT, facts::BYTES as u64, 1),
+            (
+                PartKind::Cursor,
+                CURSOR_AT,
+                cursor::BYTES as u64,
+                cursor::BYTES,
+            ),
+            sized(PartKind::Chunks, places.chunks, 8),
+            sized(PartKind::Totals, places.totals, totals::STRIPE_BYTES),
+            sized(PartKind::Live, places.live, live::GROUP_BYTES),
+            sized(PartKind::Strings, places.strings, 8),
+            sized(PartKind::Stacks, places.stacks, stacks::layout::BYTES),
+            sized(PartKind::Modules, places.modules, modules::layout::BYTES),
+            sized(PartKind::Jit, places.jit, jit::layout::BYTES),
+            sized(PartKind::Timeline, places.timeline, 8),
+            sized(PartKind::Ring, places.ring, layout::RECORD_BYTES),
+        ];
+        for (at, value) in [
+            (header::MAJOR, layout::MAJOR),
+            (header::MINOR, layout::MINOR),
+            (header::BYTES, layout::HEADER_BYTES as u32),
+            (header::PARTS_OFFSET, header::PARTS_AT as u32),
+            (header::PARTS_COUNT, parts.len() as u32),
+            (header::PARTS_STRIDE, part::BYTES as u32),
+            (header::FIELDS_OFFSET, header::FIELDS_AT as u32),
+            (header::FIELDS_COUNT, layout::FIELDS.len() as u32),
+            (header::FIELDS_STRIDE, field::BYTES as u32),
+            (header::CLOCK, self.clock as u32),
+        ] {
+            layout::put(&mut page, at, &value.to_le_bytes());
+        }
+        for (at, value) in [
+            (header::FILE_BYTES, places.end()),
+            (header::WALL_NS, wall_ns),
+            (header::START_TICKS, start.ticks),
+            (header::START_NS, start.ns),
+        ] {
+            layout::put(&mut page, at, &value.to_le_bytes());
+        }
+        for (index, (kind, offset, length, stride)) in parts.into_iter().enumerate() {
+            let at = header::PARTS_AT + index * part::BYTES;
+            layout::put(&mut page, at + part::KIND, &(kind as u32).to_le_bytes());
+            layout::put(&mut page, at + part::OFFSET, &offset.to_le_bytes());
+            layout::put(&mut page, at + part::LENGTH, &length.to_le_bytes());
+            layout::put(&mut page, at + part::STRIDE, &(stride as u64).to_le_bytes());
+        }
+        for (index, entry) in layout::FIELDS.iter().enumerate() {
+            let at = header::FIELDS_AT + index * field::BYTES;
+            layout::put(&mut page, at + field::NAME, entry.name.as_bytes());
+            layout::put(&mut page, at + field::OFFSET, &entry.offset.to_le_bytes());
+            layout::put(&mut page, at + field::WIDTH, &entry.width.to_le_bytes());
+        }
+        let sum = layout::checksum(&page);
+        layout::put(&mut page, header::CHECKSUM, &sum.to_le_bytes());
+        self.put(0, &page);
+    }
+
+    fn name_counters(&self, names: &[&str]) {
+        for (index, name) in names.iter().take(counter::COUNT).enumerate() {
+            let at = COUNTERS_AT as usize + index * counter::BYTES + counter::NAME;
+            let name = cut_to(name, counter::NAME_BYTES);
+            self.put(at, name.as_bytes());
+        }
+    }
+
+    #[inline]
+    fn counter(&self, index: usize) -> Option<&AtomicU64> {
+        if index >= counter::COUNT {
+            return None;
+        }
+        self.word(COUNTERS_AT as usize + index * counter::BYTES + counter::VALUE)
+    }
+
+    /// The aligned word at an offset of the file.
+    #[inline]
+    fn word(&self, at: usize) -> Option<&AtomicU64> {
+        if !at.is_multiple_of(8) || at.checked_add(8)? > self.mapped.map.len() {
+            return None;
+        }
+        // SAFETY: the word lies within the mapping, is aligned (the mapping starts on a page), and
+        // is only ever accessed atomically once the header is written.
+        Some(unsafe { &*self.mapped.map.as_ptr().add(at).cast::<AtomicU64>() })
+    }
+
+    /// Copies bytes into the file; out of range it copies nothing. For regions that no other
+    /// thread writes at the same time.
+    fn put(&self, at: usize, bytes: &[u8]) {
+        if at
+            .checked_add(bytes.len())
+            .is_none_or(|end| end > self.mapped.map.len())
+        {
+            return;
+        }
+        // SAFETY: the destination lies within the mapping, which this struct owns and to which no
+        // reference other than to atomics exists; callers do not write the same region at once.
+        unsafe {
+            self.mapped
+                .map
+                .as_mut_ptr()
+                .add(at)
+                .copy_from_nonoverlapping(bytes.as_ptr(), bytes.len())
+        };
+    }
+}
+
+/// What [`Writer::keep_ahead`] keeps at least.
+const LEAST_AHEAD: u64 = 256 << 10;
+
+/// What became of a trace's file, see [`Writer::check`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Condition {
+    /// All is well.
+    Sound,
+    /// The disk had no more space at least once: fewer events are kept, and other things may be missing, as counted.
+    Short,
+    /// Another program truncated the file: nothing is kept from then on.
+    Truncated,
+}
+
+/// Where the totals have what an event is about.
+#[inline(always)]
+fn place(event: &Event) -> (Layer, u8) {
+    (event.class.layer(), event.device)
+}
+
+/// A fact as it stands in the file.
+fn fact_line(key: &str, value: &str) -> String {
+    let mut line = String::with_capacity(key.len() + value.len().min(facts::VALUE_MAX) + 8);
+    escape_into(&mut line, cut_to(key, 256));
+    line.push('\t');
+    let short = cut_to(value, facts::VALUE_MAX);
+    escape_into(&mut line, short);
+    if short.len() < value.len() {
+        line.push('…');
+    }
+    line.push('\n');
+    line
+}
+
+/// Appends a text in the form that the facts have: backslash, tab and line feed escaped.
+pub fn escape_into(line: &mut String, text: &str) {
+    for letter in text.chars() {
+        match letter {
+            '\\' => line.push_str(r"\\"),
+            '\t' => line.push_str(r"\t"),
+            '\n' => line.push_str(r"\n"),
+            other => line.push(other),
+        }
+    }
+}
+
+/// The start of a text, at most this many bytes, whole characters.
+fn cut_to(text: &str, bytes: usize) -> &str {
+    let mut end = text.len().min(bytes);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    text.get(..end).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests;

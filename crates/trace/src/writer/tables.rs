@@ -1,0 +1,120 @@
+//! What events refer to by a number: texts, stacks, modules, names of generated code. Each is appended to
+//! its part of the file, without a lock, and never changes.
+
+use std::ffi::c_void;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use memmap2::MmapRaw;
+
+use super::Writer;
+use super::places::{Place, Places};
+use crate::index::Index;
+use crate::jit::Jit;
+use crate::modules::{Module, Modules};
+use crate::per_thread::{AtThreadEnd, OnDemand};
+use crate::space::{Room, Space};
+use crate::stacks::{self, Memo, StackNode, Stacks};
+use crate::strings::Strings;
+
+/// The parts, within a mapping.
+#[derive(Debug)]
+pub struct Tables {
+    strings: Strings<'static, AtomicU64>,
+    stacks: Stacks<'static, AtomicU64>,
+    modules: Modules<'static, AtomicU64>,
+    jit: Jit<'static, AtomicU64>,
+}
+
+impl Tables {
+    /// Over parts that are zero.
+    ///
+    /// # Errors
+    /// They are not all within the mapping, or there is not enough memory.
+    ///
+    /// # Safety
+    /// The mapping must live longer than what this returns, and the parts be accessed atomically only.
+    pub unsafe fn new(map: &MmapRaw, places: &Places, space: &Arc<Space>) -> io::Result<Tables> {
+        let part = |place: Place| {
+            // SAFETY: the caller promises what `words` wants.
+            let words = unsafe { place.words(map) };
+            words.ok_or_else(|| io::Error::other("the mapping does not fit its parts"))
+        };
+        let index = |entries| {
+            let index = Index::for_entries(entries);
+            index.ok_or_else(|| io::Error::from(io::ErrorKind::OutOfMemory))
+        };
+        let room = |place: Place| Room::of(space, place.at);
+        let (strings, stacks) = (part(places.strings)?, part(places.stacks)?);
+        // A text takes two words at least.
+        let texts = index(strings.len() / 2)?;
+        let nodes = index(stacks.len() / stacks::layout::WORDS)?;
+        Ok(Tables {
+            strings: Strings::new(strings, texts).within(room(places.strings)),
+            stacks: Stacks::new(stacks, nodes).within(room(places.stacks)),
+            modules: Modules::new(part(places.modules)?).within(room(places.modules)),
+            jit: Jit::new(part(places.jit)?).within(room(places.jit)),
+        })
+    }
+}
+
+thread_local! {
+    static MEMO: OnDemand<Memo> = const { OnDemand::new() };
+}
+
+static END: AtThreadEnd = AtThreadEnd::new(ended);
+
+extern "C" fn ended(_: *mut c_void) {
+    // SAFETY: a thread that ends records no stack meanwhile.
+    MEMO.with(|memo| unsafe { memo.free() });
+}
+
+impl Writer {
+    /// The id of a text, the same for the same text but in rare races. Beyond 4 KiB a text is shortened;
+    /// 0 is returned, and that counted, once no more fit. No lock, no system call, no heap.
+    pub fn intern(&self, text: &str) -> u32 {
+        self.mapped.tables.strings.intern(text)
+    }
+
+    /// The id of a stack: return addresses, from the innermost frame on, above a node, which is 0 or came
+    /// from [`Writer::stack_child`]. For [`crate::Event::stack`].
+    ///
+    /// A stack that no longer fits has only its outer frames, and that is counted. No lock, no system
+    /// call, and but for a thread's first stack no heap. Not for signal handlers.
+    #[inline]
+    pub fn stack(&self, root: u32, frames: &[u64]) -> u32 {
+        let stacks = &self.mapped.tables.stacks;
+        MEMO.with(|memo| match memo.get_or_make(&END, Memo::new) {
+            Some(memo) => stacks.push(memo, root, frames),
+            None => stacks.push(&Memo::new(), root, frames),
+        })
+    }
+
+    /// The id of a node below another one, which is 0 or came from here: for the ranges that are open on a
+    /// thread. Where it no longer fits, that is counted and the other one returned. No lock, no system
+    /// call, no heap.
+    pub fn stack_child(&self, parent: u32, node: StackNode) -> u32 {
+        self.mapped.tables.stacks.child(parent, node)
+    }
+
+    /// Adds a program or library that was loaded, its path a text from [`Writer::intern`]. `false` if it
+    /// no longer fits, which is counted. No lock, no system call, no heap.
+    pub fn module(&self, module: &Module) -> bool {
+        self.mapped.tables.modules.add(module)
+    }
+
+    /// Adds the name, a text from [`Writer::intern`], of code that is in no file; later ones replace
+    /// earlier ones at the same addresses. `false` if it no longer fits, which is counted. Takes a lock:
+    /// not for hot paths.
+    pub fn jit(&self, begin: u64, size: u32, name: u32) -> bool {
+        let _held = self.rare.lock();
+        self.mapped.tables.jit.add(begin, size, name)
+    }
+
+    /// The return addresses of the nodes from this id on, and the id to ask for next time. For who names
+    /// code that is in no file; not for hot paths.
+    pub fn frames_since(&self, from: u32) -> (Vec<u64>, u32) {
+        self.mapped.tables.stacks.frames_since(from)
+    }
+}

@@ -1,0 +1,124 @@
+//! What becomes of the file: how much of the disk it takes, and what full disks and other programs do to it.
+
+use std::os::unix::fs::MetadataExt;
+
+use super::*;
+use crate::{Condition, Missed, Upkeep};
+
+fn disk_bytes(writer: &Writer) -> u64 {
+    std::fs::metadata(writer.path()).unwrap().blocks() * 512
+}
+
+/// A block of a trace, as it comes and as it goes.
+fn block(kind: Kind, number: u64) -> Event {
+    Event {
+        device: 0,
+        address: number << 9,
+        size: 512,
+        ..Event::new(kind, Class::Device)
+    }
+}
+
+#[test]
+fn a_file_takes_space_as_it_is_used() {
+    let dir = tempfile::tempdir().unwrap();
+    let writer = Writer::create(&dir.path().join("a.trace"), &WriterOptions::default()).unwrap();
+    let mut upkeep = Upkeep::new(&writer, None);
+    for number in 1..1000 {
+        writer.record_alloc(&block(Kind::Alloc, number));
+        writer.record_free(&block(Kind::Free, number));
+    }
+    writer.keep_ahead(16 << 20);
+    upkeep.poll();
+    let (first, all) = (disk_bytes(&writer), WriterOptions::default().file_bytes());
+    assert!(first <= 1 << 20, "{first} of {all}");
+    for number in 1..200_000 {
+        writer.record_alloc(&block(Kind::Alloc, number));
+    }
+    let used = disk_bytes(&writer);
+    assert!(used > 200_000 * 64 && used < all, "{used} of {all}");
+    let trace = Trace::open(writer.path()).unwrap();
+    assert_eq!(trace.problems(), [] as [&str; 0]);
+    assert_eq!((trace.readable(), trace.lost()), (201_997, 0));
+    let live = trace.live().unwrap();
+    assert_eq!(live.blocks.len() as u64 + live.missed, 199_999);
+    assert!(live.blocks.len() > 128_000, "{}", live.blocks.len());
+}
+
+#[test]
+fn on_a_full_disk_the_ring_goes_round_in_what_it_has() {
+    let dir = tempfile::tempdir().unwrap();
+    let writer = Writer::create(&dir.path().join("a.trace"), &WriterOptions::default()).unwrap();
+    let mut upkeep = Upkeep::new(&writer, None);
+    for number in 0..1500 {
+        writer.record(&numbered(1, number));
+    }
+    writer.mapped.space.refuse();
+    for number in 1500..100_000 {
+        writer.record(&numbered(1, number));
+        if number % 1000 == 0 {
+            upkeep.poll();
+        }
+    }
+    assert_eq!(upkeep.missed(), Missed::default());
+    assert_eq!(writer.check(), Condition::Short);
+    // The first page has space, and no other.
+    assert_ne!(writer.intern("a text"), 0);
+    assert_eq!(writer.intern(&"x".repeat(4090)), 0);
+    let trace = Trace::open(writer.path()).unwrap();
+    assert_eq!(trace.problems(), [] as [&str; 0]);
+    let counts = (trace.recorded(), trace.readable(), trace.dropped());
+    assert_eq!(counts, (100_000, 2048, 0));
+    let numbers = numbers(&trace);
+    assert!(numbers.ends_with(&[99_998, 99_999]) && numbers[0] == 100_000 - 2048);
+}
+
+#[test]
+fn a_truncated_file_ends_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    for bytes in [0, 8192, 300_000] {
+        let path = dir.path().join(format!("{bytes}.trace"));
+        let writer = Writer::create(&path, &WriterOptions::default()).unwrap();
+        let mut upkeep = Upkeep::new(&writer, None);
+        let record = || {
+            for number in 1..5000 {
+                writer.record_alloc(&block(Kind::Alloc, number));
+                writer.stack(0, &[number, 7]);
+                writer.record_free(&block(Kind::Free, number));
+            }
+            writer.fact("a", "b");
+            writer.intern("a text");
+        };
+        record();
+        upkeep.poll();
+        assert_eq!(writer.check(), Condition::Sound);
+        File::options()
+            .write(true)
+            .open(&path)
+            .and_then(|file| file.set_len(bytes))
+            .unwrap();
+        if bytes == 0 {
+            // Seen before any thread comes upon it.
+            assert_eq!(writer.check(), Condition::Truncated);
+        }
+        record();
+        upkeep.poll();
+        assert_eq!(writer.check(), Condition::Truncated, "{bytes}");
+        record();
+        assert_eq!(std::fs::metadata(&path).unwrap().len(), bytes);
+    }
+}
+
+#[test]
+fn a_name_taken_thousands_of_times_has_a_next_number() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("run.trace");
+    std::fs::write(&path, "").unwrap();
+    for number in 1..=2500 {
+        std::fs::write(dir.path().join(format!("run-{number}.trace")), "").unwrap();
+    }
+    for number in 2501..2504 {
+        let (_, created) = create::open_new(&path).unwrap();
+        assert_eq!(created, dir.path().join(format!("run-{number}.trace")));
+    }
+}

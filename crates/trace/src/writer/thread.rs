@@ -1,0 +1,186 @@
+//! What a thread keeps for recording: the chunk that it fills, its stripe of the totals, and of which
+//! trace.
+
+use std::cell::Cell;
+use std::ffi::c_void;
+use std::mem::ManuallyDrop;
+use std::ptr;
+use std::sync::{Arc, Weak};
+
+use super::Mapped;
+use crate::clock::ClockSource;
+use crate::event::{Event, Layer};
+use crate::live::Removed;
+use crate::per_thread::AtThreadEnd;
+use crate::ring::Hold;
+use crate::totals::{Claim, Sort};
+
+/// One thread's state. It has no destructor of its own, so that a thread can record until its very
+/// last instruction; [`END`] sees to the end.
+struct Thread {
+    /// The trace in which a chunk is held; compared, never followed. `trace` keeps the place in memory
+    /// from being given to another trace.
+    of: Cell<*const Mapped>,
+    trace: Cell<Option<ManuallyDrop<Weak<Mapped>>>>,
+    hold: Hold,
+    claim: Claim,
+    /// Ticks of the last event.
+    last: Cell<u64>,
+}
+
+thread_local! {
+    static THREAD: Thread = const {
+        Thread {
+            of: Cell::new(ptr::null()),
+            trace: Cell::new(None),
+            hold: Hold::none(),
+            claim: Claim::none(),
+            last: Cell::new(0),
+        }
+    };
+}
+
+/// Records one event of the calling thread: its words, where the first, the time, is still open.
+#[inline]
+pub fn record(trace: &Arc<Mapped>, clock: ClockSource, event: [u64; 7]) {
+    with(trace, |thread| {
+        let words = thread.timed(clock.now_after(), event);
+        trace.ring.push(&thread.hold, &words);
+    });
+}
+
+/// Records an event that made a block, of this key and counted there, later than the ticks of `after`; `None`: than
+/// all that this thread knows of.
+#[inline]
+pub fn record_alloc(
+    trace: &Arc<Mapped>,
+    clock: ClockSource,
+    event: [u64; 7],
+    after: Option<u64>,
+    (key, place): (Option<u64>, (Layer, u8)),
+) {
+    with(trace, |thread| {
+        let spot = trace.live.spot(key);
+        trace.live.prefetch(spot);
+        let ticks = match after {
+            Some(after) => clock.now().max(after.saturating_add(1)),
+            None => clock.now_after(),
+        };
+        let words = thread.timed(ticks, event);
+        trace.live.insert(spot, &words);
+        trace.ring.push(&thread.hold, &words);
+        let [_, _, _, _, size, _, _] = words;
+        trace
+            .tally
+            .add(&thread.claim, Sort::Allocation, place, size);
+    });
+}
+
+/// Records an event that ended a block, of this key and counted there. Its ticks, and what was known of the block.
+#[inline]
+pub fn record_free(
+    trace: &Arc<Mapped>,
+    clock: ClockSource,
+    event: [u64; 7],
+    (key, place): (Option<u64>, (Layer, u8)),
+) -> (u64, Option<Removed>) {
+    with(trace, |thread| {
+        let spot = trace.live.spot(key);
+        trace.live.prefetch(spot);
+        let words = thread.timed(clock.now(), event);
+        let removed = trace.live.remove(spot);
+        trace.ring.push(&thread.hold, &words);
+        let [ticks, _, _, _, size, _, _] = words;
+        let size = removed.map_or(size, |block| block.size);
+        trace.tally.add(&thread.claim, Sort::Free, place, size);
+        (ticks, removed)
+    })
+}
+
+/// Records an event that ended a block that is no longer in the live table, counted there.
+#[inline]
+pub fn record_left(trace: &Arc<Mapped>, clock: ClockSource, event: [u64; 7], place: (Layer, u8)) {
+    with(trace, |thread| {
+        let words = thread.timed(clock.now(), event);
+        trace.ring.push(&thread.hold, &words);
+        let [_, _, _, _, size, _, _] = words;
+        trace.tally.add(&thread.claim, Sort::Free, place, size);
+    });
+}
+
+/// Takes blocks out of the live table and counts them as freed: how many, and their bytes.
+pub fn drop_live(trace: &Arc<Mapped>, wanted: impl FnMut(&Event) -> bool) -> (u64, u64) {
+    let (mut blocks, mut bytes) = (0, 0_u64);
+    with(trace, |thread| {
+        trace.live.remove_where(wanted, |event| {
+            let place = (event.class.layer(), event.device);
+            trace
+                .tally
+                .add(&thread.claim, Sort::Free, place, event.size);
+            (blocks, bytes) = (blocks + 1, bytes.saturating_add(event.size));
+        });
+    });
+    (blocks, bytes)
+}
+
+/// Runs something with the calling thread's state for a trace.
+#[inline]
+fn with<R>(trace: &Arc<Mapped>, run: impl FnOnce(&Thread) -> R) -> R {
+    THREAD.with(|thread| {
+        if !ptr::eq(thread.of.get(), Arc::as_ptr(trace)) {
+            return thread.first(trace, run);
+        }
+        run(thread)
+    })
+}
+
+impl Thread {
+    /// The words of an event with a time that was read just now.
+    #[inline]
+    fn timed(&self, ticks: u64, event: [u64; 7]) -> [u64; 7] {
+        // Later than the thread's event before, whatever the resolution of the clock: the times of a
+        // thread's events are their order.
+        let ticks = ticks.max(self.last.get().saturating_add(1));
+        self.last.set(ticks);
+        let [_, head, who, address, size, first, second] = event;
+        [ticks, head, who, address, size, first, second]
+    }
+
+    /// The thread's first event, or the first after one of another trace.
+    #[cold]
+    fn first<R>(&self, trace: &Arc<Mapped>, run: impl FnOnce(&Thread) -> R) -> R {
+        self.leave();
+        self.of.set(Arc::as_ptr(trace));
+        self.trace
+            .set(Some(ManuallyDrop::new(Arc::downgrade(trace))));
+        let result = run(self);
+        if !END.watch() {
+            // Nobody would close the chunk at the thread's end.
+            self.leave();
+        }
+        result
+    }
+
+    /// Closes the chunk that is held and gives the stripe back, if their trace is still there and this
+    /// process's own.
+    fn leave(&self) {
+        self.of.set(ptr::null());
+        if let Some(trace) = self.trace.take() {
+            let trace = ManuallyDrop::into_inner(trace).upgrade();
+            if let Some(trace) = trace.filter(|trace| trace.process == std::process::id()) {
+                trace.ring.close(&self.hold);
+                trace.tally.release(&self.claim);
+            }
+        }
+        self.hold.forget();
+        self.claim.forget();
+    }
+}
+
+/// Has the calling thread's chunk closed when the thread ends, after destructors of thread-locals: what
+/// other libraries free in theirs is still recorded in the usual way.
+static END: AtThreadEnd = AtThreadEnd::new(ended);
+
+extern "C" fn ended(_: *mut c_void) {
+    THREAD.with(Thread::leave);
+}

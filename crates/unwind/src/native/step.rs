@@ -1,0 +1,106 @@
+//! The walk itself: from frame to frame by rules, over memory that may hold anything.
+
+use std::mem::offset_of;
+
+use super::memory::Memory;
+use super::rule::{Cfa, Rule, SavedBp, Step};
+use crate::Frames;
+
+/// The registers that a walk follows, as they were or will be in one frame.
+#[derive(Clone, Copy, Debug)]
+pub struct Registers {
+    /// The instruction that runs next.
+    pub pc: u64,
+    /// The stack pointer, rsp.
+    pub sp: u64,
+    /// The frame pointer, rbp, or whatever the function keeps there.
+    pub bp: u64,
+}
+
+/// How a walk came to an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arrival {
+    /// It is a return address: the frame is in the call before it.
+    Return,
+    /// A signal interrupted the frame there, before the instruction.
+    Interrupted,
+}
+
+/// Addresses below are no code: the kernel maps nothing there.
+const LOWEST: u64 = 0x1000;
+
+/// Fills `frames` with the address of the first frame and the return addresses of its callers.
+///
+/// The stack pointer rises with each step, but for one: from a handler's stack to the interrupted one.
+pub fn unwind<M: Memory>(
+    first: Registers,
+    memory: &M,
+    mut rule_for: impl FnMut(u64, Arrival) -> Rule,
+    frames: &mut Frames,
+) {
+    let mut at = first;
+    let mut arrival = Arrival::Return;
+    let mut guessed = false;
+    let mut may_change_stack = true;
+    frames.clear();
+    while at.pc >= LOWEST {
+        let rule = rule_for(at.pc, arrival);
+        if guessed && !rule.after_call() {
+            return;
+        }
+        let step = rule.step();
+        if step == Step::NotCode || !frames.push(at.pc) {
+            return;
+        }
+        let next = match step {
+            Step::Caller(cfa, bp) => caller(&at, cfa, bp, memory),
+            Step::Signal => interrupted(&at, memory),
+            Step::NotCode | Step::End => None,
+        };
+        let Some(next) = next else { return };
+        if next.sp <= at.sp {
+            if step != Step::Signal || !may_change_stack {
+                return;
+            }
+            may_change_stack = false;
+        }
+        arrival = match step {
+            Step::Signal => Arrival::Interrupted,
+            _ => Arrival::Return,
+        };
+        guessed = rule.is_guess();
+        at = next;
+    }
+}
+
+#[inline]
+fn caller<M: Memory>(at: &Registers, cfa: Cfa, bp: SavedBp, memory: &M) -> Option<Registers> {
+    let sp = match cfa {
+        Cfa::Sp(offset) => at.sp.wrapping_add_signed(offset),
+        Cfa::Bp(offset) => at.bp.wrapping_add_signed(offset),
+        Cfa::AtBp(offset) => memory.word(at.bp.wrapping_add_signed(offset))?,
+    };
+    Some(Registers {
+        pc: memory.word(sp.wrapping_sub(8))?,
+        sp,
+        bp: match bp {
+            SavedBp::Same => at.bp,
+            SavedBp::AtCfa(offset) => memory.word(sp.wrapping_add_signed(offset))?,
+            SavedBp::AtBp(offset) => memory.word(at.bp.wrapping_add_signed(offset))?,
+        },
+    })
+}
+
+/// After the handler has returned, the stack pointer points at the `ucontext_t` that the kernel left.
+#[cold]
+fn interrupted<M: Memory>(at: &Registers, memory: &M) -> Option<Registers> {
+    let register = |which: i32| {
+        let registers = offset_of!(libc::ucontext_t, uc_mcontext.gregs) as u64;
+        memory.word(at.sp.wrapping_add(registers + 8 * which as u64))
+    };
+    Some(Registers {
+        pc: register(libc::REG_RIP)?,
+        sp: register(libc::REG_RSP)?,
+        bp: register(libc::REG_RBP)?,
+    })
+}

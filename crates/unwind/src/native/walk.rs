@@ -1,0 +1,97 @@
+//! The walker's door.
+
+use std::arch::naked_asm;
+
+use super::cache::Cache;
+use super::compile;
+use super::memory::{Memory, ThreadStack, UnknownStack};
+use super::rule::Rule;
+use super::step::{Arrival, Registers, unwind};
+use crate::Frames;
+
+/// The rules of the process. A large one calls from some thousand places.
+static RULES: Cache<{ 1 << 14 }> = Cache::new();
+
+/// Fills `frames` with the return addresses of the calling thread, from the caller of this function on,
+/// and says how many they are. Never fails: a stack that cannot be followed ends early.
+///
+/// A walk that comes through code for the first time may take the locks of the dynamic linker (glibc
+/// before 2.35) and calls what [`on_new_module`](super::on_new_module) was given. All others take no
+/// lock, allocate nothing and make no system call, unless the stack pointer is not in the thread's stack.
+// Naked, so that the registers are still the caller's; at the entry the stack pointer points at the
+// return address.
+#[unsafe(naked)]
+pub extern "C" fn walk(frames: &mut Frames) -> usize {
+    naked_asm!(
+        ".cfi_startproc",
+        "mov rsi, rsp",
+        "mov rdx, rbp",
+        "jmp {}",
+        ".cfi_endproc",
+        sym walk_from,
+    )
+}
+
+extern "C" fn walk_from(frames: &mut Frames, return_slot: u64, bp: u64) -> usize {
+    walk_by(&RULES, frames, return_slot, bp)
+}
+
+/// Walks from the function that a return address on the stack leads to, where the frame pointer is `bp`.
+#[inline]
+pub fn walk_by<const N: usize>(
+    rules: &Cache<N>,
+    frames: &mut Frames,
+    return_slot: u64,
+    bp: u64,
+) -> usize {
+    match ThreadStack::from(return_slot) {
+        Some(stack) => follow(rules, frames, &stack, return_slot, bp),
+        None => follow(
+            rules,
+            frames,
+            &UnknownStack::from(return_slot),
+            return_slot,
+            bp,
+        ),
+    }
+    frames.as_slice().len()
+}
+
+#[inline]
+fn follow<const N: usize, M: Memory>(
+    rules: &Cache<N>,
+    frames: &mut Frames,
+    memory: &M,
+    return_slot: u64,
+    bp: u64,
+) {
+    let first = Registers {
+        pc: memory.word(return_slot).unwrap_or_default(),
+        sp: return_slot.wrapping_add(8),
+        bp,
+    };
+    unwind(first, memory, rules_of(rules), frames);
+}
+
+/// What gives the rule for an address: from the table, or compiled and put there.
+#[inline]
+pub fn rules_of<const N: usize>(rules: &Cache<N>) -> impl FnMut(u64, Arrival) -> Rule {
+    let generation = rules.generation();
+    move |pc, arrival| {
+        // The table knows return addresses; where signals arrive is seldom the same place again.
+        if arrival == Arrival::Interrupted {
+            return compile::rule(pc, arrival);
+        }
+        rules.get(pc, generation).unwrap_or_else(|| {
+            let rule = compile::rule(pc, arrival);
+            rules.put(pc, generation, rule);
+            rule
+        })
+    }
+}
+
+/// Says that code may have gone, or other code come in its place: to be called after each `dlclose`.
+pub fn code_changed() {
+    RULES.invalidate();
+    super::module::forget();
+}
