@@ -469,7 +469,7 @@ fn child(role: &str, path: &Path) -> Command {
     command
         .args([
             "--exact",
-            "trace::spool::tests::child_process",
+            "spool::tests::child_process",
             "--nocapture",
         ])
         .env("GPUSHIM_TEST_SPOOL", role)

@@ -587,7 +587,7 @@ fn child(role: &str, path: &Path) -> Command {
     command
         .args([
             "--exact",
-            "trace::writer::tests::child_process",
+            "writer::tests::child_process",
             "--nocapture",
         ])
         .env("GPUSHIM_TEST_ROLE", role)
