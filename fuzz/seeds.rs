@@ -19,8 +19,6 @@ mod data;
 pub fn sound() -> Vec<(&'static str, Vec<u8>)> {
     let mut all: Vec<_> = [
         ("1.0", data::file("1.0")),
-        ("2.0", data::file("2.0")),
-        ("2.1", data::file("2.1")),
         ("wrapped", written(4096, 100)),
         ("empty", written(4096, 0)),
         ("begun", written(4096, 30)),

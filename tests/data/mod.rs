@@ -4,8 +4,6 @@
 pub fn file(version: &str) -> Vec<u8> {
     decoded(match version {
         "1.0" => include_str!("trace-1.0.hex"),
-        "2.0" => include_str!("trace-2.0.hex"),
-        "2.1" => include_str!("trace-2.1.hex"),
         other => panic!("no file of version {other}"),
     })
 }

@@ -12,13 +12,10 @@ compile_error!("the trace file is little endian, and CUDA runs on no other machi
 pub const MAGIC: [u8; 8] = *b"gpushim\0";
 
 /// Raised when an older reader could no longer make sense of a file; it then refuses.
-pub const MAJOR: u32 = 2;
-
-/// The oldest major version that is read: its ring has tickets and no chunks.
-pub const MAJOR_OLDEST: u32 = 1;
+pub const MAJOR: u32 = 1;
 
 /// Raised when parts, fields, kinds or facts are added; an older reader skips what it does not know.
-pub const MINOR: u32 = 1;
+pub const MINOR: u32 = 0;
 
 /// Bytes of the header, one page, so that the parts after it stay page-aligned.
 pub const HEADER_BYTES: usize = 4096;
@@ -103,19 +100,19 @@ pub enum PartKind {
     Ring = 4,
     /// One `u64` for each chunk of the ring, see [`Chunk`]: a power of two of them.
     Chunks = 5,
-    /// The blocks that are live now. Since 2.1.
+    /// The blocks that are live now.
     Live = 6,
-    /// Sums of all allocations and frees so far. Since 2.1.
+    /// Sums of all allocations and frees so far.
     Totals = 7,
-    /// Texts that events and other parts refer to. Since 2.1.
+    /// Texts that events and other parts refer to.
     Strings = 8,
-    /// Call stacks and open ranges, as a tree. Since 2.1.
+    /// Call stacks and open ranges, as a tree.
     Stacks = 9,
-    /// The libraries and programs that were loaded. Since 2.1.
+    /// The libraries and programs that were loaded.
     Modules = 10,
-    /// Names of code that is in no file. Since 2.1.
+    /// Names of code that is in no file.
     Jit = 11,
-    /// How memory went over the whole run. Since 2.1.
+    /// How memory went over the whole run.
     Timeline = 12,
 }
 
@@ -150,10 +147,8 @@ pub mod facts {
 /// Offsets within the cursor part.
 pub mod cursor {
     /// `u64`: how often a thread went for a chunk so far; the next is this number modulo their count.
-    /// In version 1 the next ticket, which is also the number of events recorded so far.
     pub const NEXT: usize = 0;
-    /// `u64`: events given up because every chunk tried was held by another thread, or in version 1
-    /// because their slot was still being written.
+    /// `u64`: events given up because every chunk tried was held by another thread.
     pub const DROPPED: usize = 64;
     /// Bytes of the part in this version.
     pub const BYTES: usize = 4096;
@@ -174,7 +169,7 @@ pub mod live {
     /// into this group or one before it and went on for want of room, and [`KEYS`] entries.
     pub const GROUP_BYTES: usize = 512;
     /// Bytes of an entry: a word that is not used, then the words of a record from its ticks on, as in
-    /// version 2.1 whatever the field table says.
+    /// version 1.0 whatever the field table says.
     pub const ENTRY_BYTES: usize = 64;
 
     /// The key of a place where there is no block.
@@ -321,7 +316,7 @@ impl Chunk {
 }
 
 /// What the sequence word of a slot says. The number of an event counts, from 0, the events recorded
-/// in the same chunk; in version 1 it is its ticket, which counts all events of the ring.
+/// in the same chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Slot {
     /// Nothing was ever written here.

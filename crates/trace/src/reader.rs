@@ -45,11 +45,9 @@ pub struct Trace {
 /// One event as read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// Place in the order of events, from 0; events that cannot be read count as the oldest. In a file
-    /// of version 1 the place in the order in which threads came to record.
+    /// Place in the order of events, from 0; events that cannot be read count as the oldest.
     pub ticket: u64,
-    /// Ns since the start of the trace. In a file of version 1 it may step back by a little between
-    /// threads.
+    /// Ns since the start of the trace.
     pub ns: u64,
     /// What happened.
     pub event: Event,
@@ -80,15 +78,13 @@ impl Trace {
 
     /// Looks for the spool, after the ring: what is overwritten meanwhile was spooled before.
     fn open_spool(&mut self) {
-        if self.header.major > 1 {
-            self.spool = spool::Spool::open(
-                &self.path,
-                self.header.wall_ns,
-                &mut self.ring,
-                &self.bytes,
-                &mut self.problems,
-            );
-        }
+        self.spool = spool::Spool::open(
+            &self.path,
+            self.header.wall_ns,
+            &mut self.ring,
+            &self.bytes,
+            &mut self.problems,
+        );
     }
 
     /// As [`Trace::open`], from the content of a file, without a spool.
@@ -106,7 +102,7 @@ impl Trace {
         };
         let mut problems = Vec::new();
         let (header, parts) = header::parse(&bytes, &mut problems).map_err(failed)?;
-        let ring = RingView::scan(header.major, &bytes, &parts, &mut problems);
+        let ring = RingView::scan(&bytes, &parts, &mut problems);
         let tables = Tables::scan(&bytes, &parts, &mut problems);
         Ok(Trace {
             bytes,
@@ -257,8 +253,7 @@ impl Trace {
     }
 
     /// Events that are gone: overwritten by newer ones, given up ([`Trace::dropped`]), or beyond the end
-    /// of a truncated file; in a file of version 1 also those never begun because the process died.
-    /// Exact: `recorded = readable + lost + torn`.
+    /// of a truncated file. Exact: `recorded = readable + lost + torn`.
     pub fn lost(&self) -> u64 {
         self.recorded()
             .saturating_sub(self.readable())
@@ -270,8 +265,7 @@ impl Trace {
         self.ring.torn
     }
 
-    /// Of the lost events, those given up because other threads held all of the ring that was tried;
-    /// in a file of version 1, because their slot was still being written.
+    /// Of the lost events, those given up because other threads held all of the ring that was tried.
     pub fn dropped(&self) -> u64 {
         self.ring.dropped
     }

@@ -52,7 +52,7 @@ impl Iterator for Events<'_> {
 
     fn next(&mut self) -> Option<Record> {
         let found = self.next_found()?;
-        let ticket = found.ticket.unwrap_or(self.place);
+        let ticket = self.place;
         self.place += 1;
         Some(Record {
             ticket,

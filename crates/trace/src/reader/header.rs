@@ -85,10 +85,9 @@ pub fn parse(bytes: &Bytes, problems: &mut Vec<String>) -> Result<(Header, Parts
     let word = |at| get_u32(&first, at).ok_or_else(short);
     let long = |at| get_u64(&first, at).ok_or_else(short);
     let (major, minor) = (word(header::MAJOR)?, word(header::MINOR)?);
-    if !(layout::MAJOR_OLDEST..=layout::MAJOR).contains(&major) {
+    if major != layout::MAJOR {
         return Err(format!(
-            "it has format version {major}.{minor}, and this gpushim reads versions {} to {}; use the gpushim that wrote it",
-            layout::MAJOR_OLDEST,
+            "it has format version {major}.{minor}, and this gpushim reads version {}; use the gpushim that wrote it",
             layout::MAJOR
         ));
     }

@@ -41,7 +41,7 @@ impl LiveTable {
 }
 
 impl Trace {
-    /// The blocks that are live; `None` in a file without that table (before version 2.1).
+    /// The blocks that are live; `None` in a file without that table.
     pub fn live(&self) -> Option<LiveTable> {
         let part = self.parts.get(PartKind::Live)?;
         Some(read(&self.bytes, part, self.header.clock))

@@ -11,7 +11,6 @@ use crate::ring::{Word, while_held};
 pub(crate) mod chunks;
 mod events;
 mod spooled;
-mod tickets;
 
 pub use events::{Found, RingEvents};
 
@@ -38,22 +37,20 @@ pub struct RingView {
     pub readable: u64,
     /// Events being written.
     pub torn: u64,
-    /// Events given up: every chunk tried was held, or in version 1 the slot was busy.
+    /// Events given up: every chunk tried was held.
     pub dropped: u64,
     /// Whether newer events have taken the slots of older ones.
     pub wrapped: bool,
-    /// Slots of a chunk, 1 in version 1.
+    /// Slots of a chunk.
     each: u64,
     /// The readable events, sorted by their first event's place in the order.
     runs: Vec<Run>,
-    order: Order,
 }
 
-/// Events that lie one after the other in the ring and were written in that order by one thread, or in
-/// version 1 in the order of their tickets.
+/// Events that lie one after the other in the ring and were written in that order by one thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Run {
-    /// Where its first event belongs, see [`Order`].
+    /// Ticks of its first event.
     key: u64,
     /// Index of its first slot.
     first: u64,
@@ -61,15 +58,6 @@ struct Run {
     number: u64,
     /// Slots.
     length: u64,
-}
-
-/// What puts events in order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Order {
-    /// The number in the sequence word, in version 1.
-    Ticket,
-    /// The ticks.
-    Time,
 }
 
 impl RingView {
@@ -84,7 +72,7 @@ impl RingView {
     }
 
     /// Looks at every slot once.
-    pub fn scan(major: u32, bytes: &Bytes, parts: &Parts, problems: &mut Vec<String>) -> RingView {
+    pub fn scan(bytes: &Bytes, parts: &Parts, problems: &mut Vec<String>) -> RingView {
         let mut view = RingView {
             slots: None,
             capacity: 0,
@@ -95,11 +83,6 @@ impl RingView {
             wrapped: false,
             each: 1,
             runs: Vec::new(),
-            order: if major == 1 {
-                Order::Ticket
-            } else {
-                Order::Time
-            },
         };
         let Some(part) = parts.get(PartKind::Ring) else {
             problems.push("the file names no event ring: no events can be read".to_string());
@@ -137,10 +120,7 @@ impl RingView {
             at: parts.get(PartKind::Cursor).map(|part| part.offset),
         };
         view.dropped = cursor.word(cursor::DROPPED).unwrap_or(0);
-        match view.order {
-            Order::Ticket => view.scan_tickets(bytes, &slots, &cursor, problems),
-            Order::Time => view.scan_chunks(bytes, parts, &slots, &cursor, problems),
-        }
+        view.scan_chunks(bytes, parts, &slots, &cursor, problems);
         view.runs.sort_unstable();
         view
     }

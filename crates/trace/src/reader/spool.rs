@@ -134,7 +134,6 @@ impl Open {
 fn found(words: &[u64; 7]) -> Found {
     let (ticks, event) = Event::from_words(*words);
     Found {
-        ticket: None,
         ticks,
         event,
     }

@@ -43,11 +43,6 @@ fn written(bytes: u64, events: u64) -> Vec<u8> {
     std::fs::read(writer.path()).unwrap()
 }
 
-/// A sound file of version 1 with a wrapped ring of 64 slots, as its own gpushim wrote it.
-fn version_1() -> Vec<u8> {
-    data::file("1.0")
-}
-
 /// Where a part's entry of the directory is.
 fn entry_of(content: &[u8], kind: layout::PartKind) -> usize {
     let count = layout::get_u32(content, header::PARTS_COUNT).unwrap() as usize;
@@ -131,8 +126,8 @@ fn what_is_no_trace_is_said() {
     assert!(says(&[b'x'; 5000]).contains("not a gpushim trace"));
     assert!(says(&sound()[..100]).contains("cut off in its header"));
     let mut newer = sound();
-    newer[header::MAJOR] = 3;
-    assert!(says(&newer).contains(&format!("format version 3.{}", layout::MINOR)));
+    newer[header::MAJOR] = 2;
+    assert!(says(&newer).contains(&format!("format version 2.{}", layout::MINOR)));
     let missing = Trace::open(Path::new("/no/such.trace"))
         .unwrap_err()
         .to_string();
@@ -150,7 +145,7 @@ fn what_is_no_trace_is_said() {
 
 #[test]
 fn cut_anywhere_the_rest_is_read() {
-    for (whole, events) in [(sound(), EVENTS), (version_1(), EVENTS), (chunked(), 1500)] {
+    for (whole, events) in [(sound(), EVENTS), (chunked(), 1500)] {
         cut_anywhere(&whole, events);
     }
 }
@@ -215,7 +210,6 @@ fn every_flipped_byte_of_the_header_is_survived_and_noticed() {
 fn a_flipped_sequence_word_costs_one_event() {
     for (whole, events, slots) in [
         (sound(), EVENTS, 64),
-        (version_1(), EVENTS, 64),
         (chunked(), 1500, 1024),
     ] {
         for flip in [0x02, 0x40, 0x8000_0000_0000_0000_u64, u64::MAX] {
@@ -279,7 +273,6 @@ fn without_its_chunks_a_ring_is_still_read() {
 fn a_damaged_cursor_does_no_harm() {
     for (whole, events, slots) in [
         (sound(), EVENTS, 64),
-        (version_1(), EVENTS, 64),
         (chunked(), 1500, 1024),
     ] {
         for next in [0, 5, 1 << 50, u64::MAX] {
@@ -293,7 +286,7 @@ fn a_damaged_cursor_does_no_harm() {
                 "{next}"
             );
             // Too far it tells nothing wrong of chunks.
-            if next < 100 || trace.header().major == 1 {
+            if next < 100 {
                 assert!(
                     trace.problems()[0].contains("cursor"),
                     "{:?}",
@@ -363,9 +356,9 @@ proptest! {
         writes in prop::collection::vec((0..70_000_usize, any::<u64>()), 1..20),
         header_writes in prop::collection::vec((8..1300_usize, any::<u8>()), 0..6),
         length in 0..=1000_usize,
-        which in 0..3_usize,
+        which in 0..2_usize,
     ) {
-        let mut damaged = [sound, version_1, chunked][which]();
+        let mut damaged = [sound, chunked][which]();
         let major = damaged[header::MAJOR];
         // The facts are long and dull: aim at what surrounds them.
         let interesting = damaged.len() - part_at(&damaged, layout::PartKind::Cursor) + 8192;
@@ -386,11 +379,10 @@ proptest! {
     #[test]
     fn any_bytes_are_survived(
         content in prop::collection::vec(any::<u8>(), 0..9000),
-        major in 1..=2_u8,
     ) {
         exhaust(&content);
         let mut with_magic = layout::MAGIC.to_vec();
-        with_magic.extend([major, 0, 0, 0]);
+        with_magic.extend(layout::MAJOR.to_le_bytes());
         with_magic.extend(content);
         exhaust(&with_magic);
     }

@@ -71,7 +71,7 @@ impl Totals {
 
 impl Trace {
     /// The sums, those of a running process up to what happens while they are read; `None` if the file has
-    /// none (before version 2.1) or they are cut off.
+    /// none or they are cut off.
     pub fn totals(&self) -> Option<Totals> {
         read(&self.bytes, self.parts.get(PartKind::Totals)?)
     }

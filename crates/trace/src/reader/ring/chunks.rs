@@ -1,4 +1,4 @@
-//! The ring of version 2: chunks, each filled in order by one thread at a time.
+//! The ring: chunks, each filled in order by one thread at a time.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
-use super::{FORGET, Order, RingView, Run, Slots};
+use super::{FORGET, RingView, Run, Slots};
 use crate::event::Event;
 use crate::reader::bytes::Bytes;
 use crate::tail::takes;
@@ -24,8 +24,6 @@ impl RingView {
 /// An event of the ring, or of a spool.
 #[derive(Clone, Copy, Debug)]
 pub struct Found {
-    /// Its ticket, in version 1.
-    pub ticket: Option<u64>,
     /// When.
     pub ticks: u64,
     /// What happened.
@@ -55,7 +53,6 @@ pub struct RingEvents<'a> {
 /// The next event of a run.
 #[derive(Clone, Copy, Debug)]
 struct Head {
-    key: u64,
     ticks: u64,
     event: Event,
     /// Its slot, its number, and the slots of its run that come after it.
@@ -69,18 +66,12 @@ impl Head {
     fn find(
         slots: &Slots,
         bytes: &Bytes,
-        order: Order,
         (mut slot, mut number, mut length): (u64, u64, u64),
     ) -> Option<Head> {
         while length > 0 {
             length -= 1;
             if let Some((ticks, event)) = slots.read(bytes, slot, number) {
-                let key = match order {
-                    Order::Ticket => number,
-                    Order::Time => ticks,
-                };
                 return Some(Head {
-                    key,
                     ticks,
                     event,
                     slot,
@@ -95,7 +86,7 @@ impl Head {
 
     /// At the same instant memory is given back before it is handed out again.
     fn rank(&self) -> (u64, bool, u64) {
-        (self.key, takes(self.event.kind), self.slot)
+        (self.ticks, takes(self.event.kind), self.slot)
     }
 }
 
@@ -125,20 +116,20 @@ impl Iterator for RingEvents<'_> {
 
     fn next(&mut self) -> Option<Found> {
         let slots = self.view.slots.as_ref()?;
-        let (bytes, order) = (self.bytes, self.view.order);
+        let bytes = self.bytes;
         // Runs that begin before the next event of those that have begun, or with it.
         while let Some((run, rest)) = self.waiting.split_first() {
-            if self.heads.peek().is_some_and(|head| head.key < run.key) {
+            if self.heads.peek().is_some_and(|head| head.ticks < run.key) {
                 break;
             }
             self.waiting = rest;
             let place = (run.first, run.number, run.length);
-            self.heads.extend(Head::find(slots, bytes, order, place));
+            self.heads.extend(Head::find(slots, bytes, place));
         }
         let mut top = self.heads.peek_mut()?;
         let head = *top;
         let place = (head.slot + 1, head.number.wrapping_add(1), head.after);
-        match Head::find(slots, bytes, order, place) {
+        match Head::find(slots, bytes, place) {
             Some(next) => *top = next,
             None => {
                 std::collections::binary_heap::PeekMut::pop(top);
@@ -149,7 +140,6 @@ impl Iterator for RingEvents<'_> {
             bytes.forget();
         }
         Some(Found {
-            ticket: (order == Order::Ticket).then_some(head.number),
             ticks: head.ticks,
             event: head.event,
         })

@@ -22,88 +22,11 @@ fn sound_file(version: &str) -> Trace {
     trace
 }
 
-/// The event with a number in the files of versions 1.0 and 2.0.
-fn block(number: u64) -> Event {
-    Event {
-        flags: flags::HIT,
-        device: 0,
-        thread: 11 + (number / 2 % 2) as u32,
-        address: 0x1000 * (number / 2),
-        size: 512 * (number / 2 + 1),
-        extra: [0, number / 2 + 1],
-        ..Event::new(
-            [Kind::Alloc, Kind::Free][number as usize % 2],
-            Class::Device,
-        )
-    }
-}
-
-/// What came with version 2.1 is not there, and that is no problem.
-fn has_nothing_of_2_1(trace: &Trace) {
-    assert_eq!(trace.live(), None);
-    assert_eq!(trace.totals(), None);
-    assert_eq!(trace.string(8), None);
-    assert_eq!(trace.stack(4).count(), 0);
-    assert_eq!(trace.modules(), []);
-    assert_eq!(trace.jit_name(0), None);
-    assert_eq!(trace.cut(), Cut::default());
-    // It is made of the events.
-    assert_eq!(trace.timeline().devices[0].device, 0);
-    assert!(!trace.timeline().is_complete);
-}
-
-#[test]
-fn version_1_0() {
-    let trace = sound_file("1.0");
-    assert_eq!(counts(&trace), [100, 64, 36, 0]);
-    assert!(trace.has_wrapped());
-    assert_eq!(trace.counters(), [("hits".to_string(), 7)]);
-    let records: Vec<_> = trace.events().collect();
-    assert!(records.is_sorted_by_key(|record| record.ns));
-    assert_eq!(records.len(), 64);
-    for (record, ticket) in records.iter().zip(36..) {
-        assert_eq!((record.ticket, record.event), (ticket, block(ticket)));
-    }
-    has_nothing_of_2_1(&trace);
-}
-
-#[test]
-fn version_2_0() {
-    let trace = sound_file("2.0");
-    assert_eq!(counts(&trace), [100, 64, 36, 0]);
-    assert!(trace.has_wrapped());
-    let counters = [("hits".to_string(), 7), ("misses".to_string(), 2)];
-    assert_eq!(trace.counters(), counters);
-    let records: Vec<_> = trace.events().collect();
-    assert!(records.is_sorted_by_key(|record| record.ns));
-    assert_eq!(records.len(), 64);
-    for (record, number) in records.iter().zip(36..96) {
-        assert_eq!((record.ticket, record.event), (number, block(number)));
-    }
-    let last: Vec<_> = records[60..].iter().map(|record| record.event).collect();
-    let event = |kind, address, size, extra| Event {
-        device: 1,
-        thread: 10,
-        address,
-        size,
-        extra,
-        ..Event::new(kind, Class::Device)
-    };
-    let expected = [
-        event(Kind::Reserve, 0x7000_0000, 2 << 20, [0xc0, 0]),
-        event(Kind::OutOfMemory, 0, 1 << 40, [1 << 30, 80 << 30]),
-        event(Kind::ContextGone, 0xc0, 4096, [2 << 20, 0]),
-        event(Kind::CaptureEnd, 0, 0, [5, 6]),
-    ];
-    assert_eq!(last, expected);
-    has_nothing_of_2_1(&trace);
-}
-
-/// Where the modules of the file of version 2.1 begin.
+/// Where the modules of the file of version 1.0 begin.
 const BEGIN: u64 = 0x5500_0000_0000;
 
-/// Of the file of version 2.1, the block with a number from 0 to 49: its allocation, but for its stack.
-fn block_2_1(number: u64) -> Event {
+/// Of the file of version 1.0, the block with a number from 0 to 49: its allocation, but for its stack.
+fn block(number: u64) -> Event {
     let (kind, class, extra) = match number / 2 % 2 {
         0 => (Kind::Alloc, Class::Device, [0, number + 1]),
         _ => (
@@ -123,8 +46,8 @@ fn block_2_1(number: u64) -> Event {
     }
 }
 
-/// All that a file of version 2.1 tells, but for the kinds of its events.
-fn tells_all_of_2_1(trace: &Trace) {
+/// All that a file of version 1.0 tells, but for the kinds of its events.
+fn tells_all(trace: &Trace) {
     assert_eq!(counts(trace), [81, 64, 17, 0]);
     assert_eq!(trace.counters()[1], ("misses".to_string(), 2));
 
@@ -141,7 +64,7 @@ fn tells_all_of_2_1(trace: &Trace) {
             seen.event,
             Event {
                 stack,
-                ..block_2_1(number)
+                ..block(number)
             }
         );
         assert_eq!(stacked(trace, stack), expected_stack(number));
@@ -206,15 +129,15 @@ fn expected_stack(number: u64) -> Vec<String> {
 }
 
 #[test]
-fn version_2_1() {
-    let trace = sound_file("2.1");
-    tells_all_of_2_1(&trace);
+fn version_1_0() {
+    let trace = sound_file("1.0");
+    tells_all(&trace);
     let events: Vec<_> = trace.events().map(|record| record.event).collect();
     assert_eq!(
         events[57],
         Event {
             stack: events[57].stack,
-            ..block_2_1(49)
+            ..block(49)
         }
     );
     assert_eq!(stacked(&trace, events[57].stack), expected_stack(49));
@@ -247,8 +170,8 @@ fn version_2_1() {
 
 /// A file as a later minor version might write it: records twice as long with their fields elsewhere and
 /// one more, longer nodes of stacks, an unknown part, unknown kinds and classes of events.
-fn version_2_9() -> Vec<u8> {
-    let old = data::file("2.1");
+fn version_1_9() -> Vec<u8> {
+    let old = data::file("1.0");
     let (ring_at, stacks_at) = (ring_at(&old), part_at(&old, layout::PartKind::Stacks));
     let mut new = old[..ring_at].to_vec();
     layout::put(&mut new, header::MINOR, &9_u32.to_le_bytes());
@@ -299,10 +222,10 @@ fn version_2_9() -> Vec<u8> {
 
 #[test]
 fn a_later_minor_version() {
-    let trace = exhaust(&version_2_9()).unwrap();
+    let trace = exhaust(&version_1_9()).unwrap();
     assert_eq!(trace.problems(), [] as [&str; 0]);
-    tells_all_of_2_1(&trace);
-    let known: Vec<_> = sound_file("2.1").events().collect();
+    tells_all(&trace);
+    let known: Vec<_> = sound_file("1.0").events().collect();
     let mut unknown = 0;
     for (new, old) in trace.events().zip(known) {
         let changed = new.event.kind == Kind::Unknown;
@@ -326,14 +249,14 @@ fn a_later_minor_version() {
 
 #[test]
 fn a_later_major_version_is_refused() {
-    let mut file = version_2_9();
-    layout::put(&mut file, header::MAJOR, &3_u32.to_le_bytes());
+    let mut file = version_1_9();
+    layout::put(&mut file, header::MAJOR, &2_u32.to_le_bytes());
     layout::put(&mut file, header::MINOR, &0_u32.to_le_bytes());
     let sum = layout::checksum(&file[..layout::HEADER_BYTES]);
     layout::put(&mut file, header::CHECKSUM, &sum.to_le_bytes());
     assert_eq!(
         parse(&file).unwrap_err().to_string(),
-        "read the trace x.trace: it has format version 3.0, and this gpushim reads versions 1 to 2; use the \
-         gpushim that wrote it"
+        "read the trace x.trace: it has format version 2.0, and this gpushim reads version 1; use the gpushim \
+         that wrote it"
     );
 }
