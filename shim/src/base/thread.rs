@@ -1,0 +1,212 @@
+//! What the shim keeps per thread: all in one place, so that a hook touches thread-local storage once.
+
+use std::cell::Cell;
+use std::ffi::c_void;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::base::process;
+use crate::memory::pools::{self, Entry};
+use crate::record::thread_names;
+
+/// The state of one thread. No destructor: what is to be done when it ends, [`ended`] does.
+pub struct Thread {
+    /// Set while we call the driver ourselves: what arrives then is the driver calling itself.
+    pub inside: Cell<bool>,
+    /// The context that was current when `epoch` was noted; 0: none.
+    pub context: Cell<u64>,
+    /// The value of `context::EPOCH` at which `context` was read; 0: not known.
+    pub epoch: Cell<u64>,
+    /// The ordinal of the device of `context`.
+    pub device: Cell<u8>,
+    /// Counts what one in so many of is wanted.
+    sample: Cell<u32>,
+    /// Kernel thread id; 0: not asked yet.
+    tid: Cell<u32>,
+    /// See [`serial`]; 0: not given yet.
+    serial: Cell<u64>,
+    /// The stream that was last resolved, 0: none; with its context, the address of the pool that
+    /// serves it, and the value of `pools::EPOCH` at which that was found out.
+    pub stream: Cell<u64>,
+    pub stream_context: Cell<u64>,
+    pub stream_entry: Cell<*const Entry>,
+    pub stream_epoch: Cell<u64>,
+    /// The node of the ranges that are open on it; 0: none.
+    pub ranges: Cell<u32>,
+    /// Whether it cannot be cancelled now, by [`Uncancelled`].
+    uncancelled: Cell<bool>,
+    /// Nanoseconds spent in the driver's memory calls since the hook was entered.
+    pub driver_ns: Cell<u64>,
+}
+
+thread_local! {
+    static THREAD: Thread = const {
+        Thread {
+            inside: Cell::new(false),
+            context: Cell::new(0),
+            epoch: Cell::new(0),
+            device: Cell::new(u8::MAX),
+            sample: Cell::new(0),
+            tid: Cell::new(0),
+            serial: Cell::new(0),
+            stream: Cell::new(0),
+            stream_context: Cell::new(0),
+            stream_entry: Cell::new(std::ptr::null()),
+            stream_epoch: Cell::new(0),
+            ranges: Cell::new(0),
+            uncancelled: Cell::new(false),
+            driver_ns: Cell::new(0),
+        }
+    };
+}
+
+/// The calling thread's state.
+#[inline]
+pub fn with<R>(f: impl FnOnce(&Thread) -> R) -> R {
+    THREAD.with(f)
+}
+
+/// The calling thread's kernel id.
+#[inline]
+pub fn tid() -> u32 {
+    with(|t| {
+        if t.tid.get() == 0 {
+            first_seen(t);
+        }
+        t.tid.get()
+    })
+}
+
+#[cold]
+fn first_seen(thread: &Thread) {
+    // SAFETY: gettid has no preconditions.
+    let id = unsafe { libc::gettid() } as u32;
+    thread.tid.set(id);
+    thread_names::arrived(id);
+}
+
+/// Whether a thread of this process with this kernel id lives. The kernel gives the ids of threads that
+/// have ended to new ones.
+pub fn lives(tid: u32) -> bool {
+    // SAFETY: signal 0 is sent to nothing; the call only looks.
+    let found = unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), tid, 0) };
+    found == 0 || std::io::Error::last_os_error().raw_os_error() != Some(libc::ESRCH)
+}
+
+/// A number that no other thread of this process has or had, from 1: the kernel gives the ids of threads
+/// that have ended to new ones, whose default streams are others.
+#[inline]
+pub fn serial() -> u64 {
+    static LAST: AtomicU64 = AtomicU64::new(0);
+    with(|t| {
+        if t.serial.get() == 0 {
+            t.serial.set(LAST.fetch_add(1, Ordering::Relaxed) + 1);
+        }
+        t.serial.get()
+    })
+}
+
+/// The default streams of this thread are in use: pools hear of its end.
+#[cold]
+pub fn has_streams() {
+    static KEY: OnceLock<Option<libc::pthread_key_t>> = OnceLock::new();
+    let key = KEY.get_or_init(|| {
+        let mut key = 0;
+        // SAFETY: `key` is ours to write; the function does not unwind.
+        (unsafe { libc::pthread_key_create(&mut key, Some(ended)) } == 0).then_some(key)
+    });
+    if let Some(key) = key {
+        // A key and not a destructor of the language's: those of the host that use its streams run before,
+        // and one that runs later still has this one called again.
+        // SAFETY: the key is valid; the value is not followed.
+        unsafe { libc::pthread_setspecific(*key, serial() as *const c_void) };
+    }
+}
+
+/// A thread whose default streams were in use ends.
+extern "C" fn ended(serial: *mut c_void) {
+    // What it remembers of streams is of no use: to use one again is to be heard of again.
+    with(|t| t.stream_epoch.set(0));
+    process::boundary(|| (), || pools::thread_gone(serial as u64));
+}
+
+/// True for one in so many calls of this thread.
+#[inline]
+pub fn one_in(n: u32) -> bool {
+    with(|t| {
+        let next = t.sample.get().wrapping_add(1);
+        t.sample.set(next);
+        next.is_multiple_of(n)
+    })
+}
+
+/// Whether the calling thread is in a driver call that we made.
+#[inline]
+pub fn inside() -> bool {
+    with(|t| t.inside.get())
+}
+
+unsafe extern "C" {
+    /// POSIX; not among what the `libc` crate declares.
+    fn pthread_setcancelstate(state: libc::c_int, before: *mut libc::c_int) -> libc::c_int;
+}
+
+/// `PTHREAD_CANCEL_DISABLE`.
+const CANCEL_DISABLE: libc::c_int = 1;
+
+/// While it lives, the thread is not cancelled: a request for that waits. The unwinding of a cancelled
+/// thread cannot pass through frames of ours, and would end the process there.
+pub struct Uncancelled {
+    /// The state before; `None` within another one's life.
+    before: Option<libc::c_int>,
+}
+
+impl Uncancelled {
+    /// From now on.
+    #[inline]
+    pub fn new() -> Uncancelled {
+        let before = with(|t| {
+            let is_outer = !t.uncancelled.replace(true);
+            is_outer.then(|| {
+                let mut before = 0;
+                // SAFETY: `before` is ours to write; the state is one of the two that there are.
+                unsafe { pthread_setcancelstate(CANCEL_DISABLE, &mut before) };
+                before
+            })
+        });
+        Uncancelled { before }
+    }
+}
+
+impl Drop for Uncancelled {
+    #[inline]
+    fn drop(&mut self) {
+        if let Some(before) = self.before {
+            with(|t| t.uncancelled.set(false));
+            // SAFETY: the state is what the thread had; where the one before goes is not asked for.
+            unsafe { pthread_setcancelstate(before, std::ptr::null_mut()) };
+        }
+    }
+}
+
+/// Calls into the driver such that hooks that it reaches itself pass straight through.
+#[inline]
+pub fn call<R>(f: impl FnOnce() -> R) -> R {
+    with(|t| {
+        let before = t.inside.replace(true);
+        let result = f();
+        t.inside.set(before);
+        result
+    })
+}
+
+/// As [`call`], adding the time it took to `driver_ns`.
+pub fn timed<R>(f: impl FnOnce() -> R) -> R {
+    let start = std::time::Instant::now();
+    let result = call(f);
+    with(|t| {
+        t.driver_ns
+            .set(t.driver_ns.get() + start.elapsed().as_nanos() as u64);
+    });
+    result
+}

@@ -1,0 +1,150 @@
+//! Memory that the driver handed out itself: kept by address, so that its free has a size and a class.
+
+use std::collections::HashMap;
+use std::sync::Mutex;
+
+use gpushim_core::pool::Context;
+use gpushim_core::trace::{Class, Kind};
+
+use crate::cuda::driver::INVALID_VALUE;
+use crate::cuda::{context, green};
+use crate::memory::{budget, drain};
+use crate::record::events;
+
+/// One allocation of the driver's.
+#[derive(Clone, Copy)]
+pub struct Foreign {
+    class: Class,
+    size: u64,
+    device: u8,
+    /// The context that it ends with, if it ends with one.
+    context: Option<Context>,
+    /// Whether it was taken of what the process may hold.
+    counts: bool,
+}
+
+static LIVE: Mutex<Option<HashMap<u64, Foreign>>> = Mutex::new(None);
+
+/// Whether memory of this class counts against what the process may hold of the device.
+pub fn takes_device_memory(class: Class) -> bool {
+    matches!(
+        class,
+        Class::Device
+            | Class::Pitched
+            | Class::Array
+            | Class::MipmappedArray
+            | Class::Vmm
+            | Class::PoolAsync
+    )
+}
+
+/// The context that memory of this class ends with, if it is handed out now.
+pub fn context_of(class: Class) -> Option<Context> {
+    let ends = matches!(
+        class,
+        Class::Device | Class::Pitched | Class::Array | Class::MipmappedArray
+    );
+    ends.then(context::current).flatten().map(green::owner)
+}
+
+/// Notes and records what the driver handed out.
+pub fn allocated(class: Class, address: u64, size: u64, stream: u64) {
+    if address != 0 {
+        allocated_on(context::device(), class, address, size, stream);
+    }
+}
+
+/// As [`allocated`], on another device than the current one.
+pub fn allocated_on(device: u8, class: Class, address: u64, size: u64, stream: u64) {
+    noted(
+        device,
+        class,
+        address,
+        size,
+        stream,
+        takes_device_memory(class),
+    );
+}
+
+/// As [`allocated_on`], of what takes memory only when a graph runs.
+pub fn captured_on(device: u8, class: Class, address: u64, size: u64, stream: u64) {
+    noted(device, class, address, size, stream, false);
+}
+
+fn noted(device: u8, class: Class, address: u64, size: u64, stream: u64, counts: bool) {
+    // Its own device from here on, whatever is current when it is freed.
+    let foreign = Foreign {
+        class,
+        size,
+        device,
+        context: context_of(class),
+        counts,
+    };
+    if let Ok(mut live) = LIVE.lock() {
+        live.get_or_insert_default().insert(address, foreign);
+    }
+    events::forwarded(Kind::Alloc, class, foreign.device, address, size, stream);
+}
+
+/// What [`forget`] took out, here and of the trace: for [`freed`] if the driver agreed, for [`restore`] if
+/// not.
+pub type Entry = Option<(Foreign, u32)>;
+
+/// Takes an address out before the driver frees it: after that, the address may be another's.
+pub fn forget(address: u64) -> Entry {
+    let foreign = LIVE.lock().ok()?.as_mut()?.remove(&address)?;
+    Some((foreign, events::leaving(foreign.class, address)))
+}
+
+/// The driver refused the free: the address is still in use.
+pub fn restore(address: u64, entry: Entry) {
+    if let (Some((foreign, stack)), Ok(mut live)) = (entry, LIVE.lock()) {
+        let Foreign {
+            class,
+            size,
+            device,
+            ..
+        } = foreign;
+        events::stays(class, device, address, size, stack);
+        live.get_or_insert_default().insert(address, foreign);
+    }
+}
+
+/// Records a free that the driver carried out.
+pub fn freed(address: u64, entry: Entry, stream: u64) {
+    let Some((foreign, _)) = entry else { return };
+    let Foreign {
+        class,
+        size,
+        device,
+        context,
+        counts,
+    } = foreign;
+    match context {
+        Some(context) => budget::give_in(context, size),
+        None if counts => budget::give(device.into(), size),
+        None => {}
+    }
+    events::forwarded(Kind::Free, class, device, address, size, stream);
+}
+
+/// As [`free`], of device memory. What we keep of it ourselves is nothing that the program may free.
+pub fn free_memory(address: u64, stream: u64, call: impl FnOnce() -> u32) -> u32 {
+    if drain::owns(address) {
+        return INVALID_VALUE;
+    }
+    free(address, stream, call)
+}
+
+/// A free by the driver, with its bookkeeping around it.
+pub fn free(address: u64, stream: u64, call: impl FnOnce() -> u32) -> u32 {
+    events::driver_ns();
+    let entry = forget(address);
+    let result = crate::base::thread::timed(call);
+    if result == crate::cuda::driver::SUCCESS {
+        freed(address, entry, stream);
+    } else {
+        restore(address, entry);
+    }
+    result
+}
