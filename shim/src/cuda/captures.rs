@@ -9,9 +9,8 @@ use gpushim_core::pool::Context;
 
 use crate::base::thread;
 use crate::cuda::context;
-use crate::cuda::driver::{CAPTURE_UNSUPPORTED, CONTEXT_IS_DESTROYED, CUresult, SUCCESS};
-use crate::hooks::driver::Handle;
-use crate::hooks::driver::calls::real;
+use crate::cuda::functions::real;
+use crate::cuda::types::{CAPTURE_UNSUPPORTED, CONTEXT_IS_DESTROYED, CUresult, Handle, SUCCESS};
 use crate::memory::{allocator, drain, paged, peer_access, pools};
 use crate::record::events;
 

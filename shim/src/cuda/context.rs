@@ -10,9 +10,8 @@ use gpushim_core::pool::Context;
 use gpushim_core::trace::Event;
 
 use crate::base::thread;
-use crate::cuda::driver::SUCCESS;
-use crate::hooks::driver::calls::real;
-use crate::hooks::driver::context::real as contexts;
+use crate::cuda::functions::real;
+use crate::cuda::types::SUCCESS;
 
 /// What threads remember is valid while this stands.
 static EPOCH: AtomicU64 = AtomicU64::new(1);
@@ -132,10 +131,7 @@ pub fn is_destroyed() -> bool {
 }
 
 /// Runs `f` with `context` current, which it usually is.
-pub fn with<R>(
-    context: Context,
-    f: impl FnOnce() -> R,
-) -> Result<R, crate::cuda::driver::CUresult> {
+pub fn with<R>(context: Context, f: impl FnOnce() -> R) -> Result<R, crate::cuda::types::CUresult> {
     thread::call(|| {
         if current() == Some(context) {
             return Ok(f());
@@ -150,9 +146,9 @@ pub fn with<R>(
 }
 
 /// Makes a context current. A living context's push is not refused twice; what has to be done in it would be lost.
-fn push(context: Context) -> Result<(), crate::cuda::driver::CUresult> {
+fn push(context: Context) -> Result<(), crate::cuda::types::CUresult> {
     // SAFETY: the handle is a context's that the process made current before.
-    let again = || unsafe { contexts::cuCtxPushCurrent_v2(context.0 as *mut _) };
+    let again = || unsafe { real::cuCtxPushCurrent_v2(context.0 as *mut _) };
     match again() {
         SUCCESS => Ok(()),
         _ => match again() {
@@ -167,7 +163,7 @@ fn pop(context: Context) {
     let mut popped = std::ptr::null_mut();
     for _ in 0..2 {
         // SAFETY: `popped` is ours to write; this undoes the push.
-        if unsafe { contexts::cuCtxPopCurrent_v2(&mut popped) } == SUCCESS {
+        if unsafe { real::cuCtxPopCurrent_v2(&mut popped) } == SUCCESS {
             return;
         }
         let mut now = std::ptr::null_mut();

@@ -3,6 +3,7 @@
 pub mod attached;
 pub mod captures;
 pub mod context;
-pub mod driver;
+pub mod functions;
 pub mod green;
 pub mod primary;
+pub mod types;

@@ -11,8 +11,8 @@ use gpushim_core::gate;
 use gpushim_core::pool::Context;
 
 use crate::base::thread;
-use crate::cuda::driver::{CUresult, SUCCESS};
-use crate::hooks::driver::context::real;
+use crate::cuda::functions::real;
+use crate::cuda::types::{CUresult, SUCCESS};
 use crate::memory::pool_peers;
 
 /// One device's primary context.

@@ -8,7 +8,7 @@ use std::ptr;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 
-use crate::hooks::loader;
+use crate::base::linker;
 use crate::record::events;
 
 /// Call sites that are remembered for one symbol; beyond three quarters of it, more are looked up
@@ -95,16 +95,16 @@ impl Interposed {
 
     #[cold]
     fn find(&self, caller: *const c_void) -> Option<Real> {
-        let ours = loader::library_at(loader::dlsym as *const c_void);
-        let of_caller = loader::handle_of(caller)
-            .map(|library| loader::symbol(library, self.name))
+        let ours = linker::library_at(linker::find_next as *const c_void);
+        let of_caller = linker::handle_of(caller)
+            .map(|library| linker::symbol(library, self.name))
             // The main program's handle is the global scope, where the first one is ours.
-            .filter(|&found| !found.is_null() && loader::library_at(found) != ours);
-        let address = of_caller.unwrap_or_else(|| loader::next_symbol(self.name));
+            .filter(|&found| !found.is_null() && linker::library_at(found) != ours);
+        let address = of_caller.unwrap_or_else(|| linker::next_symbol(self.name));
         if address.is_null() {
             return None;
         }
-        let path = loader::library_at(address).unwrap_or_default();
+        let path = linker::library_at(address).unwrap_or_default();
         self.tell(&path);
         let real = Real {
             address,

@@ -10,11 +10,11 @@ use std::sync::Once;
 use gpushim_core::config::Log;
 
 use crate::base::{preloaded, process, thread};
-use crate::cuda::driver::{CUresult, OUT_OF_MEMORY, SUCCESS};
+use crate::cuda::functions::real;
+use crate::cuda::types::{CUresult, DevicePtr, Handle, OUT_OF_MEMORY, SUCCESS};
 use crate::cuda::{context, primary};
-use crate::hooks::driver::context::{cuDevicePrimaryCtxRetain, real as contexts};
-use crate::hooks::driver::stream_ordered::{self, named, real};
-use crate::hooks::driver::{DevicePtr, Handle};
+use crate::hooks::driver::context::cuDevicePrimaryCtxRetain;
+use crate::hooks::driver::stream_ordered::{self, named};
 use crate::hooks::nvtx;
 use crate::memory::passthrough;
 use crate::record::events;
@@ -158,7 +158,7 @@ fn on_device(device: c_int, call: impl FnOnce() -> CUresult) -> CUresult {
     };
     // Not by `context::with`, under which the call below would be taken for the driver's own.
     // SAFETY: the handle is a live context's.
-    let pushed = unsafe { contexts::cuCtxPushCurrent_v2(primary) };
+    let pushed = unsafe { real::cuCtxPushCurrent_v2(primary) };
     if pushed != SUCCESS {
         return pushed;
     }
@@ -166,7 +166,7 @@ fn on_device(device: c_int, call: impl FnOnce() -> CUresult) -> CUresult {
     let result = call();
     let mut popped = std::ptr::null_mut();
     // SAFETY: `popped` is ours to write; this undoes the push above.
-    unsafe { contexts::cuCtxPopCurrent_v2(&mut popped) };
+    unsafe { real::cuCtxPopCurrent_v2(&mut popped) };
     context::changed();
     result
 }

@@ -8,96 +8,10 @@
 use std::arch::naked_asm;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr;
-use std::sync::atomic::{AtomicPtr, Ordering};
 
-use crate::base::process;
-use crate::cuda::driver;
-use crate::hooks::runtime;
+use crate::base::{linker, process};
+use crate::hooks::{driver, runtime};
 use crate::record::{events, stacks};
-
-type Dlsym = unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_void;
-type Dlopen = unsafe extern "C" fn(*const c_char, c_int) -> *mut c_void;
-type Dlclose = unsafe extern "C" fn(*mut c_void) -> c_int;
-
-/// glibc's own `dlsym`, for our look-ups.
-static LIBC_DLSYM: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
-/// The `dlsym` and `dlopen` after ours in search order: another preloaded library's, or glibc's.
-static NEXT_DLSYM: AtomicPtr<c_void> = AtomicPtr::new(nothing as *mut c_void);
-static NEXT_DLOPEN: AtomicPtr<c_void> = AtomicPtr::new(nothing as *mut c_void);
-static NEXT_DLCLOSE: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
-
-/// What stands there while there is none: glibc before 2.34 has these functions in a library that not every
-/// process loads.
-extern "C" fn nothing() -> *mut c_void {
-    ptr::null_mut()
-}
-
-/// The first symbol version that glibc gave `dlsym` on this architecture.
-const DLSYM_VERSION: &CStr = c"GLIBC_2.2.5";
-
-fn libc_dlsym() -> Option<Dlsym> {
-    let mut address = LIBC_DLSYM.load(Ordering::Acquire);
-    if address.is_null() {
-        // SAFETY: both strings are C strings; dlvsym is not interposed by us.
-        address =
-            unsafe { libc::dlvsym(libc::RTLD_NEXT, c"dlsym".as_ptr(), DLSYM_VERSION.as_ptr()) };
-        LIBC_DLSYM.store(address, Ordering::Release);
-    }
-    // SAFETY: glibc's dlsym has this signature; null becomes None.
-    unsafe { std::mem::transmute::<*mut c_void, Option<Dlsym>>(address) }
-}
-
-/// Fills the jump targets of the naked functions below.
-fn find_next() {
-    if !ptr::eq(NEXT_DLOPEN.load(Ordering::Acquire), nothing as *mut c_void) {
-        return;
-    }
-    let Some(dlsym) = libc_dlsym() else { return };
-    let find = |next: &AtomicPtr<c_void>, name: &CStr| {
-        // SAFETY: RTLD_NEXT asked from here means after this library, which is what we want.
-        let address = unsafe { dlsym(libc::RTLD_NEXT, name.as_ptr()) };
-        if !address.is_null() {
-            next.store(address, Ordering::Release);
-        }
-    };
-    find(&NEXT_DLSYM, c"dlsym");
-    find(&NEXT_DLCLOSE, c"dlclose");
-    find(&NEXT_DLOPEN, c"dlopen");
-}
-
-/// The address of a symbol in a library or what it depends on; null if there is none.
-pub fn symbol(library: *mut c_void, name: &CStr) -> *mut c_void {
-    match libc_dlsym() {
-        // SAFETY: the name is a C string and the handle came from the dynamic linker.
-        Some(dlsym) => unsafe { dlsym(library, name.as_ptr()) },
-        None => ptr::null_mut(),
-    }
-}
-
-/// The address of a symbol in the libraries after this one in the global search order.
-pub fn next_symbol(name: &CStr) -> *mut c_void {
-    symbol(libc::RTLD_NEXT, name)
-}
-
-/// A handle of a library that is in the process already.
-pub fn loaded(name: &CStr) -> Option<*mut c_void> {
-    open_with(name, libc::RTLD_LAZY | libc::RTLD_NOLOAD)
-}
-
-/// A handle of a library, which is loaded if it is not yet.
-pub fn open(name: &CStr) -> Option<*mut c_void> {
-    open_with(name, libc::RTLD_LAZY)
-}
-
-fn open_with(name: &CStr, mode: c_int) -> Option<*mut c_void> {
-    find_next();
-    let next = NEXT_DLOPEN.load(Ordering::Acquire);
-    // SAFETY: dlopen has this signature; null becomes None.
-    let dlopen = unsafe { std::mem::transmute::<*mut c_void, Option<Dlopen>>(next) }?;
-    // SAFETY: the name is a C string, and the mode one of the two above.
-    let handle = unsafe { dlopen(name.as_ptr(), mode) };
-    (!handle.is_null()).then_some(handle)
-}
 
 /// `dlsym` for everyone in the process.
 ///
@@ -129,7 +43,7 @@ pub unsafe extern "C" fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut
         "jmp qword ptr [rip + {next}]",
         ".cfi_endproc",
         answer = sym answer_dlsym,
-        next = sym NEXT_DLSYM,
+        next = sym linker::NEXT_DLSYM,
     )
 }
 
@@ -158,7 +72,7 @@ pub unsafe extern "C" fn dlopen(file: *const c_char, mode: c_int) -> *mut c_void
         "jmp qword ptr [rip + {next}]",
         ".cfi_endproc",
         look = sym look_at_dlopen,
-        next = sym NEXT_DLOPEN,
+        next = sym linker::NEXT_DLOPEN,
     )
 }
 
@@ -168,11 +82,8 @@ pub unsafe extern "C" fn dlopen(file: *const c_char, mode: c_int) -> *mut c_void
 /// As dlclose(3).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dlclose(handle: *mut c_void) -> c_int {
-    find_next();
-    let next = NEXT_DLCLOSE.load(Ordering::Acquire);
-    // SAFETY: dlclose has this signature; null becomes None.
-    let Some(dlclose) = (unsafe { std::mem::transmute::<*mut c_void, Option<Dlclose>>(next) })
-    else {
+    linker::find_next();
+    let Some(dlclose) = linker::next_dlclose() else {
         return -1;
     };
     // SAFETY: the caller's promise.
@@ -213,7 +124,7 @@ extern "C" fn answer_dlsym(
     name: *const c_char,
     caller: *const c_void,
 ) -> Answer {
-    find_next();
+    linker::find_next();
     if name.is_null() {
         return Answer::of_next();
     }
@@ -231,8 +142,8 @@ extern "C" fn answer_dlsym(
         let is_relative = handle == libc::RTLD_DEFAULT || handle == libc::RTLD_NEXT;
         // In the global scope ours are the first, but for those of the program itself.
         let found = match is_relative {
-            true => symbol(libc::RTLD_DEFAULT, name),
-            false => symbol(handle, name),
+            true => linker::symbol(libc::RTLD_DEFAULT, name),
+            false => linker::symbol(handle, name),
         };
         if ptr::eq(found, ours) {
             return if is_only_ours(name, ours, caller) {
@@ -253,7 +164,7 @@ extern "C" fn answer_dlsym(
 
 /// Our function of a name of CUDA's; null if there is none.
 fn export(name: &CStr) -> *const c_void {
-    let of_driver = driver::hook(name);
+    let of_driver = driver::ours(name);
     if !of_driver.is_null() {
         return of_driver;
     }
@@ -267,15 +178,13 @@ fn export(name: &CStr) -> *const c_void {
 /// The caller's `dlerror` then says so.
 fn is_only_ours(name: &CStr, ours: *const c_void, caller: *const c_void) -> bool {
     let is_another = |found: *mut c_void| !found.is_null() && !ptr::eq(found, ours);
-    if is_another(next_symbol(name)) {
+    if is_another(linker::next_symbol(name)) {
         return false;
     }
     // A library that was loaded with RTLD_LOCAL sees what it depends on, too.
-    if let Some(library) = handle_of(caller) {
-        let of_caller = symbol(library, name);
-        let next = NEXT_DLCLOSE.load(Ordering::Acquire);
-        // SAFETY: dlclose has this signature; null becomes None.
-        if let Some(close) = unsafe { std::mem::transmute::<*mut c_void, Option<Dlclose>>(next) } {
+    if let Some(library) = linker::handle_of(caller) {
+        let of_caller = linker::symbol(library, name);
+        if let Some(close) = linker::next_dlclose() {
             // SAFETY: the handle is not used any more, and the caller keeps its own library.
             unsafe { close(library) };
         }
@@ -284,11 +193,11 @@ fn is_only_ours(name: &CStr, ours: *const c_void, caller: *const c_void) -> bool
         }
     }
     // Once more, for the error of it.
-    next_symbol(name).is_null()
+    linker::next_symbol(name).is_null()
 }
 
 extern "C" fn look_at_dlopen(file: *const c_char, mode: c_int) {
-    find_next();
+    linker::find_next();
     // Such a library finds its own dependencies before us: what it calls may never reach a hook.
     if mode & libc::RTLD_DEEPBIND != 0 && !file.is_null() && !process::bypassed() {
         process::boundary(
@@ -301,33 +210,4 @@ extern "C" fn look_at_dlopen(file: *const c_char, mode: c_int) {
             },
         );
     }
-}
-
-/// The path of the library that contains an address.
-pub fn library_at(address: *const c_void) -> Option<String> {
-    // SAFETY: the library is in the process, as long as it is looked at here.
-    let path = unsafe { path_at(address) }?;
-    Some(path.to_string_lossy().into_owned())
-}
-
-/// The path of the library that contains an address, where the dynamic linker has it.
-///
-/// # Safety
-/// The path is not used any more when that library is unloaded.
-pub unsafe fn path_at<'a>(address: *const c_void) -> Option<&'a CStr> {
-    // SAFETY: Dl_info is plain data that dladdr fills.
-    let mut info: libc::Dl_info = unsafe { std::mem::zeroed() };
-    // SAFETY: any address may be asked about; `info` is ours.
-    if unsafe { libc::dladdr(address, &mut info) } == 0 || info.dli_fname.is_null() {
-        return None;
-    }
-    // SAFETY: dladdr returned success, so the name is a C string.
-    Some(unsafe { CStr::from_ptr(info.dli_fname) })
-}
-
-/// A handle of the library that contains an address; `None` for the main program, which is not
-/// found under its name.
-pub fn handle_of(address: *const c_void) -> Option<*mut c_void> {
-    let path = std::ffi::CString::new(library_at(address)?).ok()?;
-    loaded(&path)
 }

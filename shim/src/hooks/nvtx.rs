@@ -12,8 +12,7 @@ use std::sync::OnceLock;
 
 use gpushim_core::config::{Config, Lens, MARKS};
 
-use crate::base::{preloaded, process};
-use crate::hooks::loader;
+use crate::base::{linker, preloaded, process};
 mod callbacks;
 mod table;
 
@@ -95,12 +94,12 @@ fn is_inherited() -> bool {
         (!now.is_null()).then(|| CStr::from_ptr(now))
     };
     // SAFETY: this library is never unloaded.
-    let own = unsafe { loader::path_at(InitializeInjectionNvtx2 as *const c_void) };
+    let own = unsafe { linker::path_at(InitializeInjectionNvtx2 as *const c_void) };
     now.is_some() && now == own
 }
 
 fn own_path() -> Option<PathBuf> {
-    let path = loader::library_at(InitializeInjectionNvtx2 as *const c_void)?;
+    let path = linker::library_at(InitializeInjectionNvtx2 as *const c_void)?;
     let path = PathBuf::from(path);
     if path.is_absolute() {
         // No look at the file, in a process that may never use CUDA.
@@ -123,8 +122,8 @@ fn of_profiler(name: &CStr) -> *mut c_void {
     let Ok(path) = CString::new(path.as_bytes()) else {
         return null;
     };
-    match loader::open(&path) {
-        Some(library) => loader::symbol(library, name),
+    match linker::open(&path) {
+        Some(library) => linker::symbol(library, name),
         None => null,
     }
 }

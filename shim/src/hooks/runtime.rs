@@ -7,9 +7,8 @@ use std::arch::naked_asm;
 use std::ffi::{CStr, c_int, c_void};
 
 use crate::base::{process, thread};
-use crate::cuda::driver::SUCCESS;
+use crate::cuda::types::{Handle, SUCCESS};
 use crate::hooks::caller::{Interposed, Real};
-use crate::hooks::driver::Handle;
 use crate::hooks::driver::stream_ordered::{self, named};
 use crate::memory::allocator;
 

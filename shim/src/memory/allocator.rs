@@ -7,7 +7,7 @@ use gpushim_core::trace::Class;
 
 use crate::base::process;
 use crate::base::thread::{self, Uncancelled};
-use crate::cuda::driver::{CUresult, INVALID_VALUE, OUT_OF_MEMORY, SUCCESS};
+use crate::cuda::types::{CUresult, INVALID_VALUE, OUT_OF_MEMORY, SUCCESS};
 use crate::cuda::{captures, context, green};
 use crate::memory::budget::{self, Claim};
 use crate::memory::device::{Cuda, check};

@@ -7,14 +7,11 @@ use gpushim_core::pool::{Address, Context, Device};
 use gpushim_core::trace::{Class, Kind};
 
 use crate::base::thread;
-use crate::cuda::driver::{
-    self, CAPTURE_UNSUPPORTED, CONTEXT_IS_DESTROYED, CUresult, OUT_OF_MEMORY, SUCCESS,
+use crate::cuda::functions::{self, real, slots};
+use crate::cuda::types::{
+    CAPTURE_UNSUPPORTED, CONTEXT_IS_DESTROYED, CUresult, OUT_OF_MEMORY, SUCCESS,
 };
 use crate::cuda::{captures, context};
-use crate::hooks::driver::calls::{real as calls, slots};
-use crate::hooks::driver::context::real as contexts;
-use crate::hooks::driver::memory::real as memory;
-use crate::hooks::driver::stream::real as streams;
 use crate::memory::{budget, drain};
 use crate::record::events;
 
@@ -113,7 +110,7 @@ impl Cuda {
         let born = gate::ends();
         // SAFETY: `handle` is ours to write.
         check(context::with(context, || unsafe {
-            calls::cuEventCreate(&mut handle, DISABLE_TIMING)
+            real::cuEventCreate(&mut handle, DISABLE_TIMING)
         })?)?;
         Ok(Event {
             context,
@@ -128,11 +125,11 @@ impl Cuda {
 pub fn relaxed<R>(f: impl FnOnce() -> R) -> R {
     let mut mode = captures::RELAXED;
     // SAFETY: `mode` is ours; the call swaps it with the thread's mode.
-    let swapped = unsafe { calls::cuThreadExchangeStreamCaptureMode(&mut mode) } == SUCCESS;
+    let swapped = unsafe { real::cuThreadExchangeStreamCaptureMode(&mut mode) } == SUCCESS;
     let result = f();
     if swapped {
         // SAFETY: as above; this puts the thread's own mode back.
-        unsafe { calls::cuThreadExchangeStreamCaptureMode(&mut mode) };
+        unsafe { real::cuThreadExchangeStreamCaptureMode(&mut mode) };
     }
     result
 }
@@ -161,7 +158,7 @@ impl Device for Cuda {
         let mut device = 0;
         // SAFETY: `device` is ours to write.
         check(context::with(context, || unsafe {
-            calls::cuCtxGetDevice(&mut device)
+            real::cuCtxGetDevice(&mut device)
         })?)?;
         if let Ok(mut ordinals) = self.ordinals.lock() {
             ordinals.push((context, device));
@@ -180,7 +177,7 @@ impl Device for Cuda {
         let result = thread::timed(|| {
             context::with(context, || {
                 // SAFETY: `address` is ours to write.
-                relaxed(|| unsafe { memory::cuMemAlloc_v2(&mut address, bytes as usize) })
+                relaxed(|| unsafe { real::cuMemAlloc_v2(&mut address, bytes as usize) })
             })
         })?;
         check(result)?;
@@ -206,7 +203,7 @@ impl Device for Cuda {
         let result = check(thread::timed(|| {
             context::with(context, || {
                 // SAFETY: the pool releases what `allocate` returned, once.
-                relaxed(|| unsafe { memory::cuMemFree_v2(address) })
+                relaxed(|| unsafe { real::cuMemFree_v2(address) })
             })
         })?);
         budget::give_in(context, bytes);
@@ -214,14 +211,14 @@ impl Device for Cuda {
     }
 
     fn record(&self, context: Context) -> Result<Option<Event>, CUresult> {
-        if driver::address(&slots::cuCtxRecordEvent).is_none() {
+        if functions::address(&slots::cuCtxRecordEvent).is_none() {
             return Ok(None);
         }
         let _pass = captures::enter(context, u64::MAX)?;
         let event = self.event(context)?;
         // SAFETY: both handles are live; the event belongs to the context.
         let result = thread::call(|| unsafe {
-            calls::cuCtxRecordEvent(context.0 as *mut _, event.handle as *mut _)
+            real::cuCtxRecordEvent(context.0 as *mut _, event.handle as *mut _)
         });
         if result != SUCCESS {
             self.retire(event);
@@ -236,7 +233,7 @@ impl Device for Cuda {
         let _other = if is_own { None } else { Some(event.enter()?) };
         // SAFETY: both handles are live.
         check(thread::call(|| unsafe {
-            calls::cuCtxWaitEvent(context.0 as *mut _, event.handle as *mut _)
+            real::cuCtxWaitEvent(context.0 as *mut _, event.handle as *mut _)
         }))
     }
 
@@ -244,7 +241,7 @@ impl Device for Cuda {
         // The driver refuses the question while a stream captures that the mode doesn't allow it for.
         let _pass = gate::enter_loud(event.context, event.born).ok_or(CONTEXT_IS_DESTROYED)?;
         // SAFETY: the event is live.
-        let query = || thread::call(|| unsafe { calls::cuEventQuery(event.handle as *mut _) });
+        let query = || thread::call(|| unsafe { real::cuEventQuery(event.handle as *mut _) });
         let answer = if captures::any() {
             relaxed(query)
         } else {
@@ -261,7 +258,7 @@ impl Device for Cuda {
         let _pass = event.enter()?;
         check(thread::timed(|| {
             // SAFETY: the event is live.
-            relaxed(|| unsafe { streams::cuEventSynchronize(event.handle as *mut _) })
+            relaxed(|| unsafe { real::cuEventSynchronize(event.handle as *mut _) })
         }))
     }
 
@@ -290,7 +287,7 @@ impl Device for Cuda {
         check(thread::timed(|| {
             context::with(context, || {
                 // SAFETY: no arguments; the context is current inside.
-                relaxed(|| unsafe { contexts::cuCtxSynchronize() })
+                relaxed(|| unsafe { real::cuCtxSynchronize() })
             })
         })?)
     }
@@ -300,7 +297,7 @@ impl Device for Cuda {
         let (mut free, mut total) = (0, 0);
         // SAFETY: both are ours to write.
         check(context::with(context, || unsafe {
-            memory::cuMemGetInfo_v2(&mut free, &mut total)
+            real::cuMemGetInfo_v2(&mut free, &mut total)
         })?)?;
         Ok((free as u64, total as u64))
     }

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use gpushim_core::pool::Context;
 
 use crate::cuda::context;
-use crate::cuda::driver::SUCCESS;
-use crate::hooks::driver::memory::real;
+use crate::cuda::functions::real;
+use crate::cuda::types::SUCCESS;
 use crate::record::events;
 
 /// Time between two samples.

@@ -13,9 +13,9 @@ use gpushim_core::gate;
 use gpushim_core::pool::{Context, Device};
 
 use crate::base::thread;
-use crate::cuda::driver::{CAPTURE_UNSUPPORTED, CONTEXT_IS_DESTROYED, CUresult, OUT_OF_MEMORY};
+use crate::cuda::functions::real;
+use crate::cuda::types::{CAPTURE_UNSUPPORTED, CONTEXT_IS_DESTROYED, CUresult, OUT_OF_MEMORY};
 use crate::cuda::{captures, context, green};
-use crate::hooks::driver::memory::real as memory;
 use crate::memory::device::{check, relaxed};
 use crate::memory::{allocator, pools};
 
@@ -51,7 +51,7 @@ static IS_RECENT: AtomicBool = AtomicBool::new(false);
 fn allocate(of: Context, enter: fn(&mut All, Kept)) -> Result<Kept, CUresult> {
     let (born, mut address) = (gate::ends(), 0);
     // SAFETY: `address` is ours to write.
-    let call = || relaxed(|| unsafe { memory::cuMemAlloc_v2(&mut address, 1) });
+    let call = || relaxed(|| unsafe { real::cuMemAlloc_v2(&mut address, 1) });
     if let Ok(mut all) = ALL.lock() {
         all.coming += 1;
     }
@@ -95,7 +95,7 @@ fn left(address: u64) {
 /// Frees one that is leaving: the driver waits for the work of its context first.
 fn free(kept: &Kept) -> Result<(), CUresult> {
     // SAFETY: the address is of an allocation that nothing else knows.
-    let call = || relaxed(|| unsafe { memory::cuMemFree_v2(kept.address) });
+    let call = || relaxed(|| unsafe { real::cuMemFree_v2(kept.address) });
     check(context::with(kept.of, || thread::call(call))?)
 }
 

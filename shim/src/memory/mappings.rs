@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use gpushim_core::mempool::Driver;
 
-use crate::cuda::driver::CUresult;
+use crate::cuda::types::CUresult;
 use crate::memory::device::Cuda;
 use crate::memory::{pools, stream_driver};
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use gpushim_core::pool::Device;
 
 use crate::cuda::context;
-use crate::cuda::driver::{CUresult, SUCCESS};
+use crate::cuda::types::{CUresult, SUCCESS};
 use crate::memory::{allocator, budget, pools};
 
 /// How long a question waits for memory that is on its way between pools and the driver, and how often it looks.

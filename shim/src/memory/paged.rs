@@ -10,7 +10,7 @@ use gpushim_core::placement::Family;
 use gpushim_core::pool::{Context, Device, Policy, Reuse};
 
 use crate::base::process;
-use crate::cuda::driver::{CUresult, SUCCESS};
+use crate::cuda::types::{CUresult, SUCCESS};
 use crate::cuda::{captures, context, green};
 use crate::hooks::driver::stream_ordered;
 use crate::memory::pools::{self, Entry};

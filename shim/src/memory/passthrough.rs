@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use gpushim_core::pool::Context;
 use gpushim_core::trace::{Class, Kind};
 
-use crate::cuda::driver::INVALID_VALUE;
+use crate::cuda::types::INVALID_VALUE;
 use crate::cuda::{context, green};
 use crate::memory::{budget, drain};
 use crate::record::events;
@@ -141,7 +141,7 @@ pub fn free(address: u64, stream: u64, call: impl FnOnce() -> u32) -> u32 {
     events::driver_ns();
     let entry = forget(address);
     let result = crate::base::thread::timed(call);
-    if result == crate::cuda::driver::SUCCESS {
+    if result == crate::cuda::types::SUCCESS {
         freed(address, entry, stream);
     } else {
         restore(address, entry);

@@ -5,7 +5,7 @@ use std::sync::Mutex;
 
 use gpushim_core::pool::Context;
 
-use crate::cuda::driver::{CUresult, PEER_ACCESS_ALREADY_ENABLED, SUCCESS};
+use crate::cuda::types::{CUresult, PEER_ACCESS_ALREADY_ENABLED, SUCCESS};
 
 /// The access of one context to another's memory.
 struct Access {

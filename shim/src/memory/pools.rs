@@ -16,10 +16,9 @@ use gpushim_core::pool::{Context, Device};
 use gpushim_core::trace::Class;
 
 use crate::base::{process, thread};
-use crate::cuda::driver::SUCCESS;
+use crate::cuda::functions::real;
+use crate::cuda::types::{Handle, SUCCESS};
 use crate::cuda::{captures, context, primary};
-use crate::hooks::driver::Handle;
-use crate::hooks::driver::calls::real;
 use crate::memory::device::Cuda;
 use crate::memory::shortage::Active;
 use crate::memory::{allocator, drain, mappings, peer_access, plans};

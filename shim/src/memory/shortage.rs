@@ -7,7 +7,7 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::cuda::driver::{CUresult, OUT_OF_MEMORY};
+use crate::cuda::types::{CUresult, OUT_OF_MEMORY};
 use crate::memory::pools;
 
 /// Threads that look for memory or give it back.

@@ -9,14 +9,11 @@ use gpushim_core::pool::{Context, Device};
 use gpushim_core::trace::{Class, Kind};
 
 use crate::base::thread;
-use crate::cuda::driver::{
-    self, CAPTURE_UNSUPPORTED, CONTEXT_IS_DESTROYED, CUresult, NOT_FOUND, OUT_OF_MEMORY, SUCCESS,
+use crate::cuda::functions::{self, real, slots};
+use crate::cuda::types::{
+    CAPTURE_UNSUPPORTED, CONTEXT_IS_DESTROYED, CUresult, NOT_FOUND, OUT_OF_MEMORY, SUCCESS,
 };
 use crate::cuda::{captures, context, primary};
-use crate::hooks::driver::calls::{real as calls, slots};
-use crate::hooks::driver::context::real as contexts;
-use crate::hooks::driver::memory::real as memory;
-use crate::hooks::driver::virtual_memory::real as virtual_memory;
 use crate::memory::device::{Cuda, Event, check, relaxed};
 use crate::memory::{allocator, budget, drain, mappings, peer_access, pool_peers, pools};
 use crate::record::events;
@@ -56,7 +53,7 @@ fn access(address: u64, bytes: u64, devices: &[i32], flags: u32) -> Result<(), C
     }
     // SAFETY: the descriptions live through the call and are as many as it is told.
     check(thread::timed(|| unsafe {
-        calls::cuMemSetAccess(
+        real::cuMemSetAccess(
             address,
             bytes as usize,
             wanted.as_ptr().cast(),
@@ -107,7 +104,7 @@ pub fn create(device: i32, bytes: u64) -> Result<u64, CUresult> {
     let create = || {
         // SAFETY: `handle` is ours to write; the properties live through the call.
         on_device(device, || unsafe {
-            virtual_memory::cuMemCreate(&mut handle, bytes as usize, &properties, 0)
+            real::cuMemCreate(&mut handle, bytes as usize, &properties, 0)
         })
     };
     check(thread::timed(create)?)?;
@@ -119,7 +116,7 @@ pub fn create(device: i32, bytes: u64) -> Result<u64, CUresult> {
 pub fn destroy(device: i32, handle: u64, bytes: u64) {
     // A refusal means that the memory is gone with its device already.
     // SAFETY: the pool made the handle, and gives it back once.
-    let _ = thread::timed(|| unsafe { virtual_memory::cuMemRelease(handle) });
+    let _ = thread::timed(|| unsafe { real::cuMemRelease(handle) });
     budget::give(device, bytes);
 }
 
@@ -145,14 +142,14 @@ impl Driver for Cuda {
     fn unreserve(&self, address: u64, bytes: u64) {
         // What is refused here ends with the process.
         // SAFETY: the pool has nothing mapped there, and gives the addresses back once.
-        let _ = thread::timed(|| unsafe { calls::cuMemAddressFree(address, bytes as usize) });
+        let _ = thread::timed(|| unsafe { real::cuMemAddressFree(address, bytes as usize) });
     }
 
     fn reserve(&self, _: i32, bytes: u64) -> Result<u64, CUresult> {
         let mut address = 0;
         // SAFETY: `address` is ours to write.
         check(thread::timed(|| unsafe {
-            calls::cuMemAddressReserve(&mut address, bytes as usize, 0, 0, 0)
+            real::cuMemAddressReserve(&mut address, bytes as usize, 0, 0, 0)
         }))?;
         Ok(address)
     }
@@ -171,7 +168,7 @@ impl Driver for Cuda {
     fn map(&self, address: u64, bytes: u64, handle: u64) -> Result<(), CUresult> {
         // SAFETY: the pool reserved the addresses and has nothing mapped there.
         check(thread::timed(|| unsafe {
-            virtual_memory::cuMemMap(address, bytes as usize, 0, handle, 0)
+            real::cuMemMap(address, bytes as usize, 0, handle, 0)
         }))
     }
 
@@ -205,7 +202,7 @@ impl Driver for Cuda {
             // What the driver refuses is refused at the use, too.
             let _ = pool_peers::rely_on(accessor, owner, || {
                 // SAFETY: both contexts are live; enabling twice is an error without consequence.
-                let call = || unsafe { contexts::cuCtxEnablePeerAccess(owner.0 as *mut _, 0) };
+                let call = || unsafe { real::cuCtxEnablePeerAccess(owner.0 as *mut _, 0) };
                 context::with(accessor, call).unwrap_or_else(|error| {
                     entered = Err(error);
                     error
@@ -219,7 +216,7 @@ impl Driver for Cuda {
     fn unmap(&self, address: u64, bytes: u64) -> Result<(), CUresult> {
         // SAFETY: the pool mapped this, and knows that no work uses the address any more.
         check(thread::timed(|| unsafe {
-            virtual_memory::cuMemUnmap(address, bytes as usize)
+            real::cuMemUnmap(address, bytes as usize)
         }))
     }
 
@@ -250,7 +247,7 @@ impl Driver for Cuda {
         let context = primary::take(device)?;
         let allocate = || {
             // SAFETY: `address` is ours to write.
-            let call = || unsafe { memory::cuMemAlloc_v2(&mut address, bytes as usize) };
+            let call = || unsafe { real::cuMemAlloc_v2(&mut address, bytes as usize) };
             context::with(context, || relaxed(call))
         };
         let result = thread::timed(allocate).and_then(check);
@@ -271,7 +268,7 @@ impl Driver for Cuda {
         let context = primary::hold(device)?;
         let release = || {
             // SAFETY: the pool gives back what `allocate` returned, once.
-            let call = || unsafe { memory::cuMemFree_v2(address) };
+            let call = || unsafe { real::cuMemFree_v2(address) };
             context::with(context, || relaxed(call))
         };
         let result = thread::timed(release).and_then(check);
@@ -296,7 +293,7 @@ impl Driver for Cuda {
         let _pass = enter(stream)?;
         let event = self.event(stream.context)?;
         // SAFETY: both are live and of the same context.
-        let record = || unsafe { calls::cuEventRecord(event.raw(), stream.handle as *mut _) };
+        let record = || unsafe { real::cuEventRecord(event.raw(), stream.handle as *mut _) };
         let result = on_stream(stream, || thread::call(record))?;
         if result != SUCCESS {
             Device::retire(self, event);
@@ -311,7 +308,7 @@ impl Driver for Cuda {
         }
         let mut status = 0;
         // SAFETY: `status` is ours to write, and the stream is live.
-        let ask = || unsafe { calls::cuStreamIsCapturing(stream.handle as *mut _, &mut status) };
+        let ask = || unsafe { real::cuStreamIsCapturing(stream.handle as *mut _, &mut status) };
         check(thread::call(ask))?;
         if status != 0 {
             return Err(NOT_FOUND);
@@ -409,7 +406,7 @@ impl Cuda {
     fn free(&self, device: i32) -> Option<u64> {
         let (mut free, mut total) = (0, 0);
         // SAFETY: both are ours to write.
-        let ask = || unsafe { memory::cuMemGetInfo_v2(&mut free, &mut total) };
+        let ask = || unsafe { real::cuMemGetInfo_v2(&mut free, &mut total) };
         let asked = on_device(device, || thread::timed(ask));
         (asked == Ok(SUCCESS)).then_some(free as u64)
     }
@@ -427,7 +424,7 @@ impl Cuda {
         }
         let _pass = enter(stream)?;
         // SAFETY: both are live.
-        let wait = || unsafe { calls::cuStreamWaitEvent(stream.handle as *mut _, event.raw(), 0) };
+        let wait = || unsafe { real::cuStreamWaitEvent(stream.handle as *mut _, event.raw(), 0) };
         check(on_stream(stream, || thread::call(wait))?)
     }
 
@@ -464,7 +461,7 @@ impl Cuda {
 
     /// An event for everything that was submitted to a context.
     fn record_context(&self, context: Context) -> Result<Event, CUresult> {
-        if driver::address(&slots::cuCtxRecordEvent).is_some()
+        if functions::address(&slots::cuCtxRecordEvent).is_some()
             && let Some(event) = Device::record(self, context)?
         {
             return Ok(event);

@@ -5,8 +5,9 @@ use std::ffi::{CStr, c_char, c_void};
 use gpushim_core::trace::Writer;
 
 use crate::base::{process, thread};
-use crate::cuda::driver::{self, SUCCESS};
-use crate::hooks::driver::calls::real;
+use crate::cuda::functions::real;
+use crate::cuda::types::SUCCESS;
+use crate::hooks::driver;
 use crate::process::takeover;
 
 /// Writes the driver, the devices, the runtimes, the hooks, the configuration in force and what takeover did.
@@ -29,8 +30,8 @@ pub fn write(writer: &Writer) {
     let mut absent = Vec::new();
     let mut present = 0;
     for hook in driver::hooks() {
-        if hook.real().is_null() {
-            absent.push(hook.name.to_string_lossy());
+        if hook.function.real().is_null() {
+            absent.push(hook.function.name.to_string_lossy());
         } else {
             present += 1;
         }

@@ -5,8 +5,8 @@ use std::ffi::c_uint;
 use cudarc::driver::sys;
 use gpushim_core::trace::Class;
 
-use crate::cuda::driver::{CUresult, SUCCESS};
-use crate::hooks::driver::Handle;
+use crate::cuda::functions::real;
+use crate::cuda::types::{CUresult, Handle, SUCCESS};
 use crate::hooks::hook::driver_hooks;
 use crate::memory::{allocator, passthrough};
 

@@ -8,9 +8,9 @@ use gpushim_core::pool::Context;
 use pool_peers::Disabling;
 use primary::End;
 
-use crate::cuda::driver::{CUresult, INVALID_CONTEXT, PEER_ACCESS_NOT_ENABLED, SUCCESS};
+use crate::cuda::functions::real;
+use crate::cuda::types::{CUresult, Handle, INVALID_CONTEXT, PEER_ACCESS_NOT_ENABLED, SUCCESS};
 use crate::cuda::{attached, captures, context, primary};
-use crate::hooks::driver::Handle;
 use crate::hooks::hook::driver_hooks;
 use crate::memory::device::relaxed;
 use crate::memory::{

@@ -8,8 +8,8 @@ use gpushim_core::trace::{Class, Kind};
 
 use crate::base::process;
 use crate::cuda::context;
-use crate::cuda::driver::{CUresult, INVALID_VALUE, SUCCESS};
-use crate::hooks::driver::{DevicePtr, Handle};
+use crate::cuda::functions::real;
+use crate::cuda::types::{CUresult, DevicePtr, Handle, INVALID_VALUE, SUCCESS};
 use crate::hooks::hook::driver_hooks;
 use crate::memory::pools::{self, Entry};
 use crate::memory::{allocator, passthrough};

@@ -2,7 +2,8 @@
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 
-use crate::cuda::driver::{self, CUresult, SUCCESS};
+use crate::cuda::functions::real;
+use crate::cuda::types::{CUresult, SUCCESS};
 use crate::hooks::hook::driver_hooks;
 
 /// The names under which the function itself may be asked for.
@@ -32,7 +33,7 @@ fn exchange(symbol: *const c_char, function: *mut *mut c_void, version: c_int) {
                 cuGetProcAddress as *const c_void
             }
         } else {
-            driver::substitute(*function)
+            super::substitute(*function)
         };
         if !ours.is_null() {
             *function = ours.cast_mut();

@@ -5,8 +5,8 @@ use std::ffi::{c_char, c_uint, c_ulonglong, c_void};
 use cudarc::driver::sys;
 use gpushim_core::trace::Class;
 
-use crate::cuda::driver::{CUresult, SUCCESS};
-use crate::hooks::driver::{DevicePtr, Handle};
+use crate::cuda::functions::real;
+use crate::cuda::types::{CUresult, DevicePtr, Handle, SUCCESS};
 use crate::hooks::hook::driver_hooks;
 use crate::memory::{allocator, passthrough, pools};
 

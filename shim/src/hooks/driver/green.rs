@@ -6,12 +6,11 @@ use gpushim_core::gate;
 use gpushim_core::pool::Context;
 
 use crate::base::thread;
-use crate::cuda::driver::{CUresult, SUCCESS};
+use crate::cuda::functions::real;
 use crate::cuda::green::{self, Green};
+use crate::cuda::types::{CUresult, Handle, SUCCESS};
 use crate::cuda::{context, primary};
-use crate::hooks::driver::Handle;
-use crate::hooks::driver::calls::real as calls;
-use crate::hooks::driver::context::{destroy, make, real as contexts, release};
+use crate::hooks::driver::context::{destroy, make, release};
 use crate::hooks::hook::driver_hooks;
 use crate::memory::{allocator, paged};
 
@@ -20,12 +19,12 @@ use crate::memory::{allocator, paged};
 fn take_in(handle: Handle, device: c_int) {
     let (mut own, mut whole) = (std::ptr::null_mut(), std::ptr::null_mut());
     // SAFETY: `own` is ours to write.
-    if thread::call(|| unsafe { calls::cuCtxFromGreenCtx(&mut own, handle) }) != SUCCESS {
+    if thread::call(|| unsafe { real::cuCtxFromGreenCtx(&mut own, handle) }) != SUCCESS {
         return;
     }
     let mut retain = || {
         // SAFETY: `whole` is ours to write.
-        thread::call(|| unsafe { contexts::cuDevicePrimaryCtxRetain(&mut whole, device) })
+        thread::call(|| unsafe { real::cuDevicePrimaryCtxRetain(&mut whole, device) })
     };
     if retain() != SUCCESS {
         return;
@@ -73,7 +72,7 @@ driver_hooks! {
             green::gone(known.handle);
             // SAFETY: undoes the retain of `take_in`.
             let _ = release(known.device, || unsafe {
-                contexts::cuDevicePrimaryCtxRelease_v2(known.device)
+                real::cuDevicePrimaryCtxRelease_v2(known.device)
             });
         }
         result

@@ -4,7 +4,8 @@ use std::ffi::{c_uint, c_void};
 
 use gpushim_core::trace::Class;
 
-use crate::cuda::driver::{CUresult, SUCCESS};
+use crate::cuda::functions::real;
+use crate::cuda::types::{CUresult, SUCCESS};
 use crate::hooks::hook::driver_hooks;
 use crate::memory::{allocator, passthrough};
 

@@ -3,9 +3,12 @@
 use gpushim_core::pool::Found;
 use gpushim_core::trace::Class;
 
-use crate::cuda::driver::{CONTEXT_IS_DESTROYED, CUresult, NOT_FOUND, OUT_OF_MEMORY, SUCCESS};
+use crate::cuda::functions::real;
+use crate::cuda::types::{
+    CONTEXT_IS_DESTROYED, CUresult, DevicePtr, NOT_FOUND, OUT_OF_MEMORY, SUCCESS,
+};
 use crate::cuda::{context, green};
-use crate::hooks::driver::{DevicePtr, pointer, stream_ordered};
+use crate::hooks::driver::{pointer, stream_ordered};
 use crate::hooks::hook::driver_hooks;
 use crate::memory::{allocator, budget, memory_info, passthrough, pools};
 

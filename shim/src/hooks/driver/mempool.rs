@@ -6,9 +6,8 @@ use cudarc::driver::sys;
 use gpushim_core::mempool::Settings;
 
 use crate::base::thread;
-use crate::cuda::driver::{CUresult, SUCCESS};
-use crate::hooks::driver::Handle;
-use crate::hooks::driver::calls::real as calls;
+use crate::cuda::functions::real;
+use crate::cuda::types::{CUresult, Handle, SUCCESS};
 use crate::hooks::hook::driver_hooks;
 use crate::memory::pools::{self, Entry};
 
@@ -31,14 +30,14 @@ fn ours(pool: Handle) -> Option<&'static Entry> {
     }
     let mut count = 0;
     // SAFETY: `count` is ours to write.
-    if thread::call(|| unsafe { calls::cuDeviceGetCount(&mut count) }) != SUCCESS {
+    if thread::call(|| unsafe { real::cuDeviceGetCount(&mut count) }) != SUCCESS {
         return None;
     }
     let device = (0..count).find(|device| {
         let mut default = std::ptr::null_mut();
         // SAFETY: `default` is ours to write.
         let asked =
-            thread::call(|| unsafe { calls::cuDeviceGetDefaultMemPool(&mut default, *device) });
+            thread::call(|| unsafe { real::cuDeviceGetDefaultMemPool(&mut default, *device) });
         asked == SUCCESS && default == pool
     })?;
     pools::default(device, pool as u64)

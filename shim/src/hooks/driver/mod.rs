@@ -1,10 +1,11 @@
 //! Hooks of the CUDA driver API, a file per family of its documentation.
 //!
-//! Handles and structures are opaque pointers here unless a field is read: the driver checks them.
+//! Each file declares its functions by `driver_hooks!`; all of them together are the table by which our functions are
+//! put in the place of the driver's.
 
+use crate::cuda::functions;
 use crate::hooks::hook::Hook;
 pub mod array;
-pub mod calls;
 pub mod context;
 pub mod external;
 pub mod get_proc_address;
@@ -19,15 +20,10 @@ pub mod stream;
 pub mod stream_ordered;
 pub mod virtual_memory;
 
-use std::ffi::c_void;
-
-/// An opaque handle of the driver's.
-pub type Handle = *mut c_void;
-/// `CUdeviceptr`.
-pub type DevicePtr = u64;
+use std::ffi::{CStr, c_void};
 
 /// All hooks.
-pub static FAMILIES: [&[&Hook]; 14] = [
+pub static FAMILIES: [&[Hook]; 14] = [
     memory::HOOKS,
     stream_ordered::HOOKS,
     mempool::HOOKS,
@@ -44,5 +40,24 @@ pub static FAMILIES: [&[&Hook]; 14] = [
     get_proc_address::HOOKS,
 ];
 
-/// All functions that we call without standing in for them.
-pub static CALLS: [&[&Hook]; 1] = [calls::CALLS];
+/// Every hook, family by family.
+pub fn hooks() -> impl Iterator<Item = &'static Hook> {
+    FAMILIES.iter().flat_map(|family| family.iter())
+}
+
+/// Our function for a pointer of the driver's; null if we do not stand in for it.
+pub fn substitute(real: *mut c_void) -> *const c_void {
+    if real.is_null() || !functions::resolve() {
+        return std::ptr::null();
+    }
+    hooks()
+        .find(|hook| hook.function.real() == real)
+        .map_or(std::ptr::null(), |hook| hook.ours)
+}
+
+/// Our function of a name; null if it is none of ours.
+pub fn ours(name: &CStr) -> *const c_void {
+    hooks()
+        .find(|hook| hook.function.name == name)
+        .map_or(std::ptr::null(), |hook| hook.ours)
+}

@@ -5,8 +5,8 @@ use std::ffi::{c_char, c_int, c_uint, c_void};
 
 use crate::base::thread;
 use crate::cuda::context;
-use crate::cuda::driver::{CUresult, SUCCESS};
-use crate::hooks::driver::{Handle, memory};
+use crate::cuda::functions::real;
+use crate::cuda::types::{CUresult, Handle, SUCCESS};
 use crate::hooks::hook::driver_hooks;
 use crate::memory::allocator::forward_unsized;
 use crate::record::events;
@@ -31,7 +31,7 @@ fn free_bytes() -> Option<u64> {
     context::current()?;
     let (mut free, mut total) = (0, 0);
     // SAFETY: both are ours to write.
-    let asked = thread::call(|| unsafe { memory::real::cuMemGetInfo_v2(&mut free, &mut total) });
+    let asked = thread::call(|| unsafe { real::cuMemGetInfo_v2(&mut free, &mut total) });
     (asked == SUCCESS).then_some(free as u64)
 }
 

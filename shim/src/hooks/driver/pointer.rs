@@ -5,8 +5,9 @@ use std::ffi::{c_int, c_uint, c_void};
 use gpushim_core::trace::Class;
 use gpushim_core::{mempool, pool};
 
-use crate::cuda::driver::{CUresult, SUCCESS};
-use crate::hooks::driver::{DevicePtr, external};
+use crate::cuda::functions::real;
+use crate::cuda::types::{CUresult, DevicePtr, SUCCESS};
+use crate::hooks::driver::external;
 use crate::hooks::hook::driver_hooks;
 use crate::memory::allocator;
 use crate::memory::pools::{self, Entry};

@@ -3,8 +3,9 @@
 use std::ffi::{c_int, c_uint, c_void};
 
 use crate::cuda::captures;
-use crate::cuda::driver::{CUresult, SUCCESS};
-use crate::hooks::driver::{Handle, stream_ordered};
+use crate::cuda::functions::real;
+use crate::cuda::types::{CUresult, Handle, SUCCESS};
+use crate::hooks::driver::stream_ordered;
 use crate::hooks::hook::driver_hooks;
 use crate::memory::{allocator, pools};
 

@@ -4,13 +4,12 @@ use gpushim_core::mempool::{FreeError, Stream};
 use gpushim_core::trace::Class;
 
 use crate::base::thread;
-use crate::cuda::driver::{
-    CAPTURE_IMPLICIT, CAPTURE_INVALIDATED, CUresult, INVALID_CONTEXT, INVALID_VALUE, OUT_OF_MEMORY,
-    SUCCESS,
+use crate::cuda::functions::real;
+use crate::cuda::types::{
+    CAPTURE_IMPLICIT, CAPTURE_INVALIDATED, CUresult, DevicePtr, Handle, INVALID_CONTEXT,
+    INVALID_VALUE, OUT_OF_MEMORY, SUCCESS,
 };
 use crate::cuda::{captures, context, primary};
-use crate::hooks::driver::calls::real as calls;
-use crate::hooks::driver::{DevicePtr, Handle};
 use crate::hooks::hook::driver_hooks;
 use crate::memory::pools::{self, Entry};
 use crate::memory::{allocator, memory_info, paged, passthrough, shortage};
@@ -41,7 +40,7 @@ fn asked_captured(stream: u64) -> Result<bool, CUresult> {
 fn ask_captured(stream: u64) -> Result<bool, CUresult> {
     let mut status = 0;
     // SAFETY: `status` is ours to write; 1 and 2 name the default streams here.
-    twice(|| unsafe { calls::cuStreamIsCapturing(stream as Handle, &mut status) })?;
+    twice(|| unsafe { real::cuStreamIsCapturing(stream as Handle, &mut status) })?;
     match status {
         captures::INVALIDATED => Err(CAPTURE_INVALIDATED),
         status => Ok(status != 0),
@@ -55,7 +54,7 @@ fn refused(stream: u64, error: CUresult) -> CUresult {
     if error == CAPTURE_IMPLICIT {
         // As any use of that stream does; asking whether it captures does not.
         // SAFETY: the stream is the legacy one.
-        thread::call(|| unsafe { calls::cuStreamQuery(stream as Handle) });
+        thread::call(|| unsafe { real::cuStreamQuery(stream as Handle) });
     }
     error
 }
@@ -85,7 +84,7 @@ fn freed_on(handle: u64) -> Result<Stream, CUresult> {
     }
     let mut context = std::ptr::null_mut();
     // SAFETY: `context` is ours to write.
-    twice(|| unsafe { calls::cuStreamGetCtx(handle as Handle, &mut context) })?;
+    twice(|| unsafe { real::cuStreamGetCtx(handle as Handle, &mut context) })?;
     let target = pools::target(handle).ok_or(INVALID_CONTEXT)?;
     Ok(target.stream)
 }
@@ -321,7 +320,7 @@ fn refusal(address: DevicePtr, stream: u64) -> Option<CUresult> {
     allocator::used()?.find(address)?;
     let mut context = std::ptr::null_mut();
     // SAFETY: `context` is ours to write.
-    match thread::call(|| unsafe { calls::cuStreamGetCtx(stream as Handle, &mut context) }) {
+    match thread::call(|| unsafe { real::cuStreamGetCtx(stream as Handle, &mut context) }) {
         SUCCESS => None,
         error => Some(error),
     }

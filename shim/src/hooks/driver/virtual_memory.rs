@@ -5,8 +5,8 @@ use std::ffi::c_ulonglong;
 use cudarc::driver::sys;
 use gpushim_core::trace::Class;
 
-use crate::cuda::driver::{CUresult, SUCCESS};
-use crate::hooks::driver::DevicePtr;
+use crate::cuda::functions::real;
+use crate::cuda::types::{CUresult, DevicePtr, SUCCESS};
 use crate::hooks::hook::driver_hooks;
 use crate::memory::{allocator, passthrough};
 
