@@ -1,15 +1,11 @@
 //! What the shim keeps per thread: all in one place, so that a hook touches thread-local storage once.
 
 use std::cell::Cell;
-use std::ffi::c_void;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::base::process;
-use crate::memory::pools::{self, Entry};
-use crate::record::thread_names;
+use crate::base::newcomers;
 
-/// The state of one thread. No destructor: what is to be done when it ends, [`ended`] does.
+/// The state of one thread. No destructor: who has something to do at its end has a key of its own.
 pub struct Thread {
     /// Set while we call the driver ourselves: what arrives then is the driver calling itself.
     pub inside: Cell<bool>,
@@ -29,7 +25,7 @@ pub struct Thread {
     /// serves it, and the value of `pools::EPOCH` at which that was found out.
     pub stream: Cell<u64>,
     pub stream_context: Cell<u64>,
-    pub stream_entry: Cell<*const Entry>,
+    pub stream_entry: Cell<*const ()>,
     pub stream_epoch: Cell<u64>,
     /// The node of the ranges that are open on it; 0: none.
     pub ranges: Cell<u32>,
@@ -82,7 +78,7 @@ fn first_seen(thread: &Thread) {
     // SAFETY: gettid has no preconditions.
     let id = unsafe { libc::gettid() } as u32;
     thread.tid.set(id);
-    thread_names::arrived(id);
+    newcomers::add(id);
 }
 
 /// Whether a thread of this process with this kernel id lives. The kernel gives the ids of threads that
@@ -104,30 +100,6 @@ pub fn serial() -> u64 {
         }
         t.serial.get()
     })
-}
-
-/// The default streams of this thread are in use: pools hear of its end.
-#[cold]
-pub fn has_streams() {
-    static KEY: OnceLock<Option<libc::pthread_key_t>> = OnceLock::new();
-    let key = KEY.get_or_init(|| {
-        let mut key = 0;
-        // SAFETY: `key` is ours to write; the function does not unwind.
-        (unsafe { libc::pthread_key_create(&mut key, Some(ended)) } == 0).then_some(key)
-    });
-    if let Some(key) = key {
-        // A key and not a destructor of the language's: those of the host that use its streams run before,
-        // and one that runs later still has this one called again.
-        // SAFETY: the key is valid; the value is not followed.
-        unsafe { libc::pthread_setspecific(*key, serial() as *const c_void) };
-    }
-}
-
-/// A thread whose default streams were in use ends.
-extern "C" fn ended(serial: *mut c_void) {
-    // What it remembers of streams is of no use: to use one again is to be heard of again.
-    with(|t| t.stream_epoch.set(0));
-    process::boundary(|| (), || pools::thread_gone(serial as u64));
 }
 
 /// True for one in so many calls of this thread.

@@ -1,6 +1,6 @@
 //! The pools' books of this process, for programs that watch them: `scripts/soak`.
 
-use crate::base::process;
+use crate::hooks::entry;
 use crate::memory::{allocator, pools};
 
 /// Writes figures of all pools to `out`, as many as there is room for, and returns how many there are: live blocks,
@@ -11,7 +11,7 @@ use crate::memory::{allocator, pools};
 /// `out` is null or has room for `room` numbers.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gpushim_books(out: *mut u64, room: usize) -> usize {
-    process::boundary(
+    entry::serve(
         || 0,
         || {
             let figures = figures();

@@ -9,7 +9,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 
 use crate::base::linker;
-use crate::record::events;
+use crate::record::trace;
 
 /// Call sites that are remembered for one symbol; beyond three quarters of it, more are looked up
 /// each time.
@@ -121,7 +121,7 @@ impl Interposed {
         };
         if !known.libraries.iter().any(|library| library == path) {
             known.libraries.push(path.to_owned());
-            events::fact(&self.name.to_string_lossy(), path);
+            trace::fact(&self.name.to_string_lossy(), path);
         }
     }
 

@@ -9,16 +9,16 @@ use std::sync::Once;
 
 use gpushim_core::config::Log;
 
-use crate::base::{preloaded, process, thread};
+use crate::base::{boundary, preloaded, settings, stderr, thread};
 use crate::cuda::functions::real;
 use crate::cuda::types::{CUresult, DevicePtr, Handle, OUT_OF_MEMORY, SUCCESS};
 use crate::cuda::{context, primary};
 use crate::hooks::driver::context::cuDevicePrimaryCtxRetain;
 use crate::hooks::driver::stream_ordered::{self, named};
-use crate::hooks::nvtx;
+use crate::hooks::{entry, nvtx};
 use crate::memory::passthrough;
-use crate::record::events;
 use crate::record::marks::{self, Text};
+use crate::record::trace;
 
 /// `CUDA_ERROR_DEINITIALIZED`: the process is ending, and its memory with it.
 const DEINITIALIZED: CUresult = 4;
@@ -34,7 +34,7 @@ pub unsafe extern "C" fn gpushim_malloc(size: isize, device: c_int, stream: Hand
         return std::ptr::null_mut();
     }
     let address = Cell::new(0);
-    let result = process::boundary(
+    let result = entry::serve(
         || {
             // SAFETY: the address is ours to write; the stream is the caller's.
             on_device(device, || unsafe {
@@ -68,7 +68,7 @@ pub unsafe extern "C" fn gpushim_free(
         return;
     }
     let address = address as DevicePtr;
-    let result = process::boundary(
+    let result = entry::serve(
         // SAFETY: the caller's arguments, unchanged.
         || on_device(device, || unsafe { real::cuMemFreeAsync(address, stream) }),
         || on_device(device, || free(address, stream)),
@@ -106,7 +106,7 @@ pub unsafe extern "C" fn gpushim_mark(name: *const c_char) {
 
 fn announce<R>(what: impl FnOnce() -> R) {
     if nvtx::is_wanted() {
-        process::boundary(|| (), || drop(what()));
+        entry::serve(|| (), || drop(what()));
     }
 }
 
@@ -145,7 +145,7 @@ fn free(address: DevicePtr, stream: Handle) -> CUresult {
 
 /// Calls with a context of the device current: the one that is, or else the device's primary one.
 fn on_device(device: c_int, call: impl FnOnce() -> CUresult) -> CUresult {
-    if !preloaded::is_ours() || process::bypassed() {
+    if !preloaded::is_ours() || boundary::bypassed() {
         // Nobody tells us when it changes.
         context::changed();
     }
@@ -188,8 +188,8 @@ fn primary(device: c_int) -> Result<Handle, CUresult> {
 fn tell_that_we_are_blind() {
     static TOLD: Once = Once::new();
     TOLD.call_once(|| {
-        process::start();
-        events::fact(
+        boundary::prepare();
+        trace::fact(
             "exports",
             "the driver's own pools: the library is not preloaded",
         );
@@ -207,7 +207,7 @@ fn complain(function: &str, error: CUresult) {
 }
 
 fn say(line: &str) {
-    if process::config().log >= Log::Warn {
-        process::say(line);
+    if settings::config().log >= Log::Warn {
+        stderr::say(line);
     }
 }

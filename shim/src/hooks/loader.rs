@@ -9,9 +9,9 @@ use std::arch::naked_asm;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr;
 
-use crate::base::{linker, process};
-use crate::hooks::{driver, runtime};
-use crate::record::{events, stacks};
+use crate::base::{boundary, linker};
+use crate::hooks::{driver, entry, runtime};
+use crate::record::{stacks, trace};
 
 /// `dlsym` for everyone in the process.
 ///
@@ -88,8 +88,8 @@ pub unsafe extern "C" fn dlclose(handle: *mut c_void) -> c_int {
     };
     // SAFETY: the caller's promise.
     let result = unsafe { dlclose(handle) };
-    if !process::bypassed() {
-        process::boundary(|| (), stacks::closed);
+    if !boundary::bypassed() {
+        entry::serve(|| (), stacks::closed);
     }
     result
 }
@@ -130,10 +130,10 @@ extern "C" fn answer_dlsym(
     }
     // SAFETY: dlsym is given C strings.
     let name = unsafe { CStr::from_ptr(name) };
-    if !name.to_bytes().starts_with(b"cu") || process::bypassed() {
+    if !name.to_bytes().starts_with(b"cu") || boundary::bypassed() {
         return Answer::of_next();
     }
-    process::boundary(Answer::of_next, || {
+    entry::serve(Answer::of_next, || {
         let ours = export(name);
         if ours.is_null() {
             return Answer::of_next();
@@ -199,14 +199,14 @@ fn is_only_ours(name: &CStr, ours: *const c_void, caller: *const c_void) -> bool
 extern "C" fn look_at_dlopen(file: *const c_char, mode: c_int) {
     linker::find_next();
     // Such a library finds its own dependencies before us: what it calls may never reach a hook.
-    if mode & libc::RTLD_DEEPBIND != 0 && !file.is_null() && !process::bypassed() {
-        process::boundary(
+    if mode & libc::RTLD_DEEPBIND != 0 && !file.is_null() && !boundary::bypassed() {
+        entry::serve(
             || (),
             || {
                 // SAFETY: dlopen is given C strings.
                 let file = unsafe { CStr::from_ptr(file) };
                 crate::cuda::context::distrust();
-                events::fact("deepbind", &file.to_string_lossy());
+                trace::fact("deepbind", &file.to_string_lossy());
             },
         );
     }

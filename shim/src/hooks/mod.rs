@@ -3,8 +3,8 @@
 pub mod books;
 pub mod caller;
 pub mod driver;
+pub mod entry;
 pub mod exports;
-pub mod hook;
 pub mod loader;
 pub mod nvtx;
 pub mod runtime;

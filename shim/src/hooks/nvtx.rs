@@ -12,7 +12,8 @@ use std::sync::OnceLock;
 
 use gpushim_core::config::{Config, Lens, MARKS};
 
-use crate::base::{linker, preloaded, process};
+use crate::base::{boundary, linker, preloaded, settings};
+use crate::hooks::entry;
 mod callbacks;
 mod table;
 
@@ -41,7 +42,7 @@ extern "C" fn at_start() {
         let errno = unsafe { libc::__errno_location() };
         // SAFETY: as above.
         let before = unsafe { *errno };
-        process::boundary(|| (), take_place);
+        boundary::run(|| (), take_place);
         // SAFETY: as above.
         unsafe { *errno = before };
     }
@@ -51,7 +52,7 @@ extern "C" fn at_start() {
 pub fn is_wanted() -> bool {
     static WANTED: OnceLock<bool> = OnceLock::new();
     *WANTED.get_or_init(|| {
-        if process::is_privileged() {
+        if settings::is_privileged() {
             // No file that another user's environment names is loaded.
             return false;
         }
@@ -116,7 +117,7 @@ fn is_same_file(path: &OsString, own: &Path) -> bool {
 /// have it.
 fn of_profiler(name: &CStr) -> *mut c_void {
     let null = std::ptr::null_mut();
-    let Some(path) = process::variable(BEFORE) else {
+    let Some(path) = settings::variable(BEFORE) else {
         return null;
     };
     let Ok(path) = CString::new(path.as_bytes()) else {
@@ -149,7 +150,7 @@ pub unsafe extern "C" fn InitializeInjectionNvtx2(get: Option<table::GetExportTa
     if profiler.is_some() && !accepted {
         tables.restore();
     }
-    process::boundary(
+    entry::serve(
         || accepted.into(),
         || {
             callbacks::install(&tables, accepted);

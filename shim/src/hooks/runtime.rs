@@ -6,10 +6,11 @@
 use std::arch::naked_asm;
 use std::ffi::{CStr, c_int, c_void};
 
-use crate::base::{process, thread};
+use crate::base::thread;
 use crate::cuda::types::{Handle, SUCCESS};
 use crate::hooks::caller::{Interposed, Real};
 use crate::hooks::driver::stream_ordered::{self, named};
+use crate::hooks::entry;
 use crate::memory::allocator;
 
 /// `cudaErrorStubLibrary`, for the case that no cudart stands behind the symbol: a program without one that
@@ -47,7 +48,7 @@ macro_rules! runtime_functions {
                 Err(_) => c"",
             });
             let is_done = !thread::inside()
-                && process::boundary(|| false, || {
+                && entry::serve(|| false, || {
                     let $real = || REAL.real(caller);
                     $body
                 });

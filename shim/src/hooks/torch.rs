@@ -11,8 +11,9 @@ use std::ffi::{CStr, c_void};
 use gpushim_core::config::Lens;
 use gpushim_core::trace::Kind;
 
-use crate::base::process;
+use crate::base::settings;
 use crate::hooks::caller::Interposed;
+use crate::hooks::entry;
 use crate::record::events;
 
 /// `c10::Device`: a type and an index, a byte each.
@@ -123,11 +124,11 @@ bodies! {
 
 /// Whether what PyTorch says of this device goes into the trace.
 fn listens(device: TorchDevice) -> bool {
-    device.kind == CUDA && process::config().lens == Lens::Auto
+    device.kind == CUDA && settings::config().lens == Lens::Auto
 }
 
 fn see_usage(address: *mut c_void, size: i64, allocated: usize, reserved: usize, on: TorchDevice) {
-    process::boundary(
+    entry::serve(
         || (),
         || {
             if listens(on) {
@@ -150,7 +151,7 @@ fn see_usage(address: *mut c_void, size: i64, allocated: usize, reserved: usize,
 }
 
 fn see_out_of_memory(size: i64, allocated: usize, reserved: usize, on: TorchDevice) {
-    process::boundary(
+    entry::serve(
         || (),
         || {
             if listens(on) {

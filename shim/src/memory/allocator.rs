@@ -5,15 +5,14 @@ use std::sync::OnceLock;
 use gpushim_core::pool::{Context, FreeError, Policy, Pool, Settings};
 use gpushim_core::trace::Class;
 
-use crate::base::process;
 use crate::base::thread::{self, Uncancelled};
+use crate::base::{boundary, settings};
 use crate::cuda::types::{CUresult, INVALID_VALUE, OUT_OF_MEMORY, SUCCESS};
 use crate::cuda::{captures, context, green};
 use crate::memory::budget::{self, Claim};
 use crate::memory::device::{Cuda, check};
-use crate::memory::{memory_info, paged, passthrough, pools, shortage};
-use crate::process::background;
-use crate::record::events;
+use crate::memory::{growth, memory_info, paged, passthrough, pools, shortage};
+use crate::record::{events, trace};
 
 static POOL: OnceLock<Option<Pool<Cuda>>> = OnceLock::new();
 
@@ -29,9 +28,9 @@ pub fn pool() -> Option<&'static Pool<Cuda>> {
 #[cold]
 fn create() -> Option<&'static Pool<Cuda>> {
     let _uncancelled = Uncancelled::new();
-    process::start();
+    boundary::prepare();
     let pool = POOL.get_or_init(|| {
-        let config = process::config();
+        let config = settings::config();
         let settings = Settings {
             policy: policy()?,
             reuse: config.reuse,
@@ -46,12 +45,12 @@ fn create() -> Option<&'static Pool<Cuda>> {
 
 /// How the pool places blocks. `None`: there is none, as others serve.
 fn policy() -> Option<Policy> {
-    match process::config().policy {
+    match settings::config().policy {
         Policy::Off => None,
         Policy::Vmm if paged::is_enabled() => None,
         Policy::Vmm => {
             let why = "blocks: no device has virtual memory management";
-            events::fact("policy", why);
+            trace::fact("policy", why);
             Some(Policy::Blocks)
         }
         policy => Some(policy),
@@ -84,8 +83,8 @@ pub fn allocate(bytes: u64) -> Option<Result<u64, CUresult>> {
 #[cold]
 fn allocate_slowly(pool: &Pool<Cuda>, context: Context, bytes: u64) -> Result<u64, CUresult> {
     let _uncancelled = Uncancelled::new();
-    events::open();
-    background::start();
+    trace::open();
+    growth::begins();
     events::driver_ns();
     if captures::any() {
         captures::close_of_ended_threads();
@@ -201,6 +200,6 @@ pub fn forward_unsized(call: impl FnMut() -> CUresult) -> CUresult {
 }
 
 fn refused(class: Class, bytes: u64, error: CUresult) {
-    let (free, total) = memory_info::of_device();
-    events::out_of_memory(class, bytes, error, free, total);
+    let figures = memory_info::of_device();
+    events::out_of_memory(class, bytes, error, figures, memory_info::of_pools);
 }

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use gpushim_core::pool::Context;
 
-use crate::base::process;
+use crate::base::settings;
 
 /// Device ordinals, with one place for what is of no known device.
 const DEVICES: usize = 256;
@@ -22,7 +22,7 @@ static OF_CONTEXTS: Mutex<Option<HashMap<u64, (i32, u64)>>> = Mutex::new(None);
 
 /// Bytes per device, if there is a limit.
 pub fn limit() -> Option<u64> {
-    process::config().limit
+    settings::config().limit
 }
 
 fn of(device: i32) -> &'static AtomicU64 {

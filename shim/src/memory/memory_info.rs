@@ -8,6 +8,7 @@ use gpushim_core::pool::Device;
 use crate::cuda::context;
 use crate::cuda::types::{CUresult, SUCCESS};
 use crate::memory::{allocator, budget, pools};
+use crate::record::events::Held;
 
 /// How long a question waits for memory that is on its way between pools and the driver, and how often it looks.
 const PATIENCE: Duration = Duration::from_millis(20);
@@ -77,19 +78,6 @@ pub fn of_device() -> (u64, u64) {
     context::current().map_or((0, 0), of)
 }
 
-/// What the pools of a device hold, in bytes.
-#[derive(Default)]
-pub struct Held {
-    /// Handed out, in blocks.
-    pub allocated: u64,
-    /// Held from the driver.
-    pub reserved: u64,
-    /// Freed, and waiting for captures and graphs.
-    pub quarantined: u64,
-    /// The largest free block of one pool.
-    pub largest_free: u64,
-}
-
 /// What the pools of a device hold; `None` if none serves the process. Walks all blocks, under each
 /// pool's lock.
 pub fn of_pools(device: i32) -> Option<Held> {
@@ -131,4 +119,10 @@ fn limited(free: Option<&mut usize>, total: Option<&mut usize>, limit: u64, held
     if let Some(total) = total {
         *total = (*total).min(limit as usize);
     }
+}
+
+/// Whether a pool holds the block at an address.
+pub fn is_held(address: u64) -> bool {
+    allocator::used().is_some_and(|pool| pool.find(address).is_some())
+        || pools::owner(address).is_some_and(|entry| entry.pool.find(address).is_some())
 }

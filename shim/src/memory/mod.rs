@@ -5,6 +5,7 @@ pub mod budget;
 pub mod device;
 pub mod device_memory;
 pub mod drain;
+pub mod growth;
 pub mod mappings;
 pub mod memory_info;
 pub mod paged;

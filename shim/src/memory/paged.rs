@@ -9,7 +9,7 @@ use gpushim_core::mempool::{Driver, Settings, Stream};
 use gpushim_core::placement::Family;
 use gpushim_core::pool::{Context, Device, Policy, Reuse};
 
-use crate::base::process;
+use crate::base::settings;
 use crate::cuda::types::{CUresult, SUCCESS};
 use crate::cuda::{captures, context, green};
 use crate::hooks::driver::stream_ordered;
@@ -21,7 +21,7 @@ use crate::memory::{drain, peer_access, plans};
 #[inline]
 pub fn is_enabled() -> bool {
     static ENABLED: OnceLock<bool> = OnceLock::new();
-    *ENABLED.get_or_init(|| process::config().policy == Policy::Vmm && pools::is_vmm_possible())
+    *ENABLED.get_or_init(|| settings::config().policy == Policy::Vmm && pools::is_vmm_possible())
 }
 
 /// The address of memory in the current context. `None`: the driver must answer.
@@ -43,7 +43,7 @@ fn pool(device: i32) -> Option<&'static Entry> {
     if !pools::has_virtual_memory(device) {
         return None;
     }
-    let reuse = process::config().reuse;
+    let reuse = settings::config().reuse;
     let settings = Settings {
         orders: reuse == Reuse::Order,
         waits: reuse != Reuse::Order,
@@ -56,7 +56,7 @@ fn pool(device: i32) -> Option<&'static Entry> {
 /// After a free in the pool of a device: the host waits, where the user wants it to.
 pub fn freed(context: Context) {
     // Nothing can be waited for while a stream captures.
-    if process::config().reuse != Reuse::Strict || captures::any() {
+    if settings::config().reuse != Reuse::Strict || captures::any() {
         return;
     }
     let others = peer_access::of(context);

@@ -7,9 +7,9 @@ use gpushim_core::mempool::Progress;
 use gpushim_core::placement::{Family, Placement, Plans};
 use gpushim_core::trace::Class;
 
-use crate::base::process;
+use crate::base::{settings, stderr};
 use crate::memory::pools::{self, Entry};
-use crate::record::events;
+use crate::record::trace;
 
 /// That of a device's pool, if there is one to follow.
 pub fn of(device: i32, family: Family) -> Option<Arc<Placement>> {
@@ -18,12 +18,12 @@ pub fn of(device: i32, family: Family) -> Option<Arc<Placement>> {
 }
 
 fn read() -> Option<Plans> {
-    let file = process::config().plan_file()?;
+    let file = settings::config().plan_file()?;
     match Plans::read(&file) {
         Ok(plans) => Some(plans),
         Err(error) => {
-            if process::config().log >= Log::Warn {
-                process::say(&format!(
+            if settings::config().log >= Log::Warn {
+                stderr::say(&format!(
                     "GPUSHIM_POLICY: failed to read the plan {}: {error}; using vmm",
                     file.display()
                 ));
@@ -36,7 +36,7 @@ fn read() -> Option<Plans> {
 /// Notes in the trace which pools left their plan, and where; `ends`: also which followed theirs to the end.
 pub fn note(ends: bool) {
     static NOTED: Mutex<Vec<u64>> = Mutex::new(Vec::new());
-    if process::config().plan.is_none() {
+    if settings::config().plan.is_none() {
         return;
     }
     let Ok(mut noted) = NOTED.lock() else { return };
@@ -50,9 +50,9 @@ pub fn note(ends: bool) {
         }
         noted.push(key);
         let (name, said) = (name(entry), sentence(&progress));
-        events::fact(&name, &said);
-        if process::config().log >= Log::Info {
-            process::say(&format!("{name}: {said}"));
+        trace::fact(&name, &said);
+        if settings::config().log >= Log::Info {
+            stderr::say(&format!("{name}: {said}"));
         }
     }
 }

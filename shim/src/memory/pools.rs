@@ -3,7 +3,7 @@
 //! A pool object is the driver's own and stays empty there: whatever we do not stand in for still knows
 //! it. Ours are only ever added: what is found once can be used without a lock.
 
-use std::ffi::c_int;
+use std::ffi::{c_int, c_void};
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock};
@@ -15,14 +15,14 @@ use gpushim_core::placement::Family;
 use gpushim_core::pool::{Context, Device};
 use gpushim_core::trace::Class;
 
-use crate::base::{process, thread};
+use crate::base::{boundary, settings, stderr, thread};
 use crate::cuda::functions::real;
 use crate::cuda::types::{Handle, SUCCESS};
 use crate::cuda::{captures, context, primary};
 use crate::memory::device::Cuda;
 use crate::memory::shortage::Active;
 use crate::memory::{allocator, drain, mappings, peer_access, plans};
-use crate::record::events;
+use crate::record::{events, trace};
 
 /// Pools of one process, at most; memory of further ones is the driver's.
 const MOST: usize = 1024;
@@ -83,8 +83,8 @@ impl Entry {
             changed();
             let why =
                 format!("{call} gave {error}; the driver's own memory serves instead of pages");
-            events::fact(&format!("device.{}.stream_policy", self.device), &why);
-            process::say(&format!("device {}: {why}", self.device));
+            trace::fact(&format!("device.{}.stream_policy", self.device), &why);
+            stderr::say(&format!("device {}: {why}", self.device));
         }
         true
     }
@@ -256,18 +256,18 @@ pub fn is_rdma_capable(device: i32) -> bool {
 #[inline]
 pub fn is_enabled() -> bool {
     static ENABLED: OnceLock<bool> = OnceLock::new();
-    *ENABLED.get_or_init(|| process::config().stream_policy != StreamPolicy::Off)
+    *ENABLED.get_or_init(|| settings::config().stream_policy != StreamPolicy::Off)
 }
 
 fn layout(device: i32) -> Layout {
-    let layout = match process::config().stream_policy {
+    let layout = match settings::config().stream_policy {
         StreamPolicy::Vmm => Layout::Pages,
         StreamPolicy::Segments => Layout::Segments,
         StreamPolicy::Blocks | StreamPolicy::Off => Layout::Whole,
         StreamPolicy::Bins => Layout::Bins,
     };
     if layout == Layout::Pages && !has_virtual_memory(device) {
-        events::fact(
+        trace::fact(
             &format!("device.{device}.stream_policy"),
             "segments: the device has no virtual memory management",
         );
@@ -298,7 +298,7 @@ pub fn add(handle: u64, device: i32, settings: Settings) -> Option<&'static Entr
     }
     let settings = Settings {
         layout: layout(device),
-        page: process::config().page,
+        page: settings::config().page,
         addresses: addresses(device),
         ..settings
     };
@@ -397,7 +397,7 @@ pub fn target(handle: u64) -> Option<Target> {
                 },
             },
             // SAFETY: null, or the address of an entry, which is never freed.
-            entry: unsafe { t.stream_entry.get().as_ref() },
+            entry: unsafe { t.stream_entry.get().cast::<Entry>().as_ref() },
         })
     });
     match known {
@@ -429,7 +429,7 @@ fn ask(handle: u64) -> Option<Target> {
     let device = driver().ordinal(context).ok()?;
     let entry = current(device);
     let thread = if handle == Stream::PER_THREAD {
-        thread::has_streams();
+        has_streams();
         thread::serial()
     } else {
         0
@@ -437,7 +437,8 @@ fn ask(handle: u64) -> Option<Target> {
     thread::with(|t| {
         t.stream.set(handle);
         t.stream_context.set(context.0);
-        t.stream_entry.set(entry.map_or(ptr::null(), ptr::from_ref));
+        t.stream_entry
+            .set(entry.map_or(ptr::null(), |entry| ptr::from_ref(entry).cast()));
         t.stream_epoch.set(epoch);
     });
     let stream = Stream {
@@ -446,6 +447,30 @@ fn ask(handle: u64) -> Option<Target> {
         thread,
     };
     Some(Target { stream, entry })
+}
+
+/// The default streams of this thread are in use: pools hear of its end.
+#[cold]
+fn has_streams() {
+    static KEY: OnceLock<Option<libc::pthread_key_t>> = OnceLock::new();
+    let key = KEY.get_or_init(|| {
+        let mut key = 0;
+        // SAFETY: `key` is ours to write; the function does not unwind.
+        (unsafe { libc::pthread_key_create(&mut key, Some(ended)) } == 0).then_some(key)
+    });
+    if let Some(key) = key {
+        // A key and not a destructor of the language's: those of the host that use its streams run before,
+        // and one that runs later still has this one called again.
+        // SAFETY: the key is valid; the value is not followed.
+        unsafe { libc::pthread_setspecific(*key, thread::serial() as *const c_void) };
+    }
+}
+
+/// A thread whose default streams were in use ends.
+extern "C" fn ended(serial: *mut c_void) {
+    // What it remembers of streams is of no use: to use one again is to be heard of again.
+    thread::with(|t| t.stream_epoch.set(0));
+    boundary::run(|| (), || thread_gone(serial as u64));
 }
 
 /// A device's current pool, if it is one of ours.

@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 use gpushim_core::background::{Background, is_last};
 use gpushim_core::pool::TICKS_TO_DECAY;
 
-use crate::base::process;
+use crate::base::{boundary, settings};
 use crate::memory::shortage::Active;
 use crate::memory::{allocator, device_memory, plans, pools};
-use crate::record::{events, thread_names};
+use crate::record::{events, thread_names, upkeep};
 
 /// Set when the process ends: the driver may be gone from then on.
 static STOPPED: AtomicBool = AtomicBool::new(false);
@@ -47,7 +47,7 @@ pub fn start() {
 extern "C" fn stop() {
     STOPPED.store(true, Ordering::Release);
     WAKE.notify_all();
-    if process::bypassed() {
+    if boundary::bypassed() {
         // A forked child has this handler too, and no such thread.
         return;
     }
@@ -59,12 +59,12 @@ extern "C" fn stop() {
         thread::sleep(Duration::from_millis(1));
     }
     // Short processes end before the first round.
-    process::boundary(
+    boundary::run(
         || (),
         || {
             thread_names::record();
             plans::note(true);
-            events::finish();
+            upkeep::finish();
         },
     );
 }
@@ -77,7 +77,7 @@ const LOOK: Duration = Duration::from_millis(200);
 
 fn run() {
     let _background = Background::new();
-    let decay = process::config().decay;
+    let decay = settings::config().decay;
     let tick = if decay.is_zero() {
         Duration::from_secs(10)
     } else {
@@ -90,7 +90,7 @@ fn run() {
         let Ok((working, _)) = WAKE.wait_timeout(working, pause.min(tick)) else {
             return;
         };
-        if STOPPED.load(Ordering::Acquire) || process::bypassed() {
+        if STOPPED.load(Ordering::Acquire) || boundary::bypassed() {
             return;
         }
         if looked.elapsed() >= LOOK {
@@ -100,7 +100,7 @@ fn run() {
             looked = Instant::now();
         }
         let is_due = last.elapsed() >= tick;
-        let hurry = process::boundary(|| false, || work(is_due && !decay.is_zero(), &mut sampled));
+        let hurry = boundary::run(|| false, || work(is_due && !decay.is_zero(), &mut sampled));
         drop(working);
         // A process that is quiet wakes up less and less.
         pause = if hurry {
@@ -124,5 +124,5 @@ fn work(decays: bool, sampled: &mut Option<Instant>) -> bool {
     device_memory::sample(sampled);
     thread_names::record();
     plans::note(false);
-    events::upkeep()
+    upkeep::run()
 }

@@ -4,14 +4,14 @@ use std::ffi::{CStr, c_char, c_void};
 
 use gpushim_core::trace::Writer;
 
-use crate::base::{process, thread};
+use crate::base::{settings, thread};
 use crate::cuda::functions::real;
 use crate::cuda::types::SUCCESS;
-use crate::hooks::driver;
 use crate::process::takeover;
 
-/// Writes the driver, the devices, the runtimes, the hooks, the configuration in force and what takeover did.
-pub fn write(writer: &Writer) {
+/// Writes the driver, the devices, the runtimes, the hooks, the configuration in force and what takeover did. `hooks`
+/// writes what is known of the hooks.
+pub fn write(writer: &Writer, hooks: fn(&Writer)) {
     let mut version = 0;
     // SAFETY: `version` is ours to write; so is everything below.
     if thread::call(|| unsafe { real::cuDriverGetVersion(&mut version) }) == SUCCESS {
@@ -27,20 +27,8 @@ pub fn write(writer: &Writer) {
             writer.fact("cudart", &library);
         }
     }
-    let mut absent = Vec::new();
-    let mut present = 0;
-    for hook in driver::hooks() {
-        if hook.function.real().is_null() {
-            absent.push(hook.function.name.to_string_lossy());
-        } else {
-            present += 1;
-        }
-    }
-    writer.fact("hooks", &present.to_string());
-    if !absent.is_empty() {
-        writer.fact("hooks.absent", &absent.join(" "));
-    }
-    let resolved = process::resolved();
+    hooks(writer);
+    let resolved = settings::resolved();
     for setting in &resolved.settings {
         writer.fact(setting.variable.name, &setting.value);
     }

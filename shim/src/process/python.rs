@@ -2,7 +2,7 @@
 
 use gpushim_core::config::{Config, PYTHON};
 
-use crate::base::{preloaded, process};
+use crate::base::{boundary, preloaded, settings};
 
 /// What CPython 3.12 and later look at when they start.
 const SUPPORT: &str = "PYTHONPERFSUPPORT";
@@ -13,15 +13,15 @@ const SUPPORT: &str = "PYTHONPERFSUPPORT";
 static AT_START: extern "C" fn() = at_start;
 
 extern "C" fn at_start() {
-    if process::variable(PYTHON.name).is_some() && preloaded::is_ours() {
-        process::boundary(|| (), show_functions);
+    if settings::variable(PYTHON.name).is_some() && preloaded::is_ours() {
+        boundary::run(|| (), show_functions);
     }
 }
 
 fn show_functions() {
     let of_interest = |name: &str| {
         (name == PYTHON.name)
-            .then(|| process::variable(name))
+            .then(|| settings::variable(name))
             .flatten()
     };
     // A value that is none is told of when the shim starts to act.

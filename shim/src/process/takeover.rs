@@ -9,7 +9,7 @@ use gpushim_core::config::takeover::{Decision, decide, limits_of};
 use gpushim_core::config::{Config, TAKEOVER};
 use gpushim_core::trace::Writer;
 
-use crate::base::{preloaded, process};
+use crate::base::{boundary, preloaded, settings};
 
 static DECIDED: OnceLock<Vec<Decision>> = OnceLock::new();
 
@@ -20,19 +20,19 @@ static AT_START: extern "C" fn() = at_start;
 
 extern "C" fn at_start() {
     // Whoever does not ask for it, as nearly every process, pays for one look at the environment.
-    if process::variable(TAKEOVER.name).is_some() && preloaded::is_ours() {
-        process::boundary(|| (), take_over);
+    if settings::variable(TAKEOVER.name).is_some() && preloaded::is_ours() {
+        boundary::run(|| (), take_over);
     }
 }
 
 fn take_over() {
     let wanted = |name: &str| {
         let of_interest = name == TAKEOVER.name;
-        of_interest.then(|| process::variable(name)).flatten()
+        of_interest.then(|| settings::variable(name)).flatten()
     };
     // A value that is none is told of when the shim starts to act.
     let (config, _) = Config::from_lookup(wanted);
-    let decided = decide(config.takeover, process::variable);
+    let decided = decide(config.takeover, settings::variable);
     for (name, value) in decided.iter().flat_map(|decision| &decision.set) {
         // SAFETY: preloaded libraries are initialised before the program's first thread.
         unsafe { std::env::set_var(name, value) };

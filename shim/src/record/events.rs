@@ -1,104 +1,21 @@
-//! What happened, into the trace: the one place that knows how the shim's facts become events.
+//! What happened, into the trace: the one place that knows how the shim's facts become events. It is told them, and
+//! asks nobody but the driver.
 
 use std::collections::HashSet;
-use std::sync::{Mutex, Once, OnceLock};
 
 use gpushim_core::mempool::{self, Stream};
 use gpushim_core::pool::{Context, Freed, Gone, Grant, Source, Stamp};
-use gpushim_core::trace::{Class, Condition, Cost, Event, Kind, Writer, flags};
+use gpushim_core::trace::{Class, Cost, Event, Kind, Writer, flags};
 
-use crate::base::{preloaded, process, thread};
-use crate::cuda::captures;
-use crate::memory::{allocator, memory_info, pools};
-use crate::process::{background, facts};
-use crate::record::{marks, stacks, timeline};
-
-/// The trace of this process; `None` inside: off, or it could not be written.
-static TRACE: OnceLock<Option<Writer>> = OnceLock::new();
-
-/// Bytes of the ring that are made present ahead of their use each time the housekeeper comes by, at most:
-/// 260,000 events.
-const AHEAD: u64 = 16 << 20;
-
-/// Facts that can wait for the trace to be opened: a process may load libraries for ever and never use memory.
-const EARLY_MOST: usize = 256;
-
-/// Facts that came before the trace.
-static EARLY: Mutex<Vec<(String, String)>> = Mutex::new(Vec::new());
-
-/// Opens the trace at the first event: a process that uses no CUDA memory leaves no file.
-#[inline]
-pub fn open() -> Option<&'static Writer> {
-    match TRACE.get() {
-        Some(writer) => writer.as_ref(),
-        None => create(),
-    }
-}
-
-#[cold]
-fn create() -> Option<&'static Writer> {
-    let mut first = false;
-    let writer = TRACE.get_or_init(|| {
-        first = true;
-        process::start();
-        let (path, options) = process::config().trace_file()?;
-        match Writer::create(&path, &options) {
-            Ok(writer) => Some(writer),
-            Err(error) => {
-                process::say(&format!(
-                    "failed to create the trace {}: {error}; the program runs on without one",
-                    path.display()
-                ));
-                None
-            }
-        }
-    });
-    let writer = writer.as_ref()?;
-    if first {
-        if let Ok(mut early) = EARLY.lock() {
-            for (key, value) in early.drain(..) {
-                writer.fact(&key, &value);
-            }
-        }
-        facts::write(writer);
-        stacks::start();
-        marks::opened(writer);
-        // Not in a library that came by dlopen and may go again.
-        if preloaded::is_ours() {
-            timeline::start(writer);
-            background::start();
-        }
-    }
-    Some(writer)
-}
-
-/// The trace, if it is open. For places that must not open it: under the pool's lock, in a lens.
-#[inline]
-pub fn opened() -> Option<&'static Writer> {
-    TRACE.get().and_then(Option::as_ref)
-}
-
-/// Whether it is known that this process has no trace.
-pub fn is_off() -> bool {
-    TRACE.get().is_some_and(Option::is_none)
-}
-
-/// Adds a fact about the process, now or when the trace is opened.
-pub fn fact(key: &str, value: &str) {
-    if let Some(writer) = opened() {
-        writer.fact(key, value);
-    } else if !is_off()
-        && let Ok(mut early) = EARLY.lock()
-        && early.len() < EARLY_MOST
-    {
-        early.push((key.to_owned(), value.to_owned()));
-    }
-}
+use crate::base::thread;
+use crate::cuda::{captures, context};
+use crate::record::trace::{open, opened};
+use crate::record::{phase, stacks};
 
 fn event(kind: Kind, class: Class) -> Event {
     Event {
         thread: thread::tid(),
-        stack: marks::current(),
+        stack: phase::current(),
         ..Event::new(kind, class)
     }
 }
@@ -262,25 +179,43 @@ pub fn stays(class: Class, device: u8, address: u64, size: u64, stack: u32) {
     }
 }
 
-/// A request that could not be met.
-pub fn out_of_memory(class: Class, size: u64, result: u32, free: u64, total: u64) {
+/// What the pools of a device hold, in bytes.
+#[derive(Default)]
+pub struct Held {
+    /// Handed out, in blocks.
+    pub allocated: u64,
+    /// Held from the driver.
+    pub reserved: u64,
+    /// Freed, and waiting for captures and graphs.
+    pub quarantined: u64,
+    /// The largest free block of one pool.
+    pub largest_free: u64,
+}
+
+/// A request that could not be met. `held` says what the pools of a device hold; `None` if none serves the process.
+pub fn out_of_memory(
+    class: Class,
+    size: u64,
+    result: u32,
+    (free, total): (u64, u64),
+    held: fn(i32) -> Option<Held>,
+) {
     let Some(writer) = open() else { return };
     writer.record(&Event {
-        device: crate::cuda::context::device(),
+        device: context::device(),
         result: result as i16,
         stack: stacks::of_allocation(writer, u64::MAX),
         size,
         extra: [free, total],
         ..event(Kind::OutOfMemory, class)
     });
-    pool_state(writer);
+    pool_state(writer, held);
 }
 
-/// What the pools of the current device hold, after a request that could not be met. Nothing if no pool
-/// serves the process.
-fn pool_state(writer: &Writer) {
-    let device = crate::cuda::context::device();
-    if let Some(held) = memory_info::of_pools(device.into()) {
+/// What the pools of the current device hold, after a request that could not be met.
+fn pool_state(writer: &Writer, held: fn(i32) -> Option<Held>) {
+    let device = context::device();
+    if let Some(held) = held(device.into()) {
         writer.record(&Event {
             device,
             address: held.quarantined,
@@ -311,8 +246,14 @@ pub fn blocks_gone(context: Context, gone: &Gone) {
     });
 }
 
-/// A context ended, and with it these bytes that were handed out and held.
-pub fn context_gone(context: Context, allocated: u64, reserved: u64) {
+/// A context ended, and with it these bytes that were handed out and held. `is_held`: whether a pool still holds the
+/// block at an address.
+pub fn context_gone(
+    context: Context,
+    allocated: u64,
+    reserved: u64,
+    is_held: impl Fn(u64) -> bool,
+) {
     let Some(writer) = opened() else { return };
     writer.drop_live(|event| {
         let ours = matches!(event.class, Class::Device | Class::PoolAsync);
@@ -324,12 +265,6 @@ pub fn context_gone(context: Context, allocated: u64, reserved: u64) {
         extra: [reserved, 0],
         ..event(Kind::ContextGone, Class::Device)
     });
-}
-
-/// Whether a pool holds the block at an address.
-fn is_held(address: u64) -> bool {
-    allocator::used().is_some_and(|pool| pool.find(address).is_some())
-        || pools::owner(address).is_some_and(|entry| entry.pool.find(address).is_some())
 }
 
 /// A stream began to capture, or stopped with this graph (0: none).
@@ -440,51 +375,9 @@ pub fn module_loaded(module: u64, bytes: Option<u64>) {
     let writer = if bytes.is_some() { open() } else { opened() };
     let Some(writer) = writer else { return };
     writer.record(&Event {
-        device: bytes.map_or(Event::NO_DEVICE, |_| crate::cuda::context::device()),
+        device: bytes.map_or(Event::NO_DEVICE, |_| context::device()),
         address: module,
         size: bytes.unwrap_or(0),
         ..event(Kind::ModuleLoad, Class::Device)
     });
-}
-
-/// What the housekeeper does for the trace, off everybody's path. True if it should come again soon: the
-/// ring fills, and not all of it is present.
-pub fn upkeep() -> bool {
-    opened().is_some_and(|writer| {
-        // Before anything else touches the file.
-        say_condition(writer);
-        writer.calibrate();
-        stacks::upkeep(writer);
-        let fills = timeline::poll();
-        writer.keep_ahead(AHEAD) || fills
-    })
-}
-
-/// Says once each what became of the trace's file.
-fn say_condition(writer: &Writer) {
-    static SHORT: Once = Once::new();
-    static TRUNCATED: Once = Once::new();
-    let path = writer.path().display();
-    match writer.check() {
-        Condition::Sound => {}
-        Condition::Short => SHORT.call_once(|| {
-            process::say(&format!(
-                "the disk is full: the trace {path} keeps fewer events; the program runs on"
-            ));
-        }),
-        Condition::Truncated => TRUNCATED.call_once(|| {
-            process::say(&format!(
-                "the trace {path} was truncated: nothing more is kept; the program runs on"
-            ));
-        }),
-    }
-}
-
-/// The process ends: what the housekeeper would still have done for the trace.
-pub fn finish() {
-    if let Some(writer) = opened() {
-        say_condition(writer);
-        stacks::upkeep(writer);
-        timeline::stop();
-    }
 }

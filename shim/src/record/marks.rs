@@ -7,13 +7,13 @@
 
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use gpushim_core::per_thread::{AtThreadEnd, OnDemand};
 use gpushim_core::trace::{Kind, StackNode, Writer};
 
 use crate::base::thread;
-use crate::record::events;
+use crate::record::{events, phase, trace};
 mod names;
 
 pub use names::{Label, Name, Text, name};
@@ -51,20 +51,8 @@ extern "C" fn ended(_: *mut c_void) {
     OPEN.with(|open| unsafe { open.free() });
 }
 
-/// The node of the thread that pushed last, for threads without ranges of their own.
-static PROCESS: AtomicU32 = AtomicU32::new(0);
-/// The serial number of that thread.
+/// The serial number of the thread that pushed last.
 static LEADER: AtomicU64 = AtomicU64::new(0);
-
-/// The node of the ranges that what this thread does now belongs to: its own, or else those of the thread
-/// that pushed last. PyTorch's autograd threads work for the phase of the main thread.
-#[inline(always)]
-pub fn current() -> u32 {
-    match thread::with(|t| t.ranges.get()) {
-        0 => PROCESS.load(Ordering::Relaxed),
-        own => own,
-    }
-}
 
 /// A range begins on this thread. Returns its level within its domain, from 0.
 pub fn push(domain: Option<&'static Name>, text: &Text) -> c_int {
@@ -72,7 +60,7 @@ pub fn push(domain: Option<&'static Name>, text: &Text) -> c_int {
         let Some(open) = open.get_or_make(&END, Open::none) else {
             return NOTHING_OPEN;
         };
-        let writer = events::opened();
+        let writer = trace::opened();
         let level = open.level(domain);
         let depth = open.depth.get();
         open.depth.set(depth.saturating_add(1));
@@ -99,7 +87,7 @@ pub fn pop(domain: Option<&'static Name>) -> c_int {
         let Some(open) = open.get() else {
             return NOTHING_OPEN;
         };
-        let writer = events::opened();
+        let writer = trace::opened();
         let depth = open.depth.get();
         if depth > DEPTH {
             open.depth.set(depth - 1);
@@ -124,7 +112,7 @@ pub fn pop(domain: Option<&'static Name>) -> c_int {
 pub fn start(domain: Option<&'static Name>, text: &Text, number: Option<u64>) -> u64 {
     static LAST: AtomicU64 = AtomicU64::new(0);
     let number = number.unwrap_or_else(|| LAST.fetch_add(1, Ordering::Relaxed) + 1);
-    if let Some(writer) = events::opened() {
+    if let Some(writer) = trace::opened() {
         let (name, domain) = (text.id(writer), id(domain, writer));
         events::range(Kind::RangeStart, name, domain, number, None);
     }
@@ -138,7 +126,7 @@ pub fn end(number: u64) {
 
 /// A moment.
 pub fn mark(domain: Option<&'static Name>, text: &Text) {
-    if let Some(writer) = events::opened() {
+    if let Some(writer) = trace::opened() {
         let (name, domain) = (text.id(writer), id(domain, writer));
         events::range(Kind::Mark, name, domain, 0, None);
     }
@@ -219,10 +207,7 @@ impl Open {
             }
             node = range.node;
         }
-        thread::with(|t| t.ranges.set(node));
-        if LEADER.load(Ordering::Relaxed) == thread::serial() {
-            PROCESS.store(node, Ordering::Relaxed);
-        }
+        phase::set(node, LEADER.load(Ordering::Relaxed) == thread::serial());
         node
     }
 }

@@ -2,6 +2,9 @@
 
 pub mod events;
 pub mod marks;
+pub mod phase;
 pub mod stacks;
 pub mod thread_names;
 pub mod timeline;
+pub mod trace;
+pub mod upkeep;

@@ -8,8 +8,8 @@ use gpushim_core::perf_map::PerfMap;
 use gpushim_core::trace::{BuildId, Module, Writer};
 use gpushim_core::unwind::{self, Again, Frames};
 
-use crate::base::{process, thread};
-use crate::record::{events, marks};
+use crate::base::{settings, thread};
+use crate::record::{phase, trace};
 
 /// How often libraries had been unloaded when it was last looked.
 static UNLOADED: AtomicU64 = AtomicU64::new(0);
@@ -20,7 +20,7 @@ static IS_AGAIN: AtomicBool = AtomicBool::new(false);
 
 /// Gets ready: from now on modules go into the trace as they are met.
 pub fn start() {
-    if process::config().stacks != Stacks::Off {
+    if settings::config().stacks != Stacks::Off {
         unwind::on_new_module(met);
     }
 }
@@ -29,8 +29,8 @@ pub fn start() {
 /// are open.
 #[inline]
 pub fn of_allocation(writer: &Writer, bytes: u64) -> u32 {
-    let ranges = marks::current();
-    let wanted = match process::config().stacks {
+    let ranges = phase::current();
+    let wanted = match settings::config().stacks {
         Stacks::Off => return ranges,
         Stacks::All => true,
         Stacks::Above(least) => bytes >= least,
@@ -66,7 +66,7 @@ fn own() -> &'static std::ops::Range<u64> {
 
 /// A module was met for the first time since code last changed.
 fn met(module: &unwind::Module) {
-    let Some(writer) = events::opened() else {
+    let Some(writer) = trace::opened() else {
         return;
     };
     let Ok(mut again) = AGAIN.lock() else { return };
@@ -91,7 +91,7 @@ fn met(module: &unwind::Module) {
 
 /// What the housekeeper does for stacks.
 pub fn upkeep(writer: &Writer) {
-    if process::config().stacks == Stacks::Off {
+    if settings::config().stacks == Stacks::Off {
         return;
     }
     // The linker unloads on its own, too: what it opened for itself, or through handles of its own.
@@ -101,7 +101,7 @@ pub fn upkeep(writer: &Writer) {
 
 /// The program closed a library.
 pub fn closed() {
-    if events::opened().is_some() && process::config().stacks != Stacks::Off {
+    if trace::opened().is_some() && settings::config().stacks != Stacks::Off {
         unloaded();
     }
 }

@@ -2,32 +2,17 @@
 //! the housekeeper reads what the kernel calls it.
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use gpushim_core::trace::Facts;
 
-use crate::base::process;
+use crate::base::{newcomers, settings};
 use crate::record::events;
 
-/// Threads that can wait to be asked about; of a burst of more the first ones go without a name.
-const WAITING: usize = 256;
 /// Names that can wait for the trace to be opened.
 const EARLY: usize = 1024;
 
-/// The ids of threads that wait, 0 for none.
-static NEW: [AtomicU32; WAITING] = [const { AtomicU32::new(0) }; WAITING];
-static NEXT: AtomicUsize = AtomicUsize::new(0);
-
 /// Names that the program gave before there was a trace.
 static GIVEN: Mutex<Vec<(u32, String)>> = Mutex::new(Vec::new());
-
-/// A thread records for the first time.
-pub fn arrived(thread: u32) {
-    let turn = NEXT.fetch_add(1, Ordering::Relaxed);
-    if let Some(place) = NEW.get(turn % WAITING) {
-        place.store(thread, Ordering::Release);
-    }
-}
 
 /// The program names a thread.
 pub fn given(thread: u32, name: &str) {
@@ -50,13 +35,8 @@ fn kernel_name(thread: u32) -> Option<String> {
 /// Records the names of the threads that wait. Those that have ended have none any more. A thread without a name of
 /// its own is called as the program, which is not told if the process is to remain unknown.
 pub fn record() {
-    let is_told = process::config().trace_facts != Facts::None;
-    for place in &NEW {
-        // Most are empty: looking first leaves them where they are.
-        if place.load(Ordering::Relaxed) == 0 {
-            continue;
-        }
-        let thread = place.swap(0, Ordering::Acquire);
+    let is_told = settings::config().trace_facts != Facts::None;
+    for thread in newcomers::take() {
         if let Some(name) = kernel_name(thread)
             && (is_told || kernel_name(std::process::id()).as_ref() != Some(&name))
         {

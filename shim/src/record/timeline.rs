@@ -5,16 +5,15 @@ use std::time::Duration;
 
 use gpushim_core::config::TraceMode;
 use gpushim_core::trace::spool::{SpoolLimits, SpoolOptions, Spooler};
-use gpushim_core::trace::{Held, Upkeep, Writer};
+use gpushim_core::trace::{Upkeep, Writer};
 
-use crate::base::process;
-use crate::memory::memory_info;
+use crate::base::{settings, stderr};
 
 /// How long the end of the process waits for the last events to be written.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 enum Follower {
-    /// The housekeeper keeps the timeline.
+    /// The background thread keeps the timeline.
     Timeline(Box<Upkeep>),
     /// A thread of its own does, and writes all events.
     Spool(Spooler),
@@ -25,11 +24,14 @@ static FOLLOWER: Mutex<Option<Follower>> = Mutex::new(None);
 /// Why the spool stopped, until it is said. Its thread has no standard error: see [`SpoolOptions::stopped`].
 static STOPPED: Mutex<Option<String>> = Mutex::new(None);
 
-/// Begins to follow a trace that was just created.
-pub fn start(writer: &Writer) {
-    let config = process::config();
+/// What the pools of a device hold from the driver, in bytes; `None` while one of them is at work.
+type HeldNow = fn(u8) -> Option<u64>;
+
+/// Begins to follow a trace that was just created. `held` is asked by a timeline that has missed some of it.
+pub fn start(writer: &Writer, held: HeldNow) {
+    let config = settings::config();
     let follower = match config.trace_mode {
-        TraceMode::Ring => timeline(writer),
+        TraceMode::Ring => timeline(writer, held),
         TraceMode::Full => {
             let options = SpoolOptions {
                 limits: SpoolLimits {
@@ -41,16 +43,16 @@ pub fn start(writer: &Writer) {
                         *place = Some(stopped(why));
                     }
                 }),
-                held: Some(held()),
+                held: Some(Box::new(held)),
                 ..SpoolOptions::new()
             };
             match Spooler::start(writer, options) {
                 Ok(spooler) => Follower::Spool(spooler),
                 Err(error) => {
-                    process::say(&format!(
+                    stderr::say(&format!(
                         "failed to write all events beside the trace: {error}; it keeps the newest"
                     ));
-                    timeline(writer)
+                    timeline(writer, held)
                 }
             }
         }
@@ -60,13 +62,8 @@ pub fn start(writer: &Writer) {
     }
 }
 
-fn timeline(writer: &Writer) -> Follower {
-    Follower::Timeline(Box::new(Upkeep::new(writer, Some(held()))))
-}
-
-/// What pools hold, for a timeline that has missed some of it.
-fn held() -> Held {
-    Box::new(memory_info::held_now)
+fn timeline(writer: &Writer, held: HeldNow) -> Follower {
+    Follower::Timeline(Box::new(Upkeep::new(writer, Some(Box::new(held)))))
 }
 
 /// The line that says that not all events are kept any more.
@@ -78,7 +75,7 @@ fn stopped(why: &str) -> String {
 fn say_stopped() {
     let why = STOPPED.lock().ok().and_then(|mut place| place.take());
     if let Some(why) = why {
-        process::say(&why);
+        stderr::say(&why);
     }
 }
 

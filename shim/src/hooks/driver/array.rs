@@ -7,7 +7,7 @@ use gpushim_core::trace::Class;
 
 use crate::cuda::functions::real;
 use crate::cuda::types::{CUresult, Handle, SUCCESS};
-use crate::hooks::hook::driver_hooks;
+use crate::hooks::driver::hook::driver_hooks;
 use crate::memory::{allocator, passthrough};
 
 /// Bytes of one element: the channel format's width (`CUarray_format`, cuda.h) times the channels.

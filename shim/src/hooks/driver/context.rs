@@ -11,10 +11,10 @@ use primary::End;
 use crate::cuda::functions::real;
 use crate::cuda::types::{CUresult, Handle, INVALID_CONTEXT, PEER_ACCESS_NOT_ENABLED, SUCCESS};
 use crate::cuda::{attached, captures, context, primary};
-use crate::hooks::hook::driver_hooks;
+use crate::hooks::driver::hook::driver_hooks;
 use crate::memory::device::relaxed;
 use crate::memory::{
-    allocator, budget, device_memory, drain, paged, peer_access, pool_peers, pools,
+    allocator, budget, device_memory, drain, memory_info, paged, peer_access, pool_peers, pools,
 };
 use crate::record::events;
 
@@ -33,7 +33,7 @@ fn ended(handle: u64) {
         pool.device().forget(ended);
         events::blocks_gone(ended, &gone);
     } else if of_pages > 0 {
-        events::context_gone(ended, of_pages, trimmed);
+        events::context_gone(ended, of_pages, trimmed, memory_info::is_held);
     }
 }
 
@@ -117,7 +117,7 @@ fn reset(device: c_int, call: impl FnOnce() -> CUresult) -> CUresult {
 fn pools_gone(primary: Context, device: c_int) {
     let (allocated, reserved) = pools::primary_gone(device);
     if allocated + reserved > 0 {
-        events::context_gone(primary, allocated, reserved);
+        events::context_gone(primary, allocated, reserved, memory_info::is_held);
     }
 }
 

@@ -6,11 +6,11 @@ use std::sync::Once;
 use cudarc::driver::sys;
 use gpushim_core::trace::{Class, Kind};
 
-use crate::base::process;
+use crate::base::stderr;
 use crate::cuda::context;
 use crate::cuda::functions::real;
 use crate::cuda::types::{CUresult, DevicePtr, Handle, INVALID_VALUE, SUCCESS};
-use crate::hooks::hook::driver_hooks;
+use crate::hooks::driver::hook::driver_hooks;
 use crate::memory::pools::{self, Entry};
 use crate::memory::{allocator, passthrough};
 use crate::record::events;
@@ -31,7 +31,7 @@ pub fn exported(class: Class, address: DevicePtr) {
 fn no_handle(entry: &Entry) -> CUresult {
     static SAID: Once = Once::new();
     SAID.call_once(|| {
-        process::say(&format!(
+        stderr::say(&format!(
             "failed to make an IPC handle: memory of a stream-ordered pool or of the policy vmm (device \
              {}) has none; use GPUSHIM_POLICY=blocks and no takeover in this process",
             entry.device

@@ -4,7 +4,7 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 
 use crate::cuda::functions::real;
 use crate::cuda::types::{CUresult, SUCCESS};
-use crate::hooks::hook::driver_hooks;
+use crate::hooks::driver::hook::driver_hooks;
 
 /// The names under which the function itself may be asked for.
 pub static NAMES: [&CStr; 2] = [c"cuGetProcAddress", c"cuGetProcAddress_v2"];

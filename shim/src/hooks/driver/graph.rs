@@ -7,7 +7,7 @@ use gpushim_core::trace::Class;
 
 use crate::cuda::functions::real;
 use crate::cuda::types::{CUresult, DevicePtr, Handle, SUCCESS};
-use crate::hooks::hook::driver_hooks;
+use crate::hooks::driver::hook::driver_hooks;
 use crate::memory::{allocator, passthrough, pools};
 
 /// `CU_GRAPH_NODE_TYPE_GRAPH`, `..._MEM_ALLOC` and `..._MEM_FREE`.

@@ -11,7 +11,7 @@ use crate::cuda::green::{self, Green};
 use crate::cuda::types::{CUresult, Handle, SUCCESS};
 use crate::cuda::{context, primary};
 use crate::hooks::driver::context::{destroy, make, release};
-use crate::hooks::hook::driver_hooks;
+use crate::hooks::driver::hook::driver_hooks;
 use crate::memory::{allocator, paged};
 
 /// Takes a green context in that was just made. The driver holds the device's primary context for it; so do we, for

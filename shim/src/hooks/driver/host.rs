@@ -6,7 +6,7 @@ use gpushim_core::trace::Class;
 
 use crate::cuda::functions::real;
 use crate::cuda::types::{CUresult, SUCCESS};
-use crate::hooks::hook::driver_hooks;
+use crate::hooks::driver::hook::driver_hooks;
 use crate::memory::{allocator, passthrough};
 
 fn allocate(

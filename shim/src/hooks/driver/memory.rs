@@ -8,8 +8,8 @@ use crate::cuda::types::{
     CONTEXT_IS_DESTROYED, CUresult, DevicePtr, NOT_FOUND, OUT_OF_MEMORY, SUCCESS,
 };
 use crate::cuda::{context, green};
+use crate::hooks::driver::hook::driver_hooks;
 use crate::hooks::driver::{pointer, stream_ordered};
-use crate::hooks::hook::driver_hooks;
 use crate::memory::{allocator, budget, memory_info, passthrough, pools};
 
 /// Bytes that rows are padded to.

@@ -8,7 +8,7 @@ use gpushim_core::mempool::Settings;
 use crate::base::thread;
 use crate::cuda::functions::real;
 use crate::cuda::types::{CUresult, Handle, SUCCESS};
-use crate::hooks::hook::driver_hooks;
+use crate::hooks::driver::hook::driver_hooks;
 use crate::memory::pools::{self, Entry};
 
 /// `CU_MEMPOOL_ATTR_…`, by number.

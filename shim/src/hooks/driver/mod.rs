@@ -3,14 +3,13 @@
 //! Each file declares its functions by `driver_hooks!`; all of them together are the table by which our functions are
 //! put in the place of the driver's.
 
-use crate::cuda::functions;
-use crate::hooks::hook::Hook;
 pub mod array;
 pub mod context;
 pub mod external;
 pub mod get_proc_address;
 pub mod graph;
 pub mod green;
+pub mod hook;
 pub mod host;
 pub mod memory;
 pub mod mempool;
@@ -21,6 +20,11 @@ pub mod stream_ordered;
 pub mod virtual_memory;
 
 use std::ffi::{CStr, c_void};
+
+use gpushim_core::trace::Writer;
+
+use crate::cuda::functions;
+use hook::Hook;
 
 /// All hooks.
 pub static FAMILIES: [&[Hook]; 14] = [
@@ -43,6 +47,23 @@ pub static FAMILIES: [&[Hook]; 14] = [
 /// Every hook, family by family.
 pub fn hooks() -> impl Iterator<Item = &'static Hook> {
     FAMILIES.iter().flat_map(|family| family.iter())
+}
+
+/// Writes how many of the hooked functions the driver has, and which ones it has not.
+pub fn write_facts(writer: &Writer) {
+    let mut absent = Vec::new();
+    let mut present = 0;
+    for hook in hooks() {
+        if hook.function.real().is_null() {
+            absent.push(hook.function.name.to_string_lossy());
+        } else {
+            present += 1;
+        }
+    }
+    writer.fact("hooks", &present.to_string());
+    if !absent.is_empty() {
+        writer.fact("hooks.absent", &absent.join(" "));
+    }
 }
 
 /// Our function for a pointer of the driver's; null if we do not stand in for it.

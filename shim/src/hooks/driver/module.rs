@@ -7,7 +7,7 @@ use crate::base::thread;
 use crate::cuda::context;
 use crate::cuda::functions::real;
 use crate::cuda::types::{CUresult, Handle, SUCCESS};
-use crate::hooks::hook::driver_hooks;
+use crate::hooks::driver::hook::driver_hooks;
 use crate::memory::allocator::forward_unsized;
 use crate::record::events;
 

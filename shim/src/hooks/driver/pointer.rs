@@ -8,7 +8,7 @@ use gpushim_core::{mempool, pool};
 use crate::cuda::functions::real;
 use crate::cuda::types::{CUresult, DevicePtr, SUCCESS};
 use crate::hooks::driver::external;
-use crate::hooks::hook::driver_hooks;
+use crate::hooks::driver::hook::driver_hooks;
 use crate::memory::allocator;
 use crate::memory::pools::{self, Entry};
 

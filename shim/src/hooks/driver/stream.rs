@@ -5,8 +5,8 @@ use std::ffi::{c_int, c_uint, c_void};
 use crate::cuda::captures;
 use crate::cuda::functions::real;
 use crate::cuda::types::{CUresult, Handle, SUCCESS};
+use crate::hooks::driver::hook::driver_hooks;
 use crate::hooks::driver::stream_ordered;
-use crate::hooks::hook::driver_hooks;
 use crate::memory::{allocator, pools};
 
 /// Begins a capture in a mode of the driver's; `per_thread`: what the stream handle 0 means.

@@ -10,11 +10,10 @@ use crate::cuda::types::{
     INVALID_VALUE, OUT_OF_MEMORY, SUCCESS,
 };
 use crate::cuda::{captures, context, primary};
-use crate::hooks::hook::driver_hooks;
+use crate::hooks::driver::hook::driver_hooks;
 use crate::memory::pools::{self, Entry};
-use crate::memory::{allocator, memory_info, paged, passthrough, shortage};
-use crate::process::background;
-use crate::record::events;
+use crate::memory::{allocator, growth, memory_info, paged, passthrough, shortage};
+use crate::record::{events, trace};
 
 /// The stream that a handle means; `per_thread`: to a `_ptsz` function.
 #[inline]
@@ -132,8 +131,8 @@ pub fn allocate_from(entry: &Entry, stream: Stream, bytes: u64) -> Option<Result
 
 #[cold]
 fn allocate_slowly(entry: &Entry, stream: Stream, bytes: u64) -> Option<Result<u64, CUresult>> {
-    events::open();
-    background::start();
+    trace::open();
+    growth::begins();
     events::driver_ns();
     let asked = shortage::ask(|| {
         let asked = entry.pool.allocate(pools::driver(), stream, bytes);
@@ -148,8 +147,8 @@ fn allocate_slowly(entry: &Entry, stream: Stream, bytes: u64) -> Option<Result<u
         Err(_) if entry.steps_aside() => None,
         Err(error) => {
             if error == OUT_OF_MEMORY {
-                let (free, total) = memory_info::of_device();
-                events::out_of_memory(entry.class(), bytes, error, free, total);
+                let figures = memory_info::of_device();
+                events::out_of_memory(entry.class(), bytes, error, figures, memory_info::of_pools);
             }
             Some(Err(error))
         }

@@ -7,7 +7,7 @@ use gpushim_core::trace::Class;
 
 use crate::cuda::functions::real;
 use crate::cuda::types::{CUresult, DevicePtr, SUCCESS};
-use crate::hooks::hook::driver_hooks;
+use crate::hooks::driver::hook::driver_hooks;
 use crate::memory::{allocator, passthrough};
 
 /// `CU_MEM_LOCATION_TYPE_DEVICE`; every other location is memory of the host's.

@@ -6,7 +6,7 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{OnceLock, RwLock};
 
-use crate::base::process;
+use crate::hooks::entry;
 use crate::hooks::nvtx::table::{CORE, CORE2, Tables};
 use crate::record::marks::{self, Name, Text};
 use crate::record::thread_names;
@@ -117,7 +117,7 @@ macro_rules! callbacks {
                     None => BESIDE.load(Ordering::Relaxed).then_some($nothing),
                 };
                 let own: fn(Option<$ret>, $($ty),*) -> $ret = $own;
-                process::boundary(|| theirs.unwrap_or($nothing), || own(theirs, $($arg),*))
+                entry::serve(|| theirs.unwrap_or($nothing), || own(theirs, $($arg),*))
             })*
         }
     };

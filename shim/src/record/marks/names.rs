@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use gpushim_core::trace::Writer;
 
-use crate::record::events;
+use crate::record::trace;
 
 /// Bytes of a name that are kept.
 const LONGEST: usize = 1024;
@@ -93,7 +93,7 @@ impl Text<'_> {
     pub fn label(&self, writer: Option<&Writer>) -> Label {
         match (writer, self) {
             (Some(writer), _) => Label::Id(self.id(writer)),
-            (None, _) if events::is_off() => Label::Id(0),
+            (None, _) if trace::is_off() => Label::Id(0),
             (None, Text::None) => Label::Id(0),
             (None, Text::Plain(text)) => name(text).map_or(Label::Id(0), Label::Early),
             (None, Text::Known(name)) => Label::Early(name),

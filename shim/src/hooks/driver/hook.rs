@@ -23,7 +23,7 @@ unsafe impl Sync for Hook {}
 macro_rules! driver_hooks {
     ($($(#[$doc:meta])* fn $name:ident($($arg:ident: $ty:ty),* $(,)?) $body:block)*) => {
         /// The hooks of this family.
-        pub static HOOKS: &[$crate::hooks::hook::Hook] = &[$($crate::hooks::hook::Hook {
+        pub static HOOKS: &[$crate::hooks::driver::hook::Hook] = &[$($crate::hooks::driver::hook::Hook {
             function: &$crate::cuda::functions::slots::$name,
             ours: $name as *const std::ffi::c_void,
         }),*];
@@ -39,7 +39,7 @@ macro_rules! driver_hooks {
                     // SAFETY: the caller's arguments, unchanged.
                     return unsafe { $crate::cuda::functions::real::$name($($arg),*) };
                 }
-                $crate::base::process::boundary(
+                $crate::hooks::entry::serve(
                     // SAFETY: the caller's arguments, unchanged.
                     || unsafe { $crate::cuda::functions::real::$name($($arg),*) },
                     || $body,
