@@ -1,4 +1,4 @@
-//! Which streams are capturing: while one is, the pool makes no fences and keeps what graphs may hold.
+//! Which streams are capturing: while one is, pools make no fences and keep what graphs may hold.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -8,14 +8,12 @@ use gpushim_core::gate::{self, Pass};
 use gpushim_core::pool::Context;
 
 use crate::base::thread;
-use crate::cuda::context;
 use crate::cuda::functions::real;
 use crate::cuda::types::{CAPTURE_UNSUPPORTED, CONTEXT_IS_DESTROYED, CUresult, Handle, SUCCESS};
-use crate::memory::{allocator, drain, paged, peer_access, pools};
-use crate::record::events;
+use crate::cuda::{context, streams};
 
 /// `CU_STREAM_PER_THREAD`, which names no stream object.
-const PER_THREAD: u64 = 2;
+pub const PER_THREAD: u64 = 2;
 /// `CU_STREAM_CAPTURE_STATUS_INVALIDATED`.
 pub const INVALIDATED: i32 = 2;
 
@@ -27,7 +25,7 @@ pub const RELAXED: u32 = 2;
 
 /// A stream by what it is, whichever way it was named.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Stream {
+pub struct Stream {
     handle: u64,
     /// The thread whose default stream it is; 0 for all others.
     thread: u64,
@@ -36,7 +34,8 @@ struct Stream {
 }
 
 impl Stream {
-    fn of(handle: Handle, per_thread: bool) -> Self {
+    /// The stream that a handle means in this thread; `per_thread`: to a `_ptsz` function.
+    pub fn of(handle: Handle, per_thread: bool) -> Self {
         let handle = match handle as u64 {
             0 if per_thread => PER_THREAD,
             handle => handle,
@@ -58,12 +57,12 @@ impl Stream {
 }
 
 /// A capture that is open.
-struct Open {
+pub struct Open {
     /// A number that no other capture has or had.
-    number: u64,
+    pub number: u64,
     stream: Stream,
     /// The context of its stream.
-    context: Option<Context>,
+    pub context: Option<Context>,
     mode: u32,
     /// The thread that began it: by our number, and by the kernel's.
     thread: u64,
@@ -75,6 +74,23 @@ struct Open {
 }
 
 impl Open {
+    /// A capture that is about to begin on a stream, in a mode of the driver's.
+    pub fn new(stream: Handle, per_thread: bool, mode: u32) -> Open {
+        static LAST: AtomicU64 = AtomicU64::new(0);
+        let stream = Stream::of(stream, per_thread);
+        Open {
+            number: LAST.fetch_add(1, Ordering::Relaxed) + 1,
+            stream,
+            // Another one may be current.
+            context: streams::context_of(stream.handle).or_else(context::current),
+            mode,
+            thread: thread::serial(),
+            tid: thread::tid(),
+            is_broken: false,
+            is_leaving: false,
+        }
+    }
+
     /// Whether it is of the default stream of a thread that has ended: nothing can end it.
     fn is_left(&self) -> bool {
         self.stream.thread != 0 && !thread::lives(self.tid)
@@ -161,24 +177,8 @@ pub fn refusing() -> Vec<u64> {
 /// Held while streams are asked whether they capture: none of them is destroyed meanwhile.
 static ASKING: Mutex<()> = Mutex::new(());
 
-/// Memory is short: what waits for captures that the driver has invalidated, or that nothing can end any more,
-/// waits no longer. Whether there were any. The default streams of other threads cannot be asked about.
-pub fn release_broken() -> bool {
-    if !any() {
-        return false;
-    }
-    let broken = broken();
-    for number in &broken {
-        if let Some(pool) = allocator::used() {
-            pool.capture_broken(*number);
-        }
-        pools::all().for_each(|entry| entry.pool.capture_broken(*number));
-    }
-    !broken.is_empty()
-}
-
 /// The captures that turn out to be invalidated, or left by their threads, each once.
-fn broken() -> Vec<u64> {
+pub fn broken() -> Vec<u64> {
     let Ok(_asking) = ASKING.lock() else {
         return Vec::new();
     };
@@ -248,116 +248,8 @@ fn mode_of_thread() -> u32 {
     if asked == SUCCESS { mode } else { GLOBAL }
 }
 
-/// A capture is about to begin, in a mode of the driver's. Returns its number.
-pub fn begin(stream: Handle, per_thread: bool, mode: u32) -> u64 {
-    static LAST: AtomicU64 = AtomicU64::new(0);
-    let stream_of = Stream::of(stream, per_thread);
-    let began = Open {
-        number: LAST.fetch_add(1, Ordering::Relaxed) + 1,
-        stream: stream_of,
-        // Another one may be current.
-        context: pools::context_of(stream_of.handle).or_else(context::current),
-        mode,
-        thread: thread::serial(),
-        tid: thread::tid(),
-        is_broken: false,
-        is_leaving: false,
-    };
-    let number = began.number;
-    if pools::any() || paged::is_enabled() || peer_access::any() {
-        began.context.into_iter().for_each(drain::prepare);
-    }
-    if let Ok(mut open) = OPEN.lock() {
-        open.push(began);
-    }
-    // Without the lock: the pools wait for calls of theirs in flight, which may ask what captures.
-    if let Some(pool) = allocator::pool() {
-        pool.capture_began(number);
-    }
-    pools::all().for_each(|entry| entry.pool.capture_began(number));
-    // After the pools: none of them begins a call from here on that would be refused.
-    if let Ok(open) = OPEN.lock() {
-        COUNT.store(open.len(), Ordering::SeqCst);
-    }
-    wait_for_quiet();
-    events::capture(true, stream as u64, 0);
-    number
-}
-
-/// The capture of this number did not begin.
-pub fn abandon(number: u64, stream: Handle) {
-    close(|open| open.number == number, stream as u64, None);
-    pools::release_owed();
-}
-
-/// A stream is gone, and the capture that it was in. Nothing happens if there is none.
-pub fn stream_gone(stream: Handle) {
-    if any() {
-        close_of(Stream::of(stream, false), stream as u64, None);
-        pools::release_owed();
-    }
-}
-
-/// The driver was asked to end a capture, and made `graph` of it or nothing.
-pub fn ended(stream: Handle, per_thread: bool, graph: Option<u64>) {
-    if graph.is_none() && still_capturing(stream, per_thread) {
-        return;
-    }
-    close_of(Stream::of(stream, per_thread), stream as u64, graph);
-    pools::release_owed();
-}
-
-/// A context ended with the captures of its streams.
-pub fn context_gone(gone: Context) {
-    while any() && close(|open| open.context == Some(gone), 0, None) {}
-}
-
-/// Closes captures of default streams whose threads have ended: nothing can end those any more, nor use
-/// what they recorded. For when memory was not at hand.
-pub fn close_of_ended_threads() {
-    while any() && close(Open::is_left, PER_THREAD, None) {}
-}
-
-/// Closes the capture of a stream, or the only one that may be of it.
-fn close_of(stream: Stream, name: u64, graph: Option<u64>) {
-    if close(|open| open.stream == stream, name, graph) {
-        return;
-    }
-    let Ok(open) = OPEN.lock() else { return };
-    let mut candidates = open.iter().filter(|open| open.stream.may_be(&stream));
-    // Of two, the wrong one would let go of what the other still uses: both wait for the end of their thread.
-    let only = match (candidates.next(), candidates.next()) {
-        (Some(only), None) => Some(only.number),
-        _ => None,
-    };
-    drop(open);
-    if let Some(number) = only {
-        close(|open| open.number == number, name, graph);
-    }
-}
-
-/// Takes one capture out; false if none fits.
-fn close(fits: impl Fn(&Open) -> bool, stream: u64, graph: Option<u64>) -> bool {
-    let Ok(mut open) = OPEN.lock() else {
-        return false;
-    };
-    // The last one that began: where a stream captures, a second capture of it does not begin.
-    let Some(at) = open.iter().rposition(fits) else {
-        return false;
-    };
-    let number = open.remove(at).number;
-    COUNT.store(open.len(), Ordering::Release);
-    if let Some(pool) = allocator::pool() {
-        pool.capture_ended(number, graph);
-    }
-    pools::all().for_each(|entry| entry.pool.capture_ended(number, graph));
-    drop(open);
-    events::capture(false, stream, graph.unwrap_or(0));
-    true
-}
-
 /// A failed end leaves some captures open: the wrong thread asked, or the wrong stream.
-fn still_capturing(stream: Handle, per_thread: bool) -> bool {
+pub fn still_capturing(stream: Handle, per_thread: bool) -> bool {
     let mut status = 0;
     // SAFETY: `status` is ours to write.
     let asked = thread::call(|| unsafe {
@@ -368,4 +260,84 @@ fn still_capturing(stream: Handle, per_thread: bool) -> bool {
         }
     });
     asked == SUCCESS && status != 0
+}
+
+/// Runs a call that a capture would forbid or be spoiled by, in the mode that allows it: a capture may begin in
+/// another thread while the call is made.
+pub fn relaxed<R>(f: impl FnOnce() -> R) -> R {
+    let mut mode = RELAXED;
+    // SAFETY: `mode` is ours; the call swaps it with the thread's mode.
+    let swapped = unsafe { real::cuThreadExchangeStreamCaptureMode(&mut mode) } == SUCCESS;
+    let result = f();
+    if swapped {
+        // SAFETY: as above; this puts the thread's own mode back.
+        unsafe { real::cuThreadExchangeStreamCaptureMode(&mut mode) };
+    }
+    result
+}
+
+/// A capture is about to begin: from now on it is among those that [`with_open`] shows.
+pub fn enters(open: Open) {
+    if let Ok(mut all) = OPEN.lock() {
+        all.push(open);
+    }
+}
+
+/// Captures that entered count from now on: no call that they would be invalidated by begins any more. Waits for
+/// those that are in flight.
+pub fn counts() {
+    if let Ok(open) = OPEN.lock() {
+        COUNT.store(open.len(), Ordering::SeqCst);
+    }
+    wait_for_quiet();
+}
+
+/// Which capture is over.
+#[derive(Clone, Copy)]
+pub enum Which {
+    /// The one of this number.
+    Number(u64),
+    /// The one of a stream.
+    Of(Stream),
+    /// One of a context's.
+    In(Context),
+    /// One of the default stream of a thread that has ended: nothing can end it, nor use what it recorded.
+    Left,
+}
+
+impl Which {
+    fn fits(self, open: &Open) -> bool {
+        match self {
+            Which::Number(number) => open.number == number,
+            Which::Of(stream) => open.stream == stream,
+            Which::In(context) => open.context == Some(context),
+            Which::Left => open.is_left(),
+        }
+    }
+}
+
+/// Takes one capture out and tells of its number, while no other begins or ends; false if none fits.
+pub fn close(which: Which, tell: impl FnOnce(u64)) -> bool {
+    let Ok(mut open) = OPEN.lock() else {
+        return false;
+    };
+    // The last one that began: where a stream captures, a second capture of it does not begin.
+    let Some(at) = open.iter().rposition(|open| which.fits(open)) else {
+        return false;
+    };
+    let number = open.remove(at).number;
+    COUNT.store(open.len(), Ordering::Release);
+    tell(number);
+    true
+}
+
+/// The only capture that may be of a stream, if none is known to be.
+pub fn only_of(stream: Stream) -> Option<u64> {
+    let open = OPEN.lock().ok()?;
+    let mut candidates = open.iter().filter(|open| open.stream.may_be(&stream));
+    // Of two, the wrong one would let go of what the other still uses: both wait for the end of their thread.
+    match (candidates.next(), candidates.next()) {
+        (Some(only), None) => Some(only.number),
+        _ => None,
+    }
 }

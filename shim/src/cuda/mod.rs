@@ -3,7 +3,10 @@
 pub mod attached;
 pub mod captures;
 pub mod context;
+pub mod device;
+pub mod devices;
 pub mod functions;
 pub mod green;
 pub mod primary;
+pub mod streams;
 pub mod types;

@@ -13,7 +13,6 @@ use gpushim_core::pool::Context;
 use crate::base::thread;
 use crate::cuda::functions::real;
 use crate::cuda::types::{CUresult, SUCCESS};
-use crate::memory::pool_peers;
 
 /// One device's primary context.
 #[derive(Clone, Copy)]
@@ -28,7 +27,7 @@ struct Primary {
     is_ours: bool,
     /// Driver allocations in it that are ours, and those being made.
     used: u64,
-    /// Nothing of ours lay there when the housekeeper last looked.
+    /// Nothing of ours lay there when the background thread last looked.
     is_idle: bool,
 }
 
@@ -188,8 +187,9 @@ fn release(device: i32) {
     let _ = thread::timed(|| unsafe { real::cuDevicePrimaryCtxRelease_v2(device) });
 }
 
-/// The housekeeper's tick: contexts in which nothing of ours has been since the tick before are given up.
-pub fn decay() {
+/// The background thread's tick: contexts in which nothing of ours has been since the tick before are given up, after
+/// `gone` was told of each.
+pub fn decay(gone: impl Fn(Context)) {
     let Ok(mut table) = TABLE.lock() else { return };
     let mut idle = Vec::new();
     for one in table.iter_mut().filter(|one| one.is_ours) {
@@ -204,7 +204,7 @@ pub fn decay() {
     }
     drop(table);
     for (device, context) in idle {
-        pool_peers::gone(context);
+        gone(context);
         release(device);
     }
 }

@@ -35,3 +35,12 @@ pub const PEER_ACCESS_ALREADY_ENABLED: CUresult = 704;
 pub const PEER_ACCESS_NOT_ENABLED: CUresult = 705;
 /// `CUDA_ERROR_NOT_FOUND`.
 pub const NOT_FOUND: CUresult = 500;
+
+/// A driver's answer as a result.
+pub fn check(result: CUresult) -> Result<(), CUresult> {
+    if result == SUCCESS {
+        Ok(())
+    } else {
+        Err(result)
+    }
+}

@@ -1,7 +1,7 @@
 //! The pools' books of this process, for programs that watch them: `scripts/soak`.
 
 use crate::hooks::entry;
-use crate::memory::{allocator, pools};
+use crate::memory::registry;
 
 /// Writes figures of all pools to `out`, as many as there is room for, and returns how many there are: live blocks,
 /// bytes handed out, bytes cached, bytes held from the driver, bytes that graphs may still use, stream-ordered pools,
@@ -27,7 +27,7 @@ pub unsafe extern "C" fn gpushim_books(out: *mut u64, room: usize) -> usize {
 
 fn figures() -> [u64; 7] {
     let mut figures = [0; 7];
-    if let Some(pool) = allocator::used() {
+    if let Some(pool) = registry::used() {
         let stats = pool.stats(None);
         figures[0] += stats.live;
         figures[1] += stats.allocated;
@@ -35,7 +35,7 @@ fn figures() -> [u64; 7] {
         figures[3] += stats.reserved;
         figures[4] += stats.quarantined;
     }
-    for entry in pools::all() {
+    for entry in registry::all() {
         let stats = entry.pool.stats();
         figures[0] += stats.live;
         figures[1] += stats.allocated;

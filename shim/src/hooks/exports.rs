@@ -11,10 +11,11 @@ use gpushim_core::config::Log;
 
 use crate::base::{boundary, preloaded, settings, stderr, thread};
 use crate::cuda::functions::real;
+use crate::cuda::streams::named;
 use crate::cuda::types::{CUresult, DevicePtr, Handle, OUT_OF_MEMORY, SUCCESS};
 use crate::cuda::{context, primary};
 use crate::hooks::driver::context::cuDevicePrimaryCtxRetain;
-use crate::hooks::driver::stream_ordered::{self, named};
+use crate::hooks::driver::stream_ordered;
 use crate::hooks::{entry, nvtx};
 use crate::memory::passthrough;
 use crate::record::marks::{self, Text};

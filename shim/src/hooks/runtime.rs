@@ -7,11 +7,11 @@ use std::arch::naked_asm;
 use std::ffi::{CStr, c_int, c_void};
 
 use crate::base::thread;
+use crate::cuda::streams::named;
 use crate::cuda::types::{Handle, SUCCESS};
 use crate::hooks::caller::{Interposed, Real};
-use crate::hooks::driver::stream_ordered::{self, named};
 use crate::hooks::entry;
-use crate::memory::allocator;
+use crate::memory::{allocator, stream_ordered};
 
 /// `cudaErrorStubLibrary`, for the case that no cudart stands behind the symbol: a program without one that
 /// meets these by a weak reference.

@@ -13,11 +13,13 @@ use gpushim_core::gate;
 use gpushim_core::pool::{Context, Device};
 
 use crate::base::thread;
+use crate::cuda::captures::{self, relaxed};
 use crate::cuda::functions::real;
-use crate::cuda::types::{CAPTURE_UNSUPPORTED, CONTEXT_IS_DESTROYED, CUresult, OUT_OF_MEMORY};
-use crate::cuda::{captures, context, green};
-use crate::memory::device::{check, relaxed};
-use crate::memory::{allocator, pools};
+use crate::cuda::types::{
+    CAPTURE_UNSUPPORTED, CONTEXT_IS_DESTROYED, CUresult, OUT_OF_MEMORY, check,
+};
+use crate::cuda::{context, device, green};
+use crate::memory::{registry, room};
 
 /// An allocation that is kept for it.
 #[derive(Clone, Copy)]
@@ -120,15 +122,15 @@ fn allocate_from_cache(of: Context, error: CUresult) {
     if error != OUT_OF_MEMORY {
         return;
     }
-    if let Some(pool) = allocator::used()
-        && let Ok(device) = Device::ordinal(pools::driver(), of)
+    if let Some(pool) = registry::used()
+        && let Ok(device) = Device::ordinal(device::driver(), of)
     {
         let cached = pool.stats(Some(device)).cached;
         if pool.trim(Some(device), cached.saturating_sub(1)) > 0 && allocate(of, stays).is_ok() {
             return;
         }
     }
-    pools::make_room();
+    room::make_room();
     // Without it a wait asks the driver for one when it is needed.
     let _ = allocate(of, stays);
 }
@@ -157,7 +159,7 @@ pub fn owns(address: u64) -> bool {
 /// The driver's; [`CAPTURE_UNSUPPORTED`] of a green context in which a stream captures.
 pub fn context(of: Context) -> Result<(), CUresult> {
     // Where no stream captures it can be waited for as ever, which takes no memory.
-    match Device::synchronize(pools::driver(), of) {
+    match Device::synchronize(device::driver(), of) {
         Err(CAPTURE_UNSUPPORTED) => {}
         result => return result,
     }

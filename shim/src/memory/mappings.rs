@@ -10,9 +10,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use gpushim_core::mempool::Driver;
 
+use crate::cuda::device::Cuda;
+use crate::cuda::devices;
 use crate::cuda::types::CUresult;
-use crate::memory::device::Cuda;
-use crate::memory::{pools, stream_driver};
+use crate::memory::physical;
 
 /// Bytes of the smallest mapping, and what all are multiples of.
 const PAGE: u64 = 2 << 20;
@@ -45,7 +46,7 @@ fn bit(device: i32) -> u64 {
 
 /// Whether the driver allocations of a device's pools are mappings.
 pub fn serve(device: i32) -> bool {
-    pools::has_virtual_memory(device) && REFUSED.load(Ordering::Relaxed) & bit(device) == 0
+    devices::has_virtual_memory(device) && REFUSED.load(Ordering::Relaxed) & bit(device) == 0
 }
 
 impl Mapping {
@@ -100,7 +101,7 @@ pub fn allocate(
     };
     let address = driver.reserve(device, mapping.bytes);
     let address = address.inspect_err(|error| refused(device, *error, true))?;
-    let made = stream_driver::create(device, mapping.bytes);
+    let made = physical::create(device, mapping.bytes);
     let made = made.inspect_err(|error| {
         // There is memory, and none for this.
         refused(device, *error, driver.refuses(device, mapping.bytes));
@@ -114,7 +115,7 @@ pub fn allocate(
             })
         });
         placed.inspect_err(|error| {
-            stream_driver::destroy(device, handle, mapping.bytes);
+            physical::destroy(device, handle, mapping.bytes);
             refused(device, *error, driver.has_plenty(device, mapping.bytes));
         })
     });
@@ -173,7 +174,7 @@ pub fn release(
     drop(mappings);
     let unmapped = driver.unmap(base, mapping.bytes);
     if unmapped.is_ok() {
-        stream_driver::destroy(device, mapping.handle, mapping.bytes);
+        physical::destroy(device, mapping.handle, mapping.bytes);
         driver.unreserve(base, mapping.bytes);
     } else {
         if mapping.pool != 0 {

@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use gpushim_core::pool::Device;
 
-use crate::cuda::context;
 use crate::cuda::types::{CUresult, SUCCESS};
-use crate::memory::{allocator, budget, pools};
+use crate::cuda::{context, device};
+use crate::memory::{budget, registry};
 use crate::record::events::Held;
 
 /// How long a question waits for memory that is on its way between pools and the driver, and how often it looks.
@@ -47,20 +47,20 @@ pub unsafe fn ask(
 
 /// How often memory of a device went back to the driver; `None` while some is on its way.
 fn returns(device: i32) -> Option<u64> {
-    let of_pool = allocator::used().map_or(Some(0), |pool| pool.returns(device))?;
-    let mut pools = pools::all().filter(|entry| entry.device == device);
+    let of_pool = registry::used().map_or(Some(0), |pool| pool.returns(device))?;
+    let mut pools = registry::all().filter(|entry| entry.device == device);
     pools.try_fold(of_pool, |sum, entry| Some(sum + entry.pool.returns()?))
 }
 
 /// Corrects the driver's figures, in bytes, for the current device.
 fn adjust(free: Option<&mut usize>, total: Option<&mut usize>) {
     let limit = budget::limit();
-    if limit.is_none() && allocator::used().is_none() && !pools::any() {
+    if limit.is_none() && registry::used().is_none() && !registry::any() {
         return;
     }
     let device = i32::from(context::device());
-    let cached = allocator::used().map_or(0, |pool| pool.cached_bytes(device));
-    let of_pools = pools::figures(device);
+    let cached = registry::used().map_or(0, |pool| pool.cached_bytes(device));
+    let of_pools = registry::figures(device);
     let mut free = free;
     if let Some(free) = free.as_deref_mut() {
         *free += (cached + of_pools.cached) as usize;
@@ -74,24 +74,24 @@ fn adjust(free: Option<&mut usize>, total: Option<&mut usize>) {
 
 /// Free and total bytes of the current context's device, as the driver sees them; zeros without one.
 pub fn of_device() -> (u64, u64) {
-    let of = |context| pools::driver().memory_info(context).unwrap_or((0, 0));
+    let of = |context| device::driver().memory_info(context).unwrap_or((0, 0));
     context::current().map_or((0, 0), of)
 }
 
 /// What the pools of a device hold; `None` if none serves the process. Walks all blocks, under each
 /// pool's lock.
 pub fn of_pools(device: i32) -> Option<Held> {
-    if allocator::used().is_none() && !pools::any() {
+    if registry::used().is_none() && !registry::any() {
         return None;
     }
     let mut held = Held::default();
-    if let Some(pool) = allocator::used() {
+    if let Some(pool) = registry::used() {
         let stats = pool.stats(Some(device));
         (held.allocated, held.reserved) = (stats.allocated, stats.reserved);
         held.quarantined = stats.quarantined;
         held.largest_free = pool.largest_free(device);
     }
-    for entry in pools::all().filter(|entry| entry.device == device) {
+    for entry in registry::all().filter(|entry| entry.device == device) {
         let stats = entry.pool.stats();
         held.allocated += stats.allocated;
         held.reserved += stats.reserved;
@@ -105,8 +105,8 @@ pub fn of_pools(device: i32) -> Option<Held> {
 /// nobody.
 pub fn held_now(device: u8) -> Option<u64> {
     let device = i32::from(device);
-    let of_pool = allocator::used().map_or(Some(0), |pool| pool.reserved_now(device))?;
-    let mut pools = pools::all().filter(|entry| entry.device == device);
+    let of_pool = registry::used().map_or(Some(0), |pool| pool.reserved_now(device))?;
+    let mut pools = registry::all().filter(|entry| entry.device == device);
     pools.try_fold(of_pool, |held, entry| {
         Some(held + entry.pool.reserved_now()?)
     })
@@ -123,6 +123,6 @@ fn limited(free: Option<&mut usize>, total: Option<&mut usize>, limit: u64, held
 
 /// Whether a pool holds the block at an address.
 pub fn is_held(address: u64) -> bool {
-    allocator::used().is_some_and(|pool| pool.find(address).is_some())
-        || pools::owner(address).is_some_and(|entry| entry.pool.find(address).is_some())
+    registry::used().is_some_and(|pool| pool.find(address).is_some())
+        || registry::owner(address).is_some_and(|entry| entry.pool.find(address).is_some())
 }

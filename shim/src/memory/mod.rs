@@ -2,7 +2,7 @@
 
 pub mod allocator;
 pub mod budget;
-pub mod device;
+pub mod capture_notices;
 pub mod device_memory;
 pub mod drain;
 pub mod growth;
@@ -11,8 +11,17 @@ pub mod memory_info;
 pub mod paged;
 pub mod passthrough;
 pub mod peer_access;
+pub mod physical;
+pub mod plain_driver;
+pub mod plan_notes;
 pub mod plans;
+pub mod policy;
 pub mod pool_peers;
 pub mod pools;
+pub mod registry;
+pub mod room;
 pub mod shortage;
 pub mod stream_driver;
+pub mod stream_ordered;
+pub mod surplus;
+pub mod targets;

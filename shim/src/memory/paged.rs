@@ -3,34 +3,25 @@
 //! Its blocks belong to no stream: a block may be handed out again when all work submitted to the
 //! context of its allocation before the free is over, which is what the driver's own free waits for.
 
-use std::sync::OnceLock;
-
 use gpushim_core::mempool::{Driver, Settings, Stream};
 use gpushim_core::placement::Family;
-use gpushim_core::pool::{Context, Device, Policy, Reuse};
+use gpushim_core::pool::{Context, Device, Reuse};
+use gpushim_core::trace::Class;
 
 use crate::base::settings;
-use crate::cuda::types::{CUresult, SUCCESS};
-use crate::cuda::{captures, context, green};
-use crate::hooks::driver::stream_ordered;
-use crate::memory::pools::{self, Entry};
-use crate::memory::{drain, peer_access, plans};
-
-/// Whether the policy is in force: it is asked for, and devices have virtual memory management. Memory of a
-/// context must not lie in another one, where it would without.
-#[inline]
-pub fn is_enabled() -> bool {
-    static ENABLED: OnceLock<bool> = OnceLock::new();
-    *ENABLED.get_or_init(|| settings::config().policy == Policy::Vmm && pools::is_vmm_possible())
-}
+use crate::cuda::types::{CUresult, DevicePtr, INVALID_CONTEXT, SUCCESS};
+use crate::cuda::{captures, context, device, devices, green, primary};
+use crate::memory::registry::{self, Entry};
+use crate::memory::{drain, peer_access, plans, policy, pools, stream_ordered, surplus};
+use crate::record::events;
 
 /// The address of memory in the current context. `None`: the driver must answer.
 pub fn allocate(bytes: u64) -> Option<Result<u64, CUresult>> {
-    if !is_enabled() {
+    if !policy::is_paged() {
         return None;
     }
     let context = context::current().filter(|context| !green::is(*context))?;
-    let entry = pool(pools::driver().ordinal(context).ok()?)?;
+    let entry = pool(device::driver().ordinal(context).ok()?)?;
     let stream = Stream {
         context,
         handle: Stream::EVERY,
@@ -40,7 +31,7 @@ pub fn allocate(bytes: u64) -> Option<Result<u64, CUresult>> {
 }
 
 fn pool(device: i32) -> Option<&'static Entry> {
-    if !pools::has_virtual_memory(device) {
+    if !devices::has_virtual_memory(device) {
         return None;
     }
     let reuse = settings::config().reuse;
@@ -50,7 +41,8 @@ fn pool(device: i32) -> Option<&'static Entry> {
         placement: plans::of(device, Family::Plain),
         ..Settings::default()
     };
-    pools::add(pools::handle_of_device(device), device, settings).filter(|entry| !entry.is_aside())
+    pools::add(registry::handle_of_device(device), device, settings)
+        .filter(|entry| !entry.is_aside())
 }
 
 /// After a free in the pool of a device: the host waits, where the user wants it to.
@@ -61,18 +53,18 @@ pub fn freed(context: Context) {
     }
     let others = peer_access::of(context);
     for one in others.into_iter().chain([context]) {
-        let wait = || match Device::synchronize(pools::driver(), one) {
+        let wait = || match Device::synchronize(device::driver(), one) {
             Ok(()) => SUCCESS,
             Err(error) => error,
         };
-        pools::synchronize(Some(one), None, wait);
+        surplus::synchronize(Some(one), None, wait);
     }
 }
 
 /// A context was made: its work may use the memory of its device's others.
 pub fn context_made(context: Context) {
     peer_access::known(context);
-    if is_enabled() && peer_access::any() {
+    if policy::is_paged() && peer_access::any() {
         for owner in peer_access::of(context) {
             follow(context, owner);
         }
@@ -81,7 +73,7 @@ pub fn context_made(context: Context) {
 
 /// A context is about to be forgotten: others may still work on its memory, which is free then.
 pub fn context_gone(context: Context) {
-    if is_enabled() && peer_access::any() {
+    if policy::is_paged() && peer_access::any() {
         for other in peer_access::of(context) {
             // What cannot be waited for has ended, too.
             let _ = drain::context(other);
@@ -98,7 +90,7 @@ fn follow(accessor: Context, owner: Context) {
         handle: Stream::EVERY,
         thread: 0,
     };
-    let driver = pools::driver();
+    let driver = device::driver();
     if !captures::any()
         && let Ok(event) = Driver::record(driver, every(owner))
     {
@@ -115,14 +107,14 @@ fn follow(accessor: Context, owner: Context) {
 pub fn peer(accessor: Context, owner: Context, enabled: bool) -> Result<(), CUresult> {
     if enabled {
         peer_access::peer(accessor, owner);
-        if is_enabled() {
+        if policy::is_paged() {
             follow(accessor, owner);
         }
     }
-    let ordinal = |context| pools::driver().ordinal(context).ok();
+    let ordinal = |context| device::driver().ordinal(context).ok();
     let Some((accessor, owner)) = ordinal(accessor)
         .zip(ordinal(owner))
-        .filter(|_| is_enabled())
+        .filter(|_| policy::is_paged())
     else {
         return Ok(());
     };
@@ -133,7 +125,7 @@ pub fn peer(accessor: Context, owner: Context, enabled: bool) -> Result<(), CUre
     let mut devices = before.clone();
     devices.retain(|device| *device != accessor);
     devices.extend(enabled.then_some(accessor));
-    let set = |devices: &[i32]| entry.pool.set_access(pools::driver(), devices);
+    let set = |devices: &[i32]| entry.pool.set_access(device::driver(), devices);
     let result = set(&devices);
     if !enabled {
         // If the driver refuses, a device keeps access that it may not use: correct programs are unaffected.
@@ -143,4 +135,33 @@ pub fn peer(accessor: Context, owner: Context, enabled: bool) -> Result<(), CUre
     result.or_else(|_| set(&devices)).inspect_err(|_| {
         let _ = set(&before);
     })
+}
+
+/// Memory of ours that is freed without a stream: any work of the current context may be using it, or
+/// of the context in which `cudaMalloc` made it.
+pub fn free_anywhere(address: DevicePtr) -> Option<CUresult> {
+    let entry = registry::owner(address)?;
+    if entry.class() == Class::Device {
+        return Some(free_of_device(entry, address));
+    }
+    // Without a context the driver takes it back, too. It must not get the address of ours.
+    let context = context::current().or_else(|| primary::of(entry.device));
+    let stream = |context| Stream {
+        context,
+        handle: Stream::EVERY,
+        thread: 0,
+    };
+    Some(context.map_or(INVALID_CONTEXT, |context| {
+        stream_ordered::free_from(entry, address, stream(context))
+    }))
+}
+
+fn free_of_device(entry: &Entry, address: DevicePtr) -> CUresult {
+    let found = entry.pool.find(address);
+    let seen = |freed: &_| events::freed_on(freed, Class::Device, entry.device, Stream::EVERY);
+    let result = stream_ordered::code(entry.pool.free_where_made(address, seen));
+    if let Some(found) = found.filter(|_| result == SUCCESS) {
+        freed(found.context);
+    }
+    result
 }

@@ -6,9 +6,11 @@ use std::sync::Mutex;
 use gpushim_core::pool::Context;
 use gpushim_core::trace::{Class, Kind};
 
-use crate::cuda::types::INVALID_VALUE;
+use crate::base::thread::{self, Uncancelled};
+use crate::cuda::types::{CUresult, INVALID_VALUE, OUT_OF_MEMORY, SUCCESS, check};
 use crate::cuda::{context, green};
-use crate::memory::{budget, drain};
+use crate::memory::budget::{self, Claim};
+use crate::memory::{drain, room, shortage};
 use crate::record::events;
 
 /// One allocation of the driver's.
@@ -140,11 +142,79 @@ pub fn free_memory(address: u64, stream: u64, call: impl FnOnce() -> u32) -> u32
 pub fn free(address: u64, stream: u64, call: impl FnOnce() -> u32) -> u32 {
     events::driver_ns();
     let entry = forget(address);
-    let result = crate::base::thread::timed(call);
-    if result == crate::cuda::types::SUCCESS {
+    let result = thread::timed(call);
+    if result == SUCCESS {
         freed(address, entry, stream);
     } else {
         restore(address, entry);
     }
     result
+}
+
+/// Calls the driver for memory that is not the pool's. If it has none, the cache is given back and
+/// the driver asked again before the host hears of it.
+pub fn forward(class: Class, bytes: u64, call: impl FnMut() -> CUresult) -> CUresult {
+    forward_on(None, class, bytes, call)
+}
+
+/// As [`forward`], for memory of a device that need not be the current one.
+pub fn forward_on(
+    device: Option<i32>,
+    class: Class,
+    bytes: u64,
+    mut call: impl FnMut() -> CUresult,
+) -> CUresult {
+    let _uncancelled = Uncancelled::new();
+    events::driver_ns();
+    let Some(claim) = claim(device, class, bytes) else {
+        shortage::refused(class, bytes, OUT_OF_MEMORY);
+        return OUT_OF_MEMORY;
+    };
+    let mut result = thread::timed(&mut call);
+    if result == OUT_OF_MEMORY {
+        let again = shortage::ask(|| {
+            room::make_room();
+            check(thread::timed(&mut call))
+        });
+        result = again.map_or_else(|error| error, |()| SUCCESS);
+        if result == OUT_OF_MEMORY {
+            shortage::refused(class, bytes, result);
+        }
+    }
+    if result == SUCCESS {
+        match context_of(class) {
+            Some(context) => claim.keep_in(context),
+            None => claim.keep(),
+        }
+    }
+    result
+}
+
+/// Takes bytes for a request, out of what is cached if need be. `None`: the limit does not allow them.
+fn claim(device: Option<i32>, class: Class, bytes: u64) -> Option<Claim> {
+    if budget::limit().is_none() || !takes_device_memory(class) {
+        return Some(Claim::none());
+    }
+    let device = device.unwrap_or_else(|| context::device().into());
+    budget::reserve(device, bytes).or_else(|| {
+        let again = || {
+            room::make_room();
+            budget::reserve(device, bytes).ok_or(OUT_OF_MEMORY)
+        };
+        shortage::ask(again).ok()
+    })
+}
+
+/// As [`forward`], for calls on a hot path that rarely take memory.
+#[inline]
+pub fn retry(mut call: impl FnMut() -> CUresult) -> CUresult {
+    match call() {
+        OUT_OF_MEMORY => forward_unsized(call),
+        result => result,
+    }
+}
+
+/// As [`forward`], for calls that take memory of a size that nobody told us.
+pub fn forward_unsized(call: impl FnMut() -> CUresult) -> CUresult {
+    forward(Class::Unknown, 0, call)
 }

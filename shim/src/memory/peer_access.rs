@@ -7,8 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use gpushim_core::pool::{Context, Device};
 
-use crate::memory::device::Event;
-use crate::memory::pools;
+use crate::cuda::device::{self, Event};
 
 #[derive(Default)]
 struct Table {
@@ -72,7 +71,7 @@ pub fn gone(context: Context) {
 /// A context of a device, if there is one.
 pub fn on(device: i32) -> Option<Context> {
     let known = TABLE.lock().ok()?.known.clone();
-    let ordinal = |context| pools::driver().ordinal(context).ok();
+    let ordinal = |context| device::driver().ordinal(context).ok();
     known
         .into_iter()
         .find(|known| ordinal(*known) == Some(device))
@@ -85,7 +84,7 @@ pub fn of(owner: Context) -> Vec<Context> {
     };
     let (known, peers) = (table.known.clone(), table.peers.clone());
     drop(table);
-    let ordinal = |context| pools::driver().ordinal(context).ok();
+    let ordinal = |context| device::driver().ordinal(context).ok();
     let device = ordinal(owner);
     let near = known.into_iter().filter(|known| ordinal(*known) == device);
     let far = peers.into_iter().filter(|(of, _)| *of == owner);

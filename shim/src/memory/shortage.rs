@@ -7,8 +7,11 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use gpushim_core::trace::Class;
+
 use crate::cuda::types::{CUresult, OUT_OF_MEMORY};
-use crate::memory::pools;
+use crate::memory::{memory_info, room};
+use crate::record::events;
 
 /// Threads that look for memory or give it back.
 static ACTIVE: AtomicUsize = AtomicUsize::new(0);
@@ -60,7 +63,7 @@ pub fn ask<T>(mut ask: impl FnMut() -> Result<T, CUresult>) -> Result<T, CUresul
     let _turn = TURN.lock();
     for _ in 0..TIMES {
         let before = BEGUN.load(Ordering::Acquire);
-        pools::make_room_patiently();
+        room::make_room_patiently();
         result = ask();
         let is_quiet = BEGUN.load(Ordering::Acquire) == before;
         if !matches!(result, Err(OUT_OF_MEMORY)) || is_quiet {
@@ -68,4 +71,10 @@ pub fn ask<T>(mut ask: impl FnMut() -> Result<T, CUresult>) -> Result<T, CUresul
         }
     }
     result
+}
+
+/// Records a request that could not be met.
+pub fn refused(class: Class, bytes: u64, error: CUresult) {
+    let figures = memory_info::of_device();
+    events::out_of_memory(class, bytes, error, figures, memory_info::of_pools);
 }

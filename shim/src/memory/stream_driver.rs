@@ -9,13 +9,14 @@ use gpushim_core::pool::{Context, Device};
 use gpushim_core::trace::{Class, Kind};
 
 use crate::base::thread;
+use crate::cuda::captures::{self, relaxed};
+use crate::cuda::device::{Cuda, Event};
 use crate::cuda::functions::{self, real, slots};
 use crate::cuda::types::{
-    CAPTURE_UNSUPPORTED, CONTEXT_IS_DESTROYED, CUresult, NOT_FOUND, OUT_OF_MEMORY, SUCCESS,
+    CAPTURE_UNSUPPORTED, CONTEXT_IS_DESTROYED, CUresult, NOT_FOUND, OUT_OF_MEMORY, SUCCESS, check,
 };
-use crate::cuda::{captures, context, primary};
-use crate::memory::device::{Cuda, Event, check, relaxed};
-use crate::memory::{allocator, budget, drain, mappings, peer_access, pool_peers, pools};
+use crate::cuda::{context, primary};
+use crate::memory::{budget, drain, mappings, peer_access, physical, pool_peers, registry, room};
 use crate::record::events;
 
 /// `CU_MEM_ACCESS_FLAGS_PROT_NONE` and `..._PROT_READWRITE`.
@@ -62,18 +63,6 @@ fn access(address: u64, bytes: u64, devices: &[i32], flags: u32) -> Result<(), C
     }))
 }
 
-/// Runs a call that makes nothing in a context in one of the device: the current one, or the primary one.
-fn on_device<R>(device: i32, f: impl FnOnce() -> R) -> Result<R, CUresult> {
-    let is_there = |context: &Context| pools::driver().ordinal(*context) == Ok(device);
-    match context::current()
-        .filter(is_there)
-        .or_else(|| primary::of(device))
-    {
-        Some(context) => context::with(context, f),
-        None => Ok(f()),
-    }
-}
-
 /// Whether an error tells of a context or of a driver that is gone, or of work that failed, and nothing of
 /// the call that met it.
 fn is_of_context(error: CUresult) -> bool {
@@ -85,39 +74,6 @@ fn is_of_context(error: CUresult) -> bool {
 fn segment(kind: Kind, device: i32, address: u64, bytes: u64) {
     let ordinal = u8::try_from(device).ok();
     events::segment(kind, Class::PoolAsync, Context(0), ordinal, address, bytes);
-}
-
-/// Physical memory of a device, its handle.
-///
-/// # Errors
-/// The driver's; out of memory beyond the limit.
-pub fn create(device: i32, bytes: u64) -> Result<u64, CUresult> {
-    // SAFETY: a structure of integers; zero is a value of each field that is not set below, and
-    // the two enums are set to values that they have.
-    let mut properties: sys::CUmemAllocationProp = unsafe { std::mem::zeroed() };
-    properties.type_ = sys::CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED;
-    properties.location.type_ = sys::CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE;
-    properties.location.id = device;
-    properties.allocFlags.gpuDirectRDMACapable = pools::is_rdma_capable(device).into();
-    let claim = budget::reserve(device, bytes).ok_or(OUT_OF_MEMORY)?;
-    let mut handle = 0;
-    let create = || {
-        // SAFETY: `handle` is ours to write; the properties live through the call.
-        on_device(device, || unsafe {
-            real::cuMemCreate(&mut handle, bytes as usize, &properties, 0)
-        })
-    };
-    check(thread::timed(create)?)?;
-    claim.keep();
-    Ok(handle)
-}
-
-/// Physical memory that is mapped nowhere, and whose handle was made by [`create`], goes back.
-pub fn destroy(device: i32, handle: u64, bytes: u64) {
-    // A refusal means that the memory is gone with its device already.
-    // SAFETY: the pool made the handle, and gives it back once.
-    let _ = thread::timed(|| unsafe { real::cuMemRelease(handle) });
-    budget::give(device, bytes);
 }
 
 impl Driver for Cuda {
@@ -155,14 +111,14 @@ impl Driver for Cuda {
     }
 
     fn create(&self, device: i32, bytes: u64) -> Result<u64, CUresult> {
-        let handle = create(device, bytes)?;
+        let handle = physical::create(device, bytes)?;
         segment(Kind::Reserve, device, handle, bytes);
         Ok(handle)
     }
 
     fn destroy(&self, device: i32, handle: u64, bytes: u64) {
         segment(Kind::Release, device, handle, bytes);
-        destroy(device, handle, bytes);
+        physical::destroy(device, handle, bytes);
     }
 
     fn map(&self, address: u64, bytes: u64, handle: u64) -> Result<(), CUresult> {
@@ -369,9 +325,9 @@ impl Driver for Cuda {
 
     fn make_room(&self, asking: &MemPool<Self>, waits: bool) -> bool {
         let device = Some(asking.device());
-        captures::release_broken();
-        let cached = allocator::used().map_or(0, |pool| pool.make_room(device));
-        cached + pools::trim(Some(asking), waits) > 0
+        room::release_broken();
+        let cached = registry::used().map_or(0, |pool| pool.make_room(device));
+        cached + room::trim(Some(asking), waits) > 0
     }
 }
 
@@ -407,7 +363,7 @@ impl Cuda {
         let (mut free, mut total) = (0, 0);
         // SAFETY: both are ours to write.
         let ask = || unsafe { real::cuMemGetInfo_v2(&mut free, &mut total) };
-        let asked = on_device(device, || thread::timed(ask));
+        let asked = physical::on_device(device, || thread::timed(ask));
         (asked == Ok(SUCCESS)).then_some(free as u64)
     }
 

@@ -10,7 +10,7 @@ use gpushim_core::pool::TICKS_TO_DECAY;
 
 use crate::base::{boundary, settings};
 use crate::memory::shortage::Active;
-use crate::memory::{allocator, device_memory, plans, pools};
+use crate::memory::{device_memory, plan_notes, pools, registry};
 use crate::record::{events, thread_names, upkeep};
 
 /// Set when the process ends: the driver may be gone from then on.
@@ -63,7 +63,7 @@ extern "C" fn stop() {
         || (),
         || {
             thread_names::record();
-            plans::note(true);
+            plan_notes::note(true);
             upkeep::finish();
         },
     );
@@ -118,11 +118,11 @@ fn run() {
 fn work(decays: bool, sampled: &mut Option<Instant>) -> bool {
     if decays {
         let _active = Active::begin();
-        let cached = allocator::used().map_or(0, |pool| pool.decay());
+        let cached = registry::used().map_or(0, |pool| pool.decay());
         events::trimmed(cached + pools::decay());
     }
     device_memory::sample(sampled);
     thread_names::record();
-    plans::note(false);
+    plan_notes::note(false);
     upkeep::run()
 }

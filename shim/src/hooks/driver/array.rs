@@ -8,7 +8,7 @@ use gpushim_core::trace::Class;
 use crate::cuda::functions::real;
 use crate::cuda::types::{CUresult, Handle, SUCCESS};
 use crate::hooks::driver::hook::driver_hooks;
-use crate::memory::{allocator, passthrough};
+use crate::memory::passthrough;
 
 /// Bytes of one element: the channel format's width (`CUarray_format`, cuda.h) times the channels.
 /// Formats with subsampled or compressed blocks are counted as one byte an element and channel.
@@ -58,7 +58,7 @@ fn create(
     bytes: u64,
     call: impl FnMut() -> CUresult,
 ) -> CUresult {
-    let result = allocator::forward(class, bytes, call);
+    let result = passthrough::forward(class, bytes, call);
     if result == SUCCESS {
         // SAFETY: the driver wrote the handle.
         passthrough::allocated(class, unsafe { *array } as u64, bytes, 0);

@@ -8,13 +8,14 @@ use gpushim_core::pool::Context;
 use pool_peers::Disabling;
 use primary::End;
 
+use crate::cuda::captures::relaxed;
 use crate::cuda::functions::real;
 use crate::cuda::types::{CUresult, Handle, INVALID_CONTEXT, PEER_ACCESS_NOT_ENABLED, SUCCESS};
-use crate::cuda::{attached, captures, context, primary};
+use crate::cuda::{attached, context, primary};
 use crate::hooks::driver::hook::driver_hooks;
-use crate::memory::device::relaxed;
 use crate::memory::{
-    allocator, budget, device_memory, drain, memory_info, paged, peer_access, pool_peers, pools,
+    budget, capture_notices, device_memory, drain, memory_info, paged, passthrough, peer_access,
+    pool_peers, pools, registry, surplus,
 };
 use crate::record::events;
 
@@ -23,12 +24,12 @@ fn ended(handle: u64) {
     let ended = Context(handle);
     context::ended(ended);
     budget::context_gone(ended);
-    captures::context_gone(ended);
+    capture_notices::context_gone(ended);
     paged::context_gone(ended);
     attached::none(ended);
     pool_peers::gone(ended);
     let (of_pages, trimmed) = pools::context_gone(ended);
-    if let Some(pool) = allocator::used() {
+    if let Some(pool) = registry::used() {
         let gone = pool.context_gone(ended);
         pool.device().forget(ended);
         events::blocks_gone(ended, &gone);
@@ -39,14 +40,14 @@ fn ended(handle: u64) {
 
 /// A context is about to end: its addresses may be another thread's before the driver's call returns.
 fn leaves(doomed: Context) {
-    if let Some(pool) = allocator::used() {
+    if let Some(pool) = registry::used() {
         pool.context_leaves(doomed);
     }
 }
 
 /// It did not end after all.
 fn stays(context: Context) {
-    if let Some(pool) = allocator::used() {
+    if let Some(pool) = registry::used() {
         pool.context_stays(context);
     }
 }
@@ -149,7 +150,7 @@ pub(super) fn make(
     context: *mut Handle,
     call: impl FnMut() -> CUresult,
 ) -> CUresult {
-    let result = allocator::forward_unsized(call);
+    let result = passthrough::forward_unsized(call);
     context::changed();
     if result == SUCCESS {
         // SAFETY: the driver wrote the handle.
@@ -158,7 +159,7 @@ pub(super) fn make(
         gate::made(made);
         paged::context_made(made);
         device_memory::watch(device, made);
-        if let Some(pool) = allocator::pool() {
+        if let Some(pool) = registry::pool() {
             pool.context_known(made);
         }
     }
@@ -167,8 +168,8 @@ pub(super) fn make(
 
 /// Calls a function that waits for a context's work, and tells the pool what is finished by then.
 fn synchronize(which: Option<Context>, call: impl FnOnce() -> CUresult) -> CUresult {
-    pools::synchronize(which, None, || {
-        let Some((pool, context)) = allocator::used().zip(which) else {
+    surplus::synchronize(which, None, || {
+        let Some((pool, context)) = registry::used().zip(which) else {
             return call();
         };
         let mark = pool.mark(context);
@@ -191,7 +192,7 @@ fn disable(peer: Handle) -> CUresult {
     };
     if result == SUCCESS
         && let Some(accessor) = context::current()
-        && let Some(pool) = allocator::pool()
+        && let Some(pool) = registry::pool()
     {
         pool.peer_disabled(accessor, Context(peer as u64));
     }
@@ -348,7 +349,7 @@ driver_hooks! {
         };
         if result == SUCCESS
             && let Some(accessor) = context::current() {
-                if let Some(pool) = allocator::pool() {
+                if let Some(pool) = registry::pool() {
                     pool.peer_enabled(accessor, Context(peer as u64));
                 }
                 if let Err(error) = paged::peer(accessor, Context(peer as u64), true) {

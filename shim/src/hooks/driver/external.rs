@@ -11,16 +11,16 @@ use crate::cuda::context;
 use crate::cuda::functions::real;
 use crate::cuda::types::{CUresult, DevicePtr, Handle, INVALID_VALUE, SUCCESS};
 use crate::hooks::driver::hook::driver_hooks;
-use crate::memory::pools::{self, Entry};
-use crate::memory::{allocator, passthrough};
+use crate::memory::passthrough;
+use crate::memory::registry::{self, Entry};
 use crate::record::events;
 
 /// Others may reach this memory from here on: its free must be a free.
 pub fn exported(class: Class, address: DevicePtr) {
-    if let Some(entry) = pools::owner(address) {
+    if let Some(entry) = registry::owner(address) {
         entry.pool.exported(address);
     }
-    if let Some(pool) = allocator::used() {
+    if let Some(pool) = registry::used() {
         pool.exported(address);
     }
     events::forwarded(Kind::Export, class, context::device(), address, 0, 0);
@@ -43,7 +43,7 @@ fn no_handle(entry: &Entry) -> CUresult {
 driver_hooks! {
     /// A handle with which other processes open an allocation.
     fn cuIpcGetMemHandle(handle: *mut c_void, address: DevicePtr) {
-        if let Some(entry) = pools::owner(address) {
+        if let Some(entry) = registry::owner(address) {
             return no_handle(entry);
         }
         // SAFETY: the caller's arguments, unchanged; so in every hook of this file.

@@ -8,7 +8,7 @@ use gpushim_core::trace::Class;
 use crate::cuda::functions::real;
 use crate::cuda::types::{CUresult, DevicePtr, Handle, SUCCESS};
 use crate::hooks::driver::hook::driver_hooks;
-use crate::memory::{allocator, passthrough, pools};
+use crate::memory::{passthrough, registry, surplus};
 
 /// `CU_GRAPH_NODE_TYPE_GRAPH`, `..._MEM_ALLOC` and `..._MEM_FREE`.
 const CHILD: u32 = sys::CUgraphNodeType::CU_GRAPH_NODE_TYPE_GRAPH as u32;
@@ -17,15 +17,15 @@ const MEM_FREE: u32 = sys::CUgraphNodeType::CU_GRAPH_NODE_TYPE_MEM_FREE as u32;
 
 /// `to` can touch whatever `from` can.
 fn derived(from: Handle, to: Handle) {
-    if let Some(pool) = allocator::used() {
+    if let Some(pool) = registry::used() {
         pool.graph_derived(from as u64, to as u64);
     }
-    pools::all().for_each(|entry| entry.pool.graph_derived(from as u64, to as u64));
+    registry::all().for_each(|entry| entry.pool.graph_derived(from as u64, to as u64));
 }
 
 /// Calls a function that makes an executable graph, which takes device memory.
 fn instantiate(exec: *mut Handle, graph: Handle, call: impl FnMut() -> CUresult) -> CUresult {
-    let result = allocator::forward_unsized(call);
+    let result = passthrough::forward_unsized(call);
     if result == SUCCESS && !exec.is_null() {
         // SAFETY: the driver wrote the handle.
         derived(graph, unsafe { *exec });
@@ -37,11 +37,11 @@ fn instantiate(exec: *mut Handle, graph: Handle, call: impl FnMut() -> CUresult)
 fn destroy(graph: Handle, call: impl FnOnce() -> CUresult) -> CUresult {
     let result = call();
     if result == SUCCESS {
-        if let Some(pool) = allocator::used() {
+        if let Some(pool) = registry::used() {
             pool.graph_destroyed(graph as u64);
         }
-        pools::all().for_each(|entry| entry.pool.graph_destroyed(graph as u64));
-        pools::release_owed();
+        registry::all().for_each(|entry| entry.pool.graph_destroyed(graph as u64));
+        surplus::release_owed();
     }
     result
 }
@@ -159,22 +159,22 @@ driver_hooks! {
     /// A graph runs: its memory nodes take their memory at the first launch.
     fn cuGraphLaunch(exec: Handle, stream: Handle) {
         // SAFETY: as above.
-        allocator::retry(|| unsafe { real::cuGraphLaunch(exec, stream) })
+        passthrough::retry(|| unsafe { real::cuGraphLaunch(exec, stream) })
     }
     /// A graph runs, per-thread default stream.
     fn cuGraphLaunch_ptsz(exec: Handle, stream: Handle) {
         // SAFETY: as above.
-        allocator::retry(|| unsafe { real::cuGraphLaunch_ptsz(exec, stream) })
+        passthrough::retry(|| unsafe { real::cuGraphLaunch_ptsz(exec, stream) })
     }
     /// A graph is brought to the device before it runs.
     fn cuGraphUpload(exec: Handle, stream: Handle) {
         // SAFETY: as above.
-        allocator::retry(|| unsafe { real::cuGraphUpload(exec, stream) })
+        passthrough::retry(|| unsafe { real::cuGraphUpload(exec, stream) })
     }
     /// A graph is brought to the device before it runs, per-thread default stream.
     fn cuGraphUpload_ptsz(exec: Handle, stream: Handle) {
         // SAFETY: as above.
-        allocator::retry(|| unsafe { real::cuGraphUpload_ptsz(exec, stream) })
+        passthrough::retry(|| unsafe { real::cuGraphUpload_ptsz(exec, stream) })
     }
     /// A graph ends.
     fn cuGraphDestroy(graph: Handle) {
@@ -192,7 +192,7 @@ driver_hooks! {
         parameters: *mut sys::CUDA_MEM_ALLOC_NODE_PARAMS,
     ) {
         // SAFETY: as above.
-        let result = allocator::forward_unsized(|| unsafe {
+        let result = passthrough::forward_unsized(|| unsafe {
             real::cuGraphAddMemAllocNode(node, graph, dependencies, n, parameters)
         });
         if result == SUCCESS && !parameters.is_null() {
@@ -220,7 +220,7 @@ driver_hooks! {
         parameters: *mut sys::CUgraphNodeParams,
     ) {
         // SAFETY: as above.
-        let result = allocator::forward_unsized(|| unsafe {
+        let result = passthrough::forward_unsized(|| unsafe {
             real::cuGraphAddNode(node, graph, dependencies, n, parameters)
         });
         if result == SUCCESS {
@@ -235,7 +235,7 @@ driver_hooks! {
         n: usize, parameters: *mut sys::CUgraphNodeParams,
     ) {
         // SAFETY: as above.
-        let result = allocator::forward_unsized(|| unsafe {
+        let result = passthrough::forward_unsized(|| unsafe {
             real::cuGraphAddNode_v2(node, graph, dependencies, data, n, parameters)
         });
         if result == SUCCESS {

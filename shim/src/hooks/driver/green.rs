@@ -12,7 +12,7 @@ use crate::cuda::types::{CUresult, Handle, SUCCESS};
 use crate::cuda::{context, primary};
 use crate::hooks::driver::context::{destroy, make, release};
 use crate::hooks::driver::hook::driver_hooks;
-use crate::memory::{allocator, paged};
+use crate::memory::{paged, passthrough, registry};
 
 /// Takes a green context in that was just made. The driver holds the device's primary context for it; so do we, for
 /// the books to say that it lives.
@@ -42,7 +42,7 @@ fn take_in(handle: Handle, device: c_int) {
     context::made(context);
     gate::made(context);
     paged::context_made(context);
-    if let Some(pool) = allocator::pool() {
+    if let Some(pool) = registry::pool() {
         pool.context_known(context);
     }
 }
@@ -51,7 +51,7 @@ driver_hooks! {
     /// A green context is made, which takes device memory.
     fn cuGreenCtxCreate(green: *mut Handle, processors: *mut c_void, device: c_int, flags: c_uint) {
         // SAFETY: the caller's arguments, unchanged; so in every hook of this file.
-        let result = allocator::forward_unsized(|| unsafe {
+        let result = passthrough::forward_unsized(|| unsafe {
             real::cuGreenCtxCreate(green, processors, device, flags)
         });
         if result == SUCCESS && !green.is_null() {
@@ -82,7 +82,7 @@ driver_hooks! {
         stream: *mut Handle, green: Handle, flags: c_uint, priority: c_int,
     ) {
         // SAFETY: as above.
-        allocator::forward_unsized(|| unsafe {
+        passthrough::forward_unsized(|| unsafe {
             real::cuGreenCtxStreamCreate(stream, green, flags, priority)
         })
     }

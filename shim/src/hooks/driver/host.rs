@@ -7,7 +7,7 @@ use gpushim_core::trace::Class;
 use crate::cuda::functions::real;
 use crate::cuda::types::{CUresult, SUCCESS};
 use crate::hooks::driver::hook::driver_hooks;
-use crate::memory::{allocator, passthrough};
+use crate::memory::passthrough;
 
 fn allocate(
     class: Class,
@@ -15,7 +15,7 @@ fn allocate(
     bytes: usize,
     call: impl FnMut() -> CUresult,
 ) -> CUresult {
-    let result = allocator::forward(class, bytes as u64, call);
+    let result = passthrough::forward(class, bytes as u64, call);
     if result == SUCCESS {
         passthrough::allocated(class, address() as u64, bytes as u64, 0);
     }

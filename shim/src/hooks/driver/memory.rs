@@ -9,8 +9,8 @@ use crate::cuda::types::{
 };
 use crate::cuda::{context, green};
 use crate::hooks::driver::hook::driver_hooks;
-use crate::hooks::driver::{pointer, stream_ordered};
-use crate::memory::{allocator, budget, memory_info, passthrough, pools};
+use crate::hooks::driver::pointer;
+use crate::memory::{allocator, budget, memory_info, paged, passthrough, registry};
 
 /// Bytes that rows are padded to.
 const PITCH: u64 = 512;
@@ -35,7 +35,7 @@ driver_hooks! {
             }
         }
         // SAFETY: the caller's arguments, unchanged.
-        let result = allocator::forward(Class::Device, bytes as u64, || unsafe {
+        let result = passthrough::forward(Class::Device, bytes as u64, || unsafe {
             real::cuMemAlloc_v2(address, bytes)
         });
         if result == SUCCESS {
@@ -57,7 +57,7 @@ driver_hooks! {
         match allocator::free(address) {
             Some(Ok(())) => SUCCESS,
             Some(Err(error)) => error,
-            None => match stream_ordered::free_anywhere(address) {
+            None => match paged::free_anywhere(address) {
                 Some(result) => result,
                 // SAFETY: the caller's argument, unchanged.
                 None => passthrough::free_memory(address, 0, || unsafe { real::cuMemFree_v2(address) }),
@@ -73,7 +73,7 @@ driver_hooks! {
         let row = (width as u64).checked_next_multiple_of(PITCH).unwrap_or(u64::MAX);
         let bytes = row.saturating_mul(height as u64);
         // SAFETY: the caller's arguments, unchanged.
-        let result = allocator::forward(Class::Pitched, bytes, || unsafe {
+        let result = passthrough::forward(Class::Pitched, bytes, || unsafe {
             real::cuMemAllocPitch_v2(address, pitch, width, height, element)
         });
         if result == SUCCESS {
@@ -95,7 +95,7 @@ driver_hooks! {
     /// Managed memory: the driver's.
     fn cuMemAllocManaged(address: *mut DevicePtr, bytes: usize, flags: u32) {
         // SAFETY: the caller's arguments, unchanged.
-        let result = allocator::forward(Class::Managed, bytes as u64, || unsafe {
+        let result = passthrough::forward(Class::Managed, bytes as u64, || unsafe {
             real::cuMemAllocManaged(address, bytes, flags)
         });
         if result == SUCCESS {
@@ -118,12 +118,12 @@ driver_hooks! {
             // SAFETY: the caller's arguments, unchanged.
             return unsafe { real::cuMemGetAddressRange_v2(base, size, address) };
         }
-        let ours = match allocator::used().map(|pool| pool.look_up(address)) {
+        let ours = match registry::used().map(|pool| pool.look_up(address)) {
             Some(Found::Free) => return NOT_FOUND,
             Some(Found::Live(start, requested)) => Some((start, requested)),
             Some(Found::Unknown) | None => None,
         };
-        if pools::owner(address).is_some() {
+        if registry::owner(address).is_some() {
             let Some(pointer::Found { block, .. }) = pointer::block(address) else {
                 return NOT_FOUND;
             };

@@ -6,10 +6,12 @@ use cudarc::driver::sys;
 use gpushim_core::mempool::Settings;
 
 use crate::base::thread;
+use crate::cuda::device;
 use crate::cuda::functions::real;
 use crate::cuda::types::{CUresult, Handle, SUCCESS};
 use crate::hooks::driver::hook::driver_hooks;
-use crate::memory::pools::{self, Entry};
+use crate::memory::registry::{self, Entry};
+use crate::memory::{policy, pools, surplus};
 
 /// `CU_MEMPOOL_ATTR_…`, by number.
 const REUSE_ALLOW_INTERNAL_DEPENDENCIES: c_uint = 3;
@@ -25,7 +27,7 @@ const PINNED: u32 = sys::CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED as u
 
 /// Our pool for a handle that the driver just accepted; taken in if it is a device's default pool.
 fn ours(pool: Handle) -> Option<&'static Entry> {
-    if let Some(entry) = pools::of(pool as u64) {
+    if let Some(entry) = registry::of(pool as u64) {
         return Some(entry);
     }
     let mut count = 0;
@@ -64,7 +66,7 @@ unsafe fn created(pool: Handle, properties: *const sys::CUmemPoolProps) {
             (*properties).maxSize,
         )
     };
-    if pools::is_enabled() && kind == PINNED && handles == 0 && location == DEVICE {
+    if policy::serves_streams() && kind == PINNED && handles == 0 && location == DEVICE {
         let settings = Settings {
             max_size: most as u64,
             ..Settings::default()
@@ -142,9 +144,9 @@ driver_hooks! {
         // SAFETY: as above.
         let result = unsafe { real::cuMemPoolTrimTo(pool, keep) };
         if result == SUCCESS
-            && let Some(entry) = pools::of(pool as u64)
+            && let Some(entry) = registry::of(pool as u64)
         {
-            pools::trim_to(entry, keep as u64);
+            surplus::trim_to(entry, keep as u64);
         }
         result
     }
@@ -165,7 +167,7 @@ driver_hooks! {
         // SAFETY: as above.
         let result = unsafe { real::cuMemPoolGetAttribute(pool, attribute, value) };
         if result == SUCCESS
-            && let Some(entry) = pools::of(pool as u64)
+            && let Some(entry) = registry::of(pool as u64)
         {
             // SAFETY: the driver wrote the value.
             unsafe { amend(entry, attribute, value) };
@@ -188,7 +190,7 @@ driver_hooks! {
                     devices.push(device);
                 }
             }
-            return entry.pool.set_access(pools::driver(), &devices).err().unwrap_or(SUCCESS);
+            return entry.pool.set_access(device::driver(), &devices).err().unwrap_or(SUCCESS);
         }
         result
     }
@@ -196,14 +198,14 @@ driver_hooks! {
     fn cuDeviceSetMemPool(device: c_int, pool: Handle) {
         // SAFETY: as above.
         let result = unsafe { real::cuDeviceSetMemPool(device, pool) };
-        pools::changed();
+        registry::changed();
         result
     }
     /// A location allocates from another pool from here on (CUDA 13).
     fn cuMemSetMemPool(location: *mut c_void, kind: c_uint, pool: Handle) {
         // SAFETY: as above.
         let result = unsafe { real::cuMemSetMemPool(location, kind, pool) };
-        pools::changed();
+        registry::changed();
         result
     }
 }

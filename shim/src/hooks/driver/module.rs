@@ -8,7 +8,7 @@ use crate::cuda::context;
 use crate::cuda::functions::real;
 use crate::cuda::types::{CUresult, Handle, SUCCESS};
 use crate::hooks::driver::hook::driver_hooks;
-use crate::memory::allocator::forward_unsized;
+use crate::memory::passthrough::forward_unsized;
 use crate::record::events;
 
 /// Calls a function that loads code and writes its handle. What it took is by how much the device's free

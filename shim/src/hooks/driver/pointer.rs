@@ -9,8 +9,7 @@ use crate::cuda::functions::real;
 use crate::cuda::types::{CUresult, DevicePtr, SUCCESS};
 use crate::hooks::driver::external;
 use crate::hooks::driver::hook::driver_hooks;
-use crate::memory::allocator;
-use crate::memory::pools::{self, Entry};
+use crate::memory::registry::{self, Entry};
 
 /// `CU_POINTER_ATTRIBUTE_…`, by number.
 const CONTEXT: c_int = 1;
@@ -41,7 +40,7 @@ pub struct Found {
 
 /// The live block that an address is in.
 pub fn block(address: DevicePtr) -> Option<Found> {
-    found(pools::owner(address)?, address)
+    found(registry::owner(address)?, address)
 }
 
 fn found(entry: &'static Entry, address: DevicePtr) -> Option<Found> {
@@ -90,7 +89,7 @@ fn ask(
     driver: impl FnOnce(DevicePtr) -> CUresult,
     amend: impl FnOnce(Found),
 ) -> CUresult {
-    let Some(entry) = pools::owner(address) else {
+    let Some(entry) = registry::owner(address) else {
         return driver(address);
     };
     let Some(found) = found(entry, address) else {
@@ -115,7 +114,7 @@ fn ask_range(
     driver: impl FnOnce(DevicePtr) -> CUresult,
     amend: impl FnOnce(DevicePtr, u64),
 ) -> CUresult {
-    match allocator::used().map(|pool| pool.look_up(address)) {
+    match registry::used().map(|pool| pool.look_up(address)) {
         None | Some(pool::Found::Unknown) => driver(address),
         Some(pool::Found::Free) => driver(NOWHERE),
         Some(pool::Found::Live(base, bytes)) => {
@@ -151,7 +150,7 @@ driver_hooks! {
             // SAFETY: the caller's arguments, but for the address; so in every hook of this file.
             unsafe { real::cuPointerGetAttribute(value, attribute, address) }
         };
-        if is_range(attribute) && pools::owner(address).is_none() {
+        if is_range(attribute) && registry::owner(address).is_none() {
             return ask_range(address, driver, |base, bytes| {
                 // SAFETY: the driver wrote the value.
                 unsafe { amend_range(attribute, value, base, bytes) };
@@ -175,7 +174,7 @@ driver_hooks! {
         // SAFETY: the caller passes as many attributes, which are not read where there are none.
         let has_range = !attributes.is_null()
             && (0..count as usize).any(|at| is_range(unsafe { *attributes.add(at) }));
-        if has_range && pools::owner(address).is_none() {
+        if has_range && registry::owner(address).is_none() {
             return ask_range(address, driver, |base, bytes| {
                 for at in 0..count as usize {
                     // SAFETY: the driver read as many of each and wrote the values.

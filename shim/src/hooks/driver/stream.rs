@@ -2,12 +2,11 @@
 
 use std::ffi::{c_int, c_uint, c_void};
 
-use crate::cuda::captures;
 use crate::cuda::functions::real;
 use crate::cuda::types::{CUresult, Handle, SUCCESS};
+use crate::cuda::{captures, streams};
 use crate::hooks::driver::hook::driver_hooks;
-use crate::hooks::driver::stream_ordered;
-use crate::memory::{allocator, pools};
+use crate::memory::{capture_notices, passthrough, registry, surplus, targets};
 
 /// Begins a capture in a mode of the driver's; `per_thread`: what the stream handle 0 means.
 fn begin(
@@ -17,10 +16,10 @@ fn begin(
     call: impl FnOnce() -> CUresult,
 ) -> CUresult {
     // Counted before the driver begins: a fence in between would spoil the capture.
-    let number = captures::begin(stream, per_thread, mode);
+    let number = capture_notices::begin(stream, per_thread, mode);
     let result = call();
     if result != SUCCESS {
-        captures::abandon(number, stream);
+        capture_notices::abandon(number, stream);
     }
     result
 }
@@ -39,17 +38,17 @@ fn end(
     } else {
         None
     };
-    captures::ended(stream, per_thread, made);
+    capture_notices::ended(stream, per_thread, made);
     result
 }
 
 /// Ends a stream, and with it the capture that it may be in.
 fn destroy(stream: Handle, call: impl FnOnce() -> CUresult) -> CUresult {
-    pools::stream_gone(stream as u64);
+    targets::stream_gone(stream as u64);
     captures::leaves(stream, true);
     let result = call();
     if result == SUCCESS {
-        captures::stream_gone(stream);
+        capture_notices::stream_gone(stream);
     } else {
         captures::leaves(stream, false);
     }
@@ -58,13 +57,13 @@ fn destroy(stream: Handle, call: impl FnOnce() -> CUresult) -> CUresult {
 
 /// Waits for a stream; what was freed on it before is over then.
 fn synchronize(stream: u64, call: impl FnOnce() -> CUresult) -> CUresult {
-    if !pools::all().any(|entry| entry.pool.is_above_threshold()) {
+    if !registry::all().any(|entry| entry.pool.is_above_threshold()) {
         return call();
     }
-    let Some(target) = pools::target(stream) else {
+    let Some(target) = targets::target(stream) else {
         return call();
     };
-    pools::synchronize(Some(target.stream.context), Some(target.stream), call)
+    surplus::synchronize(Some(target.stream.context), Some(target.stream), call)
 }
 
 driver_hooks! {
@@ -121,14 +120,14 @@ driver_hooks! {
     /// Waits for a stream's work.
     fn cuStreamSynchronize(stream: Handle) {
         // SAFETY: as above.
-        synchronize(stream_ordered::named(stream, false), || unsafe {
+        synchronize(streams::named(stream, false), || unsafe {
             real::cuStreamSynchronize(stream)
         })
     }
     /// Waits for a stream's work, per-thread default stream.
     fn cuStreamSynchronize_ptsz(stream: Handle) {
         // SAFETY: as above.
-        synchronize(stream_ordered::named(stream, true), || unsafe {
+        synchronize(streams::named(stream, true), || unsafe {
             real::cuStreamSynchronize_ptsz(stream)
         })
     }
@@ -137,7 +136,7 @@ driver_hooks! {
         // SAFETY: as above.
         let result = unsafe { real::cuEventSynchronize(event) };
         if result == SUCCESS {
-            pools::all().for_each(pools::release_surplus);
+            registry::all().for_each(surplus::release_surplus);
         }
         result
     }
@@ -154,12 +153,12 @@ driver_hooks! {
     /// A new stream, which takes device memory.
     fn cuStreamCreate(stream: *mut Handle, flags: c_uint) {
         // SAFETY: as above.
-        allocator::forward_unsized(|| unsafe { real::cuStreamCreate(stream, flags) })
+        passthrough::forward_unsized(|| unsafe { real::cuStreamCreate(stream, flags) })
     }
     /// A new stream, which takes device memory.
     fn cuStreamCreateWithPriority(stream: *mut Handle, flags: c_uint, priority: c_int) {
         // SAFETY: as above.
-        allocator::forward_unsized(|| unsafe {
+        passthrough::forward_unsized(|| unsafe {
             real::cuStreamCreateWithPriority(stream, flags, priority)
         })
     }

@@ -8,7 +8,7 @@ use gpushim_core::trace::Class;
 use crate::cuda::functions::real;
 use crate::cuda::types::{CUresult, DevicePtr, SUCCESS};
 use crate::hooks::driver::hook::driver_hooks;
-use crate::memory::{allocator, passthrough};
+use crate::memory::passthrough;
 
 /// `CU_MEM_LOCATION_TYPE_DEVICE`; every other location is memory of the host's.
 const DEVICE: u32 = sys::CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE as u32;
@@ -26,7 +26,7 @@ driver_hooks! {
         // SAFETY: not null where it is of a device.
         let device = on_device.then(|| unsafe { (*properties).location.id });
         // SAFETY: the caller's arguments, unchanged; so in every hook of this file.
-        let result = allocator::forward_on(device, class, bytes as u64, || unsafe {
+        let result = passthrough::forward_on(device, class, bytes as u64, || unsafe {
             real::cuMemCreate(handle, bytes, properties, flags)
         });
         if result == SUCCESS {
@@ -49,7 +49,7 @@ driver_hooks! {
         address: DevicePtr, bytes: usize, offset: usize, handle: c_ulonglong, flags: c_ulonglong,
     ) {
         // SAFETY: as above.
-        let result = allocator::forward(Class::VmmMap, bytes as u64, || unsafe {
+        let result = passthrough::forward(Class::VmmMap, bytes as u64, || unsafe {
             real::cuMemMap(address, bytes, offset, handle, flags)
         });
         if result == SUCCESS {
