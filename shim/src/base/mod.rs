@@ -1,4 +1,4 @@
-//! What every floor uses: the process around us, the state of a thread.
+//! What every floor uses: settings, the state of a thread, the dynamic linker, and the boundary that no panic passes.
 
 pub mod boundary;
 pub mod linker;

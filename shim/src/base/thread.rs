@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::base::newcomers;
 
-/// The state of one thread. No destructor: who has something to do at its end has a key of its own.
+/// The state of one thread. It has no destructor: what is to be done at a thread's end hangs on a key of its own.
 pub struct Thread {
     /// Set while we call the driver ourselves: what arrives then is the driver calling itself.
     pub inside: Cell<bool>,

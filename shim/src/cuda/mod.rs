@@ -1,4 +1,4 @@
-//! The CUDA driver: its functions, contexts, events and streams. Knows neither hooks nor the recorder.
+//! The CUDA driver: its functions, contexts, events, streams and captures. It knows no hook and no recorder.
 
 pub mod attached;
 pub mod captures;

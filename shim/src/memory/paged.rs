@@ -46,7 +46,7 @@ fn pool(device: i32) -> Option<&'static Entry> {
 }
 
 /// After a free in the pool of a device: the host waits, where the user wants it to.
-pub fn freed(context: Context) {
+fn freed(context: Context) {
     // Nothing can be waited for while a stream captures.
     if settings::config().reuse != Reuse::Strict || captures::any() {
         return;

@@ -15,7 +15,7 @@ use crate::record::events;
 
 /// One allocation of the driver's.
 #[derive(Clone, Copy)]
-pub struct Foreign {
+pub struct Allocation {
     class: Class,
     size: u64,
     device: u8,
@@ -25,10 +25,10 @@ pub struct Foreign {
     counts: bool,
 }
 
-static LIVE: Mutex<Option<HashMap<u64, Foreign>>> = Mutex::new(None);
+static LIVE: Mutex<Option<HashMap<u64, Allocation>>> = Mutex::new(None);
 
 /// Whether memory of this class counts against what the process may hold of the device.
-pub fn takes_device_memory(class: Class) -> bool {
+fn takes_device_memory(class: Class) -> bool {
     matches!(
         class,
         Class::Device
@@ -41,7 +41,7 @@ pub fn takes_device_memory(class: Class) -> bool {
 }
 
 /// The context that memory of this class ends with, if it is handed out now.
-pub fn context_of(class: Class) -> Option<Context> {
+fn context_of(class: Class) -> Option<Context> {
     let ends = matches!(
         class,
         Class::Device | Class::Pitched | Class::Array | Class::MipmappedArray
@@ -75,7 +75,7 @@ pub fn captured_on(device: u8, class: Class, address: u64, size: u64, stream: u6
 
 fn noted(device: u8, class: Class, address: u64, size: u64, stream: u64, counts: bool) {
     // Its own device from here on, whatever is current when it is freed.
-    let foreign = Foreign {
+    let allocation = Allocation {
         class,
         size,
         device,
@@ -83,45 +83,45 @@ fn noted(device: u8, class: Class, address: u64, size: u64, stream: u64, counts:
         counts,
     };
     if let Ok(mut live) = LIVE.lock() {
-        live.get_or_insert_default().insert(address, foreign);
+        live.get_or_insert_default().insert(address, allocation);
     }
-    events::forwarded(Kind::Alloc, class, foreign.device, address, size, stream);
+    events::forwarded(Kind::Alloc, class, allocation.device, address, size, stream);
 }
 
 /// What [`forget`] took out, here and of the trace: for [`freed`] if the driver agreed, for [`restore`] if
 /// not.
-pub type Entry = Option<(Foreign, u32)>;
+pub type Taken = Option<(Allocation, u32)>;
 
 /// Takes an address out before the driver frees it: after that, the address may be another's.
-pub fn forget(address: u64) -> Entry {
-    let foreign = LIVE.lock().ok()?.as_mut()?.remove(&address)?;
-    Some((foreign, events::leaving(foreign.class, address)))
+pub fn forget(address: u64) -> Taken {
+    let allocation = LIVE.lock().ok()?.as_mut()?.remove(&address)?;
+    Some((allocation, events::leaving(allocation.class, address)))
 }
 
 /// The driver refused the free: the address is still in use.
-pub fn restore(address: u64, entry: Entry) {
-    if let (Some((foreign, stack)), Ok(mut live)) = (entry, LIVE.lock()) {
-        let Foreign {
+pub fn restore(address: u64, entry: Taken) {
+    if let (Some((allocation, stack)), Ok(mut live)) = (entry, LIVE.lock()) {
+        let Allocation {
             class,
             size,
             device,
             ..
-        } = foreign;
+        } = allocation;
         events::stays(class, device, address, size, stack);
-        live.get_or_insert_default().insert(address, foreign);
+        live.get_or_insert_default().insert(address, allocation);
     }
 }
 
 /// Records a free that the driver carried out.
-pub fn freed(address: u64, entry: Entry, stream: u64) {
-    let Some((foreign, _)) = entry else { return };
-    let Foreign {
+pub fn freed(address: u64, entry: Taken, stream: u64) {
+    let Some((allocation, _)) = entry else { return };
+    let Allocation {
         class,
         size,
         device,
         context,
         counts,
-    } = foreign;
+    } = allocation;
     match context {
         Some(context) => budget::give_in(context, size),
         None if counts => budget::give(device.into(), size),

@@ -1,4 +1,4 @@
-//! The pool's device: the real driver.
+//! What the pool of `cudaMalloc` needs of the real driver: memory in pieces, and fences on contexts.
 
 use gpushim_core::gate;
 use gpushim_core::pool::{Address, Context, Device};

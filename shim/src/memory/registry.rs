@@ -22,7 +22,7 @@ use crate::record::trace;
 
 static POOL: OnceLock<Option<Pool<Cuda>>> = OnceLock::new();
 
-/// The pool; `None` under the policy `off`.
+/// The pool of `cudaMalloc`; `None` under the policy `off`, and where memory is served in pages.
 #[inline]
 pub fn pool() -> Option<&'static Pool<Cuda>> {
     match POOL.get() {
@@ -137,10 +137,10 @@ fn is_of_device(handle: u64) -> bool {
 static ENTRIES: [AtomicPtr<Entry>; MOST] = [const { AtomicPtr::new(ptr::null_mut()) }; MOST];
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 static ADDING: Mutex<()> = Mutex::new(());
-/// What threads remember of streams is valid while this stands.
+/// Counts the changes after which what threads remember of streams is not valid any more.
 static EPOCH: AtomicU64 = AtomicU64::new(1);
 
-/// What threads remember of streams is valid while this stands.
+/// What threads remember of streams is valid while this number stays.
 #[inline]
 pub fn epoch() -> u64 {
     EPOCH.load(Ordering::Acquire)
@@ -161,11 +161,12 @@ pub fn all() -> impl Iterator<Item = &'static Entry> {
     })
 }
 
+/// The pools of a device, or of all.
 pub fn on(device: Option<i32>) -> impl Iterator<Item = &'static Entry> {
     all().filter(move |entry| device.is_none_or(|device| entry.device == device))
 }
 
-/// Whether a pool serves the process: for places that have nothing to tell an empty house.
+/// Whether there is a stream-ordered pool, or one of pages. Cheap: for calls that have nothing to do without.
 #[inline]
 pub fn any() -> bool {
     COUNT.load(Ordering::Relaxed) > 0

@@ -34,7 +34,7 @@ fn ask_captured(stream: u64) -> Result<bool, CUresult> {
     }
 }
 
-/// What a free of a live block on a stream comes to that takes part in a capture in a way that the driver
+/// The result of a free of a live block on a stream that takes part in a capture in a way that the driver
 /// does not allow. On the legacy stream it invalidates the captures of the others (measured on an H100).
 #[cold]
 pub fn refused(stream: u64, error: CUresult) -> CUresult {
@@ -162,6 +162,7 @@ fn is_live(entry: &Entry, address: DevicePtr) -> bool {
     found.is_some_and(|found| found.address == address)
 }
 
+/// Takes an address back into its pool, in the order of a stream.
 #[inline]
 pub fn free_from(entry: &Entry, address: DevicePtr, stream: Stream) -> CUresult {
     let (class, device) = (entry.class(), entry.device);
@@ -169,6 +170,7 @@ pub fn free_from(entry: &Entry, address: DevicePtr, stream: Stream) -> CUresult 
     code(entry.pool.free(stream, address, seen))
 }
 
+/// A free's result as the driver would give it.
 pub fn code(result: Result<(), FreeError<CUresult>>) -> CUresult {
     match result {
         Ok(()) => SUCCESS,

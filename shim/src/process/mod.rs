@@ -1,4 +1,4 @@
-//! The start of the process, what it does in the background, and what it finds in its environment.
+//! The start of the shim, its background thread, and what it changes in the environment before `main`.
 
 pub mod background;
 pub mod facts;

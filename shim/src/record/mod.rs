@@ -1,4 +1,4 @@
-//! The recorder: is told facts, and writes them to the trace.
+//! The recorder: it is told what happened, and writes that to the trace.
 
 pub mod events;
 pub mod marks;

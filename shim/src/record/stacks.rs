@@ -89,7 +89,7 @@ fn met(module: &unwind::Module) {
     });
 }
 
-/// What the housekeeper does for stacks.
+/// What the background thread does for stacks.
 pub fn upkeep(writer: &Writer) {
     if settings::config().stacks == Stacks::Off {
         return;
@@ -146,7 +146,7 @@ const AT_ONCE: usize = 4096;
 /// be gone when the trace is read.
 fn name_generated_code(writer: &Writer) {
     static NAMED: Mutex<Option<Named>> = Mutex::new(None);
-    // The end of the process does not wait for a file system that keeps the housekeeper.
+    // The end of the process does not wait for a file system that keeps the background thread.
     let Ok(mut named) = NAMED.try_lock() else {
         return;
     };

@@ -1,5 +1,5 @@
 //! Threads' names, off everybody's path: a thread leaves its id when it records for the first time, and
-//! the housekeeper reads what the kernel calls it.
+//! the background thread reads what the kernel calls it.
 
 use std::sync::Mutex;
 
