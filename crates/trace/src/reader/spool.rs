@@ -133,10 +133,7 @@ impl Open {
 
 fn found(words: &[u64; 7]) -> Found {
     let (ticks, event) = Event::from_words(*words);
-    Found {
-        ticks,
-        event,
-    }
+    Found { ticks, event }
 }
 
 impl Ord for Open {

@@ -208,10 +208,7 @@ fn every_flipped_byte_of_the_header_is_survived_and_noticed() {
 
 #[test]
 fn a_flipped_sequence_word_costs_one_event() {
-    for (whole, events, slots) in [
-        (sound(), EVENTS, 64),
-        (chunked(), 1500, 1024),
-    ] {
+    for (whole, events, slots) in [(sound(), EVENTS, 64), (chunked(), 1500, 1024)] {
         for flip in [0x02, 0x40, 0x8000_0000_0000_0000_u64, u64::MAX] {
             let mut damaged = whole.clone();
             let at = ring_at(&damaged) + 3 * layout::RECORD_BYTES;
@@ -271,10 +268,7 @@ fn without_its_chunks_a_ring_is_still_read() {
 
 #[test]
 fn a_damaged_cursor_does_no_harm() {
-    for (whole, events, slots) in [
-        (sound(), EVENTS, 64),
-        (chunked(), 1500, 1024),
-    ] {
+    for (whole, events, slots) in [(sound(), EVENTS, 64), (chunked(), 1500, 1024)] {
         for next in [0, 5, 1 << 50, u64::MAX] {
             let mut damaged = whole.clone();
             let at = part_at(&damaged, layout::PartKind::Cursor);

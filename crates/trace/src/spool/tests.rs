@@ -467,11 +467,7 @@ fn child_process() {
 fn child(role: &str, path: &Path) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command
-        .args([
-            "--exact",
-            "spool::tests::child_process",
-            "--nocapture",
-        ])
+        .args(["--exact", "spool::tests::child_process", "--nocapture"])
         .env("GPUSHIM_TEST_SPOOL", role)
         .env("GPUSHIM_TEST_PATH", path)
         .stdout(Stdio::null());

@@ -585,11 +585,7 @@ fn a_length_that_no_file_has_is_an_error() {
 fn child(role: &str, path: &Path) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command
-        .args([
-            "--exact",
-            "writer::tests::child_process",
-            "--nocapture",
-        ])
+        .args(["--exact", "writer::tests::child_process", "--nocapture"])
         .env("GPUSHIM_TEST_ROLE", role)
         .env("GPUSHIM_TEST_PATH", path)
         .stdout(Stdio::null());

@@ -1,0 +1,27 @@
+//! Threads that were asked for their id for the first time, until their names are read.
+
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+
+/// Threads that can wait to be asked about; of a burst of more the first ones go without a name.
+const WAITING: usize = 256;
+
+/// The ids of threads that wait, 0 for none.
+static NEW: [AtomicU32; WAITING] = [const { AtomicU32::new(0) }; WAITING];
+static NEXT: AtomicUsize = AtomicUsize::new(0);
+
+/// A thread's id is asked for the first time.
+pub fn add(thread: u32) {
+    let turn = NEXT.fetch_add(1, Ordering::Relaxed);
+    if let Some(place) = NEW.get(turn % WAITING) {
+        place.store(thread, Ordering::Release);
+    }
+}
+
+/// Takes out the ids of all threads that wait.
+pub fn take() -> impl Iterator<Item = u32> {
+    // Most places are empty: looking first leaves them where they are.
+    let full = NEW
+        .iter()
+        .filter(|place| place.load(Ordering::Relaxed) != 0);
+    full.map(|place| place.swap(0, Ordering::Acquire))
+}

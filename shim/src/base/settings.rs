@@ -1,0 +1,62 @@
+//! What the environment tells us to do.
+
+use std::ffi::OsString;
+use std::sync::OnceLock;
+
+use gpushim_alloc::pool::Policy;
+use gpushim_config::{Config, Log, Resolved, StreamPolicy};
+
+use crate::base::preloaded;
+use crate::base::stderr::say;
+
+static RESOLVED: OnceLock<Resolved> = OnceLock::new();
+
+/// The configuration in force.
+#[inline]
+pub fn config() -> &'static Config {
+    &resolved().config
+}
+
+/// The configuration with where it came from, read from the environment at the first CUDA call.
+#[inline]
+pub fn resolved() -> &'static Resolved {
+    RESOLVED.get_or_init(|| {
+        let mut resolved = if is_privileged() {
+            Resolved::from_lookup(variable)
+        } else {
+            Resolved::from_env()
+        };
+        if !preloaded::is_ours() {
+            // Without sight of its streams and captures no memory of the process can be handed out twice.
+            (resolved.config.policy, resolved.config.stream_policy) =
+                (Policy::Off, StreamPolicy::Off);
+        }
+        if is_privileged() {
+            // No file in whatever folder it runs in, and nothing but the driver's own memory.
+            (resolved.config.policy, resolved.config.stream_policy) =
+                (Policy::Off, StreamPolicy::Off);
+            resolved.config.trace = None;
+        }
+        if resolved.config.log >= Log::Warn {
+            for problem in &resolved.problems {
+                say(&problem.to_string());
+            }
+        }
+        resolved
+    })
+}
+
+/// An environment variable that tells us what to do. Of a process with more rights than its environment's author has
+/// there is none.
+pub fn variable(name: &str) -> Option<OsString> {
+    if is_privileged() {
+        return None;
+    }
+    std::env::var_os(name)
+}
+
+/// Whether the process has rights that the user who started it has not (set-user-id and the like), as the kernel says.
+pub fn is_privileged() -> bool {
+    // SAFETY: getauxval has no preconditions.
+    unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
+}

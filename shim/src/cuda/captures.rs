@@ -1,0 +1,343 @@
+//! Which streams are capturing: while one is, pools make no fences and keep what graphs may hold.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use gpushim_alloc::gate::{self, Pass};
+use gpushim_alloc::pool::Context;
+
+use crate::base::thread;
+use crate::cuda::functions::real;
+use crate::cuda::types::{CAPTURE_UNSUPPORTED, CONTEXT_IS_DESTROYED, CUresult, Handle, SUCCESS};
+use crate::cuda::{context, streams};
+
+/// `CU_STREAM_PER_THREAD`, which names no stream object.
+pub const PER_THREAD: u64 = 2;
+/// `CU_STREAM_CAPTURE_STATUS_INVALIDATED`.
+pub const INVALIDATED: i32 = 2;
+
+/// `CU_STREAM_CAPTURE_MODE_GLOBAL`, `..._THREAD_LOCAL` and `..._RELAXED`: of a capture, which threads the
+/// driver refuses calls that it holds for unsafe; of a thread, which captures it is refused them for.
+pub const GLOBAL: u32 = 0;
+const THREAD_LOCAL: u32 = 1;
+pub const RELAXED: u32 = 2;
+
+/// A stream by what it is, whichever way it was named.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Stream {
+    handle: u64,
+    /// The thread whose default stream it is; 0 for all others.
+    thread: u64,
+    /// The context in which it is that; `None` for all others.
+    context: Option<Context>,
+}
+
+impl Stream {
+    /// The stream that a handle means in this thread; `per_thread`: to a `_ptsz` function.
+    pub fn of(handle: Handle, per_thread: bool) -> Self {
+        let handle = match handle as u64 {
+            0 if per_thread => PER_THREAD,
+            handle => handle,
+        };
+        let is_default = handle == PER_THREAD;
+        Stream {
+            handle,
+            thread: if is_default { thread::serial() } else { 0 },
+            context: is_default.then(context::current).flatten(),
+        }
+    }
+
+    /// Whether both may be the same stream: of one of them the context may be unknown, because the driver did not tell.
+    fn may_be(&self, other: &Stream) -> bool {
+        let contexts = self.context.zip(other.context);
+        (self.handle, self.thread) == (other.handle, other.thread)
+            && contexts.is_none_or(|(one, other)| one == other)
+    }
+}
+
+/// A capture that is open.
+pub struct Open {
+    /// A number that no other capture has or had.
+    pub number: u64,
+    stream: Stream,
+    /// The context of its stream.
+    pub context: Option<Context>,
+    mode: u32,
+    /// The thread that began it: by our number, and by the kernel's.
+    thread: u64,
+    tid: u32,
+    /// The driver has invalidated it, and the pools were told.
+    is_broken: bool,
+    /// Its stream is about to be destroyed.
+    is_leaving: bool,
+}
+
+impl Open {
+    /// A capture that is about to begin on a stream, in a mode of the driver's.
+    pub fn new(stream: Handle, per_thread: bool, mode: u32) -> Open {
+        static LAST: AtomicU64 = AtomicU64::new(0);
+        let stream = Stream::of(stream, per_thread);
+        Open {
+            number: LAST.fetch_add(1, Ordering::Relaxed) + 1,
+            stream,
+            // Another one may be current.
+            context: streams::context_of(stream.handle).or_else(context::current),
+            mode,
+            thread: thread::serial(),
+            tid: thread::tid(),
+            is_broken: false,
+            is_leaving: false,
+        }
+    }
+
+    /// Whether it is of the default stream of a thread that has ended: nothing can end it.
+    fn is_left(&self) -> bool {
+        self.stream.thread != 0 && !thread::lives(self.tid)
+    }
+}
+
+static OPEN: Mutex<Vec<Open>> = Mutex::new(Vec::new());
+static COUNT: AtomicUsize = AtomicUsize::new(0);
+
+/// Whether any stream captures.
+#[inline]
+pub fn any() -> bool {
+    COUNT.load(Ordering::SeqCst) != 0
+}
+
+/// How long a capture that begins waits for them: one may wait for the device.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// How often it looks.
+const PAUSE: Duration = Duration::from_micros(20);
+
+/// A call of ours about all streams of a context begins, which the driver holds against every capture there, in
+/// whatever mode; `born` as for [`gate::enter_since`]. No capture begins until it is over.
+///
+/// # Errors
+/// [`CAPTURE_UNSUPPORTED`] if a stream of the context captures, [`CONTEXT_IS_DESTROYED`] if the context has ended: the call must
+/// not be made.
+#[inline]
+pub fn enter(context: Context, born: u64) -> Result<Pass, CUresult> {
+    // Sequentially consistent, as `COUNT` is: either a capture that begins sees this call, or this call sees it.
+    let pass = gate::enter_loud(context, born).ok_or(CONTEXT_IS_DESTROYED)?;
+    if COUNT.load(Ordering::SeqCst) != 0 && is_in(context) {
+        return Err(CAPTURE_UNSUPPORTED);
+    }
+    Ok(pass)
+}
+
+/// Waits until no call is in flight that a capture would be invalidated by.
+fn wait_for_quiet() {
+    let begun = Instant::now();
+    while gate::any_loud() && begun.elapsed() < PATIENCE {
+        std::thread::sleep(PAUSE);
+    }
+}
+
+/// Runs `f` with the numbers of the captures that are open, while none begins or ends: for what must hear
+/// of all of them.
+pub fn with_open<R>(f: impl FnOnce(&mut dyn Iterator<Item = u64>) -> R) -> Option<R> {
+    let open = OPEN.lock().ok()?;
+    Some(f(&mut open.iter().map(|open| open.number)))
+}
+
+/// Whether a stream of the context captures.
+pub fn is_in(context: Context) -> bool {
+    let Ok(open) = OPEN.lock() else { return true };
+    open.iter()
+        .any(|open| open.context.is_none_or(|of| of == context))
+}
+
+/// The captures because of which the driver would refuse the calling thread an allocation or a free.
+pub fn refusing() -> Vec<u64> {
+    if !any() {
+        return Vec::new();
+    }
+    let me = thread::serial();
+    let Ok(open) = OPEN.lock() else {
+        return Vec::new();
+    };
+    let refuses = |o: &&Open| match o.thread == me {
+        true => o.mode != RELAXED,
+        false => o.mode == GLOBAL,
+    };
+    let refusing = open.iter().filter(refuses);
+    let refusing: Vec<(u64, bool)> = refusing.map(|o| (o.number, o.thread == me)).collect();
+    drop(open);
+    if refusing.is_empty() {
+        return Vec::new();
+    }
+    let mode = mode_of_thread();
+    let counts = |(_, mine): &(u64, bool)| mode != RELAXED && (*mine || mode != THREAD_LOCAL);
+    let counting = refusing.into_iter().filter(counts);
+    counting.map(|(number, _)| number).collect()
+}
+
+/// Held while streams are asked whether they capture: none of them is destroyed meanwhile.
+static ASKING: Mutex<()> = Mutex::new(());
+
+/// The captures that turn out to be invalidated, or left by their threads, each once.
+pub fn broken() -> Vec<u64> {
+    let Ok(_asking) = ASKING.lock() else {
+        return Vec::new();
+    };
+    let me = thread::serial();
+    let is_named = |o: &&Open| [0, me].contains(&o.stream.thread);
+    let Ok(open) = OPEN.lock() else {
+        return Vec::new();
+    };
+    let left = open.iter().filter(|o| !o.is_broken && o.is_left());
+    let mut broken: Vec<u64> = left.map(|o| o.number).collect();
+    let asked = open.iter().filter(|o| !o.is_broken && !o.is_leaving);
+    let asked: Vec<(u64, u64, Option<Context>)> = asked
+        .filter(is_named)
+        .map(|o| (o.number, o.stream.handle, o.context))
+        .collect();
+    drop(open);
+    let is_invalidated = |(_, handle, context): &(u64, u64, Option<Context>)| {
+        let of = context.and_then(|context| Some((gate::enter(context)?, context)));
+        let Some((_pass, context)) = of else {
+            return false;
+        };
+        let mut status = 0;
+        // SAFETY: `status` is ours to write; the stream lives as long as `ASKING` is held and its context.
+        let ask = || unsafe { real::cuStreamIsCapturing(*handle as Handle, &mut status) };
+        // A default stream is the one of the context that is current.
+        let asked = context::with(context, || thread::call(ask));
+        asked == Ok(SUCCESS) && status == INVALIDATED
+    };
+    let invalidated = asked.into_iter().filter(is_invalidated);
+    broken.extend(invalidated.map(|(number, _, _)| number));
+    if let Ok(mut open) = OPEN.lock() {
+        let is_broken = |o: &&mut Open| broken.contains(&o.number);
+        open.iter_mut()
+            .filter(is_broken)
+            .for_each(|o| o.is_broken = true);
+    }
+    broken
+}
+
+/// A stream is about to be destroyed; or was not, after all.
+pub fn leaves(stream: Handle, is_leaving: bool) {
+    if !any() {
+        return;
+    }
+    let of = Stream::of(stream, false);
+    let _asking = ASKING.lock();
+    if let Ok(mut open) = OPEN.lock() {
+        open.iter_mut()
+            .filter(|o| o.stream == of)
+            .for_each(|o| o.is_leaving = is_leaving);
+    }
+}
+
+/// The calling thread's own mode.
+fn mode_of_thread() -> u32 {
+    let mut mode = RELAXED;
+    // SAFETY: `mode` is ours; each call swaps it with the thread's mode, and the second undoes the first.
+    let asked = thread::call(|| unsafe {
+        match real::cuThreadExchangeStreamCaptureMode(&mut mode) {
+            SUCCESS => {
+                let mut back = mode;
+                real::cuThreadExchangeStreamCaptureMode(&mut back)
+            }
+            error => error,
+        }
+    });
+    if asked == SUCCESS { mode } else { GLOBAL }
+}
+
+/// A failed end leaves some captures open: the wrong thread asked, or the wrong stream.
+pub fn still_capturing(stream: Handle, per_thread: bool) -> bool {
+    let mut status = 0;
+    // SAFETY: `status` is ours to write.
+    let asked = thread::call(|| unsafe {
+        if per_thread {
+            real::cuStreamIsCapturing_ptsz(stream, &mut status)
+        } else {
+            real::cuStreamIsCapturing(stream, &mut status)
+        }
+    });
+    asked == SUCCESS && status != 0
+}
+
+/// Runs a call that a capture would forbid or be spoiled by, in the mode that allows it: a capture may begin in
+/// another thread while the call is made.
+pub fn relaxed<R>(f: impl FnOnce() -> R) -> R {
+    let mut mode = RELAXED;
+    // SAFETY: `mode` is ours; the call swaps it with the thread's mode.
+    let swapped = unsafe { real::cuThreadExchangeStreamCaptureMode(&mut mode) } == SUCCESS;
+    let result = f();
+    if swapped {
+        // SAFETY: as above; this puts the thread's own mode back.
+        unsafe { real::cuThreadExchangeStreamCaptureMode(&mut mode) };
+    }
+    result
+}
+
+/// A capture is about to begin: from now on it is among those that [`with_open`] shows.
+pub fn enters(open: Open) {
+    if let Ok(mut all) = OPEN.lock() {
+        all.push(open);
+    }
+}
+
+/// Captures that entered count from now on: no call that they would be invalidated by begins any more. Waits for
+/// those that are in flight.
+pub fn counts() {
+    if let Ok(open) = OPEN.lock() {
+        COUNT.store(open.len(), Ordering::SeqCst);
+    }
+    wait_for_quiet();
+}
+
+/// Which capture is over.
+#[derive(Clone, Copy)]
+pub enum Which {
+    /// The one of this number.
+    Number(u64),
+    /// The one of a stream.
+    Of(Stream),
+    /// One of a context's.
+    In(Context),
+    /// One of the default stream of a thread that has ended: nothing can end it, nor use what it recorded.
+    Left,
+}
+
+impl Which {
+    fn fits(self, open: &Open) -> bool {
+        match self {
+            Which::Number(number) => open.number == number,
+            Which::Of(stream) => open.stream == stream,
+            Which::In(context) => open.context == Some(context),
+            Which::Left => open.is_left(),
+        }
+    }
+}
+
+/// Takes one capture out and tells of its number, while no other begins or ends; false if none fits.
+pub fn close(which: Which, tell: impl FnOnce(u64)) -> bool {
+    let Ok(mut open) = OPEN.lock() else {
+        return false;
+    };
+    // The last one that began: where a stream captures, a second capture of it does not begin.
+    let Some(at) = open.iter().rposition(|open| which.fits(open)) else {
+        return false;
+    };
+    let number = open.remove(at).number;
+    COUNT.store(open.len(), Ordering::Release);
+    tell(number);
+    true
+}
+
+/// The only capture that may be of a stream, if none is known to be.
+pub fn only_of(stream: Stream) -> Option<u64> {
+    let open = OPEN.lock().ok()?;
+    let mut candidates = open.iter().filter(|open| open.stream.may_be(&stream));
+    // Of two, the wrong one would let go of what the other still uses: both wait for the end of their thread.
+    match (candidates.next(), candidates.next()) {
+        (Some(only), None) => Some(only.number),
+        _ => None,
+    }
+}

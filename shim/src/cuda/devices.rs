@@ -1,0 +1,77 @@
+//! What the driver says of devices: asked once where it is asked often.
+
+use std::ffi::c_int;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::base::thread;
+use crate::cuda::functions::real;
+use crate::cuda::types::SUCCESS;
+
+/// `CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED`.
+const VIRTUAL_MEMORY: c_int = 102;
+/// `CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED`.
+const RDMA: c_int = 110;
+
+fn attribute(device: i32, attribute: c_int) -> bool {
+    let mut value = 0;
+    // SAFETY: `value` is ours to write.
+    let asked =
+        thread::call(|| unsafe { real::cuDeviceGetAttribute(&mut value, attribute, device) });
+    asked == SUCCESS && value != 0
+}
+
+/// Whether a device has virtual memory management.
+pub fn has_virtual_memory(device: i32) -> bool {
+    static KNOWN: Known = Known::new();
+    KNOWN.get(device, || attribute(device, VIRTUAL_MEMORY))
+}
+
+/// Whether any device has virtual memory management, or there is no telling yet.
+pub fn is_vmm_possible() -> bool {
+    let mut count = 0;
+    // SAFETY: `count` is ours to write.
+    let asked = thread::call(|| unsafe { real::cuDeviceGetCount(&mut count) });
+    asked != SUCCESS || (0..count).any(has_virtual_memory)
+}
+
+/// Whether network cards can reach a device's virtual memory.
+pub fn is_rdma_capable(device: i32) -> bool {
+    static KNOWN: Mutex<Vec<(i32, bool)>> = Mutex::new(Vec::new());
+    let Ok(mut known) = KNOWN.lock() else {
+        return false;
+    };
+    if let Some((_, capable)) = known.iter().find(|(of, _)| *of == device) {
+        return *capable;
+    }
+    let capable = attribute(device, RDMA);
+    known.push((device, capable));
+    capable
+}
+
+/// What was asked of devices once.
+struct Known(AtomicU64);
+
+impl Known {
+    const fn new() -> Self {
+        Known(AtomicU64::new(0))
+    }
+
+    /// Two bits for each of the first 32 devices: known, and yes.
+    fn get(&self, device: i32, ask: impl FnOnce() -> bool) -> bool {
+        let Some(shift) = u32::try_from(device).ok().filter(|device| *device < 32) else {
+            return ask();
+        };
+        match self.0.load(Ordering::Relaxed) >> (2 * shift) & 3 {
+            0 => {
+                let answer = ask();
+                self.0.fetch_or(
+                    (1 | u64::from(answer) << 1) << (2 * shift),
+                    Ordering::Relaxed,
+                );
+                answer
+            }
+            known => known == 3,
+        }
+    }
+}

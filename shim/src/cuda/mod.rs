@@ -1,0 +1,12 @@
+//! The CUDA driver: its functions, contexts, events, streams and captures. It knows no hook and no recorder.
+
+pub mod attached;
+pub mod captures;
+pub mod context;
+pub mod device;
+pub mod devices;
+pub mod functions;
+pub mod green;
+pub mod primary;
+pub mod streams;
+pub mod types;

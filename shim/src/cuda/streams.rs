@@ -1,0 +1,37 @@
+//! Streams by their handles: what a handle means in this thread, and the context behind it.
+
+use std::ptr;
+
+use gpushim_alloc::mempool::Stream;
+use gpushim_alloc::pool::Context;
+
+use crate::base::thread;
+use crate::cuda::functions::real;
+use crate::cuda::types::{Handle, SUCCESS};
+use crate::cuda::{context, device};
+
+/// The stream that a handle means; `per_thread`: to a `_ptsz` function.
+#[inline]
+pub fn named(stream: Handle, per_thread: bool) -> u64 {
+    match stream as u64 {
+        0 if per_thread => Stream::PER_THREAD,
+        0 => Stream::LEGACY,
+        handle => handle,
+    }
+}
+
+/// The context that a stream belongs to, or that a default stream's handle means in this thread.
+pub fn context_of(handle: u64) -> Option<Context> {
+    if handle <= Stream::PER_THREAD {
+        return context::current();
+    }
+    let mut context = ptr::null_mut();
+    // SAFETY: `context` is ours to write.
+    let asked = thread::call(|| unsafe { real::cuStreamGetCtx(handle as Handle, &mut context) });
+    (asked == SUCCESS && !context.is_null()).then_some(Context(context as u64))
+}
+
+/// The ordinal of the device that a stream runs on.
+pub fn device_of(handle: u64) -> Option<i32> {
+    device::driver().ordinal_of(context_of(handle)?).ok()
+}

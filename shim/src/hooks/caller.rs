@@ -1,0 +1,145 @@
+//! The function that a caller would have reached without us.
+//!
+//! A process may hold several runtimes, some of them loaded RTLD_LOCAL where `RTLD_NEXT` does not look:
+//! the right one is the one that the calling library depends on.
+
+use std::ffi::{CStr, c_void};
+use std::ptr;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
+
+use crate::base::linker;
+use crate::record::trace;
+
+/// Call sites that are remembered for one symbol; beyond three quarters of it, more are looked up
+/// each time.
+const SITES: usize = 256;
+
+/// A symbol of ours and, by return address, the functions that it stood before so far.
+///
+/// Entries are only ever added. That is sound because the look-up keeps the calling library, and with
+/// it what it depends on, in the process for good.
+pub struct Interposed {
+    name: &'static CStr,
+    sites: [Site; SITES],
+    adding: Mutex<Known>,
+}
+
+/// What is known so far.
+struct Known {
+    sites: usize,
+    /// Libraries that the trace was told of.
+    libraries: Vec<String>,
+}
+
+struct Site {
+    /// Written last; 0 while the entry is free.
+    caller: AtomicUsize,
+    address: AtomicPtr<c_void>,
+    lazy_context: AtomicBool,
+}
+
+/// The function behind one caller's symbol.
+#[derive(Clone, Copy)]
+pub struct Real {
+    /// Its address; never null.
+    pub address: *const c_void,
+    /// Whether it is of a CUDA runtime before version 12, which makes contexts current lazily.
+    pub lazy_context: bool,
+}
+
+impl Interposed {
+    /// Nothing known yet.
+    pub const fn new(name: &'static CStr) -> Self {
+        Interposed {
+            name,
+            sites: [const {
+                Site {
+                    caller: AtomicUsize::new(0),
+                    address: AtomicPtr::new(ptr::null_mut()),
+                    lazy_context: AtomicBool::new(false),
+                }
+            }; SITES],
+            adding: Mutex::new(Known {
+                sites: 0,
+                libraries: Vec::new(),
+            }),
+        }
+    }
+
+    /// The function that the caller at this return address means; `None` if there is none.
+    #[inline]
+    pub fn real(&self, caller: *const c_void) -> Option<Real> {
+        for site in self.sites_of(caller) {
+            match site.caller.load(Ordering::Acquire) {
+                0 => break,
+                known if known == caller as usize => {
+                    return Some(Real {
+                        address: site.address.load(Ordering::Relaxed),
+                        lazy_context: site.lazy_context.load(Ordering::Relaxed),
+                    });
+                }
+                _ => {}
+            }
+        }
+        self.find(caller)
+    }
+
+    /// The entries in which a caller may be, the likeliest first.
+    #[inline]
+    fn sites_of(&self, caller: *const c_void) -> impl Iterator<Item = &Site> {
+        let mixed = (caller as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+        let (before, from) = self.sites.split_at(mixed as usize % SITES);
+        from.iter().chain(before)
+    }
+
+    #[cold]
+    fn find(&self, caller: *const c_void) -> Option<Real> {
+        let ours = linker::library_at(linker::find_next as *const c_void);
+        let of_caller = linker::handle_of(caller)
+            .map(|library| linker::symbol(library, self.name))
+            // The main program's handle is the global scope, where the first one is ours.
+            .filter(|&found| !found.is_null() && linker::library_at(found) != ours);
+        let address = of_caller.unwrap_or_else(|| linker::next_symbol(self.name));
+        if address.is_null() {
+            return None;
+        }
+        let path = linker::library_at(address).unwrap_or_default();
+        self.tell(&path);
+        let real = Real {
+            address,
+            lazy_context: path.contains("libcudart.so.11") || path.contains("libcudart.so.10"),
+        };
+        self.add(caller, real);
+        Some(real)
+    }
+
+    /// Notes in the trace which library stands behind the symbol, once.
+    fn tell(&self, path: &str) {
+        let Ok(mut known) = self.adding.lock() else {
+            return;
+        };
+        if !known.libraries.iter().any(|library| library == path) {
+            known.libraries.push(path.to_owned());
+            trace::fact(&self.name.to_string_lossy(), path);
+        }
+    }
+
+    fn add(&self, caller: *const c_void, real: Real) {
+        let Ok(mut known) = self.adding.lock() else {
+            return;
+        };
+        if known.sites >= SITES / 4 * 3 {
+            return;
+        }
+        let mut sites = self.sites_of(caller);
+        if let Some(free) = sites.find(|site| site.caller.load(Ordering::Relaxed) == 0) {
+            known.sites += 1;
+            free.address
+                .store(real.address.cast_mut(), Ordering::Relaxed);
+            free.lazy_context
+                .store(real.lazy_context, Ordering::Relaxed);
+            free.caller.store(caller as usize, Ordering::Release);
+        }
+    }
+}

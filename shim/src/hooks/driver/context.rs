@@ -1,0 +1,371 @@
+//! Contexts: which one is current, and when one ends with the memory in it.
+
+use std::ffi::{c_int, c_uint, c_void};
+
+use gpushim_alloc::gate;
+use gpushim_alloc::pool::Context;
+
+use pool_peers::Disabling;
+use primary::End;
+
+use crate::cuda::captures::relaxed;
+use crate::cuda::functions::real;
+use crate::cuda::types::{CUresult, Handle, INVALID_CONTEXT, PEER_ACCESS_NOT_ENABLED, SUCCESS};
+use crate::cuda::{attached, context, primary};
+use crate::hooks::driver::hook::driver_hooks;
+use crate::memory::{
+    budget, capture_notices, device_memory, drain, memory_info, paged, passthrough, peer_access,
+    pool_peers, pools, registry, surplus,
+};
+use crate::record::events;
+
+/// A context was destroyed or reset: its memory went with it.
+fn ended(handle: u64) {
+    let ended = Context(handle);
+    context::ended(ended);
+    budget::context_gone(ended);
+    capture_notices::context_gone(ended);
+    paged::context_gone(ended);
+    attached::none(ended);
+    pool_peers::gone(ended);
+    let (of_pages, trimmed) = pools::context_gone(ended);
+    if let Some(pool) = registry::used() {
+        let gone = pool.context_gone(ended);
+        pool.device().forget(ended);
+        events::blocks_gone(ended, &gone);
+    } else if of_pages > 0 {
+        events::context_gone(ended, of_pages, trimmed, memory_info::is_held);
+    }
+}
+
+/// A context is about to end: its addresses may be another thread's before the driver's call returns.
+fn leaves(doomed: Context) {
+    if let Some(pool) = registry::used() {
+        pool.context_leaves(doomed);
+    }
+}
+
+/// It did not end after all.
+fn stays(context: Context) {
+    if let Some(pool) = registry::used() {
+        pool.context_stays(context);
+    }
+}
+
+/// Calls the driver's destroying function and drops what we had in the context.
+pub(super) fn destroy(handle: Handle, call: impl FnOnce() -> CUresult) -> CUresult {
+    let doomed = Context(handle as u64);
+    let watched = device_memory::unwatch(doomed);
+    gate::close(doomed);
+    leaves(doomed);
+    let result = call();
+    context::changed();
+    if result == SUCCESS {
+        ended(handle as u64);
+    } else {
+        stays(doomed);
+        gate::stays(doomed);
+        watched
+            .into_iter()
+            .for_each(|device| device_memory::watch(device, doomed));
+    }
+    result
+}
+
+/// As [`destroy`], for a device's primary context.
+fn end_primary(device: c_int, primary: Context, call: impl FnOnce() -> CUresult) -> CUresult {
+    if pools::in_primary(device).next().is_some() {
+        // What lies in the context must go before it, and not under its work, nor under that of other contexts: the
+        // memory may have been freed on their streams.
+        // SAFETY: no arguments; the context is current inside.
+        let synchronize = || relaxed(|| unsafe { real::cuCtxSynchronize() });
+        let _ = context::with(primary, synchronize);
+        for other in peer_access::of(primary) {
+            // A refusal means that it has ended, or that its work has failed.
+            let _ = drain::context(other);
+        }
+        pools_gone(primary, device);
+    }
+    let watched = device_memory::unwatch(primary);
+    gate::close(primary);
+    leaves(primary);
+    let result = call();
+    context::changed();
+    if result == SUCCESS {
+        primary::ended(device);
+        ended(primary.0);
+    } else {
+        stays(primary);
+        gate::stays(primary);
+        watched
+            .into_iter()
+            .for_each(|_| device_memory::watch(device, primary));
+    }
+    result
+}
+
+/// Everything in a device's primary context ends.
+fn reset(device: c_int, call: impl FnOnce() -> CUresult) -> CUresult {
+    match primary::reset_means(device) {
+        End::Ends(primary) => end_primary(device, primary, call),
+        // The program has no such context; ours is none of its business.
+        End::Nothing => SUCCESS,
+        End::Stays | End::Unknown => switch(call),
+    }
+}
+
+/// What pools hold in a device's primary context is given back, live blocks included.
+fn pools_gone(primary: Context, device: c_int) {
+    let (allocated, reserved) = pools::primary_gone(device);
+    if allocated + reserved > 0 {
+        events::context_gone(primary, allocated, reserved, memory_info::is_held);
+    }
+}
+
+/// One user fewer of a device's primary context: as [`reset`], if it was the last.
+pub(super) fn release(device: c_int, call: impl FnOnce() -> CUresult) -> CUresult {
+    let result = match primary::release_means(device) {
+        End::Ends(primary) => end_primary(device, primary, call),
+        // The driver's answer if the context is not retained (measured on an H100).
+        End::Nothing => return INVALID_CONTEXT,
+        End::Stays | End::Unknown => switch(call),
+    };
+    if result == SUCCESS {
+        primary::released(device);
+    }
+    result
+}
+
+/// Calls a function after which another context may be current in this thread.
+fn switch(call: impl FnOnce() -> CUresult) -> CUresult {
+    let result = call();
+    context::changed();
+    result
+}
+
+/// Calls a function that makes a context, which takes device memory. From here on its work may reach
+/// the memory of every context of its device.
+pub(super) fn make(
+    device: c_int,
+    context: *mut Handle,
+    call: impl FnMut() -> CUresult,
+) -> CUresult {
+    let result = passthrough::forward_unsized(call);
+    context::changed();
+    if result == SUCCESS {
+        // SAFETY: the driver wrote the handle.
+        let made = Context(unsafe { *context } as u64);
+        context::made(made);
+        gate::made(made);
+        paged::context_made(made);
+        device_memory::watch(device, made);
+        if let Some(pool) = registry::pool() {
+            pool.context_known(made);
+        }
+    }
+    result
+}
+
+/// Calls a function that waits for a context's work, and tells the pool what is finished by then.
+fn synchronize(which: Option<Context>, call: impl FnOnce() -> CUresult) -> CUresult {
+    surplus::synchronize(which, None, || {
+        let Some((pool, context)) = registry::used().zip(which) else {
+            return call();
+        };
+        let mark = pool.mark(context);
+        let result = call();
+        if result == SUCCESS {
+            pool.synchronized(context, mark);
+        }
+        result
+    })
+}
+
+/// The current context may no longer use another's memory, but for pools of mapped memory.
+fn disable(peer: Handle) -> CUresult {
+    let disabled = |accessor| pool_peers::disabled(accessor, Context(peer as u64));
+    let result = match context::current().map(disabled) {
+        Some(Disabling::Stays) => SUCCESS,
+        Some(Disabling::NotEnabled) => PEER_ACCESS_NOT_ENABLED,
+        // SAFETY: the driver looks at the handle, and answers.
+        Some(Disabling::Forwarded) | None => unsafe { real::cuCtxDisablePeerAccess(peer) },
+    };
+    if result == SUCCESS
+        && let Some(accessor) = context::current()
+        && let Some(pool) = registry::pool()
+    {
+        pool.peer_disabled(accessor, Context(peer as u64));
+    }
+    result
+}
+
+driver_hooks! {
+    /// Another context becomes current.
+    fn cuCtxSetCurrent(context: Handle) {
+        // SAFETY: the caller's arguments, unchanged; so in every hook of this file.
+        switch(|| unsafe { real::cuCtxSetCurrent(context) })
+    }
+    /// Another context becomes current (CUDA 2 and 3).
+    fn cuCtxPushCurrent(context: Handle) {
+        // SAFETY: as above.
+        switch(|| unsafe { real::cuCtxPushCurrent(context) })
+    }
+    /// Another context becomes current.
+    fn cuCtxPushCurrent_v2(context: Handle) {
+        // SAFETY: as above.
+        switch(|| unsafe { real::cuCtxPushCurrent_v2(context) })
+    }
+    /// The context before becomes current (CUDA 2 and 3).
+    fn cuCtxPopCurrent(context: *mut Handle) {
+        // SAFETY: as above.
+        switch(|| unsafe { real::cuCtxPopCurrent(context) })
+    }
+    /// The context before becomes current.
+    fn cuCtxPopCurrent_v2(context: *mut Handle) {
+        // SAFETY: as above.
+        switch(|| unsafe { real::cuCtxPopCurrent_v2(context) })
+    }
+    /// A new context becomes current (CUDA 2 and 3).
+    fn cuCtxCreate(context: *mut Handle, flags: c_uint, device: c_int) {
+        // SAFETY: as above.
+        make(device, context, || unsafe { real::cuCtxCreate(context, flags, device) })
+    }
+    /// A new context becomes current.
+    fn cuCtxCreate_v2(context: *mut Handle, flags: c_uint, device: c_int) {
+        // SAFETY: as above.
+        make(device, context, || unsafe { real::cuCtxCreate_v2(context, flags, device) })
+    }
+    /// A new context with execution affinity becomes current.
+    fn cuCtxCreate_v3(
+        context: *mut Handle, affinity: *mut c_void, n: c_int, flags: c_uint, device: c_int,
+    ) {
+        // SAFETY: as above.
+        make(device, context, || unsafe { real::cuCtxCreate_v3(context, affinity, n, flags, device) })
+    }
+    /// A new context with parameters becomes current.
+    fn cuCtxCreate_v4(
+        context: *mut Handle, parameters: *mut c_void, flags: c_uint, device: c_int,
+    ) {
+        // SAFETY: as above.
+        make(device, context, || unsafe { real::cuCtxCreate_v4(context, parameters, flags, device) })
+    }
+    /// A context ends (CUDA 2 and 3).
+    fn cuCtxDestroy(context: Handle) {
+        // SAFETY: as above.
+        destroy(context, || unsafe { real::cuCtxDestroy(context) })
+    }
+    /// A context ends.
+    fn cuCtxDestroy_v2(context: Handle) {
+        // SAFETY: as above.
+        destroy(context, || unsafe { real::cuCtxDestroy_v2(context) })
+    }
+    /// One user more of a context.
+    fn cuCtxAttach(context: *mut Handle, flags: c_uint) {
+        // SAFETY: as above.
+        let result = unsafe { real::cuCtxAttach(context, flags) };
+        if result == SUCCESS && !context.is_null() {
+            // SAFETY: the driver wrote the handle.
+            attached::more(Context(unsafe { *context } as u64));
+        }
+        result
+    }
+    /// One user fewer of a context; the last one ends it.
+    fn cuCtxDetach(context: Handle) {
+        // SAFETY: as above.
+        let call = || unsafe { real::cuCtxDetach(context) };
+        let which = Context(context as u64);
+        if !attached::any(which) {
+            return destroy(context, call);
+        }
+        let result = switch(call);
+        if result == SUCCESS {
+            attached::fewer(which);
+        }
+        result
+    }
+    /// One user more of a device's primary context.
+    fn cuDevicePrimaryCtxRetain(context: *mut Handle, device: c_int) {
+        // SAFETY: as above.
+        let result = make(device, context, || unsafe { real::cuDevicePrimaryCtxRetain(context, device) });
+        if result == SUCCESS {
+            // SAFETY: the driver wrote the handle.
+            primary::retained(device, Context(unsafe { *context } as u64));
+        }
+        result
+    }
+    /// One user fewer of a device's primary context (CUDA 7 to 10).
+    fn cuDevicePrimaryCtxRelease(device: c_int) {
+        // SAFETY: as above.
+        release(device, || unsafe { real::cuDevicePrimaryCtxRelease(device) })
+    }
+    /// One user fewer of a device's primary context.
+    fn cuDevicePrimaryCtxRelease_v2(device: c_int) {
+        // SAFETY: as above.
+        release(device, || unsafe { real::cuDevicePrimaryCtxRelease_v2(device) })
+    }
+    /// Everything in a device's primary context ends (CUDA 7 to 10).
+    fn cuDevicePrimaryCtxReset(device: c_int) {
+        // SAFETY: as above.
+        reset(device, || unsafe { real::cuDevicePrimaryCtxReset(device) })
+    }
+    /// Everything in a device's primary context ends.
+    fn cuDevicePrimaryCtxReset_v2(device: c_int) {
+        // SAFETY: as above.
+        reset(device, || unsafe { real::cuDevicePrimaryCtxReset_v2(device) })
+    }
+    /// Flags of a device's primary context, and whether it is active: as the program left it.
+    fn cuDevicePrimaryCtxGetState(device: c_int, flags: *mut c_uint, active: *mut c_int) {
+        // SAFETY: as above.
+        let result = unsafe { real::cuDevicePrimaryCtxGetState(device, flags, active) };
+        if result == SUCCESS && primary::is_hidden(device) {
+            // SAFETY: null, or the driver wrote it just now.
+            unsafe { active.as_mut() }.into_iter().for_each(|active| *active = 0);
+        }
+        result
+    }
+    /// Waits for all work of the current context.
+    fn cuCtxSynchronize() {
+        // SAFETY: as above.
+        synchronize(context::current(), || unsafe { real::cuCtxSynchronize() })
+    }
+    /// Waits for all work of a context.
+    fn cuCtxSynchronize_v2(context: Handle) {
+        let which = if context.is_null() {
+            context::current()
+        } else {
+            Some(Context(context as u64))
+        };
+        // SAFETY: as above.
+        synchronize(which, || unsafe { real::cuCtxSynchronize_v2(context) })
+    }
+    /// The current context may use another's memory from here on.
+    fn cuCtxEnablePeerAccess(peer: Handle, flags: c_uint) {
+        let adopts = |accessor| flags == 0 && pool_peers::enabled(accessor, Context(peer as u64));
+        let result = if context::current().is_some_and(adopts) {
+            SUCCESS
+        } else {
+            // SAFETY: as above.
+            unsafe { real::cuCtxEnablePeerAccess(peer, flags) }
+        };
+        if result == SUCCESS
+            && let Some(accessor) = context::current() {
+                if let Some(pool) = registry::pool() {
+                    pool.peer_enabled(accessor, Context(peer as u64));
+                }
+                if let Err(error) = paged::peer(accessor, Context(peer as u64), true) {
+                    disable(peer);
+                    return error;
+                }
+            }
+        result
+    }
+    /// The current context may no longer use another's memory.
+    fn cuCtxDisablePeerAccess(peer: Handle) {
+        let result = disable(peer);
+        if result == SUCCESS
+            && let Some(accessor) = context::current() {
+                let _ = paged::peer(accessor, Context(peer as u64), false);
+            }
+        result
+    }
+}

@@ -1,0 +1,130 @@
+//! Memory that leaves the process or comes into it.
+
+use std::ffi::{c_int, c_uint, c_ulonglong, c_void};
+use std::sync::Once;
+
+use cudarc::driver::sys;
+use gpushim_trace::{Class, Kind};
+
+use crate::base::stderr;
+use crate::cuda::context;
+use crate::cuda::functions::real;
+use crate::cuda::types::{CUresult, DevicePtr, Handle, INVALID_VALUE, SUCCESS};
+use crate::hooks::driver::hook::driver_hooks;
+use crate::memory::passthrough;
+use crate::memory::registry::{self, Entry};
+use crate::record::events;
+
+/// Others may reach this memory from here on: its free must be a free.
+pub fn exported(class: Class, address: DevicePtr) {
+    if let Some(entry) = registry::owner(address) {
+        entry.pool.exported(address);
+    }
+    if let Some(pool) = registry::used() {
+        pool.exported(address);
+    }
+    events::forwarded(Kind::Export, class, context::device(), address, 0, 0);
+}
+
+/// A block of a stream-ordered pool has no handle for other processes, with the driver's pools as with
+/// ours: a part of a larger allocation would open as all of it.
+fn no_handle(entry: &Entry) -> CUresult {
+    static SAID: Once = Once::new();
+    SAID.call_once(|| {
+        stderr::say(&format!(
+            "failed to make an IPC handle: memory of a stream-ordered pool or of the policy vmm (device \
+             {}) has none; use GPUSHIM_POLICY=blocks and no takeover in this process",
+            entry.device
+        ));
+    });
+    INVALID_VALUE
+}
+
+driver_hooks! {
+    /// A handle with which other processes open an allocation.
+    fn cuIpcGetMemHandle(handle: *mut c_void, address: DevicePtr) {
+        if let Some(entry) = registry::owner(address) {
+            return no_handle(entry);
+        }
+        // SAFETY: the caller's arguments, unchanged; so in every hook of this file.
+        let result = unsafe { real::cuIpcGetMemHandle(handle, address) };
+        if result == SUCCESS {
+            exported(Class::Ipc, address);
+        }
+        result
+    }
+    /// Another process's allocation, here (CUDA 4 to 10).
+    fn cuIpcOpenMemHandle(address: *mut DevicePtr, handle: sys::CUipcMemHandle, flags: c_uint) {
+        // SAFETY: as above.
+        let result = unsafe { real::cuIpcOpenMemHandle(address, handle, flags) };
+        if result == SUCCESS {
+            // SAFETY: the driver wrote the address.
+            passthrough::allocated(Class::Ipc, unsafe { *address }, 0, 0);
+        }
+        result
+    }
+    /// Another process's allocation, here.
+    fn cuIpcOpenMemHandle_v2(address: *mut DevicePtr, handle: sys::CUipcMemHandle, flags: c_uint) {
+        // SAFETY: as above.
+        let result = unsafe { real::cuIpcOpenMemHandle_v2(address, handle, flags) };
+        if result == SUCCESS {
+            // SAFETY: the driver wrote the address.
+            passthrough::allocated(Class::Ipc, unsafe { *address }, 0, 0);
+        }
+        result
+    }
+    /// Another process's allocation, here no longer.
+    fn cuIpcCloseMemHandle(address: DevicePtr) {
+        // SAFETY: as above.
+        passthrough::free(address, 0, || unsafe { real::cuIpcCloseMemHandle(address) })
+    }
+    /// A file descriptor of an address range, for other drivers.
+    fn cuMemGetHandleForAddressRange(
+        handle: *mut c_void, address: DevicePtr, bytes: usize, kind: c_uint, flags: c_ulonglong,
+    ) {
+        // SAFETY: as above.
+        let result = unsafe {
+            real::cuMemGetHandleForAddressRange(handle, address, bytes, kind, flags)
+        };
+        if result == SUCCESS {
+            exported(Class::External, address);
+        }
+        result
+    }
+    /// An attribute such as SYNC_MEMOPS stays with the memory: the next owner must not inherit it.
+    fn cuPointerSetAttribute(value: *const c_void, attribute: c_int, address: DevicePtr) {
+        // SAFETY: as above.
+        let result = unsafe { real::cuPointerSetAttribute(value, attribute, address) };
+        if result == SUCCESS {
+            exported(Class::Device, address);
+        }
+        result
+    }
+    /// The physical memory behind an address, by a handle of the program's own.
+    fn cuMemRetainAllocationHandle(handle: *mut c_ulonglong, address: *mut c_void) {
+        // SAFETY: as above.
+        let result = unsafe { real::cuMemRetainAllocationHandle(handle, address) };
+        if result == SUCCESS {
+            exported(Class::Vmm, address as u64);
+        }
+        result
+    }
+    /// Memory of another API.
+    fn cuImportExternalMemory(
+        memory: *mut Handle, descriptor: *const sys::CUDA_EXTERNAL_MEMORY_HANDLE_DESC,
+    ) {
+        // SAFETY: as above.
+        let result = unsafe { real::cuImportExternalMemory(memory, descriptor) };
+        if result == SUCCESS {
+            // SAFETY: the driver read the descriptor and wrote the handle.
+            let (memory, bytes) = unsafe { (*memory, (*descriptor).size) };
+            passthrough::allocated(Class::External, memory as u64, bytes, 0);
+        }
+        result
+    }
+    /// Memory of another API, no longer.
+    fn cuDestroyExternalMemory(memory: Handle) {
+        // SAFETY: as above.
+        passthrough::free(memory as u64, 0, || unsafe { real::cuDestroyExternalMemory(memory) })
+    }
+}

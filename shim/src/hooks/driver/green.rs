@@ -1,0 +1,89 @@
+//! Green contexts: made, and ended without the memory that was allocated in them.
+
+use std::ffi::{c_int, c_uint, c_void};
+
+use gpushim_alloc::gate;
+use gpushim_alloc::pool::Context;
+
+use crate::base::thread;
+use crate::cuda::functions::real;
+use crate::cuda::green::{self, Green};
+use crate::cuda::types::{CUresult, Handle, SUCCESS};
+use crate::cuda::{context, primary};
+use crate::hooks::driver::context::{destroy, make, release};
+use crate::hooks::driver::hook::driver_hooks;
+use crate::memory::{paged, passthrough, registry};
+
+/// Takes a green context in that was just made. The driver holds the device's primary context for it; so do we, for
+/// the books to say that it lives.
+fn take_in(handle: Handle, device: c_int) {
+    let (mut own, mut whole) = (std::ptr::null_mut(), std::ptr::null_mut());
+    // SAFETY: `own` is ours to write.
+    if thread::call(|| unsafe { real::cuCtxFromGreenCtx(&mut own, handle) }) != SUCCESS {
+        return;
+    }
+    let mut retain = || {
+        // SAFETY: `whole` is ours to write.
+        thread::call(|| unsafe { real::cuDevicePrimaryCtxRetain(&mut whole, device) })
+    };
+    if retain() != SUCCESS {
+        return;
+    }
+    // The driver has it already: this only notes it.
+    make(device, &mut whole, || SUCCESS);
+    let (context, primary) = (Context(own as u64), Context(whole as u64));
+    primary::retained(device, primary);
+    green::made(Green {
+        handle: handle as u64,
+        context,
+        primary,
+        device,
+    });
+    context::made(context);
+    gate::made(context);
+    paged::context_made(context);
+    if let Some(pool) = registry::pool() {
+        pool.context_known(context);
+    }
+}
+
+driver_hooks! {
+    /// A green context is made, which takes device memory.
+    fn cuGreenCtxCreate(green: *mut Handle, processors: *mut c_void, device: c_int, flags: c_uint) {
+        // SAFETY: the caller's arguments, unchanged; so in every hook of this file.
+        let result = passthrough::forward_unsized(|| unsafe {
+            real::cuGreenCtxCreate(green, processors, device, flags)
+        });
+        if result == SUCCESS && !green.is_null() {
+            // SAFETY: the driver wrote the handle.
+            take_in(unsafe { *green }, device);
+        }
+        result
+    }
+    /// A green context ends, with its streams and events.
+    fn cuGreenCtxDestroy(green: Handle) {
+        // SAFETY: as above.
+        let call = || unsafe { real::cuGreenCtxDestroy(green) };
+        let Some(known) = green::known(green as u64) else {
+            return call();
+        };
+        let result = destroy(known.context.0 as Handle, call);
+        if result == SUCCESS {
+            green::gone(known.handle);
+            // SAFETY: undoes the retain of `take_in`.
+            let _ = release(known.device, || unsafe {
+                real::cuDevicePrimaryCtxRelease_v2(known.device)
+            });
+        }
+        result
+    }
+    /// A stream of a green context, which takes device memory.
+    fn cuGreenCtxStreamCreate(
+        stream: *mut Handle, green: Handle, flags: c_uint, priority: c_int,
+    ) {
+        // SAFETY: as above.
+        passthrough::forward_unsized(|| unsafe {
+            real::cuGreenCtxStreamCreate(stream, green, flags, priority)
+        })
+    }
+}

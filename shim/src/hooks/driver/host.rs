@@ -1,0 +1,57 @@
+//! Pinned host memory: recorded.
+
+use std::ffi::{c_uint, c_void};
+
+use gpushim_trace::Class;
+
+use crate::cuda::functions::real;
+use crate::cuda::types::{CUresult, SUCCESS};
+use crate::hooks::driver::hook::driver_hooks;
+use crate::memory::passthrough;
+
+fn allocate(
+    class: Class,
+    address: impl FnOnce() -> *mut c_void,
+    bytes: usize,
+    call: impl FnMut() -> CUresult,
+) -> CUresult {
+    let result = passthrough::forward(class, bytes as u64, call);
+    if result == SUCCESS {
+        passthrough::allocated(class, address() as u64, bytes as u64, 0);
+    }
+    result
+}
+
+driver_hooks! {
+    /// Pinned memory.
+    fn cuMemAllocHost_v2(address: *mut *mut c_void, bytes: usize) {
+        // SAFETY: the driver writes the address before it is read; arguments unchanged; so below.
+        allocate(Class::Host, || unsafe { *address }, bytes, || unsafe {
+            real::cuMemAllocHost_v2(address, bytes)
+        })
+    }
+    /// Pinned memory with flags.
+    fn cuMemHostAlloc(address: *mut *mut c_void, bytes: usize, flags: c_uint) {
+        // SAFETY: as above.
+        allocate(Class::Host, || unsafe { *address }, bytes, || unsafe {
+            real::cuMemHostAlloc(address, bytes, flags)
+        })
+    }
+    /// Pinned memory ends.
+    fn cuMemFreeHost(address: *mut c_void) {
+        // SAFETY: as above.
+        passthrough::free(address as u64, 0, || unsafe { real::cuMemFreeHost(address) })
+    }
+    /// Host memory becomes pinned.
+    fn cuMemHostRegister_v2(address: *mut c_void, bytes: usize, flags: c_uint) {
+        // SAFETY: as above.
+        allocate(Class::Registered, || address, bytes, || unsafe {
+            real::cuMemHostRegister_v2(address, bytes, flags)
+        })
+    }
+    /// Host memory is pinned no longer.
+    fn cuMemHostUnregister(address: *mut c_void) {
+        // SAFETY: as above.
+        passthrough::free(address as u64, 0, || unsafe { real::cuMemHostUnregister(address) })
+    }
+}

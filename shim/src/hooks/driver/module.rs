@@ -1,0 +1,98 @@
+//! Code that takes device memory when it is loaded: the cache makes room for it, and the trace says how
+//! much it took.
+
+use std::ffi::{c_char, c_int, c_uint, c_void};
+
+use crate::base::thread;
+use crate::cuda::context;
+use crate::cuda::functions::real;
+use crate::cuda::types::{CUresult, Handle, SUCCESS};
+use crate::hooks::driver::hook::driver_hooks;
+use crate::memory::passthrough::forward_unsized;
+use crate::record::events;
+
+/// Calls a function that loads code and writes its handle. What it took is by how much the device's free
+/// memory fell, if there is a current context; other threads' allocations meanwhile count, too.
+fn load(loaded: *mut Handle, call: impl FnMut() -> CUresult) -> CUresult {
+    let before = free_bytes();
+    let result = forward_unsized(call);
+    if result == SUCCESS && !loaded.is_null() {
+        let bytes = before
+            .zip(free_bytes())
+            .map(|(before, after)| before.saturating_sub(after));
+        // SAFETY: not null, and the driver wrote the handle.
+        events::module_loaded(unsafe { *loaded } as u64, bytes);
+    }
+    result
+}
+
+/// Free bytes of the current device, as the driver counts them.
+fn free_bytes() -> Option<u64> {
+    context::current()?;
+    let (mut free, mut total) = (0, 0);
+    // SAFETY: both are ours to write.
+    let asked = thread::call(|| unsafe { real::cuMemGetInfo_v2(&mut free, &mut total) });
+    (asked == SUCCESS).then_some(free as u64)
+}
+
+driver_hooks! {
+    /// A module from a file.
+    fn cuModuleLoad(module: *mut Handle, file: *const c_char) {
+        // SAFETY: the caller's arguments, unchanged; so in every hook of this file.
+        load(module, || unsafe { real::cuModuleLoad(module, file) })
+    }
+    /// A module from memory.
+    fn cuModuleLoadData(module: *mut Handle, image: *const c_void) {
+        // SAFETY: as above.
+        load(module, || unsafe { real::cuModuleLoadData(module, image) })
+    }
+    /// A module from memory, with options.
+    fn cuModuleLoadDataEx(
+        module: *mut Handle, image: *const c_void, n: c_uint, options: *mut c_int,
+        values: *mut *mut c_void,
+    ) {
+        // SAFETY: as above.
+        load(module, || unsafe { real::cuModuleLoadDataEx(module, image, n, options, values) })
+    }
+    /// A module from a fat binary.
+    fn cuModuleLoadFatBinary(module: *mut Handle, binary: *const c_void) {
+        // SAFETY: as above.
+        load(module, || unsafe { real::cuModuleLoadFatBinary(module, binary) })
+    }
+    /// A library from memory; what of it is loaded later, into which context, is the driver's choice.
+    fn cuLibraryLoadData(
+        library: *mut Handle, code: *const c_void, jit_options: *mut c_int,
+        jit_values: *mut *mut c_void, jit_count: c_uint, options: *mut c_int,
+        values: *mut *mut c_void, count: c_uint,
+    ) {
+        // SAFETY: as above.
+        load(library, || unsafe {
+            real::cuLibraryLoadData(
+                library, code, jit_options, jit_values, jit_count, options, values, count,
+            )
+        })
+    }
+    /// A library from a file.
+    fn cuLibraryLoadFromFile(
+        library: *mut Handle, file: *const c_char, jit_options: *mut c_int,
+        jit_values: *mut *mut c_void, jit_count: c_uint, options: *mut c_int,
+        values: *mut *mut c_void, count: c_uint,
+    ) {
+        // SAFETY: as above.
+        load(library, || unsafe {
+            real::cuLibraryLoadFromFile(
+                library, file, jit_options, jit_values, jit_count, options, values, count,
+            )
+        })
+    }
+    /// A library's module, loaded into the current context.
+    fn cuLibraryGetModule(module: *mut Handle, library: Handle) {
+        // SAFETY: as above.
+        load(module, || unsafe { real::cuLibraryGetModule(module, library) })
+    }
+    /// A kernel of a library, loaded into the current context.
+    fn cuKernelGetFunction(function: *mut Handle, kernel: Handle) {
+        // SAFETY: as above.
+        forward_unsized(|| unsafe { real::cuKernelGetFunction(function, kernel) })
+    }
+}

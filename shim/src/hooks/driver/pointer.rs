@@ -1,0 +1,192 @@
+//! What a program may ask about an address: for our blocks, what it would hear of the driver's.
+
+use std::ffi::{c_int, c_uint, c_void};
+
+use gpushim_alloc::{mempool, pool};
+use gpushim_trace::Class;
+
+use crate::cuda::functions::real;
+use crate::cuda::types::{CUresult, DevicePtr, SUCCESS};
+use crate::hooks::driver::external;
+use crate::hooks::driver::hook::driver_hooks;
+use crate::memory::registry::{self, Entry};
+
+/// `CU_POINTER_ATTRIBUTE_…`, by number.
+const CONTEXT: c_int = 1;
+/// Asking for these tokens means that another driver is about to reach the memory.
+const P2P_TOKENS: c_int = 5;
+const BUFFER_ID: c_int = 7;
+const IS_LEGACY_CUDA_IPC_CAPABLE: c_int = 10;
+const RANGE_START_ADDR: c_int = 11;
+const RANGE_SIZE: c_int = 12;
+const MEMPOOL_HANDLE: c_int = 17;
+
+/// An address that no memory has.
+const NOWHERE: DevicePtr = 1;
+
+/// Bits of a block's address in its id, and of its serial number above them; the highest bit keeps ours
+/// apart from the driver's, which count from 1.
+const OURS: u64 = 1 << 63;
+const PLACE: u32 = 38;
+const SERIAL: u32 = 24;
+
+/// A live block of ours.
+#[derive(Clone, Copy)]
+pub struct Found {
+    entry: &'static Entry,
+    /// What its pool knows of it.
+    pub block: mempool::Found,
+}
+
+/// The live block that an address is in.
+pub fn block(address: DevicePtr) -> Option<Found> {
+    found(registry::owner(address)?, address)
+}
+
+fn found(entry: &'static Entry, address: DevicePtr) -> Option<Found> {
+    let block = entry.pool.find(address)?;
+    Some(Found { entry, block })
+}
+
+impl Found {
+    /// A number that no other allocation has while this one lives, and none at this address had of late.
+    fn id(&self) -> u64 {
+        let serial = u64::from(self.block.serial) & ((1 << SERIAL) - 1);
+        OURS | serial << PLACE | (self.block.address >> 9) & ((1 << PLACE) - 1)
+    }
+
+    /// Puts right what the driver said of its address.
+    ///
+    /// # Safety
+    /// `value` is null or what the driver just wrote for this attribute.
+    unsafe fn amend(&self, attribute: c_int, value: *mut c_void) {
+        if value.is_null() {
+            return;
+        }
+        let right = match attribute {
+            IS_LEGACY_CUDA_IPC_CAPABLE => {
+                // SAFETY: this attribute is an int.
+                return unsafe { value.cast::<c_int>().write_unaligned(0) };
+            }
+            CONTEXT if self.entry.class() == Class::Device => self.block.context.0,
+            // Stream-ordered memory belongs to no context (measured on an H100).
+            CONTEXT => 0,
+            BUFFER_ID => self.id(),
+            RANGE_START_ADDR => self.block.address,
+            RANGE_SIZE => self.block.requested,
+            MEMPOOL_HANDLE => self.entry.handle(),
+            _ => return,
+        };
+        // SAFETY: each of these attributes is 64 bits wide, at an address that the driver could write.
+        unsafe { value.cast::<u64>().write_unaligned(right) };
+    }
+}
+
+/// Asks the driver of an address: of none if it is in a pool, but in no block. What it says of a live
+/// block is put right by `amend`.
+fn ask(
+    address: DevicePtr,
+    driver: impl FnOnce(DevicePtr) -> CUresult,
+    amend: impl FnOnce(Found),
+) -> CUresult {
+    let Some(entry) = registry::owner(address) else {
+        return driver(address);
+    };
+    let Some(found) = found(entry, address) else {
+        return driver(NOWHERE);
+    };
+    let result = driver(address);
+    if result == SUCCESS {
+        amend(found);
+    }
+    result
+}
+
+/// Whether an attribute tells where the allocation around an address begins or ends. No other depends on which part
+/// of a driver allocation a block of `cudaMalloc`'s pool is, so no other pays for the look.
+fn is_range(attribute: c_int) -> bool {
+    matches!(attribute, RANGE_START_ADDR | RANGE_SIZE)
+}
+
+/// As [`ask`], of the range around an address that may be in `cudaMalloc`'s pool.
+fn ask_range(
+    address: DevicePtr,
+    driver: impl FnOnce(DevicePtr) -> CUresult,
+    amend: impl FnOnce(DevicePtr, u64),
+) -> CUresult {
+    match registry::used().map(|pool| pool.look_up(address)) {
+        None | Some(pool::Found::Unknown) => driver(address),
+        Some(pool::Found::Free) => driver(NOWHERE),
+        Some(pool::Found::Live(base, bytes)) => {
+            let result = driver(address);
+            if result == SUCCESS {
+                amend(base, bytes);
+            }
+            result
+        }
+    }
+}
+
+/// Puts a range right that the driver wrote.
+///
+/// # Safety
+/// `value` is null or what the driver just wrote for this attribute.
+unsafe fn amend_range(attribute: c_int, value: *mut c_void, base: DevicePtr, bytes: u64) {
+    let right = match attribute {
+        RANGE_START_ADDR => base,
+        RANGE_SIZE => bytes,
+        _ => return,
+    };
+    if !value.is_null() {
+        // SAFETY: both attributes are 64 bits wide, at an address that the driver could write.
+        unsafe { value.cast::<u64>().write_unaligned(right) };
+    }
+}
+
+driver_hooks! {
+    /// One attribute of an address.
+    fn cuPointerGetAttribute(value: *mut c_void, attribute: c_int, address: DevicePtr) {
+        let driver = |address| {
+            // SAFETY: the caller's arguments, but for the address; so in every hook of this file.
+            unsafe { real::cuPointerGetAttribute(value, attribute, address) }
+        };
+        if is_range(attribute) && registry::owner(address).is_none() {
+            return ask_range(address, driver, |base, bytes| {
+                // SAFETY: the driver wrote the value.
+                unsafe { amend_range(attribute, value, base, bytes) };
+            });
+        }
+        // SAFETY: the driver wrote the value.
+        let result = ask(address, driver, |found| unsafe { found.amend(attribute, value) });
+        if result == SUCCESS && attribute == P2P_TOKENS {
+            external::exported(Class::External, address);
+        }
+        result
+    }
+    /// Several attributes of an address.
+    fn cuPointerGetAttributes(
+        count: c_uint, attributes: *mut c_int, values: *mut *mut c_void, address: DevicePtr,
+    ) {
+        let driver = |address| {
+            // SAFETY: as above.
+            unsafe { real::cuPointerGetAttributes(count, attributes, values, address) }
+        };
+        // SAFETY: the caller passes as many attributes, which are not read where there are none.
+        let has_range = !attributes.is_null()
+            && (0..count as usize).any(|at| is_range(unsafe { *attributes.add(at) }));
+        if has_range && registry::owner(address).is_none() {
+            return ask_range(address, driver, |base, bytes| {
+                for at in 0..count as usize {
+                    // SAFETY: the driver read as many of each and wrote the values.
+                    unsafe { amend_range(*attributes.add(at), *values.add(at), base, bytes) };
+                }
+            });
+        }
+        ask(address, driver, |found| {
+            for at in 0..count as usize {
+                // SAFETY: the driver read as many of each and wrote the values.
+                unsafe { found.amend(*attributes.add(at), *values.add(at)) };
+            }
+        })
+    }
+}

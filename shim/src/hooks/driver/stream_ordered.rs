@@ -1,0 +1,163 @@
+//! Stream-ordered memory: from our pools, in the order of the streams.
+
+use gpushim_trace::Class;
+
+use crate::base::thread;
+use crate::cuda::functions::real;
+use crate::cuda::types::{CUresult, DevicePtr, Handle, INVALID_VALUE, OUT_OF_MEMORY, SUCCESS};
+use crate::cuda::{captures, context, streams};
+use crate::hooks::driver::hook::driver_hooks;
+use crate::memory::{allocator, passthrough, registry, stream_ordered, targets};
+
+/// Notes memory of the driver's: device, class, address, bytes, stream.
+type Note = fn(u8, Class, u64, u64, u64);
+
+/// Memory from the driver's own pools: for graphs, and where ours do not serve.
+pub fn forward(
+    address: *mut DevicePtr,
+    bytes: usize,
+    pool: Option<u64>,
+    stream: u64,
+    call: impl FnMut() -> CUresult,
+) -> CUresult {
+    // What becomes a part of a graph takes memory when the graph runs, and never goes back by itself.
+    let (claims, note): (_, Note) = match stream_ordered::is_captured(stream) {
+        true => (Class::GraphNode, passthrough::captured_on),
+        false => (Class::PoolAsync, passthrough::allocated_on),
+    };
+    // Of the stream's device, whatever is current.
+    let of_pool = pool.and_then(registry::of).map(|entry| entry.device);
+    let device = of_pool.or_else(|| streams::device_of(stream));
+    let result = passthrough::forward_on(device, claims, bytes as u64, call);
+    if result == SUCCESS && !address.is_null() {
+        // SAFETY: the driver wrote the address.
+        let address = unsafe { *address };
+        if address != 0 {
+            let device = device.and_then(|device| u8::try_from(device).ok());
+            let device = device.unwrap_or_else(context::device);
+            note(device, Class::PoolAsync, address, bytes as u64, stream);
+        }
+    } else if result == OUT_OF_MEMORY && !address.is_null() {
+        // The driver was not asked if that is the limit's answer.
+        // SAFETY: not null, and the caller's to be written.
+        unsafe { *address = 0 };
+    }
+    result
+}
+
+/// Serves one of the four functions that allocate.
+#[inline]
+fn serve(
+    address: *mut DevicePtr,
+    bytes: usize,
+    pool: Option<u64>,
+    stream: u64,
+    call: impl FnMut() -> CUresult,
+) -> CUresult {
+    if !address.is_null() {
+        match stream_ordered::allocate(bytes, stream, pool) {
+            Some(Ok(block)) => {
+                // SAFETY: not null, and the caller's to be written.
+                unsafe { *address = block };
+                return SUCCESS;
+            }
+            Some(Err(error)) => {
+                // What the driver leaves there when it fails (measured on an H200).
+                // SAFETY: as above.
+                unsafe { *address = 0 };
+                return error;
+            }
+            None => {}
+        }
+    }
+    forward(address, bytes, pool, stream, call)
+}
+
+/// Serves the two functions that free.
+///
+/// The driver takes back memory of `cuMemAlloc` too: what came from that pool goes back there, where the
+/// fence covers the stream's work with all other.
+#[inline]
+fn free(address: DevicePtr, stream: u64, call: impl FnOnce() -> CUresult) -> CUresult {
+    if let Some(result) = stream_ordered::free_on(address, stream) {
+        return result;
+    }
+    if captures::any()
+        && let Some((start, _)) = registry::used().and_then(|pool| pool.find(address))
+    {
+        match stream_ordered::asked_captured(stream) {
+            Ok(false) => {}
+            Err(error) if start == address => return stream_ordered::refused(stream, error),
+            _ => return INVALID_VALUE,
+        }
+    }
+    if let Some(error) = refusal(address, stream) {
+        return error;
+    }
+    match allocator::free(address) {
+        Some(Ok(())) => SUCCESS,
+        Some(Err(error)) => error,
+        None => passthrough::free_memory(address, stream, call),
+    }
+}
+
+/// What the driver says of a stream on which memory of the pool is to be freed, if it is none.
+fn refusal(address: DevicePtr, stream: u64) -> Option<CUresult> {
+    if targets::target(stream).is_some() {
+        return None;
+    }
+    registry::used()?.find(address)?;
+    let mut context = std::ptr::null_mut();
+    // SAFETY: `context` is ours to write.
+    match thread::call(|| unsafe { real::cuStreamGetCtx(stream as Handle, &mut context) }) {
+        SUCCESS => None,
+        error => Some(error),
+    }
+}
+
+driver_hooks! {
+    /// Memory from the device's current pool.
+    fn cuMemAllocAsync(address: *mut DevicePtr, bytes: usize, stream: Handle) {
+        // SAFETY: the caller's arguments, unchanged; so in every hook of this file.
+        serve(address, bytes, None, streams::named(stream, false), || unsafe {
+            real::cuMemAllocAsync(address, bytes, stream)
+        })
+    }
+    /// Memory from the device's current pool, per-thread default stream.
+    fn cuMemAllocAsync_ptsz(address: *mut DevicePtr, bytes: usize, stream: Handle) {
+        // SAFETY: as above.
+        serve(address, bytes, None, streams::named(stream, true), || unsafe {
+            real::cuMemAllocAsync_ptsz(address, bytes, stream)
+        })
+    }
+    /// Memory from a pool.
+    fn cuMemAllocFromPoolAsync(
+        address: *mut DevicePtr, bytes: usize, pool: Handle, stream: Handle,
+    ) {
+        // SAFETY: as above.
+        serve(address, bytes, Some(pool as u64), streams::named(stream, false), || unsafe {
+            real::cuMemAllocFromPoolAsync(address, bytes, pool, stream)
+        })
+    }
+    /// Memory from a pool, per-thread default stream.
+    fn cuMemAllocFromPoolAsync_ptsz(
+        address: *mut DevicePtr, bytes: usize, pool: Handle, stream: Handle,
+    ) {
+        // SAFETY: as above.
+        serve(address, bytes, Some(pool as u64), streams::named(stream, true), || unsafe {
+            real::cuMemAllocFromPoolAsync_ptsz(address, bytes, pool, stream)
+        })
+    }
+    /// Memory back to its pool, in the order of a stream.
+    fn cuMemFreeAsync(address: DevicePtr, stream: Handle) {
+        // SAFETY: as above.
+        free(address, streams::named(stream, false), || unsafe { real::cuMemFreeAsync(address, stream) })
+    }
+    /// Memory back to its pool, in the order of a stream, per-thread default stream.
+    fn cuMemFreeAsync_ptsz(address: DevicePtr, stream: Handle) {
+        // SAFETY: as above.
+        free(address, streams::named(stream, true), || unsafe {
+            real::cuMemFreeAsync_ptsz(address, stream)
+        })
+    }
+}

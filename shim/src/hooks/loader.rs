@@ -1,0 +1,213 @@
+//! The dynamic linker's doors: `dlsym`, `dlopen` and `dlclose`, exported here and passed on.
+//!
+//! What `RTLD_NEXT` and `RTLD_DEFAULT` mean depends on the address that `dlsym` returns to, so a call
+//! that we do not answer must reach the next `dlsym` as if we were not there: by a jump, with the
+//! stack and the registers of the caller. rustc writes no unwind information for naked functions: it is
+//! in the `.cfi` directives.
+
+use std::arch::naked_asm;
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ptr;
+
+use crate::base::{boundary, linker};
+use crate::hooks::{driver, entry, runtime};
+use crate::record::{stacks, trace};
+
+/// `dlsym` for everyone in the process.
+///
+/// # Safety
+/// As dlsym(3).
+#[unsafe(naked)]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void {
+    naked_asm!(
+        ".cfi_startproc",
+        "push rdi",
+        ".cfi_adjust_cfa_offset 8",
+        "push rsi",
+        ".cfi_adjust_cfa_offset 8",
+        "mov rdx, [rsp + 16]",
+        "sub rsp, 8",
+        ".cfi_adjust_cfa_offset 8",
+        "call {answer}",
+        "add rsp, 8",
+        ".cfi_adjust_cfa_offset -8",
+        "pop rsi",
+        ".cfi_adjust_cfa_offset -8",
+        "pop rdi",
+        ".cfi_adjust_cfa_offset -8",
+        "test rdx, rdx",
+        "jz 2f",
+        "ret",
+        "2:",
+        "jmp qword ptr [rip + {next}]",
+        ".cfi_endproc",
+        answer = sym answer_dlsym,
+        next = sym linker::NEXT_DLSYM,
+    )
+}
+
+/// `dlopen` for everyone in the process: looked at, never changed.
+///
+/// # Safety
+/// As dlopen(3).
+#[unsafe(naked)]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dlopen(file: *const c_char, mode: c_int) -> *mut c_void {
+    naked_asm!(
+        ".cfi_startproc",
+        "push rdi",
+        ".cfi_adjust_cfa_offset 8",
+        "push rsi",
+        ".cfi_adjust_cfa_offset 8",
+        "sub rsp, 8",
+        ".cfi_adjust_cfa_offset 8",
+        "call {look}",
+        "add rsp, 8",
+        ".cfi_adjust_cfa_offset -8",
+        "pop rsi",
+        ".cfi_adjust_cfa_offset -8",
+        "pop rdi",
+        ".cfi_adjust_cfa_offset -8",
+        "jmp qword ptr [rip + {next}]",
+        ".cfi_endproc",
+        look = sym look_at_dlopen,
+        next = sym linker::NEXT_DLOPEN,
+    )
+}
+
+/// `dlclose` for everyone in the process: passed on, and then looked at.
+///
+/// # Safety
+/// As dlclose(3).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dlclose(handle: *mut c_void) -> c_int {
+    linker::find_next();
+    let Some(dlclose) = linker::next_dlclose() else {
+        return -1;
+    };
+    // SAFETY: the caller's promise.
+    let result = unsafe { dlclose(handle) };
+    if !boundary::bypassed() {
+        entry::serve(|| (), stacks::closed);
+    }
+    result
+}
+
+/// What a `dlsym` gets: in two registers, as the jump above reads them.
+#[repr(C)]
+struct Answer {
+    address: *const c_void,
+    /// Zero: the next `dlsym` answers.
+    is_ours: usize,
+}
+
+impl Answer {
+    const fn of_next() -> Answer {
+        Answer {
+            address: ptr::null(),
+            is_ours: 0,
+        }
+    }
+
+    fn of(address: *const c_void) -> Answer {
+        Answer {
+            address,
+            is_ours: 1,
+        }
+    }
+}
+
+/// What we answer to a `dlsym` whose caller is at this address.
+extern "C" fn answer_dlsym(
+    handle: *mut c_void,
+    name: *const c_char,
+    caller: *const c_void,
+) -> Answer {
+    linker::find_next();
+    if name.is_null() {
+        return Answer::of_next();
+    }
+    // SAFETY: dlsym is given C strings.
+    let name = unsafe { CStr::from_ptr(name) };
+    if !name.to_bytes().starts_with(b"cu") || boundary::bypassed() {
+        return Answer::of_next();
+    }
+    entry::serve(Answer::of_next, || {
+        let ours = export(name);
+        if ours.is_null() {
+            return Answer::of_next();
+        }
+        // What these mean depends on the caller, for whom only the next one can ask.
+        let is_relative = handle == libc::RTLD_DEFAULT || handle == libc::RTLD_NEXT;
+        // In the global scope ours are the first, but for those of the program itself.
+        let found = match is_relative {
+            true => linker::symbol(libc::RTLD_DEFAULT, name),
+            false => linker::symbol(handle, name),
+        };
+        if ptr::eq(found, ours) {
+            return if is_only_ours(name, ours, caller) {
+                Answer::of(ptr::null())
+            } else {
+                Answer::of_next()
+            };
+        }
+        if is_relative {
+            return Answer::of_next();
+        }
+        match driver::substitute(found) {
+            substitute if substitute.is_null() => Answer::of_next(),
+            substitute => Answer::of(substitute),
+        }
+    })
+}
+
+/// Our function of a name of CUDA's; null if there is none.
+fn export(name: &CStr) -> *const c_void {
+    let of_driver = driver::ours(name);
+    if !of_driver.is_null() {
+        return of_driver;
+    }
+    let mut of_runtime = runtime::exports();
+    of_runtime
+        .find(|(known, _)| *known == name)
+        .map_or(ptr::null(), |(_, ours)| ours)
+}
+
+/// Whether a function of CUDA's is in the process only as this export of ours: without CUDA it is not there.
+/// The caller's `dlerror` then says so.
+fn is_only_ours(name: &CStr, ours: *const c_void, caller: *const c_void) -> bool {
+    let is_another = |found: *mut c_void| !found.is_null() && !ptr::eq(found, ours);
+    if is_another(linker::next_symbol(name)) {
+        return false;
+    }
+    // A library that was loaded with RTLD_LOCAL sees what it depends on, too.
+    if let Some(library) = linker::handle_of(caller) {
+        let of_caller = linker::symbol(library, name);
+        if let Some(close) = linker::next_dlclose() {
+            // SAFETY: the handle is not used any more, and the caller keeps its own library.
+            unsafe { close(library) };
+        }
+        if is_another(of_caller) {
+            return false;
+        }
+    }
+    // Once more, for the error of it.
+    linker::next_symbol(name).is_null()
+}
+
+extern "C" fn look_at_dlopen(file: *const c_char, mode: c_int) {
+    linker::find_next();
+    // Such a library finds its own dependencies before us: what it calls may never reach a hook.
+    if mode & libc::RTLD_DEEPBIND != 0 && !file.is_null() && !boundary::bypassed() {
+        entry::serve(
+            || (),
+            || {
+                // SAFETY: dlopen is given C strings.
+                let file = unsafe { CStr::from_ptr(file) };
+                crate::cuda::context::distrust();
+                trace::fact("deepbind", &file.to_string_lossy());
+            },
+        );
+    }
+}

@@ -1,0 +1,11 @@
+//! Where the host's calls arrive: exported symbols, and pointers that we put in the driver's place.
+
+pub mod books;
+pub mod caller;
+pub mod driver;
+pub mod entry;
+pub mod exports;
+pub mod loader;
+pub mod nvtx;
+pub mod runtime;
+pub mod torch;

@@ -1,0 +1,242 @@
+//! The callbacks: one for each function of NVTX that says something of ranges, marks, names of threads,
+//! domains and strings. The others stay the profiler's, or nobody's.
+
+use std::collections::BTreeMap;
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{OnceLock, RwLock};
+
+use crate::hooks::entry;
+use crate::hooks::nvtx::table::{CORE, CORE2, Tables};
+use crate::record::marks::{self, Name, Text};
+use crate::record::thread_names;
+
+/// An `nvtxDomainHandle_t` or `nvtxStringHandle_t`: opaque to programs.
+type Handle = *mut c_void;
+/// `wchar_t` of Linux: one character.
+type Wide = u32;
+
+/// `NVTX_NO_PUSH_POP_TRACKING`: what a push or pop gives where nobody keeps a level.
+const NO_LEVEL: c_int = -2;
+
+/// `NVTX_MESSAGE_TYPE_ASCII`, `..._UNICODE` and `..._REGISTERED`.
+const ASCII: i32 = 1;
+const UNICODE: i32 = 2;
+const REGISTERED: i32 = 3;
+
+/// `nvtxEventAttributes_v2`, as far as we look.
+#[repr(C)]
+struct Attributes {
+    version: u16,
+    /// Bytes of the structure that the caller has.
+    size: u16,
+    category: u32,
+    color_type: i32,
+    color: u32,
+    payload_type: i32,
+    reserved: i32,
+    payload: u64,
+    message_type: i32,
+    message: *const c_void,
+}
+
+/// One callback of ours, and the profiler's behind it.
+struct Callback {
+    id: usize,
+    ours: *const c_void,
+    /// Its address, 0 for none. As the first library to use NVTX has it.
+    next: OnceLock<usize>,
+}
+
+// SAFETY: `ours` is the address of a function.
+unsafe impl Sync for Callback {}
+
+impl Callback {
+    const fn new(id: usize, ours: *const c_void) -> Self {
+        Callback {
+            id,
+            ours,
+            next: OnceLock::new(),
+        }
+    }
+
+    /// The profiler's callback.
+    fn next(&self) -> Option<*const c_void> {
+        let address = self.next.get().copied().unwrap_or(0);
+        (address != 0).then_some(address as *const c_void)
+    }
+
+    /// Writes ours into a library's table. Where the profiler wrote another callback than for the first
+    /// library, its own stays: it knows what it is for.
+    fn install(&self, module: usize, tables: &Tables) {
+        if let Some(written) = tables.written(module, self.id) {
+            let next = *self.next.get_or_init(|| written as usize);
+            if next == written as usize {
+                tables.write(module, self.id, self.ours);
+            }
+        }
+    }
+}
+
+/// Set once a profiler takes part: a function that it left out then answers as if nobody listened.
+static BESIDE: AtomicBool = AtomicBool::new(false);
+
+/// Puts our callbacks in front of what a profiler wrote, if there is one.
+pub fn install(tables: &Tables, beside: bool) {
+    BESIDE.fetch_or(beside, Ordering::Relaxed);
+    for callback in core::ALL {
+        callback.install(CORE, tables);
+    }
+    for callback in core2::ALL {
+        callback.install(CORE2, tables);
+    }
+}
+
+/// Declares callbacks: `id name(arguments) -> result, what it is without anybody, what we do`. The last is
+/// given what the program would get from a profiler, if there is one, and gives what it gets.
+macro_rules! callbacks {
+    ($(#[$doc:meta])* mod $module:ident;
+     $($id:literal $name:ident($($arg:ident: $ty:ty),*) -> $ret:ty, $nothing:expr, $own:expr;)*) => {
+        $(#[$doc])*
+        mod $module {
+            use super::*;
+            mod slots {
+                #![allow(non_upper_case_globals)]
+                use super::*;
+                $(pub static $name: Callback = Callback::new($id, super::$name as *const c_void);)*
+            }
+            /// Every callback of the module.
+            pub static ALL: &[&Callback] = &[$(&slots::$name),*];
+            $(extern "C" fn $name($($arg: $ty),*) -> $ret {
+                type Next = unsafe extern "C" fn($($ty),*) -> $ret;
+                let theirs = match slots::$name.next() {
+                    // SAFETY: a profiler wrote it for NVTX to call with these very arguments.
+                    Some(next) => Some(unsafe {
+                        std::mem::transmute::<*const c_void, Next>(next)($($arg),*)
+                    }),
+                    None => BESIDE.load(Ordering::Relaxed).then_some($nothing),
+                };
+                let own: fn(Option<$ret>, $($ty),*) -> $ret = $own;
+                entry::serve(|| theirs.unwrap_or($nothing), || own(theirs, $($arg),*))
+            })*
+        }
+    };
+}
+
+callbacks! {
+    /// Functions of the default domain.
+    mod core;
+    1 MarkEx(event: *const Attributes) -> (), (), |_, event| marks::mark(None, &message(event));
+    2 MarkA(text: *const c_char) -> (), (), |_, text| marks::mark(None, &narrow(text));
+    3 MarkW(text: *const Wide) -> (), (), |_, text| marks::mark(None, &wide(text));
+    4 RangeStartEx(event: *const Attributes) -> u64, 0, |theirs, event| marks::start(None, &message(event), theirs);
+    5 RangeStartA(text: *const c_char) -> u64, 0, |theirs, text| marks::start(None, &narrow(text), theirs);
+    6 RangeStartW(text: *const Wide) -> u64, 0, |theirs, text| marks::start(None, &wide(text), theirs);
+    7 RangeEnd(number: u64) -> (), (), |_, number| marks::end(number);
+    8 RangePushEx(event: *const Attributes) -> c_int, NO_LEVEL, |theirs, event| level(theirs, marks::push(None, &message(event)));
+    9 RangePushA(text: *const c_char) -> c_int, NO_LEVEL, |theirs, text| level(theirs, marks::push(None, &narrow(text)));
+    10 RangePushW(text: *const Wide) -> c_int, NO_LEVEL, |theirs, text| level(theirs, marks::push(None, &wide(text)));
+    11 RangePop() -> c_int, NO_LEVEL, |theirs| level(theirs, marks::pop(None));
+    14 NameOsThreadA(thread: u32, text: *const c_char) -> (), (), |_, thread, text| name_thread(thread, &narrow(text));
+    15 NameOsThreadW(thread: u32, text: *const Wide) -> (), (), |_, thread, text| name_thread(thread, &wide(text));
+}
+
+callbacks! {
+    /// Functions that name a domain.
+    mod core2;
+    1 DomainMarkEx(of: Handle, event: *const Attributes) -> (), (), |_, of, event| marks::mark(DOMAINS.of(of), &message(event));
+    2 DomainRangeStartEx(of: Handle, event: *const Attributes) -> u64, 0, |theirs, of, event| marks::start(DOMAINS.of(of), &message(event), theirs);
+    3 DomainRangeEnd(_of: Handle, number: u64) -> (), (), |_, _of, number| marks::end(number);
+    4 DomainRangePushEx(of: Handle, event: *const Attributes) -> c_int, NO_LEVEL, |theirs, of, event| level(theirs, marks::push(DOMAINS.of(of), &message(event)));
+    5 DomainRangePop(of: Handle) -> c_int, NO_LEVEL, |theirs, of| level(theirs, marks::pop(DOMAINS.of(of)));
+    10 DomainRegisterStringA(_of: Handle, text: *const c_char) -> Handle, NULL, |theirs, _of, text| STRINGS.add(theirs, &narrow(text));
+    11 DomainRegisterStringW(_of: Handle, text: *const Wide) -> Handle, NULL, |theirs, _of, text| STRINGS.add(theirs, &wide(text));
+    12 DomainCreateA(text: *const c_char) -> Handle, NULL, |theirs, text| DOMAINS.add(theirs, &narrow(text));
+    13 DomainCreateW(text: *const Wide) -> Handle, NULL, |theirs, text| DOMAINS.add(theirs, &wide(text));
+}
+
+const NULL: Handle = std::ptr::null_mut();
+
+/// The level that a program gets: a profiler's own, if there is one.
+fn level(theirs: Option<c_int>, ours: c_int) -> c_int {
+    theirs.unwrap_or(ours)
+}
+
+fn name_thread(thread: u32, text: &Text) {
+    if let Text::Plain(name) = text {
+        thread_names::given(thread, name);
+    }
+}
+
+/// What stands behind the handles that programs have: a profiler's, if there is one, or else ours.
+struct Handles(RwLock<BTreeMap<usize, &'static Name>>);
+
+static DOMAINS: Handles = Handles(RwLock::new(BTreeMap::new()));
+static STRINGS: Handles = Handles(RwLock::new(BTreeMap::new()));
+
+impl Handles {
+    /// The name behind a handle; `None` for null and for handles that nobody gave out.
+    fn of(&self, handle: Handle) -> Option<&'static Name> {
+        if handle.is_null() {
+            return None;
+        }
+        self.0.read().ok()?.get(&(handle as usize)).copied()
+    }
+
+    /// The handle for a text.
+    fn add(&self, theirs: Option<Handle>, text: &Text) -> Handle {
+        let name = match text {
+            Text::Plain(text) => marks::name(text),
+            Text::None | Text::Known(_) => None,
+        };
+        let Some(name) = name else {
+            return theirs.unwrap_or(NULL);
+        };
+        let handle = theirs.unwrap_or_else(|| std::ptr::from_ref(name).cast_mut().cast());
+        if !handle.is_null()
+            && let Ok(mut names) = self.0.write()
+        {
+            names.insert(handle as usize, name);
+        }
+        handle
+    }
+}
+
+/// A text of the program's.
+fn narrow<'a>(text: *const c_char) -> Text<'a> {
+    if text.is_null() {
+        return Text::None;
+    }
+    // SAFETY: NVTX's callers give null or a C string, which outlives the call.
+    Text::Plain(unsafe { CStr::from_ptr(text) }.to_string_lossy())
+}
+
+/// A text of wide characters.
+fn wide<'a>(text: *const Wide) -> Text<'a> {
+    if text.is_null() {
+        return Text::None;
+    }
+    // SAFETY: NVTX's callers give null or characters that end with a zero, which is as far as is read.
+    let character = |at: usize| unsafe { *text.add(at) };
+    let characters = (0..).map(character).take_while(|&character| character != 0);
+    let plain = characters.map(|c| char::from_u32(c).unwrap_or(char::REPLACEMENT_CHARACTER));
+    Text::Plain(plain.collect::<String>().into())
+}
+
+/// What an event is called.
+fn message<'a>(event: *const Attributes) -> Text<'a> {
+    // SAFETY: NVTX's callers give null or a structure that begins with its size.
+    let complete = unsafe { event.as_ref() }
+        .filter(|event| usize::from(event.size) >= size_of::<Attributes>());
+    let Some(event) = complete else {
+        return Text::None;
+    };
+    match event.message_type {
+        ASCII => narrow(event.message.cast()),
+        UNICODE => wide(event.message.cast()),
+        REGISTERED => STRINGS
+            .of(event.message.cast_mut())
+            .map_or(Text::None, Text::Known),
+        _ => Text::None,
+    }
+}

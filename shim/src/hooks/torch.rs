@@ -1,0 +1,171 @@
+//! The PyTorch lens: its allocator announces every tensor through two functions of libc10.so that the
+//! dynamic linker binds. We listen and pass the call on.
+//!
+//! `c10::reportMemoryUsageToProfiler(void*, int64_t, size_t, size_t, c10::Device)` and
+//! `c10::reportOutOfMemoryToProfiler(int64_t, size_t, size_t, c10::Device)`; PyTorch 1.12 and before
+//! declare the two totals as `int64_t`, which gives other names to the same registers.
+
+use std::arch::naked_asm;
+use std::ffi::{CStr, c_void};
+
+use gpushim_config::Lens;
+use gpushim_trace::Kind;
+
+use crate::base::settings;
+use crate::hooks::caller::Interposed;
+use crate::hooks::entry;
+use crate::record::events;
+
+/// `c10::Device`: a type and an index, a byte each.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct TorchDevice {
+    kind: i8,
+    index: i8,
+}
+
+/// `c10::DeviceType::CUDA`.
+const CUDA: i8 = 1;
+
+const USAGE: &CStr = c"_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE";
+const USAGE_SIGNED: &CStr = c"_ZN3c1027reportMemoryUsageToProfilerEPvlllNS_6DeviceE";
+const OUT_OF_MEMORY: &CStr = c"_ZN3c1027reportOutOfMemoryToProfilerElmmNS_6DeviceE";
+const OUT_OF_MEMORY_SIGNED: &CStr = c"_ZN3c1027reportOutOfMemoryToProfilerElllNS_6DeviceE";
+
+static REAL_USAGE: Interposed = Interposed::new(USAGE);
+static REAL_USAGE_SIGNED: Interposed = Interposed::new(USAGE_SIGNED);
+static REAL_OUT_OF_MEMORY: Interposed = Interposed::new(OUT_OF_MEMORY);
+static REAL_OUT_OF_MEMORY_SIGNED: Interposed = Interposed::new(OUT_OF_MEMORY_SIGNED);
+
+/// Defines functions of PyTorch's: what it says is looked at, and then its own function called, by a jump with
+/// the stack and the registers of the caller. PyTorch's function may throw, and a thread may end in it: no
+/// frame of ours is in the way then. The body has the caller's return address as one more argument in the
+/// register named, and gives the address to jump to, null for none.
+macro_rules! torch_functions {
+    ($($(#[$doc:meta])* fn $name:ident = $symbol:literal, $caller:literal, $see:ident;)*) => { $(
+        $(#[$doc])*
+        ///
+        /// # Safety
+        /// Called by PyTorch only.
+        #[unsafe(naked)]
+        #[unsafe(export_name = $symbol)]
+        pub unsafe extern "C" fn $name() {
+            naked_asm!(
+                ".cfi_startproc",
+                "push rdi",
+                ".cfi_adjust_cfa_offset 8",
+                "push rsi",
+                ".cfi_adjust_cfa_offset 8",
+                "push rdx",
+                ".cfi_adjust_cfa_offset 8",
+                "push rcx",
+                ".cfi_adjust_cfa_offset 8",
+                "push r8",
+                ".cfi_adjust_cfa_offset 8",
+                concat!("mov ", $caller, ", [rsp + 40]"),
+                "call {see}",
+                "pop r8",
+                ".cfi_adjust_cfa_offset -8",
+                "pop rcx",
+                ".cfi_adjust_cfa_offset -8",
+                "pop rdx",
+                ".cfi_adjust_cfa_offset -8",
+                "pop rsi",
+                ".cfi_adjust_cfa_offset -8",
+                "pop rdi",
+                ".cfi_adjust_cfa_offset -8",
+                "test rax, rax",
+                "jz 2f",
+                "jmp rax",
+                "2:",
+                "ret",
+                ".cfi_endproc",
+                see = sym $see,
+            )
+        }
+    )* };
+}
+
+torch_functions! {
+    /// A tensor came or went (PyTorch 1.13 and later).
+    fn report_usage = "_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE", "r9", usage;
+    /// A tensor came or went (PyTorch up to 1.12).
+    fn report_usage_signed = "_ZN3c1027reportMemoryUsageToProfilerEPvlllNS_6DeviceE", "r9", usage_signed;
+    /// A tensor could not be made (PyTorch 1.13 and later).
+    fn report_out_of_memory = "_ZN3c1027reportOutOfMemoryToProfilerElmmNS_6DeviceE", "r8", out_of_memory;
+    /// A tensor could not be made (PyTorch up to 1.12).
+    fn report_out_of_memory_signed = "_ZN3c1027reportOutOfMemoryToProfilerElllNS_6DeviceE", "r8", out_of_memory_signed;
+}
+
+/// Declares the bodies: each with the function that it stands before.
+macro_rules! bodies {
+    ($(fn $name:ident, $real:ident, $see:ident($($arg:ident: $ty:ty),*);)*) => { $(
+        extern "C" fn $name($($arg: $ty,)* caller: *const c_void) -> *const c_void {
+            $see($($arg),*);
+            $real.real(caller).map_or(std::ptr::null(), |real| real.address)
+        }
+    )* };
+}
+
+bodies! {
+    fn usage, REAL_USAGE, see_usage(
+        address: *mut c_void, size: i64, allocated: usize, reserved: usize, device: TorchDevice
+    );
+    fn usage_signed, REAL_USAGE_SIGNED, see_usage(
+        address: *mut c_void, size: i64, allocated: usize, reserved: usize, device: TorchDevice
+    );
+    fn out_of_memory, REAL_OUT_OF_MEMORY, see_out_of_memory(
+        size: i64, allocated: usize, reserved: usize, device: TorchDevice
+    );
+    fn out_of_memory_signed, REAL_OUT_OF_MEMORY_SIGNED, see_out_of_memory(
+        size: i64, allocated: usize, reserved: usize, device: TorchDevice
+    );
+}
+
+/// Whether what PyTorch says of this device goes into the trace.
+fn listens(device: TorchDevice) -> bool {
+    device.kind == CUDA && settings::config().lens == Lens::Auto
+}
+
+fn see_usage(address: *mut c_void, size: i64, allocated: usize, reserved: usize, on: TorchDevice) {
+    entry::serve(
+        || (),
+        || {
+            if listens(on) {
+                let kind = if size < 0 {
+                    Kind::TensorFree
+                } else {
+                    Kind::TensorAlloc
+                };
+                events::tensor(
+                    kind,
+                    on.index as u8,
+                    address as u64,
+                    size.unsigned_abs(),
+                    allocated as u64,
+                    reserved as u64,
+                );
+            }
+        },
+    );
+}
+
+fn see_out_of_memory(size: i64, allocated: usize, reserved: usize, on: TorchDevice) {
+    entry::serve(
+        || (),
+        || {
+            if listens(on) {
+                let kind = Kind::TensorOutOfMemory;
+                let size = size.unsigned_abs();
+                events::tensor(
+                    kind,
+                    on.index as u8,
+                    0,
+                    size,
+                    allocated as u64,
+                    reserved as u64,
+                );
+            }
+        },
+    );
+}

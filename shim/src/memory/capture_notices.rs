@@ -1,0 +1,85 @@
+//! Captures that begin and end: what pools and the trace hear of them.
+
+use gpushim_alloc::pool::Context;
+
+use crate::cuda::captures::{self, Open, PER_THREAD, Stream, Which};
+use crate::cuda::types::Handle;
+use crate::memory::{drain, peer_access, policy, registry, surplus};
+use crate::record::events;
+
+/// A capture is about to begin, in a mode of the driver's. Returns its number.
+pub fn begin(stream: Handle, per_thread: bool, mode: u32) -> u64 {
+    let began = Open::new(stream, per_thread, mode);
+    let number = began.number;
+    if registry::any() || policy::is_paged() || peer_access::any() {
+        began.context.into_iter().for_each(drain::prepare);
+    }
+    captures::enters(began);
+    // Without the lock: the pools wait for calls of theirs in flight, which may ask what captures.
+    if let Some(pool) = registry::pool() {
+        pool.capture_began(number);
+    }
+    registry::all().for_each(|entry| entry.pool.capture_began(number));
+    // After the pools: none of them begins a call from here on that would be refused.
+    captures::counts();
+    events::capture(true, stream as u64, 0);
+    number
+}
+
+/// The capture of this number did not begin.
+pub fn abandon(number: u64, stream: Handle) {
+    close(Which::Number(number), stream as u64, None);
+    surplus::release_owed();
+}
+
+/// A stream is gone, and the capture that it was in. Nothing happens if there is none.
+pub fn stream_gone(stream: Handle) {
+    if captures::any() {
+        close_of(Stream::of(stream, false), stream as u64, None);
+        surplus::release_owed();
+    }
+}
+
+/// The driver was asked to end a capture, and made `graph` of it or nothing.
+pub fn ended(stream: Handle, per_thread: bool, graph: Option<u64>) {
+    if graph.is_none() && captures::still_capturing(stream, per_thread) {
+        return;
+    }
+    close_of(Stream::of(stream, per_thread), stream as u64, graph);
+    surplus::release_owed();
+}
+
+/// A context ended with the captures of its streams.
+pub fn context_gone(gone: Context) {
+    while captures::any() && close(Which::In(gone), 0, None) {}
+}
+
+/// Closes captures of default streams whose threads have ended: nothing can end those any more, nor use
+/// what they recorded. For when memory was not at hand.
+pub fn close_of_ended_threads() {
+    while captures::any() && close(Which::Left, PER_THREAD, None) {}
+}
+
+/// Closes the capture of a stream, or the only one that may be of it.
+fn close_of(stream: Stream, name: u64, graph: Option<u64>) {
+    if close(Which::Of(stream), name, graph) {
+        return;
+    }
+    if let Some(number) = captures::only_of(stream) {
+        close(Which::Number(number), name, graph);
+    }
+}
+
+/// Takes one capture out; false if none fits.
+fn close(which: Which, stream: u64, graph: Option<u64>) -> bool {
+    let is_closed = captures::close(which, |number| {
+        if let Some(pool) = registry::pool() {
+            pool.capture_ended(number, graph);
+        }
+        registry::all().for_each(|entry| entry.pool.capture_ended(number, graph));
+    });
+    if is_closed {
+        events::capture(false, stream, graph.unwrap_or(0));
+    }
+    is_closed
+}

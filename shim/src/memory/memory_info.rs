@@ -1,0 +1,128 @@
+//! What `cuMemGetInfo` says: the driver's figures, the cache counted as free, the limit as the total.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use gpushim_alloc::pool::Device;
+
+use crate::cuda::types::{CUresult, SUCCESS};
+use crate::cuda::{context, device};
+use crate::memory::{budget, registry};
+use crate::record::events::Held;
+
+/// How long a question waits for memory that is on its way between pools and the driver, and how often it looks.
+const PATIENCE: Duration = Duration::from_millis(20);
+const PAUSE: Duration = Duration::from_micros(50);
+
+/// Asks the driver for its figures, in bytes, for the current device, and corrects them. `call` writes them to where
+/// these point, or to nowhere.
+///
+/// # Safety
+/// Each is null or valid for reads and writes.
+pub unsafe fn ask(
+    free: *mut usize,
+    total: *mut usize,
+    mut call: impl FnMut() -> CUresult,
+) -> CUresult {
+    let mut since = None;
+    loop {
+        let device = i32::from(context::device());
+        let before = returns(device);
+        let result = call();
+        if result != SUCCESS {
+            return result;
+        }
+        // SAFETY: the caller's word.
+        unsafe { adjust(free.as_mut(), total.as_mut()) };
+        if before.is_some() && before == returns(device) {
+            return result;
+        }
+        // Memory went back meanwhile, and may be in neither figure.
+        if since.get_or_insert_with(Instant::now).elapsed() > PATIENCE {
+            return result;
+        }
+        thread::sleep(PAUSE);
+    }
+}
+
+/// How often memory of a device went back to the driver; `None` while some is on its way.
+fn returns(device: i32) -> Option<u64> {
+    let of_pool = registry::used().map_or(Some(0), |pool| pool.returns(device))?;
+    let mut pools = registry::all().filter(|entry| entry.device == device);
+    pools.try_fold(of_pool, |sum, entry| Some(sum + entry.pool.returns()?))
+}
+
+/// Corrects the driver's figures, in bytes, for the current device.
+fn adjust(free: Option<&mut usize>, total: Option<&mut usize>) {
+    let limit = budget::limit();
+    if limit.is_none() && registry::used().is_none() && !registry::any() {
+        return;
+    }
+    let device = i32::from(context::device());
+    let cached = registry::used().map_or(0, |pool| pool.cached_bytes(device));
+    let of_pools = registry::figures(device);
+    let mut free = free;
+    if let Some(free) = free.as_deref_mut() {
+        *free += (cached + of_pools.cached) as usize;
+    }
+    if let Some(limit) = limit {
+        // What is kept for later requests can be had.
+        let held = budget::held(device).saturating_sub(cached + of_pools.unused);
+        limited(free, total, limit, held);
+    }
+}
+
+/// Free and total bytes of the current context's device, as the driver sees them; zeros without one.
+pub fn of_device() -> (u64, u64) {
+    let of = |context| device::driver().memory_info(context).unwrap_or((0, 0));
+    context::current().map_or((0, 0), of)
+}
+
+/// What the pools of a device hold; `None` if none serves the process. Walks all blocks, under each
+/// pool's lock.
+pub fn of_pools(device: i32) -> Option<Held> {
+    if registry::used().is_none() && !registry::any() {
+        return None;
+    }
+    let mut held = Held::default();
+    if let Some(pool) = registry::used() {
+        let stats = pool.stats(Some(device));
+        (held.allocated, held.reserved) = (stats.allocated, stats.reserved);
+        held.quarantined = stats.quarantined;
+        held.largest_free = pool.largest_free(device);
+    }
+    for entry in registry::all().filter(|entry| entry.device == device) {
+        let stats = entry.pool.stats();
+        held.allocated += stats.allocated;
+        held.reserved += stats.reserved;
+        held.quarantined += stats.quarantined;
+        held.largest_free = held.largest_free.max(entry.pool.largest_free());
+    }
+    Some(held)
+}
+
+/// What the pools of a device hold from the driver, in bytes; `None` while one of them is at work. Waits for
+/// nobody.
+pub fn held_now(device: u8) -> Option<u64> {
+    let device = i32::from(device);
+    let of_pool = registry::used().map_or(Some(0), |pool| pool.reserved_now(device))?;
+    let mut pools = registry::all().filter(|entry| entry.device == device);
+    pools.try_fold(of_pool, |held, entry| {
+        Some(held + entry.pool.reserved_now()?)
+    })
+}
+
+fn limited(free: Option<&mut usize>, total: Option<&mut usize>, limit: u64, held: u64) {
+    if let Some(free) = free {
+        *free = (*free).min(limit.saturating_sub(held) as usize);
+    }
+    if let Some(total) = total {
+        *total = (*total).min(limit as usize);
+    }
+}
+
+/// Whether a pool holds the block at an address.
+pub fn is_held(address: u64) -> bool {
+    registry::used().is_some_and(|pool| pool.find(address).is_some())
+        || registry::owner(address).is_some_and(|entry| entry.pool.find(address).is_some())
+}

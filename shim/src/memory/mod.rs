@@ -1,0 +1,31 @@
+//! Memory: the pools of this process, and what the driver serves itself.
+//!
+//! `registry` has the pools, `allocator` and `stream_ordered` serve requests from them, `paged` those of `cudaMalloc`
+//! under the policy `vmm`. `plain_driver` and `stream_driver` are the driver as the pools see it. What no pool serves
+//! goes through `passthrough`.
+
+pub mod allocator;
+pub mod budget;
+pub mod capture_notices;
+pub mod device_memory;
+pub mod drain;
+pub mod growth;
+pub mod mappings;
+pub mod memory_info;
+pub mod paged;
+pub mod passthrough;
+pub mod peer_access;
+pub mod physical;
+pub mod plain_driver;
+pub mod plan_notes;
+pub mod plans;
+pub mod policy;
+pub mod pool_peers;
+pub mod pools;
+pub mod registry;
+pub mod room;
+pub mod shortage;
+pub mod stream_driver;
+pub mod stream_ordered;
+pub mod surplus;
+pub mod targets;

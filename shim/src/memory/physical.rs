@@ -1,0 +1,56 @@
+//! Physical memory of a device, which is mapped somewhere or nowhere.
+
+use cudarc::driver::sys;
+
+use gpushim_alloc::pool::Context;
+
+use crate::base::thread;
+use crate::cuda::functions::real;
+use crate::cuda::types::{CUresult, OUT_OF_MEMORY, check};
+use crate::cuda::{context, device, devices, primary};
+use crate::memory::budget;
+
+/// Runs a call that makes nothing in a context in one of the device: the current one, or the primary one.
+pub fn on_device<R>(device: i32, f: impl FnOnce() -> R) -> Result<R, CUresult> {
+    let is_there = |context: &Context| device::driver().ordinal_of(*context) == Ok(device);
+    match context::current()
+        .filter(is_there)
+        .or_else(|| primary::of(device))
+    {
+        Some(context) => context::with(context, f),
+        None => Ok(f()),
+    }
+}
+
+/// Physical memory of a device, its handle.
+///
+/// # Errors
+/// The driver's; out of memory beyond the limit.
+pub fn create(device: i32, bytes: u64) -> Result<u64, CUresult> {
+    // SAFETY: a structure of integers; zero is a value of each field that is not set below, and
+    // the two enums are set to values that they have.
+    let mut properties: sys::CUmemAllocationProp = unsafe { std::mem::zeroed() };
+    properties.type_ = sys::CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED;
+    properties.location.type_ = sys::CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE;
+    properties.location.id = device;
+    properties.allocFlags.gpuDirectRDMACapable = devices::is_rdma_capable(device).into();
+    let claim = budget::reserve(device, bytes).ok_or(OUT_OF_MEMORY)?;
+    let mut handle = 0;
+    let create = || {
+        // SAFETY: `handle` is ours to write; the properties live through the call.
+        on_device(device, || unsafe {
+            real::cuMemCreate(&mut handle, bytes as usize, &properties, 0)
+        })
+    };
+    check(thread::timed(create)?)?;
+    claim.keep();
+    Ok(handle)
+}
+
+/// Physical memory that is mapped nowhere, and whose handle was made by [`create`], goes back.
+pub fn destroy(device: i32, handle: u64, bytes: u64) {
+    // A refusal means that the memory is gone with its device already.
+    // SAFETY: the pool made the handle, and gives it back once.
+    let _ = thread::timed(|| unsafe { real::cuMemRelease(handle) });
+    budget::give(device, bytes);
+}

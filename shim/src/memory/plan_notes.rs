@@ -1,0 +1,62 @@
+//! What became of the placements that pools follow, for the trace.
+
+use std::sync::Mutex;
+
+use gpushim_alloc::mempool::Progress;
+use gpushim_alloc::placement::Family;
+use gpushim_config::Log;
+use gpushim_trace::Class;
+
+use crate::base::{settings, stderr};
+use crate::memory::registry::{self, Entry};
+use crate::record::trace;
+
+/// Notes in the trace which pools left their plan, and where; `ends`: also which followed theirs to the end.
+pub fn note(ends: bool) {
+    static NOTED: Mutex<Vec<u64>> = Mutex::new(Vec::new());
+    if settings::config().plan.is_none() {
+        return;
+    }
+    let Ok(mut noted) = NOTED.lock() else { return };
+    for entry in registry::all() {
+        let Some(progress) = entry.pool.progress() else {
+            continue;
+        };
+        let key = std::ptr::from_ref(entry) as u64;
+        if noted.contains(&key) || (progress.left.is_none() && !ends) {
+            continue;
+        }
+        noted.push(key);
+        let (name, said) = (name(entry), sentence(&progress));
+        trace::fact(&name, &said);
+        if settings::config().log >= Log::Info {
+            stderr::say(&format!("{name}: {said}"));
+        }
+    }
+}
+
+fn name(entry: &Entry) -> String {
+    let family = match entry.class() {
+        Class::Device => Family::Plain,
+        _ => Family::Streams,
+    };
+    format!("plan.{}.{}", entry.device, family.name())
+}
+
+fn sentence(progress: &Progress) -> String {
+    let followed = format!("followed for {} allocations", progress.followed);
+    match progress.left {
+        None => followed,
+        Some(left) if left.expected == 0 => format!("{followed}, to its end"),
+        Some(left) if left.expected == left.asked => {
+            format!(
+                "{followed}, then the place for {} bytes was not free",
+                left.asked
+            )
+        }
+        Some(left) => format!(
+            "{followed}, then {} bytes were asked for instead of {}",
+            left.asked, left.expected
+        ),
+    }
+}

@@ -1,0 +1,58 @@
+//! How memory is to be served: what the configuration says, as far as the devices can.
+
+use std::sync::OnceLock;
+
+use gpushim_alloc::mempool::Layout;
+use gpushim_alloc::pool::Policy;
+use gpushim_config::StreamPolicy;
+
+use crate::base::settings;
+use crate::cuda::devices;
+use crate::record::trace;
+
+/// How the pool of `cudaMalloc` places blocks. `None`: there is none, as others serve.
+pub fn of_pool() -> Option<Policy> {
+    match settings::config().policy {
+        Policy::Off => None,
+        Policy::Vmm if is_paged() => None,
+        Policy::Vmm => {
+            let why = "blocks: no device has virtual memory management";
+            trace::fact("policy", why);
+            Some(Policy::Blocks)
+        }
+        policy => Some(policy),
+    }
+}
+
+/// Whether `cudaMalloc` is served in pages: it is asked for, and devices have virtual memory management. Memory of a
+/// context must not lie in another one, where it would without.
+#[inline]
+pub fn is_paged() -> bool {
+    static ENABLED: OnceLock<bool> = OnceLock::new();
+    *ENABLED.get_or_init(|| settings::config().policy == Policy::Vmm && devices::is_vmm_possible())
+}
+
+/// Whether stream-ordered memory is served by us at all.
+#[inline]
+pub fn serves_streams() -> bool {
+    static ENABLED: OnceLock<bool> = OnceLock::new();
+    *ENABLED.get_or_init(|| settings::config().stream_policy != StreamPolicy::Off)
+}
+
+/// The layout of a device's stream-ordered pools.
+pub fn layout(device: i32) -> Layout {
+    let layout = match settings::config().stream_policy {
+        StreamPolicy::Vmm => Layout::Pages,
+        StreamPolicy::Segments => Layout::Segments,
+        StreamPolicy::Blocks | StreamPolicy::Off => Layout::Whole,
+        StreamPolicy::Bins => Layout::Bins,
+    };
+    if layout == Layout::Pages && !devices::has_virtual_memory(device) {
+        trace::fact(
+            &format!("device.{device}.stream_policy"),
+            "segments: the device has no virtual memory management",
+        );
+        return Layout::Segments;
+    }
+    layout
+}

@@ -1,0 +1,124 @@
+//! Pools come and go: which one is a device's current one, and what the ends of pools and contexts mean for them.
+
+use std::ptr;
+use std::sync::atomic::Ordering;
+
+use gpushim_alloc::mempool::{Layout, Settings};
+use gpushim_alloc::placement::Family;
+use gpushim_alloc::pool::Context;
+use gpushim_trace::Class;
+
+use crate::base::thread;
+use crate::cuda::functions::real;
+use crate::cuda::types::SUCCESS;
+use crate::cuda::{captures, context, device, primary};
+use crate::memory::registry::{self, Entry, all, changed, of};
+use crate::memory::surplus::release_surplus;
+use crate::memory::{drain, mappings, peer_access, plans, policy, pool_peers};
+
+/// Takes in a pool, with the settings that are its own affair.
+pub fn add(handle: u64, device: i32, settings: Settings) -> Option<&'static Entry> {
+    registry::add(handle, device, settings, || {
+        if captures::any() {
+            context::current().into_iter().for_each(drain::prepare);
+        }
+    })
+}
+
+/// The background thread's tick: gives back what nobody asked for of late. Returns the bytes.
+pub fn decay() -> u64 {
+    let mut given = 0;
+    for entry in all() {
+        given += entry.pool.decay(device::driver());
+        // Nobody asks a destroyed pool for memory again.
+        if entry.handle.load(Ordering::Acquire) == 0 {
+            given += entry.pool.trim(device::driver(), 0);
+            entry.pool.vacate(device::driver());
+        }
+    }
+    primary::decay(pool_peers::gone);
+    drain::decay();
+    given
+}
+
+/// The program destroyed a pool: its blocks live on until they are freed.
+pub fn destroyed(handle: u64) {
+    if let Some(entry) = of(handle) {
+        entry.handle.store(0, Ordering::Release);
+        entry.pool.set_threshold(0);
+        entry.pool.trim(device::driver(), 0);
+        entry.pool.vacate(device::driver());
+    }
+    changed();
+}
+
+/// A device's current pool, if it is one of ours.
+pub fn current(device: i32) -> Option<&'static Entry> {
+    let (mut pool, mut default) = (ptr::null_mut(), ptr::null_mut());
+    // SAFETY: both are ours to write.
+    let asked = thread::call(|| unsafe {
+        match real::cuDeviceGetMemPool(&mut pool, device) {
+            SUCCESS => real::cuDeviceGetDefaultMemPool(&mut default, device),
+            error => error,
+        }
+    });
+    if asked != SUCCESS || pool.is_null() {
+        return None;
+    }
+    // A pool of the program's was taken in when it was made, unless it is one that we leave alone.
+    of(pool as u64)
+        .or_else(|| (pool == default).then(|| add(pool as u64, device, of_default(device)))?)
+        .filter(|entry| !entry.is_aside())
+}
+
+/// A device's default pool, taken in if it is not yet.
+pub fn default(device: i32, handle: u64) -> Option<&'static Entry> {
+    of(handle)
+        .or_else(|| policy::serves_streams().then(|| add(handle, device, of_default(device)))?)
+}
+
+fn of_default(device: i32) -> Settings {
+    Settings {
+        placement: plans::of(device, Family::Streams),
+        ..Settings::default()
+    }
+}
+
+/// A context has ended, and the blocks of `cudaMalloc` in it; stream-ordered ones live on. Returns the bytes that
+/// `cudaMalloc` had handed out there, and those given back after it.
+pub fn context_gone(gone: Context) -> (u64, u64) {
+    changed();
+    let (mut live, mut given) = (0, 0);
+    let is_last = peer_access::none();
+    for entry in all() {
+        let of_context = entry.class() == Class::Device;
+        live += entry.pool.context_gone(device::driver(), gone, of_context);
+        if is_last {
+            entry.pool.device_idle();
+        }
+        if of_context {
+            given += entry.pool.trim(device::driver(), 0);
+        }
+    }
+    device::driver().forget(gone);
+    drain::context_gone(gone);
+    // Its end is a synchronisation, too.
+    all().for_each(release_surplus);
+    (live, given)
+}
+
+/// The pools whose memory lies in a device's primary context, for want of virtual memory management.
+pub fn in_primary(device: i32) -> impl Iterator<Item = &'static Entry> {
+    let in_context = |entry: &&Entry| entry.pool.layout() != Layout::Pages;
+    registry::on(Some(device))
+        .filter(move |_| !mappings::serve(device))
+        .filter(in_context)
+}
+
+/// A device's primary context ends, and what lies in it. Returns the bytes that were handed out and held.
+pub fn primary_gone(device: i32) -> (u64, u64) {
+    in_primary(device).fold((0, 0), |(allocated, held), entry| {
+        let (a, h) = entry.pool.abandon(device::driver());
+        (allocated + a, held + h)
+    })
+}

@@ -1,0 +1,60 @@
+//! Memory for somebody else: what pools give back when it is short.
+
+use std::ptr;
+use std::time::Duration;
+
+use gpushim_alloc::mempool::MemPool;
+
+use crate::cuda::captures;
+use crate::cuda::device::{self, Cuda};
+use crate::memory::registry;
+
+/// How long who needs memory waits for a pool that others look for memory in: they may be waiting for it.
+const PATIENCE: Duration = Duration::from_millis(10);
+/// The same for who holds nothing that others wait for.
+const LONG: Duration = Duration::from_secs(2);
+
+/// Gives back what is free, after the work that uses it where `waits`: of all pools, or of those of the
+/// device of one that needs memory. Returns the bytes.
+pub fn trim(asking: Option<&MemPool<Cuda>>, waits: bool) -> u64 {
+    registry::on(asking.map(MemPool::device))
+        .filter(|entry| asking.is_none_or(|asking| !ptr::eq(asking, &entry.pool)))
+        .map(|entry| entry.pool.make_room(device::driver(), waits, PATIENCE))
+        .sum()
+}
+
+/// Memory is short: what waits for captures that the driver has invalidated, or that nothing can end any more,
+/// waits no longer. Whether there were any. The default streams of other threads cannot be asked about.
+pub fn release_broken() -> bool {
+    if !captures::any() {
+        return false;
+    }
+    let broken = captures::broken();
+    for number in &broken {
+        if let Some(pool) = registry::used() {
+            pool.capture_broken(*number);
+        }
+        registry::all().for_each(|entry| entry.pool.capture_broken(*number));
+    }
+    !broken.is_empty()
+}
+
+/// Memory was short for somebody else. Returns the bytes given back.
+pub fn make_room() -> u64 {
+    release_broken();
+    let cached = registry::used().map_or(0, |pool| pool.make_room(None));
+    cached + trim(None, true)
+}
+
+/// Gives everything back that can be, and waits for what others are giving back. Not to be called by who holds
+/// a pool.
+pub fn make_room_patiently() {
+    release_broken();
+    if let Some(pool) = registry::used() {
+        pool.make_room(None);
+        pool.wait_for_releases();
+    }
+    for entry in registry::all() {
+        entry.pool.make_room(device::driver(), true, LONG);
+    }
+}

@@ -1,0 +1,80 @@
+//! Requests that found no memory while other threads were giving memory back.
+//!
+//! Memory that is being given back counts neither as the pool's nor as the driver's: a request that comes just then
+//! finds none and would fail although there is memory. So a failed request is tried again, one thread at a time, after
+//! the other threads' calls are over. It is not tried again if no other thread was giving memory back or asking.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use gpushim_trace::Class;
+
+use crate::cuda::types::{CUresult, OUT_OF_MEMORY};
+use crate::memory::{memory_info, room};
+use crate::record::events;
+
+/// Threads that look for memory or give it back.
+static ACTIVE: AtomicUsize = AtomicUsize::new(0);
+/// How often one began to.
+static BEGUN: AtomicUsize = AtomicUsize::new(0);
+/// Held by who tries again.
+static TURN: Mutex<()> = Mutex::new(());
+
+/// How often a request is tried again while others come and go.
+const TIMES: u32 = 3;
+
+/// A thread looks for memory or gives it back, until dropped.
+#[must_use]
+pub struct Active {
+    begun: usize,
+    is_first: bool,
+}
+
+impl Active {
+    /// From now on.
+    pub fn begin() -> Active {
+        let is_first = ACTIVE.fetch_add(1, Ordering::AcqRel) == 0;
+        let begun = BEGUN.fetch_add(1, Ordering::AcqRel) + 1;
+        Active { begun, is_first }
+    }
+
+    /// Whether no other thread has been about it since.
+    fn was_alone(&self) -> bool {
+        self.is_first && BEGUN.load(Ordering::Acquire) == self.begun
+    }
+}
+
+impl Drop for Active {
+    fn drop(&mut self) {
+        ACTIVE.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// Asks for memory; again where others had it in their hands.
+///
+/// # Errors
+/// Those of `ask`.
+pub fn ask<T>(mut ask: impl FnMut() -> Result<T, CUresult>) -> Result<T, CUresult> {
+    let active = Active::begin();
+    let mut result = ask();
+    if !matches!(result, Err(OUT_OF_MEMORY)) || active.was_alone() {
+        return result;
+    }
+    let _turn = TURN.lock();
+    for _ in 0..TIMES {
+        let before = BEGUN.load(Ordering::Acquire);
+        room::make_room_patiently();
+        result = ask();
+        let is_quiet = BEGUN.load(Ordering::Acquire) == before;
+        if !matches!(result, Err(OUT_OF_MEMORY)) || is_quiet {
+            break;
+        }
+    }
+    result
+}
+
+/// Records a request that could not be met.
+pub fn refused(class: Class, bytes: u64, error: CUresult) {
+    let figures = memory_info::of_device();
+    events::out_of_memory(class, bytes, error, figures, memory_info::of_pools);
+}

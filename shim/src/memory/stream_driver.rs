@@ -1,0 +1,434 @@
+//! What stream-ordered pools need of the real driver: memory in pieces, and fences on streams.
+
+use std::ptr;
+
+use cudarc::driver::sys;
+use gpushim_alloc::gate::{self, Pass};
+use gpushim_alloc::mempool::{Driver, MemPool, Stream};
+use gpushim_alloc::pool::{Context, Device};
+use gpushim_trace::{Class, Kind};
+
+use crate::base::thread;
+use crate::cuda::captures::{self, relaxed};
+use crate::cuda::device::{Cuda, Event};
+use crate::cuda::functions::{self, real, slots};
+use crate::cuda::types::{
+    CAPTURE_UNSUPPORTED, CONTEXT_IS_DESTROYED, CUresult, NOT_FOUND, OUT_OF_MEMORY, SUCCESS, check,
+};
+use crate::cuda::{context, primary};
+use crate::memory::{budget, drain, mappings, peer_access, physical, pool_peers, registry, room};
+use crate::record::events;
+
+/// `CU_MEM_ACCESS_FLAGS_PROT_NONE` and `..._PROT_READWRITE`.
+const NONE: u32 = sys::CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_NONE as u32;
+const READ_WRITE: u32 = sys::CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE as u32;
+
+/// Requests of new memory from this many bytes on are asked for only if there is as much: they are got in
+/// many pieces, and one that fails in the middle would leave the pool with those before.
+const LARGE: u64 = 64 << 20;
+
+/// The driver needs memory of its own. If a refused request, a sixteenth of it and this many bytes are free together,
+/// the refusal has another cause than a lack of memory.
+const PLENTY: u64 = 16 << 20;
+
+/// `CUmemAccessDesc`, with its enums as the integers that C has there.
+#[repr(C)]
+struct Access {
+    /// `CU_MEM_LOCATION_TYPE_DEVICE`.
+    kind: u32,
+    device: i32,
+    flags: u32,
+}
+
+fn access(address: u64, bytes: u64, devices: &[i32], flags: u32) -> Result<(), CUresult> {
+    let wanted: Vec<Access> = devices
+        .iter()
+        .map(|&device| Access {
+            kind: sys::CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE as u32,
+            device,
+            flags,
+        })
+        .collect();
+    if wanted.is_empty() {
+        return Ok(());
+    }
+    // SAFETY: the descriptions live through the call and are as many as it is told.
+    check(thread::timed(|| unsafe {
+        real::cuMemSetAccess(
+            address,
+            bytes as usize,
+            wanted.as_ptr().cast(),
+            wanted.len(),
+        )
+    }))
+}
+
+/// Whether an error tells of a context or of a driver that is gone, or of work that failed, and nothing of
+/// the call that met it.
+fn is_of_context(error: CUresult) -> bool {
+    // Not initialised, deinitialised; no context; graphics, hardware; launches that failed; captures.
+    matches!(error, 3 | 4 | 46 | 201 | 214 | 226 | 700..=799 | 900..=999)
+}
+
+/// Records a segment that came from the driver or goes back to it.
+fn segment(kind: Kind, device: i32, address: u64, bytes: u64) {
+    let ordinal = u8::try_from(device).ok();
+    events::segment(kind, Class::PoolAsync, Context(0), ordinal, address, bytes);
+}
+
+impl Driver for Cuda {
+    type Error = CUresult;
+    type Event = Event;
+
+    const OUT_OF_MEMORY: CUresult = OUT_OF_MEMORY;
+
+    fn is_out_of_memory(error: CUresult) -> bool {
+        error == OUT_OF_MEMORY
+    }
+
+    fn is_refusal(error: CUresult) -> bool {
+        !is_of_context(error) && error != OUT_OF_MEMORY
+    }
+
+    fn has_plenty(&self, device: i32, bytes: u64) -> bool {
+        let enough = bytes.saturating_add(bytes / 16).saturating_add(PLENTY);
+        budget::fits(device, bytes) && self.free(device).is_some_and(|free| free >= enough)
+    }
+
+    fn unreserve(&self, address: u64, bytes: u64) {
+        // What is refused here ends with the process.
+        // SAFETY: the pool has nothing mapped there, and gives the addresses back once.
+        let _ = thread::timed(|| unsafe { real::cuMemAddressFree(address, bytes as usize) });
+    }
+
+    fn reserve(&self, _: i32, bytes: u64) -> Result<u64, CUresult> {
+        let mut address = 0;
+        // SAFETY: `address` is ours to write.
+        check(thread::timed(|| unsafe {
+            real::cuMemAddressReserve(&mut address, bytes as usize, 0, 0, 0)
+        }))?;
+        Ok(address)
+    }
+
+    fn create(&self, device: i32, bytes: u64) -> Result<u64, CUresult> {
+        let handle = physical::create(device, bytes)?;
+        segment(Kind::Reserve, device, handle, bytes);
+        Ok(handle)
+    }
+
+    fn destroy(&self, device: i32, handle: u64, bytes: u64) {
+        segment(Kind::Release, device, handle, bytes);
+        physical::destroy(device, handle, bytes);
+    }
+
+    fn map(&self, address: u64, bytes: u64, handle: u64) -> Result<(), CUresult> {
+        // SAFETY: the pool reserved the addresses and has nothing mapped there.
+        check(thread::timed(|| unsafe {
+            real::cuMemMap(address, bytes as usize, 0, handle, 0)
+        }))
+    }
+
+    fn allow(&self, address: u64, bytes: u64, devices: &[i32]) -> Result<(), CUresult> {
+        access(address, bytes, devices, READ_WRITE)
+    }
+
+    fn forbid(&self, address: u64, bytes: u64, devices: &[i32]) -> Result<(), CUresult> {
+        access(address, bytes, devices, NONE)
+    }
+
+    fn share(&self, address: u64, _: u64, devices: &[i32], gone: &[i32]) -> Result<(), CUresult> {
+        let Some((base, bytes)) = mappings::around(address) else {
+            return Ok(());
+        };
+        access(base, bytes, devices, READ_WRITE)?;
+        access(base, bytes, gone, NONE)
+    }
+
+    fn peers(&self, device: i32, devices: &[i32]) -> Result<(), CUresult> {
+        if mappings::serve(device) {
+            return Ok(());
+        }
+        // Where its driver allocations are.
+        let owner = primary::hold(device)?;
+        for &other in devices.iter().filter(|&&other| other != device) {
+            let Some(accessor) = primary::of(other) else {
+                continue;
+            };
+            let mut entered = Ok(());
+            // What the driver refuses is refused at the use, too.
+            let _ = pool_peers::rely_on(accessor, owner, || {
+                // SAFETY: both contexts are live; enabling twice is an error without consequence.
+                let call = || unsafe { real::cuCtxEnablePeerAccess(owner.0 as *mut _, 0) };
+                context::with(accessor, call).unwrap_or_else(|error| {
+                    entered = Err(error);
+                    error
+                })
+            });
+            entered?;
+        }
+        Ok(())
+    }
+
+    fn unmap(&self, address: u64, bytes: u64) -> Result<(), CUresult> {
+        // SAFETY: the pool mapped this, and knows that no work uses the address any more.
+        check(thread::timed(|| unsafe {
+            real::cuMemUnmap(address, bytes as usize)
+        }))
+    }
+
+    fn allocate_for(
+        &self,
+        pool: &MemPool<Self>,
+        bytes: u64,
+        devices: &[i32],
+    ) -> Result<u64, CUresult> {
+        let device = pool.device();
+        if mappings::serve(device) {
+            let name = ptr::from_ref(pool).addr() as u64;
+            match mappings::allocate(self, device, name, bytes, devices) {
+                // Where there are no mappings the primary context has the memory.
+                Err(_) if !mappings::serve(device) => self.peers(device, devices)?,
+                result => {
+                    let allocated = |address: &u64| segment(Kind::Reserve, device, *address, bytes);
+                    return result.inspect(allocated);
+                }
+            }
+        }
+        Driver::allocate(self, device, bytes)
+    }
+
+    fn allocate(&self, device: i32, bytes: u64) -> Result<u64, CUresult> {
+        let mut address = 0;
+        let claim = budget::reserve(device, bytes).ok_or(OUT_OF_MEMORY)?;
+        let context = primary::take(device)?;
+        let allocate = || {
+            // SAFETY: `address` is ours to write.
+            let call = || unsafe { real::cuMemAlloc_v2(&mut address, bytes as usize) };
+            context::with(context, || relaxed(call))
+        };
+        let result = thread::timed(allocate).and_then(check);
+        if result.is_err() {
+            primary::put_back(device);
+        }
+        result?;
+        claim.keep();
+        segment(Kind::Reserve, device, address, bytes);
+        Ok(address)
+    }
+
+    fn release(&self, device: i32, address: u64, bytes: u64) -> Result<(), CUresult> {
+        segment(Kind::Release, device, address, bytes);
+        if let Some(result) = mappings::release(self, device, address, bytes) {
+            return result;
+        }
+        let context = primary::hold(device)?;
+        let release = || {
+            // SAFETY: the pool gives back what `allocate` returned, once.
+            let call = || unsafe { real::cuMemFree_v2(address) };
+            context::with(context, || relaxed(call))
+        };
+        let result = thread::timed(release).and_then(check);
+        if result.is_ok() {
+            primary::put_back(device);
+            budget::give(device, bytes);
+        }
+        result
+    }
+
+    fn record(&self, stream: Stream) -> Result<Event, CUresult> {
+        let here = stream.handle != Stream::PER_THREAD || stream.thread == thread::serial();
+        if !here {
+            return self.record_context(stream.context);
+        }
+        if stream.handle == Stream::EVERY {
+            return match stream.context {
+                Context(0) => self.record_device(stream.thread as i32),
+                context => self.record_all(context),
+            };
+        }
+        let _pass = enter(stream)?;
+        let event = self.event(stream.context)?;
+        // SAFETY: both are live and of the same context.
+        let record = || unsafe { real::cuEventRecord(event.raw(), stream.handle as *mut _) };
+        let result = on_stream(stream, || thread::call(record))?;
+        if result != SUCCESS {
+            Device::retire(self, event);
+        }
+        check(result).map(|()| event)
+    }
+
+    fn record_beside(&self, stream: Stream) -> Result<Event, CUresult> {
+        // The default streams take part in what others capture.
+        if stream.handle <= Stream::PER_THREAD || stream.handle == Stream::EVERY {
+            return Err(NOT_FOUND);
+        }
+        let mut status = 0;
+        // SAFETY: `status` is ours to write, and the stream is live.
+        let ask = || unsafe { real::cuStreamIsCapturing(stream.handle as *mut _, &mut status) };
+        check(thread::call(ask))?;
+        if status != 0 {
+            return Err(NOT_FOUND);
+        }
+        relaxed(|| Driver::record(self, stream))
+    }
+
+    fn drain(&self, stream: Stream) -> Result<(), CUresult> {
+        let contexts = match stream.context {
+            Context(0) => peer_access::on(stream.thread as i32).into_iter().collect(),
+            context => vec![context],
+        };
+        for context in contexts {
+            let others = peer_access::of(context);
+            for one in others.into_iter().chain([context]) {
+                drain::context(one)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn order(&self, stream: Stream, event: Event) -> Result<(), CUresult> {
+        for other in companions(event) {
+            self.order_after(stream, other)?;
+        }
+        self.order_after(stream, event)
+    }
+
+    fn is_complete(&self, event: Event) -> Result<bool, CUresult> {
+        for other in companions(event) {
+            if !Device::is_complete(self, other)? {
+                return Ok(false);
+            }
+        }
+        Device::is_complete(self, event)
+    }
+
+    fn wait(&self, event: Event) -> Result<(), CUresult> {
+        for other in companions(event) {
+            Device::wait(self, other)?;
+        }
+        Device::wait(self, event)
+    }
+
+    fn retire(&self, event: Event) {
+        if peer_access::any() {
+            for other in peer_access::part(event) {
+                Device::retire(self, other);
+            }
+        }
+        Device::retire(self, event);
+    }
+
+    fn admit(&self, device: i32, bytes: u64) -> bool {
+        budget::fits(device, bytes)
+            && (bytes < LARGE || self.free(device).is_none_or(|free| free >= bytes))
+    }
+
+    fn make_room(&self, asking: &MemPool<Self>, waits: bool) -> bool {
+        let device = Some(asking.device());
+        room::release_broken();
+        let cached = registry::used().map_or(0, |pool| pool.make_room(device));
+        cached + room::trim(Some(asking), waits) > 0
+    }
+}
+
+/// A call on a stream begins. Work on a default stream invalidates the captures of its context's others.
+fn enter(stream: Stream) -> Result<Pass, CUresult> {
+    if stream.handle > Stream::PER_THREAD {
+        gate::enter(stream.context).ok_or(CONTEXT_IS_DESTROYED)
+    } else {
+        captures::enter(stream.context, u64::MAX)
+    }
+}
+
+/// Runs a call on a stream whose handle means something else in another context.
+fn on_stream<R>(stream: Stream, f: impl FnOnce() -> R) -> Result<R, CUresult> {
+    if stream.handle > Stream::PER_THREAD {
+        return Ok(f());
+    }
+    context::with(stream.context, f)
+}
+
+/// The events in other contexts that belong to one.
+fn companions(event: Event) -> Vec<Event> {
+    if peer_access::any() {
+        peer_access::companions(event)
+    } else {
+        Vec::new()
+    }
+}
+
+impl Cuda {
+    /// Bytes that the driver has of a device. `None`: it does not tell.
+    fn free(&self, device: i32) -> Option<u64> {
+        let (mut free, mut total) = (0, 0);
+        // SAFETY: both are ours to write.
+        let ask = || unsafe { real::cuMemGetInfo_v2(&mut free, &mut total) };
+        let asked = physical::on_device(device, || thread::timed(ask));
+        (asked == Ok(SUCCESS)).then_some(free as u64)
+    }
+
+    /// Makes a stream wait for one event.
+    fn order_after(&self, stream: Stream, event: Event) -> Result<(), CUresult> {
+        if stream.handle == Stream::EVERY {
+            // Whoever may use the memory from here on waits.
+            if peer_access::any() {
+                for other in peer_access::of(stream.context) {
+                    Device::order(self, other, event)?;
+                }
+            }
+            return Device::order(self, stream.context, event);
+        }
+        let _pass = enter(stream)?;
+        // SAFETY: both are live.
+        let wait = || unsafe { real::cuStreamWaitEvent(stream.handle as *mut _, event.raw(), 0) };
+        check(on_stream(stream, || thread::call(wait))?)
+    }
+
+    /// An event for everything that was submitted to a device.
+    fn record_device(&self, device: i32) -> Result<Event, CUresult> {
+        match peer_access::on(device) {
+            Some(context) => self.record_all(context),
+            None => self.record_context(primary::hold(device)?),
+        }
+    }
+
+    /// An event for everything that may use the memory of a context.
+    fn record_all(&self, context: Context) -> Result<Event, CUresult> {
+        let event = self.record_context(context)?;
+        if peer_access::any() {
+            let mut others = Vec::new();
+            for other in peer_access::of(context) {
+                match self.record_context(other) {
+                    Ok(event) => others.push(event),
+                    // A capture that its thread left behind refuses a context's events for ever, though it is over.
+                    Err(CAPTURE_UNSUPPORTED)
+                        if !captures::is_in(other) && drain::context(other).is_ok() => {}
+                    Err(error) => {
+                        let all = others.into_iter().chain([event]);
+                        all.for_each(|event| Device::retire(self, event));
+                        return Err(error);
+                    }
+                }
+            }
+            peer_access::accompany(event, others);
+        }
+        Ok(event)
+    }
+
+    /// An event for everything that was submitted to a context.
+    fn record_context(&self, context: Context) -> Result<Event, CUresult> {
+        if functions::address(&slots::cuCtxRecordEvent).is_some()
+            && let Some(event) = Device::record(self, context)?
+        {
+            return Ok(event);
+        }
+        // Before CUDA 12.5 there is no such event: after a wait, any event will do.
+        self.synchronize(context)?;
+        let legacy = Stream {
+            context,
+            handle: Stream::LEGACY,
+            thread: 0,
+        };
+        Driver::record(self, legacy)
+    }
+}

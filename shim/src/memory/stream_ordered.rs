@@ -1,0 +1,180 @@
+//! Stream-ordered memory: requests and frees, served by our pools in the order of the streams.
+
+use gpushim_alloc::mempool::{FreeError, Stream};
+
+use crate::base::thread;
+use crate::cuda::functions::real;
+use crate::cuda::types::{
+    CAPTURE_IMPLICIT, CAPTURE_INVALIDATED, CUresult, DevicePtr, Handle, INVALID_CONTEXT,
+    INVALID_VALUE, OUT_OF_MEMORY, SUCCESS,
+};
+use crate::cuda::{captures, device};
+use crate::memory::registry::{self, Entry};
+use crate::memory::{growth, policy, shortage, targets};
+use crate::record::{events, trace};
+
+/// Whether a call on this stream becomes a part of a graph; an error of the driver's if it cannot be told.
+#[inline(always)]
+pub fn asked_captured(stream: u64) -> Result<bool, CUresult> {
+    if captures::any() {
+        ask_captured(stream)
+    } else {
+        Ok(false)
+    }
+}
+
+#[cold]
+fn ask_captured(stream: u64) -> Result<bool, CUresult> {
+    let mut status = 0;
+    // SAFETY: `status` is ours to write; 1 and 2 name the default streams here.
+    twice(|| unsafe { real::cuStreamIsCapturing(stream as Handle, &mut status) })?;
+    match status {
+        captures::INVALIDATED => Err(CAPTURE_INVALIDATED),
+        status => Ok(status != 0),
+    }
+}
+
+/// The result of a free of a live block on a stream that takes part in a capture in a way that the driver
+/// does not allow. On the legacy stream it invalidates the captures of the others (measured on an H100).
+#[cold]
+pub fn refused(stream: u64, error: CUresult) -> CUresult {
+    if error == CAPTURE_IMPLICIT {
+        // As any use of that stream does; asking whether it captures does not.
+        // SAFETY: the stream is the legacy one.
+        thread::call(|| unsafe { real::cuStreamQuery(stream as Handle) });
+    }
+    error
+}
+
+/// Whether a call on this stream becomes a part of a graph, or may.
+#[inline]
+pub fn is_captured(stream: u64) -> bool {
+    asked_captured(stream) != Ok(false)
+}
+
+/// Asks the driver once more if it fails: such a question may report the failure of earlier work.
+fn twice(mut ask: impl FnMut() -> CUresult) -> Result<(), CUresult> {
+    thread::call(|| match ask() {
+        SUCCESS => Ok(()),
+        _ => match ask() {
+            SUCCESS => Ok(()),
+            error => Err(error),
+        },
+    })
+}
+
+/// The stream of a free of ours; else what the driver says of it. The address must not reach the driver: the
+/// first one of a segment would take the whole segment with it.
+fn freed_on(handle: u64) -> Result<Stream, CUresult> {
+    if let Some(target) = targets::target(handle) {
+        return Ok(target.stream);
+    }
+    let mut context = std::ptr::null_mut();
+    // SAFETY: `context` is ours to write.
+    twice(|| unsafe { real::cuStreamGetCtx(handle as Handle, &mut context) })?;
+    let target = targets::target(handle).ok_or(INVALID_CONTEXT)?;
+    Ok(target.stream)
+}
+
+/// The stream and the pool of a request. `None`: the driver must answer.
+#[inline]
+fn served(bytes: usize, stream: u64, pool: Option<u64>) -> Option<(&'static Entry, Stream)> {
+    if bytes == 0 || !policy::serves_streams() || is_captured(stream) {
+        return None;
+    }
+    let target = targets::target(stream)?;
+    let entry = match pool {
+        Some(pool) => registry::of(pool)
+            .filter(|entry| !entry.is_aside() && entry.is_on_device_of(target.stream))?,
+        None => target.entry?,
+    };
+    Some((entry, target.stream))
+}
+
+/// Memory for a stream, from a pool or from its device's current one. `None`: the driver must answer.
+#[inline]
+pub fn allocate(bytes: usize, stream: u64, pool: Option<u64>) -> Option<Result<u64, CUresult>> {
+    let (entry, stream) = served(bytes, stream, pool)?;
+    allocate_from(entry, stream, bytes as u64)
+}
+
+/// The address of memory that is there at once, for callers with another road.
+#[inline]
+pub fn allocate_at_once(bytes: usize, stream: u64, pool: Option<u64>) -> Option<u64> {
+    let (entry, stream) = served(bytes, stream, pool)?;
+    let grant = entry.pool.try_allocate(stream, bytes as u64)?;
+    events::granted_on(&grant, entry.class(), entry.device, stream.handle);
+    Some(grant.address)
+}
+
+/// Memory for a stream from a pool. `None`: the driver must answer.
+#[inline]
+pub fn allocate_from(entry: &Entry, stream: Stream, bytes: u64) -> Option<Result<u64, CUresult>> {
+    if let Some(grant) = entry.pool.try_allocate(stream, bytes) {
+        events::granted_on(&grant, entry.class(), entry.device, stream.handle);
+        return Some(Ok(grant.address));
+    }
+    allocate_slowly(entry, stream, bytes)
+}
+
+#[cold]
+fn allocate_slowly(entry: &Entry, stream: Stream, bytes: u64) -> Option<Result<u64, CUresult>> {
+    trace::open();
+    growth::begins();
+    events::driver_ns();
+    let asked = shortage::ask(|| {
+        let asked = entry.pool.allocate(device::driver(), stream, bytes);
+        // That it steps aside is no shortage.
+        asked.map_err(|error| entry.pool.refusal().map_or(error, |_| INVALID_VALUE))
+    });
+    match asked {
+        Ok(grant) => {
+            events::granted_on(&grant, entry.class(), entry.device, stream.handle);
+            Some(Ok(grant.address))
+        }
+        Err(_) if entry.steps_aside() => None,
+        Err(error) => {
+            if error == OUT_OF_MEMORY {
+                shortage::refused(entry.class(), bytes, error);
+            }
+            Some(Err(error))
+        }
+    }
+}
+
+/// Memory of ours that is freed on a stream. `None`: it is not ours.
+#[inline]
+pub fn free_on(address: DevicePtr, stream: u64) -> Option<CUresult> {
+    let entry = registry::owner(address)?;
+    let stream = match asked_captured(stream) {
+        // A graph can only free what it allocates; the capture goes on (measured on an H100).
+        Ok(true) => return Some(INVALID_VALUE),
+        Ok(false) => freed_on(stream),
+        // The driver looks at the address first.
+        Err(_) if !is_live(entry, address) => return Some(INVALID_VALUE),
+        Err(error) => return Some(refused(stream, error)),
+    };
+    Some(stream.map_or_else(|error| error, |stream| free_from(entry, address, stream)))
+}
+
+fn is_live(entry: &Entry, address: DevicePtr) -> bool {
+    let found = entry.pool.find(address);
+    found.is_some_and(|found| found.address == address)
+}
+
+/// Takes an address back into its pool, in the order of a stream.
+#[inline]
+pub fn free_from(entry: &Entry, address: DevicePtr, stream: Stream) -> CUresult {
+    let (class, device) = (entry.class(), entry.device);
+    let seen = |freed: &_| events::freed_on(freed, class, device, stream.handle);
+    code(entry.pool.free(stream, address, seen))
+}
+
+/// A free's result as the driver would give it.
+pub fn code(result: Result<(), FreeError<CUresult>>) -> CUresult {
+    match result {
+        Ok(()) => SUCCESS,
+        Err(FreeError::Unknown | FreeError::NotLive) => INVALID_VALUE,
+        Err(FreeError::Driver(error)) => error,
+    }
+}

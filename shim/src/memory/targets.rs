@@ -1,0 +1,120 @@
+//! The pool that serves a stream. Each thread remembers the stream that it used last.
+
+use std::ffi::c_void;
+use std::ptr;
+use std::sync::OnceLock;
+
+use gpushim_alloc::mempool::Stream;
+use gpushim_alloc::pool::Context;
+
+use crate::base::{boundary, thread};
+use crate::cuda::{context, device, streams};
+use crate::memory::pools;
+use crate::memory::registry::{self, Entry};
+
+/// A stream and the pool that serves it.
+#[derive(Clone, Copy)]
+pub struct Target {
+    /// The stream.
+    pub stream: Stream,
+    /// Its device's current pool, if that is one of ours.
+    pub entry: Option<&'static Entry>,
+}
+
+/// What a stream handle, 0 not among them, means in this thread. `None`: no stream, or one that we
+/// know nothing of.
+#[inline]
+pub fn target(handle: u64) -> Option<Target> {
+    let special = handle <= Stream::PER_THREAD;
+    let context = if special { context::current()?.0 } else { 0 };
+    let known = thread::with(|t| {
+        let same = t.stream.get() == handle
+            && t.stream_epoch.get() == registry::epoch()
+            && (!special || t.stream_context.get() == context);
+        same.then(|| Target {
+            stream: Stream {
+                context: Context(t.stream_context.get()),
+                handle,
+                thread: if handle == Stream::PER_THREAD {
+                    thread::serial()
+                } else {
+                    0
+                },
+            },
+            // SAFETY: null, or the address of an entry, which is never freed.
+            entry: unsafe { t.stream_entry.get().cast::<Entry>().as_ref() },
+        })
+    });
+    match known {
+        Some(target) => Some(target),
+        None => ask(handle),
+    }
+}
+
+#[cold]
+fn ask(handle: u64) -> Option<Target> {
+    let epoch = registry::epoch();
+    let context = streams::context_of(handle)?;
+    let device = device::driver().ordinal_of(context).ok()?;
+    let entry = pools::current(device);
+    let thread = if handle == Stream::PER_THREAD {
+        has_streams();
+        thread::serial()
+    } else {
+        0
+    };
+    thread::with(|t| {
+        t.stream.set(handle);
+        t.stream_context.set(context.0);
+        t.stream_entry
+            .set(entry.map_or(ptr::null(), |entry| ptr::from_ref(entry).cast()));
+        t.stream_epoch.set(epoch);
+    });
+    let stream = Stream {
+        context,
+        handle,
+        thread,
+    };
+    Some(Target { stream, entry })
+}
+
+/// The default streams of this thread are in use: pools hear of its end.
+#[cold]
+fn has_streams() {
+    static KEY: OnceLock<Option<libc::pthread_key_t>> = OnceLock::new();
+    let key = KEY.get_or_init(|| {
+        let mut key = 0;
+        // SAFETY: `key` is ours to write; the function does not unwind.
+        (unsafe { libc::pthread_key_create(&mut key, Some(ended)) } == 0).then_some(key)
+    });
+    if let Some(key) = key {
+        // A key and not a destructor of the language's: those of the host that use its streams run before,
+        // and one that runs later still has this one called again.
+        // SAFETY: the key is valid; the value is not followed.
+        unsafe { libc::pthread_setspecific(*key, thread::serial() as *const c_void) };
+    }
+}
+
+/// A thread whose default streams were in use ends.
+extern "C" fn ended(serial: *mut c_void) {
+    // What it remembers of streams is of no use: to use one again is to be heard of again.
+    thread::with(|t| t.stream_epoch.set(0));
+    boundary::run(|| (), || thread_gone(serial as u64));
+}
+
+/// A stream is about to be destroyed.
+pub fn stream_gone(handle: u64) {
+    registry::changed();
+    if !registry::any() {
+        return;
+    }
+    if let Some(target) = target(handle) {
+        registry::all().for_each(|entry| entry.pool.stream_gone(device::driver(), target.stream));
+    }
+    registry::changed();
+}
+
+/// A thread has ended, and with it its default streams.
+fn thread_gone(thread: u64) {
+    registry::all().for_each(|entry| entry.pool.thread_gone(device::driver(), thread));
+}

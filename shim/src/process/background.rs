@@ -1,0 +1,128 @@
+//! The one thread of the shim: gives back memory that nobody asks for, and keeps the trace's clock.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Condvar, Mutex, Once};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use gpushim_alloc::pool::TICKS_TO_DECAY;
+use gpushim_trace::background::{Background, is_last};
+
+use crate::base::{boundary, settings};
+use crate::memory::shortage::Active;
+use crate::memory::{device_memory, plan_notes, pools, registry};
+use crate::record::{events, thread_names, upkeep};
+
+/// Set when the process ends: the driver may be gone from then on.
+static STOPPED: AtomicBool = AtomicBool::new(false);
+/// Held while the thread works, so that the end of the process waits for a call in progress.
+static WORKING: Mutex<()> = Mutex::new(());
+static WAKE: Condvar = Condvar::new();
+
+/// Starts the thread, once.
+pub fn start() {
+    static START: Once = Once::new();
+    START.call_once(|| {
+        // Registered after the driver's own handlers, and so called before them.
+        // SAFETY: the handler is an `extern "C"` function that does not unwind.
+        unsafe { libc::atexit(stop) };
+        // The host's signals are for the host's threads: the new one inherits this mask.
+        // SAFETY: both sets are ours; a full set is a valid one.
+        unsafe {
+            let mut all: libc::sigset_t = std::mem::zeroed();
+            let mut before: libc::sigset_t = std::mem::zeroed();
+            libc::sigfillset(&mut all);
+            // A truncated trace is a fault of the thread that touches it, and handled there.
+            libc::sigdelset(&mut all, libc::SIGBUS);
+            libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before);
+            let _ = thread::Builder::new()
+                .name("gpushim".to_owned())
+                .stack_size(256 << 10)
+                .spawn(run);
+            libc::pthread_sigmask(libc::SIG_SETMASK, &before, std::ptr::null_mut());
+        }
+    });
+}
+
+extern "C" fn stop() {
+    STOPPED.store(true, Ordering::Release);
+    WAKE.notify_all();
+    if boundary::bypassed() {
+        // A forked child has this handler too, and no such thread.
+        return;
+    }
+    // Waits for a call in progress, but not for ever: the process wants to end.
+    for _ in 0..100 {
+        if WORKING.try_lock().is_ok() {
+            break;
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+    // Short processes end before the first round.
+    boundary::run(
+        || (),
+        || {
+            thread_names::record();
+            plan_notes::note(true);
+            upkeep::finish();
+        },
+    );
+}
+
+/// How long the thread sleeps while there is something to do for the trace.
+const SOON: Duration = Duration::from_millis(10);
+
+/// How often it looks whether it is the last thread.
+const LOOK: Duration = Duration::from_millis(200);
+
+fn run() {
+    let _background = Background::new();
+    let decay = settings::config().decay;
+    let tick = if decay.is_zero() {
+        Duration::from_secs(10)
+    } else {
+        decay / TICKS_TO_DECAY
+    };
+    let (mut pause, mut last, mut sampled) = (SOON, Instant::now(), None);
+    let mut looked = Instant::now();
+    loop {
+        let Ok(working) = WORKING.lock() else { return };
+        let Ok((working, _)) = WAKE.wait_timeout(working, pause.min(tick)) else {
+            return;
+        };
+        if STOPPED.load(Ordering::Acquire) || boundary::bypassed() {
+            return;
+        }
+        if looked.elapsed() >= LOOK {
+            if is_last() {
+                return;
+            }
+            looked = Instant::now();
+        }
+        let is_due = last.elapsed() >= tick;
+        let hurry = boundary::run(|| false, || work(is_due && !decay.is_zero(), &mut sampled));
+        drop(working);
+        // A process that is quiet wakes up less and less.
+        pause = if hurry {
+            SOON
+        } else {
+            (pause * 2).min(tick).min(device_memory::PERIOD)
+        };
+        if is_due {
+            last = Instant::now();
+        }
+    }
+}
+
+/// What there is to do; true if there will be more soon.
+fn work(decays: bool, sampled: &mut Option<Instant>) -> bool {
+    if decays {
+        let _active = Active::begin();
+        let cached = registry::used().map_or(0, |pool| pool.decay());
+        events::trimmed(cached + pools::decay());
+    }
+    device_memory::sample(sampled);
+    thread_names::record();
+    plan_notes::note(false);
+    upkeep::run()
+}

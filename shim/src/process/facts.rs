@@ -1,0 +1,81 @@
+//! What the shim knows of the process when its trace is opened.
+
+use std::ffi::{CStr, c_char, c_void};
+
+use gpushim_trace::Writer;
+
+use crate::base::{settings, thread};
+use crate::cuda::functions::real;
+use crate::cuda::types::SUCCESS;
+use crate::process::takeover;
+
+/// Writes the driver, the devices, the runtimes, the hooks, the configuration in force and what takeover did. `hooks`
+/// writes what is known of the hooks.
+pub fn write(writer: &Writer, hooks: fn(&Writer)) {
+    let mut version = 0;
+    // SAFETY: `version` is ours to write; so is everything below.
+    if thread::call(|| unsafe { real::cuDriverGetVersion(&mut version) }) == SUCCESS {
+        let (major, minor) = (version / 1000, version % 1000 / 10);
+        writer.fact("driver.cuda", &format!("{major}.{minor}"));
+    }
+    thread::call(|| devices(writer));
+    for library in libraries() {
+        let name = library.rsplit('/').next().unwrap_or_default();
+        if name.starts_with("libcuda.so") {
+            writer.fact("driver", &library);
+        } else if name.starts_with("libcudart") {
+            writer.fact("cudart", &library);
+        }
+    }
+    hooks(writer);
+    let resolved = settings::resolved();
+    for setting in &resolved.settings {
+        writer.fact(setting.variable.name, &setting.value);
+    }
+    for problem in &resolved.problems {
+        writer.fact("problem", &problem.to_string());
+    }
+    takeover::write_facts(writer);
+}
+
+fn devices(writer: &Writer) {
+    let mut count = 0;
+    // SAFETY: `count` is ours to write.
+    if unsafe { real::cuDeviceGetCount(&mut count) } != SUCCESS {
+        return;
+    }
+    for ordinal in 0..count {
+        let mut device = 0;
+        let mut name = [0 as c_char; 128];
+        let mut bytes = 0;
+        // SAFETY: all three are ours to write, and the length is the array's less its final zero.
+        let known = unsafe {
+            real::cuDeviceGet(&mut device, ordinal) == SUCCESS
+                && real::cuDeviceGetName(name.as_mut_ptr(), 127, device) == SUCCESS
+                && real::cuDeviceTotalMem_v2(&mut bytes, device) == SUCCESS
+        };
+        if known {
+            // SAFETY: the driver wrote a C string, and the last byte is zero in any case.
+            let name = unsafe { CStr::from_ptr(name.as_ptr()) }.to_string_lossy();
+            writer.fact(&format!("gpu.{ordinal}"), &format!("{name}, {bytes} bytes"));
+        }
+    }
+}
+
+/// The paths of all libraries in the process.
+fn libraries() -> Vec<String> {
+    extern "C" fn each(info: *mut libc::dl_phdr_info, _: usize, list: *mut c_void) -> i32 {
+        // SAFETY: `list` is the vector below; the name is null or a C string.
+        unsafe {
+            if !(*info).dlpi_name.is_null() {
+                let name = CStr::from_ptr((*info).dlpi_name).to_string_lossy();
+                (*list.cast::<Vec<String>>()).push(name.into_owned());
+            }
+        }
+        0
+    }
+    let mut list = Vec::<String>::new();
+    // SAFETY: the callback gets the vector, which outlives the call.
+    unsafe { libc::dl_iterate_phdr(Some(each), (&raw mut list).cast()) };
+    list
+}

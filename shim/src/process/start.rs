@@ -1,0 +1,38 @@
+//! The start: what the floors below tell each other, and what is done when the trace is opened.
+//!
+//! The recorder knows nothing of the pools, and they know nothing of the background thread: this file hands each of them
+//! the functions that it is to call. It does so at the first call that arrives at a hook, which may be before this
+//! library's own initialisers run.
+
+use std::sync::OnceLock;
+
+use gpushim_trace::Writer;
+
+use crate::base::{boundary, preloaded};
+use crate::memory::{growth, memory_info};
+use crate::process::{background, facts};
+use crate::record::{marks, stacks, timeline, trace};
+
+/// Writes what is known of the hooks.
+static HOOK_FACTS: OnceLock<fn(&Writer)> = OnceLock::new();
+
+/// Connects the floors, at the first call that arrives. False if the call must go straight to the real function.
+#[cold]
+pub fn begin(hook_facts: fn(&Writer)) -> bool {
+    let _ = HOOK_FACTS.set(hook_facts);
+    trace::when_opened(trace_opened);
+    growth::when_it_begins(background::start);
+    boundary::serve()
+}
+
+/// The trace was opened, by this thread.
+fn trace_opened(writer: &'static Writer) {
+    facts::write(writer, HOOK_FACTS.get().copied().unwrap_or(|_| ()));
+    stacks::start();
+    marks::opened(writer);
+    // Not in a library that came by dlopen and may go again.
+    if preloaded::is_ours() {
+        timeline::start(writer, memory_info::held_now);
+        background::start();
+    }
+}

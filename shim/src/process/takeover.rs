@@ -1,0 +1,52 @@
+//! Takeover: at the start of a process that asks for it, frameworks are pointed at stream-ordered memory.
+//!
+//! The one thing that the shim does before anybody calls it. `gpushim_config` decides; what was decided
+//! goes into the trace if there ever is one.
+
+use std::sync::OnceLock;
+
+use gpushim_config::takeover::{Decision, decide, limits_of};
+use gpushim_config::{Config, TAKEOVER};
+use gpushim_trace::Writer;
+
+use crate::base::{boundary, preloaded, settings};
+
+static DECIDED: OnceLock<Vec<Decision>> = OnceLock::new();
+
+/// Called by the dynamic linker once the library's dependencies are ready, before `main`.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static AT_START: extern "C" fn() = at_start;
+
+extern "C" fn at_start() {
+    // Whoever does not ask for it, as nearly every process, pays for one look at the environment.
+    if settings::variable(TAKEOVER.name).is_some() && preloaded::is_ours() {
+        boundary::run(|| (), take_over);
+    }
+}
+
+fn take_over() {
+    let wanted = |name: &str| {
+        let of_interest = name == TAKEOVER.name;
+        of_interest.then(|| settings::variable(name)).flatten()
+    };
+    // A value that is none is told of when the shim starts to act.
+    let (config, _) = Config::from_lookup(wanted);
+    let decided = decide(config.takeover, settings::variable);
+    for (name, value) in decided.iter().flat_map(|decision| &decision.set) {
+        // SAFETY: preloaded libraries are initialised before the program's first thread.
+        unsafe { std::env::set_var(name, value) };
+    }
+    let _ = DECIDED.set(decided);
+}
+
+/// Writes what was decided about each framework, and what it cannot do on the memory that it now uses.
+pub fn write_facts(writer: &Writer) {
+    for decision in DECIDED.get().into_iter().flatten() {
+        let key = format!("takeover.{}", decision.framework.key());
+        writer.fact(&key, &decision.words);
+        if decision.taken {
+            writer.fact(&format!("{key}.limits"), &limits_of(decision.framework));
+        }
+    }
+}

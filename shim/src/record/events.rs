@@ -1,0 +1,383 @@
+//! What happened, into the trace: the one place that knows how the shim's facts become events. It is told them, and
+//! asks nobody but the driver.
+
+use std::collections::HashSet;
+
+use gpushim_alloc::mempool::{self, Stream};
+use gpushim_alloc::pool::{Context, Freed, Gone, Grant, Source, Stamp};
+use gpushim_trace::{Class, Cost, Event, Kind, Writer, flags};
+
+use crate::base::thread;
+use crate::cuda::{captures, context};
+use crate::record::trace::{open, opened};
+use crate::record::{phase, stacks};
+
+fn event(kind: Kind, class: Class) -> Event {
+    Event {
+        thread: thread::tid(),
+        stack: phase::current(),
+        ..Event::new(kind, class)
+    }
+}
+
+#[inline]
+fn capturing() -> u16 {
+    if captures::any() { flags::CAPTURE } else { 0 }
+}
+
+/// A block that the pool handed out.
+#[inline(always)]
+pub fn granted(grant: &Grant) {
+    let Some(writer) = open() else { return };
+    let (flag, nanos) = match grant.source {
+        Source::Hit => (flags::HIT, 0),
+        Source::Ordered => (flags::ORDERED, 0),
+        Source::Waited => (flags::WAITED, driver_ns()),
+        Source::Grown => (flags::GROWN, driver_ns()),
+    };
+    let made = Event {
+        flags: flag | capturing(),
+        device: thread::with(|t| t.device.get()),
+        address: grant.address,
+        size: grant.requested,
+        stack: stacks::of_allocation(writer, grant.requested),
+        extra: [0, Cost::pack(nanos, grant.size)],
+        ..event(Kind::Alloc, Class::Device)
+    };
+    writer.record_alloc_after(&made, grant.after.0);
+}
+
+/// A block that came back to the pool. Runs under the pool's lock. When that was.
+#[inline(always)]
+pub fn freed(freed: &Freed) -> Stamp {
+    let Some(writer) = opened() else {
+        return Stamp::default();
+    };
+    let ended = Event {
+        flags: flags::HIT,
+        device: freed.device as u8,
+        address: freed.address,
+        size: freed.requested,
+        extra: [0, Cost::pack(0, freed.size)],
+        ..event(Kind::Free, Class::Device)
+    };
+    Stamp(writer.record_free_at(&ended))
+}
+
+/// A stream's handle as programs write it: 0 for the legacy stream, and for none in particular.
+#[inline]
+fn as_named(stream: u64) -> u64 {
+    match stream {
+        Stream::LEGACY | Stream::EVERY => 0,
+        handle => handle,
+    }
+}
+
+/// A block that a pool of streams handed out.
+#[inline(always)]
+pub fn granted_on(grant: &Grant, class: Class, device: i32, stream: u64) {
+    let Some(writer) = open() else { return };
+    let (flag, nanos) = match grant.source {
+        Source::Hit => (flags::HIT, 0),
+        Source::Ordered => (flags::ORDERED, driver_ns()),
+        Source::Waited => (flags::WAITED, driver_ns()),
+        Source::Grown => (flags::GROWN, driver_ns()),
+    };
+    let made = Event {
+        flags: flag | capturing(),
+        device: device as u8,
+        address: grant.address,
+        size: grant.requested,
+        stack: stacks::of_allocation(writer, grant.requested),
+        extra: [as_named(stream), Cost::pack(nanos, grant.size)],
+        ..event(Kind::Alloc, class)
+    };
+    writer.record_alloc_after(&made, grant.after.0);
+}
+
+/// A block that came back to a pool of streams. Runs under that pool's lock. When that was.
+#[inline(always)]
+pub fn freed_on(freed: &mempool::Freed, class: Class, device: i32, stream: u64) -> Stamp {
+    let Some(writer) = opened() else {
+        return Stamp::default();
+    };
+    let ended = Event {
+        flags: flags::HIT,
+        device: device as u8,
+        address: freed.address,
+        size: freed.requested,
+        extra: [as_named(stream), Cost::pack(0, freed.size)],
+        ..event(Kind::Free, class)
+    };
+    Stamp(writer.record_free_at(&ended))
+}
+
+/// Nanoseconds that this thread's hook has spent in the driver so far; starts anew.
+pub fn driver_ns() -> u64 {
+    thread::with(|t| t.driver_ns.take())
+}
+
+/// Memory that the pool took from the driver or gave back.
+pub fn segment(
+    kind: Kind,
+    class: Class,
+    context: Context,
+    device: Option<u8>,
+    address: u64,
+    bytes: u64,
+) {
+    let Some(writer) = open() else { return };
+    writer.record(&Event {
+        device: device.unwrap_or(Event::NO_DEVICE),
+        address,
+        size: bytes,
+        extra: [context.0, 0],
+        ..event(kind, class)
+    });
+}
+
+/// Memory that the driver itself handed out or took back; what it takes back has [left](leaving) before.
+pub fn forwarded(kind: Kind, class: Class, device: u8, address: u64, size: u64, stream: u64) {
+    let Some(writer) = open() else { return };
+    let event = Event {
+        flags: flags::FORWARDED | capturing(),
+        device,
+        address,
+        size,
+        extra: [as_named(stream), Cost::pack(driver_ns(), size)],
+        ..event(kind, class)
+    };
+    match kind {
+        Kind::Alloc => writer.record_alloc(&Event {
+            stack: stacks::of_allocation(writer, size),
+            ..event
+        }),
+        Kind::Free => writer.record_left(&event),
+        _ => writer.record(&event),
+    }
+}
+
+/// The driver is asked to take memory back: from the moment at which it does, the address may be another's.
+/// Returns the stack of its allocation for [`stays`].
+pub fn leaving(class: Class, address: u64) -> u32 {
+    let left = opened().and_then(|writer| writer.take_live(class, address));
+    left.map_or(0, |left| left.stack)
+}
+
+/// The driver refused to take memory back.
+pub fn stays(class: Class, device: u8, address: u64, size: u64, stack: u32) {
+    if let Some(writer) = opened() {
+        writer.put_live(&Event {
+            flags: flags::FORWARDED,
+            device,
+            address,
+            size,
+            stack,
+            extra: [0, Cost::pack(0, size)],
+            ..event(Kind::Alloc, class)
+        });
+    }
+}
+
+/// What the pools of a device hold, in bytes.
+#[derive(Default)]
+pub struct Held {
+    /// Handed out, in blocks.
+    pub allocated: u64,
+    /// Held from the driver.
+    pub reserved: u64,
+    /// Freed, and waiting for captures and graphs.
+    pub quarantined: u64,
+    /// The largest free block of one pool.
+    pub largest_free: u64,
+}
+
+/// A request that could not be met. `held` says what the pools of a device hold; `None` if none serves the process.
+pub fn out_of_memory(
+    class: Class,
+    size: u64,
+    result: u32,
+    (free, total): (u64, u64),
+    held: fn(i32) -> Option<Held>,
+) {
+    let Some(writer) = open() else { return };
+    writer.record(&Event {
+        device: context::device(),
+        result: result as i16,
+        stack: stacks::of_allocation(writer, u64::MAX),
+        size,
+        extra: [free, total],
+        ..event(Kind::OutOfMemory, class)
+    });
+    pool_state(writer, held);
+}
+
+/// What the pools of the current device hold, after a request that could not be met.
+fn pool_state(writer: &Writer, held: fn(i32) -> Option<Held>) {
+    let device = context::device();
+    if let Some(held) = held(device.into()) {
+        writer.record(&Event {
+            device,
+            address: held.quarantined,
+            size: held.allocated,
+            extra: [held.reserved, held.largest_free],
+            ..event(Kind::PoolState, Class::Device)
+        });
+    }
+}
+
+/// A context ended, and with it these blocks.
+pub fn blocks_gone(context: Context, gone: &Gone) {
+    let Some(writer) = opened() else { return };
+    // The table is looked at as a whole: not for a context without blocks.
+    if !gone.live.is_empty() {
+        let live: HashSet<u64> = gone.live.iter().copied().collect();
+        writer.drop_live(|event| {
+            event.class == Class::Device
+                && event.flags & flags::FORWARDED == 0
+                && live.contains(&event.address)
+        });
+    }
+    writer.record(&Event {
+        address: context.0,
+        size: gone.allocated,
+        extra: [gone.reserved, 0],
+        ..event(Kind::ContextGone, Class::Device)
+    });
+}
+
+/// A context ended, and with it these bytes that were handed out and held. `is_held`: whether a pool still holds the
+/// block at an address.
+pub fn context_gone(
+    context: Context,
+    allocated: u64,
+    reserved: u64,
+    is_held: impl Fn(u64) -> bool,
+) {
+    let Some(writer) = opened() else { return };
+    writer.drop_live(|event| {
+        let ours = matches!(event.class, Class::Device | Class::PoolAsync);
+        ours && event.flags & flags::FORWARDED == 0 && !is_held(event.address)
+    });
+    writer.record(&Event {
+        address: context.0,
+        size: allocated,
+        extra: [reserved, 0],
+        ..event(Kind::ContextGone, Class::Device)
+    });
+}
+
+/// A stream began to capture, or stopped with this graph (0: none).
+pub fn capture(begins: bool, stream: u64, graph: u64) {
+    let Some(writer) = open() else { return };
+    let kind = if begins {
+        Kind::CaptureBegin
+    } else {
+        Kind::CaptureEnd
+    };
+    writer.record(&Event {
+        extra: [stream, graph],
+        ..event(kind, Class::Device)
+    });
+}
+
+/// The program had a stream-ordered pool give back what it held beyond so many bytes: that many. Recorded also if it
+/// was nothing: the pool has looked at what is over, and replay does so too.
+pub fn trimmed_to(device: i32, keep: u64, bytes: u64) {
+    let Some(writer) = opened() else { return };
+    writer.record(&Event {
+        size: bytes,
+        device: device as u8,
+        extra: [1, keep],
+        ..event(Kind::Trim, Class::PoolAsync)
+    });
+}
+
+/// The cache gave back this many bytes without being asked.
+pub fn trimmed(bytes: u64) {
+    if bytes == 0 {
+        return;
+    }
+    let Some(writer) = opened() else { return };
+    writer.record(&Event {
+        size: bytes,
+        ..event(Kind::Trim, Class::Device)
+    });
+}
+
+/// What a framework said of one of its tensors: `kind` is one of the `Tensor` kinds.
+#[inline]
+pub fn tensor(kind: Kind, device: u8, address: u64, size: u64, allocated: u64, reserved: u64) {
+    let Some(writer) = open() else { return };
+    let event = Event {
+        device,
+        address,
+        size,
+        extra: [allocated, reserved],
+        ..event(kind, Class::Tensor)
+    };
+    match kind {
+        Kind::TensorAlloc => writer.record_alloc(&Event {
+            stack: stacks::of_allocation(writer, size),
+            ..event
+        }),
+        Kind::TensorFree => {
+            writer.record_free(&event);
+        }
+        // Rare, and worth a stack whatever sizes get one.
+        _ => writer.record(&Event {
+            stack: stacks::of_allocation(writer, u64::MAX),
+            ..event
+        }),
+    }
+}
+
+/// A range or a mark: string ids of its name and its domain, its number, and its own node where that is not
+/// what the thread's events have.
+pub fn range(kind: Kind, name: u32, domain: u32, number: u64, node: Option<u32>) {
+    let Some(writer) = opened() else { return };
+    let event = event(kind, Class::Device);
+    writer.record(&Event {
+        stack: node.unwrap_or(event.stack),
+        address: name.into(),
+        size: number,
+        extra: [domain.into(), 0],
+        ..event
+    });
+}
+
+/// A thread has a name. False if there is no trace to tell.
+pub fn thread_name(thread: u32, name: &str) -> bool {
+    let Some(writer) = opened() else { return false };
+    writer.record(&Event {
+        thread,
+        stack: 0,
+        address: writer.intern(name).into(),
+        ..event(Kind::ThreadName, Class::Device)
+    });
+    true
+}
+
+/// What the driver said of a device, in bytes.
+pub fn device_memory(device: i32, free: u64, total: u64) {
+    let Some(writer) = opened() else { return };
+    writer.record(&Event {
+        device: u8::try_from(device).unwrap_or(Event::NO_DEVICE),
+        size: total.saturating_sub(free),
+        extra: [free, total],
+        ..event(Kind::DeviceMemory, Class::Device)
+    });
+}
+
+/// Code was loaded and took so many bytes of the current device; `None`: no context was current.
+pub fn module_loaded(module: u64, bytes: Option<u64>) {
+    // Without a context nothing is on a device: a program that only looks leaves no trace.
+    let writer = if bytes.is_some() { open() } else { opened() };
+    let Some(writer) = writer else { return };
+    writer.record(&Event {
+        device: bytes.map_or(Event::NO_DEVICE, |_| context::device()),
+        address: module,
+        size: bytes.unwrap_or(0),
+        ..event(Kind::ModuleLoad, Class::Device)
+    });
+}

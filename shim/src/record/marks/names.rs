@@ -1,0 +1,121 @@
+//! Names of ranges and domains. Those that programs hold handles of, or that were given before there
+//! was a trace, are kept for good, each once.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::sync::RwLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use gpushim_trace::Writer;
+
+use crate::record::trace;
+
+/// Bytes of a name that are kept.
+const LONGEST: usize = 1024;
+/// Names that are kept, at most: a program may number its steps.
+const MOST: usize = 1 << 16;
+
+static NAMES: RwLock<BTreeMap<&'static str, &'static Name>> = RwLock::new(BTreeMap::new());
+
+/// A name that is kept; the same text is the same name.
+#[derive(Debug)]
+pub struct Name {
+    text: Box<str>,
+    /// Its id in the trace; 0: not asked for yet.
+    id: AtomicU32,
+}
+
+impl Name {
+    /// Its string id.
+    pub fn id(&self, writer: &Writer) -> u32 {
+        match self.id.load(Ordering::Relaxed) {
+            0 => {
+                let id = writer.intern(&self.text);
+                self.id.store(id, Ordering::Relaxed);
+                id
+            }
+            known => known,
+        }
+    }
+}
+
+/// The name of a text; `None` if there are too many.
+pub fn name(text: &str) -> Option<&'static Name> {
+    let text = short(text);
+    if let Some(known) = NAMES.read().ok()?.get(text) {
+        return Some(known);
+    }
+    let mut names = NAMES.write().ok()?;
+    if let Some(known) = names.get(text) {
+        return Some(known);
+    }
+    if names.len() >= MOST {
+        return None;
+    }
+    let name: &'static Name = Box::leak(Box::new(Name {
+        text: text.into(),
+        id: AtomicU32::new(0),
+    }));
+    names.insert(&name.text, name);
+    Some(name)
+}
+
+/// What a program calls a range.
+pub enum Text<'a> {
+    /// Nothing.
+    None,
+    /// A text.
+    Plain(Cow<'a, str>),
+    /// A text that it registered before.
+    Known(&'static Name),
+}
+
+/// What is kept of it while the range is open.
+#[derive(Clone, Copy)]
+pub enum Label {
+    /// A string id.
+    Id(u32),
+    /// There was no trace to have an id from.
+    Early(&'static Name),
+}
+
+impl Text<'_> {
+    /// Its string id.
+    pub fn id(&self, writer: &Writer) -> u32 {
+        match self {
+            Text::None => 0,
+            Text::Plain(text) => writer.intern(short(text)),
+            Text::Known(name) => name.id(writer),
+        }
+    }
+
+    /// Its label, with or without a trace.
+    pub fn label(&self, writer: Option<&Writer>) -> Label {
+        match (writer, self) {
+            (Some(writer), _) => Label::Id(self.id(writer)),
+            (None, _) if trace::is_off() => Label::Id(0),
+            (None, Text::None) => Label::Id(0),
+            (None, Text::Plain(text)) => name(text).map_or(Label::Id(0), Label::Early),
+            (None, Text::Known(name)) => Label::Early(name),
+        }
+    }
+}
+
+impl Label {
+    /// The string id.
+    pub fn id(self, writer: &Writer) -> u32 {
+        match self {
+            Label::Id(id) => id,
+            Label::Early(name) => name.id(writer),
+        }
+    }
+}
+
+/// The start of a text, whole characters.
+fn short(text: &str) -> &str {
+    let mut end = text.len().min(LONGEST);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    text.get(..end).unwrap_or_default()
+}

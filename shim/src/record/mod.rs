@@ -1,0 +1,10 @@
+//! The recorder: it is told what happened, and writes that to the trace.
+
+pub mod events;
+pub mod marks;
+pub mod phase;
+pub mod stacks;
+pub mod thread_names;
+pub mod timeline;
+pub mod trace;
+pub mod upkeep;

@@ -1,0 +1,197 @@
+//! Call stacks of allocations: which get one, and what is written down so that they can be read elsewhere.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, OnceLock};
+
+use gpushim_config::Stacks;
+use gpushim_trace::perf_map::PerfMap;
+use gpushim_trace::{BuildId, Module, Writer};
+use gpushim_unwind::{self, Again, Frames};
+
+use crate::base::{settings, thread};
+use crate::record::{phase, trace};
+
+/// How often libraries had been unloaded when it was last looked.
+static UNLOADED: AtomicU64 = AtomicU64::new(0);
+/// What lay and lies where.
+static AGAIN: Mutex<Again> = Mutex::new(Again::new());
+/// Whether frames are to be numbered by it.
+static IS_AGAIN: AtomicBool = AtomicBool::new(false);
+
+/// Gets ready: from now on modules go into the trace as they are met.
+pub fn start() {
+    if settings::config().stacks != Stacks::Off {
+        gpushim_unwind::on_new_module(met);
+    }
+}
+
+/// The stack id for an allocation of so many bytes: its frames, if it is to have any, above the ranges that
+/// are open.
+#[inline]
+pub fn of_allocation(writer: &Writer, bytes: u64) -> u32 {
+    let ranges = phase::current();
+    let wanted = match settings::config().stacks {
+        Stacks::Off => return ranges,
+        Stacks::All => true,
+        Stacks::Above(least) => bytes >= least,
+        Stacks::OneIn(n) => thread::one_in(n),
+    };
+    if wanted { walk(writer, ranges) } else { ranges }
+}
+
+#[inline(never)]
+fn walk(writer: &Writer, ranges: u32) -> u32 {
+    let mut frames = Frames::new();
+    gpushim_unwind::walk(&mut frames);
+    if IS_AGAIN.load(Ordering::Relaxed)
+        && let Ok(again) = AGAIN.lock()
+    {
+        again.number(frames.as_mut_slice());
+    }
+    let all = frames.as_slice();
+    // Our own frames are the innermost; what the program did begins where they end.
+    let own = own();
+    let theirs = all.iter().position(|address| !own.contains(address));
+    writer.stack(ranges, all.get(theirs.unwrap_or(0)..).unwrap_or_default())
+}
+
+/// The addresses of this library.
+fn own() -> &'static std::ops::Range<u64> {
+    static OWN: OnceLock<std::ops::Range<u64>> = OnceLock::new();
+    OWN.get_or_init(|| {
+        let here = own as *const () as u64;
+        gpushim_unwind::module_of(here).map_or(0..0, |module| module.begin..module.end)
+    })
+}
+
+/// A module was met for the first time since code last changed.
+fn met(module: &gpushim_unwind::Module) {
+    let Some(writer) = trace::opened() else {
+        return;
+    };
+    let Ok(mut again) = AGAIN.lock() else { return };
+    let (generation, is_new) = again.meet(module);
+    IS_AGAIN.store(!again.is_empty(), Ordering::Relaxed);
+    drop(again);
+    if !is_new {
+        return;
+    }
+    let path = std::path::absolute(&module.path).unwrap_or_else(|_| module.path.clone());
+    // The executable's own path outlives the process's entry in /proc.
+    let path = std::fs::canonicalize(&path).unwrap_or(path);
+    writer.module(&Module {
+        begin: module.begin,
+        end: module.end,
+        bias: module.bias,
+        path: writer.intern(&path.to_string_lossy()),
+        generation,
+        build_id: BuildId::new(module.build_id.as_bytes()),
+    });
+}
+
+/// What the background thread does for stacks.
+pub fn upkeep(writer: &Writer) {
+    if settings::config().stacks == Stacks::Off {
+        return;
+    }
+    // The linker unloads on its own, too: what it opened for itself, or through handles of its own.
+    unloaded();
+    name_generated_code(writer);
+}
+
+/// The program closed a library.
+pub fn closed() {
+    if trace::opened().is_some() && settings::config().stacks != Stacks::Off {
+        unloaded();
+    }
+}
+
+fn unloaded() {
+    let unloaded = unloads();
+    if UNLOADED.swap(unloaded, Ordering::Relaxed) != unloaded {
+        // Other code may be where a library was.
+        gpushim_unwind::code_changed();
+    }
+}
+
+/// How often libraries were unloaded so far.
+fn unloads() -> u64 {
+    extern "C" fn first(info: *mut libc::dl_phdr_info, _: usize, to: *mut libc::c_void) -> i32 {
+        // SAFETY: the linker passes its description, and `to` is the number below.
+        unsafe { *to.cast::<u64>() = (*info).dlpi_subs };
+        1
+    }
+    let mut unloaded = 0_u64;
+    // SAFETY: the callback gets the number, which outlives the call.
+    unsafe { libc::dl_iterate_phdr(Some(first), (&raw mut unloaded).cast()) };
+    unloaded
+}
+
+/// What has been named so far of code that is in no file.
+struct Named {
+    map: PerfMap,
+    /// Nodes of the trace that have been looked at.
+    nodes: u32,
+    /// Addresses in no module that the map did not name yet, and how often it was asked.
+    open: Vec<(u64, u8)>,
+    known: std::collections::HashSet<u64>,
+}
+
+/// How often the map is asked for a name: its line is written before the code first runs.
+const ASKED: u8 = 20;
+/// Addresses that the map is asked for at once, which bounds the memory that their names take.
+const AT_ONCE: usize = 4096;
+
+/// Copies the names of generated code that stacks go through from the perf map, which is elsewhere and may
+/// be gone when the trace is read.
+fn name_generated_code(writer: &Writer) {
+    static NAMED: Mutex<Option<Named>> = Mutex::new(None);
+    // The end of the process does not wait for a file system that keeps the background thread.
+    let Ok(mut named) = NAMED.try_lock() else {
+        return;
+    };
+    let named = named.get_or_insert_with(|| Named {
+        map: PerfMap::of_process(std::process::id()),
+        nodes: 0,
+        open: Vec::new(),
+        known: std::collections::HashSet::new(),
+    });
+    let (frames, nodes) = writer.frames_since(named.nodes);
+    named.nodes = nodes;
+    for address in frames {
+        if !named.known.contains(&address) && gpushim_unwind::module_of(address).is_none() {
+            named.known.insert(address);
+            named.open.push((address, 0));
+        }
+    }
+    let asked: Vec<u64> = named.open.iter().take(AT_ONCE).map(call_of).collect();
+    if asked.is_empty() {
+        return;
+    }
+    // The line of an address that is new may have been read before.
+    let anew = named
+        .open
+        .iter()
+        .take(AT_ONCE)
+        .any(|(_, asked)| *asked == 0);
+    // Without a map that can be trusted there are no names, and it is asked as often.
+    let found = named.map.find(&asked, anew).unwrap_or_default();
+    let mut place = 0;
+    named.open.retain_mut(|open| {
+        place += 1;
+        if place > AT_ONCE {
+            return true;
+        }
+        if let Some(code) = found.get(&call_of(open)) {
+            writer.jit(code.begin, code.size, writer.intern(&code.name));
+            return false;
+        }
+        open.1 += 1;
+        open.1 < ASKED
+    });
+}
+
+/// A return address is after its call, which may be the last thing of its function.
+fn call_of((address, _): &(u64, u8)) -> u64 {
+    address.saturating_sub(1)
+}
