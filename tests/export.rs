@@ -3,7 +3,8 @@
 use std::path::Path;
 use std::process::Command;
 
-use gpushim_core::export::{Format, Measure, metrics, write};
+use gpushim_core::export::{Format, Measure, write};
+use gpushim_core::metrics::metrics;
 use gpushim_core::recording::{Recording, open};
 use gpushim_core::trace::Trace;
 use proptest::prelude::*;

@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
-use gpushim_core::config;
+
+use crate::config;
 
 const NAME: &str = "libgpushim.so";
 

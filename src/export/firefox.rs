@@ -11,9 +11,9 @@ use fxprof_processed_profile::{
 };
 use rustc_hash::FxHashMap;
 
+use super::complete_events::{Change, Story};
 use super::frames::functions;
 use super::process::processes;
-use super::story::{Change, Story};
 use crate::recording::{Names, Recording};
 use crate::trace::Layer;
 

@@ -6,12 +6,12 @@ use std::io::Write;
 
 use anyhow::Result;
 
+use super::complete_events::Story;
 use super::frames::folded;
 use super::process::processes;
 use super::profile::{Measure, profile};
-use super::story::Story;
+use crate::output::escape::is_unseen;
 use crate::recording::Recording;
-use crate::report::shown::is_unseen;
 
 /// Writes the stacks; several recordings stand below a frame each for their process.
 pub(super) fn write(

@@ -12,10 +12,10 @@ use std::io::Write;
 use anyhow::Result;
 use rustc_hash::FxHashMap;
 
+use super::complete_events::{Block, Change, Story};
 use super::frames::{Function, functions};
 use super::pickler::Pickler;
 use super::process::processes;
-use super::story::{Block, Change, Story};
 use crate::recording::{Names, Recording};
 use crate::trace::{Event, Kind, Layer, Record, flags};
 

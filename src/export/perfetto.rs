@@ -8,10 +8,10 @@ use std::io::Write;
 use anyhow::Result;
 use rustc_hash::FxHashMap;
 
-use super::levels::{Levels, NAMES};
+use super::complete_events::Story;
+use super::counters::{Levels, NAMES};
 use super::process::{Process, processes};
 use super::proto::Message;
-use super::story::Story;
 use crate::recording::Recording;
 use crate::trace::{Event, Kind, Record};
 

@@ -8,11 +8,11 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use rustc_hash::FxHashMap;
 
+use super::complete_events::Story;
 use super::frames::{Function, functions};
 use super::process::processes;
 use super::profile::profile;
 use super::proto::Message;
-use super::story::Story;
 use crate::recording::Recording;
 
 /// Fields of `perftools.profiles.Profile`.

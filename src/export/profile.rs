@@ -2,7 +2,7 @@
 
 use rustc_hash::FxHashMap;
 
-use super::story::{Change, Story};
+use super::complete_events::{Change, Story};
 
 /// What to count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -4,7 +4,7 @@ use std::io::Write;
 
 use anyhow::Result;
 
-use super::story::{Change, Story};
+use super::complete_events::{Change, Story};
 use crate::recording::Recording;
 use crate::trace::{Kind, Layer};
 

@@ -7,10 +7,10 @@ use anyhow::Result;
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 
+use super::complete_events::Story;
 use super::frames::{Function, functions};
 use super::process::processes;
 use super::profile::{Measure, profile};
-use super::story::Story;
 use crate::recording::Recording;
 
 #[derive(Serialize)]

@@ -11,28 +11,28 @@ use crate::trace::{Class, Kind, Layer, LiveBlock, Record, Timeline};
 
 mod blame;
 mod caching;
+mod call_site;
 mod code;
-mod lines;
+mod csv;
 mod nodes;
 mod open;
-mod ours;
 mod packed;
 mod pickle;
 mod read;
 mod requests;
 mod rmm;
 mod snapshot;
-mod who;
+mod trace;
 
 pub use blame::{blame, is_of_user};
 pub use caching::{Caching, Segment, Waiting};
+pub use call_site::Who;
 pub use code::Code;
-pub use lines::LineLog;
+pub use csv::LineLog;
 pub use open::open;
-pub use ours::names_with;
 pub use read::{Reader, read};
 pub use snapshot::Snapshot;
-pub use who::Who;
+pub use trace::names_with;
 
 /// How complete a record is; `recorded = readable + lost + torn`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]

@@ -3,8 +3,8 @@
 
 use super::bytes::Bytes;
 use super::heap::{Heap, Piece};
-use super::requests::{Given, Request};
-use super::{Allocator, DriverTime, OutOfMemory};
+use super::run::{Allocator, DriverTime, OutOfMemory};
+use crate::requests::{Given, Request};
 
 /// Sizes as multiples of a unit, bytes.
 pub(super) fn multiple(bytes: u64, of: u64) -> u64 {

@@ -5,13 +5,15 @@ use std::str::FromStr;
 
 use super::bfc::Bfc;
 use super::caching::Caching;
-use super::ours::{Ours, UNLIMITED};
-use super::plan::plans;
-use super::requests::Requests;
+use super::gpushim::{Ours, UNLIMITED};
+use super::run::Allocator;
 use super::torch::Torch;
-use super::{Allocator, rmm};
+use crate::mempool;
 use crate::placement::Plans;
-use crate::{mempool, pool};
+use crate::plan::plans;
+use crate::pool;
+use crate::replay::rmm;
+use crate::requests::Requests;
 
 /// An allocator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

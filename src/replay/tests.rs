@@ -1,8 +1,9 @@
 use proptest::prelude::*;
 
-use super::heap::{Heap, Piece};
 use super::*;
 use crate::pool;
+use crate::replay::heap::{Heap, Piece};
+use crate::requests::{Op, Request, Requests, Shape, generate};
 
 pub(super) fn made(steps: &[(Op, u32, u64)]) -> Requests {
     let mut requests = Requests::default();

@@ -9,10 +9,10 @@ use std::collections::VecDeque;
 
 use rustc_hash::FxHashMap;
 
-use super::OutOfMemory;
 use super::caching::{Memory, Rules, multiple};
 use super::heap::Piece;
-use super::requests::{Given, Request, Requests, Told};
+use super::run::OutOfMemory;
+use crate::requests::{Given, Request, Requests, Told};
 
 mod begin;
 mod give_back;

@@ -2,14 +2,13 @@
 
 use std::fmt::{Result, Write};
 
-use super::Report;
-use super::shown::{screen, shown};
-use super::units::{bytes, count, moment, percent, span};
-use crate::analysis::{SizeGroup, Summary};
+use super::build::Report;
+use super::figures::{SizeGroup, Summary};
+use crate::output::escape::{screen, shown};
+use crate::output::units::{bytes, count, moment, percent, span};
 
 mod peak;
 
-pub(super) use peak::composition;
 use peak::{held, memory};
 
 /// Letters of a line.

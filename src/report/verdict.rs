@@ -2,12 +2,14 @@
 
 use serde::Serialize;
 
-use super::findings::{Subject, layer_name};
-use super::growth::{GrowthReport, gpu_bytes};
-use super::leaks::LeaksReport;
-use super::oom::OomReport;
-use super::units::count;
-use crate::analysis::{Focus, Overview, Summary, Told, Why};
+use super::figures::Summary;
+use super::overview::{Overview, Told};
+use crate::growth::{GrowthReport, gpu_bytes};
+use crate::leaks::LeaksReport;
+use crate::ledger::Focus;
+use crate::oom::{OomReport, Why};
+use crate::output::finding::{Subject, layer_name};
+use crate::output::units::count;
 use crate::recording::{Names, Recording};
 use crate::trace::Layer;
 
@@ -38,7 +40,7 @@ impl Verdict {
         shortages.truncate(1);
         shortages
             .iter_mut()
-            .for_each(|one| one.holders.truncate(super::LINES));
+            .for_each(|one| one.holders.truncate(super::build::LINES));
         let main = overview.layers.first();
         let grows = main.and_then(|told| told.growth.as_ref());
         let grows = grows.filter(|growth| growth.grows);
@@ -92,7 +94,7 @@ fn out_of_memory(oom: &OomReport, all: u64, trace: &str) -> Option<Verdict> {
     if let Some(holder) = first.held_by.first() {
         text.push_str(&format!(
             " {} of what was live was held by {}.",
-            super::units::percent(holder.share, 1.0),
+            crate::output::units::percent(holder.share, 1.0),
             holder.who.in_a_sentence()
         ));
     }

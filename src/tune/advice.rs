@@ -2,10 +2,11 @@
 
 use super::candidate::{Candidate, Families};
 use super::cost::{Cost, Sum};
+use super::find::{Recorded, Tried};
 use super::search::{Job, Run};
-use super::{Recorded, Tried};
 use crate::config::VARIABLES;
-use crate::replay::{Device, Policy, Requests};
+use crate::replay::{Device, Policy};
+use crate::requests::Requests;
 
 /// What is advised.
 #[derive(Clone, Debug)]

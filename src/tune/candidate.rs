@@ -4,7 +4,8 @@ use std::fmt;
 
 use super::search::{Job, Run};
 use crate::pool;
-use crate::replay::{Device, Op, Policy};
+use crate::replay::{Device, Policy};
+use crate::requests::Op;
 
 /// Which calls the runs allocate by.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

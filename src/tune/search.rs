@@ -1,13 +1,13 @@
 //! Many replays, on all cores, until time is up.
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
 use super::cost::Cost;
-use crate::replay::{
-    Allocator, Device, DriverTime, Given, OutOfMemory, Policy, Request, Requests, run,
-};
+use crate::replay::{Allocator, Device, DriverTime, OutOfMemory, Policy, run};
+use crate::requests::{Given, Request, Requests};
 
 /// A replay to be done.
 #[derive(Clone, Copy, Debug)]
@@ -169,7 +169,7 @@ mod tests {
 
     use super::*;
     use crate::pool;
-    use crate::replay::{Shape, generate};
+    use crate::requests::{Shape, generate};
 
     #[test]
     fn time_that_is_up_ends_a_replay() {

@@ -1,10 +1,11 @@
 //! `gpushim replay` against what the shim did: the same requests under the same policy hold the same memory at every
 //! moment.
 
-use gpushim_core::analysis::Focus;
+use gpushim_core::ledger::Focus;
 use gpushim_core::pool;
 use gpushim_core::recording::{self, Recording};
-use gpushim_core::replay::{Device, Op, Policy, Requests};
+use gpushim_core::replay::{Device, Policy};
+use gpushim_core::requests::{Op, Requests};
 use gpushim_core::trace::{Kind, Layer};
 
 use crate::support::{Outcome, Run, program};

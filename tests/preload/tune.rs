@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gpushim_core::analysis::Focus;
+use gpushim_core::ledger::Focus;
 use gpushim_core::tune::{Advice, Options, Recorded, tune};
 
 use crate::replay::open;

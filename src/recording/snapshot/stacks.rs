@@ -7,10 +7,10 @@ use std::rc::Rc;
 
 use rustc_hash::FxHashMap;
 
-use super::super::nodes::Nodes;
-use super::super::pickle::{Pickle, Value};
-use super::super::{Frame, Names};
-use super::texts::Texts;
+use crate::recording::nodes::Nodes;
+use crate::recording::pickle::{Pickle, Value};
+use crate::recording::snapshot::texts::Texts;
+use crate::recording::{Frame, Names};
 use crate::symbols::{Kind, Symbol};
 
 /// Frames of a stack beyond which the outer ones are left out. Python itself gives up after 1,000 calls.

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use super::super::caching::Memory;
-use super::super::heap::Piece;
-use super::super::requests::{Given, GivenBlock, GivenSegment};
-use super::{Group, LARGE_BUFFER, Options, SMALL, SMALL_BUFFER, Torch, range};
+use crate::replay::caching::Memory;
+use crate::replay::heap::Piece;
+use crate::replay::torch::options::Options;
+use crate::replay::torch::{Group, LARGE_BUFFER, SMALL, SMALL_BUFFER, Torch, range};
+use crate::requests::{Given, GivenBlock, GivenSegment};
 
 /// Which requests a segment serves.
 pub(super) fn group(segment: &GivenSegment) -> Group {
