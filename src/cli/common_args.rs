@@ -6,8 +6,8 @@ use anyhow::Result;
 use clap::ValueEnum;
 
 use super::outcome::{Format, Outcome};
-use super::terminal::{complain, print_json, print_text, say_problems};
-use crate::cli::{files, progress};
+use super::terminal::{print_json, print_text, say_problems};
+use crate::cli::{files, progress, recordings};
 use crate::ledger::{Focus, Moment};
 use crate::output::finding::{Finding, Shown};
 use crate::recording::Recording;
@@ -86,21 +86,14 @@ impl Asked {
         &self,
         mut look: impl FnMut(&dyn Recording, Focus) -> T,
     ) -> Result<(Vec<T>, Outcome)> {
-        let mut outcome = Outcome::Fine;
         let mut findings = Vec::new();
-        for path in files::named_or_newest(&self.files)? {
-            let recording = match progress::open(&path) {
-                Ok(recording) => recording,
-                Err(error) => {
-                    complain(&error);
-                    outcome = Outcome::Failed;
-                    continue;
-                }
-            };
+        let paths = files::named_or_newest(&self.files)?;
+        let outcome = recordings::each(&paths, progress::open, |_, recording| {
             say_problems(&*recording);
             let focus = self.look.focus(&*recording);
             findings.push(look(&*recording, focus));
-        }
+            Ok(())
+        })?;
         Ok((findings, outcome))
     }
 

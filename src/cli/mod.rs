@@ -5,5 +5,6 @@ pub(crate) mod files;
 pub(crate) mod library;
 pub(crate) mod outcome;
 pub(crate) mod progress;
+pub(crate) mod recordings;
 pub(crate) mod terminal;
 pub(crate) mod write;

@@ -6,7 +6,8 @@ use anyhow::{Context, Result};
 
 use crate::cli::files;
 use crate::cli::outcome::Outcome;
-use crate::cli::terminal::{complain, print_text, say, say_problems};
+use crate::cli::recordings;
+use crate::cli::terminal::{print_text, say, say_problems};
 use crate::recording::Code;
 use crate::symbols::{Bundle, Options};
 use crate::trace::Trace;
@@ -29,30 +30,23 @@ pub struct Args {
 }
 
 pub fn main(args: &Args) -> Result<Outcome> {
-    let mut outcome = Outcome::Fine;
     let mut together = None::<Bundle>;
-    for path in files::named_or_newest(&args.files)? {
-        let trace = match Trace::open(&path) {
-            Ok(trace) => trace,
-            Err(error) => {
-                complain(&error);
-                outcome = Outcome::Failed;
-                continue;
-            }
-        };
+    let paths = files::named_or_newest(&args.files)?;
+    let open = |path: &Path| Ok(Trace::open(path)?);
+    let outcome = recordings::each(&paths, open, |path, trace| {
         say_problems(&trace);
         let code = Code::of(&trace);
         if code.addresses.is_empty() {
-            print_text(&format!("{}: no call stacks to name\n", shown(&path)))?;
-            continue;
+            return print_text(&format!("{}: no call stacks to name\n", shown(path)));
         }
-        let bundle = pack(&path, code, &args.debug_dir)?;
+        let bundle = pack(path, code, &args.debug_dir)?;
         if args.output.is_some() {
             together.get_or_insert_default().merge(bundle);
         } else {
-            save(&bundle, &Bundle::beside(&path))?;
+            save(&bundle, &Bundle::beside(path))?;
         }
-    }
+        Ok(())
+    })?;
     if let (Some(output), Some(bundle)) = (&args.output, together) {
         save(&bundle, output)?;
     }

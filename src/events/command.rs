@@ -9,7 +9,8 @@ use super::filter::{Filter, Wanted};
 use super::listing::Listing;
 use crate::cli::files;
 use crate::cli::outcome::{Format, Outcome};
-use crate::cli::terminal::{complain, say_problems};
+use crate::cli::recordings;
+use crate::cli::terminal::say_problems;
 use crate::recording;
 
 /// List the events of a trace in the order in which they were recorded.
@@ -39,17 +40,9 @@ pub struct Args {
 }
 
 pub fn main(args: &Args) -> Result<Outcome> {
-    let mut outcome = Outcome::Fine;
     let mut out = BufWriter::new(std::io::stdout().lock());
-    for path in files::named_or_newest(&args.files)? {
-        let trace = match recording::open(&path) {
-            Ok(trace) => trace,
-            Err(error) => {
-                complain(&error);
-                outcome = Outcome::Failed;
-                continue;
-            }
-        };
+    let paths = files::named_or_newest(&args.files)?;
+    let outcome = recordings::each(&paths, recording::open, |_, trace| {
         say_problems(&*trace);
         let mut listing = Listing::new(&*trace, args.stacks.then(|| trace.names()));
         if args.format == Format::Text {
@@ -66,7 +59,8 @@ pub fn main(args: &Args) -> Result<Outcome> {
                 Format::Json => listing.json(&record, &mut out)?,
             }
         }
-    }
+        Ok(())
+    })?;
     out.flush()?;
     Ok(outcome)
 }

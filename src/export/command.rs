@@ -11,8 +11,9 @@ use super::profile::Measure;
 use super::write::{Format, write};
 use crate::cli::files;
 use crate::cli::outcome::Outcome;
+use crate::cli::recordings;
 use crate::cli::terminal::say_wrote;
-use crate::cli::write::{open, write_whole};
+use crate::cli::write::write_whole;
 
 /// Write traces in another program's format.
 ///
@@ -76,7 +77,7 @@ enum Of {
 }
 
 pub fn main(args: &Args) -> Result<Outcome> {
-    let (recordings, outcome) = open(&files::named_or_newest(&args.files)?);
+    let (recordings, outcome) = recordings::all(&files::named_or_newest(&args.files)?);
     if recordings.is_empty() {
         return Ok(Outcome::Failed);
     }

@@ -8,7 +8,8 @@ use anyhow::{Result, anyhow};
 use super::page;
 use crate::cli::files;
 use crate::cli::outcome::Outcome;
-use crate::cli::terminal::{complain, print_text};
+use crate::cli::recordings;
+use crate::cli::terminal::print_text;
 use crate::output::escape::shown;
 use crate::output::units;
 use crate::recording::{self, Recording};
@@ -32,17 +33,12 @@ pub struct Args {
 }
 
 pub fn main(args: &Args) -> Result<Outcome> {
-    let mut outcome = Outcome::Fine;
-    let mut opened: Vec<Box<dyn Recording>> = Vec::new();
-    for path in files::named_or_newest(&args.files)? {
-        match recording::open(&path) {
-            Ok(recording) => opened.push(recording),
-            Err(error) => {
-                complain(&error);
-                outcome = Outcome::Failed;
-            }
-        }
-    }
+    let mut opened = Vec::new();
+    let paths = files::named_or_newest(&args.files)?;
+    let outcome = recordings::each(&paths, recording::open, |_, recording| {
+        opened.push(recording);
+        Ok(())
+    })?;
     let recordings: Vec<&dyn Recording> = opened.iter().map(|recording| &**recording).collect();
     let Some(first) = recordings.first() else {
         return Ok(outcome);

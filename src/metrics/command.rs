@@ -7,8 +7,9 @@ use anyhow::Result;
 use super::openmetrics::metrics;
 use crate::cli::files;
 use crate::cli::outcome::Outcome;
+use crate::cli::recordings;
 use crate::cli::terminal::print_text;
-use crate::cli::write::{open, write_for};
+use crate::cli::write::write_for;
 use crate::config::{Config, DEFAULT_PATTERN};
 use crate::whole::Readers;
 
@@ -34,7 +35,7 @@ pub fn main(args: &Args) -> Result<Outcome> {
         args.files.clone()
     };
     // Where nothing runs there is nothing to say, and that is fine.
-    let (recordings, outcome) = open(&paths);
+    let (recordings, outcome) = recordings::all(&paths);
     let text = metrics(&recordings);
     match &args.output {
         // A collector is another user, and there is no more in it than figures of processes.

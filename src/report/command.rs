@@ -7,7 +7,8 @@ use anyhow::Result;
 use super::build::Report;
 use super::job::Job;
 use crate::cli::outcome::{Format, Outcome};
-use crate::cli::terminal::{complain, print_json, print_text};
+use crate::cli::recordings;
+use crate::cli::terminal::{print_json, print_text};
 use crate::cli::{files, progress};
 
 /// Tell what a run did with GPU memory, on one screen: how much of it, who held it at the peak, and what stands
@@ -35,17 +36,12 @@ struct Reports {
 }
 
 pub fn main(args: &Args) -> Result<Outcome> {
-    let mut outcome = Outcome::Fine;
     let mut reports = Vec::new();
-    for path in files::named_or_newest(&args.files)? {
-        match progress::open(&path) {
-            Ok(trace) => reports.push(Report::of(&*trace)),
-            Err(error) => {
-                complain(&error);
-                outcome = Outcome::Failed;
-            }
-        }
-    }
+    let paths = files::named_or_newest(&args.files)?;
+    let outcome = recordings::each(&paths, progress::open, |_, recording| {
+        reports.push(Report::of(&*recording));
+        Ok(())
+    })?;
     let job = Job::of(&reports);
     match args.format {
         Format::Json => print_json(&Reports { job, reports })?,
