@@ -21,6 +21,8 @@ pub mod unwind;
 #[cfg(feature = "cli")]
 mod cli;
 #[cfg(feature = "cli")]
+mod cut;
+#[cfg(feature = "cli")]
 pub mod iterations;
 #[cfg(feature = "cli")]
 pub mod ledger;

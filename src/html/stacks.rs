@@ -6,6 +6,7 @@ use std::hash::Hash;
 use rustc_hash::FxHashMap;
 
 use super::pack::Pack;
+use crate::cut;
 use crate::output::units;
 use crate::recording::{Frame, Names, blame, is_of_user};
 use crate::symbols::{Kind, Symbol};
@@ -91,13 +92,9 @@ impl<'a> Stacks<'a> {
 
     /// The number of a text.
     pub fn text(&mut self, text: &str) -> u32 {
-        let mut end = text.len().min(TEXT_MOST);
-        while !text.is_char_boundary(end) {
-            end -= 1;
-        }
-        let cut = if end < text.len() { "…" } else { "" };
-        self.texts
-            .number(format!("{}{cut}", text.get(..end).unwrap_or_default()))
+        let kept = cut::to_bytes(text, TEXT_MOST);
+        let more = if kept.len() < text.len() { "…" } else { "" };
+        self.texts.number(format!("{kept}{more}"))
     }
 
     /// The page's stack of an allocation. Without a recorded stack it is told apart by the ranges that

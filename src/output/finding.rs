@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use super::escape::shown;
 use super::units::{bytes, count};
+use crate::cut;
 use crate::ledger::{Focus, Held};
 use crate::recording::{Names, Recording, Who};
 use crate::trace::Layer;
@@ -169,8 +170,8 @@ const LETTERS: usize = 120;
 /// A frame in one line of a terminal: names with templates have hundreds of letters, and their place comes last.
 fn shortened(line: &str) -> String {
     let (function, place) = line.rsplit_once("  ").unwrap_or((line, ""));
-    match function.char_indices().nth(LETTERS) {
-        Some((end, _)) => format!("{}…  {place}", function.get(..end).unwrap_or_default()),
+    match cut::to_letters(function, LETTERS) {
+        Some(function) => format!("{function}…  {place}"),
         None => line.to_string(),
     }
 }

@@ -4,6 +4,7 @@ use std::fmt::{Result, Write};
 
 use super::build::Report;
 use super::figures::{SizeGroup, Summary};
+use crate::cut::shortened;
 use crate::output::escape::{screen, shown};
 use crate::output::units::{bytes, count, moment, percent, span};
 
@@ -335,11 +336,4 @@ fn next(report: &Report, f: &mut String) -> Result {
 fn plural(number: u64, what: &str) -> String {
     let s = if number == 1 { "" } else { "s" };
     format!("{} {what}{s}", count(number))
-}
-
-fn shortened(text: &str, letters: usize) -> String {
-    match text.char_indices().nth(letters) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text.to_string(),
-    }
 }

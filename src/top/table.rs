@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use crate::cut;
 use crate::output::escape::shown;
 use crate::output::finding::Holder;
 use crate::output::table::{Align, Table};
@@ -111,12 +112,10 @@ pub fn spark(values: &[u64], width: usize) -> String {
     letters.into_iter().collect()
 }
 
+/// A text, or its first letters and `…` without a space before it.
 fn shortened(text: &str, letters: usize) -> String {
-    match text.char_indices().nth(letters) {
-        Some((end, _)) => {
-            let cut = text.get(..end).unwrap_or_default();
-            format!("{}…", cut.trim_end())
-        }
+    match cut::to_letters(text, letters) {
+        Some(cut) => format!("{}…", cut.trim_end()),
         None => text.to_string(),
     }
 }

@@ -2,11 +2,12 @@
 
 use std::fmt::{Result, Write};
 
+use crate::cut::shortened;
 use crate::output::units::{bytes, count, percent, span};
 use crate::peak::parts_in_words;
 use crate::report::build::HeldAtPeak;
 use crate::report::figures::{DeviceFigures, Gauge, TensorFigures};
-use crate::report::text::{WIDTH, shortened};
+use crate::report::text::WIDTH;
 
 /// From what was asked for down to what the driver says is in use, each with how much more it is than the one
 /// above.
