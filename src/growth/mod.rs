@@ -8,4 +8,3 @@ mod text;
 
 pub use find::{Growth, Keeper};
 pub use text::GrowthReport;
-pub(crate) use text::{gpu_bytes, in_words};

@@ -47,16 +47,6 @@ pub struct UntilFull {
     pub ns: f64,
 }
 
-/// What iterations were recognised by.
-pub(crate) fn in_words(by: &By, names: &mut dyn Names) -> String {
-    match by {
-        By::Range(name) => format!("the range `{name}`"),
-        By::Stack(stack) => format!("allocations by {}", Who::of(names, *stack).in_a_sentence()),
-        By::Size(size) => format!("allocations of {size} bytes"),
-        By::Swing(swing) => format!("the rise and fall of {}", bytes(*swing)),
-    }
-}
-
 impl GrowthReport {
     /// Looks at a recording.
     pub fn of(recording: &dyn Recording, focus: Focus, names: &mut dyn Names) -> GrowthReport {
@@ -92,7 +82,7 @@ impl GrowthReport {
                 oldest_ns: None,
             })
             .collect();
-        let recognised_by = by.as_ref().map(|by| in_words(by, names));
+        let recognised_by = by.as_ref().map(|by| by.in_words(names));
         let until_full = free
             .zip(growth.as_ref())
             .and_then(|(free, growth)| until_full(free, growth));
@@ -168,18 +158,12 @@ fn free_by_timeline(recording: &dyn Recording, focus: Focus) -> Option<u64> {
         .iter()
         .filter(|device| focus.device.is_none_or(|one| one == device.device));
     let free = devices.filter_map(|device| {
-        let total = gpu_bytes(&recording.fact(&format!("gpu.{}", device.device))?)?;
+        let total = recording.gpu(device.device)?.bytes;
         let last = |series| device.get(series).last().map(|span| span.max);
         let used = last(Series::Driver).or_else(|| last(Series::Reserved))?;
         Some(total.saturating_sub(used))
     });
     free.min()
-}
-
-/// The memory of a device by the fact that names it, `NAME, N bytes`.
-pub fn gpu_bytes(fact: &str) -> Option<u64> {
-    let (_, bytes) = fact.strip_suffix(" bytes")?.rsplit_once(", ")?;
-    bytes.parse().ok()
 }
 
 /// How long so much free memory lasts.

@@ -4,7 +4,8 @@
 use serde::Serialize;
 
 use crate::ledger::Focus;
-use crate::recording::{Reader, Recording};
+use crate::output::units::bytes;
+use crate::recording::{Names, Reader, Recording, Who};
 use crate::trace::{Kind, Record};
 
 mod cycles;
@@ -38,6 +39,20 @@ pub enum By {
     Size(u64),
     /// What is live rises and falls by about so many bytes.
     Swing(u64),
+}
+
+impl By {
+    /// It in words: `the range `step``.
+    pub fn in_words(&self, names: &mut dyn Names) -> String {
+        match self {
+            By::Range(name) => format!("the range `{name}`"),
+            By::Stack(stack) => {
+                format!("allocations by {}", Who::of(names, *stack).in_a_sentence())
+            }
+            By::Size(size) => format!("allocations of {size} bytes"),
+            By::Swing(swing) => format!("the rise and fall of {}", bytes(*swing)),
+        }
+    }
 }
 
 /// Where an iteration begins.

@@ -14,6 +14,7 @@ mod caching;
 mod call_site;
 mod code;
 mod csv;
+mod facts;
 mod nodes;
 mod open;
 mod packed;
@@ -29,6 +30,7 @@ pub use caching::{Caching, Segment, Waiting};
 pub use call_site::Who;
 pub use code::Code;
 pub use csv::LineLog;
+pub use facts::Gpu;
 pub use open::open;
 pub use read::{Reader, read};
 pub use snapshot::Snapshot;
@@ -142,6 +144,11 @@ pub trait Recording: Send + Sync {
     /// What a framework's caching allocator says beyond the events, if the recording has it.
     fn caching(&self) -> Option<&Caching> {
         None
+    }
+
+    /// The GPU of an ordinal, if the recording describes it.
+    fn gpu(&self, ordinal: u8) -> Option<Gpu> {
+        Gpu::parse(&self.fact(&format!("gpu.{ordinal}"))?)
     }
 
     /// The first fact of a key.

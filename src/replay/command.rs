@@ -1,18 +1,17 @@
 //! `gpushim replay`: what would other allocators have done with a run?
 
 use std::path::PathBuf;
-use std::time::Duration;
 
 use anyhow::Result;
 
 use super::plot::write_replay_svg;
-use super::policy::{Device, Policy};
+use super::policy::{self, Device, Policy};
 use super::text::ReplayReport;
 use crate::cli::common_args::Asked;
 use crate::cli::outcome::Outcome;
 use crate::cli::progress::Bar;
 use crate::cli::write::write_whole;
-use crate::config::{duration, size};
+use crate::config::size;
 use crate::output::finding::Finding;
 use crate::pool::Reuse;
 use crate::recording::Recording;
@@ -48,7 +47,7 @@ pub struct Args {
     page: u64,
     /// As GPUSHIM_DECAY, in the time of the recording.
     #[arg(long, value_name = "TIME", value_parser = decay, default_value = "10s")]
-    decay: Duration,
+    decay: u64,
     /// How many requests the work of the GPU is behind the program: a block that was freed fewer requests ago is still
     /// in use there, and a pool of gpushim orders what comes next after that, or takes another. Recordings do not say
     /// when work was done; 0 takes it to be done at once.
@@ -76,7 +75,7 @@ pub fn main(args: &Args) -> Result<Outcome> {
         lag: args.lag,
         reuse: args.reuse,
         page: args.page,
-        decay: args.decay.as_nanos().try_into().unwrap_or(u64::MAX),
+        decay: args.decay,
         ..Device::default()
     };
     let mut bar = Bar::new();
@@ -108,18 +107,10 @@ fn bytes(text: &str) -> Result<u64, String> {
     size(text).ok_or_else(|| "a number of bytes, such as 512M or 40G".to_string())
 }
 
-fn decay(text: &str) -> Result<Duration, String> {
-    match text {
-        "off" => Ok(Duration::ZERO),
-        _ => duration(text).ok_or_else(|| "a time, such as 500ms or 2m, or off".to_string()),
-    }
+fn decay(text: &str) -> Result<u64, String> {
+    policy::decay(text).ok_or_else(|| "a time, such as 500ms or 2m, or off".to_string())
 }
 
 fn reuse(text: &str) -> Result<Reuse, String> {
-    match text {
-        "order" => Ok(Reuse::Order),
-        "wait" => Ok(Reuse::Wait),
-        "strict" => Ok(Reuse::Strict),
-        _ => Err("order, wait or strict".to_string()),
-    }
+    policy::reuse(text).ok_or_else(|| "order, wait or strict".to_string())
 }

@@ -26,6 +26,6 @@ mod torch;
 pub use device::Simulated;
 pub use gpushim::Ours;
 pub use outcome::{Curve, Outcome, Point, Step};
-pub use policy::{Device, Policy};
+pub use policy::{Device, Policy, decay, reuse};
 pub use run::{Allocator, DriverTime, OutOfMemory, run};
 pub use text::ReplayReport;

@@ -2,12 +2,14 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::time::Duration;
 
 use super::bfc::Bfc;
 use super::caching::Caching;
 use super::gpushim::{Ours, UNLIMITED};
 use super::run::Allocator;
 use super::torch::Torch;
+use crate::config::duration;
 use crate::mempool;
 use crate::placement::Plans;
 use crate::plan::plans;
@@ -134,6 +136,25 @@ impl Default for Device {
             decay: 10_000_000_000,
         }
     }
+}
+
+/// Parses a value of `GPUSHIM_REUSE`.
+pub fn reuse(text: &str) -> Option<pool::Reuse> {
+    match text {
+        "order" => Some(pool::Reuse::Order),
+        "wait" => Some(pool::Reuse::Wait),
+        "strict" => Some(pool::Reuse::Strict),
+        _ => None,
+    }
+}
+
+/// Parses a value of `GPUSHIM_DECAY`, in ns as [`Device::decay`] has it.
+pub fn decay(text: &str) -> Option<u64> {
+    let decay = match text {
+        "off" => Duration::ZERO,
+        _ => duration(text)?,
+    };
+    Some(decay.as_nanos().try_into().unwrap_or(u64::MAX))
 }
 
 impl fmt::Display for Policy {

@@ -7,7 +7,6 @@ use serde::Serialize;
 use super::outcome::Outcome;
 use super::policy::{Device, Policy};
 use super::run::{run_watched, torch_options};
-use crate::growth::in_words;
 use crate::iterations::Iterations;
 use crate::ledger::Focus;
 use crate::output::escape::shown;
@@ -71,7 +70,7 @@ impl ReplayReport {
         let all = Requests::in_steps(recording, focus, starts);
         let by = iterations
             .as_ref()
-            .map(|found| in_words(&found.by, &mut *recording.names()));
+            .map(|found| found.by.in_words(&mut *recording.names()));
         let devices = all.into_iter().map(|(gpu, requests)| OfDevice {
             gpu,
             requests: requests.len() as u64,

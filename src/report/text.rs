@@ -7,6 +7,7 @@ use super::figures::{SizeGroup, Summary};
 use crate::cut::shortened;
 use crate::output::escape::{screen, shown};
 use crate::output::units::{bytes, count, moment, percent, span};
+use crate::recording::Gpu;
 
 mod peak;
 
@@ -80,7 +81,7 @@ fn process(report: &Report, f: &mut String) -> Result {
         moment(report.started_wall_ns)
     )?;
     for (key, value) in &report.facts {
-        if let Some(ordinal) = key.strip_prefix("gpu.") {
+        if let Some(ordinal) = Gpu::ordinal(key) {
             writeln!(f, "gpu {ordinal:<6} {}", gpu(value))?;
         }
     }
@@ -125,13 +126,12 @@ fn process(report: &Report, f: &mut String) -> Result {
     writeln!(f)
 }
 
-/// `NAME, N bytes` with the bytes as people read them.
-fn gpu(value: &str) -> String {
-    let parsed = value.strip_suffix(" bytes").and_then(|value| {
-        let (name, number) = value.rsplit_once(", ")?;
-        Some(format!("{name}, {}", bytes(number.parse().ok()?)))
-    });
-    parsed.unwrap_or_else(|| value.to_string())
+/// The fact of a GPU, with its bytes as people read them.
+fn gpu(fact: &str) -> String {
+    Gpu::parse(fact).map_or_else(
+        || fact.to_string(),
+        |gpu| format!("{}, {}", gpu.name, bytes(gpu.bytes)),
+    )
 }
 
 /// What stands out, or that nothing does.

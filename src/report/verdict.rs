@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::figures::Summary;
 use super::overview::{Overview, Told};
-use crate::growth::{GrowthReport, gpu_bytes};
+use crate::growth::GrowthReport;
 use crate::leaks::LeaksReport;
 use crate::ledger::Focus;
 use crate::oom::{OomReport, Why};
@@ -154,7 +154,7 @@ fn free_of(recording: &dyn Recording, focus: Focus, summary: &Summary) -> Option
         return None;
     }
     let free = summary.devices.iter().filter_map(|device| {
-        let total = gpu_bytes(&recording.fact(&format!("gpu.{}", device.device?))?)?;
+        let total = recording.gpu(device.device?)?.bytes;
         // The driver may have been asked long ago.
         let used = device.in_use.map_or(0, |used| used.end);
         let used = used.max(device.reserved.peak);

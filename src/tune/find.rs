@@ -13,11 +13,10 @@ use super::confidence::{self, Confidence};
 use super::cost::{Cost, Sum};
 use super::fit;
 use super::search::{self, Job, Progress, Run};
-use crate::config::duration;
 use crate::iterations::Iterations;
 use crate::ledger::Focus;
 use crate::recording::Recording;
-use crate::replay::{Device, Policy};
+use crate::replay::{self, Device, Policy};
 use crate::requests::Requests;
 use crate::trace::Layer;
 
@@ -224,21 +223,15 @@ pub fn tune(
 /// Where all of it is replayed: as it was recorded, but for what is looked for.
 fn device(recorded: &[Recorded], options: &Options) -> Device {
     let setting = |name| recorded.iter().find_map(|one| one.settings.get(name));
-    let decay = match setting("GPUSHIM_DECAY").map(String::as_str) {
-        Some("off") => Some(Duration::ZERO),
-        text => text.and_then(duration),
-    };
     let default = Device::default();
     Device {
         limit: options.limit,
-        decay: decay.map_or(default.decay, |decay| {
-            decay.as_nanos().try_into().unwrap_or(u64::MAX)
-        }),
-        reuse: match setting("GPUSHIM_REUSE").map(String::as_str) {
-            Some("wait") => crate::pool::Reuse::Wait,
-            Some("strict") => crate::pool::Reuse::Strict,
-            _ => crate::pool::Reuse::Order,
-        },
+        decay: setting("GPUSHIM_DECAY")
+            .and_then(|text| replay::decay(text))
+            .unwrap_or(default.decay),
+        reuse: setting("GPUSHIM_REUSE")
+            .and_then(|text| replay::reuse(text))
+            .unwrap_or(default.reuse),
         ..default
     }
 }
