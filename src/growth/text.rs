@@ -95,7 +95,7 @@ impl GrowthReport {
             until_full,
             verdict: String::new(),
         };
-        report.verdict = report.sentence();
+        report.verdict = report.sentence("Memory");
         report
     }
 
@@ -104,17 +104,18 @@ impl GrowthReport {
         self.growth.as_ref().is_some_and(|growth| growth.grows)
     }
 
-    fn sentence(&self) -> String {
+    /// All of it in a sentence or two, of which `what` is the subject: `Memory`.
+    pub fn sentence(&self, what: &str) -> String {
         let Some(growth) = &self.growth else {
             return "No iterations were found: no range that repeats, and no allocation that comes again and again.".to_string();
         };
         let by = self.recognised_by.as_deref().unwrap_or_default();
         let found = format!("{} iterations, by {by}", count(growth.iterations as u64));
         if !growth.grows {
-            return format!("Memory does not grow: {found}.");
+            return format!("{what} does not grow: {found}.");
         }
         let mut text = format!(
-            "Memory grows by {} per iteration since {} ({found}; steady from iteration {} on)",
+            "{what} grows by {} per iteration since {} ({found}; steady from iteration {} on)",
             bytes(growth.per_iteration as u64),
             span(growth.steady_ns),
             growth.steady_from

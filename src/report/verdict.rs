@@ -62,13 +62,16 @@ impl Verdict {
             let growth = told.growth.clone();
             let by = told.iterations.as_ref().map(|all| all.by.clone());
             let growth = GrowthReport::new(subject(), by, growth, free, names);
+            let what = other_memory(told.focus.layer);
             let (kind, text) = if growth.grows() {
-                ("growth", growth.verdict)
+                ("growth", growth.sentence(what.unwrap_or("Memory")))
             } else if told.leaks.leaked > 0 {
-                (
-                    "leaks",
-                    LeaksReport::new(subject(), &told.leaks, names).verdict,
-                )
+                let leaks = LeaksReport::new(subject(), &told.leaks, names).verdict;
+                let text = match what {
+                    Some(what) => format!("{what} {leaks}"),
+                    None => leaks,
+                };
+                ("leaks", text)
             } else {
                 if steady.is_none() && growth.growth.is_some() {
                     steady = Some(growth.verdict);
@@ -78,7 +81,7 @@ impl Verdict {
             verdicts.push(Verdict {
                 kind,
                 of: layer_name(told.focus.layer),
-                text: of_layer(&text, told.focus.layer),
+                text,
                 next: format!("gpushim {kind}{} {trace}", flag(told, overview)),
             });
         }
@@ -116,20 +119,14 @@ fn out_of_memory(oom: &OomReport, all: u64, trace: &str) -> Option<Verdict> {
     })
 }
 
-/// A sentence about memory, of a layer that is not what memory usually means.
-fn of_layer(text: &str, layer: Layer) -> String {
+/// What the blocks of a layer are called at the beginning of a sentence, where they are not what `memory`
+/// usually means.
+fn other_memory(layer: Layer) -> Option<&'static str> {
     match layer {
-        Layer::Tensor | Layer::Device => text.to_string(),
-        Layer::Host | Layer::Managed | Layer::Mapping => {
-            let name = layer_name(layer);
-            let rest = text.strip_prefix("Memory ").unwrap_or(text);
-            let first = name
-                .chars()
-                .next()
-                .map(|letter| letter.to_ascii_uppercase());
-            let name: String = first.into_iter().chain(name.chars().skip(1)).collect();
-            format!("{name} {rest}")
-        }
+        Layer::Tensor | Layer::Device => None,
+        Layer::Host => Some("Pinned host memory"),
+        Layer::Managed => Some("Managed memory"),
+        Layer::Mapping => Some("Mappings"),
     }
 }
 
