@@ -15,11 +15,11 @@ use crate::trace::Layer;
 
 /// Which recordings to look into, at what, and how to print.
 #[derive(Debug, clap::Args)]
-pub struct Asked {
+pub struct CommonArgs {
     /// Recordings; the newest trace in the current directory if none is named.
     files: Vec<PathBuf>,
     #[command(flatten)]
-    look: Look,
+    selection: Selection,
     /// How to print.
     #[arg(long, value_enum, default_value_t)]
     format: Format,
@@ -27,7 +27,7 @@ pub struct Asked {
 
 /// What to look at.
 #[derive(Debug, clap::Args)]
-pub struct Look {
+pub struct Selection {
     /// Only this device.
     #[arg(long, value_name = "N")]
     gpu: Option<u8>,
@@ -56,12 +56,12 @@ struct Findings<T> {
     findings: Vec<T>,
 }
 
-impl Asked {
+impl CommonArgs {
     /// For a subcommand with an `--of` of its own: whatever layer a recording holds its memory in.
-    pub fn of(files: &[PathBuf], gpu: Option<u8>, top: usize, format: Format) -> Asked {
-        Asked {
+    pub fn of(files: &[PathBuf], gpu: Option<u8>, top: usize, format: Format) -> CommonArgs {
+        CommonArgs {
             files: files.to_vec(),
-            look: Look { gpu, of: None, top },
+            selection: Selection { gpu, of: None, top },
             format,
         }
     }
@@ -90,7 +90,7 @@ impl Asked {
         let paths = files::named_or_newest(&self.files)?;
         let outcome = recordings::each(&paths, progress::open, |_, recording| {
             say_problems(&*recording);
-            let focus = self.look.focus(&*recording);
+            let focus = self.selection.focus(&*recording);
             findings.push(look(&*recording, focus));
             Ok(())
         })?;
@@ -99,7 +99,7 @@ impl Asked {
 
     /// Lines of each list.
     pub fn top(&self) -> usize {
-        self.look.top
+        self.selection.top
     }
 
     /// How it is to be printed.
@@ -114,7 +114,7 @@ impl Asked {
             Format::Text => {
                 let texts: Vec<_> = findings
                     .iter()
-                    .map(|one| Shown(one, self.look.top).to_string())
+                    .map(|one| Shown(one, self.selection.top).to_string())
                     .collect();
                 print_text(&texts.join("\n"))?;
             }
@@ -123,7 +123,7 @@ impl Asked {
     }
 }
 
-impl Look {
+impl Selection {
     /// Whose blocks of a recording.
     pub fn focus(&self, recording: &dyn Recording) -> Focus {
         let layer = match self.of {

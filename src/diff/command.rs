@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 
 use super::compare::DiffReport;
-use crate::cli::common_args::Look;
+use crate::cli::common_args::Selection;
 use crate::cli::outcome::{Format, Outcome};
 use crate::cli::terminal::{print_json, print_text, say_problems};
 use crate::output::finding::{Finding, Shown};
@@ -25,7 +25,7 @@ pub struct Args {
     /// The run after.
     after: PathBuf,
     #[command(flatten)]
-    look: Look,
+    selection: Selection,
     /// How to print.
     #[arg(long, value_enum, default_value_t)]
     format: Format,
@@ -39,12 +39,12 @@ pub fn main(args: &Args) -> Result<Outcome> {
     };
     let (before, after) = (open(&args.before)?, open(&args.after)?);
     let diff = DiffReport::of(
-        (&*before, args.look.focus(&*before)),
-        (&*after, args.look.focus(&*after)),
+        (&*before, args.selection.focus(&*before)),
+        (&*after, args.selection.focus(&*after)),
     );
     match args.format {
         Format::Json => print_json(&diff)?,
-        Format::Text => print_text(&Shown(&diff, args.look.top).to_string())?,
+        Format::Text => print_text(&Shown(&diff, args.selection.top).to_string())?,
     }
     Ok(if diff.is_found() {
         Outcome::Found

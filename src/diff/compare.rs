@@ -12,7 +12,7 @@ use crate::output::table::{Align, Table};
 use crate::output::units::{bytes, span};
 use crate::peak::Peak;
 use crate::phases::Phase;
-use crate::recording::{Recording, Who};
+use crate::recording::{CallSite, Recording};
 
 /// A change of less than this part of the larger peak, and of the value itself, is not found.
 const LEAST: f64 = 0.01;
@@ -67,7 +67,7 @@ impl Side {
         let mut names = recording.names();
         // By name: addresses differ from run to run.
         let name = |stack| {
-            let who = Who::of(&mut *names, stack);
+            let who = CallSite::of(&mut *names, stack);
             let chain = who.frames.join("\n");
             (chain, who.function_or("no stack recorded"))
         };

@@ -3,7 +3,7 @@
 use anyhow::Result;
 
 use super::text::DropsReport;
-use crate::cli::common_args::Asked;
+use crate::cli::common_args::CommonArgs;
 use crate::cli::outcome::Outcome;
 
 /// Tell when memory falls suddenly, by how much, why, and whose blocks went.
@@ -19,10 +19,10 @@ use crate::cli::outcome::Outcome;
   gpushim drops --of memory --gpu 1 --format json run.trace")]
 pub struct Args {
     #[command(flatten)]
-    asked: Asked,
+    common: CommonArgs,
 }
 
 pub fn main(args: &Args) -> Result<Outcome> {
-    args.asked
+    args.common
         .each(|recording, focus| DropsReport::of(recording, focus, &mut *recording.names()))
 }

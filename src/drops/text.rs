@@ -11,7 +11,7 @@ use crate::output::escape::shown;
 use crate::output::finding::{Finding, Holder, Subject};
 use crate::output::table::{Align, Table};
 use crate::output::units::{bytes, count, span};
-use crate::recording::{Names, Recording, Who};
+use crate::recording::{CallSite, Names, Recording};
 
 /// Falls in this part of the iterations are in each of them: the first and the last may be different.
 const EACH: f64 = 0.8;
@@ -47,7 +47,7 @@ pub struct Told {
     /// Why, in words.
     pub why: String,
     /// Who freed it, if the recording has stacks of frees.
-    pub freed: Option<Who>,
+    pub freed: Option<CallSite>,
     /// Whose blocks they were, those with most bytes first.
     pub of: Vec<Holder>,
 }
@@ -61,7 +61,7 @@ impl DropsReport {
         let told = found.drops.into_iter().map(|drop| {
             let fallen = &drop.largest;
             let bytes = fallen.from.saturating_sub(fallen.to);
-            let freed = Some(Who::of(names, fallen.freed_by));
+            let freed = Some(CallSite::of(names, fallen.freed_by));
             let freed = freed.filter(|who| !who.frames.is_empty());
             let holders = fallen.holders.iter();
             Told {
@@ -102,7 +102,7 @@ impl DropsReport {
     }
 }
 
-fn why(cause: &Cause, freed: Option<&Who>) -> String {
+fn why(cause: &Cause, freed: Option<&CallSite>) -> String {
     match (cause, freed) {
         (Cause::ContextReset, _) => "a context was reset or destroyed".to_string(),
         (Cause::EndOfRun, _) => "freed at the end of the run".to_string(),

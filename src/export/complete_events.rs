@@ -6,7 +6,7 @@ use crate::recording::Recording;
 use crate::trace::{Cost, Event, Kind, Layer, Record};
 
 /// A run whose lost beginning is made up for.
-pub(super) struct Story<'a> {
+pub(super) struct CompleteEvents<'a> {
     pub recording: &'a dyn Recording,
     /// The layer that memory is held in.
     pub layer: Layer,
@@ -14,9 +14,9 @@ pub(super) struct Story<'a> {
     before: Vec<Record>,
 }
 
-impl<'a> Story<'a> {
+impl<'a> CompleteEvents<'a> {
     /// Reads the recording once.
-    pub(super) fn of(recording: &'a dyn Recording) -> Story<'a> {
+    pub(super) fn of(recording: &'a dyn Recording) -> CompleteEvents<'a> {
         let mut layer = Layer::Device;
         let mut live: FxHashMap<(Layer, u64), ()> = FxHashMap::default();
         let mut before = Vec::new();
@@ -55,7 +55,7 @@ impl<'a> Story<'a> {
             }
         }
         before.sort_by_key(|record| record.ns);
-        Story {
+        CompleteEvents {
             recording,
             layer,
             before,
@@ -117,7 +117,7 @@ pub(super) enum Change {
     Dropped(Block),
 }
 
-/// Who holds memory now, in the layer of a [`Story`].
+/// Who holds memory now, in the layer of a [`CompleteEvents`].
 pub(super) struct Holders {
     layer: Layer,
     live: FxHashMap<u64, Block>,
@@ -125,7 +125,12 @@ pub(super) struct Holders {
 
 impl Holders {
     /// Takes an event into account; says what it changes.
-    pub(super) fn feed(&mut self, story: &Story<'_>, record: &Record, mut say: impl FnMut(Change)) {
+    pub(super) fn feed(
+        &mut self,
+        story: &CompleteEvents<'_>,
+        record: &Record,
+        mut say: impl FnMut(Change),
+    ) {
         let event = &record.event;
         let is_ours = event.class.layer() == self.layer && event.result == 0;
         match event.kind {

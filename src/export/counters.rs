@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::complete_events::Story;
+use super::complete_events::CompleteEvents;
 use crate::trace::{Event, Kind, Layer, flags};
 
 /// Names of the levels, those of a timeline.
@@ -17,15 +17,15 @@ pub(super) const NAMES: [&str; 6] = [
 
 /// The levels of all devices.
 #[derive(Default)]
-pub(super) struct Levels {
+pub(super) struct Counters {
     devices: BTreeMap<u8, [i64; 6]>,
 }
 
-impl Levels {
+impl Counters {
     /// As they must have been before the first event: what is given back later was there. Only of what is
     /// reserved this is not known already: no segment has a place in the live table.
-    pub(super) fn before(story: &Story<'_>) -> Levels {
-        let mut levels = Levels::default();
+    pub(super) fn before(story: &CompleteEvents<'_>) -> Counters {
+        let mut levels = Counters::default();
         let mut least = BTreeMap::<u8, i64>::new();
         for record in story.events() {
             levels.feed(&record.event, |_, _, _| {});
@@ -35,7 +35,7 @@ impl Levels {
             }
         }
         let begun = |(device, least): (u8, i64)| (device, [0, 0, least.saturating_neg(), 0, 0, 0]);
-        Levels {
+        Counters {
             devices: least.into_iter().map(begun).collect(),
         }
     }

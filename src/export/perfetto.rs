@@ -8,8 +8,8 @@ use std::io::Write;
 use anyhow::Result;
 use rustc_hash::FxHashMap;
 
-use super::complete_events::Story;
-use super::counters::{Levels, NAMES};
+use super::complete_events::CompleteEvents;
+use super::counters::{Counters, NAMES};
 use super::process::{Process, processes};
 use super::proto::Message;
 use crate::recording::Recording;
@@ -71,8 +71,8 @@ pub(super) fn write(recordings: &[Box<dyn Recording>], out: &mut dyn Write) -> R
             open: FxHashMap::default(),
         };
         tracks.process(process)?;
-        let story = Story::of(&**recording);
-        let mut levels = Levels::before(&story);
+        let story = CompleteEvents::of(&**recording);
+        let mut levels = Counters::before(&story);
         for record in story.events() {
             tracks.event(&**recording, &record)?;
             let mut changed = Vec::new();

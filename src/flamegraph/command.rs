@@ -8,7 +8,7 @@ use clap::ValueEnum;
 
 use super::text::{FlameReport, flame_svg, folded_lines};
 use super::weights::Weight;
-use crate::cli::common_args::Asked;
+use crate::cli::common_args::CommonArgs;
 use crate::cli::outcome::{Format, Outcome};
 use crate::cli::write::write_whole;
 
@@ -65,7 +65,7 @@ pub fn main(args: &Args) -> Result<Outcome> {
         Of::Total => Weight::Total,
         Of::Temporary => Weight::Temporary,
     };
-    let asked = Asked::of(&args.files, args.gpu, args.top, args.format);
+    let asked = CommonArgs::of(&args.files, args.gpu, args.top, args.format);
     let (reports, outcome) = asked.find(|recording, focus| {
         FlameReport::of(recording, focus, weight, &mut *recording.names())
     })?;

@@ -14,7 +14,7 @@ use crate::output::escape::is_unseen;
 use crate::output::finding::{Finding, Subject};
 use crate::output::table::{Align, Table};
 use crate::output::units::{bytes, percent};
-use crate::recording::{Names, Recording, Who};
+use crate::recording::{CallSite, Names, Recording};
 
 /// What `gpushim flamegraph` draws.
 #[derive(Clone, Debug, Serialize)]
@@ -54,7 +54,7 @@ impl FlameReport {
         let mut all = 0_u64;
         for (stack, bytes) in weights(recording, focus, weight) {
             all = all.saturating_add(bytes);
-            let who = Who::of(names, stack);
+            let who = CallSite::of(names, stack);
             for sum in [
                 stacks.entry(folded(&who)).or_default(),
                 functions.entry(who.function).or_default(),
@@ -84,7 +84,7 @@ impl FlameReport {
 
 /// A stack on one line, from the outermost on: its ranges and its functions. Numbers in the names of ranges
 /// would tear apart what is the same.
-fn folded(who: &Who) -> String {
+fn folded(who: &CallSite) -> String {
     let ranges = who.ranges.iter().rev();
     let ranges = ranges.map(|name| format!("[{}]", without_numbers(name)));
     let functions = who

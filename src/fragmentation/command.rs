@@ -3,7 +3,7 @@
 use anyhow::Result;
 
 use super::text::FragmentationReport;
-use crate::cli::common_args::{Asked, moment};
+use crate::cli::common_args::{CommonArgs, moment};
 use crate::cli::outcome::Outcome;
 use crate::ledger::Moment;
 
@@ -21,7 +21,7 @@ use crate::ledger::Moment;
   gpushim fragmentation snapshot.pickle")]
 pub struct Args {
     #[command(flatten)]
-    asked: Asked,
+    common: CommonArgs,
     /// So many seconds after the start, or `end`, instead of the moment at which most was reserved.
     #[arg(long, value_name = "SECONDS", value_parser = moment)]
     at: Option<Moment>,
@@ -29,7 +29,7 @@ pub struct Args {
 
 pub fn main(args: &Args) -> Result<Outcome> {
     let moment = args.at.unwrap_or(Moment::Peak);
-    args.asked.each(|recording, focus| {
+    args.common.each(|recording, focus| {
         FragmentationReport::of(recording, focus, moment, &mut *recording.names())
     })
 }

@@ -13,7 +13,7 @@ use crate::output::escape::shown;
 use crate::output::finding::{Finding, Subject};
 use crate::output::table::{Align, Table};
 use crate::output::units::{bytes, count, percent, span};
-use crate::recording::{Names, Recording, Who};
+use crate::recording::{CallSite, Names, Recording};
 use crate::trace::Layer;
 
 /// What `gpushim fragmentation` finds.
@@ -28,7 +28,7 @@ pub struct FragmentationReport {
     #[serde(flatten)]
     pub fragmentation: Fragmentation,
     /// Who asked for what memory was taken for, at the peak.
-    pub asker: Option<Who>,
+    pub asker: Option<CallSite>,
     /// Who keeps nearly empty segments, those first that keep most free bytes.
     pub keepers: Vec<Keeper>,
     /// All of it in a sentence.
@@ -42,7 +42,7 @@ pub struct FragmentationReport {
 pub struct Keeper {
     /// Who.
     #[serde(flatten)]
-    pub who: Who,
+    pub who: CallSite,
     /// How many segments.
     pub segments: u64,
     /// Free bytes of these.
@@ -75,7 +75,7 @@ impl FragmentationReport {
         let mut report = FragmentationReport {
             subject: Subject::of(recording, focus),
             is_peak: moment == Moment::Peak,
-            asker: asked.map(|asked| Who::of(names, asked.stack)),
+            asker: asked.map(|asked| CallSite::of(names, asked.stack)),
             keepers: keepers(recording, &fragmentation.pins, names),
             verdict: String::new(),
             advice,
@@ -224,12 +224,12 @@ fn several(number: u64, what: &str) -> String {
 /// Pins by who is responsible for most of what is in a segment.
 fn keepers(recording: &dyn Recording, pins: &[Pin], names: &mut dyn Names) -> Vec<Keeper> {
     let mut by_function: FxHashMap<String, usize> = FxHashMap::default();
-    let mut frames: FxHashMap<u64, Who> = FxHashMap::default();
+    let mut frames: FxHashMap<u64, CallSite> = FxHashMap::default();
     let mut keepers: Vec<Keeper> = Vec::new();
     for pin in pins {
         let who = frames
             .entry(recording.frames(pin.stack))
-            .or_insert_with(|| Who::of(names, pin.stack));
+            .or_insert_with(|| CallSite::of(names, pin.stack));
         let index = *by_function.entry(who.function.clone()).or_insert_with(|| {
             keepers.push(Keeper {
                 who: who.clone(),

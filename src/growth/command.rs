@@ -3,7 +3,7 @@
 use anyhow::Result;
 
 use super::text::GrowthReport;
-use crate::cli::common_args::Asked;
+use crate::cli::common_args::CommonArgs;
 use crate::cli::outcome::Outcome;
 
 /// Tell whether memory grows with each iteration, by how much, who keeps it, and how long it will last.
@@ -16,10 +16,10 @@ use crate::cli::outcome::Outcome;
   gpushim growth --of host train.trace  # pinned host memory")]
 pub struct Args {
     #[command(flatten)]
-    asked: Asked,
+    common: CommonArgs,
 }
 
 pub fn main(args: &Args) -> Result<Outcome> {
-    args.asked
+    args.common
         .each(|recording, focus| GrowthReport::of(recording, focus, &mut *recording.names()))
 }

@@ -10,7 +10,7 @@ use crate::ledger::Focus;
 use crate::output::finding::{Finding, Holder, Subject};
 use crate::output::table::{Align, Table};
 use crate::output::units::{bytes, count, percent, span};
-use crate::recording::{Names, Recording, Who};
+use crate::recording::{CallSite, Names, Recording};
 use crate::trace::Series;
 
 /// Keepers with less than this part of the growth are left out of the sentence.
@@ -74,7 +74,7 @@ impl GrowthReport {
         let keepers: Vec<Holder> = keepers
             .iter()
             .map(|keeper| Holder {
-                who: Who::of(names, keeper.stack),
+                who: CallSite::of(names, keeper.stack),
                 blocks: keeper.blocks,
                 bytes: keeper.bytes,
                 per_iteration: Some(keeper.per_iteration),

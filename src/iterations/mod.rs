@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use crate::ledger::Focus;
 use crate::output::units::bytes;
-use crate::recording::{Names, Reader, Recording, Who};
+use crate::recording::{CallSite, Names, Reader, Recording};
 use crate::trace::{Kind, Record};
 
 mod cycles;
@@ -47,7 +47,10 @@ impl By {
         match self {
             By::Range(name) => format!("the range `{name}`"),
             By::Stack(stack) => {
-                format!("allocations by {}", Who::of(names, *stack).in_a_sentence())
+                format!(
+                    "allocations by {}",
+                    CallSite::of(names, *stack).in_a_sentence()
+                )
             }
             By::Size(size) => format!("allocations of {size} bytes"),
             By::Swing(swing) => format!("the rise and fall of {}", bytes(*swing)),

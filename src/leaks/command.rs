@@ -3,7 +3,7 @@
 use anyhow::Result;
 
 use super::text::LeaksReport;
-use crate::cli::common_args::Asked;
+use crate::cli::common_args::CommonArgs;
 use crate::cli::outcome::Outcome;
 
 /// List what is still live before the last iteration, or at the end, by stack and age.
@@ -15,10 +15,10 @@ use crate::cli::outcome::Outcome;
   gpushim leaks --top 30 --format json train.trace")]
 pub struct Args {
     #[command(flatten)]
-    asked: Asked,
+    common: CommonArgs,
 }
 
 pub fn main(args: &Args) -> Result<Outcome> {
-    args.asked
+    args.common
         .each(|recording, focus| LeaksReport::of(recording, focus, &mut *recording.names()))
 }

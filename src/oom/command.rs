@@ -3,7 +3,7 @@
 use anyhow::Result;
 
 use super::text::OomReport;
-use crate::cli::common_args::Asked;
+use crate::cli::common_args::CommonArgs;
 use crate::cli::outcome::Outcome;
 
 /// Tell of each request that could not be met: what was asked for, what there was, why it did not fit,
@@ -16,10 +16,10 @@ use crate::cli::outcome::Outcome;
   gpushim oom --of memory train.trace  # what the driver was asked for")]
 pub struct Args {
     #[command(flatten)]
-    asked: Asked,
+    common: CommonArgs,
 }
 
 pub fn main(args: &Args) -> Result<Outcome> {
-    args.asked
+    args.common
         .each(|recording, focus| OomReport::of(recording, focus, &mut *recording.names()))
 }

@@ -12,7 +12,7 @@ use crate::output::escape::shown;
 use crate::output::finding::{Finding, Holder, Subject};
 use crate::output::table::{Align, Table};
 use crate::output::units::{bytes, count, percent, span};
-use crate::recording::{Names, Recording, Who};
+use crate::recording::{CallSite, Names, Recording};
 
 /// What `gpushim oom` finds.
 #[derive(Clone, Debug, Serialize)]
@@ -73,7 +73,7 @@ impl OomReport {
         names: &mut dyn Names,
     ) -> OomReport {
         let told = shortages.into_iter().map(|shortage| {
-            let asker = (shortage.stack != 0).then(|| Who::of(names, shortage.stack));
+            let asker = (shortage.stack != 0).then(|| CallSite::of(names, shortage.stack));
             let iteration = iterations.and_then(|all| all.of(shortage.ticket));
             let held_by = shortage
                 .holders
@@ -95,7 +95,7 @@ impl OomReport {
     }
 }
 
-fn sentence(shortage: &Shortage, asker: Option<&Who>, iteration: Option<usize>) -> String {
+fn sentence(shortage: &Shortage, asker: Option<&CallSite>, iteration: Option<usize>) -> String {
     let mut text = format!("Out of memory at {}", span(shortage.ns));
     if let Some(iteration) = iteration {
         text.push_str(&format!(", in iteration {iteration}"));

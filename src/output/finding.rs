@@ -8,7 +8,7 @@ use super::escape::shown;
 use super::units::{bytes, count};
 use crate::cut;
 use crate::ledger::{Focus, Held};
-use crate::recording::{Names, Recording, Who};
+use crate::recording::{CallSite, Names, Recording};
 use crate::trace::Layer;
 
 /// What a subcommand found in a recording: printed for people, or serialised for programs.
@@ -93,7 +93,7 @@ pub fn layer_name(layer: Layer) -> &'static str {
 pub struct Holder {
     /// Who.
     #[serde(flatten)]
-    pub who: Who,
+    pub who: CallSite,
     /// Blocks.
     pub blocks: u64,
     /// Bytes of them.
@@ -112,7 +112,7 @@ impl Holder {
     /// Who holds these blocks, of so many bytes in all.
     pub fn of(names: &mut dyn Names, held: &Held, whole: u64) -> Holder {
         Holder {
-            who: Who::of(names, held.stack),
+            who: CallSite::of(names, held.stack),
             blocks: held.blocks,
             bytes: held.bytes,
             per_iteration: None,
@@ -176,7 +176,7 @@ fn shortened(line: &str) -> String {
     }
 }
 
-impl Who {
+impl CallSite {
     /// The function, or what to say where there is none.
     pub fn function_or(&self, otherwise: &str) -> String {
         if self.function.is_empty() {
@@ -203,7 +203,7 @@ mod tests {
         let frame = |name: &str, number: usize| format!("{name}{number}  {name}.py");
         let frames = (0..library).map(|number| frame("library", number));
         let frames = frames.chain((0..user).map(|number| frame("mine", number)));
-        let who = Who {
+        let who = CallSite {
             function: "mine0  mine.py".to_string(),
             frames: frames.collect(),
             ranges: Vec::new(),

@@ -3,7 +3,7 @@
 use anyhow::Result;
 
 use super::text::PeakReport;
-use crate::cli::common_args::{Asked, moment};
+use crate::cli::common_args::{CommonArgs, moment};
 use crate::cli::outcome::Outcome;
 use crate::ledger::Moment;
 
@@ -15,7 +15,7 @@ use crate::ledger::Moment;
   gpushim peak --at end --gpu 1 train.trace")]
 pub struct Args {
     #[command(flatten)]
-    asked: Asked,
+    common: CommonArgs,
     /// So many seconds after the start, or `end`, instead of the peak.
     #[arg(long, value_name = "SECONDS", value_parser = moment)]
     at: Option<Moment>,
@@ -23,6 +23,6 @@ pub struct Args {
 
 pub fn main(args: &Args) -> Result<Outcome> {
     let moment = args.at.unwrap_or(Moment::Peak);
-    args.asked
+    args.common
         .each(|recording, focus| PeakReport::of(recording, focus, moment, &mut *recording.names()))
 }

@@ -3,7 +3,7 @@
 use anyhow::Result;
 
 use super::text::PhasesReport;
-use crate::cli::common_args::Asked;
+use crate::cli::common_args::CommonArgs;
 use crate::cli::outcome::Outcome;
 
 /// Tell what each range that the program announced (NVTX), and each iteration, allocates, keeps and frees.
@@ -12,9 +12,9 @@ use crate::cli::outcome::Outcome;
   gpushim phases train.trace")]
 pub struct Args {
     #[command(flatten)]
-    asked: Asked,
+    common: CommonArgs,
 }
 
 pub fn main(args: &Args) -> Result<Outcome> {
-    args.asked.each(PhasesReport::of)
+    args.common.each(PhasesReport::of)
 }

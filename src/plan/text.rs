@@ -12,7 +12,7 @@ use crate::output::finding::{Finding, Subject};
 use crate::output::units::{bytes, count};
 use crate::placement::{Family, Plans};
 use crate::recording::Recording;
-use crate::requests::{Odd, Requests};
+use crate::requests::{Anomalies, Requests};
 
 /// The plan for the pools of a recording.
 #[derive(Debug, Serialize)]
@@ -23,7 +23,7 @@ pub struct PlanReport {
     file: String,
     pools: Vec<OfPool>,
     /// By device, what made no sense in the recording.
-    odd: Vec<(u8, Odd)>,
+    odd: Vec<(u8, Anomalies)>,
     #[serde(skip)]
     plans: Plans,
 }

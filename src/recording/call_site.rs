@@ -8,7 +8,7 @@ use crate::symbols::{Kind, line};
 
 /// The function behind a stack, and the way to it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Who {
+pub struct CallSite {
     /// The function that a user would change, with its place: `Leaky.forward  train.py:31`; empty where
     /// no stack was recorded.
     pub function: String,
@@ -18,9 +18,9 @@ pub struct Who {
     pub ranges: Vec<String>,
 }
 
-impl Who {
+impl CallSite {
     /// Who a stack id stands for.
-    pub fn of(names: &mut dyn Names, stack: u32) -> Who {
+    pub fn of(names: &mut dyn Names, stack: u32) -> CallSite {
         let stack = names.stack(stack);
         let symbols = || {
             stack.iter().flat_map(|frame| match frame {
@@ -37,7 +37,7 @@ impl Who {
             Frame::Range(name) => Some(name.clone()),
             Frame::Call(_) => None,
         });
-        Who {
+        CallSite {
             function: blame(&stack).map(line).unwrap_or_default(),
             frames: frames.collect(),
             ranges: ranges.collect(),

@@ -27,7 +27,7 @@ mod trace;
 
 pub use blame::{blame, is_of_user};
 pub use caching::{Caching, Segment, Waiting};
-pub use call_site::Who;
+pub use call_site::CallSite;
 pub use code::Code;
 pub use csv::LineLog;
 pub use facts::Gpu;

@@ -7,7 +7,7 @@ use anyhow::Result;
 use super::plot::write_replay_svg;
 use super::policy::{self, Device, Policy};
 use super::text::ReplayReport;
-use crate::cli::common_args::Asked;
+use crate::cli::common_args::CommonArgs;
 use crate::cli::outcome::Outcome;
 use crate::cli::progress::Bar;
 use crate::cli::write::write_whole;
@@ -31,7 +31,7 @@ use crate::timeline::columns;
   gpushim replay --svg policies.svg train.trace")]
 pub struct Args {
     #[command(flatten)]
-    asked: Asked,
+    common: CommonArgs,
     /// Allocators, separated by commas: auto, vmm, segments, blocks, bins, plan, torch,
     /// torch-expandable, rmm-pool, rmm-arena, bfc. All if none is named.
     #[arg(long, value_name = "POLICY", value_delimiter = ',')]
@@ -90,9 +90,9 @@ pub fn main(args: &Args) -> Result<Outcome> {
         }
     };
     let Some(path) = &args.svg else {
-        return args.asked.each(look);
+        return args.common.each(look);
     };
-    let (reports, outcome) = args.asked.find(&mut look)?;
+    let (reports, outcome) = args.common.find(&mut look)?;
     if !reports.is_empty() {
         let mut text = String::new();
         write_replay_svg(&reports, &mut text)?;

@@ -2,7 +2,7 @@
 
 use super::outcome::Outcome;
 use super::torch;
-use crate::requests::{Given, Op, Request, Requests};
+use crate::requests::{InitialState, Op, Request, Requests};
 
 /// The options of PyTorch's allocator that were set when requests were recorded, as they are written into
 /// `PYTORCH_CUDA_ALLOC_CONF`; empty if none was.
@@ -44,7 +44,7 @@ pub trait Allocator {
     fn trim(&mut self, request: &Request);
 
     /// What was there when the recording began; false if this allocator asks for it anew instead.
-    fn begin_with(&mut self, _given: &Given) -> bool {
+    fn begin_with(&mut self, _given: &InitialState) -> bool {
         false
     }
 

@@ -14,7 +14,7 @@ use crate::output::finding::{Finding, Subject};
 use crate::output::table::{Align, Table};
 use crate::output::units::{bytes, count, span};
 use crate::recording::Recording;
-use crate::requests::{Odd, Requests};
+use crate::requests::{Anomalies, Requests};
 
 /// The replays of a recording.
 #[derive(Debug, Serialize)]
@@ -43,7 +43,7 @@ pub(super) struct OfDevice {
     pub(super) steps_by: Option<String>,
     /// How many there are. Figures are kept of the first 4,096.
     pub(super) steps: u64,
-    odd: Odd,
+    odd: Anomalies,
     pub(super) policies: Vec<OfPolicy>,
 }
 

@@ -56,7 +56,7 @@ pub struct Request {
 
 /// A request as it is kept.
 #[derive(Clone, Copy, Debug)]
-struct Kept {
+struct StoredRequest {
     bytes: u64,
     ns: u64,
     block: u32,
@@ -67,18 +67,18 @@ struct Kept {
 
 /// What was there when a recording began, where it tells.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Given {
+pub struct InitialState {
     /// What was held from the driver.
-    pub segments: Vec<GivenSegment>,
+    pub segments: Vec<InitialSegment>,
     /// The blocks in it; they are the first requests, too.
-    pub blocks: Vec<GivenBlock>,
+    pub blocks: Vec<InitialBlock>,
     /// Blocks in it that the program had dropped and streams still used: no requests.
-    pub waiting: Vec<GivenBlock>,
+    pub waiting: Vec<InitialBlock>,
 }
 
 /// Memory that was held from the driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct GivenSegment {
+pub struct InitialSegment {
     /// Where it begins.
     pub address: u64,
     /// Bytes.
@@ -93,7 +93,7 @@ pub struct GivenSegment {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Told {
     /// What it got from the driver while it was recorded, in order.
-    pub got: Vec<GivenSegment>,
+    pub got: Vec<InitialSegment>,
     /// Address and bytes of what it gave back, for each [`Op::Trim`].
     pub gave_back: Vec<Vec<(u64, u64)>>,
     /// Blocks that streams used when they came back: each is followed by an [`Op::Done`], or never done.
@@ -118,7 +118,7 @@ impl Told {
 
 /// A block that was there when a recording began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct GivenBlock {
+pub struct InitialBlock {
     /// Where it begins.
     pub address: u64,
     /// Bytes asked for.
@@ -131,7 +131,7 @@ pub struct GivenBlock {
 
 /// What makes no sense in a recording, or could not be taken.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Odd {
+pub struct Anomalies {
     /// Frees of addresses where nothing was live; left out.
     pub unmatched_frees: u64,
     /// Allocations of addresses where something was live, which then counts as freed.
@@ -148,7 +148,7 @@ pub struct Odd {
     pub first: Option<u64>,
 }
 
-impl Odd {
+impl Anomalies {
     /// One sentence for each thing, for people.
     pub fn sentences(&self) -> Vec<String> {
         let counts = [
@@ -190,16 +190,16 @@ impl Odd {
 /// The requests for the memory of one device.
 #[derive(Clone, Debug, Default)]
 pub struct Requests {
-    kept: Vec<Kept>,
+    kept: Vec<StoredRequest>,
     by: Vec<(Option<u64>, u32)>,
     /// The places of those.
     places: FxHashMap<(Option<u64>, u32), u32>,
     blocks: u32,
-    given: Given,
+    given: InitialState,
     pub(super) told: Told,
     /// The first request of each step, and last the one after the last step.
     steps: Vec<usize>,
-    odd: Odd,
+    odd: Anomalies,
     /// The most bytes that were held from the driver when it was recorded; 0 if that is not known.
     recorded_reserved: u64,
 }
@@ -255,7 +255,7 @@ impl Requests {
     }
 
     /// What was there when the recording began.
-    pub fn given(&self) -> &Given {
+    pub fn given(&self) -> &InitialState {
         &self.given
     }
 
@@ -270,7 +270,7 @@ impl Requests {
     }
 
     /// What made no sense.
-    pub fn odd(&self) -> &Odd {
+    pub fn odd(&self) -> &Anomalies {
         &self.odd
     }
 
@@ -327,7 +327,7 @@ impl Requests {
                 (self.by.len() - 1) as u32
             })
         };
-        self.kept.push(Kept {
+        self.kept.push(StoredRequest {
             bytes: request.bytes,
             ns: request.ns,
             block: request.block,

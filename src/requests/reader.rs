@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BinaryHeap};
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::{GivenBlock, GivenSegment, Op, Request, Requests, STREAMS, is_pooled};
+use super::{InitialBlock, InitialSegment, Op, Request, Requests, STREAMS, is_pooled};
 use crate::iterations::Start;
 use crate::recording::{Caching, Recording, Waiting};
 use crate::trace::{Class, Event, Kind, Layer, Record, flags};
@@ -103,7 +103,7 @@ impl<'a> Reader<'a> {
             let block = self.requests.blocks;
             self.requests.blocks = block.saturating_add(1);
             self.requests.told.late.insert(block);
-            self.requests.given.waiting.push(GivenBlock {
+            self.requests.given.waiting.push(InitialBlock {
                 address: one.address,
                 bytes: one.bytes,
                 block,
@@ -140,7 +140,7 @@ impl<'a> Reader<'a> {
         let pool = *self.pools.entry(of.pool).or_insert(next);
         let end = event.address.saturating_add(event.size);
         self.segments.insert(event.address, (end, pool));
-        let segment = GivenSegment {
+        let segment = InitialSegment {
             address: event.address,
             bytes: event.size,
             pool,
@@ -219,7 +219,7 @@ impl<'a> Reader<'a> {
             self.requests.told.pools.insert(block, *pool);
         }
         if is_given {
-            self.requests.given.blocks.push(GivenBlock {
+            self.requests.given.blocks.push(InitialBlock {
                 address: event.address,
                 bytes: event.size,
                 block,

@@ -7,7 +7,7 @@ use anyhow::Result;
 use super::plot::columns;
 use super::svg::write_svg;
 use super::text::TimelineReport;
-use crate::cli::common_args::Asked;
+use crate::cli::common_args::CommonArgs;
 use crate::cli::outcome::{Format, Outcome};
 use crate::cli::write::write_whole;
 
@@ -24,7 +24,7 @@ const FINE: usize = 1024;
   gpushim timeline --svg memory.svg gpushim-*.trace")]
 pub struct Args {
     #[command(flatten)]
-    asked: Asked,
+    common: CommonArgs,
     /// Write a picture into this file instead: SVG, for any browser, light and dark.
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
@@ -34,13 +34,13 @@ pub struct Args {
 }
 
 pub fn main(args: &Args) -> Result<Outcome> {
-    let is_fine = args.svg.is_some() || args.asked.format() == Format::Json;
+    let is_fine = args.svg.is_some() || args.common.format() == Format::Json;
     let columns = if is_fine { FINE } else { columns(args.width) };
     let (reports, outcome) = args
-        .asked
+        .common
         .find(|recording, focus| TimelineReport::of(recording, focus, columns))?;
     let Some(path) = &args.svg else {
-        args.asked.print(reports)?;
+        args.common.print(reports)?;
         return Ok(outcome);
     };
     if !reports.is_empty() {

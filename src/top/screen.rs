@@ -191,13 +191,13 @@ mod tests {
 
     use super::*;
     use crate::output::finding::Holder;
-    use crate::recording::Who;
+    use crate::recording::CallSite;
 
     fn row(pid: u32, allocated: u64) -> Row {
         let holder = |function: &str, bytes: u64| Holder {
-            who: Who {
+            who: CallSite {
                 function: function.to_string(),
-                ..Who::default()
+                ..CallSite::default()
             },
             blocks: 2,
             bytes,

@@ -10,7 +10,7 @@ use rustc_hash::FxHashMap;
 use super::glance::Glance;
 use super::table::Row;
 use crate::output::finding::Holder;
-use crate::recording::{Recording, Who};
+use crate::recording::{CallSite, Recording};
 use crate::regular::open_regular;
 use crate::trace::Trace;
 
@@ -30,7 +30,7 @@ struct Seen {
     at: Instant,
     allocations: u64,
     /// By the frames of the stack: to name functions takes long, and they stay.
-    who: FxHashMap<u64, Who>,
+    who: FxHashMap<u64, CallSite>,
 }
 
 impl Watch {
@@ -101,7 +101,7 @@ impl Watch {
             let frames = Recording::frames(trace, held.stack);
             let who = seen.who.entry(frames).or_insert_with(|| {
                 let names = names.get_or_insert_with(|| Recording::names(trace));
-                Who::of(&mut **names, held.stack)
+                CallSite::of(&mut **names, held.stack)
             });
             let known = holders
                 .iter_mut()

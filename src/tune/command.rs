@@ -6,7 +6,7 @@ use anyhow::Result;
 
 use super::find::{Options, Recorded, tune};
 use super::report::TuneReport;
-use crate::cli::common_args::Asked;
+use crate::cli::common_args::CommonArgs;
 use crate::cli::outcome::{Format, Outcome};
 use crate::cli::progress;
 use crate::cli::terminal::{print_json, print_text};
@@ -28,7 +28,7 @@ use crate::output::finding::{Shown, Subject};
   gpushim tune --format json snapshot.pickle")]
 pub struct Args {
     #[command(flatten)]
-    asked: Asked,
+    common: CommonArgs,
     /// The most memory that can be held, such as 40G.
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
     limit: Option<u64>,
@@ -41,7 +41,7 @@ pub struct Args {
 }
 
 pub fn main(args: &Args) -> Result<Outcome> {
-    let (found, outcome) = args.asked.find(|recording, focus| {
+    let (found, outcome) = args.common.find(|recording, focus| {
         let subject = Subject::of(recording, focus);
         (subject, Recorded::of(recording, focus))
     })?;
@@ -62,9 +62,9 @@ pub fn main(args: &Args) -> Result<Outcome> {
     bar.clear();
     let nothing_fits = tuned.closest.is_some();
     let report = TuneReport::new(subjects, &recorded, &options, tuned);
-    match args.asked.format() {
+    match args.common.format() {
         Format::Json => print_json(&report)?,
-        Format::Text => print_text(&Shown(&report, args.asked.top()).to_string())?,
+        Format::Text => print_text(&Shown(&report, args.common.top()).to_string())?,
     }
     Ok(match outcome {
         Outcome::Fine if nothing_fits => Outcome::Found,

@@ -10,7 +10,7 @@ use super::find::{Options, Recorded, Tried, Tuned};
 use super::text;
 use crate::output::finding::Subject;
 use crate::pool;
-use crate::requests::Odd;
+use crate::requests::Anomalies;
 
 /// The rule by which the advice is chosen, in one sentence.
 pub fn rule(within: f64) -> String {
@@ -68,7 +68,7 @@ pub(super) struct OfDevice {
     pub(super) peak_requested: u64,
     /// What was held from the driver at most when it was recorded, bytes; `None` where that is not known.
     pub(super) recorded_reserved: Option<u64>,
-    pub(super) odd: Odd,
+    pub(super) odd: Anomalies,
 }
 
 /// A candidate and what came of it.

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use super::cost::Cost;
 use crate::replay::{Allocator, Device, DriverTime, OutOfMemory, Policy, run};
-use crate::requests::{Given, Request, Requests};
+use crate::requests::{InitialState, Request, Requests};
 
 /// A replay to be done.
 #[derive(Clone, Copy, Debug)]
@@ -145,7 +145,7 @@ impl Allocator for Timed {
         self.inner.trim(request);
     }
 
-    fn begin_with(&mut self, given: &Given) -> bool {
+    fn begin_with(&mut self, given: &InitialState) -> bool {
         self.inner.begin_with(given)
     }
 

@@ -5,9 +5,9 @@ use crate::output::finding::Shown;
 fn told(lasting: Option<u64>, times: u64) -> Told {
     let mib = |count: u64| count << 20;
     let holder = Holder {
-        who: Who {
+        who: CallSite {
             function: "fill  train.py:7".to_string(),
-            ..Who::default()
+            ..CallSite::default()
         },
         blocks: 8,
         bytes: mib(24),
