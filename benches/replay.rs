@@ -1,8 +1,10 @@
 //! Replays: requests served per second, by policy and by how many blocks are live.
 
-use divan::{Bencher, black_box, counter::ItemsCount};
+use divan::counter::ItemsCount;
+use divan::{Bencher, black_box};
 use gpushim_alloc::pool;
-use gpushim_core::replay::{Device, Policy, Requests, Shape, churn, generate, run};
+use gpushim_command::replay::{Device, Policy, run};
+use gpushim_command::requests::{Requests, Shape, churn, generate};
 
 fn main() {
     divan::main();

@@ -6,18 +6,15 @@
 use std::io::{self, Write};
 use std::path::Path;
 
-use gpushim_core::recording::{Code, names_with};
-use gpushim_core::report::Report;
-use gpushim_core::symbols::{Bundle, Options};
+use gpushim_command::events::Listing;
+use gpushim_command::recording::{Code, names_with};
+use gpushim_command::report::Report;
+use gpushim_command::symbols::{Bundle, Options};
 use gpushim_trace::layout::{get_u64, header};
 use gpushim_trace::{Layer, Series, Trace};
 
-#[path = "../src/cli/listing.rs"]
-mod listing;
 #[path = "spool.rs"]
 pub mod spool;
-
-use listing::Listing;
 
 /// Reads all of a file's content and asserts that what it gives is bounded by its size and agrees with
 /// itself. `None` where the reader refuses it.

@@ -1,9 +1,7 @@
 //! The command `gpushim`.
 
-mod cli;
-
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    cli::main()
+    gpushim_command::command::main()
 }

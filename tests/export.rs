@@ -3,8 +3,9 @@
 use std::path::Path;
 use std::process::Command;
 
-use gpushim_core::export::{Format, Measure, metrics, write};
-use gpushim_core::recording::{Recording, open};
+use gpushim_command::export::{Format, Measure, write};
+use gpushim_command::metrics::metrics;
+use gpushim_command::recording::{Recording, open};
 use gpushim_trace::Trace;
 use proptest::prelude::*;
 
@@ -36,7 +37,7 @@ fn write_all(content: &[u8]) -> bool {
     }
     metrics(&recordings);
     let dir = tempfile::tempdir().unwrap();
-    gpushim_core::export::parquet(&recordings, dir.path(), "job").unwrap();
+    gpushim_command::export::parquet(&recordings, dir.path(), "job").unwrap();
     true
 }
 

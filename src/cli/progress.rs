@@ -6,9 +6,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use gpushim_core::recording::{self, Caching, Coverage, Names, Recording};
-use gpushim_trace::{LiveBlock, Record, Timeline};
 use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::recording::{self, Caching, Coverage, Names, Recording};
+use gpushim_trace::{LiveBlock, Record, Timeline};
 
 /// What is read faster shows none.
 const PATIENCE: Duration = Duration::from_secs(1);

@@ -11,9 +11,9 @@ use fxprof_processed_profile::{
 };
 use rustc_hash::FxHashMap;
 
+use super::complete_events::{Change, CompleteEvents};
 use super::frames::functions;
 use super::process::processes;
-use super::story::{Change, Story};
 use crate::recording::{Names, Recording};
 use gpushim_trace::Layer;
 
@@ -29,7 +29,7 @@ pub(super) fn write(recordings: &[Box<dyn Recording>], out: &mut dyn Write) -> R
         let handle = profile.add_process(&process.label(), process.pid, at(0));
         let thread = profile.add_thread(handle, process.pid, at(0), true);
         profile.set_thread_name(thread, "GPU memory");
-        let story = Story::of(&**recording);
+        let story = CompleteEvents::of(&**recording);
         let held = match story.layer {
             Layer::Tensor => "Bytes of tensors",
             _ => "Bytes of device memory that were asked for",

@@ -6,12 +6,12 @@ use std::io::Write;
 
 use anyhow::Result;
 
+use super::complete_events::CompleteEvents;
 use super::frames::folded;
 use super::process::processes;
 use super::profile::{Measure, profile};
-use super::story::Story;
+use crate::output::escape::is_unseen;
 use crate::recording::Recording;
-use crate::report::shown::is_unseen;
 
 /// Writes the stacks; several recordings stand below a frame each for their process.
 pub(super) fn write(
@@ -22,7 +22,7 @@ pub(super) fn write(
     let (processes, _) = processes(recordings);
     let mut lines: BTreeMap<String, u64> = BTreeMap::new();
     for (recording, process) in recordings.iter().zip(&processes) {
-        let story = Story::of(&**recording);
+        let story = CompleteEvents::of(&**recording);
         let mut names = recording.names();
         for (stack, sums) in profile(&story) {
             let number = sums.get(measure);

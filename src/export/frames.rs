@@ -1,7 +1,7 @@
 //! Stacks as lists of named functions.
 
+use crate::output::escape::is_unseen;
 use crate::recording::Frame;
-use crate::report::shown::is_unseen;
 use crate::symbols::{Kind, Symbol};
 
 /// One function of a stack, or a range that was open.

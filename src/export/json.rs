@@ -10,8 +10,8 @@ use serde::Serialize;
 
 use super::frames::functions;
 use super::row::Row;
+use crate::output::escape::json;
 use crate::recording::{Coverage, Recording};
-use crate::report::shown::json;
 
 #[derive(Serialize)]
 struct Head {

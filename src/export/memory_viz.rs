@@ -12,10 +12,10 @@ use std::io::Write;
 use anyhow::Result;
 use rustc_hash::FxHashMap;
 
+use super::complete_events::{Block, Change, CompleteEvents};
 use super::frames::{Function, functions};
 use super::pickler::Pickler;
 use super::process::processes;
-use super::story::{Block, Change, Story};
 use crate::recording::{Names, Recording};
 use gpushim_trace::{Event, Kind, Layer, Record, flags};
 
@@ -34,7 +34,7 @@ pub(super) fn write(recordings: &[Box<dyn Recording>], out: &mut dyn Write) -> R
     viz.pickle.text("device_traces")?;
     viz.pickle.begin_list()?;
     for (recording, process) in recordings.iter().zip(&processes) {
-        let story = Story::of(&**recording);
+        let story = CompleteEvents::of(&**recording);
         let mut names = recording.names();
         viz.stacks.clear();
         let mut devices = BTreeSet::new();
@@ -118,7 +118,7 @@ struct Entry {
 }
 
 /// Whether an event takes a segment or gives one back, if it does either.
-fn segment(event: &Event, story: &Story<'_>, is_below: bool) -> Option<bool> {
+fn segment(event: &Event, story: &CompleteEvents<'_>, is_below: bool) -> Option<bool> {
     let is_device = event.class.layer() == Layer::Device && event.result == 0;
     let is_whole = event.flags & flags::FORWARDED != 0 && story.layer == Layer::Device;
     match event.kind {
@@ -134,7 +134,7 @@ impl Viz<'_> {
     /// The history of a device.
     fn trace(
         &mut self,
-        story: &Story<'_>,
+        story: &CompleteEvents<'_>,
         device: u8,
         is_below: bool,
         wall_us: u64,

@@ -8,10 +8,10 @@ use std::io::Write;
 use anyhow::Result;
 use rustc_hash::FxHashMap;
 
-use super::levels::{Levels, NAMES};
+use super::complete_events::CompleteEvents;
+use super::counters::{Counters, NAMES};
 use super::process::{Process, processes};
 use super::proto::Message;
-use super::story::Story;
 use crate::recording::Recording;
 use gpushim_trace::{Event, Kind, Record};
 
@@ -71,8 +71,8 @@ pub(super) fn write(recordings: &[Box<dyn Recording>], out: &mut dyn Write) -> R
             open: FxHashMap::default(),
         };
         tracks.process(process)?;
-        let story = Story::of(&**recording);
-        let mut levels = Levels::before(&story);
+        let story = CompleteEvents::of(&**recording);
+        let mut levels = Counters::before(&story);
         for record in story.events() {
             tracks.event(&**recording, &record)?;
             let mut changed = Vec::new();

@@ -8,11 +8,11 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use rustc_hash::FxHashMap;
 
+use super::complete_events::CompleteEvents;
 use super::frames::{Function, functions};
 use super::process::processes;
 use super::profile::profile;
 use super::proto::Message;
-use super::story::Story;
 use crate::recording::Recording;
 
 /// Fields of `perftools.profiles.Profile`.
@@ -116,7 +116,7 @@ pub(super) fn write(recordings: &[Box<dyn Recording>], out: &mut dyn Write) -> R
     }
     let mut last = 0;
     for (recording, process) in recordings.iter().zip(&processes) {
-        let story = Story::of(&**recording);
+        let story = CompleteEvents::of(&**recording);
         let mut names = recording.names();
         for (stack, sums) in profile(&story) {
             let locations: Vec<u64> = functions(&names.stack(stack))

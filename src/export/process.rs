@@ -4,7 +4,7 @@ use crate::recording::Recording;
 
 /// A process, as far as the recording names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Process {
+pub(crate) struct Process {
     pub pid: u32,
     pub rank: Option<String>,
     pub host: String,
@@ -16,7 +16,7 @@ pub(super) struct Process {
 
 impl Process {
     /// Of a recording; where it has no process number it gets the place in the list, from 1 on.
-    pub(super) fn of(recording: &dyn Recording, place: usize) -> Process {
+    pub(crate) fn of(recording: &dyn Recording, place: usize) -> Process {
         let fact = |key| recording.fact(key).filter(|value| !value.is_empty());
         let file = recording.path().file_name().unwrap_or_default();
         let pid = fact("pid").and_then(|pid| pid.parse().ok());
@@ -30,7 +30,7 @@ impl Process {
     }
 
     /// The title, with the rank where there is one.
-    pub(super) fn label(&self) -> String {
+    pub(crate) fn label(&self) -> String {
         match &self.rank {
             Some(rank) => format!("rank {rank}: {}", self.title),
             None => self.title.clone(),
@@ -40,7 +40,7 @@ impl Process {
 
 /// The processes of recordings, and the wall clock from which their common time runs: that of the first
 /// that has one.
-pub(super) fn processes(recordings: &[Box<dyn Recording>]) -> (Vec<Process>, u64) {
+pub(crate) fn processes(recordings: &[Box<dyn Recording>]) -> (Vec<Process>, u64) {
     let processes: Vec<Process> = recordings
         .iter()
         .enumerate()

@@ -2,7 +2,7 @@
 
 use rustc_hash::FxHashMap;
 
-use super::story::{Change, Story};
+use super::complete_events::{Change, CompleteEvents};
 
 /// What to count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -61,7 +61,7 @@ impl Sums {
 }
 
 /// The sums of all stacks of a run, by their ids; 0 is for what has none.
-pub(super) fn profile(story: &Story<'_>) -> Vec<(u32, Sums)> {
+pub(super) fn profile(story: &CompleteEvents<'_>) -> Vec<(u32, Sums)> {
     let mut sums: FxHashMap<u32, Sums> = FxHashMap::default();
     let (mut now, mut peak, mut at) = (0_u64, 0, 0);
     let mut holders = story.holders();

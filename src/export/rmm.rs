@@ -4,7 +4,7 @@ use std::io::Write;
 
 use anyhow::Result;
 
-use super::story::{Change, Story};
+use super::complete_events::{Change, CompleteEvents};
 use crate::recording::Recording;
 use gpushim_trace::{Kind, Layer};
 
@@ -12,7 +12,7 @@ const SECOND: u64 = 1_000_000_000;
 
 /// Writes the requests of the layer that memory is held in. Times are those of the day, in UTC.
 pub(super) fn write(recording: &dyn Recording, out: &mut dyn Write) -> Result<()> {
-    let story = Story::of(recording);
+    let story = CompleteEvents::of(recording);
     let mut holders = story.holders();
     writeln!(out, "Thread,Time,Action,Pointer,Size,Stream")?;
     let mut lines = String::new();

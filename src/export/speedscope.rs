@@ -7,10 +7,10 @@ use anyhow::Result;
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 
+use super::complete_events::CompleteEvents;
 use super::frames::{Function, functions};
 use super::process::processes;
 use super::profile::{Measure, profile};
-use super::story::Story;
 use crate::recording::Recording;
 
 #[derive(Serialize)]
@@ -59,7 +59,7 @@ pub(super) fn write(recordings: &[Box<dyn Recording>], out: &mut dyn Write) -> R
     let mut known: FxHashMap<Function, usize> = FxHashMap::default();
     let mut profiles = Vec::new();
     for (recording, process) in recordings.iter().zip(&processes) {
-        let story = Story::of(&**recording);
+        let story = CompleteEvents::of(&**recording);
         let mut names = recording.names();
         let sums = profile(&story);
         let mut stacks: FxHashMap<u32, Vec<usize>> = FxHashMap::default();

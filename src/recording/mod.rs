@@ -11,28 +11,30 @@ use gpushim_trace::{Class, Kind, Layer, LiveBlock, Record, Timeline};
 
 mod blame;
 mod caching;
+mod call_site;
 mod code;
-mod lines;
+mod csv;
+mod facts;
 mod nodes;
 mod open;
-mod ours;
 mod packed;
 mod pickle;
 mod read;
 mod requests;
 mod rmm;
 mod snapshot;
-mod who;
+mod trace;
 
 pub use blame::{blame, is_of_user};
 pub use caching::{Caching, Segment, Waiting};
+pub use call_site::CallSite;
 pub use code::Code;
-pub use lines::LineLog;
+pub use csv::LineLog;
+pub use facts::Gpu;
 pub use open::open;
-pub use ours::names_with;
 pub use read::{Reader, read};
 pub use snapshot::Snapshot;
-pub use who::Who;
+pub use trace::names_with;
 
 /// How complete a record is; `recorded = readable + lost + torn`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
@@ -142,6 +144,11 @@ pub trait Recording: Send + Sync {
     /// What a framework's caching allocator says beyond the events, if the recording has it.
     fn caching(&self) -> Option<&Caching> {
         None
+    }
+
+    /// The GPU of an ordinal, if the recording describes it.
+    fn gpu(&self, ordinal: u8) -> Option<Gpu> {
+        Gpu::parse(&self.fact(&format!("gpu.{ordinal}"))?)
     }
 
     /// The first fact of a key.

@@ -8,12 +8,13 @@ use std::path::Path;
 use anyhow::{Result, anyhow};
 use flate2::read::MultiGzDecoder;
 
-use super::lines::{Dialect, LineLog};
+use super::Recording;
+use super::csv::{Dialect, LineLog};
 use super::packed::Packed;
 use super::pickle::Pickle;
 use super::requests::REQUESTS;
 use super::rmm::RMM;
-use super::{Recording, Snapshot};
+use super::snapshot::Snapshot;
 use gpushim_trace::Trace;
 use gpushim_trace::regular::open_regular;
 

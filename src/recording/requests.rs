@@ -1,7 +1,7 @@
 //! A plain list of requests: `op,ptr,size,stream,thread,time_ns`. A stream of `-` is that of calls that take
 //! none: the memory is `cudaMalloc`'s, else it is stream-ordered.
 
-use super::lines::{Action, Dialect};
+use super::csv::{Action, Dialect};
 use gpushim_trace::Class;
 
 pub(super) static REQUESTS: Dialect = Dialect {

@@ -1,7 +1,7 @@
 //! The log of RMM's `logging_resource_adaptor`: `Thread,Time,Action,Pointer,Size,Stream`, with the time of
 //! day in µs. Format: RMM's documentation, and its `logging_resource_adaptor.hpp`.
 
-use super::lines::{Action, Dialect};
+use super::csv::{Action, Dialect};
 use gpushim_trace::Class;
 
 const DAY_NS: u64 = 24 * 3600 * 1_000_000_000;

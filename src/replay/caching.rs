@@ -3,8 +3,8 @@
 
 use super::bytes::Bytes;
 use super::heap::{Heap, Piece};
-use super::requests::{Given, Request};
-use super::{Allocator, DriverTime, OutOfMemory};
+use super::run::{Allocator, DriverTime, OutOfMemory};
+use crate::requests::{InitialState, Request};
 
 /// Sizes as multiples of a unit, bytes.
 pub(super) fn multiple(bytes: u64, of: u64) -> u64 {
@@ -64,7 +64,7 @@ pub(super) trait Rules {
     fn trim(&mut self, _memory: &mut Memory) {}
 
     /// Takes what was there when the recording began as it was; false if it cannot.
-    fn begin_with(&mut self, _memory: &mut Memory, _given: &Given) -> bool {
+    fn begin_with(&mut self, _memory: &mut Memory, _given: &InitialState) -> bool {
         false
     }
 
@@ -141,7 +141,7 @@ impl<R: Rules> Allocator for Caching<R> {
         }
     }
 
-    fn begin_with(&mut self, given: &Given) -> bool {
+    fn begin_with(&mut self, given: &InitialState) -> bool {
         self.rules.begin_with(&mut self.memory, given)
     }
 

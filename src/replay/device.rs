@@ -1,9 +1,10 @@
 //! A device that serves a pool without being there: it counts what it gave and what the calls would have
 //! cost.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 
-use super::DriverTime;
+use super::run::DriverTime;
 use gpushim_alloc::mempool::{self, MemPool, Stream};
 use gpushim_alloc::pool::{self, Address, Context};
 

@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 
-use super::requests::{Op, Request, Requests};
-use super::{Allocator, DriverTime};
+use super::run::{Allocator, DriverTime};
+use crate::requests::{Op, Request, Requests};
 
 /// Most points of a curve.
 const POINTS: usize = 512;

@@ -2,16 +2,20 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::time::Duration;
 
 use super::bfc::Bfc;
 use super::caching::Caching;
-use super::ours::{Ours, UNLIMITED};
-use super::plan::plans;
-use super::requests::Requests;
+use super::gpushim::{Ours, UNLIMITED};
+use super::run::Allocator;
 use super::torch::Torch;
-use super::{Allocator, rmm};
+use crate::plan::plans;
+use crate::replay::rmm;
+use crate::requests::Requests;
+use gpushim_alloc::mempool;
 use gpushim_alloc::placement::Plans;
-use gpushim_alloc::{mempool, pool};
+use gpushim_alloc::pool;
+use gpushim_config::duration;
 
 /// An allocator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -132,6 +136,25 @@ impl Default for Device {
             decay: 10_000_000_000,
         }
     }
+}
+
+/// Parses a value of `GPUSHIM_REUSE`.
+pub fn reuse(text: &str) -> Option<pool::Reuse> {
+    match text {
+        "order" => Some(pool::Reuse::Order),
+        "wait" => Some(pool::Reuse::Wait),
+        "strict" => Some(pool::Reuse::Strict),
+        _ => None,
+    }
+}
+
+/// Parses a value of `GPUSHIM_DECAY`, in ns as [`Device::decay`] has it.
+pub fn decay(text: &str) -> Option<u64> {
+    let decay = match text {
+        "off" => Duration::ZERO,
+        _ => duration(text)?,
+    };
+    Some(decay.as_nanos().try_into().unwrap_or(u64::MAX))
 }
 
 impl fmt::Display for Policy {

@@ -6,11 +6,11 @@
 
 use rustc_hash::FxHashMap;
 
-use super::OutOfMemory;
 use super::caching::{Memory, Rules, multiple};
+use super::gpushim::UNLIMITED;
 use super::heap::{Heap, Piece};
-use super::ours::UNLIMITED;
-use super::requests::Request;
+use super::run::OutOfMemory;
+use crate::requests::Request;
 
 /// Sizes are multiples of it, bytes (`CUDA_ALLOCATION_ALIGNMENT`).
 const BLOCK: u64 = 256;

@@ -1,7 +1,8 @@
 use proptest::prelude::*;
 
-use super::heap::{Heap, Piece};
 use super::*;
+use crate::replay::heap::{Heap, Piece};
+use crate::requests::{Op, Request, Requests, Shape, generate};
 use gpushim_alloc::pool;
 
 pub(super) fn made(steps: &[(Op, u32, u64)]) -> Requests {

@@ -9,10 +9,10 @@ use std::collections::VecDeque;
 
 use rustc_hash::FxHashMap;
 
-use super::OutOfMemory;
 use super::caching::{Memory, Rules, multiple};
 use super::heap::Piece;
-use super::requests::{Given, Request, Requests, Told};
+use super::run::OutOfMemory;
+use crate::requests::{InitialState, Request, Requests, Told};
 
 mod begin;
 mod give_back;
@@ -232,7 +232,7 @@ impl Rules for Torch {
         self.release_all(memory, &named.unwrap_or_default());
     }
 
-    fn begin_with(&mut self, memory: &mut Memory, given: &Given) -> bool {
+    fn begin_with(&mut self, memory: &mut Memory, given: &InitialState) -> bool {
         self.begin(memory, given)
     }
 }

@@ -4,9 +4,10 @@ use std::fmt;
 
 use serde::Serialize;
 
-use super::Report;
-use super::table::{Align, Table, shown};
-use super::units::{bytes, percent, span};
+use super::build::Report;
+use crate::output::escape::shown;
+use crate::output::table::{Align, Table};
+use crate::output::units::{bytes, percent, span};
 
 /// A rank is unlike the others if its peak is further from the median than this part of it,
 const APART: f64 = 0.1;
@@ -174,7 +175,7 @@ fn ranks_of(report: &Report, start: u64) -> Vec<Rank> {
     let later = report.started_wall_ns.saturating_sub(start);
     let mut kinds: Vec<&'static str> = report.verdicts.iter().map(|one| one.kind).collect();
     kinds.dedup();
-    let rank = |device: Option<&crate::analysis::DeviceFigures>| {
+    let rank = |device: Option<&super::figures::DeviceFigures>| {
         let gauge = device.map(|device| match &device.tensors {
             Some(tensors) => tensors.tensors,
             None => device.requested,

@@ -1,200 +1,21 @@
-//! What a trace has to say, for people and for programs.
+//! What a run did with GPU memory, on one screen.
+//!
+//! [`Overview`] computes all of it in two passes over the events: `summary` keeps the books and makes the
+//! [`figures`](Summary), and the findings of growth, leaks, out-of-memory and peak are those of their features.
+//! [`Report`] is what is said of it, with the verdicts; `text` is the screen, and `job` compares the ranks of a job.
 
-pub mod diff;
-pub mod drops;
-pub mod findings;
-pub mod flamegraph;
-pub mod fragmentation;
-pub mod growth;
-pub mod html;
-pub mod job;
-pub mod leaks;
-pub mod oom;
-pub mod peak;
-pub mod phases;
-pub mod plan;
-pub mod replay;
-pub mod shown;
-pub mod table;
+mod build;
+pub(crate) mod command;
+mod figures;
+mod job;
+mod overview;
+mod summary;
 mod text;
-pub mod timeline;
-pub mod top;
-pub mod tune;
-pub mod units;
-pub mod verdict;
+mod verdict;
 
-use std::fmt;
-
-use serde::Serialize;
-
-use crate::analysis::{Gauge, Overview, Part, Peak, PeakOf, Summary, composition};
-use crate::recording::{Names, Recording};
-use findings::{Holder, layer_name};
-use gpushim_trace::{Event, Series, Timeline};
-use verdict::Verdict;
-
-/// How many lines of a list are shown.
-pub(crate) const LINES: usize = 5;
-
-/// A trace's report.
-#[derive(Clone, Debug, Serialize)]
-pub struct Report {
-    /// Path of the trace.
-    pub trace: String,
-    /// What it is, with the version.
-    pub format: String,
-    /// Wall clock at the start, ns since 1970.
-    pub started_wall_ns: u64,
-    /// Facts about the process, keys and values in their order; a key may come several times.
-    pub facts: Vec<(String, String)>,
-    /// Counters of the process, by name.
-    pub counters: Vec<(String, u64)>,
-    /// Figures from the events.
-    pub summary: Summary,
-    /// Who held memory when most was live.
-    pub peaks: Vec<HeldAtPeak>,
-    /// What stands out.
-    pub verdicts: Vec<Verdict>,
-    /// Where memory goes through iterations and does not grow: that, in a sentence.
-    pub steady: Option<String>,
-    /// What is damaged or missing in the file.
-    pub problems: Vec<String>,
-}
-
-/// Who held memory of a device when most was live.
-#[derive(Clone, Debug, Serialize)]
-pub struct HeldAtPeak {
-    /// `tensors` or `device memory`.
-    pub of: &'static str,
-    /// Device ordinal.
-    pub device: Option<u8>,
-    /// When, ns since the start.
-    pub ns: u64,
-    /// In which iteration, from 0.
-    pub iteration: Option<usize>,
-    /// Bytes that were live.
-    pub bytes: u64,
-    /// What they were for, as far as it can be told.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub composition: Option<Vec<Part>>,
-    /// Those who held most of them, the first ones.
-    pub holders: Vec<Holder>,
-    /// Bytes held by others, and how many those are.
-    pub others: (u64, usize),
-    /// Bytes of blocks that were live when the events begin, of which nothing else is known.
-    pub unknown: u64,
-}
-
-impl HeldAtPeak {
-    fn all(
-        recording: &dyn Recording,
-        overview: &Overview,
-        names: &mut dyn Names,
-    ) -> Vec<HeldAtPeak> {
-        let Some(told) = overview.layers.first() else {
-            return Vec::new();
-        };
-        let mut one = |(of, peak): &(PeakOf, Peak)| {
-            let shown = peak.holders.iter().take(LINES);
-            let holders: Vec<Holder> = shown
-                .map(|held| Holder::of(names, held, of.bytes))
-                .collect();
-            let rest = peak.holders.iter().skip(LINES);
-            let around = told.around.as_ref().zip(told.iterations.as_ref());
-            let around = around.filter(|((peak, ..), _)| peak == of);
-            let parts = around.and_then(|((_, live, journal), iterations)| {
-                composition(recording, names, iterations, journal, live)
-            });
-            HeldAtPeak {
-                of: layer_name(of.focus.layer),
-                device: of.focus.device.filter(|device| *device != Event::NO_DEVICE),
-                ns: of.ns,
-                iteration: told.iterations.as_ref().and_then(|all| all.of(of.ticket)),
-                bytes: of.bytes,
-                others: rest.fold((0, 0), |(bytes, number), held| {
-                    (held.bytes.saturating_add(bytes), number + 1)
-                }),
-                unknown: of.bytes.saturating_sub(peak.bytes),
-                composition: parts,
-                holders,
-            }
-        };
-        let mut peaks: Vec<HeldAtPeak> = told.peaks.iter().map(&mut one).collect();
-        peaks.sort_by_key(|peak| peak.device);
-        peaks
-    }
-}
-
-impl Report {
-    /// Reads all events of a trace and sums them up.
-    pub fn of(trace: &dyn Recording) -> Report {
-        let mut overview = Overview::of(trace);
-        let mut names = trace.names();
-        if overview.summary.events.wrapped {
-            complete(&mut overview.summary, &trace.timeline());
-        }
-        let (verdicts, steady) = Verdict::all(trace, &mut overview, &mut *names);
-        Report {
-            trace: trace.path().display().to_string(),
-            format: trace.format(),
-            started_wall_ns: trace.wall_ns(),
-            facts: trace.facts(),
-            counters: trace.counters(),
-            peaks: HeldAtPeak::all(trace, &overview, &mut *names),
-            summary: overview.summary,
-            verdicts,
-            steady,
-            problems: trace.problems(),
-        }
-    }
-
-    /// The first fact of a key.
-    pub fn fact(&self, key: &str) -> Option<&str> {
-        self.facts
-            .iter()
-            .find(|(name, _)| name == key)
-            .map(|(_, value)| value.as_str())
-    }
-
-    /// All facts of a key.
-    pub fn facts_of<'a>(&'a self, key: &'a str) -> impl Iterator<Item = &'a str> {
-        self.facts
-            .iter()
-            .filter(move |(name, _)| name == key)
-            .map(|(_, value)| value.as_str())
-    }
-}
-
-/// Takes peaks that the events no longer tell from the timeline of the whole run.
-fn complete(summary: &mut Summary, timeline: &Timeline) {
-    for device in &mut summary.devices {
-        let mut all = timeline.devices.iter();
-        let Some(its) = all.find(|of| Some(of.device) == device.device) else {
-            continue;
-        };
-        let highest = |series| its.get(series).iter().max_by_key(|span| span.max);
-        for (series, gauge) in [
-            (Series::Requested, &mut device.requested),
-            (Series::Allocated, &mut device.allocated),
-            (Series::Reserved, &mut device.reserved),
-        ] {
-            if let Some(span) = highest(series).filter(|span| span.max > gauge.peak) {
-                (gauge.peak, gauge.peak_ns) = (span.max, Some(span.from_ns));
-            }
-        }
-        let last = its.get(Series::Driver).last();
-        if let Some((highest, last)) = highest(Series::Driver).zip(last) {
-            device.in_use = Some(Gauge {
-                peak: highest.max,
-                peak_ns: Some(highest.from_ns),
-                end: last.max,
-            });
-        }
-    }
-}
-
-impl fmt::Display for Report {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&text::render(self)?)
-    }
-}
+pub use build::Report;
+pub use figures::{
+    Classes, DeviceFigures, Gauge, OutOfMemory, SizeGroup, Sources, Summary, TensorFigures,
+};
+pub use overview::{Overview, Told};
+pub use summary::{Books, PeakOf, summarize};

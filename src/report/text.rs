@@ -2,14 +2,15 @@
 
 use std::fmt::{Result, Write};
 
-use super::Report;
-use super::shown::{screen, shown};
-use super::units::{bytes, count, moment, percent, span};
-use crate::analysis::{SizeGroup, Summary};
+use super::build::Report;
+use super::figures::{SizeGroup, Summary};
+use crate::cut::shortened;
+use crate::output::escape::{screen, shown};
+use crate::output::units::{bytes, count, moment, percent, span};
+use crate::recording::Gpu;
 
 mod peak;
 
-pub(super) use peak::composition;
 use peak::{held, memory};
 
 /// Letters of a line.
@@ -80,7 +81,7 @@ fn process(report: &Report, f: &mut String) -> Result {
         moment(report.started_wall_ns)
     )?;
     for (key, value) in &report.facts {
-        if let Some(ordinal) = key.strip_prefix("gpu.") {
+        if let Some(ordinal) = Gpu::ordinal(key) {
             writeln!(f, "gpu {ordinal:<6} {}", gpu(value))?;
         }
     }
@@ -125,13 +126,12 @@ fn process(report: &Report, f: &mut String) -> Result {
     writeln!(f)
 }
 
-/// `NAME, N bytes` with the bytes as people read them.
-fn gpu(value: &str) -> String {
-    let parsed = value.strip_suffix(" bytes").and_then(|value| {
-        let (name, number) = value.rsplit_once(", ")?;
-        Some(format!("{name}, {}", bytes(number.parse().ok()?)))
-    });
-    parsed.unwrap_or_else(|| value.to_string())
+/// The fact of a GPU, with its bytes as people read them.
+fn gpu(fact: &str) -> String {
+    Gpu::parse(fact).map_or_else(
+        || fact.to_string(),
+        |gpu| format!("{}, {}", gpu.name, bytes(gpu.bytes)),
+    )
 }
 
 /// What stands out, or that nothing does.
@@ -336,11 +336,4 @@ fn next(report: &Report, f: &mut String) -> Result {
 fn plural(number: u64, what: &str) -> String {
     let s = if number == 1 { "" } else { "s" };
     format!("{} {what}{s}", count(number))
-}
-
-fn shortened(text: &str, letters: usize) -> String {
-    match text.char_indices().nth(letters) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text.to_string(),
-    }
 }

@@ -2,12 +2,14 @@
 
 use serde::Serialize;
 
-use super::findings::{Subject, layer_name};
-use super::growth::{GrowthReport, gpu_bytes};
-use super::leaks::LeaksReport;
-use super::oom::OomReport;
-use super::units::count;
-use crate::analysis::{Focus, Overview, Summary, Told, Why};
+use super::figures::Summary;
+use super::overview::{Overview, Told};
+use crate::growth::GrowthReport;
+use crate::leaks::LeaksReport;
+use crate::ledger::Focus;
+use crate::oom::{OomReport, Why};
+use crate::output::finding::{Subject, layer_name};
+use crate::output::units::count;
 use crate::recording::{Names, Recording};
 use gpushim_trace::Layer;
 
@@ -38,7 +40,7 @@ impl Verdict {
         shortages.truncate(1);
         shortages
             .iter_mut()
-            .for_each(|one| one.holders.truncate(super::LINES));
+            .for_each(|one| one.holders.truncate(super::build::LINES));
         let main = overview.layers.first();
         let grows = main.and_then(|told| told.growth.as_ref());
         let grows = grows.filter(|growth| growth.grows);
@@ -60,13 +62,16 @@ impl Verdict {
             let growth = told.growth.clone();
             let by = told.iterations.as_ref().map(|all| all.by.clone());
             let growth = GrowthReport::new(subject(), by, growth, free, names);
+            let what = other_memory(told.focus.layer);
             let (kind, text) = if growth.grows() {
-                ("growth", growth.verdict)
+                ("growth", growth.sentence(what.unwrap_or("Memory")))
             } else if told.leaks.leaked > 0 {
-                (
-                    "leaks",
-                    LeaksReport::new(subject(), &told.leaks, names).verdict,
-                )
+                let leaks = LeaksReport::new(subject(), &told.leaks, names).verdict;
+                let text = match what {
+                    Some(what) => format!("{what} {leaks}"),
+                    None => leaks,
+                };
+                ("leaks", text)
             } else {
                 if steady.is_none() && growth.growth.is_some() {
                     steady = Some(growth.verdict);
@@ -76,7 +81,7 @@ impl Verdict {
             verdicts.push(Verdict {
                 kind,
                 of: layer_name(told.focus.layer),
-                text: of_layer(&text, told.focus.layer),
+                text,
                 next: format!("gpushim {kind}{} {trace}", flag(told, overview)),
             });
         }
@@ -92,7 +97,7 @@ fn out_of_memory(oom: &OomReport, all: u64, trace: &str) -> Option<Verdict> {
     if let Some(holder) = first.held_by.first() {
         text.push_str(&format!(
             " {} of what was live was held by {}.",
-            super::units::percent(holder.share, 1.0),
+            crate::output::units::percent(holder.share, 1.0),
             holder.who.in_a_sentence()
         ));
     }
@@ -114,20 +119,14 @@ fn out_of_memory(oom: &OomReport, all: u64, trace: &str) -> Option<Verdict> {
     })
 }
 
-/// A sentence about memory, of a layer that is not what memory usually means.
-fn of_layer(text: &str, layer: Layer) -> String {
+/// What the blocks of a layer are called at the beginning of a sentence, where they are not what `memory`
+/// usually means.
+fn other_memory(layer: Layer) -> Option<&'static str> {
     match layer {
-        Layer::Tensor | Layer::Device => text.to_string(),
-        Layer::Host | Layer::Managed | Layer::Mapping => {
-            let name = layer_name(layer);
-            let rest = text.strip_prefix("Memory ").unwrap_or(text);
-            let first = name
-                .chars()
-                .next()
-                .map(|letter| letter.to_ascii_uppercase());
-            let name: String = first.into_iter().chain(name.chars().skip(1)).collect();
-            format!("{name} {rest}")
-        }
+        Layer::Tensor | Layer::Device => None,
+        Layer::Host => Some("Pinned host memory"),
+        Layer::Managed => Some("Managed memory"),
+        Layer::Mapping => Some("Mappings"),
     }
 }
 
@@ -152,7 +151,7 @@ fn free_of(recording: &dyn Recording, focus: Focus, summary: &Summary) -> Option
         return None;
     }
     let free = summary.devices.iter().filter_map(|device| {
-        let total = gpu_bytes(&recording.fact(&format!("gpu.{}", device.device?))?)?;
+        let total = recording.gpu(device.device?)?.bytes;
         // The driver may have been asked long ago.
         let used = device.in_use.map_or(0, |used| used.end);
         let used = used.max(device.reserved.peak);

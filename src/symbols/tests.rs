@@ -278,7 +278,7 @@ fn names_of_rust_are_demangled() {
     let symbol = symbols.last().unwrap();
     assert_eq!(
         symbol.function,
-        "gpushim_core::symbols::tests::a_function_of_rust"
+        "gpushim_command::symbols::tests::a_function_of_rust"
     );
     let file = symbol.file.as_deref().unwrap();
     assert!(file.ends_with("src/symbols/tests.rs"), "{file}");

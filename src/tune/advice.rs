@@ -2,9 +2,10 @@
 
 use super::candidate::{Candidate, Families};
 use super::cost::{Cost, Sum};
+use super::find::{Recorded, Tried};
 use super::search::{Job, Run};
-use super::{Recorded, Tried};
-use crate::replay::{Device, Policy, Requests};
+use crate::replay::{Device, Policy};
+use crate::requests::Requests;
 use gpushim_config::VARIABLES;
 
 /// What is advised.

@@ -3,7 +3,8 @@
 use std::fmt;
 
 use super::search::{Job, Run};
-use crate::replay::{Device, Op, Policy};
+use crate::replay::{Device, Policy};
+use crate::requests::Op;
 use gpushim_alloc::pool;
 
 /// Which calls the runs allocate by.
@@ -139,13 +140,9 @@ impl Candidate {
         families: Families,
     ) -> Option<Candidate> {
         let bytes = |name: &str| setting(name).and_then(|text| gpushim_config::size(&text));
-        let policy = setting("GPUSHIM_POLICY")?;
-        let of = match policy.as_str() {
-            "auto" => Candidate::DEFAULT,
-            "vmm" => Candidate::of(pool::Policy::Vmm),
-            "segments" => Candidate::of(pool::Policy::Segments),
-            "blocks" => Candidate::of(pool::Policy::Blocks),
-            "bins" => Candidate::of(pool::Policy::Bins),
+        let of = match setting("GPUSHIM_POLICY")?.parse().ok()? {
+            Policy::Auto => Candidate::DEFAULT,
+            Policy::Ours(policy) => Candidate::of(policy),
             _ => return None,
         };
         let page = bytes("GPUSHIM_PAGE").unwrap_or(PAGE);

@@ -3,11 +3,13 @@
 
 use serde::Serialize;
 
+use super::candidate::Candidate;
 use super::choice::choose;
 use super::cost::{Cost, Sum};
+use super::find::{Recorded, Tried};
 use super::search::{Job, Run};
-use super::{Candidate, Recorded, Tried};
-use crate::replay::{Device, Requests};
+use crate::replay::Device;
+use crate::requests::Requests;
 
 /// Fewer iterations in a half say nothing.
 const LEAST: usize = 2;

@@ -1,13 +1,13 @@
 //! Many replays, on all cores, until time is up.
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
 use super::cost::Cost;
-use crate::replay::{
-    Allocator, Device, DriverTime, Given, OutOfMemory, Policy, Request, Requests, run,
-};
+use crate::replay::{Allocator, Device, DriverTime, OutOfMemory, Policy, run};
+use crate::requests::{InitialState, Request, Requests};
 
 /// A replay to be done.
 #[derive(Clone, Copy, Debug)]
@@ -145,7 +145,7 @@ impl Allocator for Timed {
         self.inner.trim(request);
     }
 
-    fn begin_with(&mut self, given: &Given) -> bool {
+    fn begin_with(&mut self, given: &InitialState) -> bool {
         self.inner.begin_with(given)
     }
 
@@ -168,7 +168,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::replay::{Shape, generate};
+    use crate::requests::{Shape, generate};
     use gpushim_alloc::pool;
 
     #[test]

@@ -40,7 +40,7 @@ def browser_of(python):
 
 
 def bytes_as_people_read(count):
-    """As src/report/units.rs has it."""
+    """As src/output/units.rs has it."""
     value, units = count / 1024, ["KiB", "MiB", "GiB", "TiB"]
     while value >= 1023.95 and len(units) > 1:
         value /= 1024

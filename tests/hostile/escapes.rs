@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use gpushim_core::report::shown::is_unseen;
+use gpushim_command::output::escape::is_unseen;
 use gpushim_trace::{BuildId, Class, Event, Kind, Module, StackNode, Writer, WriterOptions};
 
 use crate::bounded::{READERS, gpushim};

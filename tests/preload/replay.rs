@@ -2,9 +2,10 @@
 //! moment.
 
 use gpushim_alloc::pool;
-use gpushim_core::analysis::Focus;
-use gpushim_core::recording::{self, Recording};
-use gpushim_core::replay::{Device, Op, Policy, Requests};
+use gpushim_command::ledger::Focus;
+use gpushim_command::recording::{self, Recording};
+use gpushim_command::replay::{Device, Policy};
+use gpushim_command::requests::{Op, Requests};
 use gpushim_trace::{Kind, Layer};
 
 use crate::support::{Outcome, Run, program};

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use gpushim_core::analysis::Focus;
-use gpushim_core::tune::{Advice, Options, Recorded, tune};
+use gpushim_command::ledger::Focus;
+use gpushim_command::tune::{Advice, Options, Recorded, tune};
 
 use crate::replay::open;
 use crate::support::{Outcome, Run, program};

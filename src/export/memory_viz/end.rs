@@ -2,8 +2,8 @@
 
 use anyhow::Result;
 
-use super::super::story::Block;
-use super::{End, Viz};
+use crate::export::complete_events::Block;
+use crate::export::memory_viz::{End, Viz};
 
 /// PyTorch's blocks are multiples of this.
 const ROUNDING: u64 = 512;

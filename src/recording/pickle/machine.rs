@@ -1,6 +1,6 @@
 //! The machine whose program a pickle is, without the instructions that would do anything.
 
-use super::{Refused, Value};
+use crate::recording::pickle::{Refused, Value};
 
 /// Numbers of the instructions.
 mod op {

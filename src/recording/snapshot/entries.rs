@@ -2,10 +2,10 @@
 
 use rustc_hash::FxHashSet;
 
-use super::super::caching::Segment;
-use super::super::pickle::{Pickle, Value};
-use super::stacks::Stacks;
-use super::texts::Texts;
+use crate::recording::caching::Segment;
+use crate::recording::pickle::{Pickle, Value};
+use crate::recording::snapshot::stacks::Stacks;
+use crate::recording::snapshot::texts::Texts;
 
 /// What happened, by PyTorch's names (`TraceEntry::Action` of its caching allocator).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::super::caching::Segment;
-use super::entries::{Action, Block, Device, Entry};
-use super::pools;
-use super::segments::Segments;
+use crate::recording::caching::Segment;
+use crate::recording::snapshot::entries::{Action, Block, Device, Entry};
+use crate::recording::snapshot::pools;
+use crate::recording::snapshot::segments::Segments;
 use gpushim_trace::{Class, Event, Kind, flags};
 
 /// PyTorch makes no block that is not a multiple of this (`kMinBlockSize` of its caching allocator).
@@ -324,7 +324,7 @@ impl Writer {
             ..self.event(kind)
         };
         if kind == Kind::Mark {
-            event.address = super::SNAPSHOT_TEXT;
+            event.address = crate::recording::snapshot::SNAPSHOT_TEXT;
             (event.size, event.extra) = (0, [0; 2]);
         }
         self.events.push((time, event, entry.stream));

@@ -18,8 +18,9 @@ use std::path::{Path, PathBuf};
 
 use rustc_hash::FxHashMap;
 
+use super::caching::{Caching, Waiting};
 use super::pickle::Pickle;
-use super::{Caching, Coverage, Names, Recording, Waiting};
+use super::{Coverage, Names, Recording};
 use gpushim_trace::{Class, Event, Kind, LiveBlock, Record, Timeline};
 
 mod entries;

@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
 
-use super::super::caching::Segment;
-use super::entries::Device;
-use super::history::History;
+use crate::recording::caching::Segment;
+use crate::recording::snapshot::entries::Device;
+use crate::recording::snapshot::history::History;
 use gpushim_trace::Kind;
 
 /// Memory that is there at the end: where it ends, and what for.

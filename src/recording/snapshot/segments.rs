@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::entries::{Action, Device, Entry};
+use crate::recording::snapshot::entries::{Action, Device, Entry};
 
 /// Stretches of a device's memory.
 #[derive(Debug)]

@@ -7,10 +7,11 @@ use std::rc::Rc;
 
 use rustc_hash::FxHashMap;
 
-use super::super::nodes::Nodes;
-use super::super::pickle::{Pickle, Value};
-use super::super::{Frame, Names};
-use super::texts::Texts;
+use crate::cut;
+use crate::recording::nodes::Nodes;
+use crate::recording::pickle::{Pickle, Value};
+use crate::recording::snapshot::texts::Texts;
+use crate::recording::{Frame, Names};
 use crate::symbols::{Kind, Symbol};
 
 /// Frames of a stack beyond which the outer ones are left out. Python itself gives up after 1,000 calls.
@@ -97,9 +98,7 @@ const LETTERS_LEAST: usize = 64;
 
 /// As much of a text as there is room for, which gets less by it.
 fn kept(text: &str, room: &Cell<usize>) -> String {
-    let most = room.get().max(LETTERS_LEAST).min(text.len());
-    let end = (0..=most).rev().find(|end| text.is_char_boundary(*end));
-    let kept = text.get(..end.unwrap_or(0)).unwrap_or_default();
+    let kept = cut::to_bytes(text, room.get().max(LETTERS_LEAST));
     room.set(room.get().saturating_sub(kept.len()));
     kept.to_string()
 }

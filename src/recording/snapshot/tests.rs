@@ -5,7 +5,9 @@ use flate2::read::GzDecoder;
 use proptest::prelude::*;
 
 use super::*;
-use crate::recording::{Frame, blame, open};
+use crate::recording::Frame;
+use crate::recording::blame::blame;
+use crate::recording::open::open;
 
 /// Real snapshots, from PyTorch 2.9 and 2.11: the first whole, of the others what is not stacks.
 const SAMPLES: [&str; 3] = ["forward", "inference", "training"];
@@ -33,7 +35,7 @@ fn at_end(bytes: &[u8]) -> [u64; 4] {
             *sum += number(key);
         }
         let blocks = pickle.items(pickle.get(*segment, "blocks").unwrap());
-        let is_live = |block: &&super::super::pickle::Value| {
+        let is_live = |block: &&crate::recording::pickle::Value| {
             let state = pickle.get(**block, "state").unwrap();
             pickle.text(state).unwrap() == "active_allocated"
         };

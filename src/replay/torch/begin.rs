@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use super::super::caching::Memory;
-use super::super::heap::Piece;
-use super::super::requests::{Given, GivenBlock, GivenSegment};
-use super::{Group, LARGE_BUFFER, Options, SMALL, SMALL_BUFFER, Torch, range};
+use crate::replay::caching::Memory;
+use crate::replay::heap::Piece;
+use crate::replay::torch::options::Options;
+use crate::replay::torch::{Group, LARGE_BUFFER, SMALL, SMALL_BUFFER, Torch, range};
+use crate::requests::{InitialBlock, InitialSegment, InitialState};
 
 /// Which requests a segment serves.
-pub(super) fn group(segment: &GivenSegment) -> Group {
+pub(super) fn group(segment: &InitialSegment) -> Group {
     let of = &segment.of;
     let is_small = of.is_small.unwrap_or(if of.is_expandable {
         !segment.bytes.is_multiple_of(LARGE_BUFFER)
@@ -25,13 +26,13 @@ pub(super) fn group(segment: &GivenSegment) -> Group {
 impl Torch {
     /// Begins with what there was; false if that is of no use: blocks outside of all segments, or segments that do
     /// not expand where they are to, or the other way round.
-    pub(super) fn begin(&mut self, memory: &mut Memory, given: &Given) -> bool {
+    pub(super) fn begin(&mut self, memory: &mut Memory, given: &InitialState) -> bool {
         let mut segments = given.segments.clone();
         segments.sort_unstable_by_key(|segment| segment.address);
-        let mut blocks: Vec<GivenBlock> =
+        let mut blocks: Vec<InitialBlock> =
             given.blocks.iter().chain(&given.waiting).copied().collect();
         blocks.sort_unstable_by_key(|block| block.address);
-        let is_inside = |block: &GivenBlock| {
+        let is_inside = |block: &InitialBlock| {
             let after = segments.partition_point(|segment| segment.address <= block.address);
             let before = after.checked_sub(1).and_then(|at| segments.get(at));
             before.is_some_and(|segment| block.address - segment.address < segment.bytes)
@@ -41,7 +42,7 @@ impl Torch {
         if segments.is_empty() || !is_as_it_was || !blocks.iter().all(is_inside) {
             return false;
         }
-        let mut ranges: BTreeMap<u32, Vec<GivenSegment>> = BTreeMap::new();
+        let mut ranges: BTreeMap<u32, Vec<InitialSegment>> = BTreeMap::new();
         for segment in segments {
             memory.device.had(segment.bytes);
             let number = self.number(group(&segment));
@@ -67,8 +68,8 @@ impl Torch {
         &mut self,
         memory: &mut Memory,
         number: u32,
-        stretches: &[GivenSegment],
-        blocks: &[GivenBlock],
+        stretches: &[InitialSegment],
+        blocks: &[InitialBlock],
     ) {
         let Some(base) = stretches.first().map(|first| first.address) else {
             return;
@@ -100,7 +101,7 @@ impl Torch {
     }
 
     /// Puts blocks into a piece in hand; what is between them is free.
-    fn lay(&mut self, memory: &mut Memory, piece: Piece, blocks: &[GivenBlock]) {
+    fn lay(&mut self, memory: &mut Memory, piece: Piece, blocks: &[InitialBlock]) {
         let is_large = self.of(memory.heap.group(piece)).is_large;
         let mut rest = piece;
         let mut at = memory.heap.address(piece);
@@ -144,7 +145,7 @@ impl Torch {
 }
 
 /// The blocks that begin in a stretch.
-fn within(blocks: &[GivenBlock], address: u64, bytes: u64) -> &[GivenBlock] {
+fn within(blocks: &[InitialBlock], address: u64, bytes: u64) -> &[InitialBlock] {
     let end = address.saturating_add(bytes);
     let from = blocks.partition_point(|block| block.address < address);
     let to = blocks.partition_point(|block| block.address < end);

@@ -2,9 +2,9 @@
 
 use rustc_hash::FxHashSet;
 
-use super::super::caching::Memory;
-use super::super::heap::Piece;
-use super::{Torch, range};
+use crate::replay::caching::Memory;
+use crate::replay::heap::Piece;
+use crate::replay::torch::{Torch, range};
 
 impl Torch {
     /// What is free as a whole goes back: segments, and pages of those that expand. Of the pools of graphs and

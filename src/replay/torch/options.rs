@@ -2,9 +2,9 @@
 
 use std::fmt;
 
-use super::super::caching::multiple;
-use super::super::requests::Requests;
-use super::{BLOCK, LARGE_BUFFER};
+use crate::replay::caching::multiple;
+use crate::replay::torch::{BLOCK, LARGE_BUFFER};
+use crate::requests::Requests;
 
 /// How many ranges of sizes have divisions of their own: from 1 MiB on, each to the next power of two.
 const RANGES: usize = 16;

@@ -1,10 +1,10 @@
 //! Expandable segments: a range of addresses for each group, in which memory is mapped by whole pages where it is
 //! needed, and unmapped where nothing is left.
 
-use super::super::OutOfMemory;
-use super::super::caching::Memory;
-use super::super::heap::{Heap, Piece};
-use super::{LARGE_BUFFER, SMALL_BUFFER};
+use crate::replay::caching::Memory;
+use crate::replay::heap::{Heap, Piece};
+use crate::replay::run::OutOfMemory;
+use crate::replay::torch::{LARGE_BUFFER, SMALL_BUFFER};
 
 /// Bytes of a range: more than any device has.
 pub(super) const BYTES: u64 = 1 << 44;

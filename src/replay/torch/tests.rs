@@ -1,9 +1,12 @@
 use proptest::prelude::*;
 
-use crate::analysis::Focus;
+use crate::ledger::Focus;
 use crate::recording;
+use crate::replay::outcome::Outcome;
+use crate::replay::policy::{Device, Policy};
+use crate::replay::run::torch_options;
 use crate::replay::tests::{MIB, made, outcome};
-use crate::replay::{Device, Op, Outcome, Policy, Requests, torch_options};
+use crate::requests::{Op, Requests};
 use gpushim_trace::{Kind, Layer};
 
 fn snapshot(name: &str) -> Requests {

@@ -2,10 +2,12 @@
 
 use std::fmt::{Result, Write};
 
-use super::{WIDTH, shortened};
-use crate::analysis::{DeviceFigures, Gauge, Part, TensorFigures};
-use crate::report::HeldAtPeak;
-use crate::report::units::{bytes, count, percent, span};
+use crate::cut::shortened;
+use crate::output::units::{bytes, count, percent, span};
+use crate::peak::parts_in_words;
+use crate::report::build::HeldAtPeak;
+use crate::report::figures::{DeviceFigures, Gauge, TensorFigures};
+use crate::report::text::WIDTH;
 
 /// From what was asked for down to what the driver says is in use, each with how much more it is than the one
 /// above.
@@ -89,7 +91,7 @@ pub fn held(peak: &HeldAtPeak, several: bool, f: &mut String) -> Result {
     }
     writeln!(f, "\n{title}")?;
     if let Some(parts) = &peak.composition {
-        writeln!(f, "  {}", composition(parts, peak.bytes))?;
+        writeln!(f, "  {}", parts_in_words(parts, peak.bytes))?;
     }
     let mut line = |held: u64, blocks: &str, since: &str, who: &str| {
         let share = percent(held as f64, peak.bytes as f64);
@@ -118,15 +120,4 @@ pub fn held(peak: &HeldAtPeak, several: bool, f: &mut String) -> Result {
         line(peak.unknown, "", "", "from before the events that are left")?;
     }
     Ok(())
-}
-
-/// What was live was for what, the most first.
-pub fn composition(parts: &[Part], whole: u64) -> String {
-    let mut parts = parts.to_vec();
-    parts.sort_by_key(|part| std::cmp::Reverse(part.bytes));
-    let text = parts.iter().map(|part| {
-        let share = percent(part.share(whole), 1.0);
-        format!("{} {} ({share})", part.category.name(), bytes(part.bytes))
-    });
-    text.collect::<Vec<_>>().join(", ")
 }

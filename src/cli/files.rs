@@ -1,0 +1,151 @@
+//! Which trace files a subcommand is about.
+
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use anyhow::{Result, anyhow};
+
+use gpushim_config::{Config, DEFAULT_PATTERN};
+
+/// The files named, of a directory the traces in it, or else the newest that matches the pattern in force.
+pub fn named_or_newest(files: &[PathBuf]) -> Result<Vec<PathBuf>> {
+    if !files.is_empty() {
+        return Ok(files.iter().flat_map(|path| within(path)).collect());
+    }
+    let pattern = Config::from_env()
+        .0
+        .trace
+        .unwrap_or_else(|| DEFAULT_PATTERN.to_string());
+    let newest = matching(&pattern).into_iter().max_by_key(|path| age(path));
+    newest.map(|path| vec![path]).ok_or_else(|| {
+        anyhow!("find a trace: no file matches {pattern}; name one, or record one with `gpushim run -- COMMAND`")
+    })
+}
+
+/// The traces of a directory, by their names; of anything else, and of a directory without any, the path itself.
+fn within(path: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
+    let is_trace = |path: &PathBuf| path.extension().is_some_and(|end| end == "trace");
+    let mut traces: Vec<PathBuf> = entries
+        .map(|entry| entry.path())
+        .filter(|path| is_trace(path) && path.is_file())
+        .collect();
+    traces.sort_unstable();
+    if traces.is_empty() {
+        traces.push(path.to_path_buf());
+    }
+    traces
+}
+
+/// All files that a pattern of `GPUSHIM_TRACE` may have produced, whatever process, rank and host.
+pub fn matching(pattern: &str) -> Vec<PathBuf> {
+    let pattern = Path::new(pattern);
+    let Some(name) = pattern.file_name().and_then(|name| name.to_str()) else {
+        return Vec::new();
+    };
+    let folder = pattern
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty())
+        .unwrap_or(Path::new("."));
+    let folder = PathBuf::from(folder.to_string_lossy().replace("%%", "%"));
+    let parts = literals(name);
+    let Ok(entries) = std::fs::read_dir(&folder) else {
+        return Vec::new();
+    };
+    let mut paths: Vec<_> = entries
+        .filter_map(|entry| {
+            let entry = entry.ok()?;
+            let fits = entry
+                .file_name()
+                .to_str()
+                .is_some_and(|name| matches(name, &parts));
+            // A path in the current directory is printed as its name alone.
+            let path = if folder == Path::new(".") {
+                entry.file_name().into()
+            } else {
+                entry.path()
+            };
+            (fits && entry.file_type().ok()?.is_file()).then_some(path)
+        })
+        .collect();
+    paths.sort_unstable();
+    paths
+}
+
+/// Creation time where the file system keeps it: the mapped file's modification time says little.
+fn age(path: &Path) -> Option<SystemTime> {
+    let meta = std::fs::metadata(path).ok()?;
+    meta.created().or_else(|_| meta.modified()).ok()
+}
+
+/// The literal parts of a pattern's file name, between which anything may stand. The suffix that
+/// a taken name gets stands before the extension, which is therefore a part of its own.
+fn literals(name: &str) -> Vec<String> {
+    let mut parts = vec![String::new()];
+    let mut letters = name.chars().peekable();
+    while let Some(letter) = letters.next() {
+        match (letter, letters.peek()) {
+            ('%', Some('%')) => {
+                letters.next();
+                push(&mut parts, '%');
+            }
+            ('%', Some(_)) => {
+                letters.next();
+                parts.push(String::new());
+            }
+            (letter, _) => push(&mut parts, letter),
+        }
+    }
+    if let Some(last) = parts.pop() {
+        match last.rfind('.') {
+            Some(dot) => parts.extend([last[..dot].to_string(), last[dot..].to_string()]),
+            None => parts.extend([last, String::new()]),
+        }
+    }
+    parts
+}
+
+fn push(parts: &mut [String], letter: char) {
+    if let Some(last) = parts.last_mut() {
+        last.push(letter);
+    }
+}
+
+fn matches(name: &str, parts: &[String]) -> bool {
+    let [first, middle @ .., last] = parts else {
+        return false;
+    };
+    let Some(rest) = name
+        .strip_prefix(first.as_str())
+        .and_then(|rest| rest.strip_suffix(last.as_str()))
+    else {
+        return false;
+    };
+    let mut rest = rest;
+    for part in middle.iter().filter(|part| !part.is_empty()) {
+        let Some((_, after)) = rest.split_once(part.as_str()) else {
+            return false;
+        };
+        rest = after;
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_a_pattern_may_have_produced() {
+        let fits = |pattern: &str, name: &str| matches(name, &literals(pattern));
+        assert!(fits("gpushim-%h-%p.trace", "gpushim-node7-123.trace"));
+        assert!(fits("gpushim-%h-%p.trace", "gpushim-a-b-123-2.trace"));
+        assert!(!fits("gpushim-%h-%p.trace", "gpushim-node7.trace"));
+        assert!(!fits("gpushim-%h-%p.trace", "other-node7-123.trace"));
+        assert!(!fits("gpushim-%h-%p.trace", "gpushim-node7-123.trace.gz"));
+        assert!(fits("run.trace", "run.trace"));
+        assert!(fits("run.trace", "run-1.trace"));
+        assert!(fits("100%%-%p", "100%-7"));
+        assert!(!fits("%p.a.b", "1.a"));
+    }
+}

@@ -1,0 +1,50 @@
+//! Opens the files that a subcommand is about.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+
+use super::outcome::Outcome;
+use super::terminal::{complain, say_problems};
+use crate::recording::{self, Recording};
+
+/// Opens one file after the other with `open`, and hands each to `then`. A file that cannot be opened is
+/// reported on stderr and left out; the outcome is then [`Outcome::Failed`].
+///
+/// # Errors
+/// The first of `then`, which ends it.
+pub fn each<R>(
+    paths: &[PathBuf],
+    open: impl Fn(&Path) -> Result<R>,
+    mut then: impl FnMut(&Path, R) -> Result<()>,
+) -> Result<Outcome> {
+    let mut outcome = Outcome::Fine;
+    for path in paths {
+        if let Some(recording) = opened(path, &open, &mut outcome) {
+            then(path, recording)?;
+        }
+    }
+    Ok(outcome)
+}
+
+/// Opens all that can be opened, and reports what is wrong with each and which cannot be.
+pub fn all(paths: &[PathBuf]) -> (Vec<Box<dyn Recording>>, Outcome) {
+    let mut outcome = Outcome::Fine;
+    let recordings = paths.iter().filter_map(|path| {
+        let recording = opened(path, &recording::open, &mut outcome)?;
+        say_problems(&*recording);
+        Some(recording)
+    });
+    (recordings.collect(), outcome)
+}
+
+fn opened<R>(path: &Path, open: &impl Fn(&Path) -> Result<R>, outcome: &mut Outcome) -> Option<R> {
+    match open(path) {
+        Ok(recording) => Some(recording),
+        Err(error) => {
+            complain(&error);
+            *outcome = Outcome::Failed;
+            None
+        }
+    }
+}

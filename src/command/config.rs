@@ -1,0 +1,126 @@
+//! `gpushim config`: what is in force, where it comes from, and what could not be used.
+
+use std::fmt::Write;
+
+use anyhow::Result;
+use serde::Serialize;
+
+use crate::cli::outcome::{Format, Outcome};
+use crate::cli::terminal::{print_json, print_text};
+use crate::output::escape::shown;
+use gpushim_config::{Origin, Resolved, markdown};
+
+/// Print the configuration in force, and what of it could not be used (exit code 1).
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  gpushim config
+  gpushim config --format json")]
+pub struct Args {
+    /// How to print.
+    #[arg(long, value_enum, default_value_t)]
+    format: Format,
+    /// Print the documentation of all variables instead.
+    #[arg(long, conflicts_with = "format")]
+    markdown: bool,
+}
+
+#[derive(Serialize)]
+struct Page {
+    settings: Vec<Setting>,
+    problems: Vec<Problem>,
+}
+
+#[derive(Serialize)]
+struct Setting {
+    name: &'static str,
+    value: String,
+    origin: &'static str,
+    default: &'static str,
+    accepts: &'static str,
+    help: &'static str,
+    used: bool,
+}
+
+#[derive(Serialize)]
+struct Problem {
+    variable: String,
+    value: String,
+    reason: String,
+}
+
+pub fn main(args: &Args) -> Result<Outcome> {
+    if args.markdown {
+        print_text(&markdown())?;
+        return Ok(Outcome::Fine);
+    }
+    let resolved = Resolved::from_env();
+    let outcome = if resolved.problems.is_empty() {
+        Outcome::Fine
+    } else {
+        Outcome::Found
+    };
+    match args.format {
+        Format::Json => print_json(&page(resolved))?,
+        Format::Text => print_text(&text(&resolved)?)?,
+    }
+    Ok(outcome)
+}
+
+const fn origin(origin: Origin) -> &'static str {
+    match origin {
+        Origin::Default => "default",
+        Origin::Environment => "environment",
+        Origin::Problem => "problem",
+    }
+}
+
+fn page(resolved: Resolved) -> Page {
+    let setting = |setting: gpushim_config::Setting| Setting {
+        name: setting.variable.name,
+        value: setting.value,
+        origin: origin(setting.origin),
+        default: setting.variable.default,
+        accepts: setting.variable.accepts,
+        help: setting.variable.help,
+        used: setting.variable.used,
+    };
+    let problem = |problem: gpushim_config::Problem| Problem {
+        variable: problem.variable,
+        value: problem.value,
+        reason: problem.reason,
+    };
+    Page {
+        settings: resolved.settings.into_iter().map(setting).collect(),
+        problems: resolved.problems.into_iter().map(problem).collect(),
+    }
+}
+
+fn text(resolved: &Resolved) -> Result<String> {
+    let mut text = String::new();
+    let width = resolved
+        .settings
+        .iter()
+        .map(|setting| shown(&setting.value).chars().count())
+        .max()
+        .unwrap_or(0);
+    for setting in &resolved.settings {
+        let note = if setting.variable.used {
+            ""
+        } else {
+            ", without effect in this version"
+        };
+        let (name, value) = (setting.variable.name, shown(&setting.value));
+        writeln!(
+            text,
+            "{name:<20} {value:<width$}  {}{note}",
+            origin(setting.origin)
+        )?;
+    }
+    if !resolved.problems.is_empty() {
+        writeln!(text, "\nProblems")?;
+    }
+    for problem in &resolved.problems {
+        writeln!(text, "  {}", shown(&problem.to_string()))?;
+    }
+    Ok(text)
+}

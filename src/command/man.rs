@@ -1,0 +1,27 @@
+//! `gpushim man`: manual pages.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use clap::CommandFactory;
+
+use super::Cli;
+use crate::cli::outcome::Outcome;
+
+/// Write manual pages, one for the command and one for each subcommand.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:
+  gpushim man --out ~/.local/share/man/man1")]
+pub struct Args {
+    /// The folder to write to; made if it is not there.
+    #[arg(short, long, value_name = "DIR")]
+    out: PathBuf,
+}
+
+pub fn main(args: &Args) -> Result<Outcome> {
+    let shown = args.out.display();
+    std::fs::create_dir_all(&args.out).with_context(|| format!("make the folder {shown}"))?;
+    clap_mangen::generate_to(Cli::command(), &args.out)
+        .with_context(|| format!("write manual pages to {shown}"))?;
+    Ok(Outcome::Fine)
+}

@@ -1,0 +1,86 @@
+//! `gpushim symbols`: packs the functions of a trace's stacks, to be read on another machine.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+use crate::cli::files;
+use crate::cli::outcome::Outcome;
+use crate::cli::recordings;
+use crate::cli::terminal::{print_text, say, say_problems};
+use crate::recording::Code;
+use crate::symbols::{Bundle, Options};
+use gpushim_trace::Trace;
+
+/// Pack the names of a trace's functions into a file beside it, so that its stacks can be read where
+/// the program's files are not.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  gpushim symbols train.trace             # beside it
+  gpushim symbols -o job.symbols *.trace")]
+pub struct Args {
+    /// Trace files; the newest in the current directory if none is named.
+    files: Vec<PathBuf>,
+    /// Write one file for all traces, instead of TRACE.symbols beside each.
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Where to look for libraries and their debug files, before /usr/lib/debug.
+    #[arg(long, value_name = "DIR")]
+    debug_dir: Vec<PathBuf>,
+}
+
+pub fn main(args: &Args) -> Result<Outcome> {
+    let mut together = None::<Bundle>;
+    let paths = files::named_or_newest(&args.files)?;
+    let open = |path: &Path| Ok(Trace::open(path)?);
+    let outcome = recordings::each(&paths, open, |path, trace| {
+        say_problems(&trace);
+        let code = Code::of(&trace);
+        if code.addresses.is_empty() {
+            return print_text(&format!("{}: no call stacks to name\n", shown(path)));
+        }
+        let bundle = pack(path, code, &args.debug_dir)?;
+        if args.output.is_some() {
+            together.get_or_insert_default().merge(bundle);
+        } else {
+            save(&bundle, &Bundle::beside(path))?;
+        }
+        Ok(())
+    })?;
+    if let (Some(output), Some(bundle)) = (&args.output, together) {
+        save(&bundle, output)?;
+    }
+    Ok(outcome)
+}
+
+fn pack(trace: &Path, code: Code, debug_dirs: &[PathBuf]) -> Result<Bundle> {
+    let options = Options {
+        debug_dirs: debug_dirs.to_vec(),
+        ..Options::default()
+    };
+    let mut symbolizer = code.symbolizer(trace, options);
+    let packed = symbolizer.pack(code.addresses.iter().copied());
+    for problem in symbolizer.problems() {
+        say(problem);
+    }
+    print_text(&format!(
+        "{}: the functions of {} of {} addresses, in {} modules\n",
+        shown(trace),
+        packed.addresses(),
+        code.addresses.len(),
+        packed.modules()
+    ))?;
+    Ok(packed)
+}
+
+fn save(bundle: &Bundle, path: &Path) -> Result<()> {
+    bundle
+        .save(path)
+        .with_context(|| format!("write {}", path.display()))?;
+    print_text(&format!("wrote {}\n", shown(path)))
+}
+
+/// A path as it may be shown.
+fn shown(path: &Path) -> String {
+    crate::output::escape::shown(&path.to_string_lossy())
+}

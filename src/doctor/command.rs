@@ -1,0 +1,98 @@
+//! `gpushim doctor`: what gpushim would see on this machine, and what it saw in a run.
+
+use std::fmt::Write;
+use std::path::PathBuf;
+
+use anyhow::Result;
+use serde::Serialize;
+
+use super::check::{Check, Verdict};
+use super::{limits, machine, takeover, trace};
+use crate::cli::outcome::{Format, Outcome};
+use crate::cli::terminal::{print_json, print_text};
+use crate::output::escape::shown;
+use gpushim_trace::Trace;
+
+/// Examine this machine, or with a trace what was hooked in that run (exit code 1 on problems).
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  gpushim doctor              # this machine
+  gpushim doctor train.trace  # what was hooked in that run")]
+pub struct Args {
+    /// A trace file; the machine is examined if none is named.
+    file: Option<PathBuf>,
+    /// How to print.
+    #[arg(long, value_enum, default_value_t)]
+    format: Format,
+}
+
+#[derive(Serialize)]
+struct Findings {
+    checks: Vec<Check>,
+    /// What is not seen on any machine, and why.
+    limits: Vec<limits::Limit>,
+    /// What frameworks cannot do when they were taken over.
+    takeover_limits: Vec<takeover::Limit>,
+}
+
+pub fn main(args: &Args) -> Result<Outcome> {
+    let (checks, limits, takeover_limits) = match &args.file {
+        Some(path) => (trace::checks(&Trace::open(path)?), Vec::new(), Vec::new()),
+        None => (
+            machine::checks(),
+            limits::LIMITS.to_vec(),
+            takeover::limits(),
+        ),
+    };
+    let sound = checks.iter().all(|check| check.verdict != Verdict::Problem);
+    let findings = Findings {
+        checks,
+        limits,
+        takeover_limits,
+    };
+    match args.format {
+        Format::Json => print_json(&findings)?,
+        Format::Text => print_text(&text(&findings)?)?,
+    }
+    Ok(if sound { Outcome::Fine } else { Outcome::Found })
+}
+
+fn text(findings: &Findings) -> Result<String> {
+    let mut text = String::new();
+    let width = findings
+        .checks
+        .iter()
+        .map(|check| shown(check.what.as_ref()).chars().count())
+        .max()
+        .unwrap_or(0);
+    for check in &findings.checks {
+        let verdict = match check.verdict {
+            Verdict::Ok => "ok",
+            Verdict::Note => "note",
+            Verdict::Problem => "PROBLEM",
+        };
+        writeln!(
+            text,
+            "{verdict:<8} {:<width$}  {}",
+            shown(check.what.as_ref()),
+            shown(&check.detail)
+        )?;
+    }
+    if !findings.limits.is_empty() {
+        writeln!(text, "\nNot seen, on any machine")?;
+    }
+    for limit in &findings.limits {
+        writeln!(text, "  {}: {}", limit.what, limit.why)?;
+    }
+    if !findings.takeover_limits.is_empty() {
+        writeln!(text, "\nNot done by frameworks under GPUSHIM_TAKEOVER")?;
+    }
+    for limit in &findings.takeover_limits {
+        writeln!(
+            text,
+            "  {}, {}: {}",
+            limit.framework, limit.what, limit.instead
+        )?;
+    }
+    Ok(text)
+}

@@ -1,0 +1,223 @@
+//! What this machine has.
+
+use std::collections::BTreeSet;
+use std::ffi::c_int;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::check::{Check, Verdict};
+use crate::cli::library;
+use crate::doctor::{preload, takeover};
+use crate::output::units::bytes;
+use gpushim_config::{Resolved, host, rank, trace_path};
+use gpushim_trace::{ClockSource, Writer, WriterOptions};
+
+pub fn checks() -> Vec<Check> {
+    let resolved = Resolved::from_env();
+    let mut checks = vec![shim(), preload::check(), driver(), cudarts(), clock()];
+    checks.push(trace_folder(&resolved));
+    checks.extend(takeover::checks(&resolved));
+    for problem in &resolved.problems {
+        checks.push(Check::new("setting", Verdict::Problem, problem.to_string()));
+    }
+    checks
+}
+
+/// Preloads the library into a harmless process: the only honest test of whether it can be.
+fn shim() -> Check {
+    let what = "libgpushim.so";
+    let path = match library::find() {
+        Ok(path) => path,
+        Err(error) => return Check::new(what, Verdict::Problem, format!("failed to {error}")),
+    };
+    let command = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("/bin/true"));
+    let tried = Command::new(command)
+        .arg("--version")
+        .env("LD_PRELOAD", &path)
+        .output();
+    match tried {
+        Ok(output) if output.status.success() && output.stderr.is_empty() => {
+            Check::new(what, Verdict::Ok, format!("{} loads", path.display()))
+        }
+        Ok(output) => {
+            let said = String::from_utf8_lossy(&output.stderr);
+            let said = said.lines().next().unwrap_or("it said nothing").to_string();
+            Check::new(
+                what,
+                Verdict::Problem,
+                format!(
+                    "{} does not load ({}): {said}",
+                    path.display(),
+                    output.status
+                ),
+            )
+        }
+        Err(error) => Check::new(
+            what,
+            Verdict::Problem,
+            format!("failed to start a process with it: {error}"),
+        ),
+    }
+}
+
+fn driver() -> Check {
+    let what = "libcuda.so.1";
+    // SAFETY: loading runs the library's initialisers, as every CUDA program does.
+    let library = match unsafe { libloading::Library::new(what) } {
+        Ok(library) => library,
+        Err(error) => {
+            let detail =
+                format!("not found ({error}): no CUDA program runs here; install NVIDIA's driver");
+            return Check::new(what, Verdict::Problem, detail);
+        }
+    };
+    let mut version: c_int = 0;
+    // SAFETY: `CUresult cuDriverGetVersion(int *)` has this type in every driver, and needs no cuInit.
+    let result = unsafe {
+        match library.get::<unsafe extern "C" fn(*mut c_int) -> c_int>(b"cuDriverGetVersion\0") {
+            Ok(get) => get(&mut version),
+            Err(error) => {
+                return Check::new(
+                    what,
+                    Verdict::Problem,
+                    format!("is no CUDA driver: {error}"),
+                );
+            }
+        }
+    };
+    let path = loaded_path("libcuda.so").unwrap_or_else(|| what.to_string());
+    // Unloading a driver runs code that few have tried.
+    std::mem::forget(library);
+    if result != 0 {
+        return Check::new(
+            what,
+            Verdict::Problem,
+            format!("{path}: cuDriverGetVersion gave error {result}"),
+        );
+    }
+    let kernel = std::fs::read_to_string("/sys/module/nvidia/version").ok();
+    let kernel = kernel.map_or(String::new(), |version| {
+        format!(", kernel module {}", version.trim())
+    });
+    Check::new(
+        what,
+        Verdict::Ok,
+        format!(
+            "{path}, CUDA {}.{}{kernel}",
+            version / 1000,
+            version % 1000 / 10
+        ),
+    )
+}
+
+/// The file that a library of this name was loaded from.
+fn loaded_path(name: &str) -> Option<String> {
+    let maps = std::fs::read_to_string("/proc/self/maps").ok()?;
+    let path = |line: &str| Some(line[line.find('/')?..].to_string());
+    maps.lines().filter_map(path).find(|path| {
+        path.rsplit('/')
+            .next()
+            .is_some_and(|file| file.starts_with(name))
+    })
+}
+
+/// The dynamic CUDA runtimes that the loader would find.
+fn cudarts() -> Check {
+    let what = "libcudart";
+    let mut found = BTreeSet::new();
+    let path = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
+    let folders = std::env::split_paths(&path).chain([PathBuf::from("/usr/local/cuda/lib64")]);
+    for folder in folders {
+        let entries = std::fs::read_dir(&folder).into_iter().flatten().flatten();
+        let names = entries.filter(|entry| {
+            entry
+                .file_name()
+                .to_string_lossy()
+                .starts_with("libcudart.so.")
+        });
+        found.extend(names.filter_map(|entry| entry.path().canonicalize().ok()));
+    }
+    let cache = ["ldconfig", "/sbin/ldconfig"]
+        .iter()
+        .find_map(|name| Command::new(name).arg("-p").output().ok());
+    let cache = cache
+        .map(|output| String::from_utf8_lossy(&output.stdout).into_owned())
+        .unwrap_or_default();
+    let listed = cache
+        .lines()
+        .filter(|line| line.trim_start().starts_with("libcudart.so."));
+    found
+        .extend(listed.filter_map(|line| Path::new(line.split_once("=> ")?.1).canonicalize().ok()));
+    if found.is_empty() {
+        let detail = "none on the library path; programs bring their own (PyTorch's wheels) or link it statically";
+        return Check::new(what, Verdict::Note, detail);
+    }
+    let paths: Vec<_> = found
+        .iter()
+        .map(|path| path.display().to_string())
+        .collect();
+    Check::new(what, Verdict::Ok, paths.join(", "))
+}
+
+fn clock() -> Check {
+    let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let kernel = kernel.trim();
+    match ClockSource::detect() {
+        ClockSource::Tsc => Check::new(
+            "clock",
+            Verdict::Ok,
+            format!("invariant time stamp counter, kernel {kernel}"),
+        ),
+        ClockSource::Monotonic => {
+            let detail = format!(
+                "CLOCK_MONOTONIC, about 17 ns more an event: no invariant TSC, kernel {kernel}"
+            );
+            Check::new("clock", Verdict::Note, detail)
+        }
+    }
+}
+
+/// Creates a trace as the shim would, and removes it.
+fn trace_folder(resolved: &Resolved) -> Check {
+    let what = "trace";
+    let Some(pattern) = resolved.config.trace.as_deref() else {
+        return Check::new(what, Verdict::Note, "off (GPUSHIM_TRACE=off)");
+    };
+    let rank = rank(|name| std::env::var_os(name)).unwrap_or(0);
+    let mut path = trace_path(pattern, std::process::id(), rank, &host());
+    path.set_extension("gpushim-doctor");
+    let options = WriterOptions {
+        bytes: resolved.config.trace_size,
+        ..WriterOptions::default()
+    };
+    match Writer::create(&path, &options) {
+        Ok(writer) => {
+            let folder = writer
+                .path()
+                .parent()
+                .unwrap_or(Path::new("/"))
+                .display()
+                .to_string();
+            let size = bytes(resolved.config.trace_size);
+            match std::fs::remove_file(writer.path()) {
+                Ok(()) => Check::new(
+                    what,
+                    Verdict::Ok,
+                    format!("{pattern} in {folder}, {size}, writable"),
+                ),
+                Err(error) => Check::new(
+                    what,
+                    Verdict::Problem,
+                    format!("failed to remove a file in {folder}: {error}"),
+                ),
+            }
+        }
+        Err(error) => {
+            let detail = format!(
+                "failed to create {}: {error}; set GPUSHIM_TRACE elsewhere",
+                path.display()
+            );
+            Check::new(what, Verdict::Problem, detail)
+        }
+    }
+}

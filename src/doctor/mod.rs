@@ -1,0 +1,11 @@
+//! What of this machine keeps gpushim from working, and with a trace what was hooked in that run.
+//!
+//! Each file is a group of checks.
+
+mod check;
+pub(crate) mod command;
+mod limits;
+mod machine;
+mod preload;
+mod takeover;
+mod trace;

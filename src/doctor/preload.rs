@@ -1,0 +1,158 @@
+//! What `LD_PRELOAD` names, and whether a library in it keeps calls from us.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::check::{Check, Verdict};
+
+const WHAT: &str = "LD_PRELOAD";
+const OURS: &str = "libgpushim.so";
+
+/// Looks at `LD_PRELOAD` as it is set now.
+pub fn check() -> Check {
+    let value = std::env::var_os(WHAT).unwrap_or_default();
+    let value = value.to_string_lossy();
+    if value.trim().is_empty() {
+        let detail = "not set; `gpushim run` sets it for the command it runs";
+        return Check::new(WHAT, Verdict::Ok, detail);
+    }
+    let libraries: Vec<&str> = value
+        .split([':', ' '])
+        .filter(|library| !library.is_empty())
+        .collect();
+    let Some(ours) = libraries.iter().position(|library| is_ours(library)) else {
+        let detail = format!("{value} (names other libraries, which come after ours)");
+        return Check::new(WHAT, Verdict::Note, detail);
+    };
+    let dlsym = libraries[..ours]
+        .iter()
+        .find(|library| find(library).is_some_and(|path| exports(&path, b"dlsym")));
+    match dlsym {
+        Some(library) => {
+            let detail = format!(
+                "{library} comes before {OURS} and exports dlsym: CUDA calls may go past gpushim; put {OURS} first"
+            );
+            Check::new(WHAT, Verdict::Problem, detail)
+        }
+        None => Check::new(
+            WHAT,
+            Verdict::Note,
+            format!("{value} (already names {OURS})"),
+        ),
+    }
+}
+
+fn is_ours(library: &str) -> bool {
+    Path::new(library).file_name() == Some(OsStr::new(OURS))
+}
+
+/// The file of an entry: a path, or a name that the loader looks for.
+fn find(library: &str) -> Option<PathBuf> {
+    if library.contains('/') {
+        return Some(PathBuf::from(library));
+    }
+    let path = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
+    let usual = [
+        "/lib/x86_64-linux-gnu",
+        "/usr/lib/x86_64-linux-gnu",
+        "/lib64",
+        "/usr/lib64",
+        "/lib",
+        "/usr/lib",
+    ];
+    std::env::split_paths(&path)
+        .chain(usual.iter().map(PathBuf::from))
+        .map(|folder| folder.join(library))
+        .find(|path| path.is_file())
+}
+
+/// Whether a 64-bit ELF library defines a dynamic symbol of this name. False if it cannot be read.
+fn exports(library: &Path, symbol: &[u8]) -> bool {
+    fs::read(library).is_ok_and(|file| defines(&file, symbol).unwrap_or(false))
+}
+
+/// Section types of the ELF specification: dynamic symbols.
+const SHT_DYNSYM: u64 = 11;
+/// Bytes of a section header and of a symbol.
+const SECTION: usize = 64;
+const SYMBOL: usize = 24;
+
+fn defines(file: &[u8], symbol: &[u8]) -> Option<bool> {
+    if !file.starts_with(b"\x7fELF\x02\x01") {
+        return None;
+    }
+    let sections = number(file, 0x28, 8)?;
+    let count = number(file, 0x3c, 2)?;
+    let section = |index: u64| {
+        let from = usize::try_from(sections).ok()?;
+        let from = from.checked_add(usize::try_from(index).ok()?.checked_mul(SECTION)?)?;
+        file.get(from..from.checked_add(SECTION)?)
+    };
+    let content = |header: &[u8]| {
+        let from = usize::try_from(number(header, 0x18, 8)?).ok()?;
+        let bytes = usize::try_from(number(header, 0x20, 8)?).ok()?;
+        file.get(from..from.checked_add(bytes)?)
+    };
+    for index in 0..count {
+        let header = section(index)?;
+        if number(header, 4, 4)? != SHT_DYNSYM {
+            continue;
+        }
+        let names = content(section(number(header, 0x28, 4)?)?)?;
+        let is_it = |entry: &[u8]| {
+            let name = names.get(usize::try_from(number(entry, 0, 4)?).ok()?..)?;
+            let defined = number(entry, 6, 2)? != 0;
+            Some(defined && name.split(|byte| *byte == 0).next()? == symbol)
+        };
+        return Some(
+            content(header)?
+                .chunks_exact(SYMBOL)
+                .any(|entry| is_it(entry).unwrap_or(false)),
+        );
+    }
+    Some(false)
+}
+
+/// A little-endian number of so many bytes.
+fn number(bytes: &[u8], at: usize, size: usize) -> Option<u64> {
+    let bytes = bytes.get(at..at.checked_add(size)?)?;
+    Some(
+        bytes
+            .iter()
+            .rev()
+            .fold(0, |number, byte| number << 8 | u64::from(*byte)),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::ffi::OsStrExt;
+
+    use super::*;
+
+    /// The file that defines a function of this process.
+    fn library_of(function: *const libc::c_void) -> PathBuf {
+        // SAFETY: Dl_info is plain data, for which zeros are valid.
+        let mut info: libc::Dl_info = unsafe { std::mem::zeroed() };
+        // SAFETY: any address may be asked about; the name is a C string if there is one.
+        let name = unsafe {
+            assert_ne!(libc::dladdr(function, &mut info), 0);
+            std::ffi::CStr::from_ptr(info.dli_fname)
+        };
+        PathBuf::from(OsStr::from_bytes(name.to_bytes()))
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "no dynamic linker under Miri")]
+    fn the_c_library_exports_dlsym_and_not_what_it_only_mentions() {
+        let libc = library_of(libc::dlsym as *const libc::c_void);
+        assert!(exports(&libc, b"dlsym"), "{}", libc.display());
+        assert!(!exports(&libc, b"dlsy"));
+        // Undefined there: it is the loader's.
+        assert!(!exports(&libc, b"_dl_argv"));
+        assert!(!exports(Path::new("/no/such/file"), b"dlsym"));
+        assert_eq!(defines(b"\x7fELF\x02\x01", b"dlsym"), None);
+        assert_eq!(defines(b"#!/bin/sh", b"dlsym"), None);
+    }
+}

@@ -1,0 +1,40 @@
+//! What takeover would do in the present environment, and what frameworks cannot do then.
+
+use serde::Serialize;
+
+use super::check::{Check, Verdict};
+use gpushim_config::Resolved;
+use gpushim_config::takeover::{self, Decision, LIMITS, decide};
+
+/// One thing that a framework cannot do when it was taken over.
+#[derive(Debug, Serialize)]
+pub struct Limit {
+    pub framework: &'static str,
+    pub what: &'static str,
+    pub instead: &'static str,
+}
+
+/// All of it.
+pub fn limits() -> Vec<Limit> {
+    let each = |limit: &takeover::Limit| Limit {
+        framework: limit.framework.name(),
+        what: limit.what,
+        instead: limit.instead,
+    };
+    LIMITS.iter().map(each).collect()
+}
+
+/// A check for each framework that is to be taken over.
+pub fn checks(resolved: &Resolved) -> Vec<Check> {
+    let decided = decide(resolved.config.takeover, |name| std::env::var_os(name));
+    let check = |decision: &Decision| {
+        let what = format!("takeover.{}", decision.framework.key());
+        let verdict = if decision.taken {
+            Verdict::Ok
+        } else {
+            Verdict::Note
+        };
+        Check::new(&what, verdict, &*decision.words)
+    };
+    decided.iter().map(check).collect()
+}

@@ -1,0 +1,142 @@
+//! Sudden falls of what is live: how much, when, what of, and why.
+
+use serde::Serialize;
+
+use super::falls::Falls;
+use super::gather::Gather;
+use crate::iterations::Iterations;
+use crate::ledger::{Block, Focus, Held, Segments, Visitor, walk};
+use crate::recording::Recording;
+use gpushim_trace::Record;
+
+/// A fall by less than one part in so many of the peak is none.
+const PART: u64 = 10;
+/// Nor is one by less than so many bytes.
+const LEAST: u64 = 1 << 20;
+/// Falls of the same cause, of blocks of the same stack.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Drop {
+    /// Why.
+    pub cause: Cause,
+    /// How often.
+    pub times: u64,
+    /// In how many iterations.
+    pub iterations: u64,
+    /// In which of them the latest was, from 0.
+    pub latest: Option<usize>,
+    /// When the first began, ns since the start.
+    pub first_ns: u64,
+    /// The largest of them; of those that last that which lasts with most.
+    #[serde(flatten)]
+    pub largest: Fallen,
+}
+
+/// One fall.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Fallen {
+    /// When it began, ns since the start.
+    pub ns: u64,
+    /// How long it took, ns.
+    pub took_ns: u64,
+    /// In which iteration it began, from 0.
+    pub iteration: Option<usize>,
+    /// Bytes that were live then.
+    pub from: u64,
+    /// Bytes that were left.
+    pub to: u64,
+    /// By so much it went below where those before it had ended, bytes.
+    pub below: u64,
+    /// If it lasts: the most that is ever live afterwards is so many bytes less than before.
+    pub lasting: Option<u64>,
+    /// The thread that freed most.
+    pub thread: u32,
+    /// Id of the stack of the free that freed most.
+    pub freed_by: u32,
+    /// Whose blocks they were, those with most bytes first.
+    pub holders: Vec<Held>,
+}
+
+/// Why memory fell.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Cause {
+    /// A context was reset or destroyed, with all of its memory.
+    ContextReset,
+    /// The program freed it while this range, its name without numbers, was the innermost.
+    Range(String),
+    /// The program freed it where one iteration ends and the next begins.
+    EndOfIteration,
+    /// The program freed it, and allocated little after that.
+    EndOfRun,
+    /// The program freed it.
+    Freed,
+    /// The pool or the framework gave memory that was not in use back.
+    Trimmed,
+}
+
+/// All falls of a recording.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Drops {
+    /// The highest that was live, bytes.
+    pub peak: u64,
+    /// The least fall that counts, bytes.
+    pub least: u64,
+    /// Those that last first, then the most frequent and the largest.
+    pub drops: Vec<Drop>,
+}
+
+impl Drops {
+    /// Looks for falls of at least a tenth of the peak.
+    pub fn of(recording: &dyn Recording, focus: Focus, iterations: Option<&Iterations>) -> Drops {
+        let begin = Segments::of(recording, focus);
+        let mut highest = Highest {
+            segments: begin.clone(),
+            now: 0,
+            peak: 0,
+            reserved: begin.cached(),
+        };
+        walk(recording, focus, &mut [&mut highest]);
+        let least = |peak: u64| (peak / PART).max(LEAST);
+        let gather = Gather::new(recording, iterations, least(highest.peak));
+        let mut falls = Falls::new(begin, gather, least(highest.reserved));
+        walk(recording, focus, &mut [&mut falls]);
+        Drops {
+            peak: highest.peak,
+            least: least(highest.peak),
+            drops: falls.finish(),
+        }
+    }
+
+    /// Those that last: memory falls below where it was before, and never comes back.
+    pub fn lasting(&self) -> impl Iterator<Item = &Drop> {
+        let all = self.drops.iter();
+        all.filter(|drop| drop.largest.lasting.is_some())
+    }
+}
+
+/// The highest that is live, and held by whoever caches it.
+struct Highest {
+    segments: Segments,
+    now: u64,
+    peak: u64,
+    reserved: u64,
+}
+
+impl Visitor for Highest {
+    fn event(&mut self, record: &Record) {
+        self.segments.feed(&record.event);
+        self.reserved = self.reserved.max(self.segments.cached());
+    }
+
+    fn allocated(&mut self, block: &Block) {
+        self.now = self.now.saturating_add(block.size);
+        self.peak = self.peak.max(self.now);
+    }
+
+    fn freed(&mut self, block: &Block, _: &Record) {
+        self.now = self.now.saturating_sub(block.size);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,14 @@
+//! When memory falls suddenly, by how much, why, whose blocks went, and whether it comes back.
+//!
+//! `falls` finds each fall, `swing` the highs and lows that bound it, `gather` puts those together that are alike;
+//! [`Drops`] is what comes of it, and [`DropsReport`] says it in sentences.
+
+pub(crate) mod command;
+mod falls;
+mod find;
+mod gather;
+mod swing;
+mod text;
+
+pub use find::{Cause, Drop, Drops, Fallen};
+pub use text::DropsReport;

@@ -1,0 +1,203 @@
+//! Sudden falls of memory, in words and figures.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use super::find::{Cause, Drop, Drops};
+use crate::iterations::Iterations;
+use crate::ledger::Focus;
+use crate::output::escape::shown;
+use crate::output::finding::{Finding, Holder, Subject};
+use crate::output::table::{Align, Table};
+use crate::output::units::{bytes, count, span};
+use crate::recording::{CallSite, Names, Recording};
+
+/// Falls in this part of the iterations are in each of them: the first and the last may be different.
+const EACH: f64 = 0.8;
+
+/// What `gpushim drops` finds.
+#[derive(Clone, Debug, Serialize)]
+pub struct DropsReport {
+    /// Of what.
+    #[serde(flatten)]
+    pub subject: Subject,
+    /// The highest that was live, bytes.
+    pub peak: u64,
+    /// The least fall that counts, bytes.
+    pub least: u64,
+    /// Iterations that were found.
+    pub iterations: usize,
+    /// Those that last first.
+    pub drops: Vec<Told>,
+    /// Those that last in sentences, or that there is none.
+    pub verdict: String,
+}
+
+/// Falls that are alike.
+#[derive(Clone, Debug, Serialize)]
+pub struct Told {
+    /// The figures.
+    #[serde(flatten)]
+    pub drop: Drop,
+    /// Bytes by which the largest fell.
+    pub bytes: u64,
+    /// Whether there is one in each iteration.
+    pub each_iteration: bool,
+    /// Why, in words.
+    pub why: String,
+    /// Who freed it, if the recording has stacks of frees.
+    pub freed: Option<CallSite>,
+    /// Whose blocks they were, those with most bytes first.
+    pub of: Vec<Holder>,
+}
+
+impl DropsReport {
+    /// Looks at a recording.
+    pub fn of(recording: &dyn Recording, focus: Focus, names: &mut dyn Names) -> DropsReport {
+        let iterations = Iterations::find(recording, focus);
+        let found = Drops::of(recording, focus, iterations.as_ref());
+        let count = iterations.map_or(0, |iterations| iterations.count());
+        let told = found.drops.into_iter().map(|drop| {
+            let fallen = &drop.largest;
+            let bytes = fallen.from.saturating_sub(fallen.to);
+            let freed = Some(CallSite::of(names, fallen.freed_by));
+            let freed = freed.filter(|who| !who.frames.is_empty());
+            let holders = fallen.holders.iter();
+            Told {
+                bytes,
+                each_iteration: count > 0 && drop.iterations as f64 >= EACH * count as f64,
+                why: why(&drop.cause, freed.as_ref()),
+                of: holders.map(|held| Holder::of(names, held, bytes)).collect(),
+                freed,
+                drop,
+            }
+        });
+        let mut report = DropsReport {
+            subject: Subject::of(recording, focus),
+            peak: found.peak,
+            least: found.least,
+            iterations: count,
+            drops: told.collect(),
+            verdict: String::new(),
+        };
+        report.verdict = report.sentences();
+        report
+    }
+
+    fn lasting(&self) -> impl Iterator<Item = &Told> {
+        let all = self.drops.iter();
+        all.filter(|told| told.drop.largest.lasting.is_some())
+    }
+
+    fn sentences(&self) -> String {
+        let sentences: Vec<String> = self.lasting().take(3).map(Told::sentence).collect();
+        if !sentences.is_empty() {
+            return sentences.join(" ");
+        }
+        if self.drops.is_empty() {
+            return format!("Memory never falls by {} at once.", bytes(self.least));
+        }
+        "No drop lasts: whenever memory falls it comes back, or the run is over.".to_string()
+    }
+}
+
+fn why(cause: &Cause, freed: Option<&CallSite>) -> String {
+    match (cause, freed) {
+        (Cause::ContextReset, _) => "a context was reset or destroyed".to_string(),
+        (Cause::EndOfRun, _) => "freed at the end of the run".to_string(),
+        (Cause::Trimmed, _) => "cached memory was given back".to_string(),
+        (Cause::Range(name), _) => format!("freed in the range `{name}`"),
+        (_, Some(who)) => format!("freed by {}", who.in_a_sentence()),
+        (Cause::EndOfIteration, None) => "freed between two iterations".to_string(),
+        (Cause::Freed, None) => "freed by the program".to_string(),
+    }
+}
+
+impl Told {
+    fn sentence(&self) -> String {
+        let fallen = &self.drop.largest;
+        let mut text = format!("At {}", span(fallen.ns));
+        if let Some(iteration) = fallen.iteration {
+            text.push_str(&format!(", in iteration {iteration},"));
+        }
+        text.push_str(&format!(
+            " memory fell by {} to {}",
+            bytes(self.bytes),
+            bytes(fallen.to)
+        ));
+        match fallen.lasting {
+            Some(0) | None => {}
+            Some(lasting) => {
+                text.push_str(&format!(" and stays {} lower", bytes(lasting)));
+            }
+        }
+        text.push_str(&format!(": {}", self.why));
+        if let Some(holder) = self.of.first() {
+            text.push_str(&format!(
+                "; {} in {} blocks were of {}",
+                bytes(holder.bytes),
+                count(holder.blocks),
+                holder.who.in_a_sentence()
+            ));
+        }
+        text.push('.');
+        text
+    }
+
+    fn when(&self) -> String {
+        if self.each_iteration {
+            "each iteration".to_string()
+        } else if self.drop.times == 1 {
+            "once".to_string()
+        } else {
+            format!("{} times", count(self.drop.times))
+        }
+    }
+}
+
+impl Finding for DropsReport {
+    fn is_found(&self) -> bool {
+        self.lasting().next().is_some()
+    }
+
+    fn text(&self, f: &mut fmt::Formatter<'_>, top: usize) -> fmt::Result {
+        self.subject.heading(f)?;
+        writeln!(f, "{}", shown(&self.verdict))?;
+        let mut table = Table::new([
+            ("fell by", Align::Right),
+            ("from", Align::Right),
+            ("to", Align::Right),
+            ("at", Align::Right),
+            ("took", Align::Right),
+            ("", Align::Left),
+            ("lasts", Align::Left),
+            ("why", Align::Left),
+            ("most of it allocated by", Align::Left),
+        ]);
+        for told in self.drops.iter().take(top) {
+            let fallen = &told.drop.largest;
+            table.row([
+                bytes(told.bytes),
+                bytes(fallen.from),
+                bytes(fallen.to),
+                span(fallen.ns),
+                span(fallen.took_ns),
+                told.when(),
+                fallen.lasting.map_or("", |_| "yes").to_string(),
+                told.why.clone(),
+                told.of
+                    .first()
+                    .map_or(String::new(), |of| of.who.function_or("no stack recorded")),
+            ]);
+        }
+        if !table.is_empty() {
+            write!(f, "\n{table}")?;
+        }
+        let first = self.lasting().next().and_then(|told| told.of.first());
+        first.map_or(Ok(()), |holder| holder.way(f))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,7 @@
+//! The events of a trace in the order in which they were recorded: which are wanted, and how each is written.
+
+pub(crate) mod command;
+mod filter;
+mod listing;
+
+pub use listing::Listing;

@@ -1,0 +1,156 @@
+//! A map of segments in characters: how full each stretch is.
+
+use std::fmt;
+
+use super::layout::Segment;
+use crate::output::table::{Align, Table};
+use crate::output::units::{bytes, count, percent};
+
+/// Rows, unless some segments share one; then a few more.
+const ROWS: u64 = 24;
+/// Stretches of a row.
+const CELLS: u64 = 48;
+/// From empty to full; anything in use is more than empty.
+const SHADES: [char; 9] = ['·', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+
+/// Writes it, in the order of addresses. Neighbours share a row where there are many.
+pub(super) fn write(segments: &[Segment], f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let rows = rows(segments);
+    if rows.is_empty() {
+        return Ok(());
+    }
+    let are_shared = rows.len() < segments.len();
+    let mut table = Table::new([
+        ("address", Align::Left),
+        ("size", Align::Right),
+        (if are_shared { "segments" } else { "" }, Align::Right),
+        ("in use", Align::Right),
+        ("how full, from · empty to █ full", Align::Left),
+    ]);
+    for row in rows {
+        let size = sum(row, |one| one.size);
+        let first = row.first().map_or(0, |one| one.address);
+        table.row([
+            format!("{first:#x}"),
+            bytes(size),
+            if are_shared {
+                count(row.len() as u64)
+            } else {
+                String::new()
+            },
+            percent(sum(row, |one| one.used) as f64, size as f64),
+            cells(row, size),
+        ]);
+    }
+    write!(f, "\n{table}")
+}
+
+fn sum(row: &[Segment], of: impl Fn(&Segment) -> u64) -> u64 {
+    row.iter()
+        .fold(0, |sum: u64, segment| sum.saturating_add(of(segment)))
+}
+
+/// Neighbours that make up a row: each of about as many bytes, or of a segment.
+fn rows(segments: &[Segment]) -> Vec<&[Segment]> {
+    let least = if segments.len() as u64 > ROWS {
+        (sum(segments, |one| one.size) / ROWS).max(1)
+    } else {
+        0
+    };
+    let mut rows = Vec::new();
+    let (mut from, mut size) = (0, 0_u64);
+    for (index, segment) in segments.iter().enumerate() {
+        size = size.saturating_add(segment.size);
+        if size >= least {
+            rows.extend(segments.get(from..=index));
+            (from, size) = (index + 1, 0);
+        }
+    }
+    let rest = segments.get(from..).unwrap_or_default();
+    if !rest.is_empty() {
+        rows.push(rest);
+    }
+    rows
+}
+
+/// How full each stretch of a row is, its segments one after the other.
+fn cells(row: &[Segment], size: u64) -> String {
+    let cell = size.div_ceil(CELLS).max(1);
+    let mut used = vec![0_u64; size.div_ceil(cell).min(CELLS) as usize];
+    let mut base = 0_u64;
+    for segment in row {
+        for (offset, length) in &segment.parts {
+            let begin = base.saturating_add(*offset);
+            let end = begin.saturating_add(*length);
+            let mut at = begin;
+            while at < end {
+                let index = at / cell;
+                let next = (index + 1).saturating_mul(cell).min(end);
+                let Some(used) = used.get_mut(index as usize) else {
+                    break;
+                };
+                *used = used.saturating_add(next - at);
+                at = next;
+            }
+        }
+        base = base.saturating_add(segment.size);
+    }
+    let shade = |(index, used): (usize, &u64)| {
+        let whole = cell.min(size.saturating_sub(index as u64 * cell)).max(1);
+        let full = (u128::from(*used) * 8).div_ceil(u128::from(whole)).min(8);
+        SHADES.get(full as usize).copied().unwrap_or('█')
+    };
+    used.iter().enumerate().map(shade).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn segment(address: u64, size: u64, parts: &[(u64, u64)]) -> Segment {
+        Segment {
+            address,
+            size,
+            used: parts
+                .iter()
+                .fold(0, |sum: u64, (_, bytes)| sum.saturating_add(*bytes)),
+            blocks: parts.len() as u64,
+            parts: parts.to_vec(),
+            ..Segment::default()
+        }
+    }
+
+    struct Map<'a>(&'a [Segment]);
+
+    impl fmt::Display for Map<'_> {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            write(self.0, f)
+        }
+    }
+
+    #[test]
+    fn a_row_for_each_segment() {
+        let one = segment(0x1000, 480, &[(0, 20), (100, 1), (470, 10)]);
+        let two = segment(0x2000, 4, &[(1, 2)]);
+        let text = Map(&[one, two]).to_string();
+        let lines: Vec<&str> = text.lines().skip(2).collect();
+        let expected = format!("██{}▁{}█", "·".repeat(8), "·".repeat(36));
+        assert!(lines[0].ends_with(&expected), "{text}");
+        assert!(lines[0].starts_with("0x1000   480 B"), "{text}");
+        assert!(lines[1].ends_with("50.0 %  ·██·"), "{text}");
+        assert_eq!(lines.len(), 2);
+    }
+
+    #[test]
+    fn many_segments_share_rows() {
+        let many: Vec<Segment> = (0..1000_u64)
+            .map(|at| segment(at * 100, 100, &[(0, if at < 500 { 100 } else { 0 })]))
+            .collect();
+        let text = Map(&many).to_string();
+        assert_eq!(text.lines().count(), 2 + 24, "{text}");
+        assert!(text.contains("100.0 %") && text.contains("0.0 %"), "{text}");
+        let hostile = segment(u64::MAX, u64::MAX, &[(u64::MAX, u64::MAX), (3, u64::MAX)]);
+        assert!(Map(&[hostile.clone(), hostile]).to_string().lines().count() > 2);
+        assert_eq!(Map(&[]).to_string(), "");
+    }
+}

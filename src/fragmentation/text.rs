@@ -1,0 +1,291 @@
+//! Memory that is held and of no use, in words, figures and a map.
+
+use std::fmt;
+
+use rustc_hash::FxHashMap;
+use serde::Serialize;
+
+use super::find::{Fragmentation, Pin};
+use super::layout::Room;
+use super::map;
+use crate::ledger::{Focus, Moment};
+use crate::output::escape::shown;
+use crate::output::finding::{Finding, Subject};
+use crate::output::table::{Align, Table};
+use crate::output::units::{bytes, count, percent, span};
+use crate::recording::{CallSite, Names, Recording};
+use gpushim_trace::Layer;
+
+/// What `gpushim fragmentation` finds.
+#[derive(Clone, Debug, Serialize)]
+pub struct FragmentationReport {
+    /// Of what.
+    #[serde(flatten)]
+    pub subject: Subject,
+    /// Whether the moment is that at which most was held.
+    pub is_peak: bool,
+    /// The figures.
+    #[serde(flatten)]
+    pub fragmentation: Fragmentation,
+    /// Who asked for what memory was taken for, at the peak.
+    pub asker: Option<CallSite>,
+    /// Who keeps nearly empty segments, those first that keep most free bytes.
+    pub keepers: Vec<Keeper>,
+    /// All of it in a sentence.
+    pub verdict: String,
+    /// What would help.
+    pub advice: Option<&'static str>,
+}
+
+/// Somebody whose blocks keep nearly empty segments.
+#[derive(Clone, Debug, Serialize)]
+pub struct Keeper {
+    /// Who.
+    #[serde(flatten)]
+    pub who: CallSite,
+    /// How many segments.
+    pub segments: u64,
+    /// Free bytes of these.
+    pub free: u64,
+    /// Blocks in them.
+    pub blocks: u64,
+    /// Bytes of those.
+    pub bytes: u64,
+    /// When the oldest was allocated, ns since the start.
+    pub oldest_ns: u64,
+}
+
+impl FragmentationReport {
+    /// Looks at a moment of a recording.
+    pub fn of(
+        recording: &dyn Recording,
+        focus: Focus,
+        moment: Moment,
+        names: &mut dyn Names,
+    ) -> FragmentationReport {
+        let fragmentation = Fragmentation::at(recording, focus, moment);
+        let asked = fragmentation.asked.filter(|asked| asked.stack != 0);
+        let advice = fragmentation.is_found().then_some(match focus.layer {
+            Layer::Tensor => {
+                "Expandable segments (PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True), or \
+                 GPUSHIM_TAKEOVER=torch, map free pages to where they are needed."
+            }
+            _ => "GPUSHIM_POLICY=vmm maps free pages to where they are needed.",
+        });
+        let mut report = FragmentationReport {
+            subject: Subject::of(recording, focus),
+            is_peak: moment == Moment::Peak,
+            asker: asked.map(|asked| CallSite::of(names, asked.stack)),
+            keepers: keepers(recording, &fragmentation.pins, names),
+            verdict: String::new(),
+            advice,
+            fragmentation,
+        };
+        report.verdict = report.sentence();
+        report
+    }
+
+    fn sentence(&self) -> String {
+        let found = &self.fragmentation;
+        let worst = found.devices.iter().max_by_key(|room| room.stuck);
+        let Some(room) = worst.filter(|room| room.reserved > 0) else {
+            return "The recording tells of no memory that is reserved.".to_string();
+        };
+        let of = match room.device.filter(|_| found.devices.len() > 1) {
+            Some(device) => format!(" of gpu {device}"),
+            None => String::new(),
+        };
+        let share = percent(room.stuck as f64, room.reserved as f64);
+        let (stuck, reserved) = (bytes(room.stuck), bytes(room.reserved));
+        if !found.is_found() {
+            return format!(
+                "Not fragmented: {stuck} ({share}) of the {reserved}{of} that are reserved lie free beside blocks."
+            );
+        }
+        let when = match found.asked {
+            Some(asked) => format!("when memory grew to its peak for {}", bytes(asked.size)),
+            None => "then".to_string(),
+        };
+        let mut text = format!(
+            "Fragmented: {when}, {stuck} ({share}) of the {reserved}{of} that are reserved lay free in pieces, the \
+             largest {}, beside blocks that keep them",
+            bytes(self.largest_piece(room))
+        );
+        if room.pinned > 0 {
+            text.push_str(&format!(
+                "; {} of it in {}, nearly empty",
+                bytes(room.pinned),
+                several(room.pinned_segments, "segment")
+            ));
+        }
+        if let Some(keeper) = self.keepers.first() {
+            text.push_str(&format!(
+                ": {} keeps {} of those with {} of {} in all",
+                keeper.who.in_a_sentence(),
+                count(keeper.segments),
+                several(keeper.blocks, "block"),
+                bytes(keeper.bytes)
+            ));
+        }
+        text.push('.');
+        text
+    }
+
+    /// The largest free piece beside blocks of a device.
+    fn largest_piece(&self, room: &Room) -> u64 {
+        let segments = self.fragmentation.segments.iter();
+        let stuck = segments.filter(|one| one.blocks > 0 && one.device == room.device);
+        stuck.map(|one| one.largest_free).max().unwrap_or(0)
+    }
+
+    fn figures(&self) -> Table {
+        let mut table = Table::new([
+            ("gpu", Align::Right),
+            ("reserved", Align::Right),
+            ("allocated", Align::Right),
+            ("requested", Align::Right),
+            ("free, whole", Align::Right),
+            ("free beside blocks", Align::Right),
+            ("pinned", Align::Right),
+            ("largest free", Align::Right),
+        ]);
+        for room in &self.fragmentation.devices {
+            let with_share = |part: u64| {
+                let share = percent(part as f64, room.reserved as f64);
+                format!("{} ({share})", bytes(part))
+            };
+            table.row([
+                room.device
+                    .map_or("-".to_string(), |device| device.to_string()),
+                bytes(room.reserved),
+                bytes(room.allocated),
+                bytes(room.requested),
+                bytes(room.empty),
+                with_share(room.stuck),
+                with_share(room.pinned),
+                bytes(room.largest_free),
+            ]);
+        }
+        table
+    }
+
+    fn pins(&self, top: usize) -> Table {
+        let mut table = Table::new([
+            ("nearly empty", Align::Left),
+            ("size", Align::Right),
+            ("free", Align::Right),
+            ("kept by blocks", Align::Right),
+            ("of", Align::Right),
+            ("age", Align::Right),
+        ]);
+        for pin in self.fragmentation.pins.iter().take(top) {
+            table.row([
+                format!("{:#x}", pin.address),
+                bytes(pin.size),
+                bytes(pin.free),
+                count(pin.blocks),
+                bytes(pin.bytes),
+                span(self.fragmentation.ns.saturating_sub(pin.oldest_ns)),
+            ]);
+        }
+        table
+    }
+
+    fn kept(&self, top: usize) -> Table {
+        let mut table = Table::new([
+            ("free", Align::Right),
+            ("segments", Align::Right),
+            ("kept by blocks", Align::Right),
+            ("of", Align::Right),
+            ("since", Align::Right),
+            ("by", Align::Left),
+        ]);
+        for keeper in self.keepers.iter().take(top) {
+            table.row([
+                bytes(keeper.free),
+                count(keeper.segments),
+                count(keeper.blocks),
+                bytes(keeper.bytes),
+                span(keeper.oldest_ns),
+                keeper.who.function_or("no stack recorded"),
+            ]);
+        }
+        table
+    }
+}
+
+fn several(number: u64, what: &str) -> String {
+    match number {
+        1 => format!("1 {what}"),
+        _ => format!("{} {what}s", count(number)),
+    }
+}
+
+/// Pins by who is responsible for most of what is in a segment.
+fn keepers(recording: &dyn Recording, pins: &[Pin], names: &mut dyn Names) -> Vec<Keeper> {
+    let mut by_function: FxHashMap<String, usize> = FxHashMap::default();
+    let mut frames: FxHashMap<u64, CallSite> = FxHashMap::default();
+    let mut keepers: Vec<Keeper> = Vec::new();
+    for pin in pins {
+        let who = frames
+            .entry(recording.frames(pin.stack))
+            .or_insert_with(|| CallSite::of(names, pin.stack));
+        let index = *by_function.entry(who.function.clone()).or_insert_with(|| {
+            keepers.push(Keeper {
+                who: who.clone(),
+                segments: 0,
+                free: 0,
+                blocks: 0,
+                bytes: 0,
+                oldest_ns: pin.oldest_ns,
+            });
+            keepers.len() - 1
+        });
+        if let Some(keeper) = keepers.get_mut(index) {
+            keeper.segments += 1;
+            keeper.free = keeper.free.saturating_add(pin.free);
+            keeper.blocks = keeper.blocks.saturating_add(pin.blocks);
+            keeper.bytes = keeper.bytes.saturating_add(pin.bytes);
+            keeper.oldest_ns = keeper.oldest_ns.min(pin.oldest_ns);
+        }
+    }
+    keepers.sort_by_key(|keeper| std::cmp::Reverse(keeper.free));
+    keepers
+}
+
+impl Finding for FragmentationReport {
+    fn is_found(&self) -> bool {
+        self.fragmentation.is_found()
+    }
+
+    fn text(&self, f: &mut fmt::Formatter<'_>, top: usize) -> fmt::Result {
+        self.subject.heading(f)?;
+        let what = if self.is_peak {
+            ", when most was reserved"
+        } else {
+            ""
+        };
+        if !self.fragmentation.devices.is_empty() {
+            writeln!(f, "At {}{what}", span(self.fragmentation.ns))?;
+        }
+        writeln!(f, "{}", shown(&self.verdict))?;
+        if let Some(advice) = self.advice {
+            writeln!(f, "  {advice}")?;
+        }
+        let figures = self.figures();
+        if figures.is_empty() {
+            return Ok(());
+        }
+        write!(f, "\n{figures}")?;
+        map::write(&self.fragmentation.segments, f)?;
+        for table in [self.pins(top), self.kept(top)] {
+            if !table.is_empty() {
+                write!(f, "\n{table}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,74 @@
+//! `gpushim html`: a trace as a page to look at and to pass on.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Result, anyhow};
+
+use super::page;
+use crate::cli::files;
+use crate::cli::outcome::Outcome;
+use crate::cli::recordings;
+use crate::cli::terminal::print_text;
+use crate::output::escape::shown;
+use crate::output::units;
+use crate::recording::{self, Recording};
+use crate::whole::{Readers, write_whole};
+
+/// Write one self-contained HTML page: timeline, blocks over addresses, flame graph, tables.
+///
+/// Several traces, as of the ranks of one job, come onto one page. It needs no network and no server: open
+/// it in a browser, or send it to somebody.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  gpushim html train.trace  # writes train.html
+  gpushim html -o job.html rank0.trace rank1.trace")]
+pub struct Args {
+    /// Trace files; the newest in the current directory if none is named.
+    files: Vec<PathBuf>,
+    /// Where to write it; `-` is standard output [default: the trace's name with .html, in the current
+    /// directory].
+    #[arg(short, long)]
+    output: Option<PathBuf>,
+}
+
+pub fn main(args: &Args) -> Result<Outcome> {
+    let mut opened = Vec::new();
+    let paths = files::named_or_newest(&args.files)?;
+    let outcome = recordings::each(&paths, recording::open, |_, recording| {
+        opened.push(recording);
+        Ok(())
+    })?;
+    let recordings: Vec<&dyn Recording> = opened.iter().map(|recording| &**recording).collect();
+    let Some(first) = recordings.first() else {
+        return Ok(outcome);
+    };
+    let path = args
+        .output
+        .clone()
+        .unwrap_or_else(|| default_path(first.path(), recordings.len()));
+    if path == Path::new("-") {
+        page::write_page(&recordings, &mut io::stdout().lock())?;
+        return Ok(outcome);
+    }
+    let failed = |error: &dyn std::fmt::Display| {
+        anyhow!(
+            "write {}: {error}; choose another place with -o",
+            path.display()
+        )
+    };
+    write_whole(&path, Readers::Owner, |out| {
+        page::write_page(&recordings, out)
+    })
+    .map_err(|error| failed(&error))?;
+    let bytes = path.metadata().map_or(0, |meta| meta.len());
+    let shown = shown(&path.to_string_lossy());
+    print_text(&format!("{shown}, {}\n", units::bytes(bytes)))?;
+    Ok(outcome)
+}
+
+/// The trace's name, in the current directory; of several, a name of its own.
+fn default_path(trace: &Path, count: usize) -> PathBuf {
+    let name = trace.file_name().filter(|_| count == 1);
+    Path::new(name.unwrap_or("gpushim".as_ref())).with_extension("html")
+}

@@ -1,0 +1,17 @@
+//! One self-contained HTML page of recordings: timeline, blocks over addresses, flame graph, tables.
+//!
+//! `books` keeps what was live while the events are read, and `blocks`, `notes`, `phases`, `series` and `stacks`
+//! what the page shows; `pack` writes it for `assets/`, the program in the page.
+
+mod blocks;
+mod books;
+pub(crate) mod command;
+mod keep;
+mod notes;
+mod pack;
+mod page;
+mod phases;
+mod series;
+mod stacks;
+
+pub use page::write_page;

@@ -1,0 +1,138 @@
+//! One page of HTML that shows recordings: self-contained, without a network, opened in a browser.
+//!
+//! What a trace says reaches the page only in deflated base64, and from there only as text of elements:
+//! no name in it can become markup. The page's policy lets nothing run but its own script, and nothing be
+//! fetched at all.
+
+use std::hash::{BuildHasher, RandomState};
+use std::io::{BufWriter, Write};
+
+use anyhow::Result;
+use serde::Serialize;
+
+use super::books::{Books, Overview};
+use super::notes::Notes;
+use super::pack::Pack;
+use super::phases::Phases;
+use super::stacks::Stacks;
+use crate::recording::Recording;
+use crate::report::Report;
+
+#[cfg(test)]
+mod tests;
+
+const PAGE: &str = include_str!("assets/page.html");
+const STYLE: &str = include_str!("assets/style.css");
+/// In the order in which they need each other.
+const SCRIPTS: [&str; 14] = [
+    include_str!("assets/format.js"),
+    include_str!("assets/data.js"),
+    include_str!("assets/query.js"),
+    include_str!("assets/state.js"),
+    include_str!("assets/dom.js"),
+    include_str!("assets/axis.js"),
+    include_str!("assets/timeline.js"),
+    include_str!("assets/phases.js"),
+    include_str!("assets/blocks.js"),
+    include_str!("assets/flame.js"),
+    include_str!("assets/tables.js"),
+    include_str!("assets/ranks.js"),
+    include_str!("assets/input.js"),
+    include_str!("assets/main.js"),
+];
+
+/// Stretches of a curve, of all pages' recordings together and of each one.
+const BUCKETS_ALL: usize = 1 << 19;
+const BUCKETS: (usize, usize) = (1 << 11, 1 << 16);
+/// Blocks that are kept exactly, of all recordings together and of each one.
+const BLOCKS_ALL: usize = 800_000;
+const BLOCKS: (usize, usize) = (5_000, 200_000);
+
+/// What a page knows of a recording before it is unpacked.
+#[derive(Serialize)]
+struct Entry {
+    trace: String,
+    rank: Option<String>,
+    host: Option<String>,
+    pid: Option<String>,
+    overview: Overview,
+}
+
+/// Writes the page of these recordings: the ranks of one job, or several runs.
+///
+/// Reads the events of each a few times; memory is bounded but for what is live and the names of stacks.
+///
+/// # Errors
+/// What the writing says.
+pub fn write_page(recordings: &[&dyn Recording], out: &mut dyn Write) -> Result<()> {
+    let count = recordings.len().max(1);
+    let buckets = (BUCKETS_ALL / count).clamp(BUCKETS.0, BUCKETS.1);
+    let blocks = (BLOCKS_ALL / count).clamp(BLOCKS.0, BLOCKS.1);
+    // Whoever wrote the trace cannot know it.
+    let nonce = format!("{:016x}", RandomState::new().hash_one(0));
+    let mut out = BufWriter::new(out);
+    let page = PAGE
+        .replace("{{nonce}}", &nonce)
+        .replace("{{style}}", STYLE);
+    let (before, after) = page.split_once("{{data}}").unwrap_or((&page, ""));
+    let (between, after) = after.split_once("{{script}}").unwrap_or((after, ""));
+    out.write_all(before.as_bytes())?;
+    let mut index = Vec::new();
+    for recording in recordings {
+        out.write_all(b"<script type=\"text/plain\" class=\"recording\">")?;
+        index.push(payload(*recording, buckets, blocks, &mut out)?);
+        out.write_all(b"</script>\n")?;
+    }
+    out.write_all(b"<script type=\"text/plain\" id=\"index\">")?;
+    let mut pack = Pack::default();
+    pack.head("recordings", &index)?;
+    pack.write(&mut out)?;
+    out.write_all(b"</script>\n")?;
+    out.write_all(between.as_bytes())?;
+    for script in SCRIPTS {
+        out.write_all(script.as_bytes())?;
+    }
+    out.write_all(after.as_bytes())?;
+    out.flush()?;
+    Ok(())
+}
+
+/// One recording for the page.
+fn payload(
+    recording: &dyn Recording,
+    buckets: usize,
+    blocks: usize,
+    out: &mut dyn Write,
+) -> Result<Entry> {
+    let report = Report::of(recording);
+    let summary = &report.summary;
+    let mut stacks = Stacks::new(recording.names());
+    let mut books = Books::new(summary, buckets, blocks);
+    let mut phases = Phases::new();
+    let mut notes = Notes::default();
+    for record in recording.events() {
+        books.feed(&record, &mut stacks);
+        phases.feed(&record, &mut stacks, |id| recording.text(id));
+        notes.feed(&record, &mut stacks, |id| recording.text(id));
+    }
+    if recording.coverage().lost > 0 {
+        books.add_earlier(recording, summary.first_ns, &mut stacks);
+    }
+    let mut pack = Pack::default();
+    let overview = books.pack(recording, summary, &mut pack)?;
+    phases.pack(summary.last_ns, &mut pack)?;
+    notes.pack(&mut pack)?;
+    let mut problems = report.problems.clone();
+    problems.extend(stacks.pack(&mut pack)?);
+    pack.head("problems", &problems)?;
+    pack.head("report", &report)?;
+    pack.write(out)?;
+    let fact = |key| report.fact(key).map(str::to_string);
+    Ok(Entry {
+        rank: fact("rank"),
+        host: fact("host"),
+        pid: fact("pid"),
+        trace: report.trace.clone(),
+        overview,
+    })
+}

@@ -1,0 +1,246 @@
+//! Stacks as a page has them: every text, frame and node once; without the ranges that were open, so that
+//! the same code is one stack in each iteration.
+
+use std::hash::Hash;
+
+use rustc_hash::FxHashMap;
+
+use super::pack::Pack;
+use crate::cut;
+use crate::output::units;
+use crate::recording::{Frame, Names, blame, is_of_user};
+use crate::symbols::{Kind, Symbol};
+use gpushim_trace::Class;
+
+/// How many stacks are told apart; the rest is one.
+const MOST: usize = 1 << 15;
+/// Longer texts are cut: C++ names reach kilobytes.
+const TEXT_MOST: usize = 400;
+
+/// What sort of frame it is, for the page.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum Sort {
+    Native = 0,
+    Python = 1,
+    /// Nothing but a module and an offset is known.
+    Unknown = 2,
+    /// No code at all: a range or a size, where no stack was recorded.
+    Instead = 3,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct PageFrame {
+    name: u32,
+    place: u32,
+    sort: Sort,
+    user: bool,
+}
+
+/// Things once each, by their number.
+struct Once<T> {
+    numbers: FxHashMap<T, u32>,
+    all: Vec<T>,
+}
+
+impl<T: Clone + Eq + Hash> Once<T> {
+    fn new() -> Once<T> {
+        Once {
+            numbers: FxHashMap::default(),
+            all: Vec::new(),
+        }
+    }
+
+    fn number(&mut self, thing: T) -> u32 {
+        *self.numbers.entry(thing).or_insert_with_key(|thing| {
+            self.all.push(thing.clone());
+            (self.all.len() - 1) as u32
+        })
+    }
+}
+
+/// The stacks, and all texts of a page.
+pub struct Stacks<'a> {
+    names: Box<dyn Names + 'a>,
+    texts: Once<String>,
+    frames: Once<PageFrame>,
+    /// Parent, counted from 1 with 0 for none, and frame.
+    nodes: Once<(u32, u32)>,
+    /// Innermost node, counted from 1, and the function responsible, a frame counted from 1.
+    stacks: Once<(u32, u32)>,
+    known: FxHashMap<(u32, u32), u32>,
+    has_frames: bool,
+}
+
+impl<'a> Stacks<'a> {
+    /// None yet; these name them.
+    pub fn new(names: Box<dyn Names + 'a>) -> Stacks<'a> {
+        let mut stacks = Stacks {
+            names,
+            texts: Once::new(),
+            frames: Once::new(),
+            nodes: Once::new(),
+            stacks: Once::new(),
+            known: FxHashMap::default(),
+            has_frames: false,
+        };
+        // Stack 0: those beyond the bound.
+        let more = stacks.instead("more stacks");
+        let node = stacks.nodes.number((0, more)) + 1;
+        stacks.stacks.number((node, more + 1));
+        stacks
+    }
+
+    /// The number of a text.
+    pub fn text(&mut self, text: &str) -> u32 {
+        let kept = cut::to_bytes(text, TEXT_MOST);
+        let more = if kept.len() < text.len() { "…" } else { "" };
+        self.texts.number(format!("{kept}{more}"))
+    }
+
+    /// The page's stack of an allocation. Without a recorded stack it is told apart by the ranges that
+    /// were open, numbers aside, and by what it asked for.
+    pub fn stack(&mut self, id: u32, class: Class, size: u64) -> u32 {
+        let octave = size.checked_ilog2().map_or(0, |log| log + 1);
+        let coarse = (id, 1 + octave + (class as u32) * 100);
+        for key in [(id, 0), coarse] {
+            if let Some(known) = self.known.get(&key) {
+                return *known;
+            }
+        }
+        let frames = self.names.stack(id);
+        let is_call = |frame: &&Frame| matches!(frame, Frame::Call(_));
+        let is_recorded = frames.iter().any(|frame| is_call(&frame));
+        let key = if is_recorded { (id, 0) } else { coarse };
+        let number = if self.stacks.all.len() >= MOST {
+            0
+        } else if is_recorded {
+            self.recorded(&frames)
+        } else {
+            self.not_recorded(&frames, class, octave)
+        };
+        self.known.insert(key, number);
+        number
+    }
+
+    /// The page's stack of blocks whose allocation is not in the recording.
+    pub fn unseen(&mut self) -> u32 {
+        let frame = self.instead("allocated before the first event");
+        let node = self.nodes.number((0, frame)) + 1;
+        self.stacks.number((node, frame + 1))
+    }
+
+    fn recorded(&mut self, frames: &[Frame]) -> u32 {
+        self.has_frames = true;
+        let symbols: Vec<&Symbol> = frames
+            .iter()
+            .filter_map(|frame| match frame {
+                Frame::Call(symbols) => Some(symbols.iter()),
+                Frame::Range(_) => None,
+            })
+            .flatten()
+            .collect();
+        let mut node = 0;
+        for symbol in symbols.into_iter().rev() {
+            let frame = self.frame(symbol);
+            node = self.nodes.number((node, frame)) + 1;
+        }
+        let blamed = blame(frames).map_or(0, |symbol| self.frame(symbol) + 1);
+        self.stacks.number((node, blamed))
+    }
+
+    fn not_recorded(&mut self, frames: &[Frame], class: Class, octave: u32) -> u32 {
+        let size = match octave {
+            0 => "0 B".to_string(),
+            log => format!("{} and more", units::bytes(1 << (log - 1))),
+        };
+        let ranges = frames.iter().rev().filter_map(|frame| match frame {
+            Frame::Range(name) => Some(without_numbers(name)),
+            Frame::Call(_) => None,
+        });
+        let path: Vec<String> = ranges
+            .chain([class.name().replace('-', " "), size])
+            .collect();
+        let mut node = 0;
+        let mut frame = 0;
+        for name in path {
+            frame = self.instead(&name);
+            node = self.nodes.number((node, frame)) + 1;
+        }
+        self.stacks.number((node, frame + 1))
+    }
+
+    fn instead(&mut self, name: &str) -> u32 {
+        let (name, place) = (self.text(name), self.text(""));
+        self.frames.number(PageFrame {
+            name,
+            place,
+            sort: Sort::Instead,
+            user: true,
+        })
+    }
+
+    fn frame(&mut self, symbol: &Symbol) -> u32 {
+        let place = match (&symbol.file, symbol.line, &symbol.module) {
+            (Some(file), Some(line), _) => format!("{file}:{line}"),
+            (Some(file), None, _) => file.clone(),
+            (None, _, module) => module.clone().unwrap_or_default(),
+        };
+        let (name, place) = (self.text(&symbol.function), self.text(&place));
+        self.frames.number(PageFrame {
+            name,
+            place,
+            sort: match symbol.kind {
+                Kind::Python => Sort::Python,
+                Kind::Native | Kind::Jit => Sort::Native,
+                Kind::Unknown => Sort::Unknown,
+            },
+            user: is_of_user(symbol),
+        })
+    }
+
+    /// Puts all of it into the payload. Returns what stood in the way of better names.
+    pub fn pack(self, pack: &mut Pack) -> anyhow::Result<Vec<String>> {
+        pack.head("texts", &self.texts.all)?;
+        pack.head("has_stacks", &self.has_frames)?;
+        let frames = &self.frames.all;
+        pack.plain("frame_name", frames.iter().map(|f| u64::from(f.name)));
+        pack.plain("frame_place", frames.iter().map(|f| u64::from(f.place)));
+        pack.plain("frame_sort", frames.iter().map(|f| f.sort as u64));
+        pack.plain("frame_user", frames.iter().map(|f| u64::from(f.user)));
+        let nodes = &self.nodes.all;
+        pack.delta("node_parent", nodes.iter().map(|(up, _)| u64::from(*up)));
+        pack.delta("node_frame", nodes.iter().map(|(_, of)| u64::from(*of)));
+        let stacks = &self.stacks.all;
+        pack.delta(
+            "stack_node",
+            stacks.iter().map(|(node, _)| u64::from(*node)),
+        );
+        pack.delta("stack_blame", stacks.iter().map(|(_, who)| u64::from(*who)));
+        Ok(self.names.problems())
+    }
+}
+
+/// The name of a range with each number in it as `#`: `step 17` and `step 18` are the same phase.
+pub fn without_numbers(name: &str) -> String {
+    let mut text = String::with_capacity(name.len());
+    for letter in name.chars() {
+        if !letter.is_ascii_digit() {
+            text.push(letter);
+        } else if !text.ends_with('#') {
+            text.push('#');
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_make_no_other_phase() {
+        assert_eq!(without_numbers("step 17"), "step #");
+        assert_eq!(without_numbers("17/300 é"), "#/# é");
+        assert_eq!(without_numbers(""), "");
+    }
+}

@@ -1,0 +1,60 @@
+use super::*;
+use crate::ledger::sample::Training;
+
+#[test]
+fn names_without_numbers() {
+    assert_eq!(without_numbers("step 12 of 300"), "step # of #");
+    assert_eq!(without_numbers("forward"), "forward");
+    assert_eq!(without_numbers("7"), "#");
+}
+
+#[test]
+fn each_step_is_one() {
+    for ranges in [true, false] {
+        for stacks in [true, false] {
+            for steps in [4, 5, 30, 100] {
+                let how = Training {
+                    ranges,
+                    stacks,
+                    steps,
+                    ..Training::default()
+                };
+                let (_dir, trace) = how.record();
+                let focus = Focus::of(&trace, None);
+                let found = Iterations::find(&trace, focus).unwrap_or_else(|| panic!("{how:?}"));
+                assert_eq!(found.count() as u64, steps, "{how:?} {:?}", found.by);
+                assert_eq!(matches!(found.by, By::Range(_)), ranges);
+                assert!(found.starts.is_sorted_by(|a, b| a.ticket < b.ticket));
+            }
+        }
+    }
+}
+
+#[test]
+fn where_one_function_allocates_what_is_live_tells() {
+    for seed in 1..20 {
+        let how = Training {
+            one_function: true,
+            varies: true,
+            steps: 40,
+            layers: 9,
+            seed,
+            ..Training::default()
+        };
+        let (_dir, trace) = how.record();
+        let found = Iterations::find(&trace, Focus::of(&trace, None)).unwrap();
+        assert!(matches!(found.by, By::Swing(_)), "{:?}", found.by);
+        assert_eq!(found.count(), 40, "{how:?}");
+    }
+}
+
+#[test]
+fn what_does_not_repeat_has_none() {
+    let how = Training {
+        steps: 3,
+        layers: 1,
+        ..Training::default()
+    };
+    let (_dir, trace) = how.record();
+    assert_eq!(Iterations::find(&trace, Focus::of(&trace, None)), None);
+}

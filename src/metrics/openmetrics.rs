@@ -1,0 +1,244 @@
+//! OpenMetrics text of runs as they are now, for a node exporter's textfile collector. Format: the OpenMetrics
+//! specification 1.0.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use crate::export::processes;
+use crate::output::escape::shown;
+use crate::recording::Recording;
+use gpushim_trace::{Event, Kind, Layer, Series};
+
+/// One metric: name, type, help, and its unit, by which its name ends.
+struct Family {
+    name: &'static str,
+    kind: &'static str,
+    unit: &'static str,
+    help: &'static str,
+    /// Labels and value.
+    samples: Vec<(String, u64)>,
+}
+
+impl Family {
+    const fn new(
+        name: &'static str,
+        kind: &'static str,
+        unit: &'static str,
+        help: &'static str,
+    ) -> Family {
+        Family {
+            name,
+            kind,
+            unit,
+            help,
+            samples: Vec::new(),
+        }
+    }
+}
+
+/// The levels that the timeline ends with, as metrics.
+const LEVELS: [(Series, &str, &str); 6] = [
+    (
+        Series::Requested,
+        "gpushim_requested_bytes",
+        "Bytes of device memory that the program asked for and holds.",
+    ),
+    (
+        Series::Allocated,
+        "gpushim_allocated_bytes",
+        "Bytes of the blocks that the program holds.",
+    ),
+    (
+        Series::Reserved,
+        "gpushim_reserved_bytes",
+        "Bytes of device memory held from the driver.",
+    ),
+    (
+        Series::Tensors,
+        "gpushim_framework_allocated_bytes",
+        "Bytes that the framework says it has handed out.",
+    ),
+    (
+        Series::TensorsReserved,
+        "gpushim_framework_reserved_bytes",
+        "Bytes that the framework says it holds.",
+    ),
+    (
+        Series::Driver,
+        "gpushim_driver_used_bytes",
+        "Bytes of the device that the driver says are in use, by everybody.",
+    ),
+];
+
+/// The metrics of all recordings, as of the last moment that each tells of.
+pub fn metrics(recordings: &[Box<dyn Recording>]) -> String {
+    let mut levels = LEVELS.map(|(_, name, help)| Family::new(name, "gauge", "bytes", help));
+    let mut blocks = Family::new(
+        "gpushim_live_blocks",
+        "gauge",
+        "",
+        "Blocks and tensors that are live.",
+    );
+    let mut events = Family::new(
+        "gpushim_events",
+        "counter",
+        "",
+        "Events that were recorded.",
+    );
+    let mut lost = Family::new(
+        "gpushim_events_lost",
+        "counter",
+        "",
+        "Events that can no longer be read.",
+    );
+    let mut out_of_memory = Family::new(
+        "gpushim_out_of_memory",
+        "counter",
+        "",
+        "Requests that could not be met, among the events that can be read.",
+    );
+    let (processes, _) = processes(recordings);
+    for (recording, process) in recordings.iter().zip(&processes) {
+        let rank = process.rank.clone().unwrap_or_default();
+        let whose = format!(
+            "pid=\"{}\",host=\"{}\",rank=\"{}\"",
+            process.pid,
+            escaped(&process.host),
+            escaped(&rank)
+        );
+        // Two files of one process: metrics must not come twice with the same labels.
+        let is_again = events.samples.iter().any(|(labels, _)| *labels == whose);
+        let whose = match is_again {
+            true => format!(
+                "{whose},file=\"{}\"",
+                escaped(&recording.path().to_string_lossy())
+            ),
+            false => whose,
+        };
+        let with = |device: u8| match device {
+            Event::NO_DEVICE => format!("{whose},gpu=\"\""),
+            device => format!("{whose},gpu=\"{device}\""),
+        };
+        let now = Now::of(&**recording);
+        for ((series, ..), family) in LEVELS.iter().zip(&mut levels) {
+            for (device, value) in now.get(*series) {
+                family.samples.push((with(*device), *value));
+            }
+        }
+        let sample = |(device, count): (&u8, &u64)| (with(*device), *count);
+        blocks.samples.extend(now.blocks.iter().map(sample));
+        let failures = now.failures.iter().map(sample);
+        out_of_memory.samples.extend(failures);
+        let coverage = recording.coverage();
+        events.samples.push((whose.clone(), coverage.recorded));
+        lost.samples
+            .push((whose, coverage.lost.saturating_add(coverage.torn)));
+    }
+    let mut text = String::new();
+    let families = levels
+        .iter()
+        .chain([&blocks, &events, &lost, &out_of_memory]);
+    for family in families.filter(|family| !family.samples.is_empty()) {
+        render(family, &mut text);
+    }
+    text.push_str("# EOF\n");
+    text
+}
+
+/// A number for each device.
+type ByDevice = BTreeMap<u8, u64>;
+
+/// A run as it is now.
+struct Now {
+    levels: [ByDevice; 6],
+    blocks: ByDevice,
+    failures: ByDevice,
+}
+
+impl Now {
+    /// What is live says most; else the last stretch of the timeline does, of which it is the most.
+    fn of(recording: &dyn Recording) -> Now {
+        let mut now = Now {
+            levels: Default::default(),
+            blocks: ByDevice::new(),
+            failures: ByDevice::new(),
+        };
+        for device in recording.timeline().devices {
+            for (series, level) in Series::ALL.into_iter().zip(&mut now.levels) {
+                let last = device.get(series).last();
+                level.extend(last.map(|last| (device.device, last.max)));
+            }
+            now.failures.insert(device.device, 0);
+            now.blocks.insert(device.device, 0);
+        }
+        let [requested, allocated, _, tensors, held, driver] = &mut now.levels;
+        if let Some(live) = recording.live() {
+            requested.values_mut().for_each(|value| *value = 0);
+            allocated.values_mut().for_each(|value| *value = 0);
+            for block in live {
+                let event = &block.event;
+                let add = |level: &mut ByDevice, bytes: u64| {
+                    let value = level.entry(event.device).or_default();
+                    *value = value.saturating_add(bytes);
+                };
+                add(&mut now.blocks, 1);
+                if event.class.layer() == Layer::Device {
+                    add(requested, event.size);
+                    add(allocated, event.cost().block.max(event.size));
+                }
+            }
+        } else {
+            now.blocks.clear();
+        }
+        for record in recording.events() {
+            let event = &record.event;
+            match event.kind {
+                Kind::TensorAlloc | Kind::TensorFree => {
+                    tensors.insert(event.device, event.extra[0]);
+                    held.insert(event.device, event.extra[1]);
+                }
+                Kind::DeviceMemory => drop(driver.insert(event.device, event.size)),
+                Kind::OutOfMemory | Kind::TensorOutOfMemory => {
+                    *now.failures.entry(event.device).or_default() += 1;
+                }
+                _ => {}
+            }
+        }
+        now
+    }
+
+    fn get(&self, series: Series) -> impl Iterator<Item = (&u8, &u64)> {
+        self.levels.get(series as usize).into_iter().flatten()
+    }
+}
+
+fn render(family: &Family, text: &mut String) {
+    let Family {
+        name,
+        kind,
+        unit,
+        help,
+        ..
+    } = family;
+    // Writing to a text cannot fail.
+    let _ = writeln!(text, "# TYPE {name} {kind}");
+    if !unit.is_empty() {
+        let _ = writeln!(text, "# UNIT {name} {unit}");
+    }
+    let _ = writeln!(text, "# HELP {name} {help}");
+    let suffix = if *kind == "counter" { "_total" } else { "" };
+    for (labels, value) in &family.samples {
+        let _ = writeln!(text, "{name}{suffix}{{{labels}}} {value}");
+    }
+}
+
+/// A value of a label.
+fn escaped(value: &str) -> String {
+    // What cannot be seen as `\u{1b}`: labels are looked at in terminals, too. Line feeds have an escape of theirs.
+    let lines: Vec<String> = value.split('\n').map(shown).collect();
+    lines
+        .join("\n")
+        .replace('\\', "\\\\")
+        .replace('"', "\\\"")
+        .replace('\n', "\\n")
+}

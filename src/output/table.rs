@@ -1,0 +1,88 @@
+//! Aligned columns of text.
+
+use std::fmt::{self, Write};
+
+pub use super::escape::shown;
+
+/// On which side of its column a cell stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Align {
+    /// Words.
+    Left,
+    /// Figures.
+    Right,
+}
+
+/// Rows of cells under their headings.
+#[derive(Clone, Debug)]
+pub struct Table {
+    columns: Vec<(String, Align)>,
+    rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    /// A table with these headings and no rows.
+    pub fn new<const N: usize>(columns: [(&str, Align); N]) -> Table {
+        let columns = columns.into_iter();
+        Table {
+            columns: columns
+                .map(|(name, align)| (name.to_string(), align))
+                .collect(),
+            rows: Vec::new(),
+        }
+    }
+
+    /// Adds a row. Its cells may be from a file.
+    pub fn row<const N: usize>(&mut self, cells: [String; N]) {
+        self.rows
+            .push(cells.iter().map(|cell| shown(cell)).collect());
+    }
+
+    /// Whether it has no rows.
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+}
+
+impl fmt::Display for Table {
+    /// Two spaces between columns, none at the end of a line.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let headings: Vec<String> = self.columns.iter().map(|(name, _)| name.clone()).collect();
+        let lines = || std::iter::once(&headings).chain(&self.rows);
+        let width = |index: usize| {
+            let cells = lines().filter_map(|line| line.get(index));
+            cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
+        };
+        let widths: Vec<usize> = (0..self.columns.len()).map(width).collect();
+        for line in lines() {
+            let mut text = String::new();
+            for ((cell, (_, align)), width) in line.iter().zip(&self.columns).zip(&widths) {
+                match align {
+                    Align::Left => write!(text, "{cell:<width$}  ")?,
+                    Align::Right => write!(text, "{cell:>width$}  ")?,
+                }
+            }
+            writeln!(f, "{}", text.trim_end())?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_aligned() {
+        let mut table = Table::new([
+            ("what", Align::Left),
+            ("bytes", Align::Right),
+            ("who", Align::Left),
+        ]);
+        table.row(["a".to_string(), "1".to_string(), "x\u{1b}[2Jy".to_string()]);
+        table.row(["longer".to_string(), "1,000,000".to_string(), String::new()]);
+        let expected =
+            "what        bytes  who\na               1  x\\u{1b}[2Jy\nlonger  1,000,000\n";
+        assert_eq!(table.to_string(), expected);
+    }
+}

@@ -1,0 +1,230 @@
+//! What was live at the peak of a training: parameters, gradients, optimizer state, activations, temporaries.
+//!
+//! Judged by when blocks came and went. What forward, backward and the optimizer are is told by ranges that the
+//! program announced, or else by the functions that allocated.
+
+use rustc_hash::FxHashMap;
+use serde::Serialize;
+
+use crate::iterations::{Iterations, Journal, What};
+use crate::ledger::Block;
+use crate::recording::{Names, Recording};
+
+mod phase;
+#[cfg(test)]
+mod tests;
+
+use phase::{Intervals, Phase};
+
+/// What a block is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Category {
+    /// Made before the first iteration, and there to stay.
+    Parameters,
+    /// Made by backward, and outlives it.
+    Gradients,
+    /// Made by the optimizer, and there to stay.
+    OptimizerState,
+    /// Made before backward, its input included, and needed until backward.
+    Activations,
+    /// Gone before the phase ends that made it.
+    Temporary,
+    /// It cannot be told.
+    Unknown,
+}
+
+impl Category {
+    /// All of them, in the order in which they are told.
+    pub const ALL: [Category; 6] = [
+        Category::Parameters,
+        Category::Gradients,
+        Category::OptimizerState,
+        Category::Activations,
+        Category::Temporary,
+        Category::Unknown,
+    ];
+
+    /// For people.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Category::Parameters => "parameters",
+            Category::Gradients => "gradients",
+            Category::OptimizerState => "optimizer state",
+            Category::Activations => "activations",
+            Category::Temporary => "temporary",
+            Category::Unknown => "unknown",
+        }
+    }
+}
+
+/// How much of what was live is for what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Part {
+    /// For what.
+    pub category: Category,
+    /// Bytes.
+    pub bytes: u64,
+    /// Blocks.
+    pub blocks: u64,
+}
+
+/// Judges the blocks that were live at the moment of a journal; those categories that occur, in their order.
+/// `None` where nothing can be told of any.
+pub fn composition(
+    recording: &dyn Recording,
+    names: &mut dyn Names,
+    iterations: &Iterations,
+    journal: &Journal,
+    live: &[Block],
+) -> Option<Vec<Part>> {
+    let entries = journal.entries()?;
+    let mut phases = phase::Phases::new(recording, names);
+    let intervals = Intervals::of(entries, &mut phases);
+    // When the blocks that were live then were freed.
+    let freed: FxHashMap<u64, u64> = entries
+        .iter()
+        .rev()
+        .filter(|entry| entry.ticket >= journal.moment())
+        .filter_map(|entry| match entry.what {
+            What::Freed(address) => Some((address, entry.ticket)),
+            _ => None,
+        })
+        .collect();
+    let mut judge = Judge {
+        is_whole: !recording.coverage().wrapped,
+        iterations,
+        journal,
+        intervals: &intervals,
+        phases,
+    };
+    let mut judged: Vec<(Block, Option<u64>, Category)> = live
+        .iter()
+        .map(|block| {
+            let freed = freed.get(&block.address).copied();
+            (*block, freed, judge.category(block, freed))
+        })
+        .collect();
+    if !intervals.by_ranges {
+        match_gradients(&mut judged);
+    }
+    let part = |category| {
+        let its = judged.iter().filter(|(.., of)| *of == category);
+        its.fold(
+            Part {
+                category,
+                bytes: 0,
+                blocks: 0,
+            },
+            |part, (block, ..)| Part {
+                bytes: part.bytes.saturating_add(block.size),
+                blocks: part.blocks + 1,
+                ..part
+            },
+        )
+    };
+    let parts = Category::ALL.map(part).into_iter();
+    let parts: Vec<Part> = parts.filter(|part| part.blocks > 0).collect();
+    let is_told = parts.iter().any(|part| part.category != Category::Unknown);
+    is_told.then_some(parts)
+}
+
+struct Judge<'a, 'b> {
+    /// Whether all allocations can be read.
+    is_whole: bool,
+    iterations: &'a Iterations,
+    journal: &'a Journal,
+    intervals: &'a Intervals,
+    phases: phase::Phases<'b>,
+}
+
+impl Judge<'_, '_> {
+    fn category(&mut self, block: &Block, freed: Option<u64>) -> Category {
+        let phase = self.phases.of_ranges(block.stack);
+        let phase = phase.or_else(|| match self.intervals.at(block.ticket) {
+            Some(interval) if self.intervals.by_ranges => Some(interval.phase),
+            _ => None,
+        });
+        let phase = phase.or_else(|| self.phases.of_frames(block.stack));
+        if self.stays(block, freed) {
+            return match phase {
+                Some(Phase::Optimizer) => Category::OptimizerState,
+                Some(Phase::Backward) => Category::Gradients,
+                // Of older blocks it is not known what came before them.
+                _ if (self.is_whole || block.ticket > 0) && self.is_before_all(block) => {
+                    Category::Parameters
+                }
+                _ => Category::Unknown,
+            };
+        }
+        match phase {
+            _ if self.intervals.all.is_empty() => Category::Unknown,
+            Some(Phase::Optimizer) => Category::Temporary,
+            Some(Phase::Backward) => {
+                let end = self.intervals.at(block.ticket).map(|interval| interval.to);
+                match (end, freed) {
+                    (Some(end), Some(freed)) if freed <= end => Category::Temporary,
+                    _ => Category::Gradients,
+                }
+            }
+            Some(Phase::Forward) | None => {
+                let backward = self.intervals.next(Phase::Backward, block.ticket);
+                match (backward, freed) {
+                    (Some(backward), Some(freed)) if freed < backward.from => Category::Temporary,
+                    (Some(_), Some(_)) => Category::Activations,
+                    (None, Some(_)) => Category::Temporary,
+                    (_, None) => Category::Unknown,
+                }
+            }
+        }
+    }
+
+    /// Whether a block lives through a whole iteration, the one that it came in aside.
+    fn stays(&self, block: &Block, freed: Option<u64>) -> bool {
+        let starts = &self.iterations.starts;
+        let begun = |ticket: u64| starts.partition_point(|start| start.ticket <= ticket);
+        let came = begun(block.ticket);
+        match freed {
+            Some(freed) => begun(freed) >= came + 2,
+            None => self.journal.is_whole() || begun(self.journal.moment()) >= came + 2,
+        }
+    }
+
+    fn is_before_all(&self, block: &Block) -> bool {
+        let first = self.iterations.starts.first();
+        first.is_some_and(|first| block.ticket < first.ticket)
+    }
+}
+
+/// Where only allocations tell the phases, the end of backward is not known: of what it made and seems to outlive
+/// it, gradients are those that have the size of a parameter each, the longest-lived first.
+fn match_gradients(judged: &mut [(Block, Option<u64>, Category)]) {
+    let mut sizes = FxHashMap::<u64, u64>::default();
+    for (block, _, category) in judged.iter() {
+        if *category == Category::Parameters {
+            *sizes.entry(block.size).or_default() += 1;
+        }
+    }
+    let mut gradients: Vec<_> = judged
+        .iter_mut()
+        .filter(|(.., category)| *category == Category::Gradients)
+        .collect();
+    gradients.sort_by_key(|(block, freed, _)| {
+        let life = freed.map_or(u64::MAX, |freed| freed.saturating_sub(block.ticket));
+        std::cmp::Reverse(life)
+    });
+    for (block, freed, category) in gradients {
+        match sizes.get_mut(&block.size) {
+            Some(left) if *left > 0 => *left -= 1,
+            _ if freed.is_some() => *category = Category::Temporary,
+            _ => *category = Category::Unknown,
+        }
+    }
+}
+
+impl Part {
+    /// Its part of a whole, 0 to 1.
+    pub fn share(&self, whole: u64) -> f64 {
+        self.bytes as f64 / whole.max(1) as f64
+    }
+}

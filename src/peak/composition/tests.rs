@@ -1,0 +1,104 @@
+use std::rc::Rc;
+
+use super::*;
+use crate::iterations::{Follow, Search};
+use crate::ledger::sample::{ACTIVATIONS, GRADIENTS, STATE, Training};
+use crate::ledger::{Focus, Moment};
+use crate::peak::find::Peak;
+use crate::recording::{Frame, read};
+use crate::symbols::{Kind, Symbol};
+use gpushim_trace::{StackNode, Trace};
+
+/// Names of the functions that allocate in a [`Training`].
+struct Named<'a>(&'a Trace);
+
+impl Names for Named<'_> {
+    fn stack(&mut self, id: u32) -> Rc<[Frame]> {
+        let name = |node| match node {
+            StackNode::Frame(address) if address >> 20 == STATE >> 20 => "Adam.step",
+            StackNode::Frame(address) if address >> 20 == GRADIENTS >> 20 => "Tensor.backward",
+            StackNode::Frame(address) if address >> 20 == ACTIVATIONS >> 20 => "Linear.forward",
+            _ => "main",
+        };
+        let symbol = |node| Symbol {
+            function: name(node).to_string(),
+            file: None,
+            line: None,
+            module: None,
+            inlined: false,
+            kind: Kind::Python,
+        };
+        let stack = self.0.stack(id);
+        stack
+            .map(|node| Frame::Call(Rc::new([symbol(node)])))
+            .collect()
+    }
+
+    fn problems(&self) -> Vec<String> {
+        Vec::new()
+    }
+}
+
+fn parts(how: &Training) -> Option<Vec<Part>> {
+    let (_dir, trace) = how.record();
+    let focus = Focus::of(&trace, None);
+    let peak = Peak::at(&trace, focus, Moment::Peak);
+    let mut search = Search::new(&trace, focus);
+    read(&trace, &mut [&mut search]);
+    let moment = peak.ticket;
+    let mut follow = Follow::new(&trace, focus, search.choose(), &[moment], Some(moment));
+    read(&trace, &mut [&mut follow]);
+    let found = follow.finish();
+    composition(
+        &trace,
+        &mut Named(&trace),
+        found.iterations.as_ref()?,
+        found.journal.as_ref()?,
+        found.live_at.first()?,
+    )
+}
+
+/// What is live when the last gradient has been made: all parameters, all state, all gradients, and the input of the
+/// first layer, which is not needed after it.
+#[test]
+fn the_peak_of_a_training_is_told_apart() {
+    for (ranges, stacks, takes_down) in [
+        (true, true, false),
+        (true, false, true),
+        (false, true, true),
+    ] {
+        let how = Training {
+            ranges,
+            stacks,
+            takes_down,
+            ..Training::default()
+        };
+        let sum = |first: u64, more: u64| (0..how.layers).map(|layer| first + layer * more).sum();
+        let expected: [(Category, u64, u64); 4] = [
+            (Category::Parameters, sum(4 << 20, 4096), 6),
+            (Category::Gradients, sum(4 << 20, 4096), 6),
+            (Category::OptimizerState, sum(8 << 20, 8192), 6),
+            (Category::Activations, 1_200_000, 1),
+        ];
+        let expected = expected.map(|(category, bytes, blocks)| Part {
+            category,
+            bytes,
+            blocks,
+        });
+        assert_eq!(parts(&how).as_deref(), Some(&expected[..]), "{how:?}");
+    }
+}
+
+/// One function, and no ranges: the first rise of memory is an iteration like the others, so that not even
+/// parameters are clear.
+#[test]
+fn what_cannot_be_judged_is_not_told() {
+    let how = Training {
+        one_function: true,
+        varies: true,
+        steps: 40,
+        layers: 9,
+        ..Training::default()
+    };
+    assert_eq!(parts(&how), None);
+}

@@ -1,0 +1,155 @@
+//! Who held memory at a moment, in words and figures.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use super::composition::{Part, composition};
+use super::find::Peak;
+use crate::iterations::{Follow, Search};
+use crate::ledger::{Focus, Moment};
+use crate::output::finding::{Finding, Holder, Subject};
+use crate::output::table::{Align, Table};
+use crate::output::units::{bytes, count, percent, span};
+use crate::recording::{Names, Recording, read};
+
+/// What `gpushim peak` finds.
+#[derive(Clone, Debug, Serialize)]
+pub struct PeakReport {
+    /// Of what.
+    #[serde(flatten)]
+    pub subject: Subject,
+    /// When, ns since the start.
+    pub ns: u64,
+    /// In which iteration, from 0.
+    pub iteration: Option<usize>,
+    /// Whether that is when most was live.
+    pub is_peak: bool,
+    /// Bytes that were live.
+    pub bytes: u64,
+    /// Blocks that were.
+    pub blocks: u64,
+    /// What they were for, as far as it can be told.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub composition: Option<Vec<Part>>,
+    /// Who held them, those with most first.
+    pub holders: Vec<Holder>,
+}
+
+impl PeakReport {
+    /// Looks at a moment of a recording.
+    pub fn of(
+        recording: &dyn Recording,
+        focus: Focus,
+        moment: Moment,
+        names: &mut dyn Names,
+    ) -> PeakReport {
+        let peak = Peak::at(recording, focus, moment);
+        let mut search = Search::new(recording, focus);
+        read(recording, &mut [&mut search]);
+        let moments = [peak.ticket];
+        let mut follow = Follow::new(
+            recording,
+            focus,
+            search.choose(),
+            &moments,
+            Some(peak.ticket),
+        );
+        read(recording, &mut [&mut follow]);
+        let found = follow.finish();
+        let iterations = found.iterations.as_ref();
+        let composition = iterations
+            .zip(found.journal.as_ref())
+            .and_then(|(all, journal)| {
+                let live = found.live_at.first()?;
+                composition(recording, names, all, journal, live)
+            });
+        PeakReport {
+            subject: Subject::of(recording, focus),
+            ns: peak.ns,
+            iteration: iterations.and_then(|iterations| iterations.of(peak.ticket)),
+            composition,
+            is_peak: moment == Moment::Peak,
+            bytes: peak.bytes,
+            blocks: peak.blocks,
+            holders: peak
+                .holders
+                .iter()
+                .map(|held| Holder::of(names, held, peak.bytes))
+                .collect(),
+        }
+    }
+}
+
+impl Finding for PeakReport {
+    fn is_found(&self) -> bool {
+        false
+    }
+
+    fn text(&self, f: &mut fmt::Formatter<'_>, top: usize) -> fmt::Result {
+        self.subject.heading(f)?;
+        let when = if self.is_peak { "The peak" } else { "Live" };
+        write!(
+            f,
+            "{when}: {} in {} blocks, at {}",
+            bytes(self.bytes),
+            count(self.blocks),
+            span(self.ns)
+        )?;
+        if let Some(iteration) = self.iteration {
+            write!(f, ", in iteration {iteration}")?;
+        }
+        writeln!(f)?;
+        if let Some(parts) = &self.composition {
+            writeln!(f, "{}", parts_in_words(parts, self.bytes))?;
+        }
+        let mut table = Table::new([
+            ("held", Align::Right),
+            ("", Align::Right),
+            ("blocks", Align::Right),
+            ("since", Align::Right),
+            ("by", Align::Left),
+        ]);
+        for holder in self.holders.iter().take(top) {
+            table.row([
+                bytes(holder.bytes),
+                percent(holder.share, 1.0),
+                count(holder.blocks),
+                holder.oldest_ns.map(span).unwrap_or_default(),
+                holder.who.function_or("no stack recorded"),
+            ]);
+        }
+        let rest = self.holders.iter().skip(top);
+        let (bytes_left, blocks) = rest.fold((0_u64, 0), |(bytes, blocks), holder| {
+            (bytes.saturating_add(holder.bytes), blocks + holder.blocks)
+        });
+        if blocks > 0 {
+            let who = format!(
+                "{} others",
+                count(self.holders.len().saturating_sub(top) as u64)
+            );
+            table.row([
+                bytes(bytes_left),
+                percent(bytes_left as f64, self.bytes as f64),
+                count(blocks),
+                String::new(),
+                who,
+            ]);
+        }
+        if !table.is_empty() {
+            write!(f, "\n{table}")?;
+        }
+        self.holders.first().map_or(Ok(()), |holder| holder.way(f))
+    }
+}
+
+/// What was live was for what, the most first.
+pub fn parts_in_words(parts: &[Part], whole: u64) -> String {
+    let mut parts = parts.to_vec();
+    parts.sort_by_key(|part| std::cmp::Reverse(part.bytes));
+    let text = parts.iter().map(|part| {
+        let share = percent(part.share(whole), 1.0);
+        format!("{} {} ({share})", part.category.name(), bytes(part.bytes))
+    });
+    text.collect::<Vec<_>>().join(", ")
+}

@@ -1,0 +1,241 @@
+//! What each phase of a program does with memory: the ranges that it announced, and its iterations.
+
+use rustc_hash::FxHashMap;
+use serde::Serialize;
+
+use crate::iterations::{Iterations, without_numbers};
+use crate::ledger::{Block, Focus, Visitor, walk};
+use crate::recording::Recording;
+use gpushim_trace::{Kind, Record};
+
+/// Names of phases that are told apart.
+const NAMES: usize = 1 << 12;
+
+/// What happened between the beginnings and ends of the ranges of one name.
+///
+/// Whatever happened at that time counts, on all threads: PyTorch's backward allocates on a thread of its
+/// own. Of nested ranges each counts.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Phase {
+    /// Its name without numbers; `iteration` where iterations have no range.
+    pub name: String,
+    /// Ranges around it.
+    pub depth: usize,
+    /// How often it took place.
+    pub count: u64,
+    /// In all of them together, ns.
+    pub ns: u64,
+    /// Bytes allocated, in all of them together.
+    pub allocated: u64,
+    /// Of those, bytes freed before the phase ended.
+    pub temporary: u64,
+    /// Of those, bytes that outlived it.
+    pub kept: u64,
+    /// Bytes freed that had been allocated before it.
+    pub freed: u64,
+    /// The most that was live above what was live when it began, of any of them, bytes.
+    pub peak_above_entry: u64,
+    /// The most that was live, of any of them, bytes.
+    pub peak: u64,
+    /// When that was, ns since the start.
+    pub peak_ns: u64,
+}
+
+impl Phase {
+    /// All phases, in the order in which they first began.
+    pub fn all(
+        recording: &dyn Recording,
+        focus: Focus,
+        iterations: Option<&Iterations>,
+    ) -> Vec<Phase> {
+        let mut phases = Phases {
+            recording,
+            // Ranges of other threads lie beside these.
+            thread: busiest(recording),
+            iterations: iterations.filter(|iterations| !iterations.are_ranges()),
+            names: FxHashMap::default(),
+            open: Vec::new(),
+            iteration: None,
+            now: 0,
+            last_ns: 0,
+            all: Vec::new(),
+        };
+        walk(recording, focus, &mut [&mut phases]);
+        // What is open at the end ends there.
+        let iteration = phases.iteration.take().map(|(_, open)| open);
+        for open in std::mem::take(&mut phases.open)
+            .into_iter()
+            .chain(iteration)
+        {
+            phases.end(open, phases.last_ns);
+        }
+        phases.all
+    }
+}
+
+/// The thread that announced most ranges.
+pub(crate) fn busiest(recording: &dyn Recording) -> Option<u32> {
+    let mut threads = FxHashMap::<u32, u64>::default();
+    for record in recording
+        .events()
+        .filter(|record| record.event.kind == Kind::RangePush)
+    {
+        *threads.entry(record.event.thread).or_default() += 1;
+    }
+    let most = threads
+        .into_iter()
+        .max_by_key(|(thread, count)| (*count, std::cmp::Reverse(*thread)));
+    most.map(|(thread, _)| thread)
+}
+
+/// One that is taking place.
+struct Open {
+    /// Its place among all.
+    phase: usize,
+    /// Its first event.
+    ticket: u64,
+    ns: u64,
+    entry: u64,
+    peak: u64,
+    peak_ns: u64,
+    allocated: u64,
+    temporary: u64,
+    freed: u64,
+}
+
+struct Phases<'a> {
+    recording: &'a dyn Recording,
+    thread: Option<u32>,
+    iterations: Option<&'a Iterations>,
+    names: FxHashMap<u64, usize>,
+    /// Ranges, the outermost first.
+    open: Vec<Open>,
+    /// The iteration and its number. It lies beside the ranges: where it was found to begin may be within one.
+    iteration: Option<(usize, Open)>,
+    now: u64,
+    last_ns: u64,
+    all: Vec<Phase>,
+}
+
+impl Phases<'_> {
+    fn phase(&mut self, name: String, depth: usize) -> usize {
+        let known = self.all.iter().position(|phase| phase.name == name);
+        known.unwrap_or_else(|| {
+            self.all.push(Phase {
+                name,
+                depth,
+                ..Phase::default()
+            });
+            self.all.len() - 1
+        })
+    }
+
+    fn begin(&self, phase: usize, record: &Record) -> Open {
+        Open {
+            phase,
+            ticket: record.ticket,
+            ns: record.ns,
+            entry: self.now,
+            peak: self.now,
+            peak_ns: record.ns,
+            allocated: 0,
+            temporary: 0,
+            freed: 0,
+        }
+    }
+
+    /// All that is taking place.
+    fn all_open(&mut self) -> impl Iterator<Item = &mut Open> {
+        let iteration = self.iteration.as_mut().map(|(_, open)| open);
+        iteration.into_iter().chain(&mut self.open)
+    }
+
+    fn end(&mut self, open: Open, ns: u64) {
+        let Some(phase) = self.all.get_mut(open.phase) else {
+            return;
+        };
+        phase.count += 1;
+        phase.ns += ns.saturating_sub(open.ns);
+        phase.allocated = phase.allocated.saturating_add(open.allocated);
+        phase.temporary = phase.temporary.saturating_add(open.temporary);
+        let kept = open.allocated.saturating_sub(open.temporary);
+        phase.kept = phase.kept.saturating_add(kept);
+        phase.freed = phase.freed.saturating_add(open.freed);
+        phase.peak_above_entry = phase
+            .peak_above_entry
+            .max(open.peak.saturating_sub(open.entry));
+        if open.peak > phase.peak {
+            (phase.peak, phase.peak_ns) = (open.peak, open.peak_ns);
+        }
+    }
+}
+
+impl Visitor for Phases<'_> {
+    fn event(&mut self, record: &Record) {
+        let event = &record.event;
+        self.last_ns = record.ns;
+        if let Some(iterations) = self.iterations {
+            let now = iterations.of(record.ticket);
+            if now != self.iteration.as_ref().map(|(number, _)| *number) {
+                if let Some((_, open)) = self.iteration.take() {
+                    self.end(open, record.ns);
+                }
+                self.iteration = now.map(|number| {
+                    let phase = self.phase("iteration".to_string(), 0);
+                    (number, self.begin(phase, record))
+                });
+            }
+        }
+        if self.thread != Some(event.thread) {
+            return;
+        }
+        match event.kind {
+            Kind::RangePush => {
+                let depth = self.open.len() + usize::from(self.iteration.is_some());
+                let phase = match self.names.get(&event.address) {
+                    Some(phase) => *phase,
+                    None if self.all.len() >= NAMES => usize::MAX,
+                    None => {
+                        let name = self.recording.text(event.address).unwrap_or_default();
+                        let phase = self.phase(without_numbers(&name), depth);
+                        self.names.insert(event.address, phase);
+                        phase
+                    }
+                };
+                let open = self.begin(phase, record);
+                self.open.push(open);
+            }
+            Kind::RangePop => {
+                if let Some(open) = self.open.pop() {
+                    self.end(open, record.ns);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn allocated(&mut self, block: &Block) {
+        self.now = self.now.saturating_add(block.size);
+        let now = self.now;
+        for open in self.all_open() {
+            open.allocated = open.allocated.saturating_add(block.size);
+            if now > open.peak {
+                (open.peak, open.peak_ns) = (now, block.ns);
+            }
+        }
+    }
+
+    fn freed(&mut self, block: &Block, _: &Record) {
+        self.now = self.now.saturating_sub(block.size);
+        for open in self.all_open() {
+            if block.ticket >= open.ticket {
+                open.temporary = open.temporary.saturating_add(block.size);
+            } else {
+                open.freed = open.freed.saturating_add(block.size);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,85 @@
+//! What each phase does with memory, as a table.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use super::find::Phase;
+use crate::iterations::Iterations;
+use crate::ledger::Focus;
+use crate::output::finding::{Finding, Subject};
+use crate::output::table::{Align, Table};
+use crate::output::units::{bytes, count, span};
+use crate::recording::Recording;
+
+/// What `gpushim phases` finds.
+#[derive(Clone, Debug, Serialize)]
+pub struct PhasesReport {
+    /// Of what.
+    #[serde(flatten)]
+    pub subject: Subject,
+    /// The phases, in the order in which they first began.
+    pub phases: Vec<Phase>,
+}
+
+impl PhasesReport {
+    /// Looks at a recording.
+    pub fn of(recording: &dyn Recording, focus: Focus) -> PhasesReport {
+        let iterations = Iterations::find(recording, focus);
+        PhasesReport {
+            subject: Subject::of(recording, focus),
+            phases: Phase::all(recording, focus, iterations.as_ref()),
+        }
+    }
+}
+
+impl Finding for PhasesReport {
+    fn is_found(&self) -> bool {
+        false
+    }
+
+    fn text(&self, f: &mut fmt::Formatter<'_>, top: usize) -> fmt::Result {
+        self.subject.heading(f)?;
+        if self.phases.is_empty() {
+            return writeln!(
+                f,
+                "No phases: the program announced no ranges (NVTX), and nothing repeats."
+            );
+        }
+        writeln!(
+            f,
+            "Means of each time; the peak is the highest of all times."
+        )?;
+        let mut table = Table::new([
+            ("phase", Align::Left),
+            ("times", Align::Right),
+            ("takes", Align::Right),
+            ("allocates", Align::Right),
+            ("temporary", Align::Right),
+            ("keeps", Align::Right),
+            ("frees", Align::Right),
+            ("peak above entry", Align::Right),
+            ("peak", Align::Right),
+        ]);
+        for phase in self.phases.iter().take(top) {
+            let mean = |sum: u64| sum / phase.count.max(1);
+            table.row([
+                format!("{:indent$}{}", "", phase.name, indent = 2 * phase.depth),
+                count(phase.count),
+                span(mean(phase.ns)),
+                bytes(mean(phase.allocated)),
+                bytes(mean(phase.temporary)),
+                bytes(mean(phase.kept)),
+                bytes(mean(phase.freed)),
+                bytes(phase.peak_above_entry),
+                bytes(phase.peak),
+            ]);
+        }
+        write!(f, "\n{table}")?;
+        let more = self.phases.len().saturating_sub(top);
+        if more > 0 {
+            writeln!(f, "and {more} more")?;
+        }
+        Ok(())
+    }
+}

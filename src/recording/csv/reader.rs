@@ -1,0 +1,295 @@
+//! One pass over a log: from lines to events.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+use flate2::bufread::MultiGzDecoder;
+use rustc_hash::FxHashMap;
+
+use crate::recording::csv::{Action, COLUMNS, Dialect};
+use crate::recording::packed::Packed;
+use gpushim_trace::{Class, Event, Kind, Record};
+
+/// Bytes of a line beyond which it is none.
+const LINE_MAX: u64 = 4096;
+/// How many bad lines are named one by one.
+const NAMED: usize = 20;
+/// `CUDA_ERROR_OUT_OF_MEMORY`.
+const OUT_OF_MEMORY: i16 = 2;
+
+/// A file read from its beginning, wherever others are in it.
+struct From0(Arc<File>, u64);
+
+impl Read for From0 {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.0.read_at(buffer, self.1)?;
+        self.1 += count as u64;
+        Ok(count)
+    }
+}
+
+/// What is wrong with a log.
+#[derive(Default)]
+pub(super) struct Faults {
+    named: Vec<String>,
+    lines: u64,
+    unmatched: u64,
+    doubled: u64,
+    backwards: u64,
+    end: Option<String>,
+}
+
+impl Faults {
+    fn line(&mut self, number: u64, what: &str) {
+        self.lines += 1;
+        if self.named.len() < NAMED {
+            self.named.push(format!("line {number} {what}"));
+        }
+    }
+
+    /// What to say of it.
+    pub(super) fn sentences(mut self) -> Vec<String> {
+        let more = self.lines - self.named.len() as u64;
+        if more > 0 {
+            self.named.push(format!("{more} more lines make no sense"));
+        }
+        for (count, what) in [
+            (self.unmatched, "frees have no allocation before them"),
+            (
+                self.doubled,
+                "allocations are of an address that was not freed",
+            ),
+            (
+                self.backwards,
+                "lines have an earlier time than the line before; they take its time",
+            ),
+        ] {
+            if count > 0 {
+                self.named.push(format!("{count} {what}"));
+            }
+        }
+        self.named.extend(self.end);
+        self.named
+    }
+}
+
+/// One pass over a log.
+pub(super) struct Reader {
+    input: Box<dyn BufRead + Send>,
+    dialect: &'static Dialect,
+    places: Option<[Option<usize>; COLUMNS]>,
+    line: u64,
+    text: Vec<u8>,
+    /// Bytes and class of what is live: frees of some logs do not say.
+    live: FxHashMap<u64, (u64, Class)>,
+    first: Option<u64>,
+    last: u64,
+    laps: u64,
+    /// The time as the line before said it.
+    said: u64,
+    ticket: u64,
+    /// What was wrong so far.
+    pub(super) faults: Faults,
+}
+
+impl Iterator for Reader {
+    type Item = Record;
+
+    fn next(&mut self) -> Option<Record> {
+        loop {
+            if !self.read_line()? {
+                continue;
+            }
+            let text = std::mem::take(&mut self.text);
+            let found = self.parse(&text);
+            self.text = text;
+            match found {
+                Ok(Some(record)) => return Some(record),
+                Ok(None) => {}
+                Err(what) => self.faults.line(self.line, &what),
+            }
+        }
+    }
+}
+
+impl Reader {
+    /// A pass over a file from its beginning.
+    pub(super) fn new(file: Arc<File>, is_gzip: bool, dialect: &'static Dialect) -> Reader {
+        let length = file.metadata().map_or(0, |meta| meta.len());
+        let plain = BufReader::with_capacity(1 << 16, From0(file, 0));
+        let input: Box<dyn BufRead + Send> = if is_gzip {
+            let unpacked = Packed::new(MultiGzDecoder::new(plain), length);
+            Box::new(BufReader::with_capacity(1 << 16, unpacked))
+        } else {
+            Box::new(plain)
+        };
+        Reader {
+            input,
+            dialect,
+            places: None,
+            line: 0,
+            text: Vec::new(),
+            live: FxHashMap::default(),
+            first: None,
+            last: 0,
+            laps: 0,
+            said: 0,
+            ticket: 0,
+            faults: Faults::default(),
+        }
+    }
+
+    /// Takes the next line; `None` at the end, false if it is none.
+    fn read_line(&mut self) -> Option<bool> {
+        self.text.clear();
+        self.line += 1;
+        let mut limited = self.input.by_ref().take(LINE_MAX);
+        match limited.read_until(b'\n', &mut self.text) {
+            Ok(0) => None,
+            Ok(read) if read as u64 == LINE_MAX && self.text.last() != Some(&b'\n') => {
+                self.faults
+                    .line(self.line, "is no line of such a log: it is too long");
+                self.skip_line()
+            }
+            Ok(_) => Some(true),
+            Err(error) => {
+                let what = format!("it cannot be read beyond line {}: {error}", self.line);
+                self.faults.end.get_or_insert(what);
+                None
+            }
+        }
+    }
+
+    fn skip_line(&mut self) -> Option<bool> {
+        loop {
+            self.text.clear();
+            let mut limited = self.input.by_ref().take(LINE_MAX);
+            match limited.read_until(b'\n', &mut self.text) {
+                Ok(0) | Err(_) => return None,
+                Ok(_) if self.text.last() == Some(&b'\n') => return Some(false),
+                Ok(_) => {}
+            }
+        }
+    }
+
+    /// The request of a line, if it is one that matters.
+    fn parse(&mut self, text: &[u8]) -> Result<Option<Record>, String> {
+        let text = std::str::from_utf8(text).map_err(|_| "is not text".to_string())?;
+        let text = text.trim();
+        if text.is_empty() {
+            return Ok(None);
+        }
+        let Some(places) = self.places else {
+            self.places = Some(self.dialect.places(text));
+            return Ok(None);
+        };
+        let mut fields = [""; COLUMNS];
+        for (at, value) in text.split(',').enumerate() {
+            for (field, place) in fields.iter_mut().zip(places) {
+                if place == Some(at) {
+                    *field = value.trim();
+                }
+            }
+        }
+        let [action, address, size, stream, thread, time] = fields;
+        let mut actions = self.dialect.actions.iter();
+        let action = actions
+            .find(|(word, _)| word.eq_ignore_ascii_case(action))
+            .map(|(_, action)| *action)
+            .ok_or_else(|| format!("says {action:?}, which is no action"))?;
+        let address = number(address).ok_or_else(|| format!("has no address: {address:?}"))?;
+        let size = number(size).ok_or_else(|| format!("has no size: {size:?}"))?;
+        let ns = (self.dialect.time)(time).ok_or_else(|| format!("has no time: {time:?}"))?;
+        let stream = match stream {
+            "" | "-" => None,
+            stream => Some(number(stream).ok_or_else(|| format!("has no stream: {stream:?}"))?),
+        };
+        let class = match stream {
+            Some(_) => Class::PoolAsync,
+            None => self.dialect.without_stream,
+        };
+        let event = Event {
+            // A number that is too large for a thread is told from others by what is left of it.
+            thread: number(thread).map_or(0, |thread| thread as u32),
+            // Such a log is of one memory resource, and so of one device; which, it does not say.
+            device: 0,
+            address,
+            size,
+            extra: [stream.unwrap_or(0), 0],
+            ..Event::new(Kind::Alloc, class)
+        };
+        Ok(self
+            .booked(action, event)
+            .map(|event| self.timed(ns, event)))
+    }
+
+    /// The event, with what is known of its block; `None` for one that does nothing.
+    fn booked(&mut self, action: Action, event: Event) -> Option<Event> {
+        match action {
+            Action::Alloc => {
+                let block = (event.size, event.class);
+                if self.live.insert(event.address, block).is_some() {
+                    self.faults.doubled += 1;
+                }
+                Some(event)
+            }
+            Action::Free => {
+                if event.address == 0 {
+                    // Freeing no memory is allowed, and does nothing.
+                    return None;
+                }
+                let known = self.live.remove(&event.address);
+                self.faults.unmatched += u64::from(known.is_none());
+                let (size, class) = known.unwrap_or((event.size, event.class));
+                Some(Event {
+                    kind: Kind::Free,
+                    size,
+                    class,
+                    ..event
+                })
+            }
+            Action::Failure => Some(Event {
+                kind: Kind::OutOfMemory,
+                result: OUT_OF_MEMORY,
+                address: 0,
+                extra: [0; 2],
+                ..event
+            }),
+        }
+    }
+
+    fn timed(&mut self, ns: u64, event: Event) -> Record {
+        let said = std::mem::replace(&mut self.said, ns);
+        if let Some(lap) = self.dialect.wraps
+            && ns < said
+            && said - ns > lap / 2
+        {
+            self.laps = self.laps.saturating_add(lap);
+        }
+        let now = ns.saturating_add(self.laps);
+        let first = *self.first.get_or_insert(now);
+        let passed = now.saturating_sub(first);
+        if passed < self.last || now < first {
+            self.faults.backwards += 1;
+        }
+        self.last = self.last.max(passed);
+        let ticket = self.ticket;
+        self.ticket += 1;
+        Record {
+            ticket,
+            ns: self.last,
+            event,
+        }
+    }
+}
+
+/// A number, decimal or hexadecimal; `(nil)` is how C prints no pointer.
+fn number(text: &str) -> Option<u64> {
+    match text.strip_prefix("0x").or(text.strip_prefix("0X")) {
+        Some(digits) => u64::from_str_radix(digits, 16).ok(),
+        None if text == "(nil)" => Some(0),
+        None => text.parse().ok(),
+    }
+}

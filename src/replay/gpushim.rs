@@ -1,0 +1,197 @@
+//! Our own policies: the code that runs in the shim, over a simulated device.
+
+use super::device::{NoMemory, Simulated};
+use super::policy::Device;
+use super::run::{Allocator, DriverTime, OutOfMemory};
+use crate::requests::Request;
+use gpushim_alloc::mempool::{self, Grant, Layout, MemPool, Stream};
+use gpushim_alloc::placement::{Family, Plans};
+use gpushim_alloc::pool::{self, Context, Pool, Reuse, TICKS_TO_DECAY};
+
+/// The one context that there is.
+const CONTEXT: Context = Context(1);
+/// Stands for the legacy default stream where a recording says 0.
+const DEFAULT_STREAM: u64 = Stream::LEGACY;
+
+/// The pool of the `cudaMalloc` family and that of streams, as in one process under the shim.
+pub struct Ours {
+    plain: Pool<Simulated>,
+    /// Serves the `cudaMalloc` family instead, where pages do.
+    paged: Option<MemPool<Simulated>>,
+    ordered: MemPool<Simulated>,
+    /// Where each block is, by its number; 0: nowhere.
+    places: Vec<u64>,
+    /// Ns from one tick of the housekeeper's clock to the next; 0: it has none.
+    tick: u64,
+    /// When the next one is.
+    next: u64,
+}
+
+impl Ours {
+    /// With these policies for `cudaMalloc` and for streams, on such a device, for so many blocks. Where pages
+    /// serve, plans are followed.
+    pub fn new(
+        device: &Device,
+        (plain, ordered): (pool::Policy, pool::Policy),
+        plans: &Plans,
+        blocks: u32,
+    ) -> Ours {
+        let settings = pool::Settings {
+            policy: plain,
+            limit: device.limit,
+            reuse: device.reuse,
+            cache_max: device.cache_max,
+            ..pool::Settings::default()
+        };
+        let pool = |policy, orders, family| {
+            let settings = mempool::Settings {
+                layout: layout(policy),
+                page: device.page,
+                orders,
+                waits: !orders,
+                placement: plans.of(0, family),
+                ..mempool::Settings::default()
+            };
+            MemPool::new(0, settings)
+        };
+        let orders = device.reuse == Reuse::Order;
+        let simulated = Simulated::new(device.limit.unwrap_or(UNLIMITED), device.lag);
+        Ours {
+            plain: Pool::new(simulated, settings),
+            paged: (plain == pool::Policy::Vmm).then(|| pool(plain, orders, Family::Plain)),
+            ordered: pool(ordered, orders, Family::Streams),
+            places: vec![0; blocks as usize],
+            tick: device.decay / u64::from(TICKS_TO_DECAY),
+            next: device.decay / u64::from(TICKS_TO_DECAY),
+        }
+    }
+
+    /// It is so late: what nobody asked for in a while goes back.
+    fn advance(&mut self, ns: u64) {
+        self.plain.device().advance();
+        // However long nothing happened, after so many ticks nothing is left to go back.
+        for _ in 0..=TICKS_TO_DECAY {
+            if self.tick == 0 || ns < self.next {
+                return;
+            }
+            self.next = self.next.saturating_add(self.tick);
+            self.plain.decay();
+            for pool in self.paged.iter().chain([&self.ordered]) {
+                pool.decay(self.plain.device());
+            }
+        }
+        self.next = ns.saturating_add(self.tick);
+    }
+
+    fn give_back(&self) {
+        for pool in self.paged.iter().chain([&self.ordered]) {
+            pool.trim(self.plain.device(), 0);
+        }
+        self.plain.trim(None, 0);
+    }
+
+    fn serve(&self, request: &Request) -> Result<Grant, NoMemory> {
+        match self.pool(request) {
+            None => {
+                let hit = self.plain.try_allocate(CONTEXT, request.bytes);
+                hit.map_or_else(|| self.plain.allocate(CONTEXT, request.bytes), Ok)
+            }
+            Some(pool) => pool.allocate(self.plain.device(), stream(request), request.bytes),
+        }
+    }
+
+    /// The pool of pages or streams that serves a request; `None`: that of `cudaMalloc` does.
+    fn pool(&self, request: &Request) -> Option<&MemPool<Simulated>> {
+        match request.stream {
+            None => self.paged.as_ref(),
+            Some(_) => Some(&self.ordered),
+        }
+    }
+}
+
+/// A device on which nothing runs out, bytes: more than any has.
+pub(super) const UNLIMITED: u64 = 1 << 46;
+
+/// The layout of a stream-ordered pool under a policy.
+fn layout(policy: pool::Policy) -> Layout {
+    match policy {
+        pool::Policy::Vmm => Layout::Pages,
+        pool::Policy::Segments => Layout::Segments,
+        pool::Policy::Blocks | pool::Policy::Off => Layout::Whole,
+        pool::Policy::Bins => Layout::Bins,
+    }
+}
+
+fn stream(request: &Request) -> Stream {
+    let (handle, thread) = match request.stream {
+        None => (Stream::EVERY, 0),
+        Some(0) => (DEFAULT_STREAM, 0),
+        Some(Stream::PER_THREAD) => (Stream::PER_THREAD, request.thread.into()),
+        Some(handle) => (handle, 0),
+    };
+    Stream {
+        context: CONTEXT,
+        handle,
+        thread,
+    }
+}
+
+impl Allocator for Ours {
+    fn allocate(&mut self, request: &Request) -> Result<(), OutOfMemory> {
+        self.advance(request.ns);
+        // As in the shim, nothing is refused while another pool holds what is free.
+        let grant = self.serve(request).or_else(|_| {
+            self.give_back();
+            self.serve(request)
+        });
+        let grant = grant.map_err(|_| OutOfMemory)?;
+        if let Some(place) = self.places.get_mut(request.block as usize) {
+            *place = grant.address;
+        }
+        Ok(())
+    }
+
+    fn free(&mut self, request: &Request) {
+        self.advance(request.ns);
+        let place = self.places.get_mut(request.block as usize);
+        let Some(address) = place.map(std::mem::take).filter(|address| *address != 0) else {
+            return;
+        };
+        // Both know the address: it is theirs, and live.
+        match self.pool(request) {
+            None => {
+                let _ = self.plain.free(address, |_| ());
+            }
+            Some(pool) => {
+                let _ = pool.free(stream(request), address, |_| ());
+            }
+        }
+    }
+
+    fn trim(&mut self, request: &Request) {
+        match request.stream {
+            None => self.give_back(),
+            Some(_) => {
+                self.ordered.trim(self.plain.device(), request.bytes);
+            }
+        }
+    }
+
+    fn reserved(&self) -> u64 {
+        self.plain.device().held()
+    }
+
+    fn taken(&self) -> u64 {
+        self.plain.device().taken()
+    }
+
+    fn largest_free(&self) -> u64 {
+        let pools = self.paged.iter().chain([&self.ordered]);
+        let largest = pools.map(MemPool::largest_free).max();
+        self.plain.largest_free(0).max(largest.unwrap_or(0))
+    }
+
+    fn driver_time(&self) -> DriverTime {
+        self.plain.device().driver_time()
+    }
+}

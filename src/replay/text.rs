@@ -1,0 +1,196 @@
+//! What other allocators would have done with a run: a table.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use super::outcome::Outcome;
+use super::policy::{Device, Policy};
+use super::run::{run_watched, torch_options};
+use crate::iterations::Iterations;
+use crate::ledger::Focus;
+use crate::output::escape::shown;
+use crate::output::finding::{Finding, Subject};
+use crate::output::table::{Align, Table};
+use crate::output::units::{bytes, count, span};
+use crate::recording::Recording;
+use crate::requests::{Anomalies, Requests};
+
+/// The replays of a recording.
+#[derive(Debug, Serialize)]
+pub struct ReplayReport {
+    #[serde(flatten)]
+    pub(super) subject: Subject,
+    /// One for each device that the recording has memory of.
+    pub(super) devices: Vec<OfDevice>,
+    /// Columns of a plot, if it is to be drawn in characters.
+    #[serde(skip)]
+    plot: Option<usize>,
+}
+
+/// The replays of one device's requests.
+#[derive(Debug, Serialize)]
+pub(super) struct OfDevice {
+    pub(super) gpu: u8,
+    requests: u64,
+    /// The highest sum of what was asked for and not given back, bytes.
+    peak_requested: u64,
+    /// What the recording itself says was held from the driver at most, bytes; `None` where it does not.
+    recorded_reserved: Option<u64>,
+    /// The options of PyTorch's allocator when it was recorded, which `torch` follows; empty if none was set.
+    torch_options: String,
+    /// What steps were recognised by; `None` where none are known.
+    pub(super) steps_by: Option<String>,
+    /// How many there are. Figures are kept of the first 4,096.
+    pub(super) steps: u64,
+    odd: Anomalies,
+    pub(super) policies: Vec<OfPolicy>,
+}
+
+/// A replay.
+#[derive(Debug, Serialize)]
+pub(super) struct OfPolicy {
+    pub(super) policy: Policy,
+    #[serde(flatten)]
+    pub(super) outcome: Outcome,
+}
+
+impl ReplayReport {
+    /// Replays a recording with each of these policies on such a device. Who watches is told the policy, how many of
+    /// its requests were served, and how many there are.
+    pub fn of(
+        recording: &dyn Recording,
+        focus: Focus,
+        policies: &[Policy],
+        device: &Device,
+        watch: &mut dyn FnMut(Policy, usize, usize),
+    ) -> ReplayReport {
+        let iterations = Iterations::find(recording, focus);
+        let starts = iterations.as_ref().map_or(&[][..], |found| &found.starts);
+        let all = Requests::in_steps(recording, focus, starts);
+        let by = iterations
+            .as_ref()
+            .map(|found| found.by.in_words(&mut *recording.names()));
+        let devices = all.into_iter().map(|(gpu, requests)| OfDevice {
+            gpu,
+            requests: requests.len() as u64,
+            peak_requested: requests.peak(),
+            recorded_reserved: requests.recorded_reserved(),
+            torch_options: torch_options(&requests),
+            steps_by: by.clone(),
+            steps: starts.len().saturating_sub(1) as u64,
+            odd: requests.odd().clone(),
+            policies: policies
+                .iter()
+                .map(|policy| OfPolicy::of(*policy, device, &requests, watch))
+                .collect(),
+        });
+        ReplayReport {
+            subject: Subject::of(recording, focus),
+            devices: devices.collect(),
+            plot: None,
+        }
+    }
+
+    /// Draws it, too, in so many columns of characters.
+    pub fn with_plot(self, columns: usize) -> ReplayReport {
+        ReplayReport {
+            plot: Some(columns),
+            ..self
+        }
+    }
+}
+
+impl Finding for ReplayReport {
+    /// A policy ran out of memory.
+    fn is_found(&self) -> bool {
+        let policies = self.devices.iter().flat_map(|device| &device.policies);
+        policies.into_iter().any(|of| of.outcome.out_of_memory > 0)
+    }
+
+    fn text(&self, f: &mut fmt::Formatter<'_>, _top: usize) -> fmt::Result {
+        self.subject.heading(f)?;
+        if self.devices.is_empty() {
+            return writeln!(f, "There are no requests in it that a pool could serve.");
+        }
+        for device in &self.devices {
+            device.text(f)?;
+            if let Some(columns) = self.plot {
+                device.plot(columns, f)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl OfPolicy {
+    fn of(
+        policy: Policy,
+        device: &Device,
+        requests: &Requests,
+        watch: &mut dyn FnMut(Policy, usize, usize),
+    ) -> OfPolicy {
+        let mut served = |done| watch(policy, done, requests.len());
+        let mut allocator = policy.build(device, requests);
+        let outcome = run_watched(requests, &mut *allocator, &mut served);
+        OfPolicy { policy, outcome }
+    }
+}
+
+impl OfDevice {
+    fn text(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "gpu {}: {} requests, at most {} live",
+            self.gpu,
+            count(self.requests),
+            bytes(self.peak_requested)
+        )?;
+        if let Some(reserved) = self.recorded_reserved {
+            write!(f, "; {} were held when it was recorded", bytes(reserved))?;
+        }
+        writeln!(f)?;
+        if !self.torch_options.is_empty() {
+            writeln!(
+                f,
+                "  torch is as it was set then: {}",
+                shown(&self.torch_options)
+            )?;
+        }
+        for sentence in self.odd.sentences() {
+            writeln!(f, "  {sentence}")?;
+        }
+        let mut table = Table::new([
+            ("policy", Align::Left),
+            ("held", Align::Right),
+            ("used", Align::Right),
+            ("driver calls", Align::Right),
+            ("driver time", Align::Right),
+            ("largest free: least, median", Align::Right),
+            ("out of memory", Align::Right),
+            ("", Align::Left),
+        ]);
+        for of in &self.policies {
+            let outcome = &of.outcome;
+            let refused = outcome.first_out_of_memory.map_or(String::new(), |first| {
+                format!("{}, first of {}", outcome.out_of_memory, bytes(first.bytes))
+            });
+            table.row([
+                of.policy.name().to_string(),
+                bytes(outcome.peak_reserved),
+                format!("{:.1} %", outcome.utilization * 100.0),
+                count(outcome.driver_calls),
+                span(outcome.driver_ns),
+                format!(
+                    "{}, {}",
+                    bytes(outcome.largest_free_least),
+                    bytes(outcome.largest_free_median)
+                ),
+                refused,
+                of.policy.about().to_string(),
+            ]);
+        }
+        write!(f, "{table}")?;
+        self.steps(f)
+    }
+}

@@ -1,0 +1,402 @@
+//! From the events of a trace to its figures.
+
+use rustc_hash::FxHashMap;
+
+use super::figures::{
+    Classes, DeviceFigures, Gauge, OutOfMemory, SizeGroup, Sources, Summary, TensorFigures,
+};
+use super::overview::Overview;
+use crate::ledger::{Account, Block, Device, Focus, Level, Visitor};
+use crate::oom::Shortages;
+use crate::recording::{Coverage, Reader, Recording};
+use gpushim_trace::{Class, Event, Kind, Layer, LiveBlock, Record, flags};
+
+/// How many size groups and out-of-memory events are kept.
+const TOP: usize = 8;
+const OUT_OF_MEMORY_MAX: usize = 100;
+
+/// The figures of a recording. Goes through it twice, see [`Overview`].
+pub fn summarize(recording: &dyn Recording) -> Summary {
+    Overview::of(recording).summary
+}
+
+/// Keeps the books of a recording in one pass over its events.
+pub struct Books {
+    counts: Counts,
+    account: Account,
+    wrapped: bool,
+    coverage: Coverage,
+    /// What was live at the end, until the first event says how much of it is older.
+    kept: Option<Vec<LiveBlock>>,
+    older: Option<SizeGroup>,
+    /// Requests that could not be met.
+    pub shortages: Shortages,
+}
+
+/// A moment when most was live.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PeakOf {
+    /// Whose blocks.
+    pub focus: Focus,
+    /// When, ns since the start.
+    pub ns: u64,
+    /// The place of the first event after it.
+    pub ticket: u64,
+    /// Bytes of blocks that were live, those included that nothing else is known of.
+    pub bytes: u64,
+}
+
+impl Books {
+    /// Books in which events that name no device are of this one.
+    pub fn new(recording: &dyn Recording, only: Option<u8>) -> Books {
+        let kept = recording.live();
+        Books {
+            counts: Counts::default(),
+            account: Account::of_only(only),
+            wrapped: recording.coverage().wrapped,
+            coverage: recording.coverage(),
+            older: kept.is_some().then_some(SizeGroup {
+                size: 0,
+                count: 0,
+                bytes: 0,
+            }),
+            kept,
+            shortages: Shortages::new(None),
+        }
+    }
+
+    /// After the last event: where not every live block is known, the recording's sums say what is live.
+    pub fn settle(&mut self, recording: &dyn Recording) {
+        for (ordinal, device) in &mut self.account.devices {
+            for layer in [Layer::Device, Layer::Tensor] {
+                if let Some(bytes) = recording.live_bytes(layer, *ordinal) {
+                    device.live_at_end(layer, bytes);
+                }
+            }
+        }
+    }
+
+    /// Of which device the events that name none should have been, if it was another than they were.
+    pub fn other_only(&self) -> Option<Option<u8>> {
+        self.account.other_only()
+    }
+
+    /// Whether there are allocations or frees of a layer.
+    pub fn has(&self, layer: Layer) -> bool {
+        let mut classes = self.counts.classes.keys();
+        classes.any(|class| class.layer() == layer)
+    }
+
+    /// The device that blocks of this one are booked on.
+    pub fn ordinal(&self, device: u8) -> u8 {
+        self.account.ordinal_of(device)
+    }
+
+    /// When most was live, by device: of tensors and of device memory.
+    pub fn peaks(&self) -> Vec<PeakOf> {
+        let mut peaks = Vec::new();
+        for (ordinal, device) in &self.account.devices {
+            for (level, layer) in [
+                (&device.tensors, Layer::Tensor),
+                (&device.requested, Layer::Device),
+            ] {
+                peaks.extend(level.at.map(|(ns, ticket)| PeakOf {
+                    focus: Focus {
+                        layer,
+                        device: Some(*ordinal),
+                    },
+                    ns,
+                    ticket: ticket.saturating_add(1),
+                    bytes: level.peak(),
+                }));
+            }
+        }
+        peaks
+    }
+
+    /// The figures, with what was live at the peaks.
+    pub fn summary(self, at_peaks: &[(PeakOf, Vec<Block>)]) -> Summary {
+        let (account, wrapped) = (&self.account, self.wrapped);
+        let mut devices: Vec<&(u8, Device)> = account.devices.iter().collect();
+        devices.sort_unstable_by_key(|(ordinal, _)| *ordinal);
+        let devices = devices.into_iter().map(|(ordinal, device)| {
+            let mut figures = figures(*ordinal, device, wrapped);
+            let at_peak = |layer| {
+                let of = Focus {
+                    layer,
+                    device: Some(*ordinal),
+                };
+                let found = at_peaks.iter().find(|(peak, _)| peak.focus == of);
+                let blocks = found.map_or(&[][..], |(_, blocks)| blocks);
+                groups(blocks.iter().map(|block| block.size))
+            };
+            let at_end = |of: Layer| {
+                let live = account.live();
+                let its = live.filter(|(layer, live)| *layer == of && live.device == *ordinal);
+                groups(its.map(|(_, live)| live.size))
+            };
+            figures.in_use = self.counts.in_use.get(ordinal).copied();
+            figures.top_at_peak = at_peak(Layer::Device);
+            figures.top_at_end = at_end(Layer::Device);
+            if let Some(tensors) = &mut figures.tensors {
+                tensors.top_at_peak = at_peak(Layer::Tensor);
+                tensors.top_at_end = at_end(Layer::Tensor);
+            }
+            figures
+        });
+        let devices = devices.collect();
+        Summary {
+            older: self.older,
+            ..self.counts.into_summary(self.coverage, account, devices)
+        }
+    }
+}
+
+impl Reader for Books {
+    fn read(&mut self, records: &[Record]) {
+        if let (Some(first), Some(kept)) = (records.first(), self.kept.take()) {
+            for block in kept.iter().filter(|block| block.ns < first.ns) {
+                self.account.was_there(&block.event);
+                if let Some(older) = &mut self.older {
+                    older.count += 1;
+                    older.bytes = older.bytes.saturating_add(block.event.size);
+                }
+            }
+        }
+        for record in records {
+            self.counts.feed(record);
+            self.account.feed(record);
+            self.shortages.event(record);
+        }
+    }
+}
+
+/// Sums that need no books.
+#[derive(Default)]
+struct Counts {
+    first_ns: Option<u64>,
+    last_ns: u64,
+    classes: FxHashMap<Class, (u64, u64, u64)>,
+    sources: Sources,
+    allocation_driver_ns: u64,
+    free_driver_ns: u64,
+    out_of_memory: Vec<OutOfMemory>,
+    out_of_memory_count: u64,
+    trimmed_bytes: u64,
+    failed: u64,
+    exported: u64,
+    imported: u64,
+    captures: u64,
+    contexts_gone: u64,
+    unknown: u64,
+    /// What the driver said is in use, by device.
+    in_use: FxHashMap<u8, Gauge>,
+}
+
+impl Counts {
+    fn feed(&mut self, record: &Record) {
+        let event = &record.event;
+        self.first_ns = Some(
+            self.first_ns
+                .map_or(record.ns, |first| first.min(record.ns)),
+        );
+        self.last_ns = self.last_ns.max(record.ns);
+        if event.class == Class::Unknown || event.kind == Kind::Unknown {
+            self.unknown += 1;
+        }
+        match event.kind {
+            Kind::Alloc | Kind::TensorAlloc => self.allocation(event),
+            Kind::Free | Kind::TensorFree => {
+                self.classes.entry(event.class).or_default().1 += 1;
+                if event.kind == Kind::Free {
+                    let ns = u64::from(event.cost().driver_ns);
+                    self.free_driver_ns = self.free_driver_ns.saturating_add(ns);
+                }
+            }
+            Kind::OutOfMemory | Kind::TensorOutOfMemory => {
+                self.out_of_memory_count += 1;
+                if self.out_of_memory.len() < OUT_OF_MEMORY_MAX {
+                    let by = if event.kind == Kind::OutOfMemory {
+                        "driver"
+                    } else {
+                        "framework"
+                    };
+                    let device = named(event.device);
+                    let oom = OutOfMemory {
+                        ns: record.ns,
+                        device,
+                        by,
+                        size: event.size,
+                        state: event.extra,
+                    };
+                    self.out_of_memory.push(oom);
+                }
+            }
+            Kind::Trim => self.trimmed_bytes = self.trimmed_bytes.saturating_add(event.size),
+            Kind::Failed => self.failed += 1,
+            Kind::Export => self.exported += 1,
+            Kind::Import => self.imported += 1,
+            Kind::CaptureBegin => self.captures += 1,
+            Kind::ContextGone => self.contexts_gone += 1,
+            Kind::DeviceMemory => {
+                let gauge = self.in_use.entry(event.device).or_insert(Gauge {
+                    peak: 0,
+                    peak_ns: None,
+                    end: 0,
+                });
+                if event.size > gauge.peak {
+                    (gauge.peak, gauge.peak_ns) = (event.size, Some(record.ns));
+                }
+                gauge.end = event.size;
+            }
+            Kind::Reserve
+            | Kind::Release
+            | Kind::ContextNew
+            | Kind::CaptureEnd
+            | Kind::RangePush
+            | Kind::RangePop
+            | Kind::RangeStart
+            | Kind::RangeEnd
+            | Kind::Mark
+            | Kind::ThreadName
+            | Kind::PoolState
+            | Kind::ModuleLoad
+            | Kind::Unknown => {}
+        }
+    }
+
+    fn allocation(&mut self, event: &Event) {
+        if event.result != 0 {
+            self.failed += 1;
+            return;
+        }
+        let class = self.classes.entry(event.class).or_default();
+        class.0 += 1;
+        class.2 = class.2.saturating_add(event.size);
+        if event.kind == Kind::TensorAlloc {
+            return;
+        }
+        let ns = u64::from(event.cost().driver_ns);
+        self.allocation_driver_ns = self.allocation_driver_ns.saturating_add(ns);
+        let sources = &mut self.sources;
+        for (flag, count) in [
+            (flags::HIT, &mut sources.hit),
+            (flags::ORDERED, &mut sources.ordered),
+            (flags::WAITED, &mut sources.waited),
+            (flags::GROWN, &mut sources.grown),
+            (flags::FORWARDED, &mut sources.forwarded),
+        ] {
+            if event.flags & flag != 0 {
+                *count += 1;
+                break;
+            }
+        }
+    }
+
+    fn into_summary(
+        self,
+        events: Coverage,
+        account: &Account,
+        devices: Vec<DeviceFigures>,
+    ) -> Summary {
+        let mut classes: Vec<_> = self.classes.into_iter().collect();
+        classes.sort_unstable_by_key(|(class, _)| *class);
+        let classes = classes
+            .into_iter()
+            .map(|(class, (allocations, frees, bytes))| {
+                let (live, live_bytes) = account.live_of(class);
+                Classes {
+                    class: class.name(),
+                    allocations,
+                    frees,
+                    bytes,
+                    live,
+                    live_bytes,
+                }
+            });
+        Summary {
+            events,
+            first_ns: self.first_ns.unwrap_or(0),
+            last_ns: self.last_ns,
+            classes: classes.collect(),
+            sources: self.sources,
+            allocation_driver_ns: self.allocation_driver_ns,
+            free_driver_ns: self.free_driver_ns,
+            devices,
+            out_of_memory: self.out_of_memory,
+            out_of_memory_count: self.out_of_memory_count,
+            trimmed_bytes: self.trimmed_bytes,
+            failed: self.failed,
+            exported: self.exported,
+            imported: self.imported,
+            captures: self.captures,
+            contexts_gone: self.contexts_gone,
+            unknown: self.unknown,
+            older: None,
+            ambiguous_bytes: account.ambiguous,
+        }
+    }
+}
+
+fn named(device: u8) -> Option<u8> {
+    (device != Event::NO_DEVICE).then_some(device)
+}
+
+fn gauge(level: &Level) -> Gauge {
+    Gauge {
+        peak: level.peak(),
+        peak_ns: level.at.map(|(ns, _)| ns),
+        end: level.end(),
+    }
+}
+
+fn figures(ordinal: u8, device: &Device, wrapped: bool) -> DeviceFigures {
+    let (requested, allocated) = (gauge(&device.requested), gauge(&device.allocated));
+    let mut reserved = gauge(&device.reserved);
+    if wrapped {
+        // Segments from before the window are not seen, but what is allocated is reserved.
+        if allocated.peak > reserved.peak {
+            (reserved.peak, reserved.peak_ns) = (allocated.peak, allocated.peak_ns);
+        }
+        reserved.end = reserved.end.max(allocated.end);
+    }
+    // A framework's segments with nothing but its tensors in them say nothing of what was requested.
+    let whole = !wrapped && reserved.peak > 0 && requested.peak > 0;
+    DeviceFigures {
+        device: named(ordinal),
+        requested,
+        allocated,
+        reserved,
+        in_use: None,
+        utilization: whole.then(|| requested.peak as f64 / reserved.peak as f64),
+        tensors: device.framework.map(|framework| TensorFigures {
+            tensors: gauge(&device.tensors),
+            allocated_peak: framework.allocated_peak,
+            reserved_peak: framework.reserved_peak,
+            allocated_end: framework.allocated,
+            reserved_end: framework.reserved,
+            top_at_peak: Vec::new(),
+            top_at_end: Vec::new(),
+        }),
+        top_at_peak: Vec::new(),
+        top_at_end: Vec::new(),
+    }
+}
+
+/// Blocks of these sizes, grouped by size, the groups with most bytes first.
+fn groups(sizes: impl Iterator<Item = u64>) -> Vec<SizeGroup> {
+    let mut counts = FxHashMap::<u64, u64>::default();
+    sizes.for_each(|size| *counts.entry(size).or_default() += 1);
+    let group = |(size, count): (u64, u64)| SizeGroup {
+        size,
+        count,
+        bytes: size.saturating_mul(count),
+    };
+    let mut groups: Vec<_> = counts.into_iter().map(group).collect();
+    groups.sort_unstable_by_key(|group| (std::cmp::Reverse(group.bytes), group.size));
+    groups.truncate(TOP);
+    groups
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,365 @@
+//! The requests of a run: what was asked for and given back, in order.
+
+use std::collections::BTreeMap;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+use serde::Serialize;
+
+use crate::iterations::Start;
+use crate::ledger::Focus;
+use crate::recording::{Recording, Segment};
+use gpushim_trace::{Class, Event, Kind, Layer};
+
+mod generate;
+mod reader;
+mod slice;
+
+pub use generate::{Shape, churn, generate};
+use reader::Reader;
+
+/// Steps of which figures are kept.
+pub const STEPS: usize = 4096;
+
+/// Streams that are told apart.
+pub const STREAMS: usize = 512;
+
+/// What is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Op {
+    /// A block.
+    Allocate,
+    /// It comes back.
+    Free,
+    /// Streams are done with a block that came back while they used it: now its memory can serve others.
+    Done,
+    /// Cached memory is to go back to the driver: all, or with a stream that of the stream-ordered pool beyond so
+    /// many bytes.
+    Trim,
+}
+
+/// One request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// What is asked.
+    pub op: Op,
+    /// The number of the block, in the order of allocation.
+    pub block: u32,
+    /// Bytes asked for, of a free those of its allocation.
+    pub bytes: u64,
+    /// The stream it is ordered on, 0 the default stream; `None` for the `cudaMalloc` family.
+    pub stream: Option<u64>,
+    /// The thread, as the recording names it.
+    pub thread: u32,
+    /// Ns since the start of the recording.
+    pub ns: u64,
+}
+
+/// A request as it is kept.
+#[derive(Clone, Copy, Debug)]
+struct StoredRequest {
+    bytes: u64,
+    ns: u64,
+    block: u32,
+    /// Index of stream and thread.
+    by: u32,
+    op: Op,
+}
+
+/// What was there when a recording began, where it tells.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct InitialState {
+    /// What was held from the driver.
+    pub segments: Vec<InitialSegment>,
+    /// The blocks in it; they are the first requests, too.
+    pub blocks: Vec<InitialBlock>,
+    /// Blocks in it that the program had dropped and streams still used: no requests.
+    pub waiting: Vec<InitialBlock>,
+}
+
+/// Memory that was held from the driver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InitialSegment {
+    /// Where it begins.
+    pub address: u64,
+    /// Bytes.
+    pub bytes: u64,
+    /// The number of the pool that it belongs to, 0 the one that everybody uses.
+    pub pool: u32,
+    /// What else is known of it.
+    pub of: Segment,
+}
+
+/// What a recording tells of the allocator that served it then.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Told {
+    /// What it got from the driver while it was recorded, in order.
+    pub got: Vec<InitialSegment>,
+    /// Address and bytes of what it gave back, for each [`Op::Trim`].
+    pub gave_back: Vec<Vec<(u64, u64)>>,
+    /// Blocks that streams used when they came back: each is followed by an [`Op::Done`], or never done.
+    late: FxHashSet<u32>,
+    /// The pool of blocks that are not in the one that everybody uses.
+    pools: FxHashMap<u32, u32>,
+    /// Its options, by name.
+    pub options: BTreeMap<String, String>,
+}
+
+impl Told {
+    /// Whether streams used a block when it came back.
+    pub fn is_late(&self, block: u32) -> bool {
+        self.late.contains(&block)
+    }
+
+    /// The number of the pool that a block was in, 0 the one that everybody uses.
+    pub fn pool(&self, block: u32) -> u32 {
+        self.pools.get(&block).copied().unwrap_or(0)
+    }
+}
+
+/// A block that was there when a recording began.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InitialBlock {
+    /// Where it begins.
+    pub address: u64,
+    /// Bytes asked for.
+    pub bytes: u64,
+    /// Its number.
+    pub block: u32,
+    /// Its stream.
+    pub stream: Option<u64>,
+}
+
+/// What makes no sense in a recording, or could not be taken.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Anomalies {
+    /// Frees of addresses where nothing was live; left out.
+    pub unmatched_frees: u64,
+    /// Allocations of addresses where something was live, which then counts as freed.
+    pub double_allocations: u64,
+    /// Allocations of no bytes; left out.
+    pub empty: u64,
+    /// Memory that no pool would serve (pinned, managed, arrays, imported, …): how many blocks.
+    pub not_pooled: u64,
+    /// Blocks beyond what can be numbered; left out.
+    pub too_many: u64,
+    /// Requests on streams beyond the first [`STREAMS`]; those count as one stream.
+    pub more_streams: u64,
+    /// The first of these, by event.
+    pub first: Option<u64>,
+}
+
+impl Anomalies {
+    /// One sentence for each thing, for people.
+    pub fn sentences(&self) -> Vec<String> {
+        let counts = [
+            (
+                self.unmatched_frees,
+                "frees of what was not live are left out",
+            ),
+            (
+                self.double_allocations,
+                "allocations are of an address that was live: that block counts as freed then",
+            ),
+            (self.empty, "allocations of no bytes are left out"),
+            (
+                self.more_streams,
+                "requests are on more streams than are told apart: those count as one",
+            ),
+            (
+                self.too_many,
+                "blocks are more than can be numbered, and left out",
+            ),
+        ];
+        let first = self.first.map_or(String::new(), |event| {
+            format!("; the first is event {event}")
+        });
+        let some = counts.into_iter().filter(|(count, _)| *count > 0);
+        let mut sentences: Vec<String> = some
+            .map(|(count, what)| format!("{count} {what}{first}"))
+            .collect();
+        if self.not_pooled > 0 {
+            sentences.push(format!(
+                "{} blocks of pinned, managed or imported memory are not replayed",
+                self.not_pooled
+            ));
+        }
+        sentences
+    }
+}
+
+/// The requests for the memory of one device.
+#[derive(Clone, Debug, Default)]
+pub struct Requests {
+    kept: Vec<StoredRequest>,
+    by: Vec<(Option<u64>, u32)>,
+    /// The places of those.
+    places: FxHashMap<(Option<u64>, u32), u32>,
+    blocks: u32,
+    given: InitialState,
+    pub(super) told: Told,
+    /// The first request of each step, and last the one after the last step.
+    steps: Vec<usize>,
+    odd: Anomalies,
+    /// The most bytes that were held from the driver when it was recorded; 0 if that is not known.
+    recorded_reserved: u64,
+}
+
+impl Requests {
+    /// Those of a recording, by device. A framework's tensors where the focus is on them, else the memory
+    /// that pools of the driver or ours served.
+    pub fn of(recording: &dyn Recording, focus: Focus) -> BTreeMap<u8, Requests> {
+        Requests::in_steps(recording, focus, &[])
+    }
+
+    /// The same, with the steps that begin at these events, the last of which is the end; the first [`STEPS`] of them.
+    pub fn in_steps(
+        recording: &dyn Recording,
+        focus: Focus,
+        starts: &[Start],
+    ) -> BTreeMap<u8, Requests> {
+        let starts = starts.get(..=STEPS).unwrap_or(starts);
+        let mut devices: BTreeMap<u8, Reader> = BTreeMap::new();
+        let options = options(recording);
+        for record in recording.events() {
+            let event = &record.event;
+            let is_there = focus.device.is_none_or(|device| device == event.device);
+            if is_there && event.device != Event::NO_DEVICE && concerns(focus.layer, event) {
+                let reader = devices.entry(event.device).or_insert_with(|| {
+                    let mut reader = Reader::new(recording, focus.layer, event.device);
+                    reader.requests.told.options.clone_from(&options);
+                    reader
+                });
+                reader.begin_steps(starts, record.ticket);
+                reader.see(&record);
+            }
+        }
+        let done = devices
+            .into_iter()
+            .map(|(device, reader)| (device, reader.finish(starts)));
+        done.filter(|(_, requests)| !requests.is_empty()).collect()
+    }
+
+    /// How many requests there are.
+    pub fn len(&self) -> usize {
+        self.kept.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.kept.is_empty()
+    }
+
+    /// How many blocks were ever allocated; their numbers are below.
+    pub fn blocks(&self) -> u32 {
+        self.blocks
+    }
+
+    /// What was there when the recording began.
+    pub fn given(&self) -> &InitialState {
+        &self.given
+    }
+
+    /// What the recording tells of the allocator that served it then.
+    pub fn told(&self) -> &Told {
+        &self.told
+    }
+
+    /// The first request of each step, and last the one after the last step; empty where no steps are known.
+    pub fn steps(&self) -> &[usize] {
+        &self.steps
+    }
+
+    /// What made no sense.
+    pub fn odd(&self) -> &Anomalies {
+        &self.odd
+    }
+
+    /// The most bytes that were held from the driver when it was recorded, where that is known.
+    pub fn recorded_reserved(&self) -> Option<u64> {
+        Some(self.recorded_reserved).filter(|bytes| *bytes > 0)
+    }
+
+    /// The requests in order.
+    pub fn iter(&self) -> impl Iterator<Item = Request> + '_ {
+        self.kept.iter().map(|kept| {
+            let (stream, thread) = self.by.get(kept.by as usize).copied().unwrap_or_default();
+            Request {
+                op: kept.op,
+                block: kept.block,
+                bytes: kept.bytes,
+                stream,
+                thread,
+                ns: kept.ns,
+            }
+        })
+    }
+
+    /// The highest sum of what was asked for and not yet given back, bytes.
+    pub fn peak(&self) -> u64 {
+        let (mut live, mut peak) = (0_u64, 0);
+        for request in &self.kept {
+            match request.op {
+                Op::Allocate => live = live.saturating_add(request.bytes),
+                Op::Free => live = live.saturating_sub(request.bytes),
+                Op::Done | Op::Trim => {}
+            }
+            peak = peak.max(live);
+        }
+        peak
+    }
+
+    /// Adds a request; false if its block is one too many.
+    pub(super) fn push(&mut self, request: Request) -> bool {
+        if request.op == Op::Allocate {
+            let Some(blocks) = request.block.checked_add(1) else {
+                return false;
+            };
+            self.blocks = self.blocks.max(blocks);
+        }
+        let by = (request.stream, request.thread);
+        // Mostly the one before.
+        let last = self.kept.last().map_or(0, |kept| kept.by);
+        let by = if self.by.get(last as usize) == Some(&by) {
+            last
+        } else {
+            *self.places.entry(by).or_insert_with(|| {
+                self.by.push(by);
+                (self.by.len() - 1) as u32
+            })
+        };
+        self.kept.push(StoredRequest {
+            bytes: request.bytes,
+            ns: request.ns,
+            block: request.block,
+            by,
+            op: request.op,
+        });
+        true
+    }
+}
+
+/// The options of the allocator that a recording names.
+fn options(recording: &dyn Recording) -> BTreeMap<String, String> {
+    let facts = recording.facts().into_iter();
+    let named =
+        facts.filter_map(|(key, value)| Some((key.strip_prefix("allocator.")?.to_string(), value)));
+    named.collect()
+}
+
+/// Whether an event is about memory of this layer, or what it comes from.
+fn concerns(layer: Layer, event: &Event) -> bool {
+    match event.kind {
+        Kind::TensorAlloc | Kind::TensorFree => layer == Layer::Tensor,
+        Kind::Alloc | Kind::Free | Kind::Trim => layer != Layer::Tensor,
+        Kind::Reserve | Kind::Release => true,
+        _ => false,
+    }
+}
+
+/// Whether a pool would have served it: ours does, or the driver's own.
+fn is_pooled(layer: Layer, class: Class) -> bool {
+    match layer {
+        Layer::Tensor => class == Class::Tensor,
+        _ => matches!(class, Class::Device | Class::PoolAsync),
+    }
+}

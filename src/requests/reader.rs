@@ -1,0 +1,288 @@
+//! From the events of a device to requests.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::{InitialBlock, InitialSegment, Op, Request, Requests, STREAMS, is_pooled};
+use crate::iterations::Start;
+use crate::recording::{Caching, Recording, Waiting};
+use gpushim_trace::{Class, Event, Kind, Layer, Record, flags};
+
+/// Makes requests of the events of one device.
+pub(super) struct Reader<'a> {
+    recording: &'a dyn Recording,
+    layer: Layer,
+    caching: Option<&'a Caching>,
+    pub requests: Requests,
+    /// Blocks that are live: number and bytes.
+    live: FxHashMap<(Class, u64), (u32, u64)>,
+    /// Bytes held from the driver.
+    reserved: u64,
+    /// Held now, by address: the end, and the number of the pool.
+    segments: BTreeMap<u64, (u64, u32)>,
+    /// The numbers of pools.
+    pools: FxHashMap<(u64, u64), u32>,
+    /// Blocks that streams still use: until which ticket, number, bytes.
+    late: BinaryHeap<Reverse<(u64, u32, u64)>>,
+    /// Streams that are told apart.
+    streams: FxHashSet<u64>,
+    /// Blocks that were so when the recording began, and have no number yet.
+    waiting: Vec<Waiting>,
+}
+
+impl<'a> Reader<'a> {
+    /// Of a recording's device.
+    pub fn new(recording: &'a dyn Recording, layer: Layer, device: u8) -> Reader<'a> {
+        let caching = recording.caching().filter(|_| layer == Layer::Tensor);
+        let waiting = caching.map_or(&[][..], |caching| &caching.waiting);
+        Reader {
+            recording,
+            layer,
+            caching,
+            requests: Requests::default(),
+            live: FxHashMap::default(),
+            reserved: 0,
+            segments: BTreeMap::new(),
+            pools: FxHashMap::default(),
+            late: BinaryHeap::new(),
+            streams: FxHashSet::default(),
+            waiting: waiting
+                .iter()
+                .filter(|one| one.device == device)
+                .copied()
+                .collect(),
+        }
+    }
+
+    /// The next event.
+    pub fn see(&mut self, record: &Record) {
+        let event = &record.event;
+        let is_given = event.flags & flags::EARLIER != 0;
+        if !is_given {
+            self.wait();
+        }
+        self.done(record.ticket, record);
+        match event.kind {
+            Kind::Reserve => self.reserve(record, is_given),
+            Kind::Release => self.release(record),
+            Kind::Trim => self.trim(record),
+            _ if !is_pooled(self.layer, event.class) => {
+                let is_alloc = event.kind == Kind::Alloc;
+                self.requests.odd.not_pooled += u64::from(is_alloc);
+            }
+            Kind::TensorAlloc => {
+                self.recorded(event.extra[1]);
+                self.allocate(record, is_given);
+            }
+            Kind::Alloc => self.allocate(record, is_given),
+            Kind::Free | Kind::TensorFree => self.free(record),
+            _ => {}
+        }
+    }
+
+    /// Steps begin at or before the event with this ticket.
+    pub fn begin_steps(&mut self, starts: &[Start], ticket: u64) {
+        let steps = &mut self.requests.steps;
+        let begun = starts.get(steps.len()..).unwrap_or_default();
+        let begun = begun.iter().take_while(|start| start.ticket <= ticket);
+        steps.extend(begun.map(|_| self.requests.kept.len()));
+    }
+
+    /// All that was made.
+    pub fn finish(mut self, starts: &[Start]) -> Requests {
+        self.wait();
+        self.begin_steps(starts, u64::MAX);
+        self.requests
+    }
+
+    /// What was in use when the recording began and is no block of the program gets its numbers.
+    fn wait(&mut self) {
+        for one in std::mem::take(&mut self.waiting) {
+            let block = self.requests.blocks;
+            self.requests.blocks = block.saturating_add(1);
+            self.requests.told.late.insert(block);
+            self.requests.given.waiting.push(InitialBlock {
+                address: one.address,
+                bytes: one.bytes,
+                block,
+                stream: Some(one.stream),
+            });
+            self.late.push(Reverse((one.until, block, one.bytes)));
+        }
+    }
+
+    /// Streams are done with what they used until this event.
+    fn done(&mut self, ticket: u64, record: &Record) {
+        while let Some(Reverse((until, block, bytes))) = self.late.peek().copied() {
+            if until > ticket || until == u64::MAX {
+                break;
+            }
+            self.late.pop();
+            let of = (block, bytes);
+            let request = self.request(record, Op::Done, of);
+            self.requests.push(request);
+        }
+    }
+
+    fn reserve(&mut self, record: &Record, is_given: bool) {
+        let event = &record.event;
+        self.reserved = self.reserved.saturating_add(event.size);
+        self.recorded(self.reserved);
+        let of = self
+            .caching
+            .and_then(|caching| caching.segments.get(&record.ticket));
+        let of = of.copied().unwrap_or_default();
+        // The pool that everybody uses comes first.
+        self.pools.entry((0, 0)).or_insert(0);
+        let next = self.pools.len() as u32;
+        let pool = *self.pools.entry(of.pool).or_insert(next);
+        let end = event.address.saturating_add(event.size);
+        self.segments.insert(event.address, (end, pool));
+        let segment = InitialSegment {
+            address: event.address,
+            bytes: event.size,
+            pool,
+            of,
+        };
+        if is_given {
+            self.requests.given.segments.push(segment);
+        } else if self.caching.is_some() {
+            self.requests.told.got.push(segment);
+        }
+    }
+
+    /// A framework gave memory back: one wish for all that goes together. What our own pools give back is their
+    /// decision, not the program's wish.
+    fn release(&mut self, record: &Record) {
+        let event = &record.event;
+        self.reserved = self.reserved.saturating_sub(event.size);
+        self.segments.remove(&event.address);
+        if self.layer != Layer::Tensor {
+            return;
+        }
+        if self
+            .requests
+            .kept
+            .last()
+            .is_none_or(|last| last.op != Op::Trim)
+        {
+            let request = Request {
+                stream: None,
+                ..self.request(record, Op::Trim, (0, 0))
+            };
+            self.requests.push(request);
+            self.requests.told.gave_back.push(Vec::new());
+        }
+        if let Some(last) = self.requests.told.gave_back.last_mut() {
+            last.push((event.address, event.size));
+        }
+    }
+
+    /// The program wanted less to be kept in the stream-ordered pool. What nobody asked for in a while goes back by
+    /// the clock.
+    fn trim(&mut self, record: &Record) {
+        let event = &record.event;
+        let [asked, keep] = event.extra;
+        if asked == 1 && self.layer != Layer::Tensor {
+            let request = Request {
+                stream: Some(0),
+                ..self.request(record, Op::Trim, (0, keep))
+            };
+            self.requests.push(request);
+        }
+    }
+
+    fn allocate(&mut self, record: &Record, is_given: bool) {
+        let event = &record.event;
+        let key = (event.class, event.address);
+        if self.live.contains_key(&key) {
+            self.requests.odd.double_allocations += 1;
+            self.is_odd(record);
+            self.free(record);
+        }
+        if event.size == 0 {
+            self.requests.odd.empty += 1;
+            return self.is_odd(record);
+        }
+        let block = self.requests.blocks;
+        let request = self.request(record, Op::Allocate, (block, event.size));
+        if !self.requests.push(request) {
+            self.requests.odd.too_many += 1;
+            return self.is_odd(record);
+        }
+        self.live.insert(key, (block, event.size));
+        let segment = self.segments.range(..=event.address).next_back();
+        let pool = segment.filter(|(_, (end, _))| event.address < *end);
+        if let Some((_, (_, pool))) = pool.filter(|(_, (_, pool))| *pool != 0) {
+            self.requests.told.pools.insert(block, *pool);
+        }
+        if is_given {
+            self.requests.given.blocks.push(InitialBlock {
+                address: event.address,
+                bytes: event.size,
+                block,
+                stream: request.stream,
+            });
+        }
+    }
+
+    fn free(&mut self, record: &Record) {
+        let key = (record.event.class, record.event.address);
+        let Some(of) = self.live.remove(&key) else {
+            self.requests.odd.unmatched_frees += 1;
+            return self.is_odd(record);
+        };
+        let request = self.request(record, Op::Free, of);
+        self.requests.push(request);
+        let until = self
+            .caching
+            .and_then(|caching| caching.completed.get(&record.ticket));
+        if let Some(until) = until {
+            let (block, bytes) = of;
+            self.requests.told.late.insert(block);
+            self.late.push(Reverse((*until, block, bytes)));
+        }
+    }
+
+    fn recorded(&mut self, reserved: u64) {
+        let most = &mut self.requests.recorded_reserved;
+        *most = (*most).max(reserved);
+    }
+
+    fn is_odd(&mut self, record: &Record) {
+        self.requests.odd.first.get_or_insert(record.ticket);
+    }
+
+    fn request(&mut self, record: &Record, op: Op, (block, bytes): (u32, u64)) -> Request {
+        let event: &Event = &record.event;
+        // A framework's allocator orders by streams, even where the recording does not say which.
+        let stream = match event.class {
+            Class::Device => None,
+            _ => Some(self.stream(self.recording.stream(record).unwrap_or(0), record)),
+        };
+        Request {
+            op,
+            block,
+            bytes,
+            stream,
+            thread: event.thread,
+            ns: record.ns,
+        }
+    }
+
+    /// A stream, or what stands for all beyond those that are told apart.
+    fn stream(&mut self, stream: u64, record: &Record) -> u64 {
+        if self.streams.contains(&stream) {
+            return stream;
+        }
+        if self.streams.len() < STREAMS {
+            self.streams.insert(stream);
+            return stream;
+        }
+        self.requests.odd.more_streams += 1;
+        self.is_odd(record);
+        u64::MAX
+    }
+}

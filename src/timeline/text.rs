@@ -1,0 +1,97 @@
+//! Memory over time, as a picture.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use super::find::{Curve, Curves, Run};
+use super::plot::{Plot, legend};
+use crate::ledger::Focus;
+use crate::output::escape::shown;
+use crate::output::finding::Finding;
+use crate::output::table::{Align, Table};
+use crate::output::units::{bytes, span};
+use crate::recording::Recording;
+
+/// What `gpushim timeline` shows.
+#[derive(Clone, Debug, Serialize)]
+pub struct TimelineReport {
+    /// Path of the recording.
+    pub trace: String,
+    /// The curves.
+    #[serde(flatten)]
+    pub run: Run,
+}
+
+impl TimelineReport {
+    /// A recording in so many columns.
+    pub fn of(recording: &dyn Recording, focus: Focus, columns: usize) -> TimelineReport {
+        TimelineReport {
+            trace: recording.path().display().to_string(),
+            run: Run::of(recording, focus.device, columns),
+        }
+    }
+}
+
+/// What is drawn of a device: what is handed out, and what is held for that. A framework's own where it says
+/// it.
+pub(super) fn drawn(device: &Curves) -> Option<(&Curve, Option<&Curve>)> {
+    let of = |name: &str| device.curves.iter().find(|curve| curve.name == name);
+    match of("tensors") {
+        Some(tensors) => Some((tensors, of("reserved by the framework").or(of("reserved")))),
+        None => of("allocated")
+            .or(of("requested"))
+            .map(|handed_out| (handed_out, of("reserved")))
+            .or(device.curves.first().map(|first| (first, None))),
+    }
+}
+
+pub(super) fn title(device: &Curves) -> String {
+    match device.device {
+        Some(ordinal) => format!("gpu {ordinal}"),
+        None => "no known gpu".to_string(),
+    }
+}
+
+impl Finding for TimelineReport {
+    fn is_found(&self) -> bool {
+        false
+    }
+
+    fn text(&self, f: &mut fmt::Formatter<'_>, _: usize) -> fmt::Result {
+        writeln!(f, "{}", shown(&self.trace))?;
+        if !self.run.is_complete {
+            writeln!(
+                f,
+                "The timeline has gaps: events were missed, or the file is cut off."
+            )?;
+        }
+        if self.run.devices.iter().all(|one| one.curves.is_empty()) {
+            return writeln!(f, "No memory was used that the recording tells of.");
+        }
+        for device in &self.run.devices {
+            let Some((handed_out, held)) = drawn(device) else {
+                continue;
+            };
+            writeln!(f, "\n{}: {}", title(device), legend(handed_out, held))?;
+            Plot::of(&self.run, handed_out, held).write(f)?;
+            let mut table = Table::new([
+                ("", Align::Left),
+                ("most", Align::Right),
+                ("at", Align::Right),
+            ]);
+            for curve in &device.curves {
+                table.row([
+                    curve.name.to_string(),
+                    bytes(curve.peak),
+                    span(curve.peak_ns),
+                ]);
+            }
+            write!(f, "\n{table}")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,83 @@
+use super::*;
+use crate::output::finding::Shown;
+use crate::timeline::find::During;
+use crate::timeline::svg::write_svg;
+
+fn report(name: &str) -> TimelineReport {
+    let curve = |name, columns: &[u64], least: u64| Curve {
+        name,
+        columns: columns
+            .iter()
+            .map(|most| Some((least.min(*most), *most)))
+            .collect(),
+        peak: columns.iter().copied().max().unwrap_or(0),
+        peak_ns: 1_000,
+    };
+    let mib = 1 << 20;
+    TimelineReport {
+        trace: name.to_string(),
+        run: Run {
+            end_ns: 2_000_000_000,
+            devices: vec![Curves {
+                device: Some(0),
+                curves: vec![
+                    curve("tensors", &[0, 7 * mib, 14 * mib, 7 * mib], 7 * mib),
+                    curve("reserved by the framework", &[28 * mib; 4], 28 * mib),
+                ],
+            }],
+            phases: vec![During {
+                name: name.to_string(),
+                depth: 0,
+                ns: 1_000_000_000,
+                columns: vec![0.0, 1.0, 0.5, 0.0],
+            }],
+            is_complete: true,
+        },
+    }
+}
+
+#[test]
+fn a_plot_in_characters() {
+    let text = Shown(&report("train"), 10).to_string();
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(
+        lines[2],
+        "gpu 0: █ tensors, ▓ at times, ░ reserved by the framework"
+    );
+    assert_eq!(lines[3], "  28.0 MiB ┤░░░░");
+    let expected = [
+        "           ┤░░▓░",
+        "           ┤░░▓░",
+        "   8.0 MiB ┤░░▓░",
+        "           ┤░░▓░",
+        "           ┤░███",
+        "           ┤░███",
+        "         0 └────",
+        "         0 s2.00 s",
+        "     train   █▒",
+    ];
+    assert_eq!(lines[10..16], expected[..6], "{text}");
+    assert_eq!((lines[17], lines[19]), (expected[6], expected[8]), "{text}");
+    assert!(
+        text.contains("tensors                    14.0 MiB"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_picture_is_safe_and_says_what_it_is() {
+    let mut svg = String::new();
+    write_svg(&[report("a<b>&\"\u{1}"), report("c")], &mut svg).unwrap();
+    assert!(svg.starts_with("<svg xmlns") && svg.trim_end().ends_with("</svg>"));
+    assert!(svg.contains("a&lt;b&gt;&amp;&quot;\\u{1}"), "{svg}");
+    assert!(svg.contains("prefers-color-scheme:dark"));
+    assert!(
+        svg.contains("<desc id=\"desc\">gpu 0: at most 14.0 MiB tensors; gpu 0"),
+        "{svg}"
+    );
+    assert_eq!(svg.matches("<path ").count(), 6);
+    assert!(!svg.contains("NaN") && !svg.contains("inf"));
+    let mut empty = String::new();
+    write_svg(&[], &mut empty).unwrap();
+    assert!(empty.contains("No memory was used"));
+}

@@ -1,0 +1,112 @@
+//! `gpushim top`: running processes and their memory.
+
+use std::io::{IsTerminal, stdout};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow};
+use ratatui::crossterm::event::{self, Event};
+use serde::Serialize;
+
+use super::screen::Screen;
+use super::table::{Row, table};
+use super::watch::Watch;
+use crate::cli::outcome::{Format, Outcome};
+use crate::cli::terminal::{complain, print_json, print_text};
+
+/// Show running processes: what each holds of device memory, at what rate it allocates, and who holds most.
+///
+/// Keys: arrows choose a process, Enter shows who holds its memory, q ends. Without a terminal it prints one
+/// table and ends.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  gpushim top                      # all processes here that record
+  gpushim top 4711
+  gpushim top --once rank*.trace   # one table, of these files")]
+pub struct Args {
+    /// Process ids or trace files; all processes here that record, and may be looked at, if none is named.
+    processes: Vec<PathBuf>,
+    /// Print one table and end.
+    #[arg(long)]
+    once: bool,
+    /// Seconds between two looks.
+    #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = seconds)]
+    every: Duration,
+    /// How to print; JSON is printed once.
+    #[arg(long, value_enum, default_value_t)]
+    format: Format,
+}
+
+/// Between the two looks that a rate takes, where one table is printed.
+const BETWEEN: Duration = Duration::from_millis(200);
+/// Of the time that passes, looking takes at most one part in so many.
+const SHARE: u32 = 5;
+
+#[derive(Serialize)]
+struct Rows {
+    processes: Vec<Row>,
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse::<f64>().ok();
+    let seconds = seconds.filter(|seconds| (0.1..=3600.0).contains(seconds));
+    let seconds = seconds.ok_or("expected seconds from 0.1 to 3600")?;
+    Ok(Duration::from_secs_f64(seconds))
+}
+
+pub fn main(args: &Args) -> Result<Outcome> {
+    let mut watch = Watch::new(&args.processes)?;
+    let (rows, problems) = watch.look();
+    problems.iter().for_each(|problem| complain(problem));
+    if rows.is_empty() && problems.is_empty() {
+        return Err(anyhow!(
+            "find a process that records: start one with `gpushim run -- COMMAND`, or name a trace file"
+        ));
+    }
+    let outcome = if problems.is_empty() {
+        Outcome::Fine
+    } else {
+        Outcome::Failed
+    };
+    if rows.is_empty() {
+        return Ok(outcome);
+    }
+    if args.once || args.format == Format::Json || !stdout().is_terminal() {
+        std::thread::sleep(BETWEEN);
+        let processes = watch.look().0;
+        match args.format {
+            Format::Json => print_json(&Rows { processes })?,
+            Format::Text => print_text(&table(&processes))?,
+        }
+        return Ok(outcome);
+    }
+    let mut terminal = ratatui::try_init().context("use the terminal; --once needs none")?;
+    let shown = live(&mut terminal, &mut watch, Screen::new(rows), args.every);
+    ratatui::restore();
+    shown?;
+    Ok(outcome)
+}
+
+/// Shows the processes until somebody has seen enough.
+fn live(
+    terminal: &mut ratatui::DefaultTerminal,
+    watch: &mut Watch,
+    mut screen: Screen,
+    every: Duration,
+) -> Result<()> {
+    let mut due = Instant::now() + BETWEEN;
+    loop {
+        terminal.draw(|frame| screen.draw(frame))?;
+        if event::poll(due.saturating_duration_since(Instant::now()))? {
+            if let Event::Key(key) = event::read()?
+                && !screen.key(key)
+            {
+                return Ok(());
+            }
+        } else {
+            let begin = Instant::now();
+            screen.update(watch.look().0);
+            due = begin + every.max(begin.elapsed() * SHARE);
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! A process at a glance, while it runs: what it holds now, how it came to that, and who holds it, from what
+//! its trace keeps up to date.
+
+use std::collections::BTreeMap;
+
+use crate::ledger::{Block, Held, by_stack};
+use crate::recording::Recording;
+use gpushim_trace::{Kind, Layer, Series, Trace};
+
+/// What a trace says of its process now. Bytes are of all devices together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Glance {
+    /// Whose blocks: a framework's tensors where there are any, else memory of the devices.
+    pub layer: Layer,
+    /// Bytes that are live.
+    pub allocated: u64,
+    /// Bytes held from the driver.
+    pub reserved: u64,
+    /// The most that was live, of each device added up.
+    pub peak: u64,
+    /// Blocks allocated since the start.
+    pub allocations: u64,
+    /// Requests that could not be met, among the events that can be read.
+    pub out_of_memory: u64,
+    /// The most that was live in each of equal stretches of time, the newest last, bytes.
+    pub history: Vec<u64>,
+    /// Who holds what is live, those with most first.
+    pub holders: Vec<Held>,
+}
+
+impl Glance {
+    /// Looks at a trace, whose process may go on meanwhile.
+    pub fn of(trace: &Trace) -> Glance {
+        let totals = trace.totals();
+        let made = |layer| totals.map_or(0, |totals| totals.layer(layer).allocations);
+        let layer = if made(Layer::Tensor) > 0 {
+            Layer::Tensor
+        } else {
+            Layer::Device
+        };
+        let series = match layer {
+            Layer::Tensor => Series::Tensors,
+            _ => Series::Requested,
+        };
+        let (mut history, mut reserved, mut peak) = (BTreeMap::<u64, u64>::new(), 0_u64, 0_u64);
+        for device in trace.timeline().devices {
+            let spans = device.get(series);
+            for span in spans {
+                let sum = history.entry(span.from_ns).or_default();
+                *sum = sum.saturating_add(span.max);
+            }
+            let most = spans.iter().map(|span| span.max).max();
+            peak = peak.saturating_add(most.unwrap_or(0));
+            let held = device.get(Series::Reserved).last();
+            reserved = reserved.saturating_add(held.map_or(0, |span| span.max));
+        }
+        let live = trace.live().map(|table| table.blocks).unwrap_or_default();
+        let blocks = live.iter().filter(|one| one.event.class.layer() == layer);
+        let blocks: Vec<Block> = blocks
+            .map(|one| Block::new(one.ns, 0, &one.event))
+            .collect();
+        let allocated = blocks
+            .iter()
+            .fold(0_u64, |sum, block| sum.saturating_add(block.size));
+        let is_shortage = |kind| matches!(kind, Kind::OutOfMemory | Kind::TensorOutOfMemory);
+        let failed = Recording::events(trace).filter(|record| is_shortage(record.event.kind));
+        Glance {
+            layer,
+            allocated,
+            reserved,
+            // The timeline may be a moment behind.
+            peak: peak.max(allocated),
+            allocations: made(layer),
+            out_of_memory: failed.count() as u64,
+            history: history.into_values().collect(),
+            holders: by_stack(trace, &blocks),
+        }
+    }
+}

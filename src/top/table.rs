@@ -1,0 +1,160 @@
+//! Running processes and their memory, one a line.
+
+use serde::Serialize;
+
+use crate::cut;
+use crate::output::escape::shown;
+use crate::output::finding::Holder;
+use crate::output::table::{Align, Table};
+use crate::output::units::{bytes, count};
+
+/// A process, as `gpushim top` shows it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Row {
+    /// Path of its trace.
+    pub trace: String,
+    /// Its id, as far as it is known.
+    pub pid: Option<u32>,
+    /// What it runs.
+    pub program: String,
+    /// Its rank in a job.
+    pub rank: Option<String>,
+    /// Whether it runs still.
+    pub runs: bool,
+    /// Bytes that are live.
+    pub allocated: u64,
+    /// Bytes held from the driver.
+    pub reserved: u64,
+    /// The most that was live, bytes.
+    pub peak: u64,
+    /// Blocks allocated in a second, since it was looked at before.
+    pub rate: f64,
+    /// Requests that could not be met.
+    pub out_of_memory: u64,
+    /// What was live in each of equal stretches of time, the newest last, bytes.
+    pub history: Vec<u64>,
+    /// Who holds most.
+    pub holders: Vec<Holder>,
+}
+
+/// Letters of a history.
+pub const HISTORY: usize = 16;
+/// Letters of a program's name.
+const PROGRAM: usize = 28;
+
+impl Row {
+    /// What stands in the line, in the order of [`HEADINGS`].
+    pub fn cells(&self) -> [String; 9] {
+        let pid = self.pid.map_or("-".to_string(), |pid| pid.to_string());
+        let program = match &self.rank {
+            Some(rank) => format!("[{rank}] {}", self.program),
+            None => self.program.clone(),
+        };
+        let program = shown(&shortened(&program, PROGRAM));
+        [
+            pid,
+            program,
+            bytes(self.allocated),
+            bytes(self.reserved),
+            bytes(self.peak),
+            if self.runs {
+                count(self.rate.round() as u64)
+            } else {
+                "ended".to_string()
+            },
+            count(self.out_of_memory),
+            spark(&self.history, HISTORY),
+            shown(&self.holders.first().map_or(String::new(), |holder| {
+                holder.who.function_or("no stack recorded")
+            })),
+        ]
+    }
+}
+
+/// What stands above the lines.
+pub const HEADINGS: [(&str, Align); 9] = [
+    ("pid", Align::Right),
+    ("program", Align::Left),
+    ("allocated", Align::Right),
+    ("reserved", Align::Right),
+    ("peak", Align::Right),
+    ("allocs/s", Align::Right),
+    ("OOM", Align::Right),
+    ("history", Align::Left),
+    ("most is held by", Align::Left),
+];
+
+/// The processes as text.
+pub fn table(rows: &[Row]) -> String {
+    let mut table = Table::new(HEADINGS);
+    for row in rows {
+        table.row(row.cells());
+    }
+    table.to_string()
+}
+
+/// A curve of so many letters, the newest at the right: each is the most of its stretch.
+pub fn spark(values: &[u64], width: usize) -> String {
+    const LEVELS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+    let top = values.iter().max().copied().unwrap_or(0);
+    if top == 0 || width == 0 {
+        return String::new();
+    }
+    let each = values.len().div_ceil(width);
+    let level = |part: &[u64]| {
+        let most = part.iter().max().copied().unwrap_or(0);
+        let level = u128::from(most) * (LEVELS.len() as u128 - 1) / u128::from(top);
+        LEVELS.get(level as usize).copied().unwrap_or('█')
+    };
+    // The oldest stretch may be a shorter one.
+    let mut letters: Vec<char> = values.rchunks(each.max(1)).map(level).collect();
+    letters.reverse();
+    letters.into_iter().collect()
+}
+
+/// A text, or its first letters and `…` without a space before it.
+fn shortened(text: &str, letters: usize) -> String {
+    match cut::to_letters(text, letters) {
+        Some(cut) => format!("{}…", cut.trim_end()),
+        None => text.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn curves() {
+        assert_eq!(spark(&[], 8), "");
+        assert_eq!(spark(&[0, 0], 8), "");
+        assert_eq!(spark(&[0, 7, 14], 8), "▁▄█");
+        assert_eq!(spark(&[1; 100], 4), "████");
+        // Of 5 in 2 letters the newest 3 are one.
+        assert_eq!(spark(&[0, 0, 0, 9, 0], 2), "▁█");
+        assert_eq!(spark(&[u64::MAX, 0], 8), "█▁");
+    }
+
+    #[test]
+    fn a_line_of_a_process() {
+        let row = Row {
+            trace: "a.trace".into(),
+            pid: Some(77),
+            program: "python train.py --with many --more options".into(),
+            rank: Some("3".into()),
+            runs: true,
+            allocated: 3 << 20,
+            reserved: 4 << 20,
+            peak: 5 << 20,
+            rate: 1234.4,
+            out_of_memory: 1,
+            history: vec![1, 2],
+            holders: Vec::new(),
+        };
+        assert_eq!(
+            table(&[row]),
+            "pid  program                        allocated  reserved     peak  allocs/s  OOM  history  most is held by\n\
+             \u{20}77  [3] python train.py --with m…    3.0 MiB   4.0 MiB  5.0 MiB     1,234    1  ▄█\n"
+        );
+    }
+}

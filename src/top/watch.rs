@@ -1,0 +1,218 @@
+//! Which processes record, and what their traces say of them now.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use anyhow::{Result, anyhow};
+use rustc_hash::FxHashMap;
+
+use super::glance::Glance;
+use super::table::Row;
+use crate::output::finding::Holder;
+use crate::recording::{CallSite, Recording};
+use gpushim_trace::Trace;
+use gpushim_trace::regular::open_regular;
+
+/// Holders that are shown, and stacks that are named for them: several may be ways to one function.
+const HOLDERS: usize = 12;
+const NAMED: usize = 4 * HOLDERS;
+
+/// The processes that are watched.
+pub struct Watch {
+    /// Traces that were named; none for all that can be found, each time anew.
+    named: Vec<PathBuf>,
+    seen: FxHashMap<PathBuf, Seen>,
+}
+
+/// What is remembered of a trace from one look to the next.
+struct Seen {
+    at: Instant,
+    allocations: u64,
+    /// By the frames of the stack: to name functions takes long, and they stay.
+    who: FxHashMap<u64, CallSite>,
+}
+
+impl Watch {
+    /// Watches what is named: process ids and trace files; all processes that record if nothing is.
+    ///
+    /// # Errors
+    /// A process that maps no trace.
+    pub fn new(named: &[PathBuf]) -> Result<Watch> {
+        let mut paths = Vec::new();
+        for name in named {
+            let pid = name.to_str().and_then(|name| name.parse::<u32>().ok());
+            match pid.filter(|_| !name.exists()) {
+                Some(pid) => {
+                    let found = traces_of(pid);
+                    if found.is_empty() {
+                        return Err(anyhow!(
+                            "find a trace of process {pid}: it maps none that can be read here"
+                        ));
+                    }
+                    paths.extend(found);
+                }
+                None => paths.push(name.clone()),
+            }
+        }
+        Ok(Watch {
+            named: paths,
+            seen: FxHashMap::default(),
+        })
+    }
+
+    /// Looks at them now: a line for each, and why some have none.
+    pub fn look(&mut self) -> (Vec<Row>, Vec<String>) {
+        let paths = if self.named.is_empty() {
+            running()
+        } else {
+            self.named.clone()
+        };
+        self.seen.retain(|path, _| paths.contains(path));
+        let (mut rows, mut problems) = (Vec::new(), Vec::new());
+        for path in paths {
+            match Trace::open(&path) {
+                Ok(trace) => rows.push(self.row(path, &trace)),
+                Err(error) => problems.push(error.to_string()),
+            }
+        }
+        (rows, problems)
+    }
+
+    fn row(&mut self, path: PathBuf, trace: &Trace) -> Row {
+        let glance = Glance::of(trace);
+        let now = Instant::now();
+        let seen = self.seen.entry(path).or_insert_with(|| Seen {
+            at: now,
+            allocations: glance.allocations,
+            who: FxHashMap::default(),
+        });
+        let passed = now.duration_since(seen.at).as_secs_f64();
+        let made = glance.allocations.saturating_sub(seen.allocations);
+        let rate = if passed > 0.0 {
+            made as f64 / passed
+        } else {
+            0.0
+        };
+        (seen.at, seen.allocations) = (now, glance.allocations);
+        let mut names = None;
+        let mut holders: Vec<Holder> = Vec::new();
+        for held in glance.holders.iter().take(NAMED) {
+            let frames = Recording::frames(trace, held.stack);
+            let who = seen.who.entry(frames).or_insert_with(|| {
+                let names = names.get_or_insert_with(|| Recording::names(trace));
+                CallSite::of(&mut **names, held.stack)
+            });
+            let known = holders
+                .iter_mut()
+                .find(|holder| holder.who.function == who.function);
+            let share = held.bytes as f64 / glance.allocated.max(1) as f64;
+            if let Some(holder) = known {
+                holder.blocks += held.blocks;
+                holder.bytes = holder.bytes.saturating_add(held.bytes);
+                holder.share += share;
+                continue;
+            }
+            holders.push(Holder {
+                who: who.clone(),
+                blocks: held.blocks,
+                bytes: held.bytes,
+                per_iteration: None,
+                share,
+                oldest_ns: Some(held.oldest_ns),
+            });
+        }
+        holders.sort_by_key(|holder| std::cmp::Reverse(holder.bytes));
+        holders.truncate(HOLDERS);
+        let pid = trace.fact("pid").and_then(|pid| pid.parse().ok());
+        Row {
+            trace: trace.path().display().to_string(),
+            pid,
+            program: program(&trace.fact("argv").unwrap_or_default()),
+            rank: trace.fact("rank"),
+            runs: pid.is_some_and(|pid| maps(pid, trace.path())),
+            allocated: glance.allocated,
+            reserved: glance.reserved,
+            peak: glance.peak,
+            rate,
+            out_of_memory: glance.out_of_memory,
+            history: glance.history,
+            holders,
+        }
+    }
+}
+
+/// A command line without the folder of the program.
+fn program(argv: &str) -> String {
+    let (first, rest) = argv.split_once(' ').unwrap_or((argv, ""));
+    let name = first.rsplit('/').next().unwrap_or(first);
+    format!("{name} {rest}").trim_end().to_string()
+}
+
+/// Whether a process has this file mapped.
+fn maps(pid: u32, path: &Path) -> bool {
+    let path = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
+    shared_files(pid).contains(&path)
+}
+
+/// The traces of all processes that may be looked at.
+fn running() -> Vec<PathBuf> {
+    let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let mut paths: Vec<_> = pids.flat_map(traces_of).collect();
+    paths.sort_unstable();
+    // A forked child has its parent's.
+    paths.dedup();
+    paths
+}
+
+/// The traces that a process has mapped.
+fn traces_of(pid: u32) -> Vec<PathBuf> {
+    let mut files = shared_files(pid);
+    files.retain(|path| is_trace(path));
+    files
+}
+
+fn is_trace(path: &Path) -> bool {
+    let mut head = [0; 8];
+    let read = open_regular(path)
+        .and_then(|(mut file, _)| file.read_exact(&mut head))
+        .is_ok();
+    read && &head == b"gpushim\0"
+}
+
+/// Files that a process has mapped to be written and shared, by `/proc/PID/maps`.
+fn shared_files(pid: u32) -> Vec<PathBuf> {
+    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
+    let shared = maps.lines().filter_map(|line| {
+        let (place, path) = line.split_once('/')?;
+        let is_shared = place.split_whitespace().nth(1) == Some("rw-s");
+        is_shared.then(|| PathBuf::from(format!("/{path}")))
+    });
+    let mut files: Vec<_> = shared.collect();
+    files.sort_unstable();
+    files.dedup();
+    files
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_without_their_folders() {
+        assert_eq!(
+            program("/usr/bin/python3 /home/me/train.py --x 1"),
+            "python3 /home/me/train.py --x 1"
+        );
+        assert_eq!(program("solver"), "solver");
+        assert_eq!(program(""), "");
+    }
+
+    #[test]
+    fn a_process_that_records_nothing() {
+        let error = Watch::new(&[std::process::id().to_string().into()]).err();
+        let said = error.map(|error| error.to_string()).unwrap_or_default();
+        assert!(said.starts_with("find a trace of process "), "{said}");
+    }
+}

@@ -1,0 +1,273 @@
+//! Tries all candidates on all runs, chooses one, and puts it to the test.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use super::advice::{self, Advice};
+use super::candidate::{Candidate, Families, candidates};
+use super::choice::{self, choose, front};
+use super::confidence::{self, Confidence};
+use super::cost::{Cost, Sum};
+use super::fit;
+use super::search::{self, Job, Progress, Run};
+use crate::iterations::Iterations;
+use crate::ledger::Focus;
+use crate::recording::Recording;
+use crate::replay::{self, Device, Policy};
+use crate::requests::Requests;
+use gpushim_trace::Layer;
+
+/// A recording, as far as it matters here.
+#[derive(Clone, Debug)]
+pub struct Recorded {
+    /// Its requests, by device.
+    pub devices: BTreeMap<u8, Requests>,
+    /// When each iteration began and the last one ended, ns; empty without iterations.
+    pub starts: Vec<u64>,
+    /// Whether they are those of a framework's tensors, which our pools serve by takeover only.
+    pub tensors: bool,
+    /// The settings that it was recorded under, `GPUSHIM_*`.
+    pub settings: BTreeMap<String, String>,
+}
+
+/// What is asked.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// The most that driver calls may take, percent of the duration of the runs.
+    pub within: f64,
+    /// The most memory that can be held, bytes.
+    pub limit: Option<u64>,
+    /// How long to look for an answer.
+    pub budget: Duration,
+    /// So many replays at a time; at least one.
+    pub threads: usize,
+}
+
+/// A candidate that was tried.
+#[derive(Clone, Debug)]
+pub struct Tried {
+    /// It.
+    pub candidate: Candidate,
+    /// What came of each run.
+    pub costs: Vec<Cost>,
+    /// Of all runs.
+    pub sum: Sum,
+}
+
+/// What came of it.
+#[derive(Clone, Debug)]
+pub struct Tuned {
+    /// All that were tried, in the order in which they were.
+    pub tried: Vec<Tried>,
+    /// Those that need not be: less memory costs time, less time costs memory. By memory, the least first.
+    pub front: Vec<usize>,
+    /// The advice; `None` if nothing fits, or nothing was tried.
+    pub advice: Option<Advice>,
+    /// The tried candidate that comes closest where nothing fits, and the limit that it needs.
+    pub closest: Option<(usize, Option<u64>)>,
+    /// How sure the advice is.
+    pub confidence: Confidence,
+    /// What a placement made beforehand would hold, bytes; of runs that repeat themselves.
+    pub plan: Option<u64>,
+    /// Candidates for which there was no time.
+    pub not_tried: usize,
+    /// Ns that all runs took together without their start; 0 if they have no times.
+    pub duration: u64,
+    /// Iterations of all runs without those of their start.
+    pub iterations: usize,
+    /// Which calls the runs allocate by.
+    pub families: Families,
+}
+
+impl Recorded {
+    /// Reads a recording.
+    pub fn of(recording: &dyn Recording, focus: Focus) -> Recorded {
+        let found = Iterations::find(recording, focus);
+        let starts = found.map_or(Vec::new(), |found| found.starts);
+        let settings = recording.facts().into_iter();
+        Recorded {
+            devices: Requests::of(recording, focus),
+            starts: starts.iter().map(|start| start.ns).collect(),
+            tensors: focus.layer == Layer::Tensor,
+            settings: settings
+                .filter(|(key, _)| key.starts_with("GPUSHIM_"))
+                .collect(),
+        }
+    }
+
+    /// How many iterations there are.
+    pub fn iterations(&self) -> usize {
+        self.starts.len().saturating_sub(1)
+    }
+
+    /// Iterations that are warm-up: one in ten, and at least the first.
+    pub(super) fn warm_up(&self) -> usize {
+        (self.iterations() / 10).max(1)
+    }
+
+    /// Iterations after the warm-up.
+    pub fn steady_iterations(&self) -> usize {
+        self.iterations().saturating_sub(self.warm_up())
+    }
+
+    /// When the start of the run is over, ns: what comes then comes again and again. After the warm-up; without
+    /// iterations, when the memory that is live on each device first comes to nine tenths of its peak.
+    pub fn started(&self) -> u64 {
+        if self.iterations() > 0 {
+            return self.starts.get(self.warm_up()).copied().unwrap_or(0);
+        }
+        self.devices.values().map(Requests::full).max().unwrap_or(0)
+    }
+
+    /// Ns that it took after its start.
+    pub fn steady(&self) -> u64 {
+        let ends = self.devices.values().map(Requests::end);
+        ends.max().unwrap_or(0).saturating_sub(self.started())
+    }
+
+    /// The requests of each device.
+    pub fn runs(&self) -> Vec<Run<'_>> {
+        let started = self.started();
+        let runs = self.devices.values();
+        runs.map(|requests| Run { requests, started }).collect()
+    }
+}
+
+/// Looks for the best settings. `progress` is told of each replay that ends.
+pub fn tune(
+    recorded: &[Recorded],
+    options: &Options,
+    progress: &(dyn Fn(Progress) + Sync),
+) -> Tuned {
+    let begin = Instant::now();
+    let until = |part: f64| begin + options.budget.mul_f64(part);
+    let replays = |jobs: &[Job], part: f64, what: &'static str| {
+        search::replays(jobs, options.threads, until(part), what, progress)
+    };
+    let runs: Vec<Run> = recorded.iter().flat_map(Recorded::runs).collect();
+    let families = Families::of(&runs);
+    let device = device(recorded, options);
+
+    // Most of the time is for the search; what tells of its result has the rest.
+    let all = if runs.is_empty() {
+        Vec::new()
+    } else {
+        candidates(families, peak(&runs))
+    };
+    let jobs: Vec<Job> = all
+        .iter()
+        .flat_map(|candidate| runs.iter().map(|run| candidate.job(&device, *run)))
+        .collect();
+    let tried = gather(&all, &replays(&jobs, 0.6, "replays"), runs.len());
+
+    let duration = recorded.iter().map(Recorded::steady).sum();
+    let allowance = choice::allowance(duration, options.within);
+    let sums: Vec<Sum> = tried.iter().map(|one| one.sum).collect();
+    let chosen = choose(&sums, allowance);
+    let iterations = recorded.iter().map(Recorded::steady_iterations).sum();
+    let mut tuned = Tuned {
+        front: front(&sums),
+        advice: None,
+        closest: None,
+        confidence: Confidence::default(),
+        plan: None,
+        not_tried: all.len() - tried.len(),
+        duration,
+        iterations,
+        families,
+        tried,
+    };
+    let limits = fit::Limits {
+        runs: &runs,
+        device,
+        replays: &|jobs| replays(jobs, 1.0, "limits"),
+    };
+    let Some(chosen) = chosen else {
+        let refused = tuned.tried.iter().enumerate();
+        let closest = refused.min_by_key(|(_, one)| (one.sum.out_of_memory, one.sum.peak_taken));
+        tuned.closest = closest.map(|(at, one)| (at, limits.least(&one.candidate, one.sum)));
+        return tuned;
+    };
+    let Some(best) = tuned.tried.get(chosen) else {
+        return tuned;
+    };
+    let baseline = advice::baseline(recorded, families, &tuned.tried, &|jobs| {
+        replays(jobs, 0.7, "baseline")
+    });
+    // A part is not the whole: what does not fit into a limit there may fit here.
+    let unlimited = Device {
+        limit: None,
+        ..device
+    };
+    tuned.confidence =
+        confidence::confidence(recorded, &tuned.tried, allowance, &unlimited, &|jobs| {
+            replays(jobs, 0.85, "parts")
+        });
+    let smallest_limit = limits.least(&best.candidate, best.sum);
+    tuned.advice = Some(Advice {
+        chosen,
+        environment: advice::environment(&best.candidate, families, recorded),
+        baseline,
+        smallest_limit,
+        within: allowance.is_none_or(|allowance| best.sum.steady_ns <= allowance),
+    });
+    if iterations > 0 {
+        tuned.plan = planned(&runs, &|jobs| replays(jobs, 1.0, "plan"));
+    }
+    tuned
+}
+
+/// Where all of it is replayed: as it was recorded, but for what is looked for.
+fn device(recorded: &[Recorded], options: &Options) -> Device {
+    let setting = |name| recorded.iter().find_map(|one| one.settings.get(name));
+    let default = Device::default();
+    Device {
+        limit: options.limit,
+        decay: setting("GPUSHIM_DECAY")
+            .and_then(|text| replay::decay(text))
+            .unwrap_or(default.decay),
+        reuse: setting("GPUSHIM_REUSE")
+            .and_then(|text| replay::reuse(text))
+            .unwrap_or(default.reuse),
+        ..default
+    }
+}
+
+/// The most that was live at once in any run, bytes.
+pub(super) fn peak(runs: &[Run]) -> u64 {
+    runs.iter()
+        .map(|run| run.requests.peak())
+        .max()
+        .unwrap_or(0)
+}
+
+/// The candidates of which all runs were replayed.
+fn gather(all: &[Candidate], costs: &[Option<Cost>], runs: usize) -> Vec<Tried> {
+    let of_each = all.iter().zip(costs.chunks(runs.max(1)));
+    let tried = of_each.filter_map(|(candidate, costs)| {
+        let costs: Vec<Cost> = costs.iter().copied().collect::<Option<_>>()?;
+        Some(Tried {
+            candidate: *candidate,
+            sum: Sum::of(&costs),
+            costs,
+        })
+    });
+    tried.collect()
+}
+
+/// What a placement of all blocks of each run would hold at most.
+fn planned(runs: &[Run], replays: &dyn Fn(&[Job]) -> Vec<Option<Cost>>) -> Option<u64> {
+    let jobs: Vec<Job> = runs
+        .iter()
+        .map(|run| Job {
+            policy: Policy::Plan,
+            device: Device::default(),
+            run: *run,
+        })
+        .collect();
+    let costs: Vec<Cost> = replays(&jobs).into_iter().collect::<Option<_>>()?;
+    Some(Sum::of(&costs).peak_reserved)
+}

@@ -1,0 +1,321 @@
+//! Which settings would have served a run best, in words and figures.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::advice::{Advice, Than};
+use super::confidence::{Check, Confidence};
+use super::find::{Options, Recorded, Tried, Tuned};
+use super::text;
+use crate::output::finding::Subject;
+use crate::requests::Anomalies;
+use gpushim_alloc::pool;
+
+/// The rule by which the advice is chosen, in one sentence.
+pub fn rule(within: f64) -> String {
+    format!(
+        "the least memory (0.5 % more counts as the same), then the least time (5 % more counts as the same), then the \
+         fewest changes, among those whose driver calls take at most {within} % of the run after its start, or the least \
+         time if none does"
+    )
+}
+
+/// What `gpushim tune` finds.
+#[derive(Clone, Debug, Serialize)]
+pub struct TuneReport {
+    pub(super) recordings: Vec<OfRecording>,
+    /// How the advice is chosen.
+    pub(super) rule: String,
+    within_percent: f64,
+    pub(super) limit: Option<u64>,
+    /// Ns of all runs, without their start.
+    pub(super) steady_ns: u64,
+    /// Iterations of all runs, without the warm-up.
+    pub(super) iterations: usize,
+    /// By memory, the least first.
+    pub(super) front: Vec<Row>,
+    /// The settings that are in force if nobody sets any.
+    pub(super) default: Option<Row>,
+    /// Those with which something was refused.
+    pub(super) do_not_fit: Vec<Row>,
+    pub(super) advice: Option<OfAdvice>,
+    /// Where nothing fits: what comes closest.
+    pub(super) closest: Option<Closest>,
+    pub(super) plan: Option<OfPlan>,
+    pub(super) confidence: OfConfidence,
+    pub(super) tried: usize,
+    pub(super) not_tried: usize,
+}
+
+/// What was read.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct OfRecording {
+    #[serde(flatten)]
+    pub(super) subject: Subject,
+    /// When its start was over, ns since the start of the recording.
+    started_ns: u64,
+    iterations: usize,
+    pub(super) devices: Vec<OfDevice>,
+}
+
+/// The requests of a device.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct OfDevice {
+    pub(super) gpu: u8,
+    pub(super) requests: u64,
+    /// The highest sum of what was asked for and not given back, bytes.
+    pub(super) peak_requested: u64,
+    /// What was held from the driver at most when it was recorded, bytes; `None` where that is not known.
+    pub(super) recorded_reserved: Option<u64>,
+    pub(super) odd: Anomalies,
+}
+
+/// A candidate and what came of it.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Row {
+    #[serde(skip)]
+    pub(super) name: String,
+    policy: &'static str,
+    page: Option<u64>,
+    cache_max: Option<u64>,
+    /// Bytes held at most, of the run and device that held the most.
+    pub(super) peak_reserved: u64,
+    /// Bytes of the device that this takes at most: more where the driver gives whole pages.
+    pub(super) peak_taken: u64,
+    pub(super) utilization: f64,
+    pub(super) driver_calls: u64,
+    pub(super) driver_ns: u64,
+    /// The same without the start of each run.
+    pub(super) steady_ns: u64,
+    pub(super) out_of_memory: u64,
+    pub(super) is_advised: bool,
+}
+
+/// What to set, and what it would have done.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct OfAdvice {
+    /// Variables to set.
+    environment: BTreeMap<&'static str, String>,
+    /// The same as one writes it before a command; empty if the defaults are best.
+    pub(super) line: String,
+    /// Variables that the recording had and that are not to be set.
+    pub(super) unset: Vec<&'static str>,
+    #[serde(flatten)]
+    pub(super) row: Row,
+    /// The smallest `GPUSHIM_LIMIT` that would have been enough, bytes.
+    pub(super) smallest_limit: Option<u64>,
+    /// What one should know before, sentences.
+    pub(super) notes: Vec<&'static str>,
+    /// Whether driver calls take no longer than the rule allows.
+    pub(super) is_within: bool,
+    pub(super) saves: Saves,
+}
+
+/// What is better than it was.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Saves {
+    /// What it is compared with: `recorded` or `torch`, PyTorch's allocator.
+    pub(super) than: &'static str,
+    /// Bytes held at most then.
+    peak_reserved: Option<u64>,
+    /// Bytes less, or more if negative.
+    pub(super) bytes: Option<i64>,
+    /// The same in percent of what was held.
+    pub(super) percent: Option<f64>,
+    /// What the time is compared with: `recorded` or `torch`.
+    pub(super) time_than: &'static str,
+    /// Ns less in the driver, or more if negative.
+    pub(super) driver_ns: Option<i64>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Closest {
+    #[serde(flatten)]
+    pub(super) row: Row,
+    pub(super) smallest_limit: Option<u64>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct OfPlan {
+    pub(super) peak_reserved: u64,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct OfConfidence {
+    #[serde(flatten)]
+    confidence: Confidence,
+    /// The worst of the checks: percent by which the peak differs from the predicted one.
+    difference_percent: Option<f64>,
+    /// The worst of the checks: percent that the chosen one holds more than the best.
+    regret_percent: Option<f64>,
+    pub(super) sentence: String,
+}
+
+impl TuneReport {
+    /// Of recordings and what came of them.
+    pub fn new(
+        subjects: Vec<Subject>,
+        recorded: &[Recorded],
+        options: &Options,
+        tuned: Tuned,
+    ) -> TuneReport {
+        let chosen = tuned.advice.as_ref().map(|advice| advice.chosen);
+        let rows: Vec<Row> = (tuned.tried.iter().enumerate())
+            .map(|(at, tried)| Row::of(tried, chosen == Some(at)))
+            .collect();
+        let row = |at: usize| rows.get(at).cloned();
+        let default = (tuned.tried.iter().zip(&rows))
+            .find(|(tried, _)| tried.candidate.variables(tuned.families).is_empty());
+        let recordings = subjects.into_iter().zip(recorded);
+        TuneReport {
+            recordings: recordings
+                .map(|(subject, recorded)| OfRecording::of(subject, recorded))
+                .collect(),
+            rule: rule(options.within),
+            within_percent: options.within,
+            limit: options.limit,
+            steady_ns: tuned.duration,
+            iterations: tuned.iterations,
+            front: tuned.front.iter().filter_map(|at| row(*at)).collect(),
+            default: default.map(|(_, row)| row.clone()),
+            do_not_fit: rows
+                .iter()
+                .filter(|row| row.out_of_memory > 0)
+                .cloned()
+                .collect(),
+            advice: advice(&tuned, &rows),
+            closest: tuned.closest.and_then(|(at, smallest_limit)| {
+                Some(Closest {
+                    row: row(at)?,
+                    smallest_limit,
+                })
+            }),
+            plan: tuned.plan.map(|peak_reserved| OfPlan { peak_reserved }),
+            tried: tuned.tried.len(),
+            not_tried: tuned.not_tried,
+            confidence: OfConfidence::of(tuned.confidence, tuned.iterations),
+        }
+    }
+
+    /// Whether there was anything to try.
+    pub(super) fn has_requests(&self) -> bool {
+        self.recordings.iter().any(|one| !one.devices.is_empty())
+    }
+}
+
+fn advice(tuned: &Tuned, rows: &[Row]) -> Option<OfAdvice> {
+    let advice = tuned.advice.as_ref()?;
+    let row = rows.get(advice.chosen)?.clone();
+    let baseline = advice.baseline;
+    let less =
+        |was: u64, is: u64| i64::try_from(i128::from(was) - i128::from(is)).unwrap_or(i64::MIN);
+    let saved = baseline
+        .peak_reserved
+        .map(|was| less(was, row.peak_reserved));
+    let saves = Saves {
+        than: if baseline.than == Than::Recorded {
+            "recorded"
+        } else {
+            "torch"
+        },
+        peak_reserved: baseline.peak_reserved,
+        bytes: saved,
+        percent: (saved.zip(baseline.peak_reserved))
+            .map(|(saved, was)| 100.0 * saved as f64 / was.max(1) as f64),
+        time_than: if baseline.own_time {
+            "recorded"
+        } else {
+            "torch"
+        },
+        driver_ns: baseline.driver_ns.map(|was| less(was, row.driver_ns)),
+    };
+    Some(OfAdvice {
+        notes: notes(tuned, advice),
+        line: advice.environment.line(),
+        environment: advice.environment.set.iter().cloned().collect(),
+        unset: advice.environment.unset.clone(),
+        row,
+        smallest_limit: advice.smallest_limit,
+        is_within: advice.within,
+        saves,
+    })
+}
+
+/// What one should know before one follows an advice.
+fn notes(tuned: &Tuned, advice: &Advice) -> Vec<&'static str> {
+    let is_set = |name| {
+        advice
+            .environment
+            .set
+            .iter()
+            .any(|(other, _)| *other == name)
+    };
+    let plain = tuned
+        .tried
+        .get(advice.chosen)
+        .map(|tried| tried.candidate.plain);
+    let mut notes = Vec::new();
+    if is_set("GPUSHIM_TAKEOVER") {
+        notes.push("What a framework cannot do under GPUSHIM_TAKEOVER is in docs/frameworks.md.");
+    }
+    if tuned.families.plain && matches!(plain, Some(pool::Policy::Vmm | pool::Policy::Segments)) {
+        notes
+            .push("Pointers of cudaMalloc cannot be shared with other processes by CUDA IPC then.");
+    }
+    notes
+}
+
+impl Row {
+    fn of(tried: &Tried, is_advised: bool) -> Row {
+        let (candidate, sum) = (&tried.candidate, tried.sum);
+        Row {
+            name: candidate.to_string(),
+            policy: candidate.policy(),
+            page: candidate.is_paged().then_some(candidate.page),
+            cache_max: candidate.cache_max,
+            peak_reserved: sum.peak_reserved,
+            peak_taken: sum.peak_taken,
+            utilization: sum.utilization,
+            driver_calls: sum.driver_calls,
+            driver_ns: sum.driver_ns,
+            steady_ns: sum.steady_ns,
+            out_of_memory: sum.out_of_memory,
+            is_advised,
+        }
+    }
+}
+
+impl OfRecording {
+    fn of(subject: Subject, recorded: &Recorded) -> OfRecording {
+        let devices = recorded.devices.iter().map(|(gpu, requests)| OfDevice {
+            gpu: *gpu,
+            requests: requests.len() as u64,
+            peak_requested: requests.peak(),
+            recorded_reserved: requests.recorded_reserved(),
+            odd: requests.odd().clone(),
+        });
+        OfRecording {
+            subject,
+            started_ns: recorded.started(),
+            iterations: recorded.iterations(),
+            devices: devices.collect(),
+        }
+    }
+}
+
+impl OfConfidence {
+    fn of(confidence: Confidence, iterations: usize) -> OfConfidence {
+        let worst = |figure: fn(&Check) -> f64| {
+            let figures = confidence.checks.iter().map(figure);
+            figures.max_by(f64::total_cmp)
+        };
+        let (difference, regret) = (worst(Check::difference), worst(Check::regret));
+        OfConfidence {
+            sentence: text::sentence(&confidence, iterations),
+            confidence,
+            difference_percent: difference,
+            regret_percent: regret,
+        }
+    }
+}
