@@ -38,7 +38,7 @@ pub fn damaged() -> Vec<(String, Vec<u8>)> {
     let mut all = Vec::new();
     for (name, whole) in sound()
         .into_iter()
-        .filter(|(name, _)| ["1.0", "full"].contains(name))
+        .filter(|(name, _)| *name == "full")
     {
         let ring = part_of(&whole, PartKind::Ring).unwrap();
         let mut add = |what: &str, content: Vec<u8>| all.push((format!("{name}-{what}"), content));
