@@ -36,10 +36,7 @@ pub fn sound() -> Vec<(&'static str, Vec<u8>)> {
 /// Files damaged in the ways in which files are.
 pub fn damaged() -> Vec<(String, Vec<u8>)> {
     let mut all = Vec::new();
-    for (name, whole) in sound()
-        .into_iter()
-        .filter(|(name, _)| *name == "full")
-    {
+    for (name, whole) in sound().into_iter().filter(|(name, _)| *name == "full") {
         let ring = part_of(&whole, PartKind::Ring).unwrap();
         let mut add = |what: &str, content: Vec<u8>| all.push((format!("{name}-{what}"), content));
         add("cut-in-ring", whole[..ring.start + ring.len() / 3].to_vec());

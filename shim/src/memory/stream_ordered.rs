@@ -65,6 +65,7 @@ fn twice(mut ask: impl FnMut() -> CUresult) -> Result<(), CUresult> {
 
 /// The stream of a free of ours; else what the driver says of it. The address must not reach the driver: the
 /// first one of a segment would take the whole segment with it.
+#[inline(always)]
 fn freed_on(handle: u64) -> Result<Stream, CUresult> {
     if let Some(target) = targets::target(handle) {
         return Ok(target.stream);
@@ -77,7 +78,7 @@ fn freed_on(handle: u64) -> Result<Stream, CUresult> {
 }
 
 /// The stream and the pool of a request. `None`: the driver must answer.
-#[inline]
+#[inline(always)]
 fn served(bytes: usize, stream: u64, pool: Option<u64>) -> Option<(&'static Entry, Stream)> {
     if bytes == 0 || !policy::serves_streams() || is_captured(stream) {
         return None;
@@ -92,7 +93,7 @@ fn served(bytes: usize, stream: u64, pool: Option<u64>) -> Option<(&'static Entr
 }
 
 /// Memory for a stream, from a pool or from its device's current one. `None`: the driver must answer.
-#[inline]
+#[inline(always)]
 pub fn allocate(bytes: usize, stream: u64, pool: Option<u64>) -> Option<Result<u64, CUresult>> {
     let (entry, stream) = served(bytes, stream, pool)?;
     allocate_from(entry, stream, bytes as u64)
@@ -143,7 +144,7 @@ fn allocate_slowly(entry: &Entry, stream: Stream, bytes: u64) -> Option<Result<u
 }
 
 /// Memory of ours that is freed on a stream. `None`: it is not ours.
-#[inline]
+#[inline(always)]
 pub fn free_on(address: DevicePtr, stream: u64) -> Option<CUresult> {
     let entry = registry::owner(address)?;
     let stream = match asked_captured(stream) {
