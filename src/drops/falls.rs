@@ -2,9 +2,7 @@
 
 use std::collections::VecDeque;
 
-use rustc_hash::FxHashMap;
-
-use super::find::{Drop, Fallen};
+use super::fall::{Drop, Fall, Fallen, Gone};
 use super::gather::Gather;
 use super::swing::{Point, Swing, Turn};
 use crate::ledger::{Block, Segments, Visitor};
@@ -16,30 +14,6 @@ const EARLIER: usize = 32;
 
 /// After so many iterations a run is under way.
 const FEW: usize = 4;
-
-/// A fall of what is live.
-#[derive(Clone, Debug)]
-pub(super) struct Fall {
-    pub from: Point,
-    pub to: Point,
-    /// The lowest level at which those before it ended; of the first the lowest before it, once the run was under
-    /// way, else 0.
-    pub low_before: u64,
-    /// What was freed in it and had been there when it began.
-    pub gone: Vec<Gone>,
-}
-
-/// A block that was freed.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Gone {
-    pub block: Block,
-    /// The stack id of the event that freed it.
-    pub by: u32,
-    /// The thread that did.
-    pub thread: u32,
-    /// It went with its context.
-    pub by_context: bool,
-}
 
 /// Finds the falls of what is live, and of what is held.
 pub(super) struct Falls<'a> {
@@ -218,17 +192,4 @@ impl Visitor for Falls<'_> {
         });
         self.feed(at.ns, at.ticket);
     }
-}
-
-/// Of things with bytes, that which has most of them, the first of equals; `None` of nothing.
-pub(super) fn most(all: impl Iterator<Item = (u32, u64)>) -> Option<u32> {
-    let mut sums = FxHashMap::<u32, u64>::default();
-    for (what, bytes) in all {
-        let sum = sums.entry(what).or_default();
-        *sum = sum.saturating_add(bytes);
-    }
-    let most = sums
-        .into_iter()
-        .max_by_key(|(what, bytes)| (*bytes, std::cmp::Reverse(*what)));
-    most.map(|(what, _)| what)
 }

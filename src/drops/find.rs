@@ -2,10 +2,11 @@
 
 use serde::Serialize;
 
+use super::fall::Drop;
 use super::falls::Falls;
 use super::gather::Gather;
 use crate::iterations::Iterations;
-use crate::ledger::{Block, Focus, Held, Segments, Visitor, walk};
+use crate::ledger::{Block, Focus, Segments, Visitor, walk};
 use crate::recording::Recording;
 use gpushim_trace::Record;
 
@@ -13,67 +14,6 @@ use gpushim_trace::Record;
 const PART: u64 = 10;
 /// Nor is one by less than so many bytes.
 const LEAST: u64 = 1 << 20;
-/// Falls of the same cause, of blocks of the same stack.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Drop {
-    /// Why.
-    pub cause: Cause,
-    /// How often.
-    pub times: u64,
-    /// In how many iterations.
-    pub iterations: u64,
-    /// In which of them the latest was, from 0.
-    pub latest: Option<usize>,
-    /// When the first began, ns since the start.
-    pub first_ns: u64,
-    /// The largest of them; of those that last that which lasts with most.
-    #[serde(flatten)]
-    pub largest: Fallen,
-}
-
-/// One fall.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Fallen {
-    /// When it began, ns since the start.
-    pub ns: u64,
-    /// How long it took, ns.
-    pub took_ns: u64,
-    /// In which iteration it began, from 0.
-    pub iteration: Option<usize>,
-    /// Bytes that were live then.
-    pub from: u64,
-    /// Bytes that were left.
-    pub to: u64,
-    /// By so much it went below where those before it had ended, bytes.
-    pub below: u64,
-    /// If it lasts: the most that is ever live afterwards is so many bytes less than before.
-    pub lasting: Option<u64>,
-    /// The thread that freed most.
-    pub thread: u32,
-    /// Id of the stack of the free that freed most.
-    pub freed_by: u32,
-    /// Whose blocks they were, those with most bytes first.
-    pub holders: Vec<Held>,
-}
-
-/// Why memory fell.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Cause {
-    /// A context was reset or destroyed, with all of its memory.
-    ContextReset,
-    /// The program freed it while this range, its name without numbers, was the innermost.
-    Range(String),
-    /// The program freed it where one iteration ends and the next begins.
-    EndOfIteration,
-    /// The program freed it, and allocated little after that.
-    EndOfRun,
-    /// The program freed it.
-    Freed,
-    /// The pool or the framework gave memory that was not in use back.
-    Trimmed,
-}
-
 /// All falls of a recording.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Drops {

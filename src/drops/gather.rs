@@ -4,8 +4,7 @@ use std::cmp::Reverse;
 
 use rustc_hash::FxHashMap;
 
-use super::falls::{Fall, Gone, most};
-use super::find::{Cause, Drop, Fallen};
+use super::fall::{Cause, Drop, Fall, Fallen, Gone, most};
 use super::swing::Point;
 use crate::iterations::{Iterations, without_numbers};
 use crate::ledger::by_stack;

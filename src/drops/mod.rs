@@ -4,11 +4,13 @@
 //! [`Drops`] is what comes of it, and [`DropsReport`] says it in sentences.
 
 pub(crate) mod command;
+mod fall;
 mod falls;
 mod find;
 mod gather;
 mod swing;
 mod text;
 
-pub use find::{Cause, Drop, Drops, Fallen};
+pub use fall::{Cause, Drop, Fallen};
+pub use find::Drops;
 pub use text::DropsReport;

@@ -4,7 +4,8 @@ use std::fmt;
 
 use serde::Serialize;
 
-use super::find::{Cause, Drop, Drops};
+use super::fall::{Cause, Drop};
+use super::find::Drops;
 use crate::iterations::Iterations;
 use crate::ledger::Focus;
 use crate::output::escape::shown;

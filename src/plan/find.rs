@@ -12,7 +12,7 @@ use super::lives::{Lives, Span};
 use super::place;
 use super::repeat::{self, Period};
 use crate::requests::Requests;
-use gpushim_alloc::placement::{Family, GRANULE, Placement, Plans, Step};
+use gpushim_alloc::placement::{Family, Placement, Plans, Step};
 
 /// A placement is made for at most so many blocks: its cost grows with their square, to some seconds. What comes
 /// after them goes wherever the pool likes.
@@ -64,13 +64,6 @@ pub fn plans(device: i32, requests: &Requests) -> Plans {
         }
     }
     plans
-}
-
-pub(super) fn rounded(bytes: u64) -> u64 {
-    bytes
-        .max(1)
-        .checked_next_multiple_of(GRANULE)
-        .unwrap_or(bytes)
 }
 
 /// From the beginning, as far as it can be foreseen. Also how many allocations that is.

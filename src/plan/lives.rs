@@ -5,7 +5,7 @@ use std::hash::{Hash, Hasher};
 use rustc_hash::{FxHashMap, FxHasher};
 
 use crate::requests::{Op, Requests};
-use gpushim_alloc::placement::Family;
+use gpushim_alloc::placement::{Family, GRANULE};
 
 /// A block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +40,7 @@ impl Lives {
             let at = lives.tokens.len();
             match request.op {
                 Op::Allocate => {
-                    let bytes = super::find::rounded(request.bytes);
+                    let bytes = rounded(request.bytes);
                     numbers.insert(request.block, lives.spans.len());
                     lives.spans.push(Span {
                         bytes,
@@ -100,4 +100,12 @@ fn token(of: impl Hash) -> u64 {
     let mut hasher = FxHasher::default();
     of.hash(&mut hasher);
     hasher.finish()
+}
+
+/// Bytes of a request, as plans count them: whole granules.
+pub(super) fn rounded(bytes: u64) -> u64 {
+    bytes
+        .max(1)
+        .checked_next_multiple_of(GRANULE)
+        .unwrap_or(bytes)
 }

@@ -1,9 +1,9 @@
 //! The best-fit-with-coalescing allocator of TensorFlow and of XLA's GPU clients, by its documentation
 //! (`tsl/framework/bfc_allocator`), growing as needed (`allow_growth`, no preallocation). Streams share all memory.
 
+use super::allocator::OutOfMemory;
 use super::caching::{Memory, Rules, multiple};
 use super::heap::Piece;
-use super::run::OutOfMemory;
 
 /// `kMinAllocationSize`: sizes are multiples of it, bytes.
 const BLOCK: u64 = 256;

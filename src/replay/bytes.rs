@@ -1,7 +1,7 @@
 //! The driver below an allocator that is not ours: how much it gave, and what that cost.
 
+use super::allocator::{DriverTime, OutOfMemory};
 use super::device::price;
-use super::run::{DriverTime, OutOfMemory};
 
 /// Bytes held from a device with so many.
 #[derive(Clone, Copy, Debug)]

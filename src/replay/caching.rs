@@ -1,9 +1,9 @@
 //! What caching allocators that are not ours have in common: blocks cut from memory of the driver, found again by
 //! some rule, and merged when they come back.
 
+use super::allocator::{Allocator, DriverTime, OutOfMemory};
 use super::bytes::Bytes;
 use super::heap::{Heap, Piece};
-use super::run::{Allocator, DriverTime, OutOfMemory};
 use crate::requests::{InitialState, Request};
 
 /// Sizes as multiples of a unit, bytes.

@@ -4,8 +4,9 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 
+use super::device::Device;
 use super::plot::write_replay_svg;
-use super::policy::{self, Device, Policy};
+use super::policy::{self, Policy};
 use super::text::ReplayReport;
 use crate::cli::common_args::CommonArgs;
 use crate::cli::outcome::Outcome;

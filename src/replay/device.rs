@@ -4,9 +4,42 @@
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::run::DriverTime;
+use super::allocator::DriverTime;
 use gpushim_alloc::mempool::{self, MemPool, Stream};
 use gpushim_alloc::pool::{self, Address, Context};
+
+/// What is replayed on.
+#[derive(Clone, Copy, Debug)]
+pub struct Device {
+    /// The most bytes that can be held.
+    pub limit: Option<u64>,
+    /// How many requests the work of the device is behind the host.
+    pub lag: u64,
+    /// Of our policies: `GPUSHIM_REUSE`.
+    pub reuse: pool::Reuse,
+    /// Of `vmm`: `GPUSHIM_PAGE`, bytes.
+    pub page: u64,
+    /// Of our policies: `GPUSHIM_CACHE_MAX`, bytes.
+    pub cache_max: Option<u64>,
+    /// Of our policies: `GPUSHIM_DECAY`, ns; 0 for never.
+    pub decay: u64,
+}
+
+impl Default for Device {
+    fn default() -> Device {
+        Device {
+            limit: None,
+            lag: 0,
+            reuse: pool::Reuse::default(),
+            page: mempool::Settings::default().page,
+            cache_max: None,
+            decay: 10_000_000_000,
+        }
+    }
+}
+
+/// A device on which nothing runs out, bytes: more than any has.
+pub(super) const UNLIMITED: u64 = 1 << 46;
 
 /// Memory beyond this size is given in whole pages of it, bytes: as an H100 does.
 pub(super) const PAGE: u64 = 2 << 20;

@@ -1,8 +1,8 @@
 //! Our own policies: the code that runs in the shim, over a simulated device.
 
+use super::allocator::{Allocator, DriverTime, OutOfMemory};
+use super::device::{Device, UNLIMITED};
 use super::device::{NoMemory, Simulated};
-use super::policy::Device;
-use super::run::{Allocator, DriverTime, OutOfMemory};
 use crate::requests::Request;
 use gpushim_alloc::mempool::{self, Grant, Layout, MemPool, Stream};
 use gpushim_alloc::placement::{Family, Plans};
@@ -108,9 +108,6 @@ impl Ours {
         }
     }
 }
-
-/// A device on which nothing runs out, bytes: more than any has.
-pub(super) const UNLIMITED: u64 = 1 << 46;
 
 /// The layout of a stream-ordered pool under a policy.
 fn layout(policy: pool::Policy) -> Layout {

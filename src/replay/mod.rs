@@ -5,6 +5,7 @@
 //! device; other allocators (`bfc`, `rmm`, `torch`) by what is documented of them. [`run`] drives one with the other
 //! and says what it held and what it asked of the driver; `text` is the table, `plot` draws it.
 
+mod allocator;
 mod bfc;
 mod bytes;
 mod caching;
@@ -23,9 +24,10 @@ mod tests;
 mod text;
 mod torch;
 
-pub use device::Simulated;
+pub use allocator::{Allocator, DriverTime, OutOfMemory};
+pub use device::{Device, Simulated};
 pub use gpushim::Ours;
 pub use outcome::{Curve, Outcome, Point, Step};
-pub use policy::{Device, Policy, decay, reuse};
-pub use run::{Allocator, DriverTime, OutOfMemory, run};
+pub use policy::{Policy, decay, reuse};
+pub use run::run;
 pub use text::ReplayReport;

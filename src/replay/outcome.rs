@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::run::{Allocator, DriverTime};
+use super::allocator::{Allocator, DriverTime};
 use crate::requests::{Op, Request, Requests};
 
 /// Most points of a curve.

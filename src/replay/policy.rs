@@ -4,15 +4,15 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+use super::allocator::Allocator;
 use super::bfc::Bfc;
 use super::caching::Caching;
-use super::gpushim::{Ours, UNLIMITED};
-use super::run::Allocator;
+use super::device::{Device, UNLIMITED};
+use super::gpushim::Ours;
 use super::torch::Torch;
 use crate::plan::plans;
 use crate::replay::rmm;
 use crate::requests::Requests;
-use gpushim_alloc::mempool;
 use gpushim_alloc::placement::Plans;
 use gpushim_alloc::pool;
 use gpushim_config::duration;
@@ -104,36 +104,6 @@ impl Policy {
             Policy::RmmPool => Box::new(Caching::new(rmm::Pool, capacity, blocks)),
             Policy::RmmArena => Box::new(Caching::new(rmm::Arena::default(), capacity, blocks)),
             Policy::Bfc => Box::new(Caching::new(Bfc::default(), capacity, blocks)),
-        }
-    }
-}
-
-/// What is replayed on.
-#[derive(Clone, Copy, Debug)]
-pub struct Device {
-    /// The most bytes that can be held.
-    pub limit: Option<u64>,
-    /// How many requests the work of the device is behind the host.
-    pub lag: u64,
-    /// Of our policies: `GPUSHIM_REUSE`.
-    pub reuse: pool::Reuse,
-    /// Of `vmm`: `GPUSHIM_PAGE`, bytes.
-    pub page: u64,
-    /// Of our policies: `GPUSHIM_CACHE_MAX`, bytes.
-    pub cache_max: Option<u64>,
-    /// Of our policies: `GPUSHIM_DECAY`, ns; 0 for never.
-    pub decay: u64,
-}
-
-impl Default for Device {
-    fn default() -> Device {
-        Device {
-            limit: None,
-            lag: 0,
-            reuse: pool::Reuse::default(),
-            page: mempool::Settings::default().page,
-            cache_max: None,
-            decay: 10_000_000_000,
         }
     }
 }

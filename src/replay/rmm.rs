@@ -6,10 +6,10 @@
 
 use rustc_hash::FxHashMap;
 
+use super::allocator::OutOfMemory;
 use super::caching::{Memory, Rules, multiple};
-use super::gpushim::UNLIMITED;
+use super::device::UNLIMITED;
 use super::heap::{Heap, Piece};
-use super::run::OutOfMemory;
 use crate::requests::Request;
 
 /// Sizes are multiples of it, bytes (`CUDA_ALLOCATION_ALIGNMENT`).

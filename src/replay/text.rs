@@ -4,8 +4,9 @@ use std::fmt;
 
 use serde::Serialize;
 
+use super::device::Device;
 use super::outcome::Outcome;
-use super::policy::{Device, Policy};
+use super::policy::Policy;
 use super::run::{run_watched, torch_options};
 use crate::iterations::Iterations;
 use crate::ledger::Focus;

@@ -9,9 +9,9 @@ use std::collections::VecDeque;
 
 use rustc_hash::FxHashMap;
 
+use super::allocator::OutOfMemory;
 use super::caching::{Memory, Rules, multiple};
 use super::heap::Piece;
-use super::run::OutOfMemory;
 use crate::requests::{InitialState, Request, Requests, Told};
 
 mod begin;

@@ -1,21 +1,15 @@
 //! What a trace has to say, for people and for programs.
 
-use std::fmt;
-
 use serde::Serialize;
 
 use super::figures::{Gauge, Summary};
 use super::overview::Overview;
 use super::summary::PeakOf;
-use super::text;
-use super::verdict::Verdict;
+use super::verdict::{LINES, Verdict};
 use crate::output::finding::{Holder, layer_name};
 use crate::peak::{Part, Peak, composition};
 use crate::recording::{Names, Recording};
 use gpushim_trace::{Event, Series, Timeline};
-
-/// How many lines of a list are shown.
-pub(crate) const LINES: usize = 5;
 
 /// A trace's report.
 #[derive(Clone, Debug, Serialize)]
@@ -171,11 +165,5 @@ fn complete(summary: &mut Summary, timeline: &Timeline) {
                 end: last.max,
             });
         }
-    }
-}
-
-impl fmt::Display for Report {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&text::render(self)?)
     }
 }

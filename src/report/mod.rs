@@ -17,5 +17,5 @@ pub use build::Report;
 pub use figures::{
     Classes, DeviceFigures, Gauge, OutOfMemory, SizeGroup, Sources, Summary, TensorFigures,
 };
-pub use overview::{Overview, Told};
-pub use summary::{Books, PeakOf, summarize};
+pub use overview::{Overview, Told, summarize};
+pub use summary::{Books, PeakOf};

@@ -44,6 +44,11 @@ pub struct Told {
     pub around: Option<(PeakOf, Vec<Block>, Journal)>,
 }
 
+/// The figures of a recording. Goes through it twice, see [`Overview`].
+pub fn summarize(recording: &dyn Recording) -> Summary {
+    Overview::of(recording).summary
+}
+
 impl Overview {
     /// Goes through a recording twice; a third time where it names several devices, and none with some events.
     pub fn of(recording: &dyn Recording) -> Overview {

@@ -5,7 +5,6 @@ use rustc_hash::FxHashMap;
 use super::figures::{
     Classes, DeviceFigures, Gauge, OutOfMemory, SizeGroup, Sources, Summary, TensorFigures,
 };
-use super::overview::Overview;
 use crate::ledger::{Account, Block, Device, Focus, Level, Visitor};
 use crate::oom::Shortages;
 use crate::recording::{Coverage, Reader, Recording};
@@ -14,11 +13,6 @@ use gpushim_trace::{Class, Event, Kind, Layer, LiveBlock, Record, flags};
 /// How many size groups and out-of-memory events are kept.
 const TOP: usize = 8;
 const OUT_OF_MEMORY_MAX: usize = 100;
-
-/// The figures of a recording. Goes through it twice, see [`Overview`].
-pub fn summarize(recording: &dyn Recording) -> Summary {
-    Overview::of(recording).summary
-}
 
 /// Keeps the books of a recording in one pass over its events.
 pub struct Books {

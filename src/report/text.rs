@@ -1,6 +1,6 @@
 //! The report as one screen of plain, aligned text.
 
-use std::fmt::{Result, Write};
+use std::fmt::{self, Result, Write};
 
 use super::build::Report;
 use super::figures::{SizeGroup, Summary};
@@ -336,4 +336,10 @@ fn next(report: &Report, f: &mut String) -> Result {
 fn plural(number: u64, what: &str) -> String {
     let s = if number == 1 { "" } else { "s" };
     format!("{} {what}{s}", count(number))
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&render(self)?)
+    }
 }

@@ -13,6 +13,9 @@ use crate::output::units::count;
 use crate::recording::{Names, Recording};
 use gpushim_trace::Layer;
 
+/// How many lines of a list are shown.
+pub(crate) const LINES: usize = 5;
+
 /// Something that stands out.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Verdict {
@@ -40,7 +43,7 @@ impl Verdict {
         shortages.truncate(1);
         shortages
             .iter_mut()
-            .for_each(|one| one.holders.truncate(super::build::LINES));
+            .for_each(|one| one.holders.truncate(LINES));
         let main = overview.layers.first();
         let grows = main.and_then(|told| told.growth.as_ref());
         let grows = grows.filter(|growth| growth.grows);

@@ -2,7 +2,7 @@
 
 use super::candidate::{Candidate, Families};
 use super::cost::{Cost, Sum};
-use super::find::{Recorded, Tried};
+use super::recorded::{Recorded, Tried};
 use super::search::{Job, Run};
 use crate::replay::{Device, Policy};
 use crate::requests::Requests;

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use super::find::{Options, Recorded, tune};
+use super::find::{Options, tune};
+use super::recorded::Recorded;
 use super::report::TuneReport;
 use crate::cli::common_args::CommonArgs;
 use crate::cli::outcome::{Format, Outcome};

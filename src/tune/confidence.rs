@@ -6,7 +6,7 @@ use serde::Serialize;
 use super::candidate::Candidate;
 use super::choice::choose;
 use super::cost::{Cost, Sum};
-use super::find::{Recorded, Tried};
+use super::recorded::{Recorded, Tried};
 use super::search::{Job, Run};
 use crate::replay::Device;
 use crate::requests::Requests;

@@ -3,7 +3,6 @@
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use super::advice::{self, Advice};
@@ -12,26 +11,9 @@ use super::choice::{self, choose, front};
 use super::confidence::{self, Confidence};
 use super::cost::{Cost, Sum};
 use super::fit;
+use super::recorded::{Recorded, Tried, peak};
 use super::search::{self, Job, Progress, Run};
-use crate::iterations::Iterations;
-use crate::ledger::Focus;
-use crate::recording::Recording;
 use crate::replay::{self, Device, Policy};
-use crate::requests::Requests;
-use gpushim_trace::Layer;
-
-/// A recording, as far as it matters here.
-#[derive(Clone, Debug)]
-pub struct Recorded {
-    /// Its requests, by device.
-    pub devices: BTreeMap<u8, Requests>,
-    /// When each iteration began and the last one ended, ns; empty without iterations.
-    pub starts: Vec<u64>,
-    /// Whether they are those of a framework's tensors, which our pools serve by takeover only.
-    pub tensors: bool,
-    /// The settings that it was recorded under, `GPUSHIM_*`.
-    pub settings: BTreeMap<String, String>,
-}
 
 /// What is asked.
 #[derive(Clone, Copy, Debug)]
@@ -44,17 +26,6 @@ pub struct Options {
     pub budget: Duration,
     /// So many replays at a time; at least one.
     pub threads: usize,
-}
-
-/// A candidate that was tried.
-#[derive(Clone, Debug)]
-pub struct Tried {
-    /// It.
-    pub candidate: Candidate,
-    /// What came of each run.
-    pub costs: Vec<Cost>,
-    /// Of all runs.
-    pub sum: Sum,
 }
 
 /// What came of it.
@@ -80,60 +51,6 @@ pub struct Tuned {
     pub iterations: usize,
     /// Which calls the runs allocate by.
     pub families: Families,
-}
-
-impl Recorded {
-    /// Reads a recording.
-    pub fn of(recording: &dyn Recording, focus: Focus) -> Recorded {
-        let found = Iterations::find(recording, focus);
-        let starts = found.map_or(Vec::new(), |found| found.starts);
-        let settings = recording.facts().into_iter();
-        Recorded {
-            devices: Requests::of(recording, focus),
-            starts: starts.iter().map(|start| start.ns).collect(),
-            tensors: focus.layer == Layer::Tensor,
-            settings: settings
-                .filter(|(key, _)| key.starts_with("GPUSHIM_"))
-                .collect(),
-        }
-    }
-
-    /// How many iterations there are.
-    pub fn iterations(&self) -> usize {
-        self.starts.len().saturating_sub(1)
-    }
-
-    /// Iterations that are warm-up: one in ten, and at least the first.
-    pub(super) fn warm_up(&self) -> usize {
-        (self.iterations() / 10).max(1)
-    }
-
-    /// Iterations after the warm-up.
-    pub fn steady_iterations(&self) -> usize {
-        self.iterations().saturating_sub(self.warm_up())
-    }
-
-    /// When the start of the run is over, ns: what comes then comes again and again. After the warm-up; without
-    /// iterations, when the memory that is live on each device first comes to nine tenths of its peak.
-    pub fn started(&self) -> u64 {
-        if self.iterations() > 0 {
-            return self.starts.get(self.warm_up()).copied().unwrap_or(0);
-        }
-        self.devices.values().map(Requests::full).max().unwrap_or(0)
-    }
-
-    /// Ns that it took after its start.
-    pub fn steady(&self) -> u64 {
-        let ends = self.devices.values().map(Requests::end);
-        ends.max().unwrap_or(0).saturating_sub(self.started())
-    }
-
-    /// The requests of each device.
-    pub fn runs(&self) -> Vec<Run<'_>> {
-        let started = self.started();
-        let runs = self.devices.values();
-        runs.map(|requests| Run { requests, started }).collect()
-    }
 }
 
 /// Looks for the best settings. `progress` is told of each replay that ends.
@@ -234,14 +151,6 @@ fn device(recorded: &[Recorded], options: &Options) -> Device {
             .unwrap_or(default.reuse),
         ..default
     }
-}
-
-/// The most that was live at once in any run, bytes.
-pub(super) fn peak(runs: &[Run]) -> u64 {
-    runs.iter()
-        .map(|run| run.requests.peak())
-        .max()
-        .unwrap_or(0)
 }
 
 /// The candidates of which all runs were replayed.

@@ -22,7 +22,7 @@ impl Limits<'_> {
     /// memory fits into more. `None` if there was no time to find one.
     pub fn least(&self, candidate: &Candidate, sum: Sum) -> Option<u64> {
         // Less than what is live at once is never enough.
-        let mut below = super::find::peak(self.runs).saturating_sub(1);
+        let mut below = super::recorded::peak(self.runs).saturating_sub(1);
         let mut enough = self.device.limit.filter(|_| sum.fits());
         let mut next = sum.peak_taken.max(below.saturating_add(1));
         for _ in 0..RAISES {

@@ -6,8 +6,9 @@ use serde::Serialize;
 
 use super::advice::{Advice, Than};
 use super::confidence::{Check, Confidence};
-use super::find::{Options, Recorded, Tried, Tuned};
-use super::text;
+use super::find::{Options, Tuned};
+use super::recorded::{Recorded, Tried};
+use super::sentence;
 use crate::output::finding::Subject;
 use crate::requests::Anomalies;
 use gpushim_alloc::pool;
@@ -312,7 +313,7 @@ impl OfConfidence {
         };
         let (difference, regret) = (worst(Check::difference), worst(Check::regret));
         OfConfidence {
-            sentence: text::sentence(&confidence, iterations),
+            sentence: sentence::sentence(&confidence, iterations),
             confidence,
             difference_percent: difference,
             regret_percent: regret,

@@ -1,4 +1,5 @@
 use super::*;
+use crate::drops::fall::Cause;
 use crate::iterations::{By, Start};
 use crate::ledger::sample::{PARAMETERS, Training};
 use gpushim_trace::{Class, Event, Kind, Trace, Writer, WriterOptions};

@@ -1,5 +1,5 @@
 use super::*;
-use crate::drops::find::Fallen;
+use crate::drops::fall::Fallen;
 use crate::output::finding::Shown;
 
 fn told(lasting: Option<u64>, times: u64) -> Told {

@@ -1,3 +1,4 @@
+use crate::plan::lives::rounded;
 use proptest::prelude::*;
 
 use super::*;

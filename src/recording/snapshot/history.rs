@@ -6,7 +6,6 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::recording::caching::Segment;
 use crate::recording::snapshot::entries::{Action, Block, Device, Entry};
-use crate::recording::snapshot::pools;
 use crate::recording::snapshot::segments::Segments;
 use gpushim_trace::{Class, Event, Kind, flags};
 
@@ -107,7 +106,6 @@ impl History {
         history.completed = writer.completed;
         history.waiting = waiting.0.into_values().collect();
         history.events = writer.events;
-        history.segments = pools::kinds(device, &history);
         history
     }
 

@@ -25,6 +25,7 @@ use gpushim_trace::{Class, Event, Kind, LiveBlock, Record, Timeline};
 
 mod entries;
 mod history;
+mod numbered;
 mod pools;
 mod segments;
 mod stacks;
@@ -99,6 +100,7 @@ impl Snapshot {
         for device in &content.devices {
             entries += device.entries.len();
             let mut history = History::of(device);
+            history.segments = pools::kinds(device, &history);
             snapshot.tell(device.ordinal, &history);
             let first = all.len();
             all.append(&mut history.events);

@@ -1,7 +1,6 @@
 //! The stacks of a snapshot, each kept once.
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
 use std::hash::Hash;
 use std::rc::Rc;
 
@@ -10,44 +9,13 @@ use rustc_hash::FxHashMap;
 use crate::cut;
 use crate::recording::nodes::Nodes;
 use crate::recording::pickle::{Pickle, Value};
+use crate::recording::snapshot::numbered::Numbered;
 use crate::recording::snapshot::texts::Texts;
 use crate::recording::{Frame, Names};
 use crate::symbols::{Kind, Symbol};
 
 /// Frames of a stack beyond which the outer ones are left out. Python itself gives up after 1,000 calls.
 const FRAMES: usize = 2048;
-
-/// Things that are numbered in the order in which they first came.
-#[derive(Debug)]
-pub(super) struct Numbered<T> {
-    all: Vec<T>,
-    known: FxHashMap<T, u32>,
-}
-
-impl<T> Default for Numbered<T> {
-    fn default() -> Numbered<T> {
-        Numbered {
-            all: Vec::new(),
-            known: HashMap::default(),
-        }
-    }
-}
-
-impl<T: Clone + Eq + Hash> Numbered<T> {
-    /// The number of a thing, from 1 on.
-    pub(super) fn number(&mut self, thing: T) -> u32 {
-        let next = u32::try_from(self.all.len() + 1).unwrap_or(u32::MAX);
-        *self.known.entry(thing).or_insert_with_key(|thing| {
-            self.all.push(thing.clone());
-            next
-        })
-    }
-
-    /// The thing of a number.
-    pub(super) fn get(&self, number: u32) -> Option<&T> {
-        self.all.get((number as usize).checked_sub(1)?)
-    }
-}
 
 /// A function as PyTorch names it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

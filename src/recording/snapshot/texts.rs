@@ -5,7 +5,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use crate::recording::pickle::{Pickle, Value};
-use crate::recording::snapshot::stacks::Numbered;
+use crate::recording::snapshot::numbered::Numbered;
 
 /// Texts that are numbered in the order in which they first came. A text that many refer to is read once: what it
 /// costs does not depend on how long it is and how often it is used.

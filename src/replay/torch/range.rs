@@ -1,9 +1,9 @@
 //! Expandable segments: a range of addresses for each group, in which memory is mapped by whole pages where it is
 //! needed, and unmapped where nothing is left.
 
+use crate::replay::allocator::OutOfMemory;
 use crate::replay::caching::Memory;
 use crate::replay::heap::{Heap, Piece};
-use crate::replay::run::OutOfMemory;
 use crate::replay::torch::{LARGE_BUFFER, SMALL_BUFFER};
 
 /// Bytes of a range: more than any device has.

@@ -2,8 +2,9 @@ use proptest::prelude::*;
 
 use crate::ledger::Focus;
 use crate::recording;
+use crate::replay::device::Device;
 use crate::replay::outcome::Outcome;
-use crate::replay::policy::{Device, Policy};
+use crate::replay::policy::Policy;
 use crate::replay::run::torch_options;
 use crate::replay::tests::{MIB, made, outcome};
 use crate::requests::{Op, Requests};

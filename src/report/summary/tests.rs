@@ -1,6 +1,7 @@
 //! Figures of traces whose truth is known.
 
 use super::*;
+use crate::report::summarize;
 use gpushim_trace::{Cost, Trace, Writer, WriterOptions};
 
 const MIB: u64 = 1 << 20;

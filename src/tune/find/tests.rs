@@ -1,3 +1,4 @@
+use crate::ledger::Focus;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::time::Duration;
