@@ -16,7 +16,7 @@ pub struct DriverTime {
 }
 
 /// An allocator that serves recorded requests. It is told of each block by the number that
-/// [`Requests`] gave it.
+/// [`Requests`](crate::requests::Requests) gave it.
 pub trait Allocator {
     /// A block is asked for.
     ///
