@@ -91,7 +91,9 @@ fn every_event_of_four_threads_is_found_or_counted() {
             // A reader comes by while all of it is being written.
             for _ in 0..5 {
                 let trace = Trace::open(writer.path()).unwrap();
-                assert_eq!(trace.problems(), [] as [&str; 0]);
+                // The frame that is just being written is not whole: it is left out, and that is said.
+                let is_frame = |problem: &&String| !problem.contains("it ends within the frame");
+                assert_eq!(trace.problems().iter().find(is_frame), None);
                 assert!(trace.readable() + trace.lost() + trace.torn() == trace.recorded());
                 trace.events().for_each(|record| {
                     assert_eq!(
