@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use gpushim_trace::layout::{self, PartKind, get_u32, get_u64, header, part};
 use gpushim_trace::spool::{SpoolLimits, SpoolOptions, Spooler};
-use gpushim_trace::{BuildId, Class, Event, Kind, Module, StackNode, Writer, WriterOptions, flags};
+use gpushim_trace::{
+    BuildId, Class, Event, Facts, Kind, Module, StackNode, Writer, WriterOptions, flags,
+};
 
 use super::read_all::spool;
 
@@ -94,6 +96,8 @@ fn written(bytes: u64, events: u64) -> Vec<u8> {
         bytes,
         rank: Some(3),
         counters: &["hits", "misses"],
+        // Files that are committed say nothing of the machine that made them.
+        facts: Facts::None,
         ..WriterOptions::default()
     };
     let writer = Writer::create(&dir.path().join("a.trace"), &options).unwrap();
@@ -134,6 +138,8 @@ fn full() -> (Vec<u8>, Vec<u8>) {
         bytes: 8192,
         counters: &["hits"],
         live_blocks: Some(1024),
+        // Files that are committed say nothing of the machine that made them.
+        facts: Facts::None,
         ..WriterOptions::default()
     };
     let writer = Writer::create(&dir.path().join("a.trace"), &options).unwrap();

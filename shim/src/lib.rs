@@ -6,7 +6,7 @@
 //!
 //! - [`base`]: settings, the state of a thread, the dynamic linker, and the boundary that no panic passes.
 //! - [`cuda`]: the driver: its functions, contexts, events, streams and captures. It knows no hook and no recorder.
-//! - [`record`]: the recorder. It is told what happened and writes that to the trace; it asks nobody but the driver.
+//! - [`record`]: the recorder. It is told what happened and writes that to the trace; it imports only `cuda` and `base`.
 //! - [`memory`]: pools, what the driver serves itself (passthrough), the budget, and what captures mean for pools.
 //! - [`process`]: the start, which connects the floors; the background thread; the environment.
 //! - [`hooks`]: what the host calls: functions of the driver, the runtime, PyTorch, NVTX, the dynamic linker, and ours.

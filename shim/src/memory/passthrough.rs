@@ -214,7 +214,7 @@ pub fn retry(mut call: impl FnMut() -> CUresult) -> CUresult {
     }
 }
 
-/// As [`forward`], for calls that take memory of a size that nobody told us.
+/// As [`forward`], for calls that take memory of an unknown size.
 pub fn forward_unsized(call: impl FnMut() -> CUresult) -> CUresult {
     forward(Class::Unknown, 0, call)
 }

@@ -1,4 +1,4 @@
-//! Memory for somebody else: what pools give back when it is short.
+//! What pools give back to the driver when memory is short elsewhere in the process.
 
 use std::ptr;
 use std::time::Duration;
