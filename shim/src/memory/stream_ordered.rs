@@ -109,7 +109,7 @@ pub fn allocate_at_once(bytes: usize, stream: u64, pool: Option<u64>) -> Option<
 }
 
 /// Memory for a stream from a pool. `None`: the driver must answer.
-#[inline]
+#[inline(always)]
 pub fn allocate_from(entry: &Entry, stream: Stream, bytes: u64) -> Option<Result<u64, CUresult>> {
     if let Some(grant) = entry.pool.try_allocate(stream, bytes) {
         events::granted_on(&grant, entry.class(), entry.device, stream.handle);
@@ -147,15 +147,17 @@ fn allocate_slowly(entry: &Entry, stream: Stream, bytes: u64) -> Option<Result<u
 #[inline(always)]
 pub fn free_on(address: DevicePtr, stream: u64) -> Option<CUresult> {
     let entry = registry::owner(address)?;
-    let stream = match asked_captured(stream) {
+    Some(match asked_captured(stream) {
+        Ok(false) => match freed_on(stream) {
+            Ok(stream) => free_from(entry, address, stream),
+            Err(error) => error,
+        },
         // A graph can only free what it allocates; the capture goes on (measured on an H100).
-        Ok(true) => return Some(INVALID_VALUE),
-        Ok(false) => freed_on(stream),
+        Ok(true) => INVALID_VALUE,
         // The driver looks at the address first.
-        Err(_) if !is_live(entry, address) => return Some(INVALID_VALUE),
-        Err(error) => return Some(refused(stream, error)),
-    };
-    Some(stream.map_or_else(|error| error, |stream| free_from(entry, address, stream)))
+        Err(_) if !is_live(entry, address) => INVALID_VALUE,
+        Err(error) => refused(stream, error),
+    })
 }
 
 fn is_live(entry: &Entry, address: DevicePtr) -> bool {

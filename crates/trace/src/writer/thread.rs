@@ -26,6 +26,8 @@ struct Thread {
     claim: Claim,
     /// Ticks of the last event.
     last: Cell<u64>,
+    /// Whether [`END`] cannot be told of the thread.
+    is_unwatched: Cell<bool>,
 }
 
 thread_local! {
@@ -36,6 +38,7 @@ thread_local! {
             hold: Hold::none(),
             claim: Claim::none(),
             last: Cell::new(0),
+            is_unwatched: Cell::new(false),
         }
     };
 }
@@ -43,15 +46,15 @@ thread_local! {
 /// Records one event of the calling thread: its words, where the first, the time, is still open.
 #[inline]
 pub fn record(trace: &Arc<Mapped>, clock: ClockSource, event: [u64; 7]) {
-    with(trace, |thread| {
-        let words = thread.timed(clock.now_after(), event);
-        trace.ring.push(&thread.hold, &words);
-    });
+    let thread = Thread::of(trace);
+    let words = thread.timed(clock.now_after(), event);
+    trace.ring.push(&thread.hold, &words);
+    thread.settle();
 }
 
 /// Records an event that made a block, of this key and counted there, later than the ticks of `after`; `None`: than
 /// all that this thread knows of.
-#[inline]
+#[inline(always)]
 pub fn record_alloc(
     trace: &Arc<Mapped>,
     clock: ClockSource,
@@ -59,79 +62,68 @@ pub fn record_alloc(
     after: Option<u64>,
     (key, place): (Option<u64>, (Layer, u8)),
 ) {
-    with(trace, |thread| {
-        let spot = trace.live.spot(key);
-        trace.live.prefetch(spot);
-        let ticks = match after {
-            Some(after) => clock.now().max(after.saturating_add(1)),
-            None => clock.now_after(),
-        };
-        let words = thread.timed(ticks, event);
-        trace.live.insert(spot, &words);
-        trace.ring.push(&thread.hold, &words);
-        let [_, _, _, _, size, _, _] = words;
-        trace
-            .tally
-            .add(&thread.claim, Sort::Allocation, place, size);
-    });
+    let thread = Thread::of(trace);
+    let spot = trace.live.spot(key);
+    trace.live.prefetch(spot);
+    let ticks = match after {
+        Some(after) => clock.now().max(after.saturating_add(1)),
+        None => clock.now_after(),
+    };
+    let words = thread.timed(ticks, event);
+    trace.live.insert(spot, &words);
+    trace.ring.push(&thread.hold, &words);
+    let [_, _, _, _, size, _, _] = words;
+    trace
+        .tally
+        .add(&thread.claim, Sort::Allocation, place, size);
+    thread.settle();
 }
 
 /// Records an event that ended a block, of this key and counted there. Its ticks, and what was known of the block.
-#[inline]
+#[inline(always)]
 pub fn record_free(
     trace: &Arc<Mapped>,
     clock: ClockSource,
     event: [u64; 7],
     (key, place): (Option<u64>, (Layer, u8)),
 ) -> (u64, Option<Removed>) {
-    with(trace, |thread| {
-        let spot = trace.live.spot(key);
-        trace.live.prefetch(spot);
-        let words = thread.timed(clock.now(), event);
-        let removed = trace.live.remove(spot);
-        trace.ring.push(&thread.hold, &words);
-        let [ticks, _, _, _, size, _, _] = words;
-        let size = removed.map_or(size, |block| block.size);
-        trace.tally.add(&thread.claim, Sort::Free, place, size);
-        (ticks, removed)
-    })
+    let thread = Thread::of(trace);
+    let spot = trace.live.spot(key);
+    trace.live.prefetch(spot);
+    let words = thread.timed(clock.now(), event);
+    let removed = trace.live.remove(spot);
+    trace.ring.push(&thread.hold, &words);
+    let [ticks, _, _, _, size, _, _] = words;
+    let size = removed.map_or(size, |block| block.size);
+    trace.tally.add(&thread.claim, Sort::Free, place, size);
+    thread.settle();
+    (ticks, removed)
 }
 
 /// Records an event that ended a block that is no longer in the live table, counted there.
 #[inline]
 pub fn record_left(trace: &Arc<Mapped>, clock: ClockSource, event: [u64; 7], place: (Layer, u8)) {
-    with(trace, |thread| {
-        let words = thread.timed(clock.now(), event);
-        trace.ring.push(&thread.hold, &words);
-        let [_, _, _, _, size, _, _] = words;
-        trace.tally.add(&thread.claim, Sort::Free, place, size);
-    });
+    let thread = Thread::of(trace);
+    let words = thread.timed(clock.now(), event);
+    trace.ring.push(&thread.hold, &words);
+    let [_, _, _, _, size, _, _] = words;
+    trace.tally.add(&thread.claim, Sort::Free, place, size);
+    thread.settle();
 }
 
 /// Takes blocks out of the live table and counts them as freed: how many, and their bytes.
 pub fn drop_live(trace: &Arc<Mapped>, wanted: impl FnMut(&Event) -> bool) -> (u64, u64) {
+    let thread = Thread::of(trace);
     let (mut blocks, mut bytes) = (0, 0_u64);
-    with(trace, |thread| {
-        trace.live.remove_where(wanted, |event| {
-            let place = (event.class.layer(), event.device);
-            trace
-                .tally
-                .add(&thread.claim, Sort::Free, place, event.size);
-            (blocks, bytes) = (blocks + 1, bytes.saturating_add(event.size));
-        });
+    trace.live.remove_where(wanted, |event| {
+        let place = (event.class.layer(), event.device);
+        trace
+            .tally
+            .add(&thread.claim, Sort::Free, place, event.size);
+        (blocks, bytes) = (blocks + 1, bytes.saturating_add(event.size));
     });
+    thread.settle();
     (blocks, bytes)
-}
-
-/// Runs something with the calling thread's state for a trace.
-#[inline]
-fn with<R>(trace: &Arc<Mapped>, run: impl FnOnce(&Thread) -> R) -> R {
-    THREAD.with(|thread| {
-        if !ptr::eq(thread.of.get(), Arc::as_ptr(trace)) {
-            return thread.first(trace, run);
-        }
-        run(thread)
-    })
 }
 
 impl Thread {
@@ -146,19 +138,36 @@ impl Thread {
         [ticks, head, who, address, size, first, second]
     }
 
-    /// The thread's first event, or the first after one of another trace.
+    /// The calling thread's state for a trace; [`Thread::settle`] comes after its use. A reference and no closure: what
+    /// records stands in its caller then, and its registers are not saved and restored for each event.
+    #[inline(always)]
+    fn of<'a>(trace: &Arc<Mapped>) -> &'a Thread {
+        let thread = THREAD.with(ptr::from_ref);
+        // SAFETY: the state has no destructor and lives as long as its thread, which runs this; a reference to it cannot be
+        // sent to another one.
+        let thread = unsafe { &*thread };
+        if !ptr::eq(thread.of.get(), Arc::as_ptr(trace)) {
+            thread.enter(trace);
+        }
+        thread
+    }
+
+    /// Before the thread's first event, or the first after one of another trace.
     #[cold]
-    fn first<R>(&self, trace: &Arc<Mapped>, run: impl FnOnce(&Thread) -> R) -> R {
+    fn enter(&self, trace: &Arc<Mapped>) {
         self.leave();
         self.of.set(Arc::as_ptr(trace));
         self.trace
             .set(Some(ManuallyDrop::new(Arc::downgrade(trace))));
-        let result = run(self);
-        if !END.watch() {
-            // Nobody would close the chunk at the thread's end.
+        self.is_unwatched.set(!END.watch());
+    }
+
+    /// After an event: nothing would close the chunk at the end of a thread that is not watched.
+    #[inline(always)]
+    fn settle(&self) {
+        if self.is_unwatched.get() {
             self.leave();
         }
-        result
     }
 
     /// Closes the chunk that is held and gives the stripe back, if their trace is still there and this
