@@ -264,15 +264,7 @@ static long status_kib(const char *name) {
     return value;
 }
 
-/* KiB of the heap that are the stand-in driver's. */
-static long drivers_heap_kib(void) {
-    size_t (*heap)(void);
-    *(void **)&heap = dlsym(RTLD_DEFAULT, "standin_heap");
-    TRUE(heap != NULL);
-    return (long)(heap() >> 10);
-}
-
-/* KiB of resident memory but for the stand-in driver's: its device memory, and what it keeps in the heap. */
+/* KiB of resident memory but for the stand-in driver's: its device memory, and its heap, which is mapped from /dev/zero. */
 static long resident_kib(void) {
     int (*owns)(CUdeviceptr);
     *(void **)&owns = dlsym(RTLD_DEFAULT, "standin_owns");
@@ -286,10 +278,10 @@ static long resident_kib(void) {
         unsigned long long start = 0;
         if (sscanf(line, "Rss: %ld", &bytes) == 1) kib += is_own ? 0 : bytes;
         else if (sscanf(line, "%llx-", &start) == 1 && strchr(line, '-') && strchr(line, '-') < strchr(line, ' '))
-            is_own = owns(start) || strstr(line, "memfd:standin");
+            is_own = owns(start) || strstr(line, "memfd:standin") || strstr(line, "/dev/zero");
     }
     fclose(file);
-    return kib - drivers_heap_kib();
+    return kib;
 }
 
 static size_t held(void) {
@@ -311,7 +303,7 @@ static void figures(double seconds, long done) {
     if (books) books(own, 7);
     printf("figures seconds %.0f rss %ld process %ld anonymous %ld heap %ld descriptors %ld threads %ld address_space %ld queues %ld live %ld allocated %ld "
            "cached %ld reserved %ld quarantined %ld pools %ld held %zu rate %.0f wrong %ld refused %ld streams_peak %ld\n",
-           seconds, resident_kib(), status_kib("VmRSS"), status_kib("RssAnon"), (long)((heap.uordblks + heap.hblkhd) >> 10) - drivers_heap_kib(), entries("/proc/self/fd"), entries("/proc/self/task"), status_kib("VmSize"),
+           seconds, resident_kib(), status_kib("VmRSS"), status_kib("RssAnon"), (long)((heap.uordblks + heap.hblkhd) >> 10), entries("/proc/self/fd"), entries("/proc/self/task"), status_kib("VmSize"),
            (long)own[6], (long)own[0], (long)own[1], (long)own[2], (long)own[3], (long)own[4], (long)own[5], held(), (double)done, wrong,
            refused, streams_peak);
     fflush(stdout);

@@ -54,7 +54,7 @@ def mib(kib):
 def shown(line):
     """One line of figures for a reader."""
     return (
-        f"host {mib(line['rss'])}, {line['descriptors']:.0f} descriptors, {line['threads']:.0f} threads, "
+        f"host {mib(line['rss'])}, of it heap {line['heap']:.0f} KiB, {line['descriptors']:.0f} descriptors, {line['threads']:.0f} threads, "
         f"{line['queues']:.0f} stream queues, address space {line['address_space'] / (1 << 20):.1f} GiB, "
         f"live {line['live']:.0f}, cached {mib(line['cached'] / 1024)}, reserved {mib(line['reserved'] / 1024)}, "
         f"device {mib(line['held'] / 1024)}, {line['rate']:.0f} operations/s, {line['wrong']:.0f} wrong"

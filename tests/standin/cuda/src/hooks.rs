@@ -90,12 +90,6 @@ pub extern "C" fn standin_calls(descriptor: i32) {
     unsafe { libc::write(descriptor, text.as_ptr().cast(), text.len()) };
 }
 
-/// Bytes of the process's heap that are the stand-in's own.
-#[unsafe(no_mangle)]
-pub extern "C" fn standin_heap() -> usize {
-    crate::heap::bytes()
-}
-
 /// Whether address space is the stand-in's: device memory, or kept for it.
 #[unsafe(no_mangle)]
 pub extern "C" fn standin_owns(address: u64) -> i32 {
