@@ -92,7 +92,8 @@ fn with<R>(run: impl FnOnce(&mut Dlmalloc<Zero>) -> R) -> R {
     static AT_FORK: Once = Once::new();
     // SAFETY: three functions that stay and do not unwind.
     AT_FORK.call_once(|| {
-        drop(unsafe { libc::pthread_atfork(Some(lock), Some(unlock), Some(unlock)) })
+        // Without handlers a child of a thread that allocates meanwhile would wait for ever; nothing else can be done.
+        let _ = unsafe { libc::pthread_atfork(Some(lock), Some(unlock), Some(unlock)) };
     });
     lock();
     // SAFETY: the lock is held.
