@@ -90,9 +90,9 @@ extern "C" fn unlock() {
 
 fn with<R>(run: impl FnOnce(&mut Dlmalloc<Zero>) -> R) -> R {
     static AT_FORK: Once = Once::new();
-    // SAFETY: three functions that stay and do not unwind.
     AT_FORK.call_once(|| {
         // Without handlers a child of a thread that allocates meanwhile would wait for ever; nothing else can be done.
+        // SAFETY: three functions that stay and do not unwind.
         let _ = unsafe { libc::pthread_atfork(Some(lock), Some(unlock), Some(unlock)) };
     });
     lock();
