@@ -7,7 +7,7 @@
 //! Calls that would invalidate a capture which begins meanwhile are counted beside, by [`enter_loud`]: who begins one
 //! waits until there are none.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
@@ -44,8 +44,9 @@ struct End {
     is_closed: bool,
 }
 
-/// The ends of contexts, by handle; and whether there are any.
-static CLOSED: Mutex<Option<HashMap<u64, End>>> = Mutex::new(None);
+/// The ends of contexts, by handle; and whether there are any. A tree: a hash table whose entries come and go doubles
+/// once more than it needs.
+static CLOSED: Mutex<BTreeMap<u64, End>> = Mutex::new(BTreeMap::new());
 static ANY: AtomicBool = AtomicBool::new(false);
 /// Ends of contexts so far.
 static ENDS: AtomicU64 = AtomicU64::new(0);
@@ -119,7 +120,7 @@ fn has_not_ended(context: Context, born: u64) -> bool {
     let Ok(closed) = CLOSED.lock() else {
         return false;
     };
-    let end = closed.as_ref().and_then(|closed| closed.get(&context.0));
+    let end = closed.get(&context.0);
     end.is_none_or(|end| !end.is_closed && end.number <= born)
 }
 
@@ -132,7 +133,6 @@ pub fn ends() -> u64 {
 pub fn close(context: Context) {
     let number = ENDS.fetch_add(1, Ordering::AcqRel) + 1;
     if let Ok(mut closed) = CLOSED.lock() {
-        let closed = closed.get_or_insert_default();
         if closed.len() >= REMEMBERED {
             // Those that ended long ago: what refers to them is gone.
             closed.retain(|_, end| end.number + REMEMBERED as u64 / 2 > number);
@@ -164,12 +164,11 @@ pub fn stays(context: Context) {
     });
 }
 
-fn with(f: impl FnOnce(&mut HashMap<u64, End>)) {
+fn with(f: impl FnOnce(&mut BTreeMap<u64, End>)) {
     if ANY.load(Ordering::Acquire)
         && let Ok(mut closed) = CLOSED.lock()
-        && let Some(closed) = closed.as_mut()
     {
-        f(closed);
+        f(&mut closed);
     }
 }
 

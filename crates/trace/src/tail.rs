@@ -23,8 +23,8 @@ const LOOKS: usize = 8;
 /// Chunks read before what they held is handed on, which bounds the memory: 64 Ki events.
 const STEP: u64 = 4096;
 
-/// Events that there is always room for; more is given back when it is no longer needed. 288 KiB.
-const KEPT: usize = 4096;
+/// Events that there is always room for; more is given back when hardly any are waiting. 72 KiB.
+const KEPT: usize = 1024;
 
 /// An event that was read from the ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -245,7 +245,7 @@ impl Follower {
             sink(events);
             self.waiting.drain(..due);
         }
-        if self.waiting.capacity() > 2 * KEPT && self.waiting.len() < KEPT {
+        if self.waiting.capacity() > KEPT && self.waiting.len() < KEPT / 16 {
             self.waiting.shrink_to(KEPT);
         }
     }

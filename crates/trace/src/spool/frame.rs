@@ -3,6 +3,8 @@
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
+use std::thread;
+use std::time::Duration;
 
 use super::columns::{self, Encoder};
 use crate::layout::{get_u32, get_u64};
@@ -298,8 +300,8 @@ pub(crate) fn scan(
     problems: &mut Vec<String>,
     mut run: impl FnMut(u64, u64, u64),
 ) -> io::Result<Vec<Span>> {
-    let length = file.metadata()?.len();
-    let (mut at, mut found, mut foreign) = (0, Vec::new(), 0_u64);
+    let mut length = file.metadata()?.len();
+    let (mut at, mut found, mut foreign, mut looks) = (0, Vec::new(), 0_u64, 0);
     let (said, mut dense) = (problems.len(), 0_u64);
     budget.add(length);
     while at < length {
@@ -350,12 +352,20 @@ pub(crate) fn scan(
                     ));
                     at = next;
                 }
-                None => {
-                    problems.push(format!(
-                        "it ends within the frame at byte {at}, of {length} bytes"
-                    ));
-                    break;
-                }
+                None => match grown(file, length)? {
+                    // A running process was just writing this frame.
+                    Some(now) if looks < LOOKS_MAX => {
+                        looks += 1;
+                        budget.add(now - length);
+                        length = now;
+                    }
+                    _ => {
+                        problems.push(format!(
+                            "it ends within the frame at byte {at}, of {length} bytes"
+                        ));
+                        break;
+                    }
+                },
             },
         }
     }
@@ -368,6 +378,28 @@ pub(crate) fn scan(
         problems.push(format!("{foreign} frames belong to another trace"));
     }
     Ok(found)
+}
+
+/// How often a file that ends within a frame is looked at again because it has grown.
+const LOOKS_MAX: u32 = 64;
+/// How long a file that ends within a frame may stay as long as it is before nothing more is expected, ms.
+const QUIET_MS: u32 = 20;
+/// A file that was last written longer ago than this is not being written.
+const FRESH: Duration = Duration::from_secs(1);
+
+/// The length of a file that was just written, if it becomes longer than this within [`QUIET_MS`].
+fn grown(file: &File, length: u64) -> io::Result<Option<u64>> {
+    for _ in 0..QUIET_MS {
+        let now = file.metadata()?;
+        if now.len() > length {
+            return Ok(Some(now.len()));
+        }
+        if now.modified()?.elapsed().is_ok_and(|age| age > FRESH) {
+            break;
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+    Ok(None)
 }
 
 /// Where the next frame seems to begin.

@@ -91,9 +91,7 @@ fn every_event_of_four_threads_is_found_or_counted() {
             // A reader comes by while all of it is being written.
             for _ in 0..5 {
                 let trace = Trace::open(writer.path()).unwrap();
-                // The frame that is just being written is not whole: it is left out, and that is said.
-                let is_frame = |problem: &&String| !problem.contains("it ends within the frame");
-                assert_eq!(trace.problems().iter().find(is_frame), None);
+                assert_eq!(trace.problems(), [] as [&str; 0]);
                 assert!(trace.readable() + trace.lost() + trace.torn() == trace.recorded());
                 trace.events().for_each(|record| {
                     assert_eq!(
@@ -134,6 +132,13 @@ fn every_event_of_four_threads_is_found_or_counted() {
     }
 }
 
+/// Writes a file as one of a process that ended long ago: a reader does not wait for the rest of it.
+fn leave(path: &Path, bytes: &[u8]) {
+    fs::write(path, bytes).unwrap();
+    let file = fs::File::options().write(true).open(path).unwrap();
+    file.set_modified(std::time::UNIX_EPOCH).unwrap();
+}
+
 #[test]
 fn a_spool_torn_at_any_byte_costs_only_what_the_ring_has_lost() {
     let dir = tempfile::tempdir().unwrap();
@@ -159,7 +164,7 @@ fn a_spool_torn_at_any_byte_costs_only_what_the_ring_has_lost() {
         if cut < frames[12].bytes as usize && cut % 97 != 0 {
             continue;
         }
-        fs::write(&path, &whole[..cut]).unwrap();
+        leave(&path, &whole[..cut]);
         let trace = Trace::open(writer.path()).unwrap();
         assert_eq!(trace.recorded(), 3000);
         let found = &numbers(&trace, 1)[0];
@@ -183,7 +188,7 @@ fn a_spool_torn_at_any_byte_costs_only_what_the_ring_has_lost() {
     for at in frames[3].bytes as usize..frames[4].bytes as usize {
         let mut damaged = whole.clone();
         damaged[at] ^= 0x10;
-        fs::write(&path, &damaged).unwrap();
+        leave(&path, &damaged);
         let trace = Trace::open(writer.path()).unwrap();
         assert_eq!(trace.problems().len(), 1, "{:?}", trace.problems());
         let found = &numbers(&trace, 1)[0];
