@@ -7,8 +7,8 @@
 //! (default 400) is how many requests the device's work is behind the host; `SPARE` and `PIECE` (MiB) set
 //! the pool's.
 
-use gpushim_alloc::mempool::{Driver, Layout, MemPool, Settings, Stream};
-use gpushim_alloc::pool::Context;
+use gpushim_alloc::mempool::{Driver, MemPool, Settings};
+use gpushim_alloc::{Context, Policy, Stream};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
@@ -103,13 +103,13 @@ fn number(name: &str, default: u64) -> u64 {
 fn main() {
     for path in std::env::args().skip(1) {
         let text = std::fs::read_to_string(&path).expect("a readable file");
-        for layout in [Layout::Pages, Layout::Segments] {
-            run(&path, &text, layout);
+        for policy in [Policy::Vmm, Policy::Segments] {
+            run(&path, &text, policy);
         }
     }
 }
 
-fn run(path: &str, text: &str, layout: Layout) {
+fn run(path: &str, text: &str, policy: Policy) {
     let device = Lagging {
         now: AtomicU64::new(0),
         lag: number("LAG", 400),
@@ -117,7 +117,7 @@ fn run(path: &str, text: &str, layout: Layout) {
         ns: AtomicU64::new(0),
     };
     let settings = Settings {
-        layout,
+        policy,
         spare: number("SPARE", 25),
         piece: number("PIECE", 2) << 20,
         ..Settings::default()
@@ -157,7 +157,7 @@ fn run(path: &str, text: &str, layout: Layout) {
     let wall = started.elapsed();
     let s = pool.stats();
     println!(
-        "{:24} {layout:?}: allocated {:6} MiB, reserved {:6} MiB, {:.4}; grown {} (2nd half {}) ordered {} created {} moved {} aliased {} released {} waited {}; driver {:.1} ms (2nd half {:.1}), {:.0} ns/op, unknown {unknown}",
+        "{:24} {policy:?}: allocated {:6} MiB, reserved {:6} MiB, {:.4}; grown {} (2nd half {}) ordered {} created {} moved {} aliased {} released {} waited {}; driver {:.1} ms (2nd half {:.1}), {:.0} ns/op, unknown {unknown}",
         path.rsplit('/').next().unwrap_or(path),
         s.peak_allocated >> 20,
         s.peak_reserved >> 20,
@@ -169,7 +169,7 @@ fn run(path: &str, text: &str, layout: Layout) {
         s.moved,
         s.aliased,
         s.released,
-        s.waited,
+        s.host_waits,
         device.ns.load(Relaxed) as f64 / 1e6,
         (device.ns.load(Relaxed) - halfway.0) as f64 / 1e6,
         wall.as_nanos() as f64 / operations as f64,

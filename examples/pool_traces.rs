@@ -7,7 +7,8 @@
 //! (default 40) is how many requests the device's work is behind the host; `SHARE`, `SLACK` and
 //! `FLOOR` (MiB) set the pool's; `GIB` the memory of the device (default 80).
 
-use gpushim_alloc::pool::{Address, Context, Device, Policy, Pool, Reuse, Settings, Stats};
+use gpushim_alloc::pool::{Device, Pool, Settings};
+use gpushim_alloc::{Address, Context, Policy, Reuse, Stats};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

@@ -5,8 +5,11 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::allocator::DriverTime;
-use gpushim_alloc::mempool::{self, MemPool, Stream};
-use gpushim_alloc::pool::{self, Address, Context};
+use gpushim_alloc as alloc;
+use gpushim_alloc::Stream;
+use gpushim_alloc::mempool::{self, MemPool};
+use gpushim_alloc::pool::{self};
+use gpushim_alloc::{Address, Context};
 
 /// What is replayed on.
 #[derive(Clone, Copy, Debug)]
@@ -16,7 +19,7 @@ pub struct Device {
     /// How many requests the work of the device is behind the host.
     pub lag: u64,
     /// Of our policies: `GPUSHIM_REUSE`.
-    pub reuse: pool::Reuse,
+    pub reuse: alloc::Reuse,
     /// Of `vmm`: `GPUSHIM_PAGE`, bytes.
     pub page: u64,
     /// Of our policies: `GPUSHIM_CACHE_MAX`, bytes.
@@ -30,7 +33,7 @@ impl Default for Device {
         Device {
             limit: None,
             lag: 0,
-            reuse: pool::Reuse::default(),
+            reuse: alloc::Reuse::default(),
             page: mempool::Settings::default().page,
             cache_max: None,
             decay: 10_000_000_000,

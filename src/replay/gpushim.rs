@@ -4,9 +4,11 @@ use super::allocator::{Allocator, DriverTime, OutOfMemory};
 use super::device::{Device, UNLIMITED};
 use super::device::{NoMemory, Simulated};
 use crate::requests::Request;
-use gpushim_alloc::mempool::{self, Grant, Layout, MemPool, Stream};
+use gpushim_alloc as alloc;
+use gpushim_alloc::mempool::{self, MemPool};
 use gpushim_alloc::placement::{Family, Plans};
-use gpushim_alloc::pool::{self, Context, Pool, Reuse, TICKS_TO_DECAY};
+use gpushim_alloc::pool::{self, Pool};
+use gpushim_alloc::{Context, Grant, Reuse, Stream, TICKS_TO_DECAY};
 
 /// The one context that there is.
 const CONTEXT: Context = Context(1);
@@ -32,7 +34,7 @@ impl Ours {
     /// serve, plans are followed.
     pub fn new(
         device: &Device,
-        (plain, ordered): (pool::Policy, pool::Policy),
+        (plain, ordered): (alloc::Policy, alloc::Policy),
         plans: &Plans,
         blocks: u32,
     ) -> Ours {
@@ -45,7 +47,7 @@ impl Ours {
         };
         let pool = |policy, orders, family| {
             let settings = mempool::Settings {
-                layout: layout(policy),
+                policy,
                 page: device.page,
                 orders,
                 waits: !orders,
@@ -58,7 +60,7 @@ impl Ours {
         let simulated = Simulated::new(device.limit.unwrap_or(UNLIMITED), device.lag);
         Ours {
             plain: Pool::new(simulated, settings),
-            paged: (plain == pool::Policy::Vmm).then(|| pool(plain, orders, Family::Plain)),
+            paged: (plain == alloc::Policy::Vmm).then(|| pool(plain, orders, Family::Plain)),
             ordered: pool(ordered, orders, Family::Streams),
             places: vec![0; blocks as usize],
             tick: device.decay / u64::from(TICKS_TO_DECAY),
@@ -106,16 +108,6 @@ impl Ours {
             None => self.paged.as_ref(),
             Some(_) => Some(&self.ordered),
         }
-    }
-}
-
-/// The layout of a stream-ordered pool under a policy.
-fn layout(policy: pool::Policy) -> Layout {
-    match policy {
-        pool::Policy::Vmm => Layout::Pages,
-        pool::Policy::Segments => Layout::Segments,
-        pool::Policy::Blocks | pool::Policy::Off => Layout::Whole,
-        pool::Policy::Bins => Layout::Bins,
     }
 }
 

@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::replay::heap::{Heap, Piece};
 use crate::requests::{Op, Request, Requests, Shape, generate};
-use gpushim_alloc::pool;
+use gpushim_alloc as alloc;
 
 pub(super) fn made(steps: &[(Op, u32, u64)]) -> Requests {
     let mut requests = Requests::default();
@@ -264,10 +264,10 @@ fn ours_counts_what_the_device_gave() {
         ..Shape::default()
     });
     for policy in [
-        pool::Policy::Vmm,
-        pool::Policy::Segments,
-        pool::Policy::Blocks,
-        pool::Policy::Bins,
+        alloc::Policy::Vmm,
+        alloc::Policy::Segments,
+        alloc::Policy::Blocks,
+        alloc::Policy::Bins,
     ] {
         let seen = outcome(Policy::Ours(policy), &requests, None);
         assert!(
@@ -312,7 +312,7 @@ fn ours_gives_back_what_the_shim_would() {
             decay,
             ..Device::default()
         };
-        let vmm = Policy::Ours(pool::Policy::Vmm);
+        let vmm = Policy::Ours(alloc::Policy::Vmm);
         let mut allocator = vmm.build(&device, requests);
         run(requests, &mut *allocator);
         allocator.reserved()

@@ -4,7 +4,8 @@
 //! over, so that each request needs a fence and an order.
 
 use divan::{Bencher, black_box};
-use gpushim_alloc::pool::{Address, Context, Device, Policy, Pool, Settings};
+use gpushim_alloc::pool::{Device, Pool, Settings};
+use gpushim_alloc::{Address, Context, Policy};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 fn main() {

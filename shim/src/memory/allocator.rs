@@ -1,6 +1,7 @@
 //! The memory of `cudaMalloc`: requests and frees, served by its pool.
 
-use gpushim_alloc::pool::{Context, FreeError, Pool};
+use gpushim_alloc::pool::Pool;
+use gpushim_alloc::{Context, FreeError};
 use gpushim_trace::Class;
 
 use crate::base::thread::Uncancelled;

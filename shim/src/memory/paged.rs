@@ -3,9 +3,11 @@
 //! Its blocks belong to no stream: a block may be handed out again when all work submitted to the
 //! context of its allocation before the free is over, which is what the driver's own free waits for.
 
-use gpushim_alloc::mempool::{Driver, Settings, Stream};
+use gpushim_alloc::Stream;
+use gpushim_alloc::mempool::{Driver, Settings};
 use gpushim_alloc::placement::Family;
-use gpushim_alloc::pool::{Context, Device, Reuse};
+use gpushim_alloc::pool::Device;
+use gpushim_alloc::{Context, Reuse};
 use gpushim_trace::Class;
 
 use crate::base::settings;
@@ -158,7 +160,7 @@ pub fn free_anywhere(address: DevicePtr) -> Option<CUresult> {
 
 fn free_of_device(entry: &Entry, address: DevicePtr) -> CUresult {
     let found = entry.pool.find(address);
-    let seen = |freed: &_| events::freed_on(freed, Class::Device, entry.device, Stream::EVERY);
+    let seen = |freed: &_| events::freed_on(freed, Class::Device, Stream::EVERY);
     let result = stream_ordered::code(entry.pool.free_where_made(address, seen));
     if let Some(found) = found.filter(|_| result == SUCCESS) {
         freed(found.context);

@@ -3,9 +3,9 @@
 use std::ptr;
 use std::sync::atomic::Ordering;
 
-use gpushim_alloc::mempool::{Layout, Settings};
+use gpushim_alloc::mempool::Settings;
 use gpushim_alloc::placement::Family;
-use gpushim_alloc::pool::Context;
+use gpushim_alloc::{Context, Policy};
 use gpushim_trace::Class;
 
 use crate::base::thread;
@@ -109,7 +109,7 @@ pub fn context_gone(gone: Context) -> (u64, u64) {
 
 /// The pools whose memory lies in a device's primary context, for want of virtual memory management.
 pub fn in_primary(device: i32) -> impl Iterator<Item = &'static Entry> {
-    let in_context = |entry: &&Entry| entry.pool.layout() != Layout::Pages;
+    let in_context = |entry: &&Entry| entry.pool.policy() != Policy::Vmm;
     registry::on(Some(device))
         .filter(move |_| !mappings::serve(device))
         .filter(in_context)

@@ -7,7 +7,8 @@ use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock};
 
-use gpushim_alloc::mempool::{MemPool, Settings, Stream};
+use gpushim_alloc::Stream;
+use gpushim_alloc::mempool::{MemPool, Settings};
 use gpushim_alloc::pool::{self, Pool};
 use gpushim_trace::Class;
 
@@ -200,7 +201,7 @@ pub fn add(
         return Some(entry);
     }
     let settings = Settings {
-        layout: policy::layout(device),
+        policy: policy::of_streams(device),
         page: settings::config().page,
         addresses: addresses(device),
         ..settings

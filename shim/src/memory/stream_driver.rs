@@ -4,8 +4,9 @@ use std::ptr;
 
 use cudarc::driver::sys;
 use gpushim_alloc::gate::{self, Pass};
-use gpushim_alloc::mempool::{Driver, MemPool, Stream};
-use gpushim_alloc::pool::{Context, Device};
+use gpushim_alloc::mempool::{Driver, MemPool};
+use gpushim_alloc::pool::Device;
+use gpushim_alloc::{Context, Stream};
 use gpushim_trace::{Class, Kind};
 
 use crate::base::thread;

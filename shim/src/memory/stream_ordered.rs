@@ -1,6 +1,6 @@
 //! Stream-ordered memory: requests and frees, served by our pools in the order of the streams.
 
-use gpushim_alloc::mempool::{FreeError, Stream};
+use gpushim_alloc::{FreeError, Stream};
 
 use crate::base::thread;
 use crate::cuda::functions::real;
@@ -166,8 +166,8 @@ fn is_live(entry: &Entry, address: DevicePtr) -> bool {
 /// Takes an address back into its pool, in the order of a stream.
 #[inline]
 pub fn free_from(entry: &Entry, address: DevicePtr, stream: Stream) -> CUresult {
-    let (class, device) = (entry.class(), entry.device);
-    let seen = |freed: &_| events::freed_on(freed, class, device, stream.handle);
+    let class = entry.class();
+    let seen = |freed: &_| events::freed_on(freed, class, stream.handle);
     code(entry.pool.free(stream, address, seen))
 }
 

@@ -2,8 +2,8 @@
 
 use std::sync::atomic::Ordering;
 
-use gpushim_alloc::mempool::{Marks, Stream};
-use gpushim_alloc::pool::Context;
+use gpushim_alloc::mempool::Marks;
+use gpushim_alloc::{Context, Stream};
 
 use crate::cuda::types::SUCCESS;
 use crate::cuda::{captures, device};

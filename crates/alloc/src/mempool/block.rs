@@ -1,13 +1,13 @@
 //! Ranges of addresses: handed out, free, or without memory behind them.
 
 use super::lanes::SHARED;
-use crate::pool::Context;
-use crate::pool::bins::Binned;
-pub(super) use crate::pool::slab::{Id, NIL};
-use crate::pool::slab::{Link, Linked, UNLINKED};
+use crate::bins::Binned;
+use crate::handles::Context;
+pub(super) use crate::slab::{Id, NIL};
+use crate::slab::{Link, Linked, UNLINKED};
 
 /// All ranges of a pool.
-pub(super) type Slab = crate::pool::slab::Slab<Block>;
+pub(super) type Slab = crate::slab::Slab<Block>;
 
 /// What a range is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,12 +2,13 @@
 
 use super::block::{Block, Id, State as Is};
 use super::driver::Driver;
-use super::lanes::{Lane, SHARED, Stream};
+use super::lanes::{Lane, SHARED};
 use super::mutation::{Mutation, on};
 use super::pool::MemPool;
 use super::space::Piece;
 use super::state::State;
-use crate::pool::Context;
+use crate::handles::Context;
+use crate::handles::Stream;
 use std::time::Duration;
 
 /// How long a capture that begins waits for calls in flight that would invalidate it.

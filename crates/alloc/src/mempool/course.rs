@@ -5,15 +5,16 @@
 //! the work that used it, as for any other block. At the first request that differs, or whose place is not
 //! free, the placement is given up, and everything there is ordinary memory of the pool from then on.
 
-use super::Layout;
 use super::block::{Id, NIL, State as Is};
 use super::driver::Driver;
-use super::lanes::Stream;
 use super::pool::MemPool;
 use super::state::State;
-use super::types::{Grant, Settings};
+use super::types::Settings;
+use crate::handles::Stream;
 use crate::placement::Placement;
-use crate::pool::Source;
+use crate::policy::Policy;
+use crate::types::Grant;
+use crate::types::Source;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -73,7 +74,7 @@ enum Ground {
 impl Course {
     pub fn new(settings: &Settings) -> Option<Course> {
         let placement = settings.placement.clone()?;
-        (settings.layout == Layout::Pages).then(|| Course {
+        (settings.policy == Policy::Vmm).then(|| Course {
             placement,
             next: 0,
             followed: 0,

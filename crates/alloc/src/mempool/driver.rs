@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::lanes::Stream;
 use super::pool::MemPool;
+use crate::handles::Stream;
 use std::fmt::Debug;
 
 /// The calls that a pool makes; none with its lock held. Errors are the driver's own codes.

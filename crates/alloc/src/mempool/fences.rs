@@ -1,11 +1,11 @@
 //! Fences of a pool: which work is over, and streams that are made to wait for others.
 
 use super::driver::Driver;
-use super::lanes::Stream;
 use super::mutation::{Mutation, on};
 use super::pool::MemPool;
 use super::state::State;
-use crate::pool::Source;
+use crate::handles::Stream;
+use crate::types::Source;
 use std::ops::Range;
 
 /// Lanes that a miss looks at, at most; the next one goes on with others.
@@ -33,7 +33,7 @@ impl<E: Copy> State<E> {
                 continue;
             };
             let block = self.slab.at(id);
-            if block.size <= self.settings.layout.slack(need)
+            if block.size <= self.settings.policy.slack(need)
                 && best.is_none_or(|(least, _, _)| block.size < least)
             {
                 best = Some((block.size, other, block.fence));
@@ -261,7 +261,7 @@ impl<D: Driver> MemPool<D> {
             };
             if let Some(fence) = finished {
                 let mut state = self.state.lock();
-                state.stats.waited += 1;
+                state.stats.host_waits += 1;
                 if let Some(at) = state.lanes.at(lane) {
                     at.completed(fence);
                 }
@@ -323,7 +323,7 @@ impl<D: Driver> MemPool<D> {
         if let Some(at) = self.state.lock().lanes.at(lane) {
             at.completed(fence);
         }
-        self.state.lock().stats.waited += 1;
+        self.state.lock().stats.host_waits += 1;
         true
     }
 }

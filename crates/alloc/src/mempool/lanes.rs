@@ -13,55 +13,11 @@ use super::bits::Bits;
 use super::block::Slab;
 use super::mutation::{Mutation, on};
 use super::quick::Quick;
-use crate::pool::Context;
-use crate::pool::bins::Bins;
-use crate::pool::slab::Id;
+use crate::bins::Bins;
+use crate::handles::{Context, Stream};
+use crate::slab::Id;
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
-
-/// A stream, by what it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Stream {
-    /// The context that it belongs to.
-    pub context: Context,
-    /// The driver's handle; [`Stream::LEGACY`], [`Stream::PER_THREAD`] or [`Stream::EVERY`].
-    pub handle: u64,
-    /// The thread whose default stream it is, for [`Stream::PER_THREAD`]; the device, for
-    /// [`Stream::of_device`]; else 0. As wide as the others: copying it would stall on a narrower one.
-    pub thread: u64,
-}
-
-impl Stream {
-    /// `CU_STREAM_LEGACY`.
-    pub const LEGACY: u64 = 1;
-    /// `CU_STREAM_PER_THREAD`.
-    pub const PER_THREAD: u64 = 2;
-    /// No stream in particular: everything that was submitted to the context so far.
-    pub const EVERY: u64 = u64::MAX;
-
-    /// Whether later work of the stream comes after its earlier work by itself.
-    pub fn is_ordered(&self) -> bool {
-        self.handle != Self::EVERY
-    }
-
-    /// Everything that was submitted to any context of a device so far.
-    pub fn of_device(device: i32) -> Self {
-        Stream {
-            context: Context(0),
-            handle: Self::EVERY,
-            thread: u64::from(device.unsigned_abs()),
-        }
-    }
-
-    /// Everything that was submitted to a context so far.
-    pub fn every(context: Context) -> Self {
-        Stream {
-            context,
-            handle: Self::EVERY,
-            thread: 0,
-        }
-    }
-}
 
 /// The lane of what is free for everybody: no stream's.
 pub(super) const SHARED: u32 = 0;

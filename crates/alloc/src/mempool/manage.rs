@@ -1,13 +1,13 @@
 //! What a program asks of a pool beside memory, and what the housekeeper does with it.
 
-use super::Layout;
 use super::driver::Driver;
 use super::mutation::{Mutation, on};
 use super::pool::MemPool;
 use super::state::State;
-use super::stats::Stats;
-use super::types::{Found, Settings};
-use crate::pool::TICKS_TO_DECAY;
+use super::types::{LiveBlock, Settings};
+use crate::policy::Policy;
+use crate::policy::TICKS_TO_DECAY;
+use crate::stats::Stats;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -113,7 +113,7 @@ impl<D: Driver> MemPool<D> {
             .filter(|device| !devices.contains(device))
             .collect();
         misses.devices = devices;
-        let in_pages = self.layout() == Layout::Pages;
+        let in_pages = self.policy() == Policy::Vmm;
         if !in_pages {
             driver.peers(self.device, &misses.devices)?;
         }
@@ -199,18 +199,18 @@ impl<D: Driver> MemPool<D> {
     }
 
     /// Where its memory comes from.
-    pub fn layout(&self) -> Layout {
-        self.state.lock().settings.layout
+    pub fn policy(&self) -> Policy {
+        self.state.lock().settings.policy
     }
 
     /// The block in the caller's hands that contains an address.
-    pub fn find(&self, address: u64) -> Option<Found> {
+    pub fn find(&self, address: u64) -> Option<LiveBlock> {
         if !self.owns(address) {
             return None;
         }
         let state = self.state.lock();
         let block = state.slab.at(state.find(address)?);
-        (block.state == super::block::State::Live).then_some(Found {
+        (block.state == super::block::State::Live).then_some(LiveBlock {
             address: block.address,
             requested: block.requested,
             serial: block.serial,
@@ -259,7 +259,7 @@ impl<D: Driver> MemPool<D> {
         let mut state = self.state.lock();
         let (allocated, reserved) = (state.stats.allocated, state.stats.reserved);
         let (pieces, events) = state.clear(true);
-        let pages = state.settings.layout == Layout::Pages;
+        let pages = state.settings.policy == Policy::Vmm;
         drop(state);
         for (address, piece) in pieces {
             // What the driver refuses here ends with the context.

@@ -9,7 +9,7 @@ use super::block::{Id, NIL, State as Is};
 use super::mutation::{Mutation, on};
 use super::space::Piece;
 use super::state::{SMALL, State};
-use crate::pool::class;
+use crate::size_class;
 
 /// Pages of the largest piece, which is what one small block can keep from going back: 32 MiB of the smallest pages, by
 /// which the driver's own pools grow. Mapping a piece costs the same 20 µs from 2 to 256 MiB (measured on an H100).
@@ -95,7 +95,7 @@ impl Mode {
 impl<E: Copy> State<E> {
     /// Which part of the addresses a request goes to.
     pub fn is_small(&self, need: u64) -> bool {
-        need <= SMALL && self.settings.layout.splits()
+        need <= SMALL && self.settings.policy.splits()
     }
 
     /// Makes a plan for a request. `None`: no addresses left.
@@ -225,7 +225,7 @@ impl<E: Copy> State<E> {
         while let Some(other) = self.lanes.holder(at) {
             at = other + 1;
             for small in [true, false] {
-                for id in self.free_of(other, small, class::floor(self.settings.page)) {
+                for id in self.free_of(other, small, size_class::floor(self.settings.page)) {
                     if !self.may_use(lane, id) {
                         continue;
                     }

@@ -1,16 +1,17 @@
 //! One pool: its lock, and what is done without it.
 
-use super::Layout;
 use super::block::{Id, State as Is};
 use super::driver::Driver;
-use super::lanes::Stream;
-use super::lock::Lock;
 use super::mutation::{Mutation, on};
 use super::plan::{From, Mode, Plan};
 use super::space::Piece;
 use super::state::State;
-use super::types::{FreeError, Freed, Grant, Settings, Stamp};
-use crate::pool::Source;
+use super::types::Settings;
+use crate::handles::Stream;
+use crate::lock::Lock;
+use crate::policy::Policy;
+use crate::types::Source;
+use crate::types::{FreeError, Freed, Grant, Stamp};
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -61,7 +62,7 @@ pub struct MemPool<D: Driver> {
     pub(super) state: Lock<State<D::Event>>,
     /// Held from the first look for memory until it is in place: who misses takes turns.
     pub(super) misses: Mutex<Misses<D::Error>>,
-    /// The reserved addresses, under [`Layout::Pages`], as [`pack`] tells; 0 until there are any.
+    /// The reserved addresses, under [`Policy::Vmm`], as [`pack`] tells; 0 until there are any.
     pub(super) range: AtomicU64,
     pub(super) threshold: AtomicU64,
 }
@@ -105,7 +106,7 @@ impl<D: Driver> MemPool<D> {
         self.device
     }
 
-    /// Whether an address may be the pool's. Under [`Layout::Pages`] it is if it says so.
+    /// Whether an address may be the pool's. Under [`Policy::Vmm`] it is if it says so.
     #[inline]
     pub fn owns(&self, address: u64) -> bool {
         let range = self.range.load(Ordering::Acquire);
@@ -311,7 +312,7 @@ impl<D: Driver> MemPool<D> {
     ) -> Result<Grant, D::Error> {
         let mut state = self.state.lock();
         let need = state.block_bytes(bytes);
-        if state.settings.layout != Layout::Pages {
+        if state.settings.policy != Policy::Vmm {
             drop(state);
             let devices = &misses.devices;
             return self.grow_whole(driver, devices, stream, bytes, need, mode);
@@ -493,7 +494,7 @@ impl<D: Driver> MemPool<D> {
         };
         state.slab.at_mut(id).lane = lane;
         state.slab.at_mut(id).small = small;
-        if state.settings.layout.splits() {
+        if state.settings.policy.splits() {
             state.cut(id, need, |state, rest| state.insert(rest));
         }
         Ok(state.grown(id, lane, bytes, Source::Grown))
@@ -505,7 +506,7 @@ impl<D: Driver> MemPool<D> {
         let mut state = self.state.lock();
         state.consolidate();
         let victims = state.evict(bytes, age);
-        let pages = state.settings.layout == Layout::Pages;
+        let pages = state.settings.policy == Policy::Vmm;
         drop(state);
         let mut given = 0;
         for (id, address, piece) in victims {

@@ -13,8 +13,8 @@ mod watch;
 pub use clock::Clock;
 pub use driver::{Probe, World};
 
-use super::Stream;
-use crate::pool::Context;
+use crate::handles::Context;
+use crate::handles::Stream;
 use clock::Time;
 use memory::{Memory, Part};
 use parking_lot::Mutex;

@@ -250,7 +250,7 @@ impl<E: Copy> State<E> {
     /// Pieces were taken out of the figures before.
     pub fn evicted(&mut self, id: Id, address: u64, piece: Piece) {
         self.tells = false;
-        if self.settings.layout == super::Layout::Pages {
+        if self.settings.policy == crate::policy::Policy::Vmm {
             self.space.pieces.remove(&address);
             self.unmapped(id);
             self.stats.released += 1;
@@ -263,11 +263,11 @@ impl<E: Copy> State<E> {
     /// Bytes to ask the driver for, under the layouts that are made of driver allocations.
     pub fn growth(&self, need: u64, least: bool) -> u64 {
         let pages = need.next_multiple_of(PAGE);
-        match self.settings.layout {
-            super::Layout::Segments if least => pages,
-            super::Layout::Segments if need <= super::state::SMALL => PAGE,
-            super::Layout::Segments if need < LARGE => LARGE_SEGMENT,
-            super::Layout::Segments => pages,
+        match self.settings.policy {
+            crate::policy::Policy::Segments if least => pages,
+            crate::policy::Policy::Segments if need <= super::state::SMALL => PAGE,
+            crate::policy::Policy::Segments if need < LARGE => LARGE_SEGMENT,
+            crate::policy::Policy::Segments => pages,
             _ => need,
         }
     }

@@ -1,16 +1,19 @@
 //! What the pool's lock protects: blocks that go out and come back. Nothing here calls the driver.
 
-use super::Layout;
 use super::block::{Block, Id, NIL, Slab, State as Is};
 use super::course::{Course, Progress};
-use super::lanes::{Lanes, SHARED, Stream};
+use super::lanes::{Lanes, SHARED};
 use super::mutation::{Mutation, on};
 use super::space::Space;
-use super::stats::Stats;
-use super::types::{FreeError, Freed, Grant, Settings, Stamp};
-use crate::pool::capture::Captures;
-use crate::pool::class::GRANULE;
-use crate::pool::{Context, Source};
+use super::types::Settings;
+use crate::captures::Captures;
+use crate::handles::Context;
+use crate::handles::Stream;
+use crate::policy::Policy;
+use crate::size_class::GRANULE;
+use crate::stats::Stats;
+use crate::types::Source;
+use crate::types::{FreeError, Freed, Grant, Stamp};
 use rustc_hash::FxHashMap;
 
 /// Requests up to this many bytes share a part of the addresses, so that they do not take large
@@ -81,8 +84,8 @@ impl<E: Copy> State<E> {
     /// Bytes of the block for a request.
     #[inline]
     pub fn block_bytes(&self, bytes: u64) -> u64 {
-        match self.settings.layout {
-            Layout::Bins => bytes
+        match self.settings.policy {
+            Policy::Bins => bytes
                 .max(GRANULE)
                 .checked_next_power_of_two()
                 .unwrap_or(bytes),
@@ -177,7 +180,7 @@ impl<E: Copy> State<E> {
     /// use.
     fn best(&mut self, lane: u32, need: u64, others: u32) -> Option<Id> {
         let small = self.is_small(need);
-        let most = self.settings.layout.slack(need);
+        let most = self.settings.policy.slack(need);
         let fits = |slab: &Slab, id: &Id| slab.at(*id).size <= most;
         let own = self.lanes.at(lane)?;
         let ordered = own.ordered;
@@ -225,7 +228,7 @@ impl<E: Copy> State<E> {
     /// Takes a free block out of its bin and gives the rest of it back.
     pub fn claim(&mut self, id: Id, lane: u32, need: u64) {
         self.unlist(id);
-        if self.settings.layout.splits() {
+        if self.settings.policy.splits() {
             self.cut(id, need, |state, rest| state.list(rest));
         }
         self.goes_to(id, lane);
@@ -335,6 +338,7 @@ impl<E: Copy> State<E> {
             address,
             requested,
             size,
+            device: self.device,
         });
         self.latest = self.latest.max(now.into());
         block.tick = tick;

@@ -1,18 +1,16 @@
 //! What goes into a pool and comes out of it.
 
-pub use crate::pool::{FreeError, Grant, Stamp};
-
-use super::Layout;
+use crate::handles::Context;
 use crate::placement::Placement;
-use crate::pool::Context;
+use crate::policy::Policy;
 use std::sync::Arc;
 
 /// How a pool behaves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// Where its memory comes from.
-    pub layout: Layout,
-    /// Bytes of addresses to reserve under [`Layout::Pages`], several times what the device can hold, so
+    pub policy: Policy,
+    /// Bytes of addresses to reserve under [`Policy::Vmm`], several times what the device can hold, so
     /// that memory may move freely. They cost nothing: reserving takes the same 2 µs from 2^38 to 2^46 bytes
     /// (measured on an H100). Half of it is asked for where the driver refuses.
     pub addresses: u64,
@@ -32,14 +30,14 @@ pub struct Settings {
     pub orders: bool,
     /// If it is not: whether the host waits instead.
     pub waits: bool,
-    /// Where requests go as long as they come in its order, under [`Layout::Pages`].
+    /// Where requests go as long as they come in its order, under [`Policy::Vmm`].
     pub placement: Option<Arc<Placement>>,
 }
 
 impl Default for Settings {
     fn default() -> Self {
         Settings {
-            layout: Layout::default(),
+            policy: Policy::Vmm,
             addresses: 1 << 41,
             page: 2 << 20,
             spare: 25,
@@ -54,7 +52,7 @@ impl Default for Settings {
 
 /// A block in the caller's hands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct LiveBlock {
     /// Where it begins.
     pub address: u64,
     /// Bytes asked for.
@@ -63,15 +61,4 @@ pub struct Found {
     pub serial: u32,
     /// The context that it was allocated in.
     pub context: Context,
-}
-
-/// A block handed back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Freed {
-    /// Where it begins.
-    pub address: u64,
-    /// Bytes asked for when it was allocated.
-    pub requested: u64,
-    /// Bytes of the block.
-    pub size: u64,
 }

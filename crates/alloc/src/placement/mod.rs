@@ -13,7 +13,7 @@ mod tests;
 pub use file::{MOST, ReadError};
 
 /// Places begin at multiples of this, and sizes are rounded up to it, bytes.
-pub const GRANULE: u64 = crate::pool::class::GRANULE;
+pub const GRANULE: u64 = crate::size_class::GRANULE;
 
 /// One allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,12 +2,12 @@
 
 use super::arena::Peer;
 use super::block::{Id, State as BlockState};
-use super::device::Context;
 use super::fences::Few;
 use super::leaving;
 use super::mutation::Mutation;
 use super::state::{Cover, State};
 use super::types::Gone;
+use crate::handles::Context;
 
 impl<E: Copy> State<E> {
     /// The contexts whose work may reach an arena's memory: its own, those on the same device, and

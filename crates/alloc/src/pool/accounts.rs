@@ -1,11 +1,11 @@
 //! Blocks that go out and come back, with the figures of their devices.
 
 use super::block::{Block, Id, State as BlockState};
-use super::device::{Address, Context};
 use super::mutation::Mutation;
 use super::placement::{Found, Placement};
 use super::state::{After, State, Victim};
-use super::types::{FreeError, Freed, Grant, Source, Stamp};
+use crate::handles::{Address, Context};
+use crate::types::{FreeError, Freed, Grant, Source, Stamp};
 
 impl<E: Copy> State<E> {
     /// A ready block of the context, if there is one.
@@ -66,18 +66,7 @@ impl<E: Copy> State<E> {
         if let Some(Some(arena)) = self.arenas.get_mut(index) {
             arena.allocated(grant.size);
             if let Some(device) = self.devices.get_mut(arena.device) {
-                let stats = &mut device.stats;
-                stats.allocated += grant.size;
-                stats.requested += bytes;
-                stats.peak_allocated = stats.peak_allocated.max(stats.allocated);
-                stats.peak_requested = stats.peak_requested.max(stats.requested);
-                stats.live += 1;
-                match source {
-                    Source::Hit => stats.hits += 1,
-                    Source::Ordered => stats.ordered += 1,
-                    Source::Waited => stats.waited += 1,
-                    Source::Grown => stats.grown += 1,
-                }
+                device.stats.granted(&grant);
             }
         }
         grant
@@ -97,9 +86,7 @@ impl<E: Copy> State<E> {
             .placement
             .grown(&mut self.slab, &mut self.map, id, bytes);
         if let Some(device) = self.devices.get_mut(arena.device) {
-            let stats = &mut device.stats;
-            stats.reserved += size;
-            stats.peak_reserved = stats.peak_reserved.max(stats.reserved);
+            device.stats.reserve(size);
         }
         Some(self.grant(index, id, bytes, Source::Grown))
     }
@@ -125,21 +112,17 @@ impl<E: Copy> State<E> {
             return Err(FreeError::Unknown);
         };
         let (size, requested) = (block.size, block.requested);
-        let (context, serial) = (arena.context, arena.serial);
+        let serial = arena.serial;
         let now = seen(&Freed {
             address,
             requested,
             size,
-            context,
             device: device.ordinal,
         });
         self.latest = self.latest.max(now.into());
         arena.allocated = arena.allocated.saturating_sub(size);
         let stats = &mut device.stats;
-        stats.allocated = stats.allocated.saturating_sub(size);
-        stats.requested = stats.requested.saturating_sub(requested);
-        stats.live = stats.live.saturating_sub(1);
-        stats.freed += 1;
+        stats.freed(size, requested);
         block.tick = self.tick;
         if quarantine && self.captures.quarantine(id, block.group) {
             block.state = BlockState::Quarantined;
@@ -227,7 +210,6 @@ impl<E: Copy> State<E> {
             arena.reserved = arena.reserved.saturating_sub(victim.bytes);
             device.stats.reserved = device.stats.reserved.saturating_sub(victim.bytes);
             device.stats.released += 1;
-            device.stats.released_bytes += victim.bytes;
         }
     }
 }

@@ -1,9 +1,9 @@
 //! The memory of one context.
 
 use super::block::Id;
-use super::device::{Address, Context};
 use super::fences::Fences;
 use super::placement::Placement;
+use crate::handles::{Address, Context};
 use rustc_hash::FxHashSet;
 
 /// A context that was given access to the arena's memory.

@@ -1,13 +1,13 @@
 //! One request that no ready block answered: what to do next, decided under the lock and done
 //! without it.
 
-use super::Reuse;
-use super::device::Context;
 use super::fences::{Events, Few};
 use super::mutation::Mutation;
 use super::placement::Found;
 use super::state::State;
-use super::types::{Grant, Source};
+use crate::handles::Context;
+use crate::policy::Reuse;
+use crate::types::{Grant, Source};
 
 /// How often one request waits for a fence whose blocks others then take, before it grows.
 const TRIES: u32 = 8;

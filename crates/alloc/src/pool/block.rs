@@ -1,12 +1,12 @@
 //! Blocks: whole driver allocations, and parts of them.
 
-use super::bins::Binned;
-use super::device::Address;
-pub(super) use super::slab::{Id, List, NIL};
-use super::slab::{Link, Linked, UNLINKED};
+use crate::bins::Binned;
+use crate::handles::Address;
+pub(super) use crate::slab::{Id, List, NIL};
+use crate::slab::{Link, Linked, UNLINKED};
 
 /// All blocks of the pool.
-pub(super) type Slab = super::slab::Slab<Block>;
+pub(super) type Slab = crate::slab::Slab<Block>;
 
 /// What a block is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,8 +5,8 @@
 //! handed out, so that a surplus ages at the old end.
 
 use super::block::{Id, Slab};
-use super::class::{self, CLASSES, GRANULE, Set};
 use super::placement::Found;
+use crate::size_class::{self, CLASSES, GRANULE, Set};
 use std::collections::VecDeque;
 
 /// The slack, as a power of two, when the alternative is to give memory back and get other memory.
@@ -45,7 +45,7 @@ impl Blocks {
     /// Bytes of the block to get from the driver for a request.
     pub fn growth(&self, bytes: u64) -> u64 {
         match self.slack {
-            Some(_) => class::block_bytes(bytes),
+            Some(_) => size_class::block_bytes(bytes),
             None => bytes
                 .max(GRANULE)
                 .checked_next_power_of_two()
@@ -56,7 +56,7 @@ impl Blocks {
     /// The least for which the driver can be asked for the request.
     pub fn least(&self, bytes: u64) -> u64 {
         match self.slack {
-            Some(_) => class::page_bytes(bytes),
+            Some(_) => size_class::page_bytes(bytes),
             None => self.growth(bytes),
         }
     }
@@ -83,12 +83,12 @@ impl Blocks {
         let (low, high) = match slack {
             Some(slack) => {
                 // Whole pages cost no more than what they hold.
-                let low = class::floor(class::block_bytes(bytes));
-                let high = class::floor(bytes.saturating_add(bytes >> slack));
+                let low = size_class::floor(size_class::block_bytes(bytes));
+                let high = size_class::floor(bytes.saturating_add(bytes >> slack));
                 (low, low.max(high))
             }
             None => {
-                let class = class::floor(self.growth(bytes));
+                let class = size_class::floor(self.growth(bytes));
                 (class, class)
             }
         };
@@ -148,7 +148,7 @@ impl Blocks {
     #[inline]
     pub fn insert(&mut self, slab: &mut Slab, id: Id) {
         let block = slab.at_mut(id);
-        let class = class::floor(block.size);
+        let class = size_class::floor(block.size);
         block.class = class as u32;
         let fence = block.fence;
         if let Some(bin) = self.fill(slab, class, id) {

@@ -1,11 +1,12 @@
 //! What the program does to contexts, captures and graphs, as far as the pool must know of it.
 
-use super::device::{Context, Device};
+use super::device::Device;
 use super::front::Call;
 use super::mutation::Mutation;
 use super::pool::{Guard, Pool};
 use super::types::{Gone, Mark};
 use super::work::GARBAGE;
+use crate::handles::Context;
 use parking_lot::MutexGuard;
 use std::time::Duration;
 

@@ -2,11 +2,12 @@
 //! allocation. If the program frees the address once more now, that must not reach the driver: it would succeed, and our
 //! own free, which follows, could then free memory that another thread got at the same address.
 
-use super::device::{Address, Device};
+use super::device::Device;
 use super::grow::RELEASE_PATIENCE;
 use super::pool::{Guard, Pool};
 use super::state::{State, Victim};
-use super::types::FreeError;
+use crate::handles::Address;
+use crate::types::FreeError;
 use rustc_hash::FxHashMap;
 
 /// The addresses.

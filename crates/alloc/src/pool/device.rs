@@ -1,13 +1,7 @@
 //! What the pool needs from a device: the driver in the shim, a simulation in tests and `replay`.
 
+use crate::handles::{Address, Context};
 use std::fmt::Debug;
-
-/// A device address.
-pub type Address = u64;
-
-/// A CUDA context, by its handle. Blocks belong to one context and are reused within it only.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Context(pub u64);
 
 /// The calls that the pool makes. It makes none of them with a lock held.
 ///

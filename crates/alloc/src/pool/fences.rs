@@ -4,7 +4,7 @@
 //! reach the arena's blocks; as such an event covers *all* earlier work of its context, a fence
 //! that is complete, or that later work has been ordered after, makes every earlier one ready.
 
-use super::device::Context;
+use crate::handles::Context;
 use std::collections::VecDeque;
 
 /// A few things, the first without the heap.

@@ -10,9 +10,9 @@
 //! Locks are taken in one order: the pool's, then a shard's.
 
 use super::block::{Id, State as BlockState};
-use super::device::{Address, Context};
 use super::state::State;
-use super::types::{Freed, Grant, Source, Stamp};
+use crate::handles::{Address, Context};
+use crate::types::{Freed, Grant, Source, Stamp};
 use rustc_hash::FxHashMap;
 use spin::mutex::{SpinMutex, SpinMutexGuard};
 use std::cell::Cell;
@@ -230,7 +230,6 @@ impl Front {
             address,
             requested: out.requested,
             size: out.size,
-            context: shard.context,
             device: shard.device,
         })
         .into();

@@ -1,14 +1,15 @@
 //! Memory on its way back to the driver: trimming, decay, and making room.
 
-use super::TICKS_TO_DECAY;
 use super::block::Id;
-use super::device::{Context, Device};
+use super::device::Device;
 use super::front::Call;
 use super::grow::RELEASE_PATIENCE;
 use super::mutation::Mutation;
 use super::pool::{Guard, Pool};
 use super::state::{Cover, State, Victim};
 use super::work::{Recorded, finish};
+use crate::handles::Context;
+use crate::policy::TICKS_TO_DECAY;
 
 /// What may be given back.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -30,7 +31,7 @@ impl<D: Device> Pool<D> {
         self.call_in(&mut state, Call::Idle);
         let mut given = self.settle(&mut state);
         for serial in self.serials(&state, device) {
-            let cached = Self::total(&state, device).cached;
+            let cached = Self::total(&state, device).cached();
             if cached <= keep {
                 break;
             }

@@ -2,14 +2,15 @@
 //! driver is asked for more.
 
 use super::ask::{Ask, Step};
-use super::class::PAGE;
-use super::device::{Context, Device};
+use super::device::Device;
 use super::front::Call;
 use super::give_back::Which;
 use super::pool::{Guard, Pool};
 use super::state::State;
-use super::types::{Grant, Source};
 use super::work::Recorded;
+use crate::handles::Context;
+use crate::size_class::PAGE;
+use crate::types::{Grant, Source};
 use parking_lot::MutexGuard;
 use std::time::Duration;
 

@@ -2,11 +2,12 @@
 //! another thread: they must lead to the new memory from then on, and never to what was there before.
 
 use super::block::{Id, NIL, Slab};
-use super::device::{Address, Context, Device};
+use super::device::Device;
 use super::front::Call;
 use super::pool::Pool;
 use super::segments::Map;
 use super::state::State;
+use crate::handles::{Address, Context};
 
 impl<D: Device> Pool<D> {
     /// The context is about to end: its blocks are found by no address from here on. To be followed by

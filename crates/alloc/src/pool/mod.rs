@@ -9,11 +9,8 @@ mod access;
 mod accounts;
 mod arena;
 mod ask;
-pub(crate) mod bins;
 mod block;
 mod blocks;
-pub(crate) mod capture;
-pub(crate) mod class;
 mod contexts;
 mod departing;
 mod device;
@@ -32,46 +29,12 @@ mod pool;
 mod segments;
 #[cfg(test)]
 mod sim;
-pub(crate) mod slab;
 mod state;
-mod stats;
 #[cfg(test)]
 mod tests;
 mod types;
 mod work;
 
-pub use device::{Address, Context, Device};
+pub use device::Device;
 pub use pool::Pool;
-pub use stats::Stats;
-pub use types::{Found, FreeError, Freed, Gone, Grant, Mark, Settings, Source, Stamp};
-
-/// Cached memory that nobody asked for in so many ticks of [`Pool::decay`] goes back.
-pub const TICKS_TO_DECAY: u32 = 4;
-
-/// Where blocks come from (`GPUSHIM_POLICY`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum Policy {
-    /// Whole driver allocations, cached one to one.
-    #[default]
-    Blocks,
-    /// Best fit inside large driver allocations.
-    Segments,
-    /// Whole driver allocations of power-of-two sizes.
-    Bins,
-    /// A stream-ordered pool serves: see [`crate::mempool`].
-    Vmm,
-    /// Forwarded to the driver, and traced.
-    Off,
-}
-
-/// What makes a freed block safe to hand out again (`GPUSHIM_REUSE`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum Reuse {
-    /// Ordered on the device: later work waits for the work before the free.
-    #[default]
-    Order,
-    /// The host waits for the work before the free, at the allocation.
-    Wait,
-    /// The host waits for the context at each free, as the driver does.
-    Strict,
-}
+pub use types::{Found, Gone, Mark, Settings};

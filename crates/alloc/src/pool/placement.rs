@@ -1,9 +1,9 @@
 //! Which free memory answers a request: one of two ways, chosen by the policy.
 
-use super::Policy;
 use super::block::{Id, Slab};
 use super::blocks::Blocks;
 use super::segments::{Map, Segments};
+use crate::policy::Policy;
 
 /// What a look for free memory found.
 pub(super) enum Found {

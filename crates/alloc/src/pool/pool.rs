@@ -1,14 +1,16 @@
 //! The pool: the lock, and the calls to the device between two holdings of it.
 
 use super::block::State as BlockState;
-use super::device::{Address, Context, Device};
+use super::device::Device;
 use super::front::{Call, Front};
 use super::placement::Placement;
 use super::state::{After, Cover, State};
-use super::stats::Stats;
-use super::types::{Found, FreeError, Freed, Grant, Settings, Source, Stamp};
+use super::types::{Found, Settings};
 use super::work::finish;
-use super::{Policy, Reuse};
+use crate::handles::{Address, Context};
+use crate::policy::{Policy, Reuse};
+use crate::stats::Stats;
+use crate::types::{FreeError, Freed, Grant, Source, Stamp};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 /// A caching allocator of device memory over a [`Device`].
@@ -340,7 +342,7 @@ impl<D: Device> Pool<D> {
         self.call_in(&mut state, Call::Figures);
         let of_device = state.devices.iter().filter(|one| one.ordinal == device);
         let told: u64 = of_device.map(|one| one.told).sum();
-        let cached = Self::total(&state, Some(device)).cached;
+        let cached = Self::total(&state, Some(device)).cached();
         cached.saturating_sub(told)
     }
 
@@ -369,7 +371,6 @@ impl<D: Device> Pool<D> {
         {
             total.add(&entry.stats);
         }
-        total.cached = total.reserved.saturating_sub(total.allocated);
         total
     }
 

@@ -4,11 +4,11 @@
 //! still gets a segment of its own in steps of 2 MiB: the sizes that PyTorch documents for its
 //! allocator. Freed parts wait in order for their fence; only ready memory is merged.
 
-use super::bins::Bins;
 use super::block::{Block, Chain, Id, List, NIL, Slab, State};
-use super::class::{self, GRANULE, PAGE};
-use super::device::Address;
 use super::placement::Found;
+use crate::bins::Bins;
+use crate::handles::Address;
+use crate::size_class::{self, GRANULE, PAGE};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 /// Requests up to this many bytes share small segments.
@@ -106,13 +106,13 @@ impl Segments {
         } else if bytes < LARGE {
             LARGE_SEGMENT
         } else {
-            class::page_bytes(bytes)
+            size_class::page_bytes(bytes)
         }
     }
 
     /// The least for which the driver can be asked for the request.
     pub fn least(bytes: u64) -> u64 {
-        class::page_bytes(bytes)
+        size_class::page_bytes(bytes)
     }
 
     /// Takes a ready part, or tells what to wait for.

@@ -4,7 +4,8 @@
 //! Work of one context finishes in any order that the orderings allow, as if each piece had a
 //! stream of its own.
 
-use super::device::{Address, Context, Device};
+use super::device::Device;
+use crate::handles::{Address, Context};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap};
 

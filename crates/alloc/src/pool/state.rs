@@ -2,15 +2,16 @@
 
 use super::arena::Arena;
 use super::block::{Id, NIL, Slab, State as BlockState};
-use super::capture::Captures;
 use super::departing::Departing;
-use super::device::{Address, Context};
 use super::fences::{Events, Few};
 use super::mutation::Mutation;
 use super::placement::Placement;
 use super::segments::Map;
-use super::stats::Stats;
-use super::types::{Settings, Stamp};
+use super::types::Settings;
+use crate::captures::Captures;
+use crate::handles::{Address, Context};
+use crate::stats::Stats;
+use crate::types::Stamp;
 use std::collections::BTreeMap;
 
 /// What is known of one device.

@@ -1,8 +1,7 @@
 //! What goes into the pool and comes out of it.
 
-use super::device::{Address, Context};
-use super::{Policy, Reuse};
-use std::fmt;
+use crate::handles::Address;
+use crate::policy::{Policy, Reuse};
 
 /// How the pool behaves.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,7 +46,7 @@ impl Settings {
 impl Default for Settings {
     fn default() -> Self {
         Settings {
-            policy: Policy::default(),
+            policy: Policy::Blocks,
             reuse: Reuse::default(),
             limit: None,
             cache_max: None,
@@ -60,59 +59,6 @@ impl Default for Settings {
     }
 }
 
-/// Where a block came from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Source {
-    /// From the cache, its work known to be complete or ordered.
-    Hit,
-    /// From the cache, after later work was ordered behind its work.
-    Ordered,
-    /// From the cache, after the host waited for its work.
-    Waited,
-    /// From the driver.
-    Grown,
-}
-
-/// When something was seen, on the clock of who looks on; 0: not told.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Stamp(pub u64);
-
-impl From<()> for Stamp {
-    fn from((): ()) -> Stamp {
-        Stamp(0)
-    }
-}
-
-/// A block handed out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Grant {
-    /// Where it begins.
-    pub address: Address,
-    /// Bytes asked for.
-    pub requested: u64,
-    /// Bytes of the block.
-    pub size: u64,
-    /// Where it came from.
-    pub source: Source,
-    /// The latest free that the pool knew of, the block's own among them.
-    pub after: Stamp,
-}
-
-/// A block handed back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Freed {
-    /// Where it begins.
-    pub address: Address,
-    /// Bytes asked for when it was allocated.
-    pub requested: u64,
-    /// Bytes of the block.
-    pub size: u64,
-    /// The context that it belongs to.
-    pub context: Context,
-    /// The ordinal of the context's device.
-    pub device: i32,
-}
-
 /// What an address is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
@@ -123,29 +69,6 @@ pub enum Found {
     /// Nothing of the pool's.
     Unknown,
 }
-
-/// Why memory could not be freed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FreeError<E> {
-    /// The address is not the beginning of a block of the pool: the driver has to answer.
-    Unknown,
-    /// The block is free already.
-    NotLive,
-    /// The driver refused what the free needed. The block counts as freed.
-    Driver(E),
-}
-
-impl<E: fmt::Debug> fmt::Display for FreeError<E> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            FreeError::Unknown => write!(f, "not an address of the pool"),
-            FreeError::NotLive => write!(f, "freed already"),
-            FreeError::Driver(error) => write!(f, "the driver answered {error:?}"),
-        }
-    }
-}
-
-impl<E: fmt::Debug> std::error::Error for FreeError<E> {}
 
 /// What ended with a context.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

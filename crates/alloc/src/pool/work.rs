@@ -1,9 +1,10 @@
 //! The calls that fences are made of, each between two holdings of the lock.
 
-use super::device::{Context, Device};
+use super::device::Device;
 use super::fences::{Events, Few};
 use super::pool::{Guard, Pool};
 use super::state::State;
+use crate::handles::Context;
 use parking_lot::MutexGuard;
 
 /// Events that are kept until nobody can be using them, before they are given back together.

@@ -2,7 +2,8 @@
 
 use std::ffi::{c_int, c_uint, c_void};
 
-use gpushim_alloc::{mempool, pool};
+use gpushim_alloc::mempool::LiveBlock;
+use gpushim_alloc::pool;
 use gpushim_trace::Class;
 
 use crate::cuda::functions::real;
@@ -35,7 +36,7 @@ const SERIAL: u32 = 24;
 pub struct Found {
     entry: &'static Entry,
     /// What its pool knows of it.
-    pub block: mempool::Found,
+    pub block: LiveBlock,
 }
 
 /// The live block that an address is in.

@@ -1,7 +1,7 @@
 //! What comes after what: streams, their work, and events.
 
-use crate::mempool::Stream;
-use crate::pool::Context;
+use crate::handles::Context;
+use crate::handles::Stream;
 use std::collections::{HashMap, VecDeque};
 
 /// Up to which piece of its work something comes after each stream.

@@ -1,8 +1,9 @@
 //! The driver's calls, as the simulated device answers them.
 
 use super::{Call, Clock, Error, Event, Inner, Sim};
-use crate::mempool::{Driver, MemPool, Stream};
-use crate::pool::Context;
+use crate::handles::Context;
+use crate::handles::Stream;
+use crate::mempool::{Driver, MemPool};
 use std::sync::Weak;
 use std::time::Duration;
 

@@ -3,7 +3,7 @@
 use super::clock::Clock;
 use super::memory::{Part, overlap};
 use super::{Call, Error, Event, Inner, Use, Work};
-use crate::mempool::Stream;
+use crate::handles::Stream;
 
 impl Inner {
     pub fn find(&mut self, finding: Option<String>) {

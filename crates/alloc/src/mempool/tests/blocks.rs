@@ -1,9 +1,10 @@
 //! What a program does with memory.
 
 use super::machine::{Block, Machine, OF_DEVICE, stream};
+use crate::handles::Context;
+use crate::handles::Stream;
 use crate::mempool::sim::{Clock, Error, Use};
-use crate::mempool::{FreeError, Stream};
-use crate::pool::Context;
+use crate::types::FreeError;
 
 impl Machine {
     pub fn allocate(&mut self, pool: usize, on: Stream, bytes: u64, writes: bool) -> bool {

@@ -1,8 +1,8 @@
 //! What a program does to whole streams, contexts and devices.
 
 use super::machine::{Block, CONTEXTS, Machine, OF_DEVICE, stream};
-use crate::mempool::Stream;
-use crate::pool::Context;
+use crate::handles::Context;
+use crate::handles::Stream;
 
 impl Machine {
     pub fn synchronize(&mut self, stream: Stream, whole: bool, meanwhile: usize, fails: bool) {

@@ -1,20 +1,22 @@
 //! Frees, and questions, while memory is on its way back to the driver.
 
 use super::threads::Slow;
-use crate::mempool::{Layout, MemPool, Settings, Stream};
-use crate::pool::Context;
+use crate::handles::Context;
+use crate::handles::Stream;
+use crate::mempool::{MemPool, Settings};
+use crate::policy::Policy;
 use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::Duration;
 
 const MIB: u64 = 1 << 20;
-const LAYOUTS: [Layout; 4] = [Layout::Pages, Layout::Segments, Layout::Whole, Layout::Bins];
+const LAYOUTS: [Policy; 4] = [Policy::Vmm, Policy::Segments, Policy::Blocks, Policy::Bins];
 
 /// A pool with 20 MiB that are free, and their address.
-fn pool(layout: Layout) -> (Arc<(Slow, MemPool<Slow>)>, u64) {
+fn pool(policy: Policy) -> (Arc<(Slow, MemPool<Slow>)>, u64) {
     let settings = Settings {
-        layout,
+        policy,
         ..Settings::default()
     };
     let both = Arc::new((Slow::new(0), MemPool::new(0, settings)));
@@ -31,8 +33,8 @@ fn pool(layout: Layout) -> (Arc<(Slow, MemPool<Slow>)>, u64) {
 
 #[test]
 fn memory_that_the_driver_has_is_not_held() {
-    for layout in LAYOUTS {
-        let (both, _) = pool(layout);
+    for policy in LAYOUTS {
+        let (both, _) = pool(policy);
         let (ours, (answers, from)) = (both.clone(), channel());
         let ask = move || {
             let _ = answers.send((ours.1.stats().reserved, ours.0.held()));
@@ -41,14 +43,14 @@ fn memory_that_the_driver_has_is_not_held() {
         *driver.meanwhile.lock() = Some(Box::new(ask));
         assert!(pool.trim(driver, 0) >= 20 * MIB);
         let (reserved, held) = from.recv().expect("memory went back");
-        assert_eq!(reserved, held, "{layout:?}");
+        assert_eq!(reserved, held, "{policy:?}");
     }
 }
 
 #[test]
 fn an_address_is_the_pool_s_until_the_driver_has_it() {
-    for layout in [Layout::Segments, Layout::Whole, Layout::Bins] {
-        let (both, block) = pool(layout);
+    for policy in [Policy::Segments, Policy::Blocks, Policy::Bins] {
+        let (both, block) = pool(policy);
         let (ours, (answers, from)) = (both.clone(), channel());
         let ask = move || {
             let (owned, answer) = channel();
@@ -60,8 +62,8 @@ fn an_address_is_the_pool_s_until_the_driver_has_it() {
         *driver.meanwhile.lock() = Some(Box::new(ask));
         assert!(pool.trim(driver, 0) >= 20 * MIB);
         let (early, answer) = from.recv().expect("memory went back");
-        assert_eq!(early, Err(RecvTimeoutError::Timeout), "{layout:?}");
+        assert_eq!(early, Err(RecvTimeoutError::Timeout), "{policy:?}");
         // From then on the driver knows what is there.
-        assert_eq!(answer.recv(), Ok(false), "{layout:?}");
+        assert_eq!(answer.recv(), Ok(false), "{policy:?}");
     }
 }

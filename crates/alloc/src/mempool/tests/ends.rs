@@ -1,8 +1,10 @@
 //! Streams, threads and contexts that come and go leave nothing behind.
 
 use super::threads::Slow;
-use crate::mempool::{Layout, MemPool, Settings, Stream};
-use crate::pool::Context;
+use crate::handles::Context;
+use crate::handles::Stream;
+use crate::mempool::{MemPool, Settings};
+use crate::policy::Policy;
 
 /// How many of them come and go.
 const MANY: u64 = 2_000;
@@ -10,20 +12,20 @@ const MANY: u64 = 2_000;
 const LANES: usize = 24;
 
 fn each_layout(run: impl Fn(&Slow, &MemPool<Slow>, u64)) {
-    for layout in [Layout::Pages, Layout::Segments, Layout::Whole, Layout::Bins] {
+    for policy in [Policy::Vmm, Policy::Segments, Policy::Blocks, Policy::Bins] {
         let driver = Slow::new(6);
         let settings = Settings {
-            layout,
+            policy,
             ..Settings::default()
         };
         let pool = MemPool::new(0, settings);
         for n in 1..=MANY {
             run(&driver, &pool, n);
             let lanes = pool.state.lock().lanes.numbers().len();
-            assert!(lanes <= LANES, "{layout:?}: {lanes} lanes after {n}");
+            assert!(lanes <= LANES, "{policy:?}: {lanes} lanes after {n}");
         }
         let held = pool.stats().reserved;
-        assert!(held <= 64 << 20, "{layout:?}: {held} bytes are held");
+        assert!(held <= 64 << 20, "{policy:?}: {held} bytes are held");
         pool.trim(&driver, 0);
     }
 }

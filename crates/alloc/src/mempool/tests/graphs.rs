@@ -1,9 +1,9 @@
 //! Captures and graphs of a program: what they recorded must be there when they run.
 
 use super::machine::{Block, Machine};
-use crate::mempool::Stream;
+use crate::handles::Context;
+use crate::handles::Stream;
 use crate::mempool::sim::{Clock, Use};
-use crate::pool::Context;
 
 /// A use of memory that a graph makes when it runs.
 #[derive(Clone)]

@@ -4,9 +4,11 @@
 use super::graphs::{Capture, Graph};
 use super::model::Model;
 use super::program::{Action, Setting};
+use crate::handles::Context;
+use crate::handles::Stream;
 use crate::mempool::sim::{Call, Clock, Error, Probe, Sim, Use, World};
-use crate::mempool::{Grant, MemPool, Settings, Stream};
-use crate::pool::Context;
+use crate::mempool::{MemPool, Settings};
+use crate::types::Grant;
 use std::sync::Arc;
 
 /// The contexts, the first two of the pools' device 0, and the last one of device 1.
@@ -53,7 +55,7 @@ fn settings(setting: &Setting, pool: usize, max_size: u64) -> Settings {
     Settings {
         placement: setting.placements[pool].clone(),
         addresses: 1 << 41,
-        layout: setting.layout,
+        policy: setting.policy,
         page: setting.page,
         spare: setting.spare,
         piece: setting.piece,

@@ -2,11 +2,12 @@
 
 use super::machine::{Machine, OF_DEVICE};
 use super::program::{Ending, MIB};
-use crate::mempool::Grant;
+use crate::mempool::MemPool;
 use crate::mempool::block::{NIL, State as Is};
 use crate::mempool::sim::{Call, Probe};
-use crate::mempool::{Layout, MemPool};
-use crate::pool::TICKS_TO_DECAY;
+use crate::policy::Policy;
+use crate::policy::TICKS_TO_DECAY;
+use crate::types::Grant;
 
 /// Operations between two looks at everything.
 const EVERY: u64 = 8;
@@ -198,7 +199,7 @@ impl Machine {
     fn look(&self) {
         for (number, model) in self.models.iter().enumerate() {
             let pool = self.pool(number);
-            let found = audit(pool, self.setting.layout == Layout::Pages);
+            let found = audit(pool, self.setting.policy == Policy::Vmm);
             let stats = pool.stats();
             assert_eq!(
                 (stats.allocated, stats.quarantined),
@@ -211,9 +212,9 @@ impl Machine {
             if self.setting.fail.is_none() {
                 assert_eq!(stats.moved + stats.aliased, self.sim().moves(number));
                 // What the stream could have waited for is counted elsewhere.
-                assert!(stats.waited <= self.sim().calls(number, Call::Wait));
+                assert!(stats.host_waits <= self.sim().calls(number, Call::Wait));
                 if let Some(access) = model.access
-                    && self.setting.layout == Layout::Pages
+                    && self.setting.policy == Policy::Vmm
                 {
                     let want = if access { 3 } else { 1 };
                     assert!(self.sim().is_accessible(number, want), "access rights");
@@ -232,7 +233,7 @@ impl Machine {
 
     /// Out of memory is honest: what is free could not have served.
     pub fn check_refusal(&self, pool: usize, bytes: u64) {
-        let pages = self.setting.layout == Layout::Pages;
+        let pages = self.setting.policy == Policy::Vmm;
         let busy: Vec<u64> = (0..self.models.len())
             .map(|number| {
                 let taken = audit(self.pool(number), pages).taken;
@@ -241,11 +242,11 @@ impl Machine {
                 self.sim().busy(number, is_free)
             })
             .collect();
-        let need = match self.setting.layout {
-            Layout::Pages => bytes.next_multiple_of(self.setting.page),
-            Layout::Segments => bytes.next_multiple_of(2 * MIB),
-            Layout::Whole => bytes.next_multiple_of(512),
-            Layout::Bins => bytes.max(512).next_power_of_two(),
+        let need = match self.setting.policy {
+            Policy::Vmm => bytes.next_multiple_of(self.setting.page),
+            Policy::Segments => bytes.next_multiple_of(2 * MIB),
+            Policy::Blocks | Policy::Off => bytes.next_multiple_of(512),
+            Policy::Bins => bytes.max(512).next_power_of_two(),
         };
         let most = self.setting.capacity.min(self.setting.limit);
         let fits = busy.iter().sum::<u64>() + need <= most;
@@ -338,8 +339,8 @@ impl Machine {
             .map(|n| self.sim().pinned(n))
             .sum::<u64>();
         let most = self.setting.capacity.min(self.setting.limit).min(1 << 30);
-        let bytes = match self.setting.layout {
-            Layout::Bins => power_below(most),
+        let bytes = match self.setting.policy {
+            Policy::Bins => power_below(most),
             _ => most / self.setting.page * self.setting.page,
         };
         let pool = OF_DEVICE - 1;

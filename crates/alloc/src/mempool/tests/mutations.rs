@@ -2,9 +2,9 @@
 
 use super::program::{Action, Ending, MIB, Setting, program, setting};
 use super::quiet::{Mistake, finding};
-use crate::mempool::Layout;
 use crate::mempool::mutation::Mutation;
 use crate::mempool::sim::Call;
+use crate::policy::Policy;
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::TestRunner;
 
@@ -27,13 +27,13 @@ impl Programs {
 
     fn at(&mut self, n: usize) -> &(Setting, Vec<Action>) {
         while self.made.len() <= n {
-            let layout = match self.made.len() % 8 {
-                1 => Layout::Segments,
-                3 => Layout::Whole,
-                5 => Layout::Bins,
-                _ => Layout::Pages,
+            let policy = match self.made.len() % 8 {
+                1 => Policy::Segments,
+                3 => Policy::Blocks,
+                5 => Policy::Bins,
+                _ => Policy::Vmm,
             };
-            let strategy = (setting(layout), program(200));
+            let strategy = (setting(policy), program(200));
             let tree = strategy.new_tree(&mut self.runner);
             self.made.push(tree.expect("a program").current());
         }
@@ -56,7 +56,7 @@ impl Programs {
 }
 
 pub const PLAIN: Setting = Setting {
-    layout: Layout::Pages,
+    policy: Policy::Vmm,
     page: 2 * MIB,
     spare: 20,
     piece: 4 * MIB,

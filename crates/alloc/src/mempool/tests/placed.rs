@@ -5,10 +5,11 @@ use super::machine::{Machine, OF_DEVICE, run, stream};
 use super::mutations::{PLAIN, allocate, free};
 use super::program::{Action, MIB, Placements, Setting, program, setting};
 use super::quiet::{Mistake, finding};
+use crate::handles::Context;
+use crate::mempool::Progress;
 use crate::mempool::mutation::Mutation;
-use crate::mempool::{Layout, Progress};
 use crate::placement::{Placement, Step};
-use crate::pool::Context;
+use crate::policy::Policy;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use std::collections::BTreeMap;
@@ -109,7 +110,7 @@ fn nothing_goes_wrong_with_a_placement() {
         ..Config::default()
     });
     let length = if cfg!(miri) { 40 } else { 320 };
-    let strategy = (setting(Layout::Pages), program(length), flaw());
+    let strategy = (setting(Policy::Vmm), program(length), flaw());
     let result = runner.run(&strategy, |(mut setting, actions, flaw)| {
         // What an earlier run does is not at issue here: without failures.
         let fail = setting.fail.take();
@@ -260,7 +261,7 @@ fn the_pool_of_cudamalloc_follows_too() {
         ..PLAIN
     };
     let mut machine = Machine::new(&setting);
-    let on = stream(Context(1), crate::mempool::Stream::LEGACY);
+    let on = stream(Context(1), crate::handles::Stream::LEGACY);
     assert!(machine.allocate(OF_DEVICE, on, MIB, true));
     assert!(machine.allocate(OF_DEVICE, on, MIB, true));
     let address = |at: usize| machine.live[at].grant.address;

@@ -1,8 +1,8 @@
 //! Programs made of actions, and the conditions under which they run.
 
-use crate::mempool::Layout;
 use crate::mempool::sim::{Call, Error};
 use crate::placement::Placement;
+use crate::policy::Policy;
 use proptest::prelude::*;
 use std::sync::Arc;
 
@@ -125,7 +125,7 @@ pub enum Ending {
 /// Under which conditions a program runs.
 #[derive(Clone, Debug)]
 pub struct Setting {
-    pub layout: Layout,
+    pub policy: Policy,
     pub page: u64,
     pub spare: u64,
     pub piece: u64,
@@ -144,13 +144,13 @@ pub struct Setting {
 /// What each pool is to follow.
 pub type Placements = [Option<Arc<Placement>>; 3];
 
-pub fn setting(layout: Layout) -> impl Strategy<Value = Setting> {
+pub fn setting(policy: Policy) -> impl Strategy<Value = Setting> {
     let place = (
         prop_oneof![3 => Just(2 * MIB), 1 => Just(4 * MIB)],
         prop_oneof![2 => Just(20u64), 1 => Just(0), 1 => Just(300)],
         prop::sample::select(vec![2 * MIB, 4 * MIB, 16 * MIB]),
     );
-    let calls = if layout == Layout::Pages {
+    let calls = if policy == Policy::Vmm {
         vec![
             Call::Reserve,
             Call::Create,
@@ -212,7 +212,7 @@ pub fn setting(layout: Layout) -> impl Strategy<Value = Setting> {
                 fail,
                 ending,
             )| Setting {
-                layout,
+                policy,
                 page,
                 spare,
                 piece,

@@ -2,7 +2,7 @@
 
 use super::program::{program, setting};
 use super::quiet::{Mistake, finding};
-use crate::mempool::Layout;
+use crate::policy::Policy;
 use proptest::test_runner::{Config, TestCaseError, TestRunner};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -12,7 +12,7 @@ fn asked() -> Option<u32> {
 }
 
 /// Runs so many parts in 16 of the random programs.
-fn programs(layout: Layout, parts: u32) {
+fn programs(policy: Policy, parts: u32) {
     let cases = asked().unwrap_or(if cfg!(miri) { 16 } else { 1600 });
     let mut runner = TestRunner::new(Config {
         cases: (cases / 16 * parts).max(1),
@@ -22,14 +22,14 @@ fn programs(layout: Layout, parts: u32) {
     });
     let operations = AtomicU64::new(0);
     let length = if cfg!(miri) { 40 } else { 320 };
-    let result = runner.run(&(setting(layout), program(length)), |(setting, actions)| {
+    let result = runner.run(&(setting(policy), program(length)), |(setting, actions)| {
         operations.fetch_add(actions.len() as u64, Ordering::Relaxed);
         match finding(&setting, &actions, Mistake::None) {
             Some(finding) => Err(TestCaseError::fail(finding)),
             None => Ok(()),
         }
     });
-    println!("{layout:?}: {} operations", operations.into_inner());
+    println!("{policy:?}: {} operations", operations.into_inner());
     if let Err(failure) = result {
         panic!("{failure}");
     }
@@ -37,20 +37,20 @@ fn programs(layout: Layout, parts: u32) {
 
 #[test]
 fn nothing_goes_wrong_with_pages() {
-    programs(Layout::Pages, 10);
+    programs(Policy::Vmm, 10);
 }
 
 #[test]
 fn nothing_goes_wrong_with_segments() {
-    programs(Layout::Segments, 3);
+    programs(Policy::Segments, 3);
 }
 
 #[test]
 fn nothing_goes_wrong_with_whole_allocations() {
-    programs(Layout::Whole, 2);
+    programs(Policy::Blocks, 2);
 }
 
 #[test]
 fn nothing_goes_wrong_with_bins() {
-    programs(Layout::Bins, 1);
+    programs(Policy::Bins, 1);
 }

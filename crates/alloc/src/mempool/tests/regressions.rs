@@ -2,7 +2,7 @@
 
 use super::program::{Action, Action::*, Ending, Setting};
 use super::quiet::{Mistake, finding};
-use crate::mempool::Layout::{Pages, Whole};
+use crate::policy::Policy::{Blocks, Vmm};
 
 fn nothing_goes_wrong(setting: &Setting, actions: &[Action]) {
     assert_eq!(finding(setting, actions, Mistake::None), None);
@@ -11,7 +11,7 @@ fn nothing_goes_wrong(setting: &Setting, actions: &[Action]) {
 #[test]
 fn memory_of_a_device_freed_on_a_stream_elsewhere_moves_after_its_earlier_work() {
     let setting = Setting {
-        layout: Pages,
+        policy: Vmm,
         page: 2097152,
         spare: 20,
         piece: 2097152,
@@ -155,7 +155,7 @@ fn memory_of_a_device_freed_on_a_stream_elsewhere_moves_after_its_earlier_work()
 #[test]
 fn memory_of_a_device_freed_on_a_stream_elsewhere_goes_back_after_its_earlier_work() {
     let setting = Setting {
-        layout: Whole,
+        policy: Blocks,
         page: 2097152,
         spare: 20,
         piece: 2097152,

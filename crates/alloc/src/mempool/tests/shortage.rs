@@ -1,8 +1,9 @@
 //! What goes back while some of it is in use.
 
 use super::threads::Slow;
-use crate::mempool::{MemPool, Settings, Stream};
-use crate::pool::Context;
+use crate::handles::Context;
+use crate::handles::Stream;
+use crate::mempool::{MemPool, Settings};
 
 const MIB: u64 = 1 << 20;
 

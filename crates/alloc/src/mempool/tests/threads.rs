@@ -1,7 +1,9 @@
 //! Eight threads at once.
 
-use crate::mempool::{Driver, Layout, MemPool, Settings, Stream};
-use crate::pool::Context;
+use crate::handles::Context;
+use crate::handles::Stream;
+use crate::mempool::{Driver, MemPool, Settings};
+use crate::policy::Policy;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -238,10 +240,10 @@ fn work(pool: &MemPool<Slow>, driver: &Slow, seed: u64, operations: usize) {
     }
 }
 
-fn storm(layout: Layout, delay: u64, operations: usize) {
+fn storm(policy: Policy, delay: u64, operations: usize) {
     let driver = Slow::new(delay);
     let settings = Settings {
-        layout,
+        policy,
         ..Settings::default()
     };
     let pool = MemPool::new(0, settings);
@@ -266,9 +268,9 @@ fn storm(layout: Layout, delay: u64, operations: usize) {
 #[test]
 fn a_storm() {
     let operations = if cfg!(miri) { 20 } else { 10_000 };
-    for layout in [Layout::Pages, Layout::Segments, Layout::Whole, Layout::Bins] {
+    for policy in [Policy::Vmm, Policy::Segments, Policy::Blocks, Policy::Bins] {
         for delay in [0, 20] {
-            storm(layout, delay, operations);
+            storm(policy, delay, operations);
         }
     }
 }

@@ -1,7 +1,9 @@
 //! Frees, and questions, while memory is on its way back to the driver.
 
 use super::leaving::{DOOMED, Interrupted};
-use crate::pool::{FreeError, Policy, Pool};
+use crate::policy::Policy;
+use crate::pool::Pool;
+use crate::types::FreeError;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;

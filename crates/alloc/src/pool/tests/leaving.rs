@@ -1,7 +1,10 @@
 //! A context ends while another thread is given its addresses.
 
+use crate::handles::{Address, Context};
+use crate::policy::{Policy, TICKS_TO_DECAY};
 use crate::pool::sim::{Error, Event, Sim};
-use crate::pool::{Address, Context, Device, FreeError, Policy, Pool, Settings, TICKS_TO_DECAY};
+use crate::pool::{Device, Pool, Settings};
+use crate::types::FreeError;
 use parking_lot::Mutex;
 use std::sync::Arc;
 

@@ -1,9 +1,9 @@
 //! Every step that keeps memory safe is needed: each one left out is noticed.
 
 use super::program::{Action, Setting, program, run, setting};
+use crate::policy::{Policy, Reuse};
 use crate::pool::mutation::Mutation;
 use crate::pool::sim::Call;
-use crate::pool::{Policy, Reuse};
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::TestRunner;
 use std::panic::catch_unwind;

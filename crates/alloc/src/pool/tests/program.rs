@@ -1,8 +1,11 @@
 //! Programs made of actions, and what must hold while they run.
 
+use crate::handles::{Address, Context};
+use crate::policy::{Policy, Reuse};
 use crate::pool::mutation::Mutation;
 use crate::pool::sim::{Call, Error, Event, Sim, Use};
-use crate::pool::{Address, Context, Device, FreeError, Grant, Policy, Pool, Reuse, Settings};
+use crate::pool::{Device, Pool, Settings};
+use crate::types::{FreeError, Grant};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock, Weak};
@@ -30,7 +33,7 @@ impl Probe {
     fn peek(&self) -> &Sim {
         if let Some(pool) = self.pool.get().and_then(Weak::upgrade) {
             let stats = pool.stats(None);
-            assert_eq!(stats.cached, stats.reserved - stats.allocated);
+            assert_eq!(stats.cached(), stats.reserved - stats.allocated);
         }
         &self.sim
     }
@@ -611,7 +614,8 @@ impl Machine {
             return;
         }
         assert_eq!(
-            stats.cached, stats.quarantined,
+            stats.cached(),
+            stats.quarantined,
             "out of memory with a cache"
         );
         let most = self
@@ -645,7 +649,7 @@ impl Machine {
             (seen.requested, seen.size),
             (block.grant.requested, block.grant.size)
         );
-        assert_eq!((seen.context, seen.device), self.contexts[block.context]);
+        assert_eq!(seen.device, self.contexts[block.context].1);
         let captures = match block.refused.is_empty() {
             true if self.refusing().is_empty() => Vec::new(),
             true => current,
@@ -747,8 +751,8 @@ impl Machine {
             let held = self.sim().held(device);
             assert_eq!(stats.reserved, held, "reserved on {device}");
             assert_eq!((stats.allocated, stats.requested), self.sums(device));
-            assert_eq!(stats.cached, held - stats.allocated);
-            assert!(stats.quarantined <= stats.cached);
+            assert_eq!(stats.cached(), held - stats.allocated);
+            assert!(stats.quarantined <= stats.cached());
             let peaks = self.peaks.get(&device).copied().unwrap_or_default();
             assert_eq!((stats.peak_allocated, stats.peak_requested), peaks);
             assert_eq!(stats.peak_reserved, self.sim().peak(device));
@@ -769,7 +773,11 @@ impl Machine {
                 && self.setting.fail.is_none()
                 && self.setting.policy == Policy::Blocks
             {
-                assert!(stats.cached <= max, "cache {} beyond {max}", stats.cached);
+                assert!(
+                    stats.cached() <= max,
+                    "cache {} beyond {max}",
+                    stats.cached()
+                );
             }
         }
         for block in &self.live {

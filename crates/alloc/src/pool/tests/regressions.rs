@@ -1,9 +1,9 @@
 //! Programs that once went wrong, as the random ones found them.
 
 use super::program::{Action, Setting, run};
+use crate::policy::{Policy, Reuse};
 use crate::pool::mutation::Mutation;
 use crate::pool::sim::Call;
-use crate::pool::{Policy, Reuse};
 
 const FIRST: usize = 0;
 const NEIGHBOUR: usize = 1;

@@ -1,7 +1,9 @@
 //! What comes back when memory is short while streams capture, and while graphs live.
 
+use crate::handles::Context;
+use crate::policy::Policy;
 use crate::pool::sim::{Error, Sim};
-use crate::pool::{Context, Policy, Pool, Settings};
+use crate::pool::{Pool, Settings};
 
 const MIB: u64 = 1 << 20;
 const OURS: Context = Context(1);

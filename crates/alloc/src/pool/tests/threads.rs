@@ -1,8 +1,10 @@
 //! Eight threads at once.
 
 use super::program::Probe;
+use crate::handles::Context;
+use crate::policy::Policy;
+use crate::pool::Settings;
 use crate::pool::sim::Sim;
-use crate::pool::{Context, Policy, Settings};
 use std::thread;
 
 /// Xorshift: the same numbers in each run.

@@ -1,8 +1,11 @@
 //! What single calls answer.
 
 use super::program::Probe;
+use crate::handles::Context;
+use crate::policy::{Policy, Reuse};
 use crate::pool::sim::{Call, Error, Sim};
-use crate::pool::{Context, FreeError, Policy, Pool, Reuse, Settings, Source, Stamp};
+use crate::pool::{Pool, Settings};
+use crate::types::{FreeError, Source, Stamp};
 use std::sync::Arc;
 
 const C: Context = Context(1);

@@ -11,7 +11,7 @@ use std::thread;
 use std::time::Duration;
 
 /// A value behind such a lock.
-pub(super) type Lock<T> = Mutex<Raw, T>;
+pub(crate) type Lock<T> = Mutex<Raw, T>;
 
 /// Looks without a pause, and looks after the processor was offered to others.
 const SPINS: u32 = 64;
@@ -20,7 +20,7 @@ const YIELDS: u32 = 16;
 const SLEEP: Duration = Duration::from_micros(20);
 
 /// The lock without its value.
-pub(super) struct Raw(AtomicBool);
+pub(crate) struct Raw(AtomicBool);
 
 impl Raw {
     #[cold]

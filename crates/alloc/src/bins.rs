@@ -1,7 +1,7 @@
 //! Free memory by size: a list for each size class, and best fit over them.
 
-use super::class::{self, CLASSES, Set};
-use super::slab::{Id, Linked, List, NIL, Slab};
+use crate::size_class::{self, CLASSES, Set};
+use crate::slab::{Id, Linked, List, NIL, Slab};
 
 /// How many blocks of the lowest class, whose sizes differ by 1/128 at most, are compared.
 const LOOK: usize = 8;
@@ -40,7 +40,7 @@ impl Bins {
     #[inline]
     pub fn insert<T: Binned>(&mut self, slab: &mut Slab<T>, id: Id) {
         let block = slab.at_mut(id);
-        let class = class::floor(block.size());
+        let class = size_class::floor(block.size());
         *block.class() = class as u32;
         if self.lists.is_empty() {
             self.lists.resize(CLASSES, List::EMPTY);
@@ -65,7 +65,7 @@ impl Bins {
     /// The smallest block that fits, as far as classes and a short look can tell.
     #[inline]
     pub fn best<T: Binned>(&self, slab: &mut Slab<T>, bytes: u64) -> Option<Id> {
-        let low = class::floor(bytes);
+        let low = size_class::floor(bytes);
         let mut best = None;
         if self.filled.first(low, low).is_some() {
             let mut id = self.lists.get(low)?.newest;

@@ -14,7 +14,7 @@
 //! A capture that is *broken* ends in no graph, so nothing waits for it. It stays open: the driver goes on
 //! to refuse what it refuses.
 
-use super::slab::Id;
+use crate::slab::Id;
 use rustc_hash::FxHashMap;
 
 /// A capture that is not over.
