@@ -7,7 +7,7 @@
 //! (default 400) is how many requests the device's work is behind the host; `SPARE` and `PIECE` (MiB) set
 //! the pool's.
 
-use gpushim_alloc::mempool::{Driver, MemPool, Settings};
+use gpushim_alloc::mempool::{Driver, MemPool, PoolId, Settings};
 use gpushim_alloc::{Context, Policy, Stream};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -91,7 +91,7 @@ impl Driver for Lagging {
     fn admit(&self, _: i32, _: u64) -> bool {
         true
     }
-    fn make_room(&self, _: &MemPool<Self>, _: bool) -> bool {
+    fn make_room(&self, _: PoolId, _: bool) -> bool {
         false
     }
 }

@@ -1,10 +1,8 @@
 //! What stream-ordered pools need of the real driver: memory in pieces, and fences on streams.
 
-use std::ptr;
-
 use cudarc::driver::sys;
 use gpushim_alloc::gate::{self, Pass};
-use gpushim_alloc::mempool::{Driver, MemPool};
+use gpushim_alloc::mempool::{Driver, PoolId};
 use gpushim_alloc::pool::Device;
 use gpushim_alloc::{Context, Stream};
 use gpushim_trace::{Class, Kind};
@@ -177,16 +175,10 @@ impl Driver for Cuda {
         }))
     }
 
-    fn allocate_for(
-        &self,
-        pool: &MemPool<Self>,
-        bytes: u64,
-        devices: &[i32],
-    ) -> Result<u64, CUresult> {
-        let device = pool.device();
+    fn allocate_for(&self, pool: PoolId, bytes: u64, devices: &[i32]) -> Result<u64, CUresult> {
+        let device = pool.device;
         if mappings::serve(device) {
-            let name = ptr::from_ref(pool).addr() as u64;
-            match mappings::allocate(self, device, name, bytes, devices) {
+            match mappings::allocate(self, device, pool.number, bytes, devices) {
                 // Where there are no mappings the primary context has the memory.
                 Err(_) if !mappings::serve(device) => self.peers(device, devices)?,
                 result => {
@@ -324,8 +316,8 @@ impl Driver for Cuda {
             && (bytes < LARGE || self.free(device).is_none_or(|free| free >= bytes))
     }
 
-    fn make_room(&self, asking: &MemPool<Self>, waits: bool) -> bool {
-        let device = Some(asking.device());
+    fn make_room(&self, asking: PoolId, waits: bool) -> bool {
+        let device = Some(asking.device);
         room::release_broken();
         let cached = registry::used().map_or(0, |pool| pool.make_room(device));
         cached + room::trim(Some(asking), waits) > 0

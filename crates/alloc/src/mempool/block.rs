@@ -1,6 +1,5 @@
 //! Ranges of addresses: handed out, free, or without memory behind them.
 
-use super::lanes::SHARED;
 use crate::bins::Binned;
 use crate::handles::Context;
 pub(super) use crate::slab::{Id, NIL};
@@ -9,6 +8,8 @@ use crate::slab::{Link, Linked, UNLINKED};
 /// All ranges of a pool.
 pub(super) type Slab = crate::slab::Slab<Block>;
 
+/// The lane of what is free for everybody: no stream's.
+pub(super) const SHARED: u32 = 0;
 /// What a range is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {

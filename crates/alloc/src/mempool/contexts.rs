@@ -1,8 +1,9 @@
 //! What the program does to streams, contexts, captures and graphs, as far as a pool must know of it.
 
+use super::block::SHARED;
 use super::block::{Block, Id, State as Is};
 use super::driver::Driver;
-use super::lanes::{Lane, SHARED};
+use super::lanes::Lane;
 use super::mutation::{Mutation, on};
 use super::pool::MemPool;
 use super::space::Piece;

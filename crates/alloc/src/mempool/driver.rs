@@ -2,9 +2,17 @@
 
 use std::time::Duration;
 
-use super::pool::MemPool;
 use crate::handles::Stream;
 use std::fmt::Debug;
+
+/// Which pool calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PoolId {
+    /// The ordinal of its device.
+    pub device: i32,
+    /// Tells it apart from every other pool of the process.
+    pub number: u64,
+}
 
 /// The calls that a pool makes; none with its lock held. Errors are the driver's own codes.
 pub trait Driver: Sync + Sized {
@@ -91,14 +99,9 @@ pub trait Driver: Sync + Sized {
     ///
     /// # Errors
     /// The driver's.
-    fn allocate_for(
-        &self,
-        pool: &MemPool<Self>,
-        bytes: u64,
-        devices: &[i32],
-    ) -> Result<u64, Self::Error> {
+    fn allocate_for(&self, pool: PoolId, bytes: u64, devices: &[i32]) -> Result<u64, Self::Error> {
         let _ = devices;
-        self.allocate(pool.device(), bytes)
+        self.allocate(pool.device, bytes)
     }
 
     /// Lets devices use one driver allocation, and others no longer, where [`Driver::peers`] does not.
@@ -166,5 +169,5 @@ pub trait Driver: Sync + Sized {
 
     /// Gives back what other caches of this process hold on a pool's device; `waits`: also what work
     /// still uses, after that. True if that was anything.
-    fn make_room(&self, asking: &MemPool<Self>, waits: bool) -> bool;
+    fn make_room(&self, asking: PoolId, waits: bool) -> bool;
 }

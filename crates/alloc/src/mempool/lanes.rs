@@ -10,7 +10,7 @@
 //! fences of a number count on for ever: one that is remembered of an earlier lane is complete.
 
 use super::bits::Bits;
-use super::block::Slab;
+use super::block::{SHARED, Slab};
 use super::mutation::{Mutation, on};
 use super::quick::Quick;
 use crate::bins::Bins;
@@ -19,8 +19,6 @@ use crate::slab::Id;
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 
-/// The lane of what is free for everybody: no stream's.
-pub(super) const SHARED: u32 = 0;
 /// Orders of one lane behind others, above which those that are over are forgotten.
 const ORDERS: usize = 16;
 

@@ -8,7 +8,8 @@
 use super::block::{Id, NIL, State as Is};
 use super::mutation::{Mutation, on};
 use super::space::Piece;
-use super::state::{SMALL, State};
+use super::space::SMALL;
+use super::state::State;
 use crate::size_class;
 
 /// Pages of the largest piece, which is what one small block can keep from going back: 32 MiB of the smallest pages, by

@@ -1,7 +1,7 @@
 //! One pool: its lock, and what is done without it.
 
 use super::block::{Id, State as Is};
-use super::driver::Driver;
+use super::driver::{Driver, PoolId};
 use super::mutation::{Mutation, on};
 use super::plan::{From, Mode, Plan};
 use super::space::Piece;
@@ -98,6 +98,14 @@ impl<D: Driver> MemPool<D> {
             }),
             range: AtomicU64::new(0),
             threshold: AtomicU64::new(0),
+        }
+    }
+
+    /// Which pool it is.
+    pub fn id(&self) -> PoolId {
+        PoolId {
+            device: self.device,
+            number: std::ptr::from_ref(self).addr() as u64,
         }
     }
 
@@ -271,7 +279,7 @@ impl<D: Driver> MemPool<D> {
             }
             Mode::Again => {
                 self.reap(driver);
-                if !driver.make_room(self, false) {
+                if !driver.make_room(self.id(), false) {
                     return Err(D::OUT_OF_MEMORY);
                 }
                 None
@@ -281,7 +289,7 @@ impl<D: Driver> MemPool<D> {
                 self.state.lock().give_up();
                 self.finish_all(driver);
                 self.reap(driver);
-                driver.make_room(self, true);
+                driver.make_room(self.id(), true);
                 self.state.lock().consolidate();
                 Some(Source::Waited)
             }
@@ -482,7 +490,7 @@ impl<D: Driver> MemPool<D> {
         if self.is_beyond(size) || !driver.admit(self.device, size) {
             return Err(D::OUT_OF_MEMORY);
         }
-        let address = driver.allocate_for(self, size, devices)?;
+        let address = driver.allocate_for(self.id(), size, devices)?;
         let mut state = self.state.lock();
         let lane = state.lanes.of(stream);
         let small = state.is_small(need);

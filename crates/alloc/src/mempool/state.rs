@@ -1,10 +1,11 @@
 //! What the pool's lock protects: blocks that go out and come back. Nothing here calls the driver.
 
+use super::block::SHARED;
 use super::block::{Block, Id, NIL, Slab, State as Is};
 use super::course::{Course, Progress};
-use super::lanes::{Lanes, SHARED};
+use super::lanes::Lanes;
 use super::mutation::{Mutation, on};
-use super::space::Space;
+use super::space::{SMALL, Space};
 use super::types::Settings;
 use crate::captures::Captures;
 use crate::handles::Context;
@@ -15,10 +16,6 @@ use crate::stats::Stats;
 use crate::types::Source;
 use crate::types::{FreeError, Freed, Grant, Stamp};
 use rustc_hash::FxHashMap;
-
-/// Requests up to this many bytes share a part of the addresses, so that they do not take large
-/// blocks apart.
-pub(super) const SMALL: u64 = 256 << 10;
 
 /// Lanes of others that a request looks at before it asks what is over.
 const NEAR: u32 = 32;

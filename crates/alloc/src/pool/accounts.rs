@@ -1,9 +1,11 @@
 //! Blocks that go out and come back, with the figures of their devices.
 
+use super::block::Found;
 use super::block::{Block, Id, State as BlockState};
+use super::departing::Victim;
 use super::mutation::Mutation;
-use super::placement::{Found, Placement};
-use super::state::{After, State, Victim};
+use super::placement::Placement;
+use super::state::{After, State};
 use crate::handles::{Address, Context};
 use crate::types::{FreeError, Freed, Grant, Source, Stamp};
 

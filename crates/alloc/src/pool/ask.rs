@@ -1,9 +1,9 @@
 //! One request that no ready block answered: what to do next, decided under the lock and done
 //! without it.
 
+use super::block::Found;
 use super::fences::{Events, Few};
 use super::mutation::Mutation;
-use super::placement::Found;
 use super::state::State;
 use crate::handles::Context;
 use crate::policy::Reuse;

@@ -21,6 +21,16 @@ pub(super) enum State {
     Quarantined,
 }
 
+/// What a look for free memory found.
+pub(super) enum Found {
+    /// This block, taken out.
+    Ready(Id),
+    /// Nothing yet, but perhaps when this fence is ready.
+    Pending(u64),
+    /// Nothing.
+    Nothing,
+}
+
 /// Which of its two lists a block is linked in.
 #[derive(Clone, Copy)]
 pub(super) enum Chain {

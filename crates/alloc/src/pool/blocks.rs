@@ -4,8 +4,8 @@
 //! that order too, so what becomes ready is always the older part. The newest of the ready ones is
 //! handed out, so that a surplus ages at the old end.
 
+use super::block::Found;
 use super::block::{Id, Slab};
-use super::placement::Found;
 use crate::size_class::{self, CLASSES, GRANULE, Set};
 use std::collections::VecDeque;
 

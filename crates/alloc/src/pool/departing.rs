@@ -2,13 +2,21 @@
 //! allocation. If the program frees the address once more now, that must not reach the driver: it would succeed, and our
 //! own free, which follows, could then free memory that another thread got at the same address.
 
-use super::device::Device;
-use super::grow::RELEASE_PATIENCE;
-use super::pool::{Guard, Pool};
-use super::state::{State, Victim};
-use crate::handles::Address;
-use crate::types::FreeError;
+use crate::handles::{Address, Context};
 use rustc_hash::FxHashMap;
+
+/// A driver allocation on its way back.
+pub(super) struct Victim {
+    pub arena: u64,
+    pub device: usize,
+    pub context: Context,
+    /// As [`super::Device::born`].
+    pub born: u64,
+    pub address: Address,
+    pub bytes: u64,
+    /// As [`Departing::add`] tells.
+    pub number: u64,
+}
 
 /// The addresses.
 #[derive(Default)]
@@ -39,7 +47,7 @@ impl Departing {
     }
 
     /// The driver is about to be told of a victim.
-    fn tell(&mut self, victim: &Victim) {
+    pub fn tell(&mut self, victim: &Victim) {
         if let Some(one) = self.all.get_mut(&victim.address) {
             one.is_told |= one.number == victim.number;
         }
@@ -58,62 +66,15 @@ impl Departing {
     pub fn forget(&mut self, arena: u64) {
         self.all.retain(|_, one| one.arena != arena);
     }
-}
 
-impl<D: Device> Pool<D> {
-    /// Tells the driver to take a victim back.
-    pub(super) fn tell(&self, state: &mut Guard<'_, D>, victim: &Victim) -> Result<(), D::Error> {
-        let State {
-            departing, devices, ..
-        } = &mut **state;
-        departing.tell(victim);
-        if let Some(device) = devices.get_mut(victim.device) {
-            device.told += victim.bytes;
-        }
-        let result = self.outside(state, |device| {
-            device.release(victim.context, victim.born, victim.address, victim.bytes)
-        });
-        if let Some(device) = state.devices.get_mut(victim.device) {
-            device.told -= victim.bytes;
-        }
-        state.released(victim);
-        self.changed.notify_all();
-        result
-    }
-
-    /// Before a free: the address must not be one of a victim.
-    ///
-    /// # Errors
-    /// [`FreeError::NotLive`] if it is.
+    /// Whether there are any.
     #[inline]
-    pub(super) fn not_departing(
-        &self,
-        state: &mut Guard<'_, D>,
-        address: Address,
-    ) -> Result<(), FreeError<D::Error>> {
-        match state.departing.all.is_empty() {
-            true => Ok(()),
-            false => self.see_off(state, address),
-        }
+    pub fn is_empty(&self) -> bool {
+        self.all.is_empty()
     }
 
-    #[cold]
-    fn see_off(
-        &self,
-        state: &mut Guard<'_, D>,
-        address: Address,
-    ) -> Result<(), FreeError<D::Error>> {
-        loop {
-            match state.departing.all.get(&address) {
-                Some(one) if !state.map.contains_key(&address) => {
-                    // Once the driver has it, the driver knows what is there.
-                    let patience = RELEASE_PATIENCE;
-                    if !one.is_told || self.changed.wait_for(state, patience).timed_out() {
-                        return Err(FreeError::NotLive);
-                    }
-                }
-                _ => return Ok(()),
-            }
-        }
+    /// Whether the driver is being told of the allocation at an address; `None`: there is no such victim.
+    pub fn is_told(&self, address: Address) -> Option<bool> {
+        self.all.get(&address).map(|one| one.is_told)
     }
 }

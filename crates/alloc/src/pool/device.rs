@@ -84,6 +84,23 @@ pub trait Device: Sync {
     /// Waits on the host for all work of the context.
     fn synchronize(&self, context: Context) -> Result<(), Self::Error>;
 
+    /// Waits on the host for all work of a context. The driver refuses that for ever where a capture was left that nothing
+    /// can end any more, as that of a default stream whose thread has ended.
+    fn finish(&self, context: Context) -> Result<(), Self::Error> {
+        let wait_otherwise = |error| {
+            let is_other = |second| !Self::is_capture(second) && !Self::is_out_of_memory(second);
+            let of_work = |second| {
+                if Self::is_capture(error) && is_other(second) {
+                    second
+                } else {
+                    error
+                }
+            };
+            self.drain(context).map_err(of_work)
+        };
+        self.synchronize(context).or_else(wait_otherwise)
+    }
+
     /// Free and total bytes of the context's device, as the driver sees them.
     fn memory_info(&self, context: Context) -> Result<(u64, u64), Self::Error>;
 }

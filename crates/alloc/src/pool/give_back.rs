@@ -1,13 +1,13 @@
 //! Memory on its way back to the driver: trimming, decay, and making room.
 
 use super::block::Id;
+use super::departing::Victim;
 use super::device::Device;
 use super::front::Call;
-use super::grow::RELEASE_PATIENCE;
 use super::mutation::Mutation;
-use super::pool::{Guard, Pool};
-use super::state::{Cover, State, Victim};
-use super::work::{Recorded, finish};
+use super::pool::{Guard, Pool, RELEASE_PATIENCE};
+use super::state::{Cover, State};
+use super::work::Recorded;
 use crate::handles::Context;
 use crate::policy::TICKS_TO_DECAY;
 
@@ -92,7 +92,7 @@ impl<D: Device> Pool<D> {
                 others.all(|context| {
                     let waited = match device.captures(*context) {
                         true => device.drain(*context),
-                        false => finish(device, *context),
+                        false => device.finish(*context),
                     };
                     waited.is_ok()
                 })
@@ -226,38 +226,6 @@ impl<D: Device> Pool<D> {
             }
             done
         })
-    }
-
-    /// Gives back memory that was not waited for before.
-    pub(super) fn release_exported(
-        &self,
-        state: &mut Guard<'_, D>,
-        victim: Victim,
-    ) -> Result<(), D::Error> {
-        let cover = state.cover(victim.arena);
-        if cover.foreign {
-            // The driver waits for the memory's own device only.
-            let waited = self.outside(state, |device| {
-                let mut contexts = cover.contexts.iter();
-                contexts.try_for_each(|context| finish(device, *context))
-            });
-            if let Err(error) = waited {
-                // Lost rather than pulled from under running work.
-                state.not_released(&victim);
-                return Err(error);
-            }
-        }
-        self.tell(state, &victim)
-    }
-
-    pub(super) fn release(&self, state: &mut Guard<'_, D>, victims: Vec<Victim>) -> u64 {
-        let mut bytes = 0;
-        for victim in victims {
-            // A driver that refuses has lost its context: the memory is gone either way.
-            let _ = self.tell(state, &victim);
-            bytes += victim.bytes;
-        }
-        bytes
     }
 
     /// Gives an arena's oldest cached memory back, until it is so many bytes. Returns the bytes.

@@ -5,17 +5,14 @@ use super::ask::{Ask, Step};
 use super::device::Device;
 use super::front::Call;
 use super::give_back::Which;
-use super::pool::{Guard, Pool};
+use super::pool::{Guard, Pool, RELEASE_PATIENCE};
 use super::state::State;
 use super::work::Recorded;
 use crate::handles::Context;
 use crate::size_class::PAGE;
 use crate::types::{Grant, Source};
 use parking_lot::MutexGuard;
-use std::time::Duration;
 
-/// How long a request waits for memory that another thread is giving back.
-pub(super) const RELEASE_PATIENCE: Duration = Duration::from_secs(2);
 /// How often one request takes back what waits for captures, while others take that from it.
 const SCRAPES: u32 = 16;
 /// The device's part that is left free: one in so many bytes, and at least [`MARGIN_FLOOR`].

@@ -26,6 +26,7 @@ mod placement;
     reason = "the pool itself, beside what it is made of"
 )]
 mod pool;
+mod release;
 mod segments;
 #[cfg(test)]
 mod sim;

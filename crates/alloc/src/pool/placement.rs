@@ -1,19 +1,9 @@
 //! Which free memory answers a request: one of two ways, chosen by the policy.
 
-use super::block::{Id, Slab};
+use super::block::{Found, Id, Slab};
 use super::blocks::Blocks;
 use super::segments::{Map, Segments};
 use crate::policy::Policy;
-
-/// What a look for free memory found.
-pub(super) enum Found {
-    /// This block, taken out.
-    Ready(Id),
-    /// Nothing yet, but perhaps when this fence is ready.
-    Pending(u64),
-    /// Nothing.
-    Nothing,
-}
 
 /// The free memory of one arena.
 #[expect(

@@ -6,12 +6,15 @@ use super::front::{Call, Front};
 use super::placement::Placement;
 use super::state::{After, Cover, State};
 use super::types::{Found, Settings};
-use super::work::finish;
 use crate::handles::{Address, Context};
 use crate::policy::{Policy, Reuse};
 use crate::stats::Stats;
 use crate::types::{FreeError, Freed, Grant, Source, Stamp};
 use parking_lot::{Condvar, Mutex, MutexGuard};
+use std::time::Duration;
+
+/// How long a request waits for memory that another thread is giving back.
+pub(super) const RELEASE_PATIENCE: Duration = Duration::from_secs(2);
 
 /// A caching allocator of device memory over a [`Device`].
 pub struct Pool<D: Device> {
@@ -236,7 +239,7 @@ impl<D: Device> Pool<D> {
                 let result = self.outside(&mut state, |device| {
                     contexts
                         .iter()
-                        .try_for_each(|context| finish(device, *context))
+                        .try_for_each(|context| device.finish(*context))
                 });
                 if let Err(error) = result {
                     let captures = || {

@@ -4,8 +4,8 @@
 //! still gets a segment of its own in steps of 2 MiB: the sizes that PyTorch documents for its
 //! allocator. Freed parts wait in order for their fence; only ready memory is merged.
 
+use super::block::Found;
 use super::block::{Block, Chain, Id, List, NIL, Slab, State};
-use super::placement::Found;
 use crate::bins::Bins;
 use crate::handles::Address;
 use crate::size_class::{self, GRANULE, PAGE};

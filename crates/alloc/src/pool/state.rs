@@ -2,7 +2,7 @@
 
 use super::arena::Arena;
 use super::block::{Id, NIL, Slab, State as BlockState};
-use super::departing::Departing;
+use super::departing::{Departing, Victim};
 use super::fences::{Events, Few};
 use super::mutation::Mutation;
 use super::placement::Placement;
@@ -35,19 +35,6 @@ impl DeviceState {
         let kept = self.stats.allocated + self.stats.quarantined;
         held.saturating_sub(kept).saturating_sub(max)
     }
-}
-
-/// A driver allocation on its way back.
-pub(super) struct Victim {
-    pub arena: u64,
-    pub device: usize,
-    pub context: Context,
-    /// As [`super::Device::born`].
-    pub born: u64,
-    pub address: Address,
-    pub bytes: u64,
-    /// As [`Departing::add`] tells.
-    pub number: u64,
 }
 
 /// The contexts whose work may reach an arena's memory.

@@ -99,30 +99,13 @@ impl<D: Device> Pool<D> {
         let done = self.outside(state, |device| {
             contexts
                 .iter()
-                .all(|context| finish(device, *context).is_ok())
+                .all(|context| device.finish(*context).is_ok())
         });
         if done {
             state.completed(serial, id);
         }
         done
     }
-}
-
-/// Waits on the host for all work of a context. The driver refuses that for ever where a capture was left that nothing
-/// can end any more, as that of a default stream whose thread has ended.
-pub(super) fn finish<D: Device>(device: &D, context: Context) -> Result<(), D::Error> {
-    let wait_otherwise = |error| {
-        let is_other = |second| !D::is_capture(second) && !D::is_out_of_memory(second);
-        let of_work = |second| {
-            if D::is_capture(error) && is_other(second) {
-                second
-            } else {
-                error
-            }
-        };
-        device.drain(context).map_err(of_work)
-    };
-    device.synchronize(context).or_else(wait_otherwise)
 }
 
 /// How recording a fence went.

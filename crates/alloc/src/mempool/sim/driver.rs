@@ -3,7 +3,7 @@
 use super::{Call, Clock, Error, Event, Inner, Sim};
 use crate::handles::Context;
 use crate::handles::Stream;
-use crate::mempool::{Driver, MemPool};
+use crate::mempool::{Driver, MemPool, PoolId};
 use std::sync::Weak;
 use std::time::Duration;
 
@@ -276,7 +276,7 @@ impl Driver for Probe {
         self.with(|sim| sim.memory.total().saturating_add(bytes) <= sim.limit)
     }
 
-    fn make_room(&self, asking: &MemPool<Probe>, waits: bool) -> bool {
+    fn make_room(&self, asking: PoolId, waits: bool) -> bool {
         let world = self.world.upgrade().expect("the world outlives its pools");
         let mut given = 0;
         for (number, pool) in world.pools.iter().enumerate() {
@@ -284,7 +284,7 @@ impl Driver for Probe {
                 number,
                 world: self.world.clone(),
             };
-            if !std::ptr::eq(pool, asking) {
+            if pool.id() != asking {
                 given += pool.make_room(&probe, waits, PATIENCE);
             }
         }

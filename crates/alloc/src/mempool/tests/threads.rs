@@ -2,6 +2,7 @@
 
 use crate::handles::Context;
 use crate::handles::Stream;
+use crate::mempool::PoolId;
 use crate::mempool::{Driver, MemPool, Settings};
 use crate::policy::Policy;
 use parking_lot::Mutex;
@@ -172,7 +173,7 @@ impl Driver for Slow {
     fn admit(&self, _: i32, _: u64) -> bool {
         true
     }
-    fn make_room(&self, _: &MemPool<Self>, _: bool) -> bool {
+    fn make_room(&self, _: PoolId, _: bool) -> bool {
         false
     }
 }
