@@ -18,9 +18,11 @@ const DEFAULT_STREAM: u64 = Stream::LEGACY;
 /// The pool of the `cudaMalloc` family and that of streams, as in one process under the shim.
 pub struct Ours {
     plain: Pool<Simulated>,
-    /// Serves the `cudaMalloc` family instead, where pages do.
-    paged: Option<MemPool<Simulated>>,
+    /// Serves the `cudaMalloc` family instead, where it follows a plan of its own.
+    planned: Option<MemPool<Simulated>>,
     ordered: MemPool<Simulated>,
+    /// Where pages serve, that pool serves both families.
+    serves_all: bool,
     /// Where each block is, by its number; 0: nowhere.
     places: Vec<u64>,
     /// Ns from one tick of the housekeeper's clock to the next; 0: it has none.
@@ -51,16 +53,20 @@ impl Ours {
                 page: device.page,
                 orders,
                 waits: !orders,
+                reuse: device.reuse,
                 placement: plans.of(0, family),
                 ..mempool::Settings::default()
             };
             MemPool::new(0, settings)
         };
         let orders = device.reuse == Reuse::Order;
+        let is_paged = plain == alloc::Policy::Vmm;
+        let has_plan = ordered != plain || !plans.pools.is_empty();
         let simulated = Simulated::new(device.limit.unwrap_or(UNLIMITED), device.lag);
         Ours {
             plain: Pool::new(simulated, settings),
-            paged: (plain == alloc::Policy::Vmm).then(|| pool(plain, orders, Family::Plain)),
+            planned: (is_paged && has_plan).then(|| pool(plain, orders, Family::Plain)),
+            serves_all: is_paged && !has_plan,
             ordered: pool(ordered, orders, Family::Streams),
             places: vec![0; blocks as usize],
             tick: device.decay / u64::from(TICKS_TO_DECAY),
@@ -78,7 +84,7 @@ impl Ours {
             }
             self.next = self.next.saturating_add(self.tick);
             self.plain.decay();
-            for pool in self.paged.iter().chain([&self.ordered]) {
+            for pool in self.planned.iter().chain([&self.ordered]) {
                 pool.decay(self.plain.device());
             }
         }
@@ -86,7 +92,7 @@ impl Ours {
     }
 
     fn give_back(&self) {
-        for pool in self.paged.iter().chain([&self.ordered]) {
+        for pool in self.planned.iter().chain([&self.ordered]) {
             pool.trim(self.plain.device(), 0);
         }
         self.plain.trim(None, 0);
@@ -105,7 +111,8 @@ impl Ours {
     /// The pool of pages or streams that serves a request; `None`: that of `cudaMalloc` does.
     fn pool(&self, request: &Request) -> Option<&MemPool<Simulated>> {
         match request.stream {
-            None => self.paged.as_ref(),
+            None if self.serves_all => Some(&self.ordered),
+            None => self.planned.as_ref(),
             Some(_) => Some(&self.ordered),
         }
     }
@@ -161,7 +168,8 @@ impl Allocator for Ours {
         match request.stream {
             None => self.give_back(),
             Some(_) => {
-                self.ordered.trim(self.plain.device(), request.bytes);
+                self.ordered
+                    .trim_streams(self.plain.device(), request.bytes);
             }
         }
     }
@@ -175,7 +183,7 @@ impl Allocator for Ours {
     }
 
     fn largest_free(&self) -> u64 {
-        let pools = self.paged.iter().chain([&self.ordered]);
+        let pools = self.planned.iter().chain([&self.ordered]);
         let largest = pools.map(MemPool::largest_free).max();
         self.plain.largest_free(0).max(largest.unwrap_or(0))
     }

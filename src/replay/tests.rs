@@ -33,6 +33,26 @@ pub(super) fn outcome(policy: Policy, requests: &Requests, limit: Option<u64>) -
 pub(super) const MIB: u64 = 1 << 20;
 
 #[test]
+fn what_one_family_has_freed_serves_the_other_under_vmm() {
+    let mut requests = Requests::default();
+    for (at, stream) in [None, Some(0), None, Some(7)].into_iter().enumerate() {
+        for op in [Op::Allocate, Op::Free] {
+            assert!(requests.push(Request {
+                op,
+                block: at as u32,
+                bytes: 40 * MIB,
+                stream,
+                thread: 1,
+                ns: at as u64,
+            }));
+        }
+    }
+    let held = |policy| outcome(policy, &requests, None).peak_reserved;
+    assert_eq!(held(Policy::Ours(alloc::Policy::Vmm)), 40 * MIB);
+    assert_eq!(held(Policy::Auto), 80 * MIB);
+}
+
+#[test]
 fn torch_gets_segments_by_its_rules() {
     let sizes = [
         (1, 2 * MIB),

@@ -52,6 +52,8 @@ pub struct Freed {
     pub size: u64,
     /// The ordinal of its device.
     pub device: i32,
+    /// Whether it was handed out for no stream in particular, as `cudaMalloc` does.
+    pub for_all: bool,
 }
 
 /// Why memory could not be freed.

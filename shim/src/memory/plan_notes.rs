@@ -5,7 +5,6 @@ use std::sync::Mutex;
 use gpushim_alloc::mempool::Progress;
 use gpushim_alloc::placement::Family;
 use gpushim_config::Log;
-use gpushim_trace::Class;
 
 use crate::base::{settings, stderr};
 use crate::memory::registry::{self, Entry};
@@ -36,9 +35,9 @@ pub fn note(ends: bool) {
 }
 
 fn name(entry: &Entry) -> String {
-    let family = match entry.class() {
-        Class::Device => Family::Plain,
-        _ => Family::Streams,
+    let family = match entry.is_of_device() {
+        true => Family::Plain,
+        false => Family::Streams,
     };
     format!("plan.{}.{}", entry.device, family.name())
 }

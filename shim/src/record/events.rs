@@ -35,22 +35,30 @@ fn as_named(stream: u64) -> u64 {
     }
 }
 
+/// The class of a block that is for no stream in particular, or for one.
+pub fn family(for_all: bool) -> Class {
+    match for_all {
+        true => Class::Device,
+        false => Class::PoolAsync,
+    }
+}
+
 /// A block of `cudaMalloc` that its pool handed out, on the thread's device.
 #[inline(always)]
 pub fn granted(grant: &Grant) {
     let device = thread::with(|t| t.device.get());
-    granted_on(grant, Class::Device, device.into(), Stream::EVERY);
+    granted_on(grant, device.into(), Stream::EVERY);
 }
 
 /// A block of `cudaMalloc` that came back to its pool. Runs under the pool's lock. When that was.
 #[inline(always)]
 pub fn freed(freed: &Freed) -> Stamp {
-    freed_on(freed, Class::Device, Stream::EVERY)
+    freed_on(freed, Stream::EVERY)
 }
 
 /// A block that a pool handed out.
 #[inline(always)]
-pub fn granted_on(grant: &Grant, class: Class, device: i32, stream: u64) {
+pub fn granted_on(grant: &Grant, device: i32, stream: u64) {
     let Some(writer) = open() else { return };
     let (flag, nanos) = match grant.source {
         Source::Hit => (flags::HIT, 0),
@@ -65,14 +73,14 @@ pub fn granted_on(grant: &Grant, class: Class, device: i32, stream: u64) {
         size: grant.requested,
         stack: stacks::of_allocation(writer, grant.requested),
         extra: [as_named(stream), Cost::pack(nanos, grant.size)],
-        ..event(Kind::Alloc, class)
+        ..event(Kind::Alloc, family(stream == Stream::EVERY))
     };
     writer.record_alloc_after(&made, grant.after.0);
 }
 
 /// A block that came back to a pool. Runs under that pool's lock. When that was.
 #[inline(always)]
-pub fn freed_on(freed: &Freed, class: Class, stream: u64) -> Stamp {
+pub fn freed_on(freed: &Freed, stream: u64) -> Stamp {
     let Some(writer) = opened() else {
         return Stamp::default();
     };
@@ -82,7 +90,7 @@ pub fn freed_on(freed: &Freed, class: Class, stream: u64) -> Stamp {
         address: freed.address,
         size: freed.requested,
         extra: [as_named(stream), Cost::pack(0, freed.size)],
-        ..event(Kind::Free, class)
+        ..event(Kind::Free, family(freed.for_all))
     };
     Stamp(writer.record_free_at(&ended))
 }

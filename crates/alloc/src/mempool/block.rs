@@ -56,7 +56,7 @@ pub(super) struct Block {
     /// In the part of the addresses that small requests share.
     pub small: bool,
     /// Handed out for no stream in particular, and live.
-    pub everywhere: bool,
+    pub for_all: bool,
 }
 
 impl Block {
@@ -77,7 +77,7 @@ impl Block {
             tick: 0,
             state,
             small: false,
-            everywhere: false,
+            for_all: false,
         }
     }
 

@@ -104,13 +104,13 @@ impl<D: Driver> MemPool<D> {
         void.into_iter().for_each(|event| driver.retire(event));
     }
 
-    /// A context has ended with its streams: all their work is over, and their events are void. With
-    /// `blocks`, so are the blocks that were allocated in it. Returns their bytes.
-    pub fn context_gone(&self, driver: &D, context: Context, blocks: bool) -> u64 {
+    /// A context has ended with its streams: all their work is over, and their events are void. So are the blocks that
+    /// were allocated in it for no stream in particular. Returns their bytes.
+    pub fn context_gone(&self, driver: &D, context: Context) -> u64 {
         let _misses = self.misses.lock();
         let mut state = self.state.lock();
         let before = state.stats.allocated;
-        if blocks && !on(Mutation::KeepBlocks) {
+        if state.stats.shared.is_some() && !on(Mutation::KeepBlocks) {
             state.free_all_of(context);
         }
         let gone = before - state.stats.allocated;
@@ -193,11 +193,11 @@ impl<D: Driver> MemPool<D> {
 }
 
 impl<E: Copy> State<E> {
-    /// Frees the blocks that were allocated in a context.
+    /// Frees the blocks that were allocated in a context for no stream in particular.
     fn free_all_of(&mut self, context: Context) {
         let of_context = |id: &Id| {
             let block = self.slab.at(*id);
-            block.state == Is::Live && block.context == context
+            block.state == Is::Live && block.for_all && block.context == context
         };
         let all: Vec<Id> = self.map.values().copied().filter(of_context).collect();
         let lane = self.lanes.of(Stream::every(context));
@@ -250,6 +250,7 @@ impl<E: Copy> State<E> {
         let before = std::mem::replace(self, fresh);
         (self.stats, self.tick, self.calm) = (before.stats, before.tick, before.stats.freed_bytes);
         (self.stats.allocated, self.stats.requested) = (0, 0);
+        self.stats.shared = None;
         (self.stats.live, self.stats.quarantined, self.stats.reserved) = (0, 0, 0);
         (self.course, self.progress) = (None, before.progress);
         (self.captures, self.lanes) = (before.captures, lanes);

@@ -5,6 +5,7 @@ use super::mutation::{Mutation, on};
 use super::pool::MemPool;
 use super::state::State;
 use crate::handles::Stream;
+use crate::policy::Reuse;
 use crate::types::Source;
 use std::ops::Range;
 
@@ -19,6 +20,15 @@ impl<E: Copy> State<E> {
         let most = self.stats.allocated.saturating_add(more);
         let most = self.stats.peak_allocated.max(most);
         most.saturating_add(most / 1000 * self.settings.spare)
+    }
+
+    /// How a stream may come behind work of others: whether it is made to wait, or else the host.
+    fn ways(&self, stream: Stream) -> (bool, bool) {
+        if stream.is_ordered() {
+            return (self.settings.orders, self.settings.waits);
+        }
+        let orders = self.settings.reuse == Reuse::Order;
+        (orders, !orders)
     }
 
     /// A lane that has a block for a request once `lane` waits for it, and the fence.
@@ -162,7 +172,8 @@ impl<D: Driver> MemPool<D> {
     /// `None`: there is no such stream.
     pub(super) fn order(&self, driver: &D, stream: Stream, bytes: u64) -> Option<Source> {
         let mut state = self.state.lock();
-        if !(state.settings.orders || state.settings.waits) {
+        let (orders, waits) = state.ways(stream);
+        if !orders && !waits {
             return None;
         }
         let need = state.block_bytes(bytes);
@@ -181,7 +192,7 @@ impl<D: Driver> MemPool<D> {
         fence: u64,
     ) -> Option<Source> {
         let mut state = self.state.lock();
-        let (orders, waits) = (state.settings.orders, state.settings.waits);
+        let (orders, waits) = state.ways(stream);
         let captures = state.captures.is_open() && !on(Mutation::OrderUnderCapture);
         if captures || !(orders || waits) {
             return None;
@@ -219,7 +230,7 @@ impl<D: Driver> MemPool<D> {
     /// Makes a stream wait for all others that have freed something. `None`: for none.
     pub(super) fn order_behind_all(&self, driver: &D, stream: Stream) -> Option<Source> {
         let mut state = self.state.lock();
-        if state.captures.is_open() || !state.settings.orders {
+        if state.captures.is_open() || !state.ways(stream).0 {
             return None;
         }
         let lane = state.lanes.of(stream);

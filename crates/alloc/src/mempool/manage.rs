@@ -27,6 +27,11 @@ impl<D: Driver> MemPool<D> {
         given
     }
 
+    /// As [`MemPool::trim`], of what is held for streams: what `cudaMalloc` had of late stays for it.
+    pub fn trim_streams(&self, driver: &D, keep: u64) -> u64 {
+        self.trim(driver, keep.saturating_add(self.stats().kept_for_all()))
+    }
+
     /// Memory is short elsewhere: all that is free goes back; `waits`: also what work still uses, after
     /// that. Gives nothing back if another thread looks for memory in this pool for longer than `patience`: it may
     /// wait for the caller. Returns the bytes given back.
@@ -51,6 +56,9 @@ impl<D: Driver> MemPool<D> {
         };
         let mut state = self.state.lock();
         state.tick = state.tick.wrapping_add(1);
+        if state.tick.is_multiple_of(TICKS_TO_DECAY) {
+            state.stats.roll();
+        }
         drop(state);
         self.refresh(driver);
         self.reap(driver);
@@ -66,7 +74,7 @@ impl<D: Driver> MemPool<D> {
         let threshold = self.threshold.load(Ordering::Relaxed);
         threshold != u64::MAX && {
             let stats = self.stats();
-            stats.reserved > threshold && stats.reserved > stats.allocated
+            stats.reserved_on_streams() > threshold && stats.reserved > stats.allocated
         }
     }
 
@@ -89,13 +97,13 @@ impl<D: Driver> MemPool<D> {
     /// The highest figures start anew from the present ones.
     pub fn reset_peak_reserved(&self) {
         let mut state = self.state.lock();
-        state.stats.peak_reserved = state.stats.reserved;
+        state.stats.reset_peak_reserved();
     }
 
     /// As [`MemPool::reset_peak_reserved`], for what is handed out.
     pub fn reset_peak_requested(&self) {
         let mut state = self.state.lock();
-        state.stats.peak_requested = state.stats.requested;
+        state.stats.reset_peak_requested();
     }
 
     /// Devices, by ordinal, that may use the pool's memory from now on; its own always may.
@@ -215,6 +223,7 @@ impl<D: Driver> MemPool<D> {
             requested: block.requested,
             serial: block.serial,
             context: block.context,
+            for_all: block.for_all,
         })
     }
 

@@ -303,7 +303,10 @@ impl<D: Driver> MemPool<D> {
             }
         };
         if let Some(mut grant) = self.take(stream, bytes, true) {
-            grant.source = waited.unwrap_or(grant.source);
+            if let Some(source) = waited {
+                self.state.lock().stats.corrected(grant.source, source);
+                grant.source = source;
+            }
             return Ok(grant);
         }
         self.grow(driver, misses, stream, bytes, mode)

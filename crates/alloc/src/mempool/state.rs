@@ -236,7 +236,7 @@ impl<E: Copy> State<E> {
         let to = self.lanes.get(lane);
         let (ordered, context) = to.map_or((true, Context(0)), |to| (to.ordered, to.context));
         let block = self.slab.at_mut(id);
-        (block.lane, block.context, block.everywhere) = (lane, context, !ordered);
+        (block.lane, block.context, block.for_all) = (lane, context, !ordered);
     }
 
     /// Which lane a block joins that is freed on this one. One handed out for no stream in particular
@@ -287,6 +287,7 @@ impl<E: Copy> State<E> {
         block.serial = (self.stats.freed + self.stats.live) as u32;
         block.requested = bytes;
         block.group = group;
+        let for_all = block.for_all;
         let grant = Grant {
             address: block.address,
             requested: bytes,
@@ -294,6 +295,9 @@ impl<E: Copy> State<E> {
             source,
             after: self.latest,
         };
+        if for_all {
+            self.stats.granted_for_all(&grant);
+        }
         self.stats.granted(&grant);
         if self.course.is_some() {
             self.followed(grant.address, grant.size);
@@ -321,13 +325,14 @@ impl<E: Copy> State<E> {
         if block.state != Is::Live {
             return Err(FreeError::NotLive);
         }
-        let lane = if block.everywhere {
+        let lane = if block.for_all {
             self.lane_of_free(id, lane)
         } else {
             lane
         };
         let block = self.slab.at_mut(id);
         let (size, requested, group) = (block.size, block.requested, block.group);
+        let for_all = block.for_all;
         let Some(to) = self.lanes.at(lane) else {
             return Err(FreeError::Unknown);
         };
@@ -336,14 +341,18 @@ impl<E: Copy> State<E> {
             requested,
             size,
             device: self.device,
+            for_all,
         });
         self.latest = self.latest.max(now.into());
         block.tick = tick;
-        (block.lane, block.context, block.everywhere) = (lane, to.context, false);
+        (block.lane, block.context, block.for_all) = (lane, to.context, false);
         let (fence, is_first) = to.join();
         let is_known = to.holds;
         block.fence = fence;
         self.stats.freed(size, requested);
+        if for_all {
+            self.stats.freed_for_all(size, requested);
+        }
         if !on(Mutation::NoQuarantine) && self.captures.quarantine(id, group) {
             self.slab.at_mut(id).state = Is::Quarantined;
             self.stats.quarantined += size;

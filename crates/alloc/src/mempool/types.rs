@@ -2,7 +2,7 @@
 
 use crate::handles::Context;
 use crate::placement::Placement;
-use crate::policy::Policy;
+use crate::policy::{Policy, Reuse};
 use std::sync::Arc;
 
 /// How a pool behaves.
@@ -30,6 +30,8 @@ pub struct Settings {
     pub orders: bool,
     /// If it is not: whether the host waits instead.
     pub waits: bool,
+    /// The same for requests that are for no stream in particular.
+    pub reuse: Reuse,
     /// Where requests go as long as they come in its order, under [`Policy::Vmm`].
     pub placement: Option<Arc<Placement>>,
 }
@@ -45,6 +47,7 @@ impl Default for Settings {
             max_size: 0,
             orders: true,
             waits: false,
+            reuse: Reuse::Order,
             placement: None,
         }
     }
@@ -61,4 +64,6 @@ pub struct LiveBlock {
     pub serial: u32,
     /// The context that it was allocated in.
     pub context: Context,
+    /// Whether it was handed out for no stream in particular, as `cudaMalloc` does.
+    pub for_all: bool,
 }

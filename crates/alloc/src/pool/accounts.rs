@@ -120,6 +120,7 @@ impl<E: Copy> State<E> {
             requested,
             size,
             device: device.ordinal,
+            for_all: true,
         });
         self.latest = self.latest.max(now.into());
         arena.allocated = arena.allocated.saturating_sub(size);

@@ -231,6 +231,7 @@ impl Front {
             requested: out.requested,
             size: out.size,
             device: shard.device,
+            for_all: true,
         })
         .into();
         shard.back.push(out.id);

@@ -69,12 +69,13 @@ impl Found {
                 // SAFETY: this attribute is an int.
                 return unsafe { value.cast::<c_int>().write_unaligned(0) };
             }
-            CONTEXT if self.entry.class() == Class::Device => self.block.context.0,
+            CONTEXT if self.block.for_all => self.block.context.0,
             // Stream-ordered memory belongs to no context (measured on an H100).
             CONTEXT => 0,
             BUFFER_ID => self.id(),
             RANGE_START_ADDR => self.block.address,
             RANGE_SIZE => self.block.requested,
+            MEMPOOL_HANDLE if self.block.for_all => 0,
             MEMPOOL_HANDLE => self.entry.handle(),
             _ => return,
         };

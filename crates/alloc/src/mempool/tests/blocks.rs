@@ -1,16 +1,18 @@
 //! What a program does with memory.
 
-use super::machine::{Block, Machine, OF_DEVICE, stream};
-use crate::handles::Context;
+use super::machine::{BOTH, Block, Machine, OF_DEVICE};
 use crate::handles::Stream;
 use crate::mempool::sim::{Clock, Error, Use};
 use crate::types::FreeError;
 
 impl Machine {
     pub fn allocate(&mut self, pool: usize, on: Stream, bytes: u64, writes: bool) -> bool {
-        let stream = match pool {
-            OF_DEVICE => stream(on.context, Stream::EVERY),
-            _ => on,
+        let for_all = matches!(pool, OF_DEVICE | BOTH);
+        let pool = if pool == BOTH { 0 } else { pool };
+        let stream = if for_all {
+            Stream::every(on.context)
+        } else {
+            on
         };
         let grant = match self.pool(pool).allocate(&self.probes[pool], stream, bytes) {
             Ok(grant) => grant,
@@ -23,9 +25,10 @@ impl Machine {
         assert!(grant.size >= bytes && grant.requested == bytes);
         let number = self.sim().granted(grant.address, grant.size);
         self.models[pool].granted(&grant);
-        let allocated = match pool {
-            OF_DEVICE => Clock::default(),
-            _ => self.sim().now(stream),
+        let allocated = if for_all {
+            Clock::default()
+        } else {
+            self.sim().now(stream)
         };
         let mut block = Block {
             grant,
@@ -65,7 +68,7 @@ impl Machine {
         let Some(block) = at.map(|at| self.live.swap_remove(at)) else {
             return;
         };
-        if block.pool == OF_DEVICE && on.is_none() {
+        if block.is_for_all() && on.is_none() {
             self.free(block, None);
         } else {
             self.sim().order_after(stream, &block.after);
@@ -91,7 +94,7 @@ impl Machine {
             (seen.address, seen.requested),
             (grant.address, grant.requested)
         );
-        assert_eq!(seen.size, grant.size);
+        assert_eq!((seen.size, seen.for_all), (grant.size, block.is_for_all()));
         self.models[block.pool].freed(&grant);
     }
 
@@ -113,7 +116,7 @@ impl Machine {
         let mut used: Vec<usize> = Vec::new();
         for block in blocks {
             let block = block % self.live.len().max(1);
-            let reachable = |b: &Block| self.reaches(stream, b.pool, b.stream.context);
+            let reachable = |b: &Block| self.reaches(stream, b.pool, b.stream);
             if !used.contains(&block) && self.live.get(block).is_some_and(reachable) {
                 used.push(block);
             }
@@ -137,10 +140,11 @@ impl Machine {
         }
     }
 
-    /// Whether work of a stream may use a pool's memory that was allocated in a context.
-    pub fn reaches(&self, stream: Stream, pool: usize, owner: Context) -> bool {
+    /// Whether work of a stream may use a block of a pool that was handed out on another.
+    pub fn reaches(&self, stream: Stream, pool: usize, made: Stream) -> bool {
         let allowed = || self.models[pool].access == Some(true);
-        let peers = || pool != OF_DEVICE || self.sim().accessors(owner).contains(&stream.context);
+        let accessors = || self.sim().accessors(made.context);
+        let peers = || made.is_ordered() || accessors().contains(&stream.context);
         self.device(stream) == 0 || allowed() && peers()
     }
 

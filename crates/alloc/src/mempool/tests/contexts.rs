@@ -1,6 +1,6 @@
 //! What a program does to whole streams, contexts and devices.
 
-use super::machine::{Block, CONTEXTS, Machine, OF_DEVICE, stream};
+use super::machine::{Block, CONTEXTS, Machine, stream};
 use crate::handles::Context;
 use crate::handles::Stream;
 
@@ -35,7 +35,7 @@ impl Machine {
         if self.captures.is_empty() {
             self.each(|pool, probe| {
                 if pool.is_above_threshold() {
-                    pool.trim(probe, pool.threshold());
+                    pool.trim_streams(probe, pool.threshold());
                 }
             });
         }
@@ -54,11 +54,8 @@ impl Machine {
             self.end_capture(at, false);
         }
         for pool in 0..self.models.len() {
-            let of_device = pool == OF_DEVICE;
-            let given = self
-                .pool(pool)
-                .context_gone(&self.probes[pool], context, of_device);
-            let gone = if of_device { self.lose(context) } else { 0 };
+            let given = self.pool(pool).context_gone(&self.probes[pool], context);
+            let gone = self.lose(pool, context);
             assert_eq!(given, gone, "bytes that ended with their context");
         }
         self.streams.retain(|stream| stream.context != context);
@@ -66,16 +63,17 @@ impl Machine {
         self.add_stream(stream(context, Stream::LEGACY));
     }
 
-    /// The blocks of a context are gone. Returns their bytes.
-    fn lose(&mut self, context: Context) -> u64 {
+    /// The blocks of a pool that are for all streams of a context are gone. Returns their bytes.
+    fn lose(&mut self, pool: usize, context: Context) -> u64 {
         let all = std::mem::take(&mut self.live);
-        let of_context = |b: &Block| b.pool == OF_DEVICE && b.stream.context == context;
+        let of_context =
+            |b: &Block| b.pool == pool && b.is_for_all() && b.stream.context == context;
         let (gone, left) = all.into_iter().partition(of_context);
         self.live = left;
         let gone: Vec<Block> = gone;
         for block in &gone {
             self.sim().lost(block.grant.address, block.number);
-            self.models[OF_DEVICE].freed(&block.grant);
+            self.models[pool].freed(&block.grant);
             self.forget_memory(|number| number == block.number);
         }
         gone.iter().map(|block| block.grant.size).sum()

@@ -75,7 +75,7 @@ fn contexts_that_are_destroyed() {
         };
         one(driver, pool, stream);
         let grant = pool.allocate(driver, stream, 5_000).expect("memory");
-        pool.context_gone(driver, context, false);
+        pool.context_gone(driver, context);
         // Its block lives on.
         let elsewhere = Stream {
             context: Context(MANY + 1),

@@ -10,7 +10,7 @@ use crate::mempool::sim::{Clock, Use};
 struct Recorded {
     used: Use,
     pool: usize,
-    owner: Context,
+    made: Stream,
     allocated: Clock,
     /// The context in which the memory was freed: there, and where its memory may be used, the graph
     /// may still run.
@@ -38,7 +38,7 @@ impl Capture {
         self.uses.extend(blocks.map(|block| Recorded {
             used: block.whole(),
             pool: block.pool,
-            owner: block.stream.context,
+            made: block.stream,
             allocated: block.allocated.clone(),
             freed: None,
         }));
@@ -109,7 +109,7 @@ impl Machine {
         let may = |r: &&Recorded| {
             let covered =
                 |c| c == stream.context || self.sim().accessors(c).contains(&stream.context);
-            self.reaches(stream, r.pool, r.owner) && r.freed.is_none_or(covered)
+            self.reaches(stream, r.pool, r.made) && r.freed.is_none_or(covered)
         };
         let recorded: Vec<&Recorded> = graph.uses.iter().filter(may).collect();
         for r in &recorded {

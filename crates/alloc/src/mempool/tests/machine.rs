@@ -8,6 +8,7 @@ use crate::handles::Context;
 use crate::handles::Stream;
 use crate::mempool::sim::{Call, Clock, Error, Probe, Sim, Use, World};
 use crate::mempool::{MemPool, Settings};
+use crate::policy::Reuse;
 use crate::types::Grant;
 use std::sync::Arc;
 
@@ -15,6 +16,8 @@ use std::sync::Arc;
 pub const CONTEXTS: [(Context, i32); 3] = [(Context(1), 0), (Context(2), 0), (Context(3), 1)];
 /// The pool of `cudaMalloc`: its blocks are for all streams of a context. The others' belong to one.
 pub const OF_DEVICE: usize = 2;
+/// Stands for the first pool, where a request is for all streams of its context: that pool serves both families.
+pub const BOTH: usize = 3;
 
 /// A block in the program's hands.
 pub struct Block {
@@ -30,6 +33,11 @@ pub struct Block {
 }
 
 impl Block {
+    /// Whether it is for all streams of the context that it was allocated in.
+    pub fn is_for_all(&self) -> bool {
+        !self.stream.is_ordered()
+    }
+
     pub fn whole(&self) -> Use {
         (self.grant.address, self.grant.size, self.number)
     }
@@ -62,6 +70,11 @@ fn settings(setting: &Setting, pool: usize, max_size: u64) -> Settings {
         max_size,
         orders: setting.orders,
         waits: setting.waits,
+        reuse: if setting.orders {
+            Reuse::Order
+        } else {
+            Reuse::Wait
+        },
     }
 }
 
@@ -169,11 +182,11 @@ impl Machine {
                     && let Some(block) = self.take(block)
                 {
                     let every = self::stream(context, Stream::EVERY);
-                    let of_device = block.pool == OF_DEVICE;
-                    if !of_device {
+                    let for_all = block.is_for_all();
+                    if !for_all {
                         self.sim().order_after(stream, &block.after);
                     }
-                    self.free(block, (!of_device).then_some(every));
+                    self.free(block, (!for_all).then_some(every));
                 }
             }
             Action::FreeTwice { pool } => self.free_twice(pool),

@@ -178,7 +178,10 @@ impl Machine {
             );
             assert_eq!((stats.live, stats.freed), (model.live, model.freed));
             assert_eq!(stats.freed_bytes, model.freed_bytes);
-            assert_eq!(stats.hits + stats.ordered + stats.grown, model.granted);
+            assert_eq!(
+                stats.hits + stats.ordered + stats.waited + stats.grown,
+                model.granted
+            );
             assert_eq!(stats.out_of_memory, model.refused);
             let peaks = (stats.peak_allocated, stats.peak_requested);
             assert_eq!(peaks, (model.peak_allocated, model.peak_requested));

@@ -1,5 +1,6 @@
 //! Programs made of actions, and the conditions under which they run.
 
+use super::machine::BOTH;
 use crate::mempool::sim::{Call, Error};
 use crate::placement::Placement;
 use crate::policy::Policy;
@@ -257,7 +258,7 @@ fn action(share: u32) -> impl Strategy<Value = Action> {
     let pool = || prop_oneof![5 => Just(0usize), 1 => Just(1usize), 2 => Just(2usize)];
     let block = || 0..64usize;
     let memory = prop_oneof![
-        60 => (pool(), stream(), bytes(), prop::bool::weighted(0.9))
+        60 => (prop_oneof![9 => pool(), 1 => Just(BOTH)], stream(), bytes(), prop::bool::weighted(0.9))
             .prop_map(|(pool, stream, bytes, writes)| Action::Allocate { pool, stream, bytes, writes }),
         25 => block().prop_map(|block| Action::Free { block, on: None }),
         25 => (block(), stream()).prop_map(|(block, on)| Action::Free { block, on: Some(on) }),
