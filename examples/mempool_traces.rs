@@ -7,7 +7,7 @@
 //! (default 400) is how many requests the device's work is behind the host; `SPARE` and `PIECE` (MiB) set
 //! the pool's.
 
-use gpushim_alloc::mempool::{Driver, MemPool, PoolId, Settings};
+use gpushim_alloc::mempool::{Driver, PoolId, Settings, StreamPool};
 use gpushim_alloc::{Context, Policy, Stream};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -122,7 +122,7 @@ fn run(path: &str, text: &str, policy: Policy) {
         piece: number("PIECE", 2) << 20,
         ..Settings::default()
     };
-    let pool = MemPool::new(0, settings);
+    let pool = StreamPool::new(0, settings);
     let mut live = HashMap::new();
     let mut unknown = 0;
     let started = Instant::now();

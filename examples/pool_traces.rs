@@ -7,7 +7,7 @@
 //! (default 40) is how many requests the device's work is behind the host; `SHARE`, `SLACK` and
 //! `FLOOR` (MiB) set the pool's; `GIB` the memory of the device (default 80).
 
-use gpushim_alloc::pool::{Device, Pool, Settings};
+use gpushim_alloc::pool::{Device, DevicePool, Settings};
 use gpushim_alloc::{Address, Context, Policy, Reuse, Stats};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Mutex;
@@ -161,10 +161,10 @@ fn main() {
                     .and_then(|share| share.parse().ok()),
                 slack: setting("SLACK", defaults.slack),
                 floor: setting("FLOOR", defaults.floor >> 20) << 20,
-                front: setting("FRONT", 1) == 1,
+                thread_cache: setting("FRONT", 1) == 1,
                 ..defaults
             };
-            let pool = Pool::new(device, settings);
+            let pool = DevicePool::new(device, settings);
             let mut live = HashMap::new();
             let mut half = Stats::default();
             for (n, op) in ops.iter().enumerate() {

@@ -5,9 +5,9 @@ use super::device::{Device, UNLIMITED};
 use super::device::{NoMemory, Simulated};
 use crate::requests::Request;
 use gpushim_alloc as alloc;
-use gpushim_alloc::mempool::{self, MemPool};
-use gpushim_alloc::placement::{Family, Plans};
-use gpushim_alloc::pool::{self, Pool};
+use gpushim_alloc::mempool::{self, StreamPool};
+use gpushim_alloc::plan::{Family, Plans};
+use gpushim_alloc::pool::{self, DevicePool};
 use gpushim_alloc::{Context, Grant, Reuse, Stream, TICKS_TO_DECAY};
 
 /// The one context that there is.
@@ -17,10 +17,10 @@ const DEFAULT_STREAM: u64 = Stream::LEGACY;
 
 /// The pool of the `cudaMalloc` family and that of streams, as in one process under the shim.
 pub struct Ours {
-    plain: Pool<Simulated>,
+    plain: DevicePool<Simulated>,
     /// Serves the `cudaMalloc` family instead, where it follows a plan of its own.
-    planned: Option<MemPool<Simulated>>,
-    ordered: MemPool<Simulated>,
+    planned: Option<StreamPool<Simulated>>,
+    ordered: StreamPool<Simulated>,
     /// Where pages serve, that pool serves both families.
     serves_all: bool,
     /// Where each block is, by its number; 0: nowhere.
@@ -54,17 +54,17 @@ impl Ours {
                 orders,
                 waits: !orders,
                 reuse: device.reuse,
-                placement: plans.of(0, family),
+                plan: plans.of(0, family),
                 ..mempool::Settings::default()
             };
-            MemPool::new(0, settings)
+            StreamPool::new(0, settings)
         };
         let orders = device.reuse == Reuse::Order;
         let is_paged = plain == alloc::Policy::Vmm;
         let has_plan = ordered != plain || !plans.pools.is_empty();
         let simulated = Simulated::new(device.limit.unwrap_or(UNLIMITED), device.lag);
         Ours {
-            plain: Pool::new(simulated, settings),
+            plain: DevicePool::new(simulated, settings),
             planned: (is_paged && has_plan).then(|| pool(plain, orders, Family::Plain)),
             serves_all: is_paged && !has_plan,
             ordered: pool(ordered, orders, Family::Streams),
@@ -109,7 +109,7 @@ impl Ours {
     }
 
     /// The pool of pages or streams that serves a request; `None`: that of `cudaMalloc` does.
-    fn pool(&self, request: &Request) -> Option<&MemPool<Simulated>> {
+    fn pool(&self, request: &Request) -> Option<&StreamPool<Simulated>> {
         match request.stream {
             None if self.serves_all => Some(&self.ordered),
             None => self.planned.as_ref(),
@@ -120,7 +120,7 @@ impl Ours {
 
 fn stream(request: &Request) -> Stream {
     let (handle, thread) = match request.stream {
-        None => (Stream::EVERY, 0),
+        None => (Stream::ALL, 0),
         Some(0) => (DEFAULT_STREAM, 0),
         Some(Stream::PER_THREAD) => (Stream::PER_THREAD, request.thread.into()),
         Some(handle) => (handle, 0),
@@ -184,7 +184,7 @@ impl Allocator for Ours {
 
     fn largest_free(&self) -> u64 {
         let pools = self.planned.iter().chain([&self.ordered]);
-        let largest = pools.map(MemPool::largest_free).max();
+        let largest = pools.map(StreamPool::largest_free).max();
         self.plain.largest_free(0).max(largest.unwrap_or(0))
     }
 

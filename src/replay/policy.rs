@@ -14,7 +14,7 @@ use crate::plan::plans;
 use crate::replay::rmm;
 use crate::requests::Requests;
 use gpushim_alloc as alloc;
-use gpushim_alloc::placement::Plans;
+use gpushim_alloc::plan::Plans;
 use gpushim_config::duration;
 
 /// An allocator.

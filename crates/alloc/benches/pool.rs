@@ -4,7 +4,7 @@
 //! over, so that each request needs a fence and an order.
 
 use divan::{Bencher, black_box};
-use gpushim_alloc::pool::{Device, Pool, Settings};
+use gpushim_alloc::pool::{Device, DevicePool, Settings};
 use gpushim_alloc::{Address, Context, Policy};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -57,18 +57,18 @@ impl Device for Free {
     }
 }
 
-fn pool(policy: Policy, front: bool) -> Pool<Free> {
-    Pool::new(
+fn pool(policy: Policy, thread_cache: bool) -> DevicePool<Free> {
+    DevicePool::new(
         Free::default(),
         Settings {
             policy,
-            front,
+            thread_cache,
             ..Settings::default()
         },
     )
 }
 
-fn pairs(pool: &Pool<Free>, sizes: &[u64]) {
+fn pairs(pool: &DevicePool<Free>, sizes: &[u64]) {
     for n in 0..PAIRS {
         let bytes = sizes[n % sizes.len()];
         if let Ok(grant) = pool.allocate(CONTEXT, black_box(bytes)) {
@@ -77,13 +77,13 @@ fn pairs(pool: &Pool<Free>, sizes: &[u64]) {
     }
 }
 
-fn synchronize(pool: &Pool<Free>) {
+fn synchronize(pool: &DevicePool<Free>) {
     let mark = pool.mark(CONTEXT);
     pool.synchronized(CONTEXT, mark);
 }
 
 /// As many blocks as there are pairs, all ready.
-fn fill(pool: &Pool<Free>, sizes: &[u64], threads: usize) {
+fn fill(pool: &DevicePool<Free>, sizes: &[u64], threads: usize) {
     let grants: Vec<_> = (0..PAIRS * threads)
         .filter_map(|n| pool.allocate(CONTEXT, sizes[n % sizes.len()]).ok())
         .collect();
@@ -97,8 +97,8 @@ const ONE: [u64; 1] = [1 << 20];
 const MIXED: [u64; 7] = [512, 4096, 1 << 20, 3 << 20, 12_845_056, 2_359_296, 64 << 20];
 
 #[divan::bench(args = [(false, 1), (true, 1), (false, 7), (true, 7)], sample_count = 2000)]
-fn hit(bencher: Bencher<'_, '_>, (front, sizes): (bool, usize)) {
-    let pool = pool(Policy::Blocks, front);
+fn hit(bencher: Bencher<'_, '_>, (thread_cache, sizes): (bool, usize)) {
+    let pool = pool(Policy::Blocks, thread_cache);
     let sizes: &[u64] = if sizes == 1 { &ONE } else { &MIXED };
     fill(&pool, sizes, 1);
     bencher
@@ -108,8 +108,8 @@ fn hit(bencher: Bencher<'_, '_>, (front, sizes): (bool, usize)) {
 }
 
 #[divan::bench(args = [false, true], threads = [2], sample_count = 1000)]
-fn hit_threads(bencher: Bencher<'_, '_>, front: bool) {
-    let pool = pool(Policy::Blocks, front);
+fn hit_threads(bencher: Bencher<'_, '_>, thread_cache: bool) {
+    let pool = pool(Policy::Blocks, thread_cache);
     fill(&pool, &ONE, 8);
     bencher
         .counter(divan::counter::ItemsCount::new(PAIRS))

@@ -12,10 +12,10 @@ pub struct Context(pub u64);
 pub struct Stream {
     /// The context that it belongs to.
     pub context: Context,
-    /// The driver's handle; [`Stream::LEGACY`], [`Stream::PER_THREAD`] or [`Stream::EVERY`].
+    /// The driver's handle; [`Stream::LEGACY`], [`Stream::PER_THREAD`] or [`Stream::ALL`].
     pub handle: u64,
     /// The thread whose default stream it is, for [`Stream::PER_THREAD`]; the device, for
-    /// [`Stream::of_device`]; else 0. As wide as the others: copying it would stall on a narrower one.
+    /// [`Stream::all_of_device`]; else 0. As wide as the others: copying it would stall on a narrower one.
     pub thread: u64,
 }
 
@@ -25,27 +25,27 @@ impl Stream {
     /// `CU_STREAM_PER_THREAD`.
     pub const PER_THREAD: u64 = 2;
     /// No stream in particular: everything that was submitted to the context so far.
-    pub const EVERY: u64 = u64::MAX;
+    pub const ALL: u64 = u64::MAX;
 
     /// Whether later work of the stream comes after its earlier work by itself.
     pub fn is_ordered(&self) -> bool {
-        self.handle != Self::EVERY
+        self.handle != Self::ALL
     }
 
     /// Everything that was submitted to any context of a device so far.
-    pub fn of_device(device: i32) -> Self {
+    pub fn all_of_device(device: i32) -> Self {
         Stream {
             context: Context(0),
-            handle: Self::EVERY,
+            handle: Self::ALL,
             thread: u64::from(device.unsigned_abs()),
         }
     }
 
     /// Everything that was submitted to a context so far.
-    pub fn every(context: Context) -> Self {
+    pub fn all_of(context: Context) -> Self {
         Stream {
             context,
-            handle: Self::EVERY,
+            handle: Self::ALL,
             thread: 0,
         }
     }

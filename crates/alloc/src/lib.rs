@@ -1,6 +1,6 @@
 //! The caching allocator: pools of device memory, without CUDA.
 //!
-//! [`pool`] serves the `cudaMalloc` family, [`mempool`] the stream-ordered one; [`placement`] is a plan of addresses that
+//! [`pool`] serves the `cudaMalloc` family, [`mempool`] the stream-ordered one; [`plan`] is a plan of addresses that
 //! either may follow; [`gate`] keeps calls out of contexts that end.
 
 mod bins;
@@ -9,7 +9,7 @@ pub mod gate;
 mod handles;
 mod lock;
 pub mod mempool;
-pub mod placement;
+pub mod plan;
 mod policy;
 pub mod pool;
 mod size_class;

@@ -22,7 +22,7 @@ pub fn allocate(bytes: u64) -> Option<Result<u64, CUresult>> {
     }
     let context = context::current().filter(|context| !green::is(*context))?;
     let entry = pool(device::driver().ordinal(context).ok()?)?;
-    stream_ordered::allocate_from(entry, Stream::every(context), bytes)
+    stream_ordered::allocate_from(entry, Stream::all_of(context), bytes)
 }
 
 fn pool(device: i32) -> Option<&'static Entry> {
@@ -71,10 +71,10 @@ pub fn context_gone(context: Context) {
 fn follow(accessor: Context, owner: Context) {
     let driver = device::driver();
     if !captures::any()
-        && let Ok(event) = Driver::record(driver, Stream::every(owner))
+        && let Ok(event) = Driver::record(driver, Stream::all_of(owner))
     {
         // Without the order the accessor's first work may be early, as it would be natively.
-        let _ = Driver::order(driver, Stream::every(accessor), event);
+        let _ = Driver::order(driver, Stream::all_of(accessor), event);
         Driver::retire(driver, event);
     }
 }
@@ -125,7 +125,7 @@ pub fn free_anywhere(address: DevicePtr) -> Option<CUresult> {
     // Without a context the driver takes it back, too. It must not get the address of ours.
     let context = context::current().or_else(|| primary::of(entry.device));
     Some(context.map_or(INVALID_CONTEXT, |context| {
-        stream_ordered::free_from(entry, address, Stream::every(context))
+        stream_ordered::free_from(entry, address, Stream::all_of(context))
     }))
 }
 

@@ -4,7 +4,7 @@ use std::ptr;
 use std::sync::atomic::Ordering;
 
 use gpushim_alloc::mempool::Settings;
-use gpushim_alloc::placement::Family;
+use gpushim_alloc::plan::Family;
 use gpushim_alloc::{Context, Policy};
 
 use crate::base::{settings, thread};
@@ -81,8 +81,8 @@ pub fn default(device: i32, handle: u64) -> Option<&'static Entry> {
 /// pools.
 pub fn serving_all(device: i32) -> Option<&'static Entry> {
     registry::serving_all(device, || {
-        let placement = plans::of(device, Family::Plain);
-        let has_plan = placement.is_some() || plans::of(device, Family::Streams).is_some();
+        let plan = plans::of(device, Family::Plain);
+        let has_plan = plan.is_some() || plans::of(device, Family::Streams).is_some();
         let mut default_pool = ptr::null_mut();
         // SAFETY: `default_pool` is ours to write.
         let ask = || unsafe { real::cuDeviceGetDefaultMemPool(&mut default_pool, device) };
@@ -90,7 +90,7 @@ pub fn serving_all(device: i32) -> Option<&'static Entry> {
             return default(device, default_pool as u64);
         }
         let settings = Settings {
-            placement,
+            plan,
             ..of_default(device)
         };
         add(registry::handle_of_device(device), device, settings)
@@ -100,7 +100,7 @@ pub fn serving_all(device: i32) -> Option<&'static Entry> {
 
 fn of_default(device: i32) -> Settings {
     Settings {
-        placement: plans::of(device, Family::Streams),
+        plan: plans::of(device, Family::Streams),
         reuse: settings::config().reuse,
         ..Settings::default()
     }

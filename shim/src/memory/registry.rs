@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering}
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use gpushim_alloc::Stream;
-use gpushim_alloc::mempool::{MemPool, Settings};
-use gpushim_alloc::pool::{self, Pool};
+use gpushim_alloc::mempool::{Settings, StreamPool};
+use gpushim_alloc::pool::{self, DevicePool};
 
 use crate::base::thread::{self, Uncancelled};
 use crate::base::{boundary, settings, stderr};
@@ -20,11 +20,11 @@ use crate::cuda::types::{CUresult, SUCCESS};
 use crate::memory::policy;
 use crate::record::trace;
 
-static POOL: OnceLock<Option<Pool<Cuda>>> = OnceLock::new();
+static POOL: OnceLock<Option<DevicePool<Cuda>>> = OnceLock::new();
 
 /// The pool of `cudaMalloc`; `None` under the policy `off`, and where memory is served in pages.
 #[inline]
-pub fn pool() -> Option<&'static Pool<Cuda>> {
+pub fn pool() -> Option<&'static DevicePool<Cuda>> {
     match POOL.get() {
         Some(pool) => pool.as_ref(),
         None => create(),
@@ -32,7 +32,7 @@ pub fn pool() -> Option<&'static Pool<Cuda>> {
 }
 
 #[cold]
-fn create() -> Option<&'static Pool<Cuda>> {
+fn create() -> Option<&'static DevicePool<Cuda>> {
     let _uncancelled = Uncancelled::new();
     boundary::prepare();
     let pool = POOL.get_or_init(|| {
@@ -44,14 +44,14 @@ fn create() -> Option<&'static Pool<Cuda>> {
             cache_max: config.cache_max,
             ..pool::Settings::default()
         };
-        Some(Pool::new(Cuda::new(), settings))
+        Some(DevicePool::new(Cuda::new(), settings))
     });
     pool.as_ref()
 }
 
 /// The pool if it was ever used: for hooks that have nothing to tell a pool that is empty.
 #[inline]
-pub fn used() -> Option<&'static Pool<Cuda>> {
+pub fn used() -> Option<&'static DevicePool<Cuda>> {
     POOL.get().and_then(Option::as_ref)
 }
 
@@ -76,7 +76,7 @@ pub struct Entry {
     /// Set when a synchronisation did not give back what it would have without captures and graphs.
     pub(super) owes: AtomicBool,
     /// Our pool.
-    pub pool: MemPool<Cuda>,
+    pub pool: StreamPool<Cuda>,
 }
 
 impl Entry {
@@ -295,7 +295,7 @@ pub fn add(
         serves_all: AtomicBool::new(false),
         access: Mutex::default(),
         owes: AtomicBool::new(false),
-        pool: MemPool::new(device, settings),
+        pool: StreamPool::new(device, settings),
     }));
     // What captures now may use this pool, too.
     captures::with_open(|open| {

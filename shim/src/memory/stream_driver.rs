@@ -233,7 +233,7 @@ impl Driver for Cuda {
         if !here {
             return self.record_context(stream.context);
         }
-        if stream.handle == Stream::EVERY {
+        if stream.handle == Stream::ALL {
             return match stream.context {
                 Context(0) => self.record_device(stream.thread as i32),
                 context => self.record_all(context),
@@ -252,7 +252,7 @@ impl Driver for Cuda {
 
     fn record_beside(&self, stream: Stream) -> Result<Event, CUresult> {
         // The default streams take part in what others capture.
-        if stream.handle <= Stream::PER_THREAD || stream.handle == Stream::EVERY {
+        if stream.handle <= Stream::PER_THREAD || stream.handle == Stream::ALL {
             return Err(NOT_FOUND);
         }
         let mut status = 0;
@@ -362,7 +362,7 @@ impl Cuda {
 
     /// Makes a stream wait for one event.
     fn order_after(&self, stream: Stream, event: Event) -> Result<(), CUresult> {
-        if stream.handle == Stream::EVERY {
+        if stream.handle == Stream::ALL {
             // Whoever may use the memory from here on waits.
             if peer_access::any() {
                 for other in peer_access::of(stream.context) {

@@ -30,7 +30,7 @@ fn capturing() -> u16 {
 #[inline]
 fn as_named(stream: u64) -> u64 {
     match stream {
-        Stream::LEGACY | Stream::EVERY => 0,
+        Stream::LEGACY | Stream::ALL => 0,
         handle => handle,
     }
 }
@@ -47,13 +47,13 @@ pub fn family(for_all: bool) -> Class {
 #[inline(always)]
 pub fn granted(grant: &Grant) {
     let device = thread::with(|t| t.device.get());
-    granted_on(grant, device.into(), Stream::EVERY);
+    granted_on(grant, device.into(), Stream::ALL);
 }
 
 /// A block of `cudaMalloc` that came back to its pool. Runs under the pool's lock. When that was.
 #[inline(always)]
 pub fn freed(freed: &Freed) -> Stamp {
-    freed_on(freed, Stream::EVERY)
+    freed_on(freed, Stream::ALL)
 }
 
 /// A block that a pool handed out.
@@ -73,7 +73,7 @@ pub fn granted_on(grant: &Grant, device: i32, stream: u64) {
         size: grant.requested,
         stack: stacks::of_allocation(writer, grant.requested),
         extra: [as_named(stream), Cost::pack(nanos, grant.size)],
-        ..event(Kind::Alloc, family(stream == Stream::EVERY))
+        ..event(Kind::Alloc, family(stream == Stream::ALL))
     };
     writer.record_alloc_after(&made, grant.after.0);
 }

@@ -8,7 +8,7 @@ use crate::slab::{Link, Linked, UNLINKED};
 /// All ranges of a pool.
 pub(super) type Slab = crate::slab::Slab<Block>;
 
-/// The lane of what is free for everybody: no stream's.
+/// The queue of what is free for everybody: no stream's.
 pub(super) const SHARED: u32 = 0;
 /// What a range is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,7 +18,7 @@ pub(super) enum State {
     /// Free, with memory behind it, and in a bin.
     Free,
     /// Free and kept at hand, not merged with its neighbours.
-    Quick,
+    AtHand,
     /// Addresses without memory.
     Unmapped,
     /// Free, but its memory is in use at another address already: to be unmapped when its work is over.
@@ -36,9 +36,9 @@ pub(super) struct Block {
     pub size: u64,
     /// Bytes that the caller asked for.
     pub requested: u64,
-    /// The fence of `lane` after which its memory is nobody's.
+    /// The fence of `queue` after which its memory is nobody's.
     pub fence: u64,
-    pub lane: u32,
+    pub queue: u32,
     /// The context of the stream that it was last handed out or freed on.
     pub context: Context,
     /// Tells apart the allocations that had this address.
@@ -66,7 +66,7 @@ impl Block {
             size,
             requested: 0,
             fence: 0,
-            lane: SHARED,
+            queue: SHARED,
             context: Context(0),
             serial: 0,
             left: NIL,

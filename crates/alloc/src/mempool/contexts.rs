@@ -3,11 +3,11 @@
 use super::block::SHARED;
 use super::block::{Block, Id, State as Is};
 use super::driver::Driver;
-use super::lanes::Lane;
 use super::mutation::{Mutation, on};
-use super::pool::MemPool;
+use super::pool::StreamPool;
 use super::space::Piece;
 use super::state::State;
+use super::stream_queue::StreamQueue;
 use crate::handles::Context;
 use crate::handles::Stream;
 use std::time::Duration;
@@ -19,8 +19,8 @@ const CAPTURE_PATIENCE: Duration = Duration::from_secs(2);
 #[derive(Clone, Debug, Default)]
 pub struct Marks(Vec<(u32, u64)>);
 
-impl<D: Driver> MemPool<D> {
-    /// A point before a stream, or a whole context, is synchronised; see [`MemPool::synchronized`].
+impl<D: Driver> StreamPool<D> {
+    /// A point before a stream, or a whole context, is synchronised; see [`StreamPool::synchronized`].
     /// `alone`: no other context's work may use what was freed on no stream in particular.
     pub fn mark(&self, context: Context, stream: Option<Stream>, alone: bool) -> Marks {
         let mut state = self.state.lock();
@@ -28,21 +28,21 @@ impl<D: Driver> MemPool<D> {
         let others = on(Mutation::MarkOtherStreams);
         let one = stream.filter(|_| !others);
         let mut next = match one {
-            Some(stream) => state.lanes.known(stream),
-            None => state.lanes.pending(0),
+            Some(stream) => state.queues.known(stream),
+            None => state.queues.pending(0),
         };
         while let Some(number) = next {
-            if let Some(lane) = state.lanes.at(number)
-                && (lane.context == context || on(Mutation::MarkOtherContexts))
-                && (stream.is_none() || lane.stream == stream || others)
-                && (alone || lane.ordered || on(Mutation::MarkDespitePeers))
+            if let Some(queue) = state.queues.at(number)
+                && (queue.context == context || on(Mutation::MarkOtherContexts))
+                && (stream.is_none() || queue.stream == stream || others)
+                && (alone || queue.ordered || on(Mutation::MarkDespitePeers))
             {
                 let open = on(Mutation::OpenMark);
-                marks.push((number, if open { lane.join().0 } else { lane.close() }));
+                marks.push((number, if open { queue.join().0 } else { queue.close() }));
             }
             next = match one {
                 Some(_) => None,
-                None => state.lanes.pending(number + 1),
+                None => state.queues.pending(number + 1),
             };
         }
         Marks(marks)
@@ -51,10 +51,10 @@ impl<D: Driver> MemPool<D> {
     /// What was marked has been synchronised: what was freed before is complete.
     pub fn synchronized(&self, marks: &Marks) {
         let mut state = self.state.lock();
-        for (lane, fence) in &marks.0 {
-            // A lane that was ended since has later fences.
-            if let Some(lane) = state.lanes.at(*lane) {
-                lane.completed(*fence);
+        for (queue, fence) in &marks.0 {
+            // A queue that was ended since has later fences.
+            if let Some(queue) = state.queues.at(*queue) {
+                queue.completed(*fence);
             }
         }
     }
@@ -62,32 +62,35 @@ impl<D: Driver> MemPool<D> {
     /// A stream is about to be destroyed: what was freed on it is free when its work is over. A stream
     /// with the same handle later is another one.
     pub fn stream_gone(&self, driver: &D, stream: Stream) {
-        if self.state.lock().lanes.known(stream).is_none() {
+        if self.state.lock().queues.known(stream).is_none() {
             return;
         }
         let _misses = self.misses.lock();
         self.end_some(driver);
         let mut state = self.state.lock();
-        let Some(lane) = state
-            .lanes
+        let Some(queue) = state
+            .queues
             .known(stream)
             .filter(|_| !on(Mutation::KeepStream))
         else {
             return;
         };
-        let lacks = state.lanes.at(lane).is_some_and(|lane| lane.lacks_event());
+        let lacks = state
+            .queues
+            .at(queue)
+            .is_some_and(|queue| queue.lacks_event());
         // It may be the one that captures.
         let captures = state.captures.is_open() && !on(Mutation::RecordUnderCapture);
         drop(state);
-        let close = || on(Mutation::NoLastEvent) || self.close(driver, lane, stream).is_some();
+        let close = || on(Mutation::NoLastEvent) || self.close(driver, queue, stream).is_some();
         let recorded = !lacks || !captures && close();
         let mut state = self.state.lock();
         let void = if recorded {
-            state.lanes.unlist(lane);
-            state.end_lane(lane);
+            state.queues.unlist(queue);
+            state.end_queue(queue);
             Vec::new()
         } else {
-            state.merge_lane(lane)
+            state.merge_queue(queue)
         };
         drop(state);
         void.into_iter().for_each(|event| driver.retire(event));
@@ -97,8 +100,8 @@ impl<D: Driver> MemPool<D> {
     pub fn thread_gone(&self, driver: &D, thread: u64) {
         let mut state = self.state.lock();
         let mut void = Vec::new();
-        for lane in state.lanes.of_thread(thread) {
-            void.extend(state.merge_lane(lane));
+        for queue in state.queues.of_thread(thread) {
+            void.extend(state.merge_queue(queue));
         }
         drop(state);
         void.into_iter().for_each(|event| driver.retire(event));
@@ -117,21 +120,22 @@ impl<D: Driver> MemPool<D> {
         state.forget_context(context);
         let mut events = Vec::new();
         // An event of a device may be one of this context.
-        if let Some(lane) = state.lanes.known(Stream::of_device(self.device))
-            && let Some(lane) = state.lanes.at(lane)
+        if let Some(queue) = state.queues.known(Stream::all_of_device(self.device))
+            && let Some(queue) = state.queues.at(queue)
         {
-            events.extend(lane.void());
+            events.extend(queue.void());
         }
-        for number in state.lanes.numbers() {
-            let of_context = |lane: &&Lane<D::Event>| number != SHARED && lane.context == context;
-            if state.lanes.get(number).filter(of_context).is_none() || on(Mutation::KeepEvents) {
+        for number in state.queues.numbers() {
+            let of_context =
+                |queue: &&StreamQueue<D::Event>| number != SHARED && queue.context == context;
+            if state.queues.get(number).filter(of_context).is_none() || on(Mutation::KeepEvents) {
                 continue;
             }
-            state.lanes.unlist(number);
-            if let Some(lane) = state.lanes.at(number) {
-                events.extend(lane.forget());
+            state.queues.unlist(number);
+            if let Some(queue) = state.queues.at(number) {
+                events.extend(queue.forget());
             }
-            state.end_lane(number);
+            state.end_queue(number);
         }
         drop(state);
         for event in events {
@@ -143,12 +147,12 @@ impl<D: Driver> MemPool<D> {
     /// No context of the process is left: all work of the device is over.
     pub fn device_idle(&self) {
         let mut state = self.state.lock();
-        let device = Stream::of_device(self.device);
-        if let Some(number) = state.lanes.known(device)
-            && let Some(lane) = state.lanes.at(number)
+        let device = Stream::all_of_device(self.device);
+        if let Some(number) = state.queues.known(device)
+            && let Some(queue) = state.queues.at(number)
         {
-            let fence = lane.close();
-            lane.completed(fence);
+            let fence = queue.close();
+            queue.completed(fence);
         }
     }
 
@@ -200,10 +204,10 @@ impl<E: Copy> State<E> {
             block.state == Is::Live && block.for_all && block.context == context
         };
         let all: Vec<Id> = self.map.values().copied().filter(of_context).collect();
-        let lane = self.lanes.of(Stream::every(context));
+        let queue = self.queues.of(Stream::all_of(context));
         for id in all {
             // A live block can be freed.
-            let _ = self.free::<(), ()>(self.slab.at(id).address, lane, |_| ());
+            let _ = self.free::<(), ()>(self.slab.at(id).address, queue, |_| ());
         }
     }
 
@@ -234,26 +238,26 @@ impl<E: Copy> State<E> {
         let mut pieces: Vec<(u64, Piece)> = stale.into_iter().map(no_handle).collect();
         pieces.extend(std::mem::take(&mut self.space.pieces));
         let mut events = Vec::new();
-        for number in self.lanes.numbers() {
+        for number in self.queues.numbers() {
             events.extend(
-                self.lanes
+                self.queues
                     .at(number)
                     .into_iter()
-                    .flat_map(|lane| lane.forget()),
+                    .flat_map(|queue| queue.forget()),
             );
         }
         // What begins anew does not begin as the process did.
         self.leave(0);
         let fresh = State::new(self.device, self.settings.clone());
         let ranges = self.space.ranges().filter(|_| keeps);
-        let lanes = self.lanes.anew();
+        let queues = self.queues.anew();
         let before = std::mem::replace(self, fresh);
         (self.stats, self.tick, self.calm) = (before.stats, before.tick, before.stats.freed_bytes);
         (self.stats.allocated, self.stats.requested) = (0, 0);
         self.stats.shared = None;
         (self.stats.live, self.stats.quarantined, self.stats.reserved) = (0, 0, 0);
-        (self.course, self.progress) = (None, before.progress);
-        (self.captures, self.lanes) = (before.captures, lanes);
+        (self.follower, self.progress) = (None, before.progress);
+        (self.captures, self.queues) = (before.captures, queues);
         self.captures.forget(|_| true);
         if let Some((base, bytes)) = ranges {
             self.reserved(base, bytes);

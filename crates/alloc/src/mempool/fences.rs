@@ -2,16 +2,16 @@
 
 use super::driver::Driver;
 use super::mutation::{Mutation, on};
-use super::pool::MemPool;
+use super::pool::StreamPool;
 use super::state::State;
 use crate::handles::Stream;
 use crate::policy::Reuse;
 use crate::types::Source;
 use std::ops::Range;
 
-/// Lanes that a miss looks at, at most; the next one goes on with others.
+/// StreamQueues that a miss looks at, at most; the next one goes on with others.
 const LOOKS: u32 = 64;
-/// Lanes of destroyed streams that one more destroyed stream looks at.
+/// StreamQueues of destroyed streams that one more destroyed stream looks at.
 const ENDS: u32 = 4;
 
 impl<E: Copy> State<E> {
@@ -31,14 +31,14 @@ impl<E: Copy> State<E> {
         (orders, !orders)
     }
 
-    /// A lane that has a block for a request once `lane` waits for it, and the fence.
+    /// A queue that has a block for a request once `queue` waits for it, and the fence.
     fn pending(&mut self, need: u64) -> Option<(u32, u64)> {
         let small = self.is_small(need);
         let mut best: Option<(u64, u32, u64)> = None;
         let mut at = 0;
-        while let Some(other) = self.lanes.holder(at) {
+        while let Some(other) = self.queues.holder(at) {
             at = other + 1;
-            let bins = self.lanes.get(other).and_then(|other| other.bins(small));
+            let bins = self.queues.get(other).and_then(|other| other.bins(small));
             let Some(id) = bins.and_then(|bins| bins.best(&mut self.slab, need)) else {
                 continue;
             };
@@ -68,67 +68,70 @@ impl<E: Copy> State<E> {
     }
 }
 
-impl<D: Driver> MemPool<D> {
+impl<D: Driver> StreamPool<D> {
     /// Finds out what is complete, and closes the open fences so that the next look can tell more. Only
     /// by who misses; does nothing while a stream captures.
     pub(super) fn refresh(&self, driver: &D) {
         self.look_at(driver, 0, u32::MAX, true);
     }
 
-    /// As [`MemPool::refresh`], of some lanes, others each time.
+    /// As [`StreamPool::refresh`], of some queues, others each time.
     pub(super) fn refresh_some(&self, driver: &D) {
         let from = self.state.lock().next_look;
         let next = self.look_at(driver, from, LOOKS, true);
         self.state.lock().next_look = next;
     }
 
-    /// Ends some of the lanes whose stream is gone and whose work is over.
+    /// Ends some of the queues whose stream is gone and whose work is over.
     pub(super) fn end_some(&self, driver: &D) {
         let from = self.state.lock().next_end;
         let next = self.look_at(driver, from, ENDS, false);
         self.state.lock().next_end = next;
     }
 
-    /// Looks at so many lanes from a number on, and again from the first. Returns where to go on: 0 if
+    /// Looks at so many queues from a number on, and again from the first. Returns where to go on: 0 if
     /// it was all.
     fn look_at(&self, driver: &D, from: u32, most: u32, all: bool) -> u32 {
         let mut left = most;
-        for (mut lane, upto) in [(from, u32::MAX), (0, from)] {
-            while let Some(next) = self.look(driver, lane..upto, all) {
-                lane = next + 1;
+        for (mut queue, upto) in [(from, u32::MAX), (0, from)] {
+            while let Some(next) = self.look(driver, queue..upto, all) {
+                queue = next + 1;
                 left -= 1;
                 if left == 0 {
-                    return lane;
+                    return queue;
                 }
             }
         }
         0
     }
 
-    /// Finds out what is complete of the first lane in a range for which that is not known: its number.
+    /// Finds out what is complete of the first queue in a range for which that is not known: its number.
     /// `all`: also where the stream is there.
-    fn look(&self, driver: &D, lanes: Range<u32>, all: bool) -> Option<u32> {
-        let (mut from, mut closed) = (lanes.start, false);
+    fn look(&self, driver: &D, queues: Range<u32>, all: bool) -> Option<u32> {
+        let (mut from, mut closed) = (queues.start, false);
         loop {
             let mut state = self.state.lock();
             if state.captures.is_open() && !on(Mutation::QueryUnderCapture) {
                 return None;
             }
-            let lane = state.lanes.pending(from).filter(|lane| *lane < lanes.end)?;
-            let at = state.lanes.at(lane)?;
+            let queue = state
+                .queues
+                .pending(from)
+                .filter(|queue| *queue < queues.end)?;
+            let at = state.queues.at(queue)?;
             if !all && !at.ends {
-                from = lane + 1;
+                from = queue + 1;
                 continue;
             }
             let (stream, lacks) = (at.stream, at.lacks_event());
             let superfluous = at.superfluous();
             let waiting = at.first();
-            if superfluous.is_none() && state.lanes.can_end(lane) {
-                state.end_lane(lane);
-                return Some(lane);
+            if superfluous.is_none() && state.queues.can_end(queue) {
+                state.end_queue(queue);
+                return Some(queue);
             }
             drop(state);
-            from = lane;
+            from = queue;
             if let Some(event) = superfluous {
                 let _locked = on(Mutation::CallLocked).then(|| self.state.lock());
                 driver.retire(event);
@@ -137,34 +140,34 @@ impl<D: Driver> MemPool<D> {
             if let Some((id, event)) = waiting
                 && (matches!(driver.is_complete(event), Ok(true)) || on(Mutation::CompleteEarly))
             {
-                if let Some(at) = self.state.lock().lanes.at(lane) {
+                if let Some(at) = self.state.lock().queues.at(queue) {
                     at.completed(id);
                 }
                 if closed {
-                    return Some(lane);
+                    return Some(queue);
                 }
                 continue;
             }
             if let Some(stream) = stream
                 && lacks
                 && !closed
-                && self.close(driver, lane, stream).is_some()
+                && self.close(driver, queue, stream).is_some()
             {
                 // Asked at once: the request need not take new memory while a block is free whose work is over.
                 closed = true;
                 continue;
             }
-            return Some(lane);
+            return Some(queue);
         }
     }
 
-    /// Closes a lane's open fence and records its event. `None`: that failed.
-    pub(super) fn close(&self, driver: &D, lane: u32, stream: Stream) -> Option<(u64, D::Event)> {
-        let fence = self.state.lock().lanes.at(lane)?.close();
+    /// Closes a queue's open fence and records its event. `None`: that failed.
+    pub(super) fn close(&self, driver: &D, queue: u32, stream: Stream) -> Option<(u64, D::Event)> {
+        let fence = self.state.lock().queues.at(queue)?.close();
         let event = driver.record(stream).ok()?;
         let mut state = self.state.lock();
-        state.lanes.at(lane)?.recorded(fence, event);
-        state.lanes.pends(lane);
+        state.queues.at(queue)?.recorded(fence, event);
+        state.queues.pends(queue);
         Some((fence, event))
     }
 
@@ -183,7 +186,7 @@ impl<D: Driver> MemPool<D> {
         self.order_behind(driver, stream, other, fence)
     }
 
-    /// Makes a stream, or else the host, wait for a fence of a lane. `None`: that cannot be.
+    /// Makes a stream, or else the host, wait for a fence of a queue. `None`: that cannot be.
     pub(super) fn order_behind(
         &self,
         driver: &D,
@@ -197,8 +200,8 @@ impl<D: Driver> MemPool<D> {
         if captures || !(orders || waits) {
             return None;
         }
-        let lane = state.lanes.of(stream);
-        let at = state.lanes.at(other)?;
+        let queue = state.queues.of(stream);
+        let at = state.queues.at(other)?;
         let covering = at.covering(fence).filter(|_| !at.is_open(fence));
         let from = at.stream;
         drop(state);
@@ -206,25 +209,25 @@ impl<D: Driver> MemPool<D> {
             covering.or_else(|| from.and_then(|from| self.close(driver, other, from)))?;
         if !orders {
             (on(Mutation::NoWait) || driver.wait(event).is_ok()).then_some(())?;
-            self.state.lock().lanes.at(other)?.completed(fence);
+            self.state.lock().queues.at(other)?.completed(fence);
             return Some(Source::Waited);
         }
         (on(Mutation::NoOrder) || driver.order(stream, event).is_ok()).then_some(())?;
-        self.state.lock().lanes.ordered(lane, other, fence);
+        self.state.lock().queues.ordered(queue, other, fence);
         Some(Source::Ordered)
     }
 
-    /// The fence and event that cover all that was freed on a lane. `None`: it is over, or there is no
+    /// The fence and event that cover all that was freed on a queue. `None`: it is over, or there is no
     /// telling.
-    fn latest(&self, driver: &D, lane: u32) -> Option<(u64, D::Event)> {
+    fn latest(&self, driver: &D, queue: u32) -> Option<(u64, D::Event)> {
         let mut state = self.state.lock();
-        let at = state.lanes.at(lane)?;
+        let at = state.queues.at(queue)?;
         if !at.lacks_event() {
             return at.last();
         }
         let stream = at.stream?;
         drop(state);
-        self.close(driver, lane, stream)
+        self.close(driver, queue, stream)
     }
 
     /// Makes a stream wait for all others that have freed something. `None`: for none.
@@ -233,39 +236,39 @@ impl<D: Driver> MemPool<D> {
         if state.captures.is_open() || !state.ways(stream).0 {
             return None;
         }
-        let lane = state.lanes.of(stream);
+        let queue = state.queues.of(stream);
         drop(state);
         let (mut any, mut next) = (None, 0);
         while let Some(other) = self.pending_from(next) {
             next = other + 1;
-            if other == lane && stream.is_ordered() {
+            if other == queue && stream.is_ordered() {
                 continue;
             }
             let Some((fence, event)) = self.latest(driver, other) else {
                 continue;
             };
             if on(Mutation::NoOrder) || driver.order(stream, event).is_ok() {
-                self.state.lock().lanes.ordered(lane, other, fence);
+                self.state.lock().queues.ordered(queue, other, fence);
                 any = Some(Source::Ordered);
             }
         }
         any
     }
 
-    fn pending_from(&self, lane: u32) -> Option<u32> {
-        self.state.lock().lanes.pending(lane)
+    fn pending_from(&self, queue: u32) -> Option<u32> {
+        self.state.lock().queues.pending(queue)
     }
 
     /// Waits until all work that used what is free is over, as far as it can be waited for.
     pub(super) fn finish_all(&self, driver: &D) {
         let mut next = 0;
-        while let Some(lane) = self.pending_from(next) {
-            next = lane + 1;
+        while let Some(queue) = self.pending_from(next) {
+            next = queue + 1;
             let beside = self.state.lock().captures.is_open() && !on(Mutation::WaitUnderCapture);
             let finished = if beside {
-                self.finish_beside(driver, lane)
+                self.finish_beside(driver, queue)
             } else {
-                self.latest(driver, lane).and_then(|(fence, event)| {
+                self.latest(driver, queue).and_then(|(fence, event)| {
                     let waited = on(Mutation::NoWait) || driver.wait(event).is_ok();
                     waited.then_some(fence)
                 })
@@ -273,19 +276,19 @@ impl<D: Driver> MemPool<D> {
             if let Some(fence) = finished {
                 let mut state = self.state.lock();
                 state.stats.host_waits += 1;
-                if let Some(at) = state.lanes.at(lane) {
+                if let Some(at) = state.queues.at(queue) {
                     at.completed(fence);
                 }
             }
         }
     }
 
-    /// Waits, while streams capture, until the work is over that used what is free on a lane. Returns the
+    /// Waits, while streams capture, until the work is over that used what is free on a queue. Returns the
     /// fence that is complete then.
-    fn finish_beside(&self, driver: &D, lane: u32) -> Option<u64> {
+    fn finish_beside(&self, driver: &D, queue: u32) -> Option<u64> {
         let wait = |event| on(Mutation::NoWait) || driver.wait_beside(event).is_ok();
         let mut state = self.state.lock();
-        let at = state.lanes.at(lane)?;
+        let at = state.queues.at(queue)?;
         if !at.lacks_event() {
             let (fence, event) = at.last()?;
             drop(state);
@@ -298,8 +301,8 @@ impl<D: Driver> MemPool<D> {
             && let Ok(event) = driver.record_beside(stream)
         {
             let mut state = self.state.lock();
-            state.lanes.at(lane)?.recorded(fence, event);
-            state.lanes.pends(lane);
+            state.queues.at(queue)?.recorded(fence, event);
+            state.queues.pends(queue);
             drop(state);
             return wait(event).then_some(fence);
         }
@@ -313,25 +316,25 @@ impl<D: Driver> MemPool<D> {
             return true;
         }
         let block = state.slab.at(id);
-        let (lane, fence) = (block.lane, block.fence);
+        let (queue, fence) = (block.queue, block.fence);
         if state.captures.is_open() {
             return false;
         }
-        let Some(at) = state.lanes.at(lane) else {
+        let Some(at) = state.queues.at(queue) else {
             return false;
         };
         let stream = at.stream;
         let covering = at.covering(fence).filter(|_| !at.is_open(fence));
         drop(state);
         let Some((fence, event)) =
-            covering.or_else(|| stream.and_then(|stream| self.close(driver, lane, stream)))
+            covering.or_else(|| stream.and_then(|stream| self.close(driver, queue, stream)))
         else {
             return false;
         };
         if !on(Mutation::NoWait) && driver.wait(event).is_err() {
             return false;
         }
-        if let Some(at) = self.state.lock().lanes.at(lane) {
+        if let Some(at) = self.state.lock().queues.at(queue) {
             at.completed(fence);
         }
         self.state.lock().stats.host_waits += 1;

@@ -2,7 +2,7 @@
 
 use super::driver::Driver;
 use super::mutation::{Mutation, on};
-use super::pool::MemPool;
+use super::pool::StreamPool;
 use super::state::State;
 use super::types::{LiveBlock, Settings};
 use crate::policy::Policy;
@@ -11,7 +11,7 @@ use crate::stats::Stats;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-impl<D: Driver> MemPool<D> {
+impl<D: Driver> StreamPool<D> {
     /// Gives free memory back until at most `keep` bytes are held, as far as its work is known to be
     /// over. Returns the bytes given back.
     pub fn trim(&self, driver: &D, keep: u64) -> u64 {
@@ -27,7 +27,7 @@ impl<D: Driver> MemPool<D> {
         given
     }
 
-    /// As [`MemPool::trim`], of what is held for streams: what `cudaMalloc` had of late stays for it.
+    /// As [`StreamPool::trim`], of what is held for streams: what `cudaMalloc` had of late stays for it.
     pub fn trim_streams(&self, driver: &D, keep: u64) -> u64 {
         self.trim(driver, keep.saturating_add(self.stats().kept_for_all()))
     }
@@ -63,7 +63,7 @@ impl<D: Driver> MemPool<D> {
         self.refresh(driver);
         self.reap(driver);
         let given = self.give_back(driver, u64::MAX, TICKS_TO_DECAY);
-        self.state.lock().lanes.shrink();
+        self.state.lock().queues.shrink();
         given
     }
 
@@ -83,7 +83,7 @@ impl<D: Driver> MemPool<D> {
         self.threshold.load(Ordering::Relaxed)
     }
 
-    /// Sets [`MemPool::threshold`].
+    /// Sets [`StreamPool::threshold`].
     pub fn set_threshold(&self, bytes: u64) {
         self.threshold.store(bytes, Ordering::Relaxed);
     }
@@ -100,7 +100,7 @@ impl<D: Driver> MemPool<D> {
         state.stats.reset_peak_reserved();
     }
 
-    /// As [`MemPool::reset_peak_reserved`], for what is handed out.
+    /// As [`StreamPool::reset_peak_reserved`], for what is handed out.
     pub fn reset_peak_requested(&self) {
         let mut state = self.state.lock();
         state.stats.reset_peak_requested();
@@ -230,15 +230,15 @@ impl<D: Driver> MemPool<D> {
     /// Bytes of the largest block that is free, whatever still has to be waited for.
     pub fn largest_free(&self) -> u64 {
         let mut state = self.state.lock();
-        let State { lanes, slab, .. } = &mut *state;
+        let State { queues, slab, .. } = &mut *state;
         let (mut largest, mut at) = (0, 0);
-        while let Some(number) = lanes.holder(at) {
+        while let Some(number) = queues.holder(at) {
             at = number + 1;
-            let Some(lane) = lanes.get(number) else {
+            let Some(queue) = queues.get(number) else {
                 break;
             };
             for small in [true, false] {
-                largest = largest.max(lane.largest(slab, small));
+                largest = largest.max(queue.largest(slab, small));
             }
         }
         largest

@@ -9,10 +9,10 @@ pub(super) enum Mutation {
     OlderFence,
     /// Blocks are handed out whatever their fence.
     UseUnordered,
-    /// Blocks of a lane without an order of its own are handed out on it as if it had one.
-    UseEvery,
+    /// Blocks of a queue without an order of its own are handed out on it as if it had one.
+    UseForAll,
     /// Blocks freed on no stream in particular are kept at hand.
-    QuickEvery,
+    AtHandForAll,
     /// A stream is said to wait for another but is not made to.
     NoOrder,
     /// A stream is made to wait for an older event than the one noted.
@@ -29,13 +29,13 @@ pub(super) enum Mutation {
     NoGiveUp,
     /// An event is given up before it is complete.
     RetireEarly,
-    /// Neighbours of one lane keep the older fence.
+    /// Neighbours of one queue keep the older fence.
     AbsorbOlder,
-    /// Of neighbours of two lanes, the fence that goes on is lost.
+    /// Of neighbours of two queues, the fence that goes on is lost.
     AbsorbOther,
     /// Neighbours are merged one on each side only.
     MergeOne,
-    /// Neighbours of two lanes stay apart when their work is over.
+    /// Neighbours of two queues stay apart when their work is over.
     NoConsolidate,
     /// What is free does not go back before a request is refused.
     NoLastResort,
@@ -45,7 +45,7 @@ pub(super) enum Mutation {
     MoveMapped,
     /// Blocks on pieces that moved under work have no fence.
     NoFenceAfterAlias,
-    /// Memory in the window of a plan that failed has no fence.
+    /// Memory in the window of a mapping that failed has no fence.
     NoFenceAfterFailure,
     /// The places where pieces were are unmapped whatever their work.
     ReapEarly,
@@ -89,11 +89,11 @@ pub(super) enum Mutation {
     NoLastEvent,
     /// A stream that ended is taken for one with the same handle.
     KeepStream,
-    /// A new stream in a lane that was another's comes after what that one did.
+    /// A new stream in a queue that was another's comes after what that one did.
     KeepOrder,
-    /// A lane ends before its work is over.
-    EndLaneEarly,
-    /// What waits for a graph is taken for the memory of the stream that its lane serves by then.
+    /// A queue ends before its work is over.
+    EndQueueEarly,
+    /// What waits for a graph is taken for the memory of the stream that its queue serves by then.
     WaitElsewhere,
     /// A mark does not end the open fence.
     OpenMark,
@@ -140,8 +140,8 @@ impl Mutation {
         Mutation::NoFence,
         Mutation::OlderFence,
         Mutation::UseUnordered,
-        Mutation::UseEvery,
-        Mutation::QuickEvery,
+        Mutation::UseForAll,
+        Mutation::AtHandForAll,
         Mutation::NoOrder,
         Mutation::OrderOlder,
         Mutation::NoClose,
@@ -181,7 +181,7 @@ impl Mutation {
         Mutation::NoLastEvent,
         Mutation::KeepStream,
         Mutation::KeepOrder,
-        Mutation::EndLaneEarly,
+        Mutation::EndQueueEarly,
         Mutation::WaitElsewhere,
         Mutation::OpenMark,
         Mutation::MarkOtherStreams,

@@ -28,8 +28,8 @@ impl<E: Copy> State<E> {
                 self.space.unmapped(small).insert(address);
             }
         }
-        if let Some(course) = &mut self.course {
-            course.begins(base + small);
+        if let Some(follower) = &mut self.follower {
+            follower.begins(base + small);
         }
     }
 
@@ -119,7 +119,7 @@ impl<E: Copy> State<E> {
         let block = self.slab.at_mut(id);
         block.state = Is::Unmapped;
         // Nothing was ever there, as far as the next user is concerned.
-        (block.lane, block.fence, block.tick) = (SHARED, 0, 0);
+        (block.queue, block.fence, block.tick) = (SHARED, 0, 0);
         let mut id = id;
         let left = self.slab.at(id).left;
         if left != NIL && self.slab.at(left).state == Is::Unmapped {
@@ -141,10 +141,10 @@ impl<E: Copy> State<E> {
         let mut found = Vec::new();
         let mut sum = 0;
         let mut at = 0;
-        while let Some(lane) = self.lanes.holder(at) {
-            at = lane + 1;
+        while let Some(queue) = self.queues.holder(at) {
+            at = queue + 1;
             for small in [false, true] {
-                for id in self.free_of(lane, small, 0) {
+                for id in self.free_of(queue, small, 0) {
                     let idle = self.tick.wrapping_sub(self.slab.at(id).tick);
                     let is_over = on(Mutation::EvictEarly) || self.is_complete(id);
                     if sum < bytes && idle >= age && is_over {

@@ -2,10 +2,10 @@
 
 use super::block::SHARED;
 use super::block::{Block, Id, NIL, Slab, State as Is};
-use super::course::{Course, Progress};
-use super::lanes::Lanes;
 use super::mutation::{Mutation, on};
+use super::plan_follower::{PlanFollower, Progress};
 use super::space::{SMALL, Space};
+use super::stream_queues::StreamQueues;
 use super::types::Settings;
 use crate::captures::Captures;
 use crate::handles::Context;
@@ -17,7 +17,7 @@ use crate::types::Source;
 use crate::types::{FreeError, Freed, Grant, Stamp};
 use rustc_hash::FxHashMap;
 
-/// Lanes of others that a request looks at before it asks what is over.
+/// StreamQueues of others that a request looks at before it asks what is over.
 const NEAR: u32 = 32;
 
 #[inline(always)]
@@ -32,11 +32,11 @@ pub(super) struct State<E> {
     pub slab: Slab,
     /// Where blocks begin: those handed out and those free.
     pub map: FxHashMap<u64, Id>,
-    pub lanes: Lanes<E>,
+    pub queues: StreamQueues<E>,
     pub space: Space,
     pub captures: Captures,
     pub stats: Stats,
-    /// The lanes that are looked at next.
+    /// The queues that are looked at next.
     pub next_look: u32,
     pub next_end: u32,
     /// The housekeeper's clock.
@@ -45,8 +45,8 @@ pub(super) struct State<E> {
     pub latest: Stamp,
     /// Bytes freed until all that was free last went back: from there on memory is new again.
     pub calm: u64,
-    /// The placement that is followed.
-    pub course: Option<Course>,
+    /// The plan that is followed.
+    pub follower: Option<PlanFollower>,
     /// How far one was that is followed no more.
     pub progress: Option<Progress>,
     /// The driver allocation that the driver is being told to take back; 0 for none.
@@ -59,12 +59,12 @@ impl<E: Copy> State<E> {
     pub fn new(device: i32, settings: Settings) -> Self {
         State {
             device,
-            course: Course::new(&settings),
+            follower: PlanFollower::new(&settings),
             progress: None,
             settings,
             slab: Slab::new(),
             map: FxHashMap::default(),
-            lanes: Lanes::new(),
+            queues: StreamQueues::new(),
             space: Space::new(),
             captures: Captures::default(),
             stats: Stats::default(),
@@ -90,169 +90,122 @@ impl<E: Copy> State<E> {
         }
     }
 
-    /// A block that was freed on the same lane in this very size.
+    /// A block that was freed on the same queue in this very size.
     #[inline(always)]
-    pub fn take_quick(&mut self, lane: u32, bytes: u64) -> Option<Grant> {
+    pub fn take_exact(&mut self, queue: u32, bytes: u64) -> Option<Grant> {
         let need = self.block_bytes(bytes);
-        let own = self.lanes.at(lane)?;
+        let own = self.queues.at(queue)?;
         let id = own.take(&mut self.slab, need, is_small(need))?;
         Some(self.grant(id, bytes, Source::Hit))
     }
 
-    /// The best block that the lane may use as it is; `all`: of however many lanes.
-    pub fn take(&mut self, lane: u32, bytes: u64, all: bool) -> Option<Grant> {
+    /// The best block that the queue may use as it is; `all`: of however many queues.
+    pub fn take(&mut self, queue: u32, bytes: u64, all: bool) -> Option<Grant> {
         let need = self.block_bytes(bytes);
         let some = if all { u32::MAX } else { NEAR };
         // Small blocks are merged when nothing else will do. Large ones at once: it is they that
         // fragment memory (examples/mempool_traces: twice as much of it moves otherwise).
         let mut found = None;
         if is_small(need) {
-            found = self.best(lane, need, some);
+            found = self.best(queue, need, some);
         }
         let id = found.or_else(|| {
-            self.pop_all(lane, is_small(need));
-            if !self.lanes.holds_alone(lane) {
+            self.pop_all(queue, is_small(need));
+            if !self.queues.holds_alone(queue) {
                 self.merge(is_small(need), some);
             }
-            self.best(lane, need, some)
+            self.best(queue, need, some)
         })?;
-        self.claim(id, lane, need);
+        self.claim(id, queue, need);
         Some(self.grant(id, bytes, Source::Hit))
     }
 
-    /// Merges what is kept at hand.
-    pub fn flush(&mut self) {
-        self.merge(true, u32::MAX);
-        self.merge(false, u32::MAX);
-    }
-
-    fn merge(&mut self, small: bool, most: u32) {
-        let mut at = 0;
-        for _ in 0..most {
-            let Some(number) = self.lanes.holder(at) else {
-                break;
-            };
-            at = number + 1;
-            self.pop_all(number, small);
-        }
-    }
-
-    fn pop_all(&mut self, lane: u32, small: bool) {
-        while let Some(lane) = self.lanes.at(lane)
-            && let Some(id) = lane.pop(&mut self.slab, small)
-        {
-            self.insert(id);
-        }
-    }
-
-    /// The free blocks of a lane in one part of the addresses, from a size class on.
-    pub fn free_of(&mut self, lane: u32, small: bool, class: usize) -> Vec<Id> {
-        let bins = self.lanes.get(lane).and_then(|lane| lane.bins(small));
+    /// The free blocks of a queue in one part of the addresses, from a size class on.
+    pub fn free_of(&mut self, queue: u32, small: bool, class: usize) -> Vec<Id> {
+        let bins = self.queues.get(queue).and_then(|queue| queue.bins(small));
         bins.map_or_else(Vec::new, |bins| bins.at_least(&mut self.slab, class))
     }
 
-    /// As [`State::flush`], and merges what is free for everybody with its neighbours, whichever
-    /// stream it was freed on.
-    pub fn consolidate(&mut self) {
-        self.flush();
-        if on(Mutation::NoConsolidate) {
-            return;
-        }
-        let mut at = 0;
-        while let Some(lane) = self.lanes.holder(at) {
-            at = lane + 1;
-            for small in [false, true] {
-                for id in self.free_of(lane, small, 0) {
-                    // One that was merged into another since is free no more.
-                    if self.slab.at(id).state == Is::Free && self.is_complete(id) {
-                        self.unlist(id);
-                        self.insert(id);
-                    }
-                }
-            }
-        }
-    }
-
-    /// The best fit among the lane's own free blocks, or else among those of so many others that it may
+    /// The best fit among the queue's own free blocks, or else among those of so many others that it may
     /// use.
-    fn best(&mut self, lane: u32, need: u64, others: u32) -> Option<Id> {
+    pub fn best(&mut self, queue: u32, need: u64, others: u32) -> Option<Id> {
         let small = self.is_small(need);
         let most = self.settings.policy.slack(need);
         let fits = |slab: &Slab, id: &Id| slab.at(*id).size <= most;
-        let own = self.lanes.at(lane)?;
+        let own = self.queues.at(queue)?;
         let ordered = own.ordered;
         if let Some(id) = own.bins(small).and_then(|b| b.best(&mut self.slab, need))
             && fits(&self.slab, &id)
-            && (ordered || on(Mutation::UseEvery) || self.may_use(lane, id))
+            && (ordered || on(Mutation::UseForAll) || self.may_use(queue, id))
         {
             return Some(id);
         }
-        if self.lanes.holds_alone(lane) {
+        if self.queues.holds_alone(queue) {
             return None;
         }
         let mut best: Option<(u64, Id)> = None;
         let mut at = SHARED;
         for _ in 0..others {
-            let Some(other) = self.lanes.holder(at) else {
+            let Some(other) = self.queues.holder(at) else {
                 break;
             };
             at = other + 1;
-            let bins = self.lanes.get(other).and_then(|other| other.bins(small));
+            let bins = self.queues.get(other).and_then(|other| other.bins(small));
             let found = bins.and_then(|bins| bins.best(&mut self.slab, need));
             let Some(id) = found.filter(|id| fits(&self.slab, id)) else {
                 continue;
             };
             let size = self.slab.at(id).size;
-            if self.may_use(lane, id) && best.is_none_or(|(least, _)| size < least) {
+            if self.may_use(queue, id) && best.is_none_or(|(least, _)| size < least) {
                 best = Some((size, id));
             }
         }
         best.map(|(_, id)| id)
     }
 
-    /// Whether the lane's later work comes after all that used the block.
-    pub fn may_use(&self, lane: u32, id: Id) -> bool {
+    /// Whether the queue's later work comes after all that used the block.
+    pub fn may_use(&self, queue: u32, id: Id) -> bool {
         let block = self.slab.at(id);
-        self.lanes.is_usable(lane, block.lane, block.fence)
+        self.queues.is_usable(queue, block.queue, block.fence)
     }
 
     /// Whether all that used the block is known to be over.
     pub fn is_complete(&self, id: Id) -> bool {
         let block = self.slab.at(id);
-        self.lanes.is_complete(block.lane, block.fence)
+        self.queues.is_complete(block.queue, block.fence)
     }
 
     /// Takes a free block out of its bin and gives the rest of it back.
-    pub fn claim(&mut self, id: Id, lane: u32, need: u64) {
+    pub fn claim(&mut self, id: Id, queue: u32, need: u64) {
         self.unlist(id);
         if self.settings.policy.splits() {
             self.cut(id, need, |state, rest| state.list(rest));
         }
-        self.goes_to(id, lane);
+        self.goes_to(id, queue);
     }
 
-    /// A block is about to be handed out on a lane.
-    fn goes_to(&mut self, id: Id, lane: u32) {
-        let to = self.lanes.get(lane);
+    /// A block is about to be handed out on a queue.
+    fn goes_to(&mut self, id: Id, queue: u32) {
+        let to = self.queues.get(queue);
         let (ordered, context) = to.map_or((true, Context(0)), |to| (to.ordered, to.context));
         let block = self.slab.at_mut(id);
-        (block.lane, block.context, block.for_all) = (lane, context, !ordered);
+        (block.queue, block.context, block.for_all) = (queue, context, !ordered);
     }
 
-    /// Which lane a block joins that is freed on this one. One handed out for no stream in particular
+    /// Which queue a block joins that is freed on this one. One handed out for no stream in particular
     /// comes after earlier work in the streams of its own context only: work of another does not stand
     /// for that.
     #[cold]
-    fn lane_of_free(&mut self, id: Id, lane: u32) -> u32 {
+    fn queue_of_free(&mut self, id: Id, queue: u32) -> u32 {
         let made = self.slab.at(id).context;
         if self
-            .lanes
-            .get(lane)
-            .is_some_and(|lane| lane.context == made)
+            .queues
+            .get(queue)
+            .is_some_and(|queue| queue.context == made)
         {
-            lane
+            queue
         } else {
-            self.lanes.of(Stream::every(made))
+            self.queues.of(Stream::all_of(made))
         }
     }
 
@@ -299,24 +252,24 @@ impl<E: Copy> State<E> {
             self.stats.granted_for_all(&grant);
         }
         self.stats.granted(&grant);
-        if self.course.is_some() {
+        if self.follower.is_some() {
             self.followed(grant.address, grant.size);
         }
         grant
     }
 
     /// Hands out a block that was made for a request.
-    pub fn grown(&mut self, id: Id, lane: u32, bytes: u64, source: Source) -> Grant {
-        self.goes_to(id, lane);
+    pub fn grown(&mut self, id: Id, queue: u32, bytes: u64, source: Source) -> Grant {
+        self.goes_to(id, queue);
         self.grant(id, bytes, source)
     }
 
-    /// Takes a block back on a lane.
+    /// Takes a block back on a queue.
     #[inline(always)]
     pub fn free<X, S: Into<Stamp>>(
         &mut self,
         address: u64,
-        lane: u32,
+        queue: u32,
         seen: impl FnOnce(&Freed) -> S,
     ) -> Result<(), FreeError<X>> {
         let id = *self.map.get(&address).ok_or(FreeError::Unknown)?;
@@ -325,15 +278,15 @@ impl<E: Copy> State<E> {
         if block.state != Is::Live {
             return Err(FreeError::NotLive);
         }
-        let lane = if block.for_all {
-            self.lane_of_free(id, lane)
+        let queue = if block.for_all {
+            self.queue_of_free(id, queue)
         } else {
-            lane
+            queue
         };
         let block = self.slab.at_mut(id);
         let (size, requested, group) = (block.size, block.requested, block.group);
         let for_all = block.for_all;
-        let Some(to) = self.lanes.at(lane) else {
+        let Some(to) = self.queues.at(queue) else {
             return Err(FreeError::Unknown);
         };
         let now = seen(&Freed {
@@ -345,7 +298,7 @@ impl<E: Copy> State<E> {
         });
         self.latest = self.latest.max(now.into());
         block.tick = tick;
-        (block.lane, block.context, block.for_all) = (lane, to.context, false);
+        (block.queue, block.context, block.for_all) = (queue, to.context, false);
         let (fence, is_first) = to.join();
         let is_known = to.holds;
         block.fence = fence;
@@ -356,16 +309,16 @@ impl<E: Copy> State<E> {
         if !on(Mutation::NoQuarantine) && self.captures.quarantine(id, group) {
             self.slab.at_mut(id).state = Is::Quarantined;
             self.stats.quarantined += size;
-        } else if self.course.is_some()
-            || !(to.ordered || on(Mutation::QuickEvery))
+        } else if self.follower.is_some()
+            || !(to.ordered || on(Mutation::AtHandForAll))
             || !to.keep(&mut self.slab, id, size, is_small(size))
         {
             self.insert(id);
         } else if !is_known {
-            self.lanes.holds(lane);
+            self.queues.holds(queue);
         }
         if is_first {
-            self.lanes.pends(lane);
+            self.queues.pends(queue);
         }
         Ok(())
     }
@@ -400,89 +353,89 @@ impl<E: Copy> State<E> {
         let block = self.slab.at(id);
         let (size, mut context) = (block.size, block.context);
         if on(Mutation::WaitElsewhere)
-            && let Some(lane) = self.lanes.get(block.lane)
+            && let Some(queue) = self.queues.get(block.queue)
         {
-            context = lane.context;
+            context = queue.context;
         }
         // The graph's last launch may still be running, on any stream: all are waited for.
-        let (lane, fence) = self.behind_all_of(context);
+        let (queue, fence) = self.behind_all_of(context);
         let block = self.slab.at_mut(id);
         block.group = 0;
         if !on(Mutation::ReturnOrdered) {
-            (block.lane, block.fence) = (lane, fence);
+            (block.queue, block.fence) = (queue, fence);
         }
         self.stats.quarantined = self.stats.quarantined.saturating_sub(size);
         self.insert(id);
     }
 
-    /// A lane and a fence behind everything that was submitted to a context, or to its device if it has
+    /// A queue and a fence behind everything that was submitted to a context, or to its device if it has
     /// ended.
     fn behind_all_of(&mut self, context: Context) -> (u32, u64) {
-        let lane = self.lanes.of(match context {
-            Context(0) => Stream::of_device(self.device),
-            context => Stream::every(context),
+        let queue = self.queues.of(match context {
+            Context(0) => Stream::all_of_device(self.device),
+            context => Stream::all_of(context),
         });
-        (lane, self.lanes.join(lane))
+        (queue, self.queues.join(queue))
     }
 
-    /// Ends a lane whose stream and work are over: its blocks are free for everybody.
-    pub fn end_lane(&mut self, lane: u32) {
-        if !self.lanes.can_end(lane) {
+    /// Ends a queue whose stream and work are over: its blocks are free for everybody.
+    pub fn end_queue(&mut self, queue: u32) {
+        if !self.queues.can_end(queue) {
             return;
         }
-        self.move_blocks(lane, |_, _| (SHARED, 0));
-        self.lanes.end(lane);
+        self.move_blocks(queue, |_, _| (SHARED, 0));
+        self.queues.end(queue);
     }
 
-    /// The stream of a lane is gone, and its last work is known as a part of the context's only.
+    /// The stream of a queue is gone, and its last work is known as a part of the context's only.
     /// Returns events that are of no use any more.
-    pub fn merge_lane(&mut self, lane: u32) -> Vec<E> {
-        let Some(context) = self.lanes.get(lane).map(|lane| lane.context) else {
+    pub fn merge_queue(&mut self, queue: u32) -> Vec<E> {
+        let Some(context) = self.queues.get(queue).map(|queue| queue.context) else {
             return Vec::new();
         };
-        self.lanes.unlist(lane);
+        self.queues.unlist(queue);
         let (every, behind) = self.behind_all_of(context);
-        self.move_blocks(lane, |state, id| {
+        self.move_blocks(queue, |state, id| {
             if state.is_complete(id) {
                 (SHARED, 0)
             } else {
                 (every, behind)
             }
         });
-        let events = self.lanes.at(lane).map(|lane| lane.forget().collect());
-        self.lanes.end(lane);
+        let events = self.queues.at(queue).map(|queue| queue.forget().collect());
+        self.queues.end(queue);
         events.unwrap_or_default()
     }
 
-    /// Moves all free blocks of a lane to others.
-    fn move_blocks(&mut self, lane: u32, to: impl Fn(&Self, Id) -> (u32, u64)) {
+    /// Moves all free blocks of a queue to others.
+    fn move_blocks(&mut self, queue: u32, to: impl Fn(&Self, Id) -> (u32, u64)) {
         for small in [false, true] {
             while let Some(id) = self
-                .lanes
-                .at(lane)
+                .queues
+                .at(queue)
                 .and_then(|l| l.pop(&mut self.slab, small))
             {
                 let place = to(self, id);
                 let block = self.slab.at_mut(id);
-                (block.lane, block.fence) = place;
+                (block.queue, block.fence) = place;
                 self.insert(id);
             }
             // Again where one that was moved was merged into one that was not.
             loop {
-                let ids = self.free_of(lane, small, 0);
+                let ids = self.free_of(queue, small, 0);
                 if ids.is_empty() {
                     break;
                 }
                 for id in ids {
                     // One that was merged into another since is free no more.
                     let block = self.slab.at(id);
-                    if block.state != Is::Free || block.lane != lane {
+                    if block.state != Is::Free || block.queue != queue {
                         continue;
                     }
                     self.unlist(id);
                     let place = to(self, id);
                     let block = self.slab.at_mut(id);
-                    (block.lane, block.fence) = place;
+                    (block.queue, block.fence) = place;
                     self.insert(id);
                 }
             }
@@ -491,91 +444,11 @@ impl<E: Copy> State<E> {
             let Some(&(id, _)) = self.space.stale.get(at) else {
                 break;
             };
-            if self.slab.at(id).lane == lane {
+            if self.slab.at(id).queue == queue {
                 let place = to(self, id);
                 let block = self.slab.at_mut(id);
-                (block.lane, block.fence) = place;
+                (block.queue, block.fence) = place;
             }
-        }
-    }
-
-    /// Makes a block free, one with its free neighbours where that delays nobody.
-    pub fn insert(&mut self, id: Id) {
-        let mut id = id;
-        self.slab.at_mut(id).state = Is::Free;
-        let mut left = self.slab.at(id).left;
-        while self.is_joinable(left, id) {
-            self.unlist(left);
-            self.absorb(left, id);
-            id = left;
-            left = self.slab.at(id).left;
-            if on(Mutation::MergeOne) {
-                break;
-            }
-        }
-        let mut right = self.slab.at(id).right;
-        while self.is_joinable(right, id) {
-            self.unlist(right);
-            self.absorb(id, right);
-            right = self.slab.at(id).right;
-            if on(Mutation::MergeOne) {
-                break;
-            }
-        }
-        self.list(id);
-    }
-
-    fn is_joinable(&self, neighbour: Id, id: Id) -> bool {
-        let (a, b) = (self.slab.at(neighbour), self.slab.at(id));
-        neighbour != NIL
-            && a.state == Is::Free
-            && (a.lane == b.lane || self.is_complete(neighbour) || self.is_complete(id))
-    }
-
-    /// Makes `right` a part of its neighbour `left`.
-    pub fn absorb(&mut self, left: Id, right: Id) {
-        let keeps = !self.is_complete(left);
-        let gone = self.slab.at(right).clone();
-        self.gone(gone.address);
-        self.slab.at_mut(right).state = Is::Busy;
-        self.slab.remove(right);
-        self.slab.at_mut(gone.right).left = left;
-        let block = self.slab.at_mut(left);
-        block.right = gone.right;
-        block.size += gone.size;
-        block.tick = block.tick.max(gone.tick);
-        if block.lane == gone.lane && on(Mutation::AbsorbOlder) {
-            block.fence = block.fence.min(gone.fence);
-        } else if block.lane == gone.lane {
-            block.fence = block.fence.max(gone.fence);
-        } else if keeps == on(Mutation::AbsorbOther) {
-            (block.lane, block.fence) = (gone.lane, gone.fence);
-        }
-    }
-
-    /// Puts a free block into its lane's bin.
-    pub fn list(&mut self, id: Id) {
-        let block = self.slab.at_mut(id);
-        block.state = Is::Free;
-        let (lane, small) = (block.lane, block.small);
-        if let Some(bins) = self.lanes.bins_mut(lane, small) {
-            bins.insert(&mut self.slab, id);
-            return;
-        }
-        // Of a lane that has ended since: free for everybody.
-        let block = self.slab.at_mut(id);
-        (block.lane, block.fence) = (SHARED, 0);
-        if let Some(bins) = self.lanes.bins_mut(SHARED, small) {
-            bins.insert(&mut self.slab, id);
-        }
-    }
-
-    /// Takes a free block out of its bin.
-    pub fn unlist(&mut self, id: Id) {
-        let block = self.slab.at(id);
-        let (lane, small) = (block.lane, block.small);
-        if let Some(bins) = self.lanes.bins_from(lane, small) {
-            bins.remove(&mut self.slab, id);
         }
     }
 
@@ -606,16 +479,16 @@ impl<E: Copy> State<E> {
     /// A block begins at an address.
     fn put(&mut self, address: u64, id: Id) {
         self.map.insert(address, id);
-        if let Some(course) = &mut self.course {
-            course.put(address, id);
+        if let Some(follower) = &mut self.follower {
+            follower.put(address, id);
         }
     }
 
     /// No block begins at an address any more.
-    fn gone(&mut self, address: u64) {
+    pub fn gone(&mut self, address: u64) {
         self.map.remove(&address);
-        if let Some(course) = &mut self.course {
-            course.gone(address);
+        if let Some(follower) = &mut self.follower {
+            follower.gone(address);
         }
     }
 }

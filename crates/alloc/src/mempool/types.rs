@@ -1,7 +1,7 @@
 //! What goes into a pool and comes out of it.
 
 use crate::handles::Context;
-use crate::placement::Placement;
+use crate::plan::PoolPlan;
 use crate::policy::{Policy, Reuse};
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ pub struct Settings {
     /// The same for requests that are for no stream in particular.
     pub reuse: Reuse,
     /// Where requests go as long as they come in its order, under [`Policy::Vmm`].
-    pub placement: Option<Arc<Placement>>,
+    pub plan: Option<Arc<PoolPlan>>,
 }
 
 impl Default for Settings {
@@ -48,7 +48,7 @@ impl Default for Settings {
             orders: true,
             waits: false,
             reuse: Reuse::Order,
-            placement: None,
+            plan: None,
         }
     }
 }

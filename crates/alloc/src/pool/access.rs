@@ -121,7 +121,7 @@ impl<E: Copy> State<E> {
                         live.push(block.address);
                     }
                     BlockState::Quarantined => quarantined += block.size,
-                    BlockState::Cached | BlockState::Lent => {}
+                    BlockState::Cached | BlockState::InThreadCache => {}
                 }
                 if !has_left {
                     map.remove(&address);
@@ -131,7 +131,7 @@ impl<E: Copy> State<E> {
         }
         self.departing.forget(arena.serial);
         let mut releasing = 0;
-        self.doomed.retain(|victim| {
+        self.pending_release.retain(|victim| {
             let ours = victim.arena == arena.serial;
             releasing += if ours { victim.bytes } else { 0 };
             !ours

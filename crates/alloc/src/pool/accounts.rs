@@ -3,8 +3,8 @@
 use super::block::Found;
 use super::block::{Block, Id, State as BlockState};
 use super::departing::Victim;
+use super::layout::Layout;
 use super::mutation::Mutation;
-use super::placement::Placement;
 use super::state::{After, State};
 use crate::handles::{Address, Context};
 use crate::types::{FreeError, Freed, Grant, Source, Stamp};
@@ -23,7 +23,7 @@ impl<E: Copy> State<E> {
             arena.fences.ready()
         };
         match arena
-            .placement
+            .layout
             .take(&mut self.slab, &mut self.map, bytes, ready)
         {
             Found::Ready(id) => Ok(self.grant(index, id, bytes, source)),
@@ -43,7 +43,7 @@ impl<E: Copy> State<E> {
         };
         let ready = arena.fences.ready();
         let found = arena
-            .placement
+            .layout
             .take_loosely(&mut self.slab, &mut self.map, bytes, ready);
         match found {
             Found::Ready(id) => Ok(self.grant(index, id, bytes, source)),
@@ -84,9 +84,7 @@ impl<E: Copy> State<E> {
         let arena = self.arenas.get_mut(index)?.as_mut()?;
         arena.reserved += size;
         arena.bases.insert(address);
-        arena
-            .placement
-            .grown(&mut self.slab, &mut self.map, id, bytes);
+        arena.layout.grown(&mut self.slab, &mut self.map, id, bytes);
         if let Some(device) = self.devices.get_mut(arena.device) {
             device.stats.reserve(size);
         }
@@ -132,7 +130,7 @@ impl<E: Copy> State<E> {
             stats.quarantined += size;
             return Ok(After::Nothing);
         }
-        let whole = matches!(arena.placement, Placement::Whole(_));
+        let whole = matches!(arena.layout, Layout::Whole(_));
         // Nothing waits for a broken capture, but it is open: no context can be waited for.
         let is_quiet = !self.captures.is_open();
         if block.exported && whole {
@@ -140,12 +138,12 @@ impl<E: Copy> State<E> {
             if is_quiet {
                 return Ok(After::Release(victim));
             }
-            self.doomed.push(victim);
+            self.pending_release.push(victim);
             return Ok(After::Nothing);
         }
         block.state = BlockState::Cached;
         block.fence = arena.fences.join();
-        arena.placement.insert(&mut self.slab, id);
+        arena.layout.insert(&mut self.slab, id);
         if strict && is_quiet {
             return Ok(After::Synchronize(serial));
         }

@@ -2,7 +2,7 @@
 
 use super::block::Id;
 use super::fences::Fences;
-use super::placement::Placement;
+use super::layout::Layout;
 use crate::handles::{Address, Context};
 use rustc_hash::FxHashSet;
 
@@ -24,7 +24,7 @@ pub(super) struct Arena<E> {
     /// Index of the device.
     pub device: usize,
     pub fences: Fences<E>,
-    pub placement: Placement,
+    pub layout: Layout,
     pub allocated: u64,
     pub reserved: u64,
     /// Highest `allocated` in this window of time and in the one before, bytes.
@@ -37,20 +37,14 @@ pub(super) struct Arena<E> {
 }
 
 impl<E: Copy> Arena<E> {
-    pub fn new(
-        context: Context,
-        born: u64,
-        serial: u64,
-        device: usize,
-        placement: Placement,
-    ) -> Self {
+    pub fn new(context: Context, born: u64, serial: u64, device: usize, layout: Layout) -> Self {
         Arena {
             context,
             born,
             serial,
             device,
             fences: Fences::new(),
-            placement,
+            layout,
             allocated: 0,
             reserved: 0,
             peaks: [0; 2],

@@ -13,10 +13,10 @@ pub(super) type Slab = crate::slab::Slab<Block>;
 pub(super) enum State {
     /// In the caller's hands.
     Live,
-    /// Free and indexed by its placement: pending until its fence is ready.
+    /// Free and indexed by its layout: pending until its fence is ready.
     Cached,
-    /// With the front: at hand, in the caller's hands, or come back.
-    Lent,
+    /// With the thread cache: at hand, in the caller's hands, or come back.
+    InThreadCache,
     /// Freed, but a graph may still use it: in no list.
     Quarantined,
 }
@@ -66,7 +66,7 @@ pub(super) struct Block {
     /// The housekeeper's tick when it was freed.
     pub tick: u32,
     pub state: State,
-    /// The shard of the front that has it, while it is lent.
+    /// The shard of the thread cache that has it, if one does.
     pub shard: u16,
     /// The address left the process: the block is never handed out again.
     pub exported: bool,

@@ -1,4 +1,4 @@
-//! Placement `blocks` and `bins`: whole driver allocations, by size class.
+//! Layout `blocks` and `bins`: whole driver allocations, by size class.
 //!
 //! A class keeps its free blocks in the order in which they were freed. Fences are handed out in
 //! that order too, so what becomes ready is always the older part. The newest of the ready ones is

@@ -1,9 +1,9 @@
 //! What the program does to contexts, captures and graphs, as far as the pool must know of it.
 
 use super::device::Device;
-use super::front::Call;
 use super::mutation::Mutation;
-use super::pool::{Guard, Pool};
+use super::pool::{DevicePool, Guard};
+use super::thread_cache::Flush;
 use super::types::{Gone, Mark};
 use super::work::GARBAGE;
 use crate::handles::Context;
@@ -14,12 +14,12 @@ use std::time::Duration;
 /// takes longer waits for the device; the capture must not wait for ever.
 const CAPTURE_PATIENCE: Duration = Duration::from_secs(2);
 
-impl<D: Device> Pool<D> {
+impl<D: Device> DevicePool<D> {
     /// The context was destroyed or reset: forgets its blocks, fences and events. No driver call.
     /// Returns what was handed out and held in it.
     pub fn context_gone(&self, context: Context) -> Gone {
         let mut state = self.state.lock();
-        self.call_in(&mut state, Call::All);
+        self.flush_caches(&mut state, Flush::All);
         let gone = state.context_gone(context);
         drop(state);
         self.changed.notify_all();
@@ -51,14 +51,14 @@ impl<D: Device> Pool<D> {
     pub fn peer_disabled(&self, accessor: Context, owner: Context) {
         let mut state = self.state.lock();
         // What came back before belongs to fences that still cover the accessor.
-        self.call_in(&mut state, Call::Back);
+        self.flush_caches(&mut state, Flush::Back);
         state.peer_disabled(accessor, owner);
     }
 
-    /// A point before a context is synchronised; see [`Pool::synchronized`].
+    /// A point before a context is synchronised; see [`DevicePool::synchronized`].
     pub fn mark(&self, context: Context) -> Mark {
         let mut state = self.state.lock();
-        self.call_in(&mut state, Call::Back);
+        self.flush_caches(&mut state, Flush::Back);
         let index = state.index_of(context);
         let open = state.planted(Mutation::OpenMark);
         match index.and_then(|index| state.arenas.get_mut(index)) {
@@ -93,8 +93,8 @@ impl<D: Device> Pool<D> {
     pub fn capture_began(&self, capture: u64) {
         let mut state = self.state.lock();
         state.captures.began(capture);
-        if let Some(front) = &self.front {
-            front.close(&mut state);
+        if let Some(thread_cache) = &self.thread_cache {
+            thread_cache.close(&mut state);
         }
         self.changed
             .wait_while_for(&mut state, |state| state.calls > 0, CAPTURE_PATIENCE);
@@ -105,10 +105,10 @@ impl<D: Device> Pool<D> {
         let mut state = self.state.lock();
         let graph = graph.filter(|_| !state.planted(Mutation::NoGraphs));
         let blocks = state.captures.ended(capture, graph);
-        if let Some(front) = &self.front
+        if let Some(thread_cache) = &self.thread_cache
             && !state.captures.is_open()
         {
-            front.open();
+            thread_cache.open();
         }
         self.returned(&mut state, blocks);
     }

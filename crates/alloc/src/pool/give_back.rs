@@ -3,10 +3,10 @@
 use super::block::Id;
 use super::departing::Victim;
 use super::device::Device;
-use super::front::Call;
 use super::mutation::Mutation;
-use super::pool::{Guard, Pool, RELEASE_PATIENCE};
+use super::pool::{DevicePool, Guard, RELEASE_PATIENCE};
 use super::state::{Cover, State};
+use super::thread_cache::Flush;
 use super::work::Recorded;
 use crate::handles::Context;
 use crate::policy::TICKS_TO_DECAY;
@@ -22,13 +22,13 @@ pub(super) enum Which {
     Old(u32),
 }
 
-impl<D: Device> Pool<D> {
+impl<D: Device> DevicePool<D> {
     /// Gives cached memory back to the driver until at most `keep` bytes are cached, in all
     /// contexts or those of one device. Waits for work where it must. Returns the bytes given back;
     /// 0 while a stream captures.
     pub fn trim(&self, device: Option<i32>, keep: u64) -> u64 {
         let mut state = self.state.lock();
-        self.call_in(&mut state, Call::Idle);
+        self.flush_caches(&mut state, Flush::Idle);
         let mut given = self.settle(&mut state);
         for serial in self.serials(&state, device) {
             let cached = Self::total(&state, device).cached();
@@ -46,7 +46,7 @@ impl<D: Device> Pool<D> {
         let given = self.trim(device, 0);
         let mut state = self.state.lock();
         if given == 0 {
-            self.call_in(&mut state, Call::Back);
+            self.flush_caches(&mut state, Flush::Back);
         }
         given + self.scrape(&mut state, device)
     }
@@ -61,7 +61,7 @@ impl<D: Device> Pool<D> {
             .wait_while_for(&mut state, is_releasing, RELEASE_PATIENCE);
     }
 
-    /// As [`Pool::make_room`], when what is given back otherwise was not enough.
+    /// As [`DevicePool::make_room`], when what is given back otherwise was not enough.
     pub(super) fn scrape(&self, state: &mut Guard<'_, D>, device: Option<i32>) -> u64 {
         let more = state.give_up(device);
         let serials = self.serials(state, device);
@@ -105,10 +105,10 @@ impl<D: Device> Pool<D> {
         let mut victims = state.evict(serial, u64::MAX, None, waited);
         victims.extend(state.evict_waiting(serial, waited));
         if !foreign {
-            let (ours, rest) = std::mem::take(&mut state.doomed)
+            let (ours, rest) = std::mem::take(&mut state.pending_release)
                 .into_iter()
                 .partition(|victim| victim.arena == serial);
-            state.doomed = rest;
+            state.pending_release = rest;
             victims.extend::<Vec<Victim>>(ours);
         }
         self.release(state, victims)
@@ -122,7 +122,7 @@ impl<D: Device> Pool<D> {
         if state.captures.is_open() {
             return 0;
         }
-        self.call_in(&mut state, Call::Idle);
+        self.flush_caches(&mut state, Flush::Idle);
         state.tick = state.tick.wrapping_add(1);
         if state.tick.is_multiple_of(TICKS_TO_DECAY) {
             state
@@ -188,7 +188,7 @@ impl<D: Device> Pool<D> {
             if state.captures.is_open() {
                 break;
             }
-            let Some(victim) = state.doomed.pop() else {
+            let Some(victim) = state.pending_release.pop() else {
                 break;
             };
             let bytes = victim.bytes;
@@ -260,7 +260,7 @@ impl<D: Device> Pool<D> {
         } else {
             self.release(state, victims)
         };
-        // Exported memory went to the doomed: what the driver refuses to wait for is not given.
+        // Exported memory is pending release: what the driver refuses to wait for is not given.
         given + self.settle(state)
     }
 

@@ -1,12 +1,12 @@
 //! A request that no block at hand answers: fences are made, asked and waited for, and in the end the
 //! driver is asked for more.
 
-use super::ask::{Ask, Step};
 use super::device::Device;
-use super::front::Call;
 use super::give_back::Which;
-use super::pool::{Guard, Pool, RELEASE_PATIENCE};
+use super::miss::{Miss, Step};
+use super::pool::{DevicePool, Guard, RELEASE_PATIENCE};
 use super::state::State;
+use super::thread_cache::Flush;
 use super::work::Recorded;
 use crate::handles::Context;
 use crate::size_class::PAGE;
@@ -19,7 +19,7 @@ const SCRAPES: u32 = 16;
 const MARGIN_PART: u64 = 100;
 const MARGIN_FLOOR: u64 = 256 << 20;
 
-impl<D: Device> Pool<D> {
+impl<D: Device> DevicePool<D> {
     #[cold]
     pub(super) fn allocate_slowly(
         &self,
@@ -29,9 +29,9 @@ impl<D: Device> Pool<D> {
     ) -> Result<Grant, D::Error> {
         let serial = self.arena(state, context)?;
         self.settle(state);
-        let mut ask = Ask::new(bytes, serial);
+        let mut miss = Miss::new(bytes, serial);
         loop {
-            match state.step(&mut ask) {
+            match state.step(&mut miss) {
                 Step::Done(grant) => return Ok(grant),
                 Step::Query(id, events) => {
                     let complete = self.outside(state, |device| {
@@ -42,25 +42,25 @@ impl<D: Device> Pool<D> {
                     if complete {
                         state.completed(serial, id);
                     } else {
-                        ask.incomplete = id;
+                        miss.incomplete = id;
                     }
                 }
                 Step::Record(id, contexts, later, version) => {
                     match self.record(state, serial, id, &contexts, later.as_ref()) {
-                        // It was closed just now: do not bother to ask whether it is complete.
-                        Recorded::Yes => ask.incomplete = id,
+                        // It was closed just now: do not bother to miss whether it is complete.
+                        Recorded::Yes => miss.incomplete = id,
                         Recorded::Ordered => {
-                            ask.incomplete = id;
+                            miss.incomplete = id;
                             if version == state.version {
                                 self.ordered(state, serial, id);
-                                ask.source = Source::Ordered;
+                                miss.source = Source::Ordered;
                             }
                         }
                         Recorded::Unsupported => {
-                            ask.source = Source::Waited;
-                            ask.unfenced = !self.synchronize(state, serial, id, &contexts);
+                            miss.source = Source::Waited;
+                            miss.unfenced = !self.synchronize(state, serial, id, &contexts);
                         }
-                        Recorded::Failed => ask.unfenced = true,
+                        Recorded::Failed => miss.unfenced = true,
                     }
                 }
                 Step::Order(id, events, contexts, version) => {
@@ -72,10 +72,10 @@ impl<D: Device> Pool<D> {
                         })
                     });
                     if !done {
-                        ask.unfenced = true;
+                        miss.unfenced = true;
                     } else if version == state.version {
                         self.ordered(state, serial, id);
-                        ask.source = Source::Ordered;
+                        miss.source = Source::Ordered;
                     }
                 }
                 Step::Wait(id, events) => {
@@ -84,17 +84,17 @@ impl<D: Device> Pool<D> {
                     });
                     if done {
                         state.completed(serial, id);
-                        ask.source = Source::Waited;
+                        miss.source = Source::Waited;
                     } else {
-                        ask.unfenced = true;
+                        miss.unfenced = true;
                     }
                 }
                 Step::Grow(size) => {
-                    if !std::mem::replace(&mut ask.called_in, true) {
-                        self.call_in(state, Call::Idle);
+                    if !std::mem::replace(&mut miss.flushed, true) {
+                        self.flush_caches(state, Flush::Idle);
                         continue;
                     }
-                    if let Some(grant) = self.grow(state, context, &mut ask, size)? {
+                    if let Some(grant) = self.grow(state, context, &mut miss, size)? {
                         return Ok(grant);
                     }
                 }
@@ -118,28 +118,28 @@ impl<D: Device> Pool<D> {
         &self,
         state: &mut Guard<'_, D>,
         context: Context,
-        ask: &mut Ask,
+        miss: &mut Miss,
         size: u64,
     ) -> Result<Option<Grant>, D::Error> {
-        let Some(device) = state.arena(ask.arena).map(|arena| arena.device) else {
+        let Some(device) = state.arena(miss.arena).map(|arena| arena.device) else {
             return Ok(None);
         };
-        let (over_share, over_limit) = state.excess(ask, size);
-        if over_share.max(over_limit) > 0 && !ask.loose {
-            ask.loose = true;
+        let (over_share, over_limit) = state.excess(miss, size);
+        if over_share.max(over_limit) > 0 && !miss.loose {
+            miss.loose = true;
             return Ok(None);
         }
-        if over_share > 0 && !ask.shared {
-            ask.shared = true;
-            if self.give_back(state, ask.arena, over_share, Which::Surplus) > 0 {
+        if over_share > 0 && !miss.shared {
+            miss.shared = true;
+            if self.give_back(state, miss.arena, over_share, Which::Surplus) > 0 {
                 return Ok(None);
             }
         }
         if over_limit > 0 {
             if self.give_back_device(state, device, over_limit) > 0
-                || self.scrape_some(state, ask, device)
-                || self.reduce(state, ask, size)
-                || self.pause(state, ask, device)
+                || self.scrape_some(state, miss, device)
+                || self.reduce(state, miss, size)
+                || self.pause(state, miss, device)
             {
                 return Ok(None);
             }
@@ -157,11 +157,11 @@ impl<D: Device> Pool<D> {
         }
         match result {
             Ok(address) => {
-                let grant = state.grown(ask.arena, address, size, ask.bytes);
+                let grant = state.grown(miss.arena, address, size, miss.bytes);
                 if size >= PAGE {
                     self.keep_margin(state, context, device);
                 }
-                let (requested, source) = (ask.bytes, Source::Grown);
+                let (requested, source) = (miss.bytes, Source::Grown);
                 // Without its context the block is not kept: its free will be the driver's.
                 Ok(Some(grant.unwrap_or(Grant {
                     address,
@@ -172,19 +172,19 @@ impl<D: Device> Pool<D> {
                 })))
             }
             Err(error) if D::is_out_of_memory(error) => {
-                while ask.scraped < 2 {
-                    ask.scraped += 1;
-                    let given = match ask.scraped {
-                        1 => self.give_back(state, ask.arena, u64::MAX, Which::Any),
+                while miss.scraped < 2 {
+                    miss.scraped += 1;
+                    let given = match miss.scraped {
+                        1 => self.give_back(state, miss.arena, u64::MAX, Which::Any),
                         _ => self.give_back_device(state, device, u64::MAX),
                     };
                     if given > 0 {
                         return Ok(None);
                     }
                 }
-                if self.scrape_some(state, ask, device)
-                    || self.reduce(state, ask, size)
-                    || self.pause(state, ask, device)
+                if self.scrape_some(state, miss, device)
+                    || self.reduce(state, miss, size)
+                    || self.pause(state, miss, device)
                 {
                     return Ok(None);
                 }
@@ -199,12 +199,12 @@ impl<D: Device> Pool<D> {
 
     /// Takes back what waits for captures, a few times: others take some of it. Whether there may be
     /// more memory for it.
-    fn scrape_some(&self, state: &mut Guard<'_, D>, ask: &mut Ask, device: usize) -> bool {
+    fn scrape_some(&self, state: &mut Guard<'_, D>, miss: &mut Miss, device: usize) -> bool {
         let Some(ordinal) = state.devices.get(device).map(|device| device.ordinal) else {
             return false;
         };
-        ask.given_up += 1;
-        if ask.given_up > SCRAPES {
+        miss.given_up += 1;
+        if miss.given_up > SCRAPES {
             return false;
         }
         let before = state.devices.get(device).map(|d| d.stats.given_up);
@@ -213,20 +213,20 @@ impl<D: Device> Pool<D> {
     }
 
     /// Asks for no more than necessary from now on, if that is less.
-    pub(super) fn reduce(&self, state: &State<D::Event>, ask: &mut Ask, size: u64) -> bool {
-        let less = !ask.exact && state.least(ask) < size;
-        ask.exact |= less;
+    pub(super) fn reduce(&self, state: &State<D::Event>, miss: &mut Miss, size: u64) -> bool {
+        let less = !miss.exact && state.least(miss) < size;
+        miss.exact |= less;
         less
     }
 
     /// Waits, once, for memory that other threads are giving back.
-    pub(super) fn pause(&self, state: &mut Guard<'_, D>, ask: &mut Ask, device: usize) -> bool {
+    pub(super) fn pause(&self, state: &mut Guard<'_, D>, miss: &mut Miss, device: usize) -> bool {
         let releasing =
             |state: &State<D::Event>| state.devices.get(device).is_some_and(|d| d.releasing > 0);
-        if ask.paused || state.captures.is_open() || !releasing(state) {
+        if miss.paused || state.captures.is_open() || !releasing(state) {
             return false;
         }
-        ask.paused = true;
+        miss.paused = true;
         self.changed
             .wait_while_for(state, |state| releasing(state), RELEASE_PATIENCE);
         true

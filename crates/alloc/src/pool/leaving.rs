@@ -3,18 +3,18 @@
 
 use super::block::{Id, NIL, Slab};
 use super::device::Device;
-use super::front::Call;
-use super::pool::Pool;
+use super::pool::DevicePool;
 use super::segments::Map;
 use super::state::State;
+use super::thread_cache::Flush;
 use crate::handles::{Address, Context};
 
-impl<D: Device> Pool<D> {
+impl<D: Device> DevicePool<D> {
     /// The context is about to end: its blocks are found by no address from here on. To be followed by
-    /// [`Pool::context_gone`], or by [`Pool::context_stays`]. No driver call.
+    /// [`DevicePool::context_gone`], or by [`DevicePool::context_stays`]. No driver call.
     pub fn context_leaves(&self, context: Context) {
         let mut state = self.state.lock();
-        self.call_in(&mut state, Call::All);
+        self.flush_caches(&mut state, Flush::All);
         state.context_leaves(context);
     }
 

@@ -2,9 +2,9 @@
 
 use super::block::State as BlockState;
 use super::device::Device;
-use super::front::{Call, Front};
-use super::placement::Placement;
+use super::layout::Layout;
 use super::state::{After, Cover, State};
+use super::thread_cache::{Flush, ThreadCaches};
 use super::types::{Found, Settings};
 use crate::handles::{Address, Context};
 use crate::policy::{Policy, Reuse};
@@ -17,14 +17,14 @@ use std::time::Duration;
 pub(super) const RELEASE_PATIENCE: Duration = Duration::from_secs(2);
 
 /// A caching allocator of device memory over a [`Device`].
-pub struct Pool<D: Device> {
+pub struct DevicePool<D: Device> {
     pub(super) device: D,
     pub(super) strict: bool,
     pub(super) margin: Option<u64>,
     /// Serves hits thread by thread; what it does not, `state` does.
-    pub(super) front: Option<Front>,
-    /// How requests are rounded, for the front.
-    pub(super) rounding: Placement,
+    pub(super) thread_cache: Option<ThreadCaches>,
+    /// How requests are rounded, for the thread cache.
+    pub(super) rounding: Layout,
     pub(super) state: Mutex<State<D::Event>>,
     /// Calls in flight have returned, or memory has gone back.
     pub(super) changed: Condvar,
@@ -33,17 +33,17 @@ pub struct Pool<D: Device> {
 /// The pool's lock, held.
 pub(super) type Guard<'a, D> = MutexGuard<'a, State<<D as Device>::Event>>;
 
-impl<D: Device> Pool<D> {
+impl<D: Device> DevicePool<D> {
     /// A pool without any memory.
     pub fn new(device: D, settings: Settings) -> Self {
-        let apart = settings.front
+        let apart = settings.thread_cache
             && matches!(settings.policy, Policy::Blocks | Policy::Bins)
             && settings.reuse != Reuse::Strict
             && settings.cache_max.is_none();
-        Pool {
+        DevicePool {
             device,
-            front: apart.then(Front::new),
-            rounding: Placement::new(settings.policy, settings.slack),
+            thread_cache: apart.then(ThreadCaches::new),
+            rounding: Layout::new(settings.policy, settings.slack),
             strict: settings.reuse == Reuse::Strict,
             margin: settings.margin,
             state: Mutex::new(State::new(settings)),
@@ -71,7 +71,7 @@ impl<D: Device> Pool<D> {
     /// A ready block, or the lock under which there was none.
     #[inline(always)]
     pub(super) fn take(&self, context: Context, bytes: u64) -> Result<Grant, Guard<'_, D>> {
-        let Some(front) = &self.front else {
+        let Some(thread_cache) = &self.thread_cache else {
             let mut state = self.state.lock();
             let refusing = self.refusing(&mut state);
             return match state.index_of(context) {
@@ -86,17 +86,17 @@ impl<D: Device> Pool<D> {
             };
         };
         let size = self.rounding.growth(bytes);
-        if let Some(grant) = front.take(context, bytes, size) {
+        if let Some(grant) = thread_cache.take(context, bytes, size) {
             return Ok(grant);
         }
-        self.take_behind(front, context, bytes, size)
+        self.take_behind(thread_cache, context, bytes, size)
     }
 
-    /// As [`Pool::take`], when the front has nothing: from the pool, and with a loan for the front.
+    /// As [`DevicePool::take`], when the thread cache has nothing: from the pool, and with a loan for the thread cache.
     #[inline(never)]
     pub(super) fn take_behind(
         &self,
-        front: &Front,
+        thread_cache: &ThreadCaches,
         context: Context,
         bytes: u64,
         size: u64,
@@ -106,11 +106,11 @@ impl<D: Device> Pool<D> {
         let Some(index) = state.index_of(context) else {
             return Err(state);
         };
-        front.call_in_own(&mut state);
+        thread_cache.flush_own(&mut state);
         match state.take(index, bytes, Source::Hit) {
             Ok(grant) => {
                 self.keep(&mut state, &grant, refusing);
-                front.adopt(&mut state, &grant, size);
+                thread_cache.adopt(&mut state, &grant, size);
                 Ok(grant)
             }
             Err(_) => Err(state),
@@ -130,7 +130,7 @@ impl<D: Device> Pool<D> {
         }
     }
 
-    /// As [`Pool::allocate`], when no block is ready: first of all other threads' are called in.
+    /// As [`DevicePool::allocate`], when no block is ready: first of all other threads' caches are flushed.
     #[cold]
     pub(super) fn allocate_behind<'a>(
         &'a self,
@@ -140,11 +140,11 @@ impl<D: Device> Pool<D> {
     ) -> Result<Grant, D::Error> {
         let refusing = self.refusing(&mut state);
         // What other threads have back joins the fence that this request may have to close.
-        self.call_in(&mut state, Call::Back);
+        self.flush_caches(&mut state, Flush::Back);
         let grant = self.allocate_slowly(&mut state, context, bytes)?;
         self.keep(&mut state, &grant, refusing);
-        if let Some(front) = &self.front {
-            front.adopt(&mut state, &grant, self.rounding.growth(bytes));
+        if let Some(thread_cache) = &self.thread_cache {
+            thread_cache.adopt(&mut state, &grant, self.rounding.growth(bytes));
         }
         Ok(grant)
     }
@@ -166,10 +166,10 @@ impl<D: Device> Pool<D> {
         }
     }
 
-    /// Calls in from the front.
-    pub(super) fn call_in(&self, state: &mut State<D::Event>, what: Call) {
-        if let Some(front) = &self.front {
-            front.call_in(state, what);
+    /// Flushes the thread caches.
+    pub(super) fn flush_caches(&self, state: &mut State<D::Event>, what: Flush) {
+        if let Some(thread_cache) = &self.thread_cache {
+            thread_cache.flush_caches(state, what);
         }
     }
 
@@ -186,8 +186,8 @@ impl<D: Device> Pool<D> {
         address: Address,
         seen: impl FnOnce(&Freed) -> S,
     ) -> Result<(), FreeError<D::Error>> {
-        match &self.front {
-            Some(front) => match front.free(address, seen) {
+        match &self.thread_cache {
+            Some(thread_cache) => match thread_cache.free(address, seen) {
                 Ok(()) => Ok(()),
                 Err(seen) => self.free_behind(address, seen),
             },
@@ -195,7 +195,7 @@ impl<D: Device> Pool<D> {
         }
     }
 
-    /// As [`Pool::free`], when the front does not have the block.
+    /// As [`DevicePool::free`], when the thread cache does not have the block.
     #[inline(never)]
     pub(super) fn free_behind<S: Into<Stamp>>(
         &self,
@@ -207,11 +207,11 @@ impl<D: Device> Pool<D> {
         if !self.refusing(&mut state).is_empty() {
             state.keep_freed(address);
         }
-        if let Some(front) = &self.front {
-            front.call_in_own(&mut state);
+        if let Some(thread_cache) = &self.thread_cache {
+            thread_cache.flush_own(&mut state);
             if let Some(&id) = state.map.get(&address)
-                && state.slab.at(id).state == BlockState::Lent
-                && !front.reclaim(&mut state, address, id)
+                && state.slab.at(id).state == BlockState::InThreadCache
+                && !thread_cache.reclaim(&mut state, address, id)
             {
                 return Err(FreeError::NotLive);
             }
@@ -276,13 +276,13 @@ impl<D: Device> Pool<D> {
     pub fn exported(&self, address: Address) {
         let mut guard = self.state.lock();
         let state = &mut *guard;
-        self.call_in(state, Call::All);
+        self.flush_caches(state, Flush::All);
         let Some(id) = state.find(address) else {
             return;
         };
         let arena = state.slab.at(id).arena as usize;
         match state.arenas.get_mut(arena) {
-            Some(Some(arena)) => arena.placement.export(&mut state.slab, id),
+            Some(Some(arena)) => arena.layout.export(&mut state.slab, id),
             _ => state.slab.at_mut(id).exported = true,
         }
     }
@@ -302,10 +302,10 @@ impl<D: Device> Pool<D> {
             return Found::Unknown;
         };
         let block = state.slab.at(id);
-        let requested = match (block.state, &self.front) {
+        let requested = match (block.state, &self.thread_cache) {
             (BlockState::Live, _) => Some(block.requested),
             // What a thread has at hand, or got back, stays with it.
-            (BlockState::Lent, Some(front)) => front.requested(&state, id),
+            (BlockState::InThreadCache, Some(thread_cache)) => thread_cache.requested(&state, id),
             _ => None,
         };
         requested.map_or(Found::Free, |requested| {
@@ -317,7 +317,7 @@ impl<D: Device> Pool<D> {
     /// blocks under the lock: for when a request could not be met.
     pub fn largest_free(&self, device: i32) -> u64 {
         let mut state = self.state.lock();
-        self.call_in(&mut state, Call::Idle);
+        self.flush_caches(&mut state, Flush::Idle);
         let on_device = |index: u32| {
             let arena = state.arenas.get(index as usize)?.as_ref()?;
             Some(state.devices.get(arena.device)?.ordinal == device)
@@ -334,7 +334,7 @@ impl<D: Device> Pool<D> {
     /// What the pool holds and did, on one device or on all.
     pub fn stats(&self, device: Option<i32>) -> Stats {
         let mut state = self.state.lock();
-        self.call_in(&mut state, Call::Figures);
+        self.flush_caches(&mut state, Flush::Figures);
         Self::total(&state, device)
     }
 
@@ -342,7 +342,7 @@ impl<D: Device> Pool<D> {
     /// more than what the driver told to be free before lacks.
     pub fn cached_bytes(&self, device: i32) -> u64 {
         let mut state = self.state.lock();
-        self.call_in(&mut state, Call::Figures);
+        self.flush_caches(&mut state, Flush::Figures);
         let of_device = state.devices.iter().filter(|one| one.ordinal == device);
         let told: u64 = of_device.map(|one| one.told).sum();
         let cached = Self::total(&state, Some(device)).cached();

@@ -2,12 +2,12 @@
 
 use super::departing::Victim;
 use super::device::Device;
-use super::pool::{Guard, Pool, RELEASE_PATIENCE};
+use super::pool::{DevicePool, Guard, RELEASE_PATIENCE};
 use super::state::State;
 use crate::handles::Address;
 use crate::types::FreeError;
 
-impl<D: Device> Pool<D> {
+impl<D: Device> DevicePool<D> {
     /// Tells the driver to take a victim back.
     pub(super) fn tell(&self, state: &mut Guard<'_, D>, victim: &Victim) -> Result<(), D::Error> {
         let State {

@@ -1,4 +1,4 @@
-//! Placement `segments`: best fit inside large driver allocations, which are split and merged.
+//! Layout `segments`: best fit inside large driver allocations, which are split and merged.
 //!
 //! Small requests share segments of 2 MiB, larger ones segments of 20 MiB, and what is larger
 //! still gets a segment of its own in steps of 2 MiB: the sizes that PyTorch documents for its

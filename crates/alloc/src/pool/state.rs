@@ -4,8 +4,8 @@ use super::arena::Arena;
 use super::block::{Id, NIL, Slab, State as BlockState};
 use super::departing::{Departing, Victim};
 use super::fences::{Events, Few};
+use super::layout::Layout;
 use super::mutation::Mutation;
-use super::placement::Placement;
 use super::segments::Map;
 use super::types::Settings;
 use crate::captures::Captures;
@@ -76,10 +76,10 @@ pub(super) struct State<E> {
     /// Contexts whose later work has not been ordered after what an arena's was.
     pub behind: Vec<(Context, u64)>,
     /// Memory that goes back to the driver as soon as no stream captures.
-    pub doomed: Vec<Victim>,
+    pub pending_release: Vec<Victim>,
     pub departing: Departing,
-    /// Shards of the front that have something, a bit each.
-    pub lent: u64,
+    /// Shards of the thread cache that have something, a bit each.
+    pub in_caches: u64,
     /// Events that a call in flight may still use.
     pub garbage: Vec<Events<E>>,
     serial: u64,
@@ -102,9 +102,9 @@ impl<E: Copy> State<E> {
             latest: Stamp::default(),
             version: 0,
             behind: Vec::new(),
-            doomed: Vec::new(),
+            pending_release: Vec::new(),
             departing: Departing::default(),
-            lent: 0,
+            in_caches: 0,
             garbage: Vec::new(),
             serial: 0,
             #[cfg(test)]
@@ -191,8 +191,8 @@ impl<E: Copy> State<E> {
         {
             self.behind.push((context, neighbour.serial));
         }
-        let placement = Placement::new(self.settings.policy, self.settings.slack);
-        let arena = Some(Arena::new(context, born, self.serial, device, placement));
+        let layout = Layout::new(self.settings.policy, self.settings.slack);
+        let arena = Some(Arena::new(context, born, self.serial, device, layout));
         match self.arenas.iter_mut().find(|slot| slot.is_none()) {
             Some(slot) => *slot = arena,
             None => self.arenas.push(arena),
@@ -208,7 +208,7 @@ impl<E: Copy> State<E> {
             return false;
         };
         let fences = &arena.fences;
-        if let Placement::Split(segments) = &arena.placement
+        if let Layout::Split(segments) = &arena.layout
             && merge
             && segments
                 .newest_pending(&self.slab)
@@ -218,10 +218,10 @@ impl<E: Copy> State<E> {
         }
         let all_complete = !fences.is_joined() && fences.complete() + 1 >= fences.open();
         let foreign = self.cover(serial).foreign && !self.planted(Mutation::ReleaseForeign);
-        arena.placement.oldest(&self.slab).is_some() && !all_complete && foreign
+        arena.layout.oldest(&self.slab).is_some() && !all_complete && foreign
     }
 
-    /// Merges what has become ready. Segments whose address left the process are doomed once they
+    /// Merges what has become ready. Segments whose address left the process go to `pending_release` once they
     /// are wholly free.
     pub fn promote(&mut self, index: usize) {
         let Some(Some(arena)) = self.arenas.get_mut(index) else {
@@ -230,13 +230,13 @@ impl<E: Copy> State<E> {
         if arena.is_leaving() {
             return;
         }
-        let Placement::Split(segments) = &mut arena.placement else {
+        let Layout::Split(segments) = &mut arena.layout else {
             return;
         };
         segments.promote(&mut self.slab, &mut self.map, arena.fences.ready());
         for id in std::mem::take(&mut segments.leaving) {
             let victim = self.drop_block(id);
-            self.doomed.push(victim);
+            self.pending_release.push(victim);
         }
     }
 
@@ -258,7 +258,7 @@ impl<E: Copy> State<E> {
             let Some(Some(arena)) = self.arenas.get_mut(index) else {
                 break;
             };
-            let Some(oldest) = arena.placement.oldest(&self.slab) else {
+            let Some(oldest) = arena.layout.oldest(&self.slab) else {
                 break;
             };
             let block = self.slab.at(oldest);
@@ -268,7 +268,7 @@ impl<E: Copy> State<E> {
                 break;
             }
             sum += block.size;
-            let Some(id) = arena.placement.evict(&mut self.slab) else {
+            let Some(id) = arena.layout.evict(&mut self.slab) else {
                 break;
             };
             victims.push(self.drop_block(id));
@@ -290,7 +290,7 @@ impl<E: Copy> State<E> {
             true => arena.fences.complete().max(waited),
             false => u64::MAX,
         };
-        let Placement::Split(segments) = &mut arena.placement else {
+        let Layout::Split(segments) = &mut arena.layout else {
             return Vec::new();
         };
         let whole = segments.evict_waiting(&mut self.slab, &mut self.map, upto);
@@ -300,7 +300,10 @@ impl<E: Copy> State<E> {
     /// The block in the caller's hands at an address.
     fn live(&self, address: Address) -> Option<Id> {
         let id = *self.map.get(&address)?;
-        let is_live = matches!(self.slab.at(id).state, BlockState::Live | BlockState::Lent);
+        let is_live = matches!(
+            self.slab.at(id).state,
+            BlockState::Live | BlockState::InThreadCache
+        );
         (is_live && !self.planted(Mutation::GiveUpKept)).then_some(id)
     }
 
@@ -365,11 +368,11 @@ impl<E: Copy> State<E> {
         if let Some(device) = self.devices.get_mut(arena.device) {
             device.stats.quarantined = device.stats.quarantined.saturating_sub(size);
         }
-        if block.exported && matches!(arena.placement, Placement::Whole(_)) {
+        if block.exported && matches!(arena.layout, Layout::Whole(_)) {
             let victim = self.drop_block(id);
-            self.doomed.push(victim);
+            self.pending_release.push(victim);
         } else {
-            arena.placement.insert(&mut self.slab, id);
+            arena.layout.insert(&mut self.slab, id);
         }
     }
 

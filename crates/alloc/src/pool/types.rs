@@ -25,7 +25,7 @@ pub struct Settings {
     pub floor: u64,
     /// Whether threads keep a few blocks to themselves, so that their hits take no common lock. Not
     /// for `segments`, `strict` or with `cache_max`, whatever this says.
-    pub front: bool,
+    pub thread_cache: bool,
     /// A whole block serves requests down to one part in so many smaller; rounded down to a power
     /// of two.
     pub slack: u64,
@@ -53,7 +53,7 @@ impl Default for Settings {
             margin: None,
             share: None,
             floor: 256 << 20,
-            front: true,
+            thread_cache: true,
             slack: 8,
         }
     }

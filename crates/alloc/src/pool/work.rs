@@ -2,7 +2,7 @@
 
 use super::device::Device;
 use super::fences::{Events, Few};
-use super::pool::{Guard, Pool};
+use super::pool::{DevicePool, Guard};
 use super::state::State;
 use crate::handles::Context;
 use parking_lot::MutexGuard;
@@ -10,7 +10,7 @@ use parking_lot::MutexGuard;
 /// Events that are kept until nobody can be using them, before they are given back together.
 pub(super) const GARBAGE: usize = 16;
 
-impl<D: Device> Pool<D> {
+impl<D: Device> DevicePool<D> {
     /// A call to the device that would invalidate a capture. Only to be made while none is open.
     pub(super) fn outside<R>(&self, state: &mut Guard<'_, D>, call: impl FnOnce(&D) -> R) -> R {
         state.calls += 1;

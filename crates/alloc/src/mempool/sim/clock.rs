@@ -171,14 +171,14 @@ impl Time {
 
     /// Everything that a stream was given to do so far; or its context and all that may use its memory.
     pub fn now(&self, stream: Stream) -> Option<Clock> {
-        if stream.handle == Stream::EVERY && stream.context == Context(0) {
+        if stream.handle == Stream::ALL && stream.context == Context(0) {
             let mut clock = Clock::default();
             self.contexts
                 .keys()
                 .for_each(|context| clock.join(&self.of_context(*context)));
             return Some(clock);
         }
-        if stream.handle == Stream::EVERY {
+        if stream.handle == Stream::ALL {
             self.contexts.get(&stream.context)?;
             let mut clock = self.of_context(stream.context);
             for other in self.accessors(stream.context) {
@@ -202,7 +202,7 @@ impl Time {
 
     /// Later work of a stream comes after this; or of its context and all that may use its memory.
     pub fn order(&mut self, stream: Stream, clock: &Clock) {
-        if stream.handle == Stream::EVERY {
+        if stream.handle == Stream::ALL {
             let mut all = self.accessors(stream.context);
             all.push(stream.context);
             for context in &all {

@@ -3,7 +3,7 @@
 use super::{Call, Clock, Error, Event, Inner, Sim};
 use crate::handles::Context;
 use crate::handles::Stream;
-use crate::mempool::{Driver, MemPool, PoolId};
+use crate::mempool::{Driver, PoolId, StreamPool};
 use std::sync::Weak;
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ const PATIENCE: Duration = Duration::from_millis(10);
 /// Pools that share a device.
 pub struct World {
     pub sim: Sim,
-    pub pools: Vec<MemPool<Probe>>,
+    pub pools: Vec<StreamPool<Probe>>,
 }
 
 /// One pool's way to the device. It looks at all pools in the middle of every call: none may have its
@@ -217,7 +217,7 @@ impl Driver for Probe {
         self.with(|sim| {
             let every = match stream.context {
                 Context(0) => stream,
-                context => Stream::every(context),
+                context => Stream::all_of(context),
             };
             let Some(clock) = sim.time.now(every) else {
                 return Err(Error::Failed);

@@ -36,7 +36,7 @@ impl Inner {
     pub fn capturable(&mut self, call: Call, stream: Option<Stream>) {
         let legal = match stream {
             _ if self.capturing.is_empty() => true,
-            Some(stream) => stream.handle != Stream::EVERY && !self.capturing.contains(&stream),
+            Some(stream) => stream.handle != Stream::ALL && !self.capturing.contains(&stream),
             None => false,
         };
         if !legal {

@@ -10,7 +10,7 @@ impl Machine {
         let for_all = matches!(pool, OF_DEVICE | BOTH);
         let pool = if pool == BOTH { 0 } else { pool };
         let stream = if for_all {
-            Stream::every(on.context)
+            Stream::all_of(on.context)
         } else {
             on
         };

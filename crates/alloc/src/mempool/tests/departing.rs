@@ -3,7 +3,7 @@
 use super::threads::Slow;
 use crate::handles::Context;
 use crate::handles::Stream;
-use crate::mempool::{MemPool, Settings};
+use crate::mempool::{Settings, StreamPool};
 use crate::policy::Policy;
 use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, channel};
@@ -14,12 +14,12 @@ const MIB: u64 = 1 << 20;
 const LAYOUTS: [Policy; 4] = [Policy::Vmm, Policy::Segments, Policy::Blocks, Policy::Bins];
 
 /// A pool with 20 MiB that are free, and their address.
-fn pool(policy: Policy) -> (Arc<(Slow, MemPool<Slow>)>, u64) {
+fn pool(policy: Policy) -> (Arc<(Slow, StreamPool<Slow>)>, u64) {
     let settings = Settings {
         policy,
         ..Settings::default()
     };
-    let both = Arc::new((Slow::new(0), MemPool::new(0, settings)));
+    let both = Arc::new((Slow::new(0), StreamPool::new(0, settings)));
     let (driver, pool) = &*both;
     let stream = Stream {
         context: Context(1),

@@ -3,26 +3,26 @@
 use super::threads::Slow;
 use crate::handles::Context;
 use crate::handles::Stream;
-use crate::mempool::{MemPool, Settings};
+use crate::mempool::{Settings, StreamPool};
 use crate::policy::Policy;
 
 /// How many of them come and go.
 const MANY: u64 = 2_000;
-/// Lanes at once, at most: what is not over when its stream ends waits for a little.
+/// StreamQueues at once, at most: what is not over when its stream ends waits for a little.
 const LANES: usize = 24;
 
-fn each_layout(run: impl Fn(&Slow, &MemPool<Slow>, u64)) {
+fn each_layout(run: impl Fn(&Slow, &StreamPool<Slow>, u64)) {
     for policy in [Policy::Vmm, Policy::Segments, Policy::Blocks, Policy::Bins] {
         let driver = Slow::new(6);
         let settings = Settings {
             policy,
             ..Settings::default()
         };
-        let pool = MemPool::new(0, settings);
+        let pool = StreamPool::new(0, settings);
         for n in 1..=MANY {
             run(&driver, &pool, n);
-            let lanes = pool.state.lock().lanes.numbers().len();
-            assert!(lanes <= LANES, "{policy:?}: {lanes} lanes after {n}");
+            let queues = pool.state.lock().queues.numbers().len();
+            assert!(queues <= LANES, "{policy:?}: {queues} queues after {n}");
         }
         let held = pool.stats().reserved;
         assert!(held <= 64 << 20, "{policy:?}: {held} bytes are held");
@@ -30,7 +30,7 @@ fn each_layout(run: impl Fn(&Slow, &MemPool<Slow>, u64)) {
     }
 }
 
-fn one(driver: &Slow, pool: &MemPool<Slow>, stream: Stream) {
+fn one(driver: &Slow, pool: &StreamPool<Slow>, stream: Stream) {
     let grant = pool.allocate(driver, stream, 100_000).expect("memory");
     pool.free(stream, grant.address, |_| ()).expect("a free");
 }
@@ -47,7 +47,7 @@ fn threads_that_end() {
             one(driver, pool, stream);
         }
         pool.thread_gone(driver, n);
-        assert!(pool.state.lock().lanes.of_thread(n).is_empty());
+        assert!(pool.state.lock().queues.of_thread(n).is_empty());
     });
 }
 

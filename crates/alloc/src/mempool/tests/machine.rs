@@ -7,7 +7,7 @@ use super::program::{Action, Setting};
 use crate::handles::Context;
 use crate::handles::Stream;
 use crate::mempool::sim::{Call, Clock, Error, Probe, Sim, Use, World};
-use crate::mempool::{MemPool, Settings};
+use crate::mempool::{Settings, StreamPool};
 use crate::policy::Reuse;
 use crate::types::Grant;
 use std::sync::Arc;
@@ -61,7 +61,7 @@ pub struct Machine {
 
 fn settings(setting: &Setting, pool: usize, max_size: u64) -> Settings {
     Settings {
-        placement: setting.placements[pool].clone(),
+        plan: setting.plans[pool].clone(),
         addresses: 1 << 41,
         policy: setting.policy,
         page: setting.page,
@@ -109,7 +109,7 @@ impl Machine {
         let world = World {
             sim: Sim::new(setting.capacity, setting.limit),
             pools: (0..max_sizes.len())
-                .map(|pool| MemPool::new(0, settings(setting, pool, max_sizes[pool])))
+                .map(|pool| StreamPool::new(0, settings(setting, pool, max_sizes[pool])))
                 .collect(),
         };
         let world = Arc::new(world);
@@ -149,12 +149,12 @@ impl Machine {
         &self.world.sim
     }
 
-    pub fn pool(&self, pool: usize) -> &MemPool<Probe> {
+    pub fn pool(&self, pool: usize) -> &StreamPool<Probe> {
         &self.world.pools[pool]
     }
 
     /// Does something to each pool.
-    pub fn each(&self, f: impl Fn(&MemPool<Probe>, &Probe)) {
+    pub fn each(&self, f: impl Fn(&StreamPool<Probe>, &Probe)) {
         self.world
             .pools
             .iter()
@@ -181,7 +181,7 @@ impl Machine {
                 if let Some(stream) = self.stream(0, |_, s| s.context == context)
                     && let Some(block) = self.take(block)
                 {
-                    let every = self::stream(context, Stream::EVERY);
+                    let every = self::stream(context, Stream::ALL);
                     let for_all = block.is_for_all();
                     if !for_all {
                         self.sim().order_after(stream, &block.after);

@@ -2,7 +2,7 @@
 
 use super::machine::{Machine, OF_DEVICE};
 use super::program::{Ending, MIB};
-use crate::mempool::MemPool;
+use crate::mempool::StreamPool;
 use crate::mempool::block::{NIL, State as Is};
 use crate::mempool::sim::{Call, Probe};
 use crate::policy::Policy;
@@ -100,7 +100,7 @@ struct Audit {
 ///
 /// # Panics
 /// If they contradict each other.
-fn audit(pool: &MemPool<Probe>, pages: bool) -> Audit {
+fn audit(pool: &StreamPool<Probe>, pages: bool) -> Audit {
     let mut state = pool.state.lock();
     let state = &mut *state;
     let mut found = Audit {
@@ -132,7 +132,7 @@ fn audit(pool: &MemPool<Probe>, pages: bool) -> Audit {
         match block.state {
             Is::Live => found.live += block.size,
             Is::Quarantined => found.quarantined += block.size,
-            Is::Free | Is::Quick => found.free += block.size,
+            Is::Free | Is::AtHand => found.free += block.size,
             Is::Unmapped | Is::Stale => {}
             Is::Busy => panic!("a busy block with nobody at work: {block:?}"),
         }
@@ -142,12 +142,12 @@ fn audit(pool: &MemPool<Probe>, pages: bool) -> Audit {
         }
     }
     let mut listed = 0;
-    for number in state.lanes.numbers() {
+    for number in state.queues.numbers() {
         for small in [false, true] {
             let ids = state.free_of(number, small, 0);
             let own = |id: &&u32| {
                 let block = state.slab.at(**id);
-                (block.state, block.lane, block.small) == (Is::Free, number, small)
+                (block.state, block.queue, block.small) == (Is::Free, number, small)
             };
             listed += ids.iter().filter(own).count();
         }

@@ -68,7 +68,7 @@ pub const PLAIN: Setting = Setting {
     limit: u64::MAX,
     fail: None,
     ending: Ending::Synchronized,
-    placements: [const { None }; 3],
+    plans: [const { None }; 3],
 };
 
 pub fn allocate(stream: usize, bytes: u64) -> Action {
@@ -136,7 +136,7 @@ fn script(mistake: Mistake) -> Option<(Setting, Vec<Action>)> {
                 allocate(2, 2 * MIB),
             ],
         ),
-        // A graph's block was freed on a stream that is gone, whose lane another context's stream
+        // A graph's block was freed on a stream that is gone, whose queue another context's stream
         // would get; the graph runs once more before it ends.
         Mutation::WaitElsewhere => (
             PLAIN,

@@ -1,14 +1,14 @@
-//! Pools that follow a placement: random programs, each with a placement made of an earlier run of itself,
+//! Pools that follow a plan: random programs, each with a plan made of an earlier run of itself,
 //! whole, cut off, or with places that are wrong.
 
 use super::machine::{Machine, OF_DEVICE, run, stream};
 use super::mutations::{PLAIN, allocate, free};
-use super::program::{Action, MIB, Placements, Setting, program, setting};
+use super::program::{Action, MIB, PoolPlans, Setting, program, setting};
 use super::quiet::{Mistake, finding};
 use crate::handles::Context;
 use crate::mempool::Progress;
 use crate::mempool::mutation::Mutation;
-use crate::placement::{Placement, Step};
+use crate::plan::{PoolPlan, Step};
 use crate::policy::Policy;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
@@ -37,7 +37,7 @@ fn place(placed: &Placed, pool: usize, bytes: u64) -> u64 {
 }
 
 /// What each pool of a program did.
-fn placements(setting: &Setting, actions: &[Action]) -> [Vec<Step>; 3] {
+fn plans(setting: &Setting, actions: &[Action]) -> [Vec<Step>; 3] {
     let mut machine = Machine::new(setting);
     let mut placed = Placed::new();
     let mut steps = [const { Vec::new() }; 3];
@@ -61,7 +61,7 @@ fn placements(setting: &Setting, actions: &[Action]) -> [Vec<Step>; 3] {
     steps
 }
 
-/// What is wrong with a placement.
+/// What is wrong with a plan.
 #[derive(Clone, Copy, Debug)]
 enum Flaw {
     None,
@@ -71,7 +71,7 @@ enum Flaw {
     Moved(usize, Option<u64>),
 }
 
-fn spoil(mut steps: Vec<Step>, flaw: Flaw) -> Option<Arc<Placement>> {
+fn spoil(mut steps: Vec<Step>, flaw: Flaw) -> Option<Arc<PoolPlan>> {
     let length = steps.len().max(1);
     let again = match flaw {
         Flaw::None => None,
@@ -86,7 +86,7 @@ fn spoil(mut steps: Vec<Step>, flaw: Flaw) -> Option<Arc<Placement>> {
             None
         }
     };
-    Some(Arc::new(Placement::new(steps, again)))
+    Some(Arc::new(PoolPlan::new(steps, again)))
 }
 
 fn flaw() -> impl Strategy<Value = Flaw> {
@@ -114,9 +114,9 @@ fn nothing_goes_wrong_with_a_placement() {
     let result = runner.run(&strategy, |(mut setting, actions, flaw)| {
         // What an earlier run does is not at issue here: without failures.
         let fail = setting.fail.take();
-        let steps = placements(&setting, &actions);
+        let steps = plans(&setting, &actions);
         setting.fail = fail;
-        setting.placements = steps.map(|steps| spoil(steps, flaw));
+        setting.plans = steps.map(|steps| spoil(steps, flaw));
         match finding(&setting, &actions, Mistake::None) {
             Some(finding) => Err(TestCaseError::fail(finding)),
             None => Ok(()),
@@ -127,13 +127,13 @@ fn nothing_goes_wrong_with_a_placement() {
     }
 }
 
-fn steps(steps: &[(u64, u64)]) -> Placements {
+fn steps(steps: &[(u64, u64)]) -> PoolPlans {
     let step = |&(bytes, offset)| Step {
         bytes,
         offset: Some(offset),
     };
     let steps = steps.iter().map(step).collect();
-    [Some(Arc::new(Placement::new(steps, None))), None, None]
+    [Some(Arc::new(PoolPlan::new(steps, None))), None, None]
 }
 
 /// Runs a program and tells where its blocks are, from the first one's address, and how far it followed.
@@ -148,7 +148,7 @@ fn follow(setting: &Setting, actions: &[Action]) -> (Vec<i64>, Progress, u64) {
         assert_eq!(machine.sim().findings(), Vec::<String>::new());
     }
     let first = found.values().next().copied().unwrap_or(0);
-    let progress = machine.pool(0).progress().expect("a placement");
+    let progress = machine.pool(0).progress().expect("a plan");
     let held = machine.pool(0).stats().peak_reserved;
     (
         found.values().map(|at| at - first).collect(),
@@ -160,7 +160,7 @@ fn follow(setting: &Setting, actions: &[Action]) -> (Vec<i64>, Progress, u64) {
 #[test]
 fn blocks_go_where_they_are_to() {
     let setting = Setting {
-        placements: steps(&[(MIB, 0), (3 * MIB, 7 * MIB), (MIB, 5 * MIB), (4 * MIB, MIB)]),
+        plans: steps(&[(MIB, 0), (3 * MIB, 7 * MIB), (MIB, 5 * MIB), (4 * MIB, MIB)]),
         ..PLAIN
     };
     let actions = [
@@ -175,7 +175,7 @@ fn blocks_go_where_they_are_to() {
     let mib = MIB as i64;
     assert_eq!(places[..4], [0, 7 * mib, 5 * mib, mib]);
     assert_eq!(progress.followed, 4);
-    let left = progress.left.expect("it was at its end");
+    let left = progress.diverged.expect("it was at its end");
     assert_eq!((left.asked, left.expected), (512, 0));
     // 0 to 6 and 6 to 10 MiB, of which a free page moves to where what is small goes.
     assert_eq!(held, 10 * MIB);
@@ -184,21 +184,21 @@ fn blocks_go_where_they_are_to() {
 #[test]
 fn a_place_that_is_in_use_is_nobodys() {
     let setting = Setting {
-        placements: steps(&[(2 * MIB, 0), (MIB, MIB), (MIB, 4 * MIB)]),
+        plans: steps(&[(2 * MIB, 0), (MIB, MIB), (MIB, 4 * MIB)]),
         ..PLAIN
     };
     let actions = [allocate(0, 2 * MIB), allocate(0, MIB), allocate(0, MIB)];
     let (_, progress, _) = follow(&setting, &actions);
     assert_eq!(progress.followed, 1);
-    let left = progress.left.expect("it was in use");
+    let left = progress.diverged.expect("it was in use");
     assert_eq!((left.asked, left.expected), (MIB, MIB));
 }
 
-/// A placement is followed across streams: the later one is made to wait for the earlier one's work.
+/// A plan is followed across streams: the later one is made to wait for the earlier one's work.
 #[test]
 fn another_streams_place_is_taken_behind_its_work() {
     let setting = Setting {
-        placements: steps(&[(2 * MIB, 0), (2 * MIB, 0)]),
+        plans: steps(&[(2 * MIB, 0), (2 * MIB, 0)]),
         ..PLAIN
     };
     let actions = [allocate(0, 2 * MIB), free(0, 0), allocate(1, 2 * MIB)];
@@ -221,7 +221,7 @@ fn another_streams_place_is_taken_behind_its_work() {
 #[test]
 fn memory_that_went_back_comes_again() {
     let setting = Setting {
-        placements: steps(&[(4 * MIB, 0), (6 * MIB, 0)]),
+        plans: steps(&[(4 * MIB, 0), (6 * MIB, 0)]),
         ..PLAIN
     };
     let actions = [
@@ -242,7 +242,7 @@ fn memory_that_went_back_comes_again() {
 #[test]
 fn a_place_that_takes_too_many_pages_is_given_up() {
     let setting = Setting {
-        placements: steps(&[(4 * MIB, MIB)]),
+        plans: steps(&[(4 * MIB, MIB)]),
         capacity: 4 * MIB,
         ..PLAIN
     };
@@ -254,12 +254,9 @@ fn a_place_that_takes_too_many_pages_is_given_up() {
 /// The figures of a pool for a whole context, as `cudaMalloc`'s is.
 #[test]
 fn the_pool_of_cudamalloc_follows_too() {
-    let mut placements = steps(&[(MIB, MIB), (MIB, 0)]);
-    placements.swap(0, OF_DEVICE);
-    let setting = Setting {
-        placements,
-        ..PLAIN
-    };
+    let mut plans = steps(&[(MIB, MIB), (MIB, 0)]);
+    plans.swap(0, OF_DEVICE);
+    let setting = Setting { plans, ..PLAIN };
     let mut machine = Machine::new(&setting);
     let on = stream(Context(1), crate::handles::Stream::LEGACY);
     assert!(machine.allocate(OF_DEVICE, on, MIB, true));

@@ -2,7 +2,7 @@
 
 use super::machine::BOTH;
 use crate::mempool::sim::{Call, Error};
-use crate::placement::Placement;
+use crate::plan::PoolPlan;
 use crate::policy::Policy;
 use proptest::prelude::*;
 use std::sync::Arc;
@@ -139,11 +139,11 @@ pub struct Setting {
     pub limit: u64,
     pub fail: Option<(Call, u64, Error)>,
     pub ending: Ending,
-    pub placements: Placements,
+    pub plans: PoolPlans,
 }
 
 /// What each pool is to follow.
-pub type Placements = [Option<Arc<Placement>>; 3];
+pub type PoolPlans = [Option<Arc<PoolPlan>>; 3];
 
 pub fn setting(policy: Policy) -> impl Strategy<Value = Setting> {
     let place = (
@@ -225,7 +225,7 @@ pub fn setting(policy: Policy) -> impl Strategy<Value = Setting> {
                 limit,
                 fail,
                 ending,
-                placements: Placements::default(),
+                plans: PoolPlans::default(),
             },
         )
 }

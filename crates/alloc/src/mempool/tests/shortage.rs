@@ -3,13 +3,13 @@
 use super::threads::Slow;
 use crate::handles::Context;
 use crate::handles::Stream;
-use crate::mempool::{MemPool, Settings};
+use crate::mempool::{Settings, StreamPool};
 
 const MIB: u64 = 1 << 20;
 
 #[test]
 fn free_memory_around_a_small_block_goes_back() {
-    let (driver, pool) = (Slow::new(0), MemPool::new(0, Settings::default()));
+    let (driver, pool) = (Slow::new(0), StreamPool::new(0, Settings::default()));
     let stream = Stream {
         context: Context(1),
         handle: 7,

@@ -3,7 +3,7 @@
 use crate::handles::Context;
 use crate::handles::Stream;
 use crate::mempool::PoolId;
-use crate::mempool::{Driver, MemPool, Settings};
+use crate::mempool::{Driver, Settings, StreamPool};
 use crate::policy::Policy;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap};
@@ -194,7 +194,7 @@ fn stream(handle: u64) -> Stream {
     }
 }
 
-fn work(pool: &MemPool<Slow>, driver: &Slow, seed: u64, operations: usize) {
+fn work(pool: &StreamPool<Slow>, driver: &Slow, seed: u64, operations: usize) {
     let mut random = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15);
     let mut live = Vec::new();
     for _ in 0..operations {
@@ -247,7 +247,7 @@ fn storm(policy: Policy, delay: u64, operations: usize) {
         policy,
         ..Settings::default()
     };
-    let pool = MemPool::new(0, settings);
+    let pool = StreamPool::new(0, settings);
     thread::scope(|scope| {
         for seed in 1..=THREADS {
             let (pool, driver) = (&pool, &driver);

@@ -2,7 +2,7 @@
 
 use super::leaving::{DOOMED, Interrupted};
 use crate::policy::Policy;
-use crate::pool::Pool;
+use crate::pool::DevicePool;
 use crate::types::FreeError;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -12,12 +12,12 @@ use std::time::Duration;
 const MIB: u64 = 1 << 20;
 
 /// Two blocks that are free.
-fn two(pool: &Pool<Interrupted>) -> [u64; 2] {
+fn two(pool: &DevicePool<Interrupted>) -> [u64; 2] {
     let blocks = [20 * MIB, 30 * MIB].map(|bytes| pool.allocate(DOOMED, bytes).unwrap().address);
     blocks.map(|block| pool.free(block, |_| ()).map_or(0, |()| block))
 }
 
-fn each(test: impl Fn(&Arc<Pool<Interrupted>>)) {
+fn each(test: impl Fn(&Arc<DevicePool<Interrupted>>)) {
     for policy in [Policy::Blocks, Policy::Segments, Policy::Bins] {
         let pool = Interrupted::pool(policy);
         test(&pool);
@@ -26,7 +26,7 @@ fn each(test: impl Fn(&Arc<Pool<Interrupted>>)) {
 }
 
 /// A free in another thread, and its answer.
-fn free_elsewhere(pool: &Arc<Pool<Interrupted>>, block: u64) -> Receiver<String> {
+fn free_elsewhere(pool: &Arc<DevicePool<Interrupted>>, block: u64) -> Receiver<String> {
     let (answers, from) = channel();
     let pool = pool.clone();
     thread::spawn(move || answers.send(format!("{:?}", pool.free(block, |_| ()))));
@@ -72,10 +72,10 @@ fn memory_that_the_driver_has_is_not_cached() {
     each(|pool| {
         two(pool);
         let (ours, (answers, from)) = (pool.clone(), channel());
-        let ask = move || {
+        let miss = move || {
             let _ = answers.send((ours.cached_bytes(0), ours.device().sim.held(0)));
         };
-        *pool.device().after.lock() = Some(Box::new(ask));
+        *pool.device().after.lock() = Some(Box::new(miss));
         assert!(pool.trim(None, 0) >= 50 * MIB);
         let (cached, held) = from.recv().unwrap();
         assert_eq!(cached, held);

@@ -3,7 +3,7 @@
 use crate::handles::{Address, Context};
 use crate::policy::{Policy, TICKS_TO_DECAY};
 use crate::pool::sim::{Error, Event, Sim};
-use crate::pool::{Device, Pool, Settings};
+use crate::pool::{Device, DevicePool, Settings};
 use crate::types::FreeError;
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ const MIB: u64 = 1 << 20;
 const OTHER: Context = Context(1);
 pub const DOOMED: Context = Context(2);
 
-fn each(test: impl Fn(&Pool<Sim>)) {
+fn each(test: impl Fn(&DevicePool<Sim>)) {
     for policy in [Policy::Blocks, Policy::Segments, Policy::Bins] {
         let sim = Sim::new(1 << 30);
         sim.add_context(OTHER, 0);
@@ -22,7 +22,7 @@ fn each(test: impl Fn(&Pool<Sim>)) {
             margin: Some(0),
             ..Settings::default()
         };
-        test(&Pool::new(sim, settings));
+        test(&DevicePool::new(sim, settings));
     }
 }
 
@@ -106,7 +106,7 @@ pub struct Interrupted {
 
 impl Interrupted {
     /// A pool on such a device, with one context.
-    pub fn pool(policy: Policy) -> Arc<Pool<Interrupted>> {
+    pub fn pool(policy: Policy) -> Arc<DevicePool<Interrupted>> {
         let sim = Sim::new(1 << 30);
         sim.add_context(DOOMED, 0);
         let device = Interrupted {
@@ -119,7 +119,7 @@ impl Interrupted {
             margin: Some(0),
             ..Settings::default()
         };
-        Arc::new(Pool::new(device, settings))
+        Arc::new(DevicePool::new(device, settings))
     }
 }
 

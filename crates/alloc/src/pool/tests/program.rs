@@ -4,7 +4,7 @@ use crate::handles::{Address, Context};
 use crate::policy::{Policy, Reuse};
 use crate::pool::mutation::Mutation;
 use crate::pool::sim::{Call, Error, Event, Sim, Use};
-use crate::pool::{Device, Pool, Settings};
+use crate::pool::{Device, DevicePool, Settings};
 use crate::types::{FreeError, Grant};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,12 +14,12 @@ use std::sync::{Arc, OnceLock, Weak};
 /// lock held over the call that would never return.
 pub struct Probe {
     pub sim: Sim,
-    pub pool: OnceLock<Weak<Pool<Probe>>>,
+    pub pool: OnceLock<Weak<DevicePool<Probe>>>,
 }
 
 impl Probe {
-    pub fn pool(sim: Sim, settings: Settings) -> Arc<Pool<Probe>> {
-        let pool = Arc::new(Pool::new(
+    pub fn pool(sim: Sim, settings: Settings) -> Arc<DevicePool<Probe>> {
+        let pool = Arc::new(DevicePool::new(
             Probe {
                 sim,
                 pool: OnceLock::new(),
@@ -301,7 +301,7 @@ struct Graph {
 
 /// A program on its way, and a naive model of what the pool should hold.
 struct Machine {
-    pool: Arc<Pool<Probe>>,
+    pool: Arc<DevicePool<Probe>>,
     setting: Setting,
     contexts: Vec<(Context, i32)>,
     live: Vec<Block>,

@@ -4,13 +4,13 @@ use super::program::Probe;
 use crate::handles::Context;
 use crate::policy::{Policy, Reuse};
 use crate::pool::sim::{Call, Error, Sim};
-use crate::pool::{Pool, Settings};
+use crate::pool::{DevicePool, Settings};
 use crate::types::{FreeError, Source, Stamp};
 use std::sync::Arc;
 
 const C: Context = Context(1);
 
-fn pool(settings: Settings) -> Arc<Pool<Probe>> {
+fn pool(settings: Settings) -> Arc<DevicePool<Probe>> {
     let sim = Sim::new(1 << 30);
     sim.add_context(C, 0);
     Probe::pool(
@@ -76,7 +76,7 @@ fn off_knows_nothing() {
 #[test]
 fn a_synchronised_context_makes_hits() {
     let pool = pool(Settings {
-        front: false,
+        thread_cache: false,
         ..Settings::default()
     });
     let grant = pool.allocate(C, 1 << 20).unwrap();

@@ -1,7 +1,7 @@
-//! Placements made beforehand: where each request of a run goes, for runs that repeat what was recorded.
+//! Plans made beforehand: where each request of a run goes, for runs that repeat what was recorded.
 //!
 //! What the policy `plan:FILE` follows. Made by `gpushim plan` from a recording, kept as text ([`Plans`]),
-//! followed by a pool as long as the program asks for the same sizes in the same order ([`Placement`]).
+//! followed by a pool as long as the program asks for the same sizes in the same order ([`PoolPlan`]).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,17 +26,17 @@ pub struct Step {
 
 /// The allocations of one pool, in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Placement {
+pub struct PoolPlan {
     steps: Vec<Step>,
     /// Which step comes after the last one.
     again: Option<usize>,
 }
 
-impl Placement {
+impl PoolPlan {
     /// These steps; after the last one, those from `again` on follow once more.
-    pub fn new(steps: Vec<Step>, again: Option<usize>) -> Placement {
+    pub fn new(steps: Vec<Step>, again: Option<usize>) -> PoolPlan {
         let again = again.filter(|at| *at < steps.len());
-        Placement { steps, again }
+        PoolPlan { steps, again }
     }
 
     /// The steps.
@@ -58,7 +58,7 @@ impl Placement {
         ends.max().unwrap_or(0)
     }
 
-    /// The step at a position, which goes on without end where the placement repeats.
+    /// The step at a position, which goes on without end where the plan repeats.
     #[inline]
     pub fn step(&self, at: usize) -> Option<Step> {
         self.steps.get(at).copied()
@@ -94,16 +94,16 @@ impl Family {
     }
 }
 
-/// The placements for all pools of a process, by the device's ordinal.
+/// The plans for all pools of a process, by the device's ordinal.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plans {
     /// For each pool that has one.
-    pub pools: BTreeMap<(i32, Family), Arc<Placement>>,
+    pub pools: BTreeMap<(i32, Family), Arc<PoolPlan>>,
 }
 
 impl Plans {
     /// That of a pool.
-    pub fn of(&self, device: i32, family: Family) -> Option<Arc<Placement>> {
+    pub fn of(&self, device: i32, family: Family) -> Option<Arc<PoolPlan>> {
         self.pools.get(&(device, family)).cloned()
     }
 }

@@ -13,7 +13,7 @@ use crate::types::{Grant, Source};
 const TRIES: u32 = 8;
 
 /// A request on its way.
-pub(super) struct Ask {
+pub(super) struct Miss {
     pub bytes: u64,
     /// The arena's serial number.
     pub arena: u64,
@@ -24,12 +24,12 @@ pub(super) struct Ask {
     pub unfenced: bool,
     /// The last fence that was seen to be incomplete.
     pub incomplete: u64,
-    /// Ask the driver for no more than necessary.
+    /// Miss the driver for no more than necessary.
     pub exact: bool,
     /// Any block will do that is not much too large.
     pub loose: bool,
-    /// What threads had at hand has been called in for this one.
-    pub called_in: bool,
+    /// What threads had at hand has been flushed for this one.
+    pub flushed: bool,
     /// Old blocks have been given back for this one.
     pub shared: bool,
     /// How far memory has been scraped together after the driver had none.
@@ -44,7 +44,7 @@ pub(super) struct Ask {
 pub(super) enum Step<E> {
     /// Hand it out.
     Done(Grant),
-    /// Ask whether a fence is complete.
+    /// Miss whether a fence is complete.
     Query(u64, Events<E>),
     /// Record the events of a fence that was just closed in these contexts and, if the second list is
     /// there, make later work of those wait for them at once. The version as for `Order`.
@@ -60,9 +60,9 @@ pub(super) enum Step<E> {
     Gone,
 }
 
-impl Ask {
+impl Miss {
     pub fn new(bytes: u64, arena: u64) -> Self {
-        Ask {
+        Miss {
             bytes,
             arena,
             source: Source::Hit,
@@ -71,7 +71,7 @@ impl Ask {
             incomplete: 0,
             exact: false,
             loose: false,
-            called_in: false,
+            flushed: false,
             shared: false,
             scraped: 0,
             given_up: 0,
@@ -82,24 +82,26 @@ impl Ask {
 
 impl<E: Copy> State<E> {
     /// The next step towards a block.
-    pub fn step(&mut self, ask: &mut Ask) -> Step<E> {
-        let Some(index) = self.index(ask.arena) else {
+    pub fn step(&mut self, miss: &mut Miss) -> Step<E> {
+        let Some(index) = self.index(miss.arena) else {
             return Step::Gone;
         };
-        let found = if ask.loose {
-            self.take_loosely(index, ask.bytes, ask.source)
+        let found = if miss.loose {
+            self.take_loosely(index, miss.bytes, miss.source)
         } else {
-            self.take(index, ask.bytes, ask.source)
+            self.take(index, miss.bytes, miss.source)
         };
         let capturing = self.captures.is_open() && !self.planted(Mutation::FenceUnderCapture);
         let fence = match found {
             Ok(grant) => return Step::Done(grant),
-            Err(Found::Pending(fence)) if ask.tries < TRIES && !ask.unfenced && !capturing => fence,
-            Err(Found::Pending(_)) if !ask.loose => {
-                ask.loose = true;
-                return self.step(ask);
+            Err(Found::Pending(fence)) if miss.tries < TRIES && !miss.unfenced && !capturing => {
+                fence
             }
-            Err(_) => return Step::Grow(self.growth(ask)),
+            Err(Found::Pending(_)) if !miss.loose => {
+                miss.loose = true;
+                return self.step(miss);
+            }
+            Err(_) => return Step::Grow(self.growth(miss)),
         };
         let reuse = self.settings.reuse;
         let version = self.version;
@@ -108,10 +110,10 @@ impl<E: Copy> State<E> {
             return Step::Gone;
         };
         let Some((id, events)) = arena.fences.covering(fence) else {
-            ask.tries += 1;
+            miss.tries += 1;
             let id = arena.fences.close();
             let owner = arena.context;
-            let all = self.cover(ask.arena).contexts;
+            let all = self.cover(miss.arena).contexts;
             let later = (reuse == Reuse::Order).then(|| {
                 if !planted {
                     return all.clone();
@@ -123,40 +125,40 @@ impl<E: Copy> State<E> {
             return Step::Record(id, all, later, version);
         };
         let events = events.clone();
-        if ask.incomplete < id {
+        if miss.incomplete < id {
             return Step::Query(id, events);
         }
-        ask.tries += 1;
+        miss.tries += 1;
         match reuse {
             Reuse::Order if planted => {
                 let mut own = Few::new();
                 own.push(arena.context);
                 Step::Order(id, events, own, version)
             }
-            Reuse::Order => Step::Order(id, events, self.cover(ask.arena).contexts, version),
+            Reuse::Order => Step::Order(id, events, self.cover(miss.arena).contexts, version),
             Reuse::Wait | Reuse::Strict => Step::Wait(id, events),
         }
     }
 
-    /// Bytes to ask the driver for.
-    fn growth(&self, ask: &Ask) -> u64 {
-        match self.arena(ask.arena) {
-            Some(arena) if ask.exact => arena.placement.least(ask.bytes),
-            Some(arena) => arena.placement.growth(ask.bytes),
-            None => ask.bytes,
+    /// Bytes to miss the driver for.
+    fn growth(&self, miss: &Miss) -> u64 {
+        match self.arena(miss.arena) {
+            Some(arena) if miss.exact => arena.layout.least(miss.bytes),
+            Some(arena) => arena.layout.growth(miss.bytes),
+            None => miss.bytes,
         }
     }
 
-    /// The least bytes to ask the driver for.
-    pub fn least(&self, ask: &Ask) -> u64 {
-        self.arena(ask.arena)
-            .map_or(ask.bytes, |arena| arena.placement.least(ask.bytes))
+    /// The least bytes to miss the driver for.
+    pub fn least(&self, miss: &Miss) -> u64 {
+        self.arena(miss.arena)
+            .map_or(miss.bytes, |arena| arena.layout.least(miss.bytes))
     }
 
     /// By how much new memory would take the arena beyond its share, and the device beyond its
     /// limit.
-    pub fn excess(&self, ask: &Ask, bytes: u64) -> (u64, u64) {
-        let Some(arena) = self.arena(ask.arena) else {
+    pub fn excess(&self, miss: &Miss, bytes: u64) -> (u64, u64) {
+        let Some(arena) = self.arena(miss.arena) else {
             return (0, 0);
         };
         let peak = arena

@@ -10,30 +10,30 @@ use crate::policy::Policy;
     clippy::large_enum_variant,
     reason = "the default policy's is reached without a detour"
 )]
-pub(super) enum Placement {
+pub(super) enum Layout {
     /// `blocks` and `bins`.
     Whole(Blocks),
     /// `segments`.
     Split(Box<Segments>),
 }
 
-impl Placement {
+impl Layout {
     /// Under [`Policy::Off`] and [`Policy::Vmm`] nothing is ever kept.
     pub fn new(policy: Policy, slack: u64) -> Self {
         match policy {
             Policy::Blocks | Policy::Off | Policy::Vmm => {
-                Placement::Whole(Blocks::new(Some(slack.max(1))))
+                Layout::Whole(Blocks::new(Some(slack.max(1))))
             }
-            Policy::Bins => Placement::Whole(Blocks::new(None)),
-            Policy::Segments => Placement::Split(Box::new(Segments::new())),
+            Policy::Bins => Layout::Whole(Blocks::new(None)),
+            Policy::Segments => Layout::Split(Box::new(Segments::new())),
         }
     }
 
     #[inline]
     pub fn take(&mut self, slab: &mut Slab, map: &mut Map, bytes: u64, ready: u64) -> Found {
         match self {
-            Placement::Whole(blocks) => blocks.take(slab, bytes, ready),
-            Placement::Split(segments) => segments.take(slab, map, bytes, ready, false),
+            Layout::Whole(blocks) => blocks.take(slab, bytes, ready),
+            Layout::Split(segments) => segments.take(slab, map, bytes, ready, false),
         }
     }
 
@@ -46,8 +46,8 @@ impl Placement {
         ready: u64,
     ) -> Found {
         match self {
-            Placement::Whole(blocks) => blocks.take_loosely(slab, bytes, ready),
-            Placement::Split(segments) => segments.take(slab, map, bytes, ready, true),
+            Layout::Whole(blocks) => blocks.take_loosely(slab, bytes, ready),
+            Layout::Split(segments) => segments.take(slab, map, bytes, ready, true),
         }
     }
 
@@ -55,21 +55,21 @@ impl Placement {
     #[inline]
     pub fn insert(&mut self, slab: &mut Slab, id: Id) {
         match self {
-            Placement::Whole(blocks) => blocks.insert(slab, id),
-            Placement::Split(segments) => segments.insert(slab, id),
+            Layout::Whole(blocks) => blocks.insert(slab, id),
+            Layout::Split(segments) => segments.insert(slab, id),
         }
     }
 
-    /// Keeps a block that was lent and not taken.
+    /// Keeps a block that was in a thread cache and not taken.
     pub fn insert_ready(&mut self, slab: &mut Slab, id: Id) {
         match self {
-            Placement::Whole(blocks) => blocks.insert_ready(slab, id),
-            Placement::Split(segments) => segments.insert(slab, id),
+            Layout::Whole(blocks) => blocks.insert_ready(slab, id),
+            Layout::Split(segments) => segments.insert(slab, id),
         }
     }
 
     /// Takes up to `most` more ready blocks of at least `bytes` bytes that are like one that was
-    /// taken, for the front.
+    /// taken, for the thread cache.
     pub fn take_alike(
         &mut self,
         slab: &mut Slab,
@@ -78,30 +78,30 @@ impl Placement {
         most: usize,
         each: impl FnMut(&mut Slab, Id),
     ) {
-        if let Placement::Whole(blocks) = self {
+        if let Layout::Whole(blocks) = self {
             blocks.take_alike(slab, like, bytes, most, each);
         }
     }
 
-    /// Bytes to ask the driver for when nothing serves the request.
+    /// Bytes to miss the driver for when nothing serves the request.
     pub fn growth(&self, bytes: u64) -> u64 {
         match self {
-            Placement::Whole(blocks) => blocks.growth(bytes),
-            Placement::Split(_) => Segments::growth(bytes),
+            Layout::Whole(blocks) => blocks.growth(bytes),
+            Layout::Split(_) => Segments::growth(bytes),
         }
     }
 
     /// The least that can be asked for instead, when memory is short.
     pub fn least(&self, bytes: u64) -> u64 {
         match self {
-            Placement::Whole(blocks) => blocks.least(bytes),
-            Placement::Split(_) => Segments::least(bytes),
+            Layout::Whole(blocks) => blocks.least(bytes),
+            Layout::Split(_) => Segments::least(bytes),
         }
     }
 
     /// A driver allocation has arrived for a request: hands the block out of it.
     pub fn grown(&mut self, slab: &mut Slab, map: &mut Map, id: Id, bytes: u64) {
-        if let Placement::Split(segments) = self {
+        if let Layout::Split(segments) = self {
             segments.grown(slab, map, id, bytes);
         }
     }
@@ -109,24 +109,24 @@ impl Placement {
     /// The address of a block left the process.
     pub fn export(&mut self, slab: &mut Slab, id: Id) {
         match self {
-            Placement::Whole(_) => slab.at_mut(id).exported = true,
-            Placement::Split(segments) => segments.export(slab, id),
+            Layout::Whole(_) => slab.at_mut(id).exported = true,
+            Layout::Split(segments) => segments.export(slab, id),
         }
     }
 
     /// The driver allocation that would be given back next.
     pub fn oldest(&self, slab: &Slab) -> Option<Id> {
         match self {
-            Placement::Whole(blocks) => blocks.oldest(slab),
-            Placement::Split(segments) => segments.oldest(),
+            Layout::Whole(blocks) => blocks.oldest(slab),
+            Layout::Split(segments) => segments.oldest(),
         }
     }
 
     /// Takes out the driver allocation that has been free for longest.
     pub fn evict(&mut self, slab: &mut Slab) -> Option<Id> {
         match self {
-            Placement::Whole(blocks) => blocks.evict(slab),
-            Placement::Split(segments) => segments.evict(slab),
+            Layout::Whole(blocks) => blocks.evict(slab),
+            Layout::Split(segments) => segments.evict(slab),
         }
     }
 }

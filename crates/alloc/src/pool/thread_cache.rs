@@ -1,11 +1,11 @@
-//! The front: for each thread, blocks at hand and blocks that came back, so that a pair that hits
+//! The thread cache: for each thread, blocks at hand and blocks that came back, so that a pair that hits
 //! takes no lock that others want.
 //!
 //! A *shard* belongs to one thread (to several, once there are more than [`SHARDS`]). It borrows ready
 //! blocks of one context from the pool, hands them out and takes them back; blocks that came back wait
 //! in it until the next visit to the pool, where they join the open fence. To the pool such a block is
-//! *lent*, whether it is at hand, in the caller's hands, or back. A block that joins a fence late is
-//! only ever safer for it; whoever needs to know every block calls them in first.
+//! *in a thread cache*, whether it is at hand, in the caller's hands, or back. A block that joins a fence late is
+//! only ever safer for it; what needs to know every block flushes the caches first.
 //!
 //! Locks are taken in one order: the pool's, then a shard's.
 
@@ -19,7 +19,7 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// Shards of a pool: the bits of [`State::lent`].
+/// Shards of a pool: the bits of [`State::in_caches`].
 const SHARDS: usize = 64;
 /// Sizes that a shard has blocks at hand of.
 const SIZES: usize = 32;
@@ -125,7 +125,7 @@ impl Line {
         }
     }
 
-    /// Whoever waits sleeps: a thread of real-time priority would otherwise keep the processor from the
+    /// A thread that waits sleeps: one of real-time priority would otherwise keep the processor from the
     /// one that it waits for.
     #[cold]
     fn wait(&self) -> SpinMutexGuard<'_, Shard> {
@@ -141,14 +141,14 @@ impl Line {
     }
 }
 
-/// The front of a pool.
-pub(super) struct Front {
+/// The thread cache of a pool.
+pub(super) struct ThreadCaches {
     shards: Box<[Line]>,
 }
 
-/// How much is called in.
+/// How much goes back to the pool.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Call {
+pub(super) enum Flush {
     /// What happened, for the statistics.
     Figures,
     /// And what came back.
@@ -174,9 +174,9 @@ fn own() -> usize {
     })
 }
 
-impl Front {
+impl ThreadCaches {
     pub fn new() -> Self {
-        Front {
+        ThreadCaches {
             shards: (0..SHARDS)
                 .map(|_| Line(SpinMutex::new(Shard::new())))
                 .collect(),
@@ -243,7 +243,7 @@ impl Front {
     }
 
     /// Takes over a block that the pool just handed out, so that it comes back here, and borrows more
-    /// of its size. `size` as for [`Front::take`].
+    /// of its size. `size` as for [`ThreadCaches::take`].
     pub fn adopt<E: Copy>(&self, state: &mut State<E>, grant: &Grant, size: u64) {
         let own = own();
         let Some(line) = self.shards.get(own) else {
@@ -273,12 +273,12 @@ impl Front {
             if shard.serial != 0 && shard.strange < PATIENCE {
                 return;
             }
-            shard.settle(state, Call::All);
+            shard.settle(state, Flush::All);
             (shard.context, shard.device, shard.serial) = (context, ordinal, serial);
         }
         shard.strange = 0;
-        state.lent |= 1 << own;
-        state.slab.at_mut(id).state = BlockState::Lent;
+        state.in_caches |= 1 << own;
+        state.slab.at_mut(id).state = BlockState::InThreadCache;
         state.slab.at_mut(id).shard = own as u16;
         shard.hand_out(id, grant.address, grant.size, grant.requested);
         if grant.source != Source::Grown {
@@ -286,7 +286,7 @@ impl Front {
         }
     }
 
-    /// Takes a lent block back under the pool's lock: it counts as handed out by the pool itself from
+    /// Takes a block in a thread cache back under the pool's lock: it counts as handed out by the pool itself from
     /// then on. False if the caller does not have it.
     pub fn reclaim<E: Copy>(&self, state: &mut State<E>, address: Address, id: Id) -> bool {
         let shard = usize::from(state.slab.at(id).shard);
@@ -304,7 +304,7 @@ impl Front {
         true
     }
 
-    /// Bytes that were asked for with a lent block, if it is in the caller's hands.
+    /// Bytes that were asked for with a block in a thread cache, if it is in the caller's hands.
     pub fn requested<E: Copy>(&self, state: &State<E>, id: Id) -> Option<u64> {
         let block = state.slab.at(id);
         let line = self.shards.get(usize::from(block.shard))?;
@@ -312,23 +312,23 @@ impl Front {
         shard.out.get(&block.address).map(|out| out.requested)
     }
 
-    /// Calls in what the calling thread's shard has back.
-    pub fn call_in_own<E: Copy>(&self, state: &mut State<E>) {
+    /// Flushes what the calling thread's shard has back.
+    pub fn flush_own<E: Copy>(&self, state: &mut State<E>) {
         if let Some(line) = self.shards.get(own()) {
-            line.lock().settle(state, Call::Back);
+            line.lock().settle(state, Flush::Back);
         }
     }
 
-    /// Calls in what all shards have.
-    pub fn call_in<E: Copy>(&self, state: &mut State<E>, what: Call) {
-        let mut lent = state.lent;
-        while lent != 0 {
-            let shard = lent.trailing_zeros();
-            lent &= lent - 1;
+    /// Flushes what all shards have.
+    pub fn flush_caches<E: Copy>(&self, state: &mut State<E>, what: Flush) {
+        let mut in_caches = state.in_caches;
+        while in_caches != 0 {
+            let shard = in_caches.trailing_zeros();
+            in_caches &= in_caches - 1;
             if let Some(line) = self.shards.get(shard as usize) {
                 line.lock().settle(state, what);
-                if what == Call::All {
-                    state.lent &= !(1 << shard);
+                if what == Flush::All {
+                    state.in_caches &= !(1 << shard);
                 }
             }
         }
@@ -338,10 +338,10 @@ impl Front {
     pub fn close<E: Copy>(&self, state: &mut State<E>) {
         for line in &self.shards {
             let mut shard = line.lock();
-            shard.settle(state, Call::All);
+            shard.settle(state, Flush::All);
             shard.closed = true;
         }
-        state.lent = 0;
+        state.in_caches = 0;
     }
 
     /// Serves again.
@@ -378,10 +378,10 @@ impl Shard {
             return;
         };
         arena
-            .placement
+            .layout
             .take_alike(slab, like, size, wanted, |slab, id| {
                 let block = slab.at_mut(id);
-                block.state = BlockState::Lent;
+                block.state = BlockState::InThreadCache;
                 block.shard = own as u16;
                 block.group = 0;
                 kind.ready.push(Ready {
@@ -423,13 +423,13 @@ impl Shard {
         }
     }
 
-    /// Gives the pool back what is called in.
-    fn settle<E: Copy>(&mut self, state: &mut State<E>, what: Call) {
+    /// Gives the pool back what is flushed.
+    fn settle<E: Copy>(&mut self, state: &mut State<E>, what: Flush) {
         if self.serial == 0 {
             return;
         }
         self.report(state);
-        if what == Call::Figures {
+        if what == Flush::Figures {
             return;
         }
         state.latest = state.latest.max(self.latest);
@@ -440,17 +440,17 @@ impl Shard {
             let index = block.arena as usize;
             if let Some(Some(arena)) = state.arenas.get_mut(index) {
                 state.slab.at_mut(id).fence = arena.fences.join();
-                arena.placement.insert(&mut state.slab, id);
+                arena.layout.insert(&mut state.slab, id);
             }
         }
-        if what == Call::Back {
+        if what == Flush::Back {
             return;
         }
         for size in &mut self.sizes {
             // The list's own memory goes, too: the shard's thread may have ended.
             give_back(state, std::mem::take(size).ready);
         }
-        if what == Call::All {
+        if what == Flush::All {
             for (_, out) in self.out.drain() {
                 let block = state.slab.at_mut(out.id);
                 block.state = BlockState::Live;
@@ -469,7 +469,7 @@ fn give_back<E: Copy>(state: &mut State<E>, ready: impl IntoIterator<Item = Read
         block.state = BlockState::Cached;
         let index = block.arena as usize;
         if let Some(Some(arena)) = state.arenas.get_mut(index) {
-            arena.placement.insert_ready(&mut state.slab, id);
+            arena.layout.insert_ready(&mut state.slab, id);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! A request that no free block answers: at which addresses it goes, and which memory comes there.
 //!
-//! Decided under the lock, carried out without it: what a plan takes is busy meanwhile. The window is
+//! Decided under the lock, carried out without it: what a mapping takes is busy meanwhile. The window is
 //! where the fewest bytes are missing. They are filled with new memory as long as the pool holds little
 //! more than was ever allocated at once, and with free pieces from elsewhere otherwise: that bounds what
 //! is held, and moves little once the pool has seen its peak.
@@ -20,12 +20,12 @@ const LARGEST: u64 = 16;
 pub(super) struct Fill {
     pub to: u64,
     pub bytes: u64,
-    pub source: From,
+    pub source: PageSource,
 }
 
 /// Where memory comes from.
 #[derive(Clone, Copy)]
-pub(super) enum From {
+pub(super) enum PageSource {
     /// The driver.
     New,
     /// A free piece elsewhere, whose work is over: this block.
@@ -35,7 +35,7 @@ pub(super) enum From {
 }
 
 /// A window and how to fill it.
-pub(super) struct Plan {
+pub(super) struct Mapping {
     /// One busy block, which becomes the request's and perhaps free ones around it.
     pub window: Id,
     /// Where the request's block begins.
@@ -47,10 +47,13 @@ pub(super) struct Plan {
     pub given: Vec<(Id, u64, Piece)>,
 }
 
-impl Plan {
+impl Mapping {
     /// Bytes that the driver is asked for.
     pub fn new_bytes(&self) -> u64 {
-        let new = self.fills.iter().filter(|f| matches!(f.source, From::New));
+        let new = self
+            .fills
+            .iter()
+            .filter(|f| matches!(f.source, PageSource::New));
         new.map(|fill| fill.bytes).sum()
     }
 }
@@ -99,17 +102,17 @@ impl<E: Copy> State<E> {
         need <= SMALL && self.settings.policy.splits()
     }
 
-    /// Makes a plan for a request. `None`: no addresses left.
-    pub fn plan(&mut self, lane: u32, need: u64, mode: Mode) -> Option<Plan> {
-        let aimed = self.aimed(lane, need);
+    /// Makes a mapping for a request. `None`: no addresses left.
+    pub fn mapping(&mut self, queue: u32, need: u64, mode: Mode) -> Option<Mapping> {
+        let aimed = self.aimed(queue, need);
         let small = aimed.is_none() && self.is_small(need);
         let is_aimed = aimed.is_some();
         let (interval, start, missing) = match aimed {
             Some(window) => window,
-            None => self.window(lane, need, small)?,
+            None => self.window(queue, need, small)?,
         };
         let page = self.settings.page;
-        // What a placement takes was decided with it.
+        // What a plan takes was decided with it.
         let fits = is_aimed || self.stats.reserved + missing <= self.budget(need);
         let grows = !mode.is_short() && fits;
         let end = start + need;
@@ -126,7 +129,11 @@ impl<E: Copy> State<E> {
         let to = gaps.last().map_or(end, |gap| gap.1.max(end));
         let window = self.carve(from, to, interval.first)?;
         self.slab.at_mut(window).small = small;
-        let mut donors = if grows { Vec::new() } else { self.donors(lane) };
+        let mut donors = if grows {
+            Vec::new()
+        } else {
+            self.donors(queue)
+        };
         let mut fills = Vec::new();
         let mut given = Vec::new();
         let mut credit = 0;
@@ -134,7 +141,7 @@ impl<E: Copy> State<E> {
             while at < end {
                 let fill = self.fill(&mut donors, at, end - at);
                 at += fill.bytes;
-                if !grows && matches!(fill.source, From::New) {
+                if !grows && matches!(fill.source, PageSource::New) {
                     if credit < fill.bytes
                         && let Some((id, address, piece)) = self.break_up(&mut donors, fill.bytes)
                     {
@@ -146,7 +153,7 @@ impl<E: Copy> State<E> {
                 fills.push(fill);
             }
         }
-        Some(Plan {
+        Some(Mapping {
             window,
             start,
             need,
@@ -169,9 +176,9 @@ impl<E: Copy> State<E> {
             };
             let bytes = piece.bytes;
             let source = if complete {
-                From::Moved(address, block)
+                PageSource::Moved(address, block)
             } else {
-                From::Aliased(address, block)
+                PageSource::Aliased(address, block)
             };
             return Fill { to, bytes, source };
         }
@@ -184,7 +191,7 @@ impl<E: Copy> State<E> {
         Fill {
             to,
             bytes,
-            source: From::New,
+            source: PageSource::New,
         }
     }
 
@@ -219,15 +226,15 @@ impl<E: Copy> State<E> {
         (id != NIL && self.slab.at(id).state == Is::Free).then_some(id)
     }
 
-    /// Free pieces that the lane may use, those that are to be taken first last.
-    fn donors(&mut self, lane: u32) -> Vec<(u64, Piece, Id)> {
+    /// Free pieces that the queue may use, those that are to be taken first last.
+    fn donors(&mut self, queue: u32) -> Vec<(u64, Piece, Id)> {
         let mut found = Vec::new();
         let mut at = 0;
-        while let Some(other) = self.lanes.holder(at) {
+        while let Some(other) = self.queues.holder(at) {
             at = other + 1;
             for small in [true, false] {
                 for id in self.free_of(other, small, size_class::floor(self.settings.page)) {
-                    if !self.may_use(lane, id) {
+                    if !self.may_use(queue, id) {
                         continue;
                     }
                     let block = self.slab.at(id);
@@ -244,7 +251,7 @@ impl<E: Copy> State<E> {
         // The largest first; among equals those whose work is over, then the oldest.
         found.sort_unstable_by_key(|(address, piece, id)| {
             let block = self.slab.at(*id);
-            let complete = self.lanes.is_complete(block.lane, block.fence);
+            let complete = self.queues.is_complete(block.queue, block.fence);
             (piece.bytes, complete, std::cmp::Reverse(*address))
         });
         found
@@ -252,9 +259,9 @@ impl<E: Copy> State<E> {
 
     /// As [`State::window`], of the place that was chosen beforehand. If that cannot be had, no other is
     /// looked at either from here on.
-    fn aimed(&mut self, lane: u32, need: u64) -> Option<(Interval, u64, u64)> {
+    fn aimed(&mut self, queue: u32, need: u64) -> Option<(Interval, u64, u64)> {
         let (start, id) = self.aim(need)?;
-        let interval = self.interval(lane, id);
+        let interval = self.interval(queue, id);
         let missing = self.missing(&interval, start, need);
         if missing.is_none() {
             self.leave(need);
@@ -263,7 +270,7 @@ impl<E: Copy> State<E> {
     }
 
     /// Where a request goes: free addresses, its begin there, and how many bytes lack memory.
-    fn window(&mut self, lane: u32, need: u64, small: bool) -> Option<(Interval, u64, u64)> {
+    fn window(&mut self, queue: u32, need: u64, small: bool) -> Option<(Interval, u64, u64)> {
         let mut best: Option<(Interval, u64, u64)> = None;
         let starts: Vec<u64> = self.space.unmapped(small).iter().copied().collect();
         let mut seen = NIL;
@@ -271,7 +278,7 @@ impl<E: Copy> State<E> {
             let Some(&id) = self.map.get(&start) else {
                 continue;
             };
-            let interval = self.interval(lane, id);
+            let interval = self.interval(queue, id);
             if interval.first == seen {
                 continue;
             }
@@ -286,11 +293,11 @@ impl<E: Copy> State<E> {
         best
     }
 
-    /// The free addresses around an unmapped block that the lane may use.
-    fn interval(&self, lane: u32, id: Id) -> Interval {
+    /// The free addresses around an unmapped block that the queue may use.
+    fn interval(&self, queue: u32, id: Id) -> Interval {
         let free = |id: Id| match self.slab.at(id).state {
             Is::Unmapped => true,
-            Is::Free => self.may_use(lane, id),
+            Is::Free => self.may_use(queue, id),
             _ => false,
         };
         let mut first = id;
@@ -339,35 +346,35 @@ impl<E: Copy> State<E> {
         (at >= low).then(|| gaps.sum())
     }
 
-    /// A plan was carried out: these pieces are in place, under these handles. Returns the request's
+    /// A mapping was carried out: these pieces are in place, under these handles. Returns the request's
     /// block.
-    pub fn planned(&mut self, plan: Plan, handles: &[u64], lane: u32) -> Id {
+    pub fn mapped(&mut self, mapping: Mapping, handles: &[u64], queue: u32) -> Id {
         let mut used_before = false;
-        for (fill, handle) in plan.fills.iter().zip(handles) {
+        for (fill, handle) in mapping.fills.iter().zip(handles) {
             used_before |= self.filled(fill, *handle);
         }
-        let id = self.settle_window(&plan, lane, used_before);
-        self.cut(id, plan.need, |state, rest| state.insert(rest));
+        let id = self.settle_window(&mapping, queue, used_before);
+        self.cut(id, mapping.need, |state, rest| state.insert(rest));
         id
     }
 
-    /// The window of a plan as a block of the lane that begins where the request's does.
-    fn settle_window(&mut self, plan: &Plan, lane: u32, used_before: bool) -> Id {
+    /// The window of a mapping as a block of the queue that begins where the request's does.
+    fn settle_window(&mut self, mapping: &Mapping, queue: u32, used_before: bool) -> Id {
         // Another stream must come after the work that used a piece elsewhere before.
         let fence = if used_before && !on(Mutation::NoFenceAfterAlias) {
-            self.lanes.join(lane)
+            self.queues.join(queue)
         } else {
             0
         };
-        let block = self.slab.at_mut(plan.window);
-        (block.lane, block.fence) = (lane, fence);
-        let before = plan.start - block.address;
+        let block = self.slab.at_mut(mapping.window);
+        (block.queue, block.fence) = (queue, fence);
+        let before = mapping.start - block.address;
         if before == 0 {
-            return plan.window;
+            return mapping.window;
         }
-        let mut id = plan.window;
-        self.cut(plan.window, before, |_, rest| id = rest);
-        self.insert(plan.window);
+        let mut id = mapping.window;
+        self.cut(mapping.window, before, |_, rest| id = rest);
+        self.insert(mapping.window);
         id
     }
 
@@ -377,18 +384,18 @@ impl<E: Copy> State<E> {
         let piece = Piece::new(handle, bytes);
         self.space.pieces.insert(fill.to, piece);
         match fill.source {
-            From::New => {
+            PageSource::New => {
                 self.stats.reserve(bytes);
                 self.stats.created += 1;
                 false
             }
-            From::Moved(address, block) => {
+            PageSource::Moved(address, block) => {
                 self.space.pieces.remove(&address);
                 self.unmapped(block);
                 self.stats.moved += 1;
                 false
             }
-            From::Aliased(address, block) => {
+            PageSource::Aliased(address, block) => {
                 self.space.pieces.remove(&address);
                 self.slab.at_mut(block).state = Is::Stale;
                 self.space.stale.push((block, handle));
@@ -398,13 +405,13 @@ impl<E: Copy> State<E> {
         }
     }
 
-    /// A plan failed after its first `handles.len()` pieces: those stay where they are, free.
-    pub fn abandoned(&mut self, plan: &Plan, handles: &[u64], lane: u32) {
-        for (fill, handle) in plan.fills.iter().zip(handles) {
+    /// A mapping failed after its first `handles.len()` pieces: those stay where they are, free.
+    pub fn abandoned(&mut self, mapping: &Mapping, handles: &[u64], queue: u32) {
+        for (fill, handle) in mapping.fills.iter().zip(handles) {
             self.filled(fill, *handle);
         }
-        for fill in plan.fills.iter().skip(handles.len()) {
-            if let From::Moved(_, block) | From::Aliased(_, block) = fill.source {
+        for fill in mapping.fills.iter().skip(handles.len()) {
+            if let PageSource::Moved(_, block) | PageSource::Aliased(_, block) = fill.source {
                 self.insert(block);
             }
         }
@@ -412,12 +419,12 @@ impl<E: Copy> State<E> {
         let fence = if on(Mutation::NoFenceAfterFailure) {
             0
         } else {
-            self.lanes.join(lane)
+            self.queues.join(queue)
         };
-        let block = self.slab.at_mut(plan.window);
-        (block.lane, block.fence) = (lane, fence);
-        let mut id = plan.window;
-        for fill in plan.fills.iter().skip(handles.len()) {
+        let block = self.slab.at_mut(mapping.window);
+        (block.queue, block.fence) = (queue, fence);
+        let mut id = mapping.window;
+        for fill in mapping.fills.iter().skip(handles.len()) {
             let address = self.slab.at(id).address;
             let mut rest = NIL;
             if address < fill.to {

@@ -1,4 +1,4 @@
-//! Placements as text.
+//! Plans as text.
 //!
 //! For example `gpushim-plan 1`, `pool 0 streams steps 3 again 1`, `2097152 0`, `512 2097152`, `1024 -`, each a line of
 //! its own. The first line names the format and its version. Each pool begins with its device's ordinal, its family,
@@ -9,7 +9,7 @@ use std::fmt::{self, Write};
 use std::io::{self, Read};
 use std::sync::Arc;
 
-use super::{Family, GRANULE, Placement, Plans, Step};
+use super::{Family, GRANULE, Plans, PoolPlan, Step};
 
 /// The first line.
 const FORMAT: &str = "gpushim-plan 1";
@@ -89,8 +89,8 @@ impl Plans {
                 let (number, line) = lines.next().ok_or(ReadError::Short)?;
                 steps.push(step(line).ok_or(ReadError::Line(number, STEP))?);
             }
-            let placement = Arc::new(Placement::new(steps, pool.again));
-            plans.pools.insert((pool.device, pool.family), placement);
+            let plan = Arc::new(PoolPlan::new(steps, pool.again));
+            plans.pools.insert((pool.device, pool.family), plan);
         }
         Ok(plans)
     }
@@ -98,18 +98,16 @@ impl Plans {
     /// As text, which [`Plans::parse`] reads.
     pub fn to_text(&self) -> String {
         let mut text = format!("{FORMAT}\n");
-        for ((device, family), placement) in &self.pools {
-            let again = placement
-                .again()
-                .map_or("-".to_string(), |at| at.to_string());
+        for ((device, family), plan) in &self.pools {
+            let again = plan.again().map_or("-".to_string(), |at| at.to_string());
             // Writing to a string does not fail.
             let _ = writeln!(
                 text,
                 "pool {device} {} steps {} again {again}",
                 family.name(),
-                placement.steps().len()
+                plan.steps().len()
             );
-            for step in placement.steps() {
+            for step in plan.steps() {
                 let _ = match step.offset {
                     Some(offset) => writeln!(text, "{} {offset}", step.bytes),
                     None => writeln!(text, "{} -", step.bytes),

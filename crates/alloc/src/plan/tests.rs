@@ -11,10 +11,10 @@ fn plans() -> impl Strategy<Value = Plans> {
             offset: at.map(|at| at * GRANULE),
         });
     let steps = proptest::collection::vec(step, 1..40);
-    let placement = (steps, proptest::option::of(0..50_usize))
-        .prop_map(|(steps, again)| Arc::new(Placement::new(steps, again)));
+    let plan = (steps, proptest::option::of(0..50_usize))
+        .prop_map(|(steps, again)| Arc::new(PoolPlan::new(steps, again)));
     let family = prop_oneof![Just(Family::Plain), Just(Family::Streams)];
-    proptest::collection::btree_map((0..8_i32, family), placement, 0..5)
+    proptest::collection::btree_map((0..8_i32, family), plan, 0..5)
         .prop_map(|pools| Plans { pools })
 }
 
@@ -78,15 +78,15 @@ fn after_the_last_step_comes_the_one_that_is_named() {
         bytes,
         offset: Some(bytes),
     };
-    let placement = Placement::new(vec![step(512), step(1024), step(1536)], Some(1));
+    let plan = PoolPlan::new(vec![step(512), step(1024), step(1536)], Some(1));
     let mut at = 0;
     let mut seen = Vec::new();
     for _ in 0..6 {
-        seen.push(placement.step(at).expect("a step").bytes);
-        at = placement.after(at);
+        seen.push(plan.step(at).expect("a step").bytes);
+        at = plan.after(at);
     }
     assert_eq!(seen, [512, 1024, 1536, 1024, 1536, 1024]);
-    assert_eq!(placement.bytes(), 3072);
-    let once = Placement::new(vec![step(512)], None);
+    assert_eq!(plan.bytes(), 3072);
+    let once = PoolPlan::new(vec![step(512)], None);
     assert_eq!(once.step(once.after(0)), None);
 }

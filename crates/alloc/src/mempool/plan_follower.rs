@@ -1,38 +1,38 @@
-//! A pool that follows a placement: each request goes where it was decided beforehand, as long as the
+//! A pool that follows a plan: each request goes where it was decided beforehand, as long as the
 //! requests come as they did then.
 //!
-//! A placement is a wish, never a promise: a place is taken only if everything there is free, and behind
+//! A plan is a wish, never a promise: a place is taken only if everything there is free, and behind
 //! the work that used it, as for any other block. At the first request that differs, or whose place is not
-//! free, the placement is given up, and everything there is ordinary memory of the pool from then on.
+//! free, the plan is given up, and everything there is ordinary memory of the pool from then on.
 
 use super::block::Id;
 use super::types::Settings;
-use crate::placement::Placement;
+use crate::plan::PoolPlan;
 use crate::policy::Policy;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Where a placement was given up.
+/// Where a plan was given up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Left {
+pub struct Divergence {
     /// Bytes of the block that was asked for.
     pub asked: u64,
-    /// Bytes of the block that was to be asked for; 0: the placement was at its end.
+    /// Bytes of the block that was to be asked for; 0: the plan was at its end.
     pub expected: u64,
 }
 
-/// How far a pool followed its placement.
+/// How far a pool followed its plan.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
     /// Allocations that went as they were to.
     pub followed: u64,
     /// Where it ended. With `asked` and `expected` alike, the place was not free.
-    pub left: Option<Left>,
+    pub diverged: Option<Divergence>,
 }
 
-/// A placement that is followed.
-pub(super) struct Course {
-    pub placement: Arc<Placement>,
+/// A plan that is followed.
+pub(super) struct PlanFollower {
+    pub plan: Arc<PoolPlan>,
     pub next: usize,
     pub followed: u64,
     /// Where its addresses begin; `None` until there are any.
@@ -41,11 +41,11 @@ pub(super) struct Course {
     pub blocks: BTreeMap<u64, Id>,
 }
 
-impl Course {
-    pub fn new(settings: &Settings) -> Option<Course> {
-        let placement = settings.placement.clone()?;
-        (settings.policy == Policy::Vmm).then(|| Course {
-            placement,
+impl PlanFollower {
+    pub fn new(settings: &Settings) -> Option<PlanFollower> {
+        let plan = settings.plan.clone()?;
+        (settings.policy == Policy::Vmm).then(|| PlanFollower {
+            plan,
             next: 0,
             followed: 0,
             base: None,

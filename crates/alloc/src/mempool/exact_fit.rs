@@ -15,8 +15,8 @@ struct Slot {
     count: u32,
 }
 
-/// The blocks at hand of one lane.
-pub(super) struct Quick {
+/// The blocks at hand of one queue.
+pub(super) struct ExactFit {
     slots: [Slot; SLOTS],
     filled: u64,
 }
@@ -27,14 +27,14 @@ fn slot(size: u64) -> usize {
     (size.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58) as usize
 }
 
-impl Quick {
+impl ExactFit {
     pub fn new() -> Self {
         let empty = Slot {
             size: 0,
             newest: NIL,
             count: 0,
         };
-        Quick {
+        ExactFit {
             slots: [empty; SLOTS],
             filled: 0,
         }
@@ -72,7 +72,7 @@ impl Quick {
         }
         let block = slab.at_mut(id);
         block.bin.older = slot.newest;
-        block.state = State::Quick;
+        block.state = State::AtHand;
         slot.newest = id;
         slot.count += 1;
         self.filled |= 1 << index;
