@@ -7,8 +7,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use super::allocator::DriverTime;
 use gpushim_alloc as alloc;
 use gpushim_alloc::Stream;
-use gpushim_alloc::mempool::{self, PoolId};
-use gpushim_alloc::pool::{self};
+use gpushim_alloc::device_pool::{self};
+use gpushim_alloc::stream_pool::{self, PoolId};
 use gpushim_alloc::{Address, Context};
 
 /// What is replayed on.
@@ -34,7 +34,7 @@ impl Default for Device {
             limit: None,
             lag: 0,
             reuse: alloc::Reuse::default(),
-            page: mempool::Settings::default().page,
+            page: stream_pool::Settings::default().page,
             cache_max: None,
             decay: 10_000_000_000,
         }
@@ -182,7 +182,7 @@ fn whole(bytes: u64) -> u64 {
     }
 }
 
-impl pool::Device for Simulated {
+impl device_pool::Device for Simulated {
     type Error = NoMemory;
     type Event = u64;
     const OUT_OF_MEMORY: NoMemory = NoMemory;
@@ -228,7 +228,7 @@ impl pool::Device for Simulated {
     }
 }
 
-impl mempool::Driver for Simulated {
+impl stream_pool::Driver for Simulated {
     type Error = NoMemory;
     type Event = u64;
     const OUT_OF_MEMORY: NoMemory = NoMemory;
@@ -268,10 +268,10 @@ impl mempool::Driver for Simulated {
         Ok(())
     }
     fn allocate(&self, _: i32, bytes: u64) -> Result<u64, NoMemory> {
-        pool::Device::allocate(self, Context(1), bytes)
+        device_pool::Device::allocate(self, Context(1), bytes)
     }
     fn release(&self, _: i32, address: u64, bytes: u64) -> Result<(), NoMemory> {
-        pool::Device::release(self, Context(1), 0, address, bytes)
+        device_pool::Device::release(self, Context(1), 0, address, bytes)
     }
     fn record(&self, _: Stream) -> Result<u64, NoMemory> {
         self.pay(price::RECORD);
@@ -282,7 +282,7 @@ impl mempool::Driver for Simulated {
         Ok(())
     }
     fn is_complete(&self, event: u64) -> Result<bool, NoMemory> {
-        pool::Device::is_complete(self, event)
+        device_pool::Device::is_complete(self, event)
     }
     fn wait(&self, _: u64) -> Result<(), NoMemory> {
         Ok(())

@@ -5,9 +5,9 @@ use super::device::{Device, UNLIMITED};
 use super::device::{NoMemory, Simulated};
 use crate::requests::Request;
 use gpushim_alloc as alloc;
-use gpushim_alloc::mempool::{self, StreamPool};
+use gpushim_alloc::device_pool::{self, DevicePool};
 use gpushim_alloc::plan::{Family, Plans};
-use gpushim_alloc::pool::{self, DevicePool};
+use gpushim_alloc::stream_pool::{self, StreamPool};
 use gpushim_alloc::{Context, Grant, Reuse, Stream, TICKS_TO_DECAY};
 
 /// The one context that there is.
@@ -40,22 +40,22 @@ impl Ours {
         plans: &Plans,
         blocks: u32,
     ) -> Ours {
-        let settings = pool::Settings {
+        let settings = device_pool::Settings {
             policy: plain,
             limit: device.limit,
             reuse: device.reuse,
             cache_max: device.cache_max,
-            ..pool::Settings::default()
+            ..device_pool::Settings::default()
         };
         let pool = |policy, orders, family| {
-            let settings = mempool::Settings {
+            let settings = stream_pool::Settings {
                 policy,
                 page: device.page,
                 orders,
                 waits: !orders,
                 reuse: device.reuse,
                 plan: plans.of(0, family),
-                ..mempool::Settings::default()
+                ..stream_pool::Settings::default()
             };
             StreamPool::new(0, settings)
         };

@@ -1,6 +1,6 @@
 //! The memory of `cudaMalloc`: requests and frees, served by its pool.
 
-use gpushim_alloc::pool::DevicePool;
+use gpushim_alloc::device_pool::DevicePool;
 use gpushim_alloc::{Context, FreeError};
 use gpushim_trace::Class;
 

@@ -10,8 +10,8 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use gpushim_alloc::Context;
+use gpushim_alloc::device_pool::Device;
 use gpushim_alloc::gate;
-use gpushim_alloc::pool::Device;
 
 use crate::base::thread;
 use crate::cuda::captures::{self, relaxed};

@@ -4,8 +4,8 @@
 //! context of its allocation before the free is over, which is what the driver's own free waits for.
 
 use gpushim_alloc::Stream;
-use gpushim_alloc::mempool::Driver;
-use gpushim_alloc::pool::Device;
+use gpushim_alloc::device_pool::Device;
+use gpushim_alloc::stream_pool::Driver;
 use gpushim_alloc::{Context, Reuse};
 
 use crate::base::settings;

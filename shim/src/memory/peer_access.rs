@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use gpushim_alloc::Context;
-use gpushim_alloc::pool::Device;
+use gpushim_alloc::device_pool::Device;
 
 use crate::cuda::device::{self, Event};
 

@@ -2,8 +2,8 @@
 
 use std::sync::Mutex;
 
-use gpushim_alloc::mempool::Progress;
 use gpushim_alloc::plan::Family;
+use gpushim_alloc::stream_pool::Progress;
 use gpushim_config::Log;
 
 use crate::base::{settings, stderr};

@@ -3,8 +3,8 @@
 use std::ptr;
 use std::sync::atomic::Ordering;
 
-use gpushim_alloc::mempool::Settings;
 use gpushim_alloc::plan::Family;
+use gpushim_alloc::stream_pool::Settings;
 use gpushim_alloc::{Context, Policy};
 
 use crate::base::{settings, thread};

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering}
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use gpushim_alloc::Stream;
-use gpushim_alloc::mempool::{Settings, StreamPool};
-use gpushim_alloc::pool::{self, DevicePool};
+use gpushim_alloc::device_pool::{self, DevicePool};
+use gpushim_alloc::stream_pool::{Settings, StreamPool};
 
 use crate::base::thread::{self, Uncancelled};
 use crate::base::{boundary, settings, stderr};
@@ -37,12 +37,12 @@ fn create() -> Option<&'static DevicePool<Cuda>> {
     boundary::prepare();
     let pool = POOL.get_or_init(|| {
         let config = settings::config();
-        let settings = pool::Settings {
+        let settings = device_pool::Settings {
             policy: policy::of_pool()?,
             reuse: config.reuse,
             limit: config.limit,
             cache_max: config.cache_max,
-            ..pool::Settings::default()
+            ..device_pool::Settings::default()
         };
         Some(DevicePool::new(Cuda::new(), settings))
     });

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gpushim_alloc::mempool::PoolId;
+use gpushim_alloc::stream_pool::PoolId;
 
 use crate::cuda::captures;
 use crate::cuda::device;

@@ -1,9 +1,9 @@
 //! What stream-ordered pools need of the real driver: memory in pieces, and fences on streams.
 
 use cudarc::driver::sys;
+use gpushim_alloc::device_pool::Device;
 use gpushim_alloc::gate::{self, Pass};
-use gpushim_alloc::mempool::{Driver, PoolId};
-use gpushim_alloc::pool::Device;
+use gpushim_alloc::stream_pool::{Driver, PoolId};
 use gpushim_alloc::{Context, Stream};
 use gpushim_trace::{Class, Kind};
 

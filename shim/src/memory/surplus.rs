@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use gpushim_alloc::mempool::Marks;
+use gpushim_alloc::stream_pool::Marks;
 use gpushim_alloc::{Context, Stream};
 
 use crate::cuda::types::SUCCESS;

@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 
 use gpushim_alloc::Stream;
-use gpushim_alloc::pool::Gone;
+use gpushim_alloc::device_pool::Gone;
 use gpushim_alloc::{Context, Freed, Grant, Source, Stamp};
 use gpushim_trace::{Class, Cost, Event, Kind, Writer, flags};
 

@@ -2,8 +2,8 @@
 
 use std::ffi::{c_int, c_uint, c_void};
 
-use gpushim_alloc::mempool::LiveBlock;
-use gpushim_alloc::pool;
+use gpushim_alloc::device_pool;
+use gpushim_alloc::stream_pool::LiveBlock;
 use gpushim_trace::Class;
 
 use crate::cuda::functions::real;
@@ -117,9 +117,9 @@ fn ask_range(
     amend: impl FnOnce(DevicePtr, u64),
 ) -> CUresult {
     match registry::used().map(|pool| pool.look_up(address)) {
-        None | Some(pool::Found::Unknown) => driver(address),
-        Some(pool::Found::Free) => driver(NOWHERE),
-        Some(pool::Found::Live(base, bytes)) => {
+        None | Some(device_pool::Found::Unknown) => driver(address),
+        Some(device_pool::Found::Free) => driver(NOWHERE),
+        Some(device_pool::Found::Live(base, bytes)) => {
             let result = driver(address);
             if result == SUCCESS {
                 amend(base, bytes);
