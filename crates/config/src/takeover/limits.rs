@@ -29,7 +29,7 @@ pub const LIMITS: [Limit; 8] = [
         "raises \"does not yet support checkPoolLiveAllocations\"; other modes work",
     ),
     torch(
-        "`torch.cuda.StreamPool`",
+        "`torch.cuda.MemPool`",
         "raises \"does not yet support createOrIncrefPool\"",
     ),
     torch(
