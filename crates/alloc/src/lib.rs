@@ -13,6 +13,8 @@ mod handles;
 mod lock;
 pub mod plan;
 mod policy;
+#[cfg(test)]
+mod sim;
 mod size_class;
 mod slab;
 mod stats;

@@ -27,8 +27,6 @@ mod mutation;
 mod pool;
 mod release;
 mod segments;
-#[cfg(test)]
-mod sim;
 mod state;
 #[cfg(test)]
 mod tests;

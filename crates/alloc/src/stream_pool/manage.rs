@@ -249,6 +249,12 @@ impl<D: Driver> StreamPool<D> {
         self.state.lock().stats
     }
 
+    /// As [`StreamPool::stats`]; `None` while something has the lock.
+    #[cfg(test)]
+    pub(crate) fn peek(&self) -> Option<Stats> {
+        Some(self.state.try_lock()?.stats)
+    }
+
     /// How often memory went back to the driver; `None` while the driver is being told of some, and the sum of what it
     /// has and what is held says nothing.
     pub fn returns(&self) -> Option<u64> {

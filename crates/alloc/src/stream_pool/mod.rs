@@ -23,8 +23,6 @@ mod mutation;
 mod pieces;
 mod plan_follower;
 mod pool;
-#[cfg(test)]
-mod sim;
 mod space;
 mod state;
 mod stream_queue;

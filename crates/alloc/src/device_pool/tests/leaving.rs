@@ -1,9 +1,9 @@
 //! A context ends while another thread is given its addresses.
 
-use crate::device_pool::sim::{Error, Event, Sim};
 use crate::device_pool::{Device, DevicePool, Settings};
 use crate::handles::{Address, Context};
 use crate::policy::{Policy, TICKS_TO_DECAY};
+use crate::sim::{DeviceSim, Error, Event};
 use crate::types::FreeError;
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -12,9 +12,9 @@ const MIB: u64 = 1 << 20;
 const OTHER: Context = Context(1);
 pub const DOOMED: Context = Context(2);
 
-fn each(test: impl Fn(&DevicePool<Sim>)) {
+fn each(test: impl Fn(&DevicePool<DeviceSim>)) {
     for policy in [Policy::Blocks, Policy::Segments, Policy::Bins] {
-        let sim = Sim::new(1 << 30);
+        let sim = DeviceSim::new(1 << 30);
         sim.add_context(OTHER, 0);
         sim.add_context(DOOMED, 0);
         let settings = Settings {
@@ -99,7 +99,7 @@ type Meanwhile = Mutex<Option<Box<dyn FnOnce() + Send>>>;
 
 /// A device on which something else happens while memory goes back: before it is back, and after.
 pub struct Interrupted {
-    pub sim: Sim,
+    pub sim: DeviceSim,
     pub before: Meanwhile,
     pub after: Meanwhile,
 }
@@ -107,7 +107,7 @@ pub struct Interrupted {
 impl Interrupted {
     /// A pool on such a device, with one context.
     pub fn pool(policy: Policy) -> Arc<DevicePool<Interrupted>> {
-        let sim = Sim::new(1 << 30);
+        let sim = DeviceSim::new(1 << 30);
         sim.add_context(DOOMED, 0);
         let device = Interrupted {
             sim,
@@ -134,7 +134,7 @@ impl Device for Interrupted {
     const OUT_OF_MEMORY: Error = Error::OutOfMemory;
 
     fn is_out_of_memory(error: Error) -> bool {
-        Sim::is_out_of_memory(error)
+        DeviceSim::is_out_of_memory(error)
     }
     fn ordinal(&self, context: Context) -> Result<i32, Error> {
         self.sim.ordinal(context)

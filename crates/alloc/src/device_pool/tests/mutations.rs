@@ -2,8 +2,8 @@
 
 use super::program::{Action, Setting, program, run, setting};
 use crate::device_pool::mutation::Mutation;
-use crate::device_pool::sim::Call;
 use crate::policy::{Policy, Reuse};
+use crate::sim::Call;
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::TestRunner;
 use std::panic::catch_unwind;

@@ -1,10 +1,10 @@
 //! Programs made of actions, and what must hold while they run.
 
 use crate::device_pool::mutation::Mutation;
-use crate::device_pool::sim::{Call, Error, Event, Sim, Use};
 use crate::device_pool::{Device, DevicePool, Settings};
 use crate::handles::{Address, Context};
 use crate::policy::{Policy, Reuse};
+use crate::sim::{Call, DeviceSim, Error, Event, Use};
 use crate::types::{FreeError, Grant};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,12 +13,12 @@ use std::sync::{Arc, OnceLock, Weak};
 /// The simulated device, which asks the pool for its figures in the middle of every call: with a
 /// lock held over the call that would never return.
 pub struct Probe {
-    pub sim: Sim,
+    pub sim: DeviceSim,
     pub pool: OnceLock<Weak<DevicePool<Probe>>>,
 }
 
 impl Probe {
-    pub fn pool(sim: Sim, settings: Settings) -> Arc<DevicePool<Probe>> {
+    pub fn pool(sim: DeviceSim, settings: Settings) -> Arc<DevicePool<Probe>> {
         let pool = Arc::new(DevicePool::new(
             Probe {
                 sim,
@@ -30,7 +30,7 @@ impl Probe {
         pool
     }
 
-    fn peek(&self) -> &Sim {
+    fn peek(&self) -> &DeviceSim {
         if let Some(pool) = self.pool.get().and_then(Weak::upgrade) {
             let stats = pool.stats(None);
             assert_eq!(stats.cached(), stats.reserved - stats.allocated);
@@ -45,7 +45,7 @@ impl Device for Probe {
     const OUT_OF_MEMORY: Error = Error::OutOfMemory;
 
     fn is_out_of_memory(error: Error) -> bool {
-        Sim::is_out_of_memory(error)
+        DeviceSim::is_out_of_memory(error)
     }
     fn ordinal(&self, context: Context) -> Result<i32, Error> {
         self.peek().ordinal(context)
@@ -327,7 +327,7 @@ pub fn run(
     mutation: Mutation,
     lie: Option<Call>,
 ) -> Vec<String> {
-    let mut sim = Sim::new(setting.capacity);
+    let mut sim = DeviceSim::new(setting.capacity);
     if !setting.events {
         sim = sim.without_events();
     }
@@ -387,7 +387,7 @@ pub fn run(
 }
 
 impl Machine {
-    fn sim(&self) -> &Sim {
+    fn sim(&self) -> &DeviceSim {
         &self.pool.device().sim
     }
 
@@ -807,7 +807,7 @@ impl Machine {
                 (stats.reserved, stats.allocated, stats.quarantined),
                 (0, 0, 0)
             );
-            (0..10_000).for_each(|_| self.sim().finish(0));
+            self.sim().finish_unseen();
             (0..3).for_each(|_| {
                 self.pool.decay();
             });

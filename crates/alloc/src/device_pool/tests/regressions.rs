@@ -2,8 +2,8 @@
 
 use super::program::{Action, Setting, run};
 use crate::device_pool::mutation::Mutation;
-use crate::device_pool::sim::Call;
 use crate::policy::{Policy, Reuse};
+use crate::sim::Call;
 
 const FIRST: usize = 0;
 const NEIGHBOUR: usize = 1;

@@ -1,16 +1,16 @@
 //! What comes back when memory is short while streams capture, and while graphs live.
 
-use crate::device_pool::sim::{Error, Sim};
 use crate::device_pool::{DevicePool, Settings};
 use crate::handles::Context;
 use crate::policy::Policy;
+use crate::sim::{DeviceSim, Error};
 
 const MIB: u64 = 1 << 20;
 const OURS: Context = Context(1);
 
 /// A pool over 100 MiB, or that may hold as much of more.
-fn pool(policy: Policy, by_limit: bool) -> DevicePool<Sim> {
-    let sim = Sim::new(if by_limit { 1 << 40 } else { 100 * MIB });
+fn pool(policy: Policy, by_limit: bool) -> DevicePool<DeviceSim> {
+    let sim = DeviceSim::new(if by_limit { 1 << 40 } else { 100 * MIB });
     sim.add_context(OURS, 0);
     let settings = Settings {
         policy,
@@ -22,7 +22,7 @@ fn pool(policy: Policy, by_limit: bool) -> DevicePool<Sim> {
 }
 
 /// Under each policy, and where the driver or the limit says no.
-fn each(test: impl Fn(&DevicePool<Sim>)) {
+fn each(test: impl Fn(&DevicePool<DeviceSim>)) {
     for policy in [Policy::Blocks, Policy::Segments, Policy::Bins] {
         for by_limit in [false, true] {
             let pool = pool(policy, by_limit);
@@ -36,19 +36,19 @@ fn each(test: impl Fn(&DevicePool<Sim>)) {
     }
 }
 
-fn begin(pool: &DevicePool<Sim>, capture: u64, refuses: bool) {
+fn begin(pool: &DevicePool<DeviceSim>, capture: u64, refuses: bool) {
     pool.capture_began(capture);
     pool.device()
         .capture_begin(OURS, refuses.then_some(capture));
 }
 
-fn end(pool: &DevicePool<Sim>, capture: u64, graph: Option<u64>) {
+fn end(pool: &DevicePool<DeviceSim>, capture: u64, graph: Option<u64>) {
     pool.device().capture_end(0);
     pool.capture_ended(capture, graph);
 }
 
 /// Allocates and frees again.
-fn pass(pool: &DevicePool<Sim>, bytes: u64) -> Result<(), Error> {
+fn pass(pool: &DevicePool<DeviceSim>, bytes: u64) -> Result<(), Error> {
     let grant = pool.allocate(OURS, bytes)?;
     pool.free(grant.address, |_| ()).expect("a live block");
     Ok(())

@@ -2,9 +2,9 @@
 
 use super::program::Probe;
 use crate::device_pool::Settings;
-use crate::device_pool::sim::Sim;
 use crate::handles::Context;
 use crate::policy::Policy;
+use crate::sim::DeviceSim;
 use std::thread;
 
 /// Xorshift: the same numbers in each run.
@@ -16,7 +16,7 @@ fn next(state: &mut u64) -> usize {
 }
 
 fn storm(policy: Policy, operations: usize) {
-    let sim = Sim::new(1 << 30);
+    let sim = DeviceSim::new(1 << 30);
     let contexts = [(Context(1), 0), (Context(2), 0), (Context(3), 1)];
     contexts
         .iter()
@@ -50,7 +50,7 @@ fn storm(policy: Policy, operations: usize) {
                             sim.launch(context, &[piece]);
                             live.push((context, piece));
                         }
-                        18 => sim.finish(next(&mut random)),
+                        18 => sim.finish_seen(next(&mut random)),
                         19 if next(&mut random).is_multiple_of(50) => {
                             pool.decay();
                             pool.trim(None, 8 << 20);
@@ -62,7 +62,7 @@ fn storm(policy: Policy, operations: usize) {
                             }
                             sim.returned(piece.0);
                             pool.free(piece.0, |_| ()).expect("a live block");
-                            (0..3).for_each(|_| sim.finish(next(&mut random)));
+                            (0..3).for_each(|_| sim.finish_seen(next(&mut random)));
                         }
                         _ => {}
                     }

@@ -1,17 +1,17 @@
 //! What single calls answer.
 
 use super::program::Probe;
-use crate::device_pool::sim::{Call, Error, Sim};
 use crate::device_pool::{DevicePool, Settings};
 use crate::handles::Context;
 use crate::policy::{Policy, Reuse};
+use crate::sim::{Call, DeviceSim, Error};
 use crate::types::{FreeError, Source, Stamp};
 use std::sync::Arc;
 
 const C: Context = Context(1);
 
 fn pool(settings: Settings) -> Arc<DevicePool<Probe>> {
-    let sim = Sim::new(1 << 30);
+    let sim = DeviceSim::new(1 << 30);
     sim.add_context(C, 0);
     Probe::pool(
         sim,

@@ -2,7 +2,7 @@
 
 use super::machine::{BOTH, Block, Machine, OF_DEVICE};
 use crate::handles::Stream;
-use crate::stream_pool::sim::{Clock, Error, Use};
+use crate::sim::{Clock, Error, Use};
 use crate::types::FreeError;
 
 impl Machine {

@@ -3,7 +3,7 @@
 use super::machine::{Block, Machine};
 use crate::handles::Context;
 use crate::handles::Stream;
-use crate::stream_pool::sim::{Clock, Use};
+use crate::sim::{Clock, Use};
 
 /// A use of memory that a graph makes when it runs.
 #[derive(Clone)]

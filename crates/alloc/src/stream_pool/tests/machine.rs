@@ -7,7 +7,7 @@ use super::program::{Action, Setting};
 use crate::handles::Context;
 use crate::handles::Stream;
 use crate::policy::Reuse;
-use crate::stream_pool::sim::{Call, Clock, Error, Probe, Sim, Use, World};
+use crate::sim::{Call, Clock, Error, Probe, Sim, Use, World};
 use crate::stream_pool::{Settings, StreamPool};
 use crate::types::Grant;
 use std::sync::Arc;

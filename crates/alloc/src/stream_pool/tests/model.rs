@@ -4,9 +4,9 @@ use super::machine::{Machine, OF_DEVICE};
 use super::program::{Ending, MIB};
 use crate::policy::Policy;
 use crate::policy::TICKS_TO_DECAY;
+use crate::sim::{Call, Probe};
 use crate::stream_pool::StreamPool;
 use crate::stream_pool::block::{NIL, State as Is};
-use crate::stream_pool::sim::{Call, Probe};
 use crate::types::Grant;
 
 /// Operations between two looks at everything.

@@ -3,8 +3,8 @@
 use super::program::{Action, Ending, MIB, Setting, program, setting};
 use super::quiet::{Mistake, finding};
 use crate::policy::Policy;
+use crate::sim::Call;
 use crate::stream_pool::mutation::Mutation;
-use crate::stream_pool::sim::Call;
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::TestRunner;
 

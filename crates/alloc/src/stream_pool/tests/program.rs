@@ -3,7 +3,7 @@
 use super::machine::BOTH;
 use crate::plan::PoolPlan;
 use crate::policy::Policy;
-use crate::stream_pool::sim::{Call, Error};
+use crate::sim::{Call, Error};
 use proptest::prelude::*;
 use std::sync::Arc;
 

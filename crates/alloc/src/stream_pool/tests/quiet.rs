@@ -2,8 +2,8 @@
 
 use super::machine::run;
 use super::program::{Action, Setting};
+use crate::sim::Call;
 use crate::stream_pool::mutation::{Mutation, plant};
-use crate::stream_pool::sim::Call;
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
 use std::sync::Once;

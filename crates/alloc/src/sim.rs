@@ -1,4 +1,4 @@
-//! A device that does nothing but watch: which work uses which physical memory through which address,
+//! The device that both pools are tested on. It does nothing but watch: which work uses which physical memory through which address,
 //! and whether memory changes hands, or is taken away, under it.
 //!
 //! Streams do their work at moments that the test decides. What counts is not whether work happens to
@@ -6,12 +6,14 @@
 //! is found even if it does no harm in a run.
 
 mod clock;
-mod driver;
+mod device;
 mod memory;
+mod stream_driver;
 mod watch;
 
 pub use clock::Clock;
-pub use driver::{Probe, World};
+pub use device::DeviceSim;
+pub use stream_driver::{Probe, World};
 
 use crate::handles::Context;
 use crate::handles::Stream;
@@ -49,6 +51,7 @@ pub enum Call {
     Order,
     Query,
     Wait,
+    Synchronize,
 }
 
 /// Memory in use: begin, bytes, and which handing out of it is meant.
@@ -190,18 +193,7 @@ impl Sim {
 
     /// A pool handed memory out. Returns the number of this handing out.
     pub fn granted(&self, address: u64, bytes: u64) -> u64 {
-        let mut inner = self.inner.lock();
-        if let Err(why) = inner.memory.resolve(address, bytes, 0) {
-            inner.findings.push(format!("handed out: {why}"));
-        }
-        if inner.memory.is_granted(address, bytes) {
-            let twice = format!("{address:#x} was handed out twice");
-            inner.findings.push(twice);
-        }
-        inner.granted += 1;
-        let number = inner.granted;
-        inner.memory.grants.insert(address, (bytes, number));
-        number
+        self.inner.lock().granted(address, bytes)
     }
 
     /// The program gave memory back.
@@ -237,14 +229,7 @@ impl Sim {
     /// Replays a graph: its memory must still be what it was.
     pub fn replay(&self, stream: Stream, uses: &[Use]) {
         let mut inner = self.inner.lock();
-        for (address, bytes, number) in uses {
-            let others = inner.memory.grants.range(..address + bytes);
-            let mut taken = others.filter(|(at, (size, n))| **at + size > *address && n != number);
-            if taken.next().is_some() {
-                let given = format!("memory {address:#x} of a graph was given away");
-                inner.findings.push(given);
-            }
-        }
+        inner.check_replay(uses);
         inner.launch(stream, uses);
     }
 

@@ -78,6 +78,8 @@ pub struct Time {
     known: Clock,
     events: HashMap<u64, Recorded>,
     next: u64,
+    /// Contexts follow what the pool knows of them only: it is the pool that has new ones wait for others.
+    pub lonely: bool,
 }
 
 impl Time {
@@ -97,11 +99,48 @@ impl Time {
     /// What a context's memory has been given away after, somebody who may use it from now on does not
     /// know: it comes after all work there.
     fn catch_up(&mut self, accessor: Context, owner: Context) {
+        if self.lonely {
+            return;
+        }
         let mut clock = self.of_context(owner);
         for other in self.accessors(owner) {
             clock.join(&self.of_context(other));
         }
         self.order_contexts(&[accessor], &clock);
+    }
+
+    /// Which of the contexts that had this handle it is; later ones have higher numbers.
+    pub fn born(&self, context: Context) -> Option<u64> {
+        self.contexts.get(&context).map(|known| known.born)
+    }
+
+    /// The last number that a context or an event got.
+    pub fn last(&self) -> u64 {
+        self.next
+    }
+
+    /// The events of a context end with it.
+    pub fn drop_events(&mut self, context: Context) {
+        self.events.retain(|_, event| event.context != context);
+    }
+
+    /// A stream of a context whose work the host knows to be over, made if there is none: work there is ordered behind
+    /// nothing that other work of the context is not.
+    pub fn idle_stream(&mut self, context: Context) -> Stream {
+        let is_idle = |(stream, at): &(&Stream, &usize)| {
+            let queue = &self.queues[**at];
+            stream.context == context && self.is_known(**at, queue.submitted)
+        };
+        if let Some((stream, _)) = self.open.iter().find(is_idle) {
+            return *stream;
+        }
+        let stream = Stream {
+            context,
+            handle: 100 + self.queues.len() as u64,
+            thread: 0,
+        };
+        self.add_stream(stream);
+        stream
     }
 
     pub fn device(&self, context: Context) -> Option<i32> {
@@ -223,7 +262,8 @@ impl Time {
         }
     }
 
-    fn order_contexts(&mut self, contexts: &[Context], clock: &Clock) {
+    /// Later work of contexts comes after this.
+    pub fn order_contexts(&mut self, contexts: &[Context], clock: &Clock) {
         for context in contexts {
             if let Some(known) = self.contexts.get_mut(context) {
                 known.base.join(clock);
@@ -282,6 +322,11 @@ impl Time {
         }
     }
 
+    /// The host knows what has finished.
+    pub fn know(&mut self) {
+        self.known.join(&self.done);
+    }
+
     /// Lets all work finish; the host does not look.
     pub fn finish_unseen(&mut self) {
         for (index, queue) in self.queues.iter_mut().enumerate() {
@@ -315,6 +360,11 @@ impl Time {
             None if recorded.context == Context(0) => Ok(recorded.clock.clone()),
             _ => Err("an event of a context that is gone is used"),
         }
+    }
+
+    /// The context that an event was recorded in.
+    pub fn context_of(&self, event: u64) -> Option<Context> {
+        self.events.get(&event).map(|recorded| recorded.context)
     }
 
     /// Returns whether there was such an event.

@@ -19,6 +19,33 @@ impl Inner {
             .retain(|work| !time.is_known(work.stream, work.number));
     }
 
+    /// A pool handed memory out. Returns the number of this handing out.
+    pub fn granted(&mut self, address: u64, bytes: u64) -> u64 {
+        if let Err(why) = self.memory.resolve(address, bytes, 0) {
+            self.findings.push(format!("handed out: {why}"));
+        }
+        if self.memory.is_granted(address, bytes) {
+            let twice = format!("{address:#x} was handed out twice");
+            self.findings.push(twice);
+        }
+        self.granted += 1;
+        let number = self.granted;
+        self.memory.grants.insert(address, (bytes, number));
+        number
+    }
+
+    /// A graph is about to run: its memory must not have been given away.
+    pub fn check_replay(&mut self, uses: &[Use]) {
+        for (address, bytes, number) in uses {
+            let others = self.memory.grants.range(..address + bytes);
+            let mut taken = others.filter(|(at, (size, n))| **at + size > *address && n != number);
+            if taken.next().is_some() {
+                let given = format!("memory {address:#x} of a graph was given away");
+                self.findings.push(given);
+            }
+        }
+    }
+
     /// Counts a call; it goes wrong if it should, or tells that it lies.
     pub fn enter(&mut self, pool: usize, call: Call) -> Result<bool, Error> {
         let count = self.calls.entry((pool, call)).or_default();
