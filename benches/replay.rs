@@ -2,7 +2,7 @@
 
 use divan::counter::ItemsCount;
 use divan::{Bencher, black_box};
-use gpushim_alloc::pool;
+use gpushim_alloc as alloc;
 use gpushim_command::replay::{Device, Policy, run};
 use gpushim_command::requests::{Requests, Shape, churn, generate};
 
@@ -10,7 +10,7 @@ fn main() {
     divan::main();
 }
 
-const VMM: Policy = Policy::Ours(pool::Policy::Vmm);
+const VMM: Policy = Policy::Ours(alloc::Policy::Vmm);
 
 fn replay(bencher: Bencher, policy: Policy, requests: &Requests) {
     let device = Device::default();

@@ -12,7 +12,7 @@ use super::lives::{Lives, Span};
 use super::place;
 use super::repeat::{self, Period};
 use crate::requests::Requests;
-use gpushim_alloc::placement::{Family, Placement, Plans, Step};
+use gpushim_alloc::plan::{Family, Plans, PoolPlan, Step};
 
 /// A placement is made for at most so many blocks: its cost grows with their square, to some seconds. What comes
 /// after them goes wherever the pool likes.
@@ -27,7 +27,7 @@ const TOGETHER: usize = 4;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
     /// What a pool follows.
-    pub placement: Arc<Placement>,
+    pub placement: Arc<PoolPlan>,
     /// Allocations of the recording.
     pub allocations: usize,
     /// How many of them it holds for; those that come after are not foreseen.
@@ -67,7 +67,7 @@ pub fn plans(device: i32, requests: &Requests) -> Plans {
 }
 
 /// From the beginning, as far as it can be foreseen. Also how many allocations that is.
-fn once(lives: &Lives) -> (Placement, usize) {
+fn once(lives: &Lives) -> (PoolPlan, usize) {
     let spans: Vec<Span> = lives.spans.iter().take(MOST).copied().collect();
     let groups: Vec<place::Group> = spans.iter().map(|span| place::Group::one(*span)).collect();
     let offsets = place::place(&groups);
@@ -75,11 +75,11 @@ fn once(lives: &Lives) -> (Placement, usize) {
         bytes: span.bytes,
         offset: Some(offset),
     });
-    (Placement::new(steps.collect(), None), spans.len())
+    (PoolPlan::new(steps.collect(), None), spans.len())
 }
 
 /// With a part that repeats. `None`: there are large blocks that outlive it, or too many blocks.
-fn repeating(lives: &Lives, period: Period) -> Option<(Placement, usize)> {
+fn repeating(lives: &Lives, period: Period) -> Option<(PoolPlan, usize)> {
     (1..=TOGETHER).find_map(|times| {
         let length = period.length * times;
         // One before, so that what lives across its beginning is known, and one after, for the same at its end.
@@ -89,7 +89,7 @@ fn repeating(lives: &Lives, period: Period) -> Option<(Placement, usize)> {
 }
 
 /// The period that begins at a request, and all before it.
-fn around(lives: &Lives, period: Period, from: usize, length: usize) -> Option<(Placement, usize)> {
+fn around(lives: &Lives, period: Period, from: usize, length: usize) -> Option<(PoolPlan, usize)> {
     let to = from + length;
     let first = lives.allocations_before(from);
     let spans = lives.spans.get(..lives.allocations_before(to))?;
@@ -135,6 +135,6 @@ fn around(lives: &Lives, period: Period, from: usize, length: usize) -> Option<(
         bytes: span.bytes,
         offset,
     });
-    let placement = Placement::new(steps.collect(), Some(first));
+    let placement = PoolPlan::new(steps.collect(), Some(first));
     Some((placement, lives.allocations_before(period.to)))
 }

@@ -5,7 +5,7 @@ use std::hash::{Hash, Hasher};
 use rustc_hash::{FxHashMap, FxHasher};
 
 use crate::requests::{Op, Requests};
-use gpushim_alloc::placement::{Family, GRANULE};
+use gpushim_alloc::plan::{Family, GRANULE};
 
 /// A block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

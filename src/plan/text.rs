@@ -12,7 +12,7 @@ use crate::output::finding::{Finding, Subject};
 use crate::output::units::{bytes, count};
 use crate::recording::Recording;
 use crate::requests::{Anomalies, Requests};
-use gpushim_alloc::placement::{Family, Plans};
+use gpushim_alloc::plan::{Family, Plans};
 
 /// The plan for the pools of a recording.
 #[derive(Debug, Serialize)]

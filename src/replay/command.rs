@@ -15,7 +15,7 @@ use crate::cli::write::write_whole;
 use crate::output::finding::Finding;
 use crate::recording::Recording;
 use crate::timeline::columns;
-use gpushim_alloc::pool::Reuse;
+use gpushim_alloc::Reuse;
 use gpushim_config::size;
 
 /// Serve the requests of a recording once more with other allocators, without a GPU, and tell what each would
@@ -113,5 +113,5 @@ fn decay(text: &str) -> Result<u64, String> {
 }
 
 fn reuse(text: &str) -> Result<Reuse, String> {
-    policy::reuse(text).ok_or_else(|| "order, wait or strict".to_string())
+    Reuse::parse(text).ok_or_else(|| "order, wait or strict".to_string())
 }

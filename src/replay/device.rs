@@ -5,8 +5,11 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::allocator::DriverTime;
-use gpushim_alloc::mempool::{self, MemPool, Stream};
-use gpushim_alloc::pool::{self, Address, Context};
+use gpushim_alloc as alloc;
+use gpushim_alloc::Stream;
+use gpushim_alloc::device_pool::{self};
+use gpushim_alloc::stream_pool::{self, PoolId};
+use gpushim_alloc::{Address, Context};
 
 /// What is replayed on.
 #[derive(Clone, Copy, Debug)]
@@ -16,7 +19,7 @@ pub struct Device {
     /// How many requests the work of the device is behind the host.
     pub lag: u64,
     /// Of our policies: `GPUSHIM_REUSE`.
-    pub reuse: pool::Reuse,
+    pub reuse: alloc::Reuse,
     /// Of `vmm`: `GPUSHIM_PAGE`, bytes.
     pub page: u64,
     /// Of our policies: `GPUSHIM_CACHE_MAX`, bytes.
@@ -30,8 +33,8 @@ impl Default for Device {
         Device {
             limit: None,
             lag: 0,
-            reuse: pool::Reuse::default(),
-            page: mempool::Settings::default().page,
+            reuse: alloc::Reuse::default(),
+            page: stream_pool::Settings::default().page,
             cache_max: None,
             decay: 10_000_000_000,
         }
@@ -179,7 +182,7 @@ fn whole(bytes: u64) -> u64 {
     }
 }
 
-impl pool::Device for Simulated {
+impl device_pool::Device for Simulated {
     type Error = NoMemory;
     type Event = u64;
     const OUT_OF_MEMORY: NoMemory = NoMemory;
@@ -225,7 +228,7 @@ impl pool::Device for Simulated {
     }
 }
 
-impl mempool::Driver for Simulated {
+impl stream_pool::Driver for Simulated {
     type Error = NoMemory;
     type Event = u64;
     const OUT_OF_MEMORY: NoMemory = NoMemory;
@@ -265,10 +268,10 @@ impl mempool::Driver for Simulated {
         Ok(())
     }
     fn allocate(&self, _: i32, bytes: u64) -> Result<u64, NoMemory> {
-        pool::Device::allocate(self, Context(1), bytes)
+        device_pool::Device::allocate(self, Context(1), bytes)
     }
     fn release(&self, _: i32, address: u64, bytes: u64) -> Result<(), NoMemory> {
-        pool::Device::release(self, Context(1), 0, address, bytes)
+        device_pool::Device::release(self, Context(1), 0, address, bytes)
     }
     fn record(&self, _: Stream) -> Result<u64, NoMemory> {
         self.pay(price::RECORD);
@@ -279,7 +282,7 @@ impl mempool::Driver for Simulated {
         Ok(())
     }
     fn is_complete(&self, event: u64) -> Result<bool, NoMemory> {
-        pool::Device::is_complete(self, event)
+        device_pool::Device::is_complete(self, event)
     }
     fn wait(&self, _: u64) -> Result<(), NoMemory> {
         Ok(())
@@ -288,7 +291,7 @@ impl mempool::Driver for Simulated {
     fn admit(&self, _: i32, bytes: u64) -> bool {
         self.taken.load(Relaxed).saturating_add(bytes) <= self.capacity
     }
-    fn make_room(&self, _: &MemPool<Self>, _: bool) -> bool {
+    fn make_room(&self, _: PoolId, _: bool) -> bool {
         false
     }
 }

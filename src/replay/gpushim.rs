@@ -4,9 +4,11 @@ use super::allocator::{Allocator, DriverTime, OutOfMemory};
 use super::device::{Device, UNLIMITED};
 use super::device::{NoMemory, Simulated};
 use crate::requests::Request;
-use gpushim_alloc::mempool::{self, Grant, Layout, MemPool, Stream};
-use gpushim_alloc::placement::{Family, Plans};
-use gpushim_alloc::pool::{self, Context, Pool, Reuse, TICKS_TO_DECAY};
+use gpushim_alloc as alloc;
+use gpushim_alloc::device_pool::{self, DevicePool};
+use gpushim_alloc::plan::{Family, Plans};
+use gpushim_alloc::stream_pool::{self, StreamPool};
+use gpushim_alloc::{Context, Grant, Reuse, Stream, TICKS_TO_DECAY};
 
 /// The one context that there is.
 const CONTEXT: Context = Context(1);
@@ -15,10 +17,12 @@ const DEFAULT_STREAM: u64 = Stream::LEGACY;
 
 /// The pool of the `cudaMalloc` family and that of streams, as in one process under the shim.
 pub struct Ours {
-    plain: Pool<Simulated>,
-    /// Serves the `cudaMalloc` family instead, where pages do.
-    paged: Option<MemPool<Simulated>>,
-    ordered: MemPool<Simulated>,
+    plain: DevicePool<Simulated>,
+    /// Serves the `cudaMalloc` family instead, where it follows a plan of its own.
+    planned: Option<StreamPool<Simulated>>,
+    ordered: StreamPool<Simulated>,
+    /// Where pages serve, that pool serves both families.
+    serves_all: bool,
     /// Where each block is, by its number; 0: nowhere.
     places: Vec<u64>,
     /// Ns from one tick of the housekeeper's clock to the next; 0: it has none.
@@ -32,33 +36,37 @@ impl Ours {
     /// serve, plans are followed.
     pub fn new(
         device: &Device,
-        (plain, ordered): (pool::Policy, pool::Policy),
+        (plain, ordered): (alloc::Policy, alloc::Policy),
         plans: &Plans,
         blocks: u32,
     ) -> Ours {
-        let settings = pool::Settings {
+        let settings = device_pool::Settings {
             policy: plain,
             limit: device.limit,
             reuse: device.reuse,
             cache_max: device.cache_max,
-            ..pool::Settings::default()
+            ..device_pool::Settings::default()
         };
         let pool = |policy, orders, family| {
-            let settings = mempool::Settings {
-                layout: layout(policy),
+            let settings = stream_pool::Settings {
+                policy,
                 page: device.page,
                 orders,
                 waits: !orders,
-                placement: plans.of(0, family),
-                ..mempool::Settings::default()
+                reuse: device.reuse,
+                plan: plans.of(0, family),
+                ..stream_pool::Settings::default()
             };
-            MemPool::new(0, settings)
+            StreamPool::new(0, settings)
         };
         let orders = device.reuse == Reuse::Order;
+        let is_paged = plain == alloc::Policy::Vmm;
+        let has_plan = ordered != plain || !plans.pools.is_empty();
         let simulated = Simulated::new(device.limit.unwrap_or(UNLIMITED), device.lag);
         Ours {
-            plain: Pool::new(simulated, settings),
-            paged: (plain == pool::Policy::Vmm).then(|| pool(plain, orders, Family::Plain)),
+            plain: DevicePool::new(simulated, settings),
+            planned: (is_paged && has_plan).then(|| pool(plain, orders, Family::Plain)),
+            serves_all: is_paged && !has_plan,
             ordered: pool(ordered, orders, Family::Streams),
             places: vec![0; blocks as usize],
             tick: device.decay / u64::from(TICKS_TO_DECAY),
@@ -76,7 +84,7 @@ impl Ours {
             }
             self.next = self.next.saturating_add(self.tick);
             self.plain.decay();
-            for pool in self.paged.iter().chain([&self.ordered]) {
+            for pool in self.planned.iter().chain([&self.ordered]) {
                 pool.decay(self.plain.device());
             }
         }
@@ -84,7 +92,7 @@ impl Ours {
     }
 
     fn give_back(&self) {
-        for pool in self.paged.iter().chain([&self.ordered]) {
+        for pool in self.planned.iter().chain([&self.ordered]) {
             pool.trim(self.plain.device(), 0);
         }
         self.plain.trim(None, 0);
@@ -101,27 +109,18 @@ impl Ours {
     }
 
     /// The pool of pages or streams that serves a request; `None`: that of `cudaMalloc` does.
-    fn pool(&self, request: &Request) -> Option<&MemPool<Simulated>> {
+    fn pool(&self, request: &Request) -> Option<&StreamPool<Simulated>> {
         match request.stream {
-            None => self.paged.as_ref(),
+            None if self.serves_all => Some(&self.ordered),
+            None => self.planned.as_ref(),
             Some(_) => Some(&self.ordered),
         }
     }
 }
 
-/// The layout of a stream-ordered pool under a policy.
-fn layout(policy: pool::Policy) -> Layout {
-    match policy {
-        pool::Policy::Vmm => Layout::Pages,
-        pool::Policy::Segments => Layout::Segments,
-        pool::Policy::Blocks | pool::Policy::Off => Layout::Whole,
-        pool::Policy::Bins => Layout::Bins,
-    }
-}
-
 fn stream(request: &Request) -> Stream {
     let (handle, thread) = match request.stream {
-        None => (Stream::EVERY, 0),
+        None => (Stream::ALL, 0),
         Some(0) => (DEFAULT_STREAM, 0),
         Some(Stream::PER_THREAD) => (Stream::PER_THREAD, request.thread.into()),
         Some(handle) => (handle, 0),
@@ -169,7 +168,8 @@ impl Allocator for Ours {
         match request.stream {
             None => self.give_back(),
             Some(_) => {
-                self.ordered.trim(self.plain.device(), request.bytes);
+                self.ordered
+                    .trim_streams(self.plain.device(), request.bytes);
             }
         }
     }
@@ -183,8 +183,8 @@ impl Allocator for Ours {
     }
 
     fn largest_free(&self) -> u64 {
-        let pools = self.paged.iter().chain([&self.ordered]);
-        let largest = pools.map(MemPool::largest_free).max();
+        let pools = self.planned.iter().chain([&self.ordered]);
+        let largest = pools.map(StreamPool::largest_free).max();
         self.plain.largest_free(0).max(largest.unwrap_or(0))
     }
 

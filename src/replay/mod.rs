@@ -28,6 +28,6 @@ pub use allocator::{Allocator, DriverTime, OutOfMemory};
 pub use device::{Device, Simulated};
 pub use gpushim::Ours;
 pub use outcome::{Curve, Outcome, Point, Step};
-pub use policy::{Policy, decay, reuse};
+pub use policy::{Policy, decay};
 pub use run::run;
 pub use text::ReplayReport;

@@ -13,8 +13,8 @@ use super::torch::Torch;
 use crate::plan::plans;
 use crate::replay::rmm;
 use crate::requests::Requests;
-use gpushim_alloc::placement::Plans;
-use gpushim_alloc::pool;
+use gpushim_alloc as alloc;
+use gpushim_alloc::plan::Plans;
 use gpushim_config::duration;
 
 /// An allocator.
@@ -23,7 +23,7 @@ pub enum Policy {
     /// Ours, as it is by default: `blocks` for `cudaMalloc`, `vmm` for streams.
     Auto,
     /// One of ours for both.
-    Ours(pool::Policy),
+    Ours(alloc::Policy),
     /// PyTorch's caching allocator.
     Torch,
     /// The same with expandable segments.
@@ -42,10 +42,10 @@ impl Policy {
     /// All of them: ours first.
     pub const ALL: [Policy; 11] = [
         Policy::Auto,
-        Policy::Ours(pool::Policy::Vmm),
-        Policy::Ours(pool::Policy::Segments),
-        Policy::Ours(pool::Policy::Blocks),
-        Policy::Ours(pool::Policy::Bins),
+        Policy::Ours(alloc::Policy::Vmm),
+        Policy::Ours(alloc::Policy::Segments),
+        Policy::Ours(alloc::Policy::Blocks),
+        Policy::Ours(alloc::Policy::Bins),
         Policy::Plan,
         Policy::Torch,
         Policy::TorchExpandable,
@@ -58,11 +58,7 @@ impl Policy {
     pub const fn name(self) -> &'static str {
         match self {
             Policy::Auto => "auto",
-            Policy::Ours(pool::Policy::Vmm) => "vmm",
-            Policy::Ours(pool::Policy::Segments) => "segments",
-            Policy::Ours(pool::Policy::Blocks) => "blocks",
-            Policy::Ours(pool::Policy::Bins) => "bins",
-            Policy::Ours(pool::Policy::Off) => "off",
+            Policy::Ours(policy) => policy.name(),
             Policy::Plan => "plan",
             Policy::Torch => "torch",
             Policy::TorchExpandable => "torch-expandable",
@@ -92,7 +88,7 @@ impl Policy {
         let capacity = device.limit.unwrap_or(UNLIMITED);
         let ours =
             |plain, ordered, plans| Box::new(Ours::new(device, (plain, ordered), &plans, blocks));
-        use pool::Policy::{Blocks, Vmm};
+        use alloc::Policy::{Blocks, Vmm};
         match self {
             Policy::Auto => ours(Blocks, Vmm, Plans::default()),
             Policy::Ours(policy) => ours(policy, policy, Plans::default()),
@@ -105,16 +101,6 @@ impl Policy {
             Policy::RmmArena => Box::new(Caching::new(rmm::Arena::default(), capacity, blocks)),
             Policy::Bfc => Box::new(Caching::new(Bfc::default(), capacity, blocks)),
         }
-    }
-}
-
-/// Parses a value of `GPUSHIM_REUSE`.
-pub fn reuse(text: &str) -> Option<pool::Reuse> {
-    match text {
-        "order" => Some(pool::Reuse::Order),
-        "wait" => Some(pool::Reuse::Wait),
-        "strict" => Some(pool::Reuse::Strict),
-        _ => None,
     }
 }
 

@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::replay::heap::{Heap, Piece};
 use crate::requests::{Op, Request, Requests, Shape, generate};
-use gpushim_alloc::pool;
+use gpushim_alloc as alloc;
 
 pub(super) fn made(steps: &[(Op, u32, u64)]) -> Requests {
     let mut requests = Requests::default();
@@ -31,6 +31,26 @@ pub(super) fn outcome(policy: Policy, requests: &Requests, limit: Option<u64>) -
 }
 
 pub(super) const MIB: u64 = 1 << 20;
+
+#[test]
+fn what_one_family_has_freed_serves_the_other_under_vmm() {
+    let mut requests = Requests::default();
+    for (at, stream) in [None, Some(0), None, Some(7)].into_iter().enumerate() {
+        for op in [Op::Allocate, Op::Free] {
+            assert!(requests.push(Request {
+                op,
+                block: at as u32,
+                bytes: 40 * MIB,
+                stream,
+                thread: 1,
+                ns: at as u64,
+            }));
+        }
+    }
+    let held = |policy| outcome(policy, &requests, None).peak_reserved;
+    assert_eq!(held(Policy::Ours(alloc::Policy::Vmm)), 40 * MIB);
+    assert_eq!(held(Policy::Auto), 80 * MIB);
+}
 
 #[test]
 fn torch_gets_segments_by_its_rules() {
@@ -264,10 +284,10 @@ fn ours_counts_what_the_device_gave() {
         ..Shape::default()
     });
     for policy in [
-        pool::Policy::Vmm,
-        pool::Policy::Segments,
-        pool::Policy::Blocks,
-        pool::Policy::Bins,
+        alloc::Policy::Vmm,
+        alloc::Policy::Segments,
+        alloc::Policy::Blocks,
+        alloc::Policy::Bins,
     ] {
         let seen = outcome(Policy::Ours(policy), &requests, None);
         assert!(
@@ -312,7 +332,7 @@ fn ours_gives_back_what_the_shim_would() {
             decay,
             ..Device::default()
         };
-        let vmm = Policy::Ours(pool::Policy::Vmm);
+        let vmm = Policy::Ours(alloc::Policy::Vmm);
         let mut allocator = vmm.build(&device, requests);
         run(requests, &mut *allocator);
         allocator.reserved()

@@ -5,7 +5,7 @@ use std::fmt;
 use super::search::{Job, Run};
 use crate::replay::{Device, Policy};
 use crate::requests::Op;
-use gpushim_alloc::pool;
+use gpushim_alloc as alloc;
 
 /// Which calls the runs allocate by.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -20,9 +20,9 @@ pub struct Families {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Candidate {
     /// For `cudaMalloc` and its kin.
-    pub plain: pool::Policy,
+    pub plain: alloc::Policy,
     /// For `cudaMallocAsync` and its kin.
-    pub ordered: pool::Policy,
+    pub ordered: alloc::Policy,
     /// `GPUSHIM_PAGE`, bytes.
     pub page: u64,
     /// `GPUSHIM_CACHE_MAX`, bytes.
@@ -55,7 +55,7 @@ impl Families {
 
 impl Candidate {
     /// A policy for both families of calls.
-    pub const fn of(policy: pool::Policy) -> Candidate {
+    pub const fn of(policy: alloc::Policy) -> Candidate {
         Candidate {
             plain: policy,
             ordered: policy,
@@ -66,8 +66,8 @@ impl Candidate {
 
     /// What is in force if nobody sets anything: `auto`.
     pub const DEFAULT: Candidate = Candidate {
-        plain: pool::Policy::Blocks,
-        ordered: pool::Policy::Vmm,
+        plain: alloc::Policy::Blocks,
+        ordered: alloc::Policy::Vmm,
         page: PAGE,
         cache_max: None,
     };
@@ -102,7 +102,7 @@ impl Candidate {
 
     /// Whether pages are mapped for either family.
     pub fn is_paged(&self) -> bool {
-        self.plain == pool::Policy::Vmm || self.ordered == pool::Policy::Vmm
+        self.plain == alloc::Policy::Vmm || self.ordered == alloc::Policy::Vmm
     }
 
     /// Its replay of a run, on this device otherwise.
@@ -146,7 +146,7 @@ impl Candidate {
             _ => return None,
         };
         let page = bytes("GPUSHIM_PAGE").unwrap_or(PAGE);
-        let cache_max = bytes("GPUSHIM_CACHE_MAX").filter(|_| of.plain != pool::Policy::Vmm);
+        let cache_max = bytes("GPUSHIM_CACHE_MAX").filter(|_| of.plain != alloc::Policy::Vmm);
         let of = of.plainly(families);
         Some(Candidate {
             page: if of.is_paged() { page } else { PAGE },
@@ -173,7 +173,7 @@ impl fmt::Display for Candidate {
 /// likely best, and last what differs little from what was tried before. Of two that differ little from each other
 /// the one that changes less comes first.
 pub fn candidates(families: Families, peak: u64) -> Vec<Candidate> {
-    use pool::Policy::{Bins, Blocks, Segments, Vmm};
+    use alloc::Policy::{Bins, Blocks, Segments, Vmm};
     let mut all = vec![Candidate::DEFAULT];
     all.extend([Vmm, Segments].map(Candidate::of));
     let paged = |page| {

@@ -14,6 +14,7 @@ use super::fit;
 use super::recorded::{Recorded, Tried, peak};
 use super::search::{self, Job, Progress, Run};
 use crate::replay::{self, Device, Policy};
+use gpushim_alloc::Reuse;
 
 /// What is asked.
 #[derive(Clone, Copy, Debug)]
@@ -147,7 +148,7 @@ fn device(recorded: &[Recorded], options: &Options) -> Device {
             .and_then(|text| replay::decay(text))
             .unwrap_or(default.decay),
         reuse: setting("GPUSHIM_REUSE")
-            .and_then(|text| replay::reuse(text))
+            .and_then(|text| Reuse::parse(text))
             .unwrap_or(default.reuse),
         ..default
     }

@@ -11,7 +11,7 @@ use super::recorded::{Recorded, Tried};
 use super::sentence;
 use crate::output::finding::Subject;
 use crate::requests::Anomalies;
-use gpushim_alloc::pool;
+use gpushim_alloc as alloc;
 
 /// The rule by which the advice is chosen, in one sentence.
 pub fn rule(within: f64) -> String {
@@ -260,7 +260,7 @@ fn notes(tuned: &Tuned, advice: &Advice) -> Vec<&'static str> {
     if is_set("GPUSHIM_TAKEOVER") {
         notes.push("What a framework cannot do under GPUSHIM_TAKEOVER is in docs/frameworks.md.");
     }
-    if tuned.families.plain && matches!(plain, Some(pool::Policy::Vmm | pool::Policy::Segments)) {
+    if tuned.families.plain && matches!(plain, Some(alloc::Policy::Vmm | alloc::Policy::Segments)) {
         notes
             .push("Pointers of cudaMalloc cannot be shared with other processes by CUDA IPC then.");
     }

@@ -169,14 +169,14 @@ mod tests {
 
     use super::*;
     use crate::requests::{Shape, generate};
-    use gpushim_alloc::pool;
+    use gpushim_alloc as alloc;
 
     #[test]
     fn time_that_is_up_ends_a_replay() {
         let requests = generate(&Shape::default());
         assert!(requests.len() > 2 * LOOK as usize);
         let job = Job {
-            policy: Policy::Ours(pool::Policy::Vmm),
+            policy: Policy::Ours(alloc::Policy::Vmm),
             device: Device::default(),
             run: Run {
                 requests: &requests,

@@ -25,6 +25,7 @@ ROOTS = {
     "shim/src": ["base", "cuda", "record", "memory", "process", "hooks"],
     "crates/trace/src": [],
     "crates/unwind/src": [],
+    "crates/alloc/src": [],
     "crates/config/src": [],
     "src": [],
 }

@@ -4,7 +4,7 @@ use gpushim_trace::{Class, Kind};
 
 use crate::support::{Outcome, Run, program, sum};
 
-const POLICIES: [&str; 2] = ["auto", "segments"];
+const POLICIES: [&str; 3] = ["auto", "segments", "vmm"];
 
 fn asking(name: &str, arguments: &[&str]) -> Run {
     Run::new(program(name))
@@ -347,6 +347,35 @@ fn contexts_with_streams_come_and_go() {
     comes_and_goes("contexts");
 }
 
+/// The most that pools held from the driver at once, bytes.
+fn most_held(outcome: &Outcome) -> u64 {
+    let (mut held, mut most) = (0u64, 0);
+    for event in &outcome.trace().events {
+        match event.kind {
+            Kind::Reserve => held += event.size,
+            Kind::Release => held -= event.size,
+            _ => {}
+        }
+        most = most.max(held);
+    }
+    most
+}
+
+#[test]
+fn what_one_family_has_cached_serves_the_other() {
+    let run = asking("both_families", &[]);
+    alike_with(
+        &run,
+        &[
+            "cudaMalloc: used 0, at most 0",
+            "streams: used 134217728, at most 134217728; reserved enough",
+            "trimmed: used 0, at most 134217728; reserved none",
+        ],
+    );
+    let held = most_held(&run.env("GPUSHIM_POLICY", "vmm").shim());
+    assert!((128 << 20..=134 << 20).contains(&held), "{held}");
+}
+
 #[test]
 fn a_pool_that_is_refused_pages_steps_aside() {
     for absent in [
@@ -355,7 +384,7 @@ fn a_pool_that_is_refused_pages_steps_aside() {
         "cuMemMap",
         "cuMemSetAccess",
     ] {
-        for (policy, pools) in [("auto", 2), ("vmm", 3)] {
+        for (policy, pools) in [("auto", 2), ("vmm", 2)] {
             let (_, shim) = Run::new(program("pages_refused"))
                 .older_driver(&[absent])
                 .env("GPUSHIM_POLICY", policy)
@@ -379,7 +408,7 @@ fn pages_that_are_refused_for_the_want_of_memory_that_is_there_are_refused() {
         "cuMemSetAccess",
     ] {
         // Under segments the pool has driver allocations instead of mappings, and is not aside.
-        for (policy, pools) in [("auto", 2), ("vmm", 3), ("segments", 0)] {
+        for (policy, pools) in [("auto", 2), ("vmm", 2), ("segments", 0)] {
             let (_, shim) = Run::new(program("pages_refused"))
                 .env("STANDIN_FAULT", format!("{function}:1+:2"))
                 .env("GPUSHIM_POLICY", policy)

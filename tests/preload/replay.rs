@@ -1,7 +1,7 @@
 //! `gpushim replay` against what the shim did: the same requests under the same policy hold the same memory at every
 //! moment.
 
-use gpushim_alloc::pool;
+use gpushim_alloc as alloc;
 use gpushim_command::ledger::Focus;
 use gpushim_command::recording::{self, Recording};
 use gpushim_command::replay::{Device, Policy};
@@ -36,7 +36,7 @@ pub fn recorded(outcome: &Outcome) -> Vec<u64> {
 }
 
 /// The same by a replay.
-fn replayed(outcome: &Outcome, policy: pool::Policy, device: &Device) -> Vec<u64> {
+fn replayed(outcome: &Outcome, policy: alloc::Policy, device: &Device) -> Vec<u64> {
     let trace = open(outcome);
     let focus = Focus {
         layer: Layer::Device,
@@ -62,11 +62,11 @@ fn replayed(outcome: &Outcome, policy: pool::Policy, device: &Device) -> Vec<u64
     curve
 }
 
-fn same(family: &str, name: &str, policy: pool::Policy) {
+fn same(family: &str, name: &str, policy: alloc::Policy) {
     same_with(&[family, "40"], name, policy);
 }
 
-fn same_with(arguments: &[&str], name: &str, policy: pool::Policy) {
+fn same_with(arguments: &[&str], name: &str, policy: alloc::Policy) {
     same_on(&Device::default(), arguments, (name, None), policy);
 }
 
@@ -74,7 +74,7 @@ fn same_on(
     device: &Device,
     arguments: &[&str],
     (name, page): (&str, Option<&str>),
-    policy: pool::Policy,
+    policy: alloc::Policy,
 ) {
     let outcome = Run::new(program("requests"))
         .args(arguments)
@@ -99,9 +99,9 @@ fn same_on(
 #[test]
 fn what_the_program_gives_back_is_given_back() {
     for (name, policy) in [
-        ("vmm", pool::Policy::Vmm),
-        ("segments", pool::Policy::Segments),
-        ("blocks", pool::Policy::Blocks),
+        ("vmm", alloc::Policy::Vmm),
+        ("segments", alloc::Policy::Segments),
+        ("blocks", alloc::Policy::Blocks),
     ] {
         same_with(&["streams", "40", "trimmed"], name, policy);
     }
@@ -109,20 +109,20 @@ fn what_the_program_gives_back_is_given_back() {
 
 #[test]
 fn blocks_hold_the_same() {
-    same("plain", "blocks", pool::Policy::Blocks);
-    same("streams", "blocks", pool::Policy::Blocks);
+    same("plain", "blocks", alloc::Policy::Blocks);
+    same("streams", "blocks", alloc::Policy::Blocks);
 }
 
 #[test]
 fn segments_hold_the_same() {
-    same("plain", "segments", pool::Policy::Segments);
-    same("streams", "segments", pool::Policy::Segments);
+    same("plain", "segments", alloc::Policy::Segments);
+    same("streams", "segments", alloc::Policy::Segments);
 }
 
 #[test]
 fn bins_hold_the_same() {
-    same("plain", "bins", pool::Policy::Bins);
-    same("streams", "bins", pool::Policy::Bins);
+    same("plain", "bins", alloc::Policy::Bins);
+    same("streams", "bins", alloc::Policy::Bins);
 }
 
 #[test]
@@ -134,13 +134,13 @@ fn larger_pages_hold_the_same() {
                 ..Device::default()
             };
             let arguments = [family, "40"];
-            same_on(&device, &arguments, ("vmm", Some(name)), pool::Policy::Vmm);
+            same_on(&device, &arguments, ("vmm", Some(name)), alloc::Policy::Vmm);
         }
     }
 }
 
 #[test]
 fn pages_hold_the_same() {
-    same("plain", "vmm", pool::Policy::Vmm);
-    same("streams", "vmm", pool::Policy::Vmm);
+    same("plain", "vmm", alloc::Policy::Vmm);
+    same("streams", "vmm", alloc::Policy::Vmm);
 }

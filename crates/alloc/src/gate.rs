@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::pool::Context;
+use crate::handles::Context;
 
 /// Counters of calls in flight of a context; contexts share them.
 const SLOTS: usize = 16;

@@ -8,7 +8,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use gpushim_alloc::pool::{Policy, Reuse};
+use gpushim_alloc::{Policy, Reuse};
 use gpushim_trace::{Facts, WriterOptions};
 
 mod path;
@@ -17,7 +17,7 @@ mod values;
 mod variables;
 
 pub use path::{DEFAULT_PATTERN, host, rank, trace_path};
-pub use values::{Lens, Log, Policies, Stacks, StreamPolicy, Takeover, TraceMode, duration, size};
+pub use values::{Lens, Log, Policies, Stacks, Takeover, TraceMode, duration, size};
 pub use variables::{LIBRARY, MARKS, PYTHON, TAKEOVER, VARIABLES, Variable, markdown};
 
 use values::Parsed;
@@ -28,7 +28,7 @@ pub struct Config {
     /// Where the memory of `cudaMalloc` and its kin comes from.
     pub policy: Policy,
     /// Where stream-ordered memory comes from.
-    pub stream_policy: StreamPolicy,
+    pub stream_policy: Policy,
     /// Pattern of the path of a file with placements that the pools follow first.
     pub plan: Option<String>,
     /// What makes a freed block safe to hand out again.

@@ -21,7 +21,7 @@ fn defaults_are_those_of_the_table() {
         resolved.config,
         Config {
             policy: Policy::Blocks,
-            stream_policy: StreamPolicy::Vmm,
+            stream_policy: Policy::Vmm,
             plan: None,
             reuse: Reuse::Order,
             limit: None,
@@ -92,7 +92,7 @@ fn values_are_taken() {
     assert_eq!(problems, []);
     let expected = Config {
         policy: Policy::Segments,
-        stream_policy: StreamPolicy::Segments,
+        stream_policy: Policy::Segments,
         plan: None,
         reuse: Reuse::Strict,
         limit: Some(1536 << 20),
@@ -116,16 +116,16 @@ fn values_are_taken() {
 #[test]
 fn every_policy_is_known() {
     for (name, policy, stream, sound) in [
-        ("auto", Policy::Blocks, StreamPolicy::Vmm, true),
-        ("off", Policy::Off, StreamPolicy::Off, true),
-        ("blocks", Policy::Blocks, StreamPolicy::Blocks, true),
-        ("segments", Policy::Segments, StreamPolicy::Segments, true),
-        ("vmm", Policy::Vmm, StreamPolicy::Vmm, true),
-        ("bins", Policy::Bins, StreamPolicy::Bins, true),
-        ("driver", Policy::Off, StreamPolicy::Off, true),
-        ("plan:run.plan", Policy::Vmm, StreamPolicy::Vmm, true),
-        ("plan", Policy::Blocks, StreamPolicy::Vmm, false),
-        ("plan:", Policy::Blocks, StreamPolicy::Vmm, false),
+        ("auto", Policy::Blocks, Policy::Vmm, true),
+        ("off", Policy::Off, Policy::Off, true),
+        ("blocks", Policy::Blocks, Policy::Blocks, true),
+        ("segments", Policy::Segments, Policy::Segments, true),
+        ("vmm", Policy::Vmm, Policy::Vmm, true),
+        ("bins", Policy::Bins, Policy::Bins, true),
+        ("driver", Policy::Off, Policy::Off, true),
+        ("plan:run.plan", Policy::Vmm, Policy::Vmm, true),
+        ("plan", Policy::Blocks, Policy::Vmm, false),
+        ("plan:", Policy::Blocks, Policy::Vmm, false),
     ] {
         let resolved = with(&[("GPUSHIM_POLICY", name)]);
         let config = &resolved.config;

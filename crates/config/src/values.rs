@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gpushim_alloc::pool::{Policy, Reuse};
+use gpushim_alloc::{Policy, Reuse};
 use gpushim_trace::{Facts, WriterOptions};
 
 use super::path;
@@ -15,31 +15,26 @@ pub(super) enum Parsed<T> {
     No,
 }
 
-/// Where stream-ordered memory comes from: `cuMemAllocAsync` and its kin.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum StreamPolicy {
-    /// Physical memory mapped into one reserved range of addresses for each pool.
-    #[default]
-    Vmm,
-    /// Best fit inside large driver allocations.
-    Segments,
-    /// A driver allocation for each block.
-    Blocks,
-    /// A driver allocation for each block, of a power-of-two size.
-    Bins,
-    /// The driver's own pools.
-    Off,
-}
-
 /// What `GPUSHIM_POLICY` means for the two families of calls.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policies {
     /// For `cudaMalloc` and its kin.
     pub device: Policy,
     /// For `cudaMallocAsync` and its kin.
-    pub stream: StreamPolicy,
+    pub stream: Policy,
     /// Pattern of a file with placements that are followed first.
     pub plan: Option<String>,
+}
+
+impl Default for Policies {
+    /// Those of `auto`.
+    fn default() -> Policies {
+        Policies {
+            device: Policy::Blocks,
+            stream: Policy::Vmm,
+            plan: None,
+        }
+    }
 }
 
 /// Which events get a stack (`GPUSHIM_STACKS`).
@@ -161,36 +156,23 @@ fn from<T>(value: Option<T>) -> Parsed<T> {
 }
 
 pub(super) fn policies(text: &str) -> Parsed<Policies> {
-    if let Some(file) = text.strip_prefix("plan:").filter(|file| !file.is_empty()) {
-        return Parsed::Is(Policies {
-            device: Policy::Vmm,
-            stream: StreamPolicy::Vmm,
-            plan: Some(file.into()),
-        });
-    }
-    let (device, stream) = match text {
-        "auto" => (Policy::Blocks, StreamPolicy::Vmm),
-        "off" | "driver" => (Policy::Off, StreamPolicy::Off),
-        "blocks" => (Policy::Blocks, StreamPolicy::Blocks),
-        "segments" => (Policy::Segments, StreamPolicy::Segments),
-        "vmm" => (Policy::Vmm, StreamPolicy::Vmm),
-        "bins" => (Policy::Bins, StreamPolicy::Bins),
-        _ => return Parsed::No,
+    let both = |policy| (policy, policy);
+    let file = text.strip_prefix("plan:").filter(|file| !file.is_empty());
+    let families = match text {
+        _ if file.is_some() => Some(both(Policy::Vmm)),
+        "auto" => return Parsed::Is(Policies::default()),
+        "driver" => Some(both(Policy::Off)),
+        name => Policy::parse(name).map(both),
     };
-    Parsed::Is(Policies {
+    from(families.map(|(device, stream)| Policies {
         device,
         stream,
-        plan: None,
-    })
+        plan: file.map(Into::into),
+    }))
 }
 
 pub(super) fn reuse(text: &str) -> Parsed<Reuse> {
-    match text {
-        "order" => Parsed::Is(Reuse::Order),
-        "wait" => Parsed::Is(Reuse::Wait),
-        "strict" => Parsed::Is(Reuse::Strict),
-        _ => Parsed::No,
-    }
+    from(Reuse::parse(text))
 }
 
 pub(super) fn limit(text: &str) -> Parsed<Option<u64>> {

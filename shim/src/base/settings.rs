@@ -3,8 +3,8 @@
 use std::ffi::OsString;
 use std::sync::OnceLock;
 
-use gpushim_alloc::pool::Policy;
-use gpushim_config::{Config, Log, Resolved, StreamPolicy};
+use gpushim_alloc::Policy;
+use gpushim_config::{Config, Log, Resolved};
 
 use crate::base::preloaded;
 use crate::base::stderr::say;
@@ -28,13 +28,11 @@ pub fn resolved() -> &'static Resolved {
         };
         if !preloaded::is_ours() {
             // Without sight of its streams and captures no memory of the process can be handed out twice.
-            (resolved.config.policy, resolved.config.stream_policy) =
-                (Policy::Off, StreamPolicy::Off);
+            (resolved.config.policy, resolved.config.stream_policy) = (Policy::Off, Policy::Off);
         }
         if is_privileged() {
             // No file in whatever folder it runs in, and nothing but the driver's own memory.
-            (resolved.config.policy, resolved.config.stream_policy) =
-                (Policy::Off, StreamPolicy::Off);
+            (resolved.config.policy, resolved.config.stream_policy) = (Policy::Off, Policy::Off);
             resolved.config.trace = None;
         }
         if resolved.config.log >= Log::Warn {

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::sync::Mutex;
 
-use gpushim_alloc::pool::Context;
+use gpushim_alloc::Context;
 
 /// How often each context was attached to and not detached from, by its handle.
 static ATTACHED: Mutex<Option<HashMap<u64, u64>>> = Mutex::new(None);

@@ -4,8 +4,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use gpushim_alloc::Context;
 use gpushim_alloc::gate::{self, Pass};
-use gpushim_alloc::pool::Context;
 
 use crate::base::thread;
 use crate::cuda::functions::real;

@@ -6,7 +6,7 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use gpushim_alloc::pool::Context;
+use gpushim_alloc::Context;
 use gpushim_trace::Event;
 
 use crate::base::thread;

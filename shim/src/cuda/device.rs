@@ -2,8 +2,8 @@
 
 use std::sync::Mutex;
 
+use gpushim_alloc::Context;
 use gpushim_alloc::gate::{self, Pass};
-use gpushim_alloc::pool::Context;
 
 use crate::cuda::context;
 use crate::cuda::functions::real;

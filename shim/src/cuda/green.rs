@@ -3,7 +3,7 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use gpushim_alloc::pool::Context;
+use gpushim_alloc::Context;
 
 /// A green context of the program's.
 #[derive(Clone, Copy)]

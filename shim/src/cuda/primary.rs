@@ -7,8 +7,8 @@
 
 use std::sync::Mutex;
 
+use gpushim_alloc::Context;
 use gpushim_alloc::gate;
-use gpushim_alloc::pool::Context;
 
 use crate::base::thread;
 use crate::cuda::functions::real;

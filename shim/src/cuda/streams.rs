@@ -2,8 +2,7 @@
 
 use std::ptr;
 
-use gpushim_alloc::mempool::Stream;
-use gpushim_alloc::pool::Context;
+use gpushim_alloc::{Context, Stream};
 
 use crate::base::thread;
 use crate::cuda::functions::real;

@@ -31,7 +31,7 @@ fn figures() -> [u64; 7] {
         let stats = pool.stats(None);
         figures[0] += stats.live;
         figures[1] += stats.allocated;
-        figures[2] += stats.cached;
+        figures[2] += stats.cached();
         figures[3] += stats.reserved;
         figures[4] += stats.quarantined;
     }

@@ -1,6 +1,7 @@
 //! The memory of `cudaMalloc`: requests and frees, served by its pool.
 
-use gpushim_alloc::pool::{Context, FreeError, Pool};
+use gpushim_alloc::device_pool::DevicePool;
+use gpushim_alloc::{Context, FreeError};
 use gpushim_trace::Class;
 
 use crate::base::thread::Uncancelled;
@@ -28,7 +29,7 @@ pub fn allocate(bytes: u64) -> Option<Result<u64, CUresult>> {
 }
 
 #[cold]
-fn allocate_slowly(pool: &Pool<Cuda>, context: Context, bytes: u64) -> Result<u64, CUresult> {
+fn allocate_slowly(pool: &DevicePool<Cuda>, context: Context, bytes: u64) -> Result<u64, CUresult> {
     let _uncancelled = Uncancelled::new();
     trace::open();
     growth::begins();

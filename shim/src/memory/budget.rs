@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use gpushim_alloc::pool::Context;
+use gpushim_alloc::Context;
 
 use crate::base::settings;
 

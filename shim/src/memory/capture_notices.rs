@@ -1,6 +1,6 @@
 //! Captures that begin and end: what pools and the trace hear of them.
 
-use gpushim_alloc::pool::Context;
+use gpushim_alloc::Context;
 
 use crate::cuda::captures::{self, Open, PER_THREAD, Stream, Which};
 use crate::cuda::types::Handle;

@@ -4,7 +4,7 @@
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use gpushim_alloc::pool::Context;
+use gpushim_alloc::Context;
 
 use crate::cuda::context;
 use crate::cuda::functions::real;

@@ -9,8 +9,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use gpushim_alloc::Context;
+use gpushim_alloc::device_pool::Device;
 use gpushim_alloc::gate;
-use gpushim_alloc::pool::{Context, Device};
 
 use crate::base::thread;
 use crate::cuda::captures::{self, relaxed};
@@ -125,7 +126,7 @@ fn allocate_from_cache(of: Context, error: CUresult) {
     if let Some(pool) = registry::used()
         && let Ok(device) = Device::ordinal(device::driver(), of)
     {
-        let cached = pool.stats(Some(device)).cached;
+        let cached = pool.stats(Some(device)).cached();
         if pool.trim(Some(device), cached.saturating_sub(1)) > 0 && allocate(of, stays).is_ok() {
             return;
         }

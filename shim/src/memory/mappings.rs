@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use gpushim_alloc::mempool::Driver;
+use gpushim_alloc::stream_pool::Driver;
 
 use crate::cuda::device::Cuda;
 use crate::cuda::devices;

@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use gpushim_alloc::pool::Device;
+use gpushim_alloc::device_pool::Device;
 
 use crate::cuda::types::{CUresult, SUCCESS};
 use crate::cuda::{context, device};

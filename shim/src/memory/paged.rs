@@ -1,18 +1,18 @@
-//! The memory of `cudaMalloc` under the policy `vmm`: one pool of pages for each device.
+//! The memory of `cudaMalloc` under the policy `vmm`: in pages, from the default pool of its device.
 //!
 //! Its blocks belong to no stream: a block may be handed out again when all work submitted to the
 //! context of its allocation before the free is over, which is what the driver's own free waits for.
 
-use gpushim_alloc::mempool::{Driver, Settings, Stream};
-use gpushim_alloc::placement::Family;
-use gpushim_alloc::pool::{Context, Device, Reuse};
-use gpushim_trace::Class;
+use gpushim_alloc::Stream;
+use gpushim_alloc::device_pool::Device;
+use gpushim_alloc::stream_pool::Driver;
+use gpushim_alloc::{Context, Reuse};
 
 use crate::base::settings;
 use crate::cuda::types::{CUresult, DevicePtr, INVALID_CONTEXT, SUCCESS};
 use crate::cuda::{captures, context, device, devices, green, primary};
-use crate::memory::registry::{self, Entry};
-use crate::memory::{drain, peer_access, plans, policy, pools, stream_ordered, surplus};
+use crate::memory::registry::{self, Access, Entry};
+use crate::memory::{drain, peer_access, policy, pools, stream_ordered, surplus};
 use crate::record::events;
 
 /// The address of memory in the current context. `None`: the driver must answer.
@@ -22,27 +22,11 @@ pub fn allocate(bytes: u64) -> Option<Result<u64, CUresult>> {
     }
     let context = context::current().filter(|context| !green::is(*context))?;
     let entry = pool(device::driver().ordinal(context).ok()?)?;
-    let stream = Stream {
-        context,
-        handle: Stream::EVERY,
-        thread: 0,
-    };
-    stream_ordered::allocate_from(entry, stream, bytes)
+    stream_ordered::allocate_from(entry, Stream::all_of(context), bytes)
 }
 
 fn pool(device: i32) -> Option<&'static Entry> {
-    if !devices::has_virtual_memory(device) {
-        return None;
-    }
-    let reuse = settings::config().reuse;
-    let settings = Settings {
-        orders: reuse == Reuse::Order,
-        waits: reuse != Reuse::Order,
-        placement: plans::of(device, Family::Plain),
-        ..Settings::default()
-    };
-    pools::add(registry::handle_of_device(device), device, settings)
-        .filter(|entry| !entry.is_aside())
+    devices::has_virtual_memory(device).then(|| pools::serving_all(device))?
 }
 
 /// After a free in the pool of a device: the host waits, where the user wants it to.
@@ -85,17 +69,12 @@ pub fn context_gone(context: Context) {
 /// Blocks of `owner` may have been handed out behind unfinished work, for which only it was made to wait:
 /// who may use them from here on waits for it.
 fn follow(accessor: Context, owner: Context) {
-    let every = |context| Stream {
-        context,
-        handle: Stream::EVERY,
-        thread: 0,
-    };
     let driver = device::driver();
     if !captures::any()
-        && let Ok(event) = Driver::record(driver, every(owner))
+        && let Ok(event) = Driver::record(driver, Stream::all_of(owner))
     {
         // Without the order the accessor's first work may be early, as it would be natively.
-        let _ = Driver::order(driver, every(accessor), event);
+        let _ = Driver::order(driver, Stream::all_of(accessor), event);
         Driver::retire(driver, event);
     }
 }
@@ -121,47 +100,40 @@ pub fn peer(accessor: Context, owner: Context, enabled: bool) -> Result<(), CUre
     let Some(entry) = pool(owner) else {
         return Ok(());
     };
-    let before = entry.pool.devices();
-    let mut devices = before.clone();
-    devices.retain(|device| *device != accessor);
-    devices.extend(enabled.then_some(accessor));
-    let set = |devices: &[i32]| entry.pool.set_access(device::driver(), devices);
-    let result = set(&devices);
+    let set = || {
+        entry.set_access(Access::Peers, |devices| {
+            devices.retain(|device| *device != accessor);
+            devices.extend(enabled.then_some(accessor));
+        })
+    };
+    let result = set();
     if !enabled {
         // If the driver refuses, a device keeps access that it may not use: correct programs are unaffected.
         return Ok(());
     }
     // Once more: the first answer may be a failure of earlier work.
-    result.or_else(|_| set(&devices)).inspect_err(|_| {
-        let _ = set(&before);
-    })
+    result.or_else(|_| set())
 }
 
 /// Memory of ours that is freed without a stream: any work of the current context may be using it, or
 /// of the context in which `cudaMalloc` made it.
 pub fn free_anywhere(address: DevicePtr) -> Option<CUresult> {
     let entry = registry::owner(address)?;
-    if entry.class() == Class::Device {
-        return Some(free_of_device(entry, address));
+    if let Some(found) = entry.pool.find(address).filter(|found| found.for_all) {
+        return Some(free_where_made(entry, address, found.context));
     }
     // Without a context the driver takes it back, too. It must not get the address of ours.
     let context = context::current().or_else(|| primary::of(entry.device));
-    let stream = |context| Stream {
-        context,
-        handle: Stream::EVERY,
-        thread: 0,
-    };
     Some(context.map_or(INVALID_CONTEXT, |context| {
-        stream_ordered::free_from(entry, address, stream(context))
+        stream_ordered::free_from(entry, address, Stream::all_of(context))
     }))
 }
 
-fn free_of_device(entry: &Entry, address: DevicePtr) -> CUresult {
-    let found = entry.pool.find(address);
-    let seen = |freed: &_| events::freed_on(freed, Class::Device, entry.device, Stream::EVERY);
+fn free_where_made(entry: &Entry, address: DevicePtr, made: Context) -> CUresult {
+    let seen = |freed: &_| events::freed(freed);
     let result = stream_ordered::code(entry.pool.free_where_made(address, seen));
-    if let Some(found) = found.filter(|_| result == SUCCESS) {
-        freed(found.context);
+    if result == SUCCESS {
+        freed(made);
     }
     result
 }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Mutex;
 
-use gpushim_alloc::pool::Context;
+use gpushim_alloc::Context;
 use gpushim_trace::{Class, Kind};
 
 use crate::base::thread::{self, Uncancelled};

@@ -5,7 +5,8 @@ use std::collections::HashMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use gpushim_alloc::pool::{Context, Device};
+use gpushim_alloc::Context;
+use gpushim_alloc::device_pool::Device;
 
 use crate::cuda::device::{self, Event};
 

@@ -2,7 +2,7 @@
 
 use cudarc::driver::sys;
 
-use gpushim_alloc::pool::Context;
+use gpushim_alloc::Context;
 
 use crate::base::thread;
 use crate::cuda::functions::real;

@@ -1,7 +1,8 @@
 //! What the pool of `cudaMalloc` needs of the real driver: memory in pieces, and fences on contexts.
 
+use gpushim_alloc::device_pool::Device;
 use gpushim_alloc::gate;
-use gpushim_alloc::pool::{Address, Context, Device};
+use gpushim_alloc::{Address, Context};
 use gpushim_trace::{Class, Kind};
 
 use crate::base::thread;

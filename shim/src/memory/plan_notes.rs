@@ -2,10 +2,9 @@
 
 use std::sync::Mutex;
 
-use gpushim_alloc::mempool::Progress;
-use gpushim_alloc::placement::Family;
+use gpushim_alloc::plan::Family;
+use gpushim_alloc::stream_pool::Progress;
 use gpushim_config::Log;
-use gpushim_trace::Class;
 
 use crate::base::{settings, stderr};
 use crate::memory::registry::{self, Entry};
@@ -23,7 +22,7 @@ pub fn note(ends: bool) {
             continue;
         };
         let key = std::ptr::from_ref(entry) as u64;
-        if noted.contains(&key) || (progress.left.is_none() && !ends) {
+        if noted.contains(&key) || (progress.diverged.is_none() && !ends) {
             continue;
         }
         noted.push(key);
@@ -36,27 +35,27 @@ pub fn note(ends: bool) {
 }
 
 fn name(entry: &Entry) -> String {
-    let family = match entry.class() {
-        Class::Device => Family::Plain,
-        _ => Family::Streams,
+    let family = match entry.is_of_device() {
+        true => Family::Plain,
+        false => Family::Streams,
     };
     format!("plan.{}.{}", entry.device, family.name())
 }
 
 fn sentence(progress: &Progress) -> String {
     let followed = format!("followed for {} allocations", progress.followed);
-    match progress.left {
+    match progress.diverged {
         None => followed,
-        Some(left) if left.expected == 0 => format!("{followed}, to its end"),
-        Some(left) if left.expected == left.asked => {
+        Some(divergence) if divergence.expected == 0 => format!("{followed}, to its end"),
+        Some(divergence) if divergence.expected == divergence.asked => {
             format!(
                 "{followed}, then the place for {} bytes was not free",
-                left.asked
+                divergence.asked
             )
         }
-        Some(left) => format!(
+        Some(divergence) => format!(
             "{followed}, then {} bytes were asked for instead of {}",
-            left.asked, left.expected
+            divergence.asked, divergence.expected
         ),
     }
 }

@@ -2,14 +2,14 @@
 
 use std::sync::{Arc, OnceLock};
 
-use gpushim_alloc::placement::{Family, Placement, Plans, ReadError};
+use gpushim_alloc::plan::{Family, Plans, PoolPlan, ReadError};
 use gpushim_config::Log;
 use gpushim_trace::regular::open_regular;
 
 use crate::base::{settings, stderr};
 
 /// That of a device's pool, if there is one to follow.
-pub fn of(device: i32, family: Family) -> Option<Arc<Placement>> {
+pub fn of(device: i32, family: Family) -> Option<Arc<PoolPlan>> {
     static PLANS: OnceLock<Option<Plans>> = OnceLock::new();
     PLANS.get_or_init(read).as_ref()?.of(device, family)
 }

@@ -2,9 +2,7 @@
 
 use std::sync::OnceLock;
 
-use gpushim_alloc::mempool::Layout;
-use gpushim_alloc::pool::Policy;
-use gpushim_config::StreamPolicy;
+use gpushim_alloc::Policy;
 
 use crate::base::settings;
 use crate::cuda::devices;
@@ -36,23 +34,18 @@ pub fn is_paged() -> bool {
 #[inline]
 pub fn serves_streams() -> bool {
     static ENABLED: OnceLock<bool> = OnceLock::new();
-    *ENABLED.get_or_init(|| settings::config().stream_policy != StreamPolicy::Off)
+    *ENABLED.get_or_init(|| settings::config().stream_policy != Policy::Off)
 }
 
-/// The layout of a device's stream-ordered pools.
-pub fn layout(device: i32) -> Layout {
-    let layout = match settings::config().stream_policy {
-        StreamPolicy::Vmm => Layout::Pages,
-        StreamPolicy::Segments => Layout::Segments,
-        StreamPolicy::Blocks | StreamPolicy::Off => Layout::Whole,
-        StreamPolicy::Bins => Layout::Bins,
-    };
-    if layout == Layout::Pages && !devices::has_virtual_memory(device) {
+/// Where the memory of a device's stream-ordered pools comes from.
+pub fn of_streams(device: i32) -> Policy {
+    let policy = settings::config().stream_policy;
+    if policy == Policy::Vmm && !devices::has_virtual_memory(device) {
         trace::fact(
             &format!("device.{device}.stream_policy"),
             "segments: the device has no virtual memory management",
         );
-        return Layout::Segments;
+        return Policy::Segments;
     }
-    layout
+    policy
 }

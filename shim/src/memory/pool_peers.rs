@@ -3,7 +3,7 @@
 
 use std::sync::Mutex;
 
-use gpushim_alloc::pool::Context;
+use gpushim_alloc::Context;
 
 use crate::cuda::types::{CUresult, PEER_ACCESS_ALREADY_ENABLED, SUCCESS};
 

@@ -3,12 +3,11 @@
 use std::ptr;
 use std::sync::atomic::Ordering;
 
-use gpushim_alloc::mempool::{Layout, Settings};
-use gpushim_alloc::placement::Family;
-use gpushim_alloc::pool::Context;
-use gpushim_trace::Class;
+use gpushim_alloc::plan::Family;
+use gpushim_alloc::stream_pool::Settings;
+use gpushim_alloc::{Context, Policy};
 
-use crate::base::thread;
+use crate::base::{settings, thread};
 use crate::cuda::functions::real;
 use crate::cuda::types::SUCCESS;
 use crate::cuda::{captures, context, device, primary};
@@ -77,9 +76,32 @@ pub fn default(device: i32, handle: u64) -> Option<&'static Entry> {
         .or_else(|| policy::serves_streams().then(|| add(handle, device, of_default(device)))?)
 }
 
+/// The pool that serves a device's `cudaMalloc`, in pages: the default pool of its streams, so that what one family of
+/// calls has cached serves the other. Another one if a plan is followed, which is of one family, or if the device has no
+/// pools.
+pub fn serving_all(device: i32) -> Option<&'static Entry> {
+    registry::serving_all(device, || {
+        let plan = plans::of(device, Family::Plain);
+        let has_plan = plan.is_some() || plans::of(device, Family::Streams).is_some();
+        let mut default_pool = ptr::null_mut();
+        // SAFETY: `default_pool` is ours to write.
+        let ask = || unsafe { real::cuDeviceGetDefaultMemPool(&mut default_pool, device) };
+        if !has_plan && thread::call(ask) == SUCCESS {
+            return default(device, default_pool as u64);
+        }
+        let settings = Settings {
+            plan,
+            ..of_default(device)
+        };
+        add(registry::handle_of_device(device), device, settings)
+    })
+    .filter(|entry| !entry.is_aside())
+}
+
 fn of_default(device: i32) -> Settings {
     Settings {
-        placement: plans::of(device, Family::Streams),
+        plan: plans::of(device, Family::Streams),
+        reuse: settings::config().reuse,
         ..Settings::default()
     }
 }
@@ -91,13 +113,12 @@ pub fn context_gone(gone: Context) -> (u64, u64) {
     let (mut live, mut given) = (0, 0);
     let is_last = peer_access::none();
     for entry in all() {
-        let of_context = entry.class() == Class::Device;
-        live += entry.pool.context_gone(device::driver(), gone, of_context);
+        live += entry.pool.context_gone(device::driver(), gone);
         if is_last {
             entry.pool.device_idle();
         }
-        if of_context {
-            given += entry.pool.trim(device::driver(), 0);
+        if entry.serves_all() {
+            given += entry.pool.trim(device::driver(), entry.pool.threshold());
         }
     }
     device::driver().forget(gone);
@@ -109,7 +130,7 @@ pub fn context_gone(gone: Context) -> (u64, u64) {
 
 /// The pools whose memory lies in a device's primary context, for want of virtual memory management.
 pub fn in_primary(device: i32) -> impl Iterator<Item = &'static Entry> {
-    let in_context = |entry: &&Entry| entry.pool.layout() != Layout::Pages;
+    let in_context = |entry: &&Entry| entry.pool.policy() != Policy::Vmm;
     registry::on(Some(device))
         .filter(move |_| !mappings::serve(device))
         .filter(in_context)

@@ -5,26 +5,26 @@
 
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, OnceLock};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
-use gpushim_alloc::mempool::{MemPool, Settings, Stream};
-use gpushim_alloc::pool::{self, Pool};
-use gpushim_trace::Class;
+use gpushim_alloc::Stream;
+use gpushim_alloc::device_pool::{self, DevicePool};
+use gpushim_alloc::stream_pool::{Settings, StreamPool};
 
 use crate::base::thread::{self, Uncancelled};
 use crate::base::{boundary, settings, stderr};
 use crate::cuda::captures;
 use crate::cuda::device::{self, Cuda};
 use crate::cuda::functions::real;
-use crate::cuda::types::SUCCESS;
+use crate::cuda::types::{CUresult, SUCCESS};
 use crate::memory::policy;
 use crate::record::trace;
 
-static POOL: OnceLock<Option<Pool<Cuda>>> = OnceLock::new();
+static POOL: OnceLock<Option<DevicePool<Cuda>>> = OnceLock::new();
 
 /// The pool of `cudaMalloc`; `None` under the policy `off`, and where memory is served in pages.
 #[inline]
-pub fn pool() -> Option<&'static Pool<Cuda>> {
+pub fn pool() -> Option<&'static DevicePool<Cuda>> {
     match POOL.get() {
         Some(pool) => pool.as_ref(),
         None => create(),
@@ -32,26 +32,26 @@ pub fn pool() -> Option<&'static Pool<Cuda>> {
 }
 
 #[cold]
-fn create() -> Option<&'static Pool<Cuda>> {
+fn create() -> Option<&'static DevicePool<Cuda>> {
     let _uncancelled = Uncancelled::new();
     boundary::prepare();
     let pool = POOL.get_or_init(|| {
         let config = settings::config();
-        let settings = pool::Settings {
+        let settings = device_pool::Settings {
             policy: policy::of_pool()?,
             reuse: config.reuse,
             limit: config.limit,
             cache_max: config.cache_max,
-            ..pool::Settings::default()
+            ..device_pool::Settings::default()
         };
-        Some(Pool::new(Cuda::new(), settings))
+        Some(DevicePool::new(Cuda::new(), settings))
     });
     pool.as_ref()
 }
 
 /// The pool if it was ever used: for hooks that have nothing to tell a pool that is empty.
 #[inline]
-pub fn used() -> Option<&'static Pool<Cuda>> {
+pub fn used() -> Option<&'static DevicePool<Cuda>> {
     POOL.get().and_then(Option::as_ref)
 }
 
@@ -69,14 +69,18 @@ pub struct Entry {
     pub device: i32,
     /// Set when it turned out that our pool cannot serve: the driver's own does.
     aside: AtomicBool,
+    /// Set when `cudaMalloc` is served, too, or only.
+    serves_all: AtomicBool,
+    /// Devices that may use its memory: by peer access of contexts, and because the program gave the pool to them.
+    access: Mutex<[Vec<i32>; 2]>,
     /// Set when a synchronisation did not give back what it would have without captures and graphs.
     pub(super) owes: AtomicBool,
     /// Our pool.
-    pub pool: MemPool<Cuda>,
+    pub pool: StreamPool<Cuda>,
 }
 
 impl Entry {
-    /// The driver's handle; 0 once the program destroyed the pool, and for memory of `cudaMalloc`.
+    /// The driver's handle; 0 once the program destroyed the pool, and for a pool of `cudaMalloc` only.
     pub fn handle(&self) -> u64 {
         match self.handle.load(Ordering::Acquire) {
             handle if is_of_device(handle) => 0,
@@ -84,14 +88,41 @@ impl Entry {
         }
     }
 
-    /// What its blocks were allocated by.
-    #[inline]
-    pub fn class(&self) -> Class {
-        if is_of_device(self.handle.load(Ordering::Relaxed)) {
-            Class::Device
-        } else {
-            Class::PoolAsync
-        }
+    /// Whether it serves `cudaMalloc` only.
+    pub fn is_of_device(&self) -> bool {
+        is_of_device(self.handle.load(Ordering::Relaxed))
+    }
+
+    /// Whether it serves `cudaMalloc`.
+    pub fn serves_all(&self) -> bool {
+        self.serves_all.load(Ordering::Relaxed)
+    }
+
+    /// Changes which devices may use its memory for one reason; each may for either. If the driver refuses, all is as
+    /// it was.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub fn set_access(
+        &self,
+        why: Access,
+        change: impl FnOnce(&mut Vec<i32>),
+    ) -> Result<(), CUresult> {
+        let wanted = |lists: &[Vec<i32>; 2]| lists.concat();
+        let mut access = self.access.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = access.clone();
+        let [by_peers, by_program] = &mut *access;
+        change(match why {
+            Access::Peers => by_peers,
+            Access::Program => by_program,
+        });
+        let (old, new) = (wanted(&before), wanted(&access));
+        drop(access);
+        let set = |devices: &[i32]| self.pool.set_access(device::driver(), devices);
+        set(&new).inspect_err(|_| {
+            *self.access.lock().unwrap_or_else(PoisonError::into_inner) = before;
+            let _ = set(&old);
+        })
     }
 
     /// Whether the driver serves new requests instead, because ours was refused memory in pages.
@@ -120,6 +151,38 @@ impl Entry {
     pub fn is_on_device_of(&self, stream: Stream) -> bool {
         device::driver().ordinal_of(stream.context) == Ok(self.device)
     }
+}
+
+/// Why a device may use a pool's memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// A context of it has peer access to one of the pool's device.
+    Peers,
+    /// The program gave the pool to it.
+    Program,
+}
+
+/// The pools that serve `cudaMalloc`, by device.
+static SERVING_ALL: [AtomicPtr<Entry>; 64] = [const { AtomicPtr::new(ptr::null_mut()) }; 64];
+
+/// The pool that serves a device's `cudaMalloc`; `make` says which it is, the first time.
+#[inline]
+pub fn serving_all(
+    device: i32,
+    make: impl FnOnce() -> Option<&'static Entry>,
+) -> Option<&'static Entry> {
+    let known = usize::try_from(device).ok();
+    let slot = known.and_then(|device| SERVING_ALL.get(device));
+    // SAFETY: what is stored there was leaked, and is never freed.
+    let known = slot.and_then(|slot| unsafe { slot.load(Ordering::Acquire).as_ref() });
+    known.or_else(|| {
+        let entry = make()?;
+        entry.serves_all.store(true, Ordering::Relaxed);
+        if let Some(slot) = slot {
+            slot.store(ptr::from_ref(entry).cast_mut(), Ordering::Release);
+        }
+        Some(entry)
+    })
 }
 
 /// Stands in for a handle where the pool is not the driver's; no handle, being an address, has it.
@@ -200,7 +263,7 @@ pub fn add(
         return Some(entry);
     }
     let settings = Settings {
-        layout: policy::layout(device),
+        policy: policy::of_streams(device),
         page: settings::config().page,
         addresses: addresses(device),
         ..settings
@@ -217,6 +280,8 @@ pub fn add(
     {
         entry.pool.reopen(settings);
         entry.aside.store(false, Ordering::Relaxed);
+        entry.serves_all.store(false, Ordering::Relaxed);
+        *entry.access.lock().ok()? = Default::default();
         entry.owes.store(false, Ordering::Relaxed);
         entry.handle.store(handle, Ordering::Release);
         return Some(entry);
@@ -227,8 +292,10 @@ pub fn add(
         handle: AtomicU64::new(handle),
         device,
         aside: AtomicBool::new(false),
+        serves_all: AtomicBool::new(false),
+        access: Mutex::default(),
         owes: AtomicBool::new(false),
-        pool: MemPool::new(device, settings),
+        pool: StreamPool::new(device, settings),
     }));
     // What captures now may use this pool, too.
     captures::with_open(|open| {
@@ -266,13 +333,19 @@ pub fn figures(device: i32) -> Figures {
     let mut figures = Figures::default();
     for entry in on(Some(device)) {
         let stats = entry.pool.stats();
-        let unused = stats.reserved.saturating_sub(stats.allocated);
+        let unused = stats.cached();
         figures.unused += unused;
-        figures.cached += match entry.class() {
-            Class::Device => unused,
-            _ if !entry.owes.load(Ordering::Relaxed) => 0,
-            _ => unused.min(stats.reserved.saturating_sub(entry.pool.threshold())),
-        };
+        if entry.is_of_device() {
+            figures.cached += unused;
+            continue;
+        }
+        figures.cached += stats.cached_for_all();
+        if entry.owes.load(Ordering::Relaxed) {
+            let surplus = stats
+                .reserved_on_streams()
+                .saturating_sub(entry.pool.threshold());
+            figures.cached += unused.saturating_sub(stats.cached_for_all()).min(surplus);
+        }
     }
     figures
 }

@@ -1,12 +1,11 @@
 //! What pools give back to the driver when memory is short elsewhere in the process.
 
-use std::ptr;
 use std::time::Duration;
 
-use gpushim_alloc::mempool::MemPool;
+use gpushim_alloc::stream_pool::PoolId;
 
 use crate::cuda::captures;
-use crate::cuda::device::{self, Cuda};
+use crate::cuda::device;
 use crate::memory::registry;
 
 /// How long who needs memory waits for a pool that others look for memory in: they may be waiting for it.
@@ -16,9 +15,9 @@ const LONG: Duration = Duration::from_secs(2);
 
 /// Gives back what is free, after the work that uses it where `waits`: of all pools, or of those of the
 /// device of one that needs memory. Returns the bytes.
-pub fn trim(asking: Option<&MemPool<Cuda>>, waits: bool) -> u64 {
-    registry::on(asking.map(MemPool::device))
-        .filter(|entry| asking.is_none_or(|asking| !ptr::eq(asking, &entry.pool)))
+pub fn trim(asking: Option<PoolId>, waits: bool) -> u64 {
+    registry::on(asking.map(|asking| asking.device))
+        .filter(|entry| asking != Some(entry.pool.id()))
         .map(|entry| entry.pool.make_room(device::driver(), waits, PATIENCE))
         .sum()
 }

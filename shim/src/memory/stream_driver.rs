@@ -1,11 +1,10 @@
 //! What stream-ordered pools need of the real driver: memory in pieces, and fences on streams.
 
-use std::ptr;
-
 use cudarc::driver::sys;
+use gpushim_alloc::device_pool::Device;
 use gpushim_alloc::gate::{self, Pass};
-use gpushim_alloc::mempool::{Driver, MemPool, Stream};
-use gpushim_alloc::pool::{Context, Device};
+use gpushim_alloc::stream_pool::{Driver, PoolId};
+use gpushim_alloc::{Context, Stream};
 use gpushim_trace::{Class, Kind};
 
 use crate::base::thread;
@@ -176,16 +175,10 @@ impl Driver for Cuda {
         }))
     }
 
-    fn allocate_for(
-        &self,
-        pool: &MemPool<Self>,
-        bytes: u64,
-        devices: &[i32],
-    ) -> Result<u64, CUresult> {
-        let device = pool.device();
+    fn allocate_for(&self, pool: PoolId, bytes: u64, devices: &[i32]) -> Result<u64, CUresult> {
+        let device = pool.device;
         if mappings::serve(device) {
-            let name = ptr::from_ref(pool).addr() as u64;
-            match mappings::allocate(self, device, name, bytes, devices) {
+            match mappings::allocate(self, device, pool.number, bytes, devices) {
                 // Where there are no mappings the primary context has the memory.
                 Err(_) if !mappings::serve(device) => self.peers(device, devices)?,
                 result => {
@@ -240,7 +233,7 @@ impl Driver for Cuda {
         if !here {
             return self.record_context(stream.context);
         }
-        if stream.handle == Stream::EVERY {
+        if stream.handle == Stream::ALL {
             return match stream.context {
                 Context(0) => self.record_device(stream.thread as i32),
                 context => self.record_all(context),
@@ -259,7 +252,7 @@ impl Driver for Cuda {
 
     fn record_beside(&self, stream: Stream) -> Result<Event, CUresult> {
         // The default streams take part in what others capture.
-        if stream.handle <= Stream::PER_THREAD || stream.handle == Stream::EVERY {
+        if stream.handle <= Stream::PER_THREAD || stream.handle == Stream::ALL {
             return Err(NOT_FOUND);
         }
         let mut status = 0;
@@ -323,8 +316,8 @@ impl Driver for Cuda {
             && (bytes < LARGE || self.free(device).is_none_or(|free| free >= bytes))
     }
 
-    fn make_room(&self, asking: &MemPool<Self>, waits: bool) -> bool {
-        let device = Some(asking.device());
+    fn make_room(&self, asking: PoolId, waits: bool) -> bool {
+        let device = Some(asking.device);
         room::release_broken();
         let cached = registry::used().map_or(0, |pool| pool.make_room(device));
         cached + room::trim(Some(asking), waits) > 0
@@ -369,7 +362,7 @@ impl Cuda {
 
     /// Makes a stream wait for one event.
     fn order_after(&self, stream: Stream, event: Event) -> Result<(), CUresult> {
-        if stream.handle == Stream::EVERY {
+        if stream.handle == Stream::ALL {
             // Whoever may use the memory from here on waits.
             if peer_access::any() {
                 for other in peer_access::of(stream.context) {

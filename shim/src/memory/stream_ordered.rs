@@ -1,6 +1,6 @@
 //! Stream-ordered memory: requests and frees, served by our pools in the order of the streams.
 
-use gpushim_alloc::mempool::{FreeError, Stream};
+use gpushim_alloc::{FreeError, Stream};
 
 use crate::base::thread;
 use crate::cuda::functions::real;
@@ -104,7 +104,7 @@ pub fn allocate(bytes: usize, stream: u64, pool: Option<u64>) -> Option<Result<u
 pub fn allocate_at_once(bytes: usize, stream: u64, pool: Option<u64>) -> Option<u64> {
     let (entry, stream) = served(bytes, stream, pool)?;
     let grant = entry.pool.try_allocate(stream, bytes as u64)?;
-    events::granted_on(&grant, entry.class(), entry.device, stream.handle);
+    events::granted_on(&grant, entry.device, stream.handle);
     Some(grant.address)
 }
 
@@ -112,7 +112,7 @@ pub fn allocate_at_once(bytes: usize, stream: u64, pool: Option<u64>) -> Option<
 #[inline(always)]
 pub fn allocate_from(entry: &Entry, stream: Stream, bytes: u64) -> Option<Result<u64, CUresult>> {
     if let Some(grant) = entry.pool.try_allocate(stream, bytes) {
-        events::granted_on(&grant, entry.class(), entry.device, stream.handle);
+        events::granted_on(&grant, entry.device, stream.handle);
         return Some(Ok(grant.address));
     }
     allocate_slowly(entry, stream, bytes)
@@ -130,13 +130,13 @@ fn allocate_slowly(entry: &Entry, stream: Stream, bytes: u64) -> Option<Result<u
     });
     match asked {
         Ok(grant) => {
-            events::granted_on(&grant, entry.class(), entry.device, stream.handle);
+            events::granted_on(&grant, entry.device, stream.handle);
             Some(Ok(grant.address))
         }
         Err(_) if entry.steps_aside() => None,
         Err(error) => {
             if error == OUT_OF_MEMORY {
-                shortage::refused(entry.class(), bytes, error);
+                shortage::refused(events::family(!stream.is_ordered()), bytes, error);
             }
             Some(Err(error))
         }
@@ -168,8 +168,7 @@ fn is_live(entry: &Entry, address: DevicePtr) -> bool {
 /// Takes an address back into its pool, in the order of a stream.
 #[inline]
 pub fn free_from(entry: &Entry, address: DevicePtr, stream: Stream) -> CUresult {
-    let (class, device) = (entry.class(), entry.device);
-    let seen = |freed: &_| events::freed_on(freed, class, device, stream.handle);
+    let seen = |freed: &_| events::freed_on(freed, stream.handle);
     code(entry.pool.free(stream, address, seen))
 }
 

@@ -2,8 +2,8 @@
 
 use std::sync::atomic::Ordering;
 
-use gpushim_alloc::mempool::{Marks, Stream};
-use gpushim_alloc::pool::Context;
+use gpushim_alloc::stream_pool::Marks;
+use gpushim_alloc::{Context, Stream};
 
 use crate::cuda::types::SUCCESS;
 use crate::cuda::{captures, device};
@@ -35,7 +35,7 @@ pub fn release_owed() {
 /// Gives back what a pool holds beyond so many bytes, because the program wants it.
 pub fn trim_to(entry: &Entry, keep: u64) {
     let _active = Active::begin();
-    let bytes = entry.pool.trim(device::driver(), keep);
+    let bytes = entry.pool.trim_streams(device::driver(), keep);
     events::trimmed_to(entry.device, keep, bytes);
 }
 

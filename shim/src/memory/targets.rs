@@ -4,8 +4,7 @@ use std::ffi::c_void;
 use std::ptr;
 use std::sync::OnceLock;
 
-use gpushim_alloc::mempool::Stream;
-use gpushim_alloc::pool::Context;
+use gpushim_alloc::{Context, Stream};
 
 use crate::base::{boundary, thread};
 use crate::cuda::{context, device, streams};

@@ -5,7 +5,7 @@ use std::sync::{Condvar, Mutex, Once};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use gpushim_alloc::pool::TICKS_TO_DECAY;
+use gpushim_alloc::TICKS_TO_DECAY;
 use gpushim_trace::background::{Background, is_last};
 
 use crate::base::{boundary, settings};

@@ -3,8 +3,9 @@
 
 use std::collections::HashSet;
 
-use gpushim_alloc::mempool::{self, Stream};
-use gpushim_alloc::pool::{Context, Freed, Gone, Grant, Source, Stamp};
+use gpushim_alloc::Stream;
+use gpushim_alloc::device_pool::Gone;
+use gpushim_alloc::{Context, Freed, Grant, Source, Stamp};
 use gpushim_trace::{Class, Cost, Event, Kind, Writer, flags};
 
 use crate::base::thread;
@@ -25,57 +26,39 @@ fn capturing() -> u16 {
     if captures::any() { flags::CAPTURE } else { 0 }
 }
 
-/// A block that the pool handed out.
-#[inline(always)]
-pub fn granted(grant: &Grant) {
-    let Some(writer) = open() else { return };
-    let (flag, nanos) = match grant.source {
-        Source::Hit => (flags::HIT, 0),
-        Source::Ordered => (flags::ORDERED, 0),
-        Source::Waited => (flags::WAITED, driver_ns()),
-        Source::Grown => (flags::GROWN, driver_ns()),
-    };
-    let made = Event {
-        flags: flag | capturing(),
-        device: thread::with(|t| t.device.get()),
-        address: grant.address,
-        size: grant.requested,
-        stack: stacks::of_allocation(writer, grant.requested),
-        extra: [0, Cost::pack(nanos, grant.size)],
-        ..event(Kind::Alloc, Class::Device)
-    };
-    writer.record_alloc_after(&made, grant.after.0);
-}
-
-/// A block that came back to the pool. Runs under the pool's lock. When that was.
-#[inline(always)]
-pub fn freed(freed: &Freed) -> Stamp {
-    let Some(writer) = opened() else {
-        return Stamp::default();
-    };
-    let ended = Event {
-        flags: flags::HIT,
-        device: freed.device as u8,
-        address: freed.address,
-        size: freed.requested,
-        extra: [0, Cost::pack(0, freed.size)],
-        ..event(Kind::Free, Class::Device)
-    };
-    Stamp(writer.record_free_at(&ended))
-}
-
 /// A stream's handle as programs write it: 0 for the legacy stream, and for none in particular.
 #[inline]
 fn as_named(stream: u64) -> u64 {
     match stream {
-        Stream::LEGACY | Stream::EVERY => 0,
+        Stream::LEGACY | Stream::ALL => 0,
         handle => handle,
     }
 }
 
-/// A block that a pool of streams handed out.
+/// The class of a block that is for no stream in particular, or for one.
+pub fn family(for_all: bool) -> Class {
+    match for_all {
+        true => Class::Device,
+        false => Class::PoolAsync,
+    }
+}
+
+/// A block of `cudaMalloc` that its pool handed out, on the thread's device.
 #[inline(always)]
-pub fn granted_on(grant: &Grant, class: Class, device: i32, stream: u64) {
+pub fn granted(grant: &Grant) {
+    let device = thread::with(|t| t.device.get());
+    granted_on(grant, device.into(), Stream::ALL);
+}
+
+/// A block of `cudaMalloc` that came back to its pool. Runs under the pool's lock. When that was.
+#[inline(always)]
+pub fn freed(freed: &Freed) -> Stamp {
+    freed_on(freed, Stream::ALL)
+}
+
+/// A block that a pool handed out.
+#[inline(always)]
+pub fn granted_on(grant: &Grant, device: i32, stream: u64) {
     let Some(writer) = open() else { return };
     let (flag, nanos) = match grant.source {
         Source::Hit => (flags::HIT, 0),
@@ -90,24 +73,24 @@ pub fn granted_on(grant: &Grant, class: Class, device: i32, stream: u64) {
         size: grant.requested,
         stack: stacks::of_allocation(writer, grant.requested),
         extra: [as_named(stream), Cost::pack(nanos, grant.size)],
-        ..event(Kind::Alloc, class)
+        ..event(Kind::Alloc, family(stream == Stream::ALL))
     };
     writer.record_alloc_after(&made, grant.after.0);
 }
 
-/// A block that came back to a pool of streams. Runs under that pool's lock. When that was.
+/// A block that came back to a pool. Runs under that pool's lock. When that was.
 #[inline(always)]
-pub fn freed_on(freed: &mempool::Freed, class: Class, device: i32, stream: u64) -> Stamp {
+pub fn freed_on(freed: &Freed, stream: u64) -> Stamp {
     let Some(writer) = opened() else {
         return Stamp::default();
     };
     let ended = Event {
         flags: flags::HIT,
-        device: device as u8,
+        device: freed.device as u8,
         address: freed.address,
         size: freed.requested,
         extra: [as_named(stream), Cost::pack(0, freed.size)],
-        ..event(Kind::Free, class)
+        ..event(Kind::Free, family(freed.for_all))
     };
     Stamp(writer.record_free_at(&ended))
 }

@@ -10,8 +10,8 @@ use crate::recording;
 use crate::replay::run;
 use crate::requests::{Shape, generate};
 use crate::tune::{Level, Parts, Than};
-use gpushim_alloc::pool;
-use gpushim_config::{Config, StreamPolicy};
+use gpushim_alloc as alloc;
+use gpushim_config::Config;
 
 const MIB: u64 = 1 << 20;
 /// Ns that a step takes.
@@ -83,7 +83,7 @@ fn larger_pages_where_they_waste_nothing() {
     let best = advised(&tuned);
     assert_eq!(best.candidate.policy(), "vmm");
     assert_eq!(best.candidate.page, 64 * MIB, "{best:?}");
-    let small = |one: &&Tried| one.candidate == Candidate::of(pool::Policy::Vmm);
+    let small = |one: &&Tried| one.candidate == Candidate::of(alloc::Policy::Vmm);
     let small = tuned.tried.iter().find(small).expect("small pages");
     assert!(best.sum.peak_reserved <= small.sum.peak_reserved);
     assert!(best.sum.driver_ns * 4 < small.sum.driver_ns);
@@ -308,7 +308,7 @@ fn what_a_recording_was_made_under() {
     // The program's own affair stays, the policy goes.
     assert_eq!(lines(&tuned), "GPUSHIM_TAKEOVER=torch GPUSHIM_PAGE=64M");
     assert_eq!(advice.environment.unset, ["GPUSHIM_POLICY"]);
-    let segments = Candidate::of(pool::Policy::Segments);
+    let segments = Candidate::of(alloc::Policy::Segments);
     let was = tuned.tried.iter().find(|one| one.candidate == segments);
     assert!(advice.baseline.own_time);
     assert_eq!(advice.baseline.driver_ns, was.map(|one| one.sum.driver_ns));
@@ -338,15 +338,11 @@ fn variables_mean_what_was_tried() {
             };
             let (config, problems) = Config::from_lookup(value);
             assert!(problems.is_empty(), "{candidate}: {problems:?}");
-            let stream = match config.stream_policy {
-                StreamPolicy::Vmm => pool::Policy::Vmm,
-                StreamPolicy::Segments => pool::Policy::Segments,
-                StreamPolicy::Blocks => pool::Policy::Blocks,
-                StreamPolicy::Bins => pool::Policy::Bins,
-                StreamPolicy::Off => pool::Policy::Off,
-            };
             assert!(!plain || config.policy == candidate.plain, "{candidate}");
-            assert!(!ordered || stream == candidate.ordered, "{candidate}");
+            assert!(
+                !ordered || config.stream_policy == candidate.ordered,
+                "{candidate}"
+            );
             assert!(!candidate.is_paged() || config.page == candidate.page);
             assert_eq!(config.cache_max, candidate.cache_max, "{candidate}");
             let same = all.iter().filter(|other| *other == candidate).count();

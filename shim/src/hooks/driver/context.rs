@@ -2,8 +2,8 @@
 
 use std::ffi::{c_int, c_uint, c_void};
 
+use gpushim_alloc::Context;
 use gpushim_alloc::gate;
-use gpushim_alloc::pool::Context;
 
 use pool_peers::Disabling;
 use primary::End;

@@ -1,6 +1,6 @@
 //! Device memory: what the pool serves, and what stands close to it.
 
-use gpushim_alloc::pool::Found;
+use gpushim_alloc::device_pool::Found;
 use gpushim_trace::Class;
 
 use crate::cuda::functions::real;

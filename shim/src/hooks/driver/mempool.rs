@@ -3,14 +3,13 @@
 use std::ffi::{c_int, c_uint, c_void};
 
 use cudarc::driver::sys;
-use gpushim_alloc::mempool::Settings;
+use gpushim_alloc::stream_pool::Settings;
 
 use crate::base::thread;
-use crate::cuda::device;
 use crate::cuda::functions::real;
 use crate::cuda::types::{CUresult, Handle, SUCCESS};
 use crate::hooks::driver::hook::driver_hooks;
-use crate::memory::registry::{self, Entry};
+use crate::memory::registry::{self, Access, Entry};
 use crate::memory::{policy, pools, surplus};
 
 /// `CU_MEMPOOL_ATTR_…`, by number.
@@ -82,10 +81,10 @@ unsafe fn created(pool: Handle, properties: *const sys::CUmemPoolProps) {
 unsafe fn amend(entry: &Entry, attribute: c_uint, value: *mut c_void) {
     let stats = entry.pool.stats();
     let more = match attribute {
-        RESERVED_MEM_CURRENT => stats.reserved,
-        RESERVED_MEM_HIGH => stats.peak_reserved,
-        USED_MEM_CURRENT => stats.requested,
-        USED_MEM_HIGH => stats.peak_requested,
+        RESERVED_MEM_CURRENT => stats.reserved_on_streams(),
+        RESERVED_MEM_HIGH => stats.peak_reserved_on_streams(),
+        USED_MEM_CURRENT => stats.requested_on_streams(),
+        USED_MEM_HIGH => stats.peak_requested_on_streams(),
         _ => return,
     };
     // SAFETY: these attributes are 64-bit integers, at an address that the driver could write.
@@ -183,14 +182,15 @@ driver_hooks! {
         {
             // SAFETY: the driver read as many descriptions; each is three integers in C.
             let map = unsafe { std::slice::from_raw_parts(map.cast::<[i32; 3]>(), count) };
-            let mut devices = entry.pool.devices();
-            for &[_, device, flags] in map {
-                devices.retain(|known| *known != device);
-                if flags != 0 {
-                    devices.push(device);
+            let changed = entry.set_access(Access::Program, |devices| {
+                for &[_, device, flags] in map {
+                    devices.retain(|known| *known != device);
+                    if flags != 0 {
+                        devices.push(device);
+                    }
                 }
-            }
-            return entry.pool.set_access(device::driver(), &devices).err().unwrap_or(SUCCESS);
+            });
+            return changed.err().unwrap_or(SUCCESS);
         }
         result
     }

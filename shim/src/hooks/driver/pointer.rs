@@ -2,7 +2,8 @@
 
 use std::ffi::{c_int, c_uint, c_void};
 
-use gpushim_alloc::{mempool, pool};
+use gpushim_alloc::device_pool;
+use gpushim_alloc::stream_pool::LiveBlock;
 use gpushim_trace::Class;
 
 use crate::cuda::functions::real;
@@ -35,7 +36,7 @@ const SERIAL: u32 = 24;
 pub struct Found {
     entry: &'static Entry,
     /// What its pool knows of it.
-    pub block: mempool::Found,
+    pub block: LiveBlock,
 }
 
 /// The live block that an address is in.
@@ -68,12 +69,13 @@ impl Found {
                 // SAFETY: this attribute is an int.
                 return unsafe { value.cast::<c_int>().write_unaligned(0) };
             }
-            CONTEXT if self.entry.class() == Class::Device => self.block.context.0,
+            CONTEXT if self.block.for_all => self.block.context.0,
             // Stream-ordered memory belongs to no context (measured on an H100).
             CONTEXT => 0,
             BUFFER_ID => self.id(),
             RANGE_START_ADDR => self.block.address,
             RANGE_SIZE => self.block.requested,
+            MEMPOOL_HANDLE if self.block.for_all => 0,
             MEMPOOL_HANDLE => self.entry.handle(),
             _ => return,
         };
@@ -115,9 +117,9 @@ fn ask_range(
     amend: impl FnOnce(DevicePtr, u64),
 ) -> CUresult {
     match registry::used().map(|pool| pool.look_up(address)) {
-        None | Some(pool::Found::Unknown) => driver(address),
-        Some(pool::Found::Free) => driver(NOWHERE),
-        Some(pool::Found::Live(base, bytes)) => {
+        None | Some(device_pool::Found::Unknown) => driver(address),
+        Some(device_pool::Found::Free) => driver(NOWHERE),
+        Some(device_pool::Found::Live(base, bytes)) => {
             let result = driver(address);
             if result == SUCCESS {
                 amend(base, bytes);

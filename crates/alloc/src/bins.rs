@@ -1,0 +1,118 @@
+//! Free memory by size: a list for each size class, and best fit over them.
+
+use crate::size_class::{self, CLASSES, Set};
+use crate::slab::{Id, Linked, List, NIL, Slab};
+
+/// How many blocks of the lowest class, whose sizes differ by 1/128 at most, are compared.
+const LOOK: usize = 8;
+
+/// What can be kept by size.
+pub(crate) trait Binned: Linked {
+    /// The list that bins use.
+    const BIN: Self::Chain;
+
+    /// Its bytes.
+    fn size(&self) -> u64;
+
+    /// Where its class is noted while it is in a bin.
+    fn class(&mut self) -> &mut u32;
+}
+
+/// Free blocks by size.
+pub(crate) struct Bins {
+    lists: Vec<List>,
+    filled: Set,
+}
+
+impl Bins {
+    pub fn new() -> Self {
+        Bins {
+            lists: Vec::new(),
+            filled: Set::new(),
+        }
+    }
+
+    /// Whether there is no block.
+    pub fn is_empty(&self) -> bool {
+        self.filled.last().is_none()
+    }
+
+    #[inline]
+    pub fn insert<T: Binned>(&mut self, slab: &mut Slab<T>, id: Id) {
+        let block = slab.at_mut(id);
+        let class = size_class::floor(block.size());
+        *block.class() = class as u32;
+        if self.lists.is_empty() {
+            self.lists.resize(CLASSES, List::EMPTY);
+        }
+        if let Some(list) = self.lists.get_mut(class) {
+            list.push(slab, T::BIN, id);
+            self.filled.insert(class);
+        }
+    }
+
+    #[inline]
+    pub fn remove<T: Binned>(&mut self, slab: &mut Slab<T>, id: Id) {
+        let class = *slab.at_mut(id).class() as usize;
+        if let Some(list) = self.lists.get_mut(class) {
+            list.unlink(slab, T::BIN, id);
+            if list.is_empty() {
+                self.filled.remove(class);
+            }
+        }
+    }
+
+    /// The smallest block that fits, as far as classes and a short look can tell.
+    #[inline]
+    pub fn best<T: Binned>(&self, slab: &mut Slab<T>, bytes: u64) -> Option<Id> {
+        let low = size_class::floor(bytes);
+        let mut best = None;
+        if self.filled.first(low, low).is_some() {
+            let mut id = self.lists.get(low)?.newest;
+            for _ in 0..LOOK {
+                if id == NIL {
+                    break;
+                }
+                let block = slab.at_mut(id);
+                let size = block.size();
+                if size >= bytes && best.is_none_or(|(least, _)| size < least) {
+                    best = Some((size, id));
+                }
+                id = block.link(T::BIN).older;
+            }
+        }
+        if let Some((_, id)) = best {
+            return Some(id);
+        }
+        let class = self.filled.first(low + 1, CLASSES - 1)?;
+        self.lists.get(class).map(|list| list.newest)
+    }
+
+    /// Bytes of the largest block; 0 if there is none.
+    pub fn largest<T: Binned>(&self, slab: &mut Slab<T>) -> u64 {
+        let highest = self.filled.last().and_then(|class| self.lists.get(class));
+        let mut id = highest.map_or(NIL, |list| list.newest);
+        let mut largest = 0;
+        while id != NIL {
+            let block = slab.at_mut(id);
+            largest = block.size().max(largest);
+            id = block.link(T::BIN).older;
+        }
+        largest
+    }
+
+    /// All blocks from a class on.
+    pub fn at_least<T: Binned>(&self, slab: &mut Slab<T>, class: usize) -> Vec<Id> {
+        let mut found = Vec::new();
+        let mut class = class;
+        while let Some(next) = self.filled.first(class, CLASSES - 1) {
+            let mut id = self.lists.get(next).map_or(NIL, |list| list.newest);
+            while id != NIL {
+                found.push(id);
+                id = slab.at_mut(id).link(T::BIN).older;
+            }
+            class = next + 1;
+        }
+        found
+    }
+}

@@ -1,0 +1,358 @@
+//! Stream captures, and the graphs that hold memory.
+//!
+//! A block that was handed out or freed while streams capture may be part of the graph that any of
+//! those captures ends in. Its free waits until each of them is *over*: it ended in nothing, or its
+//! graph, and every graph derived from that one, is destroyed. Blocks that wait for the same captures
+//! share a *set*.
+//!
+//! The wait is a courtesy where the driver would have carried out the free: a program that works
+//! without us has given such a block up, so it is taken back when memory runs short. Where the driver
+//! would have refused the allocation or the free, the program depends on the block: it is *kept*. An
+//! allocation is refused because of certain captures, and none of them goes on natively; a block that is
+//! kept for them is kept no longer than they last.
+//!
+//! A capture that is *broken* ends in no graph, so nothing waits for it. It stays open: the driver goes on
+//! to refuse what it refuses.
+
+use crate::slab::Id;
+use rustc_hash::FxHashMap;
+
+/// A capture that is not over.
+#[derive(Default)]
+struct Capture {
+    /// Graphs that came of it, and one more while it is open.
+    holders: usize,
+    /// The sets that it is in.
+    sets: Vec<u32>,
+}
+
+/// Blocks that wait for the same captures.
+struct Set {
+    /// Captures of it that are not over.
+    captures: usize,
+    blocks: Vec<Id>,
+}
+
+/// Which captures are open and which graphs hold what.
+#[derive(Default)]
+pub(crate) struct Captures {
+    open: Vec<u64>,
+    /// The set of the captures that are open; 0: not needed yet.
+    set: u32,
+    last: u32,
+    captures: FxHashMap<u64, Capture>,
+    sets: FxHashMap<u32, Set>,
+    graphs: FxHashMap<u64, Vec<u64>>,
+    /// Blocks, live or waiting, with the captures that they are kept for: they do not come back before
+    /// these are over.
+    kept: FxHashMap<Id, Vec<u64>>,
+}
+
+impl Captures {
+    /// Whether any stream captures.
+    #[inline]
+    pub fn is_open(&self) -> bool {
+        !self.open.is_empty()
+    }
+
+    /// The set of the captures that are open, or 0.
+    #[inline]
+    pub fn current(&mut self) -> u32 {
+        if self.open.is_empty() {
+            return 0;
+        }
+        self.set_of_open()
+    }
+
+    #[cold]
+    fn set_of_open(&mut self) -> u32 {
+        if self.set != 0 {
+            return self.set;
+        }
+        let number = self.last.checked_add(1).unwrap_or(1);
+        let (mut captures, blocks) = (0, Vec::new());
+        for capture in &self.open {
+            if let Some(capture) = self.captures.get_mut(capture) {
+                capture.sets.push(number);
+                captures += 1;
+            }
+        }
+        if captures == 0 {
+            return 0;
+        }
+        (self.last, self.set) = (number, number);
+        self.sets.insert(number, Set { captures, blocks });
+        number
+    }
+
+    /// A capture begins, under a number that no other has.
+    pub fn began(&mut self, capture: u64) {
+        if !self.open.contains(&capture) {
+            self.open.push(capture);
+            self.set = 0;
+            self.captures.entry(capture).or_default().holders += 1;
+        }
+    }
+
+    /// A capture that is open cannot end in a graph any more. Returns the blocks that nothing holds any more.
+    pub fn broken(&mut self, capture: u64) -> Vec<Id> {
+        if !self.open.contains(&capture) {
+            return Vec::new();
+        }
+        self.set = 0;
+        self.release(capture)
+    }
+
+    /// A capture ended, in a graph or in nothing. Returns the blocks that nothing holds any more.
+    pub fn ended(&mut self, capture: u64, graph: Option<u64>) -> Vec<Id> {
+        let Some(at) = self.open.iter().position(|open| *open == capture) else {
+            return Vec::new();
+        };
+        self.open.swap_remove(at);
+        self.set = 0;
+        if let Some(graph) = graph {
+            self.hold(graph, capture);
+        }
+        self.release(capture)
+    }
+
+    fn hold(&mut self, graph: u64, capture: u64) {
+        let held = self.graphs.entry(graph).or_default();
+        if !held.contains(&capture)
+            && let Some(entry) = self.captures.get_mut(&capture)
+        {
+            held.push(capture);
+            entry.holders += 1;
+        }
+    }
+
+    /// One holder fewer of a capture; the last one ends it.
+    fn release(&mut self, capture: u64) -> Vec<Id> {
+        let mut free = Vec::new();
+        let Some(entry) = self.captures.get_mut(&capture) else {
+            return free;
+        };
+        entry.holders = entry.holders.saturating_sub(1);
+        if entry.holders > 0 {
+            return free;
+        }
+        let over = self.captures.remove(&capture).unwrap_or_default();
+        for number in over.sets {
+            let Some(set) = self.sets.get_mut(&number) else {
+                continue;
+            };
+            set.captures = set.captures.saturating_sub(1);
+            if set.captures == 0 {
+                free.extend(self.sets.remove(&number).into_iter().flat_map(|s| s.blocks));
+            }
+        }
+        free
+    }
+
+    /// `to` was made from `from`, or updated with it: it holds what `from` holds.
+    pub fn derived(&mut self, from: u64, to: u64) {
+        for capture in self.graphs.get(&from).cloned().unwrap_or_default() {
+            self.hold(to, capture);
+        }
+    }
+
+    /// A graph is gone. Returns the blocks that nothing holds any more.
+    pub fn destroyed(&mut self, graph: u64) -> Vec<Id> {
+        let captures = self.graphs.remove(&graph).unwrap_or_default();
+        captures
+            .into_iter()
+            .flat_map(|capture| self.release(capture))
+            .collect()
+    }
+
+    /// Puts a freed block into quarantine if the captures that are open, or those of the set that the
+    /// block was handed out under, may still use it.
+    #[inline(always)]
+    pub fn quarantine(&mut self, block: Id, set: u32) -> bool {
+        let is_free = self.open.is_empty() && set == 0 && self.kept.is_empty();
+        !is_free && self.hold_freed(block, set)
+    }
+
+    #[cold]
+    fn hold_freed(&mut self, block: Id, set: u32) -> bool {
+        if self.open.is_empty() && set == 0 {
+            self.kept.remove(&block);
+            return false;
+        }
+        let open = self.current();
+        self.hold_back(block, if open != 0 { open } else { set })
+    }
+
+    /// Keeps a block that one set let go of in the quarantine of the set that it was handed out
+    /// under, if that is another one and some of its captures are not over. It is free otherwise.
+    pub fn hold_back(&mut self, block: Id, set: u32) -> bool {
+        match self.sets.get_mut(&set) {
+            Some(entry) => {
+                entry.blocks.push(block);
+                true
+            }
+            None => {
+                self.kept.remove(&block);
+                false
+            }
+        }
+    }
+
+    /// The driver would have refused to hand a block out, because of these captures: if its free has to
+    /// wait, it waits for them however short memory is.
+    pub fn keep(&mut self, block: Id, captures: Vec<u64>) {
+        self.kept.insert(block, captures);
+    }
+
+    /// The driver would have refused to take a block back: its free waits for the captures that are open
+    /// however short memory is. What the driver would not have handed out is kept already.
+    pub fn keep_freed(&mut self, block: Id) {
+        let open = &self.open;
+        self.kept.entry(block).or_insert_with(|| open.clone());
+    }
+
+    /// Takes those of these blocks out of quarantine that the driver would have freed: memory is short.
+    pub fn give_up(&mut self, which: impl Fn(Id) -> bool) -> Vec<Id> {
+        let (kept, captures) = (&mut self.kept, &self.captures);
+        let mut free = Vec::new();
+        for set in self.sets.values_mut() {
+            set.blocks.retain(|block| {
+                let lasts = |capture: &u64| captures.contains_key(capture);
+                let is_kept = kept.get(block).is_some_and(|of| of.iter().any(lasts));
+                let goes = !is_kept && which(*block);
+                if goes {
+                    kept.remove(block);
+                    free.push(*block);
+                }
+                !goes
+            });
+        }
+        free
+    }
+
+    /// Forgets blocks that no longer exist.
+    pub fn forget(&mut self, gone: impl Fn(Id) -> bool) {
+        for set in self.sets.values_mut() {
+            set.blocks.retain(|block| !gone(*block));
+        }
+        self.kept.retain(|block, _| !gone(*block));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sorted(mut ids: Vec<Id>) -> Vec<Id> {
+        ids.sort_unstable();
+        ids
+    }
+
+    #[test]
+    fn a_capture_is_over_with_its_graphs() {
+        let mut captures = Captures::default();
+        captures.began(1);
+        captures.began(2);
+        let both = captures.current();
+        assert!(captures.quarantine(7, 0));
+        assert!(captures.ended(1, Some(100)).is_empty());
+        assert!(captures.ended(2, None).is_empty());
+        assert!(!captures.is_open());
+        assert!(captures.quarantine(8, both));
+        captures.derived(100, 101);
+        captures.derived(100, 101);
+        assert!(captures.destroyed(100).is_empty());
+        assert_eq!(sorted(captures.destroyed(101)), [7, 8]);
+        assert!(!captures.quarantine(9, both), "nothing holds it any more");
+    }
+
+    #[test]
+    fn a_block_waits_for_the_captures_that_were_open() {
+        let mut captures = Captures::default();
+        captures.began(1);
+        assert!(captures.quarantine(10, 0));
+        captures.began(2);
+        assert!(captures.quarantine(20, 0));
+        assert_eq!(captures.ended(1, None), [10], "2 began after its free");
+        assert!(captures.quarantine(30, 0));
+        captures.began(3);
+        assert_eq!(sorted(captures.ended(2, None)), [20, 30]);
+        assert!(captures.ended(3, None).is_empty());
+    }
+
+    #[test]
+    fn an_end_without_a_beginning_is_ignored() {
+        let mut captures = Captures::default();
+        captures.began(1);
+        captures.quarantine(1, 0);
+        assert!(captures.ended(5, Some(4)).is_empty());
+        assert_eq!(captures.ended(1, None), [1]);
+        assert!(captures.ended(1, None).is_empty());
+        assert!(captures.destroyed(5).is_empty());
+    }
+
+    #[test]
+    fn what_the_driver_would_have_refused_is_kept() {
+        let mut captures = Captures::default();
+        captures.began(1);
+        captures.keep(7, vec![1]);
+        assert!(captures.quarantine(7, 0));
+        assert!(captures.quarantine(8, 0));
+        assert_eq!(captures.give_up(|_| true), [8]);
+        assert!(captures.ended(1, Some(100)).is_empty());
+        assert!(captures.give_up(|_| true).is_empty(), "the graph needs it");
+        let free = captures.destroyed(100);
+        assert_eq!(free, [7]);
+        assert!(!captures.hold_back(7, 1));
+        captures.began(2);
+        assert!(captures.quarantine(7, 0));
+        assert_eq!(
+            captures.give_up(|_| true),
+            [7],
+            "it was kept for that time only"
+        );
+    }
+
+    #[test]
+    fn nothing_waits_for_a_broken_capture() {
+        let mut captures = Captures::default();
+        captures.began(1);
+        captures.keep_freed(7);
+        assert!(captures.quarantine(7, 0));
+        assert_eq!(captures.broken(1), [7]);
+        assert!(captures.is_open(), "the driver refuses what it refused");
+        assert!(!captures.quarantine(8, 0));
+        assert!(captures.broken(1).is_empty());
+        assert!(captures.ended(1, Some(100)).is_empty());
+        assert!(captures.destroyed(100).is_empty());
+        assert!(!captures.is_open() && captures.sets.is_empty());
+    }
+
+    #[test]
+    fn a_block_that_was_refused_is_kept_as_long_as_what_refused_it() {
+        let mut captures = Captures::default();
+        captures.began(1);
+        captures.began(2);
+        captures.keep(7, vec![1]);
+        captures.keep_freed(7);
+        captures.keep_freed(8);
+        assert!(captures.quarantine(7, 0));
+        assert!(captures.quarantine(8, 0));
+        assert!(captures.give_up(|_| true).is_empty());
+        assert!(captures.broken(1).is_empty(), "2 may use both");
+        assert_eq!(captures.give_up(|_| true), [7]);
+        assert_eq!(captures.ended(2, None), [8]);
+    }
+
+    #[test]
+    fn captures_come_and_go_beside_one_that_stays() {
+        let mut captures = Captures::default();
+        captures.began(0);
+        for capture in 1..1000 {
+            captures.began(capture);
+            captures.ended(capture, None);
+        }
+        assert!(captures.sets.is_empty(), "no block needs any");
+        assert_eq!(captures.captures.len(), 1);
+    }
+}

@@ -1,0 +1,39 @@
+//! The pool of the `cudaMalloc` family: a block belongs to a context, and its free is ordered after everything in it.
+//!
+//! [`DevicePool`] has one lock and holds it over no call to its [`Device`]. `state.rs` and `miss.rs` decide what to do and
+//! know no device; `pool.rs`, `grow.rs` and `give_back.rs` carry it out, by the calls of `work.rs` and `release.rs`.
+//! `blocks.rs` and `segments.rs` are the two layouts. `fences.rs` tells when a freed block may be handed out again,
+//! `thread_cache.rs` serves hits without the lock.
+
+mod access;
+mod accounts;
+mod arena;
+mod block;
+mod blocks;
+mod contexts;
+mod departing;
+mod device;
+mod fences;
+mod give_back;
+mod grow;
+mod layout;
+mod leaving;
+mod miss;
+mod mutation;
+#[allow(
+    clippy::module_inception,
+    reason = "the pool itself, beside what it is made of"
+)]
+mod pool;
+mod release;
+mod segments;
+mod state;
+#[cfg(test)]
+mod tests;
+mod thread_cache;
+mod types;
+mod work;
+
+pub use device::Device;
+pub use pool::DevicePool;
+pub use types::{Found, Gone, Mark, Settings};

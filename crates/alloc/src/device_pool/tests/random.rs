@@ -1,0 +1,27 @@
+//! Random programs under all policies, ways of reuse and shortages.
+
+use super::program::{program, run, setting};
+use crate::device_pool::mutation::Mutation;
+use proptest::prelude::*;
+
+/// `DEVICE_POOL_CASES` random programs, or some.
+fn cases() -> u32 {
+    let asked = std::env::var("DEVICE_POOL_CASES")
+        .ok()
+        .and_then(|n| n.parse().ok());
+    asked.unwrap_or(if cfg!(miri) { 3 } else { 1000 })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: cases(),
+        failure_persistence: None,
+        max_shrink_iters: 20_000,
+        ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn nothing_goes_wrong(setting in setting(), actions in program(if cfg!(miri) { 40 } else { 160 })) {
+        prop_assert_eq!(run(&setting, &actions, Mutation::None, None), Vec::<String>::new());
+    }
+}

@@ -1,0 +1,119 @@
+//! The calls that fences are made of, each between two holdings of the lock.
+
+use super::device::Device;
+use super::fences::{Events, Few};
+use super::pool::{DevicePool, Guard};
+use super::state::State;
+use crate::handles::Context;
+use parking_lot::MutexGuard;
+
+/// Events that are kept until nobody can be using them, before they are given back together.
+pub(super) const GARBAGE: usize = 16;
+
+impl<D: Device> DevicePool<D> {
+    /// A call to the device that would invalidate a capture. Only to be made while none is open.
+    pub(super) fn outside<R>(&self, state: &mut Guard<'_, D>, call: impl FnOnce(&D) -> R) -> R {
+        state.calls += 1;
+        let result = MutexGuard::unlocked(state, || call(&self.device));
+        state.calls -= 1;
+        if state.calls == 0 {
+            if state.captures.is_open() {
+                self.changed.notify_all();
+            }
+            self.sweep(state, GARBAGE);
+        }
+        result
+    }
+
+    /// Notes that later work of all contexts concerned waits for a fence.
+    pub(super) fn ordered(&self, state: &mut State<D::Event>, serial: u64, id: u64) {
+        if let Some(Some(arena)) = state.index(serial).and_then(|i| state.arenas.get_mut(i)) {
+            arena.fences.ordered(id, &mut state.garbage);
+        }
+    }
+
+    /// Gives events back that nobody uses, once there are so many of them.
+    pub(super) fn sweep(&self, state: &mut Guard<'_, D>, least: usize) {
+        if state.calls > 0 || state.garbage.len() < least {
+            return;
+        }
+        let garbage: Vec<Events<D::Event>> = std::mem::take(&mut state.garbage);
+        MutexGuard::unlocked(state, || {
+            for (_, event) in garbage.iter().flat_map(Few::iter) {
+                self.device.retire(*event);
+            }
+        });
+    }
+
+    /// Records the events of a fence.
+    pub(super) fn record(
+        &self,
+        state: &mut Guard<'_, D>,
+        serial: u64,
+        id: u64,
+        contexts: &Few<Context>,
+        later: Option<&Few<Context>>,
+    ) -> Recorded {
+        let mut events = Few::new();
+        let recorded = self.outside(state, |device| {
+            for context in contexts.iter() {
+                match device.record(*context) {
+                    Ok(Some(event)) => events.push((*context, event)),
+                    Ok(None) => return Recorded::Unsupported,
+                    Err(_) => return Recorded::Failed,
+                }
+            }
+            let Some(later) = later else {
+                return Recorded::Yes;
+            };
+            let ordered = later.iter().all(|context| {
+                let mut events = events.iter();
+                events.all(|(_, event)| device.order(*context, *event).is_ok())
+            });
+            if ordered {
+                Recorded::Ordered
+            } else {
+                Recorded::Failed
+            }
+        });
+        let unneeded = match (&recorded, state.arena_mut(serial)) {
+            (Recorded::Yes | Recorded::Ordered, Some(arena)) => arena.fences.recorded(id, events),
+            _ => Some(events),
+        };
+        state.garbage.extend(unneeded);
+        recorded
+    }
+
+    /// Waits for everything that the contexts have been given to do. A fence closed before that is
+    /// complete then.
+    pub(super) fn synchronize(
+        &self,
+        state: &mut Guard<'_, D>,
+        serial: u64,
+        id: u64,
+        contexts: &Few<Context>,
+    ) -> bool {
+        if state.captures.is_open() {
+            return false;
+        }
+        let done = self.outside(state, |device| {
+            contexts
+                .iter()
+                .all(|context| device.finish(*context).is_ok())
+        });
+        if done {
+            state.completed(serial, id);
+        }
+        done
+    }
+}
+
+/// How recording a fence went.
+pub(super) enum Recorded {
+    /// And later work waits for it.
+    Ordered,
+    Yes,
+    /// The driver has no such events.
+    Unsupported,
+    Failed,
+}

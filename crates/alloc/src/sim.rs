@@ -1,0 +1,331 @@
+//! The device that both pools are tested on. It does nothing but watch: which work uses which physical memory through which address,
+//! and whether memory changes hands, or is taken away, under it.
+//!
+//! Streams do their work at moments that the test decides. What counts is not whether work happens to
+//! have finished but whether the order of streams, events and waits of the host say so: a missing order
+//! is found even if it does no harm in a run.
+
+mod clock;
+mod device;
+mod memory;
+mod stream_driver;
+mod watch;
+
+pub use clock::Clock;
+pub use device::DeviceSim;
+pub use stream_driver::{Probe, World};
+
+use crate::handles::Context;
+use crate::handles::Stream;
+use clock::Time;
+use memory::{Memory, Part};
+use parking_lot::Mutex;
+use std::collections::HashMap;
+
+/// Error codes, as the driver's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Error {
+    /// No memory left.
+    OutOfMemory,
+    /// Any other failure.
+    Failed,
+}
+
+/// A recorded point.
+#[derive(Clone, Copy, Debug)]
+pub struct Event(u64);
+
+/// The calls that can be made to fail or to lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Call {
+    Reserve,
+    Create,
+    Map,
+    Allow,
+    Forbid,
+    Peers,
+    Unmap,
+    Allocate,
+    Release,
+    Record,
+    Order,
+    Query,
+    Wait,
+    Synchronize,
+}
+
+/// Memory in use: begin, bytes, and which handing out of it is meant.
+pub type Use = (u64, u64, u64);
+
+struct Work {
+    stream: usize,
+    number: u64,
+    uses: Vec<(Use, Vec<Part>)>,
+}
+
+#[derive(Default)]
+struct Inner {
+    /// Bytes of the device, and of them what the process may hold.
+    capacity: u64,
+    limit: u64,
+    time: Time,
+    memory: Memory,
+    works: Vec<Work>,
+    granted: u64,
+    capturing: Vec<Stream>,
+    /// Devices that may use driver allocations, a bit each.
+    peers: u8,
+    /// A device ends with all its memory.
+    ending: bool,
+    findings: Vec<String>,
+    calls: HashMap<(usize, Call), u64>,
+    /// How often a pool put a piece elsewhere.
+    moved: HashMap<usize, u64>,
+    failing: Option<(Call, u64, Error)>,
+    /// Calls that claim to have done their work and have not.
+    lying: Option<Call>,
+}
+
+/// The simulated device, and its one neighbour.
+#[derive(Default)]
+pub struct Sim {
+    inner: Mutex<Inner>,
+}
+
+impl Sim {
+    /// Devices with so many bytes of memory, of which a process may hold so many.
+    pub fn new(capacity: u64, limit: u64) -> Self {
+        let sim = Sim::default();
+        let mut inner = sim.inner.lock();
+        (inner.capacity, inner.limit, inner.peers) = (capacity, limit, 1);
+        drop(inner);
+        sim
+    }
+
+    /// Makes every n-th such call fail, or none.
+    pub fn fail(&self, failing: Option<(Call, u64, Error)>) {
+        self.inner.lock().failing = failing;
+    }
+
+    /// Makes such calls succeed without any effect.
+    pub fn lie(&self, call: Option<Call>) {
+        self.inner.lock().lying = call;
+    }
+
+    pub fn add_context(&self, context: Context, device: i32) {
+        self.inner.lock().time.add_context(context, device);
+    }
+
+    /// The work of one context may use the memory of another.
+    pub fn add_peer(&self, owner: Context, accessor: Context) {
+        self.inner.lock().time.add_peer(owner, accessor);
+    }
+
+    /// Contexts, beside itself, whose work may use the memory of one.
+    pub fn accessors(&self, owner: Context) -> Vec<Context> {
+        self.inner.lock().time.accessors(owner)
+    }
+
+    /// A context ends with its streams and their work.
+    pub fn end_context(&self, context: Context) {
+        let mut inner = self.inner.lock();
+        inner.time.end_context(context);
+        inner.prune();
+    }
+
+    /// A device ends with all its memory: what happens to that is nobody's concern until it has.
+    pub fn end_device(&self, ending: bool) {
+        let mut inner = self.inner.lock();
+        inner.ending = ending;
+        if ending {
+            inner.works.clear();
+            inner.memory.grants.clear();
+        }
+    }
+
+    pub fn add_stream(&self, stream: Stream) {
+        self.inner.lock().time.add_stream(stream);
+    }
+
+    pub fn end_stream(&self, stream: Stream) {
+        self.inner.lock().time.end_stream(stream);
+    }
+
+    pub fn capture_begin(&self, stream: Stream) {
+        self.inner.lock().capturing.push(stream);
+    }
+
+    pub fn capture_end(&self, stream: Stream) {
+        self.inner.lock().capturing.retain(|other| *other != stream);
+    }
+
+    /// Everything that a stream was given to do so far.
+    pub fn now(&self, stream: Stream) -> Clock {
+        self.inner.lock().time.now(stream).unwrap_or_default()
+    }
+
+    /// Everything that a context was given to do so far.
+    pub fn of_context(&self, context: Context) -> Clock {
+        self.inner.lock().time.of_context(context)
+    }
+
+    /// Later work of a stream comes after this.
+    pub fn order_after(&self, stream: Stream, clock: &Clock) {
+        self.inner.lock().time.order(stream, clock);
+    }
+
+    /// The host waited for this.
+    pub fn synchronized(&self, clock: &Clock) {
+        let mut inner = self.inner.lock();
+        inner.time.finish(clock);
+        inner.prune();
+    }
+
+    /// Lets the n-th stream that can do so finish a piece of its work.
+    pub fn step(&self, n: usize) {
+        self.inner.lock().time.step(n);
+    }
+
+    /// Lets all work finish.
+    pub fn finish_unseen(&self) {
+        self.inner.lock().time.finish_unseen();
+    }
+
+    /// A pool handed memory out. Returns the number of this handing out.
+    pub fn granted(&self, address: u64, bytes: u64) -> u64 {
+        self.inner.lock().granted(address, bytes)
+    }
+
+    /// The program gave memory back.
+    pub fn returned(&self, address: u64) {
+        self.inner.lock().memory.grants.remove(&address);
+    }
+
+    /// Memory that was handed out ends with its context, whatever others do with it.
+    pub fn lost(&self, address: u64, number: u64) {
+        let mut inner = self.inner.lock();
+        inner.memory.grants.remove(&address);
+        for work in &mut inner.works {
+            work.uses.retain(|(used, _)| used.2 != number);
+        }
+    }
+
+    /// Somebody outside relies on what is mapped in a range.
+    pub fn pin(&self, address: u64, bytes: u64) {
+        let mut inner = self.inner.lock();
+        let within = inner.memory.within(address, bytes).map(|(at, _)| *at);
+        for at in within.collect::<Vec<_>>() {
+            if let Some(mapping) = inner.memory.mappings.get_mut(&at) {
+                mapping.pinned = true;
+            }
+        }
+    }
+
+    /// Submits work that uses memory.
+    pub fn launch(&self, stream: Stream, uses: &[Use]) {
+        self.inner.lock().launch(stream, uses);
+    }
+
+    /// Replays a graph: its memory must still be what it was.
+    pub fn replay(&self, stream: Stream, uses: &[Use]) {
+        let mut inner = self.inner.lock();
+        inner.check_replay(uses);
+        inner.launch(stream, uses);
+    }
+
+    /// What went wrong.
+    pub fn findings(&self) -> Vec<String> {
+        self.inner.lock().findings.clone()
+    }
+
+    /// Calls that a pool made with success.
+    pub fn calls(&self, pool: usize, call: Call) -> u64 {
+        let inner = self.inner.lock();
+        inner.calls.get(&(pool, call)).copied().unwrap_or(0)
+    }
+
+    /// How often a pool put a piece elsewhere.
+    pub fn moves(&self, pool: usize) -> u64 {
+        self.inner.lock().moved.get(&pool).copied().unwrap_or(0)
+    }
+
+    /// Counts anew for a pool.
+    pub fn forget(&self, pool: usize) {
+        let mut inner = self.inner.lock();
+        inner.calls.retain(|(of, _), _| *of != pool);
+        inner.moved.remove(&pool);
+        inner.memory.held.remove(&pool);
+    }
+
+    /// Bytes that a pool holds, and the most that it did.
+    pub fn held(&self, pool: usize) -> (u64, u64) {
+        let inner = self.inner.lock();
+        inner.memory.held.get(&pool).copied().unwrap_or_default()
+    }
+
+    /// The most that a pool holds is what it holds now.
+    pub fn reset_peak(&self, pool: usize) {
+        let mut inner = self.inner.lock();
+        let (held, peak) = inner.memory.held.entry(pool).or_default();
+        *peak = *held;
+    }
+
+    /// Bytes of all pieces.
+    pub fn total(&self) -> u64 {
+        self.inner.lock().memory.total()
+    }
+
+    /// Bytes of a pool's pieces that somebody relies on.
+    pub fn pinned(&self, pool: usize) -> u64 {
+        let inner = self.inner.lock();
+        let mappings = inner.memory.mappings.values();
+        let pinned = mappings.filter(|mapping| mapping.pinned);
+        let own = |handle: &u64| {
+            inner
+                .memory
+                .pieces
+                .get(handle)
+                .is_some_and(|p| p.pool == pool)
+        };
+        pinned.filter(|m| own(&m.handle)).map(|m| m.bytes).sum()
+    }
+
+    /// Bytes of a pool's pieces that are not wholly free, as this tells of a range.
+    pub fn busy(&self, pool: usize, is_free: impl Fn(u64, u64) -> bool) -> u64 {
+        let inner = self.inner.lock();
+        let own = |handle: &u64| {
+            inner
+                .memory
+                .pieces
+                .get(handle)
+                .is_some_and(|p| p.pool == pool)
+        };
+        let mappings = inner.memory.mappings.iter().filter(|(_, m)| own(&m.handle));
+        let busy = mappings.filter(|(at, m)| m.pinned || !is_free(**at, m.bytes));
+        busy.map(|(_, m)| m.bytes).sum()
+    }
+
+    /// Whether exactly these devices, a bit each, may use each piece of a pool where it was put last.
+    pub fn is_accessible(&self, pool: usize, mask: u8) -> bool {
+        let inner = self.inner.lock();
+        let here = |handle: &u64| {
+            let mut all = inner
+                .memory
+                .mappings
+                .values()
+                .filter(|m| m.handle == *handle);
+            all.any(|m| m.access == mask)
+        };
+        let own = inner
+            .memory
+            .pieces
+            .iter()
+            .filter(|(_, piece)| piece.pool == pool);
+        own.into_iter().all(|(handle, _)| here(handle))
+    }
+
+    /// Events that were recorded and not retired.
+    pub fn events(&self) -> usize {
+        self.inner.lock().time.events()
+    }
+}

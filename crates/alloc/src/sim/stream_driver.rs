@@ -1,0 +1,293 @@
+//! The driver's calls, as the simulated device answers them.
+
+use super::{Call, Clock, Error, Event, Inner, Sim};
+use crate::handles::Context;
+use crate::handles::Stream;
+use crate::stream_pool::{Driver, PoolId, StreamPool};
+use std::sync::Weak;
+use std::time::Duration;
+
+/// How long a pool that needs memory waits for another.
+const PATIENCE: Duration = Duration::from_millis(10);
+
+/// Pools that share a device.
+pub struct World {
+    pub sim: Sim,
+    pub pools: Vec<StreamPool<Probe>>,
+}
+
+/// One pool's way to the device. It looks at all pools in the middle of every call: none may have its
+/// lock held.
+pub struct Probe {
+    pub number: usize,
+    pub world: Weak<World>,
+}
+
+impl Probe {
+    fn with<R>(&self, f: impl FnOnce(&mut Inner) -> R) -> R {
+        let world = self.world.upgrade().expect("the world outlives its pools");
+        let mut inner = world.sim.inner.lock();
+        for pool in &world.pools {
+            match pool.peek() {
+                Some(stats) => assert!(stats.allocated <= stats.reserved),
+                None => inner.findings.push("a call with a lock held".into()),
+            }
+        }
+        f(&mut inner)
+    }
+}
+
+fn mask(devices: &[i32]) -> u8 {
+    devices.iter().fold(0, |mask, device| mask | 1 << device)
+}
+
+impl Driver for Probe {
+    type Error = Error;
+    type Event = Event;
+    const OUT_OF_MEMORY: Error = Error::OutOfMemory;
+
+    fn is_out_of_memory(error: Error) -> bool {
+        error == Error::OutOfMemory
+    }
+
+    fn reserve(&self, _: i32, bytes: u64) -> Result<u64, Error> {
+        self.with(|sim| {
+            sim.enter(self.number, Call::Reserve)?;
+            Ok(sim.memory.reserve(bytes))
+        })
+    }
+
+    fn unreserve(&self, address: u64, bytes: u64) {
+        self.with(|sim| {
+            let finding = sim.memory.unreserve(address, bytes);
+            sim.find(finding);
+        });
+    }
+
+    fn create(&self, _: i32, bytes: u64) -> Result<u64, Error> {
+        self.with(|sim| {
+            sim.enter(self.number, Call::Create)?;
+            if !bytes.is_multiple_of(2 << 20) {
+                sim.findings.push(format!("a piece of {bytes} bytes"));
+            }
+            if sim.memory.total().saturating_add(bytes) > sim.capacity {
+                return Err(Error::OutOfMemory);
+            }
+            Ok(sim.memory.create(self.number, bytes))
+        })
+    }
+
+    fn destroy(&self, _: i32, handle: u64, bytes: u64) {
+        self.with(|sim| {
+            let finding = sim.memory.destroy(handle, bytes);
+            sim.find(finding);
+        });
+    }
+
+    fn map(&self, address: u64, bytes: u64, handle: u64) -> Result<(), Error> {
+        self.with(|sim| {
+            if sim.enter(self.number, Call::Map)? {
+                return Ok(());
+            }
+            if sim
+                .memory
+                .pieces
+                .get(&handle)
+                .is_some_and(|piece| piece.used)
+            {
+                *sim.moved.entry(self.number).or_default() += 1;
+            }
+            let finding = sim.memory.map(address, bytes, handle);
+            sim.find(finding);
+            Ok(())
+        })
+    }
+
+    fn allow(&self, address: u64, bytes: u64, devices: &[i32]) -> Result<(), Error> {
+        self.with(|sim| {
+            if !sim.enter(self.number, Call::Allow)? {
+                sim.set_access(address, bytes, |access| *access |= mask(devices));
+            }
+            Ok(())
+        })
+    }
+
+    fn forbid(&self, address: u64, bytes: u64, devices: &[i32]) -> Result<(), Error> {
+        self.with(|sim| {
+            if !sim.enter(self.number, Call::Forbid)? {
+                sim.set_access(address, bytes, |access| *access &= !mask(devices));
+            }
+            Ok(())
+        })
+    }
+
+    fn peers(&self, _: i32, devices: &[i32]) -> Result<(), Error> {
+        self.with(|sim| {
+            if sim.enter(self.number, Call::Peers)? {
+                return Ok(());
+            }
+            let peers = sim.peers | mask(devices);
+            sim.peers = peers;
+            let mappings = sim.memory.mappings.values_mut();
+            mappings.for_each(|mapping| mapping.access |= peers);
+            Ok(())
+        })
+    }
+
+    fn unmap(&self, address: u64, bytes: u64) -> Result<(), Error> {
+        self.with(|sim| {
+            if sim.enter(self.number, Call::Unmap)? {
+                return Ok(());
+            }
+            sim.vanish(address, bytes);
+            let finding = sim.memory.unmap(address, bytes);
+            sim.find(finding);
+            Ok(())
+        })
+    }
+
+    fn allocate(&self, _: i32, bytes: u64) -> Result<u64, Error> {
+        self.with(|sim| {
+            sim.enter(self.number, Call::Allocate)?;
+            if sim.memory.total().saturating_add(bytes) > sim.capacity {
+                return Err(Error::OutOfMemory);
+            }
+            let access = sim.peers;
+            Ok(sim.memory.allocate(self.number, bytes, access))
+        })
+    }
+
+    fn release(&self, _: i32, address: u64, bytes: u64) -> Result<(), Error> {
+        self.with(|sim| {
+            if sim.enter(self.number, Call::Release)? {
+                return Ok(());
+            }
+            sim.vanish(address, bytes);
+            let handle = sim.memory.mappings.get(&address).map_or(0, |m| m.handle);
+            let finding = sim.memory.unmap(address, bytes);
+            sim.find(finding);
+            let finding = sim.memory.destroy(handle, bytes);
+            sim.find(finding);
+            Ok(())
+        })
+    }
+
+    fn record(&self, stream: Stream) -> Result<Event, Error> {
+        self.with(|sim| {
+            sim.capturable(Call::Record, Some(stream));
+            let lies = sim.enter(self.number, Call::Record)?;
+            let Some(clock) = sim.time.now(stream) else {
+                sim.findings
+                    .push(format!("{stream:?} is gone but recorded"));
+                return Err(Error::Failed);
+            };
+            let clock = if lies { Clock::default() } else { clock };
+            Ok(Event(sim.time.record(stream.context, clock)))
+        })
+    }
+
+    fn record_beside(&self, stream: Stream) -> Result<Event, Error> {
+        self.with(|sim| {
+            if sim.capturing.contains(&stream) || stream.handle <= Stream::PER_THREAD {
+                return Err(Error::Failed);
+            }
+            let lies = sim.enter(self.number, Call::Record)?;
+            let Some(clock) = sim.time.now(stream) else {
+                sim.findings
+                    .push(format!("{stream:?} is gone but recorded"));
+                return Err(Error::Failed);
+            };
+            let clock = if lies { Clock::default() } else { clock };
+            Ok(Event(sim.time.record(stream.context, clock)))
+        })
+    }
+
+    fn wait_beside(&self, event: Event) -> Result<(), Error> {
+        self.with(|sim| {
+            let clock = sim.event(event)?;
+            if !sim.enter(self.number, Call::Wait)? {
+                sim.time.finish(&clock);
+            }
+            sim.prune();
+            Ok(())
+        })
+    }
+
+    fn drain(&self, stream: Stream) -> Result<(), Error> {
+        self.with(|sim| {
+            let every = match stream.context {
+                Context(0) => stream,
+                context => Stream::all_of(context),
+            };
+            let Some(clock) = sim.time.now(every) else {
+                return Err(Error::Failed);
+            };
+            if !sim.enter(self.number, Call::Wait)? {
+                sim.time.finish(&clock);
+            }
+            sim.prune();
+            Ok(())
+        })
+    }
+
+    fn order(&self, stream: Stream, event: Event) -> Result<(), Error> {
+        self.with(|sim| {
+            sim.capturable(Call::Order, Some(stream));
+            let clock = sim.event(event)?;
+            if !sim.enter(self.number, Call::Order)? {
+                sim.time.order(stream, &clock);
+            }
+            Ok(())
+        })
+    }
+
+    fn is_complete(&self, event: Event) -> Result<bool, Error> {
+        self.with(|sim| {
+            sim.capturable(Call::Query, None);
+            let clock = sim.event(event)?;
+            let lies = sim.enter(self.number, Call::Query)?;
+            let complete = lies || sim.time.has_finished(&clock);
+            sim.prune();
+            Ok(complete)
+        })
+    }
+
+    fn wait(&self, event: Event) -> Result<(), Error> {
+        self.with(|sim| {
+            sim.capturable(Call::Wait, None);
+            let clock = sim.event(event)?;
+            if !sim.enter(self.number, Call::Wait)? {
+                sim.time.finish(&clock);
+                sim.prune();
+            }
+            Ok(())
+        })
+    }
+
+    fn retire(&self, event: Event) {
+        self.with(|sim| {
+            if !sim.time.retire(event.0) {
+                sim.findings.push("an event is retired twice".into());
+            }
+        });
+    }
+
+    fn admit(&self, _: i32, bytes: u64) -> bool {
+        self.with(|sim| sim.memory.total().saturating_add(bytes) <= sim.limit)
+    }
+
+    fn make_room(&self, asking: PoolId, waits: bool) -> bool {
+        let world = self.world.upgrade().expect("the world outlives its pools");
+        let mut given = 0;
+        for (number, pool) in world.pools.iter().enumerate() {
+            let probe = Probe {
+                number,
+                world: self.world.clone(),
+            };
+            if pool.id() != asking {
+                given += pool.make_room(&probe, waits, PATIENCE);
+            }
+        }
+        given > 0
+    }
+}

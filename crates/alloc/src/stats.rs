@@ -1,0 +1,268 @@
+//! What a pool tells about itself.
+
+use crate::size_class::PAGE;
+use crate::types::{Grant, Source};
+
+/// Counters of one pool, of one device, or of all. Sizes are in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Handed out, in blocks.
+    pub allocated: u64,
+    /// Handed out, as asked for.
+    pub requested: u64,
+    /// Held from the driver.
+    pub reserved: u64,
+    /// Freed blocks that graphs may still use: a part of what is held and not handed out.
+    pub quarantined: u64,
+    /// Highest `allocated` so far. Over several devices: the sum of theirs.
+    pub peak_allocated: u64,
+    /// Highest `requested`, likewise, since it was last reset.
+    pub peak_requested: u64,
+    /// Highest `reserved`, likewise, since it was last reset.
+    pub peak_reserved: u64,
+    /// Blocks handed out now.
+    pub live: u64,
+    /// Requests answered by a block whose work was known to be complete or ordered.
+    pub hits: u64,
+    /// Requests answered after later work was ordered behind the block's.
+    pub ordered: u64,
+    /// Requests answered after the host waited for the block's work.
+    pub waited: u64,
+    /// Requests answered with new memory from the driver, or with memory that was moved.
+    pub grown: u64,
+    /// Frees.
+    pub freed: u64,
+    /// Bytes of them, in blocks. Of stream-ordered pools.
+    pub freed_bytes: u64,
+    /// Pieces of memory, or driver allocations, got from the driver. Of stream-ordered pools.
+    pub created: u64,
+    /// Pieces of memory, or driver allocations, given back.
+    pub released: u64,
+    /// Pieces of memory that were unmapped and mapped elsewhere, once their work was over.
+    pub moved: u64,
+    /// Pieces of memory that were mapped elsewhere while earlier work still used them where they were.
+    pub aliased: u64,
+    /// Waits of the host for work that used memory which had to go back. Of stream-ordered pools.
+    pub host_waits: u64,
+    /// What is told apart once a pool of streams has served `cudaMalloc`, too.
+    pub(crate) shared: Option<Shared>,
+    /// Requests refused for want of memory.
+    pub out_of_memory: u64,
+    /// Blocks that waited for captures or graphs and came back because memory was short.
+    pub given_up: u64,
+}
+
+/// What a pool of streams that serves `cudaMalloc`, too, tells apart. Sizes are in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Shared {
+    /// Handed out for no stream in particular, as `cudaMalloc` does: in blocks, and as asked for.
+    pub allocated: u64,
+    pub requested: u64,
+    /// Highest `allocated` in this window of time and in the one before.
+    pub recent: [u64; 2],
+    /// The highest figures of what is for streams.
+    peak_requested: u64,
+    peak_allocated: u64,
+    peak_reserved: u64,
+}
+
+impl Stats {
+    /// Bytes held from the driver and not handed out.
+    pub fn cached(&self) -> u64 {
+        self.reserved.saturating_sub(self.allocated)
+    }
+
+    /// Bytes that are for `cudaMalloc` in a pool of streams: what it has handed out, and as much more as it had of late.
+    pub fn kept_for_all(&self) -> u64 {
+        self.shared.map_or(0, |shared| {
+            let [now, before] = shared.recent;
+            now.max(before)
+        })
+    }
+
+    /// Bytes that a pool of streams holds for `cudaMalloc` and has not handed out.
+    pub fn cached_for_all(&self) -> u64 {
+        let allocated = self.shared.map_or(0, |shared| shared.allocated);
+        self.reserved
+            .saturating_sub(self.reserved_on_streams())
+            .saturating_sub(allocated)
+    }
+
+    /// Handed out on streams, as asked for: `CU_MEMPOOL_ATTR_USED_MEM_CURRENT`.
+    pub fn requested_on_streams(&self) -> u64 {
+        let for_all = self.shared.map_or(0, |shared| shared.requested);
+        self.requested.saturating_sub(for_all)
+    }
+
+    /// Highest [`Stats::requested_on_streams`] since it was last reset: `CU_MEMPOOL_ATTR_USED_MEM_HIGH`.
+    pub fn peak_requested_on_streams(&self) -> u64 {
+        self.shared
+            .map_or(self.peak_requested, |shared| shared.peak_requested)
+    }
+
+    /// Held for what is handed out on streams, now or later: `CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT`.
+    pub fn reserved_on_streams(&self) -> u64 {
+        let Some(shared) = self.shared else {
+            return self.reserved;
+        };
+        // Pages that `cudaMalloc` uses in part are not for streams that never used as much.
+        let rest = self.reserved.saturating_sub(self.kept_for_all());
+        let most = shared.peak_allocated.next_multiple_of(PAGE);
+        rest.min(most)
+            .max(self.allocated.saturating_sub(shared.allocated))
+    }
+
+    /// Highest [`Stats::reserved_on_streams`] since it was last reset: `CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH`.
+    pub fn peak_reserved_on_streams(&self) -> u64 {
+        self.shared.map_or(self.peak_reserved, |shared| {
+            shared.peak_reserved.max(self.reserved_on_streams())
+        })
+    }
+
+    /// Adds the figures of another device or pool.
+    pub fn add(&mut self, other: &Stats) {
+        let pairs = [
+            (&mut self.allocated, other.allocated),
+            (&mut self.requested, other.requested),
+            (&mut self.reserved, other.reserved),
+            (&mut self.quarantined, other.quarantined),
+            (&mut self.peak_allocated, other.peak_allocated),
+            (&mut self.peak_requested, other.peak_requested),
+            (&mut self.peak_reserved, other.peak_reserved),
+            (&mut self.live, other.live),
+            (&mut self.hits, other.hits),
+            (&mut self.ordered, other.ordered),
+            (&mut self.waited, other.waited),
+            (&mut self.grown, other.grown),
+            (&mut self.freed, other.freed),
+            (&mut self.freed_bytes, other.freed_bytes),
+            (&mut self.created, other.created),
+            (&mut self.released, other.released),
+            (&mut self.moved, other.moved),
+            (&mut self.aliased, other.aliased),
+            (&mut self.host_waits, other.host_waits),
+            (&mut self.out_of_memory, other.out_of_memory),
+            (&mut self.given_up, other.given_up),
+        ];
+        for (mine, theirs) in pairs {
+            *mine += theirs;
+        }
+    }
+
+    /// A block was handed out.
+    #[inline(always)]
+    pub(crate) fn granted(&mut self, grant: &Grant) {
+        self.requested += grant.requested;
+        self.allocated += grant.size;
+        self.peak_requested = self.peak_requested.max(self.requested);
+        self.peak_allocated = self.peak_allocated.max(self.allocated);
+        if self.shared.is_some() {
+            self.note_peaks();
+        }
+        self.live += 1;
+        *self.of_source(grant.source) += 1;
+    }
+
+    /// What answered a request turned out to be another source.
+    pub(crate) fn corrected(&mut self, from: Source, to: Source) {
+        *self.of_source(from) -= 1;
+        *self.of_source(to) += 1;
+    }
+
+    #[inline(always)]
+    fn of_source(&mut self, source: Source) -> &mut u64 {
+        match source {
+            Source::Hit => &mut self.hits,
+            Source::Ordered => &mut self.ordered,
+            Source::Waited => &mut self.waited,
+            Source::Grown => &mut self.grown,
+        }
+    }
+
+    /// A block is about to be handed out for no stream in particular by a pool of streams; then it counts as
+    /// [`Stats::granted`].
+    #[cold]
+    pub(crate) fn granted_for_all(&mut self, grant: &Grant) {
+        let shared = self.shared.get_or_insert(Shared {
+            peak_requested: self.peak_requested,
+            peak_allocated: self.peak_allocated,
+            peak_reserved: self.peak_reserved,
+            ..Shared::default()
+        });
+        shared.allocated += grant.size;
+        shared.requested += grant.requested;
+        let [now, _] = &mut shared.recent;
+        *now = shared.allocated.max(*now);
+    }
+
+    /// Such a block came back and counted as [`Stats::freed`].
+    #[cold]
+    pub(crate) fn freed_for_all(&mut self, size: u64, requested: u64) {
+        if let Some(shared) = &mut self.shared {
+            shared.allocated = shared.allocated.saturating_sub(size);
+            shared.requested = shared.requested.saturating_sub(requested);
+        }
+    }
+
+    /// A window of time is over.
+    pub(crate) fn roll(&mut self) {
+        if let Some(shared) = &mut self.shared {
+            let [now, _] = shared.recent;
+            shared.recent = [shared.allocated, now];
+            self.note_peaks();
+        }
+    }
+
+    /// The highest figures of streams start anew from the present ones.
+    pub(crate) fn reset_peak_requested(&mut self) {
+        self.peak_requested = self.requested;
+        let now = self.requested_on_streams();
+        if let Some(shared) = &mut self.shared {
+            shared.peak_requested = now;
+        }
+    }
+
+    /// As [`Stats::reset_peak_requested`], for what is held.
+    pub(crate) fn reset_peak_reserved(&mut self) {
+        self.peak_reserved = self.reserved;
+        let now = self.reserved_on_streams();
+        if let Some(shared) = &mut self.shared {
+            shared.peak_reserved = now;
+        }
+    }
+
+    #[cold]
+    fn note_peaks(&mut self) {
+        let (requested, reserved) = (self.requested_on_streams(), self.reserved_on_streams());
+        if let Some(shared) = &mut self.shared {
+            let allocated = self.allocated.saturating_sub(shared.allocated);
+            shared.peak_requested = shared.peak_requested.max(requested);
+            shared.peak_allocated = shared.peak_allocated.max(allocated);
+            shared.peak_reserved = shared.peak_reserved.max(reserved);
+        }
+    }
+
+    /// A block came back.
+    #[inline(always)]
+    pub(crate) fn freed(&mut self, size: u64, requested: u64) {
+        self.requested = self.requested.saturating_sub(requested);
+        self.allocated = self.allocated.saturating_sub(size);
+        self.live = self.live.saturating_sub(1);
+        self.freed += 1;
+        self.freed_bytes += size;
+    }
+
+    /// Memory came from the driver.
+    pub(crate) fn reserve(&mut self, bytes: u64) {
+        self.reserved += bytes;
+        self.peak_reserved = self.peak_reserved.max(self.reserved);
+        if self.shared.is_some() {
+            self.note_peaks();
+        }
+    }
+
+    /// Memory went back.
+    pub(crate) fn release(&mut self, bytes: u64) {
+        self.reserved = self.reserved.saturating_sub(bytes);
+    }
+}

@@ -1,0 +1,114 @@
+//! Ranges of addresses: handed out, free, or without memory behind them.
+
+use crate::bins::Binned;
+use crate::handles::Context;
+pub(super) use crate::slab::{Id, NIL};
+use crate::slab::{Link, Linked, UNLINKED};
+
+/// All ranges of a pool.
+pub(super) type Slab = crate::slab::Slab<Block>;
+
+/// The queue of what is free for everybody: no stream's.
+pub(super) const SHARED: u32 = 0;
+/// What a range is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    /// In the caller's hands.
+    Live,
+    /// Free, with memory behind it, and in a bin.
+    Free,
+    /// Free and kept at hand, not merged with its neighbours.
+    AtHand,
+    /// Addresses without memory.
+    Unmapped,
+    /// Free, but its memory is in use at another address already: to be unmapped when its work is over.
+    Stale,
+    /// Being mapped or unmapped.
+    Busy,
+    /// Freed, but a graph may still use it.
+    Quarantined,
+}
+
+/// A range of addresses.
+#[derive(Clone, Debug)]
+pub(super) struct Block {
+    pub address: u64,
+    pub size: u64,
+    /// Bytes that the caller asked for.
+    pub requested: u64,
+    /// The fence of `queue` after which its memory is nobody's.
+    pub fence: u64,
+    pub queue: u32,
+    /// The context of the stream that it was last handed out or freed on.
+    pub context: Context,
+    /// Tells apart the allocations that had this address.
+    pub serial: u32,
+    /// The neighbours in address order.
+    pub left: Id,
+    pub right: Id,
+    pub bin: Link,
+    pub class: u32,
+    /// The capture group that it was last handed out under; 0: none.
+    pub group: u32,
+    /// The housekeeper's tick when it was freed.
+    pub tick: u32,
+    pub state: State,
+    /// In the part of the addresses that small requests share.
+    pub small: bool,
+    /// Handed out for no stream in particular, and live.
+    pub for_all: bool,
+}
+
+impl Block {
+    pub fn new(address: u64, size: u64, state: State) -> Self {
+        Block {
+            address,
+            size,
+            requested: 0,
+            fence: 0,
+            queue: SHARED,
+            context: Context(0),
+            serial: 0,
+            left: NIL,
+            right: NIL,
+            bin: UNLINKED,
+            class: 0,
+            group: 0,
+            tick: 0,
+            state,
+            small: false,
+            for_all: false,
+        }
+    }
+
+    pub fn end(&self) -> u64 {
+        self.address.saturating_add(self.size)
+    }
+}
+
+impl Linked for Block {
+    type Chain = ();
+
+    fn spare() -> Self {
+        Block::new(0, 0, State::Busy)
+    }
+
+    #[inline]
+    fn link(&mut self, (): ()) -> &mut Link {
+        &mut self.bin
+    }
+}
+
+impl Binned for Block {
+    const BIN: () = ();
+
+    #[inline]
+    fn size(&self) -> u64 {
+        self.size
+    }
+
+    #[inline]
+    fn class(&mut self) -> &mut u32 {
+        &mut self.class
+    }
+}

@@ -1,0 +1,267 @@
+//! What the program does to streams, contexts, captures and graphs, as far as a pool must know of it.
+
+use super::block::SHARED;
+use super::block::{Block, Id, State as Is};
+use super::driver::Driver;
+use super::mutation::{Mutation, on};
+use super::pool::StreamPool;
+use super::space::Piece;
+use super::state::State;
+use super::stream_queue::StreamQueue;
+use crate::handles::Context;
+use crate::handles::Stream;
+use std::time::Duration;
+
+/// How long a capture that begins waits for calls in flight that would invalidate it.
+const CAPTURE_PATIENCE: Duration = Duration::from_secs(2);
+
+/// Points in the frees of some streams, taken before they are synchronised.
+#[derive(Clone, Debug, Default)]
+pub struct Marks(Vec<(u32, u64)>);
+
+impl<D: Driver> StreamPool<D> {
+    /// A point before a stream, or a whole context, is synchronised; see [`StreamPool::synchronized`].
+    /// `alone`: no other context's work may use what was freed on no stream in particular.
+    pub fn mark(&self, context: Context, stream: Option<Stream>, alone: bool) -> Marks {
+        let mut state = self.state.lock();
+        let mut marks = Vec::new();
+        let others = on(Mutation::MarkOtherStreams);
+        let one = stream.filter(|_| !others);
+        let mut next = match one {
+            Some(stream) => state.queues.known(stream),
+            None => state.queues.pending(0),
+        };
+        while let Some(number) = next {
+            if let Some(queue) = state.queues.at(number)
+                && (queue.context == context || on(Mutation::MarkOtherContexts))
+                && (stream.is_none() || queue.stream == stream || others)
+                && (alone || queue.ordered || on(Mutation::MarkDespitePeers))
+            {
+                let open = on(Mutation::OpenMark);
+                marks.push((number, if open { queue.join().0 } else { queue.close() }));
+            }
+            next = match one {
+                Some(_) => None,
+                None => state.queues.pending(number + 1),
+            };
+        }
+        Marks(marks)
+    }
+
+    /// What was marked has been synchronised: what was freed before is complete.
+    pub fn synchronized(&self, marks: &Marks) {
+        let mut state = self.state.lock();
+        for (queue, fence) in &marks.0 {
+            // A queue that was ended since has later fences.
+            if let Some(queue) = state.queues.at(*queue) {
+                queue.completed(*fence);
+            }
+        }
+    }
+
+    /// A stream is about to be destroyed: what was freed on it is free when its work is over. A stream
+    /// with the same handle later is another one.
+    pub fn stream_gone(&self, driver: &D, stream: Stream) {
+        if self.state.lock().queues.known(stream).is_none() {
+            return;
+        }
+        let _misses = self.misses.lock();
+        self.end_some(driver);
+        let mut state = self.state.lock();
+        let Some(queue) = state
+            .queues
+            .known(stream)
+            .filter(|_| !on(Mutation::KeepStream))
+        else {
+            return;
+        };
+        let lacks = state
+            .queues
+            .at(queue)
+            .is_some_and(|queue| queue.lacks_event());
+        // It may be the one that captures.
+        let captures = state.captures.is_open() && !on(Mutation::RecordUnderCapture);
+        drop(state);
+        let close = || on(Mutation::NoLastEvent) || self.close(driver, queue, stream).is_some();
+        let recorded = !lacks || !captures && close();
+        let mut state = self.state.lock();
+        let void = if recorded {
+            state.queues.unlist(queue);
+            state.end_queue(queue);
+            Vec::new()
+        } else {
+            state.merge_queue(queue)
+        };
+        drop(state);
+        void.into_iter().for_each(|event| driver.retire(event));
+    }
+
+    /// A thread has ended, and with it its default streams. Calls the driver for nothing.
+    pub fn thread_gone(&self, driver: &D, thread: u64) {
+        let mut state = self.state.lock();
+        let mut void = Vec::new();
+        for queue in state.queues.of_thread(thread) {
+            void.extend(state.merge_queue(queue));
+        }
+        drop(state);
+        void.into_iter().for_each(|event| driver.retire(event));
+    }
+
+    /// A context has ended with its streams: all their work is over, and their events are void. So are the blocks that
+    /// were allocated in it for no stream in particular. Returns their bytes.
+    pub fn context_gone(&self, driver: &D, context: Context) -> u64 {
+        let _misses = self.misses.lock();
+        let mut state = self.state.lock();
+        let before = state.stats.allocated;
+        if state.stats.shared.is_some() && !on(Mutation::KeepBlocks) {
+            state.free_all_of(context);
+        }
+        let gone = before - state.stats.allocated;
+        state.forget_context(context);
+        let mut events = Vec::new();
+        // An event of a device may be one of this context.
+        if let Some(queue) = state.queues.known(Stream::all_of_device(self.device))
+            && let Some(queue) = state.queues.at(queue)
+        {
+            events.extend(queue.void());
+        }
+        for number in state.queues.numbers() {
+            let of_context =
+                |queue: &&StreamQueue<D::Event>| number != SHARED && queue.context == context;
+            if state.queues.get(number).filter(of_context).is_none() || on(Mutation::KeepEvents) {
+                continue;
+            }
+            state.queues.unlist(number);
+            if let Some(queue) = state.queues.at(number) {
+                events.extend(queue.forget());
+            }
+            state.end_queue(number);
+        }
+        drop(state);
+        for event in events {
+            driver.retire(event);
+        }
+        gone
+    }
+
+    /// No context of the process is left: all work of the device is over.
+    pub fn device_idle(&self) {
+        let mut state = self.state.lock();
+        let device = Stream::all_of_device(self.device);
+        if let Some(number) = state.queues.known(device)
+            && let Some(queue) = state.queues.at(number)
+        {
+            let fence = queue.close();
+            queue.completed(fence);
+        }
+    }
+
+    /// A stream is about to capture, under a number that no other capture has: no fence is made until
+    /// that ends.
+    pub fn capture_began(&self, capture: u64) {
+        // Whoever makes a fence holds this: none is being made when the capture begins. One that waits
+        // for the device may take longer; the capture must not wait for ever.
+        let _misses = self.misses.try_lock_for(CAPTURE_PATIENCE);
+        self.state.lock().captures.began(capture);
+    }
+
+    /// A capture ended in `graph`, or in nothing.
+    pub fn capture_ended(&self, capture: u64, graph: Option<u64>) {
+        let mut state = self.state.lock();
+        let blocks = state
+            .captures
+            .ended(capture, graph.filter(|_| !on(Mutation::NoGraphs)));
+        state.return_blocks(blocks);
+    }
+
+    /// A capture that goes on cannot end in a graph any more: the driver has invalidated it.
+    pub fn capture_broken(&self, capture: u64) {
+        let mut state = self.state.lock();
+        let blocks = state.captures.broken(capture);
+        state.return_blocks(blocks);
+    }
+
+    /// `to` was instantiated, cloned or updated from `from`, or contains it.
+    pub fn graph_derived(&self, from: u64, to: u64) {
+        if !on(Mutation::NoDerived) {
+            self.state.lock().captures.derived(from, to);
+        }
+    }
+
+    /// A graph or an instance of one was destroyed.
+    pub fn graph_destroyed(&self, graph: u64) {
+        let mut state = self.state.lock();
+        let blocks = state.captures.destroyed(graph);
+        state.return_blocks(blocks);
+    }
+}
+
+impl<E: Copy> State<E> {
+    /// Frees the blocks that were allocated in a context for no stream in particular.
+    fn free_all_of(&mut self, context: Context) {
+        let of_context = |id: &Id| {
+            let block = self.slab.at(*id);
+            block.state == Is::Live && block.for_all && block.context == context
+        };
+        let all: Vec<Id> = self.map.values().copied().filter(of_context).collect();
+        let queue = self.queues.of(Stream::all_of(context));
+        for id in all {
+            // A live block can be freed.
+            let _ = self.free::<(), ()>(self.slab.at(id).address, queue, |_| ());
+        }
+    }
+
+    /// What graphs may still use waits for what its device does, not for a context that has ended.
+    fn forget_context(&mut self, context: Context) {
+        if self.stats.quarantined == 0 {
+            return;
+        }
+        for id in self.map.values() {
+            let block = self.slab.at_mut(*id);
+            if block.state == Is::Quarantined && block.context == context {
+                block.context = Context(0);
+            }
+        }
+    }
+
+    /// Forgets everything, the reserved addresses too unless the pool `keeps` them. Returns the pieces, those
+    /// mapped a second time without a handle, and the events.
+    pub fn clear(&mut self, keeps: bool) -> (Vec<(u64, Piece)>, Vec<E>) {
+        let stale: Vec<_> = self
+            .space
+            .stale
+            .iter()
+            .map(|(id, _)| self.slab.at(*id))
+            .map(|block: &Block| (block.address, block.size))
+            .collect();
+        let no_handle = |(address, bytes)| (address, Piece::new(0, bytes));
+        let mut pieces: Vec<(u64, Piece)> = stale.into_iter().map(no_handle).collect();
+        pieces.extend(std::mem::take(&mut self.space.pieces));
+        let mut events = Vec::new();
+        for number in self.queues.numbers() {
+            events.extend(
+                self.queues
+                    .at(number)
+                    .into_iter()
+                    .flat_map(|queue| queue.forget()),
+            );
+        }
+        // What begins anew does not begin as the process did.
+        self.leave(0);
+        let fresh = State::new(self.device, self.settings.clone());
+        let ranges = self.space.ranges().filter(|_| keeps);
+        let queues = self.queues.anew();
+        let before = std::mem::replace(self, fresh);
+        (self.stats, self.tick, self.calm) = (before.stats, before.tick, before.stats.freed_bytes);
+        (self.stats.allocated, self.stats.requested) = (0, 0);
+        self.stats.shared = None;
+        (self.stats.live, self.stats.quarantined, self.stats.reserved) = (0, 0, 0);
+        (self.follower, self.progress) = (None, before.progress);
+        (self.captures, self.queues) = (before.captures, queues);
+        self.captures.forget(|_| true);
+        if let Some((base, bytes)) = ranges {
+            self.reserved(base, bytes);
+        }
+        (pieces, events)
+    }
+}

@@ -1,0 +1,101 @@
+//! Freed blocks kept at hand: one that is asked for again in its exact size, on the stream that it was
+//! freed on, goes out without being merged and split.
+
+use super::block::{Id, NIL, Slab, State};
+
+/// Sizes kept at hand; a bit each in a word.
+const SLOTS: usize = 64;
+/// Blocks of one size, at most.
+const DEPTH: u32 = 16;
+
+#[derive(Clone, Copy)]
+struct Slot {
+    size: u64,
+    newest: Id,
+    count: u32,
+}
+
+/// The blocks at hand of one queue.
+pub(super) struct ExactFit {
+    slots: [Slot; SLOTS],
+    filled: u64,
+}
+
+#[inline]
+fn slot(size: u64) -> usize {
+    // Fibonacci hashing: the upper bits of the product depend on all bits of the size.
+    (size.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58) as usize
+}
+
+impl ExactFit {
+    pub fn new() -> Self {
+        let empty = Slot {
+            size: 0,
+            newest: NIL,
+            count: 0,
+        };
+        ExactFit {
+            slots: [empty; SLOTS],
+            filled: 0,
+        }
+    }
+
+    /// Takes a block of exactly this size out.
+    #[inline(always)]
+    pub fn take(&mut self, slab: &mut Slab, size: u64) -> Option<Id> {
+        let index = slot(size);
+        let slot = self.slots.get_mut(index)?;
+        if slot.size != size || slot.count == 0 {
+            return None;
+        }
+        let id = slot.newest;
+        slot.newest = slab.at(id).bin.older;
+        slot.count -= 1;
+        if slot.count == 0 {
+            self.filled &= !(1 << index);
+        }
+        Some(id)
+    }
+
+    /// Keeps a block; false if there is no place for it.
+    #[inline(always)]
+    pub fn keep(&mut self, slab: &mut Slab, id: Id, size: u64) -> bool {
+        let index = slot(size);
+        let Some(slot) = self.slots.get_mut(index) else {
+            return false;
+        };
+        if slot.count == 0 {
+            slot.size = size;
+            slot.newest = NIL;
+        } else if slot.size != size || slot.count >= DEPTH {
+            return false;
+        }
+        let block = slab.at_mut(id);
+        block.bin.older = slot.newest;
+        block.state = State::AtHand;
+        slot.newest = id;
+        slot.count += 1;
+        self.filled |= 1 << index;
+        true
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.filled == 0
+    }
+
+    /// Bytes of the largest block; 0 if there is none.
+    pub fn largest(&self) -> u64 {
+        let filled = self.slots.iter().filter(|slot| slot.count > 0);
+        filled.map(|slot| slot.size).max().unwrap_or(0)
+    }
+
+    /// Takes any block out.
+    pub fn pop(&mut self, slab: &mut Slab) -> Option<Id> {
+        if self.filled == 0 {
+            return None;
+        }
+        let size = self.slots.get(self.filled.trailing_zeros() as usize)?.size;
+        self.take(slab, size)
+    }
+}

@@ -1,0 +1,343 @@
+//! Fences of a pool: which work is over, and streams that are made to wait for others.
+
+use super::driver::Driver;
+use super::mutation::{Mutation, on};
+use super::pool::StreamPool;
+use super::state::State;
+use crate::handles::Stream;
+use crate::policy::Reuse;
+use crate::types::Source;
+use std::ops::Range;
+
+/// StreamQueues that a miss looks at, at most; the next one goes on with others.
+const LOOKS: u32 = 64;
+/// StreamQueues of destroyed streams that one more destroyed stream looks at.
+const ENDS: u32 = 4;
+
+impl<E: Copy> State<E> {
+    /// Highest allocated so far, with a little to spare: what the pool may hold without moving memory.
+    pub fn budget(&self, more: u64) -> u64 {
+        let most = self.stats.allocated.saturating_add(more);
+        let most = self.stats.peak_allocated.max(most);
+        most.saturating_add(most / 1000 * self.settings.spare)
+    }
+
+    /// How a stream may come behind work of others: whether it is made to wait, or else the host.
+    fn ways(&self, stream: Stream) -> (bool, bool) {
+        if stream.is_ordered() {
+            return (self.settings.orders, self.settings.waits);
+        }
+        let orders = self.settings.reuse == Reuse::Order;
+        (orders, !orders)
+    }
+
+    /// A queue that has a block for a request once `queue` waits for it, and the fence.
+    fn pending(&mut self, need: u64) -> Option<(u32, u64)> {
+        let small = self.is_small(need);
+        let mut best: Option<(u64, u32, u64)> = None;
+        let mut at = 0;
+        while let Some(other) = self.queues.holder(at) {
+            at = other + 1;
+            let bins = self.queues.get(other).and_then(|other| other.bins(small));
+            let Some(id) = bins.and_then(|bins| bins.best(&mut self.slab, need)) else {
+                continue;
+            };
+            let block = self.slab.at(id);
+            if block.size <= self.settings.policy.slack(need)
+                && best.is_none_or(|(least, _, _)| block.size < least)
+            {
+                best = Some((block.size, other, block.fence));
+            }
+        }
+        best.map(|(_, other, fence)| (other, fence))
+    }
+
+    /// Where moved pieces were, now busy: those whose work there is over, or all of one handle.
+    pub fn stale(&mut self, handle: Option<u64>) -> Vec<(u32, u64)> {
+        let all = std::mem::take(&mut self.space.stale);
+        let is_ready = |(id, of): &(u32, u64)| match handle {
+            Some(handle) => *of == handle,
+            None => on(Mutation::ReapEarly) || self.is_complete(*id),
+        };
+        let (ready, waiting): (Vec<_>, Vec<_>) = all.into_iter().partition(is_ready);
+        self.space.stale = waiting;
+        for (id, _) in &ready {
+            self.slab.at_mut(*id).state = super::block::State::Busy;
+        }
+        ready
+    }
+}
+
+impl<D: Driver> StreamPool<D> {
+    /// Finds out what is complete, and closes the open fences so that the next look can tell more. Only
+    /// by who misses; does nothing while a stream captures.
+    pub(super) fn refresh(&self, driver: &D) {
+        self.look_at(driver, 0, u32::MAX, true);
+    }
+
+    /// As [`StreamPool::refresh`], of some queues, others each time.
+    pub(super) fn refresh_some(&self, driver: &D) {
+        let from = self.state.lock().next_look;
+        let next = self.look_at(driver, from, LOOKS, true);
+        self.state.lock().next_look = next;
+    }
+
+    /// Ends some of the queues whose stream is gone and whose work is over.
+    pub(super) fn end_some(&self, driver: &D) {
+        let from = self.state.lock().next_end;
+        let next = self.look_at(driver, from, ENDS, false);
+        self.state.lock().next_end = next;
+    }
+
+    /// Looks at so many queues from a number on, and again from the first. Returns where to go on: 0 if
+    /// it was all.
+    fn look_at(&self, driver: &D, from: u32, most: u32, all: bool) -> u32 {
+        let mut left = most;
+        for (mut queue, upto) in [(from, u32::MAX), (0, from)] {
+            while let Some(next) = self.look(driver, queue..upto, all) {
+                queue = next + 1;
+                left -= 1;
+                if left == 0 {
+                    return queue;
+                }
+            }
+        }
+        0
+    }
+
+    /// Finds out what is complete of the first queue in a range for which that is not known: its number.
+    /// `all`: also where the stream is there.
+    fn look(&self, driver: &D, queues: Range<u32>, all: bool) -> Option<u32> {
+        let (mut from, mut closed) = (queues.start, false);
+        loop {
+            let mut state = self.state.lock();
+            if state.captures.is_open() && !on(Mutation::QueryUnderCapture) {
+                return None;
+            }
+            let queue = state
+                .queues
+                .pending(from)
+                .filter(|queue| *queue < queues.end)?;
+            let at = state.queues.at(queue)?;
+            if !all && !at.ends {
+                from = queue + 1;
+                continue;
+            }
+            let (stream, lacks) = (at.stream, at.lacks_event());
+            let superfluous = at.superfluous();
+            let waiting = at.first();
+            if superfluous.is_none() && state.queues.can_end(queue) {
+                state.end_queue(queue);
+                return Some(queue);
+            }
+            drop(state);
+            from = queue;
+            if let Some(event) = superfluous {
+                let _locked = on(Mutation::CallLocked).then(|| self.state.lock());
+                driver.retire(event);
+                continue;
+            }
+            if let Some((id, event)) = waiting
+                && (matches!(driver.is_complete(event), Ok(true)) || on(Mutation::CompleteEarly))
+            {
+                if let Some(at) = self.state.lock().queues.at(queue) {
+                    at.completed(id);
+                }
+                if closed {
+                    return Some(queue);
+                }
+                continue;
+            }
+            if let Some(stream) = stream
+                && lacks
+                && !closed
+                && self.close(driver, queue, stream).is_some()
+            {
+                // Asked at once: the request need not take new memory while a block is free whose work is over.
+                closed = true;
+                continue;
+            }
+            return Some(queue);
+        }
+    }
+
+    /// Closes a queue's open fence and records its event. `None`: that failed.
+    pub(super) fn close(&self, driver: &D, queue: u32, stream: Stream) -> Option<(u64, D::Event)> {
+        let fence = self.state.lock().queues.at(queue)?.close();
+        let event = driver.record(stream).ok()?;
+        let mut state = self.state.lock();
+        state.queues.at(queue)?.recorded(fence, event);
+        state.queues.pends(queue);
+        Some((fence, event))
+    }
+
+    /// Makes a stream, or else the host, wait for another stream that has freed what a request needs.
+    /// `None`: there is no such stream.
+    pub(super) fn order(&self, driver: &D, stream: Stream, bytes: u64) -> Option<Source> {
+        let mut state = self.state.lock();
+        let (orders, waits) = state.ways(stream);
+        if !orders && !waits {
+            return None;
+        }
+        let need = state.block_bytes(bytes);
+        state.flush();
+        let (other, fence) = state.pending(need)?;
+        drop(state);
+        self.order_behind(driver, stream, other, fence)
+    }
+
+    /// Makes a stream, or else the host, wait for a fence of a queue. `None`: that cannot be.
+    pub(super) fn order_behind(
+        &self,
+        driver: &D,
+        stream: Stream,
+        other: u32,
+        fence: u64,
+    ) -> Option<Source> {
+        let mut state = self.state.lock();
+        let (orders, waits) = state.ways(stream);
+        let captures = state.captures.is_open() && !on(Mutation::OrderUnderCapture);
+        if captures || !(orders || waits) {
+            return None;
+        }
+        let queue = state.queues.of(stream);
+        let at = state.queues.at(other)?;
+        let covering = at.covering(fence).filter(|_| !at.is_open(fence));
+        let from = at.stream;
+        drop(state);
+        let (fence, event) =
+            covering.or_else(|| from.and_then(|from| self.close(driver, other, from)))?;
+        if !orders {
+            (on(Mutation::NoWait) || driver.wait(event).is_ok()).then_some(())?;
+            self.state.lock().queues.at(other)?.completed(fence);
+            return Some(Source::Waited);
+        }
+        (on(Mutation::NoOrder) || driver.order(stream, event).is_ok()).then_some(())?;
+        self.state.lock().queues.ordered(queue, other, fence);
+        Some(Source::Ordered)
+    }
+
+    /// The fence and event that cover all that was freed on a queue. `None`: it is over, or there is no
+    /// telling.
+    fn latest(&self, driver: &D, queue: u32) -> Option<(u64, D::Event)> {
+        let mut state = self.state.lock();
+        let at = state.queues.at(queue)?;
+        if !at.lacks_event() {
+            return at.last();
+        }
+        let stream = at.stream?;
+        drop(state);
+        self.close(driver, queue, stream)
+    }
+
+    /// Makes a stream wait for all others that have freed something. `None`: for none.
+    pub(super) fn order_behind_all(&self, driver: &D, stream: Stream) -> Option<Source> {
+        let mut state = self.state.lock();
+        if state.captures.is_open() || !state.ways(stream).0 {
+            return None;
+        }
+        let queue = state.queues.of(stream);
+        drop(state);
+        let (mut any, mut next) = (None, 0);
+        while let Some(other) = self.pending_from(next) {
+            next = other + 1;
+            if other == queue && stream.is_ordered() {
+                continue;
+            }
+            let Some((fence, event)) = self.latest(driver, other) else {
+                continue;
+            };
+            if on(Mutation::NoOrder) || driver.order(stream, event).is_ok() {
+                self.state.lock().queues.ordered(queue, other, fence);
+                any = Some(Source::Ordered);
+            }
+        }
+        any
+    }
+
+    fn pending_from(&self, queue: u32) -> Option<u32> {
+        self.state.lock().queues.pending(queue)
+    }
+
+    /// Waits until all work that used what is free is over, as far as it can be waited for.
+    pub(super) fn finish_all(&self, driver: &D) {
+        let mut next = 0;
+        while let Some(queue) = self.pending_from(next) {
+            next = queue + 1;
+            let beside = self.state.lock().captures.is_open() && !on(Mutation::WaitUnderCapture);
+            let finished = if beside {
+                self.finish_beside(driver, queue)
+            } else {
+                self.latest(driver, queue).and_then(|(fence, event)| {
+                    let waited = on(Mutation::NoWait) || driver.wait(event).is_ok();
+                    waited.then_some(fence)
+                })
+            };
+            if let Some(fence) = finished {
+                let mut state = self.state.lock();
+                state.stats.host_waits += 1;
+                if let Some(at) = state.queues.at(queue) {
+                    at.completed(fence);
+                }
+            }
+        }
+    }
+
+    /// Waits, while streams capture, until the work is over that used what is free on a queue. Returns the
+    /// fence that is complete then.
+    fn finish_beside(&self, driver: &D, queue: u32) -> Option<u64> {
+        let wait = |event| on(Mutation::NoWait) || driver.wait_beside(event).is_ok();
+        let mut state = self.state.lock();
+        let at = state.queues.at(queue)?;
+        if !at.lacks_event() {
+            let (fence, event) = at.last()?;
+            drop(state);
+            return wait(event).then_some(fence);
+        }
+        let stream = at.stream?;
+        let fence = at.close();
+        drop(state);
+        if stream.is_ordered()
+            && let Ok(event) = driver.record_beside(stream)
+        {
+            let mut state = self.state.lock();
+            state.queues.at(queue)?.recorded(fence, event);
+            state.queues.pends(queue);
+            drop(state);
+            return wait(event).then_some(fence);
+        }
+        (on(Mutation::NoDrain) || driver.drain(stream).is_ok()).then_some(fence)
+    }
+
+    /// Waits until the work that used a block is over. False: it cannot be waited for.
+    pub(super) fn finish(&self, driver: &D, id: u32) -> bool {
+        let mut state = self.state.lock();
+        if state.is_complete(id) {
+            return true;
+        }
+        let block = state.slab.at(id);
+        let (queue, fence) = (block.queue, block.fence);
+        if state.captures.is_open() {
+            return false;
+        }
+        let Some(at) = state.queues.at(queue) else {
+            return false;
+        };
+        let stream = at.stream;
+        let covering = at.covering(fence).filter(|_| !at.is_open(fence));
+        drop(state);
+        let Some((fence, event)) =
+            covering.or_else(|| stream.and_then(|stream| self.close(driver, queue, stream)))
+        else {
+            return false;
+        };
+        if !on(Mutation::NoWait) && driver.wait(event).is_err() {
+            return false;
+        }
+        if let Some(at) = self.state.lock().queues.at(queue) {
+            at.completed(fence);
+        }
+        self.state.lock().stats.host_waits += 1;
+        true
+    }
+}

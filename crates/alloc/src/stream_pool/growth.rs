@@ -1,0 +1,14 @@
+//! How much a pool knows of streams, for those that watch it grow.
+
+use super::driver::Driver;
+use super::pool::StreamPool;
+
+impl<D: Driver> StreamPool<D> {
+    /// Number of stream queues: those of streams that exist, and of others that are still kept.
+    pub fn stream_queues(&self) -> usize {
+        let mut state = self.state.lock();
+        let numbers = state.queues.numbers();
+        let kept = numbers.filter(|number| state.queues.at(*number).is_some());
+        kept.count()
+    }
+}

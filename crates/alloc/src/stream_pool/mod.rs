@@ -1,0 +1,38 @@
+//! Pools of the stream-ordered family, and of `cudaMalloc` where memory is served in pages.
+//!
+//! What one stream frees it may have again at once; other streams get it when the work before the free is over, or after
+//! they were made to wait for it. What is freed on no stream in particular waits for everything in its context.
+//! [`StreamPool`] has one lock and holds it over no call to its [`Driver`]. `state.rs` decides which free memory answers a
+//! request, `mapping.rs` where new memory goes and where it comes from (`follow.rs`, where a plan says so); `pool.rs` and
+//! `miss.rs` carry it out. `stream_queues.rs` knows what each stream has freed, and `fences.rs` when that is over.
+
+mod bits;
+mod block;
+mod contexts;
+mod driver;
+mod exact_fit;
+mod fences;
+mod follow;
+mod growth;
+mod manage;
+mod mapping;
+mod merging;
+mod miss;
+mod misses;
+mod mutation;
+mod pieces;
+mod plan_follower;
+mod pool;
+mod space;
+mod state;
+mod stream_queue;
+mod stream_queues;
+#[cfg(test)]
+mod tests;
+mod types;
+
+pub use contexts::Marks;
+pub use driver::{Driver, PoolId};
+pub use plan_follower::{Divergence, Progress};
+pub use pool::StreamPool;
+pub use types::{LiveBlock, Settings};

@@ -1,0 +1,216 @@
+//! Memory that comes to the addresses of a pool and leaves them: pieces that are mapped, and driver allocations.
+
+use super::block::{Block, Id, NIL, SHARED, State as Is};
+use super::mutation::{Mutation, on};
+use super::space::{Piece, SMALL};
+use super::state::State;
+use crate::policy::Policy;
+
+/// The smallest unit of physical memory, in bytes (measured: `cuMemGetAllocationGranularity` on an H100).
+pub(super) const PAGE: u64 = 2 << 20;
+
+/// Requests below this many bytes share segments of [`LARGE_SEGMENT`]: the sizes that PyTorch documents.
+const LARGE: u64 = 10 << 20;
+const LARGE_SEGMENT: u64 = 20 << 20;
+/// Percent of the highest allocated that driver allocations may take before free ones go back.
+const SHARE: u64 = 120;
+
+impl<E: Copy> State<E> {
+    /// Takes in addresses without memory. The first eighth is for small requests.
+    pub fn reserved(&mut self, base: u64, bytes: u64) {
+        self.space.whole = Some((base, bytes));
+        let small = (bytes / 8).next_multiple_of(self.settings.page.max(PAGE));
+        for (address, size, small) in [(base, small, true), (base + small, bytes - small, false)] {
+            let mut block = Block::new(address, size, Is::Unmapped);
+            block.small = small;
+            if let Some(id) = self.add(block) {
+                self.space.firsts.insert(address, id);
+                self.space.unmapped(small).insert(address);
+            }
+        }
+        if let Some(follower) = &mut self.follower {
+            follower.begins(base + small);
+        }
+    }
+
+    /// Takes in a driver allocation, as a block that is in no bin.
+    pub fn allocated(&mut self, address: u64, bytes: u64) -> Option<Id> {
+        let id = self.add(Block::new(address, bytes, Is::Busy))?;
+        self.space.firsts.insert(address, id);
+        let piece = Piece::new(0, bytes);
+        self.space.pieces.insert(address, piece);
+        self.stats.reserve(bytes);
+        self.stats.created += 1;
+        Some(id)
+    }
+
+    /// Forgets a driver allocation that is in no bin and whole.
+    pub fn deallocated(&mut self, id: Id) -> (u64, u64) {
+        let block = self.slab.at(id);
+        let (address, bytes) = (block.address, block.size);
+        self.map.remove(&address);
+        self.slab.remove(id);
+        self.space.firsts.remove(&address);
+        self.space.pieces.remove(&address);
+        self.stats.released += 1;
+        (address, bytes)
+    }
+
+    /// Takes the range from `start` to `end` out of all indices, as one busy block. It must consist of
+    /// free and unmapped blocks.
+    pub fn carve(&mut self, start: u64, end: u64, mut id: Id) -> Option<Id> {
+        while id != NIL && self.slab.at(id).end() <= start {
+            id = self.slab.at(id).right;
+        }
+        let mut whole = NIL;
+        while id != NIL && self.slab.at(id).address < end {
+            self.take_out(id);
+            let address = self.slab.at(id).address;
+            if address < start {
+                self.cut(id, start - address, |_, _| ());
+                let rest = self.slab.at(id).right;
+                self.put_back(id);
+                id = rest;
+            }
+            let address = self.slab.at(id).address;
+            if self.slab.at(id).end() > end {
+                self.cut(id, end - address, |state, rest| state.put_back(rest));
+            }
+            self.slab.at_mut(id).state = Is::Busy;
+            let next = self.slab.at(id).right;
+            if whole == NIL {
+                whole = id;
+            } else {
+                self.absorb(whole, id);
+            }
+            id = next;
+        }
+        (whole != NIL).then_some(whole)
+    }
+
+    /// Takes a free or unmapped block out of its index.
+    fn take_out(&mut self, id: Id) {
+        let block = self.slab.at(id);
+        match block.state {
+            Is::Free => self.unlist(id),
+            Is::Unmapped => {
+                let (address, small) = (block.address, block.small);
+                self.space.unmapped(small).remove(&address);
+            }
+            _ => {}
+        }
+    }
+
+    /// Puts a free or unmapped block into its index, as it is.
+    fn put_back(&mut self, id: Id) {
+        let block = self.slab.at(id);
+        match block.state {
+            Is::Free => self.list(id),
+            Is::Unmapped => {
+                let (address, small) = (block.address, block.small);
+                self.space.unmapped(small).insert(address);
+            }
+            _ => {}
+        }
+    }
+
+    /// A block that is in no index has no memory any more.
+    pub fn unmapped(&mut self, id: Id) {
+        let block = self.slab.at_mut(id);
+        block.state = Is::Unmapped;
+        // Nothing was ever there, as far as the next user is concerned.
+        (block.queue, block.fence, block.tick) = (SHARED, 0, 0);
+        let mut id = id;
+        let left = self.slab.at(id).left;
+        if left != NIL && self.slab.at(left).state == Is::Unmapped {
+            self.take_out(left);
+            self.absorb(left, id);
+            id = left;
+        }
+        let right = self.slab.at(id).right;
+        if right != NIL && self.slab.at(right).state == Is::Unmapped {
+            self.take_out(right);
+            self.absorb(id, right);
+        }
+        self.put_back(id);
+    }
+
+    /// Free pieces, or driver allocations that are wholly free, whose work is over, of at most `bytes`
+    /// bytes together or one more: each as a busy block with its piece.
+    pub fn evict(&mut self, bytes: u64, age: u32) -> Vec<(Id, u64, Piece)> {
+        let mut found = Vec::new();
+        let mut sum = 0;
+        let mut at = 0;
+        while let Some(queue) = self.queues.holder(at) {
+            at = queue + 1;
+            for small in [false, true] {
+                for id in self.free_of(queue, small, 0) {
+                    let idle = self.tick.wrapping_sub(self.slab.at(id).tick);
+                    let is_over = on(Mutation::EvictEarly) || self.is_complete(id);
+                    if sum < bytes && idle >= age && is_over {
+                        sum += self.evict_from(id, bytes - sum, &mut found);
+                    }
+                }
+            }
+        }
+        found
+    }
+
+    fn evict_from(&mut self, id: Id, bytes: u64, found: &mut Vec<(Id, u64, Piece)>) -> u64 {
+        let (start, end) = (self.slab.at(id).address, self.slab.at(id).end());
+        let within =
+            |(address, piece): (&u64, &Piece)| (*address, *piece, address + piece.bytes <= end);
+        let pieces: Vec<_> = self.space.pieces.range(start..end).map(within).collect();
+        let (mut sum, mut block) = (0, id);
+        for (address, piece, fits) in pieces {
+            let pinned = piece.pinned && !on(Mutation::EvictPinned);
+            if !fits || pinned || sum >= bytes {
+                continue;
+            }
+            while block != NIL && self.slab.at(block).end() <= address {
+                block = self.slab.at(block).right;
+            }
+            if let Some(taken) = self.carve(address, address + piece.bytes, block) {
+                block = self.slab.at(taken).right;
+                found.push((taken, address, piece));
+                sum += piece.bytes;
+            }
+        }
+        sum
+    }
+
+    /// What [`State::evict`] found has gone back to the driver.
+    /// Pieces were taken out of the figures before.
+    pub fn evicted(&mut self, id: Id, address: u64, piece: Piece) {
+        self.tells = false;
+        if self.settings.policy == Policy::Vmm {
+            self.space.pieces.remove(&address);
+            self.unmapped(id);
+            self.stats.released += 1;
+        } else {
+            self.stats.release(piece.bytes);
+            self.deallocated(id);
+        }
+    }
+
+    /// Bytes to ask the driver for, under the layouts that are made of driver allocations.
+    pub fn growth(&self, need: u64, least: bool) -> u64 {
+        let pages = need.next_multiple_of(PAGE);
+        match self.settings.policy {
+            Policy::Segments if least => pages,
+            Policy::Segments if need <= SMALL => PAGE,
+            Policy::Segments if need < LARGE => LARGE_SEGMENT,
+            Policy::Segments => pages,
+            _ => need,
+        }
+    }
+
+    /// By how much so many bytes more would take the pool beyond what it may hold free.
+    pub fn excess(&self, more: u64) -> u64 {
+        let share = self.budget(0) / 100 * SHARE;
+        self.stats
+            .reserved
+            .saturating_add(more)
+            .saturating_sub(share)
+    }
+}

@@ -1,0 +1,177 @@
+//! One pool: its lock, and what is done without it.
+
+use super::driver::{Driver, PoolId};
+use super::misses::Misses;
+use super::state::State;
+use super::types::Settings;
+use crate::handles::Stream;
+use crate::lock::Lock;
+use crate::types::{FreeError, Freed, Grant, Stamp};
+use parking_lot::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// A stream-ordered pool of one device.
+pub struct StreamPool<D: Driver> {
+    pub(super) device: i32,
+    pub(super) state: Lock<State<D::Event>>,
+    /// Held from the first look for memory until it is in place: who misses takes turns.
+    pub(super) misses: Mutex<Misses<D::Error>>,
+    /// The reserved addresses, under [`Policy::Vmm`], as [`pack`] tells; 0 until there are any.
+    pub(super) range: AtomicU64,
+    pub(super) threshold: AtomicU64,
+}
+
+/// Ranges begin and end at multiples of this.
+const UNIT: u32 = 21;
+/// How long the free of an address waits for the driver that is about to get the address, and how often it looks.
+const LEAVE_PATIENCE: Duration = Duration::from_secs(2);
+const LEAVE_PAUSE: Duration = Duration::from_micros(50);
+/// Bits of the bytes of a range in one word; the rest is its begin.
+const BYTES: u32 = 27;
+
+/// A range of addresses in one word, so that it is seen whole.
+pub(super) fn pack(base: u64, bytes: u64) -> u64 {
+    (base >> UNIT) << BYTES | bytes >> UNIT
+}
+
+impl<D: Driver> StreamPool<D> {
+    /// A pool without any memory.
+    pub fn new(device: i32, settings: Settings) -> Self {
+        StreamPool {
+            device,
+            state: Lock::new(State::new(device, settings)),
+            misses: Mutex::new(Misses {
+                devices: vec![device],
+                reserved: None,
+                refusal: None,
+                short: None,
+            }),
+            range: AtomicU64::new(0),
+            threshold: AtomicU64::new(0),
+        }
+    }
+
+    /// Which pool it is.
+    pub fn id(&self) -> PoolId {
+        PoolId {
+            device: self.device,
+            number: std::ptr::from_ref(self).addr() as u64,
+        }
+    }
+
+    /// The ordinal of its device.
+    pub fn device(&self) -> i32 {
+        self.device
+    }
+
+    /// Whether an address may be the pool's. Under [`Policy::Vmm`] it is if it says so.
+    #[inline]
+    pub fn owns(&self, address: u64) -> bool {
+        let range = self.range.load(Ordering::Acquire);
+        if range != 0 {
+            let (base, bytes) = (range >> BYTES, range & ((1 << BYTES) - 1));
+            return (address >> UNIT).wrapping_sub(base) < bytes;
+        }
+        let state = self.state.lock();
+        match state.find(address) {
+            None if state.leaving == address => {
+                drop(state);
+                self.sees_off(address)
+            }
+            found => found.is_some(),
+        }
+    }
+
+    /// Waits until the driver has an address that was freed. Until then the free of it is the pool's to refuse: the
+    /// driver would take the memory back, and the pool's own free would be the second. After that the driver knows
+    /// what is there.
+    #[cold]
+    fn sees_off(&self, address: u64) -> bool {
+        let since = Instant::now();
+        loop {
+            let state = self.state.lock();
+            let is_ours = state.find(address).is_some();
+            if is_ours || state.leaving != address || address == 0 {
+                return is_ours;
+            }
+            drop(state);
+            if since.elapsed() > LEAVE_PATIENCE {
+                return true;
+            }
+            thread::sleep(LEAVE_PAUSE);
+        }
+    }
+
+    /// A block that the stream may use at once, without any call to the driver; `None`: there is none.
+    #[inline(always)]
+    pub fn try_allocate(&self, stream: Stream, bytes: u64) -> Option<Grant> {
+        self.take(stream, bytes, false)
+    }
+
+    /// As [`StreamPool::try_allocate`]; `all`: of however many streams.
+    #[inline(always)]
+    pub(super) fn take(&self, stream: Stream, bytes: u64, all: bool) -> Option<Grant> {
+        let mut state = self.state.lock();
+        let queue = state.queues.of(stream);
+        if state.follower.is_some() {
+            match state.take_place(queue, bytes) {
+                Ok(None) => {}
+                Ok(grant) => return grant,
+                Err(()) => return None,
+            }
+        }
+        if let Some(grant) = state.take_exact(queue, bytes) {
+            return Some(grant);
+        }
+        state.take(queue, bytes, all)
+    }
+
+    /// A block of at least `bytes` bytes, aligned to 512 bytes, for work submitted to the stream from
+    /// now on.
+    ///
+    /// # Errors
+    /// The driver's, verbatim; [`Driver::OUT_OF_MEMORY`] beyond a limit.
+    #[inline(always)]
+    pub fn allocate(&self, driver: &D, stream: Stream, bytes: u64) -> Result<Grant, D::Error> {
+        match self.try_allocate(stream, bytes) {
+            Some(grant) => Ok(grant),
+            None => self.miss(driver, stream, bytes),
+        }
+    }
+
+    /// Takes a block back after all work submitted to the stream so far. `seen` runs under the lock,
+    /// before the block can be handed out again.
+    ///
+    /// # Errors
+    /// [`FreeError::Unknown`] if the address is not the beginning of a block, [`FreeError::NotLive`] if
+    /// it is free already.
+    #[inline(always)]
+    pub fn free<S: Into<Stamp>>(
+        &self,
+        stream: Stream,
+        address: u64,
+        seen: impl FnOnce(&Freed) -> S,
+    ) -> Result<(), FreeError<D::Error>> {
+        let mut state = self.state.lock();
+        let queue = state.queues.of(stream);
+        state.free(address, queue, seen)
+    }
+
+    /// As [`StreamPool::free`], on no stream in particular of the context in which it was allocated.
+    ///
+    /// # Errors
+    /// As [`StreamPool::free`].
+    pub fn free_where_made<S: Into<Stamp>>(
+        &self,
+        address: u64,
+        seen: impl FnOnce(&Freed) -> S,
+    ) -> Result<(), FreeError<D::Error>> {
+        let mut state = self.state.lock();
+        let id = *state.map.get(&address).ok_or(FreeError::Unknown)?;
+        let context = state.slab.at(id).context;
+        let queue = state.queues.of(Stream::all_of(context));
+        state.free(address, queue, seen)
+    }
+}

@@ -1,0 +1,494 @@
+//! What the pool's lock protects: blocks that go out and come back. Nothing here calls the driver.
+
+use super::block::SHARED;
+use super::block::{Block, Id, NIL, Slab, State as Is};
+use super::mutation::{Mutation, on};
+use super::plan_follower::{PlanFollower, Progress};
+use super::space::{SMALL, Space};
+use super::stream_queues::StreamQueues;
+use super::types::Settings;
+use crate::captures::Captures;
+use crate::handles::Context;
+use crate::handles::Stream;
+use crate::policy::Policy;
+use crate::size_class::GRANULE;
+use crate::stats::Stats;
+use crate::types::Source;
+use crate::types::{FreeError, Freed, Grant, Stamp};
+use rustc_hash::FxHashMap;
+
+/// StreamQueues of others that a request looks at before it asks what is over.
+const NEAR: u32 = 32;
+
+#[inline(always)]
+fn is_small(bytes: u64) -> bool {
+    bytes <= SMALL
+}
+
+pub(super) struct State<E> {
+    /// The ordinal of the pool's device.
+    pub device: i32,
+    pub settings: Settings,
+    pub slab: Slab,
+    /// Where blocks begin: those handed out and those free.
+    pub map: FxHashMap<u64, Id>,
+    pub queues: StreamQueues<E>,
+    pub space: Space,
+    pub captures: Captures,
+    pub stats: Stats,
+    /// The queues that are looked at next.
+    pub next_look: u32,
+    pub next_end: u32,
+    /// The housekeeper's clock.
+    pub tick: u32,
+    /// The latest free.
+    pub latest: Stamp,
+    /// Bytes freed until all that was free last went back: from there on memory is new again.
+    pub calm: u64,
+    /// The plan that is followed.
+    pub follower: Option<PlanFollower>,
+    /// How far one was that is followed no more.
+    pub progress: Option<Progress>,
+    /// The driver allocation that the driver is being told to take back; 0 for none.
+    pub leaving: u64,
+    /// The driver is being told to take memory back.
+    pub tells: bool,
+}
+
+impl<E: Copy> State<E> {
+    pub fn new(device: i32, settings: Settings) -> Self {
+        State {
+            device,
+            follower: PlanFollower::new(&settings),
+            progress: None,
+            settings,
+            slab: Slab::new(),
+            map: FxHashMap::default(),
+            queues: StreamQueues::new(),
+            space: Space::new(),
+            captures: Captures::default(),
+            stats: Stats::default(),
+            next_look: 0,
+            next_end: 0,
+            tick: 0,
+            latest: Stamp::default(),
+            calm: 0,
+            leaving: 0,
+            tells: false,
+        }
+    }
+
+    /// Bytes of the block for a request.
+    #[inline]
+    pub fn block_bytes(&self, bytes: u64) -> u64 {
+        match self.settings.policy {
+            Policy::Bins => bytes
+                .max(GRANULE)
+                .checked_next_power_of_two()
+                .unwrap_or(bytes),
+            _ => bytes.checked_next_multiple_of(GRANULE).unwrap_or(bytes),
+        }
+    }
+
+    /// A block that was freed on the same queue in this very size.
+    #[inline(always)]
+    pub fn take_exact(&mut self, queue: u32, bytes: u64) -> Option<Grant> {
+        let need = self.block_bytes(bytes);
+        let own = self.queues.at(queue)?;
+        let id = own.take(&mut self.slab, need, is_small(need))?;
+        Some(self.grant(id, bytes, Source::Hit))
+    }
+
+    /// The best block that the queue may use as it is; `all`: of however many queues.
+    pub fn take(&mut self, queue: u32, bytes: u64, all: bool) -> Option<Grant> {
+        let need = self.block_bytes(bytes);
+        let some = if all { u32::MAX } else { NEAR };
+        // Small blocks are merged when nothing else will do. Large ones at once: it is they that
+        // fragment memory (examples/stream_pool_traces: twice as much of it moves otherwise).
+        let mut found = None;
+        if is_small(need) {
+            found = self.best(queue, need, some);
+        }
+        let id = found.or_else(|| {
+            self.pop_all(queue, is_small(need));
+            if !self.queues.holds_alone(queue) {
+                self.merge(is_small(need), some);
+            }
+            self.best(queue, need, some)
+        })?;
+        self.claim(id, queue, need);
+        Some(self.grant(id, bytes, Source::Hit))
+    }
+
+    /// The free blocks of a queue in one part of the addresses, from a size class on.
+    pub fn free_of(&mut self, queue: u32, small: bool, class: usize) -> Vec<Id> {
+        let bins = self.queues.get(queue).and_then(|queue| queue.bins(small));
+        bins.map_or_else(Vec::new, |bins| bins.at_least(&mut self.slab, class))
+    }
+
+    /// The best fit among the queue's own free blocks, or else among those of so many others that it may
+    /// use.
+    pub fn best(&mut self, queue: u32, need: u64, others: u32) -> Option<Id> {
+        let small = self.is_small(need);
+        let most = self.settings.policy.slack(need);
+        let fits = |slab: &Slab, id: &Id| slab.at(*id).size <= most;
+        let own = self.queues.at(queue)?;
+        let ordered = own.ordered;
+        if let Some(id) = own.bins(small).and_then(|b| b.best(&mut self.slab, need))
+            && fits(&self.slab, &id)
+            && (ordered || on(Mutation::UseForAll) || self.may_use(queue, id))
+        {
+            return Some(id);
+        }
+        if self.queues.holds_alone(queue) {
+            return None;
+        }
+        let mut best: Option<(u64, Id)> = None;
+        let mut at = SHARED;
+        for _ in 0..others {
+            let Some(other) = self.queues.holder(at) else {
+                break;
+            };
+            at = other + 1;
+            let bins = self.queues.get(other).and_then(|other| other.bins(small));
+            let found = bins.and_then(|bins| bins.best(&mut self.slab, need));
+            let Some(id) = found.filter(|id| fits(&self.slab, id)) else {
+                continue;
+            };
+            let size = self.slab.at(id).size;
+            if self.may_use(queue, id) && best.is_none_or(|(least, _)| size < least) {
+                best = Some((size, id));
+            }
+        }
+        best.map(|(_, id)| id)
+    }
+
+    /// Whether the queue's later work comes after all that used the block.
+    pub fn may_use(&self, queue: u32, id: Id) -> bool {
+        let block = self.slab.at(id);
+        self.queues.is_usable(queue, block.queue, block.fence)
+    }
+
+    /// Whether all that used the block is known to be over.
+    pub fn is_complete(&self, id: Id) -> bool {
+        let block = self.slab.at(id);
+        self.queues.is_complete(block.queue, block.fence)
+    }
+
+    /// Takes a free block out of its bin and gives the rest of it back.
+    pub fn claim(&mut self, id: Id, queue: u32, need: u64) {
+        self.unlist(id);
+        if self.settings.policy.splits() {
+            self.cut(id, need, |state, rest| state.list(rest));
+        }
+        self.goes_to(id, queue);
+    }
+
+    /// A block is about to be handed out on a queue.
+    fn goes_to(&mut self, id: Id, queue: u32) {
+        let to = self.queues.get(queue);
+        let (ordered, context) = to.map_or((true, Context(0)), |to| (to.ordered, to.context));
+        let block = self.slab.at_mut(id);
+        (block.queue, block.context, block.for_all) = (queue, context, !ordered);
+    }
+
+    /// Which queue a block joins that is freed on this one. One handed out for no stream in particular
+    /// comes after earlier work in the streams of its own context only: work of another does not stand
+    /// for that.
+    #[cold]
+    fn queue_of_free(&mut self, id: Id, queue: u32) -> u32 {
+        let made = self.slab.at(id).context;
+        if self
+            .queues
+            .get(queue)
+            .is_some_and(|queue| queue.context == made)
+        {
+            queue
+        } else {
+            self.queues.of(Stream::all_of(made))
+        }
+    }
+
+    /// Cuts a block that is in no bin after `need` bytes; `rest` gets the other part.
+    pub fn cut(&mut self, id: Id, need: u64, rest: impl FnOnce(&mut Self, Id)) {
+        let block = self.slab.at(id);
+        if block.size <= need {
+            return;
+        }
+        let mut tail = block.clone();
+        tail.address += need;
+        tail.size -= need;
+        tail.left = id;
+        let (address, right) = (tail.address, tail.right);
+        let Some(new) = self.slab.insert(tail) else {
+            return;
+        };
+        self.slab.at_mut(right).left = new;
+        let block = self.slab.at_mut(id);
+        block.right = new;
+        block.size = need;
+        self.put(address, new);
+        rest(self, new);
+    }
+
+    #[inline(always)]
+    fn grant(&mut self, id: Id, bytes: u64, source: Source) -> Grant {
+        let group = self.captures.current() * u32::from(!on(Mutation::NoGroup));
+        let block = self.slab.at_mut(id);
+        block.state = Is::Live;
+        // How many were handed out before.
+        block.serial = (self.stats.freed + self.stats.live) as u32;
+        block.requested = bytes;
+        block.group = group;
+        let for_all = block.for_all;
+        let grant = Grant {
+            address: block.address,
+            requested: bytes,
+            size: block.size,
+            source,
+            after: self.latest,
+        };
+        if for_all {
+            self.stats.granted_for_all(&grant);
+        }
+        self.stats.granted(&grant);
+        if self.follower.is_some() {
+            self.followed(grant.address, grant.size);
+        }
+        grant
+    }
+
+    /// Hands out a block that was made for a request.
+    pub fn grown(&mut self, id: Id, queue: u32, bytes: u64, source: Source) -> Grant {
+        self.goes_to(id, queue);
+        self.grant(id, bytes, source)
+    }
+
+    /// Takes a block back on a queue.
+    #[inline(always)]
+    pub fn free<X, S: Into<Stamp>>(
+        &mut self,
+        address: u64,
+        queue: u32,
+        seen: impl FnOnce(&Freed) -> S,
+    ) -> Result<(), FreeError<X>> {
+        let id = *self.map.get(&address).ok_or(FreeError::Unknown)?;
+        let tick = self.tick;
+        let block = self.slab.at(id);
+        if block.state != Is::Live {
+            return Err(FreeError::NotLive);
+        }
+        let queue = if block.for_all {
+            self.queue_of_free(id, queue)
+        } else {
+            queue
+        };
+        let block = self.slab.at_mut(id);
+        let (size, requested, group) = (block.size, block.requested, block.group);
+        let for_all = block.for_all;
+        let Some(to) = self.queues.at(queue) else {
+            return Err(FreeError::Unknown);
+        };
+        let now = seen(&Freed {
+            address,
+            requested,
+            size,
+            device: self.device,
+            for_all,
+        });
+        self.latest = self.latest.max(now.into());
+        block.tick = tick;
+        (block.queue, block.context, block.for_all) = (queue, to.context, false);
+        let (fence, is_first) = to.join();
+        let is_known = to.holds;
+        block.fence = fence;
+        self.stats.freed(size, requested);
+        if for_all {
+            self.stats.freed_for_all(size, requested);
+        }
+        if !on(Mutation::NoQuarantine) && self.captures.quarantine(id, group) {
+            self.slab.at_mut(id).state = Is::Quarantined;
+            self.stats.quarantined += size;
+        } else if self.follower.is_some()
+            || !(to.ordered || on(Mutation::AtHandForAll))
+            || !to.keep(&mut self.slab, id, size, is_small(size))
+        {
+            self.insert(id);
+        } else if !is_known {
+            self.queues.holds(queue);
+        }
+        if is_first {
+            self.queues.pends(queue);
+        }
+        Ok(())
+    }
+
+    /// Blocks that no graph holds any more become ordinary free blocks.
+    pub fn return_blocks(&mut self, ids: Vec<Id>) {
+        for id in ids {
+            let block = self.slab.at(id);
+            let group = block.group;
+            if block.state == Is::Quarantined
+                && (on(Mutation::NoHoldBack) || !self.captures.hold_back(id, group))
+            {
+                self.return_block(id);
+            }
+        }
+    }
+
+    /// Memory is short: what waits for captures and for graphs is free, as it would be natively.
+    pub fn give_up(&mut self) {
+        if self.stats.quarantined == 0 || on(Mutation::NoGiveUp) {
+            return;
+        }
+        for id in self.captures.give_up(|_| true) {
+            if self.slab.at(id).state == Is::Quarantined {
+                self.stats.given_up += 1;
+                self.return_block(id);
+            }
+        }
+    }
+
+    fn return_block(&mut self, id: Id) {
+        let block = self.slab.at(id);
+        let (size, mut context) = (block.size, block.context);
+        if on(Mutation::WaitElsewhere)
+            && let Some(queue) = self.queues.get(block.queue)
+        {
+            context = queue.context;
+        }
+        // The graph's last launch may still be running, on any stream: all are waited for.
+        let (queue, fence) = self.behind_all_of(context);
+        let block = self.slab.at_mut(id);
+        block.group = 0;
+        if !on(Mutation::ReturnOrdered) {
+            (block.queue, block.fence) = (queue, fence);
+        }
+        self.stats.quarantined = self.stats.quarantined.saturating_sub(size);
+        self.insert(id);
+    }
+
+    /// A queue and a fence behind everything that was submitted to a context, or to its device if it has
+    /// ended.
+    fn behind_all_of(&mut self, context: Context) -> (u32, u64) {
+        let queue = self.queues.of(match context {
+            Context(0) => Stream::all_of_device(self.device),
+            context => Stream::all_of(context),
+        });
+        (queue, self.queues.join(queue))
+    }
+
+    /// Ends a queue whose stream and work are over: its blocks are free for everybody.
+    pub fn end_queue(&mut self, queue: u32) {
+        if !self.queues.can_end(queue) {
+            return;
+        }
+        self.move_blocks(queue, |_, _| (SHARED, 0));
+        self.queues.end(queue);
+    }
+
+    /// The stream of a queue is gone, and its last work is known as a part of the context's only.
+    /// Returns events that are of no use any more.
+    pub fn merge_queue(&mut self, queue: u32) -> Vec<E> {
+        let Some(context) = self.queues.get(queue).map(|queue| queue.context) else {
+            return Vec::new();
+        };
+        self.queues.unlist(queue);
+        let (every, behind) = self.behind_all_of(context);
+        self.move_blocks(queue, |state, id| {
+            if state.is_complete(id) {
+                (SHARED, 0)
+            } else {
+                (every, behind)
+            }
+        });
+        let events = self.queues.at(queue).map(|queue| queue.forget().collect());
+        self.queues.end(queue);
+        events.unwrap_or_default()
+    }
+
+    /// Moves all free blocks of a queue to others.
+    fn move_blocks(&mut self, queue: u32, to: impl Fn(&Self, Id) -> (u32, u64)) {
+        for small in [false, true] {
+            while let Some(id) = self
+                .queues
+                .at(queue)
+                .and_then(|l| l.pop(&mut self.slab, small))
+            {
+                let place = to(self, id);
+                let block = self.slab.at_mut(id);
+                (block.queue, block.fence) = place;
+                self.insert(id);
+            }
+            // Again where one that was moved was merged into one that was not.
+            loop {
+                let ids = self.free_of(queue, small, 0);
+                if ids.is_empty() {
+                    break;
+                }
+                for id in ids {
+                    // One that was merged into another since is free no more.
+                    let block = self.slab.at(id);
+                    if block.state != Is::Free || block.queue != queue {
+                        continue;
+                    }
+                    self.unlist(id);
+                    let place = to(self, id);
+                    let block = self.slab.at_mut(id);
+                    (block.queue, block.fence) = place;
+                    self.insert(id);
+                }
+            }
+        }
+        for at in 0..self.space.stale.len() {
+            let Some(&(id, _)) = self.space.stale.get(at) else {
+                break;
+            };
+            if self.slab.at(id).queue == queue {
+                let place = to(self, id);
+                let block = self.slab.at_mut(id);
+                (block.queue, block.fence) = place;
+            }
+        }
+    }
+
+    /// The block that contains an address.
+    pub fn find(&self, address: u64) -> Option<Id> {
+        if let Some(id) = self.map.get(&address) {
+            return Some(*id);
+        }
+        let mut id = self.space.first(address)?;
+        while id != NIL {
+            let block = self.slab.at(id);
+            if address < block.end() {
+                return (address >= block.address).then_some(id);
+            }
+            id = block.right;
+        }
+        None
+    }
+
+    /// A block of its own, in no bin.
+    pub fn add(&mut self, block: Block) -> Option<Id> {
+        let address = block.address;
+        let id = self.slab.insert(block)?;
+        self.put(address, id);
+        Some(id)
+    }
+
+    /// A block begins at an address.
+    fn put(&mut self, address: u64, id: Id) {
+        self.map.insert(address, id);
+        if let Some(follower) = &mut self.follower {
+            follower.put(address, id);
+        }
+    }
+
+    /// No block begins at an address any more.
+    pub fn gone(&mut self, address: u64) {
+        self.map.remove(&address);
+        if let Some(follower) = &mut self.follower {
+            follower.gone(address);
+        }
+    }
+}

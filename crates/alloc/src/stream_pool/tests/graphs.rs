@@ -1,0 +1,166 @@
+//! Captures and graphs of a program: what they recorded must be there when they run.
+
+use super::machine::{Block, Machine};
+use crate::handles::Context;
+use crate::handles::Stream;
+use crate::sim::{Clock, Use};
+
+/// A use of memory that a graph makes when it runs.
+#[derive(Clone)]
+struct Recorded {
+    used: Use,
+    pool: usize,
+    made: Stream,
+    allocated: Clock,
+    /// The context in which the memory was freed: there, and where its memory may be used, the graph
+    /// may still run.
+    freed: Option<Context>,
+}
+
+/// A capture that is open.
+pub struct Capture {
+    number: u64,
+    pub stream: Stream,
+    uses: Vec<Recorded>,
+}
+
+/// A graph: what its nodes use.
+pub struct Graph {
+    id: u64,
+    /// The capture that it came from.
+    capture: u64,
+    uses: Vec<Recorded>,
+}
+
+impl Capture {
+    /// Work that uses blocks becomes a part of the graph.
+    pub fn record<'a>(&mut self, blocks: impl Iterator<Item = &'a Block>) {
+        self.uses.extend(blocks.map(|block| Recorded {
+            used: block.whole(),
+            pool: block.pool,
+            made: block.stream,
+            allocated: block.allocated.clone(),
+            freed: None,
+        }));
+    }
+}
+
+impl Machine {
+    /// The captures that are open.
+    pub fn current(&self) -> Vec<u64> {
+        self.captures.iter().map(|open| open.number).collect()
+    }
+
+    pub fn capture(&mut self, stream: usize) {
+        if self.captures.len() < 2
+            && let Some(stream) = self.stream(stream, |_, _| true)
+        {
+            self.next += 1;
+            let number = self.next;
+            self.each(|pool, _| pool.capture_began(number));
+            self.sim().capture_begin(stream);
+            self.captures.push(Capture {
+                number,
+                stream,
+                uses: Vec::new(),
+            });
+        }
+    }
+
+    pub fn end_capture(&mut self, at: usize, graph: bool) {
+        let capture = self.captures.swap_remove(at);
+        self.sim().capture_end(capture.stream);
+        self.next += 1;
+        let id = self.next;
+        if graph {
+            self.graphs.push(Graph {
+                id,
+                capture: capture.number,
+                uses: capture.uses,
+            });
+        }
+        self.each(|pool, _| pool.capture_ended(capture.number, graph.then_some(id)));
+    }
+
+    pub fn derive(&mut self, n: usize) {
+        if let Some(from) = self.graphs.get(n % self.graphs.len().max(1)) {
+            let (from, capture, uses) = (from.id, from.capture, from.uses.clone());
+            self.next += 1;
+            let id = self.next;
+            self.each(|pool, _| pool.graph_derived(from, id));
+            self.graphs.push(Graph { id, capture, uses });
+        }
+    }
+
+    pub fn destroy(&mut self, n: usize) {
+        if !self.graphs.is_empty() {
+            let graph = self.graphs.swap_remove(n % self.graphs.len());
+            self.each(|pool, _| pool.graph_destroyed(graph.id));
+        }
+    }
+
+    pub fn replay(&mut self, stream: usize, n: usize) {
+        let Some(stream) = self.stream(stream, |_, _| true) else {
+            return;
+        };
+        let Some(graph) = self.graphs.get(n % self.graphs.len().max(1)) else {
+            return;
+        };
+        let may = |r: &&Recorded| {
+            let covered =
+                |c| c == stream.context || self.sim().accessors(c).contains(&stream.context);
+            self.reaches(stream, r.pool, r.made) && r.freed.is_none_or(covered)
+        };
+        let recorded: Vec<&Recorded> = graph.uses.iter().filter(may).collect();
+        for r in &recorded {
+            self.sim().order_after(stream, &r.allocated);
+        }
+        let uses: Vec<Use> = recorded.iter().map(|r| r.used).collect();
+        self.sim().replay(stream, &uses);
+        let now = self.sim().now(stream);
+        let in_use = |block: &&mut Block| uses.iter().any(|(_, _, number)| *number == block.number);
+        self.live
+            .iter_mut()
+            .filter(in_use)
+            .for_each(|block| block.after.join(&now));
+    }
+
+    /// A block that graphs use is freed.
+    ///
+    /// It must be freed during the graph's capture, or have been allocated then: to replay the graph
+    /// otherwise is the program's own mistake.
+    pub fn leaves_graphs(&mut self, block: &Block, context: Context) {
+        let current = self.current();
+        let of_block = |r: &Recorded| r.used.2 == block.number;
+        for graph in &mut self.graphs {
+            if !block.captures.contains(&graph.capture) && !current.contains(&graph.capture) {
+                graph.uses.retain(|r| !of_block(r));
+            }
+        }
+        let graphs = self.graphs.iter_mut().map(|graph| &mut graph.uses);
+        let captures = self.captures.iter_mut().map(|capture| &mut capture.uses);
+        for recorded in graphs.chain(captures).flatten() {
+            if of_block(recorded) {
+                recorded.freed = Some(context);
+            }
+        }
+    }
+
+    /// Memory of a pool that was freed is no graph's any more.
+    pub fn forget_freed(&mut self, pool: usize) {
+        let graphs = self.graphs.iter_mut().map(|graph| &mut graph.uses);
+        let captures = self.captures.iter_mut().map(|capture| &mut capture.uses);
+        graphs
+            .chain(captures)
+            .for_each(|uses| uses.retain(|r| r.pool != pool || r.freed.is_none()));
+    }
+
+    /// Memory that graphs use is gone with its device or context.
+    pub fn forget_memory(&mut self, gone: impl Fn(u64) -> bool) {
+        let graphs = self.graphs.iter_mut().map(|graph| &mut graph.uses);
+        let captures = self.captures.iter_mut().map(|capture| &mut capture.uses);
+        graphs
+            .chain(captures)
+            .for_each(|uses| uses.retain(|r| !gone(r.used.2)));
+    }
+}

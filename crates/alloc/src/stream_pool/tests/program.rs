@@ -1,0 +1,307 @@
+//! Programs made of actions, and the conditions under which they run.
+
+use super::machine::BOTH;
+use crate::plan::PoolPlan;
+use crate::policy::Policy;
+use crate::sim::{Call, Error};
+use proptest::prelude::*;
+use std::sync::Arc;
+
+pub const MIB: u64 = 1 << 20;
+
+/// One thing that a program does. Numbers are taken modulo what there is.
+#[derive(Clone, Debug)]
+pub enum Action {
+    Allocate {
+        pool: usize,
+        /// Or any of the context, in the pool of `cudaMalloc`.
+        stream: usize,
+        bytes: u64,
+        /// Whether it writes the memory at once.
+        writes: bool,
+    },
+    /// On the stream that the block was allocated on; or on any, after all that uses it.
+    Free {
+        block: usize,
+        on: Option<usize>,
+    },
+    /// Without a stream, in a context.
+    FreeAnywhere {
+        block: usize,
+        context: usize,
+    },
+    FreeTwice {
+        pool: usize,
+    },
+    Launch {
+        stream: usize,
+        blocks: [usize; 2],
+    },
+    /// One stream waits for another.
+    Order {
+        stream: usize,
+        after: usize,
+    },
+    /// The device gets on.
+    Step {
+        stream: usize,
+        times: usize,
+    },
+    NewStream {
+        context: usize,
+    },
+    EndStream {
+        stream: usize,
+    },
+    /// Waits for a stream or its context. Meanwhile another thread uses and frees so many blocks.
+    Synchronize {
+        stream: usize,
+        whole: bool,
+        meanwhile: usize,
+        fails: bool,
+    },
+    Capture {
+        stream: usize,
+    },
+    EndCapture {
+        graph: bool,
+    },
+    Derive {
+        graph: usize,
+    },
+    Destroy {
+        graph: usize,
+    },
+    Replay {
+        stream: usize,
+        graph: usize,
+    },
+    Access {
+        pool: usize,
+        on: bool,
+    },
+    Threshold {
+        pool: usize,
+        bytes: u64,
+    },
+    Orders {
+        pool: usize,
+        on: bool,
+    },
+    Export {
+        block: usize,
+    },
+    Trim {
+        pool: usize,
+        keep: u64,
+    },
+    Decay,
+    ResetPeaks {
+        pool: usize,
+    },
+    EndContext {
+        context: usize,
+    },
+    /// The device's primary context ends, and with it the memory of the pools.
+    EndDevice,
+    Reopen {
+        pool: usize,
+        max_size: u64,
+    },
+}
+
+/// How the last of the memory goes back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// All is synchronised, then trimmed.
+    Synchronized,
+    /// The work finishes unseen; the pool finds out.
+    Unseen,
+    /// Nobody asks for it for a while.
+    Decay,
+    /// One pool asks for all that there is.
+    Large,
+}
+
+/// Under which conditions a program runs.
+#[derive(Clone, Debug)]
+pub struct Setting {
+    pub policy: Policy,
+    pub page: u64,
+    pub spare: u64,
+    pub piece: u64,
+    pub orders: bool,
+    pub waits: bool,
+    /// Contexts of the pools' device.
+    pub contexts: usize,
+    pub max_size: u64,
+    pub capacity: u64,
+    pub limit: u64,
+    pub fail: Option<(Call, u64, Error)>,
+    pub ending: Ending,
+    pub plans: PoolPlans,
+}
+
+/// What each pool is to follow.
+pub type PoolPlans = [Option<Arc<PoolPlan>>; 3];
+
+pub fn setting(policy: Policy) -> impl Strategy<Value = Setting> {
+    let place = (
+        prop_oneof![3 => Just(2 * MIB), 1 => Just(4 * MIB)],
+        prop_oneof![2 => Just(20u64), 1 => Just(0), 1 => Just(300)],
+        prop::sample::select(vec![2 * MIB, 4 * MIB, 16 * MIB]),
+    );
+    let calls = if policy == Policy::Vmm {
+        vec![
+            Call::Reserve,
+            Call::Create,
+            Call::Map,
+            Call::Allow,
+            Call::Forbid,
+            Call::Record,
+            Call::Order,
+            Call::Query,
+            Call::Wait,
+        ]
+    } else {
+        vec![
+            Call::Peers,
+            Call::Allocate,
+            Call::Release,
+            Call::Record,
+            Call::Order,
+            Call::Query,
+            Call::Wait,
+        ]
+    };
+    // Not every call: what fails may be undone, and that may not fail.
+    let error = prop_oneof![Just(Error::OutOfMemory), Just(Error::Failed)];
+    let fail = prop_oneof![
+        4 => Just(None),
+        1 => (prop::sample::select(calls), 2..6u64, error).prop_map(Some)
+    ];
+    let capacity = prop_oneof![
+        Just(48 * MIB),
+        Just(128 * MIB),
+        Just(512 * MIB),
+        Just(1 << 33)
+    ];
+    let most = |off: u64| prop_oneof![4 => Just(off), 1 => (10..150u64).prop_map(|n| n * 2 * MIB)];
+    let ending = prop_oneof![
+        Just(Ending::Synchronized),
+        Just(Ending::Unseen),
+        Just(Ending::Decay),
+        Just(Ending::Large)
+    ];
+    let orders = (prop::bool::weighted(0.8), any::<bool>(), 1..3usize);
+    (
+        place,
+        orders,
+        most(0),
+        capacity,
+        most(u64::MAX),
+        fail,
+        ending,
+    )
+        .prop_map(
+            move |(
+                (page, spare, piece),
+                (orders, waits, contexts),
+                max_size,
+                capacity,
+                limit,
+                fail,
+                ending,
+            )| Setting {
+                policy,
+                page,
+                spare,
+                piece,
+                orders,
+                waits,
+                contexts,
+                max_size,
+                capacity,
+                limit,
+                fail,
+                ending,
+                plans: PoolPlans::default(),
+            },
+        )
+}
+
+fn bytes() -> impl Strategy<Value = u64> {
+    let nonsense = prop_oneof![
+        Just(u64::MAX),
+        Just(u64::MAX - 511),
+        Just(u64::MAX - 512),
+        Just(1 << 63),
+        Just((1 << 63) + 1),
+        Just((1 << 63) - 513),
+        Just(1 << 41),
+        Just((1 << 41) - 512),
+        Just((1 << 41) + 1),
+        Just(7 << 38)
+    ];
+    prop_oneof![
+        60 => prop::sample::select(vec![1, 512, 4096, 300 << 10, MIB, 2 * MIB, 5 * MIB, 8 * MIB]),
+        60 => 1..512u64 << 10,
+        100 => (0..7u32, 512u64..1024).prop_map(|(shift, n)| n << (shift + 10)),
+        1 => nonsense,
+    ]
+}
+
+/// One action; so many in 190 are captures and graphs.
+fn action(share: u32) -> impl Strategy<Value = Action> {
+    let any_stream = 0..16usize;
+    let stream = move || any_stream.clone();
+    let pool = || prop_oneof![5 => Just(0usize), 1 => Just(1usize), 2 => Just(2usize)];
+    let block = || 0..64usize;
+    let memory = prop_oneof![
+        60 => (prop_oneof![9 => pool(), 1 => Just(BOTH)], stream(), bytes(), prop::bool::weighted(0.9))
+            .prop_map(|(pool, stream, bytes, writes)| Action::Allocate { pool, stream, bytes, writes }),
+        25 => block().prop_map(|block| Action::Free { block, on: None }),
+        25 => (block(), stream()).prop_map(|(block, on)| Action::Free { block, on: Some(on) }),
+        4 => (block(), 0..8usize).prop_map(|(block, context)| Action::FreeAnywhere { block, context }),
+        1 => pool().prop_map(|pool| Action::FreeTwice { pool }),
+    ];
+    let work = prop_oneof![
+        40 => (stream(), [block(), block()]).prop_map(|(stream, blocks)| Action::Launch { stream, blocks }),
+        5 => (stream(), stream()).prop_map(|(stream, after)| Action::Order { stream, after }),
+        20 => (stream(), 1..8usize).prop_map(|(stream, times)| Action::Step { stream, times }),
+        2 => (0..8usize).prop_map(|context| Action::NewStream { context }),
+        2 => stream().prop_map(|stream| Action::EndStream { stream }),
+        5 => (stream(), prop::bool::weighted(0.3), 0..3usize, prop::bool::weighted(0.1)).prop_map(
+            |(stream, whole, meanwhile, fails)| Action::Synchronize { stream, whole, meanwhile, fails }
+        ),
+    ];
+    let graphs = prop_oneof![
+        2 => stream().prop_map(|stream| Action::Capture { stream }),
+        3 => prop::bool::weighted(0.8).prop_map(|graph| Action::EndCapture { graph }),
+        1 => (0..8usize).prop_map(|graph| Action::Derive { graph }),
+        2 => (0..8usize).prop_map(|graph| Action::Destroy { graph }),
+        4 => (stream(), 0..8usize).prop_map(|(stream, graph)| Action::Replay { stream, graph }),
+    ];
+    let keep = || prop_oneof![Just(0), 0..60 * MIB, Just(u64::MAX)];
+    let rest = prop_oneof![
+        4 => (pool(), any::<bool>()).prop_map(|(pool, on)| Action::Access { pool, on }),
+        4 => (pool(), keep()).prop_map(|(pool, bytes)| Action::Threshold { pool, bytes }),
+        2 => (pool(), any::<bool>()).prop_map(|(pool, on)| Action::Orders { pool, on }),
+        1 => block().prop_map(|block| Action::Export { block }),
+        6 => (pool(), keep()).prop_map(|(pool, keep)| Action::Trim { pool, keep }),
+        12 => Just(Action::Decay),
+        2 => pool().prop_map(|pool| Action::ResetPeaks { pool }),
+        2 => (0..8usize).prop_map(|context| Action::EndContext { context }),
+        1 => Just(Action::EndDevice),
+        2 => (pool(), prop_oneof![Just(0), Just(40 * MIB)])
+            .prop_map(|(pool, max_size)| Action::Reopen { pool, max_size }),
+    ];
+    prop_oneof![110 => memory, 70 => work, share => graphs, 10 => rest]
+}
+
+pub fn program(length: usize) -> impl Strategy<Value = Vec<Action>> {
+    prop_oneof![
+        3 => prop::collection::vec(action(10), 1..length),
+        1 => prop::collection::vec(action(60), 1..length),
+    ]
+}

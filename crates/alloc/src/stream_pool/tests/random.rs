@@ -1,0 +1,56 @@
+//! Random programs under all layouts and shortages.
+
+use super::program::{program, setting};
+use super::quiet::{Mistake, finding};
+use crate::policy::Policy;
+use proptest::test_runner::{Config, TestCaseError, TestRunner};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// `STREAM_POOL_CASES` random programs, or some.
+fn asked() -> Option<u32> {
+    std::env::var("STREAM_POOL_CASES").ok()?.parse().ok()
+}
+
+/// Runs so many parts in 16 of the random programs.
+fn programs(policy: Policy, parts: u32) {
+    let cases = asked().unwrap_or(if cfg!(miri) { 16 } else { 1600 });
+    let mut runner = TestRunner::new(Config {
+        cases: (cases / 16 * parts).max(1),
+        failure_persistence: None,
+        max_shrink_iters: 20_000,
+        ..Config::default()
+    });
+    let operations = AtomicU64::new(0);
+    let length = if cfg!(miri) { 40 } else { 320 };
+    let result = runner.run(&(setting(policy), program(length)), |(setting, actions)| {
+        operations.fetch_add(actions.len() as u64, Ordering::Relaxed);
+        match finding(&setting, &actions, Mistake::None) {
+            Some(finding) => Err(TestCaseError::fail(finding)),
+            None => Ok(()),
+        }
+    });
+    println!("{policy:?}: {} operations", operations.into_inner());
+    if let Err(failure) = result {
+        panic!("{failure}");
+    }
+}
+
+#[test]
+fn nothing_goes_wrong_with_pages() {
+    programs(Policy::Vmm, 10);
+}
+
+#[test]
+fn nothing_goes_wrong_with_segments() {
+    programs(Policy::Segments, 3);
+}
+
+#[test]
+fn nothing_goes_wrong_with_whole_allocations() {
+    programs(Policy::Blocks, 2);
+}
+
+#[test]
+fn nothing_goes_wrong_with_bins() {
+    programs(Policy::Bins, 1);
+}

@@ -1,0 +1,282 @@
+//! Programs that once went wrong, as the random ones found them.
+
+use super::program::{Action, Action::*, Ending, Setting};
+use super::quiet::{Mistake, finding};
+use crate::policy::Policy::{Blocks, Vmm};
+
+fn nothing_goes_wrong(setting: &Setting, actions: &[Action]) {
+    assert_eq!(finding(setting, actions, Mistake::None), None);
+}
+
+#[test]
+fn memory_of_a_device_freed_on_a_stream_elsewhere_moves_after_its_earlier_work() {
+    let setting = Setting {
+        policy: Vmm,
+        page: 2097152,
+        spare: 20,
+        piece: 2097152,
+        orders: true,
+        waits: false,
+        contexts: 2,
+        max_size: 0,
+        capacity: 50331648,
+        limit: 18446744073709551615,
+        fail: None,
+        ending: Ending::Synchronized,
+        plans: Default::default(),
+    };
+    let actions = [
+        Allocate {
+            pool: 0,
+            stream: 0,
+            bytes: 1,
+            writes: false,
+        },
+        Allocate {
+            pool: 0,
+            stream: 0,
+            bytes: 1,
+            writes: false,
+        },
+        Allocate {
+            pool: 0,
+            stream: 0,
+            bytes: 1,
+            writes: false,
+        },
+        Allocate {
+            pool: 0,
+            stream: 0,
+            bytes: 1,
+            writes: false,
+        },
+        Allocate {
+            pool: 0,
+            stream: 0,
+            bytes: 1,
+            writes: false,
+        },
+        Free { block: 0, on: None },
+        Free { block: 0, on: None },
+        Allocate {
+            pool: 0,
+            stream: 0,
+            bytes: 1,
+            writes: false,
+        },
+        Free { block: 0, on: None },
+        Free { block: 0, on: None },
+        Free { block: 0, on: None },
+        Allocate {
+            pool: 1,
+            stream: 0,
+            bytes: 4202496,
+            writes: false,
+        },
+        Allocate {
+            pool: 1,
+            stream: 0,
+            bytes: 5242880,
+            writes: false,
+        },
+        Allocate {
+            pool: 2,
+            stream: 0,
+            bytes: 23101440,
+            writes: false,
+        },
+        Allocate {
+            pool: 0,
+            stream: 0,
+            bytes: 1,
+            writes: false,
+        },
+        Allocate {
+            pool: 0,
+            stream: 0,
+            bytes: 1,
+            writes: false,
+        },
+        Free {
+            block: 2,
+            on: Some(0),
+        },
+        FreeAnywhere {
+            block: 3,
+            context: 0,
+        },
+        Synchronize {
+            stream: 0,
+            whole: false,
+            meanwhile: 2,
+            fails: false,
+        },
+        Free { block: 0, on: None },
+        Free { block: 0, on: None },
+        Allocate {
+            pool: 2,
+            stream: 4,
+            bytes: 307200,
+            writes: true,
+        },
+        Free { block: 0, on: None },
+        Allocate {
+            pool: 2,
+            stream: 12,
+            bytes: 16777216,
+            writes: false,
+        },
+        Free {
+            block: 0,
+            on: Some(4),
+        },
+        Allocate {
+            pool: 0,
+            stream: 1,
+            bytes: 4202496,
+            writes: false,
+        },
+        Allocate {
+            pool: 2,
+            stream: 4,
+            bytes: 307200,
+            writes: false,
+        },
+        Allocate {
+            pool: 0,
+            stream: 1,
+            bytes: 8388608,
+            writes: false,
+        },
+    ];
+    nothing_goes_wrong(&setting, &actions);
+}
+
+#[test]
+fn memory_of_a_device_freed_on_a_stream_elsewhere_goes_back_after_its_earlier_work() {
+    let setting = Setting {
+        policy: Blocks,
+        page: 2097152,
+        spare: 20,
+        piece: 2097152,
+        orders: true,
+        waits: false,
+        contexts: 1,
+        max_size: 0,
+        capacity: 134217728,
+        limit: 18446744073709551615,
+        fail: None,
+        ending: Ending::Synchronized,
+        plans: Default::default(),
+    };
+    let actions = [
+        Launch {
+            stream: 3,
+            blocks: [0, 0],
+        },
+        Allocate {
+            pool: 0,
+            stream: 0,
+            bytes: 1,
+            writes: false,
+        },
+        Free { block: 0, on: None },
+        Allocate {
+            pool: 0,
+            stream: 0,
+            bytes: 1,
+            writes: false,
+        },
+        Free { block: 0, on: None },
+        Allocate {
+            pool: 2,
+            stream: 0,
+            bytes: 8388608,
+            writes: true,
+        },
+        FreeAnywhere {
+            block: 0,
+            context: 0,
+        },
+        Allocate {
+            pool: 0,
+            stream: 0,
+            bytes: 1,
+            writes: false,
+        },
+        Free { block: 0, on: None },
+        Allocate {
+            pool: 0,
+            stream: 0,
+            bytes: 1,
+            writes: false,
+        },
+        Free { block: 0, on: None },
+        Allocate {
+            pool: 0,
+            stream: 0,
+            bytes: 1,
+            writes: false,
+        },
+        Allocate {
+            pool: 2,
+            stream: 0,
+            bytes: 7462912,
+            writes: false,
+        },
+        Allocate {
+            pool: 0,
+            stream: 0,
+            bytes: 1,
+            writes: false,
+        },
+        Allocate {
+            pool: 0,
+            stream: 0,
+            bytes: 1,
+            writes: false,
+        },
+        Allocate {
+            pool: 0,
+            stream: 0,
+            bytes: 1,
+            writes: false,
+        },
+        Allocate {
+            pool: 0,
+            stream: 0,
+            bytes: 1,
+            writes: false,
+        },
+        Allocate {
+            pool: 0,
+            stream: 0,
+            bytes: 1,
+            writes: false,
+        },
+        Free { block: 2, on: None },
+        Free {
+            block: 37,
+            on: Some(2),
+        },
+        Allocate {
+            pool: 0,
+            stream: 0,
+            bytes: 1,
+            writes: false,
+        },
+        Allocate {
+            pool: 2,
+            stream: 0,
+            bytes: 1,
+            writes: false,
+        },
+        Allocate {
+            pool: 2,
+            stream: 0,
+            bytes: 8404992,
+            writes: false,
+        },
+    ];
+    nothing_goes_wrong(&setting, &actions);
+}
