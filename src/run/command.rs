@@ -63,9 +63,9 @@ pub struct Args {
         default_missing_value = "on"
     )]
     python: Option<OsString>,
-    /// Whether frameworks' own allocations are recorded (GPUSHIM_LENS).
+    /// Whether frameworks' own allocations are recorded (GPUSHIM_TENSORS).
     #[arg(long)]
-    lens: Option<OsString>,
+    tensors: Option<OsString>,
     /// Frameworks to point at stream-ordered allocations: torch, jax, tf; alone: all (GPUSHIM_TAKEOVER).
     #[arg(
         long,
@@ -96,7 +96,7 @@ impl Args {
             ("GPUSHIM_TRACE_MODE", &self.trace_mode),
             ("GPUSHIM_STACKS", &self.stacks),
             ("GPUSHIM_PYTHON", &self.python),
-            ("GPUSHIM_LENS", &self.lens),
+            ("GPUSHIM_TENSORS", &self.tensors),
             ("GPUSHIM_TAKEOVER", &self.takeover),
             ("GPUSHIM_LOG", &self.log),
         ]

@@ -1,4 +1,4 @@
-//! The PyTorch lens, on libraries that play PyTorch's.
+//! Tensors that PyTorch announces, on libraries that play PyTorch's.
 
 use gpushim_trace::{Class, Event, Kind};
 
@@ -49,8 +49,8 @@ fn tensors_are_seen_and_passed_on_with_the_same_arguments() {
 }
 
 #[test]
-fn the_lens_can_be_turned_off() {
-    let (_, shim) = run().env("GPUSHIM_LENS", "off").both();
+fn the_recording_of_tensors_can_be_turned_off() {
+    let (_, shim) = run().env("GPUSHIM_TENSORS", "off").both();
     assert_eq!(shim.files(), [] as [&str; 0], "a trace without an event");
 }
 

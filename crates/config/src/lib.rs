@@ -17,8 +17,8 @@ mod values;
 mod variables;
 
 pub use path::{DEFAULT_PATTERN, host, rank, trace_path};
-pub use values::{Lens, Log, Policies, Stacks, Takeover, TraceMode, duration, size};
-pub use variables::{LIBRARY, MARKS, PYTHON, TAKEOVER, VARIABLES, Variable, markdown};
+pub use values::{Announcements, Log, Policies, Stacks, Takeover, TraceMode, duration, size};
+pub use variables::{LIBRARY, NVTX, PYTHON, TAKEOVER, VARIABLES, Variable, markdown};
 
 use values::Parsed;
 
@@ -58,9 +58,9 @@ pub struct Config {
     /// Whether Python makes its functions visible in stacks.
     pub python: bool,
     /// Whether ranges and marks are listened to.
-    pub marks: Lens,
+    pub nvtx: Announcements,
     /// Whether frameworks' own allocations are listened to.
-    pub lens: Lens,
+    pub tensors: Announcements,
     /// Which frameworks are pointed at the stream-ordered API.
     pub takeover: Takeover,
     /// What is written to stderr.
@@ -200,8 +200,8 @@ impl Resolved {
             spool_floor: source.get(&variables::SPOOL_FLOOR, values::spool_floor),
             stacks: source.get(&variables::STACKS, values::stacks),
             python: source.get(&variables::PYTHON, values::python),
-            marks: source.get(&variables::MARKS, values::lens),
-            lens: source.get(&variables::LENS, values::lens),
+            nvtx: source.get(&variables::NVTX, values::announcements),
+            tensors: source.get(&variables::TENSORS, values::announcements),
             takeover: source.get(&variables::TAKEOVER, values::takeover),
             log: source.get(&variables::LOG, values::log),
         };

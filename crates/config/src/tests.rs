@@ -36,8 +36,8 @@ fn defaults_are_those_of_the_table() {
             spool_floor: 1 << 30,
             stacks: Stacks::Off,
             python: false,
-            marks: Lens::Auto,
-            lens: Lens::Auto,
+            nvtx: Announcements::Auto,
+            tensors: Announcements::Auto,
             takeover: Takeover::default(),
             log: Log::Warn,
         }
@@ -82,7 +82,7 @@ fn values_are_taken() {
             "GPUSHIM_PAGE" => "4M",
             "GPUSHIM_TRACE" => "off",
             "GPUSHIM_TRACE_SIZE" => " 1MiB ",
-            "GPUSHIM_LENS" => "off",
+            "GPUSHIM_TENSORS" => "off",
             "GPUSHIM_TAKEOVER" => "torch, tf",
             "GPUSHIM_LOG" => "debug",
             _ => return None,
@@ -101,7 +101,7 @@ fn values_are_taken() {
         page: 4 << 20,
         trace: None,
         trace_size: 1 << 20,
-        lens: Lens::Off,
+        tensors: Announcements::Off,
         takeover: Takeover {
             torch: true,
             jax: false,

@@ -61,9 +61,9 @@ pub enum TraceMode {
     Full,
 }
 
-/// Whether what frameworks and programs announce is listened to (`GPUSHIM_LENS`, `GPUSHIM_MARKS`).
+/// Whether what frameworks and programs announce is listened to (`GPUSHIM_TENSORS`, `GPUSHIM_NVTX`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Lens {
+pub enum Announcements {
     /// Wherever a framework announces them.
     #[default]
     Auto,
@@ -255,10 +255,10 @@ pub(super) fn python(text: &str) -> Parsed<bool> {
     }
 }
 
-pub(super) fn lens(text: &str) -> Parsed<Lens> {
+pub(super) fn announcements(text: &str) -> Parsed<Announcements> {
     match text {
-        "auto" => Parsed::Is(Lens::Auto),
-        "off" => Parsed::Is(Lens::Off),
+        "auto" => Parsed::Is(Announcements::Auto),
+        "off" => Parsed::Is(Announcements::Off),
         _ => Parsed::No,
     }
 }

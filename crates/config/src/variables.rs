@@ -77,10 +77,10 @@ variables! {
         "Which allocations get a call stack." }
     PYTHON = { "GPUSHIM_PYTHON", "off", "off or on", true,
         "Whether Python (3.12 or later) makes its functions visible in stacks, as `PYTHONPERFSUPPORT=1` does." }
-    MARKS = { "GPUSHIM_MARKS", "auto", "auto or off", true,
+    NVTX = { "GPUSHIM_NVTX", "auto", "auto or off", true,
         "Whether the ranges and marks that a program announces by NVTX are recorded. A profiler that is attached gets \
          them, too." }
-    LENS = { "GPUSHIM_LENS", "auto", "auto or off", true,
+    TENSORS = { "GPUSHIM_TENSORS", "auto", "auto or off", true,
         "Whether allocations that a framework announces (PyTorch's tensors) are recorded as a layer of their own. The \
          framework's allocator is left as it is." }
     TAKEOVER = { "GPUSHIM_TAKEOVER", "off", "off, all, or a list of torch, jax, tf", true,

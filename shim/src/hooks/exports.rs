@@ -18,7 +18,7 @@ use crate::hooks::driver::context::cuDevicePrimaryCtxRetain;
 use crate::hooks::driver::stream_ordered;
 use crate::hooks::{entry, nvtx};
 use crate::memory::passthrough;
-use crate::record::marks::{self, Text};
+use crate::record::ranges::{self, Text};
 use crate::record::trace;
 
 /// `CUDA_ERROR_DEINITIALIZED`: the process is ending, and its memory with it.
@@ -86,13 +86,13 @@ pub unsafe extern "C" fn gpushim_free(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gpushim_range_push(name: *const c_char) {
     // SAFETY: the caller's argument.
-    announce(|| marks::push(None, &unsafe { text(name) }));
+    announce(|| ranges::push(None, &unsafe { text(name) }));
 }
 
 /// The innermost range that [`gpushim_range_push`] began on the calling thread ends.
 #[unsafe(no_mangle)]
 pub extern "C" fn gpushim_range_pop() {
-    announce(|| marks::pop(None));
+    announce(|| ranges::pop(None));
 }
 
 /// A moment of this name.
@@ -102,7 +102,7 @@ pub extern "C" fn gpushim_range_pop() {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gpushim_mark(name: *const c_char) {
     // SAFETY: the caller's argument.
-    announce(|| marks::mark(None, &unsafe { text(name) }));
+    announce(|| ranges::mark(None, &unsafe { text(name) }));
 }
 
 fn announce<R>(what: impl FnOnce() -> R) {

@@ -10,7 +10,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use gpushim_config::{Config, Lens, MARKS};
+use gpushim_config::{Announcements, Config, NVTX};
 
 use crate::base::{boundary, linker, preloaded, settings};
 use crate::hooks::entry;
@@ -48,7 +48,7 @@ extern "C" fn at_start() {
     }
 }
 
-/// Whether marks are recorded (`GPUSHIM_MARKS`). Looked at once, before the rest of the configuration.
+/// Whether ranges and marks are recorded (`GPUSHIM_NVTX`). Looked at once, before the rest of the configuration.
 pub fn is_wanted() -> bool {
     static WANTED: OnceLock<bool> = OnceLock::new();
     *WANTED.get_or_init(|| {
@@ -57,13 +57,13 @@ pub fn is_wanted() -> bool {
             return false;
         }
         // As in nearly every process: the default is `auto`, and the rest is not looked at.
-        if std::env::var_os(MARKS.name).is_none() {
+        if std::env::var_os(NVTX.name).is_none() {
             return true;
         }
-        let of_interest = |name: &str| (name == MARKS.name).then(|| std::env::var_os(name));
+        let of_interest = |name: &str| (name == NVTX.name).then(|| std::env::var_os(name));
         // A value that is none is told of when the shim starts to act.
         let (config, _) = Config::from_lookup(|name| of_interest(name).flatten());
-        config.marks == Lens::Auto
+        config.nvtx == Announcements::Auto
     })
 }
 

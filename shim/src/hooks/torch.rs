@@ -1,5 +1,5 @@
-//! The PyTorch lens: its allocator announces every tensor through two functions of libc10.so that the
-//! dynamic linker binds. We listen and pass the call on.
+//! PyTorch's tensors: its allocator announces each through two functions of libc10.so that the dynamic linker
+//! binds. We listen and pass the call on.
 //!
 //! `c10::reportMemoryUsageToProfiler(void*, int64_t, size_t, size_t, c10::Device)` and
 //! `c10::reportOutOfMemoryToProfiler(int64_t, size_t, size_t, c10::Device)`; PyTorch 1.12 and before
@@ -8,7 +8,7 @@
 use std::arch::naked_asm;
 use std::ffi::{CStr, c_void};
 
-use gpushim_config::Lens;
+use gpushim_config::Announcements;
 use gpushim_trace::Kind;
 
 use crate::base::settings;
@@ -124,7 +124,7 @@ bodies! {
 
 /// Whether what PyTorch says of this device goes into the trace.
 fn listens(device: TorchDevice) -> bool {
-    device.kind == CUDA && settings::config().lens == Lens::Auto
+    device.kind == CUDA && settings::config().tensors == Announcements::Auto
 }
 
 fn see_usage(address: *mut c_void, size: i64, allocated: usize, reserved: usize, on: TorchDevice) {

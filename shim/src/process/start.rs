@@ -11,7 +11,7 @@ use gpushim_trace::Writer;
 use crate::base::{boundary, preloaded};
 use crate::memory::{growth, memory_info};
 use crate::process::{background, facts};
-use crate::record::{marks, stacks, timeline, trace};
+use crate::record::{ranges, stacks, timeline, trace};
 
 /// Writes what is known of the hooks.
 static HOOK_FACTS: OnceLock<fn(&Writer)> = OnceLock::new();
@@ -29,7 +29,7 @@ pub fn begin(hook_facts: fn(&Writer)) -> bool {
 fn trace_opened(writer: &'static Writer) {
     facts::write(writer, HOOK_FACTS.get().copied().unwrap_or(|_| ()));
     stacks::start();
-    marks::opened(writer);
+    ranges::opened(writer);
     // Not in a library that came by dlopen and may go again.
     if preloaded::is_ours() {
         timeline::start(writer, memory_info::held_now);

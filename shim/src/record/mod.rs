@@ -1,8 +1,8 @@
 //! The recorder: it is told what happened, and writes that to the trace.
 
 pub mod events;
-pub mod marks;
 pub mod phase;
+pub mod ranges;
 pub mod stacks;
 pub mod thread_names;
 pub mod timeline;

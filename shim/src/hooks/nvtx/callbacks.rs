@@ -8,7 +8,7 @@ use std::sync::{OnceLock, RwLock};
 
 use crate::hooks::entry;
 use crate::hooks::nvtx::table::{CORE, CORE2, Tables};
-use crate::record::marks::{self, Name, Text};
+use crate::record::ranges::{self, Name, Text};
 use crate::record::thread_names;
 
 /// An `nvtxDomainHandle_t` or `nvtxStringHandle_t`: opaque to programs.
@@ -126,17 +126,17 @@ macro_rules! callbacks {
 callbacks! {
     /// Functions of the default domain.
     mod core;
-    1 MarkEx(event: *const Attributes) -> (), (), |_, event| marks::mark(None, &message(event));
-    2 MarkA(text: *const c_char) -> (), (), |_, text| marks::mark(None, &narrow(text));
-    3 MarkW(text: *const Wide) -> (), (), |_, text| marks::mark(None, &wide(text));
-    4 RangeStartEx(event: *const Attributes) -> u64, 0, |theirs, event| marks::start(None, &message(event), theirs);
-    5 RangeStartA(text: *const c_char) -> u64, 0, |theirs, text| marks::start(None, &narrow(text), theirs);
-    6 RangeStartW(text: *const Wide) -> u64, 0, |theirs, text| marks::start(None, &wide(text), theirs);
-    7 RangeEnd(number: u64) -> (), (), |_, number| marks::end(number);
-    8 RangePushEx(event: *const Attributes) -> c_int, NO_LEVEL, |theirs, event| level(theirs, marks::push(None, &message(event)));
-    9 RangePushA(text: *const c_char) -> c_int, NO_LEVEL, |theirs, text| level(theirs, marks::push(None, &narrow(text)));
-    10 RangePushW(text: *const Wide) -> c_int, NO_LEVEL, |theirs, text| level(theirs, marks::push(None, &wide(text)));
-    11 RangePop() -> c_int, NO_LEVEL, |theirs| level(theirs, marks::pop(None));
+    1 MarkEx(event: *const Attributes) -> (), (), |_, event| ranges::mark(None, &message(event));
+    2 MarkA(text: *const c_char) -> (), (), |_, text| ranges::mark(None, &narrow(text));
+    3 MarkW(text: *const Wide) -> (), (), |_, text| ranges::mark(None, &wide(text));
+    4 RangeStartEx(event: *const Attributes) -> u64, 0, |theirs, event| ranges::start(None, &message(event), theirs);
+    5 RangeStartA(text: *const c_char) -> u64, 0, |theirs, text| ranges::start(None, &narrow(text), theirs);
+    6 RangeStartW(text: *const Wide) -> u64, 0, |theirs, text| ranges::start(None, &wide(text), theirs);
+    7 RangeEnd(number: u64) -> (), (), |_, number| ranges::end(number);
+    8 RangePushEx(event: *const Attributes) -> c_int, NO_LEVEL, |theirs, event| level(theirs, ranges::push(None, &message(event)));
+    9 RangePushA(text: *const c_char) -> c_int, NO_LEVEL, |theirs, text| level(theirs, ranges::push(None, &narrow(text)));
+    10 RangePushW(text: *const Wide) -> c_int, NO_LEVEL, |theirs, text| level(theirs, ranges::push(None, &wide(text)));
+    11 RangePop() -> c_int, NO_LEVEL, |theirs| level(theirs, ranges::pop(None));
     14 NameOsThreadA(thread: u32, text: *const c_char) -> (), (), |_, thread, text| name_thread(thread, &narrow(text));
     15 NameOsThreadW(thread: u32, text: *const Wide) -> (), (), |_, thread, text| name_thread(thread, &wide(text));
 }
@@ -144,11 +144,11 @@ callbacks! {
 callbacks! {
     /// Functions that name a domain.
     mod core2;
-    1 DomainMarkEx(of: Handle, event: *const Attributes) -> (), (), |_, of, event| marks::mark(DOMAINS.of(of), &message(event));
-    2 DomainRangeStartEx(of: Handle, event: *const Attributes) -> u64, 0, |theirs, of, event| marks::start(DOMAINS.of(of), &message(event), theirs);
-    3 DomainRangeEnd(_of: Handle, number: u64) -> (), (), |_, _of, number| marks::end(number);
-    4 DomainRangePushEx(of: Handle, event: *const Attributes) -> c_int, NO_LEVEL, |theirs, of, event| level(theirs, marks::push(DOMAINS.of(of), &message(event)));
-    5 DomainRangePop(of: Handle) -> c_int, NO_LEVEL, |theirs, of| level(theirs, marks::pop(DOMAINS.of(of)));
+    1 DomainMarkEx(of: Handle, event: *const Attributes) -> (), (), |_, of, event| ranges::mark(DOMAINS.of(of), &message(event));
+    2 DomainRangeStartEx(of: Handle, event: *const Attributes) -> u64, 0, |theirs, of, event| ranges::start(DOMAINS.of(of), &message(event), theirs);
+    3 DomainRangeEnd(_of: Handle, number: u64) -> (), (), |_, _of, number| ranges::end(number);
+    4 DomainRangePushEx(of: Handle, event: *const Attributes) -> c_int, NO_LEVEL, |theirs, of, event| level(theirs, ranges::push(DOMAINS.of(of), &message(event)));
+    5 DomainRangePop(of: Handle) -> c_int, NO_LEVEL, |theirs, of| level(theirs, ranges::pop(DOMAINS.of(of)));
     10 DomainRegisterStringA(_of: Handle, text: *const c_char) -> Handle, NULL, |theirs, _of, text| STRINGS.add(theirs, &narrow(text));
     11 DomainRegisterStringW(_of: Handle, text: *const Wide) -> Handle, NULL, |theirs, _of, text| STRINGS.add(theirs, &wide(text));
     12 DomainCreateA(text: *const c_char) -> Handle, NULL, |theirs, text| DOMAINS.add(theirs, &narrow(text));
@@ -186,7 +186,7 @@ impl Handles {
     /// The handle for a text.
     fn add(&self, theirs: Option<Handle>, text: &Text) -> Handle {
         let name = match text {
-            Text::Plain(text) => marks::name(text),
+            Text::Plain(text) => ranges::name(text),
             Text::None | Text::Known(_) => None,
         };
         let Some(name) = name else {

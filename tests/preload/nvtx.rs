@@ -208,7 +208,7 @@ fn a_process_that_only_marks_leaves_no_trace() {
 
 #[test]
 fn marks_can_be_turned_off() {
-    let (native, shim) = nvtx("all").env("GPUSHIM_MARKS", "off").both();
+    let (native, shim) = nvtx("all").env("GPUSHIM_NVTX", "off").both();
     assert_eq!(shim.stdout, native.stdout);
     let events = events(&shim);
     for kind in [
@@ -221,7 +221,7 @@ fn marks_can_be_turned_off() {
         assert_eq!(of(&events, kind).len(), 0, "{kind}");
     }
     let shim = Run::new(program("phases"))
-        .env("GPUSHIM_MARKS", "off")
+        .env("GPUSHIM_NVTX", "off")
         .shim();
     assert_eq!(names(&self::events(&shim), "range-push"), [] as [&str; 0]);
 }
