@@ -513,12 +513,12 @@ int main(int argc, char **argv) {
     }
     printf("end hits %llu overlaps %ld spoiled %ld left %d lost %lld\n", (unsigned long long)hits(1), overlaps, spoiled, left,
            (long long)before - (long long)after);
-    size_t (*books)(uint64_t *, size_t) = NULL;
-    *(void **)&books = dlsym(RTLD_DEFAULT, "gpushim_books");
-    if (books) {
+    size_t (*stats)(uint64_t *, size_t) = NULL;
+    *(void **)&stats = dlsym(RTLD_DEFAULT, "gpushim_stats");
+    if (stats) {
         uint64_t own[5] = {0};
-        books(own, 5);
-        printf("books live %llu cached %llu reserved %llu quarantined %llu\n", (unsigned long long)own[0], (unsigned long long)own[2],
+        stats(own, 5);
+        printf("stats live %llu cached %llu reserved %llu quarantined %llu\n", (unsigned long long)own[0], (unsigned long long)own[2],
                (unsigned long long)own[3], (unsigned long long)own[4]);
     }
     if (counts && getenv("STANDIN_COUNT")) {

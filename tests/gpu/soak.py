@@ -31,11 +31,11 @@ STREAMS = 2 * 32 + 2
 FIGURES = ("live", "allocated", "cached", "reserved", "quarantined", "pools", "queues")
 
 
-def books():
+def stats():
     """The figures of the shim's pools in this process; zeros without the shim."""
     room = (ctypes.c_uint64 * len(FIGURES))()
     try:
-        ask = ctypes.CDLL(None).gpushim_books
+        ask = ctypes.CDLL(None).gpushim_stats
     except AttributeError:
         return dict.fromkeys(FIGURES, 0)
     ask.argtypes, ask.restype = (ctypes.c_void_p, ctypes.c_size_t), ctypes.c_size_t
@@ -149,7 +149,7 @@ class Work:
         numbers = {
             "seconds": time.monotonic() - started, "rss": status("VmRSS"), "address_space": status("VmSize"),
             "descriptors": len(os.listdir("/proc/self/fd")), "threads": len(os.listdir("/proc/self/task")),
-            **books(), "rate": done / took, "wrong": self.wrong, "refused": self.refused, "streams_peak": STREAMS,
+            **stats(), "rate": done / took, "wrong": self.wrong, "refused": self.refused, "streams_peak": STREAMS,
         }
         numbers["held"] = numbers["reserved"]
         print("figures", *[f"{name} {value:.0f}" for name, value in numbers.items()], flush=True)
@@ -262,7 +262,7 @@ def self_test():
         ([{**flat, "pools": 0, "queues": 0}] * 4, 0, last, [], True), ([flat] * 3 + [{**flat, "rss": 1100}], 0, last, [], True),
     ):
         assert len(judged(lines, code, end, said, alive)) == 1, (lines[-1], code, end, said, alive)
-    assert verdict.parse("a 1")["a"] == 1 and status("VmRSS") > 0 and len(books()) == len(FIGURES)
+    assert verdict.parse("a 1")["a"] == 1 and status("VmRSS") > 0 and len(stats()) == len(FIGURES)
     print("soak: the verdict holds")
     return 0
 

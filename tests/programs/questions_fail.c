@@ -51,9 +51,9 @@ static void another_context(CUcontext primary) {
 /* A capture after which blocks are freed: what they held goes back to the driver once it is over. */
 static void capture(CUcontext primary, int at_begin) {
     CUgraph graph = NULL;
-    size_t (*books)(uint64_t *, size_t) = NULL;
+    size_t (*stats)(uint64_t *, size_t) = NULL;
     uint64_t own[5] = {0};
-    *(void **)&books = dlsym(RTLD_DEFAULT, "gpushim_books");
+    *(void **)&stats = dlsym(RTLD_DEFAULT, "gpushim_stats");
     CUdeviceptr block = allocate(300 * MIB);
     /* The thread has to ask which context is current. */
     OK(cuCtxSetCurrent(primary));
@@ -65,7 +65,7 @@ static void capture(CUcontext primary, int at_begin) {
     OK(cuGraphDestroy(graph));
     OK(cuMemFree_v2(block));
     OK(cuCtxSynchronize());
-    if (books) books(own, 5);
+    if (stats) stats(own, 5);
     printf("waits for a capture: %llu\n", (unsigned long long)own[4]);
 }
 

@@ -21,7 +21,7 @@ static _Atomic uint32_t values = 1;
 static _Atomic int over;
 /* Held for reading by what works, for writing while everything rests. */
 static pthread_rwlock_t rest;
-static size_t (*books)(uint64_t *, size_t);
+static size_t (*stats)(uint64_t *, size_t);
 
 static void more_streams(long more) {
     long now = streams_now += more, peak = streams_peak;
@@ -300,7 +300,7 @@ static void figures(double seconds, long done) {
     uint64_t own[7] = {0};
     malloc_trim(0);
     struct mallinfo2 heap = mallinfo2();
-    if (books) books(own, 7);
+    if (stats) stats(own, 7);
     printf("figures seconds %.0f rss %ld process %ld anonymous %ld heap %ld descriptors %ld threads %ld address_space %ld queues %ld live %ld allocated %ld "
            "cached %ld reserved %ld quarantined %ld pools %ld held %zu rate %.0f wrong %ld refused %ld streams_peak %ld\n",
            seconds, resident_kib(), status_kib("VmRSS"), status_kib("RssAnon"), (long)((heap.uordblks + heap.hblkhd) >> 10), entries("/proc/self/fd"), entries("/proc/self/task"), status_kib("VmSize"),
@@ -328,7 +328,7 @@ int main(int argc, char **argv) {
     OK(cuDeviceGetCount(&devices));
     if (devices > 2) devices = 2;
     for (int i = 0; i < devices; i++) OK(cuDevicePrimaryCtxRetain(&primary[i], i));
-    *(void **)&books = dlsym(RTLD_DEFAULT, "gpushim_books");
+    *(void **)&stats = dlsym(RTLD_DEFAULT, "gpushim_stats");
     more_streams(2 * devices);
     pthread_t thread[ROLES];
     double begun = now(), mark = begun;

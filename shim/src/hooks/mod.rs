@@ -1,6 +1,5 @@
 //! Where the host's calls arrive: exported symbols, and pointers that we put in the driver's place.
 
-pub mod books;
 pub mod caller;
 pub mod driver;
 pub mod entry;
@@ -8,4 +7,5 @@ pub mod exports;
 pub mod loader;
 pub mod nvtx;
 pub mod runtime;
+pub mod stats;
 pub mod torch;

@@ -1,4 +1,4 @@
-//! The pools' books of this process, for programs that watch them: `scripts/soak`.
+//! Statistics of the pools of this process, for programs that watch them: `scripts/soak`.
 
 use crate::hooks::entry;
 use crate::memory::registry;
@@ -10,7 +10,7 @@ use crate::memory::registry;
 /// # Safety
 /// `out` is null or has room for `room` numbers.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn gpushim_books(out: *mut u64, room: usize) -> usize {
+pub unsafe extern "C" fn gpushim_stats(out: *mut u64, room: usize) -> usize {
     entry::serve(
         || 0,
         || {
