@@ -156,9 +156,6 @@ impl Stats {
         self.allocated += grant.size;
         self.peak_requested = self.peak_requested.max(self.requested);
         self.peak_allocated = self.peak_allocated.max(self.allocated);
-        if self.shared.is_some() {
-            self.note_peaks();
-        }
         self.live += 1;
         *self.of_source(grant.source) += 1;
     }
@@ -179,23 +176,32 @@ impl Stats {
         }
     }
 
-    /// A block is about to be handed out for no stream in particular by a pool of streams; then it counts as
-    /// [`Stats::granted`].
+    /// A pool of streams serves `cudaMalloc` from here on, too.
     #[cold]
-    pub(crate) fn granted_for_all(&mut self, grant: &Grant) {
-        let shared = self.shared.get_or_insert(Shared {
+    pub(crate) fn share(&mut self) {
+        self.shared.get_or_insert(Shared {
             peak_requested: self.peak_requested,
             peak_allocated: self.peak_allocated,
             peak_reserved: self.peak_reserved,
             ..Shared::default()
         });
-        shared.allocated += grant.size;
-        shared.requested += grant.requested;
-        let [now, _] = &mut shared.recent;
-        *now = shared.allocated.max(*now);
     }
 
-    /// Such a block came back and counted as [`Stats::freed`].
+    /// A block counted as [`Stats::granted`] in a pool that serves both families; `for_all`: for no stream in particular.
+    #[cold]
+    pub(crate) fn granted_shared(&mut self, grant: &Grant, for_all: bool) {
+        if let Some(shared) = &mut self.shared
+            && for_all
+        {
+            shared.allocated += grant.size;
+            shared.requested += grant.requested;
+            let [now, _] = &mut shared.recent;
+            *now = shared.allocated.max(*now);
+        }
+        self.note_peaks();
+    }
+
+    /// A block for no stream in particular came back and counted as [`Stats::freed`].
     #[cold]
     pub(crate) fn freed_for_all(&mut self, size: u64, requested: u64) {
         if let Some(shared) = &mut self.shared {

@@ -190,6 +190,9 @@ impl<E: Copy> State<E> {
         let (ordered, context) = to.map_or((true, Context(0)), |to| (to.ordered, to.context));
         let block = self.slab.at_mut(id);
         (block.queue, block.context, block.for_all) = (queue, context, !ordered);
+        if !ordered {
+            self.stats.share();
+        }
     }
 
     /// Which queue a block joins that is freed on this one. One handed out for no stream in particular
@@ -248,10 +251,10 @@ impl<E: Copy> State<E> {
             source,
             after: self.latest,
         };
-        if for_all {
-            self.stats.granted_for_all(&grant);
-        }
         self.stats.granted(&grant);
+        if self.stats.shared.is_some() {
+            self.stats.granted_shared(&grant, for_all);
+        }
         if self.follower.is_some() {
             self.followed(grant.address, grant.size);
         }
