@@ -165,8 +165,9 @@ fn is_live(entry: &Entry, address: DevicePtr) -> bool {
     found.is_some_and(|found| found.address == address)
 }
 
-/// Takes an address back into its pool, in the order of a stream.
-#[inline]
+/// Takes an address back into its pool, in the order of a stream. A function of its own: what records the free is inlined
+/// where it has one caller.
+#[inline(never)]
 pub fn free_from(entry: &Entry, address: DevicePtr, stream: Stream) -> CUresult {
     let seen = |freed: &_| events::freed_on(freed, stream.handle);
     code(entry.pool.free(stream, address, seen))
