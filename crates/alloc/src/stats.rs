@@ -60,7 +60,7 @@ pub(crate) struct Shared {
     pub requested: u64,
     /// Highest `allocated` in this window of time and in the one before.
     pub recent: [u64; 2],
-    /// The highest figures of what is for streams.
+    /// The highest figures of what is for streams; of what was handed out, since they were last trimmed.
     peak_requested: u64,
     peak_allocated: u64,
     peak_reserved: u64,
@@ -210,6 +210,15 @@ impl Stats {
         }
     }
 
+    /// What streams had cached beyond `keep` bytes is theirs no more: a synchronisation or the program gave it up.
+    pub(crate) fn trimmed_on_streams(&mut self, keep: u64) {
+        let allocated = self.allocated;
+        if let Some(shared) = &mut self.shared {
+            let now = allocated.saturating_sub(shared.allocated);
+            shared.peak_allocated = shared.peak_allocated.min(keep).max(now);
+        }
+    }
+
     /// A window of time is over.
     pub(crate) fn roll(&mut self) {
         if let Some(shared) = &mut self.shared {
@@ -270,5 +279,47 @@ impl Stats {
     /// Memory went back.
     pub(crate) fn release(&mut self, bytes: u64) {
         self.reserved = self.reserved.saturating_sub(bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::types::Stamp;
+
+    const MIB: u64 = 1 << 20;
+
+    fn grant(bytes: u64) -> Grant {
+        Grant {
+            address: 0,
+            requested: bytes,
+            size: bytes,
+            source: Source::Grown,
+            after: Stamp::default(),
+        }
+    }
+
+    #[test]
+    fn what_streams_gave_up_is_not_counted_for_them_again() {
+        let mut stats = Stats::default();
+        stats.share();
+        stats.reserve(200 * MIB);
+        // Streams use all of it, free it, and are trimmed: the memory stays, for `cudaMalloc` has it next.
+        stats.granted(&grant(200 * MIB));
+        stats.granted_shared(&grant(200 * MIB), false);
+        stats.freed(200 * MIB, 200 * MIB);
+        assert_eq!(stats.reserved_on_streams(), 200 * MIB);
+        stats.trimmed_on_streams(0);
+        stats.granted(&grant(200 * MIB));
+        stats.granted_shared(&grant(200 * MIB), true);
+        stats.freed(200 * MIB, 200 * MIB);
+        stats.freed_for_all(200 * MIB, 200 * MIB);
+        // Two windows of time later nothing says that `cudaMalloc` had it of late; streams did not have it either.
+        stats.roll();
+        stats.roll();
+        assert_eq!(
+            (stats.reserved_on_streams(), stats.cached_for_all()),
+            (0, 200 * MIB)
+        );
     }
 }

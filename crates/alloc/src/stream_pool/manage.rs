@@ -29,7 +29,9 @@ impl<D: Driver> StreamPool<D> {
 
     /// As [`StreamPool::trim`], of what is held for streams: what `cudaMalloc` had of late stays for it.
     pub fn trim_streams(&self, driver: &D, keep: u64) -> u64 {
-        self.trim(driver, keep.saturating_add(self.stats().kept_for_all()))
+        let given = self.trim(driver, keep.saturating_add(self.stats().kept_for_all()));
+        self.state.lock().stats.trimmed_on_streams(keep);
+        given
     }
 
     /// Memory is short elsewhere: all that is free goes back; `waits`: also what work still uses, after
