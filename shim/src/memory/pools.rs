@@ -85,10 +85,10 @@ fn of_default(device: i32) -> Settings {
 }
 
 /// A context has ended, and the blocks of `cudaMalloc` in it; stream-ordered ones live on. Returns the bytes that
-/// `cudaMalloc` had handed out there, and those given back after it.
-pub fn context_gone(gone: Context) -> (u64, u64) {
+/// `cudaMalloc` had handed out there.
+pub fn context_gone(gone: Context) -> u64 {
     changed();
-    let (mut live, mut given) = (0, 0);
+    let mut live = 0;
     let is_last = peer_access::none();
     for entry in all() {
         let of_context = entry.class() == Class::Device;
@@ -97,14 +97,14 @@ pub fn context_gone(gone: Context) -> (u64, u64) {
             entry.pool.device_idle();
         }
         if of_context {
-            given += entry.pool.trim(device::driver(), 0);
+            entry.pool.trim(device::driver(), 0);
         }
     }
     device::driver().forget(gone);
     drain::context_gone(gone);
     // Its end is a synchronisation, too.
     all().for_each(release_surplus);
-    (live, given)
+    live
 }
 
 /// The pools whose memory lies in a device's primary context, for want of virtual memory management.
