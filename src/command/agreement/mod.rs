@@ -109,7 +109,7 @@ fn sums_agree(ran: &Ran, is_reserved_known: bool) -> Result<(), TestCaseError> {
         _ => "requested",
     };
     let all = ran.sums.iter().map(|sums| Ran::in_all(sums, name));
-    let expected = (all.clone().last().unwrap_or(0), all.max().unwrap_or(0));
+    let expected = (all.clone().next_back().unwrap_or(0), all.max().unwrap_or(0));
     prop_assert_eq!((live, peak), expected, "profiles: {}", name);
     Ok(())
 }
