@@ -144,7 +144,7 @@ impl<'a> Falls<'a> {
 
 impl Visitor for Falls<'_> {
     fn event(&mut self, record: &Record) {
-        self.segments.feed(&record.event);
+        self.segments.feed(record);
         if record.event.kind == Kind::ContextGone {
             // Whatever was freed before it has a cause of its own.
             if let Some((from, to)) = self.live.finish() {

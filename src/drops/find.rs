@@ -64,7 +64,7 @@ struct Highest {
 
 impl Visitor for Highest {
     fn event(&mut self, record: &Record) {
-        self.segments.feed(&record.event);
+        self.segments.feed(record);
         self.reserved = self.reserved.max(self.segments.cached());
     }
 

@@ -2,6 +2,7 @@
 
 use rustc_hash::FxHashMap;
 
+use crate::ledger::{self, Ledger};
 use crate::recording::Recording;
 use gpushim_trace::{Cost, Event, Kind, Layer, Record};
 
@@ -10,6 +11,8 @@ pub(super) struct CompleteEvents<'a> {
     pub recording: &'a dyn Recording,
     /// The layer that memory is held in.
     pub layer: Layer,
+    /// The device of events that name none.
+    pub only: Option<u8>,
     /// Allocations that no event tells of, in the order of time.
     before: Vec<Record>,
 }
@@ -18,46 +21,42 @@ impl<'a> CompleteEvents<'a> {
     /// Reads the recording once.
     pub(super) fn of(recording: &'a dyn Recording) -> CompleteEvents<'a> {
         let mut layer = Layer::Device;
-        let mut live: FxHashMap<(Layer, u64), ()> = FxHashMap::default();
+        let mut ledger = Ledger::new(None);
         let mut before = Vec::new();
         let mut is_whole = recording.coverage().lost == 0;
         for record in recording.events() {
             let event = &record.event;
-            let key = (event.class.layer(), event.address);
-            match event.kind {
-                Kind::Alloc | Kind::TensorAlloc if event.result == 0 => drop(live.insert(key, ())),
-                Kind::Free | Kind::TensorFree
-                    if event.result == 0 && live.remove(&key).is_none() =>
-                {
+            ledger.apply(&record, &mut |change| {
+                if let ledger::Change::FreedUnseen(_) = change {
                     before.push(Record {
                         ticket: 0,
                         ns: 0,
                         event: unseen(event),
                     });
                 }
-                // What goes without a free is not missing at the end.
-                Kind::ContextGone => is_whole = false,
-                _ => {}
-            }
+            });
+            // What goes without a free is not missing at the end.
+            is_whole &= event.kind != Kind::ContextGone;
             if event.kind == Kind::TensorAlloc {
                 layer = Layer::Tensor;
             }
         }
         let table = recording.live().filter(|_| !is_whole).unwrap_or_default();
-        for block in table {
-            let key = (block.event.class.layer(), block.event.address);
-            if live.insert(key, ()).is_none() {
-                before.push(Record {
-                    ticket: 0,
-                    ns: block.ns,
-                    event: block.event,
-                });
-            }
-        }
+        let is_known = |event: &Event| {
+            let live = ledger.live(event.class.layer());
+            live.contains_key(&event.address)
+        };
+        let missing = table.into_iter().filter(|one| !is_known(&one.event));
+        before.extend(missing.map(|one| Record {
+            ticket: 0,
+            ns: one.ns,
+            event: one.event,
+        }));
         before.sort_by_key(|record| record.ns);
         CompleteEvents {
             recording,
             layer,
+            only: ledger.other_only().flatten(),
             before,
         }
     }
@@ -73,11 +72,20 @@ impl<'a> CompleteEvents<'a> {
         })
     }
 
-    /// Nobody holds anything yet.
+    /// The device that an event is of.
+    pub(super) fn device(&self, event: &Event) -> u8 {
+        match self.only {
+            Some(only) if event.device == Event::NO_DEVICE => only,
+            _ => event.device,
+        }
+    }
+
+    /// Before the first of them, when nothing is held yet.
     pub(super) fn holders(&self) -> Holders {
         Holders {
+            ledger: Ledger::new(self.only),
             layer: self.layer,
-            live: FxHashMap::default(),
+            streams: FxHashMap::default(),
         }
     }
 }
@@ -110,6 +118,18 @@ pub(super) struct Block {
     pub stream: u64,
 }
 
+impl Block {
+    fn of(block: &ledger::Block, stream: u64) -> Block {
+        Block {
+            address: block.address,
+            size: block.size,
+            stack: block.stack,
+            device: block.device,
+            stream,
+        }
+    }
+}
+
 /// What an event does to who holds memory.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Change {
@@ -119,8 +139,10 @@ pub(super) enum Change {
 
 /// Who holds memory now, in the layer of a [`CompleteEvents`].
 pub(super) struct Holders {
+    ledger: Ledger,
     layer: Layer,
-    live: FxHashMap<u64, Block>,
+    /// The streams of blocks that were not allocated on the default one, by address.
+    streams: FxHashMap<u64, u64>,
 }
 
 impl Holders {
@@ -131,44 +153,34 @@ impl Holders {
         record: &Record,
         mut say: impl FnMut(Change),
     ) {
-        let event = &record.event;
-        let is_ours = event.class.layer() == self.layer && event.result == 0;
-        match event.kind {
-            Kind::Alloc | Kind::TensorAlloc if is_ours => {
-                let block = Block {
-                    address: event.address,
-                    size: event.size,
-                    stack: event.stack,
-                    device: event.device,
-                    stream: story.recording.stream(record).unwrap_or(0),
-                };
-                // An address that comes twice was freed in between.
-                if let Some(before) = self.live.insert(event.address, block) {
-                    say(Change::Dropped(before));
+        let Holders {
+            ledger,
+            layer,
+            streams,
+        } = self;
+        ledger.apply(record, &mut |change| match change {
+            ledger::Change::Allocated(block) if block.class.layer() == *layer => {
+                let stream = story.recording.stream(record).unwrap_or(0);
+                if stream != 0 {
+                    streams.insert(block.address, stream);
                 }
-                say(Change::Made(block));
+                say(Change::Made(Block::of(block, stream)));
             }
-            Kind::Free | Kind::TensorFree if is_ours => {
-                if let Some(block) = self.live.remove(&event.address) {
-                    say(Change::Dropped(block));
-                }
-            }
-            Kind::ContextGone if self.layer == Layer::Device && event.size > 0 => {
-                self.live.retain(|_, block| {
-                    let stays = block.device != event.device;
-                    if !stays {
-                        say(Change::Dropped(*block));
-                    }
-                    stays
-                });
+            ledger::Change::Freed(block) if block.class.layer() == *layer => {
+                let stream = streams.remove(&block.address).unwrap_or(0);
+                say(Change::Dropped(Block::of(block, stream)));
             }
             _ => {}
-        }
+        });
     }
 
     /// The blocks that are held, in the order of addresses.
     pub(super) fn blocks(&self) -> Vec<Block> {
-        let mut blocks: Vec<Block> = self.live.values().copied().collect();
+        let live = self.ledger.live(self.layer).values();
+        let stream = |block: &ledger::Block| self.streams.get(&block.address).copied();
+        let mut blocks: Vec<Block> = live
+            .map(|block| Block::of(block, stream(block).unwrap_or(0)))
+            .collect();
         blocks.sort_unstable_by_key(|block| block.address);
         blocks
     }

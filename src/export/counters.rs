@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use super::complete_events::CompleteEvents;
-use gpushim_trace::{Event, Kind, Layer, flags};
+use crate::ledger::{Account, Ledger, Step, Sum};
+use gpushim_trace::{Layer, Record};
 
-/// Names of the levels, those of a timeline.
+/// Names of the sums, those of a timeline.
 pub(super) const NAMES: [&str; 6] = [
     "requested",
     "allocated",
@@ -15,71 +16,73 @@ pub(super) const NAMES: [&str; 6] = [
     "driver used",
 ];
 
-/// The levels of all devices.
-#[derive(Default)]
+/// The sums of all devices.
 pub(super) struct Counters {
-    devices: BTreeMap<u8, [i64; 6]>,
+    ledger: Ledger,
+    devices: BTreeMap<u8, [i64; NAMES.len()]>,
 }
 
 impl Counters {
-    /// As they must have been before the first event: what is given back later was there. Only of what is
-    /// reserved this is not known already: no segment has a place in the live table.
+    /// As they must have been before the first event: what is given back later was there. Of blocks the story tells
+    /// that already; of what is reserved this is known here alone: no segment has a place in the live table.
     pub(super) fn before(story: &CompleteEvents<'_>) -> Counters {
-        let mut levels = Counters::default();
-        let mut least = BTreeMap::<u8, i64>::new();
+        let mut account = Account::of_only(story.only);
         for record in story.events() {
-            levels.feed(&record.event, |_, _, _| {});
-            if let Some([_, _, reserved, ..]) = levels.devices.get(&record.event.device) {
-                let least = least.entry(record.event.device).or_default();
-                *least = (*least).min(*reserved);
-            }
+            account.feed(&record);
         }
-        let begun = |(device, least): (u8, i64)| (device, [0, 0, least.saturating_neg(), 0, 0, 0]);
+        let devices = account.devices.iter().map(|(device, sums)| {
+            let reserved = i64::try_from(sums.reserved.start()).unwrap_or(i64::MAX);
+            (*device, [0, 0, reserved, 0, 0, 0])
+        });
         Counters {
-            devices: least.into_iter().map(begun).collect(),
+            ledger: Ledger::new(story.only),
+            devices: devices.collect(),
         }
     }
 
-    /// Takes an event into account; says each level that it changes, by device and place in [`NAMES`].
-    pub(super) fn feed(&mut self, event: &Event, mut say: impl FnMut(u8, usize, u64)) {
-        let level = self.devices.entry(event.device).or_default();
-        let before = *level;
-        let [requested, allocated, reserved, tensors, held, driver] = level;
-        let size = clamped(event.size);
-        let add = |level: &mut i64, bytes: i64| *level = level.saturating_add(bytes);
-        match event.kind {
-            Kind::Alloc | Kind::Free
-                if event.result == 0 && event.class.layer() == Layer::Device =>
-            {
-                let sign = if event.kind == Kind::Alloc { 1 } else { -1 };
-                let block = clamped(event.cost().block.max(event.size));
-                add(requested, sign * size);
-                add(allocated, sign * block);
-                if event.flags & flags::FORWARDED != 0 {
-                    add(reserved, sign * block);
+    /// Takes an event into account; says each sum that it changes, by device and place in [`NAMES`].
+    pub(super) fn feed(&mut self, record: &Record, mut say: impl FnMut(u8, usize, u64)) {
+        let Counters { ledger, devices } = self;
+        let mut changed: Vec<(u8, usize, i64)> = Vec::new();
+        ledger.apply(record, &mut |change| {
+            change.steps(|device, sum, step, bytes| {
+                let Some(place) = place(sum) else { return };
+                let level = &mut devices.entry(device).or_default()[place];
+                let before = *level;
+                let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
+                *level = match step {
+                    Step::WasThere => before,
+                    Step::Rise => before.saturating_add(bytes),
+                    Step::Fall | Step::FallUnseen => before.saturating_sub(bytes),
+                    Step::Set => bytes,
+                };
+                if !changed
+                    .iter()
+                    .any(|(of, at, _)| (*of, *at) == (device, place))
+                {
+                    changed.push((device, place, before));
                 }
-            }
-            Kind::Reserve => add(reserved, size),
-            Kind::Release => add(reserved, -size),
-            Kind::ContextGone => {
-                add(requested, -size);
-                add(allocated, -size);
-                add(reserved, -clamped(event.extra[0]));
-            }
-            Kind::TensorAlloc | Kind::TensorFree | Kind::TensorOutOfMemory => {
-                [*tensors, *held] = event.extra.map(clamped);
-            }
-            Kind::DeviceMemory => *driver = size,
-            _ => {}
-        }
-        for (place, (before, after)) in before.iter().zip(*level).enumerate() {
-            if *before != after {
-                say(event.device, place, u64::try_from(after).unwrap_or(0));
+            });
+        });
+        changed.sort_unstable();
+        for (device, place, before) in changed {
+            let after = devices.get(&device).map_or(0, |levels| levels[place]);
+            if after != before {
+                say(device, place, u64::try_from(after).unwrap_or(0));
             }
         }
     }
 }
 
-fn clamped(bytes: u64) -> i64 {
-    i64::try_from(bytes).unwrap_or(i64::MAX)
+/// The place of a sum in [`NAMES`].
+fn place(sum: Sum) -> Option<usize> {
+    Some(match sum {
+        Sum::Live(Layer::Device) => 0,
+        Sum::Allocated => 1,
+        Sum::Reserved => 2,
+        Sum::FrameworkAllocated => 3,
+        Sum::FrameworkReserved => 4,
+        Sum::InUse => 5,
+        Sum::Live(_) => return None,
+    })
 }

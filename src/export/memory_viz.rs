@@ -45,7 +45,7 @@ pub(super) fn write(recordings: &[Box<dyn Recording>], out: &mut dyn Write) -> R
             has_driver |= is_driver;
             let is_told = matches!(event.kind, Kind::Reserve | Kind::TensorAlloc) || is_driver;
             if is_told {
-                devices.insert(event.device);
+                devices.insert(story.device(event));
             }
         }
         let is_below = story.layer == Layer::Tensor && has_driver;
@@ -156,7 +156,7 @@ impl Viz<'_> {
                 time,
                 stack: event.stack,
             };
-            let ours = event.device == device;
+            let ours = story.device(event) == device;
             let segment = segment(event, story, is_below).filter(|_| ours);
             if segment == Some(true) {
                 let stream = story.recording.stream(&record).unwrap_or(0);

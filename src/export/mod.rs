@@ -22,6 +22,8 @@ mod proto;
 mod rmm;
 mod row;
 mod speedscope;
+#[cfg(test)]
+pub(crate) mod told;
 mod write;
 
 pub use parquet::parquet;

@@ -76,7 +76,7 @@ pub(super) fn write(recordings: &[Box<dyn Recording>], out: &mut dyn Write) -> R
         for record in story.events() {
             tracks.event(&**recording, &record)?;
             let mut changed = Vec::new();
-            levels.feed(&record.event, |device, place, value| {
+            levels.feed(&record, |device, place, value| {
                 changed.push((device, place, value));
             });
             for (device, place, value) in changed {

@@ -177,7 +177,7 @@ impl Visitor for Find {
         if self.ticket.is_none() && limit.is_some_and(|limit| record.ns > limit) {
             self.ticket = Some(record.ticket);
         }
-        self.segments.feed(&record.event);
+        self.segments.feed(record);
         if self.segments.total() > self.highest {
             self.highest = self.segments.total();
             if self.moment == Moment::Peak {
@@ -215,7 +215,7 @@ impl Visitor for TakenAt {
             return;
         }
         let event: &Event = &record.event;
-        self.segments.feed(event);
+        self.segments.feed(record);
         if matches!(event.kind, Kind::TensorAlloc | Kind::TensorFree)
             && event.class.layer() == Layer::Tensor
             && event.extra[0] > 0

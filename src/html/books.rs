@@ -1,43 +1,18 @@
 //! What was live when: from events to curves and blocks, in one pass.
 
-use rustc_hash::FxHashMap;
-
 use super::blocks::{Block, Blocks, LIVE};
 use super::series::Curve;
 use super::stacks::Stacks;
+use crate::ledger::{self, Change, Ledger, Step, Sum};
 use crate::recording::Recording;
 use crate::report::Summary;
-use gpushim_trace::{Event, Kind, Layer, Record, flags};
+use gpushim_trace::{Event, Layer, Record};
 
 mod views;
 
 pub use views::Overview;
 #[cfg(test)]
 pub use views::layer_name;
-
-/// What a curve is of; the number is that of the device.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-enum Of {
-    /// Live blocks of a view, as asked for; the number is that of the view.
-    View(u8),
-    /// Handed out, rounded to blocks.
-    Allocated(u8),
-    /// Held from the driver.
-    Reserved(u8),
-    /// What a framework says that it has handed out.
-    FrameworkAllocated(u8),
-    /// What a framework says that it holds.
-    FrameworkReserved(u8),
-}
-
-/// A block that is live.
-struct Live {
-    block: Block,
-    /// Its bytes, rounded.
-    rounded: u64,
-    device: u8,
-    forwarded: bool,
-}
 
 /// Devices that are told apart: each takes megabytes of curves, and a damaged file may name 255.
 const DEVICES_MOST: u8 = 32;
@@ -50,9 +25,9 @@ pub struct Books {
     only: Option<u8>,
     /// One sort of memory on one device each: what a page shows at a time.
     views: Vec<(Layer, u8)>,
-    curves: Vec<(Of, Curve)>,
-    live: FxHashMap<(Layer, u64), Live>,
-    segments: FxHashMap<u64, (u8, u64)>,
+    /// By device and what they are of.
+    curves: Vec<((u8, Sum), Curve)>,
+    ledger: Ledger,
     blocks: Blocks,
     peaks: Vec<((Layer, u8), u64)>,
 }
@@ -78,205 +53,95 @@ impl Books {
             only,
             views: Vec::new(),
             curves: Vec::new(),
-            live: FxHashMap::default(),
-            segments: FxHashMap::default(),
+            ledger: Ledger::new(only),
             blocks: Blocks::new(end_ns, blocks),
             peaks,
         }
     }
 
+    /// Takes in the blocks that the live table still has, of which the events no longer tell; before any event.
+    pub fn begin(&mut self, recording: &dyn Recording, first_ns: u64) {
+        let mut older = recording.live().unwrap_or_default();
+        older.retain(|one| one.ns < first_ns);
+        self.apply(0, |ledger, say| ledger.begin(&older, say), |_, _| {});
+    }
+
     /// Takes an event in.
     pub fn feed(&mut self, record: &Record, stacks: &mut Stacks<'_>) {
-        let event = &record.event;
-        let device = self.device_of(event);
-        match event.kind {
-            Kind::Alloc | Kind::TensorAlloc if event.result == 0 => {
-                let stack = match event.class.layer() {
-                    Layer::Mapping => return,
-                    _ => stacks.stack(event.stack, event.class, event.size),
-                };
-                self.allocated(record, stack);
-            }
-            Kind::Free | Kind::TensorFree if event.result == 0 => self.freed(record, stacks),
-            Kind::Reserve => {
-                let segment = (device, event.size);
-                if let Some((device, bytes)) = self.segments.insert(event.address, segment) {
-                    self.add(Of::Reserved(device), record.ns, minus(bytes));
+        self.apply(
+            record.ns,
+            |ledger, say| ledger.apply(record, say),
+            |books, change| match change {
+                Change::Allocated(block) if is_shown(block) => {
+                    // Stacks are numbered in the order of allocations.
+                    stacks.stack(block.stack, block.class, block.size);
                 }
-                self.add(Of::Reserved(device), record.ns, plus(event.size));
-            }
-            Kind::Release => match self.segments.remove(&event.address) {
-                Some((device, bytes)) => self.add(Of::Reserved(device), record.ns, minus(bytes)),
-                None => self
-                    .curve(Of::Reserved(device))
-                    .remove_unseen(record.ns, plus(event.size)),
+                Change::Freed(block) if is_shown(block) => books.ended(block, record.ns, stacks),
+                Change::FreedUnseen(block) if is_shown(block) => {
+                    let stack = stacks.unseen();
+                    books.give(block, stack, record.ns);
+                }
+                _ => {}
             },
-            Kind::ContextGone => self.context_gone(record, device),
-            _ => {}
-        }
-        if matches!(event.kind, Kind::TensorAlloc | Kind::TensorFree) {
-            let [allocated, reserved] = event.extra.map(plus);
-            let ns = record.ns;
-            self.curve(Of::FrameworkAllocated(device))
-                .set(ns, allocated);
-            self.curve(Of::FrameworkReserved(device)).set(ns, reserved);
-        }
+        );
     }
 
-    fn allocated(&mut self, record: &Record, stack: u32) {
-        let event = &record.event;
-        let layer = event.class.layer();
-        let live = self.live_of(event, record.ns, stack);
-        let (view, size, rounded) = (live.block.view, live.block.size, live.rounded);
-        let (device, forwarded) = (live.device, live.forwarded);
-        // An address handed out twice was freed in between, by an event that is lost.
-        if let Some(before) = self.live.insert((layer, event.address), live) {
-            self.gone(layer, before, record.ns);
-        }
-        self.add(Of::View(view), record.ns, plus(size));
-        if layer == Layer::Device {
-            self.add(Of::Allocated(device), record.ns, plus(rounded));
-            if forwarded {
-                self.add(Of::Reserved(device), record.ns, plus(rounded));
-            }
-        }
-    }
-
-    fn freed(&mut self, record: &Record, stacks: &mut Stacks<'_>) {
-        let event = &record.event;
-        let layer = event.class.layer();
-        if layer == Layer::Mapping {
-            return;
-        }
-        if let Some(live) = self.live.remove(&(layer, event.address)) {
-            self.gone(layer, live, record.ns);
-            return;
-        }
-        // It was there before the first event; who made it is not known.
-        let live = self.live_of(event, 0, stacks.unseen());
-        let ns = record.ns;
-        self.curve(Of::View(live.block.view))
-            .remove_unseen(ns, plus(live.block.size));
-        if layer == Layer::Device {
-            let rounded = plus(live.rounded);
-            self.curve(Of::Allocated(live.device))
-                .remove_unseen(ns, rounded);
-            if live.forwarded {
-                self.curve(Of::Reserved(live.device))
-                    .remove_unseen(ns, rounded);
-            }
-        }
-        self.blocks.give(Block {
-            to: ns,
-            ..live.block
-        });
-    }
-
-    /// A block that was known goes.
-    fn gone(&mut self, layer: Layer, live: Live, ns: u64) {
-        self.add(Of::View(live.block.view), ns, minus(live.block.size));
-        if layer == Layer::Device {
-            self.add(Of::Allocated(live.device), ns, minus(live.rounded));
-            if live.forwarded {
-                self.add(Of::Reserved(live.device), ns, minus(live.rounded));
-            }
-        }
-        self.blocks.give(Block {
-            to: ns,
-            ..live.block
-        });
-    }
-
-    /// A context's memory is gone without a free. As the report has it: if the device has no more than
-    /// what the context had, all of it goes; otherwise only the sums.
-    fn context_gone(&mut self, record: &Record, device: u8) {
-        let (event, ns) = (&record.event, record.ns);
-        if device == Event::NO_DEVICE && event.size > 0 {
-            return;
-        }
-        let is_its = |layer: Layer, live: &Live| layer == Layer::Device && live.device == device;
-        let pooled = |((layer, _), live): (&(Layer, u64), &Live)| {
-            (is_its(*layer, live) && !live.forwarded).then_some(live.rounded)
-        };
-        let of_pool = self.live.iter().filter_map(pooled);
-        let of_pool = of_pool.fold(0, u64::saturating_add);
-        let view = self.view(Layer::Device, device);
-        if of_pool > event.size {
-            self.add(Of::View(view), ns, minus(event.size));
-            self.add(Of::Allocated(device), ns, minus(event.size));
-            self.add(Of::Reserved(device), ns, minus(event.extra[0]));
-            return;
-        }
-        let blocks = &mut self.blocks;
-        self.live.retain(|(layer, _), live| {
-            let goes = is_its(*layer, live);
-            if goes {
-                blocks.give(Block {
-                    to: ns,
-                    ..live.block
-                });
-            }
-            !goes
-        });
-        self.segments.retain(|_, (of, _)| *of != device);
-        for of in [Of::View(view), Of::Allocated(device), Of::Reserved(device)] {
-            self.curve(of).drop_all(ns);
-        }
-    }
-
-    /// Blocks that the live table still has, of which the events no longer tell.
-    pub fn add_earlier(
+    fn apply(
         &mut self,
-        recording: &dyn Recording,
-        first_ns: u64,
-        stacks: &mut Stacks<'_>,
+        ns: u64,
+        act: impl FnOnce(&mut Ledger, &mut dyn FnMut(&Change)),
+        mut see: impl FnMut(&mut Books, &Change),
     ) {
-        for found in recording.live().unwrap_or_default() {
-            let event = &found.event;
-            let layer = event.class.layer();
-            let is_known = self.live.contains_key(&(layer, event.address));
-            if layer == Layer::Mapping || found.ns >= first_ns || is_known {
-                continue;
-            }
-            let stack = stacks.stack(event.stack, event.class, event.size);
-            let live = self.live_of(event, found.ns, stack);
-            self.curve(Of::View(live.block.view))
-                .was_there(plus(event.size));
-            if layer == Layer::Device {
-                let rounded = plus(live.rounded);
-                self.curve(Of::Allocated(live.device)).was_there(rounded);
-                if live.forwarded {
-                    self.curve(Of::Reserved(live.device)).was_there(rounded);
+        let mut ledger = std::mem::take(&mut self.ledger);
+        act(&mut ledger, &mut |change| {
+            see(self, change);
+            change.steps(|device, sum, step, bytes| {
+                // Mappings are memory that is counted elsewhere; what the driver says comes from the timeline.
+                if matches!(sum, Sum::Live(Layer::Mapping) | Sum::InUse) {
+                    return;
                 }
-            }
-            self.live.insert((layer, event.address), live);
+                let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
+                let curve = self.curve(device, sum);
+                match step {
+                    Step::WasThere => curve.was_there(bytes),
+                    Step::Rise => curve.add(ns, bytes),
+                    Step::Fall => curve.add(ns, -bytes),
+                    Step::FallUnseen => curve.remove_unseen(ns, bytes),
+                    Step::Set => curve.set(ns, bytes),
+                }
+            });
+        });
+        self.ledger = ledger;
+    }
+
+    /// After the last event: what is live then.
+    pub fn finish(&mut self, stacks: &mut Stacks<'_>) {
+        let ledger = std::mem::take(&mut self.ledger);
+        for block in ledger.all_live().filter(|block| is_shown(block)) {
+            self.ended(block, LIVE, stacks);
         }
     }
 
-    fn live_of(&mut self, event: &Event, from: u64, stack: u32) -> Live {
-        let layer = event.class.layer();
-        let device = self.device_of(event);
-        Live {
-            block: Block {
-                from,
-                to: LIVE,
-                address: event.address,
-                size: event.size,
-                stack,
-                view: self.view(layer, device),
-            },
-            // The words of a tensor's event are the framework's, not a cost.
-            rounded: match layer {
-                Layer::Tensor => event.size,
-                _ => event.cost().block.max(event.size),
-            },
-            device,
-            forwarded: event.flags & flags::FORWARDED != 0,
-        }
+    fn ended(&mut self, block: &ledger::Block, to: u64, stacks: &mut Stacks<'_>) {
+        let stack = stacks.stack(block.stack, block.class, block.size);
+        self.give(block, stack, to);
     }
 
-    fn device_of(&self, event: &Event) -> u8 {
-        match (event.device, self.only) {
+    fn give(&mut self, block: &ledger::Block, stack: u32, to: u64) {
+        let device = self.device_of(block.device);
+        let view = self.view(block.class.layer(), device);
+        self.blocks.give(Block {
+            from: block.ns,
+            to,
+            address: block.address,
+            size: block.size,
+            stack,
+            view,
+        });
+    }
+
+    fn device_of(&self, device: u8) -> u8 {
+        match (device, self.only) {
             (Event::NO_DEVICE, Some(only)) => only,
             (DEVICES_MOST.., _) => Event::NO_DEVICE,
             (device, _) => device,
@@ -301,13 +166,13 @@ impl Books {
         number
     }
 
-    fn add(&mut self, of: Of, ns: u64, bytes: i64) {
-        self.curve(of).add(ns, bytes);
-    }
-
-    fn curve(&mut self, of: Of) -> &mut Curve {
+    fn curve(&mut self, device: u8, sum: Sum) -> &mut Curve {
+        let of = (self.device_of(device), sum);
         let known = self.curves.iter().position(|(other, _)| *other == of);
         let at = known.unwrap_or_else(|| {
+            if let Sum::Live(layer) = sum {
+                self.view(layer, of.0);
+            }
             self.curves
                 .push((of, Curve::new(self.end_ns, self.buckets)));
             self.curves.len() - 1
@@ -316,10 +181,32 @@ impl Books {
     }
 }
 
-fn plus(bytes: u64) -> i64 {
-    i64::try_from(bytes).unwrap_or(i64::MAX)
+/// Whether a page shows it: mappings are memory that is shown elsewhere.
+fn is_shown(block: &ledger::Block) -> bool {
+    block.class.layer() != Layer::Mapping
 }
 
-fn minus(bytes: u64) -> i64 {
-    -plus(bytes)
+/// Device, name, peak and end of each curve that the report has, too.
+#[cfg(test)]
+pub(crate) fn curves(recording: &dyn Recording) -> Vec<(u8, &'static str, u64, u64)> {
+    let summary = crate::report::summarize(recording);
+    let (mut books, mut stacks) = (
+        Books::new(&summary, 100, 100),
+        Stacks::new(recording.names()),
+    );
+    books.begin(recording, summary.first_ns);
+    for record in recording.events() {
+        books.feed(&record, &mut stacks);
+    }
+    let named = books.curves.iter().filter_map(|((device, sum), curve)| {
+        let name = match sum {
+            Sum::Live(Layer::Device) => "requested",
+            Sum::Live(Layer::Tensor) => "tensors",
+            Sum::Allocated => "allocated",
+            Sum::Reserved => "reserved",
+            _ => return None,
+        };
+        Some((*device, name, curve.peak().0, curve.end()))
+    });
+    named.collect()
 }

@@ -14,4 +14,6 @@ mod phases;
 mod series;
 mod stacks;
 
+#[cfg(test)]
+pub(crate) use books::curves;
 pub use page::write_page;

@@ -110,14 +110,13 @@ fn payload(
     let mut books = Books::new(summary, buckets, blocks);
     let mut phases = Phases::new();
     let mut notes = Notes::default();
+    books.begin(recording, summary.first_ns);
     for record in recording.events() {
         books.feed(&record, &mut stacks);
         phases.feed(&record, &mut stacks, |id| recording.text(id));
         notes.feed(&record, &mut stacks, |id| recording.text(id));
     }
-    if recording.coverage().lost > 0 {
-        books.add_earlier(recording, summary.first_ns, &mut stacks);
-    }
+    books.finish(&mut stacks);
     let mut pack = Pack::default();
     let overview = books.pack(recording, summary, &mut pack)?;
     phases.pack(summary.last_ns, &mut pack)?;

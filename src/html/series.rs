@@ -63,11 +63,6 @@ impl Curve {
         self.missing = self.missing.saturating_add(bytes);
     }
 
-    /// All goes at once, but for what was there before the first event.
-    pub fn drop_all(&mut self, ns: u64) {
-        self.set(ns, self.missing.saturating_neg());
-    }
-
     /// The most of all, bytes, and when it was first reached, ns.
     pub fn peak(&self) -> (u64, u64) {
         (self.to_bytes(self.peak.0), self.peak.1)

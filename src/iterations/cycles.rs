@@ -2,7 +2,7 @@
 
 use super::{By, Iterations, Start};
 use crate::ledger::Focus;
-use gpushim_trace::{Event, Kind, Record};
+use gpushim_trace::{Effect, Event, Record};
 
 /// The run is looked at in so many stretches of equally many events; what most of them do counts, and
 /// neither how it begins nor how it ends.
@@ -95,13 +95,10 @@ impl Swing {
 
 /// What an event adds to what is live, bytes.
 fn change(focus: Focus, event: &Event) -> i64 {
-    if event.result != 0 || !focus.holds(event) {
-        return 0;
-    }
-    let bytes = i64::try_from(event.size).unwrap_or(i64::MAX);
-    match event.kind {
-        Kind::Alloc | Kind::TensorAlloc => bytes,
-        Kind::Free | Kind::TensorFree => -bytes,
+    let bytes = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);
+    match Effect::of(event) {
+        Effect::Allocated(block) if focus.holds(event) => bytes(block.requested),
+        Effect::Freed(block) if focus.holds(event) => -bytes(block.requested),
         _ => 0,
     }
 }

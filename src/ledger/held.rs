@@ -3,7 +3,7 @@
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 
-use super::walk::Block;
+use super::block::Block;
 use crate::recording::Recording;
 
 /// Blocks of one stack.

@@ -2,99 +2,11 @@
 
 use rustc_hash::FxHashMap;
 
+use super::apply::Ledger;
+use super::block::{Block, Focus};
+use super::change::Change;
 use crate::recording::Recording;
-use gpushim_trace::{Class, Event, Kind, Layer, LiveBlock, Record, flags};
-
-/// What is looked at.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Focus {
-    /// Whose blocks: a framework's tensors, or memory of the devices.
-    pub layer: Layer,
-    /// Of one device only.
-    pub device: Option<u8>,
-}
-
-impl Focus {
-    /// A framework's tensors where the recording has any, which the memory below them cannot tell apart,
-    /// else memory of the devices.
-    pub fn of(recording: &dyn Recording, device: Option<u8>) -> Focus {
-        let is_tensor = |kind| matches!(kind, Kind::TensorAlloc | Kind::TensorFree);
-        let live = recording.live().unwrap_or_default();
-        let has_tensors = live.iter().any(|block| is_tensor(block.event.kind))
-            || (recording.events()).any(|record| is_tensor(record.event.kind));
-        Focus {
-            layer: if has_tensors {
-                Layer::Tensor
-            } else {
-                Layer::Device
-            },
-            device,
-        }
-    }
-
-    /// Whether an event is about it.
-    pub fn holds(self, event: &Event) -> bool {
-        event.class.layer() == self.layer
-            && self
-                .device
-                .is_none_or(|device| event.device == device || event.device == Event::NO_DEVICE)
-    }
-}
-
-/// A block or tensor that is live.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Block {
-    /// When it was allocated, ns since the start.
-    pub ns: u64,
-    /// The place of its allocation among all events, 0 if that can no longer be read.
-    pub ticket: u64,
-    /// Bytes asked for.
-    pub size: u64,
-    /// Bytes that it takes up, with what it was rounded up by; of tensors at least so many.
-    pub room: u64,
-    /// Its address.
-    pub address: u64,
-    /// Id of the stack of its allocation.
-    pub stack: u32,
-    /// The thread that allocated it.
-    pub thread: u32,
-    /// Device ordinal.
-    pub device: u8,
-    /// What sort of memory it is.
-    pub class: Class,
-    /// It came from the driver and not from the pool.
-    pub forwarded: bool,
-}
-
-impl Block {
-    pub(crate) fn new(ns: u64, ticket: u64, event: &Event) -> Block {
-        Block {
-            ns,
-            ticket,
-            size: event.size,
-            room: room(event),
-            address: event.address,
-            stack: event.stack,
-            thread: event.thread,
-            device: event.device,
-            class: event.class,
-            forwarded: event.flags & flags::FORWARDED != 0,
-        }
-    }
-}
-
-/// Tensors begin at multiples of this many bytes (`kMinBlockSize` of PyTorch's caching allocator).
-const TENSOR_STEP: u64 = 512;
-
-/// Bytes that a block takes up. The words of a tensor's event are the framework's, not a cost.
-fn room(event: &Event) -> u64 {
-    match event.class.layer() {
-        Layer::Tensor => (event.size.max(1))
-            .checked_next_multiple_of(TENSOR_STEP)
-            .unwrap_or(event.size),
-        _ => event.cost().block.max(event.size),
-    }
-}
+use gpushim_trace::{Layer, LiveBlock, Record};
 
 /// Looks on while a recording is gone through.
 pub trait Visitor {
@@ -120,7 +32,7 @@ pub fn walk(
         walker.feed(&record, &mut all);
     }
     walker.finish(&mut all);
-    in_order(walker.live)
+    in_order(walker.live().clone())
 }
 
 /// Several visitors.
@@ -143,8 +55,8 @@ impl Visitor for All<'_, '_> {
 /// What [`walk`] does, event by event.
 #[derive(Debug)]
 pub struct Walker {
-    focus: Focus,
-    live: FxHashMap<u64, Block>,
+    layer: Layer,
+    ledger: Ledger,
     /// What was live at the end, until the first event says how much of it is older.
     kept: Option<Vec<LiveBlock>>,
 }
@@ -153,15 +65,15 @@ impl Walker {
     /// Of the blocks of a focus.
     pub fn new(recording: &dyn Recording, focus: Focus) -> Walker {
         Walker {
-            focus,
-            live: FxHashMap::default(),
+            layer: focus.layer,
+            ledger: Ledger::of(focus),
             kept: Some(recording.live().unwrap_or_default()),
         }
     }
 
     /// What is live now, by address.
     pub fn live(&self) -> &FxHashMap<u64, Block> {
-        &self.live
+        self.ledger.live(self.layer)
     }
 
     /// The next event.
@@ -169,30 +81,12 @@ impl Walker {
         if self.kept.is_some() {
             self.begin(record.ns, visitor);
         }
-        let (focus, event) = (self.focus, &record.event);
         visitor.event(record);
-        match event.kind {
-            Kind::Alloc | Kind::TensorAlloc if event.result == 0 && focus.holds(event) => {
-                let block = Block::new(record.ns, record.ticket, event);
-                if let Some(before) = self.live.insert(event.address, block) {
-                    visitor.freed(&before, record);
-                }
-                visitor.allocated(&block);
-            }
-            Kind::Free | Kind::TensorFree
-                if event.result == 0 && event.class.layer() == focus.layer =>
-            {
-                if let Some(block) = self.live.remove(&event.address) {
-                    visitor.freed(&block, record);
-                }
-            }
-            Kind::ContextGone if focus.layer == Layer::Device => {
-                for block in gone(&mut self.live, event) {
-                    visitor.freed(&block, record);
-                }
-            }
+        self.ledger.apply(record, &mut |change| match change {
+            Change::Allocated(block) => visitor.allocated(block),
+            Change::Freed(block) => visitor.freed(block, record),
             _ => {}
-        }
+        });
     }
 
     /// After the last event.
@@ -202,11 +96,11 @@ impl Walker {
 
     fn begin(&mut self, first: u64, visitor: &mut impl Visitor) {
         let older = older(self.kept.take().unwrap_or_default(), first);
-        for one in older.iter().filter(|one| self.focus.holds(&one.event)) {
-            let block = Block::new(one.ns, 0, &one.event);
-            visitor.allocated(&block);
-            self.live.insert(block.address, block);
-        }
+        self.ledger.begin(&older, &mut |change| {
+            if let Change::WasThere(block) = change {
+                visitor.allocated(block);
+            }
+        });
     }
 }
 
@@ -214,27 +108,6 @@ impl Walker {
 pub(super) fn older(mut live: Vec<LiveBlock>, first_ns: u64) -> Vec<LiveBlock> {
     live.retain(|block| block.ns < first_ns);
     live
-}
-
-/// Takes out the pool's blocks that went with a context. Blocks do not name their context: as in
-/// [`crate::report::summarize`], they are its own if together they are no more than it had.
-fn gone(live: &mut FxHashMap<u64, Block>, event: &Event) -> Vec<Block> {
-    // The event seldom names the device.
-    let is_there = |device| event.device == Event::NO_DEVICE || device == event.device;
-    let is_pooled = |block: &Block| !block.forwarded && is_there(block.device);
-    let all = live.values().filter(|block| is_pooled(block));
-    let bytes = all.fold(0_u64, |sum, block| sum.saturating_add(block.room));
-    if bytes > event.size {
-        return Vec::new();
-    }
-    let mut gone: Vec<Block> = live
-        .values()
-        .filter(|block| is_pooled(block))
-        .copied()
-        .collect();
-    live.retain(|_, block| !is_pooled(block));
-    gone.sort_unstable_by_key(|block| block.address);
-    gone
 }
 
 /// Takes what is live just before an event.

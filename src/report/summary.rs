@@ -72,7 +72,7 @@ impl Books {
 
     /// Of which device the events that name none should have been, if it was another than they were.
     pub fn other_only(&self) -> Option<Option<u8>> {
-        self.account.other_only()
+        self.account.ledger().other_only()
     }
 
     /// Whether there are allocations or frees of a layer.
@@ -83,7 +83,7 @@ impl Books {
 
     /// The device that blocks of this one are booked on.
     pub fn ordinal(&self, device: u8) -> u8 {
-        self.account.ordinal_of(device)
+        self.account.ledger().ordinal_of(device)
     }
 
     /// When most was live, by device: of tensors and of device memory.
@@ -112,6 +112,7 @@ impl Books {
     pub fn summary(self, at_peaks: &[(PeakOf, Vec<Block>)]) -> Summary {
         let (account, wrapped) = (&self.account, self.wrapped);
         let mut devices: Vec<&(u8, Device)> = account.devices.iter().collect();
+        devices.retain(|(_, device)| device.is_used);
         devices.sort_unstable_by_key(|(ordinal, _)| *ordinal);
         let devices = devices.into_iter().map(|(ordinal, device)| {
             let mut figures = figures(*ordinal, device, wrapped);
@@ -124,12 +125,7 @@ impl Books {
                 let blocks = found.map_or(&[][..], |(_, blocks)| blocks);
                 groups(blocks.iter().map(|block| block.size))
             };
-            let at_end = |of: Layer| {
-                let live = account.live();
-                let its = live.filter(|(layer, live)| *layer == of && live.device == *ordinal);
-                groups(its.map(|(_, live)| live.size))
-            };
-            figures.in_use = self.counts.in_use.get(ordinal).copied();
+            let at_end = |of: Layer| groups(account.live(of, *ordinal).map(|block| block.size));
             figures.top_at_peak = at_peak(Layer::Device);
             figures.top_at_end = at_end(Layer::Device);
             if let Some(tensors) = &mut figures.tensors {
@@ -149,12 +145,11 @@ impl Books {
 impl Reader for Books {
     fn read(&mut self, records: &[Record]) {
         if let (Some(first), Some(kept)) = (records.first(), self.kept.take()) {
-            for block in kept.iter().filter(|block| block.ns < first.ns) {
-                self.account.was_there(&block.event);
-                if let Some(older) = &mut self.older {
-                    older.count += 1;
-                    older.bytes = older.bytes.saturating_add(block.event.size);
-                }
+            let kept: Vec<LiveBlock> = kept.into_iter().filter(|one| one.ns < first.ns).collect();
+            self.account.begin(&kept, first);
+            if let Some(older) = &mut self.older {
+                older.count = kept.len() as u64;
+                older.bytes = (kept.iter()).fold(0, |sum, one| sum.saturating_add(one.event.size));
             }
         }
         for record in records {
@@ -183,8 +178,6 @@ struct Counts {
     captures: u64,
     contexts_gone: u64,
     unknown: u64,
-    /// What the driver said is in use, by device.
-    in_use: FxHashMap<u8, Gauge>,
 }
 
 impl Counts {
@@ -232,18 +225,8 @@ impl Counts {
             Kind::Import => self.imported += 1,
             Kind::CaptureBegin => self.captures += 1,
             Kind::ContextGone => self.contexts_gone += 1,
-            Kind::DeviceMemory => {
-                let gauge = self.in_use.entry(event.device).or_insert(Gauge {
-                    peak: 0,
-                    peak_ns: None,
-                    end: 0,
-                });
-                if event.size > gauge.peak {
-                    (gauge.peak, gauge.peak_ns) = (event.size, Some(record.ns));
-                }
-                gauge.end = event.size;
-            }
-            Kind::Reserve
+            Kind::DeviceMemory
+            | Kind::Reserve
             | Kind::Release
             | Kind::ContextNew
             | Kind::CaptureEnd
@@ -355,20 +338,23 @@ fn figures(ordinal: u8, device: &Device, wrapped: bool) -> DeviceFigures {
         reserved.end = reserved.end.max(allocated.end);
     }
     // A framework's segments with nothing but its tensors in them say nothing of what was requested.
+    // Of tensors that the live table has, the events may tell nothing any more.
+    let has_tensors = device.framework.is_some() || device.tensors.peak() > 0;
+    let framework = has_tensors.then(|| device.framework.unwrap_or_default());
     let whole = !wrapped && reserved.peak > 0 && requested.peak > 0;
     DeviceFigures {
         device: named(ordinal),
         requested,
         allocated,
         reserved,
-        in_use: None,
+        in_use: device.in_use.as_ref().map(gauge),
         utilization: whole.then(|| requested.peak as f64 / reserved.peak as f64),
-        tensors: device.framework.map(|framework| TensorFigures {
+        tensors: framework.map(|[allocated, reserved]| TensorFigures {
             tensors: gauge(&device.tensors),
-            allocated_peak: framework.allocated_peak,
-            reserved_peak: framework.reserved_peak,
-            allocated_end: framework.allocated,
-            reserved_end: framework.reserved,
+            allocated_peak: allocated.peak(),
+            reserved_peak: reserved.peak(),
+            allocated_end: allocated.end(),
+            reserved_end: reserved.end(),
             top_at_peak: Vec::new(),
             top_at_end: Vec::new(),
         }),

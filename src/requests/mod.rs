@@ -6,7 +6,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use serde::Serialize;
 
 use crate::iterations::Start;
-use crate::ledger::Focus;
+use crate::ledger::{Focus, Ledger};
 use crate::recording::{Recording, Segment};
 use gpushim_trace::{Class, Event, Kind, Layer};
 
@@ -220,8 +220,11 @@ impl Requests {
         let starts = starts.get(..=STEPS).unwrap_or(starts);
         let mut devices: BTreeMap<u8, Reader> = BTreeMap::new();
         let options = options(recording);
+        let mut ledger = Ledger::new(None);
+        let mut changes = Vec::new();
         for record in recording.events() {
             let event = &record.event;
+            ledger.apply(&record, &mut |change| changes.push(*change));
             let is_there = focus.device.is_none_or(|device| device == event.device);
             if is_there && event.device != Event::NO_DEVICE && concerns(focus.layer, event) {
                 let reader = devices.entry(event.device).or_insert_with(|| {
@@ -231,6 +234,13 @@ impl Requests {
                 });
                 reader.begin_steps(starts, record.ticket);
                 reader.see(&record);
+            }
+            for change in changes.drain(..) {
+                if let Some(reader) = devices.get_mut(&change.device())
+                    && concerns(focus.layer, event)
+                {
+                    reader.take(&change, &record);
+                }
             }
         }
         let done = devices
@@ -350,7 +360,7 @@ fn options(recording: &dyn Recording) -> BTreeMap<String, String> {
 fn concerns(layer: Layer, event: &Event) -> bool {
     match event.kind {
         Kind::TensorAlloc | Kind::TensorFree => layer == Layer::Tensor,
-        Kind::Alloc | Kind::Free | Kind::Trim => layer != Layer::Tensor,
+        Kind::Alloc | Kind::Free | Kind::Trim | Kind::ContextGone => layer != Layer::Tensor,
         Kind::Reserve | Kind::Release => true,
         _ => false,
     }

@@ -7,8 +7,9 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::{InitialBlock, InitialSegment, Op, Request, Requests, STREAMS, is_pooled};
 use crate::iterations::Start;
+use crate::ledger::{Block, Change, Segment};
 use crate::recording::{Caching, Recording, Waiting};
-use gpushim_trace::{Class, Event, Kind, Layer, Record, flags};
+use gpushim_trace::{Class, Effect, Event, Kind, Layer, Record, flags};
 
 /// Makes requests of the events of one device.
 pub(super) struct Reader<'a> {
@@ -16,8 +17,8 @@ pub(super) struct Reader<'a> {
     layer: Layer,
     caching: Option<&'a Caching>,
     pub requests: Requests,
-    /// Blocks that are live: number and bytes.
-    live: FxHashMap<(Class, u64), (u32, u64)>,
+    /// The numbers of blocks that are live, by address.
+    numbers: FxHashMap<u64, u32>,
     /// Bytes held from the driver.
     reserved: u64,
     /// Held now, by address: the end, and the number of the pool.
@@ -42,7 +43,7 @@ impl<'a> Reader<'a> {
             layer,
             caching,
             requests: Requests::default(),
-            live: FxHashMap::default(),
+            numbers: FxHashMap::default(),
             reserved: 0,
             segments: BTreeMap::new(),
             pools: FxHashMap::default(),
@@ -56,7 +57,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The next event.
+    /// The next event of the device; [`Reader::take`] is told what it changes, after this.
     pub fn see(&mut self, record: &Record) {
         let event = &record.event;
         let is_given = event.flags & flags::EARLIER != 0;
@@ -65,19 +66,36 @@ impl<'a> Reader<'a> {
         }
         self.done(record.ticket, record);
         match event.kind {
-            Kind::Reserve => self.reserve(record, is_given),
-            Kind::Release => self.release(record),
             Kind::Trim => self.trim(record),
-            _ if !is_pooled(self.layer, event.class) => {
-                let is_alloc = event.kind == Kind::Alloc;
-                self.requests.odd.not_pooled += u64::from(is_alloc);
+            Kind::Release => self.release(record),
+            _ => {}
+        }
+    }
+
+    /// What an event changed.
+    pub fn take(&mut self, change: &Change, record: &Record) {
+        let is_given = record.event.flags & flags::EARLIER != 0;
+        let is_pooled = |block: &Block| is_pooled(self.layer, block.class);
+        match change {
+            Change::Allocated(block) if is_pooled(block) => self.allocate(record, block, is_given),
+            Change::Allocated(_) => self.requests.odd.not_pooled += 1,
+            Change::Freed(block) if is_pooled(block) => {
+                if let Effect::Allocated(_) = Effect::of(&record.event) {
+                    self.requests.odd.double_allocations += 1;
+                    self.is_odd(record);
+                }
+                self.free(record, block);
             }
-            Kind::TensorAlloc => {
-                self.recorded(event.extra[1]);
-                self.allocate(record, is_given);
+            Change::FreedUnseen(block) if is_pooled(block) => {
+                self.requests.odd.unmatched_frees += 1;
+                self.is_odd(record);
             }
-            Kind::Alloc => self.allocate(record, is_given),
-            Kind::Free | Kind::TensorFree => self.free(record),
+            Change::Reserved(segment) => self.reserve(record, segment, is_given),
+            Change::Released(segment) | Change::ReleasedUnseen(segment) => {
+                self.reserved = self.reserved.saturating_sub(segment.size);
+                self.segments.remove(&segment.address);
+            }
+            Change::Framework { reserved, .. } => self.recorded(*reserved),
             _ => {}
         }
     }
@@ -121,14 +139,13 @@ impl<'a> Reader<'a> {
             }
             self.late.pop();
             let of = (block, bytes);
-            let request = self.request(record, Op::Done, of);
+            let request = self.request(record, Op::Done, record.event.class, of);
             self.requests.push(request);
         }
     }
 
-    fn reserve(&mut self, record: &Record, is_given: bool) {
-        let event = &record.event;
-        self.reserved = self.reserved.saturating_add(event.size);
+    fn reserve(&mut self, record: &Record, taken: &Segment, is_given: bool) {
+        self.reserved = self.reserved.saturating_add(taken.size);
         self.recorded(self.reserved);
         let of = self
             .caching
@@ -138,11 +155,11 @@ impl<'a> Reader<'a> {
         self.pools.entry((0, 0)).or_insert(0);
         let next = self.pools.len() as u32;
         let pool = *self.pools.entry(of.pool).or_insert(next);
-        let end = event.address.saturating_add(event.size);
-        self.segments.insert(event.address, (end, pool));
+        let end = taken.address.saturating_add(taken.size);
+        self.segments.insert(taken.address, (end, pool));
         let segment = InitialSegment {
-            address: event.address,
-            bytes: event.size,
+            address: taken.address,
+            bytes: taken.size,
             pool,
             of,
         };
@@ -157,8 +174,6 @@ impl<'a> Reader<'a> {
     /// decision, not the program's wish.
     fn release(&mut self, record: &Record) {
         let event = &record.event;
-        self.reserved = self.reserved.saturating_sub(event.size);
-        self.segments.remove(&event.address);
         if self.layer != Layer::Tensor {
             return;
         }
@@ -170,7 +185,7 @@ impl<'a> Reader<'a> {
         {
             let request = Request {
                 stream: None,
-                ..self.request(record, Op::Trim, (0, 0))
+                ..self.request(record, Op::Trim, record.event.class, (0, 0))
             };
             self.requests.push(request);
             self.requests.told.gave_back.push(Vec::new());
@@ -188,61 +203,53 @@ impl<'a> Reader<'a> {
         if asked == 1 && self.layer != Layer::Tensor {
             let request = Request {
                 stream: Some(0),
-                ..self.request(record, Op::Trim, (0, keep))
+                ..self.request(record, Op::Trim, record.event.class, (0, keep))
             };
             self.requests.push(request);
         }
     }
 
-    fn allocate(&mut self, record: &Record, is_given: bool) {
-        let event = &record.event;
-        let key = (event.class, event.address);
-        if self.live.contains_key(&key) {
-            self.requests.odd.double_allocations += 1;
-            self.is_odd(record);
-            self.free(record);
-        }
-        if event.size == 0 {
+    fn allocate(&mut self, record: &Record, made: &Block, is_given: bool) {
+        let address = made.address;
+        if made.size == 0 {
             self.requests.odd.empty += 1;
             return self.is_odd(record);
         }
         let block = self.requests.blocks;
-        let request = self.request(record, Op::Allocate, (block, event.size));
+        let request = self.request(record, Op::Allocate, made.class, (block, made.size));
         if !self.requests.push(request) {
             self.requests.odd.too_many += 1;
             return self.is_odd(record);
         }
-        self.live.insert(key, (block, event.size));
-        let segment = self.segments.range(..=event.address).next_back();
-        let pool = segment.filter(|(_, (end, _))| event.address < *end);
+        self.numbers.insert(address, block);
+        let segment = self.segments.range(..=address).next_back();
+        let pool = segment.filter(|(_, (end, _))| address < *end);
         if let Some((_, (_, pool))) = pool.filter(|(_, (_, pool))| *pool != 0) {
             self.requests.told.pools.insert(block, *pool);
         }
         if is_given {
             self.requests.given.blocks.push(InitialBlock {
-                address: event.address,
-                bytes: event.size,
+                address,
+                bytes: made.size,
                 block,
                 stream: request.stream,
             });
         }
     }
 
-    fn free(&mut self, record: &Record) {
-        let key = (record.event.class, record.event.address);
-        let Some(of) = self.live.remove(&key) else {
-            self.requests.odd.unmatched_frees += 1;
-            return self.is_odd(record);
+    fn free(&mut self, record: &Record, freed: &Block) {
+        // Its allocation was left out, if it has no number.
+        let Some(block) = self.numbers.remove(&freed.address) else {
+            return;
         };
-        let request = self.request(record, Op::Free, of);
+        let request = self.request(record, Op::Free, freed.class, (block, freed.size));
         self.requests.push(request);
         let until = self
             .caching
             .and_then(|caching| caching.completed.get(&record.ticket));
         if let Some(until) = until {
-            let (block, bytes) = of;
             self.requests.told.late.insert(block);
-            self.late.push(Reverse((*until, block, bytes)));
+            self.late.push(Reverse((*until, block, freed.size)));
         }
     }
 
@@ -255,10 +262,16 @@ impl<'a> Reader<'a> {
         self.requests.odd.first.get_or_insert(record.ticket);
     }
 
-    fn request(&mut self, record: &Record, op: Op, (block, bytes): (u32, u64)) -> Request {
+    fn request(
+        &mut self,
+        record: &Record,
+        op: Op,
+        class: Class,
+        (block, bytes): (u32, u64),
+    ) -> Request {
         let event: &Event = &record.event;
         // A framework's allocator orders by streams, even where the recording does not say which.
-        let stream = match event.class {
+        let stream = match class {
             Class::Device => None,
             _ => Some(self.stream(self.recording.stream(record).unwrap_or(0), record)),
         };

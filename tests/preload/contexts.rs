@@ -1,5 +1,7 @@
 //! Contexts that end, and several at once.
 
+use std::collections::BTreeMap;
+
 use gpushim_trace::{Class, Kind};
 
 use crate::support::{Run, program};
@@ -23,8 +25,33 @@ fn ends(how: &str) {
             // Two of six blocks of 4 MiB were still out each time.
             assert!(
                 gone.iter()
-                    .all(|event| event.size >= 8 << 20 && event.extra[0] >= event.size),
+                    .all(|event| event.size >= 8 << 20 && event.device == 0),
                 "{policy}: {gone:?}"
+            );
+            // Each byte that was held is released by an event of its own, or goes with its context, once.
+            let mut held = BTreeMap::new();
+            for event in &trace.events {
+                match event.kind {
+                    Kind::Reserve => {
+                        held.insert(event.address, (event.extra[0], event.size));
+                    }
+                    Kind::Release => {
+                        let known = held.remove(&event.address);
+                        assert_eq!(known.map(|(_, bytes)| bytes), Some(event.size), "{policy}");
+                    }
+                    Kind::ContextGone => {
+                        let before: u64 = held.values().map(|(_, bytes)| bytes).sum();
+                        held.retain(|_, (context, _)| *context != event.address);
+                        let after: u64 = held.values().map(|(_, bytes)| bytes).sum();
+                        assert_eq!(before - after, event.extra[0], "{policy}: {gone:?}");
+                    }
+                    _ => {}
+                }
+            }
+            assert_eq!(
+                held.values().map(|(_, bytes)| bytes).sum::<u64>(),
+                trace.reserved(),
+                "{policy}"
             );
         }
     }

@@ -21,7 +21,8 @@ pub enum Kind {
     /// pool to keep no more than `extra[1]` bytes; else it was what nobody had asked for in a while.
     Trim = 6,
     /// A context was destroyed or reset, and all of its memory with it. `address` = context handle,
-    /// `size` = allocated bytes dropped, `extra[0]` = reserved bytes dropped.
+    /// `size` = allocated bytes dropped, `extra[0]` = bytes of segments dropped, those without a
+    /// [`Kind::Release`] of their own.
     ContextGone = 7,
     /// A framework made a tensor. `extra` = the framework's allocated, reserved bytes after it.
     TensorAlloc = 8,

@@ -6,6 +6,7 @@
 
 pub mod background;
 mod clock;
+mod effect;
 mod event;
 #[cfg(all(test, not(miri)))]
 mod explore;
@@ -33,6 +34,7 @@ mod upkeep;
 mod writer;
 
 pub use clock::{Calibration, ClockSource, Pair, monotonic_ns};
+pub use effect::{Bytes, Effect};
 pub use event::{Class, Cost, Event, Kind, Layer, flags};
 pub use live::Removed;
 pub use modules::{BuildId, Module};

@@ -9,7 +9,8 @@
 
 use std::sync::atomic::Ordering;
 
-use super::event::{Event, Kind, Layer, flags};
+use super::effect::Effect;
+use super::event::{Event, Layer};
 use super::ring::Word;
 use super::space::Room;
 
@@ -156,15 +157,14 @@ impl Ledger {
     /// Takes an event into the books.
     pub(crate) fn feed<W: Word>(&mut self, at: &[W], ticks: u64, event: &Event) {
         let given = self.given.filter(|(_, to)| ticks <= *to);
-        let is_sum = match event.kind {
-            Kind::Alloc | Kind::Free => event.result == 0 && event.class.layer() == Layer::Device,
-            Kind::Reserve | Kind::Release | Kind::ContextGone => true,
-            _ => false,
+        let effect = match Effect::of(event) {
+            Effect::Allocated(bytes) | Effect::Freed(bytes) if bytes.layer != Layer::Device => {
+                Effect::None
+            }
+            effect => effect,
         };
-        let is_value = matches!(
-            event.kind,
-            Kind::TensorAlloc | Kind::TensorFree | Kind::TensorOutOfMemory | Kind::DeviceMemory
-        );
+        let is_sum = !matches!(effect, Effect::None | Effect::InUse(_));
+        let is_value = matches!(effect, Effect::InUse(_)) || event.framework().is_some();
         if is_sum && let Some((from, _)) = given {
             self.is_unsure |= ticks > from;
         }
@@ -177,30 +177,27 @@ impl Ledger {
             self.unplaced = self.unplaced.saturating_add(1);
             return;
         };
-        let sign = match event.kind {
-            Kind::Free | Kind::Release => -1,
-            _ => 1,
-        };
-        match event.kind {
-            Kind::Alloc | Kind::Free => {
-                let block = event.cost().block.max(event.size);
-                device.add(Series::Requested, event.size, sign);
-                device.add(Series::Allocated, block, sign);
-                if event.flags & flags::FORWARDED != 0 {
-                    device.add(Series::Reserved, block, sign);
-                }
-            }
-            Kind::Reserve | Kind::Release => device.add(Series::Reserved, event.size, sign),
-            Kind::ContextGone => {
-                device.drop_context(event);
+        match effect {
+            Effect::None => {}
+            Effect::Allocated(bytes) => device.block(bytes, 1),
+            Effect::Freed(bytes) => device.block(bytes, -1),
+            Effect::Reserved(bytes) => device.add(Series::Reserved, bytes, 1),
+            Effect::Released(bytes) => device.add(Series::Reserved, bytes, -1),
+            Effect::ContextGone {
+                allocated,
+                reserved,
+            } => {
+                device.drop_context(allocated, reserved);
                 // How much of it was asked for, the event does not say.
-                self.is_unsure |= event.size > 0;
+                self.is_unsure |= allocated > 0;
             }
-            Kind::DeviceMemory => device.set(Series::Driver, clamped(event.size)),
-            _ => {
-                device.set(Series::Tensors, clamped(event.extra[0]));
-                device.set(Series::TensorsReserved, clamped(event.extra[1]));
-            }
+            Effect::InUse(bytes) => device.set(Series::Driver, clamped(bytes)),
+        }
+        if let (Some([allocated, reserved]), Some(device)) =
+            (event.framework(), self.device(event.device))
+        {
+            device.set(Series::Tensors, clamped(allocated));
+            device.set(Series::TensorsReserved, clamped(reserved));
         }
     }
 

@@ -107,10 +107,10 @@ fn of_default(device: i32) -> Settings {
 }
 
 /// A context has ended, and the blocks of `cudaMalloc` in it; stream-ordered ones live on. Returns the bytes that
-/// `cudaMalloc` had handed out there, and those given back after it.
-pub fn context_gone(gone: Context) -> (u64, u64) {
+/// `cudaMalloc` had handed out there.
+pub fn context_gone(gone: Context) -> u64 {
     changed();
-    let (mut live, mut given) = (0, 0);
+    let mut live = 0;
     let is_last = peer_access::none();
     for entry in all() {
         live += entry.pool.context_gone(device::driver(), gone);
@@ -118,14 +118,14 @@ pub fn context_gone(gone: Context) -> (u64, u64) {
             entry.pool.device_idle();
         }
         if entry.serves_all() {
-            given += entry.pool.trim(device::driver(), entry.pool.threshold());
+            entry.pool.trim(device::driver(), entry.pool.threshold());
         }
     }
     device::driver().forget(gone);
     drain::context_gone(gone);
     // Its end is a synchronisation, too.
     all().for_each(release_surplus);
-    (live, given)
+    live
 }
 
 /// The pools whose memory lies in a device's primary context, for want of virtual memory management.

@@ -209,8 +209,8 @@ fn pool_state(writer: &Writer, held: fn(i32) -> Option<Held>) {
     }
 }
 
-/// A context ended, and with it these blocks.
-pub fn blocks_gone(context: Context, gone: &Gone) {
+/// A context of a device ended, if that is known, and with it these blocks.
+pub fn blocks_gone(context: Context, device: Option<i32>, gone: &Gone) {
     let Some(writer) = opened() else { return };
     // The table is looked at as a whole: not for a context without blocks.
     if !gone.live.is_empty() {
@@ -221,20 +221,31 @@ pub fn blocks_gone(context: Context, gone: &Gone) {
                 && live.contains(&event.address)
         });
     }
+    gone_with(writer, context, device, gone.allocated, gone.reserved);
+}
+
+fn gone_with(
+    writer: &Writer,
+    context: Context,
+    device: Option<i32>,
+    allocated: u64,
+    reserved: u64,
+) {
     writer.record(&Event {
+        device: device.map_or(Event::NO_DEVICE, |device| device as u8),
         address: context.0,
-        size: gone.allocated,
-        extra: [gone.reserved, 0],
+        size: allocated,
+        extra: [reserved, 0],
         ..event(Kind::ContextGone, Class::Device)
     });
 }
 
-/// A context ended, and with it these bytes that were handed out and held. `is_held`: whether a pool still holds the
-/// block at an address.
+/// A context ended, and with it these bytes that were handed out; what was held for them is released by events of its
+/// own. `is_held`: whether a pool still holds the block at an address.
 pub fn context_gone(
     context: Context,
+    device: Option<i32>,
     allocated: u64,
-    reserved: u64,
     is_held: impl Fn(u64) -> bool,
 ) {
     let Some(writer) = opened() else { return };
@@ -242,12 +253,7 @@ pub fn context_gone(
         let ours = matches!(event.class, Class::Device | Class::PoolAsync);
         ours && event.flags & flags::FORWARDED == 0 && !is_held(event.address)
     });
-    writer.record(&Event {
-        address: context.0,
-        size: allocated,
-        extra: [reserved, 0],
-        ..event(Kind::ContextGone, Class::Device)
-    });
+    gone_with(writer, context, device, allocated, 0);
 }
 
 /// A stream began to capture, or stopped with this graph (0: none).

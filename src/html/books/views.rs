@@ -2,9 +2,10 @@
 
 use serde::Serialize;
 
-use crate::html::books::{Books, Of};
+use crate::html::books::Books;
 use crate::html::pack::Pack;
 use crate::html::series::from_spans;
+use crate::ledger::Sum;
 use crate::recording::Recording;
 use crate::report::Summary;
 use gpushim_trace::{DeviceTimeline, Event, Layer, Series};
@@ -39,14 +40,11 @@ struct PageView {
 impl Books {
     /// Puts all of it into the payload.
     pub fn pack(
-        mut self,
+        self,
         recording: &dyn Recording,
         summary: &Summary,
         pack: &mut Pack,
     ) -> anyhow::Result<Overview> {
-        for (_, live) in std::mem::take(&mut self.live) {
-            self.blocks.give(live.block);
-        }
         let timeline = recording.timeline();
         let is_whole = !recording.coverage().wrapped;
         let first_ns = summary.first_ns;
@@ -77,51 +75,28 @@ impl Books {
         };
         let mut width_ns = 1;
         let (mut best, mut overview) = (None, Overview::default());
-        for (of, curve) in self.curves {
+        for ((device, sum), curve) in self.curves {
             width_ns = curve.width_ns();
             let (peak, end) = (curve.peak(), curve.end());
-            let spans = |device: u8, series: Series| {
+            let spans = |series: Series| {
                 let known = timeline.devices.iter().find(|known| known.device == device);
                 known.map_or(&[][..], |known: &DeviceTimeline| known.get(series))
             };
-            let (name, of_device, before) = match of {
-                Of::View(view) => {
-                    let (layer, device) = self
-                        .views
-                        .get(usize::from(view))
-                        .copied()
-                        .unwrap_or((Layer::Device, 0));
-                    let before = match layer {
-                        Layer::Tensor => spans(device, Series::Tensors),
-                        Layer::Device => spans(device, Series::Requested),
-                        _ => &[],
-                    };
-                    ("live", None, before)
-                }
-                Of::Allocated(device) => {
-                    ("allocated", Some(device), spans(device, Series::Allocated))
-                }
-                Of::Reserved(device) => ("reserved", Some(device), spans(device, Series::Reserved)),
-                Of::FrameworkAllocated(device) => (
-                    "framework allocated",
-                    Some(device),
-                    spans(device, Series::Tensors),
-                ),
-                Of::FrameworkReserved(device) => (
-                    "framework reserved",
-                    Some(device),
-                    spans(device, Series::TensorsReserved),
-                ),
+            let (name, series) = match sum {
+                Sum::Live(Layer::Tensor) => ("live", Some(Series::Tensors)),
+                Sum::Live(Layer::Device) => ("live", Some(Series::Requested)),
+                Sum::Live(_) => ("live", None),
+                Sum::Allocated => ("allocated", Some(Series::Allocated)),
+                Sum::Reserved => ("reserved", Some(Series::Reserved)),
+                Sum::FrameworkAllocated => ("framework allocated", Some(Series::Tensors)),
+                Sum::FrameworkReserved => ("framework reserved", Some(Series::TensorsReserved)),
+                Sum::InUse => continue,
             };
+            let before = series.map_or(&[][..], spans);
             let before = if is_whole { &[] } else { before };
             let buckets = curve.finish(first_ns, before);
             let at = column(pack, &buckets);
-            if let Of::View(view) = of {
-                let (layer, _) = self
-                    .views
-                    .get(usize::from(view))
-                    .copied()
-                    .unwrap_or((Layer::Device, 0));
+            if let Sum::Live(layer) = sum {
                 // Tensors before device memory before the rest, and then the larger.
                 let rank = (std::cmp::Reverse(layer as u8), peak.0);
                 if best.is_none_or(|best| rank > best) {
@@ -130,11 +105,7 @@ impl Books {
                     let most = |part: &[(u64, u64)]| part.iter().map(|(_, most)| *most).max();
                     overview = Overview {
                         layer: layer_name(layer),
-                        device: self
-                            .views
-                            .get(usize::from(view))
-                            .map(|(_, device)| *device)
-                            .filter(|device| *device != Event::NO_DEVICE),
+                        device: (device != Event::NO_DEVICE).then_some(device),
                         peak: peak.0,
                         peak_ns: peak.1,
                         end_ns: self.end_ns,
@@ -142,17 +113,17 @@ impl Books {
                     };
                 }
             }
-            for (index, (page, (layer, device))) in views.iter_mut().zip(&self.views).enumerate() {
-                let is_its = match of {
-                    Of::View(view) => usize::from(view) == index,
-                    Of::Allocated(_) => *layer == Layer::Device,
-                    Of::Reserved(_) => matches!(layer, Layer::Device | Layer::Tensor),
-                    Of::FrameworkAllocated(_) | Of::FrameworkReserved(_) => *layer == Layer::Tensor,
+            for (page, (layer, of_device)) in views.iter_mut().zip(&self.views) {
+                let is_its = match sum {
+                    Sum::Live(of) => of == *layer,
+                    Sum::Allocated => *layer == Layer::Device,
+                    Sum::Reserved => matches!(layer, Layer::Device | Layer::Tensor),
+                    _ => *layer == Layer::Tensor,
                 };
-                if !is_its || of_device.is_some_and(|of| of != *device) {
+                if !is_its || device != *of_device {
                     continue;
                 }
-                if of_device.is_none() {
+                if matches!(sum, Sum::Live(_)) {
                     (page.peak, page.peak_ns, page.end) = (peak.0, peak.1, end);
                 }
                 page.curves.push((name, at));

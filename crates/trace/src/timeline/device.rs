@@ -1,7 +1,7 @@
 //! One device's values, and their extremes within the open bucket; and its sums as others know them.
 
 use super::{SERIES, Series};
-use crate::event::Event;
+use crate::effect::Bytes;
 
 /// A device's values now, and their extremes within the open bucket.
 #[derive(Clone, Copy, Debug, Default)]
@@ -47,9 +47,18 @@ impl Device {
         }
     }
 
+    /// A block of this many bytes came, or went with the sign −1.
+    pub fn block(&mut self, bytes: Bytes, sign: i64) {
+        self.add(Series::Requested, bytes.requested, sign);
+        self.add(Series::Allocated, bytes.allocated, sign);
+        if bytes.reserved > 0 {
+            self.add(Series::Reserved, bytes.reserved, sign);
+        }
+    }
+
     /// A context's memory is gone: of what was asked for, the share that was handed out from it.
-    pub fn drop_context(&mut self, event: &Event) {
-        let (allocated, gone) = (self.get(Series::Allocated), clamped(event.size));
+    pub fn drop_context(&mut self, gone: u64, reserved: u64) {
+        let (allocated, gone) = (self.get(Series::Allocated), clamped(gone));
         let requested = i128::from(self.get(Series::Requested));
         let left = i128::from(allocated.saturating_sub(gone).max(0));
         let requested = if allocated > 0 {
@@ -59,7 +68,7 @@ impl Device {
         };
         self.set(Series::Allocated, left as i64);
         self.set(Series::Requested, requested as i64);
-        self.add(Series::Reserved, event.extra[0], -1);
+        self.add(Series::Reserved, reserved, -1);
     }
 }
 

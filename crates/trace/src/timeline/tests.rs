@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::clock::{Calibration, Pair};
-use crate::{Class, Cost};
+use crate::{Class, Cost, Kind, flags};
 
 /// Ticks are ns.
 const CLOCK: Calibration = Calibration {

@@ -11,7 +11,7 @@ use primary::End;
 use crate::cuda::captures::relaxed;
 use crate::cuda::functions::real;
 use crate::cuda::types::{CUresult, Handle, INVALID_CONTEXT, PEER_ACCESS_NOT_ENABLED, SUCCESS};
-use crate::cuda::{attached, context, primary};
+use crate::cuda::{attached, context, device, primary};
 use crate::hooks::driver::hook::driver_hooks;
 use crate::memory::{
     budget, capture_notices, device_memory, drain, memory_info, paged, passthrough, peer_access,
@@ -22,19 +22,22 @@ use crate::record::events;
 /// A context was destroyed or reset: its memory went with it.
 fn ended(handle: u64) {
     let ended = Context(handle);
+    // Before it is forgotten.
+    let of_streams = device::driver().known_ordinal(ended);
     context::ended(ended);
     budget::context_gone(ended);
     capture_notices::context_gone(ended);
     paged::context_gone(ended);
     attached::none(ended);
     pool_peers::gone(ended);
-    let (of_pages, trimmed) = pools::context_gone(ended);
+    let of_pages = pools::context_gone(ended);
     if let Some(pool) = registry::used() {
         let gone = pool.context_gone(ended);
+        let device = pool.device().known_ordinal(ended).or(of_streams);
         pool.device().forget(ended);
-        events::blocks_gone(ended, &gone);
+        events::blocks_gone(ended, device, &gone);
     } else if of_pages > 0 {
-        events::context_gone(ended, of_pages, trimmed, memory_info::is_held);
+        events::context_gone(ended, of_streams, of_pages, memory_info::is_held);
     }
 }
 
@@ -118,7 +121,7 @@ fn reset(device: c_int, call: impl FnOnce() -> CUresult) -> CUresult {
 fn pools_gone(primary: Context, device: c_int) {
     let (allocated, reserved) = pools::primary_gone(device);
     if allocated + reserved > 0 {
-        events::context_gone(primary, allocated, reserved, memory_info::is_held);
+        events::context_gone(primary, Some(device), allocated, memory_info::is_held);
     }
 }
 

@@ -1,0 +1,156 @@
+//! What one event says of memory, without knowledge of any block: the sums that it changes, and by how much.
+//!
+//! The timeline of a running process applies it as it is. The command's ledger (`src/ledger`) knows the blocks too, and
+//! with them whether a free has an allocation, or which blocks go with a context; it takes the bytes of each event
+//! from here.
+//!
+//! - Sums are those of a layer ([`Class::layer`](super::Class::layer)), never across. Only memory of a device is
+//!   *allocated* and *reserved*; of the other layers only the bytes asked for count.
+//! - *Allocated* is the block with what it was rounded up by, at least what was asked for. The words of a tensor's event
+//!   are the framework's own sums, not a cost.
+//! - *Reserved* are the segments of our pools, and what the driver handed out itself ([`flags::FORWARDED`]).
+//! - What failed (`result` other than 0) changes nothing.
+//! - A context takes with it what it had handed out, and the segments for which there is no [`Kind::Release`].
+
+use super::event::{Event, Kind, Layer, flags};
+
+/// What an event does to memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// Nothing.
+    None,
+    /// A block began to live.
+    Allocated(Bytes),
+    /// A block was given back.
+    Freed(Bytes),
+    /// A pool took a segment of this many bytes.
+    Reserved(u64),
+    /// A pool gave a segment back.
+    Released(u64),
+    /// A context ended with this many bytes, of blocks and of segments.
+    ContextGone {
+        /// Bytes of its blocks, rounded.
+        allocated: u64,
+        /// Bytes of its segments.
+        reserved: u64,
+    },
+    /// The driver said how many bytes of a device are in use, by all processes.
+    InUse(u64),
+}
+
+/// The bytes of a block, by the sums that they count in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bytes {
+    /// The layer that counts them.
+    pub layer: Layer,
+    /// Asked for.
+    pub requested: u64,
+    /// Handed out, rounded to blocks.
+    pub allocated: u64,
+    /// Held from the driver, 0 for a block of a pool's segment.
+    pub reserved: u64,
+}
+
+impl Effect {
+    /// Of an event.
+    pub fn of(event: &Event) -> Effect {
+        if event.result != 0 {
+            return Effect::None;
+        }
+        match event.kind {
+            Kind::Alloc | Kind::TensorAlloc => Effect::Allocated(Bytes::of(event)),
+            Kind::Free | Kind::TensorFree => Effect::Freed(Bytes::of(event)),
+            Kind::Reserve => Effect::Reserved(event.size),
+            Kind::Release => Effect::Released(event.size),
+            Kind::ContextGone => Effect::ContextGone {
+                allocated: event.size,
+                reserved: event.extra[0],
+            },
+            Kind::DeviceMemory => Effect::InUse(event.size),
+            _ => Effect::None,
+        }
+    }
+}
+
+impl Bytes {
+    /// Of an allocation or a free.
+    pub fn of(event: &Event) -> Bytes {
+        let layer = event.class.layer();
+        let allocated = match layer {
+            Layer::Tensor => event.size,
+            _ => event.cost().block.max(event.size),
+        };
+        let is_whole = layer == Layer::Device && event.flags & flags::FORWARDED != 0;
+        Bytes {
+            layer,
+            requested: event.size,
+            allocated,
+            reserved: if is_whole { allocated } else { 0 },
+        }
+    }
+}
+
+impl Event {
+    /// What a framework says with an event that it has handed out and holds, bytes.
+    pub fn framework(&self) -> Option<[u64; 2]> {
+        let is_said = matches!(
+            self.kind,
+            Kind::TensorAlloc | Kind::TensorFree | Kind::TensorOutOfMemory
+        );
+        is_said.then_some(self.extra)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::{Class, Cost};
+
+    fn alloc(class: Class, size: u64, block: u64, flags: u16) -> Event {
+        Event {
+            size,
+            flags,
+            extra: [0, Cost::pack(0, block)],
+            ..Event::new(Kind::Alloc, class)
+        }
+    }
+
+    #[test]
+    fn only_device_memory_of_the_driver_is_reserved() {
+        let of = |class, flags| Bytes::of(&alloc(class, 100, 512, flags));
+        for (class, flags, reserved) in [
+            (Class::Device, flags::HIT, 0),
+            (Class::Device, flags::FORWARDED, 512),
+            (Class::Vmm, flags::FORWARDED, 512),
+            (Class::VmmMap, flags::FORWARDED, 0),
+            (Class::Host, flags::FORWARDED, 0),
+            (Class::Managed, flags::FORWARDED, 0),
+        ] {
+            let bytes = of(class, flags);
+            assert_eq!(
+                (bytes.requested, bytes.allocated, bytes.reserved),
+                (100, 512, reserved)
+            );
+            assert_eq!(bytes.layer, class.layer());
+        }
+    }
+
+    #[test]
+    fn words_of_tensors_are_no_cost_and_failures_nothing() {
+        let tensor = Event {
+            extra: [7, 9],
+            size: 3,
+            ..Event::new(Kind::TensorAlloc, Class::Tensor)
+        };
+        assert_eq!(Bytes::of(&tensor).allocated, 3);
+        assert_eq!(tensor.framework(), Some([7, 9]));
+        let failed = Event {
+            result: 2,
+            ..alloc(Class::Device, 1, 1, 0)
+        };
+        assert_eq!(
+            (Effect::of(&failed), failed.framework()),
+            (Effect::None, None)
+        );
+    }
+}

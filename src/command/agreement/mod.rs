@@ -1,0 +1,204 @@
+//! All commands and exports tell the same of one recording: what is live, requested, allocated and reserved at the
+//! start, at the peak and at the end. The oracle is a plain model of made-up programs.
+
+use proptest::prelude::*;
+
+use crate::export::told::{counters, held};
+use crate::html::curves;
+use crate::leaks::Leaks;
+use crate::ledger::{Focus, Moment, Segments};
+use crate::peak::Peak;
+use crate::recording::Recording;
+use crate::report::{Gauge, summarize};
+use crate::requests::Requests;
+use gpushim_trace::{Layer, Record, Series};
+
+mod program;
+
+use program::{May, Ran, Sums, ops, run};
+
+const DEVICES: std::ops::Range<u8> = 0..3;
+
+impl Ran {
+    fn at(sums: &Sums, device: u8, name: &'static str) -> u64 {
+        sums.get(&(device, name)).copied().unwrap_or(0) as u64
+    }
+
+    fn start(&self, device: u8, name: &'static str) -> u64 {
+        Ran::at(&self.sums[0], device, name)
+    }
+
+    fn peak(&self, device: u8, name: &'static str) -> u64 {
+        let all = self.sums.iter().map(|sums| Ran::at(sums, device, name));
+        all.max().unwrap_or(0)
+    }
+
+    fn end(&self, device: u8, name: &'static str) -> u64 {
+        self.sums
+            .last()
+            .map_or(0, |sums| Ran::at(sums, device, name))
+    }
+
+    fn in_all(sums: &Sums, name: &str) -> u64 {
+        let of = sums.iter().filter(|((_, of), _)| *of == name);
+        of.map(|(_, bytes)| *bytes as u64).sum()
+    }
+}
+
+/// What holds of every recording.
+fn sums_agree(ran: &Ran, is_reserved_known: bool) -> Result<(), TestCaseError> {
+    let recording: &dyn Recording = &ran.trace;
+    let summary = summarize(recording);
+    let (told, drawn) = (counters(recording), curves(recording));
+    for device in DEVICES {
+        let of = summary
+            .devices
+            .iter()
+            .find(|one| one.device == Some(device));
+        let gauge = |name| {
+            let of = of?;
+            Some(match name {
+                "requested" => of.requested,
+                "allocated" => of.allocated,
+                "reserved" => of.reserved,
+                _ => of.tensors.as_ref()?.tensors,
+            })
+        };
+        for name in ["requested", "allocated", "reserved", "tensors"] {
+            if name == "reserved" && !is_reserved_known {
+                continue;
+            }
+            let (start, peak, end) = (
+                ran.start(device, name),
+                ran.peak(device, name),
+                ran.end(device, name),
+            );
+            let of_report = gauge(name).map(|Gauge { peak, end, .. }| (peak, end));
+            prop_assert_eq!(
+                of_report.unwrap_or((0, 0)),
+                (peak, end),
+                "report: {} {}",
+                device,
+                name
+            );
+            let of_page = drawn
+                .iter()
+                .find(|(of, sum, ..)| (*of, *sum) == (device, name));
+            let of_page = of_page.map_or((0, 0), |(.., peak, end)| (*peak, *end));
+            prop_assert_eq!(of_page, (peak, end), "html: {} {}", device, name);
+            // A counter says only what changes; the framework's own words are another one.
+            let said = told.get(&(device, name)).filter(|_| name != "tensors");
+            if let Some(said) = said {
+                prop_assert_eq!(
+                    said.last().copied(),
+                    Some(end),
+                    "perfetto: {} {}",
+                    device,
+                    name
+                );
+                let most = said.iter().copied().max().unwrap_or(0).max(start);
+                prop_assert_eq!(most, peak, "perfetto: {} {}", device, name);
+            } else if name != "tensors" {
+                prop_assert_eq!((start, peak), (end, end), "perfetto: {} {}", device, name);
+            }
+        }
+    }
+    let (layer, live, peak) = held(recording);
+    let name = match layer {
+        Layer::Tensor => "tensors",
+        _ => "requested",
+    };
+    let all = ran.sums.iter().map(|sums| Ran::in_all(sums, name));
+    let expected = (all.clone().next_back().unwrap_or(0), all.max().unwrap_or(0));
+    prop_assert_eq!((live, peak), expected, "profiles: {}", name);
+    Ok(())
+}
+
+/// What holds where the allocation of each block can be read.
+fn blocks_agree(ran: &Ran) -> Result<(), TestCaseError> {
+    let recording: &dyn Recording = &ran.trace;
+    for (layer, name) in [(Layer::Device, "requested"), (Layer::Tensor, "tensors")] {
+        for device in DEVICES {
+            let focus = Focus {
+                layer,
+                device: Some(device),
+            };
+            let at = |moment| Peak::at(recording, focus, moment).bytes;
+            prop_assert_eq!(
+                at(Moment::Peak),
+                ran.peak(device, name),
+                "peak: {} {}",
+                device,
+                name
+            );
+            prop_assert_eq!(
+                at(Moment::End),
+                ran.end(device, name),
+                "end: {} {}",
+                device,
+                name
+            );
+            let leaks = Leaks::of(recording, focus, None).bytes;
+            prop_assert_eq!(leaks, ran.end(device, name), "leaks: {} {}", device, name);
+        }
+    }
+    let focus = Focus {
+        layer: Layer::Device,
+        device: None,
+    };
+    let mut segments = Segments::of(recording, focus);
+    let records: Vec<Record> = recording.events().collect();
+    records.iter().for_each(|record| segments.feed(record));
+    let reserved = ran
+        .sums
+        .last()
+        .map_or(0, |sums| Ran::in_all(sums, "reserved"));
+    prop_assert_eq!(segments.total(), reserved, "fragmentation");
+    let requests = Requests::of(recording, focus);
+    for device in DEVICES {
+        let peak = requests.get(&device).map_or(0, Requests::peak);
+        prop_assert_eq!(peak, ran.peak(device, "replayed"), "replay: {}", device);
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_whole_run(ops in ops()) {
+        let ran = run(&ops, May::Plain);
+        sums_agree(&ran, true)?;
+        blocks_agree(&ran)?;
+        let timeline = ran.trace.timeline();
+        for device in DEVICES {
+            let of = timeline.devices.iter().find(|one| one.device == device);
+            for (series, name) in [
+                (Series::Requested, "requested"),
+                (Series::Allocated, "allocated"),
+                (Series::Reserved, "reserved"),
+            ] {
+                let spans = of.map_or(&[][..], |of| of.get(series));
+                let most = spans.iter().map(|span| span.max).max().unwrap_or(0);
+                prop_assert_eq!(most, ran.peak(device, name), "timeline: {} {}", device, name);
+            }
+        }
+    }
+
+    #[test]
+    fn contexts_that_end_and_frees_that_are_lost(ops in ops()) {
+        let ran = run(&ops, May::EndContexts);
+        sums_agree(&ran, true)?;
+        blocks_agree(&ran)?;
+    }
+
+    #[test]
+    fn blocks_of_before_the_recording(ops in ops()) {
+        sums_agree(&run(&ops, May::FreeUnseen), true)?;
+    }
+
+    #[test]
+    fn a_ring_that_has_wrapped(ops in ops()) {
+        sums_agree(&run(&ops, May::Wrap), false)?;
+    }
+}
