@@ -52,9 +52,10 @@ def mib(kib):
 
 
 def shown(line):
-    """One line of figures for a reader."""
+    """One line of figures for a reader. The heap is known on the stand-in driver only."""
+    heap = f"of it heap {line['heap']:.0f} KiB, " if "heap" in line else ""
     return (
-        f"host {mib(line['rss'])}, of it heap {line['heap']:.0f} KiB, {line['descriptors']:.0f} descriptors, {line['threads']:.0f} threads, "
+        f"host {mib(line['rss'])}, {heap}{line['descriptors']:.0f} descriptors, {line['threads']:.0f} threads, "
         f"{line['queues']:.0f} stream queues, address space {line['address_space'] / (1 << 20):.1f} GiB, "
         f"live {line['live']:.0f}, cached {mib(line['cached'] / 1024)}, reserved {mib(line['reserved'] / 1024)}, "
         f"device {mib(line['held'] / 1024)}, {line['rate']:.0f} operations/s, {line['wrong']:.0f} wrong"
@@ -73,6 +74,9 @@ def self_test():
                         ("quarantined", 1), ("held", (64 << 20) + 1), ("queues", 21), ("wrong", 1)):
         found = complaints([flat, flat, flat, {**flat, name: value}])
         assert len(found) == 1, (name, found)
+    # As on a GPU, and as on the stand-in driver.
+    line = {**flat, "cached": 0, "reserved": 0, "rate": 1}
+    assert "heap" not in shown(line) and "of it heap 7 KiB" in shown({**line, "heap": 7})
     assert parse("a 1 b 2.5") == {"a": 1.0, "b": 2.5}
     print("verdict: the rules hold")
 
