@@ -154,7 +154,7 @@ impl Driver for Cuda {
                 continue;
             };
             let mut entered = Ok(());
-            // What the driver refuses is refused at the use, too.
+            // An access that the driver refuses here is refused at the use, too.
             let _ = pool_peers::rely_on(accessor, owner, || {
                 // SAFETY: both contexts are live; enabling twice is an error without consequence.
                 let call = || unsafe { real::cuCtxEnablePeerAccess(owner.0 as *mut _, 0) };
