@@ -1,6 +1,6 @@
 /* Allocates and frees on four threads until it dies, and keeps the truth in a file of its own that is written before
    and after each call. Arguments: how it ends (kill, segv, abort, _exit, oom, last), after how many microseconds.
-   AFTER: so many allocations of one thread come first. LIMIT: no file may grow beyond so many bytes once the trace is
+   AFTER: this many allocations of one thread come first. LIMIT: no file may grow beyond this many bytes once the trace is
    there. TRUTH names the file: 4 threads × (8 words of sums, 256 × 4 words: state, address, bytes, unused). States: 0 free,
    1 being allocated, 2 live, 3 being freed. Sums: allocations, bytes, frees, bytes; all that have returned. */
 #include "program.h"

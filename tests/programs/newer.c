@@ -1,4 +1,4 @@
-/* Asks a driver for functions and versions that nobody knows yet, and works on. */
+/* Asks a driver for functions and versions that no driver has yet, and works on. */
 #include "program.h"
 
 int main(void) {

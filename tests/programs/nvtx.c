@@ -1,5 +1,5 @@
 /* Ranges and marks of NVTX with allocations among them, each of another size. Arguments: a part, and what it needs. What
-   NVTX answers are notes: they depend on who listens. */
+   NVTX answers are notes: they depend on the attached tool. */
 #include "program.h"
 #include "nvtx.h"
 #include <sys/syscall.h>
@@ -61,7 +61,7 @@ static void all(void) {
     Initialize(NULL);
 }
 
-/* Handles that nobody gave out, and structures that are too short. */
+/* Handles that no tool gave out, and structures that are too short. */
 static void strange(void) {
     start();
     int nothing = 0;

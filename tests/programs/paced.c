@@ -2,7 +2,7 @@
    Arguments: allocations, events a second (0: as fast as it can), then one of
      end       ends in an ordinary way
      rest      keeps 5 MiB, is quiet for three seconds, and ends after an event more
-     kill N US is killed so many microseconds after its Nth allocation
+     kill N US is killed US microseconds after its Nth allocation
      fork      forks halfway: the child calls the driver and records, in vain, and ends by exit
      spawn ... forks, and the child becomes this program; waits for it
      exec ...  becomes this program
@@ -23,7 +23,7 @@ static uint64_t now_ns(clockid_t clock) {
     return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
 }
 
-/* One to one on 20 bits: whoever knows the size knows the number, modulo 2^20. */
+/* One to one on 20 bits: the size determines the number, modulo 2^20. */
 static size_t size_of(uint64_t number) { return 1 + (size_t)(number * 0x9e375u & 0xfffff); }
 
 static _Atomic uint64_t nobody[2], *truth = nobody;

@@ -1,5 +1,5 @@
-/* A second device and a pool's memory: who may use it, before and after it is said. Needs two devices. Argument: the
-   part. */
+/* A second device and a pool's memory: which device may use it, before and after access is set. Needs two devices.
+   Argument: the part. */
 #include "streams.h"
 
 static CUcontext context[2];

@@ -47,7 +47,7 @@ pub struct Config {
     pub trace_size: u64,
     /// What the trace keeps.
     pub trace_mode: TraceMode,
-    /// What the trace tells of the process.
+    /// Which facts about the process the trace contains.
     pub trace_facts: Facts,
     /// Bytes that the spooled events may take; `None` for no limit.
     pub spool_size: Option<u64>,

@@ -50,7 +50,7 @@ variables! {
     CACHE_MAX = { "GPUSHIM_CACHE_MAX", "none", "a size like 512M, 1.5g or 2GiB, 0, or none", true,
         "Freed memory that is kept for reuse, per device, at most. `none` leaves it to the policy." }
     DECAY = { "GPUSHIM_DECAY", "10s", "a time like 500ms, 10s or 2m, or off", true,
-        "Cached memory that nobody asked for in this time goes back to the driver, off the program's threads." }
+        "Cached memory that no request used for this time goes back to the driver, off the program's threads." }
     PAGE = { "GPUSHIM_PAGE", "2M", "a power of two from 2M to 1G", true,
         "The smallest unit in which the policy `vmm` maps memory." }
     TRACE = { "GPUSHIM_TRACE", "gpushim-%h-%p.trace", "a path, or off", true,
@@ -66,9 +66,9 @@ variables! {
          `full`: all events; a thread of its own writes them, compressed, to a file beside the trace, never at the cost \
          of the program's threads. What the disk cannot take is counted." }
     TRACE_FACTS = { "GPUSHIM_TRACE_FACTS", "masked", "all, masked or none", true,
-        "What a trace tells of the process. `masked`: the command line, with what looks like a secret replaced by `***`, \
-         the executable, the working directory and the host. `all`: the same, with nothing replaced. `none`: none of these. \
-         `what-a-trace-tells.md` lists what else is in a trace." }
+        "Which facts about the process a trace contains. `masked`: the command line, with what looks like a secret \
+         replaced by `***`, the executable, the working directory and the host. `all`: the same, with nothing replaced. \
+         `none`: none of these. `what-a-trace-tells.md` lists what else is in a trace." }
     SPOOL_SIZE = { "GPUSHIM_SPOOL_SIZE", "none", "a size like 512M, 1.5g or 2GiB, or none", true,
         "What the file of the mode `full` may take, at most; its oldest parts are deleted beyond that." }
     SPOOL_FLOOR = { "GPUSHIM_SPOOL_FLOOR", "1G", "a size like 512M, 1.5g or 2GiB, or 0", true,

@@ -1,4 +1,4 @@
-//! Threads of ours in somebody else's process: they must not keep it alive.
+//! Threads of ours in a program's process: they must not keep it alive.
 //!
 //! A process ends with its last thread. One whose `main` called `pthread_exit` would never end while a
 //! thread of ours waits for work, and as that blocks all signals, nothing could terminate it.

@@ -39,7 +39,7 @@ impl ClockSource {
     pub fn now(self) -> u64 {
         match self {
             #[cfg(all(target_arch = "x86_64", not(miri)))]
-            // SAFETY: every x86-64 processor has RDTSC; user code may be denied it, which nobody does.
+            // SAFETY: every x86-64 processor has RDTSC; Linux allows it in user code by default.
             ClockSource::Tsc => unsafe { core::arch::x86_64::_rdtsc() },
             #[cfg(not(all(target_arch = "x86_64", not(miri))))]
             ClockSource::Tsc => monotonic_ns(),

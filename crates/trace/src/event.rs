@@ -17,8 +17,8 @@ pub enum Kind {
     Release = 4,
     /// A request that could not be met. `size` = asked for, `extra` = free, total bytes of the device.
     OutOfMemory = 5,
-    /// The cache was trimmed. `size` = bytes given back. With `extra[0]` = 1 the program wanted a stream-ordered
-    /// pool to keep no more than `extra[1]` bytes; else it was what nobody had asked for in a while.
+    /// The cache was trimmed. `size` = bytes given back. With `extra[0]` = 1 the program wanted a stream-ordered pool
+    /// to keep no more than `extra[1]` bytes; else it was memory that had not been used for a while.
     Trim = 6,
     /// A context was destroyed or reset, and all of its memory with it. `address` = context handle,
     /// `size` = allocated bytes dropped, `extra[0]` = bytes of segments dropped, those without a
@@ -176,7 +176,7 @@ pub enum Class {
     Unknown = 255,
 }
 
-/// Who accounts for the memory of a class: sums are taken within a layer, never across.
+/// The layer that accounts for the memory of a class: sums are taken within a layer, never across.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Layer {

@@ -8,7 +8,7 @@ use loom::sync::atomic::AtomicU64 as Modelled;
 
 use super::ring::Word;
 
-/// Runs a model in every interleaving with so many preemptions; fails if there was only one.
+/// Runs a model in every interleaving with at most `preemptions` preemptions; fails if there was only one interleaving.
 ///
 /// Every model is run by this function.
 pub fn explore(preemptions: usize, model: impl Fn() + Send + Sync + 'static) {

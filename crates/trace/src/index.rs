@@ -28,7 +28,7 @@ impl Index<AtomicU64> {
         if zeros.is_null() {
             return None;
         }
-        // SAFETY: so many words were just allocated with the layout that a box of them has; zeros are valid ones.
+        // SAFETY: `words` words were just allocated with the layout of a boxed slice of them; zeros are valid words.
         let table = unsafe { Box::from_raw(ptr::slice_from_raw_parts_mut(zeros, words)) };
         Some(Index { table })
     }
@@ -67,7 +67,7 @@ impl<W: Word> Index<W> {
                     Some(add) => *own.insert(add()?),
                     None => own?,
                 };
-                // Release: whoever finds the id sees what it names.
+                // Release: a thread that finds the id sees what it names.
                 if place.swap_if(0, tag | u64::from(id), Ordering::Release) {
                     return own;
                 }

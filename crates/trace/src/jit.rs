@@ -71,7 +71,7 @@ impl<'a, W: Word> Jit<'a, W> {
     }
 }
 
-/// The record with a number, from 0, where records have so many words.
+/// The record with a number, from 0, where each record has `each` words.
 fn record<W>(words: &[W], each: usize, number: u64) -> Option<&[W; layout::WORDS]> {
     let place = usize::try_from(number).ok()?.checked_add(layout::FIRST)?;
     let at = place.checked_mul(each)?;
@@ -89,10 +89,10 @@ pub struct JitMap {
 }
 
 impl JitMap {
-    /// From the words of a part with so many to a record; never trusts what is in them.
+    /// From the words of a part with `each` words per record; never trusts their content.
     pub fn of<W: Word>(words: &[W], each: usize) -> JitMap {
         let mut map = JitMap::default();
-        // Acquire: so many records are complete.
+        // Acquire: the first `committed` records are complete.
         let committed = words.first().map_or(0, |word| word.load(Ordering::Acquire));
         for [first, second] in (0..committed).map_while(|number| record(words, each, number)) {
             let (begin, rest) = (

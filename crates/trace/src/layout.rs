@@ -290,9 +290,9 @@ pub const fn chunk_slots(ring_slots: usize) -> usize {
 /// what is gone of them is known exactly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Chunk {
-    /// Nobody holds it, and so many events were recorded in it.
+    /// No thread holds it, and this many events were recorded in it.
     Closed(u64),
-    /// One thread fills it, and so many events had been recorded in it before.
+    /// One thread fills it, and this many events were recorded in it before.
     Open(u64),
 }
 

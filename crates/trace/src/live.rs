@@ -1,17 +1,16 @@
 //! The live table: every block that is live now, exact at every instant, whatever kills the process.
 //!
-//! A hash table of groups of seven keys: one cache line says whether a block is in a group, another is
-//! its entry. A block that finds its home group full goes on to the next, and each group that it passed
-//! counts it: a search ends at the first group that nobody passed, so that a removal leaves no trace and
-//! the table never has to be cleaned.
+//! A hash table of groups of seven keys: one cache line says whether a block is in a group, another is its entry. A
+//! block that finds its home group full goes on to the next, and each group that it passed counts it: a search ends at
+//! the first group that no block passed, so that a removal leaves no trace and the table never has to be cleaned.
 //!
 //! The table is used from its first groups on, so that a process with few blocks touches few pages: homes are among
 //! the first [`FIRST_GROUPS`], then, as groups fill, among the next ones, seven times as many, and so on, and, as chains
 //! of full groups grow long, among all. An entry says by which of these levels it found its home; a search begins with
 //! the newest.
 //!
-//! No lock and no heap. What is required of the caller: a block is inserted, then removed, then inserted
-//! again, each before the other and once. Who hands blocks out under a lock keeps that by itself.
+//! No lock and no heap. What is required of the caller: a block is inserted, then removed, then inserted again, each
+//! before the other and once. A caller that hands blocks out under a lock meets this requirement.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -103,7 +102,8 @@ pub struct Live<'a, W> {
     homes: [Homes; LEVELS],
     /// The first level with which every group is a home of some level.
     all: usize,
-    /// The level by which blocks are entered. Whoever removes a block comes after who entered it, and sees it no lower.
+    /// The level by which blocks are entered. A thread that removes a block runs after the thread that entered it, and
+    /// sees no lower level.
     level: AtomicUsize,
     /// Levels of which all homes have space, the first of them.
     ready: AtomicUsize,
@@ -236,8 +236,8 @@ impl<'a, W: Word> Live<'a, W> {
         }
     }
 
-    /// Takes out all blocks that are wanted, given the events that made them, and says which were taken.
-    /// Nobody else removes one of these at the same time. Not for hot paths: it looks at the whole table.
+    /// Takes out all blocks that are wanted, given the events that made them, and says which were taken. No other
+    /// thread may remove one of these at the same time. Not for hot paths: it looks at the whole table.
     pub fn remove_where(
         &self,
         mut wanted: impl FnMut(&Event) -> bool,
@@ -300,7 +300,7 @@ impl<'a, W: Word> Live<'a, W> {
             if let Some(group) = self.groups.get(at)
                 && self.room.is_present(HEAD_BYTES + at * GROUP_BYTES)
             {
-                // Whoever removes the block finds it counted, because that comes after its insertion.
+                // A thread that removes the block finds it counted, because the removal comes after the insertion.
                 group.passed.fetch_add(1, Ordering::Relaxed);
             }
             at = self.after(at);
@@ -410,7 +410,7 @@ impl<W: Word> Group<W> {
             if place.swap_if(FREE, WRITING, Ordering::Acquire) {
                 entry.level.store(level as u64, Ordering::Relaxed);
                 entry.write(words);
-                // Release: whoever sees the key sees its entry.
+                // Release: a thread that sees the key sees its entry.
                 place.store(key, Ordering::Release);
                 return Some(at);
             }

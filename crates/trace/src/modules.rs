@@ -133,7 +133,7 @@ impl<'a, W: Word> Modules<'a, W> {
         };
         // Looked at first, so that the count does not grow for ever.
         place(handed_out.load(Ordering::Relaxed))?;
-        // Only the place itself must be nobody else's.
+        // Only the place itself must belong to no other thread.
         let record = place(handed_out.fetch_add(1, Ordering::Relaxed))?;
         let mut words = [0; layout::WORDS];
         words[layout::BEGIN] = module.begin;
@@ -155,7 +155,7 @@ impl<'a, W: Word> Modules<'a, W> {
     }
 }
 
-/// The record with a number, from 0, where records have so many words.
+/// The record with a number, from 0, where each record has `each` words.
 fn record<W>(words: &[W], each: usize, number: u64) -> Option<&[W; layout::WORDS]> {
     let at = usize::try_from(number)
         .ok()?
@@ -167,8 +167,8 @@ fn record<W>(words: &[W], each: usize, number: u64) -> Option<&[W; layout::WORDS
         .ok()
 }
 
-/// The complete modules of a part with so many words to a record, in the order in which they were added;
-/// and how many records make no sense. Never trusts what is in the words.
+/// The complete modules of a part with `each` words per record, in the order in which they were added, and the number
+/// of invalid records. Never trusts the content of the words.
 pub fn modules<W: Word>(words: &[W], each: usize) -> (Vec<Module>, u64) {
     let handed_out = words.first().map_or(0, |word| word.load(Ordering::Relaxed));
     let records = (0..handed_out).map_while(|number| record(words, each, number));

@@ -21,7 +21,7 @@ pub struct AtThreadEnd {
 }
 
 impl AtThreadEnd {
-    /// Nobody asked yet. The argument of the function says nothing.
+    /// No key yet. The argument of `run` has no meaning.
     pub const fn new(run: extern "C" fn(*mut c_void)) -> Self {
         AtThreadEnd {
             key: OnceLock::new(),
@@ -41,7 +41,7 @@ impl AtThreadEnd {
         });
         // Any value but null has the function called.
         let value = ptr::without_provenance::<c_void>(1);
-        // SAFETY: the key was created above, and nobody deletes it.
+        // SAFETY: the key was created above, and is never deleted.
         key.is_some_and(|key| unsafe { libc::pthread_setspecific(key, value) } == 0)
     }
 }
@@ -95,7 +95,7 @@ impl<T> OnDemand<T> {
         if value.is_null() {
             return None;
         }
-        // SAFETY: memory for it, which nobody else has.
+        // SAFETY: memory of its size, which no other pointer refers to.
         unsafe { value.write(make()) };
         self.value.set(value);
         self.get()
@@ -104,7 +104,7 @@ impl<T> OnDemand<T> {
     /// Frees the value.
     ///
     /// # Safety
-    /// Nobody has borrowed it: for what a thread does at its end.
+    /// No reference to the value exists: this is for the end of a thread.
     pub unsafe fn free(&self) {
         let value = self.value.replace(ptr::null_mut());
         if !value.is_null() {

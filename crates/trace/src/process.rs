@@ -6,7 +6,7 @@ use std::path::Path;
 
 mod mask;
 
-/// What a trace tells of the process that wrote it (`GPUSHIM_TRACE_FACTS`).
+/// Which facts about the process that wrote it a trace contains (`GPUSHIM_TRACE_FACTS`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Facts {
     /// Command line, executable, working directory and host.

@@ -1,8 +1,8 @@
-//! Files that somebody else may have put in place: opened without waiting, and only if they are regular.
+//! Files that another user may have put in place: opened without waiting, and only if they are regular.
 //!
-//! A path from a file, an argument or a shared folder may name a pipe, which blocks whoever opens it, or a
-//! device, where opening alone has effects. So a path is looked at first, opened without waiting, and what was
-//! opened is looked at again: between the two the path may have come to name something else.
+//! A path from a file, an argument or a shared folder may name a pipe, which blocks the process that opens it, or a
+//! device, where opening alone has effects. So a path is looked at first, opened without waiting, and what was opened
+//! is looked at again: between the two the path may have come to name something else.
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, Read};
@@ -50,7 +50,7 @@ fn is_believed(companion: u32, owner: Option<u32>, user: u32) -> bool {
     companion == user || owner == Some(companion)
 }
 
-/// The content of a regular file of at most so many bytes.
+/// The content of a regular file of at most `most` bytes.
 ///
 /// # Errors
 /// As of [`open_regular`]; [`io::ErrorKind::FileTooLarge`] for one that is larger.
@@ -59,7 +59,7 @@ pub fn read_regular(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     read_at_most(file, &meta, most)
 }
 
-/// The content of a file that was opened, of at most so many bytes.
+/// The content of a file that was opened, of at most `most` bytes.
 ///
 /// # Errors
 /// What the file system said; [`io::ErrorKind::FileTooLarge`] for one that is larger.

@@ -1,9 +1,9 @@
 //! The event ring: many writers, no lock, the newest events overwrite the oldest.
 //!
-//! The ring is cut into chunks of a few slots. A thread takes the next chunk that nobody holds, by one
-//! fetch-and-add and one compare-and-swap, and then fills its slots in order with plain stores: a slot
-//! is odd while it is written, and only the holder of its chunk writes it. A full chunk is closed at
-//! once. A thread that pauses keeps its chunk; the others go around it.
+//! The ring is cut into chunks of a few slots. A thread takes the next chunk that no thread holds, by one fetch-and-add
+//! and one compare-and-swap, and then fills its slots in order with plain stores: a slot is odd while it is written,
+//! and only the holder of its chunk writes it. A full chunk is closed at once. A thread that pauses keeps its chunk;
+//! the others go around it.
 //!
 //! Each chunk counts the events that were ever recorded in it. Its word and the sequence words of its
 //! slots say together, at every instant, how many there were and which of them are left: the counts
@@ -223,12 +223,12 @@ impl<'a, W: Word> Ring<'a, W> {
         }
     }
 
-    /// Chunks that have space: the first so many.
+    /// The number of chunks, from the first on, that have space.
     pub(crate) fn ready(&self) -> usize {
         self.ready.load(Ordering::Acquire)
     }
 
-    /// Takes space for the first chunks, so many slots at least. Off the hot path. `false`: there is none.
+    /// Takes space for the first chunks, for at least `slots` slots. Off the hot path. `false`: there is no space.
     pub fn reserve(&self, slots: usize) -> bool {
         self.grow(slots.div_ceil(self.each).min(self.chunks.len()))
     }
@@ -238,7 +238,7 @@ impl<'a, W: Word> Ring<'a, W> {
         self.is_short.load(Ordering::Relaxed)
     }
 
-    /// Has at least so many chunks with space.
+    /// Takes space until at least `wanted` chunks have it.
     #[cold]
     fn grow(&self, wanted: usize) -> bool {
         let from = self.ready.load(Ordering::Relaxed);
@@ -334,7 +334,7 @@ impl<'a, W: Word> Ring<'a, W> {
         }
     }
 
-    /// Takes the next chunk that nobody holds; `false` if there is none among those tried.
+    /// Takes the next chunk that no thread holds; `false` if there is none among those tried.
     #[cold]
     fn take(&self, hold: &Hold) -> bool {
         if self.room.1.is_lost() {
@@ -342,7 +342,7 @@ impl<'a, W: Word> Ring<'a, W> {
             return false;
         }
         for _ in 0..self.chunks.len().min(TRIES) {
-            // Only the number itself must be nobody else's.
+            // Only the number itself must be this thread's alone.
             let turn = self.next.fetch_add(1, Ordering::Relaxed);
             let index = (turn & (self.chunks.len() as u64 - 1)) as usize;
             let Some(word) = self.chunks.get(index) else {
@@ -397,7 +397,7 @@ impl<'a, W: Word> Ring<'a, W> {
         hold.forget();
         if let Some(word) = self.chunks.get(last / self.each) {
             let events = (next as u64).wrapping_add(hold.offset.get());
-            // Release: who takes the chunk, or reads that it is closed, sees its slots as we left them.
+            // Release: a thread that takes the chunk, or a reader that sees it closed, sees its slots as we left them.
             word.store(Chunk::Closed(events).word(), Ordering::Release);
         }
     }

@@ -38,8 +38,8 @@ pub(crate) struct Space {
 }
 
 impl Space {
-    /// For a file mapped at an address. Pages are told apart up to `tracked` bytes; beyond, the caller keeps the books.
-    /// `None`: there is not enough memory.
+    /// For a file mapped at an address. Pages are tracked up to `tracked` bytes; beyond, the caller keeps track of
+    /// them. `None`: there is not enough memory.
     pub fn new(
         (base, bytes): (usize, usize),
         tracked: usize,
@@ -208,7 +208,7 @@ impl Room {
         }
     }
 
-    /// As [`Room::has`], for bytes whose presence the caller keeps the books of.
+    /// As [`Room::has`], for bytes whose presence the caller keeps track of.
     pub(crate) fn reserve(&self, at: usize, bytes: usize) -> bool {
         match &self.file {
             None => true,

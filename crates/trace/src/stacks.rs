@@ -1,8 +1,8 @@
 //! The stacks part: call stacks and open ranges as a tree that only grows.
 //!
-//! A node is a frame or a range and has a parent, the root, 0, at last; its id stands for the whole stack.
-//! The node with the same parent and content is found again through an index, so that each stack is kept
-//! once. A node is complete before its id is known to anybody.
+//! A node is a frame or a range and has a parent, the root, 0, at last; its id stands for the whole stack. The node
+//! with the same parent and content is found again through an index, so that each stack is kept once. A node is
+//! complete before any other thread or a reader knows its id.
 
 use std::sync::atomic::Ordering;
 
@@ -25,7 +25,7 @@ pub mod layout {
     pub const HANDED_OUT: usize = 0;
     /// Word: stacks that were cut off, or ranges left out, because their nodes did not fit.
     pub const CUT: usize = 1;
-    /// The first node: a cache line further, so that to add a node does not slow who looks one up.
+    /// The first node: a cache line further, so that adding a node does not slow a look-up.
     pub const FIRST: u32 = 4;
     /// Words of a node in this version.
     pub const WORDS: usize = 2;
@@ -34,8 +34,8 @@ pub mod layout {
     /// In the first word of a node: it is complete. Below, the kind (bits 32 to 39) and the id of the
     /// parent, which is less than its own (bits 0 to 31). The second word is the value.
     pub const COMMITTED: u64 = 1 << 63;
-    /// In the first word of a node: the writer finds it by its index, it was not written in vain. A reader
-    /// has no use for it.
+    /// In the first word of a node: the writer's index refers to it, so it is not an unused copy. A reader has no use
+    /// for it.
     pub const FOUND: u64 = 1 << 62;
     /// Kind of a frame. Its value: the return address, and from bit 48 on the generation of its module.
     pub const FRAME: u8 = 1;
@@ -109,9 +109,9 @@ impl<'a, W: Word> Stacks<'a, W> {
         Stacks { room, ..self }
     }
 
-    /// The id of a node below a parent, whose id this process has from here, or 0. The same each time but
-    /// for what the first of two threads at once wrote in vain. Where it no longer fits, that is counted
-    /// and the parent is returned.
+    /// The id of a node below a parent, whose id this process has from here, or 0. The same each time, except that of
+    /// two threads that add a node at once one writes a copy that no index entry refers to. Where it no longer fits,
+    /// that is counted and the parent is returned.
     pub fn child(&self, parent: u32, node: StackNode) -> u32 {
         self.find(parent, node).unwrap_or_else(|| self.cut(parent))
     }
@@ -182,7 +182,7 @@ impl<'a, W: Word> Stacks<'a, W> {
         if own == Some(id)
             && let Some([first, _]) = self.words_of(id)
         {
-            // Release: as when it was completed, for those who find it by this word.
+            // Release: as when it was completed, for readers that find it by this word.
             first.store(head | layout::FOUND, Ordering::Release);
         }
         Some(id)
@@ -199,8 +199,8 @@ impl<'a, W: Word> Stacks<'a, W> {
         };
         // Looked at first, so that the count does not grow for ever.
         place(handed_out.load(Ordering::Relaxed))?;
-        // Only the place itself must be nobody else's. What the parent's id came by comes before: it is
-        // always the smaller one.
+        // Only the place itself must belong to no other thread. What the parent's id came by comes before: it is always
+        // the smaller one.
         let (id, [first, second]) = place(handed_out.fetch_add(1, Ordering::Relaxed))?;
         second.store(value, Ordering::Relaxed);
         // Release: a reader that sees the node complete sees its value.
@@ -223,7 +223,7 @@ impl<'a, W: Word> Stacks<'a, W> {
     }
 }
 
-/// The words of a node, where nodes have so many.
+/// The words of a node, where each node has `each` words.
 #[inline]
 fn words_of<W>(words: &[W], each: usize, id: u32) -> Option<&[W; layout::WORDS]> {
     let at = usize::try_from(id).ok()?.checked_mul(each)?;
@@ -257,8 +257,8 @@ pub struct Stack<'a, W> {
 const NODES_MAX: usize = 4096;
 
 impl<'a, W: Word> Stack<'a, W> {
-    /// The stack of an id, over the words of a part with so many words to a node; never trusts what is in
-    /// them. A stack ends at a node that is not there.
+    /// The stack of an id, over the words of a part with `each` words per node; never trusts their content. A stack
+    /// ends at a node that is not there.
     pub fn of(words: &'a [W], each: usize, id: u32) -> Stack<'a, W> {
         Stack {
             words,

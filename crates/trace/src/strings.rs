@@ -21,8 +21,8 @@ pub mod layout {
     pub const RESERVED: usize = 0;
     /// Word: texts that did not fit.
     pub const CUT: usize = 1;
-    /// The first text; its index is its id. It begins with a word, [`COMMITTED`] and its bytes as a
-    /// number, and goes on with so many bytes, filled up to whole words with zeros.
+    /// The first text; its index is its id. It begins with a word, [`COMMITTED`] and its bytes as a number, and goes on
+    /// with that many bytes, filled up to whole words with zeros.
     pub const FIRST: usize = 8;
     /// Set in the first word of a text that is complete.
     pub const COMMITTED: u64 = 1 << 63;
@@ -53,8 +53,8 @@ impl<'a, W: Word> Strings<'a, W> {
         Strings { room, ..self }
     }
 
-    /// The id of a text, the same each time but for what the first of two threads at once wrote in vain.
-    /// 0 for a text that no longer fits, which is counted.
+    /// The id of a text, the same each time, except that of two threads that add a text at once one writes a copy that
+    /// no id refers to. 0 for a text that no longer fits, which is counted.
     pub fn intern(&self, text: &str) -> u32 {
         let (text, more) = shortened(text);
         let same = |id| self.holds(id, text, more);
@@ -80,7 +80,7 @@ impl<'a, W: Word> Strings<'a, W> {
         };
         // Looked at first, so that what can never fit is not handed out again and again.
         fits(reserved.load(Ordering::Relaxed))?;
-        // Only the place itself must be nobody else's.
+        // Only the place itself must belong to no other thread.
         let first = fits(reserved.fetch_add(needed as u64 * 8, Ordering::Relaxed))?;
         let id = u32::try_from(first).ok()?;
         let (head, body) = self.words.get(first..first + needed)?.split_first()?;

@@ -369,7 +369,7 @@ fn has_grown<W: Word>(slots: &[Slot<W>], base: u64, next: u64) -> bool {
 /// Copies the events from a number on, in the order of the slots.
 fn copy_new<W: Word>(slots: &[Slot<W>], next: u64, chunk: u32, to: &mut Vec<Tailed>) {
     let from = to.len();
-    // The last one first, as slots are filled from the first on: whoever is seen, so are those before.
+    // The last one first, as slots are filled from the first on: if a slot is seen, those before it are, too.
     for slot in slots.iter().rev() {
         if let State::Complete(number) = slot.state()
             && number >= next

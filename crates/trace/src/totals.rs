@@ -107,7 +107,7 @@ impl<'a, W: Word> Tally<'a, W> {
             count.fetch_add(1, Ordering::Relaxed);
             sum.fetch_add(bytes, Ordering::Relaxed);
         } else {
-            // Nobody else writes here.
+            // No other thread writes here.
             let add = |word: &W, n: u64| {
                 word.store(
                     word.load(Ordering::Relaxed).wrapping_add(n),

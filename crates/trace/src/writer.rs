@@ -38,7 +38,7 @@ pub struct WriterOptions {
     pub bytes: u64,
     /// The rank of the process in its job, if it has one.
     pub rank: Option<u32>,
-    /// What is told of the process.
+    /// Which facts about the process are recorded.
     pub facts: Facts,
     /// Blocks that the live table has room for, at least 1,024 and at most 2^26, in whole groups of seven;
     /// `None`: one for eight events of the ring, at most 131,072.
@@ -158,7 +158,7 @@ impl Mapped {
 }
 
 impl Writer {
-    /// The mapping and the clock of the records, for who follows the ring.
+    /// The mapping and the clock of the records, for a follower of the ring.
     pub(crate) fn followed(&self) -> (Arc<Mapped>, ClockSource) {
         (Arc::clone(&self.mapped), self.clock)
     }
@@ -233,10 +233,10 @@ impl Writer {
 
     /// Records an event that made a block, enters the block into the live table and adds it to the totals.
     ///
-    /// In this order: live table, ring, totals; a kill in between leaves them apart by this one block.
-    /// All bear the same time. Costs as [`Writer::record`]. The caller sees to it that a block, which is
-    /// an address and a class, is recorded as allocated, then freed, then allocated again, each once and
-    /// before the other: as it is where one lock hands blocks out and takes them back.
+    /// In this order: live table, ring, totals; a kill in between leaves them apart by this one block. All bear the
+    /// same time. Costs as [`Writer::record`]. The caller must ensure that a block, which is an address and a class, is
+    /// recorded as allocated, then freed, then allocated again, each once and before the other: as it is where one lock
+    /// hands blocks out and takes them back.
     #[inline(always)]
     pub fn record_alloc(&self, event: &Event) {
         self.alloc(event, None);

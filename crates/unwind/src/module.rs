@@ -1,4 +1,4 @@
-//! What is told of a loaded object.
+//! The description of a loaded object.
 
 use std::path::PathBuf;
 

@@ -7,8 +7,8 @@ use super::{Frames, Module};
 #[inline(never)]
 pub fn walk(frames: &mut Frames) -> usize {
     frames.clear();
-    // The frames of whoever walks lie below this variable, the caller's above. An unwinder that does not
-    // tell stack pointers gives 0: then its own frames stay in.
+    // The frames of the walking functions lie below this variable, the caller's above. An unwinder that does not report
+    // stack pointers gives 0: then its own frames stay in.
     let here = 0u8;
     let here = std::ptr::from_ref(std::hint::black_box(&here)) as usize;
     let visit = |frame: &backtrace::Frame| {

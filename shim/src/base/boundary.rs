@@ -35,7 +35,7 @@ pub fn serve() -> bool {
     !bypassed()
 }
 
-/// Prepares what must stand before the first hook does anything of its own.
+/// Prepares what must be in place before the first hook does work of its own.
 pub fn prepare() {
     static START: Once = Once::new();
     START.call_once(|| {
@@ -62,8 +62,8 @@ pub fn fail(why: &str) {
     }
 }
 
-/// Runs something of ours, unless every call goes straight to the real function; if it panics, the shim gives up.
-/// `forward` is what is done instead.
+/// Runs `body`, unless every call goes straight to the real function; if it panics, the shim gives up. `forward` runs
+/// instead in both cases.
 #[inline]
 pub fn run<T>(forward: impl FnOnce() -> T, body: impl FnOnce() -> T) -> T {
     if bypassed() {

@@ -16,8 +16,8 @@ pub static NEXT_DLSYM: AtomicPtr<c_void> = AtomicPtr::new(nothing as *mut c_void
 /// The `dlopen` after ours.
 pub static NEXT_DLOPEN: AtomicPtr<c_void> = AtomicPtr::new(nothing as *mut c_void);
 
-/// What stands there while there is none: glibc before 2.34 has these functions in a library that not every
-/// process loads.
+/// The value while the function is not found: glibc before 2.34 has these functions in a library that not every process
+/// loads.
 extern "C" fn nothing() -> *mut c_void {
     ptr::null_mut()
 }

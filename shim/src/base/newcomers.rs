@@ -1,8 +1,8 @@
-//! Threads that were asked for their id for the first time, until their names are read.
+//! Threads whose id was asked for the first time and whose names have not been read yet.
 
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
-/// Threads that can wait to be asked about; of a burst of more the first ones go without a name.
+/// Most threads that can wait; in a larger burst the first ones get no name.
 const WAITING: usize = 256;
 
 /// The ids of threads that wait, 0 for none.

@@ -1,10 +1,10 @@
-//! Whether the process's calls come past this library.
+//! Whether the process's calls pass through this library.
 
 use std::ffi::{CStr, c_void};
 use std::sync::OnceLock;
 
-/// Whether we stand before libc in search order: preloaded, or linked by the program. Loaded later, by
-/// `dlopen`, nobody finds our symbols, and what the process does with CUDA is unknown to us.
+/// Whether we stand before libc in search order: preloaded, or linked by the program. After a later load by `dlopen`
+/// the linker binds no symbol to ours, and we do not see what the process does with CUDA.
 pub fn is_ours() -> bool {
     static OURS: OnceLock<bool> = OnceLock::new();
     *OURS.get_or_init(|| {

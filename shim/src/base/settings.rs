@@ -1,4 +1,4 @@
-//! What the environment tells us to do.
+//! The settings that come from the environment.
 
 use std::ffi::OsString;
 use std::sync::OnceLock;
@@ -27,11 +27,11 @@ pub fn resolved() -> &'static Resolved {
             Resolved::from_env()
         };
         if !preloaded::is_ours() {
-            // Without sight of its streams and captures no memory of the process can be handed out twice.
+            // A pool that does not see the process's streams and captures cannot reuse memory safely.
             (resolved.config.policy, resolved.config.stream_policy) = (Policy::Off, Policy::Off);
         }
         if is_privileged() {
-            // No file in whatever folder it runs in, and nothing but the driver's own memory.
+            // Such a process gets no trace file in its working folder, and only the driver's own memory.
             (resolved.config.policy, resolved.config.stream_policy) = (Policy::Off, Policy::Off);
             resolved.config.trace = None;
         }
@@ -44,8 +44,7 @@ pub fn resolved() -> &'static Resolved {
     })
 }
 
-/// An environment variable that tells us what to do. Of a process with more rights than its environment's author has
-/// there is none.
+/// An environment variable of ours. `None` in a process that has more rights than the author of its environment.
 pub fn variable(name: &str) -> Option<OsString> {
     if is_privileged() {
         return None;

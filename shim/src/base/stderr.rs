@@ -1,4 +1,4 @@
-//! What the shim says to the user.
+//! Messages of the shim to the user.
 
 /// One line on stderr. No buffer, no lock: the host's own stderr may be held by anyone.
 pub fn say(message: &str) {

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::base::newcomers;
 
-/// The state of one thread. It has no destructor: what is to be done at a thread's end hangs on a key of its own.
+/// The state of one thread. It has no destructor: work at a thread's end is done by a separate pthread key.
 pub struct Thread {
     /// Set while we call the driver ourselves: what arrives then is the driver calling itself.
     pub inside: Cell<bool>,
@@ -15,14 +15,14 @@ pub struct Thread {
     pub epoch: Cell<u64>,
     /// The ordinal of the device of `context`.
     pub device: Cell<u8>,
-    /// Counts what one in so many of is wanted.
+    /// Counts calls for [`one_in`].
     sample: Cell<u32>,
     /// Kernel thread id; 0: not asked yet.
     tid: Cell<u32>,
     /// See [`serial`]; 0: not given yet.
     serial: Cell<u64>,
-    /// The stream that was last resolved, 0: none; with its context, the address of the pool that
-    /// serves it, and the value of `pools::EPOCH` at which that was found out.
+    /// The stream that was resolved last (0: none), with its context, the address of the pool that serves it, and the
+    /// value of `pools::EPOCH` at that time.
     pub stream: Cell<u64>,
     pub stream_context: Cell<u64>,
     pub stream_entry: Cell<*const ()>,
@@ -102,7 +102,7 @@ pub fn serial() -> u64 {
     })
 }
 
-/// True for one in so many calls of this thread.
+/// True for one in `n` calls of this thread.
 #[inline]
 pub fn one_in(n: u32) -> bool {
     with(|t| {

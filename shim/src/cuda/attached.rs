@@ -14,12 +14,12 @@ fn with<R>(f: impl FnOnce(&mut HashMap<u64, u64>) -> R) -> Option<R> {
     Some(f(attached.get_or_insert_default()))
 }
 
-/// One user more.
+/// Counts one more user.
 pub fn more(context: Context) {
     with(|all| *all.entry(context.0).or_default() += 1);
 }
 
-/// One user fewer of a context that has some.
+/// Counts one user fewer of a context that has some.
 pub fn fewer(context: Context) {
     with(|all| {
         if let Some(users) = all.get_mut(&context.0) {
@@ -36,7 +36,7 @@ pub fn any(context: Context) -> bool {
     with(|all| all.contains_key(&context.0)) == Some(true)
 }
 
-/// The context has ended, whatever used it.
+/// The context has ended, however many users it had.
 pub fn none(context: Context) {
     with(|all| all.remove(&context.0));
 }

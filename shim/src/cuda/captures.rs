@@ -29,7 +29,7 @@ pub struct Stream {
     handle: u64,
     /// The thread whose default stream it is; 0 for all others.
     thread: u64,
-    /// The context in which it is that; `None` for all others.
+    /// The context of that default stream; `None` for all other streams.
     context: Option<Context>,
 }
 
@@ -106,9 +106,9 @@ pub fn any() -> bool {
     COUNT.load(Ordering::SeqCst) != 0
 }
 
-/// How long a capture that begins waits for them: one may wait for the device.
+/// How long a capture that begins waits for calls in flight: one of them may wait for the device.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// How often it looks.
+/// The interval at which it checks.
 const PAUSE: Duration = Duration::from_micros(20);
 
 /// A call of ours about all streams of a context begins, which the driver holds against every capture there, in
@@ -177,7 +177,7 @@ pub fn refusing() -> Vec<u64> {
 /// Held while streams are asked whether they capture: none of them is destroyed meanwhile.
 static ASKING: Mutex<()> = Mutex::new(());
 
-/// The captures that turn out to be invalidated, or left by their threads, each once.
+/// The captures that are now invalidated, or whose threads have ended; each is reported once.
 pub fn broken() -> Vec<u64> {
     let Ok(_asking) = ASKING.lock() else {
         return Vec::new();
@@ -218,7 +218,7 @@ pub fn broken() -> Vec<u64> {
     broken
 }
 
-/// A stream is about to be destroyed; or was not, after all.
+/// Marks that a stream is about to be destroyed, or that it was not destroyed after all.
 pub fn leaves(stream: Handle, is_leaving: bool) {
     if !any() {
         return;
@@ -262,8 +262,8 @@ pub fn still_capturing(stream: Handle, per_thread: bool) -> bool {
     asked == SUCCESS && status != 0
 }
 
-/// Runs a call that a capture would forbid or be spoiled by, in the mode that allows it: a capture may begin in
-/// another thread while the call is made.
+/// Runs a call that a capture would forbid, or that would invalidate a capture, in the mode that allows it: a capture
+/// may begin in another thread during the call.
 pub fn relaxed<R>(f: impl FnOnce() -> R) -> R {
     let mut mode = RELAXED;
     // SAFETY: `mode` is ours; the call swaps it with the thread's mode.
@@ -283,8 +283,8 @@ pub fn enters(open: Open) {
     }
 }
 
-/// Captures that entered count from now on: no call that they would be invalidated by begins any more. Waits for
-/// those that are in flight.
+/// Captures that entered count from now on: no call that would invalidate them begins any more. Waits for such calls
+/// that are in flight.
 pub fn counts() {
     if let Ok(open) = OPEN.lock() {
         COUNT.store(open.len(), Ordering::SeqCst);
@@ -316,7 +316,7 @@ impl Which {
     }
 }
 
-/// Takes one capture out and tells of its number, while no other begins or ends; false if none fits.
+/// Removes one capture and passes its number to `tell`, while no other begins or ends; false if none fits.
 pub fn close(which: Which, tell: impl FnOnce(u64)) -> bool {
     let Ok(mut open) = OPEN.lock() else {
         return false;
@@ -335,7 +335,8 @@ pub fn close(which: Which, tell: impl FnOnce(u64)) -> bool {
 pub fn only_of(stream: Stream) -> Option<u64> {
     let open = OPEN.lock().ok()?;
     let mut candidates = open.iter().filter(|open| open.stream.may_be(&stream));
-    // Of two, the wrong one would let go of what the other still uses: both wait for the end of their thread.
+    // With two candidates the wrong choice would release memory that the other still uses: both stay open until their
+    // thread ends.
     match (candidates.next(), candidates.next()) {
         (Some(only), None) => Some(only.number),
         _ => None,

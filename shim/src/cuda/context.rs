@@ -45,7 +45,8 @@ fn ask() -> Option<Context> {
     let mut handle = std::ptr::null_mut();
     // SAFETY: `handle` is ours to write.
     let mut ask = || unsafe { real::cuCtxGetCurrent(&mut handle) };
-    // Once more if it fails: it may have told of earlier work. A free would be ordered after the wrong context's work.
+    // Asked again if it fails: the error may be that of earlier work. A free would be ordered after the wrong context's
+    // work.
     if ask() != SUCCESS && ask() != SUCCESS || handle.is_null() {
         return None;
     }
@@ -81,7 +82,7 @@ pub fn changed() {
     thread::with(|t| t.epoch.set(0));
 }
 
-/// A context has ended: no thread's memory of it counts any more.
+/// A context has ended: what any thread remembers of it is invalid from now on.
 pub fn gone() {
     EPOCH.fetch_add(1, Ordering::AcqRel);
 }
@@ -170,7 +171,7 @@ fn pop(context: Context) {
         // SAFETY: `now` is ours to write.
         let asked = unsafe { real::cuCtxGetCurrent(&mut now) };
         if asked == SUCCESS && now as u64 != context.0 {
-            // It was taken off although the driver reports an earlier failure.
+            // The context was popped although the driver reports an earlier failure.
             return;
         }
     }

@@ -187,8 +187,8 @@ fn release(device: i32) {
     let _ = thread::timed(|| unsafe { real::cuDevicePrimaryCtxRelease_v2(device) });
 }
 
-/// The background thread's tick: contexts in which nothing of ours has been since the tick before are given up, after
-/// `gone` was told of each.
+/// The background thread's tick: releases contexts that have held nothing of ours since the previous tick, after
+/// calling `gone` for each.
 pub fn decay(gone: impl Fn(Context)) {
     let Ok(mut table) = TABLE.lock() else { return };
     let mut idle = Vec::new();

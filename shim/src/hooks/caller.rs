@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 use crate::base::linker;
 use crate::record::trace;
 
-/// Call sites that are remembered for one symbol; beyond three quarters of it, more are looked up
-/// each time.
+/// Call sites that are remembered for one symbol; once three quarters are filled, further ones are looked up at each
+/// call.
 const SITES: usize = 256;
 
 /// A symbol of ours and, by return address, the functions that it stood before so far.
@@ -28,7 +28,7 @@ pub struct Interposed {
 /// What is known so far.
 struct Known {
     sites: usize,
-    /// Libraries that the trace was told of.
+    /// Libraries that are recorded in the trace.
     libraries: Vec<String>,
 }
 

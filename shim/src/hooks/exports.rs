@@ -95,7 +95,7 @@ pub extern "C" fn gpushim_range_pop() {
     announce(|| ranges::pop(None));
 }
 
-/// A moment of this name.
+/// A mark of this name.
 ///
 /// # Safety
 /// `name` is null or a C string.
@@ -147,7 +147,7 @@ fn free(address: DevicePtr, stream: Handle) -> CUresult {
 /// Calls with a context of the device current: the one that is, or else the device's primary one.
 fn on_device(device: c_int, call: impl FnOnce() -> CUresult) -> CUresult {
     if !preloaded::is_ours() || boundary::bypassed() {
-        // Nobody tells us when it changes.
+        // No hook reports when the current context changes.
         context::changed();
     }
     if context::current().is_some() && thread::with(|t| c_int::from(t.device.get())) == device {
@@ -172,7 +172,7 @@ fn on_device(device: c_int, call: impl FnOnce() -> CUresult) -> CUresult {
     result
 }
 
-/// The primary context of a device. If we have to retain it for that, it stays so: memory is in it.
+/// The primary context of a device. If we have to retain it for that, we never release it: memory is in it.
 fn primary(device: c_int) -> Result<Handle, CUresult> {
     if let Some(known) = primary::of(device) {
         return Ok(known.0 as Handle);
@@ -185,7 +185,7 @@ fn primary(device: c_int) -> Result<Handle, CUresult> {
     }
 }
 
-/// Streams that end and captures that begin go unseen: a pool of ours could not keep its promises.
+/// Without our hooks we see no stream end and no capture begin: a pool of ours could not reuse memory safely.
 fn tell_that_we_are_blind() {
     static TOLD: Once = Once::new();
     TOLD.call_once(|| {
@@ -201,7 +201,7 @@ fn tell_that_we_are_blind() {
     });
 }
 
-/// An error for which the function's signature has no room. The first one is enough.
+/// Reports an error that the function's signature cannot return. Only the first one is reported.
 fn complain(function: &str, error: CUresult) {
     static COMPLAINED: Once = Once::new();
     COMPLAINED.call_once(|| say(&format!("{function} failed: CUDA error {error}")));

@@ -1,4 +1,4 @@
-//! The dynamic linker's doors: `dlsym`, `dlopen` and `dlclose`, exported here and passed on.
+//! The dynamic linker's functions `dlsym`, `dlopen` and `dlclose`: exported here and passed on.
 //!
 //! What `RTLD_NEXT` and `RTLD_DEFAULT` mean depends on the address that `dlsym` returns to, so a call
 //! that we do not answer must reach the next `dlsym` as if we were not there: by a jump, with the
@@ -13,7 +13,7 @@ use crate::base::{boundary, linker};
 use crate::hooks::{driver, entry, runtime};
 use crate::record::{stacks, trace};
 
-/// `dlsym` for everyone in the process.
+/// `dlsym` for every caller in the process.
 ///
 /// # Safety
 /// As dlsym(3).
@@ -47,7 +47,7 @@ pub unsafe extern "C" fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut
     )
 }
 
-/// `dlopen` for everyone in the process: looked at, never changed.
+/// `dlopen` for every caller in the process: observed, never changed.
 ///
 /// # Safety
 /// As dlopen(3).
@@ -76,7 +76,7 @@ pub unsafe extern "C" fn dlopen(file: *const c_char, mode: c_int) -> *mut c_void
     )
 }
 
-/// `dlclose` for everyone in the process: passed on, and then looked at.
+/// `dlclose` for every caller in the process: passed on, and then observed.
 ///
 /// # Safety
 /// As dlclose(3).
@@ -138,7 +138,8 @@ extern "C" fn answer_dlsym(
         if ours.is_null() {
             return Answer::of_next();
         }
-        // What these mean depends on the caller, for whom only the next one can ask.
+        // The meaning of these handles depends on the caller, and only the next `dlsym` can look them up for that
+        // caller.
         let is_relative = handle == libc::RTLD_DEFAULT || handle == libc::RTLD_NEXT;
         // In the global scope ours are the first, but for those of the program itself.
         let found = match is_relative {
@@ -192,7 +193,7 @@ fn is_only_ours(name: &CStr, ours: *const c_void, caller: *const c_void) -> bool
             return false;
         }
     }
-    // Once more, for the error of it.
+    // Looked up again, so that `dlerror` has the error.
     linker::next_symbol(name).is_null()
 }
 

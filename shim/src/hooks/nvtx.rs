@@ -1,6 +1,6 @@
-//! NVTX: what a program announces by it arrives here, because `NVTX_INJECTION64_PATH` names this library.
-//! If it named another one before, a profiler's, that one gets every call first and decides what the
-//! program is answered.
+//! NVTX: the program's ranges and marks arrive here, because `NVTX_INJECTION64_PATH` names this library. If the
+//! variable named another library before, a profiler's, that library gets every call first and its result is the
+//! program's.
 //!
 //! Each library that uses NVTX 3 has a table of its own, into which `InitializeInjectionNvtx2` writes
 //! callbacks, once. Numbers and layouts are those of NVTX's `nvtxTypes.h` and `nvToolsExt.h`, version 3.2.
@@ -19,10 +19,10 @@ mod table;
 
 use table::Tables;
 
-/// What NVTX loads and calls in it.
+/// The variable that names the library that NVTX loads.
 const VARIABLE: &str = "NVTX_INJECTION64_PATH";
 const VARIABLE_C: &CStr = c"NVTX_INJECTION64_PATH";
-/// What it named before. In the environment, so that programs that this one starts find it, too.
+/// The variable with the library that was named before. It is in the environment so that child processes find it, too.
 const BEFORE: &str = "_GPUSHIM_NVTX_BEFORE";
 
 const INITIALIZE: &CStr = c"InitializeInjectionNvtx2";
@@ -61,7 +61,7 @@ pub fn is_wanted() -> bool {
             return true;
         }
         let of_interest = |name: &str| (name == NVTX.name).then(|| std::env::var_os(name));
-        // A value that is none is told of when the shim starts to act.
+        // An invalid value is reported later, at the first call that the shim serves.
         let (config, _) = Config::from_lookup(|name| of_interest(name).flatten());
         config.nvtx == Announcements::Auto
     })
@@ -77,7 +77,7 @@ fn take_place() {
     // SAFETY: preloaded libraries are initialised before the program's first thread.
     unsafe {
         match before {
-            // The same by another name.
+            // The same file by another name.
             Some(path) if is_same_file(&path, &own) => {}
             Some(path) => std::env::set_var(BEFORE, path),
             None => std::env::remove_var(BEFORE),

@@ -1,7 +1,7 @@
 //! The runtime's allocating and freeing functions, for programs with a shared cudart.
 //!
-//! A block that is at hand is answered here and saves cudart's own 0.1 µs. Everything else goes to the
-//! cudart of the calling library, which comes back to us through the driver's door.
+//! A request that a cached block can serve is answered here and saves cudart's own 0.1 µs. Everything else goes to the
+//! cudart of the calling library, which calls our driver hooks.
 
 use std::arch::naked_asm;
 use std::ffi::{CStr, c_int, c_void};
@@ -121,14 +121,14 @@ runtime_functions! {
     };
 }
 
-/// Writes the address of a block that is at hand where the caller wants it.
+/// Writes the address of a cached block to where the caller wants it.
 #[inline(always)]
 fn answers(
     real: impl FnOnce() -> Option<Real>,
     address: *mut *mut c_void,
     block: impl FnOnce() -> Option<u64>,
 ) -> bool {
-    // A cudart that changes contexts late may not have made this one current on purpose.
+    // With a cudart that makes contexts current lazily, the current context may not be the intended one.
     if address.is_null() || real().is_none_or(|real| real.lazy_context) {
         return false;
     }

@@ -1,5 +1,5 @@
-//! PyTorch's tensors: its allocator announces each through two functions of libc10.so that the dynamic linker
-//! binds. We listen and pass the call on.
+//! PyTorch's tensors: its allocator announces each through two functions of libc10.so that the dynamic linker binds. We
+//! record the call and pass it on.
 //!
 //! `c10::reportMemoryUsageToProfiler(void*, int64_t, size_t, size_t, c10::Device)` and
 //! `c10::reportOutOfMemoryToProfiler(int64_t, size_t, size_t, c10::Device)`; PyTorch 1.12 and before

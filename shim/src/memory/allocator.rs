@@ -55,7 +55,7 @@ fn allocate_slowly(pool: &DevicePool<Cuda>, context: Context, bytes: u64) -> Res
     result.map(|grant| grant.address)
 }
 
-/// The address of memory of the pool's that is there at once, for callers with another road.
+/// The address of memory that the pool can hand out at once, for callers that have another way to get memory.
 #[inline]
 pub fn allocate_at_once(bytes: u64) -> Option<u64> {
     if bytes == 0 {
@@ -73,7 +73,7 @@ pub fn free(address: u64) -> Option<Result<(), CUresult>> {
     match registry::used()?.free(address, events::freed) {
         Ok(()) => Some(Ok(())),
         Err(FreeError::Unknown) => None,
-        // What the driver says of an address that it has taken back already.
+        // The driver's result for an address that was freed before.
         Err(FreeError::NotLive) => Some(Err(INVALID_VALUE)),
         Err(FreeError::Driver(error)) => Some(Err(error)),
     }

@@ -1,5 +1,6 @@
-//! What the process may hold of each device (`GPUSHIM_LIMIT`), whatever asks for it: taken before the
-//! driver is asked, and given back when it refuses, so that no number of threads gets beyond it.
+//! The limit on the memory that the process may hold of each device (`GPUSHIM_LIMIT`), for every kind of request: bytes
+//! are claimed before the driver is asked, and returned when it refuses, so that no number of threads exceeds the
+//! limit.
 //!
 //! Without a limit nothing is counted.
 
@@ -40,7 +41,7 @@ pub struct Claim {
 }
 
 impl Claim {
-    /// Of nothing: for memory that does not count.
+    /// A claim of 0 bytes: for memory that does not count.
     pub fn none() -> Claim {
         let (device, bytes) = (0, 0);
         Claim { device, bytes }
@@ -89,8 +90,7 @@ pub fn give(device: i32, bytes: u64) {
     }
 }
 
-/// Bytes of a context's memory went back to the driver. Nothing happens if the context has ended: it took
-/// them along.
+/// Bytes of a context's memory went back to the driver. Does nothing if the context has ended: its end released them.
 pub fn give_in(context: Context, bytes: u64) {
     if bytes == 0 || limit().is_none() {
         return;

@@ -1,4 +1,4 @@
-//! Captures that begin and end: what pools and the trace hear of them.
+//! Captures that begin and end: how pools and the trace are informed.
 
 use gpushim_alloc::Context;
 
@@ -54,8 +54,8 @@ pub fn context_gone(gone: Context) {
     while captures::any() && close(Which::In(gone), 0, None) {}
 }
 
-/// Closes captures of default streams whose threads have ended: nothing can end those any more, nor use
-/// what they recorded. For when memory was not at hand.
+/// Closes captures of default streams whose threads have ended: nothing can end those any more, nor use what they
+/// recorded. Called when memory is short.
 pub fn close_of_ended_threads() {
     while captures::any() && close(Which::Left, PER_THREAD, None) {}
 }
@@ -70,7 +70,7 @@ fn close_of(stream: Stream, name: u64, graph: Option<u64>) {
     }
 }
 
-/// Takes one capture out; false if none fits.
+/// Removes one capture; false if none fits.
 fn close(which: Which, stream: u64, graph: Option<u64>) -> bool {
     let is_closed = captures::close(which, |number| {
         if let Some(pool) = registry::pool() {

@@ -1,5 +1,5 @@
-//! What the driver says of each device's memory, sampled off everybody's path: what it counts and we
-//! do not is other processes', contexts' and code's.
+//! The driver's figures of each device's memory, sampled by the background thread: the part that we do not count
+//! belongs to other processes, contexts and code.
 
 use std::sync::Mutex;
 use std::time::{Duration, Instant};

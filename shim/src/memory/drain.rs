@@ -1,8 +1,8 @@
 //! Waiting for a context's work while streams capture.
 //!
-//! Nothing that waits for a context, and no event of one, is allowed then. But the driver's free is, in the
-//! relaxed mode, and it waits for all work of the context first. So a small allocation is kept for it: when
-//! memory is short there may be none to be had. It goes back when no stream has captured for a while.
+//! Nothing that waits for a context, and no event of one, is allowed then. But the driver's free is, in the relaxed
+//! mode, and it waits for all work of the context first. So a small allocation is kept ready for such a free, because
+//! when memory is short none can be made. It is freed when no stream has captured for a while.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,11 +22,11 @@ use crate::cuda::types::{
 use crate::cuda::{context, device, green};
 use crate::memory::{registry, room};
 
-/// An allocation that is kept for it.
+/// An allocation that is kept for a wait.
 #[derive(Clone, Copy)]
 struct Kept {
     of: Context,
-    /// Ends of contexts before it was made: with the handle of its context it tells whether that lives.
+    /// Ends of contexts before it was made: with the context's handle this identifies whether the context still lives.
     born: u64,
     address: u64,
 }
@@ -50,7 +50,7 @@ const PAUSE: Duration = Duration::from_micros(50);
 /// Whether a capture began since the last tick of [`decay`].
 static IS_RECENT: AtomicBool = AtomicBool::new(false);
 
-/// Has the driver make one, and enters it.
+/// Allocates one from the driver, and enters it.
 fn allocate(of: Context, enter: fn(&mut All, Kept)) -> Result<Kept, CUresult> {
     let (born, mut address) = (gate::ends(), 0);
     // SAFETY: `address` is ours to write.
@@ -77,7 +77,7 @@ fn leaves(all: &mut All, kept: Kept) {
     all.leaving.push(kept.address);
 }
 
-/// Takes the one of a context; it is leaving until [`left`].
+/// Takes the allocation of a context; it counts as leaving until [`left`].
 fn take(of: Context) -> Option<Kept> {
     let mut all = ALL.lock().ok()?;
     let at = all.kept.iter().position(|kept| kept.of == of)?;
@@ -86,7 +86,7 @@ fn take(of: Context) -> Option<Kept> {
     Some(kept)
 }
 
-/// The driver has answered: one is leaving no more.
+/// The driver has answered: the allocation no longer counts as leaving.
 fn left(address: u64) {
     if let Ok(mut all) = ALL.lock()
         && let Some(at) = all.leaving.iter().position(|other| *other == address)
@@ -136,8 +136,8 @@ fn allocate_from_cache(of: Context, error: CUresult) {
     let _ = allocate(of, stays);
 }
 
-/// Whether memory at an address is ours: it was never the program's, which may have freed what was there before
-/// once more. If it may just be coming or is being freed, waits for the driver's answer first.
+/// Whether memory at an address is such an allocation of ours, which the program must not free (a program may free an
+/// earlier block at this address twice). If one is just being allocated or freed, waits for the driver's answer first.
 pub fn owns(address: u64) -> bool {
     let since = Instant::now();
     loop {
@@ -159,7 +159,7 @@ pub fn owns(address: u64) -> bool {
 /// # Errors
 /// The driver's; [`CAPTURE_UNSUPPORTED`] of a green context in which a stream captures.
 pub fn context(of: Context) -> Result<(), CUresult> {
-    // Where no stream captures it can be waited for as ever, which takes no memory.
+    // Without a capture an ordinary wait works, which takes no memory.
     match Device::synchronize(device::driver(), of) {
         Err(CAPTURE_UNSUPPORTED) => {}
         result => return result,
@@ -169,7 +169,7 @@ pub fn context(of: Context) -> Result<(), CUresult> {
     }
     let _pass = gate::enter(of).ok_or(CONTEXT_IS_DESTROYED)?;
     let mut first = take(of);
-    // Of an earlier context with this handle it is gone, and its address may be another's.
+    // An allocation of an earlier context with this handle ended with it, and its address may belong to another one.
     while let Some(old) = first.take_if(|kept| !gate::lives(of, kept.born)) {
         left(old.address);
         first = take(of);
@@ -208,7 +208,7 @@ pub fn decay() {
     let of = |all: &All| all.kept.iter().map(|kept| kept.of).collect::<Vec<_>>();
     let idle = ALL.lock().map_or_else(|_| Vec::new(), |all| of(&all));
     for kept in idle.into_iter().filter_map(take) {
-        // Of a context that ended meanwhile it is gone, and its address may be another's.
+        // The allocation of a context that ended meanwhile is gone, and its address may belong to another one.
         if let Some(_pass) = gate::enter_since(kept.of, kept.born) {
             // A refusal means that the context ended with what was in it.
             let _ = free(&kept);

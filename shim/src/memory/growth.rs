@@ -2,12 +2,12 @@
 
 use std::sync::OnceLock;
 
-/// What is done then.
+/// The function that is called then.
 static ACT: OnceLock<fn()> = OnceLock::new();
 
-/// Says what is to be done. It is done each time, by the thread that asks for memory.
+/// Registers the function. The thread that asks for memory calls it each time.
 pub fn when_it_begins(act: fn()) {
-    // Said once, and the same each time.
+    // Registered once; a second registration is the same function.
     let _ = ACT.set(act);
 }
 

@@ -50,7 +50,7 @@ pub fn serve(device: i32) -> bool {
 }
 
 impl Mapping {
-    /// The first of so many units that are free and next to each other.
+    /// The first unit of a run of `units` free units.
     fn room(&self, units: u64) -> Option<u64> {
         let mut run = 0;
         for unit in 0..PAGE / UNIT {
@@ -78,7 +78,7 @@ impl Mapping {
     }
 }
 
-/// Memory of a device for a pool, which these devices may use.
+/// Allocates memory of a device for a pool; `devices` may use it.
 ///
 /// # Errors
 /// The driver's.
@@ -103,7 +103,7 @@ pub fn allocate(
     let address = address.inspect_err(|error| refused(device, *error, true))?;
     let made = physical::create(device, mapping.bytes);
     let made = made.inspect_err(|error| {
-        // There is memory, and none for this.
+        // If the device has enough free memory, the driver refuses mappings as such.
         refused(device, *error, driver.refuses(device, mapping.bytes));
     });
     let placed = made.and_then(|handle| {
@@ -151,7 +151,7 @@ fn part(pool: u64, bytes: u64) -> Option<u64> {
     })
 }
 
-/// Memory goes back that no work uses. `None`: it is not of [`allocate`].
+/// Frees memory that no work uses. `None`: it did not come from [`allocate`].
 pub fn release(
     driver: &Cuda,
     device: i32,
@@ -187,7 +187,7 @@ pub fn release(
     Some(unmapped)
 }
 
-/// The mapping that an address is in: where it begins, and its bytes.
+/// The mapping that contains an address: its first address, and its bytes.
 pub fn around(address: u64) -> Option<(u64, u64)> {
     let mappings = MAPPINGS.lock().ok()?;
     let (&base, mapping) = mappings.range(..=address).next_back()?;

@@ -10,7 +10,8 @@ use crate::cuda::{context, device};
 use crate::memory::{budget, registry};
 use crate::record::events::Held;
 
-/// How long a question waits for memory that is on its way between pools and the driver, and how often it looks.
+/// How long a query waits for memory that is on its way between pools and the driver, and the interval at which it
+/// checks.
 const PATIENCE: Duration = Duration::from_millis(20);
 const PAUSE: Duration = Duration::from_micros(50);
 
@@ -32,7 +33,7 @@ pub unsafe fn ask(
         if result != SUCCESS {
             return result;
         }
-        // SAFETY: the caller's word.
+        // SAFETY: the caller upholds the contract of this function.
         unsafe { adjust(free.as_mut(), total.as_mut()) };
         if before.is_some() && before == returns(device) {
             return result;
@@ -66,7 +67,7 @@ fn adjust(free: Option<&mut usize>, total: Option<&mut usize>) {
         *free += (cached + of_pools.cached) as usize;
     }
     if let Some(limit) = limit {
-        // What is kept for later requests can be had.
+        // Memory that is cached for later requests is available.
         let held = budget::held(device).saturating_sub(cached + of_pools.unused);
         limited(free, total, limit, held);
     }
@@ -101,8 +102,7 @@ pub fn of_pools(device: i32) -> Option<Held> {
     Some(held)
 }
 
-/// What the pools of a device hold from the driver, in bytes; `None` while one of them is at work. Waits for
-/// nobody.
+/// What the pools of a device hold from the driver, in bytes; `None` while one of them is at work. Waits for no lock.
 pub fn held_now(device: u8) -> Option<u64> {
     let device = i32::from(device);
     let of_pool = registry::used().map_or(Some(0), |pool| pool.reserved_now(device))?;

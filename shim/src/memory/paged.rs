@@ -66,8 +66,8 @@ pub fn context_gone(context: Context) {
     peer_access::gone(context);
 }
 
-/// Blocks of `owner` may have been handed out behind unfinished work, for which only it was made to wait:
-/// who may use them from here on waits for it.
+/// Blocks of `owner` may have been handed out while earlier work on them was unfinished, and only `owner` was made to
+/// wait for that work: an accessor that may use them from now on must wait for it, too.
 fn follow(accessor: Context, owner: Context) {
     let driver = device::driver();
     if !captures::any()
@@ -108,10 +108,10 @@ pub fn peer(accessor: Context, owner: Context, enabled: bool) -> Result<(), CUre
     };
     let result = set();
     if !enabled {
-        // If the driver refuses, a device keeps access that it may not use: correct programs are unaffected.
+        // If the driver refuses, the device keeps access that it should have lost: correct programs are unaffected.
         return Ok(());
     }
-    // Once more: the first answer may be a failure of earlier work.
+    // Asked again: the first answer may be an error of earlier work.
     result.or_else(|_| set())
 }
 
@@ -122,7 +122,7 @@ pub fn free_anywhere(address: DevicePtr) -> Option<CUresult> {
     if let Some(found) = entry.pool.find(address).filter(|found| found.for_all) {
         return Some(free_where_made(entry, address, found.context));
     }
-    // Without a context the driver takes it back, too. It must not get the address of ours.
+    // The driver frees memory without a current context, too. It must not see an address of ours.
     let context = context::current().or_else(|| primary::of(entry.device));
     Some(context.map_or(INVALID_CONTEXT, |context| {
         stream_ordered::free_from(entry, address, Stream::all_of(context))

@@ -1,4 +1,4 @@
-//! Memory that the driver handed out itself: kept by address, so that its free has a size and a class.
+//! Memory that the driver handed out itself: recorded by address, so that its free has a size and a class.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -74,7 +74,7 @@ pub fn captured_on(device: u8, class: Class, address: u64, size: u64, stream: u6
 }
 
 fn noted(device: u8, class: Class, address: u64, size: u64, stream: u64, counts: bool) {
-    // Its own device from here on, whatever is current when it is freed.
+    // It keeps this device, whatever context is current when it is freed.
     let allocation = Allocation {
         class,
         size,
@@ -88,8 +88,8 @@ fn noted(device: u8, class: Class, address: u64, size: u64, stream: u64, counts:
     events::forwarded(Kind::Alloc, class, allocation.device, address, size, stream);
 }
 
-/// What [`forget`] took out, here and of the trace: for [`freed`] if the driver agreed, for [`restore`] if
-/// not.
+/// What [`forget`] removed from this table and from the trace: for [`freed`] if the driver freed it, for [`restore`] if
+/// it refused.
 pub type Taken = Option<(Allocation, u32)>;
 
 /// Takes an address out before the driver frees it: after that, the address may be another's.
@@ -130,7 +130,7 @@ pub fn freed(address: u64, entry: Taken, stream: u64) {
     events::forwarded(Kind::Free, class, device, address, size, stream);
 }
 
-/// As [`free`], of device memory. What we keep of it ourselves is nothing that the program may free.
+/// As [`free`], of device memory. Device memory that we hold ourselves is not the program's to free.
 pub fn free_memory(address: u64, stream: u64, call: impl FnOnce() -> u32) -> u32 {
     if drain::owns(address) {
         return INVALID_VALUE;
@@ -151,8 +151,8 @@ pub fn free(address: u64, stream: u64, call: impl FnOnce() -> u32) -> u32 {
     result
 }
 
-/// Calls the driver for memory that is not the pool's. If it has none, the cache is given back and
-/// the driver asked again before the host hears of it.
+/// Calls the driver for memory that is not the pool's. If it has none, the cache is given back and the driver asked
+/// again before the program gets an error.
 pub fn forward(class: Class, bytes: u64, call: impl FnMut() -> CUresult) -> CUresult {
     forward_on(None, class, bytes, call)
 }

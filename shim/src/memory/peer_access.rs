@@ -25,7 +25,7 @@ static TABLE: Mutex<Table> = Mutex::new(Table {
     companions: None,
 });
 
-/// Whether there is anything to know: most processes have one context for each device.
+/// Whether there is any entry: most processes have one context for each device.
 static ANY: AtomicBool = AtomicBool::new(false);
 
 /// Whether the work of several contexts may use the same memory.
@@ -117,7 +117,7 @@ pub fn companions(event: Event) -> Vec<Event> {
         .unwrap_or_default()
 }
 
-/// As [`companions`], for the last time.
+/// As [`companions`], and removes them.
 pub fn part(event: Event) -> Vec<Event> {
     let table = TABLE.lock().ok();
     table

@@ -47,7 +47,7 @@ pub fn create(device: i32, bytes: u64) -> Result<u64, CUresult> {
     Ok(handle)
 }
 
-/// Physical memory that is mapped nowhere, and whose handle was made by [`create`], goes back.
+/// Releases physical memory that is mapped nowhere and whose handle [`create`] made.
 pub fn destroy(device: i32, handle: u64, bytes: u64) {
     // A refusal means that the memory is gone with its device already.
     // SAFETY: the pool made the handle, and gives it back once.

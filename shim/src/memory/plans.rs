@@ -8,7 +8,7 @@ use gpushim_trace::regular::open_regular;
 
 use crate::base::{settings, stderr};
 
-/// That of a device's pool, if there is one to follow.
+/// The plan of a device's pool, if there is one to follow.
 pub fn of(device: i32, family: Family) -> Option<Arc<PoolPlan>> {
     static PLANS: OnceLock<Option<Plans>> = OnceLock::new();
     PLANS.get_or_init(read).as_ref()?.of(device, family)

@@ -33,7 +33,7 @@ pub fn rely_on(
     owner: Context,
     enable: impl FnOnce() -> CUresult,
 ) -> Result<(), CUresult> {
-    // First, so that the program does not meet what we enable.
+    // Noted first, so that the program does not see the access that we enable.
     if with(accessor, owner, |_| ()).is_some() {
         return Ok(());
     }
@@ -47,7 +47,7 @@ pub fn rely_on(
     match enable() {
         SUCCESS => Ok(()),
         PEER_ACCESS_ALREADY_ENABLED => {
-            // It is there, and we did not enable it.
+            // The access exists, and we did not enable it.
             with(accessor, owner, |one| one.is_theirs = true);
             Ok(())
         }
@@ -60,7 +60,8 @@ pub fn rely_on(
     }
 }
 
-/// The program enables an access: true if that is done, because it was there and the program had not enabled it.
+/// The program enables an access: true if nothing is left to do, because pools had enabled it already and the program
+/// had not.
 pub fn enabled(accessor: Context, owner: Context) -> bool {
     let adopt = |one: &mut Access| !std::mem::replace(&mut one.is_theirs, true);
     with(accessor, owner, adopt) == Some(true)

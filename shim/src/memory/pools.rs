@@ -1,4 +1,5 @@
-//! Pools come and go: which one is a device's current one, and what the ends of pools and contexts mean for them.
+//! The life of pools: which pool is a device's current one, and what the end of a pool or of a context means for the
+//! pools.
 
 use std::ptr;
 use std::sync::atomic::Ordering;
@@ -15,7 +16,7 @@ use crate::memory::registry::{self, Entry, all, changed, of};
 use crate::memory::surplus::release_surplus;
 use crate::memory::{drain, mappings, peer_access, plans, policy, pool_peers};
 
-/// Takes in a pool, with the settings that are its own affair.
+/// Registers a pool, with its own settings.
 pub fn add(handle: u64, device: i32, settings: Settings) -> Option<&'static Entry> {
     registry::add(handle, device, settings, || {
         if captures::any() {
@@ -24,12 +25,12 @@ pub fn add(handle: u64, device: i32, settings: Settings) -> Option<&'static Entr
     })
 }
 
-/// The background thread's tick: gives back what nobody asked for of late. Returns the bytes.
+/// The background thread's tick: gives back memory that no request has used lately. Returns the bytes.
 pub fn decay() -> u64 {
     let mut given = 0;
     for entry in all() {
         given += entry.pool.decay(device::driver());
-        // Nobody asks a destroyed pool for memory again.
+        // A destroyed pool gets no further requests.
         if entry.handle.load(Ordering::Acquire) == 0 {
             given += entry.pool.trim(device::driver(), 0);
             entry.pool.vacate(device::driver());
@@ -123,7 +124,7 @@ pub fn context_gone(gone: Context) -> u64 {
     }
     device::driver().forget(gone);
     drain::context_gone(gone);
-    // Its end is a synchronisation, too.
+    // The end of a context is a synchronisation, too.
     all().for_each(release_surplus);
     live
 }

@@ -1,7 +1,7 @@
 //! The pools of this process: the one of `cudaMalloc`, and those of streams by the driver's handles.
 //!
-//! A pool object is the driver's own and stays empty there: whatever we do not stand in for still knows it. Ours are only
-//! ever added: what is found once can be used without a lock.
+//! A pool object is the driver's own and stays empty there: functions without a hook of ours still know it. Ours are
+//! only ever added: a pool that was found once can be used without a lock.
 
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
@@ -49,7 +49,7 @@ fn create() -> Option<&'static DevicePool<Cuda>> {
     pool.as_ref()
 }
 
-/// The pool if it was ever used: for hooks that have nothing to tell a pool that is empty.
+/// The pool if it was ever used: for hooks that need not inform an empty pool.
 #[inline]
 pub fn used() -> Option<&'static DevicePool<Cuda>> {
     POOL.get().and_then(Option::as_ref)
@@ -67,7 +67,7 @@ pub struct Entry {
     pub(super) handle: AtomicU64,
     /// The ordinal of its device.
     pub device: i32,
-    /// Set when it turned out that our pool cannot serve: the driver's own does.
+    /// Set when our pool was found unable to serve: the driver's own pool serves then.
     aside: AtomicBool,
     /// Set when `cudaMalloc` is served, too, or only.
     serves_all: AtomicBool,
@@ -158,7 +158,7 @@ impl Entry {
 pub enum Access {
     /// A context of it has peer access to one of the pool's device.
     Peers,
-    /// The program gave the pool to it.
+    /// The program gave that device access to the pool.
     Program,
 }
 
@@ -247,8 +247,7 @@ pub fn owner(address: u64) -> Option<&'static Entry> {
     all().find(|entry| entry.pool.owns(address))
 }
 
-/// Takes in a pool, with the settings that are its own affair. If none that there was before serves it, `made` is
-/// called after one was made.
+/// Registers a pool, with its own settings. If no existing pool serves it, calls `made` after making one.
 pub fn add(
     handle: u64,
     device: i32,
@@ -321,7 +320,7 @@ fn addresses(device: i32) -> u64 {
 /// What pools hold and have not handed out, in bytes.
 #[derive(Default)]
 pub struct Figures {
-    /// All of it.
+    /// All these bytes.
     pub unused: u64,
     /// What `cudaMalloc` could have of it without the driver, or will be given back as soon as captures and
     /// graphs let it.

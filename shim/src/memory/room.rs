@@ -8,9 +8,10 @@ use crate::cuda::captures;
 use crate::cuda::device;
 use crate::memory::registry;
 
-/// How long who needs memory waits for a pool that others look for memory in: they may be waiting for it.
+/// How long a thread that needs memory waits for a pool in which another thread looks for memory: the other thread may
+/// be waiting for this one.
 const PATIENCE: Duration = Duration::from_millis(10);
-/// The same for who holds nothing that others wait for.
+/// The same for a thread that holds nothing that others wait for.
 const LONG: Duration = Duration::from_secs(2);
 
 /// Gives back what is free, after the work that uses it where `waits`: of all pools, or of those of the
@@ -22,8 +23,8 @@ pub fn trim(asking: Option<PoolId>, waits: bool) -> u64 {
         .sum()
 }
 
-/// Memory is short: what waits for captures that the driver has invalidated, or that nothing can end any more,
-/// waits no longer. Whether there were any. The default streams of other threads cannot be asked about.
+/// Memory is short: releases memory that waits for captures which the driver has invalidated or which nothing can end
+/// any more. Returns whether there were such captures. The default streams of other threads cannot be asked about.
 pub fn release_broken() -> bool {
     if !captures::any() {
         return false;
@@ -38,15 +39,14 @@ pub fn release_broken() -> bool {
     !broken.is_empty()
 }
 
-/// Memory was short for somebody else. Returns the bytes given back.
+/// Memory was short for a request outside the pools. Returns the bytes given back.
 pub fn make_room() -> u64 {
     release_broken();
     let cached = registry::used().map_or(0, |pool| pool.make_room(None));
     cached + trim(None, true)
 }
 
-/// Gives everything back that can be, and waits for what others are giving back. Not to be called by who holds
-/// a pool.
+/// Gives everything back that can be, and waits for what others are giving back. The caller must not hold a pool.
 pub fn make_room_patiently() {
     release_broken();
     if let Some(pool) = registry::used() {

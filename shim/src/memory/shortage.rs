@@ -15,9 +15,9 @@ use crate::record::events;
 
 /// Threads that look for memory or give it back.
 static ACTIVE: AtomicUsize = AtomicUsize::new(0);
-/// How often one began to.
+/// How often a thread began to look for memory or to give it back.
 static BEGUN: AtomicUsize = AtomicUsize::new(0);
-/// Held by who tries again.
+/// Held by the thread that tries again.
 static TURN: Mutex<()> = Mutex::new(());
 
 /// How often a request is tried again while others come and go.
@@ -31,14 +31,14 @@ pub struct Active {
 }
 
 impl Active {
-    /// From now on.
+    /// Counts from this call until the value is dropped.
     pub fn begin() -> Active {
         let is_first = ACTIVE.fetch_add(1, Ordering::AcqRel) == 0;
         let begun = BEGUN.fetch_add(1, Ordering::AcqRel) + 1;
         Active { begun, is_first }
     }
 
-    /// Whether no other thread has been about it since.
+    /// Whether no other thread has looked for memory or given it back since.
     fn was_alone(&self) -> bool {
         self.is_first && BEGUN.load(Ordering::Acquire) == self.begun
     }
@@ -50,7 +50,7 @@ impl Drop for Active {
     }
 }
 
-/// Asks for memory; again where others had it in their hands.
+/// Calls `ask` for memory; calls it again if other threads were moving memory meanwhile.
 ///
 /// # Errors
 /// Those of `ask`.

@@ -22,8 +22,8 @@ use crate::record::events;
 const NONE: u32 = sys::CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_NONE as u32;
 const READ_WRITE: u32 = sys::CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE as u32;
 
-/// Requests of new memory from this many bytes on are asked for only if there is as much: they are got in
-/// many pieces, and one that fails in the middle would leave the pool with those before.
+/// Requests of new memory from this many bytes on are asked for only if there is as much: the driver gives them in many
+/// pieces, and a failure in the middle would leave the pool with the pieces before it.
 const LARGE: u64 = 64 << 20;
 
 /// The driver needs memory of its own. If a refused request, a sixteenth of it and this many bytes are free together,
@@ -62,8 +62,8 @@ fn access(address: u64, bytes: u64, devices: &[i32], flags: u32) -> Result<(), C
     }))
 }
 
-/// Whether an error tells of a context or of a driver that is gone, or of work that failed, and nothing of
-/// the call that met it.
+/// Whether an error means that a context or the driver is gone, or that earlier work failed, and so says nothing about
+/// the call that returned it.
 fn is_of_context(error: CUresult) -> bool {
     // Not initialised, deinitialised; no context; graphics, hardware; launches that failed; captures.
     matches!(error, 3 | 4 | 46 | 201 | 214 | 226 | 700..=799 | 900..=999)
@@ -154,7 +154,7 @@ impl Driver for Cuda {
                 continue;
             };
             let mut entered = Ok(());
-            // What the driver refuses is refused at the use, too.
+            // An access that the driver refuses here is refused at the use, too.
             let _ = pool_peers::rely_on(accessor, owner, || {
                 // SAFETY: both contexts are live; enabling twice is an error without consequence.
                 let call = || unsafe { real::cuCtxEnablePeerAccess(owner.0 as *mut _, 0) };
@@ -351,7 +351,7 @@ fn companions(event: Event) -> Vec<Event> {
 }
 
 impl Cuda {
-    /// Bytes that the driver has of a device. `None`: it does not tell.
+    /// Free bytes of a device by the driver's count. `None`: the driver's call failed.
     fn free(&self, device: i32) -> Option<u64> {
         let (mut free, mut total) = (0, 0);
         // SAFETY: both are ours to write.
@@ -363,7 +363,7 @@ impl Cuda {
     /// Makes a stream wait for one event.
     fn order_after(&self, stream: Stream, event: Event) -> Result<(), CUresult> {
         if stream.handle == Stream::ALL {
-            // Whoever may use the memory from here on waits.
+            // Every context that may use the memory from now on waits.
             if peer_access::any() {
                 for other in peer_access::of(stream.context) {
                     Device::order(self, other, event)?;
@@ -393,7 +393,8 @@ impl Cuda {
             for other in peer_access::of(context) {
                 match self.record_context(other) {
                     Ok(event) => others.push(event),
-                    // A capture that its thread left behind refuses a context's events for ever, though it is over.
+                    // A capture whose thread has ended makes the driver refuse a context's events for ever, though it
+                    // is over.
                     Err(CAPTURE_UNSUPPORTED)
                         if !captures::is_in(other) && drain::context(other).is_ok() => {}
                     Err(error) => {

@@ -13,7 +13,7 @@ use crate::memory::registry::{self, Entry};
 use crate::memory::{growth, policy, shortage, targets};
 use crate::record::{events, trace};
 
-/// Whether a call on this stream becomes a part of a graph; an error of the driver's if it cannot be told.
+/// Whether a call on this stream becomes a part of a graph; the driver's error if that is unknown.
 #[inline(always)]
 pub fn asked_captured(stream: u64) -> Result<bool, CUresult> {
     if captures::any() {
@@ -99,7 +99,7 @@ pub fn allocate(bytes: usize, stream: u64, pool: Option<u64>) -> Option<Result<u
     allocate_from(entry, stream, bytes as u64)
 }
 
-/// The address of memory that is there at once, for callers with another road.
+/// The address of memory that a pool can hand out at once, for callers that have another way to get memory.
 #[inline]
 pub fn allocate_at_once(bytes: usize, stream: u64, pool: Option<u64>) -> Option<u64> {
     let (entry, stream) = served(bytes, stream, pool)?;
@@ -125,7 +125,7 @@ fn allocate_slowly(entry: &Entry, stream: Stream, bytes: u64) -> Option<Result<u
     events::driver_ns();
     let asked = shortage::ask(|| {
         let asked = entry.pool.allocate(device::driver(), stream, bytes);
-        // That it steps aside is no shortage.
+        // A request that the pool leaves to the driver is no shortage.
         asked.map_err(|error| entry.pool.refusal().map_or(error, |_| INVALID_VALUE))
     });
     match asked {

@@ -1,4 +1,4 @@
-//! What pools hold beyond what they are to keep: given back at synchronisations, or when captures let it.
+//! Memory that pools hold beyond their threshold: given back at synchronisations, or when no capture holds it any more.
 
 use std::sync::atomic::Ordering;
 
@@ -12,7 +12,7 @@ use crate::memory::registry::{self, Entry, all};
 use crate::memory::shortage::Active;
 use crate::record::events;
 
-/// Gives back what a pool is not to keep at a synchronisation: what captures and graphs keep, later.
+/// Gives back what a pool must not keep at a synchronisation; memory that captures and graphs hold is given back later.
 pub fn release_surplus(entry: &Entry) {
     if !entry.pool.is_above_threshold() {
         return;
@@ -32,7 +32,7 @@ pub fn release_owed() {
     }
 }
 
-/// Gives back what a pool holds beyond so many bytes, because the program wants it.
+/// Gives back what a pool holds beyond `keep` bytes, because the program asked for that.
 pub fn trim_to(entry: &Entry, keep: u64) {
     let _active = Active::begin();
     let bytes = entry.pool.trim_streams(device::driver(), keep);

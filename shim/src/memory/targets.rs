@@ -77,7 +77,7 @@ fn ask(handle: u64) -> Option<Target> {
     Some(Target { stream, entry })
 }
 
-/// The default streams of this thread are in use: pools hear of its end.
+/// The default streams of this thread are in use: pools are informed when it ends.
 #[cold]
 fn has_streams() {
     static KEY: OnceLock<Option<libc::pthread_key_t>> = OnceLock::new();
@@ -87,16 +87,15 @@ fn has_streams() {
         (unsafe { libc::pthread_key_create(&mut key, Some(ended)) } == 0).then_some(key)
     });
     if let Some(key) = key {
-        // A key and not a destructor of the language's: those of the host that use its streams run before,
-        // and one that runs later still has this one called again.
-        // SAFETY: the key is valid; the value is not followed.
+        // A pthread key and not a Rust destructor: the program's destructors that use the streams run before it, and
+        // one that runs later has this one called again. SAFETY: the key is valid; the value is not followed.
         unsafe { libc::pthread_setspecific(*key, thread::serial() as *const c_void) };
     }
 }
 
 /// A thread whose default streams were in use ends.
 extern "C" fn ended(serial: *mut c_void) {
-    // What it remembers of streams is of no use: to use one again is to be heard of again.
+    // Forgets what the thread remembers of streams: if it uses one again, it is registered again.
     thread::with(|t| t.stream_epoch.set(0));
     boundary::run(|| (), || thread_gone(serial as u64));
 }

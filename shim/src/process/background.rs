@@ -1,4 +1,4 @@
-//! The one thread of the shim: gives back memory that nobody asks for, and keeps the trace's clock.
+//! The one thread of the shim: gives back memory that is not in use, and keeps the trace's clock.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, Once};
@@ -102,7 +102,7 @@ fn run() {
         let is_due = last.elapsed() >= tick;
         let hurry = boundary::run(|| false, || work(is_due && !decay.is_zero(), &mut sampled));
         drop(working);
-        // A process that is quiet wakes up less and less.
+        // An idle process wakes up less and less often.
         pause = if hurry {
             SOON
         } else {
@@ -114,7 +114,7 @@ fn run() {
     }
 }
 
-/// What there is to do; true if there will be more soon.
+/// One tick of the thread's work; true if there will be more soon.
 fn work(decays: bool, sampled: &mut Option<Instant>) -> bool {
     if decays {
         let _active = Active::begin();

@@ -1,4 +1,4 @@
-//! What the shim knows of the process when its trace is opened.
+//! What the shim knows about the process when its trace is opened.
 
 use std::ffi::{CStr, c_char, c_void};
 

@@ -4,7 +4,7 @@ use gpushim_config::{Config, PYTHON};
 
 use crate::base::{boundary, preloaded, settings};
 
-/// What CPython 3.12 and later look at when they start.
+/// The variable that CPython 3.12 and later read at start.
 const SUPPORT: &str = "PYTHONPERFSUPPORT";
 
 /// Called by the dynamic linker before `main`.
@@ -24,7 +24,7 @@ fn show_functions() {
             .then(|| settings::variable(name))
             .flatten()
     };
-    // A value that is none is told of when the shim starts to act.
+    // An invalid value is reported later, at the first call that the shim serves.
     let (config, _) = Config::from_lookup(of_interest);
     if config.python && std::env::var_os(SUPPORT).is_none() {
         // SAFETY: preloaded libraries are initialised before the program's first thread.

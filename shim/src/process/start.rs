@@ -1,8 +1,8 @@
-//! The start: what the floors below tell each other, and what is done when the trace is opened.
+//! Start-up: connects the floors below with each other, and says what is done when the trace is opened.
 //!
-//! The recorder knows nothing of the pools, and they know nothing of the background thread: this file hands each of them
-//! the functions that it is to call. It does so at the first call that arrives at a hook, which may be before this
-//! library's own initialisers run.
+//! The recorder knows nothing of the pools, and the pools know nothing of the background thread: this file gives each
+//! of them the functions that it must call. It does so at the first call that arrives at a hook, which may be before
+//! this library's own initialisers run.
 
 use std::sync::OnceLock;
 
@@ -30,7 +30,7 @@ fn trace_opened(writer: &'static Writer) {
     facts::write(writer, HOOK_FACTS.get().copied().unwrap_or(|_| ()));
     stacks::start();
     ranges::opened(writer);
-    // Not in a library that came by dlopen and may go again.
+    // Not in a library that was loaded by dlopen: it may be unloaded again.
     if preloaded::is_ours() {
         timeline::start(writer, memory_info::held_now);
         background::start();

@@ -1,7 +1,7 @@
 //! Takeover: at the start of a process that asks for it, frameworks are pointed at stream-ordered memory.
 //!
-//! The one thing that the shim does before anybody calls it. `gpushim_config` decides; what was decided
-//! goes into the trace if there ever is one.
+//! The one thing that the shim does before the first call arrives. `gpushim_config` decides; the decision is written to
+//! the trace, if the process opens one.
 
 use std::sync::OnceLock;
 
@@ -19,7 +19,7 @@ static DECIDED: OnceLock<Vec<Decision>> = OnceLock::new();
 static AT_START: extern "C" fn() = at_start;
 
 extern "C" fn at_start() {
-    // Whoever does not ask for it, as nearly every process, pays for one look at the environment.
+    // A process without takeover, as nearly all are, pays only for one look at the environment.
     if settings::variable(TAKEOVER.name).is_some() && preloaded::is_ours() {
         boundary::run(|| (), take_over);
     }
@@ -30,7 +30,7 @@ fn take_over() {
         let of_interest = name == TAKEOVER.name;
         of_interest.then(|| settings::variable(name)).flatten()
     };
-    // A value that is none is told of when the shim starts to act.
+    // An invalid value is reported later, at the first call that the shim serves.
     let (config, _) = Config::from_lookup(wanted);
     let decided = decide(config.takeover, settings::variable);
     for (name, value) in decided.iter().flat_map(|decision| &decision.set) {

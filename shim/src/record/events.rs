@@ -1,5 +1,5 @@
-//! What happened, into the trace: the one place that knows how the shim's facts become events. It is told them, and
-//! asks nobody but the driver.
+//! Writes events to the trace: the one place that knows how the shim's facts become events. Its callers pass the facts;
+//! it queries only the driver.
 
 use std::collections::HashSet;
 
@@ -50,7 +50,7 @@ pub fn granted(grant: &Grant) {
     granted_on(grant, device.into(), Stream::ALL);
 }
 
-/// A block of `cudaMalloc` that came back to its pool. Runs under the pool's lock. When that was.
+/// Records a block of `cudaMalloc` that came back to its pool. Runs under the pool's lock. Returns when that was.
 #[inline(always)]
 pub fn freed(freed: &Freed) -> Stamp {
     freed_on(freed, Stream::ALL)
@@ -78,7 +78,7 @@ pub fn granted_on(grant: &Grant, device: i32, stream: u64) {
     writer.record_alloc_after(&made, grant.after.0);
 }
 
-/// A block that came back to a pool. Runs under that pool's lock. When that was.
+/// Records a block that came back to a pool. Runs under that pool's lock. Returns when that was.
 #[inline(always)]
 pub fn freed_on(freed: &Freed, stream: u64) -> Stamp {
     let Some(writer) = opened() else {
@@ -95,7 +95,7 @@ pub fn freed_on(freed: &Freed, stream: u64) -> Stamp {
     Stamp(writer.record_free_at(&ended))
 }
 
-/// Nanoseconds that this thread's hook has spent in the driver so far; starts anew.
+/// Nanoseconds that this thread's hook has spent in the driver so far; resets the count.
 pub fn driver_ns() -> u64 {
     thread::with(|t| t.driver_ns.take())
 }
@@ -175,7 +175,8 @@ pub struct Held {
     pub largest_free: u64,
 }
 
-/// A request that could not be met. `held` says what the pools of a device hold; `None` if none serves the process.
+/// A request that could not be met. `held` returns what the pools of a device hold; `None` if no pool serves the
+/// process.
 pub fn out_of_memory(
     class: Class,
     size: u64,
@@ -270,8 +271,8 @@ pub fn capture(begins: bool, stream: u64, graph: u64) {
     });
 }
 
-/// The program had a stream-ordered pool give back what it held beyond so many bytes: that many. Recorded also if it
-/// was nothing: the pool has looked at what is over, and replay does so too.
+/// The program trimmed a stream-ordered pool to `keep` bytes, which gave back `bytes`. Recorded even if nothing was
+/// given back: the pool has checked which frees are complete, and replay must do the same.
 pub fn trimmed_to(device: i32, keep: u64, bytes: u64) {
     let Some(writer) = opened() else { return };
     writer.record(&Event {
@@ -335,7 +336,7 @@ pub fn range(kind: Kind, name: u32, domain: u32, number: u64, node: Option<u32>)
     });
 }
 
-/// A thread has a name. False if there is no trace to tell.
+/// Records the name of a thread. False if there is no trace.
 pub fn thread_name(thread: u32, name: &str) -> bool {
     let Some(writer) = opened() else { return false };
     writer.record(&Event {
@@ -358,9 +359,9 @@ pub fn device_memory(device: i32, free: u64, total: u64) {
     });
 }
 
-/// Code was loaded and took so many bytes of the current device; `None`: no context was current.
+/// Code was loaded and took `bytes` bytes of the current device; `None`: no context was current.
 pub fn module_loaded(module: u64, bytes: Option<u64>) {
-    // Without a context nothing is on a device: a program that only looks leaves no trace.
+    // Without a context no memory is on a device: a program that only queries leaves no trace.
     let writer = if bytes.is_some() { open() } else { opened() };
     let Some(writer) = writer else { return };
     writer.record(&Event {

@@ -1,4 +1,4 @@
-//! The recorder: it is told what happened, and writes that to the trace.
+//! The recorder: other modules report events to it, and it writes them to the trace.
 
 pub mod events;
 pub mod phase;

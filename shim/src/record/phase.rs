@@ -1,4 +1,4 @@
-//! The node of the open ranges that what a thread does belongs to.
+//! The node of the open ranges to which a thread's events belong.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -7,8 +7,8 @@ use crate::base::thread;
 /// The node of the thread that pushed last, for threads without ranges of their own.
 static PROCESS: AtomicU32 = AtomicU32::new(0);
 
-/// The node of the ranges that what this thread does now belongs to: its own, or else those of the thread
-/// that pushed last. PyTorch's autograd threads work for the phase of the main thread.
+/// The node of the ranges to which this thread's events belong now: its own ranges, or else those of the thread that
+/// pushed last. PyTorch's autograd threads work for the phase of the main thread.
 #[inline(always)]
 pub fn current() -> u32 {
     match thread::with(|t| t.ranges.get()) {

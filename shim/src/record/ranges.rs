@@ -1,4 +1,4 @@
-//! Ranges and marks of the program, whoever announces them: what a push, a pop, a start, an end or a mark
+//! Ranges and marks of the program, from NVTX or from our own functions: what a push, a pop, a start, an end or a mark
 //! does, and under which ranges an allocation happens.
 //!
 //! A mark never opens the trace: a process may announce its phases and use no CUDA. What is open on a
@@ -21,7 +21,7 @@ pub use names::{Label, Name, Text, name};
 /// Ranges that are kept per thread; what is pushed beyond is counted, so that pops stay in step, and not
 /// recorded.
 const DEPTH: usize = 64;
-/// What a pop without a push gives, and a push that there is no memory for: NVTX documents a negative number.
+/// The result of a pop without a push, and of a push without memory for it: NVTX documents a negative number.
 const NOTHING_OPEN: c_int = -1;
 
 /// One open range of a thread.
@@ -124,7 +124,7 @@ pub fn end(number: u64) {
     events::range(Kind::RangeEnd, 0, 0, number, None);
 }
 
-/// A moment.
+/// A mark: one moment, without a duration.
 pub fn mark(domain: Option<&'static Name>, text: &Text) {
     if let Some(writer) = trace::opened() {
         let (name, domain) = (text.id(writer), id(domain, writer));
@@ -173,7 +173,7 @@ impl Open {
         c_int::try_from(of_domain + beyond).unwrap_or(c_int::MAX)
     }
 
-    /// Takes the innermost range of a domain out. The ranges within it are in those around it from now on.
+    /// Removes the innermost range of a domain. The ranges within it become children of the range around it.
     fn remove(&self, domain: Option<&'static Name>) -> bool {
         let Some(at) = self.kept().rposition(|range| is_of(range, domain)) else {
             return false;

@@ -11,11 +11,11 @@ use gpushim_unwind::{self, Again, Frames};
 use crate::base::{settings, thread};
 use crate::record::{phase, trace};
 
-/// How often libraries had been unloaded when it was last looked.
+/// The count of unloaded libraries at the last check.
 static UNLOADED: AtomicU64 = AtomicU64::new(0);
-/// What lay and lies where.
+/// The modules that are or were loaded, by address.
 static AGAIN: Mutex<Again> = Mutex::new(Again::new());
-/// Whether frames are to be numbered by it.
+/// Whether frames are numbered by this table.
 static IS_AGAIN: AtomicBool = AtomicBool::new(false);
 
 /// Gets ready: from now on modules go into the trace as they are met.
@@ -25,8 +25,7 @@ pub fn start() {
     }
 }
 
-/// The stack id for an allocation of so many bytes: its frames, if it is to have any, above the ranges that
-/// are open.
+/// The stack id for an allocation of `size` bytes: its frames, if this size gets any, above the open ranges.
 #[inline]
 pub fn of_allocation(writer: &Writer, bytes: u64) -> u32 {
     let ranges = phase::current();
@@ -94,7 +93,7 @@ pub fn upkeep(writer: &Writer) {
     if settings::config().stacks == Stacks::Off {
         return;
     }
-    // The linker unloads on its own, too: what it opened for itself, or through handles of its own.
+    // The linker unloads libraries by itself, too: those that it opened for itself or through its own handles.
     unloaded();
     name_generated_code(writer);
 }
@@ -127,12 +126,12 @@ fn unloads() -> u64 {
     unloaded
 }
 
-/// What has been named so far of code that is in no file.
+/// Progress in naming code that is in no file.
 struct Named {
     map: PerfMap,
     /// Nodes of the trace that have been looked at.
     nodes: u32,
-    /// Addresses in no module that the map did not name yet, and how often it was asked.
+    /// Addresses in no module that the map has not named yet, with the number of look-ups.
     open: Vec<(u64, u8)>,
     known: std::collections::HashSet<u64>,
 }
@@ -146,7 +145,7 @@ const AT_ONCE: usize = 4096;
 /// be gone when the trace is read.
 fn name_generated_code(writer: &Writer) {
     static NAMED: Mutex<Option<Named>> = Mutex::new(None);
-    // The end of the process does not wait for a file system that keeps the background thread.
+    // The end of the process does not wait while the background thread is blocked in a file system.
     let Ok(mut named) = NAMED.try_lock() else {
         return;
     };
@@ -174,7 +173,7 @@ fn name_generated_code(writer: &Writer) {
         .iter()
         .take(AT_ONCE)
         .any(|(_, asked)| *asked == 0);
-    // Without a map that can be trusted there are no names, and it is asked as often.
+    // Without a map that can be trusted there are no names; the look-ups count all the same.
     let found = named.map.find(&asked, anew).unwrap_or_default();
     let mut place = 0;
     named.open.retain_mut(|open| {

@@ -15,13 +15,13 @@ const PATIENCE: Duration = Duration::from_secs(5);
 enum Follower {
     /// The background thread keeps the timeline.
     Timeline(Box<Upkeep>),
-    /// A thread of its own does, and writes all events.
+    /// A thread of its own keeps the timeline and writes all events.
     Spool(Spooler),
 }
 
 static FOLLOWER: Mutex<Option<Follower>> = Mutex::new(None);
 
-/// Why the spool stopped, until it is said. Its thread has no standard error: see [`SpoolOptions::stopped`].
+/// Why the spool stopped, until that is reported. Its thread has no standard error: see [`SpoolOptions::stopped`].
 static STOPPED: Mutex<Option<String>> = Mutex::new(None);
 
 /// What the pools of a device hold from the driver, in bytes; `None` while one of them is at work.
@@ -79,7 +79,7 @@ fn say_stopped() {
     }
 }
 
-/// Takes what has happened into the timeline. True if that should be done again soon.
+/// Adds the new events to the timeline. True if that should be done again soon.
 pub fn poll() -> bool {
     say_stopped();
     let Ok(mut follower) = FOLLOWER.lock() else {

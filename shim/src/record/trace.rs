@@ -18,9 +18,9 @@ static EARLY: Mutex<Vec<(String, String)>> = Mutex::new(Vec::new());
 /// What else is done when the trace is opened.
 static OPENED: OnceLock<fn(&'static Writer)> = OnceLock::new();
 
-/// Says what else is to be done when the trace is opened: by the thread that does, before its first event.
+/// Registers what else is done when the trace is opened; the opening thread runs it before its first event.
 pub fn when_opened(act: fn(&'static Writer)) {
-    // Said once, and the same each time.
+    // Registered once; a second registration is the same function.
     let _ = OPENED.set(act);
 }
 

@@ -8,8 +8,7 @@ use crate::base::stderr;
 use crate::record::trace::opened;
 use crate::record::{stacks, timeline};
 
-/// Bytes of the ring that are made present ahead of their use each time the background thread comes by, at most:
-/// 260,000 events.
+/// Most bytes of the ring that one tick of the background thread makes present ahead of their use: 260,000 events.
 const AHEAD: u64 = 16 << 20;
 
 /// What the background thread does for the trace, off everybody's path. True if it should come again soon: the
@@ -25,7 +24,7 @@ pub fn run() -> bool {
     })
 }
 
-/// Says once each what became of the trace's file.
+/// Reports each problem of the trace's file once.
 fn say_condition(writer: &Writer) {
     static SHORT: Once = Once::new();
     static TRUNCATED: Once = Once::new();

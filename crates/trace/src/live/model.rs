@@ -8,7 +8,7 @@ use super::tests::Memory;
 use super::*;
 use crate::explore::{crowd, explore};
 
-/// A table with so many blocks of names from 100 on, all of which belong into its first group.
+/// A table with `blocks` blocks with names from 100 on, all of which belong in its first group.
 fn memory<W: Word>(word: impl Fn() -> W, groups: usize, blocks: usize) -> Arc<Memory<W>> {
     let memory = Memory::new(groups, word);
     for name in names(&memory, 100).take(blocks) {

@@ -354,7 +354,7 @@ fn threads_that_crowd_each_other_lose_nothing() {
     assert_eq!(Word::load(&memory.missed, Ordering::Relaxed), 0);
 }
 
-/// A word of a process that dies after so many changes: what comes later does not happen.
+/// A word of a process that dies after a number of changes: later changes do not happen.
 struct Mortal {
     word: AtomicU64,
     life: Rc<Cell<u64>>,
@@ -387,7 +387,7 @@ impl Word for Mortal {
         if same {
             self.store(new, Ordering::Relaxed);
         }
-        // Who is dead goes on as if: or it would try for ever.
+        // A dead process goes on as if the change had happened, or it would try for ever.
         same
     }
     fn fence(_: Ordering) {}

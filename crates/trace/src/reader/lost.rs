@@ -4,14 +4,14 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-/// What was noted; more than so many files are not told apart.
+/// The files that were noted, at most [`NOTED_MAX`].
 static NOTED: Mutex<Vec<Lost>> = Mutex::new(Vec::new());
 const NOTED_MAX: usize = 100;
 
 /// Where a file was found to have lost bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// It ends after so many bytes, before what it had.
+    /// It ends after this many bytes, before its former end.
     End(u64),
     /// What is at this byte cannot be read.
     Byte(u64),

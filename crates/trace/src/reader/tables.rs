@@ -140,7 +140,7 @@ struct Words<'a> {
     each: usize,
 }
 
-/// The words of a part of entries with so many words at least; none if there is no such part.
+/// The words of a part whose entries have at least `least` words; none if there is no such part.
 fn words<'a>(bytes: &'a Bytes, parts: &Parts, kind: PartKind, least: usize) -> Words<'a> {
     let part = parts
         .get(kind)

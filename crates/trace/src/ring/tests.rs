@@ -210,9 +210,9 @@ fn threads_never_mix_their_payloads() {
     assert!((0..4).any(last), "{:?}", found.kept);
 }
 
-/// A ring as one would write it who never heard of threads.
+/// A ring without any provision for threads.
 struct Naive {
-    /// Of each chunk: who holds it, and what is in its slots.
+    /// Of each chunk: its holder, and the content of its slots.
     chunks: Vec<(Option<usize>, Vec<Option<u64>>)>,
     /// Of each holder: its chunk, and the slots that it has used.
     holds: Vec<Option<(usize, usize)>>,
@@ -253,7 +253,7 @@ impl Naive {
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: if cfg!(miri) { 2 } else { 500 }, ..ProptestConfig::default() })]
-    /// Whoever writes and ends in whatever order: what is kept, and how many were recorded and dropped.
+    /// For any order of writes and ends of threads: what is kept, and how many events were recorded and dropped.
     #[test]
     fn the_ring_does_what_a_naive_one_does(
         (chunks, each) in (0..4_u32, 0..4_u32).prop_map(|(chunks, each)| (1 << chunks, 1 << each)),

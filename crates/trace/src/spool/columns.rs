@@ -167,7 +167,7 @@ impl Guess {
 enum Sort {
     /// The second is a cost.
     Block,
-    /// A framework's sums, after so many times the size was added.
+    /// A framework's sums, after the size was added this many times.
     Tensor(u64),
     Other,
 }

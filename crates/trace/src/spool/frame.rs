@@ -267,9 +267,9 @@ pub(crate) struct Budget {
 }
 
 impl Budget {
-    /// So many in any case.
+    /// Events that are accepted in any case.
     const FREE: u64 = 1 << 20;
-    /// And so many for each byte. The times alone of real events take about one byte for each.
+    /// Further events that are accepted for each byte. The times alone of real events take about one byte for each.
     const PER_BYTE: u64 = 16;
 
     /// That of a spool without files.
@@ -283,7 +283,7 @@ impl Budget {
             .saturating_add(bytes.saturating_mul(Budget::PER_BYTE));
     }
 
-    /// Whether so many more are believed.
+    /// Whether `events` more events are accepted.
     fn take(&mut self, events: u32) -> bool {
         let left = self.left.checked_sub(events.into());
         self.left = left.unwrap_or(self.left);

@@ -341,7 +341,7 @@ fn what_lies_at_the_place_of_a_spool() {
         .unwrap();
     assert_eq!(segments(&path).len(), 1);
     assert_eq!(Trace::open(&path).unwrap().problems(), [] as [&str; 0]);
-    // Somebody else's file is left alone.
+    // A file of another origin is left alone.
     fs::remove_file(segment_path(&path, 0)).unwrap();
     fs::write(
         segment_path(&path, 0),

@@ -45,7 +45,7 @@ impl SpoolOptions {
     /// bytes an event against 2.3 to 2.5 at level 1, at the same cost, as most of it is not zstd's.
     pub const LEVEL: i32 = 3;
 
-    /// No limit, 1 GiB of the disk left free, and nobody told when it stops.
+    /// No limit, 1 GiB of the disk left free, and no function called when the spool stops.
     pub fn new() -> SpoolOptions {
         SpoolOptions {
             limits: SpoolLimits {
@@ -180,7 +180,7 @@ impl Drop for Spooler {
         let (empty, _) = bounded(1);
         let commands = std::mem::replace(&mut self.commands, empty);
         if self.process != std::process::id() {
-            // Even to let go of them can take a lock, which nobody would ever open.
+            // Even dropping them can take a lock, which no thread of this process would ever release.
             std::mem::forget((commands, self.thread.take()));
             return;
         }
@@ -244,7 +244,7 @@ impl Worker {
         self.output.each = (capacity as usize / 4).clamp(1, FRAME_EVENTS);
         let mut pause = Duration::ZERO;
         loop {
-            // Whoever has gone without an answer waits for none.
+            // A sender that has gone waits for no answer.
             match commands.recv_timeout(pause) {
                 Ok(Command::Status(answer)) => {
                     let _ = answer.try_send(self.output.status());

@@ -48,7 +48,7 @@ fn two_threads_that_add_the_same_node_agree() {
         assert_eq!(tree.count(layout::CUT), 0);
         written.add(tree.count(layout::HANDED_OUT) as usize);
     });
-    // Both orders, and the race in which a node is written in vain.
+    // Both orders, and the race in which an unused copy of a node is written.
     assert_eq!(outcomes.all(), [1, 2]);
 }
 

@@ -156,7 +156,7 @@ fn threads_that_push_the_same_stacks_get_the_same_ids() {
     for (n, id) in (0..).zip(&ids[0]) {
         assert_eq!(read(&words, *id), frames(&[n, n % 3, n % 2, 7]));
     }
-    // What was written in vain: a part of what there is, at most the rest.
+    // Unused copies: part of what was handed out, at most the rest.
     let handed_out = count(&words, layout::HANDED_OUT);
     assert!(
         (ROUNDS..=4 * (ROUNDS + 9)).contains(&handed_out),
@@ -224,7 +224,7 @@ proptest! {
         ..ProptestConfig::default()
     })]
 
-    /// Against a map from whole stacks to ids, of so many entries.
+    /// Against a map from whole stacks to ids, of a limited number of entries.
     #[test]
     fn as_a_naive_tree(capacity in 0_usize..60, steps in prop::collection::vec(step(), 0..80)) {
         let words = words(capacity);

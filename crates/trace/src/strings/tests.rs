@@ -100,7 +100,7 @@ proptest! {
         ..ProptestConfig::default()
     })]
 
-    /// Against a list of the texts and what they take, in a part of so many words.
+    /// Against a list of the texts and what they take, in a part of a limited number of words.
     #[test]
     fn as_a_naive_list(
         capacity in 0_usize..40,

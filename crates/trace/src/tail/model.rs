@@ -9,8 +9,8 @@ use crate::explore::explore;
 use crate::ring::Hold;
 use crate::ring::model::Memory;
 
-/// Writers record so many events each while the ring is followed: each comes once, or is counted. Of a
-/// single writer, who has a chunk to itself, none is counted that is there.
+/// Each writer records a number of events while the ring is followed: each event comes once, or is counted as lost.
+/// With a single writer, which has a chunk to itself, no event that is there is counted as lost.
 fn check(preemptions: usize, chunks: usize, each: usize, writers: &'static [u64]) {
     explore(preemptions, move || {
         let memory: Arc<Memory> = Memory::new(chunks, each);

@@ -35,11 +35,11 @@ impl Memory {
 
 #[derive(Clone, Debug)]
 enum Step {
-    /// A thread records so many events.
+    /// A thread records this many events.
     Record(usize, u64),
     /// A thread ends; its number goes to a new one.
     End(usize),
-    /// The follower comes by; so many ticks are too young.
+    /// The follower polls; the newest events, of this many ticks, are too young.
     Poll(u64),
 }
 

@@ -54,7 +54,7 @@ const MODULES_MAX: u64 = (8192 + 1) * modules::layout::BYTES as u64;
 /// The most names of generated code, and what else their part holds.
 const JIT_MAX: u64 = (262_144 + jit::layout::FIRST as u64) * jit::layout::BYTES as u64;
 
-/// The fewest and the most blocks of a live table, and the most that nobody asked for.
+/// The fewest and the most blocks of a live table, and the most by default.
 const BLOCKS_LEAST: u64 = 1024;
 const BLOCKS_MOST: u64 = 1 << 26;
 const BLOCKS_DEFAULT: u64 = 131_072;
@@ -80,7 +80,7 @@ impl Places {
             end += length.next_multiple_of(PAGE);
             Place { at, length }
         };
-        // Who asks for a small ring wants a small file.
+        // A small ring means that a small file is wanted.
         let scaled = |most: u64, share: u64| {
             most.min((ring_bytes / share).max(PAGE))
                 .next_multiple_of(PAGE)

@@ -112,8 +112,8 @@ impl Writer {
         self.mapped.tables.jit.add(begin, size, name)
     }
 
-    /// The return addresses of the nodes from this id on, and the id to ask for next time. For who names
-    /// code that is in no file; not for hot paths.
+    /// The return addresses of the nodes from this id on, and the id to ask for next time. For naming code that is in
+    /// no file; not for hot paths.
     pub fn frames_since(&self, from: u32) -> (Vec<u64>, u32) {
         self.mapped.tables.stacks.frames_since(from)
     }

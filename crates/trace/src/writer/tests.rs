@@ -396,7 +396,7 @@ fn threads_and_a_reader_at_once() {
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
-    /// Threads that record so many events each, end, and come again: no event is lost sight of.
+    /// Threads that each record a number of events, end, and start again: every event is accounted for.
     #[test]
     fn all_events_of_many_threads_are_accounted_for(
         shift in 12..19_u32,
@@ -450,8 +450,8 @@ fn an_alloc_that_follows_a_free_by_another_thread_comes_after_it() {
         ..WriterOptions::default()
     };
     let writer = Writer::create(&dir.path().join("a.trace"), &options).unwrap();
-    // One block that goes around: whoever frees it does so under the lock, as the pool does, and
-    // whoever gets it records that after the lock.
+    // One block that goes around: the thread that frees it does so under the lock, as the pool does, and the thread
+    // that gets it records that after the lock.
     let (free, handed_out) = (Mutex::new(true), AtomicU64::new(0));
     std::thread::scope(|scope| {
         for thread in 0..3 {

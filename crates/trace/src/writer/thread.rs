@@ -26,7 +26,7 @@ struct Thread {
     claim: Claim,
     /// Ticks of the last event.
     last: Cell<u64>,
-    /// Whether [`END`] cannot be told of the thread.
+    /// Whether the thread's end cannot be observed by [`END`].
     is_unwatched: Cell<bool>,
 }
 

@@ -44,8 +44,8 @@ impl Memory for ThreadStack {
         if address < self.low || address > self.last || address & 7 != 0 {
             return None;
         }
-        // SAFETY: it can be read, as whoever made this promised, and
-        // the address is aligned; volatile, since to the compiler it belongs to other functions.
+        // SAFETY: it can be read, as the constructor's caller promised, and the address is aligned; volatile, since to
+        // the compiler it belongs to other functions.
         Some(unsafe { (address as *const u64).read_volatile() })
     }
 }

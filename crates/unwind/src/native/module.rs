@@ -9,7 +9,7 @@ use super::object::{self, Object};
 use super::seen::Seen;
 use crate::{BuildId, Module};
 
-/// What to call with each new module; null as long as nobody wants to know.
+/// What to call with each new module; null as long as none is registered.
 static LISTENER: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
 
 static ANNOUNCED: Seen<4096> = Seen::new();

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 use libc::{Elf64_Ehdr, Elf64_Phdr, PF_R, PF_X, PT_LOAD};
 
-/// A loaded object. What it points at is there as long as the object is: whoever has found a frame in it
-/// has that from the frame itself.
+/// A loaded object. What it points at exists as long as the object is loaded: a caller that found a frame in it knows
+/// that from the frame.
 pub struct Object {
     /// The address of the first byte.
     pub begin: u64,
@@ -46,8 +46,8 @@ impl Object {
     pub fn bytes(&self, address: u64) -> Option<&[u8]> {
         let segment = self.loaded(address)?;
         let left = segment.p_memsz - self.offset_in(segment, address);
-        // SAFETY: inside a readable segment of a loaded object. What is read of it, unwind tables and
-        // notes, nobody writes.
+        // SAFETY: inside a readable segment of a loaded object. The parts that are read, unwind tables and notes, are
+        // never written.
         (segment.p_flags & PF_R != 0)
             .then(|| unsafe { std::slice::from_raw_parts(address as *const u8, left as usize) })
     }
@@ -111,7 +111,7 @@ type Find = unsafe extern "C" fn(*mut c_void, *mut DlFindObject) -> c_int;
 
 /// glibc's `_dl_find_object`, since 2.35: takes no lock.
 fn dl_find_object() -> Option<Find> {
-    /// Null as long as nobody has asked; itself if there is none.
+    /// Null before the first look-up; its own address if there is no such function.
     static FOUND: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
     let none = FOUND.as_ptr().cast::<c_void>();
     let mut found = FOUND.load(Ordering::Acquire);

@@ -26,9 +26,9 @@ pub enum SavedBp {
 /// What kind of step a rule is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// The outermost frame, or nobody knows the way on.
+    /// The outermost frame, or the way on is unknown.
     End,
-    /// The address is no code: whoever found it was misled.
+    /// The address is no code: the step that found it was wrong.
     NotCode,
     /// The kernel's frame for a signal handler: all registers are on the stack.
     Signal,

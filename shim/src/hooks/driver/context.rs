@@ -48,7 +48,7 @@ fn leaves(doomed: Context) {
     }
 }
 
-/// It did not end after all.
+/// The context did not end after all.
 fn stays(context: Context) {
     if let Some(pool) = registry::used() {
         pool.context_stays(context);
@@ -84,7 +84,7 @@ fn end_primary(device: c_int, primary: Context, call: impl FnOnce() -> CUresult)
         let synchronize = || relaxed(|| unsafe { real::cuCtxSynchronize() });
         let _ = context::with(primary, synchronize);
         for other in peer_access::of(primary) {
-            // A refusal means that it has ended, or that its work has failed.
+            // A refusal means that the context has ended, or that its work has failed.
             let _ = drain::context(other);
         }
         pools_gone(primary, device);
@@ -111,7 +111,7 @@ fn end_primary(device: c_int, primary: Context, call: impl FnOnce() -> CUresult)
 fn reset(device: c_int, call: impl FnOnce() -> CUresult) -> CUresult {
     match primary::reset_means(device) {
         End::Ends(primary) => end_primary(device, primary, call),
-        // The program has no such context; ours is none of its business.
+        // The program has no such context and must not see ours.
         End::Nothing => SUCCESS,
         End::Stays | End::Unknown => switch(call),
     }

@@ -73,7 +73,7 @@ driver_hooks! {
         }
         result
     }
-    /// Another process's allocation, here no longer.
+    /// Closes another process's allocation.
     fn cuIpcCloseMemHandle(address: DevicePtr) {
         // SAFETY: as above.
         passthrough::free(address, 0, || unsafe { real::cuIpcCloseMemHandle(address) })
@@ -122,7 +122,7 @@ driver_hooks! {
         }
         result
     }
-    /// Memory of another API, no longer.
+    /// Releases memory of another API.
     fn cuDestroyExternalMemory(memory: Handle) {
         // SAFETY: as above.
         passthrough::free(memory as u64, 0, || unsafe { real::cuDestroyExternalMemory(memory) })

@@ -14,9 +14,9 @@ const V2_SINCE: c_int = 12000;
 
 /// Puts our function in the place of the one that the driver returned, if we have one for it.
 ///
-/// The driver's pointer decides, not the name: which variant a name means depends on the version and
-/// the flags, and an unknown pointer is none of our business. `cuGetProcAddress` is the exception: the
-/// driver answers with a pointer that it exports nowhere.
+/// The driver's pointer decides, not the name: which variant a name means depends on the version and the flags, and an
+/// unknown pointer is passed on unchanged. `cuGetProcAddress` is the exception: the driver answers with a pointer that
+/// it exports nowhere.
 fn exchange(symbol: *const c_char, function: *mut *mut c_void, version: c_int) {
     if function.is_null() {
         return;

@@ -14,8 +14,8 @@ use crate::hooks::driver::context::{destroy, make, release};
 use crate::hooks::driver::hook::driver_hooks;
 use crate::memory::{paged, passthrough, registry};
 
-/// Takes a green context in that was just made. The driver holds the device's primary context for it; so do we, for
-/// the books to say that it lives.
+/// Registers a green context that was just made. The driver retains the device's primary context for it; we count that
+/// use, too, so that our table shows the primary context as alive.
 fn take_in(handle: Handle, device: c_int) {
     let (mut own, mut whole) = (std::ptr::null_mut(), std::ptr::null_mut());
     // SAFETY: `own` is ours to write.
@@ -29,7 +29,7 @@ fn take_in(handle: Handle, device: c_int) {
     if retain() != SUCCESS {
         return;
     }
-    // The driver has it already: this only notes it.
+    // The driver has retained it already: this only notes it.
     make(device, &mut whole, || SUCCESS);
     let (context, primary) = (Context(own as u64), Context(whole as u64));
     primary::retained(device, primary);

@@ -6,7 +6,7 @@ use crate::cuda::functions::Function;
 
 /// A driver function that we stand in for.
 pub struct Hook {
-    /// The driver's.
+    /// The driver's function.
     pub function: &'static Function,
     /// Our function.
     pub ours: *const c_void,

@@ -114,8 +114,7 @@ driver_hooks! {
     /// Base and size of an allocation. A cached block may be larger than what was asked for.
     fn cuMemGetAddressRange_v2(base: *mut DevicePtr, size: *mut usize, address: DevicePtr) {
         if context::current().is_none() {
-            // It says why not.
-            // SAFETY: the caller's arguments, unchanged.
+            // The driver returns the reason. SAFETY: the caller's arguments, unchanged.
             return unsafe { real::cuMemGetAddressRange_v2(base, size, address) };
         }
         let ours = match registry::used().map(|pool| pool.look_up(address)) {

@@ -24,7 +24,7 @@ const USED_MEM_HIGH: c_uint = 8;
 const DEVICE: u32 = sys::CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE as u32;
 const PINNED: u32 = sys::CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED as u32;
 
-/// Our pool for a handle that the driver just accepted; taken in if it is a device's default pool.
+/// Our pool for a handle that the driver just accepted; registered if it is a device's default pool.
 fn ours(pool: Handle) -> Option<&'static Entry> {
     if let Some(entry) = registry::of(pool as u64) {
         return Some(entry);
@@ -44,8 +44,8 @@ fn ours(pool: Handle) -> Option<&'static Entry> {
     pools::default(device, pool as u64)
 }
 
-/// Takes in a pool that the driver just made, if it is one that we can serve: what can leave the
-/// process, and host memory, is the driver's.
+/// Registers a pool that the driver just made, if we can serve it: pools whose memory can leave the process, and pools
+/// of host memory, stay the driver's.
 ///
 /// # Safety
 /// `properties` is what the driver just read.
@@ -138,7 +138,7 @@ driver_hooks! {
         }
         result
     }
-    /// A pool gives back what it holds beyond so many bytes.
+    /// A pool gives back what it holds beyond `keep` bytes.
     fn cuMemPoolTrimTo(pool: Handle, keep: usize) {
         // SAFETY: as above.
         let result = unsafe { real::cuMemPoolTrimTo(pool, keep) };

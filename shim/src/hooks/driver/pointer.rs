@@ -1,4 +1,4 @@
-//! What a program may ask about an address: for our blocks, what it would hear of the driver's.
+//! The attributes of an address: for our blocks, the answers that the driver would give for its own.
 
 use std::ffi::{c_int, c_uint, c_void};
 
@@ -35,7 +35,7 @@ const SERIAL: u32 = 24;
 #[derive(Clone, Copy)]
 pub struct Found {
     entry: &'static Entry,
-    /// What its pool knows of it.
+    /// The block as its pool describes it.
     pub block: LiveBlock,
 }
 
@@ -56,7 +56,7 @@ impl Found {
         OURS | serial << PLACE | (self.block.address >> 9) & ((1 << PLACE) - 1)
     }
 
-    /// Puts right what the driver said of its address.
+    /// Corrects the driver's answer for the block's address.
     ///
     /// # Safety
     /// `value` is null or what the driver just wrote for this attribute.
@@ -84,8 +84,8 @@ impl Found {
     }
 }
 
-/// Asks the driver of an address: of none if it is in a pool, but in no block. What it says of a live
-/// block is put right by `amend`.
+/// Asks the driver of an address: of none if it is in a pool, but in no block. `amend` corrects the answer for a live
+/// block.
 fn ask(
     address: DevicePtr,
     driver: impl FnOnce(DevicePtr) -> CUresult,
@@ -104,8 +104,8 @@ fn ask(
     result
 }
 
-/// Whether an attribute tells where the allocation around an address begins or ends. No other depends on which part
-/// of a driver allocation a block of `cudaMalloc`'s pool is, so no other pays for the look.
+/// Whether an attribute tells where the allocation around an address begins or ends. No other depends on which part of
+/// a driver allocation a block of `cudaMalloc`'s pool is, so only these pay for the look-up.
 fn is_range(attribute: c_int) -> bool {
     matches!(attribute, RANGE_START_ADDR | RANGE_SIZE)
 }
@@ -129,7 +129,7 @@ fn ask_range(
     }
 }
 
-/// Puts a range right that the driver wrote.
+/// Corrects a range that the driver wrote.
 ///
 /// # Safety
 /// `value` is null or what the driver just wrote for this attribute.

@@ -25,7 +25,7 @@ pub fn forward(
         true => (Class::GraphNode, passthrough::captured_on),
         false => (Class::PoolAsync, passthrough::allocated_on),
     };
-    // Of the stream's device, whatever is current.
+    // The memory is the stream's device's, whatever context is current.
     let of_pool = pool.and_then(registry::of).map(|entry| entry.device);
     let device = of_pool.or_else(|| streams::device_of(stream));
     let result = passthrough::forward_on(device, claims, bytes as u64, call);
@@ -62,8 +62,7 @@ fn serve(
                 return SUCCESS;
             }
             Some(Err(error)) => {
-                // What the driver leaves there when it fails (measured on an H200).
-                // SAFETY: as above.
+                // The value that the driver leaves there when it fails (measured on an H200). SAFETY: as above.
                 unsafe { *address = 0 };
                 return error;
             }

@@ -1,5 +1,5 @@
-//! The callbacks: one for each function of NVTX that says something of ranges, marks, names of threads,
-//! domains and strings. The others stay the profiler's, or nobody's.
+//! The callbacks: one for each function of NVTX that says something of ranges, marks, names of threads, domains and
+//! strings. The others stay the profiler's, or unset.
 
 use std::collections::BTreeMap;
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -16,7 +16,7 @@ type Handle = *mut c_void;
 /// `wchar_t` of Linux: one character.
 type Wide = u32;
 
-/// `NVTX_NO_PUSH_POP_TRACKING`: what a push or pop gives where nobody keeps a level.
+/// `NVTX_NO_PUSH_POP_TRACKING`: the result of a push or pop where no tool keeps a level.
 const NO_LEVEL: c_int = -2;
 
 /// `NVTX_MESSAGE_TYPE_ASCII`, `..._UNICODE` and `..._REGISTERED`.
@@ -78,7 +78,7 @@ impl Callback {
     }
 }
 
-/// Set once a profiler takes part: a function that it left out then answers as if nobody listened.
+/// Set once a profiler takes part: a function that it left out then answers as if no tool were attached.
 static BESIDE: AtomicBool = AtomicBool::new(false);
 
 /// Puts our callbacks in front of what a profiler wrote, if there is one.
@@ -92,8 +92,8 @@ pub fn install(tables: &Tables, beside: bool) {
     }
 }
 
-/// Declares callbacks: `id name(arguments) -> result, what it is without anybody, what we do`. The last is
-/// given what the program would get from a profiler, if there is one, and gives what it gets.
+/// Declares callbacks: `id name(arguments) -> result, the result without any tool, what we do`. The last gets the
+/// profiler's result, if there is a profiler, and returns the program's result.
 macro_rules! callbacks {
     ($(#[$doc:meta])* mod $module:ident;
      $($id:literal $name:ident($($arg:ident: $ty:ty),*) -> $ret:ty, $nothing:expr, $own:expr;)*) => {
@@ -175,7 +175,7 @@ static DOMAINS: Handles = Handles(RwLock::new(BTreeMap::new()));
 static STRINGS: Handles = Handles(RwLock::new(BTreeMap::new()));
 
 impl Handles {
-    /// The name behind a handle; `None` for null and for handles that nobody gave out.
+    /// The name behind a handle; `None` for null and for handles that no tool gave out.
     fn of(&self, handle: Handle) -> Option<&'static Name> {
         if handle.is_null() {
             return None;

@@ -58,7 +58,7 @@ impl Tables {
             if known == 0 || places.is_null() {
                 continue;
             }
-            // SAFETY: NVTX's table has so many entries, and lives as long as the library.
+            // SAFETY: NVTX's table has `entries` entries, and lives as long as the library.
             let places = unsafe { std::slice::from_raw_parts(places, entries as usize) };
             let present = places.iter().enumerate().filter(|(_, at)| !at.is_null());
             slots.extend(present.map(|(id, &place)| Slot {
@@ -72,7 +72,7 @@ impl Tables {
         Some(Tables(slots))
     }
 
-    /// Takes back whatever was written.
+    /// Restores the initial callbacks.
     pub fn restore(&self) {
         for slot in &self.0 {
             // SAFETY: the place is NVTX's, for us to write until the initialisation is over.
@@ -80,7 +80,7 @@ impl Tables {
         }
     }
 
-    /// The callback that somebody wrote; null if nobody did. `None`: this library has no such function.
+    /// The callback that a tool wrote; null if none did. `None`: this library has no such function.
     pub fn written(&self, module: usize, id: usize) -> Option<*const c_void> {
         let slot = self.slot(module, id)?;
         // SAFETY: as above, to read.

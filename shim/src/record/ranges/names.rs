@@ -1,5 +1,5 @@
-//! Names of ranges and domains. Those that programs hold handles of, or that were given before there
-//! was a trace, are kept for good, each once.
+//! Names of ranges and domains. A name that a program holds a handle of, or that was given before the trace was opened,
+//! is kept for the life of the process, each text once.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -62,7 +62,7 @@ pub fn name(text: &str) -> Option<&'static Name> {
 
 /// What a program calls a range.
 pub enum Text<'a> {
-    /// Nothing.
+    /// No name.
     None,
     /// A text.
     Plain(Cow<'a, str>),
@@ -75,7 +75,7 @@ pub enum Text<'a> {
 pub enum Label {
     /// A string id.
     Id(u32),
-    /// There was no trace to have an id from.
+    /// A text without an id: there was no trace yet.
     Early(&'static Name),
 }
 

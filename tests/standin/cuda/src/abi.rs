@@ -12,7 +12,7 @@ pub use crate::structs::*;
 pub struct Out<T>(*mut T);
 
 impl<T> Out<T> {
-    /// A result that nobody wants.
+    /// A result that the caller does not want.
     pub fn nowhere() -> Self {
         Out(std::ptr::null_mut())
     }

@@ -1,4 +1,4 @@
-//! Stream capture: who takes part, what is forbidden meanwhile, and what that breaks.
+//! Stream capture: which streams take part, what is forbidden meanwhile, and what a forbidden call invalidates.
 
 use crate::codes::{
     CAPTURED_EVENT, ILLEGAL_STATE, INVALID_VALUE, Outcome, STREAM_CAPTURE_IMPLICIT,

@@ -1,4 +1,4 @@
-//! Devices: what they are and what they tell of themselves.
+//! Devices: their properties, and the attributes that they report.
 
 use crate::abi::{Out, Text};
 use crate::codes::{INVALID_DEVICE, INVALID_VALUE, Outcome};
@@ -101,7 +101,7 @@ fn attribute(number: i32, ordinal: i32) -> i32 {
     }
 }
 
-/// The feature that an attribute tells of: mapped memory and its descriptors, pools and theirs.
+/// The feature that an attribute reports: mapped memory and its descriptors, pools and theirs.
 fn feature(number: i32) -> Option<Feature> {
     match number {
         102 | 103 => Some(Feature::Vmm),

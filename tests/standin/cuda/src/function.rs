@@ -31,7 +31,7 @@ const BLOCKS: i32 = 32;
 /// Multiprocessors.
 const PROCESSORS: i32 = 132;
 
-/// Blocks of so many threads that fit on a multiprocessor.
+/// The number of blocks of `threads` threads that fit on a multiprocessor.
 fn resident(threads: i32) -> i32 {
     let whole_warps = (threads + 31) / 32 * 32;
     (THREADS / whole_warps).min(BLOCKS)

@@ -105,22 +105,22 @@ fn with<R>(run: impl FnOnce(&mut Dlmalloc<Zero>) -> R) -> R {
 // SAFETY: dlmalloc's own contract, under the lock.
 unsafe impl GlobalAlloc for Heap {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the caller's word.
+        // SAFETY: the caller upholds the contract of this function.
         with(|heap| unsafe { heap.malloc(layout.size(), layout.align()) })
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the caller's word.
+        // SAFETY: the caller upholds the contract of this function.
         with(|heap| unsafe { heap.calloc(layout.size(), layout.align()) })
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        // SAFETY: the caller's word.
+        // SAFETY: the caller upholds the contract of this function.
         with(|heap| unsafe { heap.free(block, layout.size(), layout.align()) });
     }
 
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, bytes: usize) -> *mut u8 {
-        // SAFETY: the caller's word.
+        // SAFETY: the caller upholds the contract of this function.
         with(|heap| unsafe { heap.realloc(block, layout.size(), layout.align(), bytes) })
     }
 }

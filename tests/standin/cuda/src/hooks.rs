@@ -59,7 +59,7 @@ pub extern "C" fn standin_forgive(address: u64, bytes: u64) -> CUresult {
     })
 }
 
-/// Moves the driver's clock forward by so many nanoseconds: work ends that much earlier.
+/// Moves the driver's clock forward by `nanos` nanoseconds: work ends that much earlier.
 #[unsafe(no_mangle)]
 pub extern "C" fn standin_advance(nanos: u64) -> CUresult {
     call("standin_advance", || {

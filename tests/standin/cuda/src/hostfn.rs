@@ -78,7 +78,7 @@ pub fn schedule(state: &mut Guard, lane: Lane, call: Call) {
     std::thread::spawn(move || {
         let call = call;
         let Ok(mut state) = lock() else { return };
-        // Whoever hears of the call knows that the work before it is done.
+        // A thread that learns of the call knows that the work before it is done.
         state.wait_and_see(&before);
         state.unlocked(|| {
             if let Some(function) = call.function {

@@ -21,9 +21,9 @@ const SPACING: u64 = 512;
 const SMALL: u64 = 1 << 20;
 /// Address space is reserved in pieces of this size, in bytes.
 const RESERVE: u64 = 64 << 30;
-/// Reservations of at least so many bytes are unmapped when they are given back.
+/// Reservations of at least this many bytes are unmapped when they are given back.
 const APART: u64 = 1 << 30;
-/// So many freed ranges are remembered, to tell a use after free from a wild address.
+/// Freed ranges that are remembered, to tell a use after free from a wild address.
 const FREED: usize = 4096;
 
 /// What kind of memory an allocation is.
@@ -56,7 +56,7 @@ pub struct Allocation {
     pub size: u64,
     /// Bytes of address space that it takes.
     pub spacing: u64,
-    /// Whose it is.
+    /// Its owner.
     pub context: u64,
     /// The device it is on; for host memory, the one that was current.
     pub device: i32,
@@ -234,7 +234,7 @@ impl Memory {
             self.pieces.retain(|other| *other != piece);
             return;
         }
-        // SAFETY: the range lies in memory that `map` made, and nobody else holds it.
+        // SAFETY: the range lies in memory that `map` made, and no other block holds it.
         unsafe { libc::madvise(at as *mut libc::c_void, bytes as usize, libc::MADV_DONTNEED) };
         self.space.give(at, bytes);
     }

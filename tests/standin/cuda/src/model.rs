@@ -43,7 +43,7 @@ pub struct Model {
     aliases: Aliases,
     /// What was done to memory, by place.
     oracle: Oracle,
-    /// What was done through mappings, by address: only who may still be at it counts.
+    /// What was done through mappings, by address: only users that may still be active count.
     users: Oracle,
     findings: Vec<String>,
 }

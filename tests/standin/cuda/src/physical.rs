@@ -73,7 +73,7 @@ pub fn sparse_file(size: u64) -> Outcome<File> {
     if fd < 0 {
         return Err(OUT_OF_MEMORY);
     }
-    // SAFETY: a descriptor that was just made and that nobody else has.
+    // SAFETY: a descriptor that was just made and that has no other owner.
     let file = File::from(unsafe { OwnedFd::from_raw_fd(fd) });
     file.set_len(size).map_err(|_| OUT_OF_MEMORY)?;
     Ok(file)
@@ -165,7 +165,7 @@ impl Store {
 
     /// The memory behind a descriptor, with one user more: this process's own, or another's.
     pub fn import(&mut self, fd: RawFd) -> Outcome<u64> {
-        // SAFETY: duplicates a descriptor of the caller's, who keeps it; an invalid one is refused.
+        // SAFETY: duplicates a descriptor of the caller's, which stays the caller's; an invalid one is refused.
         let copy = unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 0) };
         if copy < 0 {
             return Err(UNKNOWN);

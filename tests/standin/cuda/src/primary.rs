@@ -1,4 +1,4 @@
-//! Primary contexts: one for each device, shared by who retains it.
+//! Primary contexts: one for each device, shared by all that retain it.
 
 use crate::abi::Out;
 use crate::codes::{INVALID_CONTEXT, INVALID_VALUE, Outcome};
@@ -38,7 +38,7 @@ fn release(device: i32) -> Outcome {
 
 fn reset(device: i32) -> Outcome {
     let mut state = lock()?;
-    // Claims outlive a reset: who holds one releases it still.
+    // Retain counts outlive a reset: each holder must still release its own.
     close(&mut state, device)
 }
 

@@ -111,7 +111,7 @@ fn get(name: Text, address: Out<*const ()>, version: i32, flags: u64, found: Out
             address.put(proc.address.0)
         }
         Err(status) => {
-            // Who can take a status is told by it, and by null.
+            // A caller that takes a status gets it, and a null address.
             found.put(status).map_err(|_| NOT_FOUND)?;
             address.put(std::ptr::null())
         }

@@ -16,7 +16,7 @@ use crate::timeline::Point;
 
 /// Everything that the driver knows. One field for each idea; its module owns it.
 pub struct State {
-    /// Streams' work, and who is ordered after whom.
+    /// Streams' work, and its order.
     pub model: Model,
     /// Devices by ordinal.
     pub devices: Vec<crate::device::Device>,
@@ -177,7 +177,7 @@ impl Guard {
     }
 }
 
-/// Wakes those who wait: time has jumped or a host function has run.
+/// Wakes waiting threads: time has jumped or a host function has run.
 pub fn wake() {
     CHANGED.notify_all();
 }
@@ -192,7 +192,7 @@ pub fn now() -> u64 {
 /// Moves the virtual clock forward.
 pub fn advance(nanos: u64) {
     ADVANCED.fetch_add(nanos, Ordering::Relaxed);
-    // Under the lock, so that nobody is between reading the time and going to sleep.
+    // Under the lock, so that no thread is between reading the time and going to sleep.
     drop(STATE.lock());
     wake();
 }

@@ -1,4 +1,4 @@
-//! Who is ordered after whom: streams, events, contexts, the legacy stream, the host.
+//! The order of work: streams, events, contexts, the legacy stream, the host.
 //!
 //! Ordering is kept as happens-before (vector clocks), apart from time: that something has ended
 //! by now orders nothing until the host has seen it.

@@ -11,7 +11,7 @@ use crate::vmm;
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct MemAccess {
-    /// Who.
+    /// The device or host that gets access.
     pub location: MemLocation,
     /// What: 0 nothing, 1 read, 3 read and write.
     pub flags: u32,
@@ -55,13 +55,13 @@ api! {
     cuMemUnmap 10020 => fn cuMemUnmap(address: u64, size: usize) {
         vmm::unmap(address, size as u64)
     }
-    /// Says who may use it.
+    /// Sets which devices may use it.
     cuMemSetAccess 10020 => fn cuMemSetAccess(address: u64, size: usize, access: In<MemAccess>, count: usize) {
         lock()?;
         let wanted: Vec<_> = access.list(count)?.iter().map(|one| (one.location.kind, one.location.id, one.flags)).collect();
         vmm::set_access(address, size as u64, &wanted)
     }
-    /// Tells who may use it.
+    /// Reports the access of a device.
     cuMemGetAccess 10020 => fn cuMemGetAccess(flags: Out<u64>, location: In<MemLocation>, address: u64) {
         lock()?;
         flags.required()?;

@@ -351,8 +351,8 @@ pub fn execute(state: &mut Guard, stream: u64, work: &Work) -> Outcome {
         .submit(lane, work.what(), &touches, work.duration(), now());
     if work.has_effect() {
         let gates: Vec<_> = state.model.finish(lane).closed_gates().cloned().collect();
-        // Done at once: later than this may not differ, as whoever depends on it was ordered
-        // after it. Only what a host function has to do first must come first.
+        // Done at once: later than this may not differ, as all work that depends on it was ordered after it. Only what
+        // a host function has to do first must come first.
         match gates.is_empty() {
             true => work.run(),
             false => crate::hostfn::defer(state, gates, work.clone()),

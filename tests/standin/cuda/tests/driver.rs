@@ -697,8 +697,8 @@ fn a_forked_child_has_no_driver() {
     assert_eq!(status, 0);
 }
 
-/// Eight threads hand blocks to each other: each writes a block on its own stream, and gives it to
-/// whoever comes next, who orders by a context event or does not.
+/// Eight threads hand blocks to each other: each writes a block on its own stream, and gives it to the next thread,
+/// which orders its work by a context event or does not.
 fn hand_around(context: u64, orders: bool) {
     let blocks: Vec<u64> = (0..16).map(|_| alloc(1 << 16)).collect();
     let free = Mutex::new(blocks.clone());

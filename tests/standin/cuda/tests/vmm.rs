@@ -382,7 +382,7 @@ fn every_mapping_that_work_touches_must_be_open_to_its_device() {
     assert_eq!(findings(across), 1, "for the first only");
     access(base + STEP, 1, 1, BOTH);
     assert_eq!(findings(across), 0);
-    // And whoever unmaps must have waited for both.
+    // And a thread that unmaps must have waited for both.
     assert_eq!(findings(|| unmap(base, 2)), 2);
     cuCtxSynchronize();
     assert_eq!(cuCtxDestroy_v2(context), 0);

@@ -43,7 +43,8 @@ macro_rules! entries {
 /// Calls the driver with the arguments of our own caller, which has promised what they must be.
 macro_rules! forward {
     ($driver:ident.$name:ident($($arg:expr),* $(,)?)) => {
-        // SAFETY: the arguments are our caller's, who keeps the rules of the runtime's function and so the driver's.
+        // SAFETY: the arguments are our caller's, which upholds the contract of the runtime's function and so the
+        // driver's.
         unsafe { $driver.$name($($arg),*) }
     };
 }

@@ -354,7 +354,7 @@ mod tests {
         assert_eq!(closed, (all.clone(), found(11, 11, 6, 0)));
         let open = judge(Chunk::Open(9), &numbers, u64::MAX);
         assert_eq!(open, (all.clone(), found(11, 11, 6, 0)));
-        // Taken by one who has not begun.
+        // Taken by a thread that has not begun.
         let taken = judge(Chunk::Open(11), &numbers, u64::MAX);
         assert_eq!(taken, (all, found(11, 11, 6, 0)));
     }

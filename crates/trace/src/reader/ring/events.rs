@@ -62,7 +62,7 @@ struct Head {
 }
 
 impl Head {
-    /// The next readable event among so many slots from one on.
+    /// The next readable event among a number of slots from one on.
     fn find(
         slots: &Slots,
         bytes: &Bytes,

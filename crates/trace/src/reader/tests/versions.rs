@@ -190,7 +190,7 @@ fn version_1_9() -> Vec<u8> {
     layout::put(&mut new, extra_part + part::KIND, &77_u32.to_le_bytes());
     layout::put(&mut new, extra_part + part::STRIDE, &1_u64.to_le_bytes());
     layout::put(&mut new, header::PARTS_COUNT, &(parts + 1).to_le_bytes());
-    // Address moves to the second half; a field that nobody knows is added.
+    // Address moves to the second half; a field that no reader knows is added.
     let address = header::FIELDS_AT + 9 * field::BYTES;
     layout::put(&mut new, address + field::OFFSET, &96_u16.to_le_bytes());
     let added = header::FIELDS_AT + layout::FIELDS.len() * field::BYTES;

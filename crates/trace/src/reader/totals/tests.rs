@@ -11,7 +11,7 @@ fn parse(words: &[u64], part: Part) -> Option<Totals> {
     read(&Bytes::copy(&content), part)
 }
 
-/// Stripes of so many words each; the words of row r are r, 10 r, 100 r, 1000 r.
+/// Stripes of `words` words each; the words of row r are r, 10 r, 100 r, 1000 r.
 fn stripes(count: usize, words: usize) -> Vec<u64> {
     let mut stripe = vec![u64::MAX; totals::ROWS_AT / 8];
     stripe.extend((0..ROWS as u64).flat_map(|row| [1, 10, 100, 1000].map(|times| times * row)));

@@ -160,7 +160,7 @@ fn toggled(thread: u64, step: u64) -> (u64, Event) {
     (slot, event)
 }
 
-/// One thread as it should be after so many steps: its live blocks by address, and its sums.
+/// One thread as it should be after a number of steps: its live blocks by address, and its sums.
 #[derive(Clone, Default)]
 struct Truth {
     live: BTreeMap<u64, Event>,

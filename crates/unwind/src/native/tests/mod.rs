@@ -24,8 +24,8 @@ fn framed<R>(f: impl FnOnce() -> R) -> R {
     result
 }
 
-/// The caller's frames by us. Those of the `backtrace` crate must be the same but for the first, which is
-/// where this function calls whom.
+/// The caller's frames by us. Those of the `backtrace` crate must be the same but for the first, which is the call site
+/// in this function.
 #[inline(always)]
 fn walked() -> Vec<u64> {
     compared(walk)

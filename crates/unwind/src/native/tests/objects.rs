@@ -1,4 +1,4 @@
-//! Objects that come and go, and what is told of them.
+//! Objects that are loaded and unloaded, and how they are described.
 
 use std::sync::Mutex;
 

@@ -135,7 +135,7 @@ fn in_a_coroutine() {
 fn no_word_outside_the_stack() {
     let stack = Guarded::new(4096);
     let (low, high) = (stack.low() as u64, stack.high() as u64);
-    // SAFETY: the mapping, which nobody else uses.
+    // SAFETY: the mapping, which no other code uses.
     let known = unsafe {
         stack.low().write_bytes(1, 4096);
         ThreadStack::between(low + 64, high)

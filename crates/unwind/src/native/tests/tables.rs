@@ -88,7 +88,7 @@ fn a_new_generation_knows_nothing() {
     cache.invalidate();
     let new = cache.generation();
     assert!(addresses().all(|a| cache.get(a, new).is_none()));
-    // Whoever compiled a rule before the change puts it where nobody finds it.
+    // A rule that was compiled before the change is stored where no look-up finds it.
     cache.put(0x1234_5678, old, Rule::SIGNAL);
     assert_eq!(cache.get(0x1234_5678, new), None);
 }
