@@ -66,7 +66,7 @@ impl<D: Driver> StreamPool<D> {
         self.device
     }
 
-    /// Whether an address may be the pool's. Under [`Policy::Vmm`] it is if it says so.
+    /// Whether an address may be the pool's. Under [`Policy::Vmm`](crate::Policy::Vmm) the answer is exact.
     #[inline]
     pub fn owns(&self, address: u64) -> bool {
         let range = self.range.load(Ordering::Acquire);
