@@ -36,7 +36,7 @@ pub(super) struct Block {
     pub size: u64,
     /// Bytes that the caller asked for.
     pub requested: u64,
-    /// The fence of `queue` after which its memory is nobody's.
+    /// The fence of `queue` after which no work uses its memory.
     pub fence: u64,
     pub queue: u32,
     /// The context of the stream that it was last handed out or freed on.

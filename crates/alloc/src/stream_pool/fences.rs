@@ -89,8 +89,8 @@ impl<D: Driver> StreamPool<D> {
         self.state.lock().next_end = next;
     }
 
-    /// Looks at so many queues from a number on, and again from the first. Returns where to go on: 0 if
-    /// it was all.
+    /// Asks about the events of at most `most` queues, from number `from` on and then from the first. Returns the number to
+    /// go on from: 0 if all were asked about.
     fn look_at(&self, driver: &D, from: u32, most: u32, all: bool) -> u32 {
         let mut left = most;
         for (mut queue, upto) in [(from, u32::MAX), (0, from)] {

@@ -53,7 +53,7 @@ impl<E: Copy> State<E> {
         }
     }
 
-    /// Makes a block free, one with its free neighbours where that delays nobody.
+    /// Makes a block free. It is merged with free neighbours where no later request has to wait longer for that.
     pub fn insert(&mut self, id: Id) {
         let mut id = id;
         self.slab.at_mut(id).state = Is::Free;

@@ -126,8 +126,8 @@ impl<E: Copy> State<E> {
         bins.map_or_else(Vec::new, |bins| bins.at_least(&mut self.slab, class))
     }
 
-    /// The best fit among the queue's own free blocks, or else among those of so many others that it may
-    /// use.
+    /// The best fit among the free blocks of the queue, or else among those that it may use of at most `others` other
+    /// queues.
     pub fn best(&mut self, queue: u32, need: u64, others: u32) -> Option<Id> {
         let small = self.is_small(need);
         let most = self.settings.policy.slack(need);

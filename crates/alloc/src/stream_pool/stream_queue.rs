@@ -152,7 +152,7 @@ impl<E: Copy> StreamQueue<E> {
         self.complete = self.complete.max(fence);
     }
 
-    /// Events that nobody needs any more: fences that are complete.
+    /// Events that are not needed any more: their fences are complete.
     pub fn superfluous(&mut self) -> Option<E> {
         let (id, event) = *self.closed.front()?;
         (id <= self.complete || on(Mutation::RetireEarly)).then(|| {
