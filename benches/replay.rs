@@ -3,17 +3,22 @@
 use divan::counter::ItemsCount;
 use divan::{Bencher, black_box};
 use gpushim_alloc as alloc;
-use gpushim_command::replay::{Device, Policy, run};
-use gpushim_command::requests::{Requests, Shape, churn, generate};
+use gpushim_command::replay::{Policy, ReplayDevice, run};
+use gpushim_command::requests::{Op, Request, Requests};
+
+#[path = "made/requests.rs"]
+mod made;
+
+use made::{Shape, churn, generate};
 
 fn main() {
     divan::main();
 }
 
-const VMM: Policy = Policy::Ours(alloc::Policy::Vmm);
+const VMM: Policy = Policy::Gpushim(alloc::Policy::Vmm);
 
 fn replay(bencher: Bencher, policy: Policy, requests: &Requests) {
-    let device = Device::default();
+    let device = ReplayDevice::default();
     bencher
         .counter(ItemsCount::new(requests.len()))
         .with_inputs(|| policy.build(&device, requests))

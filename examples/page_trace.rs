@@ -201,7 +201,7 @@ impl Run {
     }
 }
 
-fn main() -> std::io::Result<()> {
+fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut args = std::env::args().skip(1);
     let path = args.next().unwrap_or_else(|| "page.trace".to_string());
     let mut number = |other: u64| {

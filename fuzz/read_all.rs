@@ -29,7 +29,7 @@ pub fn read_all(content: &[u8]) -> Option<Trace> {
         _ => Trace::from_bytes(Path::new("x.trace"), content).ok()?,
     };
     assert!(trace.problems().len() <= 200, "{:?}", trace.problems());
-    facts_and_counters(&trace, content.len());
+    facts(&trace, content.len());
     events(&trace, content.len());
     live_and_totals(&trace, content.len());
     timeline(&trace);
@@ -61,19 +61,12 @@ fn opened(trace: &[u8], frames: &[u8]) -> Option<Trace> {
     Trace::open(&path).ok()
 }
 
-fn facts_and_counters(trace: &Trace, bytes: usize) {
+fn facts(trace: &Trace, bytes: usize) {
     // What is no UTF-8 becomes a replacement character of three bytes.
     let text =
         |facts: &[(String, String)]| facts.iter().map(|(k, v)| k.len() + v.len()).sum::<usize>();
     assert!(text(&trace.facts()) <= 3 * bytes);
     trace.facts_cut();
-    let counters = trace.counters();
-    assert!(counters.len() <= bytes / 8);
-    assert!(
-        counters
-            .iter()
-            .all(|(name, _)| !name.is_empty() && name.len() <= 3 * 56)
-    );
 }
 
 fn events(trace: &Trace, bytes: usize) {

@@ -1,4 +1,4 @@
-//! Trace files to begin with, sound and damaged: shared by `examples/corpus.rs` and `tests/damage.rs`.
+//! Trace files to begin with, sound and damaged: shared by `fuzz/examples/corpus.rs` and `tests/damage.rs`.
 //!
 //! A writer's file has megabytes of mostly zeros; here each part is cut to what it holds, so that a change
 //! of a few bytes changes something.
@@ -95,7 +95,6 @@ fn written(bytes: u64, events: u64) -> Vec<u8> {
     let options = WriterOptions {
         bytes,
         rank: Some(3),
-        counters: &["hits", "misses"],
         // Files that are committed say nothing of the machine that made them.
         facts: Facts::None,
         ..WriterOptions::default()
@@ -103,7 +102,6 @@ fn written(bytes: u64, events: u64) -> Vec<u8> {
     let writer = Writer::create(&dir.path().join("a.trace"), &options).unwrap();
     writer.fact("gpu.0", "a GPU, 85899345920 bytes");
     writer.fact("odd", "\u{1b}\t\n\\é");
-    writer.set(1, 7);
     let record = |number: u64| {
         writer.record(&Event {
             flags: number as u16 % 64,
@@ -136,7 +134,6 @@ fn full() -> (Vec<u8>, Vec<u8>) {
     let dir = tempfile::tempdir().unwrap();
     let options = WriterOptions {
         bytes: 8192,
-        counters: &["hits"],
         live_blocks: Some(1024),
         // Files that are committed say nothing of the machine that made them.
         facts: Facts::None,
@@ -227,7 +224,6 @@ pub fn compact(content: &[u8]) -> Vec<u8> {
     let halved = halved(content);
     let content = halved.as_deref().unwrap_or(content);
     let lists = [
-        PartKind::Counters,
         PartKind::Facts,
         PartKind::Cursor,
         PartKind::Strings,

@@ -1,39 +1,67 @@
-//! The command `gpushim`: it reads recordings, finds out what they say, and writes it in many forms.
+//! The command `gpushim`: it opens recordings of GPU memory, analyses them, and writes the results.
 //!
-//! Each feature of the command has a folder with what it finds, its sentences and its subcommand. What features share is
-//! in rooms of their own below them; [`command`] alone knows every subcommand.
+//! A [`recording`] is a trace of the shim, a PyTorch memory snapshot, a log of RMM or a list of requests; each gives the
+//! same events. The [`ledger`] decides what an event does to the blocks and the sums of memory; [`iterations`] finds the
+//! steps of a training loop; [`symbols`] names the functions of stacks. Each feature of the command has a folder with what
+//! it finds, its sentences and its subcommand: [`report`], [`growth`], [`leaks`], [`peak`], [`oom`], [`replay`] and the
+//! others. No feature imports another one's `command.rs`; [`command`] alone knows every subcommand.
+//!
+//! The crate is the command's own: its interface changes with the command. To read traces in a program of yours use
+//! `gpushim-trace`.
+//!
+//! ```
+//! use gpushim_command::{recording, report};
+//! use gpushim_trace::{Class, Event, Kind, Writer, WriterOptions};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let folder = tempfile::tempdir()?;
+//! # let path = folder.path().join("run.trace");
+//! # let writer = Writer::create(&path, &WriterOptions::default())?;
+//! # let block = Event { device: 0, address: 0x1000, size: 4096, ..Event::new(Kind::Alloc, Class::Device) };
+//! # writer.record_alloc(&block);
+//! let recording = recording::open(&path)?;
+//! let summary = report::summarize(recording.as_ref());
+//! for device in &summary.devices {
+//!     println!("device {:?}: at most {} bytes requested", device.device, device.requested.peak);
+//! }
+//! assert_eq!(summary.devices.first().map(|device| device.requested.peak), Some(4096));
+//! # Ok(())
+//! # }
+//! ```
 
 // The rooms that features share.
 mod cli;
 mod cut;
-pub mod iterations;
+pub mod error;
+mod iterations;
 pub mod ledger;
 pub mod output;
 pub mod recording;
 pub mod requests;
 pub mod symbols;
-pub mod whole;
+mod whole;
 
 // The features, and above them the command.
+mod check;
 pub mod command;
-pub mod diff;
+mod diff;
 mod doctor;
-pub mod drops;
+mod drops;
 pub mod events;
 pub mod export;
-pub mod flamegraph;
-pub mod fragmentation;
-pub mod growth;
-pub mod html;
-pub mod leaks;
+mod flamegraph;
+mod fragmentation;
+mod growth;
+mod html;
+mod leaks;
 pub mod metrics;
-pub mod oom;
-pub mod peak;
-pub mod phases;
-pub mod plan;
+mod oom;
+mod peak;
+mod phases;
+mod plan;
 pub mod replay;
 pub mod report;
 mod run;
-pub mod timeline;
-pub mod top;
+mod timeline;
+mod top;
 pub mod tune;

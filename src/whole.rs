@@ -1,8 +1,8 @@
 //! Files that have their names only once they are whole.
 //!
-//! What is written goes into a new file with a random name in the same folder, which nobody else may read, and
-//! takes the name that it is to have when it is complete. A link or a file that somebody planted under a name
-//! that could be guessed is never opened.
+//! Data is written into a new file with a random name in the same folder, which other users cannot read, and which gets
+//! its final name when it is complete. A link or a file that another user planted under a predictable name is never
+//! opened.
 
 use std::fs::{File, OpenOptions, Permissions};
 use std::io::{self, BufWriter, Write};
@@ -11,20 +11,20 @@ use std::path::Path;
 
 use tempfile::{Builder, NamedTempFile};
 
-/// Who may read a file that is written.
+/// The users that may read a written file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Readers {
-    /// The user who writes it. What is made of a recording tells what the recording tells.
+    /// The user who writes it: the file contains data of the recording.
     Owner,
     /// Everybody.
     All,
 }
 
-/// Writes a file that has its name only once it is whole. What had the name is replaced, also a link or a pipe,
-/// which another user may have planted; only a device is written to as it is, and what is in `/dev` or `/proc`.
+/// Writes a file that gets its name when it is complete. An existing file of that name is replaced, also a link or a
+/// pipe, which another user may have planted; only a device is written to as it is, and what is in `/dev` or `/proc`.
 ///
 /// # Errors
-/// Those of writing, and what the file system said; what had the name is left as it was then.
+/// Errors of `write` and of the file system; an existing file of that name is then unchanged.
 pub fn write_whole<E: From<io::Error>>(
     path: &Path,
     readers: Readers,
@@ -54,7 +54,7 @@ pub fn unfinished(path: &Path) -> io::Result<NamedTempFile> {
         .prefix(".gpushim-")
         .suffix(".unfinished")
         .tempfile_in(folder)
-        // With its name, which nobody knows, in front of what was wrong.
+        // The error would begin with the random name.
         .map_err(|error| error.kind().into())
 }
 

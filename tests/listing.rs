@@ -65,12 +65,10 @@ fn listed(dir: &Path, conditions: &[&str]) -> Vec<u64> {
         (Some(0), &b""[..]),
         "{conditions:?}"
     );
-    let text = String::from_utf8(output.stdout).expect("UTF-8");
-    let size = |line: &str| {
-        let event: Value = serde_json::from_str(line).expect("JSON");
-        event["size"].as_u64().expect("a size")
-    };
-    text.lines().map(size).collect()
+    let listed: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let events = listed["results"][0]["events"].as_array().expect("events");
+    let size = |event: &Value| event["size"].as_u64().expect("a size");
+    events.iter().map(size).collect()
 }
 
 #[test]

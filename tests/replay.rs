@@ -40,7 +40,7 @@ fn each(dir: &Path, file: &str, code: i32) -> (String, Value) {
     let json = replay(dir, &["--format", "json", file]);
     assert_eq!(json.status.code(), Some(code), "{file}");
     let json: Value = serde_json::from_slice(&json.stdout).unwrap();
-    let device = json["findings"][0]["devices"][0].clone();
+    let device = json["results"][0]["devices"][0].clone();
     let names: Vec<&str> = device["policies"]
         .as_array()
         .map(|all| {
@@ -76,14 +76,16 @@ fn requests_that_make_no_sense_are_counted_and_named() {
     let odd = &device["odd"];
     assert_eq!(
         (
-            &odd["unmatched_frees"],
+            &odd["made_before"],
             &odd["double_allocations"],
             &odd["empty"]
         ),
         (&2.into(), &1.into(), &1.into())
     );
     assert!(
-        said.contains("  2 frees of what was not live are left out; the first is event 0"),
+        said.contains(
+            "  2 blocks were made before the recording began: they are the first requests"
+        ),
         "{said}"
     );
     assert!(
@@ -154,13 +156,13 @@ fn tens_of_thousands_of_streams_are_folded_into_those_that_are_told_apart() {
     std::fs::write(dir.path().join("streams.csv"), lines).unwrap();
     let said = text(&replay(dir.path(), &["--policy", "torch", "streams.csv"]).stdout);
     assert!(
-        said.contains("  138876 requests are on more streams than are told apart"),
+        said.contains("  138876 requests are on streams beyond the limit"),
         "{said}"
     );
     let all = replay(dir.path(), &["--format", "json", "streams.csv"]);
     assert_eq!(all.status.code(), Some(0), "{}", text(&all.stderr));
     let all: Value = serde_json::from_slice(&all.stdout).unwrap();
-    let device = &all["findings"][0]["devices"][0];
+    let device = &all["results"][0]["devices"][0];
     // 512 are told apart; the last hundred blocks are not freed.
     assert_eq!(device["odd"]["more_streams"], 2 * (70_000 - 512) - 100);
     assert_eq!(
@@ -246,7 +248,7 @@ fn steps_and_pictures() {
         "{said}"
     );
     assert!(
-        said.contains("\n10 steps, recognised by allocations of 1048576 bytes"),
+        said.contains("\n10 steps, recognised by the rise and fall of 7.0 MiB"),
         "{said}"
     );
     assert!(
@@ -281,7 +283,7 @@ fn steps_and_pictures() {
         &["--policy", "torch", "--format", "json", "steps.csv"],
     );
     let json: Value = serde_json::from_slice(&json.stdout).unwrap();
-    let device = &json["findings"][0]["devices"][0];
+    let device = &json["results"][0]["devices"][0];
     let torch = &device["policies"][0];
     assert_eq!(
         (&device["steps"], torch["steps"].as_array().map(Vec::len)),

@@ -1,40 +1,51 @@
-//! What subcommands that look into recordings have in common.
+//! The common arguments of subcommands that analyse recordings.
 
 use std::path::PathBuf;
 
-use anyhow::Result;
 use clap::ValueEnum;
 
 use super::outcome::{Format, Outcome};
 use super::terminal::{print_json, print_text, say_problems};
 use crate::cli::{files, progress, recordings};
+use crate::error::{Result, failed};
 use crate::ledger::{Focus, Moment};
-use crate::output::finding::{Finding, Shown};
-use crate::recording::Recording;
+use crate::output::answer::{Answer, Shown};
+use crate::output::envelope::Envelope;
+use crate::recording::{Names, Recording};
 use gpushim_trace::Layer;
 
 /// Which recordings to look into, at what, and how to print.
 #[derive(Debug, clap::Args)]
 pub struct CommonArgs {
-    /// Recordings; the newest trace in the current directory if none is named.
+    /// Recordings, `-` for standard input; the newest trace in the current directory if none is named.
     files: Vec<PathBuf>,
     #[command(flatten)]
     selection: Selection,
-    /// How to print.
+    /// The output format.
     #[arg(long, value_enum, default_value_t)]
     format: Format,
 }
 
-/// What to look at.
+/// The same, and at which moment.
+#[derive(Debug, clap::Args)]
+pub struct MomentArgs {
+    #[command(flatten)]
+    common: CommonArgs,
+    /// The moment to examine, seconds after the start or `end`, instead of the moment at which most was held.
+    #[arg(long, value_name = "SECONDS", value_parser = moment)]
+    at: Option<Moment>,
+}
+
+/// The memory to examine.
 #[derive(Debug, clap::Args)]
 pub struct Selection {
     /// Only this device.
     #[arg(long, value_name = "N")]
     gpu: Option<u8>,
-    /// Whose blocks; tensors where the recording has any.
+    /// Which memory to examine; tensors if the recording has any.
     #[arg(long, value_enum)]
     of: Option<Of>,
-    /// Lines of each list.
+    /// The number of lines of each list.
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub top: usize,
 }
@@ -43,7 +54,7 @@ pub struct Selection {
 enum Of {
     /// A framework's tensors.
     Tensors,
-    /// Memory of the devices.
+    /// Device memory.
     Memory,
     /// Pinned host memory.
     Host,
@@ -51,13 +62,8 @@ enum Of {
     Managed,
 }
 
-#[derive(serde::Serialize)]
-struct Findings<T> {
-    findings: Vec<T>,
-}
-
 impl CommonArgs {
-    /// For a subcommand with an `--of` of its own: whatever layer a recording holds its memory in.
+    /// For a subcommand with a different `--of`: the default layer of each recording.
     pub fn of(files: &[PathBuf], gpu: Option<u8>, top: usize, format: Format) -> CommonArgs {
         CommonArgs {
             files: files.to_vec(),
@@ -66,14 +72,11 @@ impl CommonArgs {
         }
     }
 
-    /// Looks into each recording and prints what is found there.
-    pub fn each<T: Finding>(
-        &self,
-        look: impl FnMut(&dyn Recording, Focus) -> T,
-    ) -> Result<Outcome> {
-        let (findings, outcome) = self.find(look)?;
-        let found = findings.iter().any(Finding::is_found);
-        self.print(findings)?;
+    /// Analyses each recording and prints the answers.
+    pub fn each<T: Answer>(&self, look: impl FnMut(&dyn Recording, Focus) -> T) -> Result<Outcome> {
+        let (answers, outcome) = self.find(look)?;
+        let found = answers.iter().any(Answer::is_found);
+        self.print(answers)?;
         Ok(if outcome == Outcome::Fine && found {
             Outcome::Found
         } else {
@@ -81,20 +84,28 @@ impl CommonArgs {
         })
     }
 
-    /// Looks into each recording; says what is wrong with any.
+    /// As [`CommonArgs::each`], with the names of the recording's stacks.
+    pub fn each_named<T: Answer>(
+        &self,
+        mut look: impl FnMut(&dyn Recording, Focus, &mut dyn Names) -> T,
+    ) -> Result<Outcome> {
+        self.each(|recording, focus| look(recording, focus, &mut *recording.names()))
+    }
+
+    /// Analyses each recording, and prints the problems of each on stderr.
     pub fn find<T>(
         &self,
         mut look: impl FnMut(&dyn Recording, Focus) -> T,
     ) -> Result<(Vec<T>, Outcome)> {
-        let mut findings = Vec::new();
+        let mut answers = Vec::new();
         let paths = files::named_or_newest(&self.files)?;
         let outcome = recordings::each(&paths, progress::open, |_, recording| {
             say_problems(&*recording);
             let focus = self.selection.focus(&*recording);
-            findings.push(look(&*recording, focus));
+            answers.push(look(&*recording, focus));
             Ok(())
         })?;
-        Ok((findings, outcome))
+        Ok((answers, outcome))
     }
 
     /// Lines of each list.
@@ -107,12 +118,15 @@ impl CommonArgs {
         self.format
     }
 
-    /// Prints what was found.
-    pub fn print<T: Finding>(&self, findings: Vec<T>) -> Result<()> {
+    /// Prints the answers.
+    pub fn print<T: Answer>(&self, answers: Vec<T>) -> Result<()> {
         match self.format {
-            Format::Json => print_json(&Findings { findings })?,
+            Format::Json => {
+                let found = answers.iter().any(Answer::is_found);
+                print_json(&Envelope::new(T::COMMAND, found, answers))?;
+            }
             Format::Text => {
-                let texts: Vec<_> = findings
+                let texts: Vec<_> = answers
                     .iter()
                     .map(|one| Shown(one, self.selection.top).to_string())
                     .collect();
@@ -123,8 +137,20 @@ impl CommonArgs {
     }
 }
 
+impl MomentArgs {
+    /// Looks into each recording at the moment, and prints what is found there.
+    pub fn each<T: Answer>(
+        &self,
+        look: impl Fn(&dyn Recording, Focus, Moment, &mut dyn Names) -> T,
+    ) -> Result<Outcome> {
+        let moment = self.at.unwrap_or(Moment::Peak);
+        self.common
+            .each_named(|recording, focus, names| look(recording, focus, moment, names))
+    }
+}
+
 impl Selection {
-    /// Whose blocks of a recording.
+    /// The layer and device to examine in a recording.
     pub fn focus(&self, recording: &dyn Recording) -> Focus {
         let layer = match self.of {
             None => return Focus::of(recording, self.gpu),
@@ -141,12 +167,12 @@ impl Selection {
 }
 
 /// Parses `12.5`, `12.5s` or `end`.
-pub fn moment(text: &str) -> std::result::Result<Moment, String> {
+fn moment(text: &str) -> Result<Moment> {
     if text == "end" {
         return Ok(Moment::End);
     }
     let seconds = text.strip_suffix('s').unwrap_or(text).parse::<f64>();
     let seconds = seconds.ok().filter(|seconds| (0.0..1e10).contains(seconds));
-    let seconds = seconds.ok_or("expected seconds like 12.5, or end")?;
+    let seconds = seconds.ok_or_else(|| failed!("expected seconds like 12.5, or end"))?;
     Ok(Moment::Ns((seconds * 1e9) as u64))
 }

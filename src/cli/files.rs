@@ -3,8 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use anyhow::{Result, anyhow};
-
+use crate::error::{Result, failed};
 use gpushim_config::{Config, DEFAULT_PATTERN};
 
 /// The files named, of a directory the traces in it, or else the newest that matches the pattern in force.
@@ -18,7 +17,7 @@ pub fn named_or_newest(files: &[PathBuf]) -> Result<Vec<PathBuf>> {
         .unwrap_or_else(|| DEFAULT_PATTERN.to_string());
     let newest = matching(&pattern).into_iter().max_by_key(|path| age(path));
     newest.map(|path| vec![path]).ok_or_else(|| {
-        anyhow!("find a trace: no file matches {pattern}; name one, or record one with `gpushim run -- COMMAND`")
+        failed!("find a trace: no file matches {pattern}; name one, or record one with `gpushim run -- COMMAND`")
     })
 }
 

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Result, bail};
+use crate::error::{Result, failed};
 
 const NAME: &str = "libgpushim.so";
 
@@ -14,11 +14,13 @@ pub fn find() -> Result<PathBuf> {
         let path = PathBuf::from(path);
         return match path.canonicalize() {
             Ok(path) if path.is_file() => usable(path),
-            _ => bail!(
-                "find libgpushim.so: {}={} is no file; correct or unset it",
-                gpushim_config::LIBRARY.name,
-                path.display()
-            ),
+            _ => {
+                return Err(failed!(
+                    "find libgpushim.so: {}={} is no file; correct or unset it",
+                    gpushim_config::LIBRARY.name,
+                    path.display()
+                ));
+            }
         };
     }
     let command = std::env::current_exe()?;
@@ -29,11 +31,11 @@ pub fn find() -> Result<PathBuf> {
         .find_map(|place| place.canonicalize().ok().filter(|path| path.is_file()));
     match found {
         Some(path) => usable(path),
-        None => bail!(
+        None => Err(failed!(
             "find libgpushim.so: it is neither in {} nor in ../lib beside it; set {}",
             beside.display(),
             gpushim_config::LIBRARY.name
-        ),
+        )),
     }
 }
 
@@ -41,10 +43,10 @@ pub fn find() -> Result<PathBuf> {
 fn usable(path: PathBuf) -> Result<PathBuf> {
     let text = path.to_string_lossy();
     if text.contains([' ', ':', '\n', '\t']) {
-        bail!(
+        return Err(failed!(
             "preload {}: LD_PRELOAD cannot name a path with spaces or colons; move it",
             path.display()
-        );
+        ));
     }
     Ok(path)
 }

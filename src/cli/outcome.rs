@@ -2,7 +2,7 @@
 
 use clap::ValueEnum;
 
-/// How to print.
+/// The output format.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Format {
     /// For people.
@@ -12,14 +12,14 @@ pub enum Format {
     Json,
 }
 
-/// What a subcommand found.
+/// The outcome of a subcommand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// Nothing to complain about.
+    /// No findings and no errors.
     Fine,
-    /// What was asked about is there.
+    /// The subcommand found what it looks for.
     Found,
-    /// Some of it could not be done; said already.
+    /// A part failed; the error was printed.
     Failed,
     /// The exit code of a command that was run.
     Code(u8),

@@ -5,13 +5,13 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::recording::{self, Caching, Coverage, Names, Recording};
-use gpushim_trace::{LiveBlock, Record, Timeline};
+use crate::error::Result;
+use crate::recording::{self, Recording, forward};
+use gpushim_trace::Record;
 
-/// What is read faster shows none.
+/// Shorter passes show no bar.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// Events between two looks at the clock.
 const LOOK: u64 = 1 << 16;
@@ -33,7 +33,7 @@ impl Bar {
         }
     }
 
-    /// So many of all are done.
+    /// Shows `done` of `all` steps.
     pub fn show(&mut self, what: &str, done: usize, all: usize) {
         if !self.is_shown || self.begin.elapsed() < PATIENCE {
             return;
@@ -51,7 +51,7 @@ impl Bar {
         bar.set_position(done as u64);
     }
 
-    /// It goes from the terminal.
+    /// Removes the bar from the terminal.
     pub fn clear(&mut self) {
         if let Some(bar) = self.bar.take() {
             bar.finish_and_clear();
@@ -96,7 +96,7 @@ impl Steps {
         Steps { begin, bar }
     }
 
-    /// So many of them are done.
+    /// Shows `done` of `of` steps.
     pub fn show(&self, what: &'static str, done: usize, of: usize) {
         if self.begin.elapsed() >= PATIENCE {
             self.bar.set_length(of as u64);
@@ -177,67 +177,5 @@ impl Recording for Watched {
         })
     }
 
-    fn path(&self) -> &Path {
-        self.recording.path()
-    }
-
-    fn format(&self) -> String {
-        self.recording.format()
-    }
-
-    fn wall_ns(&self) -> u64 {
-        self.recording.wall_ns()
-    }
-
-    fn facts(&self) -> Vec<(String, String)> {
-        self.recording.facts()
-    }
-
-    fn counters(&self) -> Vec<(String, u64)> {
-        self.recording.counters()
-    }
-
-    fn problems(&self) -> Vec<String> {
-        self.recording.problems()
-    }
-
-    fn coverage(&self) -> Coverage {
-        self.recording.coverage()
-    }
-
-    fn live(&self) -> Option<Vec<LiveBlock>> {
-        self.recording.live()
-    }
-
-    fn timeline(&self) -> Timeline {
-        self.recording.timeline()
-    }
-
-    fn text(&self, id: u64) -> Option<String> {
-        self.recording.text(id)
-    }
-
-    fn open_ranges(&self, stack: u32) -> Vec<String> {
-        self.recording.open_ranges(stack)
-    }
-
-    fn frames(&self, stack: u32) -> u64 {
-        self.recording.frames(stack)
-    }
-
-    fn names(&self) -> Box<dyn Names + '_> {
-        self.recording.names()
-    }
-
-    fn stream(&self, record: &Record) -> Option<u64> {
-        self.recording.stream(record)
-    }
-
-    fn caching(&self) -> Option<&Caching> {
-        self.recording.caching()
-    }
-
-    fn fact(&self, key: &str) -> Option<String> {
-        self.recording.fact(key)
-    }
+    forward!(recording: path format wall_ns facts problems coverage live live_bytes timeline text open_ranges frames names stream caching fact);
 }

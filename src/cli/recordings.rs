@@ -2,10 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::Result;
-
 use super::outcome::Outcome;
 use super::terminal::{complain, say_problems};
+use crate::error::Result;
 use crate::recording::{self, Recording};
 
 /// Opens one file after the other with `open`, and hands each to `then`. A file that cannot be opened is
@@ -27,7 +26,7 @@ pub fn each<R>(
     Ok(outcome)
 }
 
-/// Opens all that can be opened, and reports what is wrong with each and which cannot be.
+/// Opens all readable files, and prints the problems of each file and the files that cannot be opened.
 pub fn all(paths: &[PathBuf]) -> (Vec<Box<dyn Recording>>, Outcome) {
     let mut outcome = Outcome::Fine;
     let recordings = paths.iter().filter_map(|path| {

@@ -1,4 +1,4 @@
-//! What goes to the terminal.
+//! Output to the terminal.
 
 use std::fmt::Display;
 use std::io::{self, Write};
@@ -6,12 +6,14 @@ use std::path::Path;
 
 use serde::Serialize;
 
+use crate::error::Result;
+use crate::output::envelope::Envelope;
 use crate::output::escape::{json, screen, shown};
 use crate::recording::Recording;
 
 /// One line on stderr, `gpushim: …`.
 pub fn say(what: &dyn Display) {
-    // If stderr is gone there is nobody to tell.
+    // An error of stderr cannot be reported.
     let _ = writeln!(io::stderr(), "gpushim: {}", shown(&what.to_string()));
 }
 
@@ -32,16 +34,16 @@ pub fn say_wrote(path: &Path) {
     say(&format!("wrote {}", path.display()));
 }
 
-/// A value as indented JSON with a line feed.
-pub fn print_json(value: &impl Serialize) -> anyhow::Result<()> {
-    let text = json(&serde_json::to_string_pretty(value)?);
+/// Answers as indented JSON with a line feed.
+pub fn print_json<T: Serialize, J: Serialize>(answers: &Envelope<T, J>) -> Result<()> {
+    let text = json(&serde_json::to_string_pretty(answers)?);
     let mut out = io::stdout().lock();
     writeln!(out, "{text}")?;
     Ok(())
 }
 
 /// Text for people.
-pub fn print_text(text: &str) -> anyhow::Result<()> {
+pub fn print_text(text: &str) -> Result<()> {
     io::stdout().lock().write_all(screen(text).as_bytes())?;
     Ok(())
 }

@@ -3,8 +3,7 @@
 use std::io::Write;
 use std::path::Path;
 
-use anyhow::{Context, Result, anyhow};
-
+use crate::error::{Result, failed};
 use crate::whole::{self, Readers};
 
 /// Writes a file that has its name only once it is whole, and that only its owner may read.
@@ -20,10 +19,8 @@ pub fn write_for(
 ) -> Result<()> {
     let place = || format!("write {}", path.display());
     if path.file_name().is_none() {
-        return Err(anyhow!("{}: it names no file", place()));
+        return Err(failed!("{}: it names no file", place()));
     }
     let written = whole::write_whole(path, readers, write);
-    written
-        .with_context(place)
-        .map_err(|error| anyhow!("{error:#}"))
+    written.map_err(|error| failed!("{}: {error}", place()))
 }

@@ -2,12 +2,12 @@
 
 use std::io;
 
-use anyhow::Result;
 use clap::CommandFactory;
 use clap_complete::Shell;
 
 use super::Cli;
 use crate::cli::outcome::Outcome;
+use crate::error::Result;
 
 /// Print a script that completes subcommands and options in a shell.
 #[derive(Debug, clap::Args)]
@@ -22,7 +22,7 @@ pub struct Args {
 }
 
 pub fn main(args: &Args) -> Result<Outcome> {
-    // Into memory first: a reader that goes away is no reason to panic.
+    // Into memory first: a closed pipe must not be a panic.
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut Cli::command(), "gpushim", &mut script);
     io::Write::write_all(&mut io::stdout().lock(), &script)?;

@@ -1,22 +1,23 @@
-//! `gpushim config`: what is in force, where it comes from, and what could not be used.
+//! `gpushim config`: the settings in force, their origins, and the values that cannot be used.
 
 use std::fmt::Write;
 
-use anyhow::Result;
 use serde::Serialize;
 
 use crate::cli::outcome::{Format, Outcome};
 use crate::cli::terminal::{print_json, print_text};
+use crate::error::Result;
+use crate::output::envelope::Envelope;
 use crate::output::escape::shown;
 use gpushim_config::{Origin, Resolved, markdown};
 
-/// Print the configuration in force, and what of it could not be used (exit code 1).
+/// Print the configuration in force, and the values that cannot be used (exit code 1 if there are any).
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   gpushim config
   gpushim config --format json")]
 pub struct Args {
-    /// How to print.
+    /// The output format.
     #[arg(long, value_enum, default_value_t)]
     format: Format,
     /// Print the documentation of all variables instead.
@@ -25,12 +26,14 @@ pub struct Args {
 }
 
 #[derive(Serialize)]
-struct Page {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(super) struct Page {
     settings: Vec<Setting>,
     problems: Vec<Problem>,
 }
 
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct Setting {
     name: &'static str,
     value: String,
@@ -38,10 +41,10 @@ struct Setting {
     default: &'static str,
     accepts: &'static str,
     help: &'static str,
-    used: bool,
 }
 
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct Problem {
     variable: String,
     value: String,
@@ -60,7 +63,10 @@ pub fn main(args: &Args) -> Result<Outcome> {
         Outcome::Found
     };
     match args.format {
-        Format::Json => print_json(&page(resolved))?,
+        Format::Json => {
+            let found = outcome == Outcome::Found;
+            print_json(&Envelope::new("config", found, vec![page(resolved)]))?;
+        }
         Format::Text => print_text(&text(&resolved)?)?,
     }
     Ok(outcome)
@@ -82,7 +88,6 @@ fn page(resolved: Resolved) -> Page {
         default: setting.variable.default,
         accepts: setting.variable.accepts,
         help: setting.variable.help,
-        used: setting.variable.used,
     };
     let problem = |problem: gpushim_config::Problem| Problem {
         variable: problem.variable,
@@ -104,15 +109,10 @@ fn text(resolved: &Resolved) -> Result<String> {
         .max()
         .unwrap_or(0);
     for setting in &resolved.settings {
-        let note = if setting.variable.used {
-            ""
-        } else {
-            ", without effect in this version"
-        };
         let (name, value) = (setting.variable.name, shown(&setting.value));
         writeln!(
             text,
-            "{name:<20} {value:<width$}  {}{note}",
+            "{name:<20} {value:<width$}  {}",
             origin(setting.origin)
         )?;
     }

@@ -2,11 +2,11 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Context, Result};
 use clap::CommandFactory;
 
 use super::Cli;
 use crate::cli::outcome::Outcome;
+use crate::error::{Context, Result};
 
 /// Write manual pages, one for the command and one for each subcommand.
 #[derive(Debug, clap::Args)]
@@ -20,8 +20,8 @@ pub struct Args {
 
 pub fn main(args: &Args) -> Result<Outcome> {
     let shown = args.out.display();
-    std::fs::create_dir_all(&args.out).with_context(|| format!("make the folder {shown}"))?;
+    std::fs::create_dir_all(&args.out).context(format!("make the folder {shown}"))?;
     clap_mangen::generate_to(Cli::command(), &args.out)
-        .with_context(|| format!("write manual pages to {shown}"))?;
+        .context(format!("write manual pages to {shown}"))?;
     Ok(Outcome::Fine)
 }

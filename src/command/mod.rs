@@ -1,10 +1,8 @@
-//! The command `gpushim`: which subcommands there are, and how it ends. Each subcommand stands with its
-//! feature; here are those that belong to none.
+//! The command `gpushim`: its subcommands and exit codes. A subcommand with options of its own is in the folder of its
+//! feature; those without, and those without a feature, are here.
 //!
-//! Exit codes: 0 fine, 1 found what was asked about, 2 could not do it. `run` exits as its command
-//! did.
+//! Exit codes: 0 no finding, 1 a finding, 2 an error. `run` exits with the exit code of its command.
 
-use std::io;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -14,10 +12,20 @@ mod agreement;
 mod completions;
 mod config;
 mod man;
+#[cfg(test)]
+mod schema;
 mod symbols;
 
+use crate::cli::common_args::{CommonArgs, MomentArgs};
 use crate::cli::outcome::Outcome;
 use crate::cli::terminal::complain;
+use crate::drops::DropsReport;
+use crate::fragmentation::FragmentationReport;
+use crate::growth::GrowthReport;
+use crate::leaks::LeaksReport;
+use crate::oom::OomReport;
+use crate::peak::PeakReport;
+use crate::phases::PhasesReport;
 
 /// A caching allocator and flight recorder for GPU memory, under any CUDA process.
 #[derive(Debug, Parser)]
@@ -31,19 +39,68 @@ struct Cli {
 enum Command {
     Run(Box<crate::run::command::Args>),
     Report(crate::report::command::Args),
-    Growth(crate::growth::command::Args),
-    Leaks(crate::leaks::command::Args),
-    Peak(crate::peak::command::Args),
-    Oom(crate::oom::command::Args),
+    /// Find out whether memory grows with each iteration, by how much, which stacks keep it, and when it runs out.
+    ///
+    /// Iterations are found by NVTX ranges, or by the repetition of allocations. Exit code 1 if memory grows.
+    #[command(after_help = "Examples:
+  gpushim growth train.trace
+  gpushim growth --of host train.trace  # pinned host memory")]
+    Growth(CommonArgs),
+    /// List what is still live before the last iteration, or at the end, by stack and age.
+    ///
+    /// Stacks that leave blocks behind in most iterations are listed first. Exit code 1 if there is such a stack.
+    #[command(after_help = "Examples:
+  gpushim leaks train.trace
+  gpushim leaks --top 30 --format json train.trace")]
+    Leaks(CommonArgs),
+    /// List which stacks held memory at the peak, or at any other moment.
+    #[command(after_help = "Examples:
+  gpushim peak train.trace
+  gpushim peak --at 12.5 train.trace  # 12.5 s after the start
+  gpushim peak --at end --gpu 1 train.trace")]
+    Peak(MomentArgs),
+    /// Explain each request that ran out of memory: its size, the memory that was free, why the request did not fit, which
+    /// stacks held the rest, and what would have helped.
+    ///
+    /// Exit code 1 if there is such a request.
+    #[command(after_help = "Examples:
+  gpushim oom train.trace
+  gpushim oom --of memory train.trace  # what the driver was asked for")]
+    Oom(CommonArgs),
+    Check(crate::check::command::Args),
     Diff(crate::diff::command::Args),
-    Phases(crate::phases::command::Args),
+    /// Show how many bytes each NVTX range, and each iteration, allocates, keeps and frees.
+    #[command(after_help = "Example:
+  gpushim phases train.trace")]
+    Phases(CommonArgs),
     Replay(crate::replay::command::Args),
     Plan(crate::plan::command::Args),
     Tune(crate::tune::command::Args),
-    Fragmentation(crate::fragmentation::command::Args),
+    /// Show how much reserved memory is free but unusable, a map of it, and the blocks that pin it.
+    ///
+    /// A segment can serve a large request, or be returned to the driver, only when all blocks in it are freed. A segment
+    /// is nearly empty if at most an eighth of it is in use: its live blocks pin the rest. The moment examined is the one
+    /// at which most memory was reserved, just after the request that caused it: memory that was free then could not
+    /// serve that request. Segments are those of the pool, or for a framework's tensors those of the framework's cache.
+    /// Exit code 1 if at least a fifth of a device's reserved memory, and at least 48 MiB, is free beside live blocks.
+    #[command(after_help = "Examples:
+  gpushim fragmentation run.trace
+  gpushim fragmentation --at end --of memory run.trace
+  gpushim fragmentation snapshot.pickle")]
+    Fragmentation(MomentArgs),
     Timeline(crate::timeline::command::Args),
     Flamegraph(crate::flamegraph::command::Args),
-    Drops(crate::drops::command::Args),
+    /// List sudden falls of memory: when, by how many bytes, why, and the stacks that had allocated the freed blocks.
+    ///
+    /// A drop is a fall by at least a tenth of the run's peak; it ends when memory has risen by as much. Drops of the
+    /// same cause and stack share one line, which says `each iteration` or how often they occurred. A drop is lasting if
+    /// it ends a tenth of the peak lower than the 32 drops before it, live memory stays a tenth of the peak below its
+    /// earlier level from then on, and the run allocates at least as many bytes again. The reset of a context that has
+    /// memory is a lasting drop, too. Exit code 1 if a drop is lasting.
+    #[command(after_help = "Examples:
+  gpushim drops run.trace
+  gpushim drops --of memory --gpu 1 --format json run.trace")]
+    Drops(CommonArgs),
     Events(crate::events::command::Args),
     Html(crate::html::command::Args),
     Symbols(symbols::Args),
@@ -62,19 +119,20 @@ pub fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Run(args) => crate::run::command::main(&args),
         Command::Report(args) => crate::report::command::main(&args),
-        Command::Growth(args) => crate::growth::command::main(&args),
-        Command::Leaks(args) => crate::leaks::command::main(&args),
-        Command::Peak(args) => crate::peak::command::main(&args),
-        Command::Oom(args) => crate::oom::command::main(&args),
+        Command::Growth(args) => args.each_named(GrowthReport::of),
+        Command::Leaks(args) => args.each_named(LeaksReport::of),
+        Command::Peak(args) => args.each(PeakReport::of),
+        Command::Oom(args) => args.each_named(OomReport::of),
+        Command::Check(args) => crate::check::command::main(&args),
         Command::Diff(args) => crate::diff::command::main(&args),
-        Command::Phases(args) => crate::phases::command::main(&args),
+        Command::Phases(args) => args.each(PhasesReport::of),
         Command::Replay(args) => crate::replay::command::main(&args),
         Command::Plan(args) => crate::plan::command::main(&args),
         Command::Tune(args) => crate::tune::command::main(&args),
-        Command::Drops(args) => crate::drops::command::main(&args),
+        Command::Drops(args) => args.each_named(DropsReport::of),
         Command::Flamegraph(args) => crate::flamegraph::command::main(&args),
         Command::Timeline(args) => crate::timeline::command::main(&args),
-        Command::Fragmentation(args) => crate::fragmentation::command::main(&args),
+        Command::Fragmentation(args) => args.each(FragmentationReport::of),
         Command::Events(args) => crate::events::command::main(&args),
         Command::Html(args) => crate::html::command::main(&args),
         Command::Symbols(args) => symbols::main(&args),
@@ -89,29 +147,19 @@ pub fn main() -> ExitCode {
     let lost = gpushim_trace::lost::all();
     lost.iter().for_each(|lost| complain(lost));
     match outcome {
-        // Whatever was found was found in zeros, but a command that was run did what it did.
+        // Findings in a truncated file are not reliable; the exit code of `run` is.
         Ok(Outcome::Fine | Outcome::Found) if !lost.is_empty() => ExitCode::from(2),
         Ok(Outcome::Fine) => ExitCode::SUCCESS,
         Ok(Outcome::Found) => ExitCode::from(1),
         Ok(Outcome::Failed) => ExitCode::from(2),
         Ok(Outcome::Code(code)) => ExitCode::from(code),
-        // The reader of our output has seen enough.
-        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
+        // The reader of the output closed the pipe.
+        Err(error) if error.is_broken_pipe() => ExitCode::SUCCESS,
         Err(error) => {
             complain(&error);
             ExitCode::from(2)
         }
     }
-}
-
-fn is_broken_pipe(error: &anyhow::Error) -> bool {
-    error
-        .downcast_ref::<io::Error>()
-        .is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
-        || error
-            .downcast_ref::<serde_json::Error>()
-            .and_then(serde_json::Error::io_error_kind)
-            == Some(io::ErrorKind::BrokenPipe)
 }
 
 #[cfg(test)]

@@ -2,18 +2,17 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
-
 use crate::cli::files;
 use crate::cli::outcome::Outcome;
 use crate::cli::recordings;
 use crate::cli::terminal::{print_text, say, say_problems};
+use crate::error::{Context, Result};
 use crate::recording::Code;
 use crate::symbols::{Bundle, Options};
 use gpushim_trace::Trace;
 
-/// Pack the names of a trace's functions into a file beside it, so that its stacks can be read where
-/// the program's files are not.
+/// Write the function names of a trace's stacks to a file beside it, so that they can be read on machines without the
+/// program's files.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   gpushim symbols train.trace             # beside it
@@ -76,7 +75,7 @@ fn pack(trace: &Path, code: Code, debug_dirs: &[PathBuf]) -> Result<Bundle> {
 fn save(bundle: &Bundle, path: &Path) -> Result<()> {
     bundle
         .save(path)
-        .with_context(|| format!("write {}", path.display()))?;
+        .context(format!("write {}", path.display()))?;
     print_text(&format!("wrote {}\n", shown(path)))
 }
 

@@ -2,23 +2,24 @@
 
 use std::path::PathBuf;
 
-use anyhow::Result;
-
 use super::compare::DiffReport;
 use crate::cli::common_args::Selection;
 use crate::cli::outcome::{Format, Outcome};
 use crate::cli::terminal::{print_json, print_text, say_problems};
-use crate::output::finding::{Finding, Shown};
+use crate::error::{Error, Result, failed};
+use crate::output::answer::{Answer, Shown};
+use crate::output::envelope::Envelope;
 use crate::recording;
 
-/// Compare two runs: peaks, phases, iterations, and who held memory at the peak.
+/// Compare two runs: peaks, phases, iterations, and the stacks that held memory at the peak.
 ///
-/// For example a training with and without checkpointing. Exit code 1 if something changed by more than a
-/// hundredth of the peak.
+/// For example a training run with and without checkpointing. Exit code 1 if the peak, or that of a phase,
+/// rose by more than --max-growth; less memory, and what only one of the runs has, is no regression.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   gpushim diff before.trace after.trace
-  gpushim diff --of memory baseline.trace today.trace")]
+  gpushim diff --of memory baseline.trace today.trace
+  gpushim diff --max-growth 5 baseline.trace today.trace")]
 pub struct Args {
     /// The run before.
     before: PathBuf,
@@ -26,7 +27,10 @@ pub struct Args {
     after: PathBuf,
     #[command(flatten)]
     selection: Selection,
-    /// How to print.
+    /// By how much the peak, and that of each phase, may rise, in percent of the peak before.
+    #[arg(long, value_name = "PERCENT", value_parser = part, default_value = "1")]
+    max_growth: f64,
+    /// The output format.
     #[arg(long, value_enum, default_value_t)]
     format: Format,
 }
@@ -35,20 +39,29 @@ pub fn main(args: &Args) -> Result<Outcome> {
     let open = |path: &PathBuf| {
         let recording = recording::open(path)?;
         say_problems(&*recording);
-        anyhow::Ok(recording)
+        Ok::<_, Error>(recording)
     };
     let (before, after) = (open(&args.before)?, open(&args.after)?);
     let diff = DiffReport::of(
         (&*before, args.selection.focus(&*before)),
         (&*after, args.selection.focus(&*after)),
+        args.max_growth,
     );
+    let found = diff.is_found();
     match args.format {
-        Format::Json => print_json(&diff)?,
         Format::Text => print_text(&Shown(&diff, args.selection.top).to_string())?,
+        Format::Json => {
+            print_json(&Envelope::new(DiffReport::COMMAND, found, vec![diff]))?;
+        }
     }
-    Ok(if diff.is_found() {
-        Outcome::Found
-    } else {
-        Outcome::Fine
-    })
+    Ok(if found { Outcome::Found } else { Outcome::Fine })
+}
+
+/// A percentage as a part of 1.
+fn part(text: &str) -> Result<f64> {
+    let number = text.trim_end_matches('%').trim().parse::<f64>();
+    let number = number.ok().filter(|number| (0.0..=1e6).contains(number));
+    number
+        .map(|number| number / 100.0)
+        .ok_or_else(|| failed!("a percentage of at least 0, such as 1 or 2.5"))
 }

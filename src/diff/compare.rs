@@ -1,4 +1,4 @@
-//! What changed between two runs: peaks, phases, and who held memory.
+//! Compares two runs: peaks, phases, and the stacks that held memory.
 
 use std::fmt;
 
@@ -7,69 +7,93 @@ use serde::Serialize;
 
 use crate::iterations::Iterations;
 use crate::ledger::{Focus, Moment};
-use crate::output::finding::{Finding, Subject};
+use crate::output::answer::{Answer, Subject};
+use crate::output::escape::shown;
 use crate::output::table::{Align, Table};
-use crate::output::units::{bytes, span};
+use crate::output::units::{bytes, percent, span};
 use crate::peak::Peak;
-use crate::phases::Phase;
-use crate::recording::{CallSite, Recording};
+use crate::phases::{ITERATION, Phase};
+use crate::recording::{CallSite, Function, Recording};
 
-/// A change of less than this part of the larger peak, and of the value itself, is not found.
-const LEAST: f64 = 0.01;
+/// A figure that one run has not.
+const ABSENT: &str = "—";
 
 /// What `gpushim diff` finds.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct DiffReport {
     /// The run before, and the run after.
     pub runs: [Subject; 2],
-    /// The most that was live, bytes.
-    pub peak: [u64; 2],
+    /// The peak of live memory, bytes; `None` of a run that has no such memory.
+    pub peak: [Option<u64>; 2],
     /// Iterations of each; 0 where none were found.
     pub iterations: [usize; 2],
     /// Mean duration of an iteration, ns.
     pub iteration_ns: [u64; 2],
     /// By phase, in the order of the first run.
     pub phases: Vec<Change>,
-    /// By who held memory at the peak, the greatest change first.
+    /// By the stack that held memory at the peak, the greatest change first.
     pub holders: Vec<Change>,
+    /// What cannot be compared, and why.
+    pub not_compared: Vec<String>,
+    /// By how much the peak, and that of a phase, may rise, as a part of the peak before.
+    pub max_growth: f64,
+    /// What rose by more.
+    pub regressions: Vec<String>,
 }
 
 /// A value in both runs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Change {
-    /// Of what: a phase, or a function.
+    /// The name of a phase, or a function with its place.
     pub name: String,
-    /// The values, bytes.
-    pub values: [u64; 2],
+    /// The function, of a call site that has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub function: Option<Function>,
+    /// The values, bytes; `None` in a run that has no such phase or function.
+    pub values: [Option<u64>; 2],
 }
 
 impl Change {
-    /// What was added, bytes.
-    pub fn added(&self) -> i128 {
-        i128::from(self.values[1]) - i128::from(self.values[0])
+    /// What was added, bytes; `None` if one run has no value.
+    pub fn added(&self) -> Option<i128> {
+        added(self.values)
     }
+}
+
+fn added([before, after]: [Option<u64>; 2]) -> Option<i128> {
+    Some(i128::from(after?) - i128::from(before?))
 }
 
 /// One run.
 struct Side {
     subject: Subject,
-    peak: u64,
+    peak: Option<u64>,
+    has_stacks: bool,
     iterations: usize,
     iteration_ns: u64,
     phases: Vec<Phase>,
     holders: Vec<(String, u64)>,
+    /// The functions of the holders by their names.
+    functions: FxHashMap<String, Function>,
 }
 
 impl Side {
     fn of(recording: &dyn Recording, focus: Focus) -> Side {
-        let iterations = Iterations::find(recording, focus);
+        let iterations = Iterations::judged(recording, focus);
         let peak = Peak::at(recording, focus, Moment::Peak);
         let mut names = recording.names();
+        let mut functions = FxHashMap::default();
         // By name: addresses differ from run to run.
         let name = |stack| {
             let who = CallSite::of(&mut *names, stack);
-            let chain = who.frames.join("\n");
-            (chain, who.function_or("no stack recorded"))
+            let chain: Vec<String> = who.frames.iter().map(Function::label).collect();
+            let name = who.function_or("no stack recorded");
+            if let Some(function) = who.function {
+                functions.insert(name.clone(), function);
+            }
+            (chain.join("\n"), name)
         };
         let stacks: Vec<_> = peak.holders.iter().map(|held| held.stack).collect();
         let named: Vec<_> = stacks.into_iter().map(name).collect();
@@ -78,7 +102,7 @@ impl Side {
             let sum = by_chain.entry(chain).or_insert((function, 0));
             sum.1 = sum.1.saturating_add(held.bytes);
         }
-        // Of several ways to the same function one line.
+        // Stacks that end in the same function share one line.
         let mut holders = FxHashMap::<&str, u64>::default();
         for (function, held) in by_chain.into_values() {
             let sum = holders.entry(function).or_default();
@@ -91,7 +115,8 @@ impl Side {
         let count = iterations.as_ref().map_or(0, Iterations::count);
         Side {
             subject: Subject::of(recording, focus),
-            peak: peak.bytes,
+            peak: Some(peak.bytes).filter(|bytes| *bytes > 0),
+            has_stacks: peak.holders.iter().any(|held| held.stack != 0),
             iterations: count,
             iteration_ns: last.saturating_sub(first) / (count as u64).max(1),
             phases: Phase::all(recording, focus, iterations.as_ref()),
@@ -99,13 +124,18 @@ impl Side {
                 .into_iter()
                 .map(|(name, held)| (name.to_string(), held))
                 .collect(),
+            functions,
         }
     }
 }
 
 impl DiffReport {
-    /// Compares a run with the one before it.
-    pub fn of(before: (&dyn Recording, Focus), after: (&dyn Recording, Focus)) -> DiffReport {
+    /// Compares a run with the one before it. What rises by more than `max_growth` of the peak before is a regression.
+    pub fn of(
+        before: (&dyn Recording, Focus),
+        after: (&dyn Recording, Focus),
+        max_growth: f64,
+    ) -> DiffReport {
         let sides = [Side::of(before.0, before.1), Side::of(after.0, after.1)];
         let phases = |side: &Side| {
             let peak = |phase: &Phase| (phase.name.clone(), phase.peak_above_entry);
@@ -113,20 +143,54 @@ impl DiffReport {
         };
         let [a, b] = &sides;
         let mut holders = changes(&a.holders, &b.holders);
-        holders
-            .sort_by_key(|change| (std::cmp::Reverse(change.added().abs()), change.name.clone()));
-        DiffReport {
+        for change in &mut holders {
+            let of = |side: &Side| side.functions.get(&change.name).cloned();
+            change.function = of(b).or_else(|| of(a));
+        }
+        let weight = |change: &Change| {
+            let [before, after] = change.values.map(Option::unwrap_or_default);
+            before.abs_diff(after)
+        };
+        holders.sort_by_key(|change| (std::cmp::Reverse(weight(change)), change.name.clone()));
+        let not_compared = not_compared(a, b);
+        let mut diff = DiffReport {
             peak: [a.peak, b.peak],
             iterations: [a.iterations, b.iterations],
             iteration_ns: [a.iteration_ns, b.iteration_ns],
             phases: changes(&phases(a), &phases(b)),
             holders,
+            not_compared,
+            max_growth,
+            regressions: Vec::new(),
             runs: sides.map(|side| side.subject),
+        };
+        diff.regressions = diff.regressions();
+        diff
+    }
+
+    /// What rose by more than it may. Of recordings of different memory nothing.
+    fn regressions(&self) -> Vec<String> {
+        let [Some(before), _] = self.peak else {
+            return Vec::new();
+        };
+        if self.runs[0].of != self.runs[1].of {
+            return Vec::new();
         }
+        let allowed = before as f64 * self.max_growth;
+        let rose = |values| added(values).is_some_and(|added| added as f64 > allowed);
+        let peak = rose(self.peak).then(|| "peak".to_string());
+        // A whole iteration's peak is the run's; above its entry it rises where less stays from one to the next, too.
+        let phases = self
+            .phases
+            .iter()
+            .filter(|phase| phase.name != ITERATION && rose(phase.values));
+        peak.into_iter()
+            .chain(phases.map(|phase| phase.name.clone()))
+            .collect()
     }
 }
 
-/// Values by name, in the order in which names come first.
+/// Values by name, in the order of the first occurrence of each name.
 fn changes(before: &[(String, u64)], after: &[(String, u64)]) -> Vec<Change> {
     let mut all: Vec<Change> = Vec::new();
     let mut places = FxHashMap::<&str, usize>::default();
@@ -135,7 +199,8 @@ fn changes(before: &[(String, u64)], after: &[(String, u64)]) -> Vec<Change> {
             let place = *places.entry(name).or_insert_with(|| {
                 all.push(Change {
                     name: name.clone(),
-                    values: [0, 0],
+                    function: None,
+                    values: [None; 2],
                 });
                 all.len() - 1
             });
@@ -143,20 +208,18 @@ fn changes(before: &[(String, u64)], after: &[(String, u64)]) -> Vec<Change> {
                 .get_mut(place)
                 .and_then(|change| change.values.get_mut(side))
             {
-                *value_of = *value;
+                *value_of = Some(*value);
             }
         }
     }
     all
 }
 
-impl Finding for DiffReport {
+impl Answer for DiffReport {
+    const COMMAND: &'static str = "diff";
+
     fn is_found(&self) -> bool {
-        let peak = self.peak.iter().max().copied().unwrap_or(0) as f64;
-        let is_change = |[a, b]: [u64; 2]| a.abs_diff(b) as f64 > LEAST * peak;
-        is_change(self.peak)
-            || self.phases.iter().any(|change| is_change(change.values))
-            || self.holders.iter().any(|change| is_change(change.values))
+        !self.regressions.is_empty()
     }
 
     fn text(&self, f: &mut fmt::Formatter<'_>, top: usize) -> fmt::Result {
@@ -167,6 +230,7 @@ impl Finding for DiffReport {
         let mut table = figures("");
         let change = |name: &str, values| Change {
             name: name.to_string(),
+            function: None,
             values,
         };
         row(&mut table, &change("peak", self.peak));
@@ -174,10 +238,10 @@ impl Finding for DiffReport {
         if before > 0 && after > 0 {
             let times = format!("{:+.1} %", (after as f64 / before as f64 - 1.0) * 100.0);
             table.row([
-                "time of an iteration".to_string(),
                 span(before),
                 span(after),
                 times,
+                "time of an iteration".to_string(),
             ]);
         }
         for phase in self.phases.iter().take(top) {
@@ -191,7 +255,7 @@ impl Finding for DiffReport {
         for holder in self
             .holders
             .iter()
-            .filter(|holder| holder.added() != 0)
+            .filter(|holder| holder.added() != Some(0))
             .take(top)
         {
             row(&mut table, holder);
@@ -199,31 +263,94 @@ impl Finding for DiffReport {
         if !table.is_empty() {
             write!(f, "\n{table}")?;
         }
+        for sentence in &self.not_compared {
+            write!(f, "\n{}", shown(sentence))?;
+        }
+        if !self.not_compared.is_empty() {
+            writeln!(f)?;
+        }
+        let allowed = percent(self.max_growth, 1.0);
+        if !self.regressions.is_empty() {
+            let names = self.regressions.join(", ");
+            writeln!(
+                f,
+                "\nRegression: more than {allowed} of the peak before was added to: {}",
+                shown(&names)
+            )?;
+        }
         Ok(())
     }
 }
 
+/// The figures come first: a long name must not push them out of sight.
 fn figures(what: &str) -> Table {
     Table::new([
-        (what, Align::Left),
         ("before", Align::Right),
         ("after", Align::Right),
         ("change", Align::Right),
+        (what, Align::Left),
     ])
 }
 
 fn row(table: &mut Table, change: &Change) {
-    let added = change.added();
-    let sign = if added < 0 { "-" } else { "+" };
-    let size = bytes(u64::try_from(added.abs()).unwrap_or(u64::MAX));
-    table.row([
-        change.name.clone(),
-        bytes(change.values[0]),
-        bytes(change.values[1]),
-        if added == 0 {
-            "same".to_string()
-        } else {
-            format!("{sign}{size}")
-        },
-    ]);
+    let value = |value: Option<u64>| value.map_or(ABSENT.to_string(), bytes);
+    let added = match change.added() {
+        None => ABSENT.to_string(),
+        Some(0) => "same".to_string(),
+        Some(added) => {
+            let sign = if added < 0 { "-" } else { "+" };
+            let size = u64::try_from(added.abs()).unwrap_or(u64::MAX);
+            format!("{sign}{}", bytes(size))
+        }
+    };
+    let [before, after] = change.values;
+    table.row([value(before), value(after), added, change.name.clone()]);
 }
+
+/// What only one of the runs tells of.
+fn not_compared(before: &Side, after: &Side) -> Vec<String> {
+    let mut all = Vec::new();
+    let (a, b) = (&before.subject, &after.subject);
+    if a.of != b.of {
+        all.push(format!(
+            "The recordings are of different memory, {} and {}: their figures say nothing of each other. Choose one \
+             with --of.",
+            a.of, b.of
+        ));
+    }
+    let mut only = |is: [bool; 2], what: &str| {
+        let without = match is {
+            [true, false] => "after",
+            [false, true] => "before",
+            _ => return,
+        };
+        all.push(format!(
+            "The run {without} has no {what}: these are not compared."
+        ));
+    };
+    let peaks = [before, after].map(|side| side.peak.is_some());
+    only(
+        peaks,
+        &format!("{} at all", if peaks[0] { b.of } else { a.of }),
+    );
+    only([before, after].map(|side| side.has_stacks), "stacks");
+    only(
+        [before, after].map(|side| side.iterations > 0),
+        "iterations",
+    );
+    only(
+        [before, after].map(|side| !side.phases.is_empty()),
+        "phases",
+    );
+    for (when, side) in [("before", a), ("after", b)] {
+        if side.wrapped {
+            all.push(format!(
+                "The beginning of the run {when} is no longer in its recording: its peak may have been higher."
+            ));
+        }
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests;

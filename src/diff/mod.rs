@@ -1,5 +1,6 @@
-//! What changed between two runs: peaks, phases, iterations, and who held memory at the peak.
+//! Compares two runs: peaks, phases, iterations, and the stacks that held memory at the peak.
 
 pub(crate) mod command;
 mod compare;
-pub use compare::DiffReport;
+#[cfg(test)]
+pub(crate) use compare::DiffReport;

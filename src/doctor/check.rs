@@ -1,21 +1,23 @@
-//! A check, and what came of it.
+//! A check and its result.
 
 use serde::Serialize;
 
-/// How a check came out.
+/// The result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
-    /// As it should be.
+    /// No problem.
     Ok,
-    /// Good to know.
+    /// A remark.
     Note,
     /// Something does not work.
     Problem,
 }
 
-/// One thing that was looked at.
+/// One thing that was checked.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Check {
     pub what: String,
     pub verdict: Verdict,

@@ -3,17 +3,18 @@
 use std::fmt::Write;
 use std::path::PathBuf;
 
-use anyhow::Result;
 use serde::Serialize;
 
 use super::check::{Check, Verdict};
 use super::{limits, machine, takeover, trace};
 use crate::cli::outcome::{Format, Outcome};
 use crate::cli::terminal::{print_json, print_text};
+use crate::error::Result;
+use crate::output::envelope::Envelope;
 use crate::output::escape::shown;
 use gpushim_trace::Trace;
 
-/// Examine this machine, or with a trace what was hooked in that run (exit code 1 on problems).
+/// Check whether gpushim works on this machine, or with a trace what it hooked in that run (exit code 1 on problems).
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   gpushim doctor              # this machine
@@ -21,13 +22,14 @@ use gpushim_trace::Trace;
 pub struct Args {
     /// A trace file; the machine is examined if none is named.
     file: Option<PathBuf>,
-    /// How to print.
+    /// The output format.
     #[arg(long, value_enum, default_value_t)]
     format: Format,
 }
 
 #[derive(Serialize)]
-struct Findings {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Checks {
     checks: Vec<Check>,
     /// What is not seen on any machine, and why.
     limits: Vec<limits::Limit>,
@@ -45,19 +47,19 @@ pub fn main(args: &Args) -> Result<Outcome> {
         ),
     };
     let sound = checks.iter().all(|check| check.verdict != Verdict::Problem);
-    let findings = Findings {
+    let findings = Checks {
         checks,
         limits,
         takeover_limits,
     };
     match args.format {
-        Format::Json => print_json(&findings)?,
+        Format::Json => print_json(&Envelope::new("doctor", !sound, vec![findings]))?,
         Format::Text => print_text(&text(&findings)?)?,
     }
     Ok(if sound { Outcome::Fine } else { Outcome::Found })
 }
 
-fn text(findings: &Findings) -> Result<String> {
+fn text(findings: &Checks) -> Result<String> {
     let mut text = String::new();
     let width = findings
         .checks

@@ -2,8 +2,9 @@
 
 use serde::Serialize;
 
-/// Something that is not seen.
+/// A case that the library cannot see.
 #[derive(Clone, Copy, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Limit {
     /// What.
     pub what: &'static str,
@@ -11,7 +12,7 @@ pub struct Limit {
     pub why: &'static str,
 }
 
-/// All of it.
+/// The whole list.
 pub const LIMITS: [Limit; 7] = [
     Limit {
         what: "statically linked programs",

@@ -1,4 +1,4 @@
-//! What of this machine keeps gpushim from working, and with a trace what was hooked in that run.
+//! Checks what keeps gpushim from working on this machine, or with a trace what was hooked in that run.
 //!
 //! Each file is a group of checks.
 

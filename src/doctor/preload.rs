@@ -114,7 +114,7 @@ fn defines(file: &[u8], symbol: &[u8]) -> Option<bool> {
     Some(false)
 }
 
-/// A little-endian number of so many bytes.
+/// A little-endian number of `size` bytes.
 fn number(bytes: &[u8], at: usize, size: usize) -> Option<u64> {
     let bytes = bytes.get(at..at.checked_add(size)?)?;
     Some(

@@ -8,13 +8,14 @@ use gpushim_config::takeover::{self, Decision, LIMITS, decide};
 
 /// One thing that a framework cannot do when it was taken over.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Limit {
     pub framework: &'static str,
     pub what: &'static str,
     pub instead: &'static str,
 }
 
-/// All of it.
+/// The whole list.
 pub fn limits() -> Vec<Limit> {
     let each = |limit: &takeover::Limit| Limit {
         framework: limit.framework.name(),

@@ -1,4 +1,4 @@
-//! A fall of what is live, and what falls have in common.
+//! A fall of live memory, and a group of similar falls.
 
 use rustc_hash::FxHashMap;
 use serde::Serialize;
@@ -8,6 +8,7 @@ use crate::ledger::{Block, Held};
 
 /// Falls of the same cause, of blocks of the same stack.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Drop {
     /// Why.
     pub cause: Cause,
@@ -15,17 +16,18 @@ pub struct Drop {
     pub times: u64,
     /// In how many iterations.
     pub iterations: u64,
-    /// In which of them the latest was, from 0.
+    /// The iteration of the latest fall, from 0.
     pub latest: Option<usize>,
     /// When the first began, ns since the start.
     pub first_ns: u64,
-    /// The largest of them; of those that last that which lasts with most.
+    /// The largest fall of the group; if any lasts, the lasting one with most bytes.
     #[serde(flatten)]
     pub largest: Fallen,
 }
 
 /// One fall.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Fallen {
     /// When it began, ns since the start.
     pub ns: u64,
@@ -33,37 +35,38 @@ pub struct Fallen {
     pub took_ns: u64,
     /// In which iteration it began, from 0.
     pub iteration: Option<usize>,
-    /// Bytes that were live then.
+    /// Live bytes at its beginning.
     pub from: u64,
-    /// Bytes that were left.
+    /// Live bytes at its end.
     pub to: u64,
-    /// By so much it went below where those before it had ended, bytes.
+    /// Bytes by which it ended below the falls before it.
     pub below: u64,
-    /// If it lasts: the most that is ever live afterwards is so many bytes less than before.
+    /// If it lasts: bytes by which the highest later level is below the level before the fall.
     pub lasting: Option<u64>,
     /// The thread that freed most.
     pub thread: u32,
     /// Id of the stack of the free that freed most.
     pub freed_by: u32,
-    /// Whose blocks they were, those with most bytes first.
+    /// The stacks that had allocated the blocks, those with most bytes first.
     pub holders: Vec<Held>,
 }
 
 /// Why memory fell.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Cause {
     /// A context was reset or destroyed, with all of its memory.
     ContextReset,
-    /// The program freed it while this range, its name without numbers, was the innermost.
+    /// The program freed the memory while this range was the innermost; its name without numbers.
     Range(String),
-    /// The program freed it where one iteration ends and the next begins.
+    /// The program freed the memory between two iterations.
     EndOfIteration,
-    /// The program freed it, and allocated little after that.
+    /// The program freed the memory at the end of the run.
     EndOfRun,
     /// The program freed it.
     Freed,
-    /// The pool or the framework gave memory that was not in use back.
+    /// The pool or the framework released cached memory.
     Trimmed,
 }
 
@@ -87,11 +90,11 @@ pub(super) struct Gone {
     pub by: u32,
     /// The thread that did.
     pub thread: u32,
-    /// It went with its context.
+    /// It was freed with its context.
     pub by_context: bool,
 }
 
-/// Of things with bytes, that which has most of them, the first of equals; `None` of nothing.
+/// The key with most bytes, the first of several; `None` if there are none.
 pub(super) fn most(all: impl Iterator<Item = (u32, u64)>) -> Option<u32> {
     let mut sums = FxHashMap::<u32, u64>::default();
     for (what, bytes) in all {

@@ -1,4 +1,4 @@
-//! Goes along with the blocks and collects what a fall consists of.
+//! Follows the blocks and collects those that a fall consists of.
 
 use std::collections::VecDeque;
 
@@ -8,14 +8,14 @@ use super::swing::{Point, Swing, Turn};
 use crate::ledger::{Block, Segments, Visitor};
 use gpushim_trace::{Event, Kind, Record};
 
-/// A fall is deeper than usual if it is deeper than so many before it: with gradients that accumulate, falls of
+/// A fall is deeper than usual if it is deeper than this many falls before it: with gradient accumulation, the falls of
 /// one iteration in a few are.
 const EARLIER: usize = 32;
 
-/// After so many iterations a run is under way.
+/// Iterations after which the start of a run is over.
 const FEW: usize = 4;
 
-/// Finds the falls of what is live, and of what is held.
+/// Finds the falls of live memory and of reserved memory.
 pub(super) struct Falls<'a> {
     live: Swing,
     now: u64,
@@ -33,10 +33,16 @@ pub(super) struct Falls<'a> {
 }
 
 impl<'a> Falls<'a> {
-    pub fn new(segments: Segments, gather: Gather<'a>, least_held: u64) -> Falls<'a> {
+    /// With what was held at the beginning, and bytes of the blocks that were live then and that only their ends tell
+    /// of.
+    pub fn new(
+        (segments, unseen): (Segments, u64),
+        gather: Gather<'a>,
+        least_held: u64,
+    ) -> Falls<'a> {
         Falls {
             live: Swing::new(gather.least),
-            now: 0,
+            now: unseen,
             lows: VecDeque::new(),
             floor: None,
             gone: Vec::new(),
@@ -113,7 +119,7 @@ impl<'a> Falls<'a> {
     fn fell(&mut self, from: Point, to: Point) {
         let mut gone = std::mem::take(&mut self.gone);
         gone.truncate(self.until_low);
-        // What was allocated while memory fell did not make it fall.
+        // Blocks that were allocated during the fall are not part of it.
         gone.retain(|gone| gone.block.ticket <= from.ticket);
         let low_before = self.lows.iter().min().copied().or(self.floor).unwrap_or(0);
         self.lows.push_back(to.bytes);
@@ -146,7 +152,7 @@ impl Visitor for Falls<'_> {
     fn event(&mut self, record: &Record) {
         self.segments.feed(record);
         if record.event.kind == Kind::ContextGone {
-            // Whatever was freed before it has a cause of its own.
+            // Earlier frees belong to other causes.
             if let Some((from, to)) = self.live.finish() {
                 self.fell(from, to);
             }
@@ -191,5 +197,9 @@ impl Visitor for Falls<'_> {
             by_context: event.kind == Kind::ContextGone,
         });
         self.feed(at.ns, at.ticket);
+    }
+
+    fn freed_unseen(&mut self, block: &Block, at: &Record) {
+        self.freed(block, at);
     }
 }

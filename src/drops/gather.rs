@@ -1,4 +1,4 @@
-//! Puts falls together that are alike, and finds out which of them last.
+//! Groups similar falls, and finds the lasting ones.
 
 use std::cmp::Reverse;
 
@@ -10,13 +10,12 @@ use crate::iterations::{Iterations, without_numbers};
 use crate::ledger::by_stack;
 use crate::recording::Recording;
 
-/// Whose blocks they were: the stacks that had most of them.
+/// Stacks that are kept for each group: those with most bytes.
 const HOLDERS: usize = 5;
-/// Falls that differ in their cause and in whose blocks they are of are told apart, up to so many; and so many
-/// may turn out to last.
+/// The most groups of falls by cause and stacks, and the most falls that are candidates for lasting ones.
 const MOST: usize = 1000;
 
-/// What falls have in common: why, and the frames of whose blocks they were.
+/// The key of a group: the cause, and the frames that had allocated the blocks.
 type Key = (Cause, u64);
 
 pub(super) struct Gather<'a> {
@@ -94,7 +93,7 @@ impl<'a> Gather<'a> {
         self.since_low = (0, 0);
     }
 
-    /// Takes a fall, once memory has risen again or the run is over.
+    /// Adds a fall, after memory has risen again or at the end of the run.
     pub fn take(&mut self, fall: Fall) {
         let since = std::mem::replace(&mut self.since, self.since_low);
         if let Some(before) = self.latest.replace(fall) {
@@ -114,7 +113,7 @@ impl<'a> Gather<'a> {
             let fallen = &mut one.drop.largest;
             let stays = fallen.from.saturating_sub(highest);
             let lasts = one.drop.cause == Cause::ContextReset || stays >= self.least;
-            // Not if the run is as good as over.
+            // Not if the run is nearly over.
             let goes_on = self.allocated.saturating_sub(one.allocated) >= fallen.from;
             fallen.lasting = (lasts && goes_on).then_some(stays);
             self.add(one.drop, one.key);
@@ -226,7 +225,7 @@ impl Fallen {
 }
 
 impl Drop {
-    /// A fall of what is held, not of what is live.
+    /// A fall of reserved memory, not of live memory.
     pub(super) fn trimmed(from: Point, to: Point) -> Drop {
         Drop {
             cause: Cause::Trimmed,

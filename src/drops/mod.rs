@@ -1,16 +1,16 @@
-//! When memory falls suddenly, by how much, why, whose blocks went, and whether it comes back.
+//! Sudden falls of memory: when, by how much, why, of which stacks, and whether memory rises again.
 //!
-//! `falls` finds each fall, `swing` the highs and lows that bound it, `gather` puts those together that are alike;
-//! [`Drops`] is what comes of it, and [`DropsReport`] says it in sentences.
+//! `falls` finds each fall, `swing` the highs and lows that bound it, `gather` groups similar ones; [`Drops`] is the
+//! result, and [`DropsReport`] its sentences.
 
-pub(crate) mod command;
 mod fall;
 mod falls;
 mod find;
 mod gather;
+mod screen;
 mod swing;
 mod text;
 
-pub use fall::{Cause, Drop, Fallen};
 pub use find::Drops;
+pub use screen::may_last;
 pub use text::DropsReport;

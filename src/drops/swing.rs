@@ -1,4 +1,4 @@
-//! Rises and falls of a level, as far as they are large.
+//! Large rises and falls of a level.
 
 /// A level at a moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -22,7 +22,7 @@ pub(super) enum Turn {
     Fell(Point, Point),
 }
 
-/// What differs by less than one part in so many of the least fall is the same level.
+/// Levels that differ by less than 1/`LEVEL` of the least fall are the same.
 const LEVEL: u64 = 32;
 
 /// Follows a level. It falls if it goes down by `least` from its highest; the fall lasts until it has gone up

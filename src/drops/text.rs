@@ -8,36 +8,39 @@ use super::fall::{Cause, Drop};
 use super::find::Drops;
 use crate::iterations::Iterations;
 use crate::ledger::Focus;
+use crate::output::answer::{Answer, Subject};
 use crate::output::escape::shown;
-use crate::output::finding::{Finding, Holder, Subject};
+use crate::output::holder::Holder;
 use crate::output::table::{Align, Table};
 use crate::output::units::{bytes, count, span};
 use crate::recording::{CallSite, Names, Recording};
 
-/// Falls in this part of the iterations are in each of them: the first and the last may be different.
+/// Falls in at least this share of the iterations are `each iteration`: the first and the last may differ.
 const EACH: f64 = 0.8;
 
 /// What `gpushim drops` finds.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct DropsReport {
-    /// Of what.
+    /// The recording and the memory that was examined.
     #[serde(flatten)]
     pub subject: Subject,
-    /// The highest that was live, bytes.
+    /// The peak of live memory, bytes.
     pub peak: u64,
-    /// The least fall that counts, bytes.
+    /// The smallest fall that is reported, bytes.
     pub least: u64,
     /// Iterations that were found.
     pub iterations: usize,
-    /// Those that last first.
-    pub drops: Vec<Told>,
-    /// Those that last in sentences, or that there is none.
+    /// The drops, lasting ones first.
+    pub drops: Vec<DropGroup>,
+    /// The lasting drops in sentences, or that there is none.
     pub verdict: String,
 }
 
-/// Falls that are alike.
+/// Drops of the same cause and stack.
 #[derive(Clone, Debug, Serialize)]
-pub struct Told {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct DropGroup {
     /// The figures.
     #[serde(flatten)]
     pub drop: Drop,
@@ -47,25 +50,36 @@ pub struct Told {
     pub each_iteration: bool,
     /// Why, in words.
     pub why: String,
-    /// Who freed it, if the recording has stacks of frees.
+    /// The call site of the free, if the recording has stacks of frees.
     pub freed: Option<CallSite>,
-    /// Whose blocks they were, those with most bytes first.
+    /// The stacks that had allocated the blocks, those with most bytes first.
     pub of: Vec<Holder>,
 }
 
 impl DropsReport {
-    /// Looks at a recording.
+    /// Analyses a recording.
     pub fn of(recording: &dyn Recording, focus: Focus, names: &mut dyn Names) -> DropsReport {
         let iterations = Iterations::find(recording, focus);
         let found = Drops::of(recording, focus, iterations.as_ref());
-        let count = iterations.map_or(0, |iterations| iterations.count());
+        DropsReport::new(recording, focus, iterations.as_ref(), found, names)
+    }
+
+    /// Of drops that were found, in a run with these iterations.
+    pub fn new(
+        recording: &dyn Recording,
+        focus: Focus,
+        iterations: Option<&Iterations>,
+        found: Drops,
+        names: &mut dyn Names,
+    ) -> DropsReport {
+        let count = iterations.map_or(0, Iterations::count);
         let told = found.drops.into_iter().map(|drop| {
             let fallen = &drop.largest;
             let bytes = fallen.from.saturating_sub(fallen.to);
             let freed = Some(CallSite::of(names, fallen.freed_by));
             let freed = freed.filter(|who| !who.frames.is_empty());
             let holders = fallen.holders.iter();
-            Told {
+            DropGroup {
                 bytes,
                 each_iteration: count > 0 && drop.iterations as f64 >= EACH * count as f64,
                 why: why(&drop.cause, freed.as_ref()),
@@ -86,13 +100,14 @@ impl DropsReport {
         report
     }
 
-    fn lasting(&self) -> impl Iterator<Item = &Told> {
+    /// The drops that last, those with most bytes first.
+    pub fn lasting(&self) -> impl Iterator<Item = &DropGroup> {
         let all = self.drops.iter();
         all.filter(|told| told.drop.largest.lasting.is_some())
     }
 
     fn sentences(&self) -> String {
-        let sentences: Vec<String> = self.lasting().take(3).map(Told::sentence).collect();
+        let sentences: Vec<String> = self.lasting().take(3).map(DropGroup::sentence).collect();
         if !sentences.is_empty() {
             return sentences.join(" ");
         }
@@ -115,8 +130,9 @@ fn why(cause: &Cause, freed: Option<&CallSite>) -> String {
     }
 }
 
-impl Told {
-    fn sentence(&self) -> String {
+impl DropGroup {
+    /// It in a sentence.
+    pub fn sentence(&self) -> String {
         let fallen = &self.drop.largest;
         let mut text = format!("At {}", span(fallen.ns));
         if let Some(iteration) = fallen.iteration {
@@ -157,7 +173,9 @@ impl Told {
     }
 }
 
-impl Finding for DropsReport {
+impl Answer for DropsReport {
+    const COMMAND: &'static str = "drops";
+
     fn is_found(&self) -> bool {
         self.lasting().next().is_some()
     }
@@ -187,9 +205,7 @@ impl Finding for DropsReport {
                 told.when(),
                 fallen.lasting.map_or("", |_| "yes").to_string(),
                 told.why.clone(),
-                told.of
-                    .first()
-                    .map_or(String::new(), |of| of.who.function_or("no stack recorded")),
+                told.of.first().map_or(String::new(), |of| of.label()),
             ]);
         }
         if !table.is_empty() {

@@ -6,11 +6,11 @@ use serde::Serialize;
 
 use crate::output::escape::{self, shown};
 use crate::output::units::{bytes, span};
-use crate::recording::{Frame, Names, Recording};
+use crate::recording::{Frame, Function, Names, Recording, calls, ranges};
 use crate::symbols::lines;
 use gpushim_trace::{Cost, Event, Kind, Record, flags};
 
-/// Writes the events of a recording, with their stacks if there is who names them.
+/// Writes the events of a recording, with their stacks if `names` is given.
 pub struct Listing<'a> {
     recording: &'a dyn Recording,
     names: Option<Box<dyn Names + 'a>>,
@@ -22,7 +22,7 @@ impl<'a> Listing<'a> {
         Listing { recording, names }
     }
 
-    /// What stands above the lines of text.
+    /// The headings of the text.
     pub fn head(out: &mut impl Write) -> io::Result<()> {
         writeln!(
             out,
@@ -40,11 +40,15 @@ impl<'a> Listing<'a> {
             .try_for_each(|line| writeln!(out, "{:>24}{}", "", shown(line)))
     }
 
-    /// An event for programs.
+    /// An event for programs, without a line feed.
     pub fn json(&mut self, record: &Record, out: &mut impl Write) -> io::Result<()> {
         let mut line = Line::of(self.recording, record);
-        line.frames = self.lines(record);
-        writeln!(out, "{}", escape::json(&serde_json::to_string(&line)?))
+        if let Some(names) = &mut self.names {
+            let stack = names.stack(record.event.stack);
+            line.frames = Some(calls(&stack).map(Function::of).collect());
+            line.ranges = Some(ranges(&stack));
+        }
+        write!(out, "{}", escape::json(&serde_json::to_string(&line)?))
     }
 
     /// The functions of an event's stack, the innermost first, then the ranges that were open; `None`
@@ -129,7 +133,8 @@ fn flag_names(bits: u16) -> Vec<&'static str> {
 
 /// One event as a JSON object.
 #[derive(Serialize)]
-struct Line {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Line {
     event: u64,
     ns: u64,
     thread: u32,
@@ -141,8 +146,12 @@ struct Line {
     size: u64,
     result: i16,
     stack: Option<u32>,
+    /// The functions of the stack, innermost first, all of them.
     #[serde(skip_serializing_if = "Option::is_none")]
-    frames: Option<Vec<String>>,
+    frames: Option<Vec<Function>>,
+    /// The ranges that were open, innermost first.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ranges: Option<Vec<String>>,
     #[serde(flatten)]
     detail: Detail,
 }
@@ -166,6 +175,7 @@ impl Line {
             result: event.result,
             stack: (event.stack != 0).then_some(event.stack),
             frames: None,
+            ranges: None,
             detail: Detail::of(recording, event),
         }
     }
@@ -173,6 +183,7 @@ impl Line {
 
 /// What the words of an event mean for its kind.
 #[derive(Default, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct Detail {
     #[serde(skip_serializing_if = "Option::is_none")]
     name: Option<String>,
@@ -272,14 +283,7 @@ impl Detail {
                 waiting: (event.address > 0).then_some(event.address),
                 ..detail
             },
-            Kind::Trim
-            | Kind::Import
-            | Kind::Export
-            | Kind::Failed
-            | Kind::ContextNew
-            | Kind::RangePop
-            | Kind::ModuleLoad
-            | Kind::Unknown => detail,
+            Kind::Trim | Kind::Export | Kind::RangePop | Kind::ModuleLoad | Kind::Unknown => detail,
         }
     }
 

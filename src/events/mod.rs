@@ -4,4 +4,6 @@ pub(crate) mod command;
 mod filter;
 mod listing;
 
+#[cfg(test)]
+pub(crate) use listing::Line;
 pub use listing::Listing;

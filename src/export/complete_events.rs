@@ -1,19 +1,21 @@
-//! A run told from its beginning, and who holds memory in it.
+//! A run with its lost beginning reconstructed, and the stacks that hold memory in it.
 
 use rustc_hash::FxHashMap;
 
-use crate::ledger::{self, Ledger};
+use crate::ledger::{self, Ledger, Segment};
 use crate::recording::Recording;
 use gpushim_trace::{Cost, Event, Kind, Layer, Record};
 
-/// A run whose lost beginning is made up for.
+/// A run whose lost beginning is reconstructed.
 pub(super) struct CompleteEvents<'a> {
     pub recording: &'a dyn Recording,
     /// The layer that memory is held in.
     pub layer: Layer,
+    /// Whether that is cut from memory of the driver that the recording has, too.
+    is_below: bool,
     /// The device of events that name none.
     pub only: Option<u8>,
-    /// Allocations that no event tells of, in the order of time.
+    /// Allocations without an event, in the order of time.
     before: Vec<Record>,
 }
 
@@ -22,18 +24,21 @@ impl<'a> CompleteEvents<'a> {
     pub(super) fn of(recording: &'a dyn Recording) -> CompleteEvents<'a> {
         let mut layer = Layer::Device;
         let mut ledger = Ledger::new(None);
-        let mut before = Vec::new();
+        let mut before: Vec<Record> = Vec::new();
+        let mut has_driver = false;
         let mut is_whole = recording.coverage().lost == 0;
         for record in recording.events() {
             let event = &record.event;
-            ledger.apply(&record, &mut |change| {
-                if let ledger::Change::FreedUnseen(_) = change {
-                    before.push(Record {
-                        ticket: 0,
-                        ns: 0,
-                        event: unseen(event),
-                    });
+            ledger.apply(&record, &mut |change| match change {
+                ledger::Change::Allocated(block) => {
+                    has_driver |= block.class.layer() == Layer::Device;
                 }
+                ledger::Change::FreedUnseen(_) => before.push(Record {
+                    ticket: 0,
+                    ns: 0,
+                    event: unseen(event),
+                }),
+                _ => {}
             });
             // What goes without a free is not missing at the end.
             is_whole &= event.kind != Kind::ContextGone;
@@ -53,9 +58,11 @@ impl<'a> CompleteEvents<'a> {
             event: one.event,
         }));
         before.sort_by_key(|record| record.ns);
+        has_driver |= (before.iter()).any(|record| record.event.class.layer() == Layer::Device);
         CompleteEvents {
             recording,
             layer,
+            is_below: layer == Layer::Tensor && has_driver,
             only: ledger.other_only().flatten(),
             before,
         }
@@ -85,6 +92,7 @@ impl<'a> CompleteEvents<'a> {
         Holders {
             ledger: Ledger::new(self.only),
             layer: self.layer,
+            is_below: self.is_below,
             streams: FxHashMap::default(),
         }
     }
@@ -107,7 +115,7 @@ fn unseen(free: &Event) -> Event {
     event
 }
 
-/// A block that somebody holds.
+/// A live block.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Block {
     pub address: u64,
@@ -130,17 +138,31 @@ impl Block {
     }
 }
 
-/// What an event does to who holds memory.
+/// The change of the holders of memory by an event, and of what their memory is cut from.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Change {
     Made(Block),
     Dropped(Block),
+    /// With its stream.
+    Taken(Segment, u64),
+    Given(Segment),
 }
 
-/// Who holds memory now, in the layer of a [`CompleteEvents`].
+impl Change {
+    /// The device that it is of.
+    pub(super) fn device(&self) -> u8 {
+        match self {
+            Change::Made(block) | Change::Dropped(block) => block.device,
+            Change::Taken(segment, _) | Change::Given(segment) => segment.device,
+        }
+    }
+}
+
+/// The live blocks in the layer of a [`CompleteEvents`].
 pub(super) struct Holders {
     ledger: Ledger,
     layer: Layer,
+    is_below: bool,
     /// The streams of blocks that were not allocated on the default one, by address.
     streams: FxHashMap<u64, u64>,
 }
@@ -156,19 +178,50 @@ impl Holders {
         let Holders {
             ledger,
             layer,
+            is_below,
             streams,
         } = self;
+        let stream = || story.recording.stream(record).unwrap_or(0);
+        let only = story.only.unwrap_or(Event::NO_DEVICE);
+        let segment = |block: &ledger::Block| {
+            block.is_segment(*is_below).then_some(Segment {
+                address: block.address,
+                size: block.size,
+                device: match block.device {
+                    Event::NO_DEVICE => only,
+                    device => device,
+                },
+                context: 0,
+            })
+        };
+        // What blocks are cut from comes before them and goes after them.
         ledger.apply(record, &mut |change| match change {
-            ledger::Change::Allocated(block) if block.class.layer() == *layer => {
-                let stream = story.recording.stream(record).unwrap_or(0);
-                if stream != 0 {
-                    streams.insert(block.address, stream);
+            ledger::Change::Allocated(block) => {
+                if let Some(segment) = segment(block) {
+                    say(Change::Taken(segment, stream()));
                 }
-                say(Change::Made(Block::of(block, stream)));
+                if block.class.layer() == *layer {
+                    let stream = stream();
+                    if stream != 0 {
+                        streams.insert(block.address, stream);
+                    }
+                    say(Change::Made(Block::of(block, stream)));
+                }
             }
-            ledger::Change::Freed(block) if block.class.layer() == *layer => {
-                let stream = streams.remove(&block.address).unwrap_or(0);
-                say(Change::Dropped(Block::of(block, stream)));
+            ledger::Change::Freed(block) => {
+                if block.class.layer() == *layer {
+                    let stream = streams.remove(&block.address).unwrap_or(0);
+                    say(Change::Dropped(Block::of(block, stream)));
+                }
+                if let Some(segment) = segment(block) {
+                    say(Change::Given(segment));
+                }
+            }
+            ledger::Change::Reserved(one) if !*is_below => say(Change::Taken(*one, stream())),
+            ledger::Change::Released(one) if !*is_below => say(Change::Given(*one)),
+            // What went unseen with a context has no address.
+            ledger::Change::ReleasedUnseen(one) if !*is_below && one.address != 0 => {
+                say(Change::Given(*one));
             }
             _ => {}
         });

@@ -4,7 +4,6 @@
 use std::io::Write;
 use std::time::Duration;
 
-use anyhow::Result;
 use fxprof_processed_profile::{
     CategoryHandle, Frame, FrameFlags, FrameInfo, Profile, ReferenceTimestamp, SamplingInterval,
     StackHandle, ThreadHandle, Timestamp,
@@ -14,6 +13,7 @@ use rustc_hash::FxHashMap;
 use super::complete_events::{Change, CompleteEvents};
 use super::frames::functions;
 use super::process::processes;
+use crate::error::Result;
 use crate::recording::{Names, Recording};
 use gpushim_trace::Layer;
 
@@ -32,7 +32,7 @@ pub(super) fn write(recordings: &[Box<dyn Recording>], out: &mut dyn Write) -> R
         let story = CompleteEvents::of(&**recording);
         let held = match story.layer {
             Layer::Tensor => "Bytes of tensors",
-            _ => "Bytes of device memory that were asked for",
+            _ => "Requested bytes of device memory",
         };
         let counter = profile.add_counter(handle, "GPU memory", "Memory", held);
         let mut stacks = Stacks {
@@ -48,6 +48,7 @@ pub(super) fn write(recordings: &[Box<dyn Recording>], out: &mut dyn Write) -> R
                     Change::Made(block) => (block, 1, block.stack),
                     // The profiler finds the allocation by the address.
                     Change::Dropped(block) => (block, -1, record.event.stack),
+                    Change::Taken(..) | Change::Given(_) => return,
                 };
                 let bytes = sign * i64::try_from(block.size).unwrap_or(i64::MAX);
                 let stack = stacks.get(&mut profile, thread, stack);

@@ -4,12 +4,11 @@
 use std::collections::BTreeMap;
 use std::io::Write;
 
-use anyhow::Result;
-
 use super::complete_events::CompleteEvents;
 use super::frames::folded;
 use super::process::processes;
 use super::profile::{Measure, profile};
+use crate::error::Result;
 use crate::output::escape::is_unseen;
 use crate::recording::Recording;
 

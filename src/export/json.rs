@@ -4,12 +4,12 @@
 use std::collections::BTreeMap;
 use std::io::Write;
 
-use anyhow::Result;
 use rustc_hash::FxHashSet;
 use serde::Serialize;
 
 use super::frames::functions;
 use super::row::Row;
+use crate::error::Result;
 use crate::output::escape::json;
 use crate::recording::{Coverage, Recording};
 
@@ -20,7 +20,6 @@ struct Head {
     wall_ns: u64,
     coverage: Coverage,
     facts: BTreeMap<String, Vec<String>>,
-    counters: Vec<(String, u64)>,
     problems: Vec<String>,
 }
 
@@ -57,7 +56,6 @@ pub(super) fn write(recordings: &[Box<dyn Recording>], out: &mut dyn Write) -> R
             wall_ns: recording.wall_ns(),
             coverage: recording.coverage(),
             facts,
-            counters: recording.counters(),
             problems: recording.problems(),
         };
         line(out, &head)?;

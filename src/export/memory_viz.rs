@@ -9,15 +9,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 
-use anyhow::Result;
 use rustc_hash::FxHashMap;
 
 use super::complete_events::{Block, Change, CompleteEvents};
 use super::frames::{Function, functions};
 use super::pickler::Pickler;
 use super::process::processes;
+use crate::error::Result;
 use crate::recording::{Names, Recording};
-use gpushim_trace::{Event, Kind, Layer, Record, flags};
+use gpushim_trace::{Kind, Record};
 
 mod end;
 
@@ -38,24 +38,21 @@ pub(super) fn write(recordings: &[Box<dyn Recording>], out: &mut dyn Write) -> R
         let mut names = recording.names();
         viz.stacks.clear();
         let mut devices = BTreeSet::new();
-        let mut has_driver = false;
+        let mut holders = story.holders();
         for record in story.events() {
-            let event = &record.event;
-            let is_driver = event.kind == Kind::Alloc && event.class.layer() == Layer::Device;
-            has_driver |= is_driver;
-            let is_told = matches!(event.kind, Kind::Reserve | Kind::TensorAlloc) || is_driver;
-            if is_told {
-                devices.insert(story.device(event));
-            }
+            holders.feed(&story, &record, |change| {
+                if matches!(change, Change::Made(_) | Change::Taken(..)) {
+                    devices.insert(change.device());
+                }
+            });
         }
-        let is_below = story.layer == Layer::Tensor && has_driver;
         for device in devices {
             let mut end = End {
                 device: ends.len() as u64,
                 ..End::default()
             };
             let wall_us = process.wall_ns / 1000;
-            viz.trace(&story, device, is_below, wall_us, &mut *names, &mut end)?;
+            viz.trace(&story, device, wall_us, &mut *names, &mut end)?;
             // Every block's stack came with its allocation.
             let places = end.blocks.iter().filter_map(|block| {
                 let place = viz.stacks.get(&block.stack)?;
@@ -89,7 +86,7 @@ pub(super) fn write(recordings: &[Box<dyn Recording>], out: &mut dyn Write) -> R
     Ok(())
 }
 
-/// What a device holds at the end.
+/// The segments of a device at the end.
 #[derive(Default)]
 struct End {
     device: u64,
@@ -108,7 +105,7 @@ struct Viz<'a> {
 }
 
 /// One entry of a history.
-struct Entry {
+struct HistoryEntry {
     action: &'static str,
     address: u64,
     size: u64,
@@ -117,26 +114,12 @@ struct Entry {
     stack: u32,
 }
 
-/// Whether an event takes a segment or gives one back, if it does either.
-fn segment(event: &Event, story: &CompleteEvents<'_>, is_below: bool) -> Option<bool> {
-    let is_device = event.class.layer() == Layer::Device && event.result == 0;
-    let is_whole = event.flags & flags::FORWARDED != 0 && story.layer == Layer::Device;
-    match event.kind {
-        Kind::Reserve if !is_below => Some(true),
-        Kind::Release if !is_below => Some(false),
-        Kind::Alloc if is_device && (is_below || is_whole) => Some(true),
-        Kind::Free if is_device && (is_below || is_whole) => Some(false),
-        _ => None,
-    }
-}
-
 impl Viz<'_> {
     /// The history of a device.
     fn trace(
         &mut self,
         story: &CompleteEvents<'_>,
         device: u8,
-        is_below: bool,
         wall_us: u64,
         names: &mut dyn Names,
         end: &mut End,
@@ -145,39 +128,28 @@ impl Viz<'_> {
         let mut holders = story.holders();
         for record in story.events() {
             let mut changes = Vec::new();
-            holders.feed(story, &record, |change| changes.push(change));
+            holders.feed(story, &record, |change| {
+                if change.device() == device {
+                    changes.push(change);
+                }
+            });
             let event = &record.event;
             let time = wall_us.saturating_add(record.ns / 1000);
-            let mut entry = Entry {
-                action: "",
-                address: event.address,
-                size: event.size,
-                stream: 0,
-                time,
-                stack: event.stack,
-            };
-            let ours = story.device(event) == device;
-            let segment = segment(event, story, is_below).filter(|_| ours);
-            if segment == Some(true) {
-                let stream = story.recording.stream(&record).unwrap_or(0);
-                end.segments.insert(event.address, (event.size, stream));
-                entry.action = "segment_alloc";
-                self.entry(&entry, names)?;
-            }
             for change in changes {
-                self.change(change, device, &record, time, names)?;
+                self.change(change, &record, time, names, end)?;
             }
-            if segment == Some(false) {
-                let known = end.segments.remove(&event.address);
-                entry.size = known.map_or(event.size, |(size, _)| size);
-                entry.action = "segment_free";
-                self.entry(&entry, names)?;
-            }
-            if ours && matches!(event.kind, Kind::OutOfMemory | Kind::TensorOutOfMemory) {
-                entry.action = "oom";
+            let is_oom = matches!(event.kind, Kind::OutOfMemory | Kind::TensorOutOfMemory);
+            if is_oom && story.device(event) == device {
                 // What the device had free; a framework does not say.
                 let is_driver = event.kind == Kind::OutOfMemory;
-                entry.address = if is_driver { event.extra[0] } else { 0 };
+                let entry = HistoryEntry {
+                    action: "oom",
+                    address: if is_driver { event.extra[0] } else { 0 },
+                    size: event.size,
+                    stream: 0,
+                    time,
+                    stack: event.stack,
+                };
                 self.entry(&entry, names)?;
             }
         }
@@ -187,39 +159,45 @@ impl Viz<'_> {
         Ok(())
     }
 
+    /// What an event changed: in the history, and in what the device holds.
     fn change(
         &mut self,
         change: Change,
-        device: u8,
         record: &Record,
         time: u64,
         names: &mut dyn Names,
+        end: &mut End,
     ) -> Result<()> {
-        let (block, actions, stack) = match change {
-            Change::Made(block) => (block, &["alloc"][..], block.stack),
+        let (address, size, stream, actions) = match change {
+            Change::Made(block) => (block.address, block.size, block.stream, &["alloc"][..]),
             Change::Dropped(block) => {
                 let actions = &["free_requested", "free_completed"][..];
-                (block, actions, record.event.stack)
+                (block.address, block.size, block.stream, actions)
+            }
+            Change::Taken(one, stream) => {
+                end.segments.insert(one.address, (one.size, stream));
+                (one.address, one.size, 0, &["segment_alloc"][..])
+            }
+            Change::Given(one) => {
+                end.segments.remove(&one.address);
+                (one.address, one.size, 0, &["segment_free"][..])
             }
         };
-        if block.device != device {
-            return Ok(());
-        }
         for action in actions {
-            let entry = Entry {
+            let entry = HistoryEntry {
                 action,
-                address: block.address,
-                size: block.size,
-                stream: block.stream,
+                address,
+                size,
+                stream,
                 time,
-                stack,
+                stack: record.event.stack,
             };
             self.entry(&entry, names)?;
         }
         Ok(())
     }
 
-    fn entry(&mut self, entry: &Entry, names: &mut dyn Names) -> Result<()> {
+    fn entry(&mut self, entry: &HistoryEntry, names: &mut dyn Names) -> Result<()> {
         let is_oom = entry.action == "oom";
         self.pickle.begin_dict()?;
         self.pickle.text("action")?;

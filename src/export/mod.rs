@@ -1,12 +1,14 @@
 //! Recordings in the formats of others, one file for each.
 //!
-//! Who holds memory is told of one layer: of tensors where the recording has them, else of the device's
-//! memory. What is wrong with a recording's end or beginning is made up for as far as it can be: blocks
-//! whose allocation is lost are there from the first moment that is known of them.
+//! Holders of memory are those of one layer: tensors if the recording has any, else device memory. Lost events at the
+//! beginning and the end are reconstructed as far as possible: blocks whose allocation is lost are live from the first
+//! moment at which they are known.
 
 pub(crate) mod command;
 mod complete_events;
 mod counters;
+#[cfg(test)]
+pub(crate) mod figures;
 mod firefox;
 mod folded;
 mod frames;
@@ -22,8 +24,6 @@ mod proto;
 mod rmm;
 mod row;
 mod speedscope;
-#[cfg(test)]
-pub(crate) mod told;
 mod write;
 
 pub use parquet::parquet;

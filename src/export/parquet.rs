@@ -5,7 +5,6 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::{Result, anyhow};
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::data_type::{ByteArray, ByteArrayType, DataType, Int32Type, Int64Type};
 use parquet::file::metadata::KeyValue;
@@ -17,6 +16,7 @@ use rustc_hash::FxHashMap;
 use super::frames::folded;
 use super::process::Process;
 use super::row::Row;
+use crate::error::{Result, failed};
 use crate::recording::{Names, Recording, blame};
 use crate::symbols::line;
 use crate::whole::{Readers, persist, unfinished};
@@ -68,7 +68,7 @@ pub fn parquet(
             .join(format!("job={}", escaped(job)))
             .join(format!("rank={}", escaped(&rank)));
         fs::create_dir_all(&within)
-            .map_err(|error| anyhow!("create {}: {error}", within.display()))?;
+            .map_err(|error| failed!("create {}: {error}", within.display()))?;
         let stem = recording.path().file_name().unwrap_or_default();
         let stem = escaped(&stem.to_string_lossy());
         let name = |again: usize| match again {
@@ -79,7 +79,7 @@ pub fn parquet(
         let path = (0..=place).map(name).find(|path| !paths.contains(path));
         let path = path.unwrap_or_else(|| name(place + 1));
         write(&**recording, &process, &path)
-            .map_err(|error| anyhow!("write {}: {error:#}", path.display()))?;
+            .map_err(|error| failed!("write {}: {error}", path.display()))?;
         paths.push(path);
     }
     Ok(paths)
@@ -243,7 +243,7 @@ fn optional<T: DataType>(
 
 fn put<T: DataType>(group: &mut Group<'_>, values: &[T::T], levels: Option<&[i16]>) -> Result<()> {
     let column = group.next_column()?;
-    let mut column = column.ok_or_else(|| anyhow!("there are more columns than the schema has"))?;
+    let mut column = column.ok_or_else(|| failed!("there are more columns than the schema has"))?;
     column.typed::<T>().write_batch(values, levels, None)?;
     column.close()?;
     Ok(())

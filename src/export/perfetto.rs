@@ -5,13 +5,13 @@
 use std::collections::BTreeMap;
 use std::io::Write;
 
-use anyhow::Result;
 use rustc_hash::FxHashMap;
 
 use super::complete_events::CompleteEvents;
 use super::counters::{Counters, NAMES};
 use super::process::{Process, processes};
 use super::proto::Message;
+use crate::error::Result;
 use crate::recording::Recording;
 use gpushim_trace::{Event, Kind, Record};
 
@@ -54,7 +54,7 @@ pub(super) fn write(recordings: &[Box<dyn Recording>], out: &mut dyn Write) -> R
     let (processes, begin) = processes(recordings);
     let mut used = BTreeMap::new();
     for (place, (recording, process)) in recordings.iter().zip(&processes).enumerate() {
-        // Recordings of one process, or of two machines with one number, are told apart.
+        // Recordings of one process, or of two machines with equal process ids, are distinguished.
         let mut pid = process.pid & i32::MAX as u32;
         while used.insert(pid, ()).is_some() {
             pid = (pid + 1) & i32::MAX as u32;
@@ -234,11 +234,9 @@ impl Tracks<'_> {
                 self.slice(ns, track, None)
             }
             Kind::Mark => self.instant(record, &name()),
-            Kind::OutOfMemory
-            | Kind::TensorOutOfMemory
-            | Kind::Trim
-            | Kind::ContextGone
-            | Kind::Failed => self.instant(record, event.kind.name()),
+            Kind::OutOfMemory | Kind::TensorOutOfMemory | Kind::Trim | Kind::ContextGone => {
+                self.instant(record, event.kind.name())
+            }
             _ => Ok(()),
         }
     }

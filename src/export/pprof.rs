@@ -3,7 +3,6 @@
 
 use std::io::Write;
 
-use anyhow::Result;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use rustc_hash::FxHashMap;
@@ -13,6 +12,7 @@ use super::frames::{Function, functions};
 use super::process::processes;
 use super::profile::profile;
 use super::proto::Message;
+use crate::error::Result;
 use crate::recording::Recording;
 
 /// Fields of `perftools.profiles.Profile`.

@@ -1,4 +1,4 @@
-//! Whose recording it is.
+//! The process of a recording.
 
 use crate::recording::Recording;
 

@@ -1,11 +1,11 @@
-//! What each stack allocated and holds.
+//! Allocated and live bytes by stack.
 
 use rustc_hash::FxHashMap;
 
 use super::complete_events::{Change, CompleteEvents};
 
 /// What to count.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Measure {
     /// Bytes held when most memory was.
     #[default]
@@ -81,6 +81,7 @@ pub(super) fn profile(story: &CompleteEvents<'_>) -> Vec<(u32, Sums)> {
                 sums.live = sums.live.saturating_sub(block.size);
                 now = now.saturating_sub(block.size);
             }
+            Change::Taken(..) | Change::Given(_) => {}
         });
         if now > peak {
             (peak, at) = (now, place);

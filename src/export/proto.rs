@@ -1,6 +1,8 @@
 //! Messages of Protocol Buffers, as they are encoded: a key for each field, then its value. Two of our
 //! formats use a dozen messages; this is all that they need of them.
 
+use gpushim_trace::leb128;
+
 /// A message that is being written.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Message(Vec<u8>);
@@ -13,15 +15,15 @@ impl Message {
 
     /// A number; of signed ones the two's complement.
     pub(super) fn number(mut self, field: u32, value: u64) -> Message {
-        self.varint(u64::from(field) << 3);
-        self.varint(value);
+        leb128::put(&mut self.0, u64::from(field) << 3);
+        leb128::put(&mut self.0, value);
         self
     }
 
     /// A text, or a message within this one.
     pub(super) fn bytes(mut self, field: u32, value: &[u8]) -> Message {
-        self.varint(u64::from(field) << 3 | 2);
-        self.varint(value.len() as u64);
+        leb128::put(&mut self.0, u64::from(field) << 3 | 2);
+        leb128::put(&mut self.0, value.len() as u64);
         self.0.extend_from_slice(value);
         self
     }
@@ -40,7 +42,7 @@ impl Message {
     pub(super) fn numbers(self, field: u32, values: impl IntoIterator<Item = u64>) -> Message {
         let mut packed = Message::new();
         for value in values {
-            packed.varint(value);
+            leb128::put(&mut packed.0, value);
         }
         self.message(field, &packed)
     }
@@ -48,14 +50,6 @@ impl Message {
     /// As it goes into a file.
     pub(super) fn as_bytes(&self) -> &[u8] {
         &self.0
-    }
-
-    fn varint(&mut self, mut value: u64) {
-        while value >= 0x80 {
-            self.0.push(value as u8 | 0x80);
-            value >>= 7;
-        }
-        self.0.push(value as u8);
     }
 }
 

@@ -2,9 +2,8 @@
 
 use std::io::Write;
 
-use anyhow::Result;
-
 use super::complete_events::{Change, CompleteEvents};
+use crate::error::Result;
 use crate::recording::Recording;
 use gpushim_trace::{Kind, Layer};
 
@@ -35,6 +34,7 @@ pub(super) fn write(recording: &dyn Recording, out: &mut dyn Write) -> Result<()
         holders.feed(&story, &record, |change| match change {
             Change::Made(block) => line("allocate", block.address, block.size, block.stream),
             Change::Dropped(block) => line("free", block.address, block.size, block.stream),
+            Change::Taken(..) | Change::Given(_) => {}
         });
         let is_ours = match event.kind {
             Kind::OutOfMemory => story.layer == Layer::Device,

@@ -36,16 +36,16 @@ pub(super) struct Row {
     /// Ns that the call spent in the driver.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub driver_ns: Option<u64>,
-    /// What a framework or the pool says that it has handed out, bytes.
+    /// Allocated bytes of a framework or the pool.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allocated: Option<u64>,
-    /// What it says that it holds, bytes.
+    /// Reserved bytes of the same.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reserved: Option<u64>,
-    /// What the device has free, bytes.
+    /// Free bytes of the device.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub free: Option<u64>,
-    /// What it has in all, bytes.
+    /// All bytes of the device.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub total: Option<u64>,
     /// Of a range, mark or thread.

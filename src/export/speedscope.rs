@@ -3,7 +3,6 @@
 
 use std::io::Write;
 
-use anyhow::Result;
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 
@@ -11,6 +10,7 @@ use super::complete_events::CompleteEvents;
 use super::frames::{Function, functions};
 use super::process::processes;
 use super::profile::{Measure, profile};
+use crate::error::Result;
 use crate::recording::Recording;
 
 #[derive(Serialize)]
@@ -69,7 +69,7 @@ pub(super) fn write(recordings: &[Box<dyn Recording>], out: &mut dyn Write) -> R
                 .map(|function| place(&mut known, &mut frames, function))
                 .collect();
             if places.is_empty() {
-                places.push(place(&mut known, &mut frames, nobody()));
+                places.push(place(&mut known, &mut frames, no_stack()));
             }
             stacks.insert(*stack, places);
         }
@@ -104,7 +104,7 @@ pub(super) fn write(recordings: &[Box<dyn Recording>], out: &mut dyn Write) -> R
     Ok(())
 }
 
-fn nobody() -> Function {
+fn no_stack() -> Function {
     Function {
         name: "(no stack)".to_string(),
         file: String::new(),

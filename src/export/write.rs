@@ -1,9 +1,10 @@
-//! The formats that are one file, and the choice among them.
+//! The formats, and the choice among those that are one file.
 
 use std::io::Write;
 
-use anyhow::{Result, anyhow};
+use clap::ValueEnum;
 
+use crate::error::{Result, failed};
 use crate::recording::Recording;
 
 #[cfg(test)]
@@ -12,25 +13,27 @@ mod tests;
 use super::profile::Measure;
 use super::{firefox, folded, json, memory_viz, perfetto, pprof, rmm, speedscope};
 
-/// A format that is one file; Parquet, which is a folder, is [`parquet`]'s.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A format of another program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Format {
-    /// PyTorch's memory snapshot, for its `_memory_viz.py` and its viewer.
+    /// PyTorch's memory snapshot, for its viewer and `_memory_viz.py`.
     MemoryViz,
-    /// Perfetto's trace: counters, ranges, moments.
+    /// Perfetto: counters, ranges and moments over time.
     Perfetto,
-    /// The Firefox Profiler's processed profile: counters, allocations with stacks.
+    /// Firefox Profiler: allocations and what is retained, by function.
     Firefox,
-    /// Speedscope's profile, one for each measure.
+    /// Speedscope: peak, live and allocated bytes by stack.
     Speedscope,
-    /// A gzipped profile for pprof, with all measures.
+    /// pprof: the same, gzipped protobuf.
     Pprof,
     /// A line for each stack and its bytes, for flame graphs.
     Folded,
-    /// The log of RMM's `logging_resource_adaptor`.
+    /// RMM's log, CSV.
     Rmm,
-    /// An object a line: the process, stacks, events.
+    /// Events as JSON, one a line, and their stacks.
     Json,
+    /// A folder of Parquet files, partitioned by job and rank.
+    Parquet,
 }
 
 /// Writes recordings in a format. `measure` is what [`Format::Folded`] counts.
@@ -53,10 +56,13 @@ pub fn write(
         Format::Json => json::write(recordings, out),
         Format::Rmm => match recordings {
             [one] => rmm::write(&**one, out),
-            _ => Err(anyhow!(
+            _ => Err(failed!(
                 "write a log of RMM for {} files: it is of one process; name one file",
                 recordings.len()
             )),
         },
+        Format::Parquet => Err(failed!(
+            "write parquet into one file: it is a folder of files"
+        )),
     }
 }

@@ -3,7 +3,6 @@
 use std::io::Write;
 use std::path::PathBuf;
 
-use anyhow::Result;
 use clap::ValueEnum;
 
 use super::text::{FlameReport, flame_svg, folded_lines};
@@ -11,35 +10,39 @@ use super::weights::Weight;
 use crate::cli::common_args::CommonArgs;
 use crate::cli::outcome::{Format, Outcome};
 use crate::cli::write::write_whole;
+use crate::error::Result;
 
-/// Draw which functions bytes come from, as a flame graph.
+/// Draw a flame graph of the functions that allocated memory.
 ///
 /// The width of a function is the bytes of the blocks that it, or a function that it called, allocated. Without
-/// --svg or --folded, the functions with most bytes are listed. Several recordings come into one picture.
+/// --svg or --folded, the functions with most bytes are listed. Several recordings are added up in one picture.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   gpushim flamegraph --svg peak.svg run.trace
   gpushim flamegraph --of temporary --svg temporary.svg run.trace
-  gpushim flamegraph --of live --folded run.trace | less")]
+  gpushim flamegraph --of live --folded --all-frames run.trace | less")]
 pub struct Args {
-    /// Recordings; the newest trace in the current directory if none is named.
+    /// Recordings, `-` for standard input; the newest trace in the current directory if none is named.
     files: Vec<PathBuf>,
-    /// Which bytes count.
+    /// Which bytes to count.
     #[arg(long, value_enum, value_name = "WHICH", default_value_t)]
     of: Of,
     /// Only this device.
     #[arg(long, value_name = "N")]
     gpu: Option<u8>,
-    /// Draw into this file: SVG, to be zoomed and searched in any browser.
+    /// Write the flame graph to this SVG file, which browsers can zoom and search.
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
-    /// Print a line for each stack and its bytes, for other tools.
+    /// Print one line per stack with its bytes, for other tools.
     #[arg(long, conflicts_with = "svg")]
     folded: bool,
-    /// Lines of the list.
+    /// Show the frames of allocators, runtimes and interpreters, too.
+    #[arg(long)]
+    all_frames: bool,
+    /// The number of lines of the list.
     #[arg(long, value_name = "N", default_value_t = 10)]
     top: usize,
-    /// How to print the list.
+    /// The output format of the list.
     #[arg(long, value_enum, default_value_t)]
     format: Format,
 }
@@ -48,13 +51,13 @@ pub struct Args {
 enum Of {
     /// Bytes live at the end.
     Live,
-    /// Bytes live when most was.
+    /// Bytes live at the peak.
     #[default]
     Peak,
     /// Bytes of all allocations.
     Total,
-    /// Bytes freed in the iteration in which they were allocated; where no iterations are found, before the
-    /// range ended that was then the innermost of the thread that announces most.
+    /// Bytes freed in the iteration in which they were allocated. If no iterations are found: bytes freed before the
+    /// end of the range in which they were allocated, of the thread with most ranges.
     Temporary,
 }
 
@@ -67,7 +70,8 @@ pub fn main(args: &Args) -> Result<Outcome> {
     };
     let asked = CommonArgs::of(&args.files, args.gpu, args.top, args.format);
     let (reports, outcome) = asked.find(|recording, focus| {
-        FlameReport::of(recording, focus, weight, &mut *recording.names())
+        let names = &mut *recording.names();
+        FlameReport::of(recording, focus, weight, args.all_frames, names)
     })?;
     if let Some(path) = args.svg.as_ref().filter(|_| !reports.is_empty()) {
         let text = flame_svg(&reports)?;

@@ -3,6 +3,7 @@
 pub(crate) mod command;
 mod text;
 mod weights;
-
-pub use text::{FlameReport, flame_svg, folded_lines};
-pub use weights::{Weight, weights};
+#[cfg(test)]
+pub(crate) use text::FlameReport;
+#[cfg(test)]
+pub(crate) use weights::{Weight, weights};

@@ -1,25 +1,27 @@
-//! Flame graphs of memory: how many bytes each stack stands for.
+//! Flame graphs of memory: the bytes of each stack.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
-use anyhow::{Context, Result, anyhow};
 use inferno::flamegraph::{Options, from_lines};
 use serde::Serialize;
 
 use super::weights::{Weight, weights};
+use crate::error::{Context, Result, failed};
 use crate::iterations::without_numbers;
 use crate::ledger::Focus;
+use crate::output::answer::{Answer, Subject};
 use crate::output::escape::is_unseen;
-use crate::output::finding::{Finding, Subject};
+use crate::output::holder::no_stack;
 use crate::output::table::{Align, Table};
 use crate::output::units::{bytes, percent};
-use crate::recording::{CallSite, Names, Recording};
+use crate::recording::{CallSite, Function, Names, Recording, calls};
 
 /// What `gpushim flamegraph` draws.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct FlameReport {
-    /// Of what.
+    /// The recording and the memory that was examined.
     #[serde(flatten)]
     pub subject: Subject,
     /// Which bytes, in words.
@@ -34,37 +36,49 @@ pub struct FlameReport {
 
 /// The bytes of a function.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Flame {
-    /// The function responsible, with its place; empty where no stack was recorded.
-    pub function: String,
+    /// The function responsible; null where no stack was recorded.
+    pub function: Option<Function>,
     /// Bytes.
     pub bytes: u64,
+    /// The blocks were made before the recording began, and have no stack.
+    pub made_before: bool,
 }
 
 impl FlameReport {
-    /// Of a recording.
+    /// Of a recording. Stacks have the frames of allocators, runtimes and interpreters only if `all_frames` says so.
     pub fn of(
         recording: &dyn Recording,
         focus: Focus,
         weight: Weight,
+        all_frames: bool,
         names: &mut dyn Names,
     ) -> FlameReport {
         let mut stacks = BTreeMap::<String, u64>::new();
-        let mut functions = BTreeMap::<String, u64>::new();
+        let mut functions = BTreeMap::<(Option<Function>, bool), u64>::new();
         let mut all = 0_u64;
-        for (stack, bytes) in weights(recording, focus, weight) {
+        for ((stack, made_before), bytes) in weights(recording, focus, weight) {
             all = all.saturating_add(bytes);
-            let who = CallSite::of(names, stack);
+            let stack = names.stack(stack);
+            let mut who = CallSite::new(&stack);
+            if all_frames {
+                who.frames = calls(&stack).map(Function::of).collect();
+            }
             for sum in [
-                stacks.entry(folded(&who)).or_default(),
-                functions.entry(who.function).or_default(),
+                stacks.entry(folded(&who, made_before)).or_default(),
+                functions.entry((who.function, made_before)).or_default(),
             ] {
                 *sum = sum.saturating_add(bytes);
             }
         }
         let mut functions: Vec<Flame> = functions
             .into_iter()
-            .map(|(function, bytes)| Flame { function, bytes })
+            .map(|((function, made_before), bytes)| Flame {
+                function,
+                bytes,
+                made_before,
+            })
             .collect();
         functions.sort_by_key(|flame| std::cmp::Reverse(flame.bytes));
         FlameReport {
@@ -84,23 +98,20 @@ impl FlameReport {
 
 /// A stack on one line, from the outermost on: its ranges and its functions. Numbers in the names of ranges
 /// would tear apart what is the same.
-fn folded(who: &CallSite) -> String {
+fn folded(who: &CallSite, made_before: bool) -> String {
     let ranges = who.ranges.iter().rev();
     let ranges = ranges.map(|name| format!("[{}]", without_numbers(name)));
-    let functions = who
-        .frames
-        .iter()
-        .rev()
-        .map(|line| match line.split_once("  ") {
-            Some((function, place)) => format!("{function} ({place})"),
-            None => line.clone(),
-        });
+    let functions = who.frames.iter().rev();
+    let functions = functions.map(|function| match function.place().as_str() {
+        "" => function.name.clone(),
+        place => format!("{} ({place})", function.name),
+    });
     let labels: Vec<String> = ranges
         .chain(functions)
         .map(|label| label.replace(';', ":").replace(is_unseen, " "))
         .collect();
     if labels.is_empty() {
-        return "(no stack recorded)".to_string();
+        return format!("({})", no_stack(made_before));
     }
     labels.join(";")
 }
@@ -133,7 +144,7 @@ pub fn flame_svg(reports: &[FlameReport]) -> Result<String> {
     let lines = folded_lines(reports);
     let Some(first) = reports.first().filter(|_| !lines.is_empty()) else {
         let what = reports.first().map_or("recorded", |report| report.what);
-        return Err(anyhow!(
+        return Err(failed!(
             "draw a flame graph: no bytes were {what}; choose others with --of"
         ));
     };
@@ -156,7 +167,9 @@ pub fn flame_svg(reports: &[FlameReport]) -> Result<String> {
     })
 }
 
-impl Finding for FlameReport {
+impl Answer for FlameReport {
+    const COMMAND: &'static str = "flamegraph";
+
     fn is_found(&self) -> bool {
         false
     }
@@ -170,14 +183,14 @@ impl Finding for FlameReport {
             ("by", Align::Left),
         ]);
         for flame in self.functions.iter().take(top) {
-            let function = match flame.function.as_str() {
-                "" => "no stack recorded",
-                function => function,
+            let function = match &flame.function {
+                Some(function) => function.label(),
+                None => no_stack(flame.made_before).to_string(),
             };
             table.row([
                 bytes(flame.bytes),
                 percent(flame.bytes as f64, self.bytes as f64),
-                function.to_string(),
+                function,
             ]);
         }
         if !table.is_empty() {

@@ -1,4 +1,4 @@
-//! How many bytes each stack stands for.
+//! The bytes of each stack.
 
 use rustc_hash::FxHashMap;
 
@@ -23,8 +23,11 @@ pub enum Weight {
     Temporary,
 }
 
-/// The bytes of each stack id, those with most first.
-pub fn weights(recording: &dyn Recording, focus: Focus, weight: Weight) -> Vec<(u32, u64)> {
+/// A stack, and whether its blocks were made before the recording began, and have none.
+pub type Stack = (u32, bool);
+
+/// The bytes of each stack, those with most first.
+pub fn weights(recording: &dyn Recording, focus: Focus, weight: Weight) -> Vec<(Stack, u64)> {
     let mut sums = Sums::default();
     match weight {
         Weight::Live => sums.add_all(&walk(recording, focus, &mut [])),
@@ -56,11 +59,12 @@ pub fn weights(recording: &dyn Recording, focus: Focus, weight: Weight) -> Vec<(
 }
 
 #[derive(Default)]
-struct Sums(FxHashMap<u32, u64>);
+struct Sums(FxHashMap<Stack, u64>);
 
 impl Sums {
     fn add(&mut self, block: &Block) {
-        let sum = self.0.entry(block.stack).or_default();
+        let stack = (block.stack, block.earlier && block.stack == 0);
+        let sum = self.0.entry(stack).or_default();
         *sum = sum.saturating_add(block.size);
     }
 
@@ -68,8 +72,8 @@ impl Sums {
         blocks.iter().for_each(|block| self.add(block));
     }
 
-    fn in_order(self) -> Vec<(u32, u64)> {
-        let mut all: Vec<(u32, u64)> = self.0.into_iter().collect();
+    fn in_order(self) -> Vec<(Stack, u64)> {
+        let mut all: Vec<(Stack, u64)> = self.0.into_iter().collect();
         all.retain(|(_, bytes)| *bytes > 0);
         all.sort_unstable_by_key(|(stack, bytes)| (std::cmp::Reverse(*bytes), *stack));
         all
@@ -83,6 +87,14 @@ struct Total {
 impl Visitor for Total {
     fn allocated(&mut self, block: &Block) {
         self.sums.add(block);
+    }
+
+    fn freed_unseen(&mut self, block: &Block, _: &Record) {
+        self.sums.add(block);
+    }
+
+    fn never_freed(&mut self, rest: &Block) {
+        self.sums.add(rest);
     }
 }
 

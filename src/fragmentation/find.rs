@@ -1,25 +1,27 @@
-//! Memory that is held and of no use: free, but in pieces, and pinned by what lies between them.
+//! Reserved memory that cannot be used: free, but in pieces, and pinned by the blocks between them.
 
 use serde::Serialize;
 
 use super::layout::{Layout, Room, Segment};
+use super::older::Older;
 use crate::ledger::{Block, Focus, LiveAt, Moment, Segments, Visitor, by_stack, walk};
 use crate::recording::Recording;
-use gpushim_trace::{Event, Kind, Layer, Record};
+use gpushim_trace::{Event, Kind, Layer, Record, flags};
 
-/// It is a finding if this part of what a device holds is free and stuck,
+/// It is a finding if this share of the reserved memory of a device is free and pinned,
 const STUCK_SHARE: f64 = 0.2;
-/// and at least so many bytes: segments of PyTorch and of ours are 20 MiB, and one or two are never full.
+/// and at least this many bytes: segments of PyTorch and of gpushim are 20 MiB, and one or two are never full.
 const STUCK_LEAST: u64 = 48 << 20;
 
-/// How memory lay at a moment.
+/// The layout of memory at a moment.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Fragmentation {
     /// When, ns since the start.
     pub ns: u64,
     /// The place of the first event after it.
     pub ticket: u64,
-    /// What was asked for when memory grew to its peak, if that is the moment.
+    /// The request for which memory grew to its peak, if that is the moment.
     pub asked: Option<Asked>,
     /// By device, in the order of their ordinals.
     pub devices: Vec<Room>,
@@ -31,6 +33,7 @@ pub struct Fragmentation {
 
 /// The request for which memory was taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Asked {
     /// Bytes.
     pub size: u64,
@@ -40,6 +43,7 @@ pub struct Asked {
 
 /// What keeps a nearly empty segment.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Pin {
     /// The segment's address.
     pub address: u64,
@@ -58,29 +62,25 @@ pub struct Pin {
 }
 
 impl Fragmentation {
-    /// Looks at a moment. [`Moment::Peak`] is here the moment at which most was held: after the request that
-    /// it was taken for, so that what is free then was of no use to it.
+    /// Looks at a moment. [`Moment::Peak`] is here the moment at which most was held, and of several the one at which
+    /// most of it was in use. It is after the request that memory was taken for, so that what is free then was of no use
+    /// to it, and never before the recording began.
     pub fn at(recording: &dyn Recording, focus: Focus, moment: Moment) -> Fragmentation {
         let begin = Segments::of(recording, focus);
-        let mut find = Find {
-            moment,
-            highest: begin.total(),
-            segments: begin.clone(),
-            is_growing: false,
-            ns: 0,
-            ticket: None,
-            asked: None,
-            last_ns: 0,
-        };
+        let mut find = Find::new(moment, begin.clone());
         walk(recording, focus, &mut [&mut find]);
+        if moment == Moment::Peak {
+            find.look(None);
+        }
         let ticket = find.ticket.unwrap_or(u64::MAX);
         let ns = match moment {
             Moment::Ns(ns) => ns.min(find.last_ns),
             Moment::Peak => find.ns,
             Moment::End => find.last_ns,
         };
-        if find.highest == 0 {
-            // Of a recording of requests alone it cannot be said what they were cut from.
+        let older = Older::of(recording, focus, ns);
+        if find.highest == 0 && older.is_empty() {
+            // A recording of requests alone does not say from which segments they were served.
             return Fragmentation {
                 ns,
                 ticket,
@@ -99,7 +99,7 @@ impl Fragmentation {
         };
         walk(recording, focus, &mut [&mut taken, &mut live]);
         let blocks = live.into_blocks();
-        let layout = Layout::of(&taken.segments, &blocks);
+        let layout = Layout::of(&taken.segments, &blocks, older);
         Fragmentation {
             ns,
             ticket,
@@ -110,14 +110,14 @@ impl Fragmentation {
         }
     }
 
-    /// Whether that much is held in vain that it is worth a word.
+    /// Whether enough memory is pinned to report it.
     pub fn is_found(&self) -> bool {
         self.devices.iter().any(Room::is_fragmented)
     }
 }
 
 impl Room {
-    /// Whether much of what this device holds is free and stuck.
+    /// Whether much of the reserved memory of this device is free and pinned.
     pub fn is_fragmented(&self) -> bool {
         self.stuck >= STUCK_LEAST && self.stuck as f64 >= STUCK_SHARE * self.reserved as f64
     }
@@ -149,9 +149,18 @@ fn pins(recording: &dyn Recording, layout: &Layout<'_>) -> Vec<Pin> {
 struct Find {
     moment: Moment,
     segments: Segments,
+    /// The most that was held, bytes.
     highest: u64,
+    /// Bytes of the blocks in it, more than of those of before the recording of which only the end is known.
+    allocated: i128,
+    /// Whether an event of the recording came: what a snapshot tells of its beginning is no moment of the run.
+    has_begun: bool,
     /// More is held than ever; the request that it is for has not been met yet.
     is_growing: bool,
+    /// The request that was just met, if memory grew for it to more than ever.
+    grown_for: Option<Asked>,
+    /// What was held and allocated at the moment, and when that was.
+    best: Option<(u64, i128)>,
     ns: u64,
     ticket: Option<u64>,
     asked: Option<Asked>,
@@ -159,47 +168,81 @@ struct Find {
 }
 
 impl Find {
-    /// What happens later than this does not belong to the moment. What happens at the same time does: a
-    /// snapshot tells at one time all that was there before its first entry.
-    fn is_at(&mut self, ns: u64) {
-        (self.ns, self.ticket) = (ns, None);
+    fn new(moment: Moment, segments: Segments) -> Find {
+        Find {
+            moment,
+            highest: segments.total(),
+            segments,
+            allocated: 0,
+            has_begun: false,
+            is_growing: false,
+            grown_for: None,
+            best: None,
+            ns: 0,
+            ticket: None,
+            asked: None,
+            last_ns: 0,
+        }
+    }
+
+    /// Between two events, or before the first or after the last: the moment at which most is held, and of several the
+    /// one at which most of it is in use.
+    fn look(&mut self, next: Option<u64>) {
+        let now = (self.segments.total(), self.allocated);
+        if self.best.is_none_or(|best| now > best) {
+            self.best = Some(now);
+            (self.ns, self.ticket) = (self.last_ns, next);
+            self.asked = self.grown_for;
+        }
+        self.grown_for = None;
     }
 }
 
 impl Visitor for Find {
     fn event(&mut self, record: &Record) {
-        self.last_ns = record.ns;
-        let limit = match self.moment {
-            Moment::Peak => Some(self.ns),
-            Moment::Ns(ns) => Some(ns),
-            Moment::End => None,
-        };
-        if self.ticket.is_none() && limit.is_some_and(|limit| record.ns > limit) {
-            self.ticket = Some(record.ticket);
+        let is_earlier = record.event.flags & flags::EARLIER != 0;
+        if self.last_ns == 0 {
+            // What is older than all events was there when the first one came.
+            self.last_ns = record.ns;
         }
+        match self.moment {
+            Moment::Peak if !is_earlier => {
+                self.look(Some(record.ticket));
+                self.has_begun = true;
+            }
+            Moment::Ns(ns) if !is_earlier && self.ticket.is_none() && record.ns > ns => {
+                self.ticket = Some(record.ticket);
+            }
+            _ => {}
+        }
+        self.last_ns = record.ns;
         self.segments.feed(record);
         if self.segments.total() > self.highest {
             self.highest = self.segments.total();
-            if self.moment == Moment::Peak {
-                self.is_growing = true;
-                self.asked = None;
-                self.is_at(record.ns);
-            }
+            self.is_growing = self.has_begun;
         }
     }
 
     fn allocated(&mut self, block: &Block) {
+        self.allocated += i128::from(block.room);
         if std::mem::take(&mut self.is_growing) {
-            self.asked = Some(Asked {
+            self.grown_for = Some(Asked {
                 size: block.size,
                 stack: block.stack,
             });
-            self.is_at(block.ns);
         }
+    }
+
+    fn freed(&mut self, block: &Block, _: &Record) {
+        self.allocated -= i128::from(block.room);
+    }
+
+    fn freed_unseen(&mut self, block: &Block, _: &Record) {
+        self.allocated -= i128::from(block.room);
     }
 }
 
-/// What is held, and what a framework says that it has handed out, just before an event.
+/// Reserved memory, and the allocated bytes of a framework, just before an event.
 struct TakenAt {
     ticket: u64,
     is_over: bool,

@@ -4,17 +4,19 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use super::older::Older;
 use crate::ledger::{Block, Segments, Taken};
 use gpushim_trace::Event;
 
-/// A segment is nearly empty if at most one part in so many of it is in use.
+/// A segment is nearly empty if at most 1/`NEARLY_EMPTY` of it is in use.
 const NEARLY_EMPTY: u64 = 8;
 /// The smallest unit in which memory is mapped (`cuMemGetAllocationGranularity`, measured on an H100).
 const PAGE: u64 = 2 << 20;
 
-/// What a device held. All in bytes; `reserved = allocated + empty + stuck`, as far as blocks and segments
-/// are known.
+/// The reserved memory of a device, in bytes; `reserved = allocated + empty + stuck + untold`, as far as blocks and
+/// segments are known.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Room {
     /// Device ordinal, if known.
     pub device: Option<u8>,
@@ -24,20 +26,24 @@ pub struct Room {
     pub allocated: u64,
     /// Asked for.
     pub requested: u64,
-    /// Free in segments that have nothing else, and free pages: it could go back to the driver.
+    /// Free bytes of empty segments, and free pages: they could be released.
     pub empty: u64,
-    /// Free beside blocks: it cannot go back while they live.
+    /// Free bytes beside blocks: they cannot be released while these live.
     pub stuck: u64,
-    /// That which is stuck in nearly empty segments.
+    /// Stuck bytes of nearly empty segments.
     pub pinned: u64,
     /// How many those are.
     pub pinned_segments: u64,
     /// The largest request that could be met without taking more.
     pub largest_free: u64,
+    /// Free bytes of segments that were reserved before the recording began: it is not known where they are, and so not
+    /// whether they are empty.
+    pub untold: u64,
 }
 
 /// Memory that was taken as a whole and is cut into blocks.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Segment {
     /// Where it begins.
     pub address: u64,
@@ -96,6 +102,9 @@ pub(super) struct Layout<'a> {
     segments: BTreeMap<u64, (Segment, Vec<&'a Block>)>,
     /// By device: bytes of pages of which it is not known where they are, and bytes of those around blocks.
     pages: BTreeMap<Option<u8>, (u64, u64)>,
+    /// By device: blocks in segments that were reserved before the recording began, their bytes and those asked for.
+    outside: BTreeMap<Option<u8>, (u64, u64)>,
+    older: Older,
 }
 
 fn ordinal(device: u8) -> Option<u8> {
@@ -104,12 +113,14 @@ fn ordinal(device: u8) -> Option<u8> {
 
 impl<'a> Layout<'a> {
     /// Of what is held and what is live.
-    pub(super) fn of(held: &Segments, blocks: &'a [Block]) -> Layout<'a> {
+    pub(super) fn of(held: &Segments, blocks: &'a [Block], older: Older) -> Layout<'a> {
         let mut blocks: Vec<&Block> = blocks.iter().collect();
         blocks.sort_unstable_by_key(|block| block.address);
         let mut layout = Layout {
             segments: BTreeMap::new(),
             pages: BTreeMap::new(),
+            outside: BTreeMap::new(),
+            older,
         };
         let mut unused = BTreeMap::new();
         for (address, taken) in held.held() {
@@ -125,9 +136,16 @@ impl<'a> Layout<'a> {
                 loose.push(block);
             }
         }
-        let has_pages = !loose.is_empty();
+        let has_pages = !loose.is_empty() && layout.older.is_whole();
         for block in loose {
-            layout.put_on_pages(block);
+            if has_pages {
+                layout.put_on_pages(block);
+            } else {
+                let (allocated, requested) =
+                    layout.outside.entry(ordinal(block.device)).or_default();
+                *allocated = allocated.saturating_add(block.room);
+                *requested = requested.saturating_add(block.size);
+            }
         }
         for (address, taken) in unused {
             // Where blocks lie outside all segments, these are handles of the pages below them.
@@ -242,6 +260,17 @@ impl<'a> Layout<'a> {
             room.empty = room.empty.saturating_add(free);
             room.largest_free = room.largest_free.max(free);
         }
+        for (device, (allocated, requested)) in &self.outside {
+            let room = rooms.entry(*device).or_default();
+            room.allocated = room.allocated.saturating_add(*allocated);
+            room.requested = room.requested.saturating_add(*requested);
+            room.reserved = room.reserved.saturating_add(*allocated);
+        }
+        for (device, reserved) in self.older.reserved().filter(|(_, bytes)| *bytes > 0) {
+            let room = rooms.entry(ordinal(device)).or_default();
+            room.untold = reserved.saturating_sub(room.reserved);
+            room.reserved = room.reserved.max(reserved);
+        }
         for (device, room) in &mut rooms {
             room.device = *device;
             let said = words.iter().find(|(one, _)| ordinal(*one) == *device);
@@ -250,6 +279,8 @@ impl<'a> Layout<'a> {
                 let free = room.reserved.saturating_sub(room.allocated);
                 room.stuck = room.stuck.min(free.saturating_sub(room.empty));
                 room.pinned = room.pinned.min(room.stuck);
+                let told = room.empty.saturating_add(room.stuck);
+                room.untold = room.untold.min(free.saturating_sub(told));
             }
         }
         rooms.into_values().collect()

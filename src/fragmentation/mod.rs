@@ -3,12 +3,11 @@
 //! [`Fragmentation`] is found at one moment from the layout of its segments; [`FragmentationReport`] says it in
 //! sentences, and `map` draws the segments.
 
-pub(crate) mod command;
 mod find;
 mod layout;
 mod map;
+mod older;
 mod text;
 
-pub use find::{Asked, Fragmentation, Pin};
-pub use layout::{Room, Segment};
+pub use find::Fragmentation;
 pub use text::FragmentationReport;

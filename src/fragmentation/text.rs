@@ -9,17 +9,19 @@ use super::find::{Fragmentation, Pin};
 use super::layout::Room;
 use super::map;
 use crate::ledger::{Focus, Moment};
+use crate::output::answer::{Answer, Subject};
 use crate::output::escape::shown;
-use crate::output::finding::{Finding, Subject};
+use crate::output::holder::labels;
 use crate::output::table::{Align, Table};
 use crate::output::units::{bytes, count, percent, span};
-use crate::recording::{CallSite, Names, Recording};
+use crate::recording::{CallSite, Function, Names, Recording};
 use gpushim_trace::Layer;
 
 /// What `gpushim fragmentation` finds.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct FragmentationReport {
-    /// Of what.
+    /// The recording and the memory that was examined.
     #[serde(flatten)]
     pub subject: Subject,
     /// Whether the moment is that at which most was held.
@@ -27,20 +29,21 @@ pub struct FragmentationReport {
     /// The figures.
     #[serde(flatten)]
     pub fragmentation: Fragmentation,
-    /// Who asked for what memory was taken for, at the peak.
+    /// The call site of the request for which memory grew to its peak.
     pub asker: Option<CallSite>,
-    /// Who keeps nearly empty segments, those first that keep most free bytes.
+    /// The stacks that pin nearly empty segments, those with most free bytes first.
     pub keepers: Vec<Keeper>,
-    /// All of it in a sentence.
+    /// The result in one sentence.
     pub verdict: String,
     /// What would help.
     pub advice: Option<&'static str>,
 }
 
-/// Somebody whose blocks keep nearly empty segments.
+/// A stack whose blocks pin nearly empty segments.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Keeper {
-    /// Who.
+    /// The call site.
     #[serde(flatten)]
     pub who: CallSite,
     /// How many segments.
@@ -56,7 +59,7 @@ pub struct Keeper {
 }
 
 impl FragmentationReport {
-    /// Looks at a moment of a recording.
+    /// Analyses a moment of a recording.
     pub fn of(
         recording: &dyn Recording,
         focus: Focus,
@@ -89,12 +92,27 @@ impl FragmentationReport {
         let found = &self.fragmentation;
         let worst = found.devices.iter().max_by_key(|room| room.stuck);
         let Some(room) = worst.filter(|room| room.reserved > 0) else {
-            return "The recording tells of no memory that is reserved.".to_string();
+            return match self.subject.wrapped {
+                true => "Not told: what is reserved was reserved before the recording began."
+                    .to_string(),
+                false => "The recording has no reserved memory.".to_string(),
+            };
         };
         let of = match room.device.filter(|_| found.devices.len() > 1) {
             Some(device) => format!(" of gpu {device}"),
             None => String::new(),
         };
+        if let Some(room) = found.devices.iter().max_by_key(|room| room.untold)
+            && room.untold > 0
+            && !found.is_found()
+        {
+            return format!(
+                "Not told: {} of the {} that are reserved are free, but where they lie is not known: they were reserved \
+                 before the recording began.",
+                bytes(room.untold),
+                bytes(room.reserved)
+            );
+        }
         let share = percent(room.stuck as f64, room.reserved as f64);
         let (stuck, reserved) = (bytes(room.stuck), bytes(room.reserved));
         if !found.is_found() {
@@ -200,14 +218,15 @@ impl FragmentationReport {
             ("since", Align::Right),
             ("by", Align::Left),
         ]);
-        for keeper in self.keepers.iter().take(top) {
+        let sites = self.keepers.iter().take(top).map(|keeper| &keeper.who);
+        for (keeper, label) in self.keepers.iter().zip(labels(sites, "no stack recorded")) {
             table.row([
                 bytes(keeper.free),
                 count(keeper.segments),
                 count(keeper.blocks),
                 bytes(keeper.bytes),
                 span(keeper.oldest_ns),
-                keeper.who.function_or("no stack recorded"),
+                label,
             ]);
         }
         table
@@ -223,7 +242,7 @@ fn several(number: u64, what: &str) -> String {
 
 /// Pins by who is responsible for most of what is in a segment.
 fn keepers(recording: &dyn Recording, pins: &[Pin], names: &mut dyn Names) -> Vec<Keeper> {
-    let mut by_function: FxHashMap<String, usize> = FxHashMap::default();
+    let mut by_function: FxHashMap<Option<Function>, usize> = FxHashMap::default();
     let mut frames: FxHashMap<u64, CallSite> = FxHashMap::default();
     let mut keepers: Vec<Keeper> = Vec::new();
     for pin in pins {
@@ -253,7 +272,9 @@ fn keepers(recording: &dyn Recording, pins: &[Pin], names: &mut dyn Names) -> Ve
     keepers
 }
 
-impl Finding for FragmentationReport {
+impl Answer for FragmentationReport {
+    const COMMAND: &'static str = "fragmentation";
+
     fn is_found(&self) -> bool {
         self.fragmentation.is_found()
     }

@@ -1,10 +1,11 @@
-//! Whether memory grows with each iteration, by how much, who keeps it, and how long it will last.
+//! Growth of memory per iteration: how much, by which stacks, and when it runs out.
 //!
-//! [`Growth`] is found by what is live at the beginning of each iteration; [`GrowthReport`] says it in sentences.
+//! [`Growth`] is found from the live memory at the beginning of each iteration; [`GrowthReport`] is its text.
 
-pub(crate) mod command;
 mod find;
 mod text;
+mod until_full;
 
-pub use find::{Growth, Keeper};
+pub use find::Growth;
 pub use text::GrowthReport;
+pub use until_full::UntilFull;

@@ -5,91 +5,101 @@ use std::fmt;
 use serde::Serialize;
 
 use super::find::Growth;
-use crate::iterations::{By, Iterations};
+use super::until_full::UntilFull;
+use crate::iterations::{Followed, Iterations, Recognised, in_a_sentence, in_a_table};
+use crate::leaks::{Blocks, cure};
 use crate::ledger::Focus;
-use crate::output::finding::{Finding, Holder, Subject};
+use crate::output::answer::{Answer, Subject};
+use crate::output::escape::shown;
+use crate::output::holder::{Holder, labels};
 use crate::output::table::{Align, Table};
 use crate::output::units::{bytes, count, percent, span};
 use crate::recording::{CallSite, Names, Recording};
-use gpushim_trace::Series;
 
-/// Keepers with less than this part of the growth are left out of the sentence.
+/// Stacks with less than this share of the growth are left out of the sentence.
 const MAIN: f64 = 0.05;
 
 /// What `gpushim growth` finds.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct GrowthReport {
-    /// Of what.
+    /// The recording and the memory that was examined.
     #[serde(flatten)]
     pub subject: Subject,
-    /// What the iterations were recognised by.
-    pub by: Option<By>,
-    /// That in words.
-    pub recognised_by: Option<String>,
+    /// What the iterations were recognised by, and how sure they are; `None` without iterations.
+    pub recognised: Option<Recognised>,
     /// The growth; `None` without iterations.
     pub growth: Option<Growth>,
-    /// Who keeps it, the greatest first.
-    pub keepers: Vec<Holder>,
-    /// When it would be too much.
+    /// The stacks that keep it, those with most bytes first.
+    pub keepers: Vec<KeptBy>,
+    /// When memory runs out.
     pub until_full: Option<UntilFull>,
-    /// All of it in a sentence or two.
+    /// The result in one or two sentences.
     pub verdict: String,
 }
 
-/// How long memory lasts at the rate of growth.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct UntilFull {
-    /// Bytes that are still free.
-    pub bytes: u64,
-    /// Iterations until they are not.
-    pub iterations: f64,
-    /// Ns until then.
-    pub ns: f64,
+/// What one stack keeps.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct KeptBy {
+    /// The call site.
+    #[serde(flatten)]
+    pub holder: Holder,
+    /// The size of each block, bytes, where no stack was recorded.
+    pub size: Option<u64>,
+    /// Every how many iterations it keeps some.
+    pub every: f64,
+    /// What to change in the program, if the pattern is known.
+    pub cure: Option<String>,
 }
 
 impl GrowthReport {
-    /// Looks at a recording.
+    /// Analyses a recording.
     pub fn of(recording: &dyn Recording, focus: Focus, names: &mut dyn Names) -> GrowthReport {
-        let iterations = Iterations::find(recording, focus);
+        let followed = Followed::of(recording, focus);
+        let iterations = followed.iterations;
         let growth = iterations
             .as_ref()
-            .map(|iterations| Growth::of(recording, focus, iterations));
-        let free = growth
+            .map(|iterations| Growth::new(iterations, &followed.kept));
+        let until_full = growth
             .as_ref()
-            .and_then(|_| free_by_timeline(recording, focus));
-        let by = iterations.map(|iterations| iterations.by);
-        GrowthReport::new(Subject::of(recording, focus), by, growth, free, names)
+            .and_then(|growth| UntilFull::of(recording, focus, growth));
+        let subject = Subject::of(recording, focus);
+        GrowthReport::new(subject, iterations.as_ref(), growth, until_full, names)
     }
 
-    /// Of growth that was found, what the iterations were recognised by, and how many bytes are still free.
+    /// Of growth that was found in these iterations, and when it will be too much.
     pub fn new(
         subject: Subject,
-        by: Option<By>,
+        iterations: Option<&Iterations>,
         growth: Option<Growth>,
-        free: Option<u64>,
+        until_full: Option<UntilFull>,
         names: &mut dyn Names,
     ) -> GrowthReport {
         let grown = growth.as_ref().filter(|growth| growth.grows);
         let keepers = grown.map_or(&[][..], |growth| &growth.keepers);
-        let keepers: Vec<Holder> = keepers
+        let keepers: Vec<KeptBy> = keepers
             .iter()
-            .map(|keeper| Holder {
-                who: CallSite::of(names, keeper.stack),
-                blocks: keeper.blocks,
-                bytes: keeper.bytes,
-                per_iteration: Some(keeper.per_iteration),
-                share: keeper.share,
-                oldest_ns: None,
+            .map(|keeper| KeptBy {
+                holder: Holder {
+                    who: CallSite::of(names, keeper.stack),
+                    blocks: keeper.blocks,
+                    bytes: keeper.bytes,
+                    per_iteration: Some(keeper.per_iteration),
+                    share: keeper.share,
+                    oldest_ns: None,
+                    made_before: false,
+                },
+                size: keeper.size,
+                every: keeper.every,
+                cure: (keeper.size.is_none())
+                    .then(|| Blocks::of(names, keeper.stack, keeper.blocks, keeper.bytes))
+                    .and_then(|blocks| cure(&blocks)),
             })
             .collect();
-        let recognised_by = by.as_ref().map(|by| by.in_words(names));
-        let until_full = free
-            .zip(growth.as_ref())
-            .and_then(|(free, growth)| until_full(free, growth));
         let mut report = GrowthReport {
             subject,
-            by,
-            recognised_by,
+            recognised: iterations.map(|iterations| Recognised::of(iterations, names)),
             growth,
             keepers,
             until_full,
@@ -109,8 +119,21 @@ impl GrowthReport {
         let Some(growth) = &self.growth else {
             return "No iterations were found: no range that repeats, and no allocation that comes again and again.".to_string();
         };
-        let by = self.recognised_by.as_deref().unwrap_or_default();
+        let recognised = self.recognised.as_ref();
+        let by = recognised.map_or("", |recognised| recognised.in_words.as_str());
         let found = format!("{} iterations, by {by}", count(growth.iterations as u64));
+        if let Some(why) = &growth.unsure {
+            return format!(
+                "{what} rises by {} with each of {found}; but it is not sure that they are iterations: {why}.",
+                bytes(growth.per_iteration as u64)
+            );
+        }
+        if growth.rises {
+            return format!(
+                "{what} rises by {} with each of {found}; but none of them leaves blocks behind: larger ones take the place of smaller ones.",
+                bytes(growth.per_iteration as u64)
+            );
+        }
         if !growth.grows {
             return format!("{what} does not grow: {found}.");
         }
@@ -120,18 +143,18 @@ impl GrowthReport {
             span(growth.steady_ns),
             growth.steady_from
         );
-        // What was kept may be more or less than the growth: some of it took the place of something else.
+        // The kept bytes may differ from the growth: some replaced other blocks.
         let main: Vec<_> = self
             .keepers
             .iter()
-            .filter(|keeper| keeper.share >= MAIN)
+            .filter(|keeper| keeper.holder.share >= MAIN)
             .take(3)
             .collect();
         let parts = main.iter().map(|keeper| {
             format!(
                 "{} of it is kept by {}",
-                percent(keeper.share, 1.0),
-                keeper.who.in_a_sentence()
+                percent(keeper.holder.share, 1.0),
+                in_a_sentence(&keeper.holder.who, keeper.size)
             )
         });
         for part in parts {
@@ -141,7 +164,7 @@ impl GrowthReport {
         text.push('.');
         if let Some(until) = &self.until_full {
             text.push_str(&format!(
-                " At this rate the {} that are free last for {} iterations more, {}.",
+                " At this rate the {} that are free at the end last for {} iterations more, {}.",
                 bytes(until.bytes),
                 count(until.iterations as u64),
                 span(until.ns as u64)
@@ -151,40 +174,19 @@ impl GrowthReport {
     }
 }
 
-/// How many bytes the fullest device has free, by what the timeline ends with.
-fn free_by_timeline(recording: &dyn Recording, focus: Focus) -> Option<u64> {
-    let timeline = recording.timeline();
-    let devices = timeline
-        .devices
-        .iter()
-        .filter(|device| focus.device.is_none_or(|one| one == device.device));
-    let free = devices.filter_map(|device| {
-        let total = recording.gpu(device.device)?.bytes;
-        let last = |series| device.get(series).last().map(|span| span.max);
-        let used = last(Series::Driver).or_else(|| last(Series::Reserved))?;
-        Some(total.saturating_sub(used))
-    });
-    free.min()
-}
+impl Answer for GrowthReport {
+    const COMMAND: &'static str = "growth";
 
-/// How long so much free memory lasts.
-fn until_full(bytes: u64, growth: &Growth) -> Option<UntilFull> {
-    let iterations = growth.iterations_until(bytes)?;
-    Some(UntilFull {
-        bytes,
-        iterations,
-        ns: iterations * growth.iteration_ns,
-    })
-}
-
-impl Finding for GrowthReport {
     fn is_found(&self) -> bool {
         self.grows()
     }
 
     fn text(&self, f: &mut fmt::Formatter<'_>, top: usize) -> fmt::Result {
         self.subject.heading(f)?;
-        writeln!(f, "{}", crate::output::escape::shown(&self.verdict))?;
+        writeln!(f, "{}", shown(&self.verdict))?;
+        if let Some(recognised) = &self.recognised {
+            writeln!(f, "{}", shown(&recognised.line()))?;
+        }
         if !self.keepers.is_empty() {
             let mut table = Table::new([
                 ("per iteration", Align::Right),
@@ -193,18 +195,24 @@ impl Finding for GrowthReport {
                 ("share", Align::Right),
                 ("by", Align::Left),
             ]);
-            for keeper in self.keepers.iter().take(top) {
+            let sites = self.keepers.iter().take(top);
+            let labels = labels(sites.map(|keeper| &keeper.holder.who), "no stack recorded");
+            for (keeper, label) in self.keepers.iter().zip(labels) {
+                let holder = &keeper.holder;
                 table.row([
-                    bytes(keeper.per_iteration.unwrap_or(0.0) as u64),
-                    bytes(keeper.bytes),
-                    count(keeper.blocks),
-                    percent(keeper.share, 1.0),
-                    keeper.who.function_or("no stack recorded"),
+                    bytes(holder.per_iteration.unwrap_or(0.0) as u64),
+                    bytes(holder.bytes),
+                    count(holder.blocks),
+                    percent(holder.share, 1.0),
+                    in_a_table(label, keeper.size),
                 ]);
             }
             write!(f, "\n{table}")?;
             if let Some(first) = self.keepers.first() {
-                first.way(f)?;
+                first.holder.way(f)?;
+                if let Some(cure) = &first.cure {
+                    writeln!(f, "\nCure: {cure}.")?;
+                }
             }
         }
         Ok(())

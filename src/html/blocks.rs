@@ -4,6 +4,7 @@ use rustc_hash::FxHashMap;
 
 use super::keep::Keep;
 use super::pack::Pack;
+use crate::error::Result;
 
 /// The end of a block that is live at the end.
 pub const LIVE: u64 = u64::MAX;
@@ -58,7 +59,7 @@ struct Sums {
 }
 
 impl Blocks {
-    /// Of a run that ends then; so many are kept exactly.
+    /// For a run that ends at `end_ns`; keeps at most `most` blocks exactly.
     pub fn new(end_ns: u64, most: usize) -> Blocks {
         Blocks {
             keep: Keep::new(most),
@@ -100,7 +101,7 @@ impl Blocks {
     }
 
     /// Puts all of it into the payload.
-    pub fn pack(self, pack: &mut Pack) -> anyhow::Result<()> {
+    pub fn pack(self, pack: &mut Pack) -> Result<()> {
         let mut sums = self.sums;
         let mut exact = self.keep.finish(|block| sums.add(&block));
         exact.sort_unstable_by_key(|block| (block.view, block.from, block.address));

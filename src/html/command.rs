@@ -3,13 +3,12 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Result, anyhow};
-
 use super::page;
 use crate::cli::files;
 use crate::cli::outcome::Outcome;
 use crate::cli::recordings;
 use crate::cli::terminal::print_text;
+use crate::error::{Result, failed};
 use crate::output::escape::shown;
 use crate::output::units;
 use crate::recording::{self, Recording};
@@ -17,8 +16,8 @@ use crate::whole::{Readers, write_whole};
 
 /// Write one self-contained HTML page: timeline, blocks over addresses, flame graph, tables.
 ///
-/// Several traces, as of the ranks of one job, come onto one page. It needs no network and no server: open
-/// it in a browser, or send it to somebody.
+/// Several traces, such as the ranks of one job, share one page. The page needs no network and no server: open it
+/// in a browser, or send the file.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   gpushim html train.trace  # writes train.html
@@ -26,7 +25,7 @@ use crate::whole::{Readers, write_whole};
 pub struct Args {
     /// Trace files; the newest in the current directory if none is named.
     files: Vec<PathBuf>,
-    /// Where to write it; `-` is standard output [default: the trace's name with .html, in the current
+    /// The output file; `-` is standard output [default: the trace's name with .html, in the current
     /// directory].
     #[arg(short, long)]
     output: Option<PathBuf>,
@@ -52,7 +51,7 @@ pub fn main(args: &Args) -> Result<Outcome> {
         return Ok(outcome);
     }
     let failed = |error: &dyn std::fmt::Display| {
-        anyhow!(
+        failed!(
             "write {}: {error}; choose another place with -o",
             path.display()
         )

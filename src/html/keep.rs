@@ -1,11 +1,10 @@
 //! The best of a stream, in bounded memory.
 
-/// Holds the `most` items with the highest score of all that were given; what it lets go of is handed to
-/// whoever sums it up.
+/// Keeps the `most` items with the highest scores; the others are handed back to the caller, which sums them up.
 pub struct Keep<T> {
     held: Vec<(u64, T)>,
     most: usize,
-    /// Once items were let go: what has less than this goes at once.
+    /// After items were handed back: items with a lower score than this are handed back at once.
     least: u64,
 }
 

@@ -1,12 +1,12 @@
 //! One self-contained HTML page of recordings: timeline, blocks over addresses, flame graph, tables.
 //!
-//! `books` keeps what was live while the events are read, and `blocks`, `notes`, `phases`, `series` and `stacks`
+//! `memory` keeps what was live while the events are read, and `blocks`, `notes`, `phases`, `series` and `stacks`
 //! what the page shows; `pack` writes it for `assets/`, the program in the page.
 
 mod blocks;
-mod books;
 pub(crate) mod command;
 mod keep;
+mod memory;
 mod notes;
 mod pack;
 mod page;
@@ -15,5 +15,4 @@ mod series;
 mod stacks;
 
 #[cfg(test)]
-pub(crate) use books::curves;
-pub use page::write_page;
+pub(crate) use memory::curves;

@@ -1,7 +1,8 @@
-//! What stands out: requests that failed, contexts that went, moments that the program marked.
+//! Notes: requests that failed, contexts that ended, marks of the program.
 
 use super::pack::Pack;
 use super::stacks::Stacks;
+use crate::error::Result;
 use gpushim_trace::{Event, Kind, Record};
 
 /// How many of each sort are kept, the first ones.
@@ -41,7 +42,7 @@ impl Notes {
     ) {
         let event = &record.event;
         let is_failure = match event.kind {
-            Kind::OutOfMemory | Kind::TensorOutOfMemory | Kind::Failed => true,
+            Kind::OutOfMemory | Kind::TensorOutOfMemory => true,
             Kind::Alloc | Kind::TensorAlloc if event.result != 0 => true,
             Kind::Trim | Kind::ContextGone | Kind::Mark => false,
             Kind::PoolState => {
@@ -81,7 +82,7 @@ impl Notes {
         });
     }
 
-    /// What the pools held belongs to the last request that could not be met on the same thread.
+    /// The state of the pools belongs to the last request that ran out of memory on the same thread.
     fn pools(&mut self, event: &Event) {
         let mut last = self.failures.iter_mut().rev();
         let is_its = |note: &&mut Note| {
@@ -94,7 +95,7 @@ impl Notes {
     }
 
     /// Puts all of it into the payload.
-    pub fn pack(self, pack: &mut Pack) -> anyhow::Result<()> {
+    pub fn pack(self, pack: &mut Pack) -> Result<()> {
         pack.head("notes_cut", &self.cut)?;
         let mut all = self.failures;
         all.extend(self.others);

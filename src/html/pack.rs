@@ -11,6 +11,10 @@ use flate2::write::DeflateEncoder;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
+use crate::error::Result;
+
+use gpushim_trace::leb128;
+
 /// The greatest number that a page can hold: JavaScript counts in doubles.
 pub const MAX: u64 = (1 << 53) - 1;
 
@@ -33,7 +37,7 @@ struct Column {
 
 impl Pack {
     /// Adds a value to the head.
-    pub fn head(&mut self, key: &str, value: &impl Serialize) -> anyhow::Result<()> {
+    pub fn head(&mut self, key: &str, value: &impl Serialize) -> Result<()> {
         self.head
             .insert(key.to_string(), serde_json::to_value(value)?);
         Ok(())
@@ -62,7 +66,7 @@ impl Pack {
             } else {
                 number
             };
-            leb128(word, &mut self.bytes);
+            leb128::put(&mut self.bytes, word);
             count += 1;
         }
         self.columns.push(Column {
@@ -74,7 +78,7 @@ impl Pack {
     }
 
     /// Writes it, deflated, in base64.
-    pub fn write(mut self, out: &mut dyn Write) -> anyhow::Result<()> {
+    pub fn write(mut self, out: &mut dyn Write) -> Result<()> {
         let columns = std::mem::take(&mut self.columns);
         self.head("columns", &columns)?;
         let head = serde_json::to_vec(&self.head)?;
@@ -84,14 +88,6 @@ impl Pack {
         deflate.write_all(&self.bytes)?;
         Ok(base64(&deflate.finish()?, out)?)
     }
-}
-
-fn leb128(mut word: u64, out: &mut Vec<u8>) {
-    while word >= 0x80 {
-        out.push(word as u8 | 0x80);
-        word >>= 7;
-    }
-    out.push(word as u8);
 }
 
 /// Base64 of RFC 4648, padded.

@@ -1,20 +1,19 @@
 //! One page of HTML that shows recordings: self-contained, without a network, opened in a browser.
 //!
-//! What a trace says reaches the page only in deflated base64, and from there only as text of elements:
-//! no name in it can become markup. The page's policy lets nothing run but its own script, and nothing be
-//! fetched at all.
+//! Data of a trace reaches the page only in deflated base64, and from there only as text of elements: no name in it can
+//! become markup. The page's policy lets nothing run but its own script, and nothing be fetched at all.
 
 use std::hash::{BuildHasher, RandomState};
 use std::io::{BufWriter, Write};
 
-use anyhow::Result;
 use serde::Serialize;
 
-use super::books::{Books, Overview};
+use super::memory::{MemoryHistory, Overview};
 use super::notes::Notes;
 use super::pack::Pack;
 use super::phases::Phases;
 use super::stacks::Stacks;
+use crate::error::Result;
 use crate::recording::Recording;
 use crate::report::Report;
 
@@ -24,7 +23,7 @@ mod tests;
 const PAGE: &str = include_str!("assets/page.html");
 const STYLE: &str = include_str!("assets/style.css");
 /// In the order in which they need each other.
-const SCRIPTS: [&str; 14] = [
+const SCRIPTS: [&str; 15] = [
     include_str!("assets/format.js"),
     include_str!("assets/data.js"),
     include_str!("assets/query.js"),
@@ -37,6 +36,7 @@ const SCRIPTS: [&str; 14] = [
     include_str!("assets/flame.js"),
     include_str!("assets/tables.js"),
     include_str!("assets/ranks.js"),
+    include_str!("assets/findings.js"),
     include_str!("assets/input.js"),
     include_str!("assets/main.js"),
 ];
@@ -48,9 +48,9 @@ const BUCKETS: (usize, usize) = (1 << 11, 1 << 16);
 const BLOCKS_ALL: usize = 800_000;
 const BLOCKS: (usize, usize) = (5_000, 200_000);
 
-/// What a page knows of a recording before it is unpacked.
+/// The data of a recording that a page reads before it unpacks the rest.
 #[derive(Serialize)]
-struct Entry {
+struct PageEntry {
     trace: String,
     rank: Option<String>,
     host: Option<String>,
@@ -63,12 +63,12 @@ struct Entry {
 /// Reads the events of each a few times; memory is bounded but for what is live and the names of stacks.
 ///
 /// # Errors
-/// What the writing says.
+/// An error of `out`.
 pub fn write_page(recordings: &[&dyn Recording], out: &mut dyn Write) -> Result<()> {
     let count = recordings.len().max(1);
     let buckets = (BUCKETS_ALL / count).clamp(BUCKETS.0, BUCKETS.1);
     let blocks = (BLOCKS_ALL / count).clamp(BLOCKS.0, BLOCKS.1);
-    // Whoever wrote the trace cannot know it.
+    // The writer of a trace cannot predict it.
     let nonce = format!("{:016x}", RandomState::new().hash_one(0));
     let mut out = BufWriter::new(out);
     let page = PAGE
@@ -103,22 +103,22 @@ fn payload(
     buckets: usize,
     blocks: usize,
     out: &mut dyn Write,
-) -> Result<Entry> {
+) -> Result<PageEntry> {
     let report = Report::of(recording);
     let summary = &report.summary;
     let mut stacks = Stacks::new(recording.names());
-    let mut books = Books::new(summary, buckets, blocks);
+    let mut history = MemoryHistory::new(summary, buckets, blocks);
     let mut phases = Phases::new();
     let mut notes = Notes::default();
-    books.begin(recording, summary.first_ns);
+    history.begin(recording, summary.first_ns);
     for record in recording.events() {
-        books.feed(&record, &mut stacks);
+        history.feed(&record, &mut stacks);
         phases.feed(&record, &mut stacks, |id| recording.text(id));
         notes.feed(&record, &mut stacks, |id| recording.text(id));
     }
-    books.finish(&mut stacks);
+    history.finish(&mut stacks);
     let mut pack = Pack::default();
-    let overview = books.pack(recording, summary, &mut pack)?;
+    let overview = history.pack(recording, summary, &mut pack)?;
     phases.pack(summary.last_ns, &mut pack)?;
     notes.pack(&mut pack)?;
     let mut problems = report.problems.clone();
@@ -127,7 +127,7 @@ fn payload(
     pack.head("report", &report)?;
     pack.write(out)?;
     let fact = |key| report.fact(key).map(str::to_string);
-    Ok(Entry {
+    Ok(PageEntry {
         rank: fact("rank"),
         host: fact("host"),
         pid: fact("pid"),

@@ -5,6 +5,7 @@ use rustc_hash::FxHashMap;
 use super::keep::Keep;
 use super::pack::Pack;
 use super::stacks::{Stacks, without_numbers};
+use crate::error::Result;
 use gpushim_trace::{Kind, Record};
 
 /// How many ranges are kept; the shortest go.
@@ -150,7 +151,7 @@ impl Phases {
     }
 
     /// Puts all of it into the payload; what is still open lasts to the end.
-    pub fn pack(mut self, end_ns: u64, pack: &mut Pack) -> anyhow::Result<()> {
+    pub fn pack(mut self, end_ns: u64, pack: &mut Pack) -> Result<()> {
         let open = std::mem::take(&mut self.open).into_values().flatten();
         let started = std::mem::take(&mut self.started).into_values();
         for phase in open.chain(started).collect::<Vec<_>>() {

@@ -11,7 +11,7 @@ pub struct Curve {
     now: i64,
     /// The most of all, and when it was first reached.
     peak: (i64, u64),
-    /// What must have been there before the first event: freed, but never seen to be allocated.
+    /// Bytes that were live before the first event: freed, but without an allocation.
     missing: i64,
 }
 
@@ -52,7 +52,7 @@ impl Curve {
         }
     }
 
-    /// Something goes that was there before the first event.
+    /// Subtracts bytes that were live before the first event.
     pub fn remove_unseen(&mut self, ns: u64, bytes: i64) {
         self.add(ns, bytes.saturating_neg());
         self.was_there(bytes);

@@ -6,13 +6,14 @@ use std::hash::Hash;
 use rustc_hash::FxHashMap;
 
 use super::pack::Pack;
-use crate::cut;
+use crate::error::Result;
+use crate::ledger::MADE_BEFORE;
 use crate::output::units;
-use crate::recording::{Frame, Names, blame, is_of_user};
+use crate::recording::{Frame, Names, blame};
 use crate::symbols::{Kind, Symbol};
-use gpushim_trace::Class;
+use gpushim_trace::{Class, cut_to};
 
-/// How many stacks are told apart; the rest is one.
+/// The most stacks; the others count as one.
 const MOST: usize = 1 << 15;
 /// Longer texts are cut: C++ names reach kilobytes.
 const TEXT_MOST: usize = 400;
@@ -33,7 +34,8 @@ struct PageFrame {
     name: u32,
     place: u32,
     sort: Sort,
-    user: bool,
+    /// Whether it is above the line: no allocator, runtime or interpreter.
+    is_above: bool,
 }
 
 /// Things once each, by their number.
@@ -92,7 +94,7 @@ impl<'a> Stacks<'a> {
 
     /// The number of a text.
     pub fn text(&mut self, text: &str) -> u32 {
-        let kept = cut::to_bytes(text, TEXT_MOST);
+        let kept = cut_to(text, TEXT_MOST);
         let more = if kept.len() < text.len() { "…" } else { "" };
         self.texts.number(format!("{kept}{more}"))
     }
@@ -122,9 +124,9 @@ impl<'a> Stacks<'a> {
         number
     }
 
-    /// The page's stack of blocks whose allocation is not in the recording.
+    /// The page's stack of blocks that were made before the recording began, and have none.
     pub fn unseen(&mut self) -> u32 {
-        let frame = self.instead("allocated before the first event");
+        let frame = self.instead(MADE_BEFORE);
         let node = self.nodes.number((0, frame)) + 1;
         self.stacks.number((node, frame + 1))
     }
@@ -175,7 +177,7 @@ impl<'a> Stacks<'a> {
             name,
             place,
             sort: Sort::Instead,
-            user: true,
+            is_above: true,
         })
     }
 
@@ -194,19 +196,19 @@ impl<'a> Stacks<'a> {
                 Kind::Native | Kind::Jit => Sort::Native,
                 Kind::Unknown => Sort::Unknown,
             },
-            user: is_of_user(symbol),
+            is_above: !symbol.origin().is_below(),
         })
     }
 
     /// Puts all of it into the payload. Returns what stood in the way of better names.
-    pub fn pack(self, pack: &mut Pack) -> anyhow::Result<Vec<String>> {
+    pub fn pack(self, pack: &mut Pack) -> Result<Vec<String>> {
         pack.head("texts", &self.texts.all)?;
         pack.head("has_stacks", &self.has_frames)?;
         let frames = &self.frames.all;
         pack.plain("frame_name", frames.iter().map(|f| u64::from(f.name)));
         pack.plain("frame_place", frames.iter().map(|f| u64::from(f.place)));
         pack.plain("frame_sort", frames.iter().map(|f| f.sort as u64));
-        pack.plain("frame_user", frames.iter().map(|f| u64::from(f.user)));
+        pack.plain("frame_above", frames.iter().map(|f| u64::from(f.is_above)));
         let nodes = &self.nodes.all;
         pack.delta("node_parent", nodes.iter().map(|(up, _)| u64::from(*up)));
         pack.delta("node_frame", nodes.iter().map(|(_, of)| u64::from(*of)));

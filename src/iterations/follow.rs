@@ -1,11 +1,11 @@
-//! Follows the blocks of a focus through a run, in one pass, once a first one has said what tells its iterations
-//! and which moments are to be looked at.
+//! The second pass over a run: follows the blocks of a focus, with the iterations and the moments that the first pass found.
 
 use super::journal::{Journal, What};
+use super::kept::{Kept, Lifetimes};
 use super::locate::Locator;
-use super::{Iterations, Start};
-use crate::ledger::{Block, Focus, Visitor, Walker, in_order};
-use crate::recording::{Reader, Recording};
+use super::{Iterations, Search, Start};
+use crate::ledger::{Block, Focus, Highest, Unseen, Visitor, Walker, in_order};
+use crate::recording::{Reader, Recording, read};
 use gpushim_trace::Record;
 
 /// Follows blocks.
@@ -15,7 +15,7 @@ pub struct Follow<'a> {
     locator: Option<Locator>,
     /// Moments that are still to come, each with its place in the answer; the first one last.
     moments: Vec<(u64, usize)>,
-    live_at: Vec<Vec<Block>>,
+    live_at: Vec<(u64, Vec<Block>)>,
     notes: Notes,
     last_ns: u64,
 }
@@ -25,16 +25,16 @@ pub struct Follow<'a> {
 pub struct Followed {
     /// The iterations, if there are any.
     pub iterations: Option<Iterations>,
-    /// Bytes live at the beginning of each.
-    pub levels: Vec<u64>,
     /// When the last one began, or the run ended where there are none, ns since the start.
     pub last_ns: u64,
-    /// What was live then, the oldest first.
-    pub live_at_last: Vec<Block>,
-    /// What was live at each moment asked for, the oldest first.
+    /// What was live then, and what of it iterations left behind.
+    pub kept: Kept,
+    /// The blocks that were live at each requested moment, the oldest first.
     pub live_at: Vec<Vec<Block>>,
     /// What happened around the moment that was watched.
     pub journal: Option<Journal>,
+    /// The highest level by stretch of the run.
+    pub highest: Highest,
 }
 
 impl<'a> Follow<'a> {
@@ -48,13 +48,15 @@ impl<'a> Follow<'a> {
         watched: Option<u64>,
     ) -> Follow<'a> {
         let watched = watched.filter(|_| locator.is_some());
+        let live_at = moments.iter().map(|moment| (*moment, Vec::new()));
+        let live_at = live_at.collect();
         let mut moments: Vec<(u64, usize)> = moments.iter().copied().zip(0..).collect();
         moments.sort_unstable_by(|a, b| b.cmp(a));
         Follow {
             recording,
             walker: Walker::new(recording, focus),
             locator,
-            live_at: vec![Vec::new(); moments.len()],
+            live_at,
             moments,
             notes: Notes {
                 journal: watched.map(Journal::around),
@@ -67,10 +69,11 @@ impl<'a> Follow<'a> {
     fn feed(&mut self, record: &Record) {
         let locator = self.locator.as_mut();
         if locator.is_some_and(|locator| locator.feed(self.recording, record)) {
-            self.notes.begin(Start {
+            let here = Start {
                 ns: record.ns,
                 ticket: record.ticket,
-            });
+            };
+            self.notes.begin(self.recording, here);
         }
         while let Some((_, place)) = self.moments.pop_if(|(ticket, _)| *ticket <= record.ticket) {
             self.look(place);
@@ -80,7 +83,7 @@ impl<'a> Follow<'a> {
     }
 
     fn look(&mut self, place: usize) {
-        if let Some(live) = self.live_at.get_mut(place) {
+        if let Some((_, live)) = self.live_at.get_mut(place) {
             *live = in_order(self.walker.live().clone());
         }
     }
@@ -91,21 +94,34 @@ impl<'a> Follow<'a> {
         while let Some((_, place)) = self.moments.pop() {
             self.look(place);
         }
-        let mut live = self.walker.live().clone();
-        let begun = self.notes.begun;
-        if let Some(begun) = begun {
-            live.retain(|_, block| block.ticket < begun.ticket);
-            let freed = self.notes.freed_since.drain(..);
-            live.extend(freed.map(|block| (block.address, block)));
-        }
+        let (notes, locator) = (self.notes, self.locator);
+        let begun = notes.lifetimes.begun();
+        let live = self.walker.live().clone();
+        let kept = notes.lifetimes.finish(self.recording, live, &notes.unseen);
+        // Blocks of before the recording come first: they are the oldest.
+        let with_unseen = |(ticket, live): (u64, Vec<Block>)| {
+            let unseen: Vec<Block> = notes.unseen.live_at(ticket).collect();
+            [unseen, live].concat()
+        };
         Followed {
-            iterations: self.locator.map(Locator::finish),
-            levels: self.notes.levels,
+            iterations: locator.map(|locator| locator.finish(self.recording, &kept)),
             last_ns: begun.map_or(self.last_ns, |begun| begun.ns),
-            live_at_last: in_order(live),
-            live_at: self.live_at,
-            journal: self.notes.journal,
+            kept,
+            live_at: self.live_at.into_iter().map(with_unseen).collect(),
+            journal: notes.journal,
+            highest: notes.highest,
         }
+    }
+}
+
+impl Followed {
+    /// Looks for the iterations of a focus, and follows its blocks through them: two passes over the events.
+    pub fn of(recording: &dyn Recording, focus: Focus) -> Followed {
+        let mut search = Search::new(recording, focus);
+        read(recording, &mut [&mut search]);
+        let mut follow = Follow::new(recording, focus, search.choose(), &[], None);
+        read(recording, &mut [&mut follow]);
+        follow.finish()
     }
 }
 
@@ -118,20 +134,15 @@ impl Reader for Follow<'_> {
 /// What is kept while blocks come and go.
 #[derive(Debug, Default)]
 struct Notes {
-    now: u64,
-    levels: Vec<u64>,
-    /// Where the iteration began that is under way.
-    begun: Option<Start>,
-    /// What was live then and has been freed since.
-    freed_since: Vec<Block>,
+    lifetimes: Lifetimes,
+    unseen: Unseen,
     journal: Option<Journal>,
+    highest: Highest,
 }
 
 impl Notes {
-    fn begin(&mut self, here: Start) {
-        self.levels.push(self.now);
-        self.begun = Some(here);
-        self.freed_since.clear();
+    fn begin(&mut self, recording: &dyn Recording, here: Start) {
+        self.lifetimes.begin(recording, here);
         if let Some(journal) = &mut self.journal {
             journal.begin(here.ticket);
         }
@@ -146,20 +157,26 @@ impl Visitor for Notes {
     }
 
     fn allocated(&mut self, block: &Block) {
-        self.now = self.now.saturating_add(block.size);
+        let now = self.lifetimes.allocated(block);
+        self.highest.allocated(block.size, now);
         if let Some(journal) = self.journal.as_mut().filter(|_| block.ticket > 0) {
             journal.note(block.ticket, block.thread, What::Allocated(block.stack));
         }
     }
 
     fn freed(&mut self, block: &Block, at: &Record) {
-        self.now = self.now.saturating_sub(block.size);
+        self.lifetimes.freed(block);
         if let Some(journal) = &mut self.journal {
             journal.note(at.ticket, at.event.thread, What::Freed(block.address));
         }
-        if self.begun.is_some_and(|begun| block.ticket < begun.ticket) {
-            self.freed_since.push(*block);
-        }
+    }
+
+    fn freed_unseen(&mut self, block: &Block, at: &Record) {
+        self.unseen.ended(block, at);
+    }
+
+    fn never_freed(&mut self, rest: &Block) {
+        self.unseen.never_ended(rest);
     }
 }
 

@@ -2,14 +2,14 @@
 
 use gpushim_trace::{Kind, Record};
 
-/// Entries that are kept at most, 40 bytes each: iterations that are longer are not told.
+/// The most entries, 40 bytes each: longer iterations have no journal.
 const MOST: usize = 1 << 20;
 /// Iterations that begin after the peak before enough is known.
 const AFTER: usize = 2;
 
 /// Something that happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct JournalEntry {
     /// Its place among all events.
     pub ticket: u64,
     /// Its thread.
@@ -36,7 +36,7 @@ pub enum What {
 pub struct Journal {
     /// The place of the first event after the moment.
     moment: u64,
-    entries: Vec<Entry>,
+    entries: Vec<JournalEntry>,
     /// Where the iteration begins among them that is under way.
     current: usize,
     /// Iterations that began after the moment.
@@ -62,7 +62,7 @@ impl Journal {
     }
 
     /// What happened, in order; `None` if it was too much.
-    pub fn entries(&self) -> Option<&[Entry]> {
+    pub fn entries(&self) -> Option<&[JournalEntry]> {
         (!self.is_too_long).then_some(&self.entries)
     }
 
@@ -85,8 +85,8 @@ impl Journal {
     /// A range begins or ends.
     pub fn event(&mut self, record: &Record) {
         let what = match record.event.kind {
-            Kind::RangePush => What::Push(record.event.address),
-            Kind::RangePop => What::Pop,
+            Kind::RangePush | Kind::RangeStart => What::Push(record.event.address),
+            Kind::RangePop | Kind::RangeEnd => What::Pop,
             _ => return,
         };
         self.note(record.ticket, record.event.thread, what);
@@ -102,7 +102,7 @@ impl Journal {
             (self.current, self.is_too_long) = (0, true);
             return;
         }
-        self.entries.push(Entry {
+        self.entries.push(JournalEntry {
             ticket,
             thread,
             what,

@@ -1,14 +1,16 @@
-//! Where the iterations of a run begin, once it is known what tells them.
+//! The beginnings of the iterations of a run, by the marker that was chosen.
 
 use rustc_hash::FxHashMap;
 
+use super::evidence::Evidence;
+use super::kept::Kept;
 use super::tokens::Tokenizer;
-use super::{By, Iterations, Start, without_numbers};
+use super::{By, Iterations, Repetitions, Search, Start, without_numbers};
 use crate::ledger::Focus;
 use crate::recording::Recording;
 use gpushim_trace::{Kind, Record};
 
-/// Iterations that are told apart; the last one takes all that comes after.
+/// The most iterations; the last one includes all later events.
 pub(super) const MOST: usize = 1 << 20;
 
 /// Goes through the events and finds the beginnings.
@@ -25,11 +27,13 @@ pub struct Locator {
     last: Start,
     tokenizer: Tokenizer,
     names: FxHashMap<u64, bool>,
+    /// Of how sure it is, where that is asked.
+    evidence: Option<Evidence>,
 }
 
 impl Locator {
-    /// Of iterations that are recognised by this.
-    pub(super) fn new(focus: Focus, by: By) -> Locator {
+    /// Of iterations that are recognised by this, in a run with so many kinds of allocations that come often.
+    pub(super) fn new(focus: Focus, by: By, kinds: usize) -> Locator {
         Locator {
             by,
             starts: Vec::new(),
@@ -40,25 +44,53 @@ impl Locator {
             last: Start::default(),
             tokenizer: Tokenizer::new(focus),
             names: FxHashMap::default(),
+            evidence: Some(Evidence::new(focus, kinds)),
         }
     }
 
     /// Of iterations whose beginnings are known.
-    pub(super) fn known(focus: Focus, iterations: Iterations) -> Locator {
+    pub(super) fn known(focus: Focus, known: Repetitions, kinds: usize) -> Locator {
         Locator {
-            starts: iterations.starts,
+            starts: known.starts,
             known: Some(0),
-            ..Locator::new(focus, iterations.by)
+            ..Locator::new(focus, known.by, kinds)
         }
     }
 
-    /// Whether the beginnings are known without the events.
-    pub fn is_done(&self) -> bool {
-        self.known.is_some()
+    /// Of the marker that is found in a recording.
+    pub(super) fn search(recording: &dyn Recording, focus: Focus) -> Option<Locator> {
+        let mut search = Search::new(recording, focus);
+        recording.events().for_each(|record| search.feed(&record));
+        search.choose()
+    }
+
+    /// Goes through the events of a recording, unless the beginnings are known, without a look at how sure they are.
+    pub(super) fn locate(self, recording: &dyn Recording) -> Iterations {
+        let mut locator = Locator {
+            evidence: None,
+            ..self
+        };
+        if locator.known.is_none() {
+            for record in recording.events() {
+                locator.feed(recording, &record);
+            }
+        }
+        locator.finish(recording, &Kept::default())
     }
 
     /// The next event; says whether an iteration begins with it.
     pub fn feed(&mut self, recording: &dyn Recording, record: &Record) -> bool {
+        let begins = self.begins(recording, record);
+        if let Some(evidence) = &mut self.evidence {
+            if begins {
+                evidence.begin();
+            }
+            evidence.feed(record, |stack| recording.frames(stack));
+        }
+        begins
+    }
+
+    fn begins(&mut self, recording: &dyn Recording, record: &Record) -> bool {
         if let Some(begun) = &mut self.known {
             let before = *begun;
             // The last one is the end.
@@ -109,8 +141,8 @@ impl Locator {
         begins
     }
 
-    /// The iterations, after the last event.
-    pub fn finish(self) -> Iterations {
+    /// The iterations, after the last event, and given what they kept.
+    pub fn finish(self, recording: &dyn Recording, kept: &Kept) -> Iterations {
         let (by, mut starts) = (self.by, self.starts);
         if self.known.is_none() {
             let end = match &by {
@@ -126,6 +158,12 @@ impl Locator {
                 ticket: self.last.ticket.saturating_add(1),
             }));
         }
-        Iterations { by, starts }
+        let judge = |evidence: Evidence| evidence.judge(&by, kept, &mut *recording.names());
+        let certainty = self.evidence.map(judge).unwrap_or_default();
+        Iterations {
+            by,
+            starts,
+            certainty,
+        }
     }
 }

@@ -1,5 +1,5 @@
-//! Finds the iterations of a run: by the ranges that the program announced, by what repeats among its
-//! allocations, or by the rise and fall of what is live.
+//! Finds the iterations of a run: by the ranges that the program announced, by what repeats among its allocations, or
+//! by the rise and fall of live memory.
 
 use serde::Serialize;
 
@@ -9,26 +9,36 @@ use crate::recording::{CallSite, Names, Reader, Recording};
 use gpushim_trace::{Kind, Record};
 
 mod cycles;
+mod evidence;
 mod follow;
 mod journal;
+mod kept;
 mod locate;
 mod ranges;
+mod recognised;
 #[cfg(test)]
 mod tests;
 mod tokens;
 
 use cycles::Swing;
+pub use evidence::Certainty;
 pub use follow::{Follow, Followed};
-pub use journal::{Entry, Journal, What};
+pub use journal::{Journal, JournalEntry, What};
+pub use kept::{Kept, Steady, in_a_sentence, in_a_table};
 pub use locate::Locator;
 use ranges::Ranges;
+pub use recognised::Recognised;
 use tokens::{Tokenizer, Tokens};
 
 /// Fewer repetitions are no iterations.
 const LEAST: u64 = 4;
 
+/// Fewer sizes that come once in each iteration may be a part of the program of its own.
+const FEW: usize = 2;
+
 /// What the iterations were recognised by.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum By {
     /// A range that the program announced, its name without numbers.
@@ -37,7 +47,7 @@ pub enum By {
     Stack(u32),
     /// Allocations of this size, bytes.
     Size(u64),
-    /// What is live rises and falls by about so many bytes.
+    /// Live memory rises and falls by about this many bytes.
     Swing(u64),
 }
 
@@ -60,6 +70,7 @@ impl By {
 
 /// Where an iteration begins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Start {
     /// Ns since the start of the recording.
     pub ns: u64,
@@ -67,16 +78,26 @@ pub struct Start {
     pub ticket: u64,
 }
 
+/// What repeats in a run, and where it begins each time; last where the last one ends.
+#[derive(Clone, Debug)]
+struct Repetitions {
+    by: By,
+    starts: Vec<Start>,
+}
+
 /// The iterations of a run, one after the other.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Iterations {
     /// What they were recognised by.
     pub by: By,
     /// Where each begins, and last where the last one ends: one more than there are iterations.
     pub starts: Vec<Start>,
+    /// How sure it is that they are iterations, and not parts of one; of [`Iterations::find`] it says nothing.
+    pub certainty: Certainty,
 }
 
-/// What might tell the iterations of a run, gathered in one pass over its events.
+/// Candidates for the marker of the iterations of a run, from one pass over its events.
 pub struct Search<'a> {
     recording: &'a dyn Recording,
     focus: Focus,
@@ -116,22 +137,39 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// What tells the iterations; `None` if nothing repeats often enough.
+    /// The marker of the iterations; `None` if nothing repeats often enough.
     pub fn choose(self) -> Option<Locator> {
-        let locator = |by| Locator::new(self.focus, by);
+        let locator = |by| Locator::new(self.focus, by, self.tokens.kinds());
         if let Some(by) = self.ranges.choose() {
             return Some(locator(by));
         }
         let cycles = self.swing.cycles();
-        // What memory does as a whole says how many there are, and a token of that count where they begin.
+        // What memory does as a whole says how many there are at most, and a token of such a count where they begin.
         // A few calls of one function in each layer are no iterations.
-        match self
+        let by = self
             .tokens
-            .choose(cycles.as_ref().map(|cycles| cycles.count() as u64))
-        {
-            Some(by) => Some(locator(by)),
-            None => cycles.map(|cycles| Locator::known(self.focus, cycles)),
+            .choose(cycles.as_ref().map(|cycles| cycles.most));
+        let whole = cycles.and_then(|cycles| cycles.whole);
+        let kinds = self.tokens.kinds();
+        match (by, whole) {
+            // A size may come once more before the first iteration, or after the last; one alone may be a leak's; and
+            // what comes in few of the rises is a part of them.
+            (Some((By::Size(_), once)), Some(whole))
+                if once.kinds < FEW
+                    || whole.count() > once.count * 2
+                    || whole.count().abs_diff(once.count) <= 1 + once.count / 20 =>
+            {
+                Some(Locator::known(self.focus, whole, kinds))
+            }
+            (Some((by, _)), _) => Some(locator(by)),
+            (None, whole) => Some(Locator::known(self.focus, whole?, kinds)),
         }
+    }
+}
+
+impl Repetitions {
+    fn count(&self) -> u64 {
+        self.starts.len().saturating_sub(1) as u64
     }
 }
 
@@ -142,17 +180,14 @@ impl Reader for Search<'_> {
 }
 
 impl Iterations {
-    /// Looks for iterations; `None` if nothing repeats often enough.
+    /// Looks for iterations, without a look at how sure they are; `None` if nothing repeats often enough.
     pub fn find(recording: &dyn Recording, focus: Focus) -> Option<Iterations> {
-        let mut search = Search::new(recording, focus);
-        recording.events().for_each(|record| search.feed(&record));
-        let mut locator = search.choose()?;
-        if !locator.is_done() {
-            for record in recording.events() {
-                locator.feed(recording, &record);
-            }
-        }
-        Some(locator.finish())
+        Some(Locator::search(recording, focus)?.locate(recording))
+    }
+
+    /// Looks for iterations, and for how sure it is that they are.
+    pub fn judged(recording: &dyn Recording, focus: Focus) -> Option<Iterations> {
+        Followed::of(recording, focus).iterations
     }
 
     /// How many there are.

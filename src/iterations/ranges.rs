@@ -6,7 +6,7 @@ use super::{By, LEAST, without_numbers};
 use crate::recording::Recording;
 use gpushim_trace::Event;
 
-/// Different names that are told apart; those that come after so many others are left out.
+/// The most different names; later ones are left out.
 const NAMES: usize = 1 << 16;
 
 /// Ranges by their names without numbers.
@@ -51,15 +51,77 @@ impl Ranges {
     /// A range whose name says that it is an iteration, or else the outermost that repeats; of several the
     /// one that came first.
     pub fn choose(&self) -> Option<By> {
-        let says = |name: &str| {
-            let name = name.to_ascii_lowercase();
-            ["step", "iter", "batch"]
-                .iter()
-                .any(|word| name.contains(word))
-        };
         let often = self.seen.iter().filter(|(_, (count, ..))| *count >= LEAST);
-        let (name, _) =
-            often.min_by_key(|(name, (_, depth, order))| (!says(name), *depth, *order))?;
+        let (name, _) = often
+            .min_by_key(|(name, (_, depth, order))| (!says_iteration(name), *depth, *order))?;
         Some(By::Range(name.clone()))
+    }
+}
+
+/// Whether the name of a range says that it is an iteration: its last word does, as in `step 12`, `train_step`,
+/// `ProfilerStep#12` and `Batch 3 of 10`. A `batch_norm` is none.
+pub fn says_iteration(name: &str) -> bool {
+    let mut words = vec![String::new()];
+    let mut was_lower = false;
+    for letter in name.chars() {
+        // A capital after a small letter begins a word, as in `trainStep`.
+        let begins = letter.is_uppercase() && was_lower;
+        if begins || !letter.is_alphabetic() {
+            words.push(String::new());
+        }
+        if let Some(last) = words.last_mut().filter(|_| letter.is_alphabetic()) {
+            last.extend(letter.to_lowercase());
+        }
+        was_lower = letter.is_lowercase();
+    }
+    let last = words
+        .iter()
+        .rev()
+        .find(|word| !["", "of"].contains(&word.as_str()));
+    let iterations = [
+        "step",
+        "steps",
+        "iter",
+        "iters",
+        "iteration",
+        "iterations",
+        "batch",
+        "minibatch",
+    ];
+    last.is_some_and(|last| iterations.contains(&last.as_str()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_say_iteration() {
+        for name in [
+            "step",
+            "step #",
+            "train_step",
+            "trainStep",
+            "ProfilerStep#",
+            "Batch # of #",
+            "epoch # step #",
+            "iteration-#",
+            "Optimizer.step#AdamW.step",
+        ] {
+            assert!(says_iteration(name), "{name}");
+        }
+        for name in [
+            "batch_norm",
+            "aten::batch_norm",
+            "stepper",
+            "iterator",
+            "forward",
+            "step_lr",
+            "",
+            "#",
+            "batch_norm_backward_elemt",
+        ] {
+            assert!(!says_iteration(name), "{name}");
+        }
     }
 }

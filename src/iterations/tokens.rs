@@ -7,14 +7,16 @@ use crate::ledger::Focus;
 use crate::recording::Recording;
 use gpushim_trace::{Event, Kind};
 
-/// Different tokens that are told apart; those that come after so many others are left out.
+/// The most different tokens; later ones are left out.
 const TOKENS: usize = 1 << 18;
 /// How much the distances between repetitions may vary: their deviation over their mean.
 const VARIATION: f64 = 0.5;
 /// How much of the run they must reach over: what only the first iterations do, say fill a cache, is none.
 const REACH: f64 = 0.6;
-/// Of the tokens that repeat, how many must follow the iterations.
-const COVERED: f64 = 0.5;
+/// What is nearly as good as the best.
+const NEAR: f64 = 0.97;
+/// Of the tokens that repeat evenly, how many must follow the iterations, and not by chance.
+const COVERED: f64 = 0.3;
 
 /// Tells what an allocation is recognised by.
 #[derive(Debug)]
@@ -75,6 +77,31 @@ impl Token {
         let variance = (self.squares / distances - mean * mean).max(0.0);
         variance.sqrt() / mean
     }
+
+    /// How often it comes in each of `count` iterations, about.
+    fn times(&self, count: u64) -> u64 {
+        (self.count + count / 2) / count.max(1)
+    }
+
+    /// Whether it comes a whole number of times in each of `count` iterations; one may be cut off.
+    fn follows(&self, count: u64) -> bool {
+        let times = self.times(count);
+        times > 0 && self.count.abs_diff(times.saturating_mul(count)) <= times
+    }
+
+    /// How probable that is of any token that comes so often.
+    fn chance(&self, count: u64) -> f64 {
+        ((2 * self.times(count) + 1) as f64 / count.max(1) as f64).min(1.0)
+    }
+}
+
+/// What comes once in each iteration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Once {
+    /// How often.
+    pub count: u64,
+    /// How many tokens do.
+    pub kinds: usize,
 }
 
 /// The tokens of a run.
@@ -104,10 +131,16 @@ impl Tokens {
         token.count += 1;
     }
 
-    /// The token that comes once in each iteration, if there are any: most of what repeats then comes a
+    /// How many of them come often.
+    pub fn kinds(&self) -> usize {
+        let often = self.seen.values().filter(|token| token.count >= LEAST);
+        often.count()
+    }
+
+    /// A token that comes once in each iteration, if there are any: most of what repeats then comes a
     /// whole number of times as often. If it is known about how many iterations there are at most, one
     /// that comes more often is none.
-    pub fn choose(&self, most: Option<u64>) -> Option<By> {
+    pub fn choose(&self, most: Option<u64>) -> Option<(By, Once)> {
         let mut often: Vec<(&By, Token)> = self
             .seen
             .iter()
@@ -124,11 +157,13 @@ impl Tokens {
         counts.dedup();
         let most = most.map_or(u64::MAX, |most| most + most / 8 + 1);
         counts.retain(|count| *count <= most);
-        let follows = |token: &Token, count: u64| {
-            let times = (token.count + count / 2) / count;
-            times > 0 && token.count.abs_diff(times * count) <= times
+        // A few repetitions are followed by chance.
+        let score = |count: u64| {
+            let follows = regular.clone().filter(|(_, token)| token.follows(count));
+            follows
+                .map(|(_, token)| 1.0 - token.chance(count))
+                .sum::<f64>()
         };
-        let covered = |count: u64| often.iter().filter(|(_, t)| follows(t, count)).count();
         // Where one more or less fits as well: what the most regular ones say.
         let exact = |count: u64| {
             let exact = regular.clone().filter(|(_, token)| token.count == count);
@@ -136,17 +171,28 @@ impl Tokens {
                 .map(|(_, token)| 1.0 / (0.01 + token.variation()))
                 .sum::<f64>()
         };
-        let best = counts.into_iter().max_by(|a, b| {
-            let by_cover = covered(*a).cmp(&covered(*b));
-            by_cover
-                .then(exact(*a).total_cmp(&exact(*b)))
-                .then(a.cmp(b))
-        })?;
-        if (covered(best) as f64) < COVERED * often.len() as f64 {
+        let scored: Vec<(u64, f64)> = counts.iter().map(|count| (*count, score(*count))).collect();
+        let (highest, most) = *scored.iter().max_by(|(_, a), (_, b)| a.total_cmp(b))?;
+        let near = scored
+            .iter()
+            .filter(|(count, score)| *score >= NEAR * most || count.abs_diff(highest) <= 1);
+        let (best, _) =
+            *near.max_by(|(a, _), (b, _)| exact(*a).total_cmp(&exact(*b)).then(a.cmp(b)))?;
+        // Those that say something of this count.
+        let telling = regular
+            .clone()
+            .filter(|(_, token)| token.chance(best) < 1.0);
+        let most = telling
+            .clone()
+            .map(|(_, token)| 1.0 - token.chance(best))
+            .sum::<f64>();
+        let enough = COVERED * regular.clone().count() as f64;
+        if score(best) < COVERED * most || (telling.count() as f64) < enough {
             return None;
         }
         let once = regular.filter(|(_, token)| token.count == best);
+        let kinds = once.clone().count();
         let (key, _) = once.min_by(|(_, a), (_, b)| a.variation().total_cmp(&b.variation()))?;
-        Some((*key).clone())
+        Some(((*key).clone(), Once { count: best, kinds }))
     }
 }

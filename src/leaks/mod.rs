@@ -1,10 +1,13 @@
 //! What is still live before the last iteration, or at the end, by stack and age.
 //!
-//! [`Leaks`] finds it, and who leaves blocks behind in iteration after iteration; [`LeaksReport`] says it in sentences.
+//! [`Leaks`] finds the blocks, and the stacks that leave blocks behind in most iterations; [`LeaksReport`] is its text.
 
-pub(crate) mod command;
+mod blocks;
+mod cure;
 mod find;
 mod text;
 
-pub use find::{Leaks, Left};
+pub use blocks::Blocks;
+pub use cure::cure;
+pub use find::Leaks;
 pub use text::LeaksReport;

@@ -4,19 +4,23 @@ use std::fmt;
 
 use serde::Serialize;
 
+use super::blocks::Blocks;
+use super::cure::cure;
 use super::find::Leaks;
-use crate::iterations::Iterations;
+use crate::iterations::{Followed, Iterations, Recognised, in_a_sentence, in_a_table};
 use crate::ledger::Focus;
+use crate::output::answer::{Answer, Subject};
 use crate::output::escape::shown;
-use crate::output::finding::{Finding, Holder, Subject};
+use crate::output::holder::{Holder, holder_labels};
 use crate::output::table::{Align, Table};
 use crate::output::units::{bytes, count, percent, span};
 use crate::recording::{Names, Recording};
 
 /// What `gpushim leaks` finds.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct LeaksReport {
-    /// Of what.
+    /// The recording and the memory that was examined.
     #[serde(flatten)]
     pub subject: Subject,
     /// When it was looked at, ns since the start.
@@ -25,26 +29,35 @@ pub struct LeaksReport {
     pub before_last_iteration: bool,
     /// Bytes live then.
     pub bytes: u64,
-    /// Bytes of those who leave some behind in iteration after iteration.
+    /// Bytes of the stacks that leave blocks behind in most iterations.
     pub leaked: u64,
-    /// Iterations that were looked at for that.
+    /// Iterations that were examined.
     pub iterations: usize,
-    /// Who holds them: those who leak first, then those with most.
+    /// What the iterations were recognised by, and how sure they are; `None` without iterations.
+    pub recognised: Option<Recognised>,
+    /// The stacks that hold them: leaking ones first, then those with most bytes.
     pub left: Vec<LeftBehind>,
-    /// All of it in a sentence.
+    /// The result in one sentence.
     pub verdict: String,
 }
 
-/// Blocks that somebody left behind.
+/// Blocks that one stack left behind.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct LeftBehind {
-    /// Who.
+    /// The call site.
     #[serde(flatten)]
     pub holder: Holder,
     /// In how many iterations.
     pub in_iterations: usize,
     /// Whether that is a leak.
     pub leaks: bool,
+    /// What to change in the program, if the pattern is known.
+    pub cure: Option<String>,
+    /// Bytes that each iteration adds, if they are left behind to the end.
+    pub per_iteration: Option<f64>,
+    /// The size of each block, bytes, where no stack was recorded.
+    pub size: Option<u64>,
     /// Age of the newest, ns.
     pub newest_age_ns: u64,
     /// Age of the oldest, ns.
@@ -52,19 +65,30 @@ pub struct LeftBehind {
 }
 
 impl LeaksReport {
-    /// Looks at a recording.
+    /// Analyses a recording.
     pub fn of(recording: &dyn Recording, focus: Focus, names: &mut dyn Names) -> LeaksReport {
-        let iterations = Iterations::find(recording, focus);
-        let leaks = Leaks::of(recording, focus, iterations.as_ref());
-        LeaksReport::new(Subject::of(recording, focus), &leaks, names)
+        let followed = Followed::of(recording, focus);
+        let iterations = followed.iterations.as_ref();
+        let leaks = Leaks::new(iterations, followed.last_ns, &followed.kept);
+        LeaksReport::new(Subject::of(recording, focus), iterations, &leaks, names)
     }
 
-    /// Of what was found to be left.
-    pub fn new(subject: Subject, leaks: &Leaks, names: &mut dyn Names) -> LeaksReport {
+    /// Of what was found to be left by these iterations.
+    pub fn new(
+        subject: Subject,
+        iterations: Option<&Iterations>,
+        leaks: &Leaks,
+        names: &mut dyn Names,
+    ) -> LeaksReport {
         let left = leaks.left.iter().map(|left| LeftBehind {
             holder: Holder::of(names, &left.held, leaks.bytes),
             in_iterations: left.iterations,
             leaks: left.leaks,
+            cure: (left.leaks && left.size.is_none())
+                .then(|| Blocks::of(names, left.held.stack, left.held.blocks, left.held.bytes))
+                .and_then(|blocks| cure(&blocks)),
+            per_iteration: left.per_iteration,
+            size: left.size,
             newest_age_ns: leaks.ns.saturating_sub(left.held.newest_ns),
             oldest_age_ns: leaks.ns.saturating_sub(left.held.oldest_ns),
         });
@@ -76,6 +100,7 @@ impl LeaksReport {
             bytes: leaks.bytes,
             leaked: leaks.leaked,
             iterations: leaks.iterations,
+            recognised: iterations.map(|iterations| Recognised::of(iterations, names)),
             verdict: sentence(leaks, &left),
             left,
         }
@@ -91,10 +116,16 @@ fn sentence(leaks: &Leaks, left: &[LeftBehind]) -> String {
     let all = format!("{} are live {when}", bytes(leaks.bytes));
     let leaking: Vec<_> = left.iter().filter(|left| left.leaks).collect();
     if leaking.is_empty() {
+        if let Some(why) = &leaks.unsure {
+            return format!(
+                "{all}; none of it can be called a leak: something repeats {} times, but it is not sure that these are iterations: {why}.",
+                count(leaks.iterations as u64)
+            );
+        }
         return match leaks.iterations {
             0 => format!("{all}; no iterations were found, so none of it can be called a leak."),
             looked => format!(
-                "{all}; nobody leaves some behind in each of {} iterations.",
+                "{all}; no stack leaves blocks behind in each of {} iterations.",
                 count(looked as u64)
             ),
         };
@@ -106,7 +137,7 @@ fn sentence(leaks: &Leaks, left: &[LeftBehind]) -> String {
         format!(
             "{} by {}, in {} of {} iterations",
             bytes(*held),
-            who.in_a_sentence(),
+            in_a_sentence(who, left.size),
             left.in_iterations,
             leaks.iterations
         )
@@ -119,7 +150,9 @@ fn sentence(leaks: &Leaks, left: &[LeftBehind]) -> String {
     )
 }
 
-impl Finding for LeaksReport {
+impl Answer for LeaksReport {
+    const COMMAND: &'static str = "leaks";
+
     fn is_found(&self) -> bool {
         self.leaked > 0
     }
@@ -127,6 +160,9 @@ impl Finding for LeaksReport {
     fn text(&self, f: &mut fmt::Formatter<'_>, top: usize) -> fmt::Result {
         self.subject.heading(f)?;
         writeln!(f, "{}", shown(&self.verdict))?;
+        if let Some(recognised) = &self.recognised {
+            writeln!(f, "{}", shown(&recognised.line()))?;
+        }
         let mut table = Table::new([
             ("", Align::Left),
             ("held", Align::Right),
@@ -136,7 +172,8 @@ impl Finding for LeaksReport {
             ("age", Align::Right),
             ("by", Align::Left),
         ]);
-        for left in self.left.iter().take(top) {
+        let shown = self.left.iter().take(top).map(|left| &left.holder);
+        for (left, label) in self.left.iter().zip(holder_labels(shown)) {
             let holder = &left.holder;
             table.row([
                 if left.leaks { "leak" } else { "" }.to_string(),
@@ -149,15 +186,19 @@ impl Finding for LeaksReport {
                     span(left.newest_age_ns),
                     span(left.oldest_age_ns)
                 ),
-                holder.who.function_or("no stack recorded"),
+                in_a_table(label, left.size),
             ]);
         }
         if !table.is_empty() {
             write!(f, "\n{table}")?;
         }
-        self.left
-            .first()
-            .filter(|left| left.leaks)
-            .map_or(Ok(()), |left| left.holder.way(f))
+        let Some(first) = self.left.first().filter(|left| left.leaks) else {
+            return Ok(());
+        };
+        first.holder.way(f)?;
+        match &first.cure {
+            Some(cure) => writeln!(f, "\nCure: {cure}."),
+            None => Ok(()),
+        }
     }
 }

@@ -15,7 +15,7 @@ pub struct Level {
     peak: i128,
     /// Freed without a readable allocation.
     missing: i128,
-    /// Ns and ticket of the peak.
+    /// When the peak was, ns since the start, and the place of the first event after it.
     pub at: Option<(u64, u64)>,
 }
 
@@ -23,10 +23,17 @@ impl Level {
     fn step(&mut self, step: Step, bytes: u64, record: &Record) {
         let bytes = i128::from(bytes);
         match step {
-            Step::WasThere => self.missing += bytes,
+            Step::WasThere => {
+                self.is_highest_before(record);
+                self.missing += bytes;
+            }
             Step::Rise => self.set(self.now + bytes, record),
-            Step::Fall => self.now -= bytes,
+            Step::Fall => {
+                self.is_highest_before(record);
+                self.now -= bytes;
+            }
             Step::FallUnseen => {
+                self.is_highest_before(record);
                 self.now -= bytes;
                 self.missing += bytes;
             }
@@ -34,11 +41,16 @@ impl Level {
         }
     }
 
+    /// The peak is what was there before this event, as long as nothing rises above it.
+    fn is_highest_before(&mut self, record: &Record) {
+        self.at.get_or_insert((record.ns, record.ticket));
+    }
+
     fn set(&mut self, now: i128, record: &Record) {
         self.now = now;
         if self.now > self.peak || self.at.is_none() {
             self.peak = self.now;
-            self.at = Some((record.ns, record.ticket));
+            self.at = Some((record.ns, record.ticket.saturating_add(1)));
         }
     }
 
@@ -52,7 +64,8 @@ impl Level {
         to_bytes(self.peak.max(0) + self.missing)
     }
 
-    /// What is known to be there after the last event and no event says was there from the beginning.
+    /// Raises the final value to at least `bytes`: memory that is known to be live after the last event, and that no
+    /// event allocated.
     fn end_is_at_least(&mut self, bytes: u64) -> u64 {
         let short = bytes.saturating_sub(self.end());
         self.was_there(short);
@@ -74,9 +87,9 @@ fn to_bytes(value: i128) -> u64 {
     u64::try_from(value.max(0)).unwrap_or(u64::MAX)
 }
 
-/// One device's books.
+/// The sums of one device.
 #[derive(Clone, Debug, Default)]
-pub struct Device {
+pub struct DeviceAccount {
     /// Asked for by the program or a framework.
     pub requested: Level,
     /// Handed out, rounded to blocks.
@@ -89,8 +102,37 @@ pub struct Device {
     pub framework: Option<[Level; 2]>,
     /// What the driver says is in use, by all processes, if it says it.
     pub in_use: Option<Level>,
+    /// What was reserved and not handed out when most was reserved: by the pools, and by a framework.
+    pub unused: [Unused; 2],
     /// Whether the process has anything there, and it is not only the driver that speaks of it.
     pub is_used: bool,
+}
+
+/// What an allocator had reserved and not handed out, when it had reserved most; of several such moments when it had
+/// handed out most.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Unused {
+    reserved: i128,
+    bytes: i128,
+}
+
+impl Unused {
+    fn look(&mut self, reserved: &Level, allocated: &Level) {
+        let bytes = reserved.now - allocated.now;
+        if reserved.now > self.reserved {
+            *self = Unused {
+                reserved: reserved.now,
+                bytes,
+            };
+        } else if reserved.now == self.reserved {
+            self.bytes = self.bytes.min(bytes);
+        }
+    }
+
+    /// Bytes, of these levels after the last event.
+    pub fn bytes(&self, reserved: &Level, allocated: &Level) -> u64 {
+        to_bytes(self.bytes + reserved.missing - allocated.missing)
+    }
 }
 
 /// The sums of a process, and what they are made of.
@@ -98,13 +140,13 @@ pub struct Device {
 pub struct Account {
     /// By device ordinal, [`Event::NO_DEVICE`](gpushim_trace::Event::NO_DEVICE) for what names none; there are a few at
     /// most.
-    pub devices: Vec<(u8, Device)>,
+    pub devices: Vec<(u8, DeviceAccount)>,
     ledger: Ledger,
-    /// Bytes of destroyed contexts whose blocks could not be told from those of others.
+    /// Bytes of destroyed contexts whose blocks could not be distinguished from those of other contexts.
     pub ambiguous: u64,
 }
 
-impl Device {
+impl DeviceAccount {
     fn level(&mut self, sum: Sum) -> Option<&mut Level> {
         Some(match sum {
             Sum::Live(Layer::Device) => &mut self.requested,
@@ -118,7 +160,21 @@ impl Device {
         })
     }
 
-    /// So many bytes of a layer are live after the last event. What the events do not account for was there before
+    /// Looks at what is reserved and not handed out, after a sum has changed.
+    fn look(&mut self, changed: Sum) {
+        match (changed, &self.framework) {
+            (Sum::Allocated | Sum::Reserved, _) => {
+                self.unused[0].look(&self.reserved, &self.allocated);
+            }
+            // A framework says both at once, this one last.
+            (Sum::FrameworkReserved, Some([allocated, reserved])) => {
+                self.unused[1].look(reserved, allocated);
+            }
+            _ => {}
+        }
+    }
+
+    /// Sets the live bytes of a layer after the last event. Bytes that the events do not account for were live before
     /// the first of them, in blocks of which only the size asked for is known.
     pub fn live_at_end(&mut self, layer: Layer, bytes: u64) {
         match layer {
@@ -144,7 +200,8 @@ impl Account {
         }
     }
 
-    /// Takes in what is older than the events and outlives them, before any event.
+    /// Adds the blocks that were allocated before the first event and live after the last one. To be called before any
+    /// event.
     pub fn begin(&mut self, older: &[LiveBlock], first: &Record) {
         let Account {
             devices, ledger, ..
@@ -172,7 +229,7 @@ impl Account {
         &self.ledger
     }
 
-    /// What is live now in a layer, on a device.
+    /// Live bytes of a layer on a device.
     pub fn live(&self, layer: Layer, device: u8) -> impl Iterator<Item = &Block> {
         let all = self.ledger.live(layer).values();
         all.filter(move |block| block.device == device)
@@ -189,7 +246,7 @@ impl Account {
 }
 
 /// Takes a change into the sums of its device.
-fn take(devices: &mut Vec<(u8, Device)>, change: &Change, record: &Record) {
+fn take(devices: &mut Vec<(u8, DeviceAccount)>, change: &Change, record: &Record) {
     change.steps(|ordinal, sum, step, bytes| {
         if matches!(
             sum,
@@ -199,12 +256,13 @@ fn take(devices: &mut Vec<(u8, Device)>, change: &Change, record: &Record) {
         }
         let known = devices.iter().position(|(of, _)| *of == ordinal);
         let at = known.unwrap_or_else(|| {
-            devices.push((ordinal, Device::default()));
+            devices.push((ordinal, DeviceAccount::default()));
             devices.len() - 1
         });
         devices[at].1.is_used |= sum != Sum::InUse;
         if let Some(level) = devices[at].1.level(sum) {
             level.step(step, bytes, record);
         }
+        devices[at].1.look(sum);
     });
 }

@@ -9,7 +9,7 @@ use gpushim_trace::{Effect, Event, Kind, Layer, LiveBlock, Record};
 /// Layers, by their number.
 const LAYERS: usize = 5;
 
-/// What is live and held, event by event.
+/// Live blocks and reserved segments, updated by each event.
 #[derive(Clone, Debug, Default)]
 pub struct Ledger {
     /// Blocks of this layer, and of this device if it says one, and no other; all, if it is none.
@@ -50,13 +50,17 @@ impl Ledger {
         }
     }
 
-    /// Takes in what was live at the end and is older than the first event that can be read; before any event.
+    /// Adds the blocks that were allocated before the first readable event and live at the end. To be called before any
+    /// event.
     pub fn begin(&mut self, older: &[LiveBlock], say: &mut (impl FnMut(&Change) + ?Sized)) {
         for one in older {
             if self.focus.is_some_and(|focus| !focus.holds(&one.event)) {
                 continue;
             }
-            let block = self.block(one.ns, 0, &one.event);
+            let block = Block {
+                earlier: true,
+                ..self.block(one.ns, 0, &one.event)
+            };
             let of_layer = self.of_layer(block.class.layer());
             if of_layer.insert(block.address, block).is_none() {
                 say(&Change::WasThere(block));
@@ -64,7 +68,7 @@ impl Ledger {
         }
     }
 
-    /// Takes in an event, and tells what it changes: what ends before what begins.
+    /// Applies an event and returns the changes: ends before beginnings.
     pub fn apply(&mut self, record: &Record, say: &mut (impl FnMut(&Change) + ?Sized)) {
         let event = &record.event;
         match Effect::of(event) {
@@ -92,7 +96,11 @@ impl Ledger {
                     Some(block) => say(&Change::Freed(block)),
                     None if self.focus.is_none_or(|focus| focus.holds(event)) => {
                         let block = self.block(0, 0, event);
-                        say(&Change::FreedUnseen(Block { stack: 0, ..block }));
+                        say(&Change::FreedUnseen(Block {
+                            stack: 0,
+                            earlier: true,
+                            ..block
+                        }));
                     }
                     None => {}
                 }
@@ -169,12 +177,12 @@ impl Ledger {
         &mut self.blocks[layer as usize]
     }
 
-    /// What is live now in a layer, by address.
+    /// The live blocks of a layer, by address.
     pub fn live(&self, layer: Layer) -> &FxHashMap<u64, Block> {
         &self.blocks[layer as usize]
     }
 
-    /// What is live now, of all layers.
+    /// The live blocks of all layers.
     pub fn all_live(&self) -> impl Iterator<Item = &Block> {
         self.blocks.iter().flat_map(FxHashMap::values)
     }

@@ -3,10 +3,10 @@
 use crate::recording::Recording;
 use gpushim_trace::{Bytes, Class, Event, Kind, Layer, Record};
 
-/// What is looked at.
+/// The memory that is examined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Focus {
-    /// Whose blocks: a framework's tensors, or memory of the devices.
+    /// The layer: a framework's tensors, or memory of the devices.
     pub layer: Layer,
     /// Of one device only.
     pub device: Option<u8>,
@@ -64,6 +64,9 @@ pub struct Block {
     pub class: Class,
     /// It came from the driver and not from the pool.
     pub forwarded: bool,
+    /// It was made before the recording began: its allocation cannot be read, or a snapshot tells only that it was
+    /// there.
+    pub earlier: bool,
 }
 
 impl Block {
@@ -79,6 +82,18 @@ impl Block {
             device: event.device,
             class: event.class,
             forwarded: event.flags & gpushim_trace::flags::FORWARDED != 0,
+            earlier: event.flags & gpushim_trace::flags::EARLIER != 0,
+        }
+    }
+
+    /// Whether it is memory that other blocks are cut from: below a framework's tensors all memory of the driver,
+    /// elsewhere what the pool only handed on.
+    pub(crate) fn is_segment(&self, is_below: bool) -> bool {
+        match self.class {
+            // The handle of what is mapped elsewhere is no address; the mapping is.
+            Class::Vmm => !is_below && self.forwarded,
+            Class::VmmMap => is_below,
+            class => class.layer() == Layer::Device && (is_below || self.forwarded),
         }
     }
 

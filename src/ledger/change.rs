@@ -20,7 +20,7 @@ pub enum Change {
     Released(Segment),
     /// A segment went back that was there before the first event.
     ReleasedUnseen(Segment),
-    /// A context went with blocks that cannot be told from those of others: they stay, the sums do not.
+    /// A context ended whose blocks cannot be distinguished from those of others: the blocks stay live, the sums fall.
     Ambiguous {
         /// Device ordinal.
         device: u8,
@@ -38,7 +38,7 @@ pub enum Change {
         /// Bytes held.
         reserved: u64,
     },
-    /// The driver said what is in use on a device, by all processes.
+    /// The driver's figure of the bytes of a device in use by all processes.
     InUse {
         /// Device ordinal.
         device: u8,
@@ -116,7 +116,7 @@ impl Change {
                 tell(*device, Sum::Live(Layer::Device), Step::Fall, *requested);
                 tell(*device, Sum::Allocated, Step::Fall, *allocated);
             }
-            // It cannot be said whose sums.
+            // The device is unknown.
             Change::Ambiguous { .. } => {}
             Change::Framework {
                 device,

@@ -1,4 +1,5 @@
-//! What goes with a context. Its event says how much that is; which blocks, they do not say themselves.
+//! Blocks and segments that end with a context. Its event has the bytes; the blocks themselves do not name their
+//! context.
 
 use super::apply::Ledger;
 use super::block::{Block, Segment};
@@ -65,7 +66,8 @@ impl Ledger {
         gone
     }
 
-    /// The blocks that went, in the order of addresses, and the bytes of others that went and cannot be told.
+    /// The blocks that ended, in the order of addresses, and the bytes of other blocks that ended and cannot be
+    /// identified.
     fn blocks_of(
         &self,
         context: u64,

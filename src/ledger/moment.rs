@@ -5,7 +5,7 @@
 pub enum Moment {
     /// When most was live, the first time.
     Peak,
-    /// So many ns after the start.
+    /// Ns after the start.
     Ns(u64),
     /// After the last event.
     End,

@@ -4,6 +4,10 @@ use tempfile::TempDir;
 
 use gpushim_trace::{Class, Event, Kind, StackNode, Trace, Writer, WriterOptions};
 
+mod drawn;
+mod python;
+mod steps;
+
 /// Return addresses that stand for functions.
 pub const PARAMETERS: u64 = 0x10_0000;
 pub const ACTIVATIONS: u64 = 0x20_0000;
@@ -12,7 +16,7 @@ pub const STATE: u64 = 0x40_0000;
 pub const LEAK: u64 = 0x50_0000;
 pub const MAIN: u64 = 0x90_0000;
 
-/// How a run goes.
+/// The parameters of a run.
 #[derive(Clone, Debug)]
 pub struct Training {
     pub steps: u64,
@@ -21,6 +25,8 @@ pub struct Training {
     pub ranges: bool,
     /// Whether allocations have stacks.
     pub stacks: bool,
+    /// Whether they are those of Python functions.
+    pub python: bool,
     /// Whether it is one function that allocates.
     pub one_function: bool,
     /// Whether batches differ in length.
@@ -28,10 +34,40 @@ pub struct Training {
     /// Bytes that each step leaves behind, and every how many steps.
     pub leak: u64,
     pub leaks_every: u64,
-    /// A cache that grows by this much in each of so many first steps.
+    /// A cache that grows in the first steps: bytes per step, and steps.
     pub cache: (u64, u64),
     /// Whether all is freed in the end.
     pub takes_down: bool,
+    /// Whether the GPU is known, of 8 GiB, of which 5 are held, and 3 for the last milliseconds.
+    pub has_gpu: bool,
+    /// Forward and backward passes before each optimizer step, whose gradients add up.
+    pub micro_batches: u64,
+    /// Every how many steps there is an evaluation; 0 is never.
+    pub evaluates_every: u64,
+    /// Threads that each step starts, which take memory for themselves.
+    pub threads: u64,
+    /// Whether activations are computed again in the backward pass.
+    pub recomputes: bool,
+    /// The step in which the optimizer makes its state.
+    pub state_at: u64,
+    /// The step in which a part of the weights is made.
+    pub weights_at: Option<u64>,
+    /// Every how many steps the losses that were kept are read and given back; 0 is never.
+    pub reads_losses_every: u64,
+    /// Whether a workspace is kept for each length of a batch.
+    pub has_workspaces: bool,
+    /// Whether the next batch is fetched before a step ends.
+    pub prefetches: bool,
+    /// Whether the backward pass and the optimizer take memory for a moment.
+    pub has_temporaries: bool,
+    /// Whether gradients are set to zero and not freed.
+    pub keeps_gradients: bool,
+    /// No training: sequences of at most this many tokens, one a step, whose keys and values are kept until their end.
+    pub generates: u64,
+    /// Whether keys and values are joined with the earlier ones, not kept beside them.
+    pub joins: bool,
+    /// Whether the ring is too small for all events.
+    pub is_wrapped: bool,
     pub seed: u64,
 }
 
@@ -42,12 +78,28 @@ impl Default for Training {
             layers: 6,
             ranges: false,
             stacks: true,
+            python: false,
             one_function: false,
             varies: false,
             leak: 0,
             leaks_every: 1,
             cache: (0, 0),
             takes_down: false,
+            has_gpu: false,
+            micro_batches: 1,
+            evaluates_every: 0,
+            threads: 0,
+            recomputes: false,
+            state_at: 0,
+            weights_at: None,
+            reads_losses_every: 0,
+            has_workspaces: false,
+            prefetches: false,
+            has_temporaries: false,
+            keeps_gradients: false,
+            generates: 0,
+            joins: false,
+            is_wrapped: false,
             seed: 1,
         }
     }
@@ -60,15 +112,29 @@ struct Run {
     next: u64,
     live: Vec<(u64, u64)>,
     ranges: Vec<u32>,
+    thread: u32,
     random: u64,
+    python: python::Functions,
 }
 
 impl Training {
     /// Records it.
     pub fn record(&self) -> (TempDir, Trace) {
+        let (dir, trace) = self.record_in(4 << 20);
+        assert_eq!(trace.lost(), 0);
+        if !self.is_wrapped {
+            return (dir, trace);
+        }
+        let events = trace.events().count() as u64;
+        drop((dir, trace));
+        // Room for half of the events at least, for three quarters at most.
+        self.record_in(events * 3 / 4 * 64)
+    }
+
+    fn record_in(&self, bytes: u64) -> (TempDir, Trace) {
         let dir = tempfile::tempdir().unwrap();
         let options = WriterOptions {
-            bytes: 4 << 20,
+            bytes,
             ..WriterOptions::default()
         };
         let writer = Writer::create(&dir.path().join("a.trace"), &options).unwrap();
@@ -78,66 +144,20 @@ impl Training {
             next: 1,
             live: Vec::new(),
             ranges: Vec::new(),
+            thread: 7,
             random: self.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
+            python: python::Functions::default(),
         };
         run.all();
         let trace = Trace::open(run.writer.path()).unwrap();
-        assert_eq!(trace.lost(), 0);
         (dir, trace)
     }
 }
 
 impl Run {
-    fn all(&mut self) {
-        let how = self.how.clone();
-        let parameters: Vec<_> = (0..how.layers)
-            .map(|layer| self.allocate(PARAMETERS + layer, (4 << 20) + layer * 4096))
-            .collect();
-        let mut state = Vec::new();
-        let mut kept = Vec::new();
-        for step in 0..how.steps {
-            self.push(&format!("step {step}"));
-            let length = if how.varies { 1 + self.draw() % 7 } else { 4 };
-            self.push("forward");
-            if step < how.cache.0 {
-                kept.push(self.allocate(ACTIVATIONS + 99, how.cache.1));
-            }
-            let mut activations = Vec::new();
-            for layer in 0..how.layers {
-                activations
-                    .push(self.allocate(ACTIVATIONS + layer, length * 300_000 + layer * 512));
-                let temporary = self.allocate(ACTIVATIONS + 50 + layer, length * 100_000);
-                self.free(temporary);
-            }
-            if how.leak > 0 && step.is_multiple_of(how.leaks_every) {
-                kept.push(self.allocate(LEAK, how.leak));
-            }
-            self.pop();
-            self.push("backward");
-            let mut gradients = Vec::new();
-            for layer in (0..how.layers).rev() {
-                gradients.push(self.allocate(GRADIENTS + layer, (4 << 20) + layer * 4096));
-                self.free(activations.pop().unwrap());
-            }
-            self.pop();
-            self.push("optimizer");
-            if step == 0 {
-                state.extend(
-                    (0..how.layers)
-                        .map(|layer| self.allocate(STATE + layer, (8 << 20) + layer * 8192)),
-                );
-            }
-            gradients
-                .into_iter()
-                .for_each(|gradient| self.free(gradient));
-            self.pop();
-            self.pop();
-        }
-        if how.takes_down {
-            for block in [parameters, state, kept].concat() {
-                self.free(block);
-            }
-        }
+    fn segment(&self, kind: Kind, address: u64, size: u64) {
+        let event = self.event(kind, address, size, 0);
+        self.writer.record(&event);
     }
 
     fn draw(&mut self) -> u64 {
@@ -151,6 +171,9 @@ impl Run {
         let top = self.ranges.last().copied().unwrap_or(0);
         let stack = if self.how.one_function {
             self.writer.stack(top, &[MAIN])
+        } else if self.how.python {
+            let frames = self.python.frames(&self.writer, function);
+            self.writer.stack(top, &frames)
         } else if self.how.stacks {
             self.writer.stack(top, &[function, MAIN])
         } else {
@@ -174,7 +197,7 @@ impl Run {
     fn event(&self, kind: Kind, address: u64, size: u64, stack: u32) -> Event {
         Event {
             device: 0,
-            thread: 7,
+            thread: self.thread,
             address,
             size,
             stack,

@@ -8,7 +8,7 @@ use super::block::{Block, Focus, is_on};
 use super::change::Change;
 use super::walk::older;
 use crate::recording::Recording;
-use gpushim_trace::{Class, Effect, Event, Layer, Record};
+use gpushim_trace::{Effect, Event, Layer, Record};
 
 /// Memory that was taken as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,7 +23,7 @@ pub(crate) struct Taken {
     pub used: bool,
 }
 
-/// What is held at the moment.
+/// The segments that are reserved now.
 #[derive(Clone, Debug)]
 pub(crate) struct Segments {
     /// The memory below tensors, and not what our pools say.
@@ -38,7 +38,7 @@ pub(crate) struct Segments {
 struct Held {
     by_address: BTreeMap<u64, Taken>,
     total: u64,
-    /// That which is one allocation each, which nobody keeps when it is freed.
+    /// Bytes of segments that are one allocation each and that no cache keeps after its free.
     handed_on: u64,
 }
 
@@ -71,7 +71,7 @@ impl Segments {
         self.held.total
     }
 
-    /// Bytes held by whoever keeps what is freed: the pool, or the framework.
+    /// Bytes held by the cache: that of the pool, or of the framework.
     pub fn cached(&self) -> u64 {
         if self.is_below {
             self.held.total
@@ -108,13 +108,7 @@ impl Segments {
             ledger,
             held,
         } = self;
-        let is_memory = |block: &Block| match block.class {
-            // The handle of what is mapped elsewhere is no address; the mapping is.
-            Class::Vmm => !*is_below && block.forwarded,
-            Class::VmmMap => *is_below,
-            class => class.layer() == Layer::Device && (*is_below || block.forwarded),
-        };
-        let is_ours = |block: &Block| is_memory(block) && is_on(*device, block.device);
+        let is_ours = |block: &Block| block.is_segment(*is_below) && is_on(*device, block.device);
         act(ledger, &mut |change| match change {
             Change::WasThere(block) | Change::Allocated(block) if is_ours(block) => {
                 held.take(block.address, block.room, block.device, true);

@@ -3,12 +3,13 @@
 use rustc_hash::FxHashMap;
 
 use super::apply::Ledger;
-use super::block::{Block, Focus};
+use super::block::{Block, Focus, is_on};
 use super::change::Change;
+use super::unseen::Unseen;
 use crate::recording::Recording;
-use gpushim_trace::{Layer, LiveBlock, Record};
+use gpushim_trace::{Class, Layer, LiveBlock, Record};
 
-/// Looks on while a recording is gone through.
+/// Is called with the events and blocks of a recording.
 pub trait Visitor {
     /// Each event, before what follows from it.
     fn event(&mut self, _record: &Record) {}
@@ -17,10 +18,16 @@ pub trait Visitor {
     /// A block ends, at an event that frees it, drops its context, or gives its address to another block:
     /// its free was lost then.
     fn freed(&mut self, _block: &Block, _at: &Record) {}
+    /// A block ends of which nothing was known until now, but that it was there when the recording began.
+    fn freed_unseen(&mut self, _block: &Block, _at: &Record) {}
+    /// After the last event: memory that was there when the recording began and at its end, and of which only the sum
+    /// is known; as one block.
+    fn never_freed(&mut self, _rest: &Block) {}
 }
 
-/// Shows the blocks of a focus to visitors, in the order of time: those first whose allocations can no
-/// longer be read but which were live at the end. Returns what is live at the end, the oldest first.
+/// Shows the blocks of a focus to visitors, in the order of time; first the blocks that were live at the end and whose
+/// allocations can no longer be read. Returns the blocks that are live at the end, the oldest first, with what is
+/// known only as a sum as one block for each device.
 pub fn walk(
     recording: &dyn Recording,
     focus: Focus,
@@ -31,8 +38,10 @@ pub fn walk(
     for record in recording.events() {
         walker.feed(&record, &mut all);
     }
-    walker.finish(&mut all);
-    in_order(walker.live().clone())
+    let rests = walker.finish(&mut all);
+    let mut live: Vec<Block> = walker.live().values().copied().collect();
+    live.extend(rests);
+    sorted(live)
 }
 
 /// Several visitors.
@@ -50,6 +59,16 @@ impl Visitor for All<'_, '_> {
     fn freed(&mut self, block: &Block, at: &Record) {
         self.0.iter_mut().for_each(|one| one.freed(block, at));
     }
+
+    fn freed_unseen(&mut self, block: &Block, at: &Record) {
+        self.0
+            .iter_mut()
+            .for_each(|one| one.freed_unseen(block, at));
+    }
+
+    fn never_freed(&mut self, rest: &Block) {
+        self.0.iter_mut().for_each(|one| one.never_freed(rest));
+    }
 }
 
 /// What [`walk`] does, event by event.
@@ -59,19 +78,27 @@ pub struct Walker {
     ledger: Ledger,
     /// What was live at the end, until the first event says how much of it is older.
     kept: Option<Vec<LiveBlock>>,
+    /// Bytes that are live at the end, by device, where not all of their blocks are known.
+    sums: Vec<(u8, u64)>,
 }
+
+/// Devices of which a recording keeps sums.
+const DEVICES: u8 = 8;
 
 impl Walker {
     /// Of the blocks of a focus.
     pub fn new(recording: &dyn Recording, focus: Focus) -> Walker {
+        let devices = (0..DEVICES).filter(|device| is_on(focus.device, *device));
+        let sum = |device| Some((device, recording.live_bytes(focus.layer, device)?));
         Walker {
             layer: focus.layer,
             ledger: Ledger::of(focus),
             kept: Some(recording.live().unwrap_or_default()),
+            sums: devices.filter_map(sum).collect(),
         }
     }
 
-    /// What is live now, by address.
+    /// The live blocks, by address.
     pub fn live(&self) -> &FxHashMap<u64, Block> {
         self.ledger.live(self.layer)
     }
@@ -85,13 +112,40 @@ impl Walker {
         self.ledger.apply(record, &mut |change| match change {
             Change::Allocated(block) => visitor.allocated(block),
             Change::Freed(block) => visitor.freed(block, record),
+            Change::FreedUnseen(block) => visitor.freed_unseen(block, record),
             _ => {}
         });
     }
 
-    /// After the last event.
-    pub fn finish(&mut self, visitor: &mut impl Visitor) {
+    /// After the last event. Returns what is live and known only as a sum, as one block for each device.
+    pub fn finish(&mut self, visitor: &mut impl Visitor) -> Vec<Block> {
         self.begin(u64::MAX, visitor);
+        let rests: Vec<Block> = self.sums.iter().filter_map(|sum| self.rest(*sum)).collect();
+        rests.iter().for_each(|rest| visitor.never_freed(rest));
+        rests
+    }
+
+    /// What a sum has more than the blocks that are known, as one block.
+    fn rest(&self, (device, sum): (u8, u64)) -> Option<Block> {
+        let known = self.live().values().filter(|one| one.device == device);
+        let known = known.fold(0, |sum: u64, one| sum.saturating_add(one.size));
+        let size = sum.checked_sub(known).filter(|size| *size > 0)?;
+        Some(Block {
+            ns: 0,
+            ticket: 0,
+            size,
+            room: size,
+            address: 0,
+            stack: 0,
+            thread: 0,
+            device,
+            class: match self.layer {
+                Layer::Tensor => Class::Tensor,
+                _ => Class::Device,
+            },
+            forwarded: false,
+            earlier: true,
+        })
     }
 
     fn begin(&mut self, first: u64, visitor: &mut impl Visitor) {
@@ -104,17 +158,19 @@ impl Walker {
     }
 }
 
-/// What was live at the end and is older than the first event that can be read.
+/// The blocks that were live at the end and were allocated before the first readable event.
 pub(super) fn older(mut live: Vec<LiveBlock>, first_ns: u64) -> Vec<LiveBlock> {
     live.retain(|block| block.ns < first_ns);
     live
 }
 
-/// Takes what is live just before an event.
+/// Keeps the blocks that are live just before an event.
 #[derive(Debug)]
 pub struct LiveAt {
     ticket: u64,
     live: FxHashMap<u64, Block>,
+    /// Blocks of before the recording that ended later, or never.
+    unseen: Unseen,
     taken: bool,
 }
 
@@ -124,13 +180,16 @@ impl LiveAt {
         LiveAt {
             ticket,
             live: FxHashMap::default(),
+            unseen: Unseen::default(),
             taken: false,
         }
     }
 
-    /// What was live then, the oldest first.
+    /// The blocks that were live then, the oldest first; those too of which only the end is known.
     pub fn into_blocks(self) -> Vec<Block> {
-        in_order(self.live)
+        let mut live: Vec<Block> = self.live.into_values().collect();
+        live.extend(self.unseen.live_at(self.ticket));
+        sorted(live)
     }
 }
 
@@ -150,11 +209,24 @@ impl Visitor for LiveAt {
             self.live.remove(&block.address);
         }
     }
+
+    fn freed_unseen(&mut self, block: &Block, at: &Record) {
+        if self.taken {
+            self.unseen.ended(block, at);
+        }
+    }
+
+    fn never_freed(&mut self, rest: &Block) {
+        self.unseen.never_ended(rest);
+    }
 }
 
 /// The oldest first.
 pub(crate) fn in_order(live: FxHashMap<u64, Block>) -> Vec<Block> {
-    let mut live: Vec<Block> = live.into_values().collect();
+    sorted(live.into_values().collect())
+}
+
+fn sorted(mut live: Vec<Block>) -> Vec<Block> {
     live.sort_unstable_by_key(|block| (block.ns, block.ticket, block.address));
     live
 }

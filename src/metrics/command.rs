@@ -2,14 +2,13 @@
 
 use std::path::PathBuf;
 
-use anyhow::Result;
-
 use super::openmetrics::metrics;
 use crate::cli::files;
 use crate::cli::outcome::Outcome;
 use crate::cli::recordings;
 use crate::cli::terminal::print_text;
 use crate::cli::write::write_for;
+use crate::error::Result;
 use crate::whole::Readers;
 use gpushim_config::{Config, DEFAULT_PATTERN};
 
@@ -20,7 +19,7 @@ use gpushim_config::{Config, DEFAULT_PATTERN};
 #[command(after_help = "Example, every 15 s:
   gpushim metrics -o /var/lib/node_exporter/gpushim.prom /tmp/gpushim-*.trace")]
 pub struct Args {
-    /// Trace files, of running processes, too; all that match GPUSHIM_TRACE if none is named.
+    /// Trace files, also of running processes; all that match GPUSHIM_TRACE if none is named.
     files: Vec<PathBuf>,
     /// The file to write instead of standard output.
     #[arg(short, long, value_name = "FILE.prom")]

@@ -41,7 +41,7 @@ const LEVELS: [(Series, &str, &str); 6] = [
     (
         Series::Requested,
         "gpushim_requested_bytes",
-        "Bytes of device memory that the program asked for and holds.",
+        "Bytes of device memory that the program requested and holds.",
     ),
     (
         Series::Allocated,
@@ -56,7 +56,7 @@ const LEVELS: [(Series, &str, &str); 6] = [
     (
         Series::Tensors,
         "gpushim_framework_allocated_bytes",
-        "Bytes that the framework says it has handed out.",
+        "Bytes that the framework's allocator has allocated.",
     ),
     (
         Series::TensorsReserved,
@@ -66,7 +66,7 @@ const LEVELS: [(Series, &str, &str); 6] = [
     (
         Series::Driver,
         "gpushim_driver_used_bytes",
-        "Bytes of the device that the driver says are in use, by everybody.",
+        "Bytes of the device in use by all processes, according to the driver.",
     ),
 ];
 
@@ -95,7 +95,7 @@ pub fn metrics(recordings: &[Box<dyn Recording>]) -> String {
         "gpushim_out_of_memory",
         "counter",
         "",
-        "Requests that could not be met, among the events that can be read.",
+        "Requests that ran out of memory, among the events that can be read.",
     );
     let (processes, _) = processes(recordings);
     for (recording, process) in recordings.iter().zip(&processes) {

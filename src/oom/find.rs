@@ -1,16 +1,17 @@
-//! Requests that could not be met: what was asked for, what there was, and who held the rest.
+//! Requests that ran out of memory: their size, the free memory, and the stacks that held the rest.
 
 use serde::Serialize;
 
 use crate::ledger::{Block, Focus, Held, LiveAt, Visitor, by_stack, walk};
 use crate::recording::Recording;
-use gpushim_trace::{Event, Kind, Record};
+use gpushim_trace::{Class, Event, Kind, Record};
 
-/// How many are told of, the first ones; their holders take a map each.
+/// The most requests that are examined, the first ones: each needs a map of its holders.
 const MOST: usize = 16;
 
 /// A request that could not be met.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Shortage {
     /// When, ns since the start.
     pub ns: u64,
@@ -18,7 +19,7 @@ pub struct Shortage {
     pub ticket: u64,
     /// Device ordinal.
     pub device: Option<u8>,
-    /// Whether it is a framework that says so.
+    /// Whether a framework reported it.
     pub by_framework: bool,
     /// Bytes asked for.
     pub size: u64,
@@ -26,18 +27,29 @@ pub struct Shortage {
     pub stack: u32,
     /// The thread that asked.
     pub thread: u32,
+    /// The stream that it was for, 0 if that is the default stream or not known.
+    pub stream: u64,
+    /// Whether it was ordered on a stream, at gpushim's pool or the driver's.
+    pub is_ordered: bool,
+    /// Whether a request that a framework reported was refused by what is below it.
+    pub refused_below: bool,
+    /// Whether the framework gave back its cache and the request was then met.
+    pub met_later: bool,
+    /// Bytes that the framework said were free on the device.
+    pub free_as_told: Option<u64>,
     /// Bytes that were free on the device, and all of its bytes; as the driver said.
     pub device_free: Option<[u64; 2]>,
-    /// What the pool, or the framework, had handed out and held then.
+    /// The allocated and reserved bytes of the pool or the framework.
     pub held: Option<Cache>,
     /// Bytes live.
     pub live: u64,
-    /// Who held them, those with most first.
+    /// The stacks that held them, those with most bytes first.
     pub holders: Vec<Held>,
 }
 
-/// What an allocator with a cache had.
+/// The state of an allocator with a cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Cache {
     /// Bytes handed out.
     pub allocated: u64,
@@ -56,24 +68,15 @@ impl Cache {
     }
 }
 
-/// Why a request did not fit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Why {
-    /// What was free and cached would have been enough together, but was in pieces.
-    Fragmented,
-    /// There was not so much, by so many bytes.
-    Short(u64),
-    /// The recording does not say.
-    Unknown,
-}
-
 impl Shortage {
     /// All of a recording, the first ones.
     pub fn all(recording: &dyn Recording, focus: Focus) -> Vec<Shortage> {
         let mut find = Shortages::new(focus.device);
         walk(recording, focus, &mut [&mut find]);
         let mut found = find.found;
+        for one in &mut found {
+            one.as_told(recording);
+        }
         let mut live: Vec<LiveAt> = found.iter().map(|one| LiveAt::new(one.ticket)).collect();
         let mut visitors: Vec<&mut dyn Visitor> = Vec::new();
         for one in &mut live {
@@ -88,37 +91,26 @@ impl Shortage {
 
     /// Says which blocks were live then.
     pub fn held_by(&mut self, recording: &dyn Recording, blocks: &[Block]) {
-        self.live = blocks
-            .iter()
-            .fold(0, |sum, block| sum.saturating_add(block.size));
-        self.holders = by_stack(recording, blocks);
+        // Those of its device alone.
+        let is_there = |block: &&Block| {
+            (self.device).is_none_or(|device| [device, Event::NO_DEVICE].contains(&block.device))
+        };
+        let there = || blocks.iter().filter(is_there);
+        self.live = there().fold(0, |sum, block| sum.saturating_add(block.size));
+        self.holders = by_stack(recording, there());
     }
 
-    /// Bytes of the device that neither the process's pools nor its live blocks account for: other
-    /// processes', and what the driver keeps for itself. `None` if the recording does not say.
-    pub fn others(&self) -> Option<u64> {
-        let held = self.held.filter(|_| !self.by_framework)?;
-        let [free, total] = self.device_free?;
-        let ours = self.live.saturating_add(held.cached());
-        Some(total.saturating_sub(free).saturating_sub(ours))
-    }
-
-    /// Why it did not fit.
-    pub fn why(&self) -> Why {
-        let free = self.device_free.map(|[free, _]| free);
-        let cached = self.held.map(Cache::cached);
-        if free.is_none() && cached.is_none() {
-            return Why::Unknown;
-        }
-        let there = free.unwrap_or(0).saturating_add(cached.unwrap_or(0));
-        match self.size.checked_sub(there) {
-            Some(short) if short > 0 => Why::Short(short),
-            _ => Why::Fragmented,
-        }
+    /// Adds what a framework says beside its events.
+    pub fn as_told(&mut self, recording: &dyn Recording) {
+        let Some(caching) = recording.caching().filter(|_| self.by_framework) else {
+            return;
+        };
+        let refused = caching.refused.get(&self.ticket);
+        (self.free_as_told, self.stream) = refused.copied().unwrap_or_default();
     }
 }
 
-/// Finds the requests that could not be met, the first ones, without who held the rest.
+/// Finds the first requests that ran out of memory, without the holders of the rest.
 #[derive(Debug)]
 pub struct Shortages {
     device: Option<u8>,
@@ -136,6 +128,23 @@ impl Shortages {
     }
 }
 
+impl Shortages {
+    /// Takes away the refusals that a framework's report follows on its thread: they are of the same request. What the
+    /// driver said of the device in the last of them; `None` if there is none.
+    fn below(&mut self, event: &Event) -> Option<Option<[u64; 2]>> {
+        let mut below = None;
+        while let Some(last) = self.found.last()
+            && !last.by_framework
+            && !last.met_later
+            && last.thread == event.thread
+        {
+            below = below.or(Some(last.device_free));
+            self.found.pop();
+        }
+        below
+    }
+}
+
 impl Visitor for Shortages {
     fn event(&mut self, record: &Record) {
         let event = &record.event;
@@ -144,6 +153,11 @@ impl Visitor for Shortages {
             Kind::OutOfMemory | Kind::TensorOutOfMemory if is_device && self.found.len() < MOST => {
                 let by_framework = event.kind == Kind::TensorOutOfMemory;
                 let [first, second] = event.extra;
+                let below = if by_framework {
+                    self.below(event)
+                } else {
+                    None
+                };
                 self.found.push(Shortage {
                     ns: record.ns,
                     ticket: record.ticket,
@@ -152,7 +166,15 @@ impl Visitor for Shortages {
                     size: event.size,
                     stack: event.stack,
                     thread: event.thread,
-                    device_free: (!by_framework && second > 0).then_some([first, second]),
+                    stream: 0,
+                    is_ordered: event.class == Class::PoolAsync,
+                    refused_below: below.is_some(),
+                    met_later: false,
+                    free_as_told: None,
+                    device_free: match by_framework {
+                        true => below.flatten(),
+                        false => (second > 0).then_some([first, second]),
+                    },
                     held: by_framework.then_some(Cache {
                         allocated: first,
                         reserved: second,
@@ -176,6 +198,14 @@ impl Visitor for Shortages {
                         largest_free: Some(event.extra[1]),
                         waiting: event.address,
                     });
+                }
+            }
+            Kind::TensorAlloc => {
+                if let Some(last) = self.found.last_mut()
+                    && last.thread == event.thread
+                    && !last.by_framework
+                {
+                    last.met_later = true;
                 }
             }
             _ => {}

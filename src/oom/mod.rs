@@ -1,11 +1,18 @@
-//! Each request that could not be met: what was asked for, what there was, why it did not fit, who held the rest,
+//! Each request that ran out of memory: its size, the free memory, why it did not fit, the stacks that held the rest,
 //! and what would have helped.
 //!
-//! [`Shortages`] finds them, [`OomReport`] says it in sentences.
+//! [`Shortages`] finds the requests, `Situation` is what is known of the moment of each and [`Cause`] what follows from
+//! it, `Fits` what would have met it, [`OomReport`] is the text.
 
-pub(crate) mod command;
+mod cause;
 mod find;
+mod fits;
+mod situation;
 mod text;
+mod until;
+mod words;
 
-pub use find::{Cache, Shortage, Shortages, Why};
+#[cfg(test)]
+pub use cause::Cause;
+pub use find::{Shortage, Shortages};
 pub use text::OomReport;

@@ -4,88 +4,126 @@ use std::fmt;
 
 use serde::Serialize;
 
-use super::find::{Shortage, Why};
+use super::cause::{Cause, Situation};
+use super::find::Shortage;
+use super::fits::Fits;
+use super::situation::situations;
+use super::words;
+use crate::fragmentation::Fragmentation;
 use crate::growth::Growth;
-use crate::iterations::Iterations;
-use crate::ledger::Focus;
+use crate::iterations::{Followed, Iterations};
+use crate::ledger::{Focus, Moment};
+use crate::output::answer::{Answer, Subject};
 use crate::output::escape::shown;
-use crate::output::finding::{Finding, Holder, Subject};
+use crate::output::holder::{Holder, holder_labels};
 use crate::output::table::{Align, Table};
-use crate::output::units::{bytes, count, percent, span};
+use crate::output::units::{bytes, count, percent};
 use crate::recording::{CallSite, Names, Recording};
+use gpushim_trace::Layer;
+
+/// What handed out memory is called of which the recording has no blocks.
+const NOT_IN_RECORDING: &str = "rounding, or made before the recording began";
+
+/// Requests whose recordings are replayed.
+const TRIED: usize = 2;
 
 /// What `gpushim oom` finds.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct OomReport {
-    /// Of what.
+    /// The recording and the memory that was examined.
     #[serde(flatten)]
     pub subject: Subject,
     /// The requests, the first ones.
-    pub shortages: Vec<Told>,
+    pub shortages: Vec<ExplainedShortage>,
 }
 
-/// A request that could not be met.
+/// A request that ran out of memory, and why.
 #[derive(Clone, Debug, Serialize)]
-pub struct Told {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct ExplainedShortage {
     /// The figures.
     #[serde(flatten)]
     pub shortage: Shortage,
-    /// Why it did not fit.
-    pub why: Why,
+    /// Why it did not fit, the cause first.
+    pub causes: Vec<Cause>,
+    /// What is known of the moment.
+    pub situation: Situation,
+    /// What would have met it, by replay.
+    pub fits: Fits,
     /// In which iteration, from 0.
     pub iteration: Option<usize>,
-    /// Who held the rest, those with most first.
+    /// The stacks that held the rest, those with most bytes first.
     pub held_by: Vec<Holder>,
-    /// All of it in sentences.
+    /// The result in sentences.
     pub verdict: String,
-    /// What would have helped.
+    /// What there was, a line each.
+    pub evidence: Vec<String>,
+    /// What helps.
     pub advice: Vec<String>,
 }
 
 impl OomReport {
-    /// Looks at a recording.
+    /// Analyses a recording.
     pub fn of(recording: &dyn Recording, focus: Focus, names: &mut dyn Names) -> OomReport {
         let shortages = Shortage::all(recording, focus);
-        let iterations = if shortages.is_empty() {
-            None
+        let followed = if shortages.is_empty() {
+            Followed::default()
         } else {
-            Iterations::find(recording, focus)
+            Followed::of(recording, focus)
         };
+        let iterations = followed.iterations;
         let growth = iterations
             .as_ref()
-            .map(|all| Growth::of(recording, focus, all));
+            .map(|all| Growth::new(all, &followed.kept));
         let grows = growth.filter(|growth| growth.grows);
-        OomReport::new(
+        let mut report = OomReport::new(
+            recording,
             Subject::of(recording, focus),
             shortages,
             iterations.as_ref(),
             grows.as_ref(),
             names,
-        )
+        );
+        // Those after the first few are mostly of the same cause.
+        for told in report.shortages.iter_mut().take(TRIED) {
+            told.try_others(recording, names);
+        }
+        report
     }
 
-    /// Of what was found, with the iterations, and how memory grows, if it does.
+    /// Of what was found, with the iterations, and how memory grows, if it does. Nothing is replayed.
     pub fn new(
+        recording: &dyn Recording,
         subject: Subject,
         shortages: Vec<Shortage>,
         iterations: Option<&Iterations>,
         grows: Option<&Growth>,
         names: &mut dyn Names,
     ) -> OomReport {
-        let told = shortages.into_iter().map(|shortage| {
+        let situations = situations(recording, &shortages, grows);
+        let told = shortages.into_iter().zip(situations);
+        let told = told.map(|(shortage, situation)| {
             let asker = (shortage.stack != 0).then(|| CallSite::of(names, shortage.stack));
-            let iteration = iterations.and_then(|all| all.of(shortage.ticket));
+            let iteration = iterations
+                .filter(|all| all.certainty.sure)
+                .and_then(|all| all.of(shortage.ticket));
             let held_by = shortage
                 .holders
                 .iter()
                 .map(|held| Holder::of(names, held, shortage.live));
-            Told {
-                why: shortage.why(),
+            let (causes, fits) = (situation.causes(), Fits::default());
+            let first = causes.first().copied().unwrap_or(Cause::Unknown);
+            ExplainedShortage {
                 iteration,
                 held_by: held_by.collect(),
-                verdict: sentence(&shortage, asker.as_ref(), iteration),
-                advice: advice(&shortage, grows),
+                verdict: words::verdict(&shortage, &situation, &causes, asker.as_ref(), iteration),
+                evidence: words::evidence(&situation),
+                advice: words::advice(first, &situation, &fits),
                 shortage,
+                causes,
+                situation,
+                fits,
             }
         });
         OomReport {
@@ -95,92 +133,50 @@ impl OomReport {
     }
 }
 
-fn sentence(shortage: &Shortage, asker: Option<&CallSite>, iteration: Option<usize>) -> String {
-    let mut text = format!("Out of memory at {}", span(shortage.ns));
-    if let Some(iteration) = iteration {
-        text.push_str(&format!(", in iteration {iteration}"));
+impl ExplainedShortage {
+    /// The cause.
+    pub fn cause(&self) -> Cause {
+        self.causes.first().copied().unwrap_or(Cause::Unknown)
     }
-    let who = match (asker, shortage.by_framework) {
-        (Some(who), _) => who.in_a_sentence(),
-        (None, true) => "the framework".to_string(),
-        (None, false) => "the program".to_string(),
-    };
-    text.push_str(&format!(": {who} asked for {}", bytes(shortage.size)));
-    if let Some(device) = shortage.device {
-        text.push_str(&format!(" of gpu {device}"));
+
+    /// Bytes that the allocator had handed out and no block of the recording accounts for: rounding, and blocks that
+    /// were made before the recording began; `None` if they are less than a part in fifty.
+    fn unknown(&self) -> Option<u64> {
+        let allocated = self.situation.cache?.allocated;
+        let unknown = allocated.checked_sub(self.shortage.live)?;
+        (unknown > allocated / 50).then_some(unknown)
     }
-    if let Some([free, total]) = shortage.device_free {
-        text.push_str(&format!(
-            ", of which {} of {} were free",
-            bytes(free),
-            bytes(total)
-        ));
-    }
-    text.push('.');
-    if let Some(held) = shortage.held {
-        let whose = if shortage.by_framework {
-            "The framework"
-        } else {
-            "The pool"
+
+    /// Replays the recording up to the request, and names the blocks that pin free memory.
+    fn try_others(&mut self, recording: &dyn Recording, names: &mut dyn Names) {
+        let cause = self.cause();
+        self.fits = Fits::of(recording, &self.shortage, &self.situation, cause);
+        self.advice = words::advice(cause, &self.situation, &self.fits);
+        self.advice.extend(words::tried(&self.fits));
+        let Cause::Fragmentation { of_framework, .. } = cause else {
+            return;
         };
-        text.push_str(&format!(
-            " {whose} held {}, {} of it handed out and {} cached",
-            bytes(held.reserved),
-            bytes(held.allocated),
-            bytes(held.cached())
-        ));
-        if let Some(largest) = held.largest_free {
-            text.push_str(&format!(", the largest free block {}", bytes(largest)));
+        let focus = Focus {
+            layer: if of_framework {
+                Layer::Tensor
+            } else {
+                Layer::Device
+            },
+            device: self.shortage.device,
+        };
+        let layout = Fragmentation::at(recording, focus, Moment::Ns(self.shortage.ns));
+        if let Some(first) = layout.pins.first() {
+            let free = (layout.pins.iter()).fold(0_u64, |sum, pin| sum.saturating_add(pin.free));
+            let by = (first.stack != 0).then(|| CallSite::of(names, first.stack));
+            self.advice
+                .push(words::pinned(layout.pins.len(), free, by.as_ref()));
         }
-        text.push('.');
-        if held.waiting > 0 {
-            text.push_str(&format!(
-                " {} were freed and wait for captures and graphs that may use them.",
-                bytes(held.waiting)
-            ));
-        }
     }
-    if let Some(others) = shortage.others().filter(|others| *others > 0) {
-        text.push_str(&format!(
-            " Other processes and the driver held {}.",
-            bytes(others)
-        ));
-    }
-    match shortage.why() {
-        Why::Fragmented => text.push_str(
-            " Free and cached memory together would have been enough, but it was in pieces.",
-        ),
-        Why::Short(short) => text.push_str(&format!(
-            " All that was free or cached is {} less than was asked for.",
-            bytes(short)
-        )),
-        Why::Unknown => {}
-    }
-    text
 }
 
-fn advice(shortage: &Shortage, grows: Option<&Growth>) -> Vec<String> {
-    let mut advice = Vec::new();
-    if shortage.why() == Why::Fragmented {
-        advice.push(if shortage.by_framework {
-            "GPUSHIM_TAKEOVER=torch serves PyTorch from a pool that maps free pages to where they are needed.".to_string()
-        } else {
-            "GPUSHIM_POLICY=vmm maps free pages to where they are needed.".to_string()
-        });
-    }
-    if let Some(growth) = grows {
-        advice.push(format!(
-            "Memory grows by {} per iteration: see `gpushim growth`.",
-            bytes(growth.per_iteration as u64)
-        ));
-    }
-    if let Why::Short(short) = shortage.why() {
-        advice.push(format!("The run needs {} less: who held most is below; `gpushim peak` and `gpushim phases` say more.", bytes(short)));
-    }
-    advice
-}
+impl Answer for OomReport {
+    const COMMAND: &'static str = "oom";
 
-impl Finding for OomReport {
     fn is_found(&self) -> bool {
         !self.shortages.is_empty()
     }
@@ -192,8 +188,11 @@ impl Finding for OomReport {
         }
         for told in &self.shortages {
             writeln!(f, "{}", shown(&told.verdict))?;
+            for evidence in &told.evidence {
+                writeln!(f, "  {}", shown(evidence))?;
+            }
             for advice in &told.advice {
-                writeln!(f, "  {}", shown(advice))?;
+                writeln!(f, "{}", shown(advice))?;
             }
             let mut table = Table::new([
                 ("held", Align::Right),
@@ -201,12 +200,36 @@ impl Finding for OomReport {
                 ("blocks", Align::Right),
                 ("by", Align::Left),
             ]);
-            for holder in told.held_by.iter().take(top) {
+            let shown = told.held_by.iter().take(top);
+            for (holder, label) in told.held_by.iter().zip(holder_labels(shown)) {
                 table.row([
                     bytes(holder.bytes),
                     percent(holder.share, 1.0),
                     count(holder.blocks),
-                    holder.who.function_or("no stack recorded"),
+                    label,
+                ]);
+            }
+            let rest = told.held_by.iter().skip(top);
+            let (bytes_of, blocks_of) = rest.fold((0_u64, 0_u64), |(sum, blocks), holder| {
+                (
+                    sum.saturating_add(holder.bytes),
+                    blocks.saturating_add(holder.blocks),
+                )
+            });
+            if blocks_of > 0 {
+                table.row([
+                    bytes(bytes_of),
+                    percent(bytes_of as f64, told.shortage.live as f64),
+                    count(blocks_of),
+                    "the other stacks".to_string(),
+                ]);
+            }
+            if let Some(unknown) = told.unknown() {
+                table.row([
+                    bytes(unknown),
+                    String::new(),
+                    String::new(),
+                    NOT_IN_RECORDING.to_string(),
                 ]);
             }
             if !table.is_empty() {

@@ -1,9 +1,9 @@
 //! Text from files as it may be shown: nothing in it can move the cursor, begin a line, turn the direction of
 //! writing or hide.
 //!
-//! Programs, hosts and functions are named by whoever wrote a file. Every value from a file that is put into
-//! text for people goes through [`shown`]; what is printed goes through [`screen`] as a whole, which leaves
-//! line feeds, so that a value that was forgotten can do no more than begin a line.
+//! Names of programs, hosts and functions come from files of unknown origin. Every value from a file that is put into
+//! text for people goes through [`shown`]; what is printed goes through [`screen`] as a whole, which leaves line feeds,
+//! so that a value that was forgotten can do no more than begin a line.
 
 use std::fmt::Write;
 

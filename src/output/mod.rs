@@ -1,7 +1,9 @@
-//! What the features share to say what they found: [`finding`] is the trait and its subject, [`table`] aligns,
+//! Shared by the output of all features: [`answer`] is what a subcommand answers and its subject, [`envelope`] its JSON, [`table`] aligns,
 //! [`units`] are numbers as people read them, and [`escape`] makes text from files safe to show.
 
+pub mod answer;
+pub mod envelope;
 pub mod escape;
-pub mod finding;
+pub mod holder;
 pub mod table;
 pub mod units;

@@ -4,7 +4,7 @@ use std::fmt::{self, Write};
 
 pub use super::escape::shown;
 
-/// On which side of its column a cell stands.
+/// The alignment of a cell in its column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Align {
     /// Words.

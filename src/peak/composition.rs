@@ -1,7 +1,7 @@
 //! What was live at the peak of a training: parameters, gradients, optimizer state, activations, temporaries.
 //!
-//! Judged by when blocks came and went. What forward, backward and the optimizer are is told by ranges that the
-//! program announced, or else by the functions that allocated.
+//! Blocks are classified by the times of their allocation and free. NVTX ranges, or else the allocating functions, tell
+//! forward, backward and the optimizer apart.
 
 use rustc_hash::FxHashMap;
 use serde::Serialize;
@@ -18,24 +18,25 @@ use phase::{Intervals, Phase};
 
 /// What a block is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Category {
-    /// Made before the first iteration, and there to stay.
+    /// Parameters: allocated before the first iteration, and never freed.
     Parameters,
-    /// Made by backward, and outlives it.
+    /// Gradients: allocated by backward, and freed after it.
     Gradients,
-    /// Made by the optimizer, and there to stay.
+    /// Optimizer state: allocated by the optimizer, and never freed.
     OptimizerState,
-    /// Made before backward, its input included, and needed until backward.
+    /// Activations: allocated before backward, inputs included, and live until backward.
     Activations,
-    /// Gone before the phase ends that made it.
+    /// Temporaries: freed before the end of the phase that allocated them.
     Temporary,
-    /// It cannot be told.
+    /// Unknown.
     Unknown,
 }
 
 impl Category {
-    /// All of them, in the order in which they are told.
+    /// All categories, in the order of the output.
     pub const ALL: [Category; 6] = [
         Category::Parameters,
         Category::Gradients,
@@ -58,8 +59,9 @@ impl Category {
     }
 }
 
-/// How much of what was live is for what.
+/// The live bytes of one category.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Part {
     /// For what.
     pub category: Category,
@@ -223,7 +225,7 @@ fn match_gradients(judged: &mut [(Block, Option<u64>, Category)]) {
 }
 
 impl Part {
-    /// Its part of a whole, 0 to 1.
+    /// Its share of the whole, 0 to 1.
     pub fn share(&self, whole: u64) -> f64 {
         self.bytes as f64 / whole.max(1) as f64
     }

@@ -1,4 +1,4 @@
-//! Who held memory at a moment: when most was live, or any other.
+//! The stacks that held memory at the peak, or at another moment.
 
 use serde::Serialize;
 
@@ -8,6 +8,7 @@ use gpushim_trace::Record;
 
 /// What was live at a moment.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Peak {
     /// Ns since the start.
     pub ns: u64,
@@ -22,12 +23,12 @@ pub struct Peak {
 }
 
 impl Peak {
-    /// Looks at a moment.
+    /// Analyses a moment.
     pub fn at(recording: &dyn Recording, focus: Focus, moment: Moment) -> Peak {
         let mut find = Find {
             moment,
             now: 0,
-            highest: 0,
+            highest: None,
             passed: false,
             at: (0, 0),
             last: (0, 0),
@@ -60,8 +61,10 @@ impl Peak {
 /// Finds the moment: its time, and the place of the first event after it.
 struct Find {
     moment: Moment,
-    now: u64,
-    highest: u64,
+    /// Bytes more than were there at the beginning in blocks of which only the end is known.
+    now: i128,
+    /// `None` before the first event.
+    highest: Option<i128>,
     passed: bool,
     at: (u64, u64),
     last: (u64, u64),
@@ -70,25 +73,32 @@ struct Find {
 impl Visitor for Find {
     fn event(&mut self, record: &Record) {
         self.last = (record.ns, record.ticket);
-        if let Moment::Ns(ns) = self.moment
-            && !self.passed
-            && record.ns > ns
-        {
-            (self.at, self.passed) = ((ns, record.ticket), true);
+        match self.moment {
+            Moment::Peak if self.highest.is_none() => {
+                // What is older comes before the first event.
+                (self.at, self.highest) = (self.last, Some(self.now));
+            }
+            Moment::Ns(ns) if !self.passed && record.ns > ns => {
+                (self.at, self.passed) = ((ns, record.ticket), true);
+            }
+            _ => {}
         }
     }
 
     fn allocated(&mut self, block: &Block) {
-        self.now = self.now.saturating_add(block.size);
-        if self.moment == Moment::Peak && self.now > self.highest {
-            self.highest = self.now;
-            // Older blocks come before the first event.
+        self.now += i128::from(block.size);
+        if self.moment == Moment::Peak && self.highest.is_some_and(|most| self.now > most) {
+            self.highest = Some(self.now);
             self.at = (block.ns, block.ticket.saturating_add(1));
         }
     }
 
     fn freed(&mut self, block: &Block, _: &Record) {
-        self.now = self.now.saturating_sub(block.size);
+        self.now -= i128::from(block.size);
+    }
+
+    fn freed_unseen(&mut self, block: &Block, _: &Record) {
+        self.now -= i128::from(block.size);
     }
 }
 

@@ -1,4 +1,4 @@
-//! Who held memory at a moment, in words and figures.
+//! The stacks that held memory at a moment, as text.
 
 use std::fmt;
 
@@ -7,16 +7,18 @@ use serde::Serialize;
 use super::composition::{Part, composition};
 use super::find::Peak;
 use crate::iterations::{Follow, Search};
-use crate::ledger::{Focus, Moment};
-use crate::output::finding::{Finding, Holder, Subject};
+use crate::ledger::{Focus, Moment, peak_of_run};
+use crate::output::answer::{Answer, Subject};
+use crate::output::holder::{Holder, holder_labels};
 use crate::output::table::{Align, Table};
 use crate::output::units::{bytes, count, percent, span};
 use crate::recording::{Names, Recording, read};
 
 /// What `gpushim peak` finds.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct PeakReport {
-    /// Of what.
+    /// The recording and the memory that was examined.
     #[serde(flatten)]
     pub subject: Subject,
     /// When, ns since the start.
@@ -25,19 +27,22 @@ pub struct PeakReport {
     pub iteration: Option<usize>,
     /// Whether that is when most was live.
     pub is_peak: bool,
+    /// The most that was live in the whole run, bytes, if that was before the events that are left.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lost_peak: Option<u64>,
     /// Bytes that were live.
     pub bytes: u64,
     /// Blocks that were.
     pub blocks: u64,
-    /// What they were for, as far as it can be told.
+    /// The composition, as far as it is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub composition: Option<Vec<Part>>,
-    /// Who held them, those with most first.
+    /// The stacks that held them, those with most bytes first.
     pub holders: Vec<Holder>,
 }
 
 impl PeakReport {
-    /// Looks at a moment of a recording.
+    /// Analyses a moment of a recording.
     pub fn of(
         recording: &dyn Recording,
         focus: Focus,
@@ -70,6 +75,8 @@ impl PeakReport {
             iteration: iterations.and_then(|iterations| iterations.of(peak.ticket)),
             composition,
             is_peak: moment == Moment::Peak,
+            lost_peak: peak_of_run(recording, focus)
+                .filter(|most| moment == Moment::Peak && *most > peak.bytes),
             bytes: peak.bytes,
             blocks: peak.blocks,
             holders: peak
@@ -81,7 +88,9 @@ impl PeakReport {
     }
 }
 
-impl Finding for PeakReport {
+impl Answer for PeakReport {
+    const COMMAND: &'static str = "peak";
+
     fn is_found(&self) -> bool {
         false
     }
@@ -100,6 +109,13 @@ impl Finding for PeakReport {
             write!(f, ", in iteration {iteration}")?;
         }
         writeln!(f)?;
+        if let Some(most) = self.lost_peak {
+            writeln!(
+                f,
+                "That is the peak of what is left: {} were live at the peak of the run, of which no events are left.",
+                bytes(most)
+            )?;
+        }
         if let Some(parts) = &self.composition {
             writeln!(f, "{}", parts_in_words(parts, self.bytes))?;
         }
@@ -110,13 +126,14 @@ impl Finding for PeakReport {
             ("since", Align::Right),
             ("by", Align::Left),
         ]);
-        for holder in self.holders.iter().take(top) {
+        let shown = self.holders.iter().take(top);
+        for (holder, label) in self.holders.iter().zip(holder_labels(shown)) {
             table.row([
                 bytes(holder.bytes),
                 percent(holder.share, 1.0),
                 count(holder.blocks),
                 holder.oldest_ns.map(span).unwrap_or_default(),
-                holder.who.function_or("no stack recorded"),
+                label,
             ]);
         }
         let rest = self.holders.iter().skip(top);

@@ -1,4 +1,6 @@
-//! What each phase of a program does with memory: the ranges that it announced, and its iterations.
+//! Memory by phase of a program: its ranges, by NVTX or as PyTorch announced them, and its iterations.
+
+use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
 use serde::Serialize;
@@ -8,14 +10,19 @@ use crate::ledger::{Block, Focus, Visitor, walk};
 use crate::recording::Recording;
 use gpushim_trace::{Kind, Record};
 
-/// Names of phases that are told apart.
+/// The name of the phase that an iteration without a range of its own is.
+pub const ITERATION: &str = "iteration";
+/// The most names of phases.
 const NAMES: usize = 1 << 12;
+/// The most ranges that are open at once and may end in any order; more are not followed.
+const STARTED: usize = 64;
 
 /// What happened between the beginnings and ends of the ranges of one name.
 ///
-/// Whatever happened at that time counts, on all threads: PyTorch's backward allocates on a thread of its
-/// own. Of nested ranges each counts.
+/// Events of all threads count, since PyTorch's backward allocates on another thread. An event counts in each of
+/// several nested ranges.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Phase {
     /// Its name without numbers; `iteration` where iterations have no range.
     pub name: String,
@@ -39,6 +46,9 @@ pub struct Phase {
     pub peak: u64,
     /// When that was, ns since the start.
     pub peak_ns: u64,
+    /// The most that was live, without what is known only by its end.
+    #[serde(skip)]
+    highest: i128,
 }
 
 impl Phase {
@@ -52,22 +62,30 @@ impl Phase {
             recording,
             // Ranges of other threads lie beside these.
             thread: busiest(recording),
-            iterations: iterations.filter(|iterations| !iterations.are_ranges()),
+            // What may as well be a layer is no phase of the run.
+            iterations: iterations.filter(|all| !all.are_ranges() && all.certainty.sure),
             names: FxHashMap::default(),
             open: Vec::new(),
+            started: BTreeMap::new(),
             iteration: None,
             now: 0,
+            unseen: 0,
             last_ns: 0,
             all: Vec::new(),
         };
         walk(recording, focus, &mut [&mut phases]);
-        // What is open at the end ends there.
+        // Phases that are open at the end of the run end there.
         let iteration = phases.iteration.take().map(|(_, open)| open);
         for open in std::mem::take(&mut phases.open)
             .into_iter()
+            .chain(std::mem::take(&mut phases.started).into_values())
             .chain(iteration)
         {
             phases.end(open, phases.last_ns);
+        }
+        let unseen = phases.unseen;
+        for phase in &mut phases.all {
+            phase.peak = u64::try_from((phase.highest + unseen).max(0)).unwrap_or(u64::MAX);
         }
         phases.all
     }
@@ -88,15 +106,15 @@ pub(crate) fn busiest(recording: &dyn Recording) -> Option<u32> {
     most.map(|(thread, _)| thread)
 }
 
-/// One that is taking place.
+/// A phase that is open.
 struct Open {
     /// Its place among all.
     phase: usize,
     /// Its first event.
     ticket: u64,
     ns: u64,
-    entry: u64,
-    peak: u64,
+    entry: i128,
+    peak: i128,
     peak_ns: u64,
     allocated: u64,
     temporary: u64,
@@ -110,9 +128,14 @@ struct Phases<'a> {
     names: FxHashMap<u64, usize>,
     /// Ranges, the outermost first.
     open: Vec<Open>,
+    /// Ranges that may end on another thread or in another order, by their numbers.
+    started: BTreeMap<u64, Open>,
     /// The iteration and its number. It lies beside the ranges: where it was found to begin may be within one.
     iteration: Option<(usize, Open)>,
-    now: u64,
+    /// Bytes that are live more than were at the beginning in blocks of which only the end is known.
+    now: i128,
+    /// Bytes of those blocks.
+    unseen: i128,
     last_ns: u64,
     all: Vec<Phase>,
 }
@@ -130,6 +153,20 @@ impl Phases<'_> {
         })
     }
 
+    /// The phase of a range, by the id of its name.
+    fn of_name(&mut self, id: u64, depth: usize) -> usize {
+        match self.names.get(&id) {
+            Some(phase) => *phase,
+            None if self.all.len() >= NAMES => usize::MAX,
+            None => {
+                let name = self.recording.text(id).unwrap_or_default();
+                let phase = self.phase(without_numbers(&name), depth);
+                self.names.insert(id, phase);
+                phase
+            }
+        }
+    }
+
     fn begin(&self, phase: usize, record: &Record) -> Open {
         Open {
             phase,
@@ -144,10 +181,11 @@ impl Phases<'_> {
         }
     }
 
-    /// All that is taking place.
+    /// All open phases.
     fn all_open(&mut self) -> impl Iterator<Item = &mut Open> {
         let iteration = self.iteration.as_mut().map(|(_, open)| open);
-        iteration.into_iter().chain(&mut self.open)
+        let ranges = self.open.iter_mut().chain(self.started.values_mut());
+        iteration.into_iter().chain(ranges)
     }
 
     fn end(&mut self, open: Open, ns: u64) {
@@ -163,9 +201,9 @@ impl Phases<'_> {
         phase.freed = phase.freed.saturating_add(open.freed);
         phase.peak_above_entry = phase
             .peak_above_entry
-            .max(open.peak.saturating_sub(open.entry));
-        if open.peak > phase.peak {
-            (phase.peak, phase.peak_ns) = (open.peak, open.peak_ns);
+            .max(u64::try_from(open.peak - open.entry).unwrap_or(0));
+        if open.peak > phase.highest || phase.count == 1 {
+            (phase.highest, phase.peak_ns) = (open.peak, open.peak_ns);
         }
     }
 }
@@ -181,27 +219,29 @@ impl Visitor for Phases<'_> {
                     self.end(open, record.ns);
                 }
                 self.iteration = now.map(|number| {
-                    let phase = self.phase("iteration".to_string(), 0);
+                    let phase = self.phase(ITERATION.to_string(), 0);
                     (number, self.begin(phase, record))
                 });
             }
         }
-        if self.thread != Some(event.thread) {
-            return;
-        }
+        let depth = self.open.len() + self.started.len() + usize::from(self.iteration.is_some());
         match event.kind {
+            Kind::RangeStart if self.started.len() < STARTED => {
+                let phase = self.of_name(event.address, depth);
+                let open = self.begin(phase, record);
+                // One that never ended ends where its number comes again.
+                if let Some(before) = self.started.insert(event.size, open) {
+                    self.end(before, record.ns);
+                }
+            }
+            Kind::RangeEnd => {
+                if let Some(open) = self.started.remove(&event.size) {
+                    self.end(open, record.ns);
+                }
+            }
+            _ if self.thread != Some(event.thread) => {}
             Kind::RangePush => {
-                let depth = self.open.len() + usize::from(self.iteration.is_some());
-                let phase = match self.names.get(&event.address) {
-                    Some(phase) => *phase,
-                    None if self.all.len() >= NAMES => usize::MAX,
-                    None => {
-                        let name = self.recording.text(event.address).unwrap_or_default();
-                        let phase = self.phase(without_numbers(&name), depth);
-                        self.names.insert(event.address, phase);
-                        phase
-                    }
-                };
+                let phase = self.of_name(event.address, depth);
                 let open = self.begin(phase, record);
                 self.open.push(open);
             }
@@ -215,7 +255,7 @@ impl Visitor for Phases<'_> {
     }
 
     fn allocated(&mut self, block: &Block) {
-        self.now = self.now.saturating_add(block.size);
+        self.now += i128::from(block.size);
         let now = self.now;
         for open in self.all_open() {
             open.allocated = open.allocated.saturating_add(block.size);
@@ -226,7 +266,7 @@ impl Visitor for Phases<'_> {
     }
 
     fn freed(&mut self, block: &Block, _: &Record) {
-        self.now = self.now.saturating_sub(block.size);
+        self.now -= i128::from(block.size);
         for open in self.all_open() {
             if block.ticket >= open.ticket {
                 open.temporary = open.temporary.saturating_add(block.size);
@@ -234,6 +274,18 @@ impl Visitor for Phases<'_> {
                 open.freed = open.freed.saturating_add(block.size);
             }
         }
+    }
+
+    fn freed_unseen(&mut self, block: &Block, _: &Record) {
+        self.now -= i128::from(block.size);
+        self.unseen += i128::from(block.size);
+        for open in self.all_open() {
+            open.freed = open.freed.saturating_add(block.size);
+        }
+    }
+
+    fn never_freed(&mut self, rest: &Block) {
+        self.unseen += i128::from(rest.size);
     }
 }
 

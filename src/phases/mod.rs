@@ -2,10 +2,9 @@
 //!
 //! [`Phase`] finds it, [`PhasesReport`] is the table.
 
-pub(crate) mod command;
 mod find;
 mod text;
 
-pub use find::Phase;
 pub(crate) use find::busiest;
+pub use find::{ITERATION, Phase};
 pub use text::PhasesReport;

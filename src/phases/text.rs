@@ -7,15 +7,16 @@ use serde::Serialize;
 use super::find::Phase;
 use crate::iterations::Iterations;
 use crate::ledger::Focus;
-use crate::output::finding::{Finding, Subject};
+use crate::output::answer::{Answer, Subject};
 use crate::output::table::{Align, Table};
 use crate::output::units::{bytes, count, span};
 use crate::recording::Recording;
 
 /// What `gpushim phases` finds.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct PhasesReport {
-    /// Of what.
+    /// The recording and the memory that was examined.
     #[serde(flatten)]
     pub subject: Subject,
     /// The phases, in the order in which they first began.
@@ -23,9 +24,9 @@ pub struct PhasesReport {
 }
 
 impl PhasesReport {
-    /// Looks at a recording.
+    /// Analyses a recording.
     pub fn of(recording: &dyn Recording, focus: Focus) -> PhasesReport {
-        let iterations = Iterations::find(recording, focus);
+        let iterations = Iterations::judged(recording, focus);
         PhasesReport {
             subject: Subject::of(recording, focus),
             phases: Phase::all(recording, focus, iterations.as_ref()),
@@ -33,7 +34,9 @@ impl PhasesReport {
     }
 }
 
-impl Finding for PhasesReport {
+impl Answer for PhasesReport {
+    const COMMAND: &'static str = "phases";
+
     fn is_found(&self) -> bool {
         false
     }
@@ -43,7 +46,7 @@ impl Finding for PhasesReport {
         if self.phases.is_empty() {
             return writeln!(
                 f,
-                "No phases: the program announced no ranges (NVTX), and nothing repeats."
+                "No phases: the program announced no ranges (NVTX, record_function), and nothing repeats."
             );
         }
         writeln!(

@@ -1,4 +1,4 @@
-//! Placements made when all lifetimes are known: where each block of a run goes so that it holds the least.
+//! Plans from known lifetimes: an address for each block of a run, with the least memory.
 //!
 //! A run that repeats itself is planned up to its second period, which then follows itself for as long as the
 //! program goes on like this; any other run is planned once, from its beginning.
@@ -14,13 +14,13 @@ use super::repeat::{self, Period};
 use crate::requests::Requests;
 use gpushim_alloc::plan::{Family, Plans, PoolPlan, Step};
 
-/// A placement is made for at most so many blocks: its cost grows with their square, to some seconds. What comes
-/// after them goes wherever the pool likes.
+/// The most blocks that get an address: the time grows with their square, to some seconds. The pool places later blocks
+/// itself.
 pub const MOST: usize = 60_000;
-/// Blocks up to so many bytes need no place if they outlive their period: they do not scatter large ones. (The
-/// pool keeps them apart from those.)
+/// Blocks up to this many bytes need no address if they outlive their period: they do not fragment the memory of large
+/// blocks, since the pool keeps the two apart.
 const LOOSE: u64 = 256 << 10;
-/// So many periods are taken as one if blocks outlive a single one.
+/// Periods that are planned as one if blocks outlive a single period.
 const TOGETHER: usize = 4;
 
 /// A placement, and what it was made of.
@@ -53,6 +53,13 @@ impl Plan {
             peak_requested: lives.peak(covered),
         })
     }
+}
+
+/// Whether the requests of each family repeat themselves, so that a plan can be followed over and over.
+pub fn repeats(requests: &Requests) -> bool {
+    let lives = [Family::Plain, Family::Streams].map(|family| Lives::of(requests, family));
+    let mut all = lives.iter().filter(|lives| !lives.spans.is_empty());
+    all.all(|lives| repeat::find(&lives.tokens).is_some())
 }
 
 /// For all pools of one device.
@@ -99,7 +106,7 @@ fn around(lives: &Lives, period: Period, from: usize, length: usize) -> Option<(
     let apart = spans.len() - first;
     let mut groups: Vec<Option<place::Group>> = Vec::with_capacity(spans.len());
     for span in spans.get(..first)? {
-        // What is not freed in here is there for good.
+        // Blocks that are not freed in this part stay live.
         let to = if span.to < to { span.to } else { usize::MAX };
         groups.push(Some(place::Group::one(Span { to, ..*span })));
     }

@@ -1,4 +1,4 @@
-//! From when to when each block lives, and what tells one request from another.
+//! The lifetime of each block, and the key by which requests are compared.
 
 use std::hash::{Hash, Hasher};
 
@@ -66,7 +66,7 @@ impl Lives {
         lives
     }
 
-    /// The highest sum of bytes asked for of the first so many blocks.
+    /// The peak of the requested bytes of the first `blocks` blocks.
     pub fn peak(&self, blocks: usize) -> u64 {
         let spans = self.spans.iter().take(blocks);
         let mut changes: Vec<(usize, bool, u64)> = spans

@@ -10,5 +10,6 @@ mod place;
 mod repeat;
 mod text;
 
-pub use find::{Plan, plans};
-pub use text::PlanReport;
+pub use find::{plans, repeats};
+#[cfg(test)]
+pub(crate) use text::PlanReport;

@@ -3,7 +3,7 @@
 
 use super::lives::Span;
 
-/// What goes to one place: a block, or one and its successor in the next period.
+/// The blocks of one place: a block, or a block and its successor in the next period.
 #[derive(Clone, Debug)]
 pub struct Group {
     bytes: u64,
@@ -37,7 +37,7 @@ impl Group {
     }
 }
 
-/// Where each group goes, bytes from the beginning.
+/// The offset of each group, bytes from the beginning.
 pub fn place(groups: &[Group]) -> Vec<u64> {
     let mut order: Vec<usize> = (0..groups.len()).collect();
     order.sort_by_key(|&at| {

@@ -10,7 +10,7 @@ pub struct Period {
 
 /// How often it must be there.
 const TIMES: usize = 3;
-/// A run ends otherwise than it went on: it is looked at from so many places before its end.
+/// Positions before the end from which the search starts, since a run ends differently than it goes on.
 const ENDS: usize = 16;
 
 /// The longest part that repeats itself at least three times, with its shortest period.

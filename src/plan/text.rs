@@ -7,8 +7,8 @@ use serde::Serialize;
 
 use super::find::Plan;
 use crate::ledger::Focus;
+use crate::output::answer::{Answer, Subject};
 use crate::output::escape::shown;
-use crate::output::finding::{Finding, Subject};
 use crate::output::units::{bytes, count};
 use crate::recording::Recording;
 use crate::requests::{Anomalies, Requests};
@@ -16,6 +16,7 @@ use gpushim_alloc::plan::{Family, Plans};
 
 /// The plan for the pools of a recording.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct PlanReport {
     #[serde(flatten)]
     subject: Subject,
@@ -24,12 +25,15 @@ pub struct PlanReport {
     pools: Vec<OfPool>,
     /// By device, what made no sense in the recording.
     odd: Vec<(u8, Anomalies)>,
+    /// Whether there are requests besides those of blocks that were made before the recording began.
+    has_history: bool,
     #[serde(skip)]
     plans: Plans,
 }
 
 /// The plan for one pool.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct OfPool {
     gpu: u8,
     /// `plain`: of `cudaMalloc`; `streams`: of `cudaMallocAsync`.
@@ -40,7 +44,7 @@ struct OfPool {
     covered: usize,
     /// Allocations that repeat themselves at the end of the plan; 0 if none do.
     period: usize,
-    /// The highest sum of what was asked for and not given back, among what is covered, bytes.
+    /// The peak of requested bytes that were not freed, among what is covered, bytes.
     peak_requested: u64,
     /// Bytes that all places take together.
     bytes: u64,
@@ -54,6 +58,7 @@ impl PlanReport {
             file,
             pools: Vec::new(),
             odd: Vec::new(),
+            has_history: false,
             plans: Plans::default(),
         };
         // A run begins at its beginning.
@@ -81,6 +86,11 @@ impl PlanReport {
                 report.plans.pools.insert(key, plan.placement);
             }
             report.odd.push((gpu, requests.odd().clone()));
+            report.has_history |= requests.has_history();
+        }
+        if !report.has_history {
+            report.pools.clear();
+            report.plans = Plans::default();
         }
         report
     }
@@ -91,7 +101,9 @@ impl PlanReport {
     }
 }
 
-impl Finding for PlanReport {
+impl Answer for PlanReport {
+    const COMMAND: &'static str = "plan";
+
     /// There is nothing to plan.
     fn is_found(&self) -> bool {
         self.pools.is_empty()
@@ -102,6 +114,8 @@ impl Finding for PlanReport {
         if self.is_found() {
             let why = if self.subject.wrapped {
                 "A plan has to begin where the run does (record it with GPUSHIM_TRACE_MODE=full)"
+            } else if !self.odd.is_empty() && !self.has_history {
+                "It says what was live, but has no history of requests"
             } else {
                 "There are no requests in it that a pool could serve"
             };

@@ -3,95 +3,27 @@
 use super::Frame;
 use crate::symbols::{Kind, Symbol};
 
-/// Folders of Python that are not the user's own.
-const INSTALLED: [&str; 4] = [
-    "/site-packages/",
-    "/dist-packages/",
-    "/lib/python",
-    "<frozen",
-];
+/// The functions of a stack, innermost first.
+pub fn calls(stack: &[Frame]) -> impl Iterator<Item = &Symbol> {
+    stack.iter().flat_map(|frame| match frame {
+        Frame::Call(symbols) => &symbols[..],
+        Frame::Range(_) => &[],
+    })
+}
 
-/// Where native code of the user is not: the C library, CUDA, frameworks and the interpreter. A module
-/// whose file name begins with one of these.
-const LIBRARIES: [&str; 22] = [
-    "libgpushim",
-    "libc.",
-    "libc-",
-    "libm.",
-    "libpthread",
-    "libdl.",
-    "ld-linux",
-    "libstdc++",
-    "libgcc",
-    "libcuda",
-    "libcudart",
-    "libcublas",
-    "libcudnn",
-    "libcufft",
-    "libcusolver",
-    "libcusparse",
-    "libnccl",
-    "libnv",
-    "libtorch",
-    "libc10",
-    "libpython",
-    "linux-vdso",
-];
-
-/// The function responsible for a stack: the innermost Python function of the user's own files, or else
-/// the innermost native one of a program or library that is not known to be somebody else's, or else the
-/// innermost Python function, or else the innermost of all. `None` for a stack without frames.
-pub fn blame(stack: &[Frame]) -> Option<&Symbol> {
-    let symbols = || {
-        stack.iter().flat_map(|frame| match frame {
-            Frame::Call(symbols) => &symbols[..],
-            Frame::Range(_) => &[],
-        })
+/// The names of the ranges that a stack says were open, innermost first.
+pub fn ranges(stack: &[Frame]) -> Vec<String> {
+    let name = |frame: &Frame| match frame {
+        Frame::Range(name) => Some(name.clone()),
+        Frame::Call(_) => None,
     };
-    let is_python = |symbol: &&Symbol| symbol.kind == Kind::Python;
-    symbols()
-        .find(|symbol| is_python(symbol) && is_of_user(symbol))
-        .or_else(|| {
-            let mut native =
-                symbols().filter(|symbol| matches!(symbol.kind, Kind::Native | Kind::Jit));
-            native.find(|symbol| is_of_user(symbol))
-        })
-        .or_else(|| symbols().find(is_python))
-        .or_else(|| symbols().next())
+    stack.iter().filter_map(name).collect()
 }
 
-/// Whether a function is of the user's own code, as far as its place tells.
-pub fn is_of_user(symbol: &Symbol) -> bool {
-    match symbol.kind {
-        Kind::Python => {
-            let file = symbol.file.as_deref().unwrap_or_default();
-            !INSTALLED.iter().any(|part| file.contains(part))
-        }
-        Kind::Native => {
-            // Recordings of others do not say where native code is; of those that do we know all.
-            let Some(module) = symbol.module.as_deref() else {
-                return false;
-            };
-            let name = crate::symbols::base(module);
-            !is_of_interpreter(symbol)
-                && !LIBRARIES.iter().any(|library| name.starts_with(library))
-                && !INSTALLED.iter().any(|part| module.contains(part))
-        }
-        Kind::Jit => true,
-        Kind::Unknown => false,
-    }
-}
-
-/// Whether a function is of the Python interpreter itself, or of what it calls C functions with.
-pub fn is_of_interpreter(symbol: &Symbol) -> bool {
-    let module = symbol.module.as_deref().unwrap_or_default();
-    let name = crate::symbols::base(module);
-    let is_extension = name.starts_with("_ctypes.");
-    symbol.kind != Kind::Python
-        && (is_extension
-            || ["python", "libpython", "libffi"]
-                .iter()
-                .any(|start| name.starts_with(start)))
+/// The function responsible for a stack: the innermost of those that are nearest to the user, Python's before native
+/// ones. `None` for a stack without frames.
+pub fn blame(stack: &[Frame]) -> Option<&Symbol> {
+    calls(stack).min_by_key(|symbol| (symbol.origin(), symbol.kind != Kind::Python))
 }
 
 #[cfg(test)]
@@ -99,6 +31,7 @@ mod tests {
     use std::rc::Rc;
 
     use super::*;
+    use crate::recording::CallSite;
 
     fn call(kind: Kind, function: &str, place: &str) -> Frame {
         let is_native = kind == Kind::Native;
@@ -110,7 +43,70 @@ mod tests {
             module: place.filter(|_| is_native),
             inlined: false,
             kind,
+            known: Default::default(),
         }]))
+    }
+
+    #[test]
+    fn the_call_site_of_a_helper() {
+        let at = |place: &str| format!("/home/me/{place}");
+        let python = |function: &str| call(Kind::Python, function, &at("train.py"));
+        let packages = "/usr/lib/python3.12/site-packages/torch/nn/modules";
+        let wrapped = call(
+            Kind::Python,
+            "Module._call_impl",
+            &format!("{packages}/module.py"),
+        );
+        let linear = call(
+            Kind::Python,
+            "Linear.forward",
+            &format!("{packages}/linear.py"),
+        );
+        let operator = call(
+            Kind::Native,
+            "at::_ops::linear::call(at::Tensor const&)",
+            "/x/libtorch.so",
+        );
+        let site = |stack: &[&Frame]| {
+            let stack: Vec<Frame> = stack.iter().map(|frame| (*frame).clone()).collect();
+            CallSite::new(&stack)
+        };
+        let (copy, forward, file) = (python("copy"), python("Leaky.forward"), python("<module>"));
+        let found = site(&[&operator, &linear, &copy, &copy, &wrapped, &forward, &file]);
+        let told = "`copy train.py` (called by `Leaky.forward train.py`)";
+        assert_eq!(found.in_a_sentence(), told);
+        assert_eq!(found.place().map(|place| place.name.as_str()), Some("copy"));
+        let frames: Vec<&str> = found
+            .frames
+            .iter()
+            .map(|frame| frame.name.as_str())
+            .collect();
+        assert_eq!(
+            frames,
+            [
+                "Linear.forward",
+                "copy",
+                "copy",
+                "Leaky.forward",
+                "<module>"
+            ]
+        );
+        assert_eq!(
+            (found.frames_hidden, found.operator.as_deref()),
+            (2, Some("linear"))
+        );
+        // The body of a file calls everything.
+        assert_eq!(site(&[&copy, &file]).in_a_sentence(), "`copy train.py`");
+        // Nothing of the user's own: a library, or else what there is.
+        let library = site(&[&operator, &linear, &wrapped]);
+        assert_eq!(
+            (library.in_a_sentence().as_str(), library.place()),
+            ("`Linear.forward linear.py`", None)
+        );
+        let below = site(&[&operator, &wrapped]);
+        assert_eq!((below.frames.len(), below.frames_hidden), (2, 0));
+        assert_eq!(site(&[]), CallSite::default());
+        assert_eq!(site(&[]).with_caller(), None);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What a recording says of a framework's caching allocator beyond its events.
+//! Data on a framework's caching allocator that a recording has beside its events.
 
 use rustc_hash::FxHashMap;
 
@@ -7,7 +7,7 @@ use rustc_hash::FxHashMap;
 pub struct Segment {
     /// The stream that it serves.
     pub stream: u64,
-    /// The pool that it belongs to: all zero the one that everybody uses, else a graph's or the program's own.
+    /// The pool that it belongs to: zeros for the default pool, else the pool of a graph or of the program.
     pub pool: (u64, u64),
     /// Whether it serves small blocks, where that is known.
     pub is_small: Option<bool>,
@@ -33,10 +33,12 @@ pub struct Waiting {
 /// What the allocator left, by the tickets of the events.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Caching {
-    /// What each event that reserves memory reserved it for.
+    /// The use of the memory of each event that reserves memory.
     pub segments: FxHashMap<u64, Segment>,
     /// Frees whose memory streams still used: it can be used again from the event with the second ticket on.
     pub completed: FxHashMap<u64, u64>,
-    /// What was in use when the recording began, and is no tensor.
+    /// Requests that could not be met: the bytes that the device had free, if that is known, and the stream.
+    pub refused: FxHashMap<u64, (Option<u64>, u64)>,
+    /// Memory that was in use when the recording began and is no tensor.
     pub waiting: Vec<Waiting>,
 }

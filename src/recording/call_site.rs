@@ -1,55 +1,166 @@
-//! Who is responsible for a block, in words.
+//! The call site that is responsible for a block.
 
 use serde::Serialize;
 
-use super::blame::{blame, is_of_interpreter};
+use super::blame::{blame, calls, ranges};
 use super::{Frame, Names};
-use crate::symbols::{Kind, line};
+use crate::symbols::{Kind, Origin, Symbol, base, short};
+
+/// A function, and where it is.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Function {
+    /// Its name, without the types of its parameters: `Leaky.forward`.
+    pub name: String,
+    /// The path of its source file, as recorded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
+    /// The line of the call in that file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub line: Option<u32>,
+    /// The path of the program or library, of native code.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub module: Option<String>,
+    /// What sort of code it is.
+    pub kind: Kind,
+}
+
+impl Function {
+    /// Of a symbol.
+    pub fn of(symbol: &Symbol) -> Function {
+        let is_known = symbol.kind != Kind::Unknown;
+        Function {
+            name: match is_known {
+                true => short(&symbol.function),
+                false => symbol.function.clone(),
+            },
+            file: symbol.file.clone(),
+            line: symbol.line,
+            module: symbol.module.clone(),
+            kind: symbol.kind,
+        }
+    }
+
+    /// Where it is, without folders: `train.py:31`; empty if that is not known.
+    pub fn place(&self) -> String {
+        match (&self.file, self.line, &self.module) {
+            _ if self.kind == Kind::Unknown => String::new(),
+            (Some(file), Some(line), _) => format!("{}:{line}", base(file)),
+            (Some(place), None, _) | (None, _, Some(place)) => base(place).to_string(),
+            (None, _, None) => String::new(),
+        }
+    }
+
+    /// It in a column: `Leaky.forward  train.py:31`.
+    pub fn label(&self) -> String {
+        self.with_place("  ")
+    }
+
+    /// It in a sentence: `Leaky.forward train.py:31`.
+    pub fn in_a_sentence(&self) -> String {
+        self.with_place(" ")
+    }
+
+    fn with_place(&self, between: &str) -> String {
+        match self.place().as_str() {
+            "" => self.name.clone(),
+            place => format!("{}{between}{place}", self.name),
+        }
+    }
+
+    /// Whether it is the body of a file, which is called by nothing of interest.
+    fn is_file(&self) -> bool {
+        self.name == "<module>"
+    }
+}
 
 /// The function behind a stack, and the way to it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct CallSite {
-    /// The function that a user would change, with its place: `Leaky.forward  train.py:31`; empty where
-    /// no stack was recorded.
-    pub function: String,
-    /// The functions, innermost first; where Python's have names, without the interpreter's own.
-    pub frames: Vec<String>,
+    /// The function that a user would change: the innermost of the user's own code, or where there is none the
+    /// innermost of a library; null where no stack was recorded.
+    pub function: Option<Function>,
+    /// Whether that is the user's own code.
+    pub is_own: bool,
+    /// The next function of the user's own code on the way out to `main`, if `function` is the user's own: where that
+    /// is a helper, this is what it was called for.
+    pub called_by: Option<Function>,
+    /// The operator of PyTorch that the function called for the allocation: `mul_Tensor`.
+    pub operator: Option<String>,
+    /// The functions, innermost first, without allocators, runtimes, interpreters and recorders, unless there is
+    /// nothing else.
+    pub frames: Vec<Function>,
+    /// How many functions are left out of `frames`.
+    pub frames_hidden: usize,
     /// The ranges that were open, innermost first.
     pub ranges: Vec<String>,
 }
 
 impl CallSite {
-    /// Who a stack id stands for.
+    /// The call site of a stack id.
     pub fn of(names: &mut dyn Names, stack: u32) -> CallSite {
-        let stack = names.stack(stack);
-        let symbols = || {
-            stack.iter().flat_map(|frame| match frame {
-                Frame::Call(symbols) => &symbols[..],
-                Frame::Range(_) => &[],
-            })
-        };
-        // Where Python's functions have names, those of the interpreter that runs them say nothing.
-        let has_python = symbols().any(|symbol| symbol.kind == Kind::Python);
-        let frames = symbols()
-            .filter(|symbol| !has_python || !is_of_interpreter(symbol))
-            .map(line);
-        let ranges = stack.iter().filter_map(|frame| match frame {
-            Frame::Range(name) => Some(name.clone()),
-            Frame::Call(_) => None,
+        CallSite::new(&names.stack(stack))
+    }
+
+    /// The call site of a stack.
+    pub fn new(stack: &[Frame]) -> CallSite {
+        let blamed = blame(stack);
+        let is_own = blamed.is_some_and(|symbol| symbol.origin() == Origin::Own);
+        let function = blamed.map(Function::of);
+        let own = calls(stack).filter(|symbol| symbol.origin() == Origin::Own);
+        let callers =
+            own.skip_while(|symbol| !blamed.is_some_and(|one| std::ptr::eq(one, *symbol)));
+        let mut callers = callers.skip(1).map(Function::of);
+        let called_by = function.as_ref().and_then(|function| {
+            callers.find(|caller| (&caller.name, &caller.file) != (&function.name, &function.file))
         });
+        let inner =
+            calls(stack).take_while(|symbol| !blamed.is_some_and(|one| std::ptr::eq(one, *symbol)));
+        let operator = inner.filter_map(Symbol::operator).last();
+        let is_all = blamed.is_some_and(|symbol| symbol.origin().is_below());
+        let frames = calls(stack).filter(|symbol| is_all || !symbol.origin().is_below());
+        let frames: Vec<Function> = frames.map(Function::of).collect();
         CallSite {
-            function: blame(&stack).map(line).unwrap_or_default(),
-            frames: frames.collect(),
-            ranges: ranges.collect(),
+            function,
+            is_own,
+            called_by: called_by.filter(|caller| is_own && !caller.is_file()),
+            operator: operator.map(String::from),
+            frames_hidden: calls(stack).count() - frames.len(),
+            frames,
+            ranges: ranges(stack),
         }
     }
 
-    /// The function in a sentence: `Leaky.forward train.py:31`.
+    /// The first function of the user's own code, if the stack has any.
+    pub fn place(&self) -> Option<&Function> {
+        self.function.as_ref().filter(|_| self.is_own)
+    }
+
+    /// The function in a column, or what to say where no stack was recorded.
+    pub fn function_or(&self, otherwise: &str) -> String {
+        let function = self.function.as_ref();
+        function.map_or_else(|| otherwise.to_string(), Function::label)
+    }
+
+    /// The function and where it was called from: `copy train.py:12, called by Leaky.forward train.py:31`. `None`
+    /// where no stack was recorded.
+    pub fn with_caller(&self) -> Option<String> {
+        let caller = self.called_by.as_ref();
+        let by = caller.map(|caller| format!(", called by {}", caller.in_a_sentence()));
+        let function = self.function.as_ref()?.in_a_sentence();
+        Some(format!("{function}{}", by.unwrap_or_default()))
+    }
+
+    /// The function in a sentence, and where it was called from: `copy train.py:12` (called by `Leaky.forward
+    /// train.py:31`).
     pub fn in_a_sentence(&self) -> String {
-        if self.function.is_empty() {
-            "an allocation without a recorded stack".to_string()
-        } else {
-            format!("`{}`", self.function.replacen("  ", " ", 1))
-        }
+        let Some(function) = &self.function else {
+            return "an allocation without a recorded stack".to_string();
+        };
+        let by = self.called_by.as_ref().map_or(String::new(), |caller| {
+            format!(" (called by `{}`)", caller.in_a_sentence())
+        });
+        format!("`{}`{by}", function.in_a_sentence())
     }
 }

@@ -16,7 +16,7 @@ const MODULES: usize = 10_000;
 /// Modules, names of code in no file, and every return address of a trace's stacks.
 #[derive(Clone, Debug)]
 pub struct Code {
-    /// What was loaded.
+    /// The loaded modules.
     pub modules: Vec<Module>,
     /// Names of code in no file.
     pub jit: Vec<Jit>,
@@ -25,7 +25,7 @@ pub struct Code {
 }
 
 impl Code {
-    /// What the stacks of a trace lead through.
+    /// The code that the stacks of a trace contain.
     pub fn of(trace: &Trace) -> Code {
         let addresses: FxHashSet<u64> = trace.return_addresses().collect();
         let mut addresses: Vec<u64> = addresses.into_iter().collect();
@@ -66,7 +66,7 @@ impl Code {
         }
     }
 
-    /// Who names it: by files of this machine, and by what was packed beside the trace.
+    /// Names the code: from files of this machine, and from the symbols packed beside the trace.
     pub fn symbolizer(&self, trace: &Path, options: Options) -> Symbolizer {
         let (bundle, problems) = Bundle::open(trace);
         let options = Options {

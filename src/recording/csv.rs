@@ -1,7 +1,7 @@
 //! Logs that have a line for each request: a header that names the columns, then `alloc,0x7f…,512,…`.
 //!
-//! Each pass reads the file anew, plain or gzip, so that memory grows with what is live and not with the
-//! length of the log. A line that makes no sense is named and left out, and costs nothing else.
+//! Each pass reads the file anew, plain or gzip, so that memory grows with the live blocks and not with the length of
+//! the log. A line that makes no sense is named and left out, and costs nothing else.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ use reader::Reader;
 /// The columns of a request, in the order of [`Dialect::columns`].
 pub(super) const COLUMNS: usize = 6;
 
-/// What was done.
+/// The operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Action {
     Alloc,
@@ -30,11 +30,11 @@ pub(super) enum Action {
 /// How one sort of log is written.
 #[derive(Debug)]
 pub(super) struct Dialect {
-    /// What it is, for people.
+    /// The name of the format.
     pub format: &'static str,
     /// Names of the columns of action, address, bytes, stream, thread and time.
     pub columns: [&'static str; COLUMNS],
-    /// The words for what was done.
+    /// The words for the operations.
     pub actions: &'static [(&'static str, Action)],
     /// A time of the log, ns.
     pub time: fn(&str) -> Option<u64>,
@@ -47,7 +47,7 @@ pub(super) struct Dialect {
 impl Dialect {
     /// Whether a line is the header of such a log.
     pub(super) fn is_header(&self, line: &str) -> bool {
-        // Who does not name a thread has none.
+        // The column of threads is optional.
         let needed = self.columns.iter().enumerate().filter(|(at, _)| *at != 4);
         let places = self.places(line);
         needed.into_iter().all(|(at, _)| places[at].is_some())
@@ -74,7 +74,7 @@ pub struct LineLog {
 }
 
 impl LineLog {
-    /// Reads the log once, to know what is wrong with it.
+    /// Reads the log once, to find its problems.
     pub(super) fn new(
         path: &Path,
         file: File,
@@ -114,10 +114,6 @@ impl Recording for LineLog {
     }
 
     fn facts(&self) -> Vec<(String, String)> {
-        Vec::new()
-    }
-
-    fn counters(&self) -> Vec<(String, u64)> {
         Vec::new()
     }
 

@@ -1,4 +1,4 @@
-//! A run as it was recorded, whoever recorded it: what the analyses read.
+//! A recorded run, of any format: what the analyses read.
 //!
 //! Everything that can be opened comes to the same events, those of [`gpushim_trace`], in the order of
 //! their times; each pass reads them anew, so that memory does not grow with the length of a run.
@@ -15,6 +15,7 @@ mod call_site;
 mod code;
 mod csv;
 mod facts;
+mod forward;
 mod nodes;
 mod open;
 mod packed;
@@ -24,13 +25,16 @@ mod requests;
 mod rmm;
 mod snapshot;
 mod trace;
+mod unpacked;
+mod viewer_page;
 
-pub use blame::{blame, is_of_user};
+pub use blame::{blame, calls, ranges};
 pub use caching::{Caching, Segment, Waiting};
-pub use call_site::CallSite;
+pub use call_site::{CallSite, Function};
 pub use code::Code;
 pub use csv::LineLog;
 pub use facts::Gpu;
+pub(crate) use forward::forward;
 pub use open::open;
 pub use read::{Reader, read};
 pub use snapshot::Snapshot;
@@ -38,6 +42,7 @@ pub use trace::names_with;
 
 /// How complete a record is; `recorded = readable + lost + torn`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Coverage {
     /// Recorded in the life of the process.
     pub recorded: u64,
@@ -85,9 +90,6 @@ pub trait Recording: Send + Sync {
     /// Facts about the process, keys and values in their order; a key may come several times.
     fn facts(&self) -> Vec<(String, String)>;
 
-    /// Counters of the process, by name.
-    fn counters(&self) -> Vec<(String, u64)>;
-
     /// What is damaged or missing, each a sentence that names the place.
     fn problems(&self) -> Vec<String>;
 
@@ -115,12 +117,7 @@ pub trait Recording: Send + Sync {
 
     /// The names of the ranges that a stack id says were open, innermost first.
     fn open_ranges(&self, stack: u32) -> Vec<String> {
-        let stack = self.names().stack(stack);
-        let name = |frame: &Frame| match frame {
-            Frame::Range(name) => Some(name.clone()),
-            Frame::Call(_) => None,
-        };
-        stack.iter().filter_map(name).collect()
+        ranges(&self.names().stack(stack))
     }
 
     /// A number that stacks of the same frames have in common, whatever ranges were open; 0 for a stack
@@ -129,7 +126,7 @@ pub trait Recording: Send + Sync {
         stack.into()
     }
 
-    /// Who names the stacks. To make it costs time, to ask again does not.
+    /// The names of the stacks. Creating it takes time, repeated look-ups do not.
     fn names(&self) -> Box<dyn Names + '_>;
 
     /// The handle of the stream that an allocation or free was ordered on, if the recording says so; 0 is

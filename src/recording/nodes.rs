@@ -28,7 +28,7 @@ impl Nodes {
         }
     }
 
-    /// So many frames of a stack were named.
+    /// Records that `frames` frames of a stack were named.
     pub(super) fn took(&mut self, stack: u32, frames: usize) {
         let is_cut = self.named >= MOST;
         if let Entry::Vacant(place) = self.stacks.entry(stack) {

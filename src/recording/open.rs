@@ -1,11 +1,10 @@
-//! What a file is, by its first bytes.
+//! The format of a file, by its first bytes.
 
 use std::fs::File;
 use std::io::{Read, Seek};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use anyhow::{Result, anyhow};
 use flate2::read::MultiGzDecoder;
 
 use super::Recording;
@@ -15,7 +14,10 @@ use super::pickle::Pickle;
 use super::requests::REQUESTS;
 use super::rmm::RMM;
 use super::snapshot::Snapshot;
+use super::{unpacked, viewer_page};
+use crate::error::{Result, failed};
 use gpushim_trace::Trace;
+use gpushim_trace::layout::MAGIC;
 use gpushim_trace::regular::open_regular;
 
 /// Bytes of the beginning that are looked at.
@@ -23,20 +25,27 @@ const HEAD: usize = 4096;
 /// Bytes of a snapshot beyond which it is not taken into memory.
 const SNAPSHOT_MAX: u64 = 2 << 30;
 
-/// Opens what a recording can be made of, by its content: a trace of ours, a PyTorch memory snapshot, a
-/// log of RMM, a list of requests; of the last three also gzip.
+/// Opens what a recording can be made of, by its content: a trace of ours, a PyTorch memory snapshot or a page of its
+/// viewer, a log of RMM, a list of requests; each also compressed by gzip, and `-` for standard input.
 ///
 /// # Errors
 /// The file cannot be read, or is of no known kind; completes "failed to …".
 pub fn open(path: &Path) -> Result<Box<dyn Recording>> {
-    match foreign(path)? {
+    if path == Path::new("-") {
+        return unpacked::standard_input(open_file);
+    }
+    open_file(path)
+}
+
+fn open_file(path: &Path) -> Result<Box<dyn Recording>> {
+    match other_format(path)? {
         Some(recording) => Ok(recording),
         None => Ok(Box::new(Trace::open(path)?)),
     }
 }
 
-/// What is not ours; `None` for all that [`Trace::open`] had better speak of.
-fn foreign(path: &Path) -> Result<Option<Box<dyn Recording>>> {
+/// A recording in a format other than the trace; `None` for files that [`Trace::open`] reads or explains.
+fn other_format(path: &Path) -> Result<Option<Box<dyn Recording>>> {
     let Ok((file, _)) = open_regular(path) else {
         return Ok(None);
     };
@@ -51,16 +60,23 @@ fn foreign(path: &Path) -> Result<Option<Box<dyn Recording>>> {
             .take(HEAD as u64)
             .read_to_end(&mut head);
     }
-    if Pickle::is_one(&head) {
+    if Pickle::is_one(&head) || viewer_page::is_html(&head) {
         return Ok(Some(Box::new(snapshot(path, file, is_gzip)?)));
+    }
+    if is_gzip && head.starts_with(&MAGIC) {
+        let mut file = file;
+        file.rewind()
+            .map_err(|error| failed!("read {}: {error}", path.display()))?;
+        let trace = |path: &Path| Ok(Box::new(Trace::open(path)?) as Box<dyn Recording>);
+        return unpacked::trace(path, file, trace).map(Some);
     }
     if let Some(dialect) = dialect(&head) {
         return Ok(Some(Box::new(LineLog::new(path, file, is_gzip, dialect))));
     }
     if is_gzip {
-        return Err(anyhow!(
-            "read {}: what is compressed there is neither a PyTorch memory snapshot nor a log of RMM nor a \
-             list of requests",
+        return Err(failed!(
+            "read {}: what is compressed there is neither a trace nor a PyTorch memory snapshot nor a log of RMM nor \
+             a list of requests",
             path.display()
         ));
     }
@@ -79,7 +95,7 @@ fn dialect(head: &[u8]) -> Option<&'static Dialect> {
 fn snapshot(path: &Path, mut file: File, is_gzip: bool) -> Result<Snapshot> {
     let place = path.display();
     let length = file.rewind().and_then(|()| file.metadata());
-    let length = length.map_err(|error| anyhow!("read {place}: {error}"))?;
+    let length = length.map_err(|error| failed!("read {place}: {error}"))?;
     let mut bytes = Vec::new();
     let (mut plain, mut packed);
     let input: &mut dyn Read = if is_gzip {
@@ -91,17 +107,27 @@ fn snapshot(path: &Path, mut file: File, is_gzip: bool) -> Result<Snapshot> {
     };
     let read = input.take(SNAPSHOT_MAX).read_to_end(&mut bytes);
     if bytes.len() as u64 >= SNAPSHOT_MAX {
-        return Err(anyhow!(
+        return Err(failed!(
             "read {place}: a snapshot of 2 GiB or more is not taken into memory; record fewer entries \
              (max_entries)"
         ));
     }
     let damaged = read.err();
-    let snapshot = Snapshot::of(path, &bytes).map_err(|why| anyhow!("read {place}: {why}"))?;
+    let read = bytes.len();
+    let mut more = 0;
+    if viewer_page::is_html(&bytes) {
+        (bytes, more) =
+            viewer_page::snapshot(&bytes).map_err(|why| failed!("read {place}: {why}"))?;
+    }
+    let mut snapshot = Snapshot::of(path, &bytes).map_err(|why| failed!("read {place}: {why}"))?;
+    if more > 0 {
+        snapshot = snapshot.with_problem(format!(
+            "the page has {more} more snapshots, which are not read"
+        ));
+    }
     Ok(match damaged {
         Some(error) => snapshot.with_problem(format!(
-            "it cannot be read beyond byte {} of what is compressed: {error}",
-            bytes.len()
+            "it cannot be read beyond byte {read} of what is compressed: {error}"
         )),
         None => snapshot,
     })

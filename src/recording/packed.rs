@@ -1,4 +1,4 @@
-//! What is compressed, unpacked in proportion to what it takes in the file.
+//! Unpacks compressed data, limited in proportion to its bytes in the file.
 
 use std::io::{self, Read};
 
@@ -16,7 +16,7 @@ pub(super) struct Packed<R> {
 }
 
 impl<R> Packed<R> {
-    /// What is unpacked of a file of so many bytes.
+    /// Reads the unpacked content of a file of `file_bytes` bytes.
     pub(super) fn new(inner: R, file_bytes: u64) -> Packed<R> {
         Packed {
             inner,

@@ -5,7 +5,7 @@
 //! Values lie in one arena and refer to each other by index, so that sharing costs nothing, a list may
 //! hold itself, and nothing recurses. Format: Python's documentation of `pickletools`, protocols 2 to 5.
 
-use std::fmt;
+use crate::error::Result;
 
 mod machine;
 #[cfg(test)]
@@ -48,24 +48,14 @@ pub enum Value {
 /// Bytes of a text beyond which the rest is left out.
 pub const TEXT_MAX: usize = 4096;
 
-/// Why there is nothing to be had from a file.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Refused(String);
-
-impl fmt::Display for Refused {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-/// What a pickle says.
+/// The content of a pickle.
 #[derive(Debug)]
 pub struct Pickle<'a> {
     bytes: &'a [u8],
     arena: Vec<Vec<Value>>,
     /// The value as a whole.
     pub root: Value,
-    /// What kept the rest from being read; what came before is there.
+    /// The error that ended the reading; the values before it are there.
     pub problem: Option<String>,
 }
 
@@ -79,7 +69,7 @@ impl<'a> Pickle<'a> {
     ///
     /// # Errors
     /// It asks for code, or for more memory than a file of its length has any right to.
-    pub fn read(bytes: &'a [u8]) -> Result<Pickle<'a>, Refused> {
+    pub fn read(bytes: &'a [u8]) -> Result<Pickle<'a>> {
         let mut machine = Machine::new(bytes);
         let problem = match machine.run() {
             Ok(()) => None,

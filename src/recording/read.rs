@@ -7,7 +7,7 @@ use std::thread;
 use super::Recording;
 use gpushim_trace::Record;
 
-/// Events that are handed on together.
+/// Events that are passed on together.
 const BATCH: usize = 4096;
 /// Batches that wait for the slowest at most, which bounds the memory.
 const AHEAD: usize = 8;
@@ -18,7 +18,7 @@ pub trait Reader: Send {
     fn read(&mut self, records: &[Record]);
 }
 
-/// Goes through a recording once and shows all of it to each reader. Each has a thread of its own.
+/// Reads a recording once and shows all events to each reader, each on its own thread.
 pub fn read(recording: &dyn Recording, readers: &mut [&mut dyn Reader]) {
     thread::scope(|scope| {
         let mut senders: Vec<SyncSender<Arc<Vec<Record>>>> = Vec::new();

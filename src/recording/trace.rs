@@ -34,10 +34,6 @@ impl Recording for Trace {
         Trace::facts(self)
     }
 
-    fn counters(&self) -> Vec<(String, u64)> {
-        Trace::counters(self)
-    }
-
     fn problems(&self) -> Vec<String> {
         let trace = self;
         let mut problems = Trace::problems(trace).to_vec();

@@ -8,6 +8,7 @@ pub struct OutOfMemory;
 
 /// What calls of the driver there were, and how long they would have taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct DriverTime {
     /// Calls that get memory, map it or give it back.
     pub calls: u64,
@@ -15,7 +16,7 @@ pub struct DriverTime {
     pub ns: u64,
 }
 
-/// An allocator that serves recorded requests. It is told of each block by the number that
+/// An allocator that serves recorded requests. Each block is named by the number that
 /// [`Requests`](crate::requests::Requests) gave it.
 pub trait Allocator {
     /// A block is asked for.
@@ -31,11 +32,12 @@ pub trait Allocator {
     /// them, and know it free before.
     fn done(&mut self, _request: &Request) {}
 
-    /// The program asked for cached memory to be given back: all (`torch.cuda.empty_cache`), or with a stream what
-    /// the stream-ordered pool holds beyond so many bytes.
+    /// The program asked for cached memory to be given back: all (`torch.cuda.empty_cache`), or with a stream what the
+    /// stream-ordered pool holds beyond this many bytes.
     fn trim(&mut self, request: &Request);
 
-    /// What was there when the recording began; false if this allocator asks for it anew instead.
+    /// Restores the state at the beginning of the recording; false if this allocator does not and gets requests
+    /// instead.
     fn begin_with(&mut self, _given: &InitialState) -> bool {
         false
     }

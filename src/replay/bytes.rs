@@ -3,7 +3,7 @@
 use super::allocator::{DriverTime, OutOfMemory};
 use super::device::price;
 
-/// Bytes held from a device with so many.
+/// Bytes held from a device of limited size.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bytes {
     capacity: u64,
@@ -12,7 +12,7 @@ pub(super) struct Bytes {
 }
 
 impl Bytes {
-    /// Of a device with so many bytes.
+    /// Of a device with `capacity` bytes.
     pub fn new(capacity: u64) -> Bytes {
         Bytes {
             capacity,
@@ -24,7 +24,7 @@ impl Bytes {
     /// `cudaMalloc`.
     pub fn allocate(&mut self, bytes: u64) -> Result<(), OutOfMemory> {
         let held = self.hold(bytes);
-        // What is refused takes no longer for being large.
+        // A refused call takes the same time for any size.
         self.call(price::allocate(if held.is_ok() { bytes } else { 0 }));
         held
     }
@@ -35,7 +35,7 @@ impl Bytes {
         self.held = self.held.saturating_sub(bytes);
     }
 
-    /// Pages of so many bytes each, made, mapped and opened; none if there is no room for all.
+    /// Creates, maps and enables pages of `page` bytes each; none if there is no room for all.
     pub fn map(&mut self, bytes: u64, page: u64) -> Result<(), OutOfMemory> {
         self.hold(bytes)?;
         let pages = bytes.div_ceil(page.max(1));
@@ -46,7 +46,7 @@ impl Bytes {
         Ok(())
     }
 
-    /// Such pages, given back.
+    /// Unmaps and releases `bytes` bytes in pages of `page` bytes.
     pub fn unmap(&mut self, bytes: u64, page: u64) {
         let pages = bytes.div_ceil(page.max(1));
         self.calls(pages, price::UNMAP);
@@ -54,7 +54,7 @@ impl Bytes {
         self.held = self.held.saturating_sub(bytes);
     }
 
-    /// Whether so many bytes are left.
+    /// Whether this many bytes are left.
     pub fn has(&self, bytes: u64) -> bool {
         self.held.saturating_add(bytes) <= self.capacity
     }
@@ -68,13 +68,13 @@ impl Bytes {
         self.calls(1, ns);
     }
 
-    /// So many calls, each of which takes so long.
+    /// Adds `count` driver calls of `ns` ns each.
     fn calls(&mut self, count: u64, ns: u64) {
         self.time.calls = self.time.calls.saturating_add(count);
         self.time.ns = self.time.ns.saturating_add(ns.saturating_mul(count));
     }
 
-    /// So many bytes that were held when the recording began.
+    /// Adds bytes that were reserved when the recording began.
     pub fn had(&mut self, bytes: u64) {
         self.held = self.held.saturating_add(bytes);
     }

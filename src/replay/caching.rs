@@ -29,12 +29,12 @@ impl Memory {
     }
 }
 
-/// What one of them does in its own way.
+/// The parts in which these allocators differ.
 pub(super) trait Rules {
-    /// Bytes of the block for a request of so many.
+    /// Bytes of the block for a request of `bytes` bytes.
     fn rounded(&self, bytes: u64) -> u64;
 
-    /// Blocks of which group serve a request for a block of so many bytes.
+    /// The group whose blocks serve a request for a block of `bytes` bytes.
     fn group(&mut self, _request: &Request, _bytes: u64) -> u32 {
         0
     }
@@ -60,10 +60,10 @@ pub(super) trait Rules {
     /// A block came back, and is part of this free one.
     fn freed(&mut self, _memory: &mut Memory, _whole: Piece) {}
 
-    /// Cached memory is to go back. Most give nothing back.
+    /// Releases cached memory. Most allocators release none.
     fn trim(&mut self, _memory: &mut Memory) {}
 
-    /// Takes what was there when the recording began as it was; false if it cannot.
+    /// Restores the state at the beginning of the recording; false if that is not possible.
     fn begin_with(&mut self, _memory: &mut Memory, _given: &InitialState) -> bool {
         false
     }
@@ -82,7 +82,7 @@ pub(super) struct Caching<R> {
 }
 
 impl<R: Rules> Caching<R> {
-    /// On a device with so many bytes, for so many blocks.
+    /// On a device of this size, for this number of blocks.
     pub fn new(rules: R, capacity: u64, blocks: u32) -> Caching<R> {
         let memory = Memory {
             heap: Heap::default(),

@@ -11,9 +11,9 @@ use gpushim_alloc::device_pool::{self};
 use gpushim_alloc::stream_pool::{self, PoolId};
 use gpushim_alloc::{Address, Context};
 
-/// What is replayed on.
+/// The device of a replay.
 #[derive(Clone, Copy, Debug)]
-pub struct Device {
+pub struct ReplayDevice {
     /// The most bytes that can be held.
     pub limit: Option<u64>,
     /// How many requests the work of the device is behind the host.
@@ -28,9 +28,9 @@ pub struct Device {
     pub decay: u64,
 }
 
-impl Default for Device {
-    fn default() -> Device {
-        Device {
+impl Default for ReplayDevice {
+    fn default() -> ReplayDevice {
+        ReplayDevice {
             limit: None,
             lag: 0,
             reuse: alloc::Reuse::default(),
@@ -98,7 +98,7 @@ pub struct Simulated {
 pub struct NoMemory;
 
 impl Simulated {
-    /// With so many bytes, and the work so many requests behind.
+    /// With `capacity` bytes, and GPU work `lag` requests behind.
     pub fn new(capacity: u64, lag: u64) -> Simulated {
         Simulated {
             capacity,
@@ -112,7 +112,7 @@ impl Simulated {
         }
     }
 
-    /// The host goes on by one request.
+    /// Advances the host by one request.
     pub fn advance(&self) {
         self.now.fetch_add(1, Relaxed);
     }
@@ -127,7 +127,7 @@ impl Simulated {
         self.taken.load(Relaxed)
     }
 
-    /// What was asked of it.
+    /// The driver calls so far.
     pub fn driver_time(&self) -> DriverTime {
         DriverTime {
             calls: self.calls.load(Relaxed),
@@ -144,7 +144,7 @@ impl Simulated {
         self.pay(ns);
     }
 
-    /// Gives so many bytes, which take whole pages of the device where they are more than one.
+    /// Allocates bytes; more than a page takes whole pages of the device.
     fn take(&self, bytes: u64) -> Result<(), NoMemory> {
         let taken = self.taken.load(Relaxed).saturating_add(whole(bytes));
         if taken > self.capacity {
@@ -173,7 +173,7 @@ impl Simulated {
     }
 }
 
-/// What a driver allocation of so many bytes takes of the device.
+/// Bytes of the device that a driver allocation of this size takes.
 fn whole(bytes: u64) -> u64 {
     if bytes > PAGE {
         bytes.checked_next_multiple_of(PAGE).unwrap_or(bytes)

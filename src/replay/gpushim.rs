@@ -1,8 +1,8 @@
 //! Our own policies: the code that runs in the shim, over a simulated device.
 
 use super::allocator::{Allocator, DriverTime, OutOfMemory};
-use super::device::{Device, UNLIMITED};
 use super::device::{NoMemory, Simulated};
+use super::device::{ReplayDevice, UNLIMITED};
 use crate::requests::Request;
 use gpushim_alloc as alloc;
 use gpushim_alloc::device_pool::{self, DevicePool};
@@ -16,30 +16,30 @@ const CONTEXT: Context = Context(1);
 const DEFAULT_STREAM: u64 = Stream::LEGACY;
 
 /// The pool of the `cudaMalloc` family and that of streams, as in one process under the shim.
-pub struct Ours {
+pub struct GpushimAllocator {
     plain: DevicePool<Simulated>,
-    /// Serves the `cudaMalloc` family instead, where it follows a plan of its own.
+    /// Serves the `cudaMalloc` family instead of `plain` if that family has its own plan.
     planned: Option<StreamPool<Simulated>>,
     ordered: StreamPool<Simulated>,
     /// Where pages serve, that pool serves both families.
     serves_all: bool,
     /// Where each block is, by its number; 0: nowhere.
     places: Vec<u64>,
-    /// Ns from one tick of the housekeeper's clock to the next; 0: it has none.
+    /// Ns from one tick of the background thread to the next; 0: no ticks.
     tick: u64,
-    /// When the next one is.
+    /// When the next tick is, ns.
     next: u64,
 }
 
-impl Ours {
-    /// With these policies for `cudaMalloc` and for streams, on such a device, for so many blocks. Where pages
-    /// serve, plans are followed.
+impl GpushimAllocator {
+    /// With these policies for `cudaMalloc` and for streams, on this device, for `blocks` blocks. Plans are followed by
+    /// pools of pages only.
     pub fn new(
-        device: &Device,
+        device: &ReplayDevice,
         (plain, ordered): (alloc::Policy, alloc::Policy),
         plans: &Plans,
         blocks: u32,
-    ) -> Ours {
+    ) -> GpushimAllocator {
         let settings = device_pool::Settings {
             policy: plain,
             limit: device.limit,
@@ -63,7 +63,7 @@ impl Ours {
         let is_paged = plain == alloc::Policy::Vmm;
         let has_plan = ordered != plain || !plans.pools.is_empty();
         let simulated = Simulated::new(device.limit.unwrap_or(UNLIMITED), device.lag);
-        Ours {
+        GpushimAllocator {
             plain: DevicePool::new(simulated, settings),
             planned: (is_paged && has_plan).then(|| pool(plain, orders, Family::Plain)),
             serves_all: is_paged && !has_plan,
@@ -74,10 +74,10 @@ impl Ours {
         }
     }
 
-    /// It is so late: what nobody asked for in a while goes back.
+    /// Advances the clock to `ns`: cached memory that was not used for the decay is released.
     fn advance(&mut self, ns: u64) {
         self.plain.device().advance();
-        // However long nothing happened, after so many ticks nothing is left to go back.
+        // After this many ticks without requests no cached memory is left.
         for _ in 0..=TICKS_TO_DECAY {
             if self.tick == 0 || ns < self.next {
                 return;
@@ -132,7 +132,7 @@ fn stream(request: &Request) -> Stream {
     }
 }
 
-impl Allocator for Ours {
+impl Allocator for GpushimAllocator {
     fn allocate(&mut self, request: &Request) -> Result<(), OutOfMemory> {
         self.advance(request.ns);
         // As in the shim, nothing is refused while another pool holds what is free.

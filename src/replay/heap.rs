@@ -44,7 +44,7 @@ pub(super) struct Heap {
     next: u64,
 }
 
-/// The class of so many bytes: sixteen between two powers of two.
+/// The size class of `bytes` bytes: sixteen classes between two powers of two.
 fn class(bytes: u64) -> u32 {
     let top = bytes.checked_ilog2().unwrap_or(0);
     let next = if top < 4 { bytes } else { bytes >> (top - 4) };
@@ -79,12 +79,12 @@ impl Heap {
         Piece(self.put(node))
     }
 
-    /// The smallest free block of a group with so many bytes, the lowest of several.
+    /// The smallest free block of a group that has `bytes` bytes; the lowest one of several.
     pub fn best(&self, group: u32, bytes: u64) -> Option<Piece> {
         self.fitting(group, bytes).next()
     }
 
-    /// The free blocks of a group with so many bytes, the smallest first, of several the lowest.
+    /// The free blocks of a group that have `bytes` bytes, by size and then by address.
     pub fn fitting(&self, group: u32, bytes: u64) -> impl Iterator<Item = Piece> + '_ {
         let fitting = self.by_size.range((group, bytes, 0, 0)..);
         let of_group = fitting.take_while(move |&&(of, ..)| of == group);
@@ -99,7 +99,7 @@ impl Heap {
         all.last().map(|&(.., id)| Piece(id))
     }
 
-    /// The lowest free block of a group with so many bytes.
+    /// The lowest free block of a group that has `bytes` bytes.
     pub fn first(&self, group: u32, bytes: u64) -> Option<Piece> {
         let own = class(bytes);
         let mut lowest: Option<(u64, u32)> = None;
@@ -152,13 +152,13 @@ impl Heap {
         self.unlist(piece);
     }
 
-    /// Leaves a block in hand so many bytes; the rest is free.
+    /// Shortens a block in hand to `bytes` bytes; the rest becomes free.
     pub fn split(&mut self, piece: Piece, bytes: u64) {
         let rest = self.cut(piece, bytes);
         self.release(rest);
     }
 
-    /// Leaves a block in hand so many bytes and gives the rest, in hand; [`Piece::NONE`] if there is none.
+    /// Shortens a block in hand to `bytes` bytes and returns the rest, in hand; [`Piece::NONE`] if there is none.
     pub fn cut(&mut self, piece: Piece, bytes: u64) -> Piece {
         let Some(node) = self.node(piece).copied().filter(|node| node.bytes > bytes) else {
             return Piece::NONE;
@@ -319,7 +319,7 @@ impl Heap {
         }
     }
 
-    /// The first so many bytes of a block get memory behind them, and are in hand.
+    /// Maps memory to the first `bytes` bytes of a block, which are then in hand.
     pub fn map(&mut self, piece: Piece, bytes: u64) {
         if !self.is_unmapped(piece) {
             return;

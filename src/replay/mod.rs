@@ -1,9 +1,9 @@
 //! What another allocator would have done with a run that was recorded.
 //!
 //! [`Requests`](crate::requests::Requests) are the allocations and frees of a recording, in order. An [`Allocator`]
-//! serves them without a GPU: our own policies ([`Ours`]) by the code that the shim runs, over a [`Simulated`]
-//! device; other allocators (`bfc`, `rmm`, `torch`) by what is documented of them. [`run`] drives one with the other
-//! and says what it held and what it asked of the driver; `text` is the table, `plot` draws it.
+//! serves them without a GPU: our own policies ([`GpushimAllocator`]) by the code that the shim runs, over a
+//! [`Simulated`] device; other allocators (`bfc`, `rmm`, `torch`) from their documentation. [`run`] serves requests
+//! with an allocator and returns the reserved memory and the driver calls; `text` is the table, `plot` draws it.
 
 mod allocator;
 mod bfc;
@@ -25,8 +25,8 @@ mod text;
 mod torch;
 
 pub use allocator::{Allocator, DriverTime, OutOfMemory};
-pub use device::{Device, Simulated};
-pub use gpushim::Ours;
+pub use device::{ReplayDevice, Simulated};
+pub use gpushim::GpushimAllocator;
 pub use outcome::{Curve, Outcome, Point, Step};
 pub use policy::{Policy, decay};
 pub use run::run;

@@ -10,6 +10,7 @@ const POINTS: usize = 512;
 
 /// A part of a run: the highest figures in it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Point {
     /// Requests served up to its end.
     pub requests: u64,
@@ -25,10 +26,12 @@ pub struct Point {
 
 /// How it went over the run: at most 512 parts of equally many requests.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Curve(pub Vec<Point>);
 
 /// A request that was not met.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Refused {
     /// Which request, from 0.
     pub request: u64,
@@ -40,6 +43,7 @@ pub struct Refused {
 
 /// A step of the run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Step {
     /// Requests in it.
     pub requests: u64,
@@ -66,6 +70,7 @@ struct Steps {
 
 /// What came of a replay.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Outcome {
     /// Allocations that were asked for.
     pub allocations: u64,

@@ -1,4 +1,4 @@
-//! What was held over time, a plot for each policy, all on one scale.
+//! Reserved memory over time: one plot per policy, on one scale.
 
 use std::fmt::{self, Write};
 
@@ -22,7 +22,7 @@ struct Drawn {
 }
 
 impl OfDevice {
-    /// Draws each policy in so many columns of characters.
+    /// Plots each policy, `columns` characters wide.
     pub(super) fn plot(&self, columns: usize, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let drawn = self.drawn(columns);
         let top = self.top();

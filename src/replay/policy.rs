@@ -7,9 +7,10 @@ use std::time::Duration;
 use super::allocator::Allocator;
 use super::bfc::Bfc;
 use super::caching::Caching;
-use super::device::{Device, UNLIMITED};
-use super::gpushim::Ours;
+use super::device::{ReplayDevice, UNLIMITED};
+use super::gpushim::GpushimAllocator;
 use super::torch::Torch;
+use crate::error::{Error, Result, failed};
 use crate::plan::plans;
 use crate::replay::rmm;
 use crate::requests::Requests;
@@ -20,10 +21,10 @@ use gpushim_config::duration;
 /// An allocator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Policy {
-    /// Ours, as it is by default: `blocks` for `cudaMalloc`, `vmm` for streams.
+    /// That of gpushim by default: `blocks` for `cudaMalloc`, `vmm` for streams.
     Auto,
     /// One of ours for both.
-    Ours(alloc::Policy),
+    Gpushim(alloc::Policy),
     /// PyTorch's caching allocator.
     Torch,
     /// The same with expandable segments.
@@ -42,10 +43,10 @@ impl Policy {
     /// All of them: ours first.
     pub const ALL: [Policy; 11] = [
         Policy::Auto,
-        Policy::Ours(alloc::Policy::Vmm),
-        Policy::Ours(alloc::Policy::Segments),
-        Policy::Ours(alloc::Policy::Blocks),
-        Policy::Ours(alloc::Policy::Bins),
+        Policy::Gpushim(alloc::Policy::Vmm),
+        Policy::Gpushim(alloc::Policy::Segments),
+        Policy::Gpushim(alloc::Policy::Blocks),
+        Policy::Gpushim(alloc::Policy::Bins),
         Policy::Plan,
         Policy::Torch,
         Policy::TorchExpandable,
@@ -58,7 +59,7 @@ impl Policy {
     pub const fn name(self) -> &'static str {
         match self {
             Policy::Auto => "auto",
-            Policy::Ours(policy) => policy.name(),
+            Policy::Gpushim(policy) => policy.name(),
             Policy::Plan => "plan",
             Policy::Torch => "torch",
             Policy::TorchExpandable => "torch-expandable",
@@ -72,7 +73,7 @@ impl Policy {
     pub const fn about(self) -> &'static str {
         match self {
             Policy::Auto => "gpushim, by default",
-            Policy::Ours(_) => "gpushim",
+            Policy::Gpushim(_) => "gpushim",
             Policy::Plan => "gpushim, every place chosen beforehand",
             Policy::Torch => "PyTorch's allocator",
             Policy::TorchExpandable => "PyTorch's with expandable_segments",
@@ -83,15 +84,21 @@ impl Policy {
     }
 
     /// Makes it, for these requests.
-    pub fn build(self, device: &Device, requests: &Requests) -> Box<dyn Allocator> {
+    pub fn build(self, device: &ReplayDevice, requests: &Requests) -> Box<dyn Allocator> {
         let blocks = requests.blocks();
         let capacity = device.limit.unwrap_or(UNLIMITED);
-        let ours =
-            |plain, ordered, plans| Box::new(Ours::new(device, (plain, ordered), &plans, blocks));
+        let ours = |plain, ordered, plans| {
+            Box::new(GpushimAllocator::new(
+                device,
+                (plain, ordered),
+                &plans,
+                blocks,
+            ))
+        };
         use alloc::Policy::{Blocks, Vmm};
         match self {
             Policy::Auto => ours(Blocks, Vmm, Plans::default()),
-            Policy::Ours(policy) => ours(policy, policy, Plans::default()),
+            Policy::Gpushim(policy) => ours(policy, policy, Plans::default()),
             Policy::Plan => ours(Vmm, Vmm, plans(0, requests)),
             Policy::Torch => Box::new(Caching::new(Torch::as_recorded(requests), capacity, blocks)),
             Policy::TorchExpandable => {
@@ -104,7 +111,7 @@ impl Policy {
     }
 }
 
-/// Parses a value of `GPUSHIM_DECAY`, in ns as [`Device::decay`] has it.
+/// Parses a value of `GPUSHIM_DECAY`, in ns as [`ReplayDevice::decay`] has it.
 pub fn decay(text: &str) -> Option<u64> {
     let decay = match text {
         "off" => Duration::ZERO,
@@ -126,13 +133,13 @@ impl serde::Serialize for Policy {
 }
 
 impl FromStr for Policy {
-    type Err = String;
+    type Err = Error;
 
-    fn from_str(name: &str) -> Result<Policy, String> {
+    fn from_str(name: &str) -> Result<Policy> {
         let mut all = Policy::ALL.into_iter();
         all.find(|policy| policy.name() == name).ok_or_else(|| {
             let names = Policy::ALL.map(Policy::name).join(", ");
-            format!("no such policy; there are {names}")
+            failed!("no such policy; there are {names}")
         })
     }
 }

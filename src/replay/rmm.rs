@@ -1,8 +1,8 @@
 //! The two pools of RMM, by its documentation: `pool_memory_resource`, which doubles, and
 //! `arena_memory_resource`, which has an arena for each stream.
 //!
-//! The pool is told how much to begin with: nothing, here, so that it grows from the first request on. The arenas
-//! take half of what is available at once, unless they are told otherwise, and have no more.
+//! The initial size of the pool is 0 here, so that it grows from the first request on. The arenas reserve half of the
+//! available memory at the start, unless configured otherwise, and never more.
 
 use rustc_hash::FxHashMap;
 
@@ -16,7 +16,7 @@ use crate::requests::Request;
 const BLOCK: u64 = 256;
 /// The least that an arena takes at a time (`superblock::minimum_size`).
 const SUPERBLOCK: u64 = 1 << 20;
-/// What is available where nobody says so, bytes: an H100's memory, as the driver tells it.
+/// Available bytes if no limit is given: an H100's memory according to the driver.
 const DEVICE: u64 = 85_017_493_504;
 
 /// `pool_memory_resource`: best fit over what a stream freed, then over what others did; doubles. Streams wait for
@@ -54,8 +54,7 @@ pub(super) struct Arena {
 }
 
 impl Arena {
-    /// The range, for so many bytes together. Where no limit is set and half of an H100 is not enough, it is taken
-    /// from a larger device.
+    /// A free range of `bytes` bytes. If no limit is set and half of an H100 is not enough, a larger device is assumed.
     fn reach(&mut self, memory: &mut Memory, bytes: u64) -> Result<Piece, OutOfMemory> {
         let is_limited = memory.device.capacity() < UNLIMITED;
         let Some(range) = self.range else {

@@ -11,13 +11,13 @@ pub fn torch_options(requests: &Requests) -> String {
     torch::Options::of(requests).to_string()
 }
 
-/// Serves all requests, and says what came of it. What is left out of them by an earlier refusal is
-/// left out: a block that could not be had is not freed.
+/// Serves all requests and returns the outcome. What is left out of them by an earlier refusal is left out: a block
+/// that could not be had is not freed.
 pub fn run(requests: &Requests, allocator: &mut dyn Allocator) -> Outcome {
     run_watched(requests, allocator, &mut |_| {})
 }
 
-/// How many requests are served between two looks of who watches.
+/// Requests between two reports of progress.
 const LOOK: usize = 1 << 14;
 
 /// As [`run`], telling from time to time how many requests were served.

@@ -2,7 +2,8 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::replay::heap::{Heap, Piece};
-use crate::requests::{Op, Request, Requests, Shape, generate};
+use crate::requests::made::{Shape, generate};
+use crate::requests::{Op, Request, Requests};
 use gpushim_alloc as alloc;
 
 pub(super) fn made(steps: &[(Op, u32, u64)]) -> Requests {
@@ -23,9 +24,9 @@ pub(super) fn made(steps: &[(Op, u32, u64)]) -> Requests {
 }
 
 pub(super) fn outcome(policy: Policy, requests: &Requests, limit: Option<u64>) -> Outcome {
-    let device = Device {
+    let device = ReplayDevice {
         limit,
-        ..Device::default()
+        ..ReplayDevice::default()
     };
     run(requests, &mut *policy.build(&device, requests))
 }
@@ -48,7 +49,7 @@ fn what_one_family_has_freed_serves_the_other_under_vmm() {
         }
     }
     let held = |policy| outcome(policy, &requests, None).peak_reserved;
-    assert_eq!(held(Policy::Ours(alloc::Policy::Vmm)), 40 * MIB);
+    assert_eq!(held(Policy::Gpushim(alloc::Policy::Vmm)), 40 * MIB);
     assert_eq!(held(Policy::Auto), 80 * MIB);
 }
 
@@ -289,7 +290,7 @@ fn ours_counts_what_the_device_gave() {
         alloc::Policy::Blocks,
         alloc::Policy::Bins,
     ] {
-        let seen = outcome(Policy::Ours(policy), &requests, None);
+        let seen = outcome(Policy::Gpushim(policy), &requests, None);
         assert!(
             seen.driver_calls > 0 && seen.driver_ns > 0,
             "{policy:?}: {seen:?}"
@@ -328,11 +329,11 @@ fn ours_gives_back_what_the_shim_would() {
         requests
     };
     let held = |requests: &Requests, decay: u64| {
-        let device = Device {
+        let device = ReplayDevice {
             decay,
-            ..Device::default()
+            ..ReplayDevice::default()
         };
-        let vmm = Policy::Ours(alloc::Policy::Vmm);
+        let vmm = Policy::Gpushim(alloc::Policy::Vmm);
         let mut allocator = vmm.build(&device, requests);
         run(requests, &mut *allocator);
         allocator.reserved()

@@ -4,14 +4,14 @@ use std::fmt;
 
 use serde::Serialize;
 
-use super::device::Device;
+use super::device::ReplayDevice;
 use super::outcome::Outcome;
 use super::policy::Policy;
 use super::run::{run_watched, torch_options};
 use crate::iterations::Iterations;
 use crate::ledger::Focus;
+use crate::output::answer::{Answer, Subject};
 use crate::output::escape::shown;
-use crate::output::finding::{Finding, Subject};
 use crate::output::table::{Align, Table};
 use crate::output::units::{bytes, count, span};
 use crate::recording::Recording;
@@ -19,6 +19,7 @@ use crate::requests::{Anomalies, Requests};
 
 /// The replays of a recording.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct ReplayReport {
     #[serde(flatten)]
     pub(super) subject: Subject,
@@ -31,10 +32,11 @@ pub struct ReplayReport {
 
 /// The replays of one device's requests.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct OfDevice {
     pub(super) gpu: u8,
     requests: u64,
-    /// The highest sum of what was asked for and not given back, bytes.
+    /// The peak of requested bytes that were not freed, bytes.
     peak_requested: u64,
     /// What the recording itself says was held from the driver at most, bytes; `None` where it does not.
     recorded_reserved: Option<u64>,
@@ -45,12 +47,18 @@ pub(super) struct OfDevice {
     /// How many there are. Figures are kept of the first 4,096.
     pub(super) steps: u64,
     odd: Anomalies,
+    /// Whether there are requests besides those of blocks that were made before the recording began.
+    has_history: bool,
+    /// Whether more may have been live before the events that are left of the run.
+    is_peak_unsure: bool,
     pub(super) policies: Vec<OfPolicy>,
 }
 
 /// A replay.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct OfPolicy {
+    #[cfg_attr(test, schemars(with = "String"))]
     pub(super) policy: Policy,
     #[serde(flatten)]
     pub(super) outcome: Outcome,
@@ -63,7 +71,7 @@ impl ReplayReport {
         recording: &dyn Recording,
         focus: Focus,
         policies: &[Policy],
-        device: &Device,
+        device: &ReplayDevice,
         watch: &mut dyn FnMut(Policy, usize, usize),
     ) -> ReplayReport {
         let iterations = Iterations::find(recording, focus);
@@ -81,6 +89,8 @@ impl ReplayReport {
             steps_by: by.clone(),
             steps: starts.len().saturating_sub(1) as u64,
             odd: requests.odd().clone(),
+            has_history: requests.has_history(),
+            is_peak_unsure: requests.is_peak_unsure(),
             policies: policies
                 .iter()
                 .map(|policy| OfPolicy::of(*policy, device, &requests, watch))
@@ -93,7 +103,7 @@ impl ReplayReport {
         }
     }
 
-    /// Draws it, too, in so many columns of characters.
+    /// Adds a plot, `columns` characters wide.
     pub fn with_plot(self, columns: usize) -> ReplayReport {
         ReplayReport {
             plot: Some(columns),
@@ -102,7 +112,9 @@ impl ReplayReport {
     }
 }
 
-impl Finding for ReplayReport {
+impl Answer for ReplayReport {
+    const COMMAND: &'static str = "replay";
+
     /// A policy ran out of memory.
     fn is_found(&self) -> bool {
         let policies = self.devices.iter().flat_map(|device| &device.policies);
@@ -127,7 +139,7 @@ impl Finding for ReplayReport {
 impl OfPolicy {
     fn of(
         policy: Policy,
-        device: &Device,
+        device: &ReplayDevice,
         requests: &Requests,
         watch: &mut dyn FnMut(Policy, usize, usize),
     ) -> OfPolicy {
@@ -160,6 +172,18 @@ impl OfDevice {
         }
         for sentence in self.odd.sentences() {
             writeln!(f, "  {sentence}")?;
+        }
+        if !self.has_history {
+            writeln!(
+                f,
+                "  there is no history of requests: each policy holds what was live, requested once"
+            )?;
+        }
+        if self.is_peak_unsure {
+            writeln!(
+                f,
+                "  more may have been live before the events that are left, so the whole run may need more than this"
+            )?;
         }
         let mut table = Table::new([
             ("policy", Align::Left),

@@ -12,7 +12,7 @@ use rustc_hash::FxHashMap;
 use super::allocator::OutOfMemory;
 use super::caching::{Memory, Rules, multiple};
 use super::heap::Piece;
-use crate::requests::{InitialState, Request, Requests, Told};
+use crate::requests::{InitialState, RecordedAllocator, Request, Requests};
 
 mod begin;
 mod give_back;
@@ -40,8 +40,8 @@ const ROUND_LARGE: u64 = 2 << 20;
 #[derive(Debug)]
 pub(super) struct Torch {
     options: Options,
-    told: Told,
-    /// Whether expandable segments serve pools other than the one that everybody uses.
+    recorded: RecordedAllocator,
+    /// Whether expandable segments serve other pools than the default pool.
     all_expand: bool,
     numbers: FxHashMap<Group, u32>,
     groups: Vec<Group>,
@@ -80,20 +80,26 @@ impl Torch {
     }
 
     fn new(options: Options, requests: &Requests) -> Torch {
-        let told = requests.told().clone();
+        let recorded = requests.allocator().clone();
         let given = requests.given().segments.iter();
-        let own = given.chain(&told.got).filter(|segment| segment.pool != 0);
+        let own = given
+            .chain(&recorded.got)
+            .filter(|segment| segment.pool != 0);
         let all_expand =
             own.clone().count() == 0 || own.clone().any(|segment| segment.of.is_expandable);
         let mut addresses: FxHashMap<_, VecDeque<u64>> = FxHashMap::default();
-        for segment in told.got.iter().filter(|segment| !segment.of.is_expandable) {
+        for segment in recorded
+            .got
+            .iter()
+            .filter(|segment| !segment.of.is_expandable)
+        {
             let group = begin::group(segment);
             let chosen = addresses.entry((group, segment.bytes)).or_default();
             chosen.push_back(segment.address);
         }
         Torch {
             options,
-            told,
+            recorded,
             all_expand,
             numbers: FxHashMap::default(),
             groups: Vec::new(),
@@ -163,7 +169,7 @@ impl Rules for Torch {
     fn group(&mut self, request: &Request, bytes: u64) -> u32 {
         self.number(Group {
             stream: request.stream.unwrap_or(0),
-            pool: self.told.pool(request.block),
+            pool: self.recorded.pool(request.block),
             is_large: bytes > SMALL,
         })
     }
@@ -217,7 +223,7 @@ impl Rules for Torch {
     }
 
     fn is_late(&self, block: u32) -> bool {
-        self.told.is_late(block)
+        self.recorded.is_late(block)
     }
 
     fn freed(&mut self, memory: &mut Memory, whole: Piece) {
@@ -227,7 +233,11 @@ impl Rules for Torch {
     }
 
     fn trim(&mut self, memory: &mut Memory) {
-        let named = self.told.gave_back.get_mut(self.trims).map(std::mem::take);
+        let named = self
+            .recorded
+            .gave_back
+            .get_mut(self.trims)
+            .map(std::mem::take);
         self.trims += 1;
         self.release_all(memory, &named.unwrap_or_default());
     }

@@ -3,16 +3,18 @@
 use serde::Serialize;
 
 use super::figures::{Gauge, Summary};
-use super::overview::Overview;
+use super::findings::{Finding, Findings, Untold};
+use super::overview::{HOLDERS, Overview};
 use super::summary::PeakOf;
-use super::verdict::{LINES, Verdict};
-use crate::output::finding::{Holder, layer_name};
+use crate::output::answer::layer_name;
+use crate::output::holder::Holder;
 use crate::peak::{Part, Peak, composition};
 use crate::recording::{Names, Recording};
 use gpushim_trace::{Event, Series, Timeline};
 
 /// A trace's report.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Report {
     /// Path of the trace.
     pub trace: String,
@@ -22,22 +24,23 @@ pub struct Report {
     pub started_wall_ns: u64,
     /// Facts about the process, keys and values in their order; a key may come several times.
     pub facts: Vec<(String, String)>,
-    /// Counters of the process, by name.
-    pub counters: Vec<(String, u64)>,
     /// Figures from the events.
     pub summary: Summary,
-    /// Who held memory when most was live.
+    /// The stacks that held memory at the peaks.
     pub peaks: Vec<HeldAtPeak>,
-    /// What stands out.
-    pub verdicts: Vec<Verdict>,
-    /// Where memory goes through iterations and does not grow: that, in a sentence.
+    /// What stands out, the most important first.
+    pub findings: Vec<Finding>,
+    /// If there are iterations and memory does not grow: a sentence that says so.
     pub steady: Option<String>,
+    /// What the recording does not tell, and what to record next time.
+    pub untold: Vec<Untold>,
     /// What is damaged or missing in the file.
     pub problems: Vec<String>,
 }
 
-/// Who held memory of a device when most was live.
+/// The stacks that held memory of a device at the peak.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct HeldAtPeak {
     /// `tensors` or `device memory`.
     pub of: &'static str,
@@ -49,10 +52,10 @@ pub struct HeldAtPeak {
     pub iteration: Option<usize>,
     /// Bytes that were live.
     pub bytes: u64,
-    /// What they were for, as far as it can be told.
+    /// The composition, as far as it is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub composition: Option<Vec<Part>>,
-    /// Those who held most of them, the first ones.
+    /// The stacks that held most, the first ones.
     pub holders: Vec<Holder>,
     /// Bytes held by others, and how many those are.
     pub others: (u64, usize),
@@ -70,11 +73,11 @@ impl HeldAtPeak {
             return Vec::new();
         };
         let mut one = |(of, peak): &(PeakOf, Peak)| {
-            let shown = peak.holders.iter().take(LINES);
+            let shown = peak.holders.iter().take(HOLDERS);
             let holders: Vec<Holder> = shown
                 .map(|held| Holder::of(names, held, of.bytes))
                 .collect();
-            let rest = peak.holders.iter().skip(LINES);
+            let rest = peak.holders.iter().skip(HOLDERS);
             let around = told.around.as_ref().zip(told.iterations.as_ref());
             let around = around.filter(|((peak, ..), _)| peak == of);
             let parts = around.and_then(|((_, live, journal), iterations)| {
@@ -108,17 +111,17 @@ impl Report {
         if overview.summary.events.wrapped {
             complete(&mut overview.summary, &trace.timeline());
         }
-        let (verdicts, steady) = Verdict::all(trace, &mut overview, &mut *names);
+        let found = Findings::of(trace, &mut overview, &mut *names);
         Report {
             trace: trace.path().display().to_string(),
             format: trace.format(),
             started_wall_ns: trace.wall_ns(),
             facts: trace.facts(),
-            counters: trace.counters(),
             peaks: HeldAtPeak::all(trace, &overview, &mut *names),
             summary: overview.summary,
-            verdicts,
-            steady,
+            findings: found.all,
+            steady: found.steady,
+            untold: found.untold,
             problems: trace.problems(),
         }
     }
@@ -140,7 +143,7 @@ impl Report {
     }
 }
 
-/// Takes peaks that the events no longer tell from the timeline of the whole run.
+/// Takes peaks from the timeline of the whole run if the events no longer have them.
 fn complete(summary: &mut Summary, timeline: &Timeline) {
     for device in &mut summary.devices {
         let mut all = timeline.devices.iter();

@@ -1,21 +1,24 @@
-//! `gpushim report`: what a trace tells, on one screen.
+//! `gpushim report`: a run on one screen.
 
 use std::path::PathBuf;
 
-use anyhow::Result;
-
 use super::build::Report;
 use super::job::Job;
+use super::siblings;
 use crate::cli::outcome::{Format, Outcome};
 use crate::cli::recordings;
 use crate::cli::terminal::{print_json, print_text};
 use crate::cli::{files, progress};
+use crate::error::Result;
+use crate::output::envelope::Envelope;
+use crate::output::escape::shown;
 
-/// Tell what a run did with GPU memory, on one screen: how much of it, who held it at the peak, and what stands
-/// out.
+/// Summarise a run's GPU memory on one screen: how much was used, which stacks held it at the peak, and what is
+/// unusual.
 ///
-/// Several files, or a directory of them, are the ranks of one job: how evenly memory lies among them, who peaks
-/// when and who is unlike the others, and then the report of the one that peaks highest.
+/// Several files, or a directory of them, are compared if they are the ranks of one job, as its launcher numbered them: the
+/// report names the ranks that differ from the others, and then shows the rank with the highest peak. Of separate runs it
+/// shows each.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   gpushim report  # of the newest trace here
@@ -23,29 +26,34 @@ use crate::cli::{files, progress};
 pub struct Args {
     /// Trace files, or directories of them; the newest in the current directory if none is named.
     files: Vec<PathBuf>,
-    /// How to print.
+    /// The output format.
     #[arg(long, value_enum, default_value_t)]
     format: Format,
 }
 
-#[derive(serde::Serialize)]
-struct Reports {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    job: Option<Job>,
-    reports: Vec<Report>,
-}
-
 pub fn main(args: &Args) -> Result<Outcome> {
-    let mut reports = Vec::new();
+    let (mut reports, mut siblings) = (Vec::new(), Vec::new());
     let paths = files::named_or_newest(&args.files)?;
     let outcome = recordings::each(&paths, progress::open, |_, recording| {
         reports.push(Report::of(&*recording));
+        if let [path] = &paths[..] {
+            siblings.extend(siblings::in_words(path, &siblings::of(&*recording)));
+        }
         Ok(())
     })?;
     let job = Job::of(&reports);
     match args.format {
-        Format::Json => print_json(&Reports { job, reports })?,
-        Format::Text => print_text(&text(job.as_ref(), &reports))?,
+        Format::Json => {
+            let mut findings = reports.iter().flat_map(|report| &report.findings);
+            let found = findings.any(|finding| finding.kind.is_fault());
+            print_json(&Envelope::of_job("report", found, job, reports))?;
+        }
+        Format::Text => {
+            print_text(&text(job.as_ref(), &reports))?;
+            if let Some(line) = siblings.first() {
+                print_text(&format!("\n{}\n", shown(line)))?;
+            }
+        }
     }
     Ok(outcome)
 }

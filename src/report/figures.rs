@@ -6,6 +6,7 @@ use crate::recording::Coverage;
 
 /// What the events of one trace say.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Summary {
     /// How complete the record is.
     pub events: Coverage,
@@ -33,8 +34,6 @@ pub struct Summary {
     pub failed: u64,
     /// Blocks whose address left the process.
     pub exported: u64,
-    /// Blocks of other processes or APIs that were opened.
-    pub imported: u64,
     /// Stream captures.
     pub captures: u64,
     /// Contexts that were destroyed or reset.
@@ -44,12 +43,13 @@ pub struct Summary {
     /// Blocks that are older than the readable events and live at the end; `None` if the recording keeps no
     /// list of what is live. Its size is 0.
     pub older: Option<SizeGroup>,
-    /// Bytes of destroyed contexts whose blocks could not be told from those of others.
+    /// Bytes of destroyed contexts whose blocks could not be distinguished from those of other contexts.
     pub ambiguous_bytes: u64,
 }
 
 /// Counts of one class of memory.
 #[derive(Clone, Copy, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Classes {
     /// Its name.
     pub class: &'static str,
@@ -67,6 +67,7 @@ pub struct Classes {
 
 /// Where allocations came from, counts.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Sources {
     /// A block whose work was complete.
     pub hit: u64,
@@ -95,6 +96,7 @@ impl Sources {
 
 /// A quantity's highest and last value, bytes.
 #[derive(Clone, Copy, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Gauge {
     /// Highest.
     pub peak: u64,
@@ -106,6 +108,7 @@ pub struct Gauge {
 
 /// Figures of one device.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct DeviceFigures {
     /// Its ordinal; `None` for events that name no device.
     pub device: Option<u8>,
@@ -115,6 +118,9 @@ pub struct DeviceFigures {
     pub allocated: Gauge,
     /// Held from the driver; at least what is allocated.
     pub reserved: Gauge,
+    /// Reserved and not handed out when most was reserved, bytes; `None` if the ring has wrapped: segments from before
+    /// are not known.
+    pub unused: Option<u64>,
     /// In use on the device by all processes, as the driver said; `None` if it did not.
     pub in_use: Option<Gauge>,
     /// Peak requested / peak reserved; `None` if nothing was reserved, or if the ring has wrapped
@@ -122,14 +128,15 @@ pub struct DeviceFigures {
     pub utilization: Option<f64>,
     /// The framework's tensors, if one announced them.
     pub tensors: Option<TensorFigures>,
-    /// What was live when most was requested, the largest groups of equal size.
+    /// Live blocks at the peak of requested memory: the largest groups of equal size.
     pub top_at_peak: Vec<SizeGroup>,
-    /// What is live at the end, likewise.
+    /// Live blocks at the end, likewise.
     pub top_at_end: Vec<SizeGroup>,
 }
 
 /// Figures of a framework's tensors.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct TensorFigures {
     /// Sum of the live tensors.
     pub tensors: Gauge,
@@ -137,9 +144,11 @@ pub struct TensorFigures {
     pub allocated_peak: u64,
     /// Highest that the framework said it held.
     pub reserved_peak: u64,
+    /// What it held and had not handed out when it held most, bytes.
+    pub unused: u64,
     /// What it said last.
     pub allocated_end: u64,
-    /// What it said last.
+    /// What it held after the last event.
     pub reserved_end: u64,
     /// Tensors live at their peak, the largest groups of equal size.
     pub top_at_peak: Vec<SizeGroup>,
@@ -149,6 +158,7 @@ pub struct TensorFigures {
 
 /// Live blocks of the same size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct SizeGroup {
     /// Bytes of each.
     pub size: u64,
@@ -160,12 +170,13 @@ pub struct SizeGroup {
 
 /// A request that could not be met.
 #[derive(Clone, Copy, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct OutOfMemory {
     /// Ns since the start.
     pub ns: u64,
     /// Device ordinal.
     pub device: Option<u8>,
-    /// `driver` or `framework`: who said so.
+    /// The source: `driver` or `framework`.
     pub by: &'static str,
     /// Bytes asked for.
     pub size: u64,

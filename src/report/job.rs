@@ -1,4 +1,4 @@
-//! Several recordings as the ranks of one job: how evenly memory lies, who peaks when, and who is unlike the others.
+//! Several recordings as the ranks of one job: their peaks, when these occur, and which ranks differ from the others.
 
 use std::fmt;
 
@@ -11,13 +11,14 @@ use crate::output::units::{bytes, percent, span};
 
 /// A rank is unlike the others if its peak is further from the median than this part of it,
 const APART: f64 = 0.1;
-/// and further than so many times what ranks usually are from it,
+/// and further than this many times the usual distance of ranks,
 const TIMES: f64 = 4.0;
-/// and than so many bytes: contexts and caches of libraries come to as much.
+/// and further than this many bytes: contexts and caches of libraries differ by as much.
 const LEAST: u64 = 16 << 20;
 
 /// The ranks of a job.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Job {
     /// Each, in the order of their ranks.
     pub ranks: Vec<Rank>,
@@ -29,12 +30,13 @@ pub struct Job {
     pub highest: Option<usize>,
     /// The ranks that are unlike the others: their indices.
     pub outliers: Vec<usize>,
-    /// All of it in sentences.
+    /// The result in sentences.
     pub verdict: String,
 }
 
 /// One rank of a job, on one device.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Rank {
     /// Its number, or its host and process where it has none.
     pub name: String,
@@ -48,16 +50,16 @@ pub struct Rank {
     pub peak_ns: u64,
     /// The most that was held from the driver, bytes.
     pub reserved: u64,
-    /// What is live at the end, bytes.
+    /// Live bytes at the end.
     pub end: u64,
-    /// What stands out in it, the subcommands that say more.
-    pub verdicts: Vec<&'static str>,
+    /// The findings: subcommands with the details.
+    pub findings: Vec<&'static str>,
 }
 
 impl Job {
-    /// Of several reports; `None` of one or none.
+    /// Of the reports of several ranks; `None` if they are of separate runs, or of one.
     pub fn of(reports: &[Report]) -> Option<Job> {
-        if reports.len() < 2 {
+        if !is_one_job(reports) {
             return None;
         }
         let walls = reports.iter().map(|report| report.started_wall_ns);
@@ -136,14 +138,11 @@ impl Job {
             ));
         }
         let said: Vec<&Rank> = (self.ranks.iter())
-            .filter(|rank| !rank.verdicts.is_empty())
+            .filter(|rank| !rank.findings.is_empty())
             .collect();
         if !said.is_empty() && said.len() < self.ranks.len() {
             let names: Vec<String> = said.iter().map(|rank| rank.in_a_sentence()).collect();
-            text.push_str(&format!(
-                " Something stands out in {} only.",
-                names.join(", ")
-            ));
+            text.push_str(&format!(" Only {} have findings.", names.join(", ")));
         }
         text
     }
@@ -160,6 +159,26 @@ impl Rank {
     }
 }
 
+/// Whether these are processes of one job: at least two ranks, as their launcher numbered them, and no rank that ran
+/// twice, one run after the other. Workers have the rank of the process that started them.
+fn is_one_job(reports: &[Report]) -> bool {
+    let span = |report: &Report| {
+        let start = report.started_wall_ns;
+        let rank = report.fact("rank").map(str::to_string);
+        rank.map(|rank| (rank, start, start.saturating_add(report.summary.last_ns)))
+    };
+    let spans: Option<Vec<(String, u64, u64)>> = reports.iter().map(span).collect();
+    let Some(mut spans) = spans else { return false };
+    spans.sort_unstable();
+    let is_again = |pair: &[(String, u64, u64)]| match pair {
+        [(before, _, end), (rank, start, _)] => before == rank && start > end,
+        _ => false,
+    };
+    let ran_twice = spans.windows(2).any(is_again);
+    spans.dedup_by(|a, b| a.0 == b.0);
+    spans.len() > 1 && !ran_twice
+}
+
 /// A process on each of its devices; on the first if it used none.
 fn ranks_of(report: &Report, start: u64) -> Vec<Rank> {
     let name = report.fact("rank").map_or_else(
@@ -173,7 +192,7 @@ fn ranks_of(report: &Report, start: u64) -> Vec<Rank> {
         str::to_string,
     );
     let later = report.started_wall_ns.saturating_sub(start);
-    let mut kinds: Vec<&'static str> = report.verdicts.iter().map(|one| one.kind).collect();
+    let mut kinds: Vec<&'static str> = report.findings.iter().map(|one| one.kind.name()).collect();
     kinds.dedup();
     let rank = |device: Option<&super::figures::DeviceFigures>| {
         let gauge = device.map(|device| match &device.tensors {
@@ -191,7 +210,7 @@ fn ranks_of(report: &Report, start: u64) -> Vec<Rank> {
                 .saturating_add(later),
             reserved: device.map_or(0, |device| device.reserved.peak),
             end: gauge.map_or(0, |gauge| gauge.end),
-            verdicts: kinds.clone(),
+            findings: kinds.clone(),
         }
     };
     let mut ranks: Vec<Rank> = report
@@ -220,7 +239,7 @@ fn median(values: &mut [u64]) -> u64 {
 
 /// Which of these are far from the median, against how far the others are.
 fn outliers(peaks: &[u64]) -> Vec<usize> {
-    // Of two nobody can say which is unlike the other.
+    // Of two ranks neither can be called the outlier.
     if peaks.len() < 3 {
         return Vec::new();
     }
@@ -260,7 +279,7 @@ impl fmt::Display for Job {
             if self.outliers.contains(&index) {
                 notes.push("unlike the others");
             }
-            notes.extend(&rank.verdicts);
+            notes.extend(&rank.findings);
             table.row([
                 rank.name.clone(),
                 rank.device
@@ -288,7 +307,7 @@ mod tests {
         assert_eq!(outliers(&[GIB, GIB, 2 * GIB, GIB]), [2]);
         assert_eq!(outliers(&[GIB, GIB, GIB / 2, GIB + 1]), [2]);
         assert_eq!(outliers(&[GIB, GIB, GIB, GIB + GIB / 20]), [0_usize; 0]);
-        // An even slope, as of the stages of a pipeline: nobody stands out.
+        // An even slope, as of the stages of a pipeline: no outlier.
         assert_eq!(
             outliers(&[4 * GIB, 5 * GIB, 6 * GIB, 7 * GIB]),
             [0_usize; 0]

@@ -1,12 +1,12 @@
-//! All that a report tells of a run, in two passes over its events: the first keeps the books, finds the peaks
-//! and what tells the iterations; the second follows the blocks.
+//! The data of a report, from two passes over the events: the first computes the sums, the peaks and the marker of the
+//! iterations; the second follows the blocks.
 
 use super::figures::Summary;
-use super::summary::{Books, PeakOf};
+use super::summary::{PeakOf, SummaryBuilder};
 use crate::growth::Growth;
 use crate::iterations::{Follow, Followed, Iterations, Journal, Search};
 use crate::leaks::Leaks;
-use crate::ledger::{Block, Focus};
+use crate::ledger::{Block, Focus, Highest};
 use crate::oom::Shortage;
 use crate::peak::Peak;
 use crate::recording::{Reader, Recording, read};
@@ -15,32 +15,41 @@ use gpushim_trace::{Event, Layer};
 /// Events that are looked at to learn which device a process uses.
 const FIRST: usize = 100_000;
 
+/// How many stacks are shown that held memory at a moment.
+pub(crate) const HOLDERS: usize = 5;
+
+/// Of a recording with more events, which a ring of the default size does not hold, an analysis that goes through all of
+/// them again is made only where a coarse picture of the run says that it may find something.
+const LONG: u64 = 1 << 20;
+
 /// All of a run.
 #[derive(Debug)]
 pub struct Overview {
     /// Its figures.
     pub summary: Summary,
-    /// What is told of the blocks of each layer that has any: of tensors, or else of device memory, first.
-    pub layers: Vec<Told>,
-    /// Requests that could not be met, the first ones, with who held the rest.
+    /// The findings of each layer that has blocks: first of tensors, or else of device memory.
+    pub layers: Vec<LayerFindings>,
+    /// The first requests that ran out of memory, with the stacks that held the rest.
     pub shortages: Vec<Shortage>,
 }
 
-/// What is told of the blocks of a layer.
+/// What was found about the blocks of a layer.
 #[derive(Debug)]
-pub struct Told {
+pub struct LayerFindings {
     /// Which.
     pub focus: Focus,
     /// Its iterations, if there are any.
     pub iterations: Option<Iterations>,
     /// Whether it grows; `None` without iterations.
     pub growth: Option<Growth>,
-    /// What is left behind.
+    /// Blocks that are left behind.
     pub leaks: Leaks,
     /// By device, who held how much when most was live: that may come to less than the peak, where what was live
     /// when the events begin is not known.
     pub peaks: Vec<(PeakOf, Peak)>,
-    /// Of the highest of these, what was live and what happened around it.
+    /// The highest level by stretch of the run.
+    pub highest: Highest,
+    /// For the highest peak: its live blocks and the events around it.
     pub around: Option<(PeakOf, Vec<Block>, Journal)>,
 }
 
@@ -50,6 +59,11 @@ pub fn summarize(recording: &dyn Recording) -> Summary {
 }
 
 impl Overview {
+    /// Whether it is long to go through the events again.
+    pub fn is_long(&self) -> bool {
+        self.summary.events.readable > LONG
+    }
+
     /// Goes through a recording twice; a third time where it names several devices, and none with some events.
     pub fn of(recording: &dyn Recording) -> Overview {
         let layer = |layer| Focus {
@@ -57,30 +71,30 @@ impl Overview {
             device: None,
         };
         let layers = [Layer::Tensor, Layer::Device, Layer::Host, Layer::Managed].map(layer);
-        let mut books = Books::new(recording, device_of(recording));
+        let mut builder = SummaryBuilder::new(recording, device_of(recording));
         let mut searches = layers.map(|focus| Search::new(recording, focus));
-        let mut readers: Vec<&mut dyn Reader> = vec![&mut books];
+        let mut readers: Vec<&mut dyn Reader> = vec![&mut builder];
         for search in &mut searches {
             readers.push(search);
         }
         read(recording, &mut readers);
-        if let Some(only) = books.other_only() {
-            books = Books::new(recording, only);
-            read(recording, &mut [&mut books]);
+        if let Some(only) = builder.other_only() {
+            builder = SummaryBuilder::new(recording, only);
+            read(recording, &mut [&mut builder]);
         }
-        books.settle(recording);
-        let peaks = books.peaks();
-        let mut shortages = std::mem::take(&mut books.shortages.found);
-        let has_tensors = books.has(Layer::Tensor);
+        builder.settle(recording);
+        let peaks = builder.peaks();
+        let mut shortages = std::mem::take(&mut builder.shortages.found);
+        let has_tensors = builder.has(Layer::Tensor);
         let main = if has_tensors {
             Layer::Tensor
         } else {
             Layer::Device
         };
-        // Shortages are told with who held what the first layer is about.
+        // The holders of a shortage are those of the first layer.
         let mut follows = Vec::new();
         for (focus, search) in layers.into_iter().zip(searches) {
-            if !books.has(focus.layer) && focus.layer != main {
+            if !builder.has(focus.layer) && focus.layer != main {
                 continue;
             }
             let its: Vec<PeakOf> = peaks
@@ -116,39 +130,43 @@ impl Overview {
             let at_peaks = std::mem::take(&mut followed.live_at);
             let mut moments = at_peaks.into_iter();
             for (peak, mut live) in its.into_iter().zip(moments.by_ref()) {
-                live.retain(|block| peak.focus.device == Some(books.ordinal(block.device)));
+                live.retain(|block| peak.focus.device == Some(builder.ordinal(block.device)));
                 live_at_peaks.push((peak, live));
             }
             for (one, live) in shortages.iter_mut().zip(moments) {
                 one.held_by(recording, &live);
+                one.as_told(recording);
             }
-            told.push(Told::new(recording, focus, followed, &live_at_peaks));
+            told.push(LayerFindings::new(
+                recording,
+                focus,
+                followed,
+                &live_at_peaks,
+            ));
         }
         told.sort_by_key(|told| told.focus.layer != main);
         Overview {
-            summary: books.summary(&live_at_peaks),
+            summary: builder.summary(&live_at_peaks),
             layers: told,
             shortages,
         }
     }
 }
 
-impl Told {
+impl LayerFindings {
     fn new(
         recording: &dyn Recording,
         focus: Focus,
         followed: Followed,
         live_at_peaks: &[(PeakOf, Vec<Block>)],
-    ) -> Told {
+    ) -> LayerFindings {
         let its = || {
             let all = live_at_peaks.iter();
             all.filter(|(peak, _)| peak.focus.layer == focus.layer)
         };
         let iterations = followed.iterations;
-        let live = &followed.live_at_last;
-        let growth = iterations
-            .as_ref()
-            .map(|all| Growth::new(recording, all, followed.levels, live));
+        let kept = &followed.kept;
+        let growth = iterations.as_ref().map(|all| Growth::new(all, kept));
         let peak = |(peak, live): &(PeakOf, Vec<Block>)| {
             let at = (peak.ns, peak.ticket);
             (*peak, Peak::of(recording, at, live))
@@ -157,12 +175,13 @@ impl Told {
             let (peak, live) = its().find(|(peak, _)| peak.ticket == journal.moment())?;
             Some((*peak, live.clone(), journal))
         });
-        Told {
+        LayerFindings {
             focus,
             growth,
-            leaks: Leaks::new(recording, iterations.as_ref(), followed.last_ns, live),
+            leaks: Leaks::new(iterations.as_ref(), followed.last_ns, kept),
             peaks: its().map(peak).collect(),
             around,
+            highest: followed.highest,
             iterations,
         }
     }

@@ -5,7 +5,7 @@ use rustc_hash::FxHashMap;
 use super::figures::{
     Classes, DeviceFigures, Gauge, OutOfMemory, SizeGroup, Sources, Summary, TensorFigures,
 };
-use crate::ledger::{Account, Block, Device, Focus, Level, Visitor};
+use crate::ledger::{Account, Block, DeviceAccount, Focus, Level, Visitor};
 use crate::oom::Shortages;
 use crate::recording::{Coverage, Reader, Recording};
 use gpushim_trace::{Class, Event, Kind, Layer, LiveBlock, Record, flags};
@@ -14,8 +14,8 @@ use gpushim_trace::{Class, Event, Kind, Layer, LiveBlock, Record, flags};
 const TOP: usize = 8;
 const OUT_OF_MEMORY_MAX: usize = 100;
 
-/// Keeps the books of a recording in one pass over its events.
-pub struct Books {
+/// Makes the figures of a report in one pass over the events of a recording.
+pub struct SummaryBuilder {
     counts: Counts,
     account: Account,
     wrapped: bool,
@@ -30,7 +30,7 @@ pub struct Books {
 /// A moment when most was live.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PeakOf {
-    /// Whose blocks.
+    /// The layer and device.
     pub focus: Focus,
     /// When, ns since the start.
     pub ns: u64,
@@ -40,11 +40,11 @@ pub struct PeakOf {
     pub bytes: u64,
 }
 
-impl Books {
-    /// Books in which events that name no device are of this one.
-    pub fn new(recording: &dyn Recording, only: Option<u8>) -> Books {
+impl SummaryBuilder {
+    /// Counts events that name no device as events of the device `only`.
+    pub fn new(recording: &dyn Recording, only: Option<u8>) -> SummaryBuilder {
         let kept = recording.live();
-        Books {
+        SummaryBuilder {
             counts: Counts::default(),
             account: Account::of_only(only),
             wrapped: recording.coverage().wrapped,
@@ -100,7 +100,7 @@ impl Books {
                         device: Some(*ordinal),
                     },
                     ns,
-                    ticket: ticket.saturating_add(1),
+                    ticket,
                     bytes: level.peak(),
                 }));
             }
@@ -108,10 +108,10 @@ impl Books {
         peaks
     }
 
-    /// The figures, with what was live at the peaks.
+    /// The figures, with the live blocks at the peaks.
     pub fn summary(self, at_peaks: &[(PeakOf, Vec<Block>)]) -> Summary {
         let (account, wrapped) = (&self.account, self.wrapped);
-        let mut devices: Vec<&(u8, Device)> = account.devices.iter().collect();
+        let mut devices: Vec<&(u8, DeviceAccount)> = account.devices.iter().collect();
         devices.retain(|(_, device)| device.is_used);
         devices.sort_unstable_by_key(|(ordinal, _)| *ordinal);
         let devices = devices.into_iter().map(|(ordinal, device)| {
@@ -142,7 +142,7 @@ impl Books {
     }
 }
 
-impl Reader for Books {
+impl Reader for SummaryBuilder {
     fn read(&mut self, records: &[Record]) {
         if let (Some(first), Some(kept)) = (records.first(), self.kept.take()) {
             let kept: Vec<LiveBlock> = kept.into_iter().filter(|one| one.ns < first.ns).collect();
@@ -160,7 +160,7 @@ impl Reader for Books {
     }
 }
 
-/// Sums that need no books.
+/// Sums that do not depend on blocks.
 #[derive(Default)]
 struct Counts {
     first_ns: Option<u64>,
@@ -174,7 +174,6 @@ struct Counts {
     trimmed_bytes: u64,
     failed: u64,
     exported: u64,
-    imported: u64,
     captures: u64,
     contexts_gone: u64,
     unknown: u64,
@@ -220,15 +219,12 @@ impl Counts {
                 }
             }
             Kind::Trim => self.trimmed_bytes = self.trimmed_bytes.saturating_add(event.size),
-            Kind::Failed => self.failed += 1,
             Kind::Export => self.exported += 1,
-            Kind::Import => self.imported += 1,
             Kind::CaptureBegin => self.captures += 1,
             Kind::ContextGone => self.contexts_gone += 1,
             Kind::DeviceMemory
             | Kind::Reserve
             | Kind::Release
-            | Kind::ContextNew
             | Kind::CaptureEnd
             | Kind::RangePush
             | Kind::RangePop
@@ -305,7 +301,6 @@ impl Counts {
             trimmed_bytes: self.trimmed_bytes,
             failed: self.failed,
             exported: self.exported,
-            imported: self.imported,
             captures: self.captures,
             contexts_gone: self.contexts_gone,
             unknown: self.unknown,
@@ -327,7 +322,7 @@ fn gauge(level: &Level) -> Gauge {
     }
 }
 
-fn figures(ordinal: u8, device: &Device, wrapped: bool) -> DeviceFigures {
+fn figures(ordinal: u8, device: &DeviceAccount, wrapped: bool) -> DeviceFigures {
     let (requested, allocated) = (gauge(&device.requested), gauge(&device.allocated));
     let mut reserved = gauge(&device.reserved);
     if wrapped {
@@ -341,20 +336,31 @@ fn figures(ordinal: u8, device: &Device, wrapped: bool) -> DeviceFigures {
     // Of tensors that the live table has, the events may tell nothing any more.
     let has_tensors = device.framework.is_some() || device.tensors.peak() > 0;
     let framework = has_tensors.then(|| device.framework.unwrap_or_default());
+    let [by_pools, by_framework] = device.unused;
+    let unused = by_pools.bytes(&device.reserved, &device.allocated);
     let whole = !wrapped && reserved.peak > 0 && requested.peak > 0;
+    // A framework says with its tensors what it holds; what it gives back after the last of them other events tell:
+    // those of its segments, or of the driver's memory that these are.
+    let held_at_end = |said: u64| match (requested.peak, reserved.peak) {
+        (0, 0) => said,
+        (0, _) => reserved.end,
+        _ => said.min(requested.end),
+    };
     DeviceFigures {
         device: named(ordinal),
         requested,
         allocated,
         reserved,
+        unused: (!wrapped).then_some(unused),
         in_use: device.in_use.as_ref().map(gauge),
         utilization: whole.then(|| requested.peak as f64 / reserved.peak as f64),
         tensors: framework.map(|[allocated, reserved]| TensorFigures {
             tensors: gauge(&device.tensors),
             allocated_peak: allocated.peak(),
             reserved_peak: reserved.peak(),
+            unused: by_framework.bytes(&reserved, &allocated),
             allocated_end: allocated.end(),
-            reserved_end: reserved.end(),
+            reserved_end: held_at_end(reserved.end()),
             top_at_peak: Vec::new(),
             top_at_end: Vec::new(),
         }),

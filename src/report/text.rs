@@ -9,6 +9,7 @@ use crate::output::escape::{screen, shown};
 use crate::output::units::{bytes, count, moment, percent, span};
 use crate::recording::Gpu;
 
+mod findings;
 mod peak;
 
 use peak::{held, memory};
@@ -34,19 +35,22 @@ fn visible(report: &Report) -> Report {
         show(key);
         show(value);
     }
-    for verdict in &mut report.verdicts {
-        show(&mut verdict.text);
-        show(&mut verdict.next);
+    for finding in &mut report.findings {
+        show(&mut finding.text);
+        show(&mut finding.why);
+        show(&mut finding.next);
+        finding.cure.iter_mut().for_each(show);
     }
-    for holder in report.peaks.iter_mut().flat_map(|peak| &mut peak.holders) {
-        show(&mut holder.who.function);
+    for untold in &mut report.untold {
+        show(&mut untold.what);
+        show(&mut untold.record);
     }
     report
 }
 
 fn write_all(report: &Report, f: &mut String) -> Result {
     process(report, f)?;
-    verdicts(report, f)?;
+    findings::write(report, f)?;
     let summary = &report.summary;
     for device in &summary.devices {
         memory(device, summary.devices.len() > 1, f)?;
@@ -132,39 +136,6 @@ fn gpu(fact: &str) -> String {
         || fact.to_string(),
         |gpu| format!("{}, {}", gpu.name, bytes(gpu.bytes)),
     )
-}
-
-/// What stands out, or that nothing does.
-fn verdicts(report: &Report, f: &mut String) -> Result {
-    if !report.verdicts.is_empty() {
-        writeln!(f, "\nVerdict")?;
-    }
-    for verdict in &report.verdicts {
-        let mut lines = wrapped(&verdict.text, WIDTH - 4).into_iter();
-        if let Some(first) = lines.next() {
-            writeln!(f, "  - {first}")?;
-        }
-        lines.try_for_each(|line| writeln!(f, "    {line}"))?;
-    }
-    match &report.steady {
-        Some(steady) => writeln!(f, "\nVerdict    {steady}"),
-        None => Ok(()),
-    }
-}
-
-/// Lines of so many letters, broken between words.
-fn wrapped(text: &str, width: usize) -> Vec<String> {
-    let mut lines: Vec<String> = Vec::new();
-    for word in text.split(' ') {
-        match lines.last_mut() {
-            Some(line) if line.chars().count() + word.chars().count() < width => {
-                line.push(' ');
-                line.push_str(word);
-            }
-            _ => lines.push(word.to_string()),
-        }
-    }
-    lines
 }
 
 fn allocations(summary: &Summary, f: &mut String) -> Result {
@@ -281,10 +252,6 @@ fn notes(report: &Report, f: &mut String) -> Result {
             summary.exported,
             "blocks left the process (IPC, DMA-BUF, shareable handles)",
         ),
-        (
-            summary.imported,
-            "blocks of other processes or APIs were opened; they are counted there",
-        ),
         (summary.failed, "calls failed for other reasons than memory"),
         (
             summary.unknown,
@@ -304,7 +271,7 @@ fn notes(report: &Report, f: &mut String) -> Result {
     if summary.ambiguous_bytes > 0 {
         let lost = bytes(summary.ambiguous_bytes);
         notes.push(format!(
-            "{lost} of destroyed contexts are in the sums but not told apart in the lists"
+            "{lost} of destroyed contexts are in the sums but missing in the lists"
         ));
     }
     if notes.is_empty() {
@@ -314,23 +281,17 @@ fn notes(report: &Report, f: &mut String) -> Result {
     notes.iter().try_for_each(|note| writeln!(f, "  {note}"))
 }
 
-/// The commands that say more.
+/// The command that says more, where no finding names one.
 fn next(report: &Report, f: &mut String) -> Result {
-    let mut commands: Vec<String> = Vec::new();
-    for verdict in &report.verdicts {
-        if !commands.contains(&verdict.next) {
-            commands.push(verdict.next.clone());
-        }
+    if !report.findings.is_empty() {
+        return Ok(());
     }
-    if commands.is_empty() {
-        let what = if report.peaks.is_empty() {
-            "events"
-        } else {
-            "peak"
-        };
-        commands.push(format!("gpushim {what} {}", report.trace));
-    }
-    writeln!(f, "\nNext: {}", commands.join("\n      "))
+    let what = if report.peaks.is_empty() {
+        "events"
+    } else {
+        "peak"
+    };
+    writeln!(f, "\nNext: gpushim {what} {}", report.trace)
 }
 
 fn plural(number: u64, what: &str) -> String {

@@ -1,26 +1,32 @@
-//! The requests of a run: what was asked for and given back, in order.
+//! The requests of a run: allocations and frees, in order.
 
 use std::collections::BTreeMap;
 
 use rustc_hash::{FxHashMap, FxHashSet};
-use serde::Serialize;
 
 use crate::iterations::Start;
-use crate::ledger::{Focus, Ledger};
+use crate::ledger::{Block, Change, Focus, Ledger};
 use crate::recording::{Recording, Segment};
-use gpushim_trace::{Class, Event, Kind, Layer};
+use gpushim_trace::{Class, Event, Kind, Layer, Record};
 
-mod generate;
+mod lost;
+#[cfg(test)]
+#[path = "../../benches/made/requests.rs"]
+#[allow(dead_code, reason = "benches use the rest")]
+pub(crate) mod made;
+mod odd;
 mod reader;
 mod slice;
 
-pub use generate::{Shape, churn, generate};
+use lost::Lost;
 use reader::Reader;
+
+pub use odd::Anomalies;
 
 /// Steps of which figures are kept.
 pub const STEPS: usize = 4096;
 
-/// Streams that are told apart.
+/// The most streams.
 pub const STREAMS: usize = 512;
 
 /// What is asked.
@@ -65,10 +71,10 @@ struct StoredRequest {
     op: Op,
 }
 
-/// What was there when a recording began, where it tells.
+/// The state at the beginning of a recording, if the recording has it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct InitialState {
-    /// What was held from the driver.
+    /// The reserved segments.
     pub segments: Vec<InitialSegment>,
     /// The blocks in it; they are the first requests, too.
     pub blocks: Vec<InitialBlock>,
@@ -83,34 +89,34 @@ pub struct InitialSegment {
     pub address: u64,
     /// Bytes.
     pub bytes: u64,
-    /// The number of the pool that it belongs to, 0 the one that everybody uses.
+    /// The number of the pool that it belongs to; 0 is the default pool.
     pub pool: u32,
     /// What else is known of it.
     pub of: Segment,
 }
 
-/// What a recording tells of the allocator that served it then.
+/// What a recording says about the allocator that served the run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Told {
-    /// What it got from the driver while it was recorded, in order.
+pub struct RecordedAllocator {
+    /// Segments that it got from the driver during the recording, in order.
     pub got: Vec<InitialSegment>,
     /// Address and bytes of what it gave back, for each [`Op::Trim`].
     pub gave_back: Vec<Vec<(u64, u64)>>,
     /// Blocks that streams used when they came back: each is followed by an [`Op::Done`], or never done.
     late: FxHashSet<u32>,
-    /// The pool of blocks that are not in the one that everybody uses.
+    /// The pool of blocks that are not in the default pool.
     pools: FxHashMap<u32, u32>,
     /// Its options, by name.
     pub options: BTreeMap<String, String>,
 }
 
-impl Told {
+impl RecordedAllocator {
     /// Whether streams used a block when it came back.
     pub fn is_late(&self, block: u32) -> bool {
         self.late.contains(&block)
     }
 
-    /// The number of the pool that a block was in, 0 the one that everybody uses.
+    /// The number of the pool that a block was in; 0 is the default pool.
     pub fn pool(&self, block: u32) -> u32 {
         self.pools.get(&block).copied().unwrap_or(0)
     }
@@ -129,64 +135,6 @@ pub struct InitialBlock {
     pub stream: Option<u64>,
 }
 
-/// What makes no sense in a recording, or could not be taken.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Anomalies {
-    /// Frees of addresses where nothing was live; left out.
-    pub unmatched_frees: u64,
-    /// Allocations of addresses where something was live, which then counts as freed.
-    pub double_allocations: u64,
-    /// Allocations of no bytes; left out.
-    pub empty: u64,
-    /// Memory that no pool would serve (pinned, managed, arrays, imported, …): how many blocks.
-    pub not_pooled: u64,
-    /// Blocks beyond what can be numbered; left out.
-    pub too_many: u64,
-    /// Requests on streams beyond the first [`STREAMS`]; those count as one stream.
-    pub more_streams: u64,
-    /// The first of these, by event.
-    pub first: Option<u64>,
-}
-
-impl Anomalies {
-    /// One sentence for each thing, for people.
-    pub fn sentences(&self) -> Vec<String> {
-        let counts = [
-            (
-                self.unmatched_frees,
-                "frees of what was not live are left out",
-            ),
-            (
-                self.double_allocations,
-                "allocations are of an address that was live: that block counts as freed then",
-            ),
-            (self.empty, "allocations of no bytes are left out"),
-            (
-                self.more_streams,
-                "requests are on more streams than are told apart: those count as one",
-            ),
-            (
-                self.too_many,
-                "blocks are more than can be numbered, and left out",
-            ),
-        ];
-        let first = self.first.map_or(String::new(), |event| {
-            format!("; the first is event {event}")
-        });
-        let some = counts.into_iter().filter(|(count, _)| *count > 0);
-        let mut sentences: Vec<String> = some
-            .map(|(count, what)| format!("{count} {what}{first}"))
-            .collect();
-        if self.not_pooled > 0 {
-            sentences.push(format!(
-                "{} blocks of pinned, managed or imported memory are not replayed",
-                self.not_pooled
-            ));
-        }
-        sentences
-    }
-}
-
 /// The requests for the memory of one device.
 #[derive(Clone, Debug, Default)]
 pub struct Requests {
@@ -196,12 +144,16 @@ pub struct Requests {
     places: FxHashMap<(Option<u64>, u32), u32>,
     blocks: u32,
     given: InitialState,
-    pub(super) told: Told,
+    pub(super) allocator: RecordedAllocator,
     /// The first request of each step, and last the one after the last step.
     steps: Vec<usize>,
     odd: Anomalies,
     /// The most bytes that were held from the driver when it was recorded; 0 if that is not known.
     recorded_reserved: u64,
+    /// The first of them that are of blocks made before the recording began.
+    made_before: usize,
+    /// Whether more may have been live before the events that are left.
+    is_peak_unsure: bool,
 }
 
 impl Requests {
@@ -218,24 +170,81 @@ impl Requests {
         starts: &[Start],
     ) -> BTreeMap<u8, Requests> {
         let starts = starts.get(..=STEPS).unwrap_or(starts);
+        let (requests, unseen) = Requests::with_unseen(recording, focus, starts, &[]);
+        if unseen.is_empty() {
+            return requests;
+        }
+        // Once more, with the blocks that only their frees tell of.
+        Requests::with_unseen(recording, focus, starts, &unseen).0
+    }
+
+    /// The same, given the frees of the blocks of before the recording that nothing else tells of. Also what those are.
+    fn with_unseen(
+        recording: &dyn Recording,
+        focus: Focus,
+        starts: &[Start],
+        unseen: &[(Record, Block)],
+    ) -> (BTreeMap<u8, Requests>, Vec<(Record, Block)>) {
         let mut devices: BTreeMap<u8, Reader> = BTreeMap::new();
         let options = options(recording);
+        let new = |device| {
+            let mut reader = Reader::new(recording, focus.layer, device);
+            reader.requests.allocator.options.clone_from(&options);
+            reader
+        };
+        let is_there = |device: u8| {
+            device != Event::NO_DEVICE && focus.device.is_none_or(|asked| asked == device)
+        };
         let mut ledger = Ledger::new(None);
         let mut changes = Vec::new();
+        let first = recording.events().next();
+        let (first_ns, first_ticket) =
+            first.map_or((u64::MAX, 0), |first| (first.ns, first.ticket));
+        let begun = |event: Event| Record {
+            ns: first_ns,
+            ticket: first_ticket,
+            event,
+        };
+        let mut older = recording.live().unwrap_or_default();
+        older.retain(|one| one.ns < first_ns);
+        for one in &older {
+            ledger.begin(std::slice::from_ref(one), &mut |change| {
+                if let Change::WasThere(block) = change
+                    && is_there(block.device)
+                    && is_pooled(focus.layer, block.class)
+                {
+                    let reader = devices
+                        .entry(block.device)
+                        .or_insert_with(|| new(block.device));
+                    reader.was_there(&begun(one.event), block);
+                }
+            });
+        }
+        for (free, block) in unseen {
+            let reader = devices
+                .entry(block.device)
+                .or_insert_with(|| new(block.device));
+            reader.was_there_unseen(&begun(free.event), block);
+        }
+        let mut found = Vec::new();
         for record in recording.events() {
             let event = &record.event;
             ledger.apply(&record, &mut |change| changes.push(*change));
-            let is_there = focus.device.is_none_or(|device| device == event.device);
-            if is_there && event.device != Event::NO_DEVICE && concerns(focus.layer, event) {
-                let reader = devices.entry(event.device).or_insert_with(|| {
-                    let mut reader = Reader::new(recording, focus.layer, event.device);
-                    reader.requests.told.options.clone_from(&options);
-                    reader
-                });
+            if is_there(event.device) && concerns(focus.layer, event) {
+                let reader = devices
+                    .entry(event.device)
+                    .or_insert_with(|| new(event.device));
                 reader.begin_steps(starts, record.ticket);
                 reader.see(&record);
             }
             for change in changes.drain(..) {
+                if let Change::FreedUnseen(block) = change
+                    && block.size > 0
+                    && is_there(block.device)
+                    && is_pooled(focus.layer, block.class)
+                {
+                    found.push((record, block));
+                }
                 if let Some(reader) = devices.get_mut(&change.device())
                     && concerns(focus.layer, event)
                 {
@@ -243,10 +252,25 @@ impl Requests {
                 }
             }
         }
-        let done = devices
-            .into_iter()
-            .map(|(device, reader)| (device, reader.finish(starts)));
-        done.filter(|(_, requests)| !requests.is_empty()).collect()
+        let lost = Lost::of(recording, focus.layer, first_ns);
+        let done = devices.into_iter().map(|(device, reader)| {
+            let mut requests = reader.finish(starts);
+            lost.tell(device, &mut requests);
+            (device, requests)
+        });
+        let requests = done.filter(|(_, requests)| !requests.is_empty());
+        (requests.collect(), found)
+    }
+
+    /// Whether there are requests besides those of blocks that were made before the recording began: a snapshot without
+    /// a history has none.
+    pub fn has_history(&self) -> bool {
+        self.kept.len() > self.made_before
+    }
+
+    /// Whether more may have been live before the events that are left of the run.
+    pub fn is_peak_unsure(&self) -> bool {
+        self.is_peak_unsure
     }
 
     /// How many requests there are.
@@ -264,14 +288,14 @@ impl Requests {
         self.blocks
     }
 
-    /// What was there when the recording began.
+    /// The state when the recording began.
     pub fn given(&self) -> &InitialState {
         &self.given
     }
 
-    /// What the recording tells of the allocator that served it then.
-    pub fn told(&self) -> &Told {
-        &self.told
+    /// The data of the recording on the allocator that served the run.
+    pub fn allocator(&self) -> &RecordedAllocator {
+        &self.allocator
     }
 
     /// The first request of each step, and last the one after the last step; empty where no steps are known.
@@ -279,7 +303,7 @@ impl Requests {
         &self.steps
     }
 
-    /// What made no sense.
+    /// The contradictory or unsupported events.
     pub fn odd(&self) -> &Anomalies {
         &self.odd
     }
@@ -304,7 +328,7 @@ impl Requests {
         })
     }
 
-    /// The highest sum of what was asked for and not yet given back, bytes.
+    /// The peak of requested bytes that were not freed.
     pub fn peak(&self) -> u64 {
         let (mut live, mut peak) = (0_u64, 0);
         for request in &self.kept {
@@ -319,7 +343,7 @@ impl Requests {
     }
 
     /// Adds a request; false if its block is one too many.
-    pub(super) fn push(&mut self, request: Request) -> bool {
+    pub fn push(&mut self, request: Request) -> bool {
         if request.op == Op::Allocate {
             let Some(blocks) = request.block.checked_add(1) else {
                 return false;

@@ -1,7 +1,7 @@
 //! From the events of a device to requests.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -19,6 +19,8 @@ pub(super) struct Reader<'a> {
     pub requests: Requests,
     /// The numbers of blocks that are live, by address.
     numbers: FxHashMap<u64, u32>,
+    /// The numbers of blocks that only their frees tell of, by address, in the order of the frees.
+    unseen: FxHashMap<u64, VecDeque<u32>>,
     /// Bytes held from the driver.
     reserved: u64,
     /// Held now, by address: the end, and the number of the pool.
@@ -27,7 +29,7 @@ pub(super) struct Reader<'a> {
     pools: FxHashMap<(u64, u64), u32>,
     /// Blocks that streams still use: until which ticket, number, bytes.
     late: BinaryHeap<Reverse<(u64, u32, u64)>>,
-    /// Streams that are told apart.
+    /// The streams.
     streams: FxHashSet<u64>,
     /// Blocks that were so when the recording began, and have no number yet.
     waiting: Vec<Waiting>,
@@ -44,6 +46,7 @@ impl<'a> Reader<'a> {
             caching,
             requests: Requests::default(),
             numbers: FxHashMap::default(),
+            unseen: FxHashMap::default(),
             reserved: 0,
             segments: BTreeMap::new(),
             pools: FxHashMap::default(),
@@ -57,7 +60,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The next event of the device; [`Reader::take`] is told what it changes, after this.
+    /// The next event of the device; its changes are then passed to [`Reader::take`].
     pub fn see(&mut self, record: &Record) {
         let event = &record.event;
         let is_given = event.flags & flags::EARLIER != 0;
@@ -72,12 +75,44 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// What an event changed.
+    /// A block was made before the recording began; the record has its allocation.
+    pub fn was_there(&mut self, record: &Record, block: &Block) {
+        let made = self.allocate(record, block, false);
+        if let Some(number) = made {
+            self.numbers.insert(block.address, number);
+            self.begun();
+        }
+    }
+
+    /// The same of one that only its free tells of, which the record has.
+    pub fn was_there_unseen(&mut self, record: &Record, block: &Block) {
+        if let Some(number) = self.allocate(record, block, false) {
+            self.unseen
+                .entry(block.address)
+                .or_default()
+                .push_back(number);
+            self.begun();
+        }
+    }
+
+    fn begun(&mut self) {
+        self.requests.odd.made_before += 1;
+        self.requests.made_before = self.requests.kept.len();
+    }
+
+    /// Adds the changes of an event.
     pub fn take(&mut self, change: &Change, record: &Record) {
         let is_given = record.event.flags & flags::EARLIER != 0;
         let is_pooled = |block: &Block| is_pooled(self.layer, block.class);
         match change {
-            Change::Allocated(block) if is_pooled(block) => self.allocate(record, block, is_given),
+            Change::Allocated(block) if is_pooled(block) => {
+                if let Some(number) = self.allocate(record, block, is_given) {
+                    self.numbers.insert(block.address, number);
+                    if is_given {
+                        self.begun();
+                    }
+                }
+            }
             Change::Allocated(_) => self.requests.odd.not_pooled += 1,
             Change::Freed(block) if is_pooled(block) => {
                 if let Effect::Allocated(_) = Effect::of(&record.event) {
@@ -87,8 +122,14 @@ impl<'a> Reader<'a> {
                 self.free(record, block);
             }
             Change::FreedUnseen(block) if is_pooled(block) => {
-                self.requests.odd.unmatched_frees += 1;
-                self.is_odd(record);
+                let numbers = self.unseen.get_mut(&block.address);
+                match numbers.and_then(VecDeque::pop_front) {
+                    Some(number) => self.free_number(record, block, number),
+                    None => {
+                        self.requests.odd.unmatched_frees += 1;
+                        self.is_odd(record);
+                    }
+                }
             }
             Change::Reserved(segment) => self.reserve(record, segment, is_given),
             Change::Released(segment) | Change::ReleasedUnseen(segment) => {
@@ -120,7 +161,7 @@ impl<'a> Reader<'a> {
         for one in std::mem::take(&mut self.waiting) {
             let block = self.requests.blocks;
             self.requests.blocks = block.saturating_add(1);
-            self.requests.told.late.insert(block);
+            self.requests.allocator.late.insert(block);
             self.requests.given.waiting.push(InitialBlock {
                 address: one.address,
                 bytes: one.bytes,
@@ -151,7 +192,7 @@ impl<'a> Reader<'a> {
             .caching
             .and_then(|caching| caching.segments.get(&record.ticket));
         let of = of.copied().unwrap_or_default();
-        // The pool that everybody uses comes first.
+        // The default pool comes first.
         self.pools.entry((0, 0)).or_insert(0);
         let next = self.pools.len() as u32;
         let pool = *self.pools.entry(of.pool).or_insert(next);
@@ -166,7 +207,7 @@ impl<'a> Reader<'a> {
         if is_given {
             self.requests.given.segments.push(segment);
         } else if self.caching.is_some() {
-            self.requests.told.got.push(segment);
+            self.requests.allocator.got.push(segment);
         }
     }
 
@@ -188,15 +229,14 @@ impl<'a> Reader<'a> {
                 ..self.request(record, Op::Trim, record.event.class, (0, 0))
             };
             self.requests.push(request);
-            self.requests.told.gave_back.push(Vec::new());
+            self.requests.allocator.gave_back.push(Vec::new());
         }
-        if let Some(last) = self.requests.told.gave_back.last_mut() {
+        if let Some(last) = self.requests.allocator.gave_back.last_mut() {
             last.push((event.address, event.size));
         }
     }
 
-    /// The program wanted less to be kept in the stream-ordered pool. What nobody asked for in a while goes back by
-    /// the clock.
+    /// The program trimmed the stream-ordered pool. (Memory that is released for its age is not a request.)
     fn trim(&mut self, record: &Record) {
         let event = &record.event;
         let [asked, keep] = event.extra;
@@ -209,23 +249,25 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn allocate(&mut self, record: &Record, made: &Block, is_given: bool) {
+    /// Returns the block's number; `None` if it is left out.
+    fn allocate(&mut self, record: &Record, made: &Block, is_given: bool) -> Option<u32> {
         let address = made.address;
         if made.size == 0 {
             self.requests.odd.empty += 1;
-            return self.is_odd(record);
+            self.is_odd(record);
+            return None;
         }
         let block = self.requests.blocks;
         let request = self.request(record, Op::Allocate, made.class, (block, made.size));
         if !self.requests.push(request) {
             self.requests.odd.too_many += 1;
-            return self.is_odd(record);
+            self.is_odd(record);
+            return None;
         }
-        self.numbers.insert(address, block);
         let segment = self.segments.range(..=address).next_back();
         let pool = segment.filter(|(_, (end, _))| address < *end);
         if let Some((_, (_, pool))) = pool.filter(|(_, (_, pool))| *pool != 0) {
-            self.requests.told.pools.insert(block, *pool);
+            self.requests.allocator.pools.insert(block, *pool);
         }
         if is_given {
             self.requests.given.blocks.push(InitialBlock {
@@ -235,6 +277,7 @@ impl<'a> Reader<'a> {
                 stream: request.stream,
             });
         }
+        Some(block)
     }
 
     fn free(&mut self, record: &Record, freed: &Block) {
@@ -242,13 +285,17 @@ impl<'a> Reader<'a> {
         let Some(block) = self.numbers.remove(&freed.address) else {
             return;
         };
+        self.free_number(record, freed, block);
+    }
+
+    fn free_number(&mut self, record: &Record, freed: &Block, block: u32) {
         let request = self.request(record, Op::Free, freed.class, (block, freed.size));
         self.requests.push(request);
         let until = self
             .caching
             .and_then(|caching| caching.completed.get(&record.ticket));
         if let Some(until) = until {
-            self.requests.told.late.insert(block);
+            self.requests.allocator.late.insert(block);
             self.late.push(Reverse((*until, block, freed.size)));
         }
     }
@@ -285,7 +332,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A stream, or what stands for all beyond those that are told apart.
+    /// The number of a stream, or the common number of all streams beyond the limit.
     fn stream(&mut self, stream: u64, record: &Record) -> u64 {
         if self.streams.contains(&stream) {
             return stream;

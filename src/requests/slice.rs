@@ -19,7 +19,7 @@ impl Requests {
         self.iter().map(|request| request.ns).max().unwrap_or(0)
     }
 
-    /// When what is live first comes to nine tenths of its peak, ns since the start of the recording.
+    /// When live memory first reaches nine tenths of its peak, ns since the start of the recording.
     pub fn full(&self) -> u64 {
         let enough = self.peak() / 10 * 9;
         let mut live = 0_u64;
@@ -77,13 +77,13 @@ fn push(slice: &mut Requests, numbers: &mut FxHashMap<u32, u32>, request: Reques
         // Of no matter to ours, which slices are for.
         Op::Done => return,
     };
-    // What fitted into the whole fits into a part.
+    // The limits of the whole run hold for a part of it.
     slice.push(Request { block, ..request });
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::generate::{Shape, generate};
+    use super::super::made::{Shape, generate};
     use super::*;
 
     fn live(requests: &Requests, to: usize) -> u64 {

@@ -5,7 +5,7 @@ use std::mem::MaybeUninit;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus};
 
-/// What is handed on to the child.
+/// Signals that are passed on to the child.
 const FORWARDED: [libc::c_int; 8] = [
     libc::SIGINT,
     libc::SIGTERM,

@@ -5,15 +5,14 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result, bail};
-
 use super::child;
 use crate::cli::outcome::Outcome;
 use crate::cli::terminal::say;
 use crate::cli::{files, library};
+use crate::error::{Context, Result, failed};
 use gpushim_config::{Resolved, Setting};
 
-/// Run a command with gpushim preloaded; its exit code becomes ours (128 + N for signal N).
+/// Run a command with gpushim preloaded, and exit with the command's exit code (128 + N for signal N).
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   gpushim run -- python train.py
@@ -21,31 +20,31 @@ use gpushim_config::{Resolved, Setting};
   gpushim run --takeover=torch -- python train.py   # PyTorch's tensors from our pool
   gpushim run --limit 20G --trace out/%h-%p.trace -- ./solver")]
 pub struct Args {
-    /// Where memory comes from (GPUSHIM_POLICY).
+    /// The allocation policy (GPUSHIM_POLICY).
     #[arg(long)]
     policy: Option<OsString>,
     /// What makes a freed block safe to hand out again (GPUSHIM_REUSE).
     #[arg(long)]
     reuse: Option<OsString>,
-    /// Device memory that the process may hold (GPUSHIM_LIMIT).
+    /// The most device memory that the process may hold (GPUSHIM_LIMIT).
     #[arg(long, value_name = "SIZE")]
     limit: Option<OsString>,
-    /// Freed memory that is kept for reuse (GPUSHIM_CACHE_MAX).
+    /// The most freed memory that is kept for reuse (GPUSHIM_CACHE_MAX).
     #[arg(long, value_name = "SIZE")]
     cache_max: Option<OsString>,
-    /// When unused cached memory goes back to the driver (GPUSHIM_DECAY).
+    /// After which time unused cached memory is returned to the driver (GPUSHIM_DECAY).
     #[arg(long, value_name = "TIME")]
     decay: Option<OsString>,
-    /// Where the trace goes, with %p pid, %r rank, %h host; or off (GPUSHIM_TRACE).
+    /// The path of the trace, with %p pid, %r rank, %h host; or off (GPUSHIM_TRACE).
     #[arg(long, value_name = "PATTERN")]
     trace: Option<OsString>,
     /// Size of the trace's event ring (GPUSHIM_TRACE_SIZE).
     #[arg(long, value_name = "SIZE")]
     trace_size: Option<OsString>,
-    /// What the trace keeps: ring or full (GPUSHIM_TRACE_MODE).
+    /// Which events the trace keeps: ring (the newest) or full (all) (GPUSHIM_TRACE_MODE).
     #[arg(long, value_name = "MODE")]
     trace_mode: Option<OsString>,
-    /// Which allocations get a call stack: off, all, a size, or 1/N; alone: all (GPUSHIM_STACKS).
+    /// Which allocations get a call stack: off, all, a size, or 1/N; without a value: all (GPUSHIM_STACKS).
     #[arg(
         long,
         value_name = "WHICH",
@@ -66,7 +65,7 @@ pub struct Args {
     /// Whether frameworks' own allocations are recorded (GPUSHIM_TENSORS).
     #[arg(long)]
     tensors: Option<OsString>,
-    /// Frameworks to point at stream-ordered allocations: torch, jax, tf; alone: all (GPUSHIM_TAKEOVER).
+    /// Frameworks to point at stream-ordered allocations: torch, jax, tf; without a value: all (GPUSHIM_TAKEOVER).
     #[arg(
         long,
         value_name = "LIST",
@@ -116,7 +115,7 @@ impl Args {
 
 pub fn main(args: &Args) -> Result<Outcome> {
     let resolved = Resolved::from_lookup(|name| args.value(name));
-    // What the environment has wrong the library itself will say.
+    // Problems of the environment are printed by the library itself.
     let given = |name: &str| {
         args.options()
             .iter()
@@ -132,11 +131,15 @@ pub fn main(args: &Args) -> Result<Outcome> {
             .trim_start_matches("GPUSHIM_")
             .to_lowercase()
             .replace('_', "-");
-        bail!("use --{option} {}: {}", problem.value, problem.reason);
+        return Err(failed!(
+            "use --{option} {}: {}",
+            problem.value,
+            problem.reason
+        ));
     }
     let library = library::find()?;
     let [program, rest @ ..] = args.command.as_slice() else {
-        bail!("run nothing: name a command")
+        return Err(failed!("run nothing: name a command"));
     };
     let mut command = Command::new(program);
     command.args(rest).env(
@@ -154,9 +157,10 @@ pub fn main(args: &Args) -> Result<Outcome> {
         command.env("GPUSHIM_TRACE", pattern);
     }
     let before = pattern.as_deref().map(existing).unwrap_or_default();
-    let code = child::run(&mut command)
-        .with_context(|| format!("run {}", Path::new(program).display()))
-        .map_err(|error| anyhow::anyhow!("{error:#}; check its name, or give its path"))?;
+    let code = child::run(&mut command).map_err(|error| {
+        let program = Path::new(program).display();
+        failed!("run {program}: {error}; check its name, or give its path")
+    })?;
     if let Some(pattern) = &pattern {
         let written: Vec<_> = existing(pattern).difference(&before).cloned().collect();
         tell(&written);
@@ -213,9 +217,9 @@ fn tell(written: &[PathBuf]) {
             .to_string()
     };
     match written {
-        [] => {
-            say(&"no trace was written; if the command used GPU memory, `gpushim doctor` tells why")
-        }
+        [] => say(
+            &"no trace was written; if the command used GPU memory, `gpushim doctor` finds the cause",
+        ),
         [one] => say(&format!("wrote {}; next: gpushim report {0}", short(one))),
         many => {
             let names: Vec<_> = many.iter().map(short).collect();

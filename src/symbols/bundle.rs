@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use super::{Kind, Module, Symbol};
 use crate::whole::{Readers, write_whole};
 use gpushim_trace::regular::{open_companion, read_at_most};
-use gpushim_trace::{escape_into, unescaped};
+use gpushim_trace::{escape_into, fnv, unescaped};
 
 /// Bytes of a bundle beyond which it is not read.
 const BYTES_MAX: u64 = 256 << 20;
@@ -19,9 +19,9 @@ const FIRST_LINE: &str = "gpushim symbols 1";
 
 /// The functions of some addresses of some modules.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Bundle(BTreeMap<Key, Found>);
+pub struct Bundle(BTreeMap<Key, BundledModule>);
 
-/// What tells modules apart: the build id, or the path of one that has none.
+/// The identity of a module: its build id, or its path if it has none.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Key {
     Id(Vec<u8>),
@@ -29,7 +29,7 @@ enum Key {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Found {
+struct BundledModule {
     /// Where the module was: for people.
     path: String,
     /// Symbols, innermost first, by what was looked up: an address as the module's file names it.
@@ -63,10 +63,10 @@ impl Bundle {
         }
     }
 
-    /// Writes it, over what was there.
+    /// Writes the bundle, and replaces an existing file.
     ///
     /// # Errors
-    /// What the file system said; what was there is left as it was then.
+    /// An error of the file system; an existing file is then unchanged.
     pub fn save(&self, path: &Path) -> io::Result<()> {
         let text = self.to_text();
         write_whole(path, Readers::Owner, |out| out.write_all(text.as_bytes()))
@@ -244,6 +244,7 @@ impl Reading {
             module: None,
             inlined,
             kind: Kind::Native,
+            known: Default::default(),
         };
         if fields.next().is_some() {
             return None;
@@ -274,9 +275,6 @@ fn from_hex(text: &str) -> Option<Vec<u8>> {
     whole.then(|| text.as_bytes().chunks(2).map(pair).collect())?
 }
 
-/// 64-bit FNV-1a.
 fn checksum(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
-    })
+    fnv::sum(bytes.iter().map(|byte| u64::from(*byte)))
 }

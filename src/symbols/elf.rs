@@ -115,5 +115,6 @@ fn symbol(name: &str, code: Option<&CodeInfo<'_>>, inlined: bool) -> Symbol {
         module: None,
         inlined,
         kind: Kind::Native,
+        known: Default::default(),
     }
 }

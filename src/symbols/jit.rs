@@ -63,6 +63,7 @@ fn symbol(name: &str) -> Symbol {
         module: None,
         inlined: false,
         kind,
+        known: Default::default(),
     }
 }
 

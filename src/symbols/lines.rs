@@ -20,13 +20,13 @@ pub fn line(symbol: &Symbol) -> String {
     }
 }
 
-/// The last part of a path.
+/// The last part of a path, of Linux or Windows.
 pub fn base(path: &str) -> &str {
-    path.rsplit('/').next().unwrap_or(path)
+    path.rsplit(['/', '\\']).next().unwrap_or(path)
 }
 
 /// A C++ function without the types of its parameters, which can go on for a page.
-fn short(function: &str) -> String {
+pub fn short(function: &str) -> String {
     let mut end = function.len();
     // What may follow the parameters.
     loop {
@@ -123,6 +123,7 @@ mod tests {
             module: module.map(String::from),
             inlined: false,
             kind,
+            known: Default::default(),
         };
         let all = [
             symbol(

@@ -4,10 +4,12 @@
 //! file is believed only if its build id is the one that was loaded; else its debug file is looked for
 //! by build id, else the names come from a [`Bundle`] that was packed where the files were.
 
+use std::cell::OnceCell;
 use std::path::PathBuf;
 use std::rc::Rc;
 
 use rustc_hash::FxHashMap;
+use serde::Serialize;
 
 mod build_id;
 mod bundle;
@@ -15,13 +17,15 @@ mod elf;
 mod files;
 mod jit;
 mod lines;
+mod origin;
 mod sound;
 #[cfg(test)]
 mod tests;
 
 pub use bundle::Bundle;
 pub use jit::Jit;
-pub use lines::{base, line, lines};
+pub use lines::{base, line, lines, short};
+pub use origin::Origin;
 
 /// A library or program that was loaded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -44,7 +48,9 @@ pub struct Module {
 const GENERATION_SHIFT: u32 = 48;
 
 /// What sort of code a function is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "kebab-case")]
 pub enum Kind {
     /// Of a module.
     Native,
@@ -61,7 +67,7 @@ pub enum Kind {
 pub struct Symbol {
     /// Its name, demangled and in full. Of unknown code `module+0xoffset`, or the address.
     pub function: String,
-    /// The source file, as whoever compiled it named it.
+    /// The path of the source file, as given to the compiler.
     pub file: Option<String>,
     /// The line of the call in that file.
     pub line: Option<u32>,
@@ -71,6 +77,40 @@ pub struct Symbol {
     pub inlined: bool,
     /// What sort of code it is.
     pub kind: Kind,
+    /// Where it comes from, once that was asked.
+    pub known: KnownOrigin,
+}
+
+/// The origin of a function, which takes long to find. It makes no function differ from another.
+#[derive(Debug, Default)]
+pub struct KnownOrigin(OnceCell<Origin>);
+
+impl Clone for KnownOrigin {
+    /// Not known yet: a copy may be changed.
+    fn clone(&self) -> KnownOrigin {
+        KnownOrigin::default()
+    }
+}
+
+impl PartialEq for KnownOrigin {
+    fn eq(&self, _: &KnownOrigin) -> bool {
+        true
+    }
+}
+
+impl Eq for KnownOrigin {}
+
+impl Symbol {
+    /// Where the function comes from.
+    pub fn origin(&self) -> Origin {
+        *self.known.0.get_or_init(|| Origin::of(self))
+    }
+
+    /// The operator of PyTorch that it calls: `mul_Tensor`.
+    pub fn operator(&self) -> Option<&str> {
+        let operator = self.function.split_once("at::_ops::")?.1;
+        operator.split_once("::call(").map(|(name, _)| name)
+    }
 }
 
 /// Where symbols may come from.
@@ -82,7 +122,7 @@ pub struct Options {
     pub bundle: Option<Bundle>,
     /// Whether to look at files of this machine at all.
     pub use_files: bool,
-    /// What stood in the way so far; begins [`Symbolizer::problems`].
+    /// The problems so far; the beginning of [`Symbolizer::problems`].
     pub problems: Vec<String>,
 }
 
@@ -142,7 +182,7 @@ impl Symbolizer {
         symbols
     }
 
-    /// What stood in the way of better symbols so far, each a sentence that names the file.
+    /// The problems with symbols so far, each a sentence that names the file.
     pub fn problems(&self) -> &[String] {
         &self.problems
     }
@@ -205,7 +245,7 @@ impl Symbolizer {
     }
 }
 
-/// What is looked up for a return address: an address as the module's file names it.
+/// The address that is looked up for a return address: as in the module's file.
 fn offset(module: &Module, address: u64) -> u64 {
     plain(address).wrapping_sub(module.bias).wrapping_sub(1)
 }
@@ -223,5 +263,6 @@ fn unknown(function: String, module: Option<String>) -> Symbol {
         module,
         inlined: false,
         kind: Kind::Unknown,
+        known: Default::default(),
     }
 }

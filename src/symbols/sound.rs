@@ -1,4 +1,4 @@
-//! What is looked at of an ELF file before it is given to code that believes what files say.
+//! Checks of an ELF file before it is passed to code that trusts its content.
 //!
 //! Blazesym 0.2.7 reserves what the header of a compressed section asks for (elf/parser.rs), unpacks whatever
 //! comes, and opens any path that a link to debug information names. So compressed sections are unpacked here
@@ -38,7 +38,7 @@ const TABLES: [&[u8]; 5] = [b".symtab", b".strtab", b".dynsym", b".dynstr", b".s
 /// How much of a file may be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Use {
-    /// All of it.
+    /// The whole list.
     All,
     /// Its symbol tables only, and why if that is worth a line.
     Tables(Option<String>),

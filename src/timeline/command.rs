@@ -2,22 +2,21 @@
 
 use std::path::PathBuf;
 
-use anyhow::Result;
-
 use super::plot::columns;
 use super::svg::write_svg;
 use super::text::TimelineReport;
 use crate::cli::common_args::CommonArgs;
 use crate::cli::outcome::{Format, Outcome};
 use crate::cli::write::write_whole;
+use crate::error::Result;
 
 /// Columns of a picture and of JSON: what the trace keeps of a run of any length.
 const FINE: usize = 1024;
 
-/// Show how memory went over the run, with the least and the most of each stretch of time, and its phases.
+/// Plot memory over the run, with the minimum and maximum of each interval of time, and the phases of the run.
 ///
-/// The trace keeps this of the whole run, also where events were overwritten. Phases are the ranges that the
-/// program announced (NVTX), those that took longest.
+/// The trace keeps this timeline for the whole run, even if events were overwritten. Phases are the longest NVTX
+/// ranges.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   gpushim timeline run.trace
@@ -25,10 +24,10 @@ const FINE: usize = 1024;
 pub struct Args {
     #[command(flatten)]
     common: CommonArgs,
-    /// Write a picture into this file instead: SVG, for any browser, light and dark.
+    /// Write the plot to this SVG file instead.
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
-    /// Letters of a line [default: what the terminal has].
+    /// The width of the plot, characters [default: the width of the terminal].
     #[arg(long, value_name = "N")]
     width: Option<u16>,
 }

@@ -1,4 +1,6 @@
-//! How memory went over a run, in so many columns, and what the program was at.
+//! Memory over a run, in columns of time, and the phases of the program.
+
+use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
 use serde::Serialize;
@@ -8,13 +10,16 @@ use crate::phases::busiest;
 use crate::recording::Recording;
 use gpushim_trace::{DeviceTimeline, Kind, Series, Span};
 
-/// Names of phases that are told apart.
+/// The most names of phases.
 const NAMES: usize = 1 << 12;
+/// The most ranges that are open at once and may end in any order; more are not followed.
+const STARTED: usize = 64;
 /// Phases that are shown, those that took longest.
 const PHASES: usize = 6;
 
 /// A run over time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Run {
     /// When it ends, ns since the start.
     pub end_ns: u64,
@@ -28,17 +33,19 @@ pub struct Run {
 
 /// The memory of a device over time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Curves {
     /// Device ordinal, if known.
     pub device: Option<u8>,
-    /// Those that say anything.
+    /// The series with values.
     pub curves: Vec<Curve>,
 }
 
 /// One quantity over time.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Curve {
-    /// What it is.
+    /// The name of the series.
     pub name: &'static str,
     /// The least and the most in each column, bytes; `None` where nothing is known.
     pub columns: Vec<Option<(u64, u64)>>,
@@ -50,6 +57,7 @@ pub struct Curve {
 
 /// When a phase took place.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct During {
     /// Its name without numbers.
     pub name: String,
@@ -68,11 +76,11 @@ const CURVES: [(Series, &str); 6] = [
     (Series::Requested, "requested"),
     (Series::Allocated, "allocated"),
     (Series::Reserved, "reserved"),
-    (Series::Driver, "in use by everybody"),
+    (Series::Driver, "in use by all processes"),
 ];
 
 impl Run {
-    /// A recording in so many columns; of one device only, if asked for.
+    /// A recording in `columns` columns; of one device only if `device` is given.
     pub fn of(recording: &dyn Recording, device: Option<u8>, columns: usize) -> Run {
         let timeline = recording.timeline();
         let columns = columns.max(1);
@@ -164,13 +172,15 @@ fn bridge(columns: &mut [Option<(u64, u64)>]) {
     }
 }
 
-/// The ranges of a thread.
+/// The ranges of a thread, and those that may end in any order.
 struct Open {
     thread: Option<u32>,
     /// Place in `all` of a name's id.
     names: FxHashMap<u64, usize>,
     /// Open now: place in `all`, and since when.
     open: Vec<(usize, u64)>,
+    /// The same of ranges that may end on another thread or in another order, by their numbers.
+    started: BTreeMap<u64, (usize, u64)>,
     all: Vec<Phase>,
     last_ns: u64,
 }
@@ -204,6 +214,7 @@ impl Open {
             thread,
             names: FxHashMap::default(),
             open: Vec::new(),
+            started: BTreeMap::new(),
             all: Vec::new(),
             last_ns: 0,
         }
@@ -212,28 +223,41 @@ impl Open {
     fn feed(&mut self, recording: &dyn Recording, record: &gpushim_trace::Record) {
         self.last_ns = record.ns;
         let event = &record.event;
-        if self.thread != Some(event.thread) {
-            return;
-        }
         match event.kind {
+            Kind::RangeStart if self.started.len() < STARTED => {
+                let phase = self.of_name(recording, event.address);
+                let before = self.started.insert(event.size, (phase, record.ns));
+                self.end(before, record.ns);
+            }
+            Kind::RangeEnd => {
+                let open = self.started.remove(&event.size);
+                self.end(open, record.ns);
+            }
+            _ if self.thread != Some(event.thread) => {}
             Kind::RangePush => {
-                let depth = self.open.len();
-                let phase = match self.names.get(&event.address) {
-                    Some(phase) => *phase,
-                    None => {
-                        let name = recording.text(event.address).unwrap_or_default();
-                        let phase = self.phase(without_numbers(&name), depth);
-                        if self.names.len() < NAMES {
-                            self.names.insert(event.address, phase);
-                        }
-                        phase
-                    }
-                };
+                let phase = self.of_name(recording, event.address);
                 self.open.push((phase, record.ns));
             }
-            Kind::RangePop => self.end(record.ns),
+            Kind::RangePop => {
+                let open = self.open.pop();
+                self.end(open, record.ns);
+            }
             _ => {}
         }
+    }
+
+    /// The phase of a range, by the id of its name.
+    fn of_name(&mut self, recording: &dyn Recording, id: u64) -> usize {
+        if let Some(phase) = self.names.get(&id) {
+            return *phase;
+        }
+        let name = recording.text(id).unwrap_or_default();
+        let depth = self.open.len() + self.started.len();
+        let phase = self.phase(without_numbers(&name), depth);
+        if self.names.len() < NAMES {
+            self.names.insert(id, phase);
+        }
+        phase
     }
 
     fn phase(&mut self, name: String, depth: usize) -> usize {
@@ -252,8 +276,8 @@ impl Open {
         })
     }
 
-    fn end(&mut self, ns: u64) {
-        if let Some((phase, since)) = self.open.pop()
+    fn end(&mut self, open: Option<(usize, u64)>, ns: u64) {
+        if let Some((phase, since)) = open
             && let Some(phase) = self.all.get_mut(phase)
         {
             phase.add(since, ns);
@@ -261,8 +285,10 @@ impl Open {
     }
 
     fn finish(mut self, end_ns: u64, columns: usize) -> Vec<During> {
-        while !self.open.is_empty() {
-            self.end(end_ns);
+        let open = std::mem::take(&mut self.open).into_iter().rev();
+        let started = std::mem::take(&mut self.started).into_values();
+        for open in open.chain(started) {
+            self.end(Some(open), end_ns);
         }
         self.all.sort_by_key(|phase| std::cmp::Reverse(phase.ns));
         self.all.truncate(PHASES);

@@ -9,7 +9,8 @@ mod plot;
 mod svg;
 mod text;
 
-pub use find::{Curve, Curves, During, Run};
+pub use find::Curve;
 pub(crate) use plot::{Plot, columns, legend};
 pub(crate) use svg::{LINE, document, panel};
-pub use text::TimelineReport;
+#[cfg(test)]
+pub(crate) use text::TimelineReport;

@@ -17,23 +17,23 @@ const LINES: u64 = 14;
 /// Lines from one label of the axis to the next.
 const LABEL_EACH: u64 = 4;
 
-/// What is handed out below what is held, and the phases.
+/// Allocated memory below reserved memory, and the phases.
 pub(crate) struct Plot<'a> {
     /// Where it ends, ns since the start.
     pub end_ns: u64,
-    /// Bytes that its height stands for.
+    /// Bytes of the full height.
     pub top: u64,
     /// Its height, lines of text.
     pub lines: u64,
-    /// What is handed out.
+    /// Allocated bytes.
     pub handed_out: &'a Curve,
-    /// What is held for that.
+    /// Reserved bytes.
     pub held: Option<&'a Curve>,
     /// The phases.
     pub phases: &'a [During],
 }
 
-/// What the characters mean.
+/// The legend.
 pub(crate) fn legend(handed_out: &Curve, held: Option<&Curve>) -> String {
     let mut text = format!("█ {}, ▓ at times", handed_out.name);
     if let Some(held) = held {

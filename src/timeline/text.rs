@@ -7,14 +7,15 @@ use serde::Serialize;
 use super::find::{Curve, Curves, Run};
 use super::plot::{Plot, legend};
 use crate::ledger::Focus;
+use crate::output::answer::Answer;
 use crate::output::escape::shown;
-use crate::output::finding::Finding;
 use crate::output::table::{Align, Table};
 use crate::output::units::{bytes, span};
 use crate::recording::Recording;
 
-/// What `gpushim timeline` shows.
+/// The output of `gpushim timeline`.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct TimelineReport {
     /// Path of the recording.
     pub trace: String,
@@ -24,7 +25,7 @@ pub struct TimelineReport {
 }
 
 impl TimelineReport {
-    /// A recording in so many columns.
+    /// A recording in `columns` columns.
     pub fn of(recording: &dyn Recording, focus: Focus, columns: usize) -> TimelineReport {
         TimelineReport {
             trace: recording.path().display().to_string(),
@@ -53,7 +54,9 @@ pub(super) fn title(device: &Curves) -> String {
     }
 }
 
-impl Finding for TimelineReport {
+impl Answer for TimelineReport {
+    const COMMAND: &'static str = "timeline";
+
     fn is_found(&self) -> bool {
         false
     }
@@ -67,7 +70,7 @@ impl Finding for TimelineReport {
             )?;
         }
         if self.run.devices.iter().all(|one| one.curves.is_empty()) {
-            return writeln!(f, "No memory was used that the recording tells of.");
+            return writeln!(f, "The recording has no events of memory.");
         }
         for device in &self.run.devices {
             let Some((handed_out, held)) = drawn(device) else {

@@ -4,19 +4,19 @@ use std::io::{IsTerminal, stdout};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, anyhow};
 use ratatui::crossterm::event::{self, Event};
-use serde::Serialize;
 
 use super::screen::Screen;
-use super::table::{Row, table};
+use super::table::table;
 use super::watch::Watch;
 use crate::cli::outcome::{Format, Outcome};
 use crate::cli::terminal::{complain, print_json, print_text};
+use crate::error::{Context, Result, failed};
+use crate::output::envelope::Envelope;
 
-/// Show running processes: what each holds of device memory, at what rate it allocates, and who holds most.
+/// Show running processes: the device memory of each, its allocation rate, and the stacks that hold most.
 ///
-/// Keys: arrows choose a process, Enter shows who holds its memory, q ends. Without a terminal it prints one
+/// Keys: arrows choose a process, Enter shows the stacks that hold its memory, q quits. Without a terminal it prints one
 /// table and ends.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
@@ -24,33 +24,28 @@ use crate::cli::terminal::{complain, print_json, print_text};
   gpushim top 4711
   gpushim top --once rank*.trace   # one table, of these files")]
 pub struct Args {
-    /// Process ids or trace files; all processes here that record, and may be looked at, if none is named.
+    /// Process ids or trace files; all recording processes on this machine that you may read if none is named.
     processes: Vec<PathBuf>,
     /// Print one table and end.
     #[arg(long)]
     once: bool,
-    /// Seconds between two looks.
+    /// Seconds between updates.
     #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = seconds)]
     every: Duration,
-    /// How to print; JSON is printed once.
+    /// The output format; JSON is printed once.
     #[arg(long, value_enum, default_value_t)]
     format: Format,
 }
 
-/// Between the two looks that a rate takes, where one table is printed.
+/// The time between the two readings that a rate needs, if one table is printed.
 const BETWEEN: Duration = Duration::from_millis(200);
-/// Of the time that passes, looking takes at most one part in so many.
+/// Reading traces takes at most 1/`SHARE` of the time.
 const SHARE: u32 = 5;
 
-#[derive(Serialize)]
-struct Rows {
-    processes: Vec<Row>,
-}
-
-fn seconds(text: &str) -> Result<Duration, String> {
+fn seconds(text: &str) -> Result<Duration> {
     let seconds = text.parse::<f64>().ok();
     let seconds = seconds.filter(|seconds| (0.1..=3600.0).contains(seconds));
-    let seconds = seconds.ok_or("expected seconds from 0.1 to 3600")?;
+    let seconds = seconds.ok_or_else(|| failed!("expected seconds from 0.1 to 3600"))?;
     Ok(Duration::from_secs_f64(seconds))
 }
 
@@ -59,7 +54,7 @@ pub fn main(args: &Args) -> Result<Outcome> {
     let (rows, problems) = watch.look();
     problems.iter().for_each(|problem| complain(problem));
     if rows.is_empty() && problems.is_empty() {
-        return Err(anyhow!(
+        return Err(failed!(
             "find a process that records: start one with `gpushim run -- COMMAND`, or name a trace file"
         ));
     }
@@ -75,7 +70,7 @@ pub fn main(args: &Args) -> Result<Outcome> {
         std::thread::sleep(BETWEEN);
         let processes = watch.look().0;
         match args.format {
-            Format::Json => print_json(&Rows { processes })?,
+            Format::Json => print_json(&Envelope::new("top", false, processes))?,
             Format::Text => print_text(&table(&processes))?,
         }
         return Ok(outcome);
@@ -87,7 +82,7 @@ pub fn main(args: &Args) -> Result<Outcome> {
     Ok(outcome)
 }
 
-/// Shows the processes until somebody has seen enough.
+/// Shows the processes until the user quits.
 fn live(
     terminal: &mut ratatui::DefaultTerminal,
     watch: &mut Watch,

@@ -1,5 +1,4 @@
-//! A process at a glance, while it runs: what it holds now, how it came to that, and who holds it, from what
-//! its trace keeps up to date.
+//! A running process: its memory now, its curve, and the stacks that hold it, from what its trace keeps up to date.
 
 use std::collections::BTreeMap;
 
@@ -7,10 +6,10 @@ use crate::ledger::{Block, Held, by_stack};
 use crate::recording::Recording;
 use gpushim_trace::{Kind, Layer, Series, Trace};
 
-/// What a trace says of its process now. Bytes are of all devices together.
+/// The state of a process according to its trace. Bytes are of all devices together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Glance {
-    /// Whose blocks: a framework's tensors where there are any, else memory of the devices.
+    /// The layer: a framework's tensors if there are any, else device memory.
     pub layer: Layer,
     /// Bytes that are live.
     pub allocated: u64,
@@ -24,12 +23,12 @@ pub struct Glance {
     pub out_of_memory: u64,
     /// The most that was live in each of equal stretches of time, the newest last, bytes.
     pub history: Vec<u64>,
-    /// Who holds what is live, those with most first.
+    /// The stacks that hold live memory, those with most bytes first.
     pub holders: Vec<Held>,
 }
 
 impl Glance {
-    /// Looks at a trace, whose process may go on meanwhile.
+    /// Reads a trace, whose process may still run.
     pub fn of(trace: &Trace) -> Glance {
         let totals = trace.totals();
         let made = |layer| totals.map_or(0, |totals| totals.layer(layer).allocations);

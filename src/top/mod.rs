@@ -1,4 +1,4 @@
-//! Running processes: what each holds of device memory, at what rate it allocates, and who holds most.
+//! Running processes: the device memory of each, its allocation rate, and the stacks that hold most.
 //!
 //! [`Glance`] reads it from a trace that is being written, `table` is one line for each process, and `screen` shows
 //! them until `q` is pressed.
@@ -8,6 +8,5 @@ mod glance;
 mod screen;
 mod table;
 mod watch;
-
-pub use glance::Glance;
-pub use table::{Row, table};
+#[cfg(test)]
+pub(crate) use table::Row;

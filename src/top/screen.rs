@@ -1,4 +1,4 @@
-//! What is on the screen of `gpushim top`, and what keys do.
+//! The screen and the keys of `gpushim top`.
 
 use ratatui::Frame;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
@@ -33,7 +33,7 @@ impl Screen {
         }
     }
 
-    /// What the processes are now; the same one stays chosen.
+    /// Sets the processes; the same one stays chosen.
     pub fn update(&mut self, rows: Vec<Row>) {
         let chosen = self.rows.get(self.chosen).map(|row| row.trace.clone());
         let place = rows
@@ -78,7 +78,7 @@ impl Screen {
         let keys = if self.is_open {
             "Enter: all processes   ↑ ↓: another process   q: end"
         } else {
-            "Enter: who holds its memory   ↑ ↓: another process   q: end"
+            "Enter: holders of its memory   ↑ ↓: another process   q: end"
         };
         frame.render_widget(Line::from(keys).dim(), foot);
         let Some(row) = self.rows.get(self.chosen) else {
@@ -159,7 +159,7 @@ fn draw_curve(frame: &mut Frame, area: Rect, row: &Row) {
     frame.render_widget(Sparkline::default().data(values).block(block), area);
 }
 
-/// Who holds the memory of a process.
+/// The stacks that hold the memory of a process.
 fn draw_holders(frame: &mut Frame, area: Rect, row: &Row) {
     let pid = row.pid.map_or(String::new(), |pid| format!("{pid} "));
     let title = format!(" {pid}{} ", shown(&row.program));
@@ -190,13 +190,20 @@ mod tests {
     use ratatui::backend::TestBackend;
 
     use super::*;
-    use crate::output::finding::Holder;
-    use crate::recording::CallSite;
+    use crate::output::holder::Holder;
+    use crate::recording::{CallSite, Function};
+    use crate::symbols::Kind;
 
     fn row(pid: u32, allocated: u64) -> Row {
         let holder = |function: &str, bytes: u64| Holder {
             who: CallSite {
-                function: function.to_string(),
+                function: (!function.is_empty()).then(|| Function {
+                    name: function.to_string(),
+                    file: None,
+                    line: None,
+                    module: None,
+                    kind: Kind::Python,
+                }),
                 ..CallSite::default()
             },
             blocks: 2,
@@ -204,6 +211,7 @@ mod tests {
             per_iteration: None,
             share: bytes as f64 / allocated as f64,
             oldest_ns: None,
+            made_before: false,
         };
         Row {
             trace: format!("{pid}.trace"),

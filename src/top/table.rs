@@ -2,20 +2,21 @@
 
 use serde::Serialize;
 
-use crate::cut;
+use crate::cut::shortened;
 use crate::output::escape::shown;
-use crate::output::finding::Holder;
+use crate::output::holder::Holder;
 use crate::output::table::{Align, Table};
 use crate::output::units::{bytes, count};
 
 /// A process, as `gpushim top` shows it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Row {
     /// Path of its trace.
     pub trace: String,
     /// Its id, as far as it is known.
     pub pid: Option<u32>,
-    /// What it runs.
+    /// The program.
     pub program: String,
     /// Its rank in a job.
     pub rank: Option<String>,
@@ -25,15 +26,15 @@ pub struct Row {
     pub allocated: u64,
     /// Bytes held from the driver.
     pub reserved: u64,
-    /// The most that was live, bytes.
+    /// The peak of live memory, bytes.
     pub peak: u64,
     /// Blocks allocated in a second, since it was looked at before.
     pub rate: f64,
     /// Requests that could not be met.
     pub out_of_memory: u64,
-    /// What was live in each of equal stretches of time, the newest last, bytes.
+    /// Live bytes in equal intervals of time, the newest last.
     pub history: Vec<u64>,
-    /// Who holds most.
+    /// The stack that holds most.
     pub holders: Vec<Holder>,
 }
 
@@ -43,7 +44,7 @@ pub const HISTORY: usize = 16;
 const PROGRAM: usize = 28;
 
 impl Row {
-    /// What stands in the line, in the order of [`HEADINGS`].
+    /// The cells of the line, in the order of [`HEADINGS`].
     pub fn cells(&self) -> [String; 9] {
         let pid = self.pid.map_or("-".to_string(), |pid| pid.to_string());
         let program = match &self.rank {
@@ -71,7 +72,7 @@ impl Row {
     }
 }
 
-/// What stands above the lines.
+/// The headings of the lines.
 pub const HEADINGS: [(&str, Align); 9] = [
     ("pid", Align::Right),
     ("program", Align::Left),
@@ -93,7 +94,7 @@ pub fn table(rows: &[Row]) -> String {
     table.to_string()
 }
 
-/// A curve of so many letters, the newest at the right: each is the most of its stretch.
+/// A curve of `width` characters, the newest at the right: each is the maximum of its interval.
 pub fn spark(values: &[u64], width: usize) -> String {
     const LEVELS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let top = values.iter().max().copied().unwrap_or(0);
@@ -110,14 +111,6 @@ pub fn spark(values: &[u64], width: usize) -> String {
     let mut letters: Vec<char> = values.rchunks(each.max(1)).map(level).collect();
     letters.reverse();
     letters.into_iter().collect()
-}
-
-/// A text, or its first letters and `…` without a space before it.
-fn shortened(text: &str, letters: usize) -> String {
-    match cut::to_letters(text, letters) {
-        Some(cut) => format!("{}…", cut.trim_end()),
-        None => text.to_string(),
-    }
 }
 
 #[cfg(test)]

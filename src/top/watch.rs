@@ -4,12 +4,12 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use anyhow::{Result, anyhow};
 use rustc_hash::FxHashMap;
 
 use super::glance::Glance;
 use super::table::Row;
-use crate::output::finding::Holder;
+use crate::error::{Result, failed};
+use crate::output::holder::Holder;
 use crate::recording::{CallSite, Recording};
 use gpushim_trace::Trace;
 use gpushim_trace::regular::open_regular;
@@ -25,7 +25,7 @@ pub struct Watch {
     seen: FxHashMap<PathBuf, Seen>,
 }
 
-/// What is remembered of a trace from one look to the next.
+/// The data of a trace that is kept from one update to the next.
 struct Seen {
     at: Instant,
     allocations: u64,
@@ -34,7 +34,7 @@ struct Seen {
 }
 
 impl Watch {
-    /// Watches what is named: process ids and trace files; all processes that record if nothing is.
+    /// Watches the named process ids and trace files, or all recording processes if none is named.
     ///
     /// # Errors
     /// A process that maps no trace.
@@ -46,7 +46,7 @@ impl Watch {
                 Some(pid) => {
                     let found = traces_of(pid);
                     if found.is_empty() {
-                        return Err(anyhow!(
+                        return Err(failed!(
                             "find a trace of process {pid}: it maps none that can be read here"
                         ));
                     }
@@ -120,6 +120,7 @@ impl Watch {
                 per_iteration: None,
                 share,
                 oldest_ns: Some(held.oldest_ns),
+                made_before: false,
             });
         }
         holders.sort_by_key(|holder| std::cmp::Reverse(holder.bytes));

@@ -1,14 +1,14 @@
-//! What is advised, and what it is compared with.
+//! The recommended settings, and those that they are compared with.
 
 use super::candidate::{Candidate, Families};
 use super::cost::{Cost, Sum};
 use super::recorded::{Recorded, Tried};
 use super::search::{Job, Run};
-use crate::replay::{Device, Policy};
+use crate::replay::{Policy, ReplayDevice};
 use crate::requests::Requests;
 use gpushim_config::VARIABLES;
 
-/// What is advised.
+/// The recommended settings.
 #[derive(Clone, Debug)]
 pub struct Advice {
     /// Its place among those that were tried.
@@ -21,6 +21,27 @@ pub struct Advice {
     pub smallest_limit: Option<u64>,
     /// Whether its driver calls take no longer than was allowed.
     pub within: bool,
+    /// Whether it is better by so much than what there was that a change is worth it.
+    pub is_worth_it: bool,
+}
+
+/// Less memory than this, percent, is not worth a change; nor is less time, percent of the run.
+pub(super) const WORTH: f64 = 3.0;
+
+/// Whether a candidate is so much better than what there was that a change is worth it.
+pub(super) fn is_worth_it(best: Sum, than: &Baseline, limit: Option<u64>, duration: u64) -> bool {
+    let Some(held) = than.peak_reserved else {
+        return true;
+    };
+    if limit.is_some_and(|limit| held > limit) {
+        return true;
+    }
+    let share = |less: u64, of: u64| 100.0 * less as f64 / of.max(1) as f64;
+    let Some(less) = held.checked_sub(best.peak_reserved) else {
+        return false;
+    };
+    let saved = than.driver_ns.unwrap_or(0).saturating_sub(best.driver_ns);
+    share(less, held) >= WORTH || duration > 0 && share(saved, duration) >= WORTH
 }
 
 /// Variables for the next run.
@@ -32,7 +53,7 @@ pub struct Environment {
     pub unset: Vec<&'static str>,
 }
 
-/// What is compared with.
+/// The settings to compare with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Than {
     /// What the recordings say was held.
@@ -77,7 +98,7 @@ pub(super) fn environment(
         .collect();
     let is_set = |set: &[(&str, String)], name| set.iter().any(|(other, _)| *other == name);
     if recorded.iter().any(|one| one.tensors) && !is_set(&set, "GPUSHIM_TAKEOVER") {
-        // A framework that keeps a cache of its own asks us for little.
+        // A framework with its own cache makes few requests.
         set.push(("GPUSHIM_TAKEOVER", "torch".to_string()));
     }
     set.extend(candidate.variables(families));
@@ -142,6 +163,13 @@ fn own(recorded: &[Recorded], families: Families) -> Option<Candidate> {
     is_same.then_some(first)
 }
 
+/// What the settings of the recordings hold at most in a replay, bytes, if they are known and were tried.
+pub(super) fn own_peak(recorded: &[Recorded], families: Families, tried: &[Tried]) -> Option<u64> {
+    let own = own(recorded, families)?;
+    let one = tried.iter().find(|one| one.candidate == own)?;
+    Some(one.sum.peak_reserved)
+}
+
 /// PyTorch's allocator, from nothing: what a snapshot says was there at its beginning had its price, too.
 fn torch(runs: &[&Requests], replays: &dyn Fn(&[Job]) -> Vec<Option<Cost>>) -> Option<Sum> {
     let whole: Vec<Requests> = runs.iter().map(|run| run.slice(0, run.len())).collect();
@@ -149,7 +177,7 @@ fn torch(runs: &[&Requests], replays: &dyn Fn(&[Job]) -> Vec<Option<Cost>>) -> O
         .iter()
         .map(|requests| Job {
             policy: Policy::Torch,
-            device: Device::default(),
+            device: ReplayDevice::default(),
             run: Run {
                 requests,
                 started: 0,
@@ -159,3 +187,6 @@ fn torch(runs: &[&Requests], replays: &dyn Fn(&[Job]) -> Vec<Option<Cost>>) -> O
     let costs: Vec<Cost> = replays(&jobs).into_iter().collect::<Option<_>>()?;
     Some(Sum::of(&costs))
 }
+
+#[cfg(test)]
+mod tests;

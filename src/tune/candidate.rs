@@ -1,9 +1,9 @@
-//! What is tried: policies with the parameters that they have.
+//! The settings that are tried: policies with their parameters.
 
 use std::fmt;
 
 use super::search::{Job, Run};
-use crate::replay::{Device, Policy};
+use crate::replay::{Policy, ReplayDevice};
 use crate::requests::Op;
 use gpushim_alloc as alloc;
 
@@ -29,14 +29,14 @@ pub struct Candidate {
     pub cache_max: Option<u64>,
 }
 
-/// `GPUSHIM_PAGE` if nobody sets it, bytes.
+/// The default of `GPUSHIM_PAGE`, bytes.
 pub const PAGE: u64 = 2 << 20;
 
 /// Larger pages that are tried, bytes. Beyond, half a page that is left over at the end of what is used is more
 /// than most policies lose.
 const PAGES: [u64; 5] = [16 << 20, 8 << 20, 32 << 20, 4 << 20, 64 << 20];
 
-/// Caches that are tried: these parts of what was live at most.
+/// Caches that are tried: these shares of the peak.
 const CACHES: [u64; 2] = [4, 16];
 
 impl Families {
@@ -64,7 +64,7 @@ impl Candidate {
         }
     }
 
-    /// What is in force if nobody sets anything: `auto`.
+    /// The default settings: `auto`.
     pub const DEFAULT: Candidate = Candidate {
         plain: alloc::Policy::Blocks,
         ordered: alloc::Policy::Vmm,
@@ -89,7 +89,7 @@ impl Candidate {
 
     fn replayed(&self) -> Policy {
         if self.plain == self.ordered {
-            Policy::Ours(self.plain)
+            Policy::Gpushim(self.plain)
         } else {
             Policy::Auto
         }
@@ -106,10 +106,10 @@ impl Candidate {
     }
 
     /// Its replay of a run, on this device otherwise.
-    pub fn job<'a>(&self, device: &Device, run: Run<'a>) -> Job<'a> {
+    pub fn job<'a>(&self, device: &ReplayDevice, run: Run<'a>) -> Job<'a> {
         Job {
             policy: self.replayed(),
-            device: Device {
+            device: ReplayDevice {
                 page: self.page,
                 cache_max: self.cache_max,
                 ..*device
@@ -142,7 +142,7 @@ impl Candidate {
         let bytes = |name: &str| setting(name).and_then(|text| gpushim_config::size(&text));
         let of = match setting("GPUSHIM_POLICY")?.parse().ok()? {
             Policy::Auto => Candidate::DEFAULT,
-            Policy::Ours(policy) => Candidate::of(policy),
+            Policy::Gpushim(policy) => Candidate::of(policy),
             _ => return None,
         };
         let page = bytes("GPUSHIM_PAGE").unwrap_or(PAGE);
@@ -169,9 +169,9 @@ impl fmt::Display for Candidate {
     }
 }
 
-/// What is to be tried for these calls, where so many bytes were live at most: the default first, then what is
-/// likely best, and last what differs little from what was tried before. Of two that differ little from each other
-/// the one that changes less comes first.
+/// The settings to try for these calls and a peak of `peak` live bytes: the default first, then those that are likely
+/// best, and last those that differ little from earlier ones. Of two that differ little from each other the one with
+/// fewer changes comes first.
 pub fn candidates(families: Families, peak: u64) -> Vec<Candidate> {
     use alloc::Policy::{Bins, Blocks, Segments, Vmm};
     let mut all = vec![Candidate::DEFAULT];

@@ -1,4 +1,4 @@
-//! Which of several costs nobody would have, and which one to have.
+//! Which of several costs are dominated by others, and which one to choose.
 
 use super::cost::Sum;
 
@@ -20,13 +20,13 @@ pub fn front(sums: &[Sum]) -> Vec<usize> {
     order
 }
 
-/// Ns that driver calls may take in runs that took so many ns, both without their start; `None`: that cannot be said.
+/// Ns that driver calls may take in runs of `duration` ns, both without their start; `None` if the duration is 0.
 pub fn allowance(duration: u64, percent: f64) -> Option<u64> {
     (duration > 0).then(|| (duration as f64 * percent / 100.0) as u64)
 }
 
-/// Memory that is one part in so many more than the least counts as the same, and time likewise: no other run is so
-/// much like this one.
+/// Memory that is at most 1/`SAME_MEMORY` more than the least counts as equal, and time likewise by `SAME_TIME`: runs
+/// differ by more than that.
 const SAME_MEMORY: u64 = 200;
 const SAME_TIME: u64 = 20;
 

@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use anyhow::Result;
-
 use super::find::{Options, tune};
 use super::recorded::Recorded;
 use super::report::TuneReport;
@@ -11,17 +9,21 @@ use crate::cli::common_args::CommonArgs;
 use crate::cli::outcome::{Format, Outcome};
 use crate::cli::progress;
 use crate::cli::terminal::{print_json, print_text};
-use crate::output::finding::{Shown, Subject};
+use crate::error::{Result, failed};
+use crate::output::answer::{Answer, Shown, Subject};
+use crate::output::envelope::Envelope;
 use gpushim_config::size;
 
-/// Try gpushim's policies and their parameters on recordings, without a GPU, and advise the settings for runs like
-/// them: what they would have held and asked of the driver, what that saves, and how sure it is.
+/// Try gpushim's policies and parameters on recordings, without a GPU, and recommend settings for similar runs: the
+/// memory and driver calls of each, what the recommendation saves, and its confidence.
 ///
-/// The advice is the least memory (0.5 % more counts as the same), then the least time (5 % more counts as the same),
-/// then the fewest changes, among those whose driver calls take at most 2 % (--within) of the run after its start, or
-/// the least time if none does. Several recordings are runs of one program, or ranks of one job: one advice serves all
-/// of them. It is tried on parts that it was not chosen by: on each recording in turn, or of one on the second half of
-/// its iterations. Exit code 1 if nothing fits into the limit.
+/// Candidates are the settings whose driver calls take at most 2 % (--within) of the run after its start; if there are
+/// none, the one with the least time. Of these the recommendation has the least memory (up to 0.5 % more counts as
+/// equal), then the least time (up to 5 % more counts as equal), then the fewest changes. Several recordings are runs
+/// of one program, or ranks of one job, and get one recommendation. It is validated on data that it was not chosen
+/// from: on each recording in turn, or for one recording on the second half of its iterations. If nothing holds 3 % less
+/// than what there was, the recommendation is to change nothing. A trace that lacks its beginning is replayed from what
+/// was live then; a snapshot without a history is refused. Exit code 1 if nothing fits into the limit.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   gpushim tune train.trace
@@ -30,13 +32,13 @@ use gpushim_config::size;
 pub struct Args {
     #[command(flatten)]
     common: CommonArgs,
-    /// The most memory that can be held, such as 40G.
+    /// The memory of the device, such as 40G.
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
     limit: Option<u64>,
-    /// The most that driver calls may take, percent of the duration of the runs.
+    /// The most time that driver calls may take, percent of the duration of the runs.
     #[arg(long, value_name = "PERCENT", value_parser = share, default_value = "2")]
     within: f64,
-    /// How long to try.
+    /// How long to try settings, seconds.
     #[arg(long, value_name = "N", default_value_t = 60)]
     seconds: u32,
 }
@@ -49,7 +51,16 @@ pub fn main(args: &Args) -> Result<Outcome> {
     if found.is_empty() {
         return Ok(outcome);
     }
-    let (subjects, recorded): (Vec<_>, Vec<_>) = found.into_iter().unzip();
+    let (subjects, recorded): (Vec<Subject>, Vec<Recorded>) = found.into_iter().unzip();
+    let has_requests = recorded.iter().any(|one| !one.devices.is_empty());
+    if has_requests && !recorded.iter().any(Recorded::has_history) {
+        let traces: Vec<&str> = subjects.iter().map(|one| one.trace.as_str()).collect();
+        return Err(failed!(
+            "recommend settings from {}: it says what was live, but has no history of requests (record one, for a \
+             snapshot with torch.cuda.memory._record_memory_history())",
+            traces.join(", ")
+        ));
+    }
     let options = Options {
         within: args.within,
         limit: args.limit,
@@ -64,7 +75,13 @@ pub fn main(args: &Args) -> Result<Outcome> {
     let nothing_fits = tuned.closest.is_some();
     let report = TuneReport::new(subjects, &recorded, &options, tuned);
     match args.common.format() {
-        Format::Json => print_json(&report)?,
+        Format::Json => {
+            print_json(&Envelope::new(
+                TuneReport::COMMAND,
+                nothing_fits,
+                vec![report],
+            ))?;
+        }
         Format::Text => print_text(&Shown(&report, args.common.top()).to_string())?,
     }
     Ok(match outcome {
@@ -73,13 +90,13 @@ pub fn main(args: &Args) -> Result<Outcome> {
     })
 }
 
-fn bytes(text: &str) -> Result<u64, String> {
-    size(text).ok_or_else(|| "a number of bytes, such as 512M or 40G".to_string())
+fn bytes(text: &str) -> Result<u64> {
+    size(text).ok_or_else(|| failed!("a number of bytes, such as 512M or 40G"))
 }
 
-fn share(text: &str) -> Result<f64, String> {
+fn share(text: &str) -> Result<f64> {
     let percent = text.trim_end_matches('%').trim().parse().ok();
     percent
         .filter(|percent: &f64| (0.0..=100.0).contains(percent))
-        .ok_or_else(|| "a number from 0 to 100".to_string())
+        .ok_or_else(|| failed!("a number from 0 to 100"))
 }

@@ -1,5 +1,5 @@
-//! Whether what is best on one part of what was recorded is best on another: the choice is made once more without
-//! the parts that it is then tried on.
+//! Whether settings that are best on one part of the data are best on another: the choice is repeated without the parts
+//! that it is then tried on.
 
 use serde::Serialize;
 
@@ -8,7 +8,7 @@ use super::choice::choose;
 use super::cost::{Cost, Sum};
 use super::recorded::{Recorded, Tried};
 use super::search::{Job, Run};
-use crate::replay::Device;
+use crate::replay::ReplayDevice;
 use crate::requests::Requests;
 
 /// Fewer iterations in a half say nothing.
@@ -22,6 +22,7 @@ const FAIRLY: (f64, f64, f64) = (3.0, 25.0, 5.0);
 
 /// How sure an advice is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Level {
     /// Of little that was recorded, or parts of it differ much.
@@ -33,8 +34,9 @@ pub enum Level {
     Sure,
 }
 
-/// What is held apart.
+/// The data that is held out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Parts {
     /// There is one part only.
@@ -50,6 +52,7 @@ pub enum Parts {
 
 /// A choice that was made by one part and tried on another.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Check {
     /// The choice by the one part.
     pub chosen: String,
@@ -69,10 +72,11 @@ pub struct Check {
 
 /// How sure an advice is, and why.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Confidence {
     /// How sure.
     pub level: Level,
-    /// What was held apart.
+    /// The data that was held out.
     pub parts: Parts,
     /// What came of it.
     pub checks: Vec<Check>,
@@ -94,7 +98,7 @@ impl Check {
         100.0 * self.seen_taken.saturating_sub(self.best_seen) as f64 / self.best_seen.max(1) as f64
     }
 
-    /// Percent by which what was asked for differs.
+    /// Percent by which the requested memory differs.
     pub fn change(&self) -> f64 {
         let [by, on] = self.requested;
         100.0 * on.abs_diff(by) as f64 / by.max(1) as f64
@@ -116,6 +120,11 @@ impl Check {
 }
 
 impl Confidence {
+    /// At most as sure as this.
+    pub(super) fn at_most(&mut self, level: Level) {
+        self.level = self.level.min(level);
+    }
+
     fn of(parts: Parts, checks: Vec<Check>) -> Confidence {
         Confidence {
             level: checks.iter().map(Check::level).min().unwrap_or_default(),
@@ -169,7 +178,7 @@ pub(super) fn confidence(
     recorded: &[Recorded],
     tried: &[Tried],
     allowance: Option<u64>,
-    device: &Device,
+    device: &ReplayDevice,
     replays: &dyn Fn(&[Job]) -> Vec<Option<Cost>>,
 ) -> Confidence {
     let fitting: Vec<&Tried> = tried.iter().filter(|one| one.sum.fits()).collect();

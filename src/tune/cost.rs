@@ -25,6 +25,7 @@ pub struct Cost {
 
 /// What the replays of all runs came to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Sum {
     /// Bytes asked for and not given back at most, of the run and device where they were most.
     pub peak_requested: u64,
@@ -32,7 +33,7 @@ pub struct Sum {
     pub peak_reserved: u64,
     /// Bytes of the device that this takes at most, of the run and device where they are most.
     pub peak_taken: u64,
-    /// The peaks of what was asked for by those of what was held, of all runs together.
+    /// The sum of the peaks of requested memory by the sum of the peaks of reserved memory, of all runs.
     pub utilization: f64,
     /// Calls of the driver in all runs.
     pub driver_calls: u64,
@@ -60,7 +61,7 @@ impl Cost {
 }
 
 impl Sum {
-    /// Of these.
+    /// The sum of the costs of several runs.
     pub fn of(costs: &[Cost]) -> Sum {
         let all = |figure: fn(&Cost) -> u64| costs.iter().map(figure).fold(0, u64::saturating_add);
         let most = |figure: fn(&Cost) -> u64| costs.iter().map(figure).max().unwrap_or(0);

@@ -8,15 +8,16 @@ use std::time::{Duration, Instant};
 use super::advice::{self, Advice};
 use super::candidate::{Candidate, Families, candidates};
 use super::choice::{self, choose, front};
-use super::confidence::{self, Confidence};
+use super::confidence::{self, Confidence, Level};
 use super::cost::{Cost, Sum};
 use super::fit;
 use super::recorded::{Recorded, Tried, peak};
 use super::search::{self, Job, Progress, Run};
-use crate::replay::{self, Device, Policy};
+use crate::plan::repeats;
+use crate::replay::{self, Policy, ReplayDevice};
 use gpushim_alloc::Reuse;
 
-/// What is asked.
+/// The options of a search.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
     /// The most that driver calls may take, percent of the duration of the runs.
@@ -25,7 +26,7 @@ pub struct Options {
     pub limit: Option<u64>,
     /// How long to look for an answer.
     pub budget: Duration,
-    /// So many replays at a time; at least one.
+    /// Replays at a time, at least one.
     pub threads: usize,
 }
 
@@ -54,7 +55,7 @@ pub struct Tuned {
     pub families: Families,
 }
 
-/// Looks for the best settings. `progress` is told of each replay that ends.
+/// Searches for the best settings. Calls `progress` after each replay.
 pub fn tune(
     recorded: &[Recorded],
     options: &Options,
@@ -112,11 +113,11 @@ pub fn tune(
     let Some(best) = tuned.tried.get(chosen) else {
         return tuned;
     };
-    let baseline = advice::baseline(recorded, families, &tuned.tried, &|jobs| {
+    let mut baseline = advice::baseline(recorded, families, &tuned.tried, &|jobs| {
         replays(jobs, 0.7, "baseline")
     });
     // A part is not the whole: what does not fit into a limit there may fit here.
-    let unlimited = Device {
+    let unlimited = ReplayDevice {
         limit: None,
         ..device
     };
@@ -124,25 +125,43 @@ pub fn tune(
         confidence::confidence(recorded, &tuned.tried, allowance, &unlimited, &|jobs| {
             replays(jobs, 0.85, "parts")
         });
-    let smallest_limit = limits.least(&best.candidate, best.sum);
+    // What a part of a run needs says nothing of a peak that lies before it.
+    let is_peak_unsure = recorded.iter().any(Recorded::is_peak_unsure);
+    let mut smallest_limit = None;
+    let mut than = baseline;
+    if is_peak_unsure {
+        baseline.peak_reserved = None;
+        than.peak_reserved = advice::own_peak(recorded, families, &tuned.tried);
+        tuned.confidence.at_most(Level::Guess);
+    } else {
+        smallest_limit = limits.least(&best.candidate, best.sum);
+    }
+    // Halves of what may be no iterations, and a beginning that is lost, leave a doubt.
+    if recorded.iter().any(|one| one.is_wrapped || !one.is_sure) {
+        tuned.confidence.at_most(Level::FairlySure);
+    }
     tuned.advice = Some(Advice {
         chosen,
         environment: advice::environment(&best.candidate, families, recorded),
+        is_worth_it: advice::is_worth_it(best.sum, &than, options.limit, duration),
         baseline,
         smallest_limit,
         within: allowance.is_none_or(|allowance| best.sum.steady_ns <= allowance),
     });
-    if iterations > 0 {
+    let is_sure = recorded.iter().all(|one| one.is_sure);
+    // A plan begins where a run does.
+    let is_whole = !recorded.iter().any(|one| one.is_wrapped);
+    if iterations > 0 && is_sure && is_whole && runs.iter().all(|run| repeats(run.requests)) {
         tuned.plan = planned(&runs, &|jobs| replays(jobs, 1.0, "plan"));
     }
     tuned
 }
 
 /// Where all of it is replayed: as it was recorded, but for what is looked for.
-fn device(recorded: &[Recorded], options: &Options) -> Device {
+fn device(recorded: &[Recorded], options: &Options) -> ReplayDevice {
     let setting = |name| recorded.iter().find_map(|one| one.settings.get(name));
-    let default = Device::default();
-    Device {
+    let default = ReplayDevice::default();
+    ReplayDevice {
         limit: options.limit,
         decay: setting("GPUSHIM_DECAY")
             .and_then(|text| replay::decay(text))
@@ -174,7 +193,7 @@ fn planned(runs: &[Run], replays: &dyn Fn(&[Job]) -> Vec<Option<Cost>>) -> Optio
         .iter()
         .map(|run| Job {
             policy: Policy::Plan,
-            device: Device::default(),
+            device: ReplayDevice::default(),
             run: *run,
         })
         .collect();

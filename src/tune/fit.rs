@@ -1,11 +1,11 @@
-//! The smallest limit with which runs would have gone through.
+//! The smallest limit with which runs would have succeeded.
 
 use super::candidate::Candidate;
 use super::cost::{Cost, Sum};
 use super::search::{Job, Run};
-use crate::replay::Device;
+use crate::replay::ReplayDevice;
 
-/// Limits are told apart by so many bytes, or a thousandth of them if that is more.
+/// The resolution of a limit: this many bytes, or a thousandth of it if that is more.
 const STEP: u64 = 2 << 20;
 /// How often a limit that was too small is raised by a half.
 const RAISES: u32 = 8;
@@ -13,7 +13,7 @@ const RAISES: u32 = 8;
 /// Looks for limits.
 pub(super) struct Limits<'a> {
     pub runs: &'a [Run<'a>],
-    pub device: Device,
+    pub device: ReplayDevice,
     pub replays: &'a dyn Fn(&[Job]) -> Vec<Option<Cost>>,
 }
 
@@ -21,7 +21,7 @@ impl Limits<'_> {
     /// The smallest limit under which nothing is refused, bytes, by bisection: it is taken that what fits into some
     /// memory fits into more. `None` if there was no time to find one.
     pub fn least(&self, candidate: &Candidate, sum: Sum) -> Option<u64> {
-        // Less than what is live at once is never enough.
+        // A limit below the live memory is never enough.
         let mut below = super::recorded::peak(self.runs).saturating_sub(1);
         let mut enough = self.device.limit.filter(|_| sum.fits());
         let mut next = sum.peak_taken.max(below.saturating_add(1));
@@ -50,7 +50,7 @@ impl Limits<'_> {
     /// Whether all runs go through under a limit; `None` if there was no time to find out.
     fn fits(&self, candidate: &Candidate, limit: u64) -> Option<bool> {
         let limit = Some(limit);
-        let device = Device {
+        let device = ReplayDevice {
             limit,
             ..self.device
         };

@@ -18,16 +18,20 @@ pub struct Recorded {
     pub devices: BTreeMap<u8, Requests>,
     /// When each iteration began and the last one ended, ns; empty without iterations.
     pub starts: Vec<u64>,
+    /// Whether it is sure that these are iterations.
+    pub is_sure: bool,
     /// Whether they are those of a framework's tensors, which our pools serve by takeover only.
     pub tensors: bool,
     /// The settings that it was recorded under, `GPUSHIM_*`.
     pub settings: BTreeMap<String, String>,
+    /// Whether the events of its beginning are lost.
+    pub is_wrapped: bool,
 }
 
 /// A candidate that was tried.
 #[derive(Clone, Debug)]
 pub struct Tried {
-    /// It.
+    /// The candidate.
     pub candidate: Candidate,
     /// What came of each run.
     pub costs: Vec<Cost>,
@@ -38,17 +42,30 @@ pub struct Tried {
 impl Recorded {
     /// Reads a recording.
     pub fn of(recording: &dyn Recording, focus: Focus) -> Recorded {
-        let found = Iterations::find(recording, focus);
+        let found = Iterations::judged(recording, focus);
+        let is_sure = found.as_ref().is_some_and(|found| found.certainty.sure);
         let starts = found.map_or(Vec::new(), |found| found.starts);
         let settings = recording.facts().into_iter();
         Recorded {
             devices: Requests::of(recording, focus),
             starts: starts.iter().map(|start| start.ns).collect(),
+            is_sure,
             tensors: focus.layer == Layer::Tensor,
             settings: settings
                 .filter(|(key, _)| key.starts_with("GPUSHIM_"))
                 .collect(),
+            is_wrapped: recording.coverage().wrapped,
         }
+    }
+
+    /// Whether a device has requests besides those of blocks that were made before the recording began.
+    pub fn has_history(&self) -> bool {
+        self.devices.values().any(Requests::has_history)
+    }
+
+    /// Whether more may have been live before the events that are left, on any device.
+    pub fn is_peak_unsure(&self) -> bool {
+        self.devices.values().any(Requests::is_peak_unsure)
     }
 
     /// How many iterations there are.

@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::advice::{Advice, Than};
+use super::advice::{Advice, Than, WORTH};
 use super::confidence::{Check, Confidence};
 use super::find::{Options, Tuned};
 use super::recorded::{Recorded, Tried};
 use super::sentence;
-use crate::output::finding::Subject;
+use crate::output::answer::Subject;
+use crate::output::units::bytes;
 use crate::requests::Anomalies;
 use gpushim_alloc as alloc;
 
@@ -24,6 +25,7 @@ pub fn rule(within: f64) -> String {
 
 /// What `gpushim tune` finds.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct TuneReport {
     pub(super) recordings: Vec<OfRecording>,
     /// How the advice is chosen.
@@ -36,7 +38,7 @@ pub struct TuneReport {
     pub(super) iterations: usize,
     /// By memory, the least first.
     pub(super) front: Vec<Row>,
-    /// The settings that are in force if nobody sets any.
+    /// The default settings.
     pub(super) default: Option<Row>,
     /// Those with which something was refused.
     pub(super) do_not_fit: Vec<Row>,
@@ -49,8 +51,9 @@ pub struct TuneReport {
     pub(super) not_tried: usize,
 }
 
-/// What was read.
+/// The recordings.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct OfRecording {
     #[serde(flatten)]
     pub(super) subject: Subject,
@@ -62,10 +65,11 @@ pub(super) struct OfRecording {
 
 /// The requests of a device.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct OfDevice {
     pub(super) gpu: u8,
     pub(super) requests: u64,
-    /// The highest sum of what was asked for and not given back, bytes.
+    /// The peak of requested bytes that were not freed, bytes.
     pub(super) peak_requested: u64,
     /// What was held from the driver at most when it was recorded, bytes; `None` where that is not known.
     pub(super) recorded_reserved: Option<u64>,
@@ -74,6 +78,7 @@ pub(super) struct OfDevice {
 
 /// A candidate and what came of it.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct Row {
     #[serde(skip)]
     pub(super) name: String,
@@ -95,6 +100,7 @@ pub(super) struct Row {
 
 /// What to set, and what it would have done.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct OfAdvice {
     /// Variables to set.
     environment: BTreeMap<&'static str, String>,
@@ -106,6 +112,8 @@ pub(super) struct OfAdvice {
     pub(super) row: Row,
     /// The smallest `GPUSHIM_LIMIT` that would have been enough, bytes.
     pub(super) smallest_limit: Option<u64>,
+    /// Why it is better to change nothing, if it is: then nothing is to be set.
+    pub(super) keep: Option<String>,
     /// What one should know before, sentences.
     pub(super) notes: Vec<&'static str>,
     /// Whether driver calls take no longer than the rule allows.
@@ -113,8 +121,9 @@ pub(super) struct OfAdvice {
     pub(super) saves: Saves,
 }
 
-/// What is better than it was.
+/// The savings.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct Saves {
     /// What it is compared with: `recorded` or `torch`, PyTorch's allocator.
     pub(super) than: &'static str,
@@ -122,7 +131,7 @@ pub(super) struct Saves {
     peak_reserved: Option<u64>,
     /// Bytes less, or more if negative.
     pub(super) bytes: Option<i64>,
-    /// The same in percent of what was held.
+    /// The same in percent of the reserved memory.
     pub(super) percent: Option<f64>,
     /// What the time is compared with: `recorded` or `torch`.
     pub(super) time_than: &'static str,
@@ -131,6 +140,7 @@ pub(super) struct Saves {
 }
 
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct Closest {
     #[serde(flatten)]
     pub(super) row: Row,
@@ -138,11 +148,13 @@ pub(super) struct Closest {
 }
 
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct OfPlan {
     pub(super) peak_reserved: u64,
 }
 
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct OfConfidence {
     #[serde(flatten)]
     confidence: Confidence,
@@ -161,7 +173,8 @@ impl TuneReport {
         options: &Options,
         tuned: Tuned,
     ) -> TuneReport {
-        let chosen = tuned.advice.as_ref().map(|advice| advice.chosen);
+        let chosen = tuned.advice.as_ref().filter(|advice| advice.is_worth_it);
+        let chosen = chosen.map(|advice| advice.chosen);
         let rows: Vec<Row> = (tuned.tried.iter().enumerate())
             .map(|(at, tried)| Row::of(tried, chosen == Some(at)))
             .collect();
@@ -185,7 +198,7 @@ impl TuneReport {
                 .filter(|row| row.out_of_memory > 0)
                 .cloned()
                 .collect(),
-            advice: advice(&tuned, &rows),
+            advice: advice(&tuned, &rows, recorded),
             closest: tuned.closest.and_then(|(at, smallest_limit)| {
                 Some(Closest {
                     row: row(at)?,
@@ -205,7 +218,7 @@ impl TuneReport {
     }
 }
 
-fn advice(tuned: &Tuned, rows: &[Row]) -> Option<OfAdvice> {
+fn advice(tuned: &Tuned, rows: &[Row], recorded: &[Recorded]) -> Option<OfAdvice> {
     let advice = tuned.advice.as_ref()?;
     let row = rows.get(advice.chosen)?.clone();
     let baseline = advice.baseline;
@@ -231,8 +244,24 @@ fn advice(tuned: &Tuned, rows: &[Row]) -> Option<OfAdvice> {
         },
         driver_ns: baseline.driver_ns.map(|was| less(was, row.driver_ns)),
     };
+    if !advice.is_worth_it {
+        return Some(OfAdvice {
+            keep: Some(keep(&row, &saves, recorded)),
+            notes: lost(recorded),
+            line: String::new(),
+            environment: BTreeMap::new(),
+            unset: Vec::new(),
+            row,
+            smallest_limit: None,
+            is_within: advice.within,
+            saves,
+        });
+    }
+    let mut notes = notes(tuned, advice);
+    notes.extend(lost(recorded));
     Some(OfAdvice {
-        notes: notes(tuned, advice),
+        keep: None,
+        notes,
         line: advice.environment.line(),
         environment: advice.environment.set.iter().cloned().collect(),
         unset: advice.environment.unset.clone(),
@@ -241,6 +270,54 @@ fn advice(tuned: &Tuned, rows: &[Row]) -> Option<OfAdvice> {
         is_within: advice.within,
         saves,
     })
+}
+
+/// That a change is not worth it, in a sentence.
+fn keep(best: &Row, saves: &Saves, recorded: &[Recorded]) -> String {
+    let is_torch = saves.than == "torch" || recorded.iter().any(|one| one.tensors);
+    let what = if is_torch {
+        "Stay with PyTorch's own allocator"
+    } else {
+        "Keep what you have"
+    };
+    let Some(was) = saves.peak_reserved.map(bytes) else {
+        return format!(
+            "{what}: in what is left of the run nothing that was tried is {WORTH} % better than the settings of the recording."
+        );
+    };
+    let held = match saves.than {
+        "torch" => format!("the {was} that PyTorch's allocator holds in a replay"),
+        _ => format!("the {was} that were held when it was recorded"),
+    };
+    let is = bytes(best.peak_reserved);
+    let name = &best.name;
+    match saves.percent.unwrap_or(0.0) {
+        less if less < 0.0 => {
+            format!("{what}: the best that was tried, {name}, holds {is}, more than {held}.")
+        }
+        less => format!(
+            "{what}: the best that was tried, {name}, holds {is}, {less:.1} % less than {held}; less than {WORTH} % is not \
+             worth a change."
+        ),
+    }
+}
+
+/// What a recording cannot tell because its beginning is lost.
+fn lost(recorded: &[Recorded]) -> Vec<&'static str> {
+    let mut notes = Vec::new();
+    if recorded.iter().any(|one| one.is_wrapped) {
+        notes.push(
+            "The beginning of the run is no longer in the trace: what was live then is replayed as the first requests, \
+             and how it lay is not known.",
+        );
+    }
+    if recorded.iter().any(Recorded::is_peak_unsure) {
+        notes.push(
+            "More may have been live before that, so what the run needs is not known and no limit is named. Record it with \
+             GPUSHIM_TRACE_MODE=full.",
+        );
+    }
+    notes
 }
 
 /// What one should know before one follows an advice.

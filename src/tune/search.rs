@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
 use super::cost::Cost;
-use crate::replay::{Allocator, Device, DriverTime, OutOfMemory, Policy, run};
+use crate::replay::{Allocator, DriverTime, OutOfMemory, Policy, ReplayDevice, run};
 use crate::requests::{InitialState, Request, Requests};
 
 /// A replay to be done.
@@ -15,8 +15,8 @@ pub struct Job<'a> {
     /// With which allocator.
     pub policy: Policy,
     /// On which device.
-    pub device: Device,
-    /// Of what.
+    pub device: ReplayDevice,
+    /// The recording and the memory that was examined.
     pub run: Run<'a>,
 }
 
@@ -32,15 +32,15 @@ pub struct Run<'a> {
 /// How far it is.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress {
-    /// What is done now.
+    /// The current step.
     pub what: &'static str,
     /// Replays that are done.
     pub done: usize,
-    /// Of so many.
+    /// The number of replays.
     pub of: usize,
 }
 
-/// Does the jobs in their order, so many at a time. `None` for those that were not done when time was up.
+/// Runs the jobs in their order, `threads` at a time. `None` for those that were not done when time was up.
 pub fn replays(
     jobs: &[Job],
     threads: usize,
@@ -57,7 +57,7 @@ pub fn replays(
                 return;
             };
             let cost = replay(job, until);
-            // Nobody can have panicked while holding it.
+            // No thread can have panicked while holding it.
             let mut costs = costs
                 .lock()
                 .unwrap_or_else(|poisoned| poisoned.into_inner());
@@ -154,7 +154,7 @@ impl Allocator for Timed {
     }
 
     fn largest_free(&self) -> u64 {
-        // Nobody here asks, and to find it takes long.
+        // Not used here, and slow to compute.
         0
     }
 
@@ -168,7 +168,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::requests::{Shape, generate};
+    use crate::requests::made::{Shape, generate};
     use gpushim_alloc as alloc;
 
     #[test]
@@ -176,8 +176,8 @@ mod tests {
         let requests = generate(&Shape::default());
         assert!(requests.len() > 2 * LOOK as usize);
         let job = Job {
-            policy: Policy::Ours(alloc::Policy::Vmm),
-            device: Device::default(),
+            policy: Policy::Gpushim(alloc::Policy::Vmm),
+            device: ReplayDevice::default(),
             run: Run {
                 requests: &requests,
                 started: 0,

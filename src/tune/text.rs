@@ -2,10 +2,11 @@
 
 use std::fmt;
 
+use super::advice::WORTH;
 use super::candidate::size;
 use super::report::{OfAdvice, OfRecording, Row, TuneReport};
+use crate::output::answer::Answer;
 use crate::output::escape::shown;
-use crate::output::finding::Finding;
 use crate::output::table::{Align, Table};
 use crate::output::units::{bytes, count, percent, span};
 
@@ -32,7 +33,9 @@ impl OfRecording {
     }
 }
 
-impl Finding for TuneReport {
+impl Answer for TuneReport {
+    const COMMAND: &'static str = "tune";
+
     /// Nothing fits.
     fn is_found(&self) -> bool {
         self.closest.is_some()
@@ -64,9 +67,10 @@ impl Finding for TuneReport {
         };
         advice.text(f, self)?;
         if let Some(plan) = &self.plan
-            && plan.peak_reserved < advice.row.peak_reserved
+            && let Some(less) = advice.row.peak_reserved.checked_sub(plan.peak_reserved)
+            && 100.0 * less as f64 >= WORTH * advice.row.peak_reserved as f64
         {
-            let less = (advice.row.peak_reserved - plan.peak_reserved) as f64;
+            let less = less as f64;
             writeln!(
                 f,
                 "The run repeats itself: with a placement made beforehand (`gpushim plan`) {} would be enough, {} less.",
@@ -160,6 +164,10 @@ impl TuneReport {
 
 impl OfAdvice {
     fn text(&self, f: &mut fmt::Formatter<'_>, report: &TuneReport) -> fmt::Result {
+        if let Some(keep) = &self.keep {
+            writeln!(f, "\n{}", shown(keep))?;
+            return self.notes.iter().try_for_each(|note| writeln!(f, "{note}"));
+        }
         writeln!(f, "\nAdvice: {}.", report.rule)?;
         if !self.is_within {
             writeln!(f, "Here none does.")?;

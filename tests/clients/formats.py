@@ -124,7 +124,8 @@ class Formats:
                     need(depth[event.track_uuid] >= 0, "a slice ends that did not begin")
             if truth:
                 reserved, allocated, *_ = facts(truth)
-                said = (last.get("gpu 0 tensors reserved"), last.get("gpu 0 tensors"))
+                devices = {segment["device"] for segment in truth["segments"]}
+                said = tuple(sum(last.get(f"gpu {device} {name}", 0) for device in devices) for name in ("tensors reserved", "tensors"))
                 need(said == (reserved, allocated), f"{path.name}: {said} for {(reserved, allocated)}")
         return f"perfetto's messages, {packets} packets"
 

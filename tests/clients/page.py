@@ -3,7 +3,7 @@
 
     tests/clients/page.py --target DIR --dist DIR --maker FILE [--shots DIR] [--large EVENTS]
 
-The browser is Playwright's own Chromium if it can be downloaded, else one of this machine. No network is
+The browser is one of this machine, or Playwright's own Chromium if it can be downloaded. No network is
 needed by what is tested, and asking for one is a failure. Exit code: 0 all well, 1 something is wrong,
 3 there is no browser here (said on the last line).
 """
@@ -28,15 +28,23 @@ HOSTILE = 'script><img src=x onerror=alert(1)>.trace'
 """In a folder named `<`, so that the path has a whole closing tag."""
 
 
-def browser_of(python):
-    """Where a Chromium is; `None` for Playwright's own; or the reason why there is none."""
-    done = subprocess.run([python, "-m", "playwright", "install", "chromium"], capture_output=True, text=True, timeout=300)
-    if done.returncode == 0:
-        return None, ""
-    for name in ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome"):
-        if found := shutil.which(name):
-            return found, ""
-    return None, "Playwright's Chromium cannot be downloaded here, and no chromium or google-chrome is installed"
+def browser_of(playwright, python):
+    """A Chromium that runs here: one of this machine, else Playwright's own; or the reason why there is none."""
+    names = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
+    problem = "no chromium or google-chrome is installed, and Playwright's cannot be downloaded"
+    for where in [*filter(None, map(shutil.which, names)), None]:
+        if where is None:
+            argv = [python, "-m", "playwright", "install", "chromium"]
+            try:
+                subprocess.run(argv, capture_output=True, text=True, timeout=120, check=True)
+            except subprocess.SubprocessError:
+                break
+        try:
+            # Without the sandbox, as containers that run as root need; it opens nothing but our own files.
+            return playwright.chromium.launch(executable_path=where, args=["--no-sandbox"]), ""
+        except Exception as failure:
+            problem = f"{where or 'Chromium of Playwright'} does not start: {str(failure).strip().splitlines()[0][:200]}"
+    return None, problem
 
 
 def bytes_as_people_read(count):
@@ -106,7 +114,7 @@ class Tester:
 
     def figures(self):
         """What the page says is what the report says."""
-        report = json.loads(self.gpushim("report", "--format", "json", self.small))["reports"][0]["summary"]
+        report = json.loads(self.gpushim("report", "--format", "json", self.small))["results"][0]["summary"]
         device = report["devices"][0]
         page = self.open(self.page)
         figure = lambda key: page.inner_text(f'[data-key="{key}"] dd')
@@ -133,6 +141,20 @@ class Tester:
         page.wait_for_timeout(100)
         expect("asked for 48.0 GiB" in page.inner_text("#table"), page.inner_text("#table"))
         self.close(page, "figures")
+
+    def findings(self):
+        """What stands out in the report stands at the top of the page, with the place and the command that shows more."""
+        report = json.loads(self.gpushim("report", "--format", "json", self.small))["results"][0]
+        page = self.open(self.page)
+        text = page.inner_text("#findings")
+        expect(report["findings"], "the report has none: nothing was compared")
+        for finding in report["findings"][:3]:
+            for part in (finding["text"], finding["why"], finding["next"], finding["cure"] or ""):
+                expect(part in text, f"{part!r} is not in {text!r}")
+        for question in report["untold"]:
+            expect(question["what"] in text, f"{question['what']!r} is not in {text!r}")
+        expect(page.locator("#findings li").count() == min(len(report["findings"]), 4), text)
+        self.close(page, "findings")
 
     def window(self, page):
         page.wait_for_timeout(80)
@@ -316,7 +338,7 @@ class Tester:
         self.small = self.trace("small.trace", 100_000, 40)
         self.page = self.html("small.html", self.small)
         failures = 0
-        for test in (self.figures, self.pointer, self.keys, self.theme, self.narrow, self.ranks, self.hostile, self.empty, self.large):
+        for test in (self.figures, self.findings, self.pointer, self.keys, self.theme, self.narrow, self.ranks, self.hostile, self.empty, self.large):
             try:
                 said = test()
                 print(f"ok   page: {test.__doc__.splitlines()[0]}{f' ({said})' if said else ''}", flush=True)
@@ -338,14 +360,15 @@ def main():
     if python and pathlib.Path(sys.prefix) != python.parent.parent:
         # Playwright is in that environment.
         return subprocess.run([python, *sys.argv]).returncode
-    where, why = browser_of(sys.executable) if python else (None, reason)
-    if why:
-        print(f"skip page: {why}")
+    if reason:
+        print(f"skip page: {reason}")
         return 3
     from playwright.sync_api import sync_playwright
     with sync_playwright() as playwright:
-        # Without the sandbox, as containers that run as root need; it opens nothing but our own files.
-        browser = playwright.chromium.launch(executable_path=where, args=["--no-sandbox"])
+        browser, problem = browser_of(playwright, sys.executable)
+        if browser is None:
+            print(f"skip page: {problem}")
+            return 3
         return 1 if Tester(options, browser).all() else 0
 
 

@@ -22,6 +22,7 @@ mod library;
 mod limits;
 mod mempools;
 mod nvtx;
+mod oom;
 mod plan;
 mod privileged;
 mod replay;

@@ -377,6 +377,23 @@ fn what_one_family_has_cached_serves_the_other() {
 }
 
 #[test]
+fn what_one_family_has_cached_is_given_up_before_the_other_lacks_memory() {
+    for policy in ["auto", "blocks", "segments", "bins"] {
+        let run = || Run::new(program("both_families")).env("GPUSHIM_POLICY", policy);
+        let freely = most_held(&run().shim());
+        assert!(freely >= 250 << 20, "{policy}: both caches, {freely}");
+        for bound in ["GPUSHIM_LIMIT", "STANDIN_MEMORY"] {
+            let shim = run().env(bound, "200M").shim();
+            assert_eq!(shim.code, 0, "{policy} {bound}: {}", shim.stdout);
+            assert_eq!(shim.stdout.lines().count(), 7, "{}", shim.stdout);
+            assert!(shim.trace().of(Kind::OutOfMemory).is_empty(), "{policy}");
+            let held = most_held(&shim);
+            assert!((128 << 20..=200 << 20).contains(&held), "{policy}: {held}");
+        }
+    }
+}
+
+#[test]
 fn a_pool_that_is_refused_pages_steps_aside() {
     for absent in [
         "cuMemAddressReserve",

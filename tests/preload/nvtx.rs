@@ -18,10 +18,10 @@ fn events(outcome: &Outcome) -> Vec<Value> {
         .arg(trace)
         .output()
         .expect("the command");
-    let text = String::from_utf8(output.stdout).expect("UTF-8");
-    assert!(output.status.success(), "{text}");
-    let line = |line: &str| serde_json::from_str(line).expect("an object on each line");
-    text.lines().map(line).collect()
+    assert!(output.status.success(), "{output:?}");
+    let listed: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let events = listed["results"][0]["events"].as_array();
+    events.expect("events").clone()
 }
 
 fn of<'a>(events: &'a [Value], kind: &str) -> Vec<&'a Value> {

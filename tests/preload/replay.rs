@@ -4,7 +4,7 @@
 use gpushim_alloc as alloc;
 use gpushim_command::ledger::Focus;
 use gpushim_command::recording::{self, Recording};
-use gpushim_command::replay::{Device, Policy};
+use gpushim_command::replay::{Policy, ReplayDevice};
 use gpushim_command::requests::{Op, Requests};
 use gpushim_trace::{Kind, Layer};
 
@@ -36,7 +36,7 @@ pub fn recorded(outcome: &Outcome) -> Vec<u64> {
 }
 
 /// The same by a replay.
-fn replayed(outcome: &Outcome, policy: alloc::Policy, device: &Device) -> Vec<u64> {
+fn replayed(outcome: &Outcome, policy: alloc::Policy, device: &ReplayDevice) -> Vec<u64> {
     let trace = open(outcome);
     let focus = Focus {
         layer: Layer::Device,
@@ -45,7 +45,7 @@ fn replayed(outcome: &Outcome, policy: alloc::Policy, device: &Device) -> Vec<u6
     let mut devices = Requests::of(&*trace, focus);
     let requests = devices.remove(&0).expect("requests of the one device");
     assert_eq!(requests.odd(), &Default::default());
-    let policy = Policy::Ours(policy);
+    let policy = Policy::Gpushim(policy);
     let mut allocator = policy.build(device, &requests);
     let mut curve = Vec::new();
     for request in requests.iter() {
@@ -67,11 +67,11 @@ fn same(family: &str, name: &str, policy: alloc::Policy) {
 }
 
 fn same_with(arguments: &[&str], name: &str, policy: alloc::Policy) {
-    same_on(&Device::default(), arguments, (name, None), policy);
+    same_on(&ReplayDevice::default(), arguments, (name, None), policy);
 }
 
 fn same_on(
-    device: &Device,
+    device: &ReplayDevice,
     arguments: &[&str],
     (name, page): (&str, Option<&str>),
     policy: alloc::Policy,
@@ -129,9 +129,9 @@ fn bins_hold_the_same() {
 fn larger_pages_hold_the_same() {
     for family in ["plain", "streams"] {
         for (name, page) in [("4M", 4 << 20), ("16M", 16 << 20), ("64M", 64 << 20)] {
-            let device = Device {
+            let device = ReplayDevice {
                 page,
-                ..Device::default()
+                ..ReplayDevice::default()
             };
             let arguments = [family, "40"];
             same_on(&device, &arguments, ("vmm", Some(name)), alloc::Policy::Vmm);

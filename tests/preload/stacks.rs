@@ -34,17 +34,18 @@ fn stacks(outcome: &Outcome) -> Vec<(u64, Vec<String>)> {
         .arg(trace)
         .output()
         .expect("the command");
-    let text = String::from_utf8(output.stdout).expect("UTF-8");
-    assert!(output.status.success(), "{text}");
-    let events = text
-        .lines()
-        .map(|line| serde_json::from_str::<Value>(line).expect("an object"));
+    assert!(output.status.success(), "{output:?}");
+    let listed: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let events = listed["results"][0]["events"]
+        .as_array()
+        .expect("events")
+        .iter();
     let allocations = events.filter(|event| event["kind"] == "alloc");
     let function = |frame: &Value| {
-        let line = frame.as_str().expect("a text");
-        line.split("  ").next().expect("a function").to_owned()
+        let name = frame["name"].as_str();
+        name.expect("a function").to_owned()
     };
-    let of = |event: Value| {
+    let of = |event: &Value| {
         let frames = event["frames"]
             .as_array()
             .map(Vec::as_slice)

@@ -5,15 +5,15 @@
 //! graph, and every graph derived from that one, is destroyed. Blocks that wait for the same captures
 //! share a *set*.
 //!
-//! The wait is a courtesy where the driver would have carried out the free: a program that works
-//! without us has given such a block up, so it is taken back when memory runs short. Where the driver
-//! would have refused the allocation or the free, the program depends on the block: it is *kept*. An
-//! allocation is refused because of certain captures, and none of them goes on natively; a block that is
-//! kept for them is kept no longer than they last.
+//! Where the driver would have carried out the free at once, the program no longer uses the block: the wait is
+//! dropped when memory runs short. Where the driver would have refused the allocation or the free, the program
+//! depends on the block: it is *kept*. Natively such an allocation would have invalidated certain captures, so
+//! the block is kept only until those end.
 //!
 //! A capture that is *broken* ends in no graph, so nothing waits for it. It stays open: the driver goes on
 //! to refuse what it refuses.
 
+use crate::mutation::{Mutation, planted};
 use crate::slab::Id;
 use rustc_hash::FxHashMap;
 
@@ -55,9 +55,18 @@ impl Captures {
         !self.open.is_empty()
     }
 
+    /// The set that a block belongs to that is handed out now; 0: none.
+    #[inline]
+    pub fn group(&mut self) -> u32 {
+        match planted(Mutation::NoGroup) {
+            true => 0,
+            false => self.current(),
+        }
+    }
+
     /// The set of the captures that are open, or 0.
     #[inline]
-    pub fn current(&mut self) -> u32 {
+    fn current(&mut self) -> u32 {
         if self.open.is_empty() {
             return 0;
         }
@@ -110,7 +119,7 @@ impl Captures {
         };
         self.open.swap_remove(at);
         self.set = 0;
-        if let Some(graph) = graph {
+        if let Some(graph) = graph.filter(|_| !planted(Mutation::NoGraphs)) {
             self.hold(graph, capture);
         }
         self.release(capture)
@@ -151,6 +160,9 @@ impl Captures {
 
     /// `to` was made from `from`, or updated with it: it holds what `from` holds.
     pub fn derived(&mut self, from: u64, to: u64) {
+        if planted(Mutation::NoDerived) {
+            return;
+        }
         for capture in self.graphs.get(&from).cloned().unwrap_or_default() {
             self.hold(to, capture);
         }
@@ -170,7 +182,7 @@ impl Captures {
     #[inline(always)]
     pub fn quarantine(&mut self, block: Id, set: u32) -> bool {
         let is_free = self.open.is_empty() && set == 0 && self.kept.is_empty();
-        !is_free && self.hold_freed(block, set)
+        !is_free && !planted(Mutation::NoQuarantine) && self.hold_freed(block, set)
     }
 
     #[cold]
@@ -180,12 +192,16 @@ impl Captures {
             return false;
         }
         let open = self.current();
-        self.hold_back(block, if open != 0 { open } else { set })
+        self.hold_in(block, if open != 0 { open } else { set })
     }
 
     /// Keeps a block that one set let go of in the quarantine of the set that it was handed out
     /// under, if that is another one and some of its captures are not over. It is free otherwise.
     pub fn hold_back(&mut self, block: Id, set: u32) -> bool {
+        !planted(Mutation::NoHoldBack) && self.hold_in(block, set)
+    }
+
+    fn hold_in(&mut self, block: Id, set: u32) -> bool {
         match self.sets.get_mut(&set) {
             Some(entry) => {
                 entry.blocks.push(block);
@@ -201,12 +217,17 @@ impl Captures {
     /// The driver would have refused to hand a block out, because of these captures: if its free has to
     /// wait, it waits for them however short memory is.
     pub fn keep(&mut self, block: Id, captures: Vec<u64>) {
-        self.kept.insert(block, captures);
+        if !planted(Mutation::GiveUpKept) {
+            self.kept.insert(block, captures);
+        }
     }
 
     /// The driver would have refused to take a block back: its free waits for the captures that are open
     /// however short memory is. What the driver would not have handed out is kept already.
     pub fn keep_freed(&mut self, block: Id) {
+        if planted(Mutation::GiveUpKept) {
+            return;
+        }
         let open = &self.open;
         self.kept.entry(block).or_insert_with(|| open.clone());
     }
@@ -215,6 +236,9 @@ impl Captures {
     pub fn give_up(&mut self, which: impl Fn(Id) -> bool) -> Vec<Id> {
         let (kept, captures) = (&mut self.kept, &self.captures);
         let mut free = Vec::new();
+        if planted(Mutation::NoGiveUp) {
+            return free;
+        }
         for set in self.sets.values_mut() {
             set.blocks.retain(|block| {
                 let lasts = |capture: &u64| captures.contains_key(capture);

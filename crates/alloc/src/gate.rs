@@ -4,7 +4,7 @@
 //! A call of ours counts as in flight from [`enter`] on. A context that is about to end is closed: calls
 //! in flight are waited for, and new ones are refused, until a context is made with the same handle.
 //!
-//! Calls that would invalidate a capture which begins meanwhile are counted beside, by [`enter_loud`]: who begins one
+//! Calls that would invalidate a capture which begins meanwhile are counted beside, by [`enter_loud`]: a capture that begins
 //! waits until there are none.
 
 use std::collections::BTreeMap;

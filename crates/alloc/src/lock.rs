@@ -1,8 +1,7 @@
 //! The lock of a pool's state: held for some tens of nanoseconds, and taken twice for each pair of calls.
 //!
-//! Giving it back is a plain store: nobody is woken. A thread that waits looks again soon, and sleeps in
-//! between when that takes long: one of real-time priority must let the thread that holds the lock run on
-//! the processor that they share.
+//! Giving it back is a plain store: no thread is woken. A thread that waits spins, then
+//! sleeps: a thread of real-time priority must let the holder run on the processor that they share.
 
 use parking_lot::lock_api::{GuardSend, Mutex, RawMutex};
 use std::hint;

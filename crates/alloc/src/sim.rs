@@ -8,11 +8,13 @@
 mod clock;
 mod device;
 mod memory;
+mod mistake;
 mod stream_driver;
 mod watch;
 
 pub use clock::Clock;
 pub use device::DeviceSim;
+pub use mistake::Mistake;
 pub use stream_driver::{Probe, World};
 
 use crate::handles::Context;
@@ -52,6 +54,18 @@ pub enum Call {
     Query,
     Wait,
     Synchronize,
+    /// Waiting for all work of a context while streams capture.
+    Drain,
+    /// Of `Allow`: for devices other than the memory's own.
+    AllowPeers,
+    /// Of `Allow`: where some device has access already.
+    AllowAgain,
+    /// Of `Unmap`: of a piece that moves on.
+    UnmapMoved,
+    /// Of `Unmap`: of a piece that is mapped elsewhere too.
+    UnmapTwin,
+    /// The driver is called while a pool's lock is held.
+    Locked,
 }
 
 /// Memory in use: begin, bytes, and which handing out of it is meant.
@@ -93,7 +107,7 @@ pub struct Sim {
 }
 
 impl Sim {
-    /// Devices with so many bytes of memory, of which a process may hold so many.
+    /// Devices with `capacity` bytes of memory each, of which a process may hold `limit`.
     pub fn new(capacity: u64, limit: u64) -> Self {
         let sim = Sim::default();
         let mut inner = sim.inner.lock();
@@ -133,7 +147,7 @@ impl Sim {
         inner.prune();
     }
 
-    /// A device ends with all its memory: what happens to that is nobody's concern until it has.
+    /// A device ends with all its memory: nothing that happens to it counts until then.
     pub fn end_device(&self, ending: bool) {
         let mut inner = self.inner.lock();
         inner.ending = ending;
@@ -210,7 +224,7 @@ impl Sim {
         }
     }
 
-    /// Somebody outside relies on what is mapped in a range.
+    /// What is mapped in a range is registered outside the process.
     pub fn pin(&self, address: u64, bytes: u64) {
         let mut inner = self.inner.lock();
         let within = inner.memory.within(address, bytes).map(|(at, _)| *at);
@@ -275,31 +289,19 @@ impl Sim {
         self.inner.lock().memory.total()
     }
 
-    /// Bytes of a pool's pieces that somebody relies on.
+    /// Bytes of a pool's pieces that are registered outside the process.
     pub fn pinned(&self, pool: usize) -> u64 {
         let inner = self.inner.lock();
         let mappings = inner.memory.mappings.values();
         let pinned = mappings.filter(|mapping| mapping.pinned);
-        let own = |handle: &u64| {
-            inner
-                .memory
-                .pieces
-                .get(handle)
-                .is_some_and(|p| p.pool == pool)
-        };
+        let own = |handle: &u64| inner.memory.is_of(*handle, pool);
         pinned.filter(|m| own(&m.handle)).map(|m| m.bytes).sum()
     }
 
     /// Bytes of a pool's pieces that are not wholly free, as this tells of a range.
     pub fn busy(&self, pool: usize, is_free: impl Fn(u64, u64) -> bool) -> u64 {
         let inner = self.inner.lock();
-        let own = |handle: &u64| {
-            inner
-                .memory
-                .pieces
-                .get(handle)
-                .is_some_and(|p| p.pool == pool)
-        };
+        let own = |handle: &u64| inner.memory.is_of(*handle, pool);
         let mappings = inner.memory.mappings.iter().filter(|(_, m)| own(&m.handle));
         let busy = mappings.filter(|(at, m)| m.pinned || !is_free(**at, m.bytes));
         busy.map(|(_, m)| m.bytes).sum()

@@ -22,13 +22,13 @@ pub(crate) const CLASSES: usize = (DOUBLINGS + 1) << STEPS;
 /// The largest request that is rounded at all, in bytes.
 const LARGEST: u64 = 4 << 40;
 
-/// The class that a block of so many bytes belongs to: it is at least as large as its class.
+/// The class that a block of `bytes` bytes belongs to: the block is at least as large as its class.
 #[inline]
 pub(crate) fn floor(bytes: u64) -> usize {
     class(bytes / GRANULE)
 }
 
-/// The lowest class whose blocks all hold so many bytes.
+/// The lowest class whose blocks all hold `bytes` bytes.
 #[inline]
 pub(crate) fn ceil(bytes: u64) -> usize {
     let units = bytes.div_ceil(GRANULE);
@@ -75,6 +75,30 @@ pub(crate) fn page_bytes(bytes: u64) -> u64 {
     } else {
         bytes.next_multiple_of(GRANULE)
     }
+}
+
+/// The driver allocation to split for a request; those of at most `small` bytes share small ones. The sizes are those that
+/// PyTorch documents for its allocator.
+pub(crate) fn segment_bytes(bytes: u64, small: u64) -> u64 {
+    /// Requests below this many bytes share segments of [`SEGMENT`] bytes.
+    const LARGE: u64 = 10 << 20;
+    const SEGMENT: u64 = 20 << 20;
+    if bytes <= small {
+        PAGE
+    } else if bytes < LARGE {
+        SEGMENT
+    } else {
+        page_bytes(bytes)
+    }
+}
+
+/// The block for a request, of a power of two bytes. A request beyond that comes back as it is.
+#[inline]
+pub(crate) fn power_of_two(bytes: u64) -> u64 {
+    bytes
+        .max(GRANULE)
+        .checked_next_power_of_two()
+        .unwrap_or(bytes)
 }
 
 /// A set of classes.

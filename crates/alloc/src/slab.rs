@@ -1,4 +1,4 @@
-//! Things that are kept by index, and the lists they hang in.
+//! A slab with intrusive lists.
 //!
 //! Everything is an index into one [`Slab`], so a hit allocates nothing and the lists need no
 //! `unsafe`. An index that is [`NIL`] reads and writes a spare item: no list operation can fail.

@@ -2,6 +2,11 @@
 
 use crate::handles::Address;
 use std::fmt;
+use std::time::Duration;
+
+/// How long a call waits for what another thread does with the driver. That may wait for the device; a capture that begins,
+/// a free and a request must not wait for ever.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Where a block came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,7 +21,7 @@ pub enum Source {
     Grown,
 }
 
-/// When something was seen, on the clock of who looks on; 0: not told.
+/// When something was seen, on the clock of the caller; 0: not told.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Stamp(pub u64);
 

@@ -1,7 +1,23 @@
-//! The configuration: `GPUSHIM_*` variables, each defined once in [`VARIABLES`].
+//! The configuration of gpushim: `GPUSHIM_*` environment variables, each defined once in [`VARIABLES`].
 //!
-//! A value that cannot be parsed never stops anything: it becomes a [`Problem`], which is one line
-//! for stderr, and the default is used.
+//! [`Config`] has the values in force, typed; [`Resolved`] has them as text too, each with its origin, as `gpushim config`
+//! prints them. A value that cannot be parsed never stops a program: it becomes a [`Problem`], which is one line for
+//! stderr, and the default is used. [`takeover`] decides which variables point a framework at stream-ordered allocations;
+//! [`trace_path`] makes the path of a process's trace from a pattern. `docs/configuration.md` is generated from the same
+//! table, by [`markdown`].
+//!
+//! ```
+//! use gpushim_config::Config;
+//!
+//! let (config, problems) = Config::from_lookup(|name| match name {
+//!     "GPUSHIM_LIMIT" => Some("512M".into()),
+//!     "GPUSHIM_DECAY" => Some("soon".into()),
+//!     _ => None,
+//! });
+//! assert_eq!(config.limit, Some(512 << 20));
+//! let problem = problems.first().map(|problem| problem.variable.as_str());
+//! assert_eq!(problem, Some("GPUSHIM_DECAY"));
+//! ```
 
 use std::ffi::OsString;
 use std::fmt;
@@ -19,8 +35,6 @@ mod variables;
 pub use path::{DEFAULT_PATTERN, host, rank, trace_path};
 pub use values::{Announcements, Log, Policies, Stacks, Takeover, TraceMode, duration, size};
 pub use variables::{LIBRARY, NVTX, PYTHON, TAKEOVER, VARIABLES, Variable, markdown};
-
-use values::Parsed;
 
 /// What is in force.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -107,6 +121,16 @@ pub struct Setting {
 }
 
 /// A configuration with the way by which it came about.
+///
+/// ```
+/// use gpushim_config::{Origin, Resolved};
+///
+/// let resolved = Resolved::from_lookup(|name| (name == "GPUSHIM_PAGE").then(|| "4M".into()));
+/// let set = |origin| resolved.settings.iter().filter(move |setting| setting.origin == origin);
+/// let names: Vec<_> = set(Origin::Environment).map(|setting| setting.variable.name).collect();
+/// assert_eq!(names, ["GPUSHIM_PAGE"]);
+/// assert!(resolved.problems.is_empty());
+/// ```
 #[derive(Clone, Debug)]
 pub struct Resolved {
     /// What is in force.
@@ -187,7 +211,7 @@ impl Resolved {
             policy: policies.device,
             stream_policy: policies.stream,
             plan: policies.plan,
-            reuse: source.get(&variables::REUSE, values::reuse),
+            reuse: source.get(&variables::REUSE, Reuse::parse),
             limit: source.get(&variables::LIMIT, values::limit),
             cache_max: source.get(&variables::CACHE_MAX, values::cache_max),
             decay: source.get(&variables::DECAY, values::decay),
@@ -197,7 +221,7 @@ impl Resolved {
             trace_mode: source.get(&variables::TRACE_MODE, values::trace_mode),
             trace_facts: source.get(&variables::TRACE_FACTS, values::trace_facts),
             spool_size: source.get(&variables::SPOOL_SIZE, values::limit),
-            spool_floor: source.get(&variables::SPOOL_FLOOR, values::spool_floor),
+            spool_floor: source.get(&variables::SPOOL_FLOOR, size),
             stacks: source.get(&variables::STACKS, values::stacks),
             python: source.get(&variables::PYTHON, values::python),
             nvtx: source.get(&variables::NVTX, values::announcements),
@@ -221,12 +245,9 @@ struct Source<L> {
 
 impl<L: Fn(&str) -> Option<OsString>> Source<L> {
     /// The value of a variable, by the same parser as its default.
-    fn get<T: Default>(&mut self, variable: &'static Variable, parse: fn(&str) -> Parsed<T>) -> T {
-        let default = || match parse(variable.default) {
-            Parsed::Is(value) => value,
-            // Excluded by a test.
-            Parsed::No => T::default(),
-        };
+    fn get<T: Default>(&mut self, variable: &'static Variable, parse: fn(&str) -> Option<T>) -> T {
+        // A test parses every default.
+        let default = || parse(variable.default).unwrap_or_default();
         let raw = (self.lookup)(variable.name).filter(|raw| !raw.is_empty());
         let Some(raw) = raw else {
             self.settings.push(Setting {
@@ -240,11 +261,11 @@ impl<L: Fn(&str) -> Option<OsString>> Source<L> {
         let parsed = if raw.to_str().is_some() {
             parse(text.trim())
         } else {
-            Parsed::No
+            None
         };
         let (value, in_force, reason) = match parsed {
-            Parsed::Is(value) => (value, text.trim().to_string(), None),
-            Parsed::No => {
+            Some(value) => (value, text.trim().to_string(), None),
+            None => {
                 let reason = format!("expected {}; using {}", variable.accepts, variable.default);
                 (default(), variable.default.to_string(), Some(reason))
             }

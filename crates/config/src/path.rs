@@ -40,6 +40,15 @@ pub(super) fn is_pattern(text: &str) -> bool {
 }
 
 /// The path that a pattern gives for a process: `%p` its id, `%r` its rank, `%h` its host, `%%` a `%`.
+///
+/// ```
+/// use std::path::Path;
+/// use gpushim_config::{rank, trace_path};
+///
+/// let rank = rank(|name| (name == "SLURM_PROCID").then(|| "3".into()));
+/// let path = trace_path("/tmp/%h-%r-%p.trace", 4711, rank.unwrap_or(0), "node7");
+/// assert_eq!(path, Path::new("/tmp/node7-3-4711.trace"));
+/// ```
 pub fn trace_path(pattern: &str, pid: u32, rank: u32, host: &str) -> PathBuf {
     expand(
         pattern,

@@ -70,6 +70,18 @@ pub struct Decision {
 }
 
 /// What to do for each framework that is to be taken over, in an environment.
+///
+/// ```
+/// use gpushim_config::{Takeover, takeover};
+///
+/// let torch = Takeover { torch: true, ..Takeover::default() };
+/// for decision in takeover::decide(torch, |name| std::env::var_os(name)) {
+///     println!("{}: {}", decision.framework.name(), decision.words);
+///     for (name, value) in decision.set {
+///         println!("export {name}={value}");
+///     }
+/// }
+/// ```
 pub fn decide(takeover: Takeover, lookup: impl Fn(&str) -> Option<OsString>) -> Vec<Decision> {
     let wanted = Framework::ALL
         .into_iter()
@@ -88,7 +100,7 @@ pub fn decide(takeover: Takeover, lookup: impl Fn(&str) -> Option<OsString>) -> 
                     words,
                     taken: true,
                 },
-                Err(why) => Decision {
+                Err(LeftAlone(why)) => Decision {
                     framework,
                     set: Vec::new(),
                     words: format!("left alone: {why}"),
@@ -100,14 +112,17 @@ pub fn decide(takeover: Takeover, lookup: impl Fn(&str) -> Option<OsString>) -> 
 }
 
 /// What to set, and what was decided, in words; or why the framework is left alone.
-type Decided = Result<(Vec<(&'static str, String)>, String), String>;
+type Decided = Result<(Vec<(&'static str, String)>, String), LeftAlone>;
+
+/// Why a framework is left alone.
+struct LeftAlone(String);
 
 /// A variable as text: empty if it is not set or blank, which no framework takes for a choice.
-fn text(lookup: &impl Fn(&str) -> Option<OsString>, name: &str) -> Result<String, String> {
+fn text(lookup: &impl Fn(&str) -> Option<OsString>, name: &str) -> Result<String, LeftAlone> {
     let value = lookup(name).unwrap_or_default();
     let value = value
         .into_string()
-        .map_err(|_| format!("{name} is not UTF-8"))?;
+        .map_err(|_| LeftAlone(format!("{name} is not UTF-8")))?;
     Ok(if value.trim().is_empty() {
         String::new()
     } else {
@@ -133,8 +148,8 @@ fn torch(lookup: &impl Fn(&str) -> Option<OsString>) -> Decided {
     let [old, new] = TORCH;
     let values = [(old, text(lookup, old)?), (new, text(lookup, new)?)];
     for (name, value) in &values {
-        let options =
-            options(value).ok_or_else(|| format!("the brackets in {name}={value} do not match"))?;
+        let options = options(value)
+            .ok_or_else(|| LeftAlone(format!("the brackets in {name}={value} do not match")))?;
         match options.into_iter().find_map(backend) {
             Some(backend) if backend == TORCH_BACKEND => {
                 return Ok((
@@ -142,7 +157,7 @@ fn torch(lookup: &impl Fn(&str) -> Option<OsString>) -> Decided {
                     format!("{name} says backend:{TORCH_BACKEND} already"),
                 ));
             }
-            Some(backend) => return Err(format!("{name} chooses backend:{backend}")),
+            Some(backend) => return Err(LeftAlone(format!("{name} chooses backend:{backend}"))),
             None => {}
         }
     }
@@ -202,7 +217,7 @@ fn jax(lookup: &impl Fn(&str) -> Option<OsString>) -> Decided {
     } else if allocator.eq_ignore_ascii_case(JAX_ASYNC) {
         notes = format!("{JAX_ALLOCATOR} is {allocator} already");
     } else {
-        return Err(format!("{JAX_ALLOCATOR} chooses {allocator}"));
+        return Err(LeftAlone(format!("{JAX_ALLOCATOR} chooses {allocator}")));
     }
     if preallocate.is_empty() {
         set.push((JAX_PREALLOCATE, "false".to_string()));
@@ -224,7 +239,7 @@ fn tf(lookup: &impl Fn(&str) -> Option<OsString>) -> Decided {
     match text(lookup, TF_ALLOCATOR)?.as_str() {
         "" => done(vec![(TF_ALLOCATOR, TF_ASYNC.to_string())], ""),
         TF_ASYNC => Ok((Vec::new(), format!("{TF_ALLOCATOR} is {TF_ASYNC} already"))),
-        other => Err(format!("{TF_ALLOCATOR} chooses {other}")),
+        other => Err(LeftAlone(format!("{TF_ALLOCATOR} chooses {other}"))),
     }
 }
 

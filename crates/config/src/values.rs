@@ -2,18 +2,10 @@
 
 use std::time::Duration;
 
-use gpushim_alloc::{Policy, Reuse};
+use gpushim_alloc::Policy;
 use gpushim_trace::{Facts, WriterOptions};
 
 use super::path;
-
-/// What became of a text.
-pub(super) enum Parsed<T> {
-    /// A value.
-    Is(T),
-    /// Not understood.
-    No,
-}
 
 /// What `GPUSHIM_POLICY` means for the two families of calls.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -99,6 +91,13 @@ pub enum Log {
 }
 
 /// Bytes of a size like `512M`, `1.5g`, `2GiB` or `4096`: powers of 1024. `None` if it is no size.
+///
+/// ```
+/// use gpushim_config::size;
+///
+/// assert_eq!(size("1.5g"), Some(3 << 29));
+/// assert_eq!(size("many"), None);
+/// ```
 pub fn size(text: &str) -> Option<u64> {
     let digits = text
         .find(|letter: char| !letter.is_ascii_digit() && letter != '.')
@@ -116,6 +115,13 @@ pub fn size(text: &str) -> Option<u64> {
 }
 
 /// A time like `500ms`, `10s`, `2m` or `1h`; a bare number is seconds. `None` if it is no time.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// assert_eq!(gpushim_config::duration("500ms"), Some(Duration::from_millis(500)));
+/// assert_eq!(gpushim_config::duration("2"), Some(Duration::from_secs(2)));
+/// ```
 pub fn duration(text: &str) -> Option<Duration> {
     let digits = text
         .find(|letter: char| !letter.is_ascii_digit() && letter != '.')
@@ -151,67 +157,59 @@ fn scaled(number: &str, unit: u64) -> Option<u64> {
         .checked_add(rest)
 }
 
-fn from<T>(value: Option<T>) -> Parsed<T> {
-    value.map_or(Parsed::No, Parsed::Is)
-}
-
-pub(super) fn policies(text: &str) -> Parsed<Policies> {
-    let both = |policy| (policy, policy);
-    let file = text.strip_prefix("plan:").filter(|file| !file.is_empty());
-    let families = match text {
-        _ if file.is_some() => Some(both(Policy::Vmm)),
-        "auto" => return Parsed::Is(Policies::default()),
-        "driver" => Some(both(Policy::Off)),
-        name => Policy::parse(name).map(both),
+pub(super) fn policies(text: &str) -> Option<Policies> {
+    if text == "auto" {
+        return Some(Policies::default());
+    }
+    let plan = text.strip_prefix("plan:").filter(|file| !file.is_empty());
+    let policy = match plan {
+        Some(_) => Policy::Vmm,
+        None => Policy::parse(text)?,
     };
-    from(families.map(|(device, stream)| Policies {
-        device,
-        stream,
-        plan: file.map(Into::into),
-    }))
+    Some(Policies {
+        device: policy,
+        stream: policy,
+        plan: plan.map(Into::into),
+    })
 }
 
-pub(super) fn reuse(text: &str) -> Parsed<Reuse> {
-    from(Reuse::parse(text))
-}
-
-pub(super) fn limit(text: &str) -> Parsed<Option<u64>> {
+pub(super) fn limit(text: &str) -> Option<Option<u64>> {
     match text {
-        "none" => Parsed::Is(None),
-        _ => from(size(text).filter(|bytes| *bytes > 0).map(Some)),
+        "none" => Some(None),
+        _ => size(text).filter(|bytes| *bytes > 0).map(Some),
     }
 }
 
-pub(super) fn cache_max(text: &str) -> Parsed<Option<u64>> {
+pub(super) fn cache_max(text: &str) -> Option<Option<u64>> {
     match text {
-        "none" => Parsed::Is(None),
-        _ => from(size(text).map(Some)),
+        "none" => Some(None),
+        _ => size(text).map(Some),
     }
 }
 
-pub(super) fn decay(text: &str) -> Parsed<Duration> {
+pub(super) fn decay(text: &str) -> Option<Duration> {
     match text {
-        "off" => Parsed::Is(Duration::ZERO),
-        _ => from(duration(text).filter(|time| *time > Duration::ZERO)),
+        "off" => Some(Duration::ZERO),
+        _ => duration(text).filter(|time| *time > Duration::ZERO),
     }
 }
 
-pub(super) fn page(text: &str) -> Parsed<u64> {
-    from(size(text).filter(|bytes| bytes.is_power_of_two() && (2 << 20..=1 << 30).contains(bytes)))
+pub(super) fn page(text: &str) -> Option<u64> {
+    size(text).filter(|bytes| bytes.is_power_of_two() && (2 << 20..=1 << 30).contains(bytes))
 }
 
-pub(super) fn trace(text: &str) -> Parsed<Option<String>> {
+pub(super) fn trace(text: &str) -> Option<Option<String>> {
     match text {
-        "off" => Parsed::Is(None),
-        _ => from(path::is_pattern(text).then(|| Some(text.to_string()))),
+        "off" => Some(None),
+        _ => path::is_pattern(text).then(|| Some(text.to_string())),
     }
 }
 
-pub(super) fn trace_size(text: &str) -> Parsed<u64> {
-    from(size(text).filter(|bytes| (64 << 10..=WriterOptions::MAX_BYTES).contains(bytes)))
+pub(super) fn trace_size(text: &str) -> Option<u64> {
+    size(text).filter(|bytes| (64 << 10..=WriterOptions::MAX_BYTES).contains(bytes))
 }
 
-pub(super) fn stacks(text: &str) -> Parsed<Stacks> {
+pub(super) fn stacks(text: &str) -> Option<Stacks> {
     let one_in = |text: &str| {
         text.strip_prefix("1/")?
             .parse()
@@ -220,53 +218,49 @@ pub(super) fn stacks(text: &str) -> Parsed<Stacks> {
             .map(Stacks::OneIn)
     };
     match text {
-        "off" => Parsed::Is(Stacks::Off),
-        "all" => Parsed::Is(Stacks::All),
-        _ => from(one_in(text).or_else(|| size(text).map(Stacks::Above))),
+        "off" => Some(Stacks::Off),
+        "all" => Some(Stacks::All),
+        _ => one_in(text).or_else(|| size(text).map(Stacks::Above)),
     }
 }
 
-pub(super) fn trace_mode(text: &str) -> Parsed<TraceMode> {
+pub(super) fn trace_mode(text: &str) -> Option<TraceMode> {
     match text {
-        "ring" => Parsed::Is(TraceMode::Ring),
-        "full" => Parsed::Is(TraceMode::Full),
-        _ => Parsed::No,
+        "ring" => Some(TraceMode::Ring),
+        "full" => Some(TraceMode::Full),
+        _ => None,
     }
 }
 
-pub(super) fn trace_facts(text: &str) -> Parsed<Facts> {
+pub(super) fn trace_facts(text: &str) -> Option<Facts> {
     match text {
-        "all" => Parsed::Is(Facts::All),
-        "masked" => Parsed::Is(Facts::Masked),
-        "none" => Parsed::Is(Facts::None),
-        _ => Parsed::No,
+        "all" => Some(Facts::All),
+        "masked" => Some(Facts::Masked),
+        "none" => Some(Facts::None),
+        _ => None,
     }
 }
 
-pub(super) fn spool_floor(text: &str) -> Parsed<u64> {
-    from(size(text))
-}
-
-pub(super) fn python(text: &str) -> Parsed<bool> {
+pub(super) fn python(text: &str) -> Option<bool> {
     match text {
-        "on" => Parsed::Is(true),
-        "off" => Parsed::Is(false),
-        _ => Parsed::No,
+        "on" => Some(true),
+        "off" => Some(false),
+        _ => None,
     }
 }
 
-pub(super) fn announcements(text: &str) -> Parsed<Announcements> {
+pub(super) fn announcements(text: &str) -> Option<Announcements> {
     match text {
-        "auto" => Parsed::Is(Announcements::Auto),
-        "off" => Parsed::Is(Announcements::Off),
-        _ => Parsed::No,
+        "auto" => Some(Announcements::Auto),
+        "off" => Some(Announcements::Off),
+        _ => None,
     }
 }
 
-pub(super) fn takeover(text: &str) -> Parsed<Takeover> {
+pub(super) fn takeover(text: &str) -> Option<Takeover> {
     let mut takeover = Takeover::default();
     if text == "off" {
-        return Parsed::Is(takeover);
+        return Some(takeover);
     }
     for name in text.split(',') {
         match name.trim() {
@@ -274,19 +268,19 @@ pub(super) fn takeover(text: &str) -> Parsed<Takeover> {
             "torch" => takeover.torch = true,
             "jax" => takeover.jax = true,
             "tf" => takeover.tf = true,
-            _ => return Parsed::No,
+            _ => return None,
         }
     }
-    Parsed::Is(takeover)
+    Some(takeover)
 }
 
-pub(super) fn log(text: &str) -> Parsed<Log> {
+pub(super) fn log(text: &str) -> Option<Log> {
     match text {
-        "off" => Parsed::Is(Log::Off),
-        "error" => Parsed::Is(Log::Error),
-        "warn" => Parsed::Is(Log::Warn),
-        "info" => Parsed::Is(Log::Info),
-        "debug" => Parsed::Is(Log::Debug),
-        _ => Parsed::No,
+        "off" => Some(Log::Off),
+        "error" => Some(Log::Error),
+        "warn" => Some(Log::Warn),
+        "info" => Some(Log::Info),
+        "debug" => Some(Log::Debug),
+        _ => None,
     }
 }

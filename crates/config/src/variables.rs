@@ -13,87 +13,86 @@ pub struct Variable {
     pub accepts: &'static str,
     /// What it does, in whole sentences.
     pub help: &'static str,
-    /// Whether this version does anything with it.
-    pub used: bool,
 }
 
 macro_rules! variables {
-    ($($ident:ident = { $name:literal, $default:literal, $accepts:literal, $used:literal, $help:literal })*) => {
+    ($($ident:ident = { $name:literal, $default:literal, $accepts:literal, $help:literal })*) => {
         $(#[doc = $help]
         pub static $ident: Variable =
-            Variable { name: $name, default: $default, accepts: $accepts, help: $help, used: $used };)*
+            Variable { name: $name, default: $default, accepts: $accepts, help: $help };)*
         /// Every variable, in the order in which they are listed for people.
         pub static VARIABLES: [Variable; [$($name),*].len()] = [
-            $(Variable { name: $name, default: $default, accepts: $accepts, help: $help, used: $used }),*
+            $(Variable { name: $name, default: $default, accepts: $accepts, help: $help }),*
         ];
     };
 }
 
 variables! {
-    POLICY = { "GPUSHIM_POLICY", "auto", "auto, off, blocks, segments, bins, driver, vmm or plan:FILE", true,
-        "Where device memory comes from. `auto`: `blocks` for `cudaMalloc` and its kin, `vmm` for stream-ordered \
-         memory (`cudaMallocAsync` and its kin). Any other value holds for both. `blocks`: whole driver allocations, \
-         cached one to one, so that IPC, NCCL and address queries see what they would natively. `segments`: best fit \
-         inside large driver allocations. `vmm`: best fit over one reserved range of addresses for each pool, with \
-         pages of memory mapped where they are needed; such memory has no IPC handle. `bins`: whole driver \
-         allocations of power-of-two sizes. `off` and `driver`: every call goes to the driver and is recorded. \
-         `plan:FILE`: `vmm`, and each request goes where the file says, which `gpushim plan` made of a recording, as \
-         long as the program repeats that; from the first request that differs on it is `vmm` alone. In FILE `%r` is the \
-         rank and `%h` the host, as in `GPUSHIM_TRACE`." }
-    REUSE = { "GPUSHIM_REUSE", "order", "order, wait or strict", true,
-        "What makes a freed block safe to hand out again. `order`: later work waits on the device for the work before \
-         the free. `wait`: the host waits for it, at the allocation. `strict`: the host waits at each free, as the \
-         driver does; for programs that read host memory after a free without synchronising." }
-    LIMIT = { "GPUSHIM_LIMIT", "none", "a size like 512M, 1.5g or 2GiB, or none", true,
-        "Device memory that the process may hold, per device. `cuMemGetInfo` agrees; a request beyond it is an honest \
-         out-of-memory error. What a graph allocates when it runs is the driver's and does not count." }
-    CACHE_MAX = { "GPUSHIM_CACHE_MAX", "none", "a size like 512M, 1.5g or 2GiB, 0, or none", true,
-        "Freed memory that is kept for reuse, per device, at most. `none` leaves it to the policy." }
-    DECAY = { "GPUSHIM_DECAY", "10s", "a time like 500ms, 10s or 2m, or off", true,
-        "Cached memory that no request used for this time goes back to the driver, off the program's threads." }
-    PAGE = { "GPUSHIM_PAGE", "2M", "a power of two from 2M to 1G", true,
+    POLICY = { "GPUSHIM_POLICY", "auto", "auto, off, blocks, segments, bins, vmm or plan:FILE",
+        "How device memory is allocated. `auto`: `blocks` for the `cudaMalloc` family, `vmm` for stream-ordered \
+         memory (the `cudaMallocAsync` family). Any other value applies to both. `blocks`: whole driver \
+         allocations, cached one to one, so that IPC, NCCL and address queries give the same results as natively. \
+         `segments`: best fit inside large driver allocations. `vmm`: best fit over one reserved range of addresses \
+         for each pool, with pages of memory mapped where they are needed; such memory has no IPC handle. `bins`: \
+         whole driver allocations of power-of-two sizes. `off`: every call goes to the driver and is \
+         recorded. `plan:FILE`: `vmm` with the addresses in the file, which `gpushim plan` made from a recording, \
+         as long as the program repeats the recorded requests; from the first request that differs on, `vmm` alone. \
+         In FILE `%r` is the rank and `%h` the host, as in `GPUSHIM_TRACE`." }
+    REUSE = { "GPUSHIM_REUSE", "order", "order, wait or strict",
+        "What makes a freed block safe to hand out again. `order`: later work waits on the device for the work \
+         before the free. `wait`: the host waits for it, at the allocation. `strict`: the host waits at each free, \
+         as the driver does; for programs that read host memory after a free without synchronising." }
+    LIMIT = { "GPUSHIM_LIMIT", "none", "a size like 512M, 1.5g or 2GiB, or none",
+        "The most device memory that the process may hold, bytes per device. `cuMemGetInfo` reports it as the \
+         total; a request beyond it is an out-of-memory error. Memory that a graph allocates when it runs is the \
+         driver's and does not count." }
+    CACHE_MAX = { "GPUSHIM_CACHE_MAX", "none", "a size like 512M, 1.5g or 2GiB, 0, or none",
+        "The most freed memory that is kept for reuse, bytes per device. `none` leaves it to the policy." }
+    DECAY = { "GPUSHIM_DECAY", "10s", "a time like 500ms, 10s or 2m, or off",
+        "Cached memory that was not used for this time is returned to the driver, by a background thread." }
+    PAGE = { "GPUSHIM_PAGE", "2M", "a power of two from 2M to 1G",
         "The smallest unit in which the policy `vmm` maps memory." }
-    TRACE = { "GPUSHIM_TRACE", "gpushim-%h-%p.trace", "a path, or off", true,
-        "Where the trace of a process goes. `%p` is replaced by its id, `%r` by its rank (`RANK`, \
-         `OMPI_COMM_WORLD_RANK`, `SLURM_PROCID` or `PMI_RANK`; 0 if there is none), `%h` by the host's name, `%%` by \
-         `%`. An existing file is never overwritten: the new one gets `-1`, `-2`, … before its extension. The file \
-         appears when the process first uses CUDA." }
-    TRACE_SIZE = { "GPUSHIM_TRACE_SIZE", "64M", "a size from 64K to 1T", true,
+    TRACE = { "GPUSHIM_TRACE", "gpushim-%h-%p.trace", "a path, or off",
+        "The path of the trace of a process. `%p` is replaced by its id, `%r` by its rank (`RANK`, \
+         `OMPI_COMM_WORLD_RANK`, `SLURM_PROCID` or `PMI_RANK`; 0 if there is none), `%h` by the host's name, `%%` \
+         by `%`. An existing file is never overwritten: the new one gets `-1`, `-2`, … before its extension. The \
+         file is created when the process first uses CUDA." }
+    TRACE_SIZE = { "GPUSHIM_TRACE_SIZE", "64M", "a size from 64K to 1T",
         "Size of the trace's event ring, rounded down to a power of two; 64 bytes an event. The newest events \
          overwrite the oldest. The file takes space on the disk as it is used." }
-    TRACE_MODE = { "GPUSHIM_TRACE_MODE", "ring", "ring or full", true,
-        "What the trace keeps. `ring`: the newest events, beside what is live, sums and a timeline of the whole run. \
-         `full`: all events; a thread of its own writes them, compressed, to a file beside the trace, never at the cost \
-         of the program's threads. What the disk cannot take is counted." }
-    TRACE_FACTS = { "GPUSHIM_TRACE_FACTS", "masked", "all, masked or none", true,
-        "Which facts about the process a trace contains. `masked`: the command line, with what looks like a secret \
-         replaced by `***`, the executable, the working directory and the host. `all`: the same, with nothing replaced. \
-         `none`: none of these. `what-a-trace-tells.md` lists what else is in a trace." }
-    SPOOL_SIZE = { "GPUSHIM_SPOOL_SIZE", "none", "a size like 512M, 1.5g or 2GiB, or none", true,
-        "What the file of the mode `full` may take, at most; its oldest parts are deleted beyond that." }
-    SPOOL_FLOOR = { "GPUSHIM_SPOOL_FLOOR", "1G", "a size like 512M, 1.5g or 2GiB, or 0", true,
-        "Free space that the mode `full` leaves on the disk: below it nothing more is written." }
-    STACKS = { "GPUSHIM_STACKS", "off", "off, all, a size like 1M (larger allocations only) or 1/N (one in N)", true,
+    TRACE_MODE = { "GPUSHIM_TRACE_MODE", "ring", "ring or full",
+        "Which events the trace keeps. `ring`: the newest ones; live blocks, sums and a timeline are kept for the \
+         whole run. `full`: all events; a background thread writes them, compressed, to a file beside the trace, \
+         and the program's threads never wait for it. Events that do not fit on the disk are counted." }
+    TRACE_FACTS = { "GPUSHIM_TRACE_FACTS", "masked", "all, masked or none",
+        "Which facts about the process a trace contains. `masked`: the command line, with values that look like \
+         secrets replaced by `***`, the executable, the working directory and the host. `all`: the same, with \
+         nothing replaced. `none`: none of these. `what-a-trace-tells.md` lists what else is in a trace." }
+    SPOOL_SIZE = { "GPUSHIM_SPOOL_SIZE", "none", "a size like 512M, 1.5g or 2GiB, or none",
+        "The most bytes that the files of the mode `full` may have; beyond that the oldest parts are deleted." }
+    SPOOL_FLOOR = { "GPUSHIM_SPOOL_FLOOR", "1G", "a size like 512M, 1.5g or 2GiB, or 0",
+        "Free space that the mode `full` leaves on the disk: with less free space it stops writing." }
+    STACKS = { "GPUSHIM_STACKS", "off", "off, all, a size like 1M (larger allocations only) or 1/N (one in N)",
         "Which allocations get a call stack." }
-    PYTHON = { "GPUSHIM_PYTHON", "off", "off or on", true,
+    PYTHON = { "GPUSHIM_PYTHON", "off", "off or on",
         "Whether Python (3.12 or later) makes its functions visible in stacks, as `PYTHONPERFSUPPORT=1` does." }
-    NVTX = { "GPUSHIM_NVTX", "auto", "auto or off", true,
-        "Whether the ranges and marks that a program announces by NVTX are recorded. A profiler that is attached gets \
-         them, too." }
-    TENSORS = { "GPUSHIM_TENSORS", "auto", "auto or off", true,
-        "Whether allocations that a framework announces (PyTorch's tensors) are recorded as a layer of their own. The \
-         framework's allocator is left as it is." }
-    TAKEOVER = { "GPUSHIM_TAKEOVER", "off", "off, all, or a list of torch, jax, tf", true,
-        "Which frameworks are pointed at CUDA's stream-ordered allocations, so that every tensor lives in our pool \
-         with its stream. At the start of each process `backend:cudaMallocAsync` is added to `PYTORCH_CUDA_ALLOC_CONF` \
-         and `PYTORCH_ALLOC_CONF` (torch), `XLA_PYTHON_CLIENT_ALLOCATOR=cuda_async` and \
-         `XLA_PYTHON_CLIENT_PREALLOCATE=false` are set (jax), or `TF_GPU_ALLOCATOR=cuda_malloc_async` (tf). What the \
-         user has chosen there stands. `frameworks.md` lists what a framework cannot do then." }
-    LOG = { "GPUSHIM_LOG", "warn", "off, error, warn, info or debug", true,
-        "What is written to stderr from within the process." }
-    LIBRARY = { "GPUSHIM_LIBRARY", "", "a path", true,
-        "The `libgpushim.so` that `gpushim run` preloads and `gpushim doctor` examines. If it is not set: the one next \
-         to the command, or in `../lib`." }
+    NVTX = { "GPUSHIM_NVTX", "auto", "auto or off",
+        "Whether the ranges and marks that a program announces by NVTX are recorded. An attached profiler still \
+         gets them." }
+    TENSORS = { "GPUSHIM_TENSORS", "auto", "auto or off",
+        "Whether allocations that a framework announces (PyTorch's tensors) are recorded as a separate layer. The \
+         framework's allocator is not changed." }
+    TAKEOVER = { "GPUSHIM_TAKEOVER", "off", "off, all, or a list of torch, jax, tf",
+        "Which frameworks are pointed at CUDA's stream-ordered allocations, so that every tensor is allocated from \
+         gpushim's pool on its stream. At the start of each process `backend:cudaMallocAsync` is added to \
+         `PYTORCH_CUDA_ALLOC_CONF` and `PYTORCH_ALLOC_CONF` (torch), `XLA_PYTHON_CLIENT_ALLOCATOR=cuda_async` and \
+         `XLA_PYTHON_CLIENT_PREALLOCATE=false` are set (jax), or `TF_GPU_ALLOCATOR=cuda_malloc_async` (tf). \
+         Allocators that the user has set there are kept. `frameworks.md` lists what a framework cannot do then." }
+    LOG = { "GPUSHIM_LOG", "warn", "off, error, warn, info or debug",
+        "Which messages gpushim writes to the stderr of the process." }
+    LIBRARY = { "GPUSHIM_LIBRARY", "", "a path",
+        "The `libgpushim.so` that `gpushim run` preloads and `gpushim doctor` examines. If it is not set: the one \
+         next to the command, or in `../lib`." }
 }
 
 /// The page for people, `docs/configuration.md`.
@@ -123,9 +122,6 @@ pub fn markdown() -> String {
     }
     for variable in &VARIABLES {
         let _ = write!(page, "\n## {}\n\n{}\n", variable.name, variable.help);
-        if !variable.used {
-            page.push_str("\nAccepted, but without effect in this version.\n");
-        }
     }
     page
 }

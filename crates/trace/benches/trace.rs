@@ -52,8 +52,8 @@ fn record_1000(bencher: Bencher) {
     });
 }
 
-/// Five hundred frees, each followed by an allocation of the same block, with so many blocks live on
-/// each thread: a thousand events with live table and totals.
+/// Five hundred frees, each followed by an allocation of the same block, with this number of live blocks on each
+/// thread: a thousand events with live table and totals.
 #[divan::bench(threads = [1, 8], args = [100, 10_000])]
 fn free_and_alloc_500(bencher: Bencher, live: u64) {
     let dir = tempfile::tempdir().expect("a temporary directory");

@@ -3,8 +3,33 @@
 //! A process ends with its last thread. One whose `main` called `pthread_exit` would never end while a
 //! thread of ours waits for work, and as that blocks all signals, nothing could terminate it.
 
-use std::fs;
 use std::sync::Mutex;
+use std::thread::{Builder, JoinHandle};
+use std::{fs, io};
+
+/// Starts a thread with a stack of this many bytes and all signals blocked but SIGBUS: the host's are for the host's
+/// threads, and a truncated trace is a fault of the thread that touches it, which is handled there.
+///
+/// # Errors
+/// There are no more threads to be had.
+pub fn spawn(
+    name: &str,
+    stack: usize,
+    run: impl FnOnce() + Send + 'static,
+) -> io::Result<JoinHandle<()>> {
+    let builder = Builder::new().name(name.to_owned()).stack_size(stack);
+    // SAFETY: both sets are ours, and zeros are valid for them; the new thread inherits the mask.
+    unsafe {
+        let mut all: libc::sigset_t = std::mem::zeroed();
+        let mut before: libc::sigset_t = std::mem::zeroed();
+        libc::sigfillset(&mut all);
+        libc::sigdelset(&mut all, libc::SIGBUS);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before);
+        let thread = builder.spawn(run);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &before, std::ptr::null_mut());
+        thread
+    }
+}
 
 /// The kernel ids of our threads that run.
 static OURS: Mutex<Vec<u32>> = Mutex::new(Vec::new());

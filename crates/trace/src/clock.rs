@@ -100,6 +100,17 @@ pub struct Pair {
 }
 
 /// From ticks to ns since the start.
+///
+/// ```
+/// use gpushim_trace::{Calibration, Pair};
+///
+/// // A clock of 3 GHz.
+/// let clock = Calibration {
+///     start: Pair { ticks: 1_000, ns: 50 },
+///     later: Pair { ticks: 3_001_000, ns: 1_000_050 },
+/// };
+/// assert_eq!(clock.ns(4_000), 1_000);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Calibration {
     /// The pair of the start.

@@ -15,6 +15,20 @@
 use super::event::{Event, Kind, Layer, flags};
 
 /// What an event does to memory.
+///
+/// ```
+/// use gpushim_trace::{Class, Cost, Effect, Event, Kind, flags};
+///
+/// let extra = [0, Cost::pack(0, 1024)];
+/// let alloc = Event { size: 1000, extra, ..Event::new(Kind::Alloc, Class::Device) };
+/// let Effect::Allocated(bytes) = Effect::of(&alloc) else { panic!("not an allocation") };
+/// assert_eq!((bytes.requested, bytes.allocated, bytes.reserved), (1000, 1024, 0));
+///
+/// // Without a pool the driver's block is reserved, too; a call that failed changes nothing.
+/// let forwarded = Event { flags: flags::FORWARDED, ..alloc };
+/// assert!(matches!(Effect::of(&forwarded), Effect::Allocated(bytes) if bytes.reserved == 1024));
+/// assert_eq!(Effect::of(&Event { result: 2, ..alloc }), Effect::None);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// Nothing.

@@ -1,6 +1,6 @@
 //! What one record says.
 
-/// What happened.
+/// What happened. The numbers 11, 13 and 14 are not used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Kind {
@@ -30,14 +30,8 @@ pub enum Kind {
     TensorFree = 9,
     /// A framework reported out-of-memory. `extra` as for [`Kind::TensorAlloc`].
     TensorOutOfMemory = 10,
-    /// Memory of another process or API was opened here.
-    Import = 11,
     /// The address of memory left the process (IPC handle, DMA-BUF, shareable handle).
     Export = 12,
-    /// A call failed for another reason than memory. `result` says which.
-    Failed = 13,
-    /// The program began to use a context. `address` = context handle.
-    ContextNew = 14,
     /// A stream began to capture. `extra[0]` = stream handle.
     CaptureBegin = 15,
     /// A stream stopped capturing. `extra` = stream handle, graph handle.
@@ -57,8 +51,8 @@ pub enum Kind {
     Mark = 21,
     /// A thread has a name. `address` = its string id.
     ThreadName = 22,
-    /// What the driver said of a device, asked off the hot path. `size` = bytes in use by everybody,
-    /// `extra` = free, total bytes.
+    /// The driver's figures of a device, queried off the hot path. `size` = bytes in use by all processes, `extra` =
+    /// free, total bytes.
     DeviceMemory = 23,
     /// What the pools of a device held when a request could not be met; follows its
     /// [`Kind::OutOfMemory`] on the same thread. `size` = allocated bytes, `extra` = reserved bytes, bytes
@@ -70,8 +64,8 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Every kind that is written, in the order of their numbers, which start at 1.
-    pub const ALL: [Kind; 25] = [
+    /// Every kind that is written, in the order of their numbers.
+    pub const ALL: [Kind; 22] = [
         Kind::Alloc,
         Kind::Free,
         Kind::Reserve,
@@ -82,10 +76,7 @@ impl Kind {
         Kind::TensorAlloc,
         Kind::TensorFree,
         Kind::TensorOutOfMemory,
-        Kind::Import,
         Kind::Export,
-        Kind::Failed,
-        Kind::ContextNew,
         Kind::CaptureBegin,
         Kind::CaptureEnd,
         Kind::RangePush,
@@ -101,10 +92,16 @@ impl Kind {
 
     /// The kind of a number in a file.
     pub fn from_number(number: u8) -> Kind {
-        Kind::ALL
-            .get(usize::from(number).wrapping_sub(1))
-            .copied()
-            .unwrap_or(Kind::Unknown)
+        const BY_NUMBER: [Kind; 256] = {
+            let mut kinds = [Kind::Unknown; 256];
+            let mut index = 0;
+            while index < Kind::ALL.len() {
+                kinds[Kind::ALL[index] as usize] = Kind::ALL[index];
+                index += 1;
+            }
+            kinds
+        };
+        BY_NUMBER[usize::from(number)]
     }
 
     /// The name used on the command line and in JSON.
@@ -121,10 +118,7 @@ impl Kind {
             Kind::TensorAlloc => "tensor-alloc",
             Kind::TensorFree => "tensor-free",
             Kind::TensorOutOfMemory => "tensor-out-of-memory",
-            Kind::Import => "import",
             Kind::Export => "export",
-            Kind::Failed => "failed",
-            Kind::ContextNew => "context-new",
             Kind::CaptureBegin => "capture-begin",
             Kind::CaptureEnd => "capture-end",
             Kind::RangePush => "range-push",
@@ -177,6 +171,13 @@ pub enum Class {
 }
 
 /// The layer that accounts for the memory of a class: sums are taken within a layer, never across.
+///
+/// ```
+/// use gpushim_trace::{Class, Layer};
+///
+/// assert_eq!(Class::PoolAsync.layer(), Layer::Device);
+/// assert_eq!(Class::Registered.layer(), Layer::Host);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Layer {
@@ -319,6 +320,21 @@ impl Cost {
 }
 
 /// One event, without its ticket and time, which the writer adds.
+///
+/// ```
+/// use gpushim_trace::{Class, Cost, Event, Kind, flags};
+///
+/// // cuMemAlloc of 1,000 bytes on device 0, which took 58 µs in the driver and has a block of 1,024 bytes.
+/// let event = Event {
+///     flags: flags::GROWN,
+///     device: 0,
+///     address: 0x7f00_0000_0000,
+///     size: 1000,
+///     extra: [0, Cost::pack(58_000, 1024)],
+///     ..Event::new(Kind::Alloc, Class::Device)
+/// };
+/// assert_eq!(event.cost(), Cost { driver_ns: 58_000, block: 1024 });
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
     /// What happened.
@@ -419,7 +435,9 @@ mod tests {
         for class in Class::ALL {
             assert_eq!(Class::from_number(class as u8), class);
         }
-        assert_eq!(Kind::from_number(200), Kind::Unknown);
+        for unused in [0, 11, 13, 14, 200] {
+            assert_eq!(Kind::from_number(unused), Kind::Unknown);
+        }
         assert_eq!(Class::from_number(200), Class::Unknown);
     }
 

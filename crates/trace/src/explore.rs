@@ -41,7 +41,7 @@ impl Outcomes {
     }
 }
 
-/// So many words of zero, as of a new part.
+/// `count` words of zero, as of a new part.
 pub fn zeros<W>(word: impl Fn() -> W, count: usize) -> Box<[W]> {
     (0..count).map(|_| word()).collect()
 }

@@ -86,12 +86,10 @@ pub mod part {
     pub const BYTES: usize = 32;
 }
 
-/// What a part of the file holds.
+/// What a part of the file holds. The number 1 is not used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum PartKind {
-    /// Named `u64` counters, see [`counter`].
-    Counters = 1,
     /// Text facts about the process, see [`facts`].
     Facts = 2,
     /// How far the event ring has come, see [`cursor`].
@@ -114,20 +112,6 @@ pub enum PartKind {
     Jit = 11,
     /// How memory went over the whole run.
     Timeline = 12,
-}
-
-/// Offsets within an entry of the counters part.
-pub mod counter {
-    /// Name, padded with zeros.
-    pub const NAME: usize = 0;
-    /// Bytes of the name.
-    pub const NAME_BYTES: usize = 56;
-    /// `u64`: value.
-    pub const VALUE: usize = 56;
-    /// Bytes of an entry in this version: a cache line, so that counters do not slow each other.
-    pub const BYTES: usize = 64;
-    /// Entries in this version.
-    pub const COUNT: usize = 64;
 }
 
 /// Offsets within the facts part.
@@ -356,13 +340,8 @@ pub fn checksum(header: &[u8]) -> u64 {
             && !(header::CHANGING_FROM..header::CHANGING_TO).contains(&at)
             && at >= MAGIC.len()
     };
-    header
-        .iter()
-        .enumerate()
-        .filter(|(at, _)| constant(*at))
-        .fold(0xcbf2_9ce4_8422_2325, |hash, (_, byte)| {
-            (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
-        })
+    let bytes = header.iter().enumerate().filter(|(at, _)| constant(*at));
+    crate::fnv::sum(bytes.map(|(_, byte)| u64::from(*byte)))
 }
 
 /// Reads the little-endian `u64` at an offset, if it is there.

@@ -1,20 +1,52 @@
-//! The trace file: one definition of its layout, a writer and a reader.
+//! The trace file of gpushim: its layout, a writer and a reader.
 //!
-//! The file is mapped shared, so that the page cache keeps what was recorded whatever kills the
-//! process. It says nothing of CUDA: what the events mean is in [`Event`] and in
-//! `docs/trace-format.md`.
+//! A trace records the GPU memory of one process: each allocation and free as an event of 64 bytes, the blocks that are
+//! live, sums by device, call stacks, facts about the process. The [`Writer`] maps the file shared, so that the page cache
+//! keeps what was recorded even if the process is killed; recording takes no lock and makes no system call. The newest
+//! events are kept in a ring; a [`spool`] keeps all of them, compressed, in files beside the trace. [`Trace`] reads the
+//! file of a process that runs, ended or was killed. The crate does not depend on CUDA: [`Event`] and
+//! `docs/trace-format.md` define what the events mean.
+//!
+//! ```
+//! use gpushim_trace::{Class, Event, Kind, Trace, Writer, WriterOptions};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let folder = tempfile::tempdir()?;
+//! # let path = folder.path().join("run.trace");
+//! let writer = Writer::create(&path, &WriterOptions::default())?;
+//! let block = Event {
+//!     device: 0,
+//!     address: 0x7f00_0000_0000,
+//!     size: 4096,
+//!     ..Event::new(Kind::Alloc, Class::Device)
+//! };
+//! writer.record_alloc(&block);
+//!
+//! // By any process, at any time: while the writer runs or after it died.
+//! let trace = Trace::open(&path)?;
+//! for record in trace.events() {
+//!     println!("{} ns: {} of {} bytes", record.ns, record.event.kind.name(), record.event.size);
+//! }
+//! assert_eq!(trace.recorded(), 1);
+//! assert_eq!(trace.live().map(|live| live.blocks.len()), Some(1));
+//! # Ok(())
+//! # }
+//! ```
 
 pub mod background;
 mod clock;
 mod effect;
+mod error;
 mod event;
 #[cfg(all(test, not(miri)))]
 mod explore;
+pub mod fnv;
 mod guard;
 mod identity;
 mod index;
 mod jit;
 pub mod layout;
+pub mod leb128;
 mod live;
 mod modules;
 pub mod per_thread;
@@ -28,24 +60,25 @@ pub mod spool;
 mod stacks;
 mod strings;
 mod tail;
+mod text;
 mod timeline;
+mod timeline_follower;
 mod totals;
-mod upkeep;
 mod writer;
 
 pub use clock::{Calibration, ClockSource, Pair, monotonic_ns};
 pub use effect::{Bytes, Effect};
+pub use error::Error;
 pub use event::{Class, Cost, Event, Kind, Layer, flags};
 pub use live::Removed;
 pub use modules::{BuildId, Module};
 pub use process::Facts;
 pub use reader::{
-    Cut, Error, Events, Header, LiveBlock, LiveTable, Record, Stack, Sums, Totals, Trace, lost,
+    Cut, Events, Header, LiveBlock, LiveTable, Record, Stack, Sums, Totals, Trace, lost,
 };
 pub use stacks::StackNode;
 pub use tail::{Missed, Tail, Tailed};
+pub use text::{cut_to, escape_into, unescaped};
 pub use timeline::{DeviceTimeline, Series, Span, Timeline};
-pub use upkeep::{Held, Upkeep};
+pub use timeline_follower::{Held, TimelineFollower};
 pub use writer::{Condition, Writer, WriterOptions};
-
-pub use {reader::unescaped, writer::escape_into};

@@ -31,13 +31,13 @@ pub struct Group<W> {
     keys: [W; KEYS],
     /// Blocks that would be here or in a group before, had there been room.
     passed: W,
-    entries: [Entry<W>; KEYS],
+    entries: [LiveEntry<W>; KEYS],
 }
 
 /// What is known of a block: the words of the event that made it.
 #[derive(Debug)]
 #[repr(C, align(64))]
-struct Entry<W> {
+struct LiveEntry<W> {
     /// The level by which the block found its home.
     level: W,
     words: [W; 7],
@@ -54,7 +54,7 @@ const LEVELS: usize = 10;
 const AGAIN: usize = 2;
 /// Levels whose homes get their space ahead of use: 4.5 MiB with the last one.
 const AHEAD: usize = 3;
-/// So many full groups in a row mean that there are too few.
+/// If this many successive groups are full, more are needed.
 const CROWDED: usize = 2;
 /// A block at this place of a group or behind it widens the table, too: in fuller groups searches differ in length, and
 /// each branch that the processor mispredicts costs some 10 ns. Up to level [`DENSE_LEVELS`], which takes 4 MiB at most.
@@ -440,7 +440,7 @@ impl<W: Word> Group<W> {
     }
 }
 
-impl<W: Word> Entry<W> {
+impl<W: Word> LiveEntry<W> {
     #[inline]
     fn level(&self) -> usize {
         self.level.load(Ordering::Relaxed) as usize

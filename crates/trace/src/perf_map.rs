@@ -5,7 +5,7 @@
 //!
 //! The path is in a folder that all users share, so it is read only if it is a regular file, no link, with one
 //! name, of an owner who is trusted. It is read in one stream and only the names that were asked for are kept:
-//! memory is bounded by what was asked, time by [`FILE_MAX`] for a pass and [`READ_MAX`] for all of them.
+//! memory is bounded by what was asked, time by `FILE_MAX` for a pass and `READ_MAX` for all of them.
 
 use std::collections::BTreeMap;
 use std::fs::{File, Metadata};
@@ -36,6 +36,21 @@ pub struct Named {
 }
 
 /// One process's map.
+///
+/// ```
+/// use gpushim_trace::perf_map::PerfMap;
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let folder = tempfile::tempdir()?;
+/// # let path = folder.path().join("run.trace");
+/// std::fs::write(&path, "7f0000001000 40 py::forward:/home/user/train.py\n")?;
+/// let mut map = PerfMap::at(&path);
+/// let names = map.find(&[0x7f00_0000_1010], true)?;
+/// let code = names.get(&0x7f00_0000_1010).ok_or("the map names the code")?;
+/// assert_eq!((code.name.as_str(), code.size), ("py::forward:/home/user/train.py", 0x40));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct PerfMap {
     path: PathBuf,

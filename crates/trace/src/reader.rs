@@ -1,11 +1,12 @@
 //! The reader: whatever state a file is in, it says what can be read and what is wrong.
 
-use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use super::error::Error;
 use super::event::Event;
-use super::layout::{PartKind, counter, facts};
+use super::layout::{PartKind, facts};
+use super::text::unescaped;
 use super::timeline::{Ledger, Timeline};
 use crate::regular::open_regular;
 
@@ -30,6 +31,29 @@ use tables::Tables;
 pub use totals::{Sums, Totals};
 
 /// A trace file that was opened: a finished run's, a killed one's or a running one's.
+///
+/// ```
+/// use gpushim_trace::{Class, Event, Kind, Trace, Writer, WriterOptions};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let folder = tempfile::tempdir()?;
+/// # let path = folder.path().join("run.trace");
+/// # let writer = Writer::create(&path, &WriterOptions::default())?;
+/// # writer.record(&Event { size: 4096, ..Event::new(Kind::Alloc, Class::Device) });
+/// let trace = Trace::open(&path)?;
+/// for problem in trace.problems() {
+///     eprintln!("{}: {problem}", trace.path().display());
+/// }
+/// let requested: u64 = trace
+///     .events()
+///     .filter(|record| record.event.kind == Kind::Alloc && record.event.result == 0)
+///     .map(|record| record.event.size)
+///     .sum();
+/// assert_eq!(requested, 4096);
+/// assert_eq!(trace.recorded(), trace.readable() + trace.lost() + trace.torn());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct Trace {
     bytes: Bytes,
@@ -53,6 +77,9 @@ pub struct Record {
     pub event: Event,
 }
 
+/// What an [`Error`] of this room is about.
+const READ: &str = "read the trace";
+
 impl Trace {
     /// Opens and checks a trace file, and the files of its spool beside it.
     ///
@@ -61,16 +88,14 @@ impl Trace {
     /// # Errors
     /// A file that cannot be read, is no trace, or has a header of which nothing can be made.
     pub fn open(path: &Path) -> Result<Trace, Error> {
-        let failed = |what: &str| Error {
-            path: path.to_path_buf(),
-            what: what.to_string(),
-        };
         let (file, meta) = open_regular(path).map_err(|error| match error.kind() {
-            io::ErrorKind::InvalidInput => failed("read it: it is not a regular file"),
-            _ => failed(&format!("open it: {error}")),
+            io::ErrorKind::InvalidInput => {
+                Error::new(READ, path, "read it: it is not a regular file")
+            }
+            _ => Error::io(READ, path, "open it: ", error),
         })?;
-        let bytes =
-            Bytes::map(path, &file, &meta).map_err(|error| failed(&format!("map it: {error}")))?;
+        let bytes = Bytes::map(path, &file, &meta)
+            .map_err(|error| Error::io(READ, path, "map it: ", error))?;
         let mut trace = Trace::parse(path, bytes)?;
         trace.open_spool();
         Ok(trace)
@@ -91,17 +116,22 @@ impl Trace {
     ///
     /// # Errors
     /// As for [`Trace::open`]; the path is only a name for messages.
+    ///
+    /// ```
+    /// use std::path::Path;
+    /// use gpushim_trace::Trace;
+    ///
+    /// let refused = Trace::from_bytes(Path::new("notes.txt"), b"no trace").map(|_| ());
+    /// let message = refused.map_err(|error| format!("failed to {error}"));
+    /// assert!(message.is_err_and(|text| text.starts_with("failed to read the trace notes.txt: ")));
+    /// ```
     pub fn from_bytes(path: &Path, content: &[u8]) -> Result<Trace, Error> {
         Trace::parse(path, Bytes::copy(content))
     }
 
     fn parse(path: &Path, bytes: Bytes) -> Result<Trace, Error> {
-        let failed = |what| Error {
-            path: path.to_path_buf(),
-            what,
-        };
         let mut problems = Vec::new();
-        let (header, parts) = header::parse(&bytes, &mut problems).map_err(failed)?;
+        let (header, parts) = header::parse(path, &bytes, &mut problems)?;
         let ring = RingView::scan(&bytes, &parts, &mut problems);
         let tables = Tables::scan(&bytes, &parts, &mut problems);
         Ok(Trace {
@@ -168,32 +198,6 @@ impl Trace {
             .unwrap_or(0)
     }
 
-    /// The counters that the writer named, with their values.
-    pub fn counters(&self) -> Vec<(String, u64)> {
-        let Some(part) = self.parts.get(PartKind::Counters) else {
-            return Vec::new();
-        };
-        let entries = part
-            .length
-            .checked_div(part.stride)
-            .unwrap_or(0)
-            .min(1 << 16);
-        let entry = |index: u64| {
-            let at = part.offset + index * part.stride;
-            let name = self
-                .bytes
-                .to_vec(at + counter::NAME as u64, counter::NAME_BYTES as u64);
-            let end = name
-                .iter()
-                .position(|byte| *byte == 0)
-                .unwrap_or(name.len());
-            let name = String::from_utf8_lossy(name.get(..end)?).into_owned();
-            let value = self.bytes.u64(at + counter::VALUE as u64)?;
-            (!name.is_empty()).then_some((name, value))
-        };
-        (0..entries).filter_map(entry).collect()
-    }
-
     /// The events that can be read, in the order of their times; each thread's in the order in which
     /// it recorded them.
     ///
@@ -205,6 +209,25 @@ impl Trace {
 
     /// How memory went over the whole run, by the timeline that the process kept and the events that came
     /// after it; by the readable events alone if it kept none.
+    ///
+    /// ```
+    /// use gpushim_trace::{Class, Event, Kind, Series, Trace, Writer, WriterOptions};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let folder = tempfile::tempdir()?;
+    /// # let path = folder.path().join("run.trace");
+    /// let writer = Writer::create(&path, &WriterOptions::default())?;
+    /// let block = Event { device: 0, address: 0x1000, size: 4096, ..Event::new(Kind::Alloc, Class::Device) };
+    /// writer.record_alloc(&block);
+    /// writer.record_free(&Event { kind: Kind::Free, ..block });
+    ///
+    /// let timeline = Trace::open(&path)?.timeline();
+    /// let device = timeline.devices.first().ok_or("one device was used")?;
+    /// let peak = device.get(Series::Requested).iter().map(|span| span.max).max();
+    /// assert_eq!(peak, Some(4096));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn timeline(&self) -> Timeline {
         let part = self.parts.get(PartKind::Timeline).and_then(|part| {
             let held = self.bytes.available(part.offset, part.length);
@@ -282,46 +305,6 @@ impl Trace {
 }
 
 pub use tables::{Cut, Stack};
-
-/// Why a trace cannot be read: completes "failed to …".
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Error {
-    path: PathBuf,
-    what: String,
-}
-
-impl Error {
-    /// The file.
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-}
-
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "read the trace {}: {}", self.path.display(), self.what)
-    }
-}
-
-impl std::error::Error for Error {}
-
-/// The inverse of the writer's `escape_into`.
-pub fn unescaped(text: &str) -> String {
-    let mut plain = String::with_capacity(text.len());
-    let mut letters = text.chars();
-    while let Some(letter) = letters.next() {
-        match (letter, letter == '\\') {
-            (_, true) => match letters.next() {
-                Some('t') => plain.push('\t'),
-                Some('n') => plain.push('\n'),
-                Some(other) => plain.push(other),
-                None => plain.push('\\'),
-            },
-            (other, false) => plain.push(other),
-        }
-    }
-    plain
-}
 
 #[cfg(test)]
 mod tests;

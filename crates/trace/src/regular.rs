@@ -52,6 +52,23 @@ fn is_believed(companion: u32, owner: Option<u32>, user: u32) -> bool {
 
 /// The content of a regular file of at most `most` bytes.
 ///
+/// ```
+/// use std::io::ErrorKind;
+/// use gpushim_trace::regular::read_regular;
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let folder = tempfile::tempdir()?;
+/// # let path = folder.path().join("run.trace");
+/// std::fs::write(&path, "a trace")?;
+/// assert_eq!(read_regular(&path, 100)?, b"a trace");
+/// let refused = read_regular(&path, 3).map_err(|error| error.kind());
+/// assert_eq!(refused, Err(ErrorKind::FileTooLarge));
+/// let device = read_regular("/dev/null".as_ref(), 100).map_err(|error| error.kind());
+/// assert_eq!(device, Err(ErrorKind::InvalidInput));
+/// # Ok(())
+/// # }
+/// ```
+///
 /// # Errors
 /// As of [`open_regular`]; [`io::ErrorKind::FileTooLarge`] for one that is larger.
 pub fn read_regular(path: &Path, most: u64) -> io::Result<Vec<u8>> {

@@ -146,7 +146,7 @@ pub fn prefetch<T>(what: &T) {
 
 /// The chunk that one thread holds in a ring, if it holds one, and how far it has come in it.
 #[derive(Debug)]
-pub struct Hold {
+pub struct ChunkLease {
     /// Index of the next slot to write.
     next: Cell<usize>,
     /// Index of the first slot after the chunk; 0, as `next` then is: no chunk is held.
@@ -155,10 +155,10 @@ pub struct Hold {
     offset: Cell<u64>,
 }
 
-impl Hold {
+impl ChunkLease {
     /// Holds no chunk.
-    pub const fn none() -> Hold {
-        Hold {
+    pub const fn none() -> ChunkLease {
+        ChunkLease {
             next: Cell::new(0),
             end: Cell::new(0),
             offset: Cell::new(0),
@@ -298,7 +298,7 @@ impl<'a, W: Word> Ring<'a, W> {
     ///
     /// A thread passes the same `hold` each time, and one that no other thread passes.
     #[inline]
-    pub fn push(&self, hold: &Hold, payload: &[u64; 7]) {
+    pub fn push(&self, hold: &ChunkLease, payload: &[u64; 7]) {
         if hold.next.get() == hold.end.get() && !self.take(hold) {
             self.dropped.fetch_add(1, Ordering::Relaxed);
             return;
@@ -336,7 +336,7 @@ impl<'a, W: Word> Ring<'a, W> {
 
     /// Takes the next chunk that no thread holds; `false` if there is none among those tried.
     #[cold]
-    fn take(&self, hold: &Hold) -> bool {
+    fn take(&self, hold: &ChunkLease) -> bool {
         if self.room.1.is_lost() {
             // What would be written is kept nowhere.
             return false;
@@ -389,7 +389,7 @@ impl<'a, W: Word> Ring<'a, W> {
     }
 
     /// Closes the chunk that is held, if one is: the next thread that comes by may take it.
-    pub fn close(&self, hold: &Hold) {
+    pub fn close(&self, hold: &ChunkLease) {
         let (next, end) = (hold.next.get(), hold.end.get());
         let Some(last) = end.checked_sub(1) else {
             return;

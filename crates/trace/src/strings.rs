@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 use super::index::{Index, mix};
 use super::ring::Word;
 use super::space::Room;
+use crate::text::cut_to;
 
 #[cfg(all(test, not(miri)))]
 mod model;
@@ -133,11 +134,7 @@ fn shortened(text: &str) -> (&str, &'static str) {
     if text.len() <= layout::TEXT_MAX {
         return (text, "");
     }
-    let mut end = layout::TEXT_MAX - '…'.len_utf8();
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    (text.get(..end).unwrap_or_default(), "…")
+    (cut_to(text, layout::TEXT_MAX - '…'.len_utf8()), "…")
 }
 
 /// The bytes of one text after the other, by eight, the last ones filled up with zeros.

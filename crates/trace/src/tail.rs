@@ -76,6 +76,24 @@ impl Missed {
 }
 
 /// Follows the ring of a [`Writer`] of the same process.
+///
+/// ```
+/// use gpushim_trace::{Class, Event, Kind, Tail, Writer, WriterOptions};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let folder = tempfile::tempdir()?;
+/// # let path = folder.path().join("run.trace");
+/// let writer = Writer::create(&path, &WriterOptions::default())?;
+/// let mut tail = Tail::new(&writer);
+/// writer.record(&Event { size: 512, ..Event::new(Kind::Alloc, Class::Device) });
+///
+/// let mut sizes = Vec::new();
+/// tail.flush(&mut |events| sizes.extend(events.iter().map(|one| one.event().size)));
+/// assert_eq!(sizes, [512]);
+/// assert_eq!(tail.missed().total(), 0);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct Tail {
     mapped: Arc<Mapped>,
@@ -158,7 +176,7 @@ enum Watch {
 
 /// What a look at a chunk found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Found {
+enum ChunkRead {
     Nothing,
     Events,
     Open,
@@ -258,8 +276,8 @@ impl Follower {
                 return false;
             };
             *watch = match (found, *watch) {
-                (Found::Open, _) => Watch::Open,
-                (Found::Nothing, Watch::Expected) => Watch::Expected,
+                (ChunkRead::Open, _) => Watch::Open,
+                (ChunkRead::Nothing, Watch::Expected) => Watch::Expected,
                 _ => Watch::No,
             };
             *watch != Watch::No
@@ -277,9 +295,9 @@ impl Follower {
             self.chunks.resize(index + 1, (0, Watch::No));
         }
         let watch = match self.read(ring, index) {
-            Found::Open => Watch::Open,
-            Found::Nothing => Watch::Expected,
-            Found::Events => Watch::No,
+            ChunkRead::Open => Watch::Open,
+            ChunkRead::Nothing => Watch::Expected,
+            ChunkRead::Events => Watch::No,
         };
         self.watch(index, watch);
     }
@@ -303,7 +321,7 @@ impl Follower {
     /// Looks at every chunk that was reached.
     fn sweep<W: Word>(&mut self, ring: &Ring<'_, W>) {
         for index in 0..self.chunks.len() {
-            if self.read(ring, index) == Found::Open {
+            if self.read(ring, index) == ChunkRead::Open {
                 self.watch(index, Watch::Open);
             }
         }
@@ -311,15 +329,15 @@ impl Follower {
     }
 
     /// Reads the new events of a chunk.
-    fn read<W: Word>(&mut self, ring: &Ring<'_, W>, index: usize) -> Found {
+    fn read<W: Word>(&mut self, ring: &Ring<'_, W>, index: usize) -> ChunkRead {
         let Some((word, slots)) = ring.chunk(index) else {
-            return Found::Nothing;
+            return ChunkRead::Nothing;
         };
         let Some((next, _)) = self.chunks.get_mut(index) else {
-            return Found::Nothing;
+            return ChunkRead::Nothing;
         };
         let from = self.waiting.len();
-        let mut found = Found::Nothing;
+        let mut found = ChunkRead::Nothing;
         for _ in 0..LOOKS {
             self.waiting.truncate(from);
             // Acquire: all that was written before the chunk came into this state is seen.
@@ -328,9 +346,17 @@ impl Follower {
                 Chunk::Closed(events) => (events, false),
                 Chunk::Open(events) => (events, true),
             };
-            found = if open { Found::Open } else { Found::Events };
+            found = if open {
+                ChunkRead::Open
+            } else {
+                ChunkRead::Events
+            };
             if said <= *next && !(open && has_grown(slots, said, *next)) {
-                return if open { Found::Open } else { Found::Nothing };
+                return if open {
+                    ChunkRead::Open
+                } else {
+                    ChunkRead::Nothing
+                };
             }
             copy_new(slots, *next, index as u32, &mut self.waiting);
             // Each slot was loaded with acquire: had one been of a later holder, so would the word be.
@@ -352,8 +378,8 @@ impl Follower {
         self.overwritten += (upto - *next).saturating_sub(seen.len() as u64);
         *next = upto;
         // It may have been closed since, or opened.
-        if found == Found::Events {
-            found = Found::Open;
+        if found == ChunkRead::Events {
+            found = ChunkRead::Open;
         }
         found
     }

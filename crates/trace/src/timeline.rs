@@ -19,7 +19,7 @@ mod of;
 mod read;
 
 pub(crate) use device::Current;
-use device::{Device, clamped};
+use device::{DeviceExtremes, clamped};
 
 pub use read::{DeviceTimeline, Span, Timeline};
 
@@ -44,7 +44,7 @@ pub enum Series {
     Tensors = 3,
     /// What a framework says that it holds.
     TensorsReserved = 4,
-    /// What the driver says is in use, by everybody.
+    /// Bytes in use by all processes, according to the driver.
     Driver = 5,
 }
 
@@ -105,17 +105,17 @@ pub(crate) struct Ledger {
     turn: u64,
     /// Index of the open bucket.
     bucket: usize,
-    /// Sums that somebody else gave, looked up between these moments: events up to the latter are in them,
-    /// those after the former perhaps not.
+    /// Sums that were taken from the live table, the totals and the pools between these ticks: events up to the latter
+    /// are in them, those after the former perhaps not.
     given: Option<(u64, u64)>,
     /// Turns of the ring up to which it was looked at.
     pub(crate) turns: u64,
     pub(crate) gaps: u64,
     /// Events of a device that is not told apart, or of none.
     unplaced: u64,
-    /// The sums may be wrong, until somebody gives them anew.
+    /// The sums may be wrong until the next [`Ledger::resync`].
     pub(crate) is_unsure: bool,
-    devices: Vec<Device>,
+    devices: Vec<DeviceExtremes>,
     room: Room,
 }
 
@@ -269,7 +269,7 @@ impl Ledger {
             }
         }
         if let Some(word) = at.get(words::TURN) {
-            // Release: whoever sees the turn sees the copy that it names, and the buckets.
+            // Release: a reader that sees the turn sees the copy that it names, and the buckets.
             word.store(turn, Ordering::Release);
         }
         self.turn = turn;
@@ -286,7 +286,7 @@ impl Ledger {
         while self.bucket < bucket {
             self.write_bucket(at);
             self.bucket += 1;
-            self.devices.iter_mut().for_each(Device::begin);
+            self.devices.iter_mut().for_each(DeviceExtremes::begin);
         }
     }
 
@@ -327,7 +327,7 @@ impl Ledger {
         put(at, copy(turn) + words::SHIFT, self.shift);
         put(at, copy(turn) + words::HALF, self.half as u64);
         if let Some(word) = at.get(words::TURN) {
-            // Release: whoever sees the turn sees the half that it names.
+            // Release: a reader that sees the turn sees the half that it names.
             word.store(turn, Ordering::Release);
         }
         self.turn = turn;
@@ -349,15 +349,15 @@ impl Ledger {
     }
 
     /// The books of a device; of the only one there is, if the event names none.
-    fn device(&mut self, ordinal: u8) -> Option<&mut Device> {
+    fn device(&mut self, ordinal: u8) -> Option<&mut DeviceExtremes> {
         let known = self.devices.iter().position(|one| one.ordinal == ordinal);
         let index = match known {
             Some(index) => index,
             None if ordinal == Event::NO_DEVICE => Some(0).filter(|_| self.devices.len() == 1)?,
             None if self.devices.len() < DEVICES => {
-                self.devices.push(Device {
+                self.devices.push(DeviceExtremes {
                     ordinal,
-                    ..Device::default()
+                    ..DeviceExtremes::default()
                 });
                 let index = self.devices.len() - 1;
                 let device = self.devices.get_mut(index)?;

@@ -1,6 +1,5 @@
 //! The writer: one file per process, complete at every moment without a flush or an exit handler.
 
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
@@ -8,18 +7,20 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 use memmap2::MmapRaw;
 use parking_lot::Mutex;
 
-use super::clock::{self, ClockSource, Pair};
+use super::clock::{self, ClockSource};
+use super::error::Error;
 use super::event::{Class, Event, Layer};
 use super::layout::live::key;
-use super::layout::{self, PartKind, counter, cursor, facts, field, header, live, part, totals};
+use super::layout::{self, cursor, facts, header};
 use super::live::{Live, Removed};
 use super::process::{self, Facts};
 use super::ring::Ring;
 use super::space::{Room, Space};
 use super::totals::Tally;
-use super::{jit, modules, stacks};
 
 mod create;
+mod fact;
+mod first_page;
 mod mapped;
 mod places;
 mod sums;
@@ -27,7 +28,7 @@ mod tables;
 mod thread;
 
 pub(crate) use create::file_size_limit;
-use places::{Place, Places};
+use places::Places;
 use tables::Tables;
 
 /// How to create a trace.
@@ -43,8 +44,6 @@ pub struct WriterOptions {
     /// Blocks that the live table has room for, at least 1,024 and at most 2^26, in whole groups of seven;
     /// `None`: one for eight events of the ring, at most 131,072.
     pub live_blocks: Option<u64>,
-    /// Names of the counters, for [`Writer::count`] and [`Writer::set`] by their index; at most 64.
-    pub counters: &'static [&'static str],
     /// How many nodes, each a frame or range of a stack, the file has room for, 16 bytes each. In a file
     /// with a small ring there is room for fewer: they take no more than the ring.
     pub stack_nodes: u32,
@@ -78,15 +77,12 @@ impl Default for WriterOptions {
             rank: None,
             facts: Facts::Masked,
             live_blocks: None,
-            counters: &[],
             stack_nodes: 1 << 20,
         }
     }
 }
 
-const COUNTERS_AT: u64 = layout::HEADER_BYTES as u64;
-const COUNTERS_BYTES: u64 = (counter::BYTES * counter::COUNT) as u64;
-const FACTS_AT: u64 = COUNTERS_AT + COUNTERS_BYTES;
+const FACTS_AT: u64 = layout::HEADER_BYTES as u64;
 const CURSOR_AT: u64 = FACTS_AT + facts::BYTES as u64;
 const PARTS_AT: u64 = CURSOR_AT + cursor::BYTES as u64;
 
@@ -97,6 +93,25 @@ fn chunks(ring_bytes: u64) -> u64 {
 }
 
 /// A trace being written. Shared by all threads; dropping it leaves the file as it is.
+///
+/// ```
+/// use gpushim_trace::{Trace, Writer, WriterOptions};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let folder = tempfile::tempdir()?;
+/// # let path = folder.path().join("run.trace");
+/// let options = WriterOptions {
+///     bytes: 1 << 20,
+///     ..WriterOptions::default()
+/// };
+/// let writer = Writer::create(&path, &options)?;
+/// writer.fact("framework", "PyTorch");
+///
+/// let trace = Trace::open(writer.path())?;
+/// assert_eq!(trace.fact("framework").as_deref(), Some("PyTorch"));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct Writer {
     /// Behind an `Arc` so that a thread that ends can tell whether its chunk still exists.
@@ -193,13 +208,17 @@ impl Writer {
     ///
     /// # Errors
     /// What the file system said, or that there is not enough memory. Nothing is left behind then.
-    pub fn create(path: &Path, options: &WriterOptions) -> io::Result<Writer> {
+    pub fn create(path: &Path, options: &WriterOptions) -> Result<Writer, Error> {
+        let name = path;
+        let failed = |error| Error::io("create the trace", name, "", error);
         let clock = ClockSource::detect();
         let start = clock.pair();
         let wall_ns = clock::wall_ns();
-        let (file, path) = create::open_new(path)?;
+        let (file, path) = create::open_new(path).map_err(failed)?;
         let mapped = Mapped::create(&file, &path, options);
-        let mapped = mapped.inspect_err(|_| create::remove(&path))?;
+        let mapped = mapped
+            .inspect_err(|_| create::remove(&path))
+            .map_err(failed)?;
         drop(file);
         let writer = Writer {
             mapped: Arc::new(mapped),
@@ -208,7 +227,6 @@ impl Writer {
             rare: Mutex::new(()),
         };
         writer.write_header(start, wall_ns);
-        writer.name_counters(options.counters);
         for (key, value) in process::facts(wall_ns, options.rank, options.facts) {
             writer.fact(key, &value);
         }
@@ -258,6 +276,25 @@ impl Writer {
     /// Records an event that ended a block, takes the block out of the live table and adds it to the
     /// totals, in this order: live table, ring, totals. Returns what the table knew of it; `None` if it
     /// was not there. The totals then have the size that the event says.
+    ///
+    /// ```
+    /// use gpushim_trace::{Class, Event, Kind, Layer, Trace, Writer, WriterOptions};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let folder = tempfile::tempdir()?;
+    /// # let path = folder.path().join("run.trace");
+    /// let writer = Writer::create(&path, &WriterOptions::default())?;
+    /// let block = Event { device: 0, address: 0x1000, size: 512, ..Event::new(Kind::Alloc, Class::Device) };
+    /// writer.record_alloc(&block);
+    /// let removed = writer.record_free(&Event { kind: Kind::Free, ..block });
+    /// assert_eq!(removed.map(|block| block.size), Some(512));
+    ///
+    /// let totals = Trace::open(&path)?.totals().ok_or("a trace has totals")?;
+    /// let sums = totals.layer(Layer::Device);
+    /// assert_eq!((sums.allocations, sums.frees, sums.live_bytes()), (1, 1, 0));
+    /// # Ok(())
+    /// # }
+    /// ```
     #[inline(always)]
     pub fn record_free(&self, event: &Event) -> Option<Removed> {
         self.free(event).1
@@ -303,51 +340,6 @@ impl Writer {
     /// free a block that is wanted.
     pub fn drop_live(&self, wanted: impl FnMut(&Event) -> bool) -> (u64, u64) {
         thread::drop_live(&self.mapped, wanted)
-    }
-
-    /// Adds a fact about the process: a line of text that is complete as soon as this returns.
-    ///
-    /// The same key may come many times. A value beyond 8 KiB is shortened; a fact that no longer
-    /// fits is counted and dropped. Takes a lock and makes copies: not for hot paths.
-    pub fn fact(&self, key: &str, value: &str) {
-        let line = fact_line(key, value);
-        let _held = self.rare.lock();
-        let at = FACTS_AT as usize;
-        let (Some(committed), Some(cut)) =
-            (self.word(at + facts::COMMITTED), self.word(at + facts::CUT))
-        else {
-            return;
-        };
-        let used = committed.load(Ordering::Relaxed);
-        let free =
-            (facts::BYTES - facts::TEXT) as u64 - used.min((facts::BYTES - facts::TEXT) as u64);
-        if line.len() as u64 > free {
-            cut.fetch_add(1, Ordering::Relaxed);
-            return;
-        }
-        let text = at + facts::TEXT + used as usize;
-        if !self.mapped.space.ensure(text, line.len()) {
-            cut.fetch_add(1, Ordering::Relaxed);
-            return;
-        }
-        self.put(text, line.as_bytes());
-        committed.store(used + line.len() as u64, Ordering::Release);
-    }
-
-    /// Adds to a counter, by its index in [`WriterOptions::counters`]. No lock, no system call.
-    #[inline]
-    pub fn count(&self, counter: usize, n: u64) {
-        if let Some(word) = self.counter(counter) {
-            word.fetch_add(n, Ordering::Relaxed);
-        }
-    }
-
-    /// Sets a counter, by its index in [`WriterOptions::counters`]. No lock, no system call.
-    #[inline]
-    pub fn set(&self, counter: usize, value: u64) {
-        if let Some(word) = self.counter(counter) {
-            word.store(value, Ordering::Relaxed);
-        }
     }
 
     /// Where the file is: absolute, with the suffix that it got if the name was taken.
@@ -410,90 +402,6 @@ impl Writer {
         }
     }
 
-    fn write_header(&self, start: Pair, wall_ns: u64) {
-        let mut page = vec![0_u8; layout::HEADER_BYTES];
-        let places = &self.mapped.places;
-        let sized = |kind, place: Place, stride| (kind, place.at, place.length, stride);
-        let parts = [
-            (
-                PartKind::Counters,
-                COUNTERS_AT,
-                COUNTERS_BYTES,
-                counter::BYTES,
-            ),
-            (PartKind::Facts, FACTS_AT, facts::BYTES as u64, 1),
-            (
-                PartKind::Cursor,
-                CURSOR_AT,
-                cursor::BYTES as u64,
-                cursor::BYTES,
-            ),
-            sized(PartKind::Chunks, places.chunks, 8),
-            sized(PartKind::Totals, places.totals, totals::STRIPE_BYTES),
-            sized(PartKind::Live, places.live, live::GROUP_BYTES),
-            sized(PartKind::Strings, places.strings, 8),
-            sized(PartKind::Stacks, places.stacks, stacks::layout::BYTES),
-            sized(PartKind::Modules, places.modules, modules::layout::BYTES),
-            sized(PartKind::Jit, places.jit, jit::layout::BYTES),
-            sized(PartKind::Timeline, places.timeline, 8),
-            sized(PartKind::Ring, places.ring, layout::RECORD_BYTES),
-        ];
-        for (at, value) in [
-            (header::MAJOR, layout::MAJOR),
-            (header::MINOR, layout::MINOR),
-            (header::BYTES, layout::HEADER_BYTES as u32),
-            (header::PARTS_OFFSET, header::PARTS_AT as u32),
-            (header::PARTS_COUNT, parts.len() as u32),
-            (header::PARTS_STRIDE, part::BYTES as u32),
-            (header::FIELDS_OFFSET, header::FIELDS_AT as u32),
-            (header::FIELDS_COUNT, layout::FIELDS.len() as u32),
-            (header::FIELDS_STRIDE, field::BYTES as u32),
-            (header::CLOCK, self.clock as u32),
-        ] {
-            layout::put(&mut page, at, &value.to_le_bytes());
-        }
-        for (at, value) in [
-            (header::FILE_BYTES, places.end()),
-            (header::WALL_NS, wall_ns),
-            (header::START_TICKS, start.ticks),
-            (header::START_NS, start.ns),
-        ] {
-            layout::put(&mut page, at, &value.to_le_bytes());
-        }
-        for (index, (kind, offset, length, stride)) in parts.into_iter().enumerate() {
-            let at = header::PARTS_AT + index * part::BYTES;
-            layout::put(&mut page, at + part::KIND, &(kind as u32).to_le_bytes());
-            layout::put(&mut page, at + part::OFFSET, &offset.to_le_bytes());
-            layout::put(&mut page, at + part::LENGTH, &length.to_le_bytes());
-            layout::put(&mut page, at + part::STRIDE, &(stride as u64).to_le_bytes());
-        }
-        for (index, entry) in layout::FIELDS.iter().enumerate() {
-            let at = header::FIELDS_AT + index * field::BYTES;
-            layout::put(&mut page, at + field::NAME, entry.name.as_bytes());
-            layout::put(&mut page, at + field::OFFSET, &entry.offset.to_le_bytes());
-            layout::put(&mut page, at + field::WIDTH, &entry.width.to_le_bytes());
-        }
-        let sum = layout::checksum(&page);
-        layout::put(&mut page, header::CHECKSUM, &sum.to_le_bytes());
-        self.put(0, &page);
-    }
-
-    fn name_counters(&self, names: &[&str]) {
-        for (index, name) in names.iter().take(counter::COUNT).enumerate() {
-            let at = COUNTERS_AT as usize + index * counter::BYTES + counter::NAME;
-            let name = cut_to(name, counter::NAME_BYTES);
-            self.put(at, name.as_bytes());
-        }
-    }
-
-    #[inline]
-    fn counter(&self, index: usize) -> Option<&AtomicU64> {
-        if index >= counter::COUNT {
-            return None;
-        }
-        self.word(COUNTERS_AT as usize + index * counter::BYTES + counter::VALUE)
-    }
-
     /// The aligned word at an offset of the file.
     #[inline]
     fn word(&self, at: usize) -> Option<&AtomicU64> {
@@ -544,41 +452,6 @@ pub enum Condition {
 #[inline(always)]
 fn place(event: &Event) -> (Layer, u8) {
     (event.class.layer(), event.device)
-}
-
-/// A fact as it stands in the file.
-fn fact_line(key: &str, value: &str) -> String {
-    let mut line = String::with_capacity(key.len() + value.len().min(facts::VALUE_MAX) + 8);
-    escape_into(&mut line, cut_to(key, 256));
-    line.push('\t');
-    let short = cut_to(value, facts::VALUE_MAX);
-    escape_into(&mut line, short);
-    if short.len() < value.len() {
-        line.push('…');
-    }
-    line.push('\n');
-    line
-}
-
-/// Appends a text in the form that the facts have: backslash, tab and line feed escaped.
-pub fn escape_into(line: &mut String, text: &str) {
-    for letter in text.chars() {
-        match letter {
-            '\\' => line.push_str(r"\\"),
-            '\t' => line.push_str(r"\t"),
-            '\n' => line.push_str(r"\n"),
-            other => line.push(other),
-        }
-    }
-}
-
-/// The start of a text, at most this many bytes, whole characters.
-fn cut_to(text: &str, bytes: usize) -> &str {
-    let mut end = text.len().min(bytes);
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    text.get(..end).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -13,6 +13,20 @@ pub const SHIFT: u32 = 48;
 const LAST: u64 = (1 << (64 - SHIFT)) - 1;
 
 /// The objects that stacks led through, as they lie now and lay before.
+///
+/// ```
+/// use gpushim_unwind::{Again, Module};
+///
+/// let library = |path: &str| Module { begin: 0x1000, end: 0x2000, path: path.into(), ..Module::default() };
+/// let mut again = Again::new();
+/// assert_eq!(again.meet(&library("first.so")), (0, true));
+/// // Loaded at the addresses of the first one, which was unloaded.
+/// assert_eq!(again.meet(&library("second.so")), (1, true));
+///
+/// let mut frames = [0x1234, 0x5678];
+/// again.number(&mut frames);
+/// assert_eq!(frames, [0x1234 | 1 << 48, 0x5678]);
+/// ```
 #[derive(Debug, Default)]
 pub struct Again {
     /// Each with its number; of those at the same addresses the numbers differ.

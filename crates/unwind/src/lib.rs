@@ -1,13 +1,31 @@
 //! The call stack of the calling thread, fast enough to be taken at every allocation.
 //!
-//! x86-64 Linux with glibc has a walker of its own, `native`; elsewhere the `backtrace` crate walks,
-//! `portable`. Their interface is the same.
+//! [`walk`] fills [`Frames`] with return addresses, innermost first. On x86-64 Linux with glibc the walker is `native`: it
+//! compiles the unwind tables of a call site to a rule of one word, keeps the rule in a lock-free cache, and from then on
+//! takes no lock, allocates nothing and makes no system call for that call site. Elsewhere `portable` walks with the
+//! `backtrace` crate; the interface is the same. [`on_new_module`] announces each object that a walk comes through, with
+//! the build id and addresses that a reader needs for the names of the frames. [`Again`] keeps the frames of a library
+//! apart from those of an unloaded library that had the same addresses.
+//!
+//! ```
+//! use gpushim_unwind::{Frames, module_of, walk};
+//!
+//! let mut frames = Frames::new();
+//! let count = walk(&mut frames);
+//! assert_eq!(frames.as_slice().len(), count);
+//! for address in frames.as_slice() {
+//!     // A return address is after its call, which may be the last instruction of its module.
+//!     let module = module_of(address - 1).map(|module| module.path);
+//!     println!("{address:#x} in {module:?}");
+//! }
+//! ```
 
 mod again;
 mod frames;
 mod module;
 #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
 mod native;
+mod objects;
 #[cfg(any(
     test,
     not(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))
@@ -23,5 +41,6 @@ pub use frames::{Frames, MAX_FRAMES};
 pub use module::{BuildId, Module};
 #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
 pub use native::{code_changed, module_of, on_new_module, walk};
+pub use objects::each_object;
 #[cfg(not(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu")))]
 pub use portable::{code_changed, module_of, on_new_module, walk};

@@ -1,4 +1,5 @@
-//! Whether the shim serves the process, and what happens when it forks or we fail.
+//! The boundary to the host process: whether the shim serves it, what a fork means (the child's calls are forwarded), and
+//! that no panic passes.
 
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Once;

@@ -1,4 +1,4 @@
-//! The driver as pools use it: events that wait to be used again, and the devices of contexts.
+//! A store of reusable CUDA events, and the devices of contexts: what pools use of the driver.
 
 use std::sync::Mutex;
 

@@ -27,22 +27,26 @@ pub struct TorchDevice {
 /// `c10::DeviceType::CUDA`.
 const CUDA: i8 = 1;
 
-const USAGE: &CStr = c"_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE";
-const USAGE_SIGNED: &CStr = c"_ZN3c1027reportMemoryUsageToProfilerEPvlllNS_6DeviceE";
-const OUT_OF_MEMORY: &CStr = c"_ZN3c1027reportOutOfMemoryToProfilerElmmNS_6DeviceE";
-const OUT_OF_MEMORY_SIGNED: &CStr = c"_ZN3c1027reportOutOfMemoryToProfilerElllNS_6DeviceE";
-
-static REAL_USAGE: Interposed = Interposed::new(USAGE);
-static REAL_USAGE_SIGNED: Interposed = Interposed::new(USAGE_SIGNED);
-static REAL_OUT_OF_MEMORY: Interposed = Interposed::new(OUT_OF_MEMORY);
-static REAL_OUT_OF_MEMORY_SIGNED: Interposed = Interposed::new(OUT_OF_MEMORY_SIGNED);
-
 /// Defines functions of PyTorch's: what it says is looked at, and then its own function called, by a jump with
 /// the stack and the registers of the caller. PyTorch's function may throw, and a thread may end in it: no
 /// frame of ours is in the way then. The body has the caller's return address as one more argument in the
 /// register named, and gives the address to jump to, null for none.
 macro_rules! torch_functions {
-    ($($(#[$doc:meta])* fn $name:ident = $symbol:literal, $caller:literal, $see:ident;)*) => { $(
+    ($(
+        $(#[$doc:meta])*
+        fn $name:ident = $symbol:literal, $caller:literal,
+        $body:ident: $see:ident($($arg:ident: $ty:ty),*);
+    )*) => { $(
+        extern "C" fn $body($($arg: $ty,)* caller: *const c_void) -> *const c_void {
+            const NAME: &CStr = match CStr::from_bytes_with_nul(concat!($symbol, "\0").as_bytes()) {
+                Ok(name) => name,
+                Err(_) => panic!("no name"),
+            };
+            static REAL: Interposed = Interposed::new(NAME);
+            $see($($arg),*);
+            REAL.real(caller).map_or(std::ptr::null(), |real| real.address)
+        }
+
         $(#[$doc])*
         ///
         /// # Safety
@@ -80,7 +84,7 @@ macro_rules! torch_functions {
                 "2:",
                 "ret",
                 ".cfi_endproc",
-                see = sym $see,
+                see = sym $body,
             )
         }
     )* };
@@ -88,38 +92,21 @@ macro_rules! torch_functions {
 
 torch_functions! {
     /// A tensor came or went (PyTorch 1.13 and later).
-    fn report_usage = "_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE", "r9", usage;
+    fn report_usage = "_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE", "r9",
+        usage: see_usage(
+            address: *mut c_void, size: i64, allocated: usize, reserved: usize, device: TorchDevice
+        );
     /// A tensor came or went (PyTorch up to 1.12).
-    fn report_usage_signed = "_ZN3c1027reportMemoryUsageToProfilerEPvlllNS_6DeviceE", "r9", usage_signed;
+    fn report_usage_signed = "_ZN3c1027reportMemoryUsageToProfilerEPvlllNS_6DeviceE", "r9",
+        usage_signed: see_usage(
+            address: *mut c_void, size: i64, allocated: usize, reserved: usize, device: TorchDevice
+        );
     /// A tensor could not be made (PyTorch 1.13 and later).
-    fn report_out_of_memory = "_ZN3c1027reportOutOfMemoryToProfilerElmmNS_6DeviceE", "r8", out_of_memory;
+    fn report_out_of_memory = "_ZN3c1027reportOutOfMemoryToProfilerElmmNS_6DeviceE", "r8",
+        out_of_memory: see_out_of_memory(size: i64, allocated: usize, reserved: usize, device: TorchDevice);
     /// A tensor could not be made (PyTorch up to 1.12).
-    fn report_out_of_memory_signed = "_ZN3c1027reportOutOfMemoryToProfilerElllNS_6DeviceE", "r8", out_of_memory_signed;
-}
-
-/// Declares the bodies: each with the function that it stands before.
-macro_rules! bodies {
-    ($(fn $name:ident, $real:ident, $see:ident($($arg:ident: $ty:ty),*);)*) => { $(
-        extern "C" fn $name($($arg: $ty,)* caller: *const c_void) -> *const c_void {
-            $see($($arg),*);
-            $real.real(caller).map_or(std::ptr::null(), |real| real.address)
-        }
-    )* };
-}
-
-bodies! {
-    fn usage, REAL_USAGE, see_usage(
-        address: *mut c_void, size: i64, allocated: usize, reserved: usize, device: TorchDevice
-    );
-    fn usage_signed, REAL_USAGE_SIGNED, see_usage(
-        address: *mut c_void, size: i64, allocated: usize, reserved: usize, device: TorchDevice
-    );
-    fn out_of_memory, REAL_OUT_OF_MEMORY, see_out_of_memory(
-        size: i64, allocated: usize, reserved: usize, device: TorchDevice
-    );
-    fn out_of_memory_signed, REAL_OUT_OF_MEMORY_SIGNED, see_out_of_memory(
-        size: i64, allocated: usize, reserved: usize, device: TorchDevice
-    );
+    fn report_out_of_memory_signed = "_ZN3c1027reportOutOfMemoryToProfilerElllNS_6DeviceE", "r8",
+        out_of_memory_signed: see_out_of_memory(size: i64, allocated: usize, reserved: usize, device: TorchDevice);
 }
 
 /// Whether what PyTorch says of this device goes into the trace.

@@ -2,7 +2,8 @@
 //! are claimed before the driver is asked, and returned when it refuses, so that no number of threads exceeds the
 //! limit.
 //!
-//! Without a limit nothing is counted.
+//! The pool of `cudaMalloc` keeps the limit itself, too, before it asks: it gives cached memory back first
+//! (`device_pool/grow.rs` of the allocator). Without a limit nothing is counted.
 
 use std::collections::HashMap;
 use std::sync::Mutex;

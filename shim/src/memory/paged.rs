@@ -11,7 +11,7 @@ use gpushim_alloc::{Context, Reuse};
 use crate::base::settings;
 use crate::cuda::types::{CUresult, DevicePtr, INVALID_CONTEXT, SUCCESS};
 use crate::cuda::{captures, context, device, devices, green, primary};
-use crate::memory::registry::{self, Access, Entry};
+use crate::memory::registry::{self, Access, RegisteredPool};
 use crate::memory::{drain, peer_access, policy, pools, stream_ordered, surplus};
 use crate::record::events;
 
@@ -25,7 +25,7 @@ pub fn allocate(bytes: u64) -> Option<Result<u64, CUresult>> {
     stream_ordered::allocate_from(entry, Stream::all_of(context), bytes)
 }
 
-fn pool(device: i32) -> Option<&'static Entry> {
+fn pool(device: i32) -> Option<&'static RegisteredPool> {
     devices::has_virtual_memory(device).then(|| pools::serving_all(device))?
 }
 
@@ -129,7 +129,7 @@ pub fn free_anywhere(address: DevicePtr) -> Option<CUresult> {
     }))
 }
 
-fn free_where_made(entry: &Entry, address: DevicePtr, made: Context) -> CUresult {
+fn free_where_made(entry: &RegisteredPool, address: DevicePtr, made: Context) -> CUresult {
     let seen = |freed: &_| events::freed(freed);
     let result = stream_ordered::code(entry.pool.free_where_made(address, seen));
     if result == SUCCESS {

@@ -1,4 +1,4 @@
-//! What the pool of `cudaMalloc` needs of the real driver: memory in pieces, and fences on contexts.
+//! The CUDA driver as the pool of `cudaMalloc` calls it (`device_pool::Device`): driver allocations, and events of contexts.
 
 use gpushim_alloc::device_pool::Device;
 use gpushim_alloc::gate;

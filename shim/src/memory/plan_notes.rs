@@ -7,7 +7,7 @@ use gpushim_alloc::stream_pool::Progress;
 use gpushim_config::Log;
 
 use crate::base::{settings, stderr};
-use crate::memory::registry::{self, Entry};
+use crate::memory::registry::{self, RegisteredPool};
 use crate::record::trace;
 
 /// Notes in the trace which pools left their plan, and where; `ends`: also which followed theirs to the end.
@@ -34,7 +34,7 @@ pub fn note(ends: bool) {
     }
 }
 
-fn name(entry: &Entry) -> String {
+fn name(entry: &RegisteredPool) -> String {
     let family = match entry.is_of_device() {
         true => Family::Plain,
         false => Family::Streams,
@@ -54,7 +54,7 @@ fn sentence(progress: &Progress) -> String {
             )
         }
         Some(divergence) => format!(
-            "{followed}, then {} bytes were asked for instead of {}",
+            "{followed}, then {} bytes were requested instead of {}",
             divergence.asked, divergence.expected
         ),
     }

@@ -12,12 +12,12 @@ use crate::base::{settings, thread};
 use crate::cuda::functions::real;
 use crate::cuda::types::SUCCESS;
 use crate::cuda::{captures, context, device, primary};
-use crate::memory::registry::{self, Entry, all, changed, of};
+use crate::memory::registry::{self, RegisteredPool, all, changed, of};
 use crate::memory::surplus::release_surplus;
 use crate::memory::{drain, mappings, peer_access, plans, policy, pool_peers};
 
 /// Registers a pool, with its own settings.
-pub fn add(handle: u64, device: i32, settings: Settings) -> Option<&'static Entry> {
+pub fn add(handle: u64, device: i32, settings: Settings) -> Option<&'static RegisteredPool> {
     registry::add(handle, device, settings, || {
         if captures::any() {
             context::current().into_iter().for_each(drain::prepare);
@@ -53,7 +53,7 @@ pub fn destroyed(handle: u64) {
 }
 
 /// A device's current pool, if it is one of ours.
-pub fn current(device: i32) -> Option<&'static Entry> {
+pub fn current(device: i32) -> Option<&'static RegisteredPool> {
     let (mut pool, mut default) = (ptr::null_mut(), ptr::null_mut());
     // SAFETY: both are ours to write.
     let asked = thread::call(|| unsafe {
@@ -72,7 +72,7 @@ pub fn current(device: i32) -> Option<&'static Entry> {
 }
 
 /// A device's default pool, taken in if it is not yet.
-pub fn default(device: i32, handle: u64) -> Option<&'static Entry> {
+pub fn default(device: i32, handle: u64) -> Option<&'static RegisteredPool> {
     of(handle)
         .or_else(|| policy::serves_streams().then(|| add(handle, device, of_default(device)))?)
 }
@@ -80,7 +80,7 @@ pub fn default(device: i32, handle: u64) -> Option<&'static Entry> {
 /// The pool that serves a device's `cudaMalloc`, in pages: the default pool of its streams, so that what one family of
 /// calls has cached serves the other. Another one if a plan is followed, which is of one family, or if the device has no
 /// pools.
-pub fn serving_all(device: i32) -> Option<&'static Entry> {
+pub fn serving_all(device: i32) -> Option<&'static RegisteredPool> {
     registry::serving_all(device, || {
         let plan = plans::of(device, Family::Plain);
         let has_plan = plan.is_some() || plans::of(device, Family::Streams).is_some();
@@ -130,8 +130,8 @@ pub fn context_gone(gone: Context) -> u64 {
 }
 
 /// The pools whose memory lies in a device's primary context, for want of virtual memory management.
-pub fn in_primary(device: i32) -> impl Iterator<Item = &'static Entry> {
-    let in_context = |entry: &&Entry| entry.pool.policy() != Policy::Vmm;
+pub fn in_primary(device: i32) -> impl Iterator<Item = &'static RegisteredPool> {
+    let in_context = |entry: &&RegisteredPool| entry.pool.policy() != Policy::Vmm;
     registry::on(Some(device))
         .filter(move |_| !mappings::serve(device))
         .filter(in_context)

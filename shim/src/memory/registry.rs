@@ -62,7 +62,7 @@ const LEAST_ADDRESSES: u64 = 1 << 36;
 const MOST_ADDRESSES: u64 = 1 << 44;
 
 /// One pool.
-pub struct Entry {
+pub struct RegisteredPool {
     /// The driver's handle; 0 once the program destroyed the pool.
     pub(super) handle: AtomicU64,
     /// The ordinal of its device.
@@ -79,7 +79,7 @@ pub struct Entry {
     pub pool: StreamPool<Cuda>,
 }
 
-impl Entry {
+impl RegisteredPool {
     /// The driver's handle; 0 once the program destroyed the pool, and for a pool of `cudaMalloc` only.
     pub fn handle(&self) -> u64 {
         match self.handle.load(Ordering::Acquire) {
@@ -117,10 +117,9 @@ impl Entry {
             Access::Program => by_program,
         });
         let (old, new) = (wanted(&before), wanted(&access));
-        drop(access);
         let set = |devices: &[i32]| self.pool.set_access(device::driver(), devices);
         set(&new).inspect_err(|_| {
-            *self.access.lock().unwrap_or_else(PoisonError::into_inner) = before;
+            *access = before;
             let _ = set(&old);
         })
     }
@@ -163,14 +162,15 @@ pub enum Access {
 }
 
 /// The pools that serve `cudaMalloc`, by device.
-static SERVING_ALL: [AtomicPtr<Entry>; 64] = [const { AtomicPtr::new(ptr::null_mut()) }; 64];
+static SERVING_ALL: [AtomicPtr<RegisteredPool>; 64] =
+    [const { AtomicPtr::new(ptr::null_mut()) }; 64];
 
 /// The pool that serves a device's `cudaMalloc`; `make` says which it is, the first time.
 #[inline]
 pub fn serving_all(
     device: i32,
-    make: impl FnOnce() -> Option<&'static Entry>,
-) -> Option<&'static Entry> {
+    make: impl FnOnce() -> Option<&'static RegisteredPool>,
+) -> Option<&'static RegisteredPool> {
     let known = usize::try_from(device).ok();
     let slot = known.and_then(|device| SERVING_ALL.get(device));
     // SAFETY: what is stored there was leaked, and is never freed.
@@ -197,7 +197,8 @@ fn is_of_device(handle: u64) -> bool {
     handle & OF_DEVICE != 0
 }
 
-static ENTRIES: [AtomicPtr<Entry>; MOST] = [const { AtomicPtr::new(ptr::null_mut()) }; MOST];
+static ENTRIES: [AtomicPtr<RegisteredPool>; MOST] =
+    [const { AtomicPtr::new(ptr::null_mut()) }; MOST];
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 static ADDING: Mutex<()> = Mutex::new(());
 /// Counts the changes after which what threads remember of streams is not valid any more.
@@ -216,7 +217,7 @@ pub fn changed() {
 
 /// All pools that hold or may hold memory.
 #[inline]
-pub fn all() -> impl Iterator<Item = &'static Entry> {
+pub fn all() -> impl Iterator<Item = &'static RegisteredPool> {
     let count = COUNT.load(Ordering::Acquire);
     ENTRIES.iter().take(count).filter_map(|entry| {
         // SAFETY: what is stored there was leaked, and is never freed.
@@ -225,7 +226,7 @@ pub fn all() -> impl Iterator<Item = &'static Entry> {
 }
 
 /// The pools of a device, or of all.
-pub fn on(device: Option<i32>) -> impl Iterator<Item = &'static Entry> {
+pub fn on(device: Option<i32>) -> impl Iterator<Item = &'static RegisteredPool> {
     all().filter(move |entry| device.is_none_or(|device| entry.device == device))
 }
 
@@ -237,13 +238,13 @@ pub fn any() -> bool {
 
 /// The pool of a driver's handle, if it is one of ours.
 #[inline]
-pub fn of(handle: u64) -> Option<&'static Entry> {
+pub fn of(handle: u64) -> Option<&'static RegisteredPool> {
     all().find(|entry| handle != 0 && entry.handle.load(Ordering::Acquire) == handle)
 }
 
 /// The pool that an address may belong to.
 #[inline]
-pub fn owner(address: u64) -> Option<&'static Entry> {
+pub fn owner(address: u64) -> Option<&'static RegisteredPool> {
     all().find(|entry| entry.pool.owns(address))
 }
 
@@ -253,7 +254,7 @@ pub fn add(
     device: i32,
     settings: Settings,
     made: impl FnOnce(),
-) -> Option<&'static Entry> {
+) -> Option<&'static RegisteredPool> {
     if let Some(entry) = of(handle) {
         return Some(entry);
     }
@@ -267,7 +268,7 @@ pub fn add(
         addresses: addresses(device),
         ..settings
     };
-    let drained = |entry: &&Entry| {
+    let drained = |entry: &&RegisteredPool| {
         let stats = entry.pool.stats();
         entry.device == device
             && entry.handle.load(Ordering::Acquire) == 0
@@ -287,7 +288,7 @@ pub fn add(
     }
     let count = COUNT.load(Ordering::Relaxed);
     let slot = ENTRIES.get(count)?;
-    let entry = Box::leak(Box::new(Entry {
+    let entry = Box::leak(Box::new(RegisteredPool {
         handle: AtomicU64::new(handle),
         device,
         aside: AtomicBool::new(false),

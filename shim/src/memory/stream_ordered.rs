@@ -9,7 +9,7 @@ use crate::cuda::types::{
     INVALID_VALUE, OUT_OF_MEMORY, SUCCESS,
 };
 use crate::cuda::{captures, device};
-use crate::memory::registry::{self, Entry};
+use crate::memory::registry::{self, RegisteredPool};
 use crate::memory::{growth, policy, shortage, targets};
 use crate::record::{events, trace};
 
@@ -79,7 +79,11 @@ fn freed_on(handle: u64) -> Result<Stream, CUresult> {
 
 /// The stream and the pool of a request. `None`: the driver must answer.
 #[inline(always)]
-fn served(bytes: usize, stream: u64, pool: Option<u64>) -> Option<(&'static Entry, Stream)> {
+fn served(
+    bytes: usize,
+    stream: u64,
+    pool: Option<u64>,
+) -> Option<(&'static RegisteredPool, Stream)> {
     if bytes == 0 || !policy::serves_streams() || is_captured(stream) {
         return None;
     }
@@ -110,7 +114,11 @@ pub fn allocate_at_once(bytes: usize, stream: u64, pool: Option<u64>) -> Option<
 
 /// Memory for a stream from a pool. `None`: the driver must answer.
 #[inline(always)]
-pub fn allocate_from(entry: &Entry, stream: Stream, bytes: u64) -> Option<Result<u64, CUresult>> {
+pub fn allocate_from(
+    entry: &RegisteredPool,
+    stream: Stream,
+    bytes: u64,
+) -> Option<Result<u64, CUresult>> {
     if let Some(grant) = entry.pool.try_allocate(stream, bytes) {
         events::granted_on(&grant, entry.device, stream.handle);
         return Some(Ok(grant.address));
@@ -119,7 +127,11 @@ pub fn allocate_from(entry: &Entry, stream: Stream, bytes: u64) -> Option<Result
 }
 
 #[cold]
-fn allocate_slowly(entry: &Entry, stream: Stream, bytes: u64) -> Option<Result<u64, CUresult>> {
+fn allocate_slowly(
+    entry: &RegisteredPool,
+    stream: Stream,
+    bytes: u64,
+) -> Option<Result<u64, CUresult>> {
     trace::open();
     growth::begins();
     events::driver_ns();
@@ -160,7 +172,7 @@ pub fn free_on(address: DevicePtr, stream: u64) -> Option<CUresult> {
     })
 }
 
-fn is_live(entry: &Entry, address: DevicePtr) -> bool {
+fn is_live(entry: &RegisteredPool, address: DevicePtr) -> bool {
     let found = entry.pool.find(address);
     found.is_some_and(|found| found.address == address)
 }
@@ -168,7 +180,7 @@ fn is_live(entry: &Entry, address: DevicePtr) -> bool {
 /// Takes an address back into its pool, in the order of a stream. A function of its own: what records the free is inlined
 /// where it has one caller.
 #[inline(never)]
-pub fn free_from(entry: &Entry, address: DevicePtr, stream: Stream) -> CUresult {
+pub fn free_from(entry: &RegisteredPool, address: DevicePtr, stream: Stream) -> CUresult {
     let seen = |freed: &_| events::freed_on(freed, stream.handle);
     code(entry.pool.free(stream, address, seen))
 }

@@ -2,18 +2,18 @@
 
 use std::sync::atomic::Ordering;
 
-use gpushim_alloc::stream_pool::Marks;
+use gpushim_alloc::stream_pool::Mark;
 use gpushim_alloc::{Context, Stream};
 
 use crate::cuda::types::SUCCESS;
 use crate::cuda::{captures, device};
 use crate::memory::peer_access;
-use crate::memory::registry::{self, Entry, all};
+use crate::memory::registry::{self, RegisteredPool, all};
 use crate::memory::shortage::Active;
 use crate::record::events;
 
 /// Gives back what a pool must not keep at a synchronisation; memory that captures and graphs hold is given back later.
-pub fn release_surplus(entry: &Entry) {
+pub fn release_surplus(entry: &RegisteredPool) {
     if !entry.pool.is_above_threshold() {
         return;
     }
@@ -27,13 +27,13 @@ pub fn release_surplus(entry: &Entry) {
 /// A capture is over, or a graph is gone: what pools were to give back before goes.
 pub fn release_owed() {
     if !captures::any() {
-        let owing = |entry: &&Entry| entry.owes.swap(false, Ordering::Relaxed);
+        let owing = |entry: &&RegisteredPool| entry.owes.swap(false, Ordering::Relaxed);
         all().filter(owing).for_each(release_surplus);
     }
 }
 
 /// Gives back what a pool holds beyond `keep` bytes, because the program asked for that.
-pub fn trim_to(entry: &Entry, keep: u64) {
+pub fn trim_to(entry: &RegisteredPool, keep: u64) {
     let _active = Active::begin();
     let bytes = entry.pool.trim_streams(device::driver(), keep);
     events::trimmed_to(entry.device, keep, bytes);
@@ -50,9 +50,9 @@ pub fn synchronize(
         return call();
     };
     // A stream's synchronisation is frequent: it is only of interest where memory may go back.
-    let interested = |entry: &&Entry| stream.is_none() || entry.pool.is_above_threshold();
+    let interested = |entry: &&RegisteredPool| stream.is_none() || entry.pool.is_above_threshold();
     let alone = !peer_access::any() || peer_access::of(context).is_empty();
-    let marks: Vec<(&Entry, Marks)> = all()
+    let marks: Vec<(&RegisteredPool, Mark)> = all()
         .filter(interested)
         .map(|entry| (entry, entry.pool.mark(context, stream, alone)))
         .collect();

@@ -9,7 +9,7 @@ use gpushim_alloc::{Context, Stream};
 use crate::base::{boundary, thread};
 use crate::cuda::{context, device, streams};
 use crate::memory::pools;
-use crate::memory::registry::{self, Entry};
+use crate::memory::registry::{self, RegisteredPool};
 
 /// A stream and the pool that serves it.
 #[derive(Clone, Copy)]
@@ -17,7 +17,7 @@ pub struct Target {
     /// The stream.
     pub stream: Stream,
     /// Its device's current pool, if that is one of ours.
-    pub entry: Option<&'static Entry>,
+    pub entry: Option<&'static RegisteredPool>,
 }
 
 /// What a stream handle, 0 not among them, means in this thread. `None`: no stream, or one that we
@@ -41,7 +41,7 @@ pub fn target(handle: u64) -> Option<Target> {
                 },
             },
             // SAFETY: null, or the address of an entry, which is never freed.
-            entry: unsafe { t.stream_entry.get().cast::<Entry>().as_ref() },
+            entry: unsafe { t.stream_entry.get().cast::<RegisteredPool>().as_ref() },
         })
     });
     match known {

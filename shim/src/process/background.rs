@@ -6,12 +6,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use gpushim_alloc::TICKS_TO_DECAY;
-use gpushim_trace::background::{Background, is_last};
+use gpushim_trace::background::{self, Background, is_last};
 
 use crate::base::{boundary, settings};
 use crate::memory::shortage::Active;
 use crate::memory::{device_memory, plan_notes, pools, registry};
-use crate::record::{events, thread_names, upkeep};
+use crate::record::{events, maintenance, thread_names};
 
 /// Set when the process ends: the driver may be gone from then on.
 static STOPPED: AtomicBool = AtomicBool::new(false);
@@ -26,21 +26,8 @@ pub fn start() {
         // Registered after the driver's own handlers, and so called before them.
         // SAFETY: the handler is an `extern "C"` function that does not unwind.
         unsafe { libc::atexit(stop) };
-        // The host's signals are for the host's threads: the new one inherits this mask.
-        // SAFETY: both sets are ours; a full set is a valid one.
-        unsafe {
-            let mut all: libc::sigset_t = std::mem::zeroed();
-            let mut before: libc::sigset_t = std::mem::zeroed();
-            libc::sigfillset(&mut all);
-            // A truncated trace is a fault of the thread that touches it, and handled there.
-            libc::sigdelset(&mut all, libc::SIGBUS);
-            libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before);
-            let _ = thread::Builder::new()
-                .name("gpushim".to_owned())
-                .stack_size(256 << 10)
-                .spawn(run);
-            libc::pthread_sigmask(libc::SIG_SETMASK, &before, std::ptr::null_mut());
-        }
+        // Without it nothing is trimmed or calibrated, and the program runs on.
+        let _ = background::spawn("gpushim", 256 << 10, run);
     });
 }
 
@@ -64,7 +51,7 @@ extern "C" fn stop() {
         || {
             thread_names::record();
             plan_notes::note(true);
-            upkeep::finish();
+            maintenance::finish();
         },
     );
 }
@@ -124,5 +111,5 @@ fn work(decays: bool, sampled: &mut Option<Instant>) -> bool {
     device_memory::sample(sampled);
     thread_names::record();
     plan_notes::note(false);
-    upkeep::run()
+    maintenance::run()
 }

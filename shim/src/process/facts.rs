@@ -1,8 +1,9 @@
 //! What the shim knows about the process when its trace is opened.
 
-use std::ffi::{CStr, c_char, c_void};
+use std::ffi::{CStr, c_char};
 
 use gpushim_trace::Writer;
+use gpushim_unwind::each_object;
 
 use crate::base::{settings, thread};
 use crate::cuda::functions::real;
@@ -64,18 +65,14 @@ fn devices(writer: &Writer) {
 
 /// The paths of all libraries in the process.
 fn libraries() -> Vec<String> {
-    extern "C" fn each(info: *mut libc::dl_phdr_info, _: usize, list: *mut c_void) -> i32 {
-        // SAFETY: `list` is the vector below; the name is null or a C string.
-        unsafe {
-            if !(*info).dlpi_name.is_null() {
-                let name = CStr::from_ptr((*info).dlpi_name).to_string_lossy();
-                (*list.cast::<Vec<String>>()).push(name.into_owned());
-            }
+    let mut list = Vec::new();
+    each_object(|info| {
+        if !info.dlpi_name.is_null() {
+            // SAFETY: the name is a C string while the object is shown.
+            let name = unsafe { CStr::from_ptr(info.dlpi_name) };
+            list.push(name.to_string_lossy().into_owned());
         }
-        0
-    }
-    let mut list = Vec::<String>::new();
-    // SAFETY: the callback gets the vector, which outlives the call.
-    unsafe { libc::dl_iterate_phdr(Some(each), (&raw mut list).cast()) };
+        false
+    });
     list
 }

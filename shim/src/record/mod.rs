@@ -1,10 +1,10 @@
 //! The recorder: other modules report events to it, and it writes them to the trace.
 
 pub mod events;
+pub mod maintenance;
 pub mod phase;
 pub mod ranges;
 pub mod stacks;
 pub mod thread_names;
 pub mod timeline;
 pub mod trace;
-pub mod upkeep;

@@ -1,4 +1,4 @@
-//! The node of the open ranges to which a thread's events belong.
+//! Each thread's current node in the tree of open ranges.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 

@@ -6,7 +6,7 @@ use std::sync::{Mutex, OnceLock};
 use gpushim_config::Stacks;
 use gpushim_trace::perf_map::PerfMap;
 use gpushim_trace::{BuildId, Module, Writer};
-use gpushim_unwind::{self, Again, Frames};
+use gpushim_unwind::{self, Again, Frames, each_object};
 
 use crate::base::{settings, thread};
 use crate::record::{phase, trace};
@@ -89,7 +89,7 @@ fn met(module: &gpushim_unwind::Module) {
 }
 
 /// What the background thread does for stacks.
-pub fn upkeep(writer: &Writer) {
+pub fn maintain(writer: &Writer) {
     if settings::config().stacks == Stacks::Off {
         return;
     }
@@ -115,14 +115,11 @@ fn unloaded() {
 
 /// How often libraries were unloaded so far.
 fn unloads() -> u64 {
-    extern "C" fn first(info: *mut libc::dl_phdr_info, _: usize, to: *mut libc::c_void) -> i32 {
-        // SAFETY: the linker passes its description, and `to` is the number below.
-        unsafe { *to.cast::<u64>() = (*info).dlpi_subs };
-        1
-    }
-    let mut unloaded = 0_u64;
-    // SAFETY: the callback gets the number, which outlives the call.
-    unsafe { libc::dl_iterate_phdr(Some(first), (&raw mut unloaded).cast()) };
+    let mut unloaded = 0;
+    each_object(|info| {
+        unloaded = info.dlpi_subs;
+        true
+    });
     unloaded
 }
 

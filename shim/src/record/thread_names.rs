@@ -1,4 +1,4 @@
-//! Threads' names, off everybody's path: a thread leaves its id when it records for the first time, and
+//! Threads' names, recorded by the background thread: a thread leaves its id when it records for the first time, and
 //! the background thread reads what the kernel calls it.
 
 use std::sync::Mutex;

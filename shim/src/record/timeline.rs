@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use gpushim_config::TraceMode;
 use gpushim_trace::spool::{SpoolLimits, SpoolOptions, Spooler};
-use gpushim_trace::{Upkeep, Writer};
+use gpushim_trace::{TimelineFollower, Writer};
 
 use crate::base::{settings, stderr};
 
@@ -14,7 +14,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 enum Follower {
     /// The background thread keeps the timeline.
-    Timeline(Box<Upkeep>),
+    Timeline(Box<TimelineFollower>),
     /// A thread of its own keeps the timeline and writes all events.
     Spool(Spooler),
 }
@@ -49,9 +49,7 @@ pub fn start(writer: &Writer, held: HeldNow) {
             match Spooler::start(writer, options) {
                 Ok(spooler) => Follower::Spool(spooler),
                 Err(error) => {
-                    stderr::say(&format!(
-                        "failed to write all events beside the trace: {error}; it keeps the newest"
-                    ));
+                    stderr::say(&format!("failed to {error}; it keeps the newest"));
                     timeline(writer, held)
                 }
             }
@@ -63,7 +61,10 @@ pub fn start(writer: &Writer, held: HeldNow) {
 }
 
 fn timeline(writer: &Writer, held: HeldNow) -> Follower {
-    Follower::Timeline(Box::new(Upkeep::new(writer, Some(Box::new(held)))))
+    Follower::Timeline(Box::new(TimelineFollower::new(
+        writer,
+        Some(Box::new(held)),
+    )))
 }
 
 /// The line that says that not all events are kept any more.
@@ -85,19 +86,19 @@ pub fn poll() -> bool {
     let Ok(mut follower) = FOLLOWER.lock() else {
         return false;
     };
-    let Some(Follower::Timeline(upkeep)) = follower.as_mut() else {
+    let Some(Follower::Timeline(timeline)) = follower.as_mut() else {
         return false;
     };
-    let before = upkeep.progress().1;
-    upkeep.poll();
-    upkeep.progress().1 != before
+    let before = timeline.progress().1;
+    timeline.poll();
+    timeline.progress().1 != before
 }
 
 /// The process ends: what is left is written.
 pub fn stop() {
     let follower = FOLLOWER.lock().ok().and_then(|mut place| place.take());
     match follower {
-        Some(Follower::Timeline(mut upkeep)) => upkeep.flush_with(&mut |_| {}),
+        Some(Follower::Timeline(mut timeline)) => timeline.flush_with(&mut |_| {}),
         Some(Follower::Spool(spooler)) => {
             spooler.stop(PATIENCE);
         }

@@ -44,8 +44,7 @@ fn create() -> Option<&'static Writer> {
             Ok(writer) => Some(writer),
             Err(error) => {
                 stderr::say(&format!(
-                    "failed to create the trace {}: {error}; the program runs on without one",
-                    path.display()
+                    "failed to {error}; the program runs on without one"
                 ));
                 None
             }

@@ -1,8 +1,16 @@
 use super::*;
 use crate::drops::fall::Cause;
-use crate::iterations::{By, Start};
+use crate::iterations::{By, Certainty, Start};
 use crate::ledger::sample::{PARAMETERS, Training};
 use gpushim_trace::{Class, Event, Kind, Trace, Writer, WriterOptions};
+
+impl Drops {
+    /// Those that last: memory falls below where it was before, and never comes back.
+    fn lasting(&self) -> impl Iterator<Item = &Drop> {
+        let all = self.drops.iter();
+        all.filter(|drop| drop.largest.lasting.is_some())
+    }
+}
 
 fn drops(trace: &Trace) -> Drops {
     let focus = Focus::of(trace, None);
@@ -22,6 +30,7 @@ fn by_size(trace: &Trace, bytes: u64) -> Drops {
     let iterations = Iterations {
         by: By::Size(bytes),
         starts: starts.collect(),
+        certainty: Certainty::default(),
     };
     Drops::of(trace, Focus::of(trace, None), Some(&iterations))
 }

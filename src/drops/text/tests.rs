@@ -1,12 +1,20 @@
 use super::*;
 use crate::drops::fall::Fallen;
-use crate::output::finding::Shown;
+use crate::output::answer::Shown;
+use crate::recording::Function;
+use crate::symbols::Kind;
 
-fn told(lasting: Option<u64>, times: u64) -> Told {
+fn told(lasting: Option<u64>, times: u64) -> DropGroup {
     let mib = |count: u64| count << 20;
     let holder = Holder {
         who: CallSite {
-            function: "fill  train.py:7".to_string(),
+            function: Some(Function {
+                name: "fill".to_string(),
+                file: Some("/me/train.py".to_string()),
+                line: Some(7),
+                module: None,
+                kind: Kind::Python,
+            }),
             ..CallSite::default()
         },
         blocks: 8,
@@ -14,8 +22,9 @@ fn told(lasting: Option<u64>, times: u64) -> Told {
         per_iteration: None,
         share: 0.8,
         oldest_ns: Some(1),
+        made_before: false,
     };
-    Told {
+    DropGroup {
         drop: Drop {
             cause: Cause::Freed,
             times,
@@ -43,7 +52,7 @@ fn told(lasting: Option<u64>, times: u64) -> Told {
     }
 }
 
-fn report(drops: Vec<Told>) -> DropsReport {
+fn report(drops: Vec<DropGroup>) -> DropsReport {
     let mut report = DropsReport {
         subject: Subject {
             trace: "a.trace".to_string(),

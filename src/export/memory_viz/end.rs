@@ -1,7 +1,6 @@
-//! What a device holds at the end: its segments, cut into blocks.
+//! The segments of a device at the end, cut into blocks.
 
-use anyhow::Result;
-
+use crate::error::Result;
 use crate::export::complete_events::Block;
 use crate::export::memory_viz::{End, Viz};
 
@@ -13,7 +12,7 @@ const LARGE: u64 = (2 << 20) + 1;
 /// A stretch of a segment: address, bytes, and the block that is there.
 type Stretch<'a> = (u64, u64, Option<&'a Block>);
 
-/// Cuts a segment into its blocks and what is between them.
+/// Cuts a segment into its blocks and the free parts between them.
 fn stretches<'a>(from: u64, to: u64, blocks: &[&'a Block]) -> Vec<Stretch<'a>> {
     let mut all = Vec::new();
     let mut at = from;
@@ -40,7 +39,7 @@ impl Viz<'_> {
         let mut covered = 0;
         for (address, (size, stream)) in &end.segments {
             let to = address.saturating_add(*size);
-            // What lies before the segment lies in none.
+            // Blocks before the segment are in no segment.
             while let Some(block) = blocks.next_if(|block| block.address < *address) {
                 covered = self.alone(end, block, covered)?;
             }

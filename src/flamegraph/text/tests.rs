@@ -1,6 +1,6 @@
 use super::*;
 use crate::ledger::sample::Training;
-use crate::output::finding::Shown;
+use crate::output::answer::Shown;
 
 fn report(weight: Weight) -> FlameReport {
     let how = Training {
@@ -9,7 +9,7 @@ fn report(weight: Weight) -> FlameReport {
     };
     let (_dir, trace) = how.record();
     let focus = Focus::of(&trace, None);
-    FlameReport::of(&trace, focus, weight, &mut *trace.names())
+    FlameReport::of(&trace, focus, weight, false, &mut *trace.names())
 }
 
 #[test]

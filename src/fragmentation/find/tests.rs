@@ -1,5 +1,5 @@
 use super::*;
-use gpushim_trace::{Class, Cost, Trace, Writer, WriterOptions};
+use gpushim_trace::{Class, Cost, TimelineFollower, Trace, Writer, WriterOptions};
 
 const MIB: u64 = 1 << 20;
 const CONTEXT: u64 = 0xc0;
@@ -91,6 +91,7 @@ fn what_pins_nearly_empty_segments() {
         pinned: 190 * MIB,
         pinned_segments: 10,
         largest_free: 10 * MIB,
+        untold: 0,
     };
     assert_eq!(found.devices, [room]);
     assert_eq!(found.pins.len(), 10);
@@ -194,4 +195,77 @@ fn pieces_of_an_expandable_segment() {
     assert_eq!(sizes, [6 * MIB, 2 * MIB]);
     assert_eq!(found.segments[0].largest_free, MIB);
     assert_eq!(found.devices[0].reserved, 8 * MIB);
+}
+
+/// Of the moments at which most is held, the one at which most of it is in use: all may be held from the first event on.
+#[test]
+fn memory_that_is_reserved_at_once() {
+    let made = Made::new();
+    for number in 1..=4_u64 {
+        made.segment(Class::Device, number << 32, 100 * MIB);
+    }
+    for number in 1..=4_u64 {
+        made.block(Class::Device, number << 32, 90 * MIB, 1);
+    }
+    for number in 2..=4_u64 {
+        made.free(Class::Device, number << 32, 90 * MIB);
+    }
+    let found = made.at(Moment::Peak);
+    assert_eq!(found.ticket, 8, "after the last allocation");
+    assert_eq!(found.devices[0].allocated, 360 * MIB);
+    assert_eq!(found.asked, None, "memory did not grow for it");
+    assert!(!found.is_found());
+}
+
+/// What a snapshot tells of its beginning is no moment of the run.
+#[test]
+fn what_was_there_before_is_no_moment() {
+    let made = Made::new();
+    let earlier = |kind, address, size| Event {
+        flags: flags::EARLIER,
+        extra: [0, Cost::pack(0, size)],
+        ..Made::event(kind, Class::Device, address, size)
+    };
+    let segment = earlier(Kind::Reserve, 1 << 32, 100 * MIB);
+    made.writer.record(&Event {
+        extra: [CONTEXT, 0],
+        ..segment
+    });
+    for number in 0..9_u64 {
+        let at = (1 << 32) + number * 10 * MIB;
+        made.writer
+            .record_alloc(&earlier(Kind::Alloc, at, 10 * MIB));
+    }
+    let found = made.at(Moment::Peak);
+    assert_eq!(found.devices[0].allocated, 90 * MIB);
+    assert_eq!((found.devices[0].stuck, found.asked), (10 * MIB, None));
+}
+
+/// Where the segments of a wrapped ring lie is not known, but what they have in sum is.
+#[test]
+fn segments_of_before_the_ring() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = WriterOptions {
+        bytes: 4096,
+        ..WriterOptions::default()
+    };
+    let writer = Writer::create(&dir.path().join("a.trace"), &options).unwrap();
+    let mut timeline = TimelineFollower::new(&writer, None);
+    let made = Made { dir, writer };
+    made.segment(Class::Device, 1 << 32, 100 * MIB);
+    made.block(Class::Device, 1 << 32, 60 * MIB, 1);
+    for _ in 0..200 {
+        timeline.flush_with(&mut |_| {});
+        made.block(Class::Device, (1 << 32) + 60 * MIB, MIB, 2);
+        made.free(Class::Device, (1 << 32) + 60 * MIB, MIB);
+    }
+    let trace = Trace::open(made.writer.path()).unwrap();
+    let focus = Focus::of(&trace, None);
+    let found = Fragmentation::at(&trace, focus, Moment::Peak);
+    let room = &found.devices[0];
+    assert_eq!(
+        (room.reserved, room.allocated, room.untold),
+        (100 * MIB, 61 * MIB, 39 * MIB)
+    );
+    assert!(!found.is_found());
 }

@@ -1,5 +1,5 @@
 use super::*;
-use crate::output::finding::Shown;
+use crate::output::answer::Shown;
 use gpushim_trace::{Class, Cost, Event, Kind, Trace, Writer, WriterOptions};
 
 const MIB: u64 = 1 << 20;
@@ -62,7 +62,7 @@ fn silent_where_little_is_free() {
     assert!(
         nothing
             .verdict
-            .starts_with("The recording tells of no memory"),
+            .starts_with("The recording has no reserved memory"),
         "{}",
         nothing.verdict
     );

@@ -1,5 +1,5 @@
 use crate::growth::find::Growth;
-use crate::iterations::Iterations;
+use crate::iterations::Followed;
 use crate::ledger::Focus;
 use crate::ledger::sample::{LEAK, Training};
 use crate::recording::{Frame, Recording};
@@ -7,8 +7,8 @@ use gpushim_trace::{StackNode, Trace};
 
 fn growth(trace: &Trace) -> Option<Growth> {
     let focus = Focus::of(trace, None);
-    let iterations = Iterations::find(trace, focus)?;
-    Some(Growth::of(trace, focus, &iterations))
+    let followed = Followed::of(trace, focus);
+    Some(Growth::new(&followed.iterations?, &followed.kept))
 }
 
 fn found(how: &Training) -> Growth {

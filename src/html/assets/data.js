@@ -47,7 +47,7 @@ function recordingOf({ head, columns: c }) {
   const recording = {
     head, summary, end, texts: head.texts, problems: head.problems, bucket: head.bucket_ns,
     hasStacks: head.has_stacks,
-    frames: { name: ints(c.frame_name), place: ints(c.frame_place), sort: ints(c.frame_sort), user: ints(c.frame_user) },
+    frames: { name: ints(c.frame_name), place: ints(c.frame_place), sort: ints(c.frame_sort), above: ints(c.frame_above) },
     nodes: { parent: ints(c.node_parent), frame: ints(c.node_frame) },
     stacks: { node: stackNode, blame: stackBlame, count: stackNode.length },
     phases: {

@@ -5,14 +5,14 @@ const flame = { zoomed: null };
 // Totals by function, from those by stack; frames that are not wanted are passed over.
 function flameTree(found) {
   const { nodes, frames, stacks } = state.recording;
-  const isOwn = state.ownFrames;
+  const isAbove = state.aboveLine;
   const root = { frame: -1, bytes: 0, children: new Map(), groups: new Float64Array(9), stacks: [] };
   const paths = new Map();
   const pathOf = (node) => {
     if (!node) return [];
     if (paths.has(node)) return paths.get(node);
     const above = pathOf(nodes.parent[node - 1]), frame = nodes.frame[node - 1];
-    const path = !isOwn || frames.user[frame] ? [...above, frame] : above;
+    const path = !isAbove || frames.above[frame] ? [...above, frame] : above;
     paths.set(node, path);
     return path;
   };
@@ -20,7 +20,7 @@ function flameTree(found) {
     const bytes = found.bytes[stack];
     if (!(bytes > 0)) continue;
     let path = pathOf(stacks.node[stack]);
-    // Nothing of one's own in it: the function that is held responsible.
+    // Nothing above the line in it: the function that is held responsible.
     if (!path.length && stacks.blame[stack]) path = [stacks.blame[stack] - 1];
     const group = state.groups.of[stack];
     let at = root;
@@ -167,5 +167,5 @@ function drawScope(found) {
   $("scope").title = $("scope").textContent;
   const button = $("frames");
   button.hidden = !state.recording.hasStacks;
-  button.setAttribute("aria-pressed", String(!state.ownFrames));
+  button.setAttribute("aria-pressed", String(!state.aboveLine));
 }

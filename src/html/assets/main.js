@@ -85,6 +85,7 @@ function describe(recording) {
   if (summary.out_of_memory_count) figures.push(["Out of memory", format.count(summary.out_of_memory_count) + "×", "", "oom"]);
   $("figures").replaceChildren(...figures.map(([label, value, more, key]) => element("div", { class: key === "oom" ? "bad" : "", "data-key": key },
     element("dt", {}, label), element("dd", {}, value, more ? element("small", {}, more) : null))));
+  drawFindings(report);
   const { events } = summary, problems = [...recording.problems];
   if (events.wrapped) {
     problems.unshift("The ring has wrapped: " + format.count(events.lost) + " older events are lost. Before " + span(summary.first_ns) +
@@ -139,11 +140,11 @@ function connect() {
   listen(["from", "to", "span", "moment", "hover"], drawOverlay);
   listen(["from", "to", "span", "moment", "lit", "mode"], drawStatus);
   listen(["lit"], drawLegend);
-  listen(["span", "moment", "mode", "ownFrames", "lit"], drawFlame);
-  listen(["span", "moment", "mode", "grouping", "tab", "sort", "lit", "ownFrames"], drawTable);
+  listen(["span", "moment", "mode", "aboveLine", "lit"], drawFlame);
+  listen(["span", "moment", "mode", "grouping", "tab", "sort", "lit", "aboveLine"], drawTable);
   $("theme").onclick = switchTheme;
   $("help").onclick = () => $("keys").showModal();
-  $("frames").onclick = () => change({ ownFrames: !state.ownFrames });
+  $("frames").onclick = () => change({ aboveLine: !state.aboveLine });
   $("grouping").onchange = (event) => change({ grouping: event.target.value });
   $("view").onchange = (event) => showView(state.recording.views[event.target.value]);
   $("recording").onchange = (event) => show(Number(event.target.value));

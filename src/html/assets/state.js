@@ -6,7 +6,7 @@ const state = {
   moment: 0,               // the selected moment
   mode: "peak",            // of flame graph and table
   lit: null,               // highlighted stacks, { label, has: Uint8Array }
-  ownFrames: true, grouping: "function", tab: "holders", sort: "bytes",
+  aboveLine: true, grouping: "function", tab: "holders", sort: "bytes",
   hover: null,             // a moment under the pointer
 };
 const listeners = [];

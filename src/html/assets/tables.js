@@ -88,7 +88,7 @@ function holdersTable() {
 function leafOf(stack) {
   const { nodes, stacks, frames } = state.recording;
   let node = stacks.node[stack];
-  if (state.ownFrames) while (node && !frames.user[nodes.frame[node - 1]] && nodes.parent[node - 1]) node = nodes.parent[node - 1];
+  if (state.aboveLine) while (node && !frames.above[nodes.frame[node - 1]] && nodes.parent[node - 1]) node = nodes.parent[node - 1];
   return nodes.frame[node - 1];
 }
 
@@ -161,7 +161,7 @@ function noteText(note) {
 
 function eventsTable() {
   const { notes, head } = state.recording, window = state.to - state.from;
-  if (!notes.length) return empty("Nothing went wrong: no request failed, no context was lost, and the program set no marks.");
+  if (!notes.length) return empty("No request failed, no context was lost, and the program set no marks.");
   const rows = [...notes].sort((a, b) => isFailure(b) - isFailure(a) || a.ns - b.ns);
   const made = table([
     ["Time", "n", (note) => format.moment(note.ns, Math.min(window, 1e9))],

@@ -1,7 +1,7 @@
 //! Pages of recordings whose truth is known.
 
 use super::*;
-use crate::html::books::layer_name;
+use crate::html::memory::layer_name;
 use gpushim_trace::{Class, Event, Kind, Layer, StackNode, Trace, WriterOptions, flags};
 
 mod made;
@@ -208,11 +208,7 @@ fn a_ring_that_has_wrapped() {
         .sum();
     assert_eq!(live, (2, table));
     let texts = page.head()["texts"].as_array().unwrap();
-    assert!(
-        texts
-            .iter()
-            .any(|text| text == "allocated before the first event")
-    );
+    assert!(texts.iter().any(|text| text == crate::ledger::MADE_BEFORE));
 }
 
 #[test]

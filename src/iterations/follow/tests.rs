@@ -1,11 +1,8 @@
 use super::*;
-use crate::growth::Growth;
 use crate::iterations::Search;
-use crate::leaks::Leaks;
-use crate::ledger::Moment;
 use crate::ledger::sample::Training;
+use crate::ledger::{LiveAt, Moment, walk};
 use crate::peak::Peak;
-use crate::recording::read;
 
 /// What one pass tells is what each analysis finds by itself.
 #[test]
@@ -35,19 +32,12 @@ fn one_pass_tells_what_many_do() {
         let mut follow = Follow::new(&trace, focus, search.choose(), &moments, None);
         read(&trace, &mut [&mut follow]);
         let found = follow.finish();
-        assert_eq!(found.iterations.as_ref(), Some(&iterations), "{how:?}");
-        let growth = Growth::of(&trace, focus, &iterations);
-        assert_eq!(found.levels, growth.levels, "{how:?}");
-        let followed = Growth::new(&trace, &iterations, found.levels, &found.live_at_last);
-        assert_eq!(followed.keepers, growth.keepers, "{how:?}");
-        let leaks = Leaks::of(&trace, focus, Some(&iterations));
-        let followed = Leaks::new(
-            &trace,
-            Some(&iterations),
-            found.last_ns,
-            &found.live_at_last,
-        );
-        assert_eq!(followed, leaks, "{how:?}");
+        let starts = found.iterations.as_ref().map(|found| &found.starts);
+        assert_eq!(starts, Some(&iterations.starts), "{how:?}");
+        let last = iterations.starts.iter().rev().nth(1).unwrap();
+        let mut live = LiveAt::new(last.ticket);
+        walk(&trace, focus, &mut [&mut live]);
+        assert_eq!(found.kept.live, live.into_blocks(), "{how:?}");
         let [end, at_peak] = &found.live_at[..] else {
             panic!("two moments");
         };

@@ -1,12 +1,18 @@
 use super::*;
+use crate::iterations::Followed;
+use crate::ledger::Focus;
 use crate::ledger::sample::{LEAK, Training};
 use gpushim_trace::StackNode;
 
 fn leaks(how: &Training) -> (Leaks, Vec<StackNode>) {
     let (_dir, trace) = how.record();
     let focus = Focus::of(&trace, None);
-    let iterations = Iterations::find(&trace, focus);
-    let leaks = Leaks::of(&trace, focus, iterations.as_ref());
+    let followed = Followed::of(&trace, focus);
+    let leaks = Leaks::new(
+        followed.iterations.as_ref(),
+        followed.last_ns,
+        &followed.kept,
+    );
     let innermost = leaks.left.iter().filter(|left| left.leaks);
     let innermost = innermost.filter_map(|left| trace.stack(left.held.stack).next());
     let innermost = innermost.collect();

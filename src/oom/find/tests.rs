@@ -1,7 +1,9 @@
 use super::*;
+use crate::oom::Cause;
+use crate::oom::situation::situations;
 use gpushim_trace::{Class, Layer, Trace, Writer, WriterOptions};
 
-fn shortage(free: u64, state: Option<[u64; 3]>) -> Shortage {
+fn shortage(free: u64, state: Option<[u64; 3]>) -> (Shortage, Cause, Option<u64>) {
     let dir = tempfile::tempdir().unwrap();
     let writer = Writer::create(&dir.path().join("a.trace"), &WriterOptions::default()).unwrap();
     let event = |kind, address, size| Event {
@@ -35,24 +37,32 @@ fn shortage(free: u64, state: Option<[u64; 3]>) -> Shortage {
     assert_eq!(focus.layer, Layer::Device);
     let mut all = Shortage::all(&trace, focus);
     assert_eq!(all.len(), 1);
-    all.remove(0)
+    let situation = situations(&trace, &all, None).remove(0);
+    (all.remove(0), situation.causes()[0], situation.others())
 }
 
 #[test]
 fn who_held_what_and_why_it_did_not_fit() {
-    let one = shortage(10 << 20, Some([5 << 20, 45 << 20, 30 << 20]));
+    let (one, cause, others) = shortage(10 << 20, Some([5 << 20, 45 << 20, 30 << 20]));
     assert_eq!(
         (one.size, one.live, one.device),
         (100 << 20, 5 << 20, Some(0))
     );
     let held: Vec<_> = one.holders.iter().map(|held| held.bytes).collect();
     assert_eq!(held, [3 << 20, 2 << 20]);
-    assert_eq!(one.why(), Why::Short(50 << 20));
     assert_eq!(one.held.unwrap().waiting, 7 << 20);
-    assert_eq!(one.others(), Some((8 << 30) - (55 << 20)));
-    let one = shortage(70 << 20, Some([5 << 20, 45 << 20, 30 << 20]));
-    assert_eq!(one.why(), Why::Fragmented);
+    // The recording has no segments: what the pool says counts.
+    let others = others.unwrap();
+    assert_eq!(others, (8 << 30) - (55 << 20));
+    assert_eq!(cause, Cause::OtherProcesses { bytes: others });
+    let (one, cause, _) = shortage(90 << 20, Some([5 << 20, 45 << 20, 30 << 20]));
+    let pieces = Cause::Fragmentation {
+        cached: 33 << 20,
+        largest: Some(30 << 20),
+        of_framework: false,
+    };
+    assert_eq!(cause, pieces);
     assert_eq!(one.held.unwrap().cached(), 40 << 20);
-    let one = shortage(1 << 20, None);
-    assert_eq!((one.why(), one.others()), (Why::Short(99 << 20), None));
+    let (_, cause, _) = shortage(200 << 20, None);
+    assert_eq!(cause, Cause::DriverRefused { free: 200 << 20 });
 }

@@ -2,7 +2,7 @@
 
 use rustc_hash::FxHashMap;
 
-use crate::iterations::{Entry, What};
+use crate::iterations::{JournalEntry, What};
 use crate::recording::{Frame, Names, Recording};
 
 /// A phase of a training step.
@@ -121,7 +121,7 @@ pub struct Intervals {
 
 impl Intervals {
     /// By ranges if any say so, else by what allocated.
-    pub fn of(entries: &[Entry], phases: &mut Phases<'_>) -> Intervals {
+    pub fn of(entries: &[JournalEntry], phases: &mut Phases<'_>) -> Intervals {
         let all = by_ranges(entries, phases);
         if !all.is_empty() {
             return Intervals {
@@ -167,7 +167,7 @@ impl Intervals {
 }
 
 /// The outermost ranges that say which phase they are; whatever happens meanwhile, on all threads, is of it.
-fn by_ranges(entries: &[Entry], phases: &mut Phases<'_>) -> Vec<Interval> {
+fn by_ranges(entries: &[JournalEntry], phases: &mut Phases<'_>) -> Vec<Interval> {
     let mut all: Vec<Interval> = Vec::new();
     let mut open: Vec<(u32, Option<Phase>)> = Vec::new();
     let mut now: Option<Phase> = None;

@@ -27,6 +27,7 @@ impl Names for Named<'_> {
             module: None,
             inlined: false,
             kind: Kind::Python,
+            known: Default::default(),
         };
         let stack = self.0.stack(id);
         stack

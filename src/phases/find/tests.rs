@@ -1,10 +1,11 @@
 use super::*;
 use crate::ledger::sample::Training;
+use gpushim_trace::{Class, Event, Trace, Writer, WriterOptions};
 
 fn phases(how: &Training) -> Vec<Phase> {
     let (_dir, trace) = how.record();
     let focus = Focus::of(&trace, None);
-    let iterations = Iterations::find(&trace, focus);
+    let iterations = Iterations::judged(&trace, focus);
     Phase::all(&trace, focus, iterations.as_ref())
 }
 
@@ -66,4 +67,55 @@ fn iterations_without_ranges_are_phases_too() {
         .collect();
     assert_eq!(names, [("iteration", 30)]);
     assert!(phases[0].peak_above_entry > 0);
+}
+
+#[test]
+fn ranges_that_end_in_any_order() {
+    let dir = tempfile::tempdir().unwrap();
+    let writer = Writer::create(&dir.path().join("a.trace"), &WriterOptions::default()).unwrap();
+    let [load, step] = ["load", "Optimizer.step#Adam.step"].map(|name| writer.intern(name));
+    let event = |kind, thread, address, size| {
+        writer.record(&Event {
+            thread,
+            address,
+            size,
+            ..Event::new(kind, Class::Device)
+        });
+    };
+    for round in 0..3_u64 {
+        let block = |number: u64| 0x1000 * (10 * round + number);
+        event(Kind::RangeStart, 1, load.into(), 7);
+        event(Kind::Alloc, 1, block(1), 100);
+        event(Kind::RangeStart, 2, step.into(), 8);
+        event(Kind::Alloc, 1, block(2), 10);
+        event(Kind::RangeEnd, 2, 0, 7);
+        event(Kind::Free, 1, block(1), 100);
+        event(Kind::RangeEnd, 1, 0, 8);
+        event(Kind::Alloc, 1, block(3), 1);
+    }
+    // It never ends, and another of its number begins.
+    event(Kind::RangeStart, 1, load.into(), 9);
+    event(Kind::RangeStart, 1, load.into(), 9);
+    let trace = Trace::open(writer.path()).unwrap();
+    let focus = Focus::of(&trace, None);
+    let phases = Phase::all(&trace, focus, None);
+    let told: Vec<_> = phases
+        .iter()
+        .map(|one| {
+            (
+                one.name.as_str(),
+                one.depth,
+                one.count,
+                one.allocated,
+                one.freed,
+            )
+        })
+        .collect();
+    assert_eq!(
+        told,
+        [
+            ("load", 0, 5, 3 * 110, 0),
+            ("Optimizer.step#Adam.step", 1, 3, 3 * 10, 3 * 100)
+        ]
+    );
 }

@@ -2,8 +2,9 @@ use crate::plan::lives::rounded;
 use proptest::prelude::*;
 
 use super::*;
-use crate::replay::{Device, Policy, run};
-use crate::requests::{Op, Request, Requests, Shape, generate};
+use crate::replay::{Policy, ReplayDevice, run};
+use crate::requests::made::{Shape, generate};
+use crate::requests::{Op, Request, Requests};
 
 const MIB: u64 = 1 << 20;
 
@@ -191,7 +192,7 @@ fn the_pool_holds_what_the_plan_says() {
         });
         let plan = Plan::of(&requests, Family::Streams).expect("blocks");
         assert_eq!(plan.placement.again().is_some(), !varies && leaks == 0);
-        let mut allocator = Policy::Plan.build(&Device::default(), &requests);
+        let mut allocator = Policy::Plan.build(&ReplayDevice::default(), &requests);
         let outcome = run(&requests, &mut *allocator);
         let pages = plan.placement.bytes().next_multiple_of(2 * MIB);
         assert!(outcome.peak_reserved <= pages, "{outcome:?}");

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use flate2::bufread::MultiGzDecoder;
 use rustc_hash::FxHashMap;
 
+use crate::error::{Error, Result, failed};
 use crate::recording::csv::{Action, COLUMNS, Dialect};
 use crate::recording::packed::Packed;
 use gpushim_trace::{Class, Event, Kind, Record};
@@ -30,7 +31,7 @@ impl Read for From0 {
     }
 }
 
-/// What is wrong with a log.
+/// The problems of a log.
 #[derive(Default)]
 pub(super) struct Faults {
     named: Vec<String>,
@@ -42,14 +43,14 @@ pub(super) struct Faults {
 }
 
 impl Faults {
-    fn line(&mut self, number: u64, what: &str) {
+    fn line(&mut self, number: u64, what: &Error) {
         self.lines += 1;
         if self.named.len() < NAMED {
             self.named.push(format!("line {number} {what}"));
         }
     }
 
-    /// What to say of it.
+    /// The problems as sentences.
     pub(super) fn sentences(mut self) -> Vec<String> {
         let more = self.lines - self.named.len() as u64;
         if more > 0 {
@@ -82,7 +83,7 @@ pub(super) struct Reader {
     places: Option<[Option<usize>; COLUMNS]>,
     line: u64,
     text: Vec<u8>,
-    /// Bytes and class of what is live: frees of some logs do not say.
+    /// Bytes and class of the live blocks: frees in some logs lack them.
     live: FxHashMap<u64, (u64, Class)>,
     first: Option<u64>,
     last: u64,
@@ -90,7 +91,7 @@ pub(super) struct Reader {
     /// The time as the line before said it.
     said: u64,
     ticket: u64,
-    /// What was wrong so far.
+    /// The problems so far.
     pub(super) faults: Faults,
 }
 
@@ -149,8 +150,10 @@ impl Reader {
         match limited.read_until(b'\n', &mut self.text) {
             Ok(0) => None,
             Ok(read) if read as u64 == LINE_MAX && self.text.last() != Some(&b'\n') => {
-                self.faults
-                    .line(self.line, "is no line of such a log: it is too long");
+                self.faults.line(
+                    self.line,
+                    &failed!("is no line of such a log: it is too long"),
+                );
                 self.skip_line()
             }
             Ok(_) => Some(true),
@@ -175,8 +178,8 @@ impl Reader {
     }
 
     /// The request of a line, if it is one that matters.
-    fn parse(&mut self, text: &[u8]) -> Result<Option<Record>, String> {
-        let text = std::str::from_utf8(text).map_err(|_| "is not text".to_string())?;
+    fn parse(&mut self, text: &[u8]) -> Result<Option<Record>> {
+        let text = std::str::from_utf8(text).map_err(|_| failed!("is not text"))?;
         let text = text.trim();
         if text.is_empty() {
             return Ok(None);
@@ -198,13 +201,13 @@ impl Reader {
         let action = actions
             .find(|(word, _)| word.eq_ignore_ascii_case(action))
             .map(|(_, action)| *action)
-            .ok_or_else(|| format!("says {action:?}, which is no action"))?;
-        let address = number(address).ok_or_else(|| format!("has no address: {address:?}"))?;
-        let size = number(size).ok_or_else(|| format!("has no size: {size:?}"))?;
-        let ns = (self.dialect.time)(time).ok_or_else(|| format!("has no time: {time:?}"))?;
+            .ok_or_else(|| failed!("says {action:?}, which is no action"))?;
+        let address = number(address).ok_or_else(|| failed!("has no address: {address:?}"))?;
+        let size = number(size).ok_or_else(|| failed!("has no size: {size:?}"))?;
+        let ns = (self.dialect.time)(time).ok_or_else(|| failed!("has no time: {time:?}"))?;
         let stream = match stream {
             "" | "-" => None,
-            stream => Some(number(stream).ok_or_else(|| format!("has no stream: {stream:?}"))?),
+            stream => Some(number(stream).ok_or_else(|| failed!("has no stream: {stream:?}"))?),
         };
         let class = match stream {
             Some(_) => Class::PoolAsync,
@@ -228,6 +231,10 @@ impl Reader {
     /// The event, with what is known of its block; `None` for one that does nothing.
     fn booked(&mut self, action: Action, event: Event) -> Option<Event> {
         match action {
+            // A tracer that notes what the call returned has no pointer for a request that failed.
+            Action::Alloc if event.address == 0 && event.size > 0 => {
+                self.booked(Action::Failure, event)
+            }
             Action::Alloc => {
                 let block = (event.size, event.class);
                 if self.live.insert(event.address, block).is_some() {

@@ -5,10 +5,11 @@ use flate2::write::GzEncoder;
 use proptest::prelude::*;
 
 use super::*;
+use crate::error::Result;
 use crate::recording::open::open;
 use gpushim_trace::Kind;
 
-fn opened(content: &[u8]) -> anyhow::Result<Box<dyn Recording>> {
+fn opened(content: &[u8]) -> Result<Box<dyn Recording>> {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), content).unwrap();
     // The file stays open after its name is gone.
@@ -161,7 +162,7 @@ fn damaged_gzip_gives_what_comes_before() {
     );
     let other = opened(&packed(b"hello")).err().unwrap().to_string();
     assert!(
-        other.contains("is neither a PyTorch memory snapshot"),
+        other.contains("is neither a trace nor a PyTorch memory snapshot"),
         "{other}"
     );
     assert!(opened(b"").is_err());
@@ -194,4 +195,28 @@ proptest! {
             recording.timeline();
         }
     }
+}
+
+#[test]
+fn an_allocation_without_a_pointer_is_a_request_that_failed() {
+    let log = "op,ptr,size,stream,thread,time_ns
+alloc,0x1000,64,-,0,0
+alloc,0x0,4096,-,0,10
+alloc,(nil),512,0,0,20
+";
+    let recording = opened(log.as_bytes()).unwrap();
+    let kinds: Vec<_> = said(&*recording)
+        .iter()
+        .map(|(_, kind, _, address, size, ..)| (*kind, *address, *size))
+        .collect();
+    let failed = |size| (Kind::OutOfMemory, 0, size);
+    assert_eq!(
+        kinds,
+        [(Kind::Alloc, 0x1000, 64), failed(4096), failed(512)]
+    );
+    assert!(
+        recording.problems().is_empty(),
+        "{:?}",
+        recording.problems()
+    );
 }

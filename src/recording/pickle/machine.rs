@@ -1,6 +1,7 @@
 //! The machine whose program a pickle is, without the instructions that would do anything.
 
-use crate::recording::pickle::{Refused, Value};
+use crate::error::{Error, failed};
+use crate::recording::pickle::Value;
 
 /// Numbers of the instructions.
 mod op {
@@ -74,7 +75,7 @@ pub(super) const PROTO: u8 = op::PROTO;
 
 /// Why the machine stopped before its end.
 pub(super) enum Stop {
-    Refused(Refused),
+    Refused(Error),
     Damaged(String),
 }
 
@@ -128,10 +129,10 @@ impl<'a> Machine<'a> {
                 None => return Err(self.why(from)),
             }
             if self.room == 0 {
-                return Err(Stop::Refused(Refused(format!(
+                return Err(Stop::Refused(failed!(
                     "it wants more memory than a snapshot of {} bytes needs",
                     self.bytes.len()
-                ))));
+                )));
             }
         }
     }
@@ -142,9 +143,9 @@ impl<'a> Machine<'a> {
             return Stop::Damaged(format!("it is cut off after {at} bytes"));
         };
         if let Some((_, name)) = op::CODE.iter().find(|(number, _)| number == code) {
-            return Stop::Refused(Refused(format!(
+            return Stop::Refused(failed!(
                 "at byte {at} it asks for code to be run ({name}), and only data is taken from files"
-            )));
+            ));
         }
         if self.at >= self.bytes.len() {
             return Stop::Damaged(format!("it is cut off after {} bytes", self.bytes.len()));
@@ -246,7 +247,7 @@ impl<'a> Machine<'a> {
         taken
     }
 
-    /// A length or index of so many bytes.
+    /// A length or index, stored in `bytes` bytes.
     fn size(&mut self, bytes: usize) -> Option<usize> {
         let mut whole = [0; 8];
         whole.get_mut(..bytes)?.copy_from_slice(self.take(bytes)?);
@@ -339,7 +340,7 @@ impl<'a> Machine<'a> {
     fn put(&mut self, index: usize) -> Option<()> {
         let value = *self.stack.last()?;
         if value == Value::Mark || index > self.at {
-            // Whoever numbers what it remembers has written at least that many bytes.
+            // A pickle that uses this memo number has at least that many bytes.
             return None;
         }
         if index >= self.memo.len() {

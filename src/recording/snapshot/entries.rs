@@ -1,4 +1,4 @@
-//! What a snapshot says of each device: the history that was recorded, and what is there at its end.
+//! The data of each device in a snapshot: the recorded history, and the state at its end.
 
 use rustc_hash::FxHashSet;
 
@@ -28,7 +28,7 @@ pub(super) enum Action {
 
 /// One entry of a history.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Entry {
+pub(super) struct TraceEntry {
     pub action: Action,
     pub address: u64,
     /// Bytes.
@@ -39,6 +39,8 @@ pub(super) struct Entry {
     pub stack: u32,
     /// Whether it is a part of an expandable segment that is mapped or unmapped.
     pub is_mapping: bool,
+    /// Bytes that the device had free, of a request that could not be met.
+    pub device_free: Option<u64>,
 }
 
 /// A block that is allocated at the end.
@@ -53,11 +55,11 @@ pub(super) struct Block {
     pub stack: u32,
 }
 
-/// What is known of one device.
+/// The data of one device.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Device {
+pub(super) struct DeviceHistory {
     pub ordinal: u8,
-    pub entries: Vec<Entry>,
+    pub entries: Vec<TraceEntry>,
     /// Blocks that are allocated at the end.
     pub blocks: Vec<Block>,
     /// Blocks that the program has dropped and streams still use at the end.
@@ -79,7 +81,7 @@ pub(super) struct Annotation {
 /// All that a snapshot says.
 #[derive(Debug, Default)]
 pub(super) struct Content {
-    pub devices: Vec<Device>,
+    pub devices: Vec<DeviceHistory>,
     pub annotations: Vec<Annotation>,
     /// Names of annotations.
     pub names: Texts,
@@ -102,7 +104,7 @@ const STATES: [&str; 3] = [
     "active_pending_free",
     "active_awaiting_free",
 ];
-/// How many devices are told apart.
+/// The most devices.
 const DEVICES: usize = 255;
 
 impl Content {
@@ -166,13 +168,13 @@ impl Content {
         Some(content)
     }
 
-    /// The place of a device's books.
+    /// The index of a device in `devices`.
     fn device(&mut self, ordinal: u8) -> usize {
         let known = self.devices.iter().position(|one| one.ordinal == ordinal);
         known.unwrap_or_else(|| {
-            self.devices.push(Device {
+            self.devices.push(DeviceHistory {
                 ordinal,
-                ..Device::default()
+                ..DeviceHistory::default()
             });
             self.devices.len() - 1
         })
@@ -183,7 +185,7 @@ impl Content {
         pickle: &Pickle<'_>,
         trace: Value,
         seen: &mut FxHashSet<u32>,
-    ) -> Vec<Entry> {
+    ) -> Vec<TraceEntry> {
         let mut entries = Vec::with_capacity(pickle.items(trace).len());
         for entry in pickle.items(trace) {
             let name = pickle.get(*entry, "action");
@@ -203,7 +205,7 @@ impl Content {
                 self.bad += 1;
                 continue;
             }
-            entries.push(Entry {
+            entries.push(TraceEntry {
                 action,
                 address: address.unwrap_or(0),
                 size: number("size").unwrap_or(0),
@@ -211,6 +213,7 @@ impl Content {
                 time_us: number("time_us"),
                 stack: self.stacks.of(pickle, *entry),
                 is_mapping,
+                device_free: number("device_free").filter(|_| action == Action::OutOfMemory),
             });
         }
         entries

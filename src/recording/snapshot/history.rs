@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::recording::caching::Segment;
-use crate::recording::snapshot::entries::{Action, Block, Device, Entry};
+use crate::recording::snapshot::entries::{Action, Block, DeviceHistory, TraceEntry};
 use crate::recording::snapshot::segments::Segments;
 use gpushim_trace::{Class, Event, Kind, flags};
 
@@ -15,8 +15,8 @@ const ROUNDING: u64 = 512;
 /// The events of a device.
 #[derive(Debug, Default)]
 pub(super) struct History {
-    /// With the wall clock in µs, that of the event before where an entry has none, and the stream; in
-    /// order. What was there before the first entry comes first.
+    /// With the wall clock in µs, that of the event before where an entry has none, and the stream; in order. Blocks
+    /// from before the first entry come first.
     pub events: Vec<(Option<u64>, Event, u64)>,
     /// Blocks that were allocated before the first entry, and their bytes.
     pub before: (u64, u64),
@@ -31,6 +31,8 @@ pub(super) struct History {
     /// Frees whose memory streams still used, and from which event on they did no longer: places among the events,
     /// [`NEVER`] if that is beyond the end.
     pub completed: Vec<(usize, usize)>,
+    /// Requests that could not be met: their places among the events, the bytes that the device had free, and the stream.
+    pub refused: Vec<(usize, Option<u64>, u64)>,
     /// Blocks that streams used when the history began, though no longer the program, and until which event.
     pub waiting: Vec<(Block, usize)>,
 }
@@ -38,7 +40,7 @@ pub(super) struct History {
 /// The place of an event that never comes.
 pub(super) const NEVER: usize = usize::MAX;
 
-/// What was seen of an address.
+/// The state of an address.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Seen {
     Live,
@@ -48,7 +50,7 @@ enum Seen {
 impl History {
     /// Of a device. A tensor is freed when the program drops it: what waits for a stream afterwards is no
     /// longer allocated, neither here nor by `torch.cuda.memory_allocated()`.
-    pub(super) fn of(device: &Device) -> History {
+    pub(super) fn of(device: &DeviceHistory) -> History {
         let mut history = History::default();
         let before = history.look(device);
         let mut segments = Segments::before(device);
@@ -99,7 +101,13 @@ impl History {
                     writer.complete(entry.address);
                 }
                 Action::Snapshot => writer.plain(time, Kind::Mark, entry),
-                Action::OutOfMemory => writer.plain(time, Kind::TensorOutOfMemory, entry),
+                Action::OutOfMemory => {
+                    let place = writer.events.len();
+                    history
+                        .refused
+                        .push((place, entry.device_free, entry.stream));
+                    writer.plain(time, Kind::TensorOutOfMemory, entry);
+                }
             }
         }
         writer.end(device);
@@ -111,7 +119,7 @@ impl History {
 
     /// The blocks that were allocated before the first entry: those that are freed without having been
     /// allocated, and those that are there at the end though no entry speaks of them.
-    fn look(&mut self, device: &Device) -> Vec<Block> {
+    fn look(&mut self, device: &DeviceHistory) -> Vec<Block> {
         let mut seen: FxHashMap<u64, Seen> = FxHashMap::default();
         let mut before = Vec::new();
         for entry in &device.entries {
@@ -164,7 +172,7 @@ struct Waits(BTreeMap<u64, (Block, usize)>);
 impl Waits {
     /// When the history began: those of which it only says that streams are done with them, and those that wait at
     /// its end though it does not speak of them.
-    fn at_beginning(device: &Device) -> Waits {
+    fn at_beginning(device: &DeviceHistory) -> Waits {
         let (mut seen, mut waits) = (FxHashSet::default(), BTreeMap::new());
         for entry in &device.entries {
             let is_of_block = matches!(
@@ -229,7 +237,7 @@ struct Writer {
 }
 
 impl Writer {
-    fn alloc(&mut self, time: Option<u64>, entry: &Entry) {
+    fn alloc(&mut self, time: Option<u64>, entry: &TraceEntry) {
         let left = self.left.get_mut(&entry.address);
         let is_last = left.is_some_and(|left| {
             *left = left.saturating_sub(1);
@@ -262,7 +270,7 @@ impl Writer {
         self.events.push((time, event, block.stream));
     }
 
-    fn free(&mut self, time: Option<u64>, entry: &Entry) {
+    fn free(&mut self, time: Option<u64>, entry: &TraceEntry) {
         let Some((size, requested)) = self.live.remove(&entry.address) else {
             return;
         };
@@ -285,8 +293,8 @@ impl Writer {
         }
     }
 
-    /// What streams still use at the end.
-    fn end(&mut self, device: &Device) {
+    /// Blocks that streams still use at the end.
+    fn end(&mut self, device: &DeviceHistory) {
         let used = device.waiting.iter();
         let freed = used.filter_map(|block| self.freed.get(&block.address));
         self.completed.extend(freed.map(|freed| (*freed, NEVER)));
@@ -315,7 +323,7 @@ impl Writer {
         self.events.push((time, event, stream));
     }
 
-    fn plain(&mut self, time: Option<u64>, kind: Kind, entry: &Entry) {
+    fn plain(&mut self, time: Option<u64>, kind: Kind, entry: &TraceEntry) {
         let mut event = Event {
             stack: entry.stack,
             size: entry.size,

@@ -21,6 +21,7 @@ use rustc_hash::FxHashMap;
 use super::caching::{Caching, Waiting};
 use super::pickle::Pickle;
 use super::{Coverage, Names, Recording};
+use crate::error::{Result, failed};
 use gpushim_trace::{Class, Event, Kind, LiveBlock, Record, Timeline};
 
 mod entries;
@@ -62,11 +63,11 @@ impl Snapshot {
     ///
     /// # Errors
     /// It is not data, or no snapshot; a sentence that says what it is instead.
-    pub fn of(path: &Path, bytes: &[u8]) -> Result<Snapshot, String> {
-        let pickle = Pickle::read(bytes).map_err(|refused| refused.to_string())?;
+    pub fn of(path: &Path, bytes: &[u8]) -> Result<Snapshot> {
+        let pickle = Pickle::read(bytes)?;
         let content = Content::of(&pickle).ok_or_else(|| match &pickle.problem {
-            Some(problem) => format!("it is a pickle, but {problem}"),
-            None => "it is a pickle, but no PyTorch memory snapshot".to_string(),
+            Some(problem) => failed!("it is a pickle, but {problem}"),
+            None => failed!("it is a pickle, but no PyTorch memory snapshot"),
         })?;
         let problem = pickle.problem.clone();
         let mut snapshot = Snapshot::from_content(path, content);
@@ -184,6 +185,10 @@ impl Snapshot {
         self.caching
             .completed
             .extend(completed.map(|(freed, until)| (ticket(*freed), ticket(*until))));
+        let refused = history.refused.iter();
+        self.caching
+            .refused
+            .extend(refused.map(|(place, free, stream)| (ticket(*place), (*free, *stream))));
         let waiting = history.waiting.iter().map(|(block, until)| Waiting {
             device,
             address: block.address,
@@ -194,7 +199,7 @@ impl Snapshot {
         self.caching.waiting.extend(waiting);
     }
 
-    /// What there is to say about a device's history.
+    /// Remarks on a device's history.
     fn tell(&mut self, device: u8, history: &History) {
         let (blocks, bytes) = history.before;
         if blocks > 0 {
@@ -255,7 +260,7 @@ impl Snapshot {
     }
 }
 
-/// What the events leave live, the oldest first.
+/// The blocks that are live after the events, the oldest first.
 fn live(events: &[Record]) -> Vec<LiveBlock> {
     let mut live: FxHashMap<(u8, u64), &Record> = FxHashMap::default();
     for record in events {
@@ -290,10 +295,6 @@ impl Recording for Snapshot {
 
     fn facts(&self) -> Vec<(String, String)> {
         self.facts.clone()
-    }
-
-    fn counters(&self) -> Vec<(String, u64)> {
-        Vec::new()
     }
 
     fn problems(&self) -> Vec<String> {

@@ -1,4 +1,4 @@
-//! What the memory is for that events reserve: its stream, its pool.
+//! The use of the memory that events reserve: its stream and its pool.
 //!
 //! A snapshot says so of what is there at its end. Of what went before, an entry names the stream; the pool shows where
 //! it goes: what one of a graph or of the program had goes alone, when other segments are free as well that stay.
@@ -8,15 +8,15 @@ use std::collections::BTreeMap;
 use rustc_hash::FxHashMap;
 
 use crate::recording::caching::Segment;
-use crate::recording::snapshot::entries::Device;
+use crate::recording::snapshot::entries::DeviceHistory;
 use crate::recording::snapshot::history::History;
 use gpushim_trace::Kind;
 
 /// Memory that is there at the end: where it ends, and what for.
 type AtEnd = BTreeMap<u64, (u64, Segment)>;
 
-/// What each event that reserves memory reserves it for, by their places among the events.
-pub(super) fn kinds(device: &Device, history: &History) -> Vec<(usize, Segment)> {
+/// The use of the memory of each event that reserves memory, by the index of the event.
+pub(super) fn kinds(device: &DeviceHistory, history: &History) -> Vec<(usize, Segment)> {
     let at_end: AtEnd = device
         .segments
         .iter()
@@ -59,7 +59,7 @@ struct Held {
     stays: bool,
 }
 
-/// Events that give memory of a pool of its own back: a number for each pool.
+/// Events that release memory of private pools, with the number of the pool.
 fn own_pools(at_end: &AtEnd, history: &History) -> FxHashMap<usize, u64> {
     let mut own = FxHashMap::default();
     let events = &history.events;

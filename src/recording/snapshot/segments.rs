@@ -1,13 +1,13 @@
-//! What a device held, from what it holds at the end and what its history says.
+//! The segments of a device over time, from the state at the end and the history.
 //!
-//! The history has only the last so many entries, the snapshot only the end: what was held at the
-//! beginning is the end with the history undone, from the last entry to the first. An expandable segment
-//! grows and shrinks by other stretches than those that it grew by, so its stretches are cut wherever any of
-//! them begins or ends: then each is taken and given back as a whole, as other segments are.
+//! The history has only the last entries, the snapshot only the end: the segments at the beginning is the end with the
+//! history undone, from the last entry to the first. An expandable segment grows and shrinks by other stretches than
+//! those that it grew by, so its stretches are cut wherever any of them begins or ends: then each is taken and given
+//! back as a whole, as other segments are.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::recording::snapshot::entries::{Action, Device, Entry};
+use crate::recording::snapshot::entries::{Action, DeviceHistory, TraceEntry};
 
 /// Stretches of a device's memory.
 #[derive(Debug)]
@@ -21,8 +21,8 @@ pub(super) struct Segments {
 }
 
 impl Segments {
-    /// What was held before the first entry.
-    pub(super) fn before(device: &Device) -> Segments {
+    /// The segments before the first entry.
+    pub(super) fn before(device: &DeviceHistory) -> Segments {
         let mapped = device.entries.iter().filter(|entry| entry.is_mapping);
         let stretches = mapped.map(|entry| (entry.address, entry.size));
         let at_end = device
@@ -53,13 +53,13 @@ impl Segments {
         segments
     }
 
-    /// What is held now: address and bytes, in the order of addresses.
+    /// The segments now: address and bytes, in the order of addresses.
     pub(super) fn held(&self) -> impl Iterator<Item = (u64, u64)> {
         self.held.iter().map(|(at, size)| (*at, *size))
     }
 
     /// Takes or gives back what an entry names; the pieces that changed hands.
-    pub(super) fn apply(&mut self, entry: &Entry, takes: bool) -> Vec<(u64, u64)> {
+    pub(super) fn apply(&mut self, entry: &TraceEntry, takes: bool) -> Vec<(u64, u64)> {
         let mut pieces = if entry.is_mapping {
             self.pieces(entry.address, entry.size)
         } else {
@@ -97,6 +97,6 @@ impl Segments {
     }
 }
 
-fn is_segment(entry: &Entry) -> bool {
+fn is_segment(entry: &TraceEntry) -> bool {
     matches!(entry.action, Action::SegmentAlloc | Action::SegmentFree)
 }

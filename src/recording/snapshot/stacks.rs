@@ -6,13 +6,13 @@ use std::rc::Rc;
 
 use rustc_hash::FxHashMap;
 
-use crate::cut;
 use crate::recording::nodes::Nodes;
 use crate::recording::pickle::{Pickle, Value};
 use crate::recording::snapshot::numbered::Numbered;
 use crate::recording::snapshot::texts::Texts;
 use crate::recording::{Frame, Names};
 use crate::symbols::{Kind, Symbol};
+use gpushim_trace::cut_to;
 
 /// Frames of a stack beyond which the outer ones are left out. Python itself gives up after 1,000 calls.
 const FRAMES: usize = 2048;
@@ -46,6 +46,7 @@ impl Function {
             } else {
                 Kind::Native
             },
+            known: Default::default(),
         }
     }
 }
@@ -61,12 +62,12 @@ struct Stack {
 
 /// Bytes that the names of all functions together may take: beyond that they are cut,
 const LETTERS: usize = 64 << 20;
-/// each to so many bytes.
+/// each to this many bytes.
 const LETTERS_LEAST: usize = 64;
 
 /// As much of a text as there is room for, which gets less by it.
 fn kept(text: &str, room: &Cell<usize>) -> String {
-    let kept = cut::to_bytes(text, room.get().max(LETTERS_LEAST));
+    let kept = cut_to(text, room.get().max(LETTERS_LEAST));
     room.set(room.get().saturating_sub(kept.len()));
     kept.to_string()
 }
@@ -159,7 +160,7 @@ impl Stacks {
         self.texts.finish();
     }
 
-    /// Who names them.
+    /// The names of the stacks.
     pub(super) fn names(&self) -> SnapshotNames<'_> {
         SnapshotNames {
             stacks: self,

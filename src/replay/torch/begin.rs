@@ -1,4 +1,4 @@
-//! What was there when a recording began: segments, the blocks in them, and between those what is free.
+//! The state at the beginning of a recording: segments, the blocks in them, and the free blocks between these.
 
 use std::collections::BTreeMap;
 
@@ -100,7 +100,7 @@ impl Torch {
         memory.heap.unmap(rest);
     }
 
-    /// Puts blocks into a piece in hand; what is between them is free.
+    /// Puts blocks into a piece in hand; the parts between them become free.
     fn lay(&mut self, memory: &mut Memory, piece: Piece, blocks: &[InitialBlock]) {
         let is_large = self.of(memory.heap.group(piece)).is_large;
         let mut rest = piece;
@@ -133,7 +133,7 @@ impl Torch {
         }
     }
 
-    /// Whether a large block of so many bytes had been cut where so many are left.
+    /// Whether a large block of `bytes` bytes had been split if `rest` bytes are left.
     fn is_cut(&self, bytes: u64, rest: u64) -> bool {
         let Options {
             is_expandable,

@@ -1,4 +1,4 @@
-//! What goes back to the driver: all that is cached, or some of it.
+//! Release of cached memory to the driver: all of it, or a part.
 
 use rustc_hash::FxHashSet;
 
@@ -7,10 +7,11 @@ use crate::replay::heap::Piece;
 use crate::replay::torch::{Torch, range};
 
 impl Torch {
-    /// What is free as a whole goes back: segments, and pages of those that expand. Of the pools of graphs and
-    /// programs, that are still in use, nothing goes but what is named.
+    /// Releases free segments, and free pages of expandable segments. Of pools of graphs and programs that are still in
+    /// use only named segments are released.
     ///
-    /// A recording names what went. Where all of that is free here too, no more goes: it may have been some only.
+    /// A recording names the released segments. If all of these are free here, too, no others are released, since the
+    /// original call may have released only a part.
     pub(super) fn release_all(&mut self, memory: &mut Memory, named: &[(u64, u64)]) -> bool {
         let names: FxHashSet<u64> = named.iter().map(|(address, _)| *address).collect();
         let free = memory.heap.free();
@@ -86,8 +87,8 @@ impl Torch {
         released >= wanted
     }
 
-    /// With `garbage_collection_threshold` and a limit: beyond that part of it, segments that nobody looked for in a
-    /// long time go back, the oldest half at a time, until it is below.
+    /// With `garbage_collection_threshold` and a limit: above that share of the limit, segments that were not used for
+    /// long are released, the oldest half at a time, until memory is below it.
     pub(super) fn collect(&mut self, memory: &mut Memory) {
         let (part, limit) = (self.options.collect_above, memory.device.capacity());
         let allowed = (limit as f64 * part) as u64;

@@ -41,7 +41,7 @@ impl Options {
     /// say whether they expand.
     pub fn of(requests: &Requests) -> Options {
         let mut options = Options::default();
-        let named = &requests.told().options;
+        let named = &requests.allocator().options;
         if let Some(line) = named.get("PYTORCH_CUDA_ALLOC_CONF") {
             options.read(line);
         }
@@ -65,10 +65,14 @@ impl Options {
                 *place = divisions;
             }
         }
-        let told = requests.given().segments.iter().chain(&requests.told().got);
+        let recorded = requests
+            .given()
+            .segments
+            .iter()
+            .chain(&requests.allocator().got);
         let expands = named.get("expandable_segments").map(|is| is == "true");
         options.is_expandable = expands.unwrap_or(options.is_expandable)
-            || told.into_iter().any(|segment| segment.of.is_expandable);
+            || recorded.into_iter().any(|segment| segment.of.is_expandable);
         options
     }
 

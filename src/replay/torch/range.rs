@@ -32,8 +32,8 @@ pub(super) fn reach(heap: &Heap, piece: Piece) -> u64 {
     heap.bytes(piece).saturating_add(more)
 }
 
-/// Memory for a block: the lowest place with addresses enough that are free or unmapped, of which the missing part
-/// is mapped. What was mapped before memory ran out stays, free.
+/// Memory for a block: the lowest place with addresses enough that are free or unmapped, of which the missing part is
+/// mapped. Pages that were mapped before memory ran out stay mapped and free.
 pub(super) fn grow(
     memory: &mut Memory,
     group: u32,
@@ -74,7 +74,7 @@ fn place(heap: &Heap, group: u32, bytes: u64) -> Option<Piece> {
     })
 }
 
-/// Maps the first so many bytes, in whole pages; the free block that they are then part of.
+/// Maps the first `bytes` bytes, in whole pages; returns the free block that they are then part of.
 fn map(memory: &mut Memory, piece: Piece, bytes: u64, page: u64) -> Result<Piece, OutOfMemory> {
     let bytes = bytes.min(memory.heap.bytes(piece));
     let bytes = bytes.checked_next_multiple_of(page).ok_or(OutOfMemory)?;

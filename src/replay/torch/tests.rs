@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use crate::ledger::Focus;
 use crate::recording;
-use crate::replay::device::Device;
+use crate::replay::device::ReplayDevice;
 use crate::replay::outcome::Outcome;
 use crate::replay::policy::Policy;
 use crate::replay::run::torch_options;
@@ -68,7 +68,7 @@ fn torch_holds_what_pytorch_held_at_every_moment() {
         let tensors = events.filter(|record| record.event.kind == Kind::TensorAlloc);
         let was: Vec<u64> = tensors.map(|record| record.event.extra[1]).collect();
         let requests = snapshot(name);
-        let mut torch = Policy::Torch.build(&Device::default(), &requests);
+        let mut torch = Policy::Torch.build(&ReplayDevice::default(), &requests);
         let mut is = Vec::new();
         for request in requests.iter() {
             match request.op {
@@ -115,7 +115,7 @@ fn set(steps: &[(Op, u32, u64)], options: &[(&str, &str)], limit: u64) -> Outcom
     let options = options
         .iter()
         .map(|(key, value)| (key.to_string(), value.to_string()));
-    requests.told.options = options.collect();
+    requests.allocator.options = options.collect();
     outcome(Policy::Torch, &requests, Some(limit))
 }
 
@@ -181,7 +181,7 @@ fn expandable_segments_give_whole_pages_back_and_map_them_again() {
         (Op::Allocate, 4, 30 * MIB),
     ];
     let requests = made(&steps);
-    let mut torch = Policy::TorchExpandable.build(&Device::default(), &requests);
+    let mut torch = Policy::TorchExpandable.build(&ReplayDevice::default(), &requests);
     let mut held = Vec::new();
     for request in requests.iter() {
         match request.op {

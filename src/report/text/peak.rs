@@ -1,8 +1,11 @@
-//! How much memory there was at the peak, who held it, and what it was for.
+//! Memory at the peak: its bytes, the stacks that held it, and its composition.
 
 use std::fmt::{Result, Write};
 
 use crate::cut::shortened;
+use crate::ledger::MADE_BEFORE;
+use crate::output::escape::shown;
+use crate::output::holder::holder_labels;
 use crate::output::units::{bytes, count, percent, span};
 use crate::peak::parts_in_words;
 use crate::report::build::HeldAtPeak;
@@ -80,7 +83,7 @@ pub fn memory(device: &DeviceFigures, several: bool, f: &mut String) -> Result {
     Ok(())
 }
 
-/// Who held memory at the peak.
+/// The stacks that held memory at the peak.
 pub fn held(peak: &HeldAtPeak, several: bool, f: &mut String) -> Result {
     let mut title = format!("Held at the peak, {} of {}", bytes(peak.bytes), peak.of);
     if let Some(device) = peak.device.filter(|_| several) {
@@ -102,22 +105,17 @@ pub fn held(peak: &HeldAtPeak, several: bool, f: &mut String) -> Result {
             bytes(held)
         )
     };
-    for holder in &peak.holders {
+    for (holder, name) in peak.holders.iter().zip(holder_labels(&peak.holders)) {
         let blocks = format!("× {}", count(holder.blocks));
         let since = holder.oldest_ns.map(span).unwrap_or_default();
-        line(
-            holder.bytes,
-            &blocks,
-            &since,
-            &holder.who.function_or("no stack recorded"),
-        )?;
+        line(holder.bytes, &blocks, &since, &shown(&name))?;
     }
     let (others, number) = peak.others;
     if number > 0 {
         line(others, "", "", &format!("{} others", count(number as u64)))?;
     }
     if peak.unknown > 0 {
-        line(peak.unknown, "", "", "from before the events that are left")?;
+        line(peak.unknown, "", "", MADE_BEFORE)?;
     }
     Ok(())
 }

@@ -56,6 +56,7 @@ fn sample() -> Bundle {
         module: None,
         inlined,
         kind: Kind::Native,
+        known: Default::default(),
     };
     let module = |path: &str, build_id: &[u8]| Module {
         path: path.to_string(),

@@ -1,5 +1,5 @@
 use super::*;
-use crate::output::finding::Shown;
+use crate::output::answer::Shown;
 use crate::timeline::find::During;
 use crate::timeline::svg::write_svg;
 

@@ -8,10 +8,12 @@ use proptest::prelude::*;
 use super::*;
 use crate::recording;
 use crate::replay::run;
-use crate::requests::{Shape, generate};
+use crate::requests::made::{Shape, generate};
 use crate::tune::{Level, Parts, Than};
 use gpushim_alloc as alloc;
 use gpushim_config::Config;
+
+mod wrapped;
 
 const MIB: u64 = 1 << 20;
 /// Ns that a step takes.
@@ -52,6 +54,7 @@ fn steps(kept: &[u64], steps: &[Vec<u64>], stream: &str) -> Recorded {
     let recording = recording::open(&path).unwrap();
     let mut recorded = Recorded::of(&*recording, Focus::of(&*recording, None));
     recorded.starts = (0..=steps.len() as u64).map(|at| (at + 1) * STEP).collect();
+    recorded.is_sure = true;
     recorded
 }
 
@@ -141,9 +144,9 @@ fn the_smallest_limit_is_enough_and_hardly_less_is_not() {
     let limit = tuned.advice.as_ref().unwrap().smallest_limit.expect("one");
     let refused = |limit| {
         let job = advised(&tuned).candidate.job(
-            &Device {
+            &ReplayDevice {
                 limit: Some(limit),
-                ..Device::default()
+                ..ReplayDevice::default()
             },
             recorded.runs()[0],
         );
@@ -374,14 +377,16 @@ fn what_is_advised_is_what_a_replay_holds() {
     let recorded = Recorded {
         devices: BTreeMap::from([(0, requests.clone()), (3, requests)]),
         starts: Vec::new(),
+        is_sure: false,
         tensors: false,
         settings: BTreeMap::new(),
+        is_wrapped: false,
     };
     let tuned = quietly(std::slice::from_ref(&recorded), &OPTIONS);
     let best = advised(&tuned);
     for (requests, cost) in recorded.devices.values().zip(&best.costs) {
         let job = best.candidate.job(
-            &Device::default(),
+            &ReplayDevice::default(),
             Run {
                 requests,
                 started: 0,

@@ -125,7 +125,10 @@ pub fn judge(op: &Op, theirs: &[u64], ours: &[u64], facts: &Facts, rules: &Rules
             allocation(theirs, ours, from.takes(*bytes), facts, rules)
         }
         Op::AskMemory => memory(theirs, ours, facts, rules),
-        Op::Probe { .. } if theirs.first() == Some(&OUT_OF_MEMORY) && ours.first() == Some(&0) => {
+        // A graph that is launched takes memory, too.
+        Op::Probe { .. } | Op::Launch { .. }
+            if theirs.first() == Some(&OUT_OF_MEMORY) && ours.first() == Some(&0) =>
+        {
             Promised(Promise::Served)
         }
         Op::Probe { .. } if rules.limit.is_some() && ours.first() == Some(&OUT_OF_MEMORY) => {
@@ -139,7 +142,6 @@ pub fn judge(op: &Op, theirs: &[u64], ours: &[u64], facts: &Facts, rules: &Rules
         }
         // What was left capturing may forbid a call natively.
         Op::ThreadsInTurn { .. } if ours.first() >= theirs.first() => Same,
-        // A graph that is launched takes memory, too.
         Op::Launch { .. }
             if rules.pins
                 && facts.held > 0

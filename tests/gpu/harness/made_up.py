@@ -50,8 +50,9 @@ def mistaken(argv, shim, env):
     return Outcome(0, json.dumps(told), "", 1.0, traces=[Trace(f"{pathlib.Path(argv[1]).stem}.trace")])
 
 
-def held(size, function="Guilty.forward  train.py"):
-    return {"function": function, "bytes": size, "name": function, "values": [0, size], "share": 1.0}
+def held(size, function="Guilty.forward"):
+    called = {"name": function, "file": "/made/up/train.py", "kind": "python"}
+    return {"function": called, "bytes": size, "name": f"{function}  train.py", "values": [0, size], "share": 1.0}
 
 
 def said(command, trace):
@@ -64,7 +65,7 @@ def said(command, trace):
         {"name": "clear", "count": 1, "kept": 0, "freed": 20 << 20},
     ]
     sizes = {"activations": SIZES["forward"], "reserved": 20 << 20, "references": 20 << 20}
-    holders = [held(sizes.get(trace, PLANTED)), held(12, "somebody  else.py")]
+    holders = [held(sizes.get(trace, PLANTED)), held(12, "another")]
     tensors = {"allocated_peak": 20 << 20, "reserved_peak": 20 << 20, "reserved_end": 2 << 20}
     finding = {
         "growth": {"growth": {"per_iteration": PLANTED * 1.01}, "keepers": holders, "verdict": "It grows: Guilty.forward"},
@@ -77,20 +78,21 @@ def said(command, trace):
     if command == "replay":
         policy = {"peak_reserved": (1030 if trace == "mistaken" else 1010) << 20}
         device = {"recorded_reserved": 1010 << 20, "requests": 9, "policies": [policy]}
-        return {"findings": [{"wrapped": False, "devices": [device]}]}
+        return {"results": [{"wrapped": False, "devices": [device]}]}
     if command == "plan":
-        return {"pools": [{"bytes": (900 if trace == "mistaken" else 1010) << 20, "period": 9}]}
+        return {"results": [{"pools": [{"bytes": (900 if trace == "mistaken" else 1010) << 20, "period": 9}]}]}
     if command == "tune":
         predicted = (900 if trace == "mistaken" else 1000) << 20
         line = {"environment": {"GPUSHIM_TAKEOVER": "torch"}, "line": "GPUSHIM_TAKEOVER=torch", "policy": "vmm"}
-        return {"advice": line | {"peak_reserved": predicted, "saves": {"bytes": 9}}, "confidence": {"sentence": "Sure."}}
+        advice = line | {"peak_reserved": predicted, "saves": {"bytes": 9}}
+        return {"results": [{"advice": advice, "confidence": {"sentence": "Sure."}}]}
     if command == "diff":
-        return {"peak": [4 * PLANTED, 5 * PLANTED], "holders": [held(PLANTED)]}
+        return {"results": [{"peak": [4 * PLANTED, 5 * PLANTED], "holders": [held(PLANTED)]}]}
     if command == "report":
         device = {"tensors": tensors, "requested": {"peak": 900 << 20}}
         facts = [["plan.0.streams", f"followed for {0 if trace == 'mistaken' else 9} allocations"]]
-        return {"reports": [{"facts": facts, "summary": {"devices": [device], "events": {"recorded": 9}}}]}
-    return {"findings": [finding[command]]}
+        return {"results": [{"facts": facts, "summary": {"devices": [device], "events": {"recorded": 9}}}]}
+    return {"results": [finding[command]]}
 
 
 def gpushim(session, line, folder=None):
@@ -100,7 +102,8 @@ def gpushim(session, line, folder=None):
     quiet = quiet and not (trace.startswith("clean") and session.outcome is mistaken)
     text = "made up\n"
     if command == "events":
-        text = "".join(json.dumps({"name": name, "ns": 1}) + "\n" for name in ("after forward", "before the drop", "after del"))
+        marks = [{"name": name, "ns": 1} for name in ("after forward", "before the drop", "after del")]
+        text = json.dumps({"results": [{"events": marks}]})
     elif command == "html":
         pathlib.Path(line[2]).write_text("<html>", encoding="utf-8")
     elif "json" in line:

@@ -17,7 +17,7 @@ def check(session, name, trace):
         return
     file = session.out / "tune" / stem(name, "run.plan")
     try:
-        said = ask(session, stem(name, "plan"), ["plan", "-o", file, trace])
+        said = ask(session, stem(name, "plan"), ["plan", "-o", file, trace])["results"][0]
         times = LONGER if any(pool["period"] for pool in said["pools"]) else 1
         steps = list(STEPS)
         steps[steps.index("--steps") + 1] = str(times * int(steps[steps.index("--steps") + 1]))
@@ -25,7 +25,7 @@ def check(session, name, trace):
         if not is_ours(session, title, outcome):
             return
         held, _, followed, requests = replayed(session, stem(name, "planned"), outcome.traces, "vmm")
-        report = ask(session, stem(name, "planned-report"), ["report", followed])["reports"][0]
+        report = ask(session, stem(name, "planned-report"), ["report", followed])["results"][0]
         facts = {key: value for key, value in report["facts"] if key.startswith("plan.")}
         pages = sum(-pool["bytes"] // PAGE * -PAGE for pool in said["pools"])
         requested = sum(device["requested"]["peak"] for device in report["summary"]["devices"])

@@ -10,6 +10,7 @@ import sys
 from .bench import median
 from .configurations import NATIVE, OURS, PLAIN, Configuration, missing
 from .session import GPU
+from .traces import events_in
 
 STACKS = {"GPUSHIM_STACKS": "all", "GPUSHIM_PYTHON": "on", "GPUSHIM_TRACE_SIZE": "256M"}
 WANTED = ["main", "train_step", "Wide.forward", "Linear.forward"]
@@ -50,7 +51,7 @@ def events(session, path):
     done = subprocess.run(
         [session.command, "events", "--stacks", "--format", "json", path], capture_output=True, text=True, timeout=120
     )
-    return [json.loads(line) for line in done.stdout.splitlines()]
+    return events_in(done.stdout)
 
 
 def says(session, configuration, lens):
@@ -78,7 +79,7 @@ def says(session, configuration, lens):
         wanted = "tensor-alloc" if lens else "alloc"
         if kind == wanted and event.get("frames"):
             seen += 1
-            functions = [line.split("  ")[0] for line in event["frames"]]
+            functions = [frame["name"] for frame in event["frames"]]
             for function in functions:
                 frames[function] = frames.get(function, 0) + 1
     # Reserved by the lens is as of the last tensor: an empty_cache in between shows with the next one.
@@ -98,7 +99,7 @@ def events_of(session, path):
     """How many events a trace has recorded."""
     done = subprocess.run([session.command, "report", "--format", "json", path], capture_output=True, text=True, timeout=60)
     found = json.loads(done.stdout or "{}")
-    return found.get("reports", [found])[0].get("summary", {}).get("events", {}).get("recorded", 0)
+    return found.get("results", [{}])[0].get("summary", {}).get("events", {}).get("recorded", 0)
 
 
 def costs(session, name, argv):

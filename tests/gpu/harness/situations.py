@@ -12,6 +12,7 @@ from . import machine
 from .configurations import missing
 from .jobs import together
 from .session import GPU
+from .traces import events_in
 
 STACKS = {"GPUSHIM_STACKS": "all", "GPUSHIM_PYTHON": "on", "GPUSHIM_TRACE_SIZE": "64M"}
 WITHIN = 0.02
@@ -57,14 +58,12 @@ class Case:
             raise Wrong(f"gpushim {' '.join(line)}: exit codes {text.returncode}, {found.returncode}: {text.stderr[-200:]}")
         if code is not None and text.returncode != code:
             raise Wrong(f"gpushim {name}: exit code {text.returncode}, expected {code}")
-        found = json.loads(found.stdout)
-        return found["findings"][0] if "findings" in found else found["reports"][0] if "reports" in found else found
+        return json.loads(found.stdout)["results"][0]
 
     def mark(self, name):
         """When a mark was made, in seconds as `peak --at` takes them."""
         done = self.command(["events", "--kind", "mark", "--format", "json", self.traces[0].name])
-        for line in done.stdout.splitlines():
-            event = json.loads(line)
+        for event in events_in(done.stdout):
             if event["name"] == name:
                 # A little later: the mark itself is the last event before.
                 return f"{event['ns'] / 1e9 + 1e-6:.6f}"
@@ -94,7 +93,12 @@ def named(what, text, function):
 
 def of_function(holders, function):
     """Bytes of all holders by a function: several lines of it may hold blocks."""
-    return sum(one["bytes"] for one in holders if function in one["function"])
+    return sum(one["bytes"] for one in holders if function in name_of(one))
+
+
+def name_of(site):
+    """The function of a call site; empty if none was recorded."""
+    return (site["function"] or {}).get("name", "")
 
 
 def growth(case, *arguments):
@@ -102,7 +106,7 @@ def growth(case, *arguments):
     truth = case.truths[0]
     found = case.ask("growth", *arguments, code=1)
     near("growth per iteration", found["growth"]["per_iteration"], truth["planted"])
-    named("who keeps most", found["keepers"][0]["function"], truth["function"])
+    named("who keeps most", name_of(found["keepers"][0]), truth["function"])
     named("the verdict", found["verdict"], truth["function"])
     return f"{found['growth']['per_iteration']:.0f} B an iteration, {found['keepers'][0]['function']}"
 
@@ -110,7 +114,7 @@ def growth(case, *arguments):
 def leaky_layer(case):
     said = growth(case)
     left = case.ask("leaks", code=1)
-    named("the leak", left["left"][0]["function"], case.truths[0]["function"])
+    named("the leak", name_of(left["left"][0]), case.truths[0]["function"])
     near("its bytes", left["left"][0]["bytes"], 29 * case.truths[0]["planted"], 0.05)
     page = case.session.out / "guide" / "leaky_layer.html"
     done = case.command(["html", "--output", page, case.traces[0].name])
@@ -210,14 +214,14 @@ def references(case):
     near("freed by clear", phase(found, "clear")["freed"], truth["planted"])
     held = case.ask("peak", "--at", case.mark("after del"))
     near("held after del", of_function(held["holders"], truth["function"]), truth["planted"])
-    return f"{truth['planted']} B by {held['holders'][0]['function']}"
+    return f"{truth['planted']} B by {name_of(held['holders'][0])}"
 
 
 def dataloader(case):
     said = growth(case, "--of", "host")
     tensors = case.command(["growth", "--format", "json", case.traces[0].name])
     if tensors.returncode != 0:
-        raise Wrong(f"tensors grow: {json.loads(tensors.stdout)['findings'][0]['verdict']}")
+        raise Wrong(f"tensors grow: {json.loads(tensors.stdout)['results'][0]['verdict']}")
     return said
 
 
@@ -228,12 +232,12 @@ def oom(case):
         raise Wrong("the program did not run out of memory")
     found = case.ask("oom", code=1)
     held = found["shortages"][0]["held_by"][0]
-    named("who held most", held["function"], truth["function"])
+    named("who held most", name_of(held), truth["function"])
     near("what it held", held["bytes"], truth["kept"] * truth["planted"])
     if "gpushim growth" not in json.dumps(found["shortages"][0]["advice"]):
         raise Wrong(f"no word of growth in the advice: {found['shortages'][0]['advice']}")
     growth(case)
-    return f"{held['bytes'] / MIB:.0f} MiB by {held['function']}"
+    return f"{held['bytes'] / MIB:.0f} MiB by {name_of(held)}"
 
 
 CHECKS = {
@@ -281,7 +285,7 @@ def longest(session, traces):
     """The trace with most events: workers that fork may leave traces of their own."""
     def events(path):
         done = gpushim(session, ["report", "--format", "json", path])
-        return json.loads(done.stdout)["reports"][0]["summary"]["events"]["recorded"] if done.stdout else 0
+        return json.loads(done.stdout)["results"][0]["summary"]["events"]["recorded"] if done.stdout else 0
 
     return traces[0] if len(traces) == 1 else max(traces, key=events)
 

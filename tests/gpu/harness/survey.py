@@ -82,13 +82,13 @@ def read(session, outcome):
                 [session.command, "events", "--format", "json", "--kind", KINDS, path],
                 capture_output=True, text=True, timeout=60,
             )
-            add(survey, map(json.loads, done.stdout.splitlines()))
+            add(survey, traces.events_in(done.stdout))
             if done.returncode not in (0, 1):
                 survey.errors.append(done.stderr.strip()[-300:] or f"exit code {done.returncode}")
             report = subprocess.run(
                 [session.command, "report", "--format", "json", path], capture_output=True, text=True, timeout=60
             )
-            for one in json.loads(report.stdout)["reports"]:
+            for one in json.loads(report.stdout)["results"]:
                 survey.facts += [tuple(fact) for fact in one["facts"]]
             lost = traces.lost_in(report.stdout)
             if lost:

@@ -81,6 +81,11 @@ def add(story, event, state):
         story.flags.update(event["flags"])
 
 
+def events_in(text):
+    """The events of what `gpushim events --format json` printed."""
+    return [event for one in json.loads(text)["results"] for event in one["events"]] if text else []
+
+
 def read(session, outcome):
     """Reads every trace that a run left."""
     story = Story(files=len(outcome.traces))
@@ -90,8 +95,8 @@ def read(session, outcome):
                 [session.command, "events", "--format", "json", path], capture_output=True, text=True, timeout=60
             )
             state = {"reserved": 0}
-            for line in done.stdout.splitlines():
-                add(story, json.loads(line), state)
+            for event in events_in(done.stdout):
+                add(story, event, state)
             if done.returncode not in (0, 1):
                 story.errors.append(done.stderr.strip()[-300:] or f"exit code {done.returncode}")
             report = subprocess.run(
@@ -111,7 +116,7 @@ def lost_in(text):
     """Records that the ring no longer holds, or holds in part, by the report."""
     if not text:
         return 0
-    events = [report["summary"]["events"] for report in json.loads(text)["reports"]]
+    events = [report["summary"]["events"] for report in json.loads(text)["results"]]
     return sum(one["lost"] + one["torn"] for one in events)
 
 

@@ -84,7 +84,7 @@ def replayed(session, shown, traces, policy):
     found = []
     for number, trace in enumerate(traces):
         said = ask(session, f"{shown}-{number}", ["replay", "--of", "memory", "--policy", policy, trace])
-        for finding in said["findings"]:
+        for finding in said["results"]:
             if finding["wrapped"]:
                 raise Wrong(f"{trace}: the beginning of the run is no longer in the trace")
             found += [
@@ -148,6 +148,7 @@ def advice(session, name, traces):
             continue
         try:
             said = ask(session, stem(name, f"advice-{base}"), ["tune", "--of", "memory", trace])
+            said = said["results"][0]
             advised = said["advice"]
             lines.setdefault(advised["line"], []).append((title, advised, said["confidence"]["sentence"]))
         except (Wrong, KeyError, TypeError) as error:

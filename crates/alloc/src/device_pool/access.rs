@@ -1,20 +1,20 @@
-//! Which contexts' work may reach which memory.
+//! Peer access and shared devices: the contexts that a fence must cover.
 
 use super::arena::Peer;
 use super::block::{Id, State as BlockState};
-use super::fences::Few;
+use super::fences::Contexts;
 use super::leaving;
-use super::mutation::Mutation;
 use super::state::{Cover, State};
 use super::types::Gone;
 use crate::handles::Context;
+use crate::rules;
 
 impl<E: Copy> State<E> {
     /// The contexts whose work may reach an arena's memory: its own, those on the same device, and
     /// those that were given access.
     pub fn cover(&self, serial: u64) -> Cover {
         let mut cover = Cover {
-            contexts: Few::new(),
+            contexts: Contexts::new(),
             foreign: false,
         };
         let Some(arena) = self.arena(serial) else {
@@ -26,18 +26,13 @@ impl<E: Copy> State<E> {
             arenas.any(|a| a.context == context && a.device == arena.device)
         };
         for other in self.arenas.iter().flatten() {
-            if self.planted(Mutation::NoNeighbours) {
-                break;
-            }
-            if other.serial != serial && other.device == arena.device {
+            if other.serial != serial && rules::is_neighbour(other.device == arena.device) {
                 cover.contexts.push(other.context);
                 cover.foreign = true;
             }
         }
-        for accessor in arena.accessors().filter(|accessor| !near(*accessor)) {
-            if self.planted(Mutation::NoPeers) {
-                break;
-            }
+        let far = |accessor: &Context| rules::is_peer(!near(*accessor));
+        for accessor in arena.accessors().filter(far) {
             cover.contexts.push(accessor);
             cover.foreign = true;
         }
@@ -60,31 +55,27 @@ impl<E: Copy> State<E> {
     }
 
     pub fn peer_disabled(&mut self, accessor: Context, owner: Context) {
-        let forget = self.planted(Mutation::ForgetPeers);
         for arena in self
             .arenas
             .iter_mut()
             .flatten()
             .filter(|arena| arena.context == owner)
         {
-            let open = arena.fences.open();
+            let open = arena.fences.timeline.open();
             for peer in arena
                 .peers
                 .iter_mut()
                 .filter(|peer| peer.context == accessor)
             {
-                peer.until = Some(if forget { 0 } else { open });
+                peer.until = Some(rules::reaches_until(open));
             }
         }
     }
 
     /// Forgets a context that no longer exists, and all that it held.
     pub fn context_gone(&mut self, context: Context) -> Gone {
-        let keep_events = self.planted(Mutation::KeepEvents);
         for arena in self.arenas.iter_mut().flatten() {
-            if !keep_events {
-                arena.fences.forget(context);
-            }
+            arena.fences.forget(context);
             arena.peers.retain(|peer| peer.context != context);
         }
         self.garbage
@@ -112,8 +103,8 @@ impl<E: Copy> State<E> {
             if !has_left {
                 ranges.remove(&slab.at(first).address);
             }
-            let parts: Vec<_> = leaving::parts(slab, first).collect();
-            for (address, id) in parts {
+            let parts: Vec<Id> = slab.from(first).map(|(id, _)| id).collect();
+            for id in parts {
                 let block = slab.at(id);
                 match block.state {
                     BlockState::Live => {
@@ -124,7 +115,7 @@ impl<E: Copy> State<E> {
                     BlockState::Cached | BlockState::InThreadCache => {}
                 }
                 if !has_left {
-                    map.remove(&address);
+                    map.remove(&block.address);
                 }
                 slab.remove(id);
             }
@@ -148,7 +139,7 @@ impl<E: Copy> State<E> {
             device.releasing = device.releasing.saturating_sub(releasing);
         }
         let (allocated, reserved) = (arena.allocated, arena.reserved);
-        self.garbage.extend(arena.fences.into_events());
+        self.garbage.extend(arena.fences.timeline.void());
         Gone {
             live,
             allocated,

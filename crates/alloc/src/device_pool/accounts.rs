@@ -1,10 +1,9 @@
-//! Blocks that go out and come back, with the figures of their devices.
+//! Allocation and free under the lock, with the statistics of each device.
 
-use super::block::Found;
+use super::block::Fit;
 use super::block::{Block, Id, State as BlockState};
 use super::departing::Victim;
 use super::layout::Layout;
-use super::mutation::Mutation;
 use super::state::{After, State};
 use crate::handles::{Address, Context};
 use crate::types::{FreeError, Freed, Grant, Source, Stamp};
@@ -12,52 +11,41 @@ use crate::types::{FreeError, Freed, Grant, Source, Stamp};
 impl<E: Copy> State<E> {
     /// A ready block of the context, if there is one.
     #[inline]
-    pub fn take(&mut self, index: usize, bytes: u64, source: Source) -> Result<Grant, Found> {
-        let early = self.planted(Mutation::PromoteEarly);
+    pub fn take(&mut self, index: usize, bytes: u64, source: Source) -> Result<Grant, Fit> {
         let Some(Some(arena)) = self.arenas.get_mut(index) else {
-            return Err(Found::Nothing);
+            return Err(Fit::Nothing);
         };
-        let ready = if early {
-            u64::MAX
-        } else {
-            arena.fences.ready()
-        };
+        let ready = arena.fences.ready();
         match arena
             .layout
             .take(&mut self.slab, &mut self.map, bytes, ready)
         {
-            Found::Ready(id) => Ok(self.grant(index, id, bytes, source)),
+            Fit::Ready(id) => Ok(self.grant(index, id, bytes, source)),
             other => Err(other),
         }
     }
 
     /// The same, but the block may be larger than the slack allows.
-    pub fn take_loosely(
-        &mut self,
-        index: usize,
-        bytes: u64,
-        source: Source,
-    ) -> Result<Grant, Found> {
+    pub fn take_loosely(&mut self, index: usize, bytes: u64, source: Source) -> Result<Grant, Fit> {
         let Some(Some(arena)) = self.arenas.get_mut(index) else {
-            return Err(Found::Nothing);
+            return Err(Fit::Nothing);
         };
         let ready = arena.fences.ready();
         let found = arena
             .layout
             .take_loosely(&mut self.slab, &mut self.map, bytes, ready);
         match found {
-            Found::Ready(id) => Ok(self.grant(index, id, bytes, source)),
+            Fit::Ready(id) => Ok(self.grant(index, id, bytes, source)),
             other => Err(other),
         }
     }
 
     #[inline]
     pub(super) fn grant(&mut self, index: usize, id: Id, bytes: u64, source: Source) -> Grant {
-        let tagged = !self.planted(Mutation::NoGroup);
         let block = self.slab.at_mut(id);
         block.state = BlockState::Live;
         block.requested = bytes;
-        block.group = if tagged { self.captures.current() } else { 0 };
+        block.group = self.captures.group();
         let grant = Grant {
             address: block.address,
             requested: bytes,
@@ -100,7 +88,6 @@ impl<E: Copy> State<E> {
         seen: impl FnOnce(&Freed) -> S,
     ) -> Result<After, FreeError<X>> {
         let id = *self.map.get(&address).ok_or(FreeError::Unknown)?;
-        let quarantine = !self.planted(Mutation::NoQuarantine);
         let block = self.slab.at_mut(id);
         if block.state != BlockState::Live {
             return Err(FreeError::NotLive);
@@ -125,7 +112,7 @@ impl<E: Copy> State<E> {
         let stats = &mut device.stats;
         stats.freed(size, requested);
         block.tick = self.tick;
-        if quarantine && self.captures.quarantine(id, block.group) {
+        if self.captures.quarantine(id, block.group) {
             block.state = BlockState::Quarantined;
             stats.quarantined += size;
             return Ok(After::Nothing);

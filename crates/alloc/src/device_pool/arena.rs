@@ -80,7 +80,7 @@ impl<E: Copy> Arena<E> {
 
     /// Accessors whose work may be running on the arena's memory.
     pub fn accessors(&self) -> impl Iterator<Item = Context> {
-        let complete = self.fences.complete();
+        let complete = self.fences.timeline.complete();
         self.peers
             .iter()
             .filter(move |peer| peer.until.is_none_or(|until| complete < until))

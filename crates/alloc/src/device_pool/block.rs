@@ -2,6 +2,7 @@
 
 use crate::bins::Binned;
 use crate::handles::Address;
+use crate::neighbours::{Adjoining, Place};
 pub(super) use crate::slab::{Id, List, NIL};
 use crate::slab::{Link, Linked, UNLINKED};
 
@@ -22,7 +23,7 @@ pub(super) enum State {
 }
 
 /// What a look for free memory found.
-pub(super) enum Found {
+pub(super) enum Fit {
     /// This block, taken out.
     Ready(Id),
     /// Nothing yet, but perhaps when this fence is ready.
@@ -63,7 +64,7 @@ pub(super) struct Block {
     pub arena: u32,
     /// The capture group that it was last handed out under; 0: none.
     pub group: u32,
-    /// The housekeeper's tick when it was freed.
+    /// The background thread's tick when it was freed.
     pub tick: u32,
     pub state: State,
     /// The shard of the thread cache that has it, if one does.
@@ -131,5 +132,27 @@ impl Binned for Block {
 
     fn class(&mut self) -> &mut u32 {
         &mut self.class
+    }
+}
+
+impl Adjoining for Block {
+    #[inline]
+    fn place(&mut self) -> Place<'_> {
+        Place {
+            address: &mut self.address,
+            size: &mut self.size,
+            left: &mut self.left,
+            right: &mut self.right,
+        }
+    }
+
+    #[inline]
+    fn extent(&self) -> (Address, u64) {
+        (self.address, self.size)
+    }
+
+    #[inline]
+    fn right(&self) -> Id {
+        self.right
     }
 }

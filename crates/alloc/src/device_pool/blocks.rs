@@ -4,9 +4,10 @@
 //! that order too, so what becomes ready is always the older part. The newest of the ready ones is
 //! handed out, so that a surplus ages at the old end.
 
-use super::block::Found;
+use super::block::Fit;
 use super::block::{Id, Slab};
-use crate::size_class::{self, CLASSES, GRANULE, Set};
+use crate::rules;
+use crate::size_class::{self, CLASSES, Set};
 use std::collections::VecDeque;
 
 /// The slack, as a power of two, when the alternative is to give memory back and get other memory.
@@ -46,10 +47,7 @@ impl Blocks {
     pub fn growth(&self, bytes: u64) -> u64 {
         match self.slack {
             Some(_) => size_class::block_bytes(bytes),
-            None => bytes
-                .max(GRANULE)
-                .checked_next_power_of_two()
-                .unwrap_or(bytes),
+            None => size_class::power_of_two(bytes),
         }
     }
 
@@ -63,23 +61,17 @@ impl Blocks {
 
     /// Takes a ready block, or tells what to wait for.
     #[inline]
-    pub fn take(&mut self, slab: &mut Slab, bytes: u64, ready: u64) -> Found {
+    pub fn take(&mut self, slab: &mut Slab, bytes: u64, ready: u64) -> Fit {
         self.take_within(slab, bytes, self.slack, ready)
     }
 
     /// The same, but larger blocks will do too: it saves giving memory back to get other memory.
-    pub fn take_loosely(&mut self, slab: &mut Slab, bytes: u64, ready: u64) -> Found {
+    pub fn take_loosely(&mut self, slab: &mut Slab, bytes: u64, ready: u64) -> Fit {
         self.take_within(slab, bytes, self.slack.map(|slack| slack.min(LOOSE)), ready)
     }
 
     #[inline]
-    fn take_within(
-        &mut self,
-        slab: &mut Slab,
-        bytes: u64,
-        slack: Option<u32>,
-        ready: u64,
-    ) -> Found {
+    fn take_within(&mut self, slab: &mut Slab, bytes: u64, slack: Option<u32>, ready: u64) -> Fit {
         let (low, high) = match slack {
             Some(slack) => {
                 // Whole pages cost no more than what they hold.
@@ -108,11 +100,11 @@ impl Blocks {
                 if bin.is_empty() {
                     self.filled.remove(class);
                 }
-                return Found::Ready(id);
+                return Fit::Ready(id);
             }
             next = self.filled.first(class + 1, high);
         }
-        pending.map_or(Found::Nothing, Found::Pending)
+        pending.map_or(Fit::Nothing, Fit::Pending)
     }
 
     /// Takes up to `most` more ready blocks of at least `bytes` bytes and of the class of one that
@@ -221,7 +213,7 @@ impl Bin {
     fn advance(&mut self, ready: u64) -> Option<u64> {
         loop {
             let &(fence, id) = self.pending.front()?;
-            if fence > ready {
+            if !rules::may_use(fence <= ready) {
                 return Some(fence);
             }
             self.pending.pop_front();

@@ -1,18 +1,14 @@
 //! What the program does to contexts, captures and graphs, as far as the pool must know of it.
 
 use super::device::Device;
-use super::mutation::Mutation;
 use super::pool::{DevicePool, Guard};
 use super::thread_cache::Flush;
 use super::types::{Gone, Mark};
 use super::work::GARBAGE;
 use crate::handles::Context;
+use crate::rules;
+use crate::types::PATIENCE;
 use parking_lot::MutexGuard;
-use std::time::Duration;
-
-/// How long a capture that begins waits for calls in flight that would invalidate it. One that
-/// takes longer waits for the device; the capture must not wait for ever.
-const CAPTURE_PATIENCE: Duration = Duration::from_secs(2);
 
 impl<D: Device> DevicePool<D> {
     /// The context was destroyed or reset: forgets its blocks, fences and events. No driver call.
@@ -60,15 +56,10 @@ impl<D: Device> DevicePool<D> {
         let mut state = self.state.lock();
         self.flush_caches(&mut state, Flush::Back);
         let index = state.index_of(context);
-        let open = state.planted(Mutation::OpenMark);
         match index.and_then(|index| state.arenas.get_mut(index)) {
-            Some(Some(arena)) if open => Mark {
-                arena: arena.serial,
-                fence: arena.fences.open(),
-            },
             Some(Some(arena)) => Mark {
                 arena: arena.serial,
-                fence: arena.fences.close_if_joined(),
+                fence: arena.fences.timeline.mark(),
             },
             _ => Mark { arena: 0, fence: 0 },
         }
@@ -82,7 +73,7 @@ impl<D: Device> DevicePool<D> {
             .arena(mark.arena)
             .is_some_and(|arena| arena.context == context);
         let alone = state.cover(mark.arena).contexts.is_single();
-        if ours && (alone || state.planted(Mutation::MarkDespitePeers)) {
+        if ours && rules::may_mark_shared(alone) {
             state.completed(mark.arena, mark.fence);
             self.sweep(&mut state, GARBAGE);
         }
@@ -97,13 +88,12 @@ impl<D: Device> DevicePool<D> {
             thread_cache.close(&mut state);
         }
         self.changed
-            .wait_while_for(&mut state, |state| state.calls > 0, CAPTURE_PATIENCE);
+            .wait_while_for(&mut state, |state| state.calls > 0, PATIENCE);
     }
 
     /// A capture ended in `graph`, or in nothing.
     pub fn capture_ended(&self, capture: u64, graph: Option<u64>) {
         let mut state = self.state.lock();
-        let graph = graph.filter(|_| !state.planted(Mutation::NoGraphs));
         let blocks = state.captures.ended(capture, graph);
         if let Some(thread_cache) = &self.thread_cache
             && !state.captures.is_open()
@@ -123,10 +113,7 @@ impl<D: Device> DevicePool<D> {
     /// `to` was instantiated, cloned or updated from `from`, or contains it: it holds what `from`
     /// holds.
     pub fn graph_derived(&self, from: u64, to: u64) {
-        let mut state = self.state.lock();
-        if !state.planted(Mutation::NoDerived) {
-            state.captures.derived(from, to);
-        }
+        self.state.lock().captures.derived(from, to);
     }
 
     /// A graph or an instance of one was destroyed.

@@ -3,13 +3,13 @@
 use super::block::Id;
 use super::departing::Victim;
 use super::device::Device;
-use super::mutation::Mutation;
-use super::pool::{DevicePool, Guard, RELEASE_PATIENCE};
+use super::pool::{DevicePool, Guard};
 use super::state::{Cover, State};
 use super::thread_cache::Flush;
 use super::work::Recorded;
 use crate::handles::Context;
 use crate::policy::TICKS_TO_DECAY;
+use crate::types::PATIENCE;
 
 /// What may be given back.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -18,7 +18,7 @@ pub(super) enum Which {
     Any,
     /// What can go back whole as it is.
     Surplus,
-    /// What is complete and was freed so many ticks ago.
+    /// What is complete and was freed at least this many ticks ago.
     Old(u32),
 }
 
@@ -58,7 +58,7 @@ impl<D: Device> DevicePool<D> {
             !state.captures.is_open() && state.devices.iter().any(|device| device.releasing > 0)
         };
         self.changed
-            .wait_while_for(&mut state, is_releasing, RELEASE_PATIENCE);
+            .wait_while_for(&mut state, is_releasing, PATIENCE);
     }
 
     /// As [`DevicePool::make_room`], when what is given back otherwise was not enough.
@@ -86,7 +86,7 @@ impl<D: Device> DevicePool<D> {
         };
         let (own, mut waited) = (arena.context, 0);
         if foreign {
-            let fence = arena.fences.close();
+            let fence = arena.fences.timeline.close();
             let done = self.outside(state, |device| {
                 let mut others = contexts.iter().filter(|context| **context != own);
                 others.all(|context| {
@@ -97,10 +97,7 @@ impl<D: Device> DevicePool<D> {
                     waited.is_ok()
                 })
             });
-            waited = match done || state.planted(Mutation::GiveBackUnwaited) {
-                true => fence,
-                false => 0,
-            };
+            waited = if done { fence } else { 0 };
         }
         let mut victims = state.evict(serial, u64::MAX, None, waited);
         victims.extend(state.evict_waiting(serial, waited));
@@ -114,7 +111,7 @@ impl<D: Device> DevicePool<D> {
         self.release(state, victims)
     }
 
-    /// One tick of the housekeeper's clock: what was freed [`TICKS_TO_DECAY`] ticks ago and not
+    /// One tick of the background thread's clock: what was freed [`TICKS_TO_DECAY`] ticks ago and not
     /// asked for since goes back, if its work has finished. Returns the bytes given back; does
     /// nothing while a stream captures.
     pub fn decay(&self) -> u64 {
@@ -144,7 +141,7 @@ impl<D: Device> DevicePool<D> {
     pub(super) fn look_for_complete(&self, state: &mut Guard<'_, D>, serial: u64) {
         let last = state
             .arena(serial)
-            .and_then(|a| a.fences.last().map(|(id, events)| (id, events.clone())));
+            .and_then(|arena| arena.fences.timeline.last());
         if let Some((id, events)) = last
             && !state.captures.is_open()
             && self.outside(state, |device| {
@@ -160,9 +157,9 @@ impl<D: Device> DevicePool<D> {
         }
         let cover = state.cover(serial);
         if let Some(arena) = state.arena_mut(serial)
-            && arena.fences.is_joined()
+            && arena.fences.timeline.is_joined()
         {
-            let id = arena.fences.close();
+            let id = arena.fences.timeline.close();
             if matches!(
                 self.record(state, serial, id, &cover.contexts, None),
                 Recorded::Unsupported
@@ -208,12 +205,9 @@ impl<D: Device> DevicePool<D> {
     /// to be tried again.
     fn catch_up(&self, state: &mut Guard<'_, D>, context: Context, serial: u64) -> bool {
         let arena = state.arena(serial);
-        let Some(events) = arena.and_then(|arena| arena.fences.last_ordered().cloned()) else {
+        let Some(events) = arena.and_then(|arena| arena.fences.last_ordered()) else {
             return true;
         };
-        if state.planted(Mutation::NoCatchUp) {
-            return true;
-        }
         // Ordering a context would invalidate a capture in it; to wait on the host does not.
         let order = !state.captures.is_open();
         self.outside(state, |device| {
@@ -228,7 +222,7 @@ impl<D: Device> DevicePool<D> {
         })
     }
 
-    /// Gives an arena's oldest cached memory back, until it is so many bytes. Returns the bytes.
+    /// Gives an arena's oldest cached memory back, until it is `bytes` bytes. Returns the bytes given back.
     pub(super) fn give_back(
         &self,
         state: &mut Guard<'_, D>,
@@ -243,7 +237,7 @@ impl<D: Device> DevicePool<D> {
         if !matches!(which, Which::Old(_)) && state.must_synchronize(serial, merge) {
             let Cover { contexts, .. } = state.cover(serial);
             if let Some(arena) = state.arena_mut(serial) {
-                let id = arena.fences.close();
+                let id = arena.fences.timeline.close();
                 self.synchronize(state, serial, id, &contexts);
             }
             if state.captures.is_open() {

@@ -4,18 +4,18 @@
 use super::device::Device;
 use super::give_back::Which;
 use super::miss::{Miss, Step};
-use super::pool::{DevicePool, Guard, RELEASE_PATIENCE};
+use super::pool::{DevicePool, Guard};
 use super::state::State;
 use super::thread_cache::Flush;
 use super::work::Recorded;
 use crate::handles::Context;
 use crate::size_class::PAGE;
-use crate::types::{Grant, Source};
+use crate::types::{Grant, PATIENCE, Source};
 use parking_lot::MutexGuard;
 
 /// How often one request takes back what waits for captures, while others take that from it.
 const SCRAPES: u32 = 16;
-/// The device's part that is left free: one in so many bytes, and at least [`MARGIN_FLOOR`].
+/// The device's part that is left free: one byte in this many, and at least [`MARGIN_FLOOR`].
 const MARGIN_PART: u64 = 100;
 const MARGIN_FLOOR: u64 = 256 << 20;
 
@@ -47,7 +47,7 @@ impl<D: Device> DevicePool<D> {
                 }
                 Step::Record(id, contexts, later, version) => {
                     match self.record(state, serial, id, &contexts, later.as_ref()) {
-                        // It was closed just now: do not bother to miss whether it is complete.
+                        // It was closed just now: it is not worth asking whether it is complete.
                         Recorded::Yes => miss.incomplete = id,
                         Recorded::Ordered => {
                             miss.incomplete = id;
@@ -228,7 +228,7 @@ impl<D: Device> DevicePool<D> {
         }
         miss.paused = true;
         self.changed
-            .wait_while_for(state, |state| releasing(state), RELEASE_PATIENCE);
+            .wait_while_for(state, |state| releasing(state), PATIENCE);
         true
     }
 

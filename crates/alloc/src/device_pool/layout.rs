@@ -1,6 +1,6 @@
 //! Which free memory answers a request: one of two ways, chosen by the policy.
 
-use super::block::{Found, Id, Slab};
+use super::block::{Fit, Id, Slab};
 use super::blocks::Blocks;
 use super::segments::{Map, Segments};
 use crate::policy::Policy;
@@ -30,7 +30,7 @@ impl Layout {
     }
 
     #[inline]
-    pub fn take(&mut self, slab: &mut Slab, map: &mut Map, bytes: u64, ready: u64) -> Found {
+    pub fn take(&mut self, slab: &mut Slab, map: &mut Map, bytes: u64, ready: u64) -> Fit {
         match self {
             Layout::Whole(blocks) => blocks.take(slab, bytes, ready),
             Layout::Split(segments) => segments.take(slab, map, bytes, ready, false),
@@ -38,13 +38,7 @@ impl Layout {
     }
 
     /// The same, but a block may be larger than the slack allows.
-    pub fn take_loosely(
-        &mut self,
-        slab: &mut Slab,
-        map: &mut Map,
-        bytes: u64,
-        ready: u64,
-    ) -> Found {
+    pub fn take_loosely(&mut self, slab: &mut Slab, map: &mut Map, bytes: u64, ready: u64) -> Fit {
         match self {
             Layout::Whole(blocks) => blocks.take_loosely(slab, bytes, ready),
             Layout::Split(segments) => segments.take(slab, map, bytes, ready, true),
@@ -83,7 +77,7 @@ impl Layout {
         }
     }
 
-    /// Bytes to miss the driver for when nothing serves the request.
+    /// Bytes to request from the driver when nothing serves the request.
     pub fn growth(&self, bytes: u64) -> u64 {
         match self {
             Layout::Whole(blocks) => blocks.growth(bytes),

@@ -1,7 +1,7 @@
 //! A context that is about to end. While the driver ends it, it may hand the context's addresses out again, to
 //! another thread: they must lead to the new memory from then on, and never to what was there before.
 
-use super::block::{Id, NIL, Slab};
+use super::block::Id;
 use super::device::Device;
 use super::pool::DevicePool;
 use super::segments::Map;
@@ -29,27 +29,19 @@ impl<E: Copy> State<E> {
         let Some(index) = self.index_of(context) else {
             return;
         };
-        let State {
-            arenas,
-            slab,
-            map,
-            ranges,
-            departing,
-            ..
-        } = self;
-        let Some(Some(arena)) = arenas.get_mut(index) else {
+        let Some(Some(arena)) = self.arenas.get_mut(index) else {
             return;
         };
-        departing.forget(arena.serial);
+        self.departing.forget(arena.serial);
         for base in &arena.bases {
-            let Some(first) = map.get(base).copied() else {
+            let Some(first) = self.map.get(base).copied() else {
                 continue;
             };
             arena.leaving.push(first);
-            ranges.remove(base);
-            parts(slab, first).for_each(|(address, _)| {
-                map.remove(&address);
-            });
+            self.ranges.remove(base);
+            for (_, part) in self.slab.from(first) {
+                self.map.remove(&part.address);
+            }
         }
     }
 
@@ -57,37 +49,18 @@ impl<E: Copy> State<E> {
         let Some(index) = self.index_of(context) else {
             return;
         };
-        let State {
-            arenas,
-            slab,
-            map,
-            ranges,
-            ..
-        } = self;
-        let Some(Some(arena)) = arenas.get_mut(index) else {
+        let Some(Some(arena)) = self.arenas.get_mut(index) else {
             return;
         };
         for first in std::mem::take(&mut arena.leaving) {
-            let base = slab.at(first).address;
-            let bytes = parts(slab, first).map(|(_, id)| slab.at(id).size).sum();
-            ranges.insert(base, bytes);
-            map.extend(parts(slab, first));
+            let base = self.slab.at(first).address;
+            let parts = || self.slab.from(first);
+            self.ranges
+                .insert(base, parts().map(|(_, part)| part.size).sum());
+            self.map
+                .extend(parts().map(|(id, part)| (part.address, id)));
         }
     }
-}
-
-/// The blocks that a driver allocation is split into, from its first one.
-pub(super) fn parts(slab: &Slab, first: Id) -> impl Iterator<Item = (Address, Id)> {
-    let mut id = first;
-    std::iter::from_fn(move || {
-        if id == NIL {
-            return None;
-        }
-        let block = slab.at(id);
-        let part = (block.address, id);
-        id = block.right;
-        Some(part)
-    })
 }
 
 /// The first blocks of an arena's driver allocations.

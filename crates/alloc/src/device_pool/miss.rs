@@ -1,12 +1,11 @@
 //! One request that no ready block answered: what to do next, decided under the lock and done
 //! without it.
 
-use super::block::Found;
-use super::fences::{Events, Few};
-use super::mutation::Mutation;
+use super::block::Fit;
+use super::fences::{Contexts, Events};
 use super::state::State;
-use crate::handles::Context;
 use crate::policy::Reuse;
+use crate::rules;
 use crate::types::{Grant, Source};
 
 /// How often one request waits for a fence whose blocks others then take, before it grows.
@@ -24,7 +23,7 @@ pub(super) struct Miss {
     pub unfenced: bool,
     /// The last fence that was seen to be incomplete.
     pub incomplete: u64,
-    /// Miss the driver for no more than necessary.
+    /// Request no more from the driver than necessary.
     pub exact: bool,
     /// Any block will do that is not much too large.
     pub loose: bool,
@@ -44,17 +43,17 @@ pub(super) struct Miss {
 pub(super) enum Step<E> {
     /// Hand it out.
     Done(Grant),
-    /// Miss whether a fence is complete.
+    /// Ask whether a fence is complete.
     Query(u64, Events<E>),
     /// Record the events of a fence that was just closed in these contexts and, if the second list is
     /// there, make later work of those wait for them at once. The version as for `Order`.
-    Record(u64, Few<Context>, Option<Few<Context>>, u64),
+    Record(u64, Contexts, Option<Contexts>, u64),
     /// Make later work of these contexts wait for a fence. The version tells whether these are
     /// still all of them afterwards.
-    Order(u64, Events<E>, Few<Context>, u64),
+    Order(u64, Events<E>, Contexts, u64),
     /// Wait for a fence.
     Wait(u64, Events<E>),
-    /// Get so many bytes from the driver.
+    /// Request this number of bytes from the driver.
     Grow(u64),
     /// The context is gone.
     Gone,
@@ -91,13 +90,11 @@ impl<E: Copy> State<E> {
         } else {
             self.take(index, miss.bytes, miss.source)
         };
-        let capturing = self.captures.is_open() && !self.planted(Mutation::FenceUnderCapture);
+        let may_fence = rules::may_call(rules::Call::Fence, self.captures.is_open());
         let fence = match found {
             Ok(grant) => return Step::Done(grant),
-            Err(Found::Pending(fence)) if miss.tries < TRIES && !miss.unfenced && !capturing => {
-                fence
-            }
-            Err(Found::Pending(_)) if !miss.loose => {
+            Err(Fit::Pending(fence)) if miss.tries < TRIES && !miss.unfenced && may_fence => fence,
+            Err(Fit::Pending(_)) if !miss.loose => {
                 miss.loose = true;
                 return self.step(miss);
             }
@@ -105,42 +102,30 @@ impl<E: Copy> State<E> {
         };
         let reuse = self.settings.reuse;
         let version = self.version;
-        let planted = self.planted(Mutation::OrderOwnerOnly);
         let Some(Some(arena)) = self.arenas.get_mut(index) else {
             return Step::Gone;
         };
-        let Some((id, events)) = arena.fences.covering(fence) else {
+        let Some((id, events)) = arena.fences.timeline.covering(fence) else {
             miss.tries += 1;
-            let id = arena.fences.close();
-            let owner = arena.context;
+            let id = arena.fences.timeline.close();
             let all = self.cover(miss.arena).contexts;
-            let later = (reuse == Reuse::Order).then(|| {
-                if !planted {
-                    return all.clone();
-                }
-                let mut own = Few::new();
-                own.push(owner);
-                own
-            });
+            let later = (reuse == Reuse::Order).then(|| rules::to_order(all.clone()));
             return Step::Record(id, all, later, version);
         };
-        let events = events.clone();
         if miss.incomplete < id {
             return Step::Query(id, events);
         }
         miss.tries += 1;
         match reuse {
-            Reuse::Order if planted => {
-                let mut own = Few::new();
-                own.push(arena.context);
-                Step::Order(id, events, own, version)
+            Reuse::Order => {
+                let all = self.cover(miss.arena).contexts;
+                Step::Order(id, events, rules::to_order(all), version)
             }
-            Reuse::Order => Step::Order(id, events, self.cover(miss.arena).contexts, version),
             Reuse::Wait | Reuse::Strict => Step::Wait(id, events),
         }
     }
 
-    /// Bytes to miss the driver for.
+    /// Bytes to request from the driver.
     fn growth(&self, miss: &Miss) -> u64 {
         match self.arena(miss.arena) {
             Some(arena) if miss.exact => arena.layout.least(miss.bytes),
@@ -149,7 +134,7 @@ impl<E: Copy> State<E> {
         }
     }
 
-    /// The least bytes to miss the driver for.
+    /// The fewest bytes to request from the driver.
     pub fn least(&self, miss: &Miss) -> u64 {
         self.arena(miss.arena)
             .map_or(miss.bytes, |arena| arena.layout.least(miss.bytes))

@@ -1,7 +1,9 @@
 //! The pool of the `cudaMalloc` family: a block belongs to a context, and its free is ordered after everything in it.
+//! (Where memory is served in pages, `cudaMalloc` is served by [`crate::stream_pool`] instead.)
 //!
 //! [`DevicePool`] has one lock and holds it over no call to its [`Device`]. `state.rs` and `miss.rs` decide what to do and
-//! know no device; `pool.rs`, `grow.rs` and `give_back.rs` carry it out, by the calls of `work.rs` and `release.rs`.
+//! know no device; `pool.rs`, `grow.rs` and `give_back.rs` carry it out, with `work.rs`, which records
+//! and orders, and `release.rs`, which gives memory back.
 //! `blocks.rs` and `segments.rs` are the two layouts. `fences.rs` tells when a freed block may be handed out again,
 //! `thread_cache.rs` serves hits without the lock.
 
@@ -19,7 +21,6 @@ mod grow;
 mod layout;
 mod leaving;
 mod miss;
-mod mutation;
 #[allow(
     clippy::module_inception,
     reason = "the pool itself, beside what it is made of"

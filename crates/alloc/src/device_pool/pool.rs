@@ -11,10 +11,6 @@ use crate::policy::{Policy, Reuse};
 use crate::stats::Stats;
 use crate::types::{FreeError, Freed, Grant, Source, Stamp};
 use parking_lot::{Condvar, Mutex, MutexGuard};
-use std::time::Duration;
-
-/// How long a request waits for memory that another thread is giving back.
-pub(super) const RELEASE_PATIENCE: Duration = Duration::from_secs(2);
 
 /// A caching allocator of device memory over a [`Device`].
 pub struct DevicePool<D: Device> {
@@ -49,12 +45,6 @@ impl<D: Device> DevicePool<D> {
             state: Mutex::new(State::new(settings)),
             changed: Condvar::new(),
         }
-    }
-
-    /// Plants a mistake.
-    #[cfg(test)]
-    pub(super) fn plant(&self, mutation: super::mutation::Mutation) {
-        self.state.lock().mutation = mutation;
     }
 
     /// The device beneath.
@@ -235,7 +225,7 @@ impl<D: Device> DevicePool<D> {
                 let Some(arena) = state.arena_mut(serial) else {
                     return Ok(());
                 };
-                let id = arena.fences.close();
+                let id = arena.fences.timeline.close();
                 let result = self.outside(&mut state, |device| {
                     contexts
                         .iter()
@@ -359,7 +349,7 @@ impl<D: Device> DevicePool<D> {
         })
     }
 
-    /// Bytes held from the driver on a device; `None` while somebody has the lock. For who must not wait.
+    /// Bytes held from the driver on a device; `None` while another thread has the lock. For callers that must not wait.
     pub fn reserved_now(&self, device: i32) -> Option<u64> {
         let state = self.state.try_lock()?;
         Some(Self::total(&state, Some(device)).reserved)

@@ -2,10 +2,10 @@
 
 use super::departing::Victim;
 use super::device::Device;
-use super::pool::{DevicePool, Guard, RELEASE_PATIENCE};
+use super::pool::{DevicePool, Guard};
 use super::state::State;
 use crate::handles::Address;
-use crate::types::FreeError;
+use crate::types::{FreeError, PATIENCE};
 
 impl<D: Device> DevicePool<D> {
     /// Tells the driver to take a victim back.
@@ -54,7 +54,7 @@ impl<D: Device> DevicePool<D> {
             match state.departing.is_told(address) {
                 Some(is_told) if !state.map.contains_key(&address) => {
                     // Once the driver has it, the driver knows what is there.
-                    let patience = RELEASE_PATIENCE;
+                    let patience = PATIENCE;
                     if !is_told || self.changed.wait_for(state, patience).timed_out() {
                         return Err(FreeError::NotLive);
                     }

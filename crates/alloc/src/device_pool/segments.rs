@@ -4,25 +4,21 @@
 //! still gets a segment of its own in steps of 2 MiB: the sizes that PyTorch documents for its
 //! allocator. Freed parts wait in order for their fence; only ready memory is merged.
 
-use super::block::Found;
-use super::block::{Block, Chain, Id, List, NIL, Slab, State};
+use super::block::Fit;
+use super::block::{Chain, Id, List, NIL, Slab, State};
 use crate::bins::Bins;
+use crate::fences;
 use crate::handles::Address;
+use crate::rules;
 use crate::size_class::{self, GRANULE, PAGE};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 /// Requests up to this many bytes share small segments.
 const SMALL: u64 = 1 << 20;
-/// Bytes of a small segment.
-const SMALL_SEGMENT: u64 = PAGE;
-/// Requests below this many bytes share large segments.
-const LARGE: u64 = 10 << 20;
-/// Bytes of a shared large segment.
-const LARGE_SEGMENT: u64 = 20 << 20;
 /// How many waiting parts are looked at for one that fits alone.
 const LOOK_PENDING: usize = 32;
 
-/// A part fits tightly if it is at most one part in so many larger than the request.
+/// A part fits tightly if it is at most one part in this many larger than the request.
 const TIGHT: u64 = 8;
 
 /// Where addresses begin, which splitting and merging keep up to date.
@@ -48,9 +44,9 @@ impl Room {
     }
 
     /// The fence to wait for so that a request may fit.
-    fn hope(&self, slab: &Slab, bytes: u64) -> Found {
+    fn hope(&self, slab: &Slab, bytes: u64) -> Fit {
         if self.pending_bytes == 0 {
-            return Found::Nothing;
+            return Fit::Nothing;
         }
         let mut id = self.pending.oldest;
         for _ in 0..LOOK_PENDING {
@@ -59,15 +55,15 @@ impl Room {
                 break;
             }
             if block.size >= bytes && !block.exported {
-                return Found::Pending(block.fence);
+                return Fit::Pending(block.fence);
             }
             id = block.age.newer;
         }
         // Parts that do not fit alone may fit together, with each other or with what is free.
         if self.pending_bytes >= bytes.min(PAGE) {
-            return Found::Pending(slab.at(self.pending.newest).fence);
+            return Fit::Pending(slab.at(self.pending.newest).fence);
         }
-        Found::Nothing
+        Fit::Nothing
     }
 }
 
@@ -101,13 +97,7 @@ impl Segments {
 
     /// Bytes of the segment to get from the driver for a request.
     pub fn growth(bytes: u64) -> u64 {
-        if bytes <= SMALL {
-            SMALL_SEGMENT
-        } else if bytes < LARGE {
-            LARGE_SEGMENT
-        } else {
-            size_class::page_bytes(bytes)
-        }
+        size_class::segment_bytes(bytes, SMALL)
     }
 
     /// The least for which the driver can be asked for the request.
@@ -127,7 +117,7 @@ impl Segments {
         bytes: u64,
         ready: u64,
         any: bool,
-    ) -> Found {
+    ) -> Fit {
         self.promote(slab, map, ready);
         let need = bytes.div_ceil(GRANULE).saturating_mul(GRANULE);
         let room = self.room(bytes <= SMALL);
@@ -135,10 +125,10 @@ impl Segments {
             return room.hope(slab, need);
         };
         if !any && room.pending_bytes > 0 && slab.at(id).size > need.saturating_add(need / TIGHT) {
-            return Found::Pending(slab.at(room.pending.newest).fence);
+            return Fit::Pending(slab.at(room.pending.newest).fence);
         }
         self.claim(slab, map, id, need);
-        Found::Ready(id)
+        Fit::Ready(id)
     }
 
     /// Takes a ready part out of the free memory and gives the rest of it back.
@@ -151,21 +141,12 @@ impl Segments {
         if rest < self.room(small).split {
             return;
         }
-        let block = slab.at(id);
-        let mut tail = Block::new(block.address + need, rest, block.arena);
-        tail.fence = block.fence;
-        tail.tick = block.tick;
-        tail.small = small;
-        tail.merged = true;
-        tail.left = id;
-        tail.right = block.right;
-        let (address, right) = (tail.address, tail.right);
-        let Some(new) = slab.insert(tail) else { return };
-        slab.at_mut(right).left = new;
-        let block = slab.at_mut(id);
-        block.right = new;
-        block.size = need;
-        map.insert(address, new);
+        let Some(new) = slab.cut(id, need) else {
+            return;
+        };
+        let rest = slab.at_mut(new);
+        (rest.merged, rest.group) = (true, 0);
+        map.insert(rest.address, new);
         self.room(small).bins.insert(slab, new);
     }
 
@@ -195,7 +176,7 @@ impl Segments {
             loop {
                 let room = self.room(small);
                 let id = room.pending.oldest;
-                if id == NIL || slab.at(id).fence > ready {
+                if id == NIL || !rules::may_use(slab.at(id).fence <= ready) {
                     break;
                 }
                 room.pending.unlink(slab, Chain::Age, id);
@@ -222,14 +203,10 @@ impl Segments {
 
     /// Makes `right` a part of its neighbour `left`.
     fn absorb(&mut self, slab: &mut Slab, map: &mut Map, left: Id, right: Id) {
-        let gone = slab.at(right).clone();
+        let gone = slab.absorb(left, right);
         map.remove(&gone.address);
-        slab.remove(right);
-        slab.at_mut(gone.right).left = left;
         let block = slab.at_mut(left);
-        block.right = gone.right;
-        block.size += gone.size;
-        block.fence = block.fence.max(gone.fence);
+        block.fence = fences::later(block.fence, gone.fence);
         block.tick = block.tick.max(gone.tick);
     }
 
@@ -307,13 +284,9 @@ impl Segments {
         whole.sort_unstable();
         whole.dedup();
         whole.retain(|first| {
-            let (mut part, mut free) = (*first, true);
-            while free && part != NIL {
-                let block = slab.at(part);
-                free = block.merged || block.state == State::Cached && block.fence <= upto;
-                part = block.right;
-            }
-            free
+            slab.from(*first).all(|(_, block)| {
+                block.merged || block.state == State::Cached && block.fence <= upto
+            })
         });
         for first in &whole {
             let mut part = *first;

@@ -1,15 +1,15 @@
 //! What the pool's lock protects. Nothing here calls the device.
 
 use super::arena::Arena;
-use super::block::{Id, NIL, Slab, State as BlockState};
+use super::block::{Id, Slab, State as BlockState};
 use super::departing::{Departing, Victim};
-use super::fences::{Events, Few};
+use super::fences::{Contexts, Events};
 use super::layout::Layout;
-use super::mutation::Mutation;
 use super::segments::Map;
 use super::types::Settings;
 use crate::captures::Captures;
 use crate::handles::{Address, Context};
+use crate::rules;
 use crate::stats::Stats;
 use crate::types::Stamp;
 use std::collections::BTreeMap;
@@ -39,7 +39,7 @@ impl DeviceState {
 
 /// The contexts whose work may reach an arena's memory.
 pub(super) struct Cover {
-    pub contexts: Few<Context>,
+    pub contexts: Contexts,
     /// There are others than the owner: giving memory back does not wait for them (measured on an
     /// H200: `cuMemFree` waits for the context of the allocation only).
     pub foreign: bool,
@@ -67,11 +67,11 @@ pub(super) struct State<E> {
     pub captures: Captures,
     /// Calls in flight that would invalidate a capture.
     pub calls: usize,
-    /// The housekeeper's clock.
+    /// The background thread's clock, in ticks.
     pub tick: u32,
     /// The latest free.
     pub latest: Stamp,
-    /// Counts changes to who may reach whose memory.
+    /// Counts the changes of which contexts may reach which memory.
     pub version: u64,
     /// Contexts whose later work has not been ordered after what an arena's was.
     pub behind: Vec<(Context, u64)>,
@@ -83,8 +83,6 @@ pub(super) struct State<E> {
     /// Events that a call in flight may still use.
     pub garbage: Vec<Events<E>>,
     serial: u64,
-    #[cfg(test)]
-    pub mutation: Mutation,
 }
 
 impl<E: Copy> State<E> {
@@ -107,20 +105,6 @@ impl<E: Copy> State<E> {
             in_caches: 0,
             garbage: Vec::new(),
             serial: 0,
-            #[cfg(test)]
-            mutation: Mutation::None,
-        }
-    }
-
-    /// Whether a test planted this mistake.
-    #[inline(always)]
-    pub fn planted(&self, mutation: Mutation) -> bool {
-        #[cfg(test)]
-        return self.mutation == mutation;
-        #[cfg(not(test))]
-        {
-            let _ = mutation;
-            false
         }
     }
 
@@ -207,7 +191,7 @@ impl<E: Copy> State<E> {
         let Some(arena) = self.arena(serial) else {
             return false;
         };
-        let fences = &arena.fences;
+        let fences = &arena.fences.timeline;
         if let Layout::Split(segments) = &arena.layout
             && merge
             && segments
@@ -216,8 +200,8 @@ impl<E: Copy> State<E> {
         {
             return true;
         }
-        let all_complete = !fences.is_joined() && fences.complete() + 1 >= fences.open();
-        let foreign = self.cover(serial).foreign && !self.planted(Mutation::ReleaseForeign);
+        let all_complete = fences.is_complete();
+        let foreign = rules::must_wait_for_others(self.cover(serial).foreign);
         arena.layout.oldest(&self.slab).is_some() && !all_complete && foreign
     }
 
@@ -240,12 +224,12 @@ impl<E: Copy> State<E> {
         }
     }
 
-    /// Takes out an arena's oldest cached driver allocations, until they are so many bytes: all, or
-    /// only those whose work is complete and which were freed so many ticks ago. `waited`: contexts
+    /// Takes out an arena's oldest cached driver allocations, until they are `bytes` bytes: all, or
+    /// only those whose work is complete and which were freed at least `age` ticks ago. `waited`: contexts
     /// other than the arena's were waited for after this fence was closed.
     pub fn evict(&mut self, serial: u64, bytes: u64, age: Option<u32>, waited: u64) -> Vec<Victim> {
         let mut victims = Vec::new();
-        let foreign = self.cover(serial).foreign && !self.planted(Mutation::ReleaseForeign);
+        let foreign = rules::must_wait_for_others(self.cover(serial).foreign);
         let Some(index) = self.index(serial) else {
             return victims;
         };
@@ -263,7 +247,7 @@ impl<E: Copy> State<E> {
             };
             let block = self.slab.at(oldest);
             let idle = self.tick.wrapping_sub(block.tick);
-            let complete = block.fence <= arena.fences.complete().max(waited);
+            let complete = block.fence <= arena.fences.timeline.complete().max(waited);
             if (foreign || age.is_some()) && !complete || age.is_some_and(|age| idle < age) {
                 break;
             }
@@ -279,7 +263,7 @@ impl<E: Copy> State<E> {
     /// Takes out an arena's segments that are wholly free, though parts of them wait for a fence: for
     /// the driver, which waits for the arena's context itself. `foreign` and `waited` as in [`State::evict`].
     pub fn evict_waiting(&mut self, serial: u64, waited: u64) -> Vec<Victim> {
-        let foreign = self.cover(serial).foreign && !self.planted(Mutation::ReleaseForeign);
+        let foreign = rules::must_wait_for_others(self.cover(serial).foreign);
         let Some(Some(arena)) = self.index(serial).and_then(|i| self.arenas.get_mut(i)) else {
             return Vec::new();
         };
@@ -287,7 +271,7 @@ impl<E: Copy> State<E> {
             return Vec::new();
         }
         let upto = match foreign {
-            true => arena.fences.complete().max(waited),
+            true => arena.fences.timeline.complete().max(waited),
             false => u64::MAX,
         };
         let Layout::Split(segments) = &mut arena.layout else {
@@ -304,7 +288,7 @@ impl<E: Copy> State<E> {
             self.slab.at(id).state,
             BlockState::Live | BlockState::InThreadCache
         );
-        (is_live && !self.planted(Mutation::GiveUpKept)).then_some(id)
+        is_live.then_some(id)
     }
 
     /// The driver would have refused to hand a block out, because of these captures.
@@ -347,10 +331,9 @@ impl<E: Copy> State<E> {
 
     /// Blocks that no graph holds any more become ordinary free blocks.
     pub fn return_blocks(&mut self, ids: Vec<Id>) {
-        let hold_back = !self.planted(Mutation::NoHoldBack);
         for id in ids {
             let group = self.slab.at(id).group;
-            if !hold_back || !self.captures.hold_back(id, group) {
+            if !self.captures.hold_back(id, group) {
                 self.return_block(id);
             }
         }
@@ -385,15 +368,7 @@ impl<E: Copy> State<E> {
         if address - base >= *bytes {
             return None;
         }
-        let mut id = *self.map.get(base)?;
-        while id != NIL {
-            let block = self.slab.at(id);
-            if address < block.address.saturating_add(block.size) {
-                return Some(id);
-            }
-            id = block.right;
-        }
-        None
+        self.slab.containing(*self.map.get(base)?, address)
     }
 
     /// Fences up to this one are complete.

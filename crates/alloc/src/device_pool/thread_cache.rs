@@ -4,8 +4,8 @@
 //! A *shard* belongs to one thread (to several, once there are more than [`SHARDS`]). It borrows ready
 //! blocks of one context from the pool, hands them out and takes them back; blocks that came back wait
 //! in it until the next visit to the pool, where they join the open fence. To the pool such a block is
-//! *in a thread cache*, whether it is at hand, in the caller's hands, or back. A block that joins a fence late is
-//! only ever safer for it; what needs to know every block flushes the caches first.
+//! *in a thread cache*, whether it is at hand, in the caller's hands, or back. A block that joins
+//! its fence late only waits longer. Code that needs every block flushes the caches first.
 //!
 //! Locks are taken in one order: the pool's, then a shard's.
 
@@ -462,7 +462,7 @@ impl Shard {
     }
 }
 
-/// Ready blocks that nobody took: they are the first to be given back to the driver.
+/// Ready blocks that were not taken: they are the first to be given back to the driver.
 fn give_back<E: Copy>(state: &mut State<E>, ready: impl IntoIterator<Item = Ready>) {
     for Ready { id, .. } in ready {
         let block = state.slab.at_mut(id);

@@ -26,7 +26,7 @@ pub struct Settings {
     /// Whether threads keep a few blocks to themselves, so that their hits take no common lock. Not
     /// for `segments`, `strict` or with `cache_max`, whatever this says.
     pub thread_cache: bool,
-    /// A whole block serves requests down to one part in so many smaller; rounded down to a power
+    /// A whole block serves requests that are at most one part in `slack` smaller; rounded down to a power
     /// of two.
     pub slack: u64,
 }

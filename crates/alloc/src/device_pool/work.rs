@@ -1,13 +1,12 @@
-//! The calls that fences are made of, each between two holdings of the lock.
+//! Makes fences: records events, orders contexts after them, waits for them. The lock is released during each call.
 
 use super::device::Device;
-use super::fences::{Events, Few};
+use super::fences::{Contexts, Events};
 use super::pool::{DevicePool, Guard};
 use super::state::State;
-use crate::handles::Context;
 use parking_lot::MutexGuard;
 
-/// Events that are kept until nobody can be using them, before they are given back together.
+/// Superfluous events that are kept, at least, before they are given back together.
 pub(super) const GARBAGE: usize = 16;
 
 impl<D: Device> DevicePool<D> {
@@ -32,14 +31,14 @@ impl<D: Device> DevicePool<D> {
         }
     }
 
-    /// Gives events back that nobody uses, once there are so many of them.
+    /// Gives events back that no call uses, once there are `least` of them.
     pub(super) fn sweep(&self, state: &mut Guard<'_, D>, least: usize) {
         if state.calls > 0 || state.garbage.len() < least {
             return;
         }
         let garbage: Vec<Events<D::Event>> = std::mem::take(&mut state.garbage);
         MutexGuard::unlocked(state, || {
-            for (_, event) in garbage.iter().flat_map(Few::iter) {
+            for (_, event) in garbage.iter().flat_map(|events| events.iter()) {
                 self.device.retire(*event);
             }
         });
@@ -51,10 +50,10 @@ impl<D: Device> DevicePool<D> {
         state: &mut Guard<'_, D>,
         serial: u64,
         id: u64,
-        contexts: &Few<Context>,
-        later: Option<&Few<Context>>,
+        contexts: &Contexts,
+        later: Option<&Contexts>,
     ) -> Recorded {
-        let mut events = Few::new();
+        let mut events = Events::new();
         let recorded = self.outside(state, |device| {
             for context in contexts.iter() {
                 match device.record(*context) {
@@ -91,7 +90,7 @@ impl<D: Device> DevicePool<D> {
         state: &mut Guard<'_, D>,
         serial: u64,
         id: u64,
-        contexts: &Few<Context>,
+        contexts: &Contexts,
     ) -> bool {
         if state.captures.is_open() {
             return false;

@@ -96,8 +96,8 @@ impl Time {
             .for_each(|other| self.catch_up(context, other));
     }
 
-    /// What a context's memory has been given away after, somebody who may use it from now on does not
-    /// know: it comes after all work there.
+    /// A context that may use another's memory from now on does not know what that memory was given away after: its work comes
+    /// after all work there.
     fn catch_up(&mut self, accessor: Context, owner: Context) {
         if self.lonely {
             return;
@@ -186,7 +186,7 @@ impl Time {
         self.open.remove(&stream);
     }
 
-    /// A context ends: its work is over, and whoever ended it knows.
+    /// A context ends: its work is over, and the host knows.
     pub fn end_context(&mut self, context: Context) {
         let all = self.of_context(context);
         self.finish(&all);

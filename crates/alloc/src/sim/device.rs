@@ -340,6 +340,12 @@ impl Device for DeviceSim {
         refusing.collect()
     }
 
+    /// Cannot be.
+    fn drain(&self, _: Context) -> Result<(), Error> {
+        let lies = self.inner.lock().inner.lies(Call::Drain);
+        lies.then_some(()).ok_or(Error::Failed)
+    }
+
     fn retire(&self, event: Event) {
         self.inner.lock().inner.time.retire(event.0);
     }

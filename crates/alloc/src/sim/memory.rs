@@ -20,7 +20,7 @@ pub struct Mapping {
     pub handle: u64,
     /// Devices that may use it, a bit each.
     pub access: u8,
-    /// Somebody outside relies on it.
+    /// It is registered outside the process.
     pub pinned: bool,
 }
 
@@ -34,6 +34,8 @@ pub struct Memory {
     pub grants: BTreeMap<u64, (u64, u64)>,
     /// Bytes that each pool holds, and the most that it did.
     pub held: HashMap<usize, (u64, u64)>,
+    /// Where each piece was unmapped last.
+    left: HashMap<u64, (u64, Mapping)>,
 }
 
 /// Where driver allocations begin.
@@ -132,13 +134,38 @@ impl Memory {
                 if let Some(piece) = self.pieces.get_mut(&mapping.handle) {
                     piece.mapped -= 1;
                 }
-                let pinned = || format!("{address:#x} is unmapped but somebody relies on it");
-                mapping.pinned.then(pinned)
+                let pinned = || format!("{address:#x} is unmapped but registered outside");
+                let finding = mapping.pinned.then(pinned);
+                self.left.insert(mapping.handle, (address, mapping));
+                finding
             }
             _ => Some(format!(
                 "{address:#x} is unmapped but there is no such mapping"
             )),
         }
+    }
+
+    /// A piece that was unmapped is mapped there all the same.
+    pub fn stay(&mut self, handle: u64) {
+        if let Some(piece) = self.pieces.get_mut(&handle)
+            && let Some((address, mapping)) = self.left.remove(&handle)
+        {
+            piece.mapped += 1;
+            self.mappings.insert(address, mapping);
+        }
+    }
+
+    /// Whether a pool made a piece.
+    pub fn is_of(&self, handle: u64, pool: usize) -> bool {
+        let piece = self.pieces.get(&handle);
+        piece.is_some_and(|piece| piece.pool == pool)
+    }
+
+    /// Whether a piece is mapped at an address and elsewhere too.
+    pub fn is_twin(&self, address: u64) -> bool {
+        let mapping = self.mappings.get(&address);
+        let piece = mapping.and_then(|mapping| self.pieces.get(&mapping.handle));
+        piece.is_some_and(|piece| piece.mapped > 1)
     }
 
     /// A driver allocation, at the lowest free address: one that is stale is noticed soon.

@@ -27,6 +27,8 @@ impl Probe {
     fn with<R>(&self, f: impl FnOnce(&mut Inner) -> R) -> R {
         let world = self.world.upgrade().expect("the world outlives its pools");
         let mut inner = world.sim.inner.lock();
+        let locks = inner.lies(Call::Locked);
+        let _held = locks.then(|| world.pools[self.number].hold());
         for pool in &world.pools {
             match pool.peek() {
                 Some(stats) => assert!(stats.allocated <= stats.reserved),
@@ -97,6 +99,9 @@ impl Driver for Probe {
             {
                 *sim.moved.entry(self.number).or_default() += 1;
             }
+            if sim.lies(Call::UnmapMoved) {
+                sim.memory.stay(handle);
+            }
             let finding = sim.memory.map(address, bytes, handle);
             sim.find(finding);
             Ok(())
@@ -106,7 +111,13 @@ impl Driver for Probe {
     fn allow(&self, address: u64, bytes: u64, devices: &[i32]) -> Result<(), Error> {
         self.with(|sim| {
             if !sim.enter(self.number, Call::Allow)? {
-                sim.set_access(address, bytes, |access| *access |= mask(devices));
+                let (again, peers) = (sim.lies(Call::AllowAgain), sim.lies(Call::AllowPeers));
+                let allowed = mask(if peers { &devices[..1] } else { devices });
+                sim.set_access(address, bytes, |access| {
+                    if !again || *access == 0 {
+                        *access |= allowed;
+                    }
+                });
             }
             Ok(())
         })
@@ -136,7 +147,8 @@ impl Driver for Probe {
 
     fn unmap(&self, address: u64, bytes: u64) -> Result<(), Error> {
         self.with(|sim| {
-            if sim.enter(self.number, Call::Unmap)? {
+            let twin = sim.lies(Call::UnmapTwin) && sim.memory.is_twin(address);
+            if sim.enter(self.number, Call::Unmap)? || twin {
                 return Ok(());
             }
             sim.vanish(address, bytes);
@@ -175,14 +187,7 @@ impl Driver for Probe {
     fn record(&self, stream: Stream) -> Result<Event, Error> {
         self.with(|sim| {
             sim.capturable(Call::Record, Some(stream));
-            let lies = sim.enter(self.number, Call::Record)?;
-            let Some(clock) = sim.time.now(stream) else {
-                sim.findings
-                    .push(format!("{stream:?} is gone but recorded"));
-                return Err(Error::Failed);
-            };
-            let clock = if lies { Clock::default() } else { clock };
-            Ok(Event(sim.time.record(stream.context, clock)))
+            sim.record(self.number, stream)
         })
     }
 
@@ -191,14 +196,7 @@ impl Driver for Probe {
             if sim.capturing.contains(&stream) || stream.handle <= Stream::PER_THREAD {
                 return Err(Error::Failed);
             }
-            let lies = sim.enter(self.number, Call::Record)?;
-            let Some(clock) = sim.time.now(stream) else {
-                sim.findings
-                    .push(format!("{stream:?} is gone but recorded"));
-                return Err(Error::Failed);
-            };
-            let clock = if lies { Clock::default() } else { clock };
-            Ok(Event(sim.time.record(stream.context, clock)))
+            sim.record(self.number, stream)
         })
     }
 
@@ -222,7 +220,7 @@ impl Driver for Probe {
             let Some(clock) = sim.time.now(every) else {
                 return Err(Error::Failed);
             };
-            if !sim.enter(self.number, Call::Wait)? {
+            if !sim.enter(self.number, Call::Wait)? && !sim.lies(Call::Drain) {
                 sim.time.finish(&clock);
             }
             sim.prune();
@@ -289,5 +287,18 @@ impl Driver for Probe {
             }
         }
         given > 0
+    }
+}
+
+impl Inner {
+    fn record(&mut self, pool: usize, stream: Stream) -> Result<Event, Error> {
+        let lies = self.enter(pool, Call::Record)?;
+        let Some(clock) = self.time.now(stream) else {
+            self.findings
+                .push(format!("{stream:?} is gone but recorded"));
+            return Err(Error::Failed);
+        };
+        let clock = if lies { Clock::default() } else { clock };
+        Ok(Event(self.time.record(stream.context, clock)))
     }
 }

@@ -56,7 +56,12 @@ impl Inner {
         {
             return Err(error);
         }
-        Ok(self.lying == Some(call))
+        Ok(self.lies(call))
+    }
+
+    /// Whether such calls have no effect.
+    pub fn lies(&self, call: Call) -> bool {
+        self.lying == Some(call)
     }
 
     /// A call that may be illegal while a stream captures.

@@ -2,6 +2,7 @@
 
 use crate::bins::Binned;
 use crate::handles::Context;
+use crate::neighbours::{Adjoining, Place};
 pub(super) use crate::slab::{Id, NIL};
 use crate::slab::{Link, Linked, UNLINKED};
 
@@ -50,7 +51,7 @@ pub(super) struct Block {
     pub class: u32,
     /// The capture group that it was last handed out under; 0: none.
     pub group: u32,
-    /// The housekeeper's tick when it was freed.
+    /// The background thread's tick when it was freed.
     pub tick: u32,
     pub state: State,
     /// In the part of the addresses that small requests share.
@@ -110,5 +111,27 @@ impl Binned for Block {
     #[inline]
     fn class(&mut self) -> &mut u32 {
         &mut self.class
+    }
+}
+
+impl Adjoining for Block {
+    #[inline]
+    fn place(&mut self) -> Place<'_> {
+        Place {
+            address: &mut self.address,
+            size: &mut self.size,
+            left: &mut self.left,
+            right: &mut self.right,
+        }
+    }
+
+    #[inline]
+    fn extent(&self) -> (u64, u64) {
+        (self.address, self.size)
+    }
+
+    #[inline]
+    fn right(&self) -> Id {
+        self.right
     }
 }

@@ -3,58 +3,52 @@
 use super::block::SHARED;
 use super::block::{Block, Id, State as Is};
 use super::driver::Driver;
-use super::mutation::{Mutation, on};
 use super::pool::StreamPool;
 use super::space::Piece;
 use super::state::State;
 use super::stream_queue::StreamQueue;
 use crate::handles::Context;
 use crate::handles::Stream;
-use std::time::Duration;
+use crate::rules::{self, Call};
+use crate::types::PATIENCE;
 
-/// How long a capture that begins waits for calls in flight that would invalidate it.
-const CAPTURE_PATIENCE: Duration = Duration::from_secs(2);
-
-/// Points in the frees of some streams, taken before they are synchronised.
+/// A point in the frees of each of some streams, taken before they are synchronised.
 #[derive(Clone, Debug, Default)]
-pub struct Marks(Vec<(u32, u64)>);
+pub struct Mark(Vec<(u32, u64)>);
 
 impl<D: Driver> StreamPool<D> {
     /// A point before a stream, or a whole context, is synchronised; see [`StreamPool::synchronized`].
     /// `alone`: no other context's work may use what was freed on no stream in particular.
-    pub fn mark(&self, context: Context, stream: Option<Stream>, alone: bool) -> Marks {
+    pub fn mark(&self, context: Context, stream: Option<Stream>, alone: bool) -> Mark {
         let mut state = self.state.lock();
         let mut marks = Vec::new();
-        let others = on(Mutation::MarkOtherStreams);
-        let one = stream.filter(|_| !others);
-        let mut next = match one {
+        let stream = rules::marked_stream(stream);
+        let mut next = match stream {
             Some(stream) => state.queues.known(stream),
             None => state.queues.pending(0),
         };
         while let Some(number) = next {
             if let Some(queue) = state.queues.at(number)
-                && (queue.context == context || on(Mutation::MarkOtherContexts))
-                && (stream.is_none() || queue.stream == stream || others)
-                && (alone || queue.ordered || on(Mutation::MarkDespitePeers))
+                && rules::may_mark(queue.context == context)
+                && rules::may_mark_shared(alone || queue.ordered)
             {
-                let open = on(Mutation::OpenMark);
-                marks.push((number, if open { queue.join().0 } else { queue.close() }));
+                marks.push((number, queue.fences.mark()));
             }
-            next = match one {
+            next = match stream {
                 Some(_) => None,
                 None => state.queues.pending(number + 1),
             };
         }
-        Marks(marks)
+        Mark(marks)
     }
 
     /// What was marked has been synchronised: what was freed before is complete.
-    pub fn synchronized(&self, marks: &Marks) {
+    pub fn synchronized(&self, marks: &Mark) {
         let mut state = self.state.lock();
         for (queue, fence) in &marks.0 {
             // A queue that was ended since has later fences.
             if let Some(queue) = state.queues.at(*queue) {
-                queue.completed(*fence);
+                queue.fences.completed(*fence);
             }
         }
     }
@@ -71,19 +65,19 @@ impl<D: Driver> StreamPool<D> {
         let Some(queue) = state
             .queues
             .known(stream)
-            .filter(|_| !on(Mutation::KeepStream))
+            .filter(|_| rules::queue_ends_with_stream())
         else {
             return;
         };
         let lacks = state
             .queues
             .at(queue)
-            .is_some_and(|queue| queue.lacks_event());
+            .is_some_and(|queue| queue.fences.lacks_record());
         // It may be the one that captures.
-        let captures = state.captures.is_open() && !on(Mutation::RecordUnderCapture);
+        let may_record = rules::may_call(Call::Record, state.captures.is_open());
         drop(state);
-        let close = || on(Mutation::NoLastEvent) || self.close(driver, queue, stream).is_some();
-        let recorded = !lacks || !captures && close();
+        let recorded = !rules::needs_last_event(lacks)
+            || may_record && self.close(driver, queue, stream).is_some();
         let mut state = self.state.lock();
         let void = if recorded {
             state.queues.unlist(queue);
@@ -113,7 +107,7 @@ impl<D: Driver> StreamPool<D> {
         let _misses = self.misses.lock();
         let mut state = self.state.lock();
         let before = state.stats.allocated;
-        if state.stats.shared.is_some() && !on(Mutation::KeepBlocks) {
+        if rules::blocks_end_with_context(state.stats.shared.is_some()) {
             state.free_all_of(context);
         }
         let gone = before - state.stats.allocated;
@@ -123,17 +117,18 @@ impl<D: Driver> StreamPool<D> {
         if let Some(queue) = state.queues.known(Stream::all_of_device(self.device))
             && let Some(queue) = state.queues.at(queue)
         {
-            events.extend(queue.void());
+            events.extend(queue.fences.void());
         }
         for number in state.queues.numbers() {
             let of_context =
-                |queue: &&StreamQueue<D::Event>| number != SHARED && queue.context == context;
-            if state.queues.get(number).filter(of_context).is_none() || on(Mutation::KeepEvents) {
+                |queue: &StreamQueue<D::Event>| number != SHARED && queue.context == context;
+            let is_its_own = state.queues.get(number).is_some_and(of_context);
+            if !rules::events_end_with_context(is_its_own) {
                 continue;
             }
             state.queues.unlist(number);
             if let Some(queue) = state.queues.at(number) {
-                events.extend(queue.forget());
+                events.extend(queue.fences.forget());
             }
             state.end_queue(number);
         }
@@ -151,26 +146,24 @@ impl<D: Driver> StreamPool<D> {
         if let Some(number) = state.queues.known(device)
             && let Some(queue) = state.queues.at(number)
         {
-            let fence = queue.close();
-            queue.completed(fence);
+            let fence = queue.fences.close_if_joined();
+            queue.fences.completed(fence);
         }
     }
 
     /// A stream is about to capture, under a number that no other capture has: no fence is made until
     /// that ends.
     pub fn capture_began(&self, capture: u64) {
-        // Whoever makes a fence holds this: none is being made when the capture begins. One that waits
+        // A thread that makes a fence holds this: none is being made when the capture begins. One that waits
         // for the device may take longer; the capture must not wait for ever.
-        let _misses = self.misses.try_lock_for(CAPTURE_PATIENCE);
+        let _misses = self.misses.try_lock_for(PATIENCE);
         self.state.lock().captures.began(capture);
     }
 
     /// A capture ended in `graph`, or in nothing.
     pub fn capture_ended(&self, capture: u64, graph: Option<u64>) {
         let mut state = self.state.lock();
-        let blocks = state
-            .captures
-            .ended(capture, graph.filter(|_| !on(Mutation::NoGraphs)));
+        let blocks = state.captures.ended(capture, graph);
         state.return_blocks(blocks);
     }
 
@@ -183,9 +176,7 @@ impl<D: Driver> StreamPool<D> {
 
     /// `to` was instantiated, cloned or updated from `from`, or contains it.
     pub fn graph_derived(&self, from: u64, to: u64) {
-        if !on(Mutation::NoDerived) {
-            self.state.lock().captures.derived(from, to);
-        }
+        self.state.lock().captures.derived(from, to);
     }
 
     /// A graph or an instance of one was destroyed.
@@ -243,7 +234,7 @@ impl<E: Copy> State<E> {
                 self.queues
                     .at(number)
                     .into_iter()
-                    .flat_map(|queue| queue.forget()),
+                    .flat_map(|queue| queue.fences.forget()),
             );
         }
         // What begins anew does not begin as the process did.

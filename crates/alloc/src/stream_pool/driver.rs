@@ -164,7 +164,7 @@ pub trait Driver: Sync + Sized {
     /// The pool no longer needs the event.
     fn retire(&self, event: Self::Event);
 
-    /// Whether so many bytes more may be held on a device by this process.
+    /// Whether this process may hold `bytes` bytes more on a device.
     fn admit(&self, device: i32, bytes: u64) -> bool;
 
     /// Gives back what other caches of this process hold on a pool's device; `waits`: also what work

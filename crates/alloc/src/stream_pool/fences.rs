@@ -1,17 +1,17 @@
 //! Fences of a pool: which work is over, and streams that are made to wait for others.
 
 use super::driver::Driver;
-use super::mutation::{Mutation, on};
 use super::pool::StreamPool;
 use super::state::State;
 use crate::handles::Stream;
 use crate::policy::Reuse;
+use crate::rules::{self, Call};
 use crate::types::Source;
 use std::ops::Range;
 
-/// StreamQueues that a miss looks at, at most; the next one goes on with others.
+/// Stream queues that one miss looks at, at most; the next miss goes on with others.
 const LOOKS: u32 = 64;
-/// StreamQueues of destroyed streams that one more destroyed stream looks at.
+/// Stream queues of destroyed streams that are looked at when one more stream is destroyed.
 const ENDS: u32 = 4;
 
 impl<E: Copy> State<E> {
@@ -57,7 +57,7 @@ impl<E: Copy> State<E> {
         let all = std::mem::take(&mut self.space.stale);
         let is_ready = |(id, of): &(u32, u64)| match handle {
             Some(handle) => *of == handle,
-            None => on(Mutation::ReapEarly) || self.is_complete(*id),
+            None => rules::may_unmap(self.is_complete(*id)),
         };
         let (ready, waiting): (Vec<_>, Vec<_>) = all.into_iter().partition(is_ready);
         self.space.stale = waiting;
@@ -70,7 +70,7 @@ impl<E: Copy> State<E> {
 
 impl<D: Driver> StreamPool<D> {
     /// Finds out what is complete, and closes the open fences so that the next look can tell more. Only
-    /// by who misses; does nothing while a stream captures.
+    /// by a miss; does nothing while a stream captures.
     pub(super) fn refresh(&self, driver: &D) {
         self.look_at(driver, 0, u32::MAX, true);
     }
@@ -111,7 +111,7 @@ impl<D: Driver> StreamPool<D> {
         let (mut from, mut closed) = (queues.start, false);
         loop {
             let mut state = self.state.lock();
-            if state.captures.is_open() && !on(Mutation::QueryUnderCapture) {
+            if !rules::may_call(Call::Query, state.captures.is_open()) {
                 return None;
             }
             let queue = state
@@ -123,9 +123,9 @@ impl<D: Driver> StreamPool<D> {
                 from = queue + 1;
                 continue;
             }
-            let (stream, lacks) = (at.stream, at.lacks_event());
-            let superfluous = at.superfluous();
-            let waiting = at.first();
+            let (stream, lacks) = (at.stream, at.fences.lacks_record());
+            let superfluous = at.fences.superfluous(at.fences.complete());
+            let waiting = at.fences.first();
             if superfluous.is_none() && state.queues.can_end(queue) {
                 state.end_queue(queue);
                 return Some(queue);
@@ -133,15 +133,14 @@ impl<D: Driver> StreamPool<D> {
             drop(state);
             from = queue;
             if let Some(event) = superfluous {
-                let _locked = on(Mutation::CallLocked).then(|| self.state.lock());
                 driver.retire(event);
                 continue;
             }
             if let Some((id, event)) = waiting
-                && (matches!(driver.is_complete(event), Ok(true)) || on(Mutation::CompleteEarly))
+                && matches!(driver.is_complete(event), Ok(true))
             {
                 if let Some(at) = self.state.lock().queues.at(queue) {
-                    at.completed(id);
+                    at.fences.completed(id);
                 }
                 if closed {
                     return Some(queue);
@@ -163,10 +162,10 @@ impl<D: Driver> StreamPool<D> {
 
     /// Closes a queue's open fence and records its event. `None`: that failed.
     pub(super) fn close(&self, driver: &D, queue: u32, stream: Stream) -> Option<(u64, D::Event)> {
-        let fence = self.state.lock().queues.at(queue)?.close();
+        let fence = self.state.lock().queues.at(queue)?.fences.close_if_joined();
         let event = driver.record(stream).ok()?;
         let mut state = self.state.lock();
-        state.queues.at(queue)?.recorded(fence, event);
+        state.queues.at(queue)?.fences.recorded(fence, event);
         state.queues.pends(queue);
         Some((fence, event))
     }
@@ -196,23 +195,22 @@ impl<D: Driver> StreamPool<D> {
     ) -> Option<Source> {
         let mut state = self.state.lock();
         let (orders, waits) = state.ways(stream);
-        let captures = state.captures.is_open() && !on(Mutation::OrderUnderCapture);
-        if captures || !(orders || waits) {
+        if !rules::may_call(Call::Order, state.captures.is_open()) || !(orders || waits) {
             return None;
         }
         let queue = state.queues.of(stream);
         let at = state.queues.at(other)?;
-        let covering = at.covering(fence).filter(|_| !at.is_open(fence));
+        let covering = at.fences.covering(fence);
         let from = at.stream;
         drop(state);
         let (fence, event) =
             covering.or_else(|| from.and_then(|from| self.close(driver, other, from)))?;
         if !orders {
-            (on(Mutation::NoWait) || driver.wait(event).is_ok()).then_some(())?;
-            self.state.lock().queues.at(other)?.completed(fence);
+            driver.wait(event).ok()?;
+            self.state.lock().queues.at(other)?.fences.completed(fence);
             return Some(Source::Waited);
         }
-        (on(Mutation::NoOrder) || driver.order(stream, event).is_ok()).then_some(())?;
+        driver.order(stream, event).ok()?;
         self.state.lock().queues.ordered(queue, other, fence);
         Some(Source::Ordered)
     }
@@ -222,8 +220,8 @@ impl<D: Driver> StreamPool<D> {
     fn latest(&self, driver: &D, queue: u32) -> Option<(u64, D::Event)> {
         let mut state = self.state.lock();
         let at = state.queues.at(queue)?;
-        if !at.lacks_event() {
-            return at.last();
+        if !at.fences.lacks_record() {
+            return at.fences.last();
         }
         let stream = at.stream?;
         drop(state);
@@ -247,7 +245,7 @@ impl<D: Driver> StreamPool<D> {
             let Some((fence, event)) = self.latest(driver, other) else {
                 continue;
             };
-            if on(Mutation::NoOrder) || driver.order(stream, event).is_ok() {
+            if driver.order(stream, event).is_ok() {
                 self.state.lock().queues.ordered(queue, other, fence);
                 any = Some(Source::Ordered);
             }
@@ -264,20 +262,18 @@ impl<D: Driver> StreamPool<D> {
         let mut next = 0;
         while let Some(queue) = self.pending_from(next) {
             next = queue + 1;
-            let beside = self.state.lock().captures.is_open() && !on(Mutation::WaitUnderCapture);
-            let finished = if beside {
-                self.finish_beside(driver, queue)
+            let may_wait = rules::may_call(Call::Wait, self.state.lock().captures.is_open());
+            let finished = if may_wait {
+                let latest = self.latest(driver, queue);
+                latest.and_then(|(fence, event)| driver.wait(event).ok().map(|()| fence))
             } else {
-                self.latest(driver, queue).and_then(|(fence, event)| {
-                    let waited = on(Mutation::NoWait) || driver.wait(event).is_ok();
-                    waited.then_some(fence)
-                })
+                self.finish_beside(driver, queue)
             };
             if let Some(fence) = finished {
                 let mut state = self.state.lock();
                 state.stats.host_waits += 1;
                 if let Some(at) = state.queues.at(queue) {
-                    at.completed(fence);
+                    at.fences.completed(fence);
                 }
             }
         }
@@ -286,27 +282,27 @@ impl<D: Driver> StreamPool<D> {
     /// Waits, while streams capture, until the work is over that used what is free on a queue. Returns the
     /// fence that is complete then.
     fn finish_beside(&self, driver: &D, queue: u32) -> Option<u64> {
-        let wait = |event| on(Mutation::NoWait) || driver.wait_beside(event).is_ok();
+        let wait = |event| driver.wait_beside(event).is_ok();
         let mut state = self.state.lock();
         let at = state.queues.at(queue)?;
-        if !at.lacks_event() {
-            let (fence, event) = at.last()?;
+        if !at.fences.lacks_record() {
+            let (fence, event) = at.fences.last()?;
             drop(state);
             return wait(event).then_some(fence);
         }
         let stream = at.stream?;
-        let fence = at.close();
+        let fence = at.fences.close_if_joined();
         drop(state);
         if stream.is_ordered()
             && let Ok(event) = driver.record_beside(stream)
         {
             let mut state = self.state.lock();
-            state.queues.at(queue)?.recorded(fence, event);
+            state.queues.at(queue)?.fences.recorded(fence, event);
             state.queues.pends(queue);
             drop(state);
             return wait(event).then_some(fence);
         }
-        (on(Mutation::NoDrain) || driver.drain(stream).is_ok()).then_some(fence)
+        driver.drain(stream).ok().map(|()| fence)
     }
 
     /// Waits until the work that used a block is over. False: it cannot be waited for.
@@ -324,18 +320,18 @@ impl<D: Driver> StreamPool<D> {
             return false;
         };
         let stream = at.stream;
-        let covering = at.covering(fence).filter(|_| !at.is_open(fence));
+        let covering = at.fences.covering(fence);
         drop(state);
         let Some((fence, event)) =
             covering.or_else(|| stream.and_then(|stream| self.close(driver, queue, stream)))
         else {
             return false;
         };
-        if !on(Mutation::NoWait) && driver.wait(event).is_err() {
+        if driver.wait(event).is_err() {
             return false;
         }
         if let Some(at) = self.state.lock().queues.at(queue) {
-            at.completed(fence);
+            at.fences.completed(fence);
         }
         self.state.lock().stats.host_waits += 1;
         true

@@ -1,4 +1,4 @@
-//! How much a pool knows of streams, for those that watch it grow.
+//! Counters of a pool's tables of streams, for tests that look for leaks.
 
 use super::driver::Driver;
 use super::pool::StreamPool;

@@ -1,7 +1,6 @@
-//! What a program asks of a pool beside memory, and what the housekeeper does with it.
+//! What a program asks of a pool beside memory, and what the background thread does with it.
 
 use super::driver::Driver;
-use super::mutation::{Mutation, on};
 use super::pool::StreamPool;
 use super::state::State;
 use super::types::{LiveBlock, Settings};
@@ -50,7 +49,7 @@ impl<D: Driver> StreamPool<D> {
         self.give_back(driver, u64::MAX, 0)
     }
 
-    /// One tick of the housekeeper's clock: what was freed [`TICKS_TO_DECAY`] ticks ago and not asked
+    /// One tick of the background thread's clock: what was freed [`TICKS_TO_DECAY`] ticks ago and not asked
     /// for since goes back, if its work is over. Returns the bytes given back.
     pub fn decay(&self, driver: &D) -> u64 {
         let Some(_misses) = self.misses.try_lock() else {
@@ -136,9 +135,6 @@ impl<D: Driver> StreamPool<D> {
             .collect();
         drop(state);
         for (address, bytes) in pieces {
-            if on(Mutation::NoAccess) {
-                break;
-            }
             if !in_pages {
                 driver.share(address, bytes, &misses.devices, &gone)?;
                 continue;
@@ -194,7 +190,7 @@ impl<D: Driver> StreamPool<D> {
     }
 
     /// The address of a block left the process: its memory stays where it is for as long as the pool
-    /// lives, because somebody may have it registered. Other blocks may be placed there.
+    /// lives, because it may be registered outside the process. Other blocks may be placed there.
     pub fn exported(&self, address: u64) {
         let mut state = self.state.lock();
         let Some(id) = state.find(address) else {
@@ -257,6 +253,12 @@ impl<D: Driver> StreamPool<D> {
         Some(self.state.try_lock()?.stats)
     }
 
+    /// The pool's lock, held.
+    #[cfg(test)]
+    pub(crate) fn hold(&self) -> impl Drop {
+        self.state.lock()
+    }
+
     /// How often memory went back to the driver; `None` while the driver is being told of some, and the sum of what it
     /// has and what is held says nothing.
     pub fn returns(&self) -> Option<u64> {
@@ -264,7 +266,7 @@ impl<D: Driver> StreamPool<D> {
         (!state.tells).then_some(state.stats.released)
     }
 
-    /// Bytes held from the driver; `None` while somebody has the lock. For who must not wait.
+    /// Bytes held from the driver; `None` while another thread has the lock. For callers that must not wait.
     pub fn reserved_now(&self) -> Option<u64> {
         Some(self.state.try_lock()?.stats.reserved)
     }

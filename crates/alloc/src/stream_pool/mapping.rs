@@ -6,10 +6,10 @@
 //! is held, and moves little once the pool has seen its peak.
 
 use super::block::{Id, NIL, State as Is};
-use super::mutation::{Mutation, on};
 use super::space::Piece;
 use super::space::SMALL;
 use super::state::State;
+use crate::rules;
 use crate::size_class;
 
 /// Pages of the largest piece, which is what one small block can keep from going back: 32 MiB of the smallest pages, by
@@ -170,7 +170,7 @@ impl<E: Copy> State<E> {
             let Some(block) = self.around(block, address) else {
                 continue;
             };
-            let complete = on(Mutation::MoveEarly) || self.is_complete(block);
+            let complete = rules::may_move(self.is_complete(block));
             let Some(block) = self.carve(address, address + piece.bytes, block) else {
                 continue;
             };
@@ -201,7 +201,7 @@ impl<E: Copy> State<E> {
         self.stats.freed_bytes - self.calm >= self.stats.allocated / 16
     }
 
-    /// The smallest donor of more than so many bytes, if it can go back.
+    /// The smallest donor of more than `bytes` bytes, if it can go back.
     fn break_up(
         &mut self,
         donors: &mut Vec<(u64, Piece, Id)>,
@@ -240,7 +240,7 @@ impl<E: Copy> State<E> {
                     let block = self.slab.at(id);
                     let (start, end) = (block.address, block.end());
                     for (address, piece) in self.space.pieces.range(start..end) {
-                        let pinned = piece.pinned && !on(Mutation::MovePinned);
+                        let pinned = rules::must_stay(piece.pinned);
                         if !pinned && address + piece.bytes <= end {
                             found.push((*address, *piece, id));
                         }
@@ -361,7 +361,7 @@ impl<E: Copy> State<E> {
     /// The window of a mapping as a block of the queue that begins where the request's does.
     fn settle_window(&mut self, mapping: &Mapping, queue: u32, used_before: bool) -> Id {
         // Another stream must come after the work that used a piece elsewhere before.
-        let fence = if used_before && !on(Mutation::NoFenceAfterAlias) {
+        let fence = if rules::needs_fence(used_before) {
             self.queues.join(queue)
         } else {
             0
@@ -416,10 +416,10 @@ impl<E: Copy> State<E> {
             }
         }
         // The window had free memory of its own, perhaps, which earlier work may still use.
-        let fence = if on(Mutation::NoFenceAfterFailure) {
-            0
-        } else {
+        let fence = if rules::needs_fence_after_failure() {
             self.queues.join(queue)
+        } else {
+            0
         };
         let block = self.slab.at_mut(mapping.window);
         (block.queue, block.fence) = (queue, fence);

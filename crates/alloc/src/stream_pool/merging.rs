@@ -2,30 +2,37 @@
 
 use super::block::SHARED;
 use super::block::{Id, NIL, State as Is};
-use super::mutation::{Mutation, on};
 use super::state::State;
+use crate::fences;
+use crate::rules;
 
 impl<E: Copy> State<E> {
     /// Merges what is kept at hand.
     pub fn flush(&mut self) {
-        self.merge(true, u32::MAX);
-        self.merge(false, u32::MAX);
+        self.merge(true, u32::MAX, true);
+        self.merge(false, u32::MAX, true);
     }
 
-    pub fn merge(&mut self, small: bool, most: u32) {
+    /// Merges what is kept at hand of at most `most` queues; `all` as in [`State::merge_of`].
+    pub fn merge(&mut self, small: bool, most: u32, all: bool) {
         let mut at = 0;
         for _ in 0..most {
             let Some(number) = self.queues.holder(at) else {
                 break;
             };
             at = number + 1;
-            self.pop_all(number, small);
+            self.merge_of(number, small, all);
         }
     }
 
-    pub fn pop_all(&mut self, queue: u32, small: bool) {
-        while let Some(queue) = self.queues.at(queue)
-            && let Some(id) = queue.pop(&mut self.slab, small)
+    /// Merges what a queue keeps at hand. Unless it is to be `all`, blocks that were freed on no stream in particular and
+    /// whose work is not over stay: a free block that takes one in waits for the same work.
+    pub fn merge_of(&mut self, queue: u32, small: bool, all: bool) {
+        while let Some(at) = self.queues.at(queue)
+            && let Some(id) = match at.ordered || all {
+                true => at.pop(&mut self.slab, small),
+                false => at.pop_usable(&mut self.slab, queue, small),
+            }
         {
             self.insert(id);
         }
@@ -35,16 +42,15 @@ impl<E: Copy> State<E> {
     /// stream it was freed on.
     pub fn consolidate(&mut self) {
         self.flush();
-        if on(Mutation::NoConsolidate) {
-            return;
-        }
         let mut at = 0;
         while let Some(queue) = self.queues.holder(at) {
             at = queue + 1;
             for small in [false, true] {
                 for id in self.free_of(queue, small, 0) {
                     // One that was merged into another since is free no more.
-                    if self.slab.at(id).state == Is::Free && self.is_complete(id) {
+                    if self.slab.at(id).state == Is::Free
+                        && rules::may_consolidate(self.is_complete(id))
+                    {
                         self.unlist(id);
                         self.insert(id);
                     }
@@ -58,23 +64,17 @@ impl<E: Copy> State<E> {
         let mut id = id;
         self.slab.at_mut(id).state = Is::Free;
         let mut left = self.slab.at(id).left;
-        while self.is_joinable(left, id) {
+        while rules::may_merge(self.is_joinable(left, id)) {
             self.unlist(left);
             self.absorb(left, id);
             id = left;
             left = self.slab.at(id).left;
-            if on(Mutation::MergeOne) {
-                break;
-            }
         }
         let mut right = self.slab.at(id).right;
-        while self.is_joinable(right, id) {
+        while rules::may_merge(self.is_joinable(right, id)) {
             self.unlist(right);
             self.absorb(id, right);
             right = self.slab.at(id).right;
-            if on(Mutation::MergeOne) {
-                break;
-            }
         }
         self.list(id);
     }
@@ -88,21 +88,15 @@ impl<E: Copy> State<E> {
 
     /// Makes `right` a part of its neighbour `left`.
     pub fn absorb(&mut self, left: Id, right: Id) {
-        let keeps = !self.is_complete(left);
-        let gone = self.slab.at(right).clone();
-        self.gone(gone.address);
+        let is_over = self.is_complete(left);
         self.slab.at_mut(right).state = Is::Busy;
-        self.slab.remove(right);
-        self.slab.at_mut(gone.right).left = left;
+        let gone = self.slab.absorb(left, right);
+        self.gone(gone.address);
         let block = self.slab.at_mut(left);
-        block.right = gone.right;
-        block.size += gone.size;
         block.tick = block.tick.max(gone.tick);
-        if block.queue == gone.queue && on(Mutation::AbsorbOlder) {
-            block.fence = block.fence.min(gone.fence);
-        } else if block.queue == gone.queue {
-            block.fence = block.fence.max(gone.fence);
-        } else if keeps == on(Mutation::AbsorbOther) {
+        if block.queue == gone.queue {
+            block.fence = fences::later(block.fence, gone.fence);
+        } else if rules::gives_way(is_over) {
             (block.queue, block.fence) = (gone.queue, gone.fence);
         }
     }

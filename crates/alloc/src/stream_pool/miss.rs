@@ -4,11 +4,11 @@ use super::block::{Id, State as Is};
 use super::driver::Driver;
 use super::mapping::{Mapping, Mode, PageSource};
 use super::misses::{CREATE, Misses};
-use super::mutation::{Mutation, on};
 use super::pool::{StreamPool, pack};
 use super::space::Piece;
 use crate::handles::Stream;
 use crate::policy::Policy;
+use crate::rules;
 use crate::types::Grant;
 use crate::types::Source;
 use std::sync::atomic::Ordering;
@@ -25,7 +25,7 @@ impl<D: Driver> StreamPool<D> {
             self.refresh_some(driver);
             // Once more without a plan: its place may take more pages than another.
             loop {
-                for mode in Mode::ALL {
+                for &mode in rules::ways(&Mode::ALL) {
                     error = match self.search(driver, &mut misses, stream, bytes, mode) {
                         Ok(grant) => return Ok(grant),
                         Err(error) if D::is_out_of_memory(error) => error,
@@ -89,7 +89,7 @@ impl<D: Driver> StreamPool<D> {
             Mode::Last => {
                 // What did not work out has fences of its own.
                 self.finish_all(driver);
-                if on(Mutation::NoLastResort) || self.give_back(driver, u64::MAX, 0) == 0 {
+                if self.give_back(driver, u64::MAX, 0) == 0 {
                     return Err(D::OUT_OF_MEMORY);
                 }
                 None
@@ -186,7 +186,7 @@ impl<D: Driver> StreamPool<D> {
     /// Gives back the pieces that are too large for what a mapping needs, after their work.
     fn take_back(&self, driver: &D, mapping: &Mapping) {
         for (id, address, piece) in &mapping.given {
-            let is_over = on(Mutation::TakeBackEarly) || self.finish(driver, *id);
+            let is_over = rules::may_take_back(|| self.finish(driver, *id));
             if is_over && self.end_piece(driver, *address, piece) {
                 self.state.lock().evicted(*id, *address, *piece);
             } else {
@@ -202,12 +202,7 @@ impl<D: Driver> StreamPool<D> {
         mapping: &Mapping,
         handles: &mut Vec<u64>,
     ) -> Result<(), D::Error> {
-        let devices = if on(Mutation::NoPeers) {
-            vec![self.device]
-        } else {
-            misses.devices.clone()
-        };
-        let devices = &devices[..];
+        let devices = misses.devices.clone();
         let mut missing = mapping.new_bytes();
         for fill in &mapping.fills {
             let (to, bytes) = (fill.to, fill.bytes);
@@ -226,15 +221,13 @@ impl<D: Driver> StreamPool<D> {
                 }
             };
             let is_new = matches!(fill.source, PageSource::New);
-            if let PageSource::Moved(from, _) = fill.source
-                && !on(Mutation::MoveMapped)
-            {
+            if let PageSource::Moved(from, _) = fill.source {
                 driver.unmap(from, bytes)?;
             }
             let (mut call, mapped) = ("cuMemMap", driver.map(to, bytes, handle));
             let placed = mapped.and_then(|()| {
                 call = "cuMemSetAccess";
-                driver.allow(to, bytes, devices).inspect_err(|_| {
+                driver.allow(to, bytes, &devices).inspect_err(|_| {
                     let _ = driver.unmap(to, bytes);
                 })
             });
@@ -255,11 +248,11 @@ impl<D: Driver> StreamPool<D> {
         Ok(())
     }
 
-    /// Whether so many bytes more are beyond what the pool's creator allowed.
+    /// Whether the pool would hold more than its creator allowed with `bytes` bytes more.
     fn is_beyond(&self, bytes: u64) -> bool {
         let state = self.state.lock();
-        let most = state.settings.max_size;
-        most != 0 && !on(Mutation::BeyondSize) && state.stats.reserved.saturating_add(bytes) > most
+        let held = state.stats.reserved.saturating_add(bytes);
+        !rules::may_hold(held, state.settings.max_size)
     }
 
     /// A driver allocation for a request.
@@ -304,8 +297,8 @@ impl<D: Driver> StreamPool<D> {
         Ok(state.grown(id, queue, bytes, Source::Grown))
     }
 
-    /// Gives back free memory whose work is over, that was freed so many ticks ago, up to so many bytes
-    /// or one piece more. Returns the bytes. To be called by who misses, or alone.
+    /// Gives back free memory whose work is over and that was freed at least `age` ticks ago: up to `bytes` bytes
+    /// or one piece more. Returns the bytes. To be called by a miss, or with its lock held.
     pub(super) fn give_back(&self, driver: &D, bytes: u64, age: u32) -> u64 {
         let mut state = self.state.lock();
         state.consolidate();
@@ -380,9 +373,7 @@ impl<D: Driver> StreamPool<D> {
     /// A piece that no work uses goes back to the driver. False: it stays.
     fn end_piece(&self, driver: &D, address: u64, piece: &Piece) -> bool {
         // Work that used it elsewhere came before, and is over, too.
-        if !on(Mutation::ReapLate) {
-            self.unmap_stale(driver, Some(piece.handle));
-        }
+        self.unmap_stale(driver, Some(piece.handle));
         let gone = driver.unmap(address, piece.bytes).is_ok();
         if gone {
             // Before the driver says that it is free: it must not count twice.

@@ -1,10 +1,10 @@
-//! What a pool needs for requests that find no memory: one at a time has it.
+//! What a pool needs for requests that find no memory.
 
 use super::driver::Driver;
 
 /// The call that makes a piece.
 pub(super) const CREATE: &str = "cuMemCreate";
-/// What only those who miss need, one at a time.
+/// What a miss needs; one miss at a time has it.
 pub(super) struct Misses<E> {
     /// Devices that may use the pool's memory; its own is the first.
     pub devices: Vec<i32>,

@@ -19,7 +19,6 @@ mod mapping;
 mod merging;
 mod miss;
 mod misses;
-mod mutation;
 mod pieces;
 mod plan_follower;
 mod pool;
@@ -31,7 +30,7 @@ mod stream_queues;
 mod tests;
 mod types;
 
-pub use contexts::Marks;
+pub use contexts::Mark;
 pub use driver::{Driver, PoolId};
 pub use plan_follower::{Divergence, Progress};
 pub use pool::StreamPool;

@@ -1,17 +1,12 @@
 //! Memory that comes to the addresses of a pool and leaves them: pieces that are mapped, and driver allocations.
 
 use super::block::{Block, Id, NIL, SHARED, State as Is};
-use super::mutation::{Mutation, on};
 use super::space::{Piece, SMALL};
 use super::state::State;
 use crate::policy::Policy;
+use crate::rules;
+use crate::size_class::{self, PAGE};
 
-/// The smallest unit of physical memory, in bytes (measured: `cuMemGetAllocationGranularity` on an H100).
-pub(super) const PAGE: u64 = 2 << 20;
-
-/// Requests below this many bytes share segments of [`LARGE_SEGMENT`]: the sizes that PyTorch documents.
-const LARGE: u64 = 10 << 20;
-const LARGE_SEGMENT: u64 = 20 << 20;
 /// Percent of the highest allocated that driver allocations may take before free ones go back.
 const SHARE: u64 = 120;
 
@@ -146,7 +141,7 @@ impl<E: Copy> State<E> {
             for small in [false, true] {
                 for id in self.free_of(queue, small, 0) {
                     let idle = self.tick.wrapping_sub(self.slab.at(id).tick);
-                    let is_over = on(Mutation::EvictEarly) || self.is_complete(id);
+                    let is_over = rules::may_evict(self.is_complete(id));
                     if sum < bytes && idle >= age && is_over {
                         sum += self.evict_from(id, bytes - sum, &mut found);
                     }
@@ -163,7 +158,7 @@ impl<E: Copy> State<E> {
         let pieces: Vec<_> = self.space.pieces.range(start..end).map(within).collect();
         let (mut sum, mut block) = (0, id);
         for (address, piece, fits) in pieces {
-            let pinned = piece.pinned && !on(Mutation::EvictPinned);
+            let pinned = rules::must_not_evict(piece.pinned);
             if !fits || pinned || sum >= bytes {
                 continue;
             }
@@ -198,14 +193,12 @@ impl<E: Copy> State<E> {
         let pages = need.next_multiple_of(PAGE);
         match self.settings.policy {
             Policy::Segments if least => pages,
-            Policy::Segments if need <= SMALL => PAGE,
-            Policy::Segments if need < LARGE => LARGE_SEGMENT,
-            Policy::Segments => pages,
+            Policy::Segments => size_class::segment_bytes(need, SMALL),
             _ => need,
         }
     }
 
-    /// By how much so many bytes more would take the pool beyond what it may hold free.
+    /// By how many bytes the pool would hold more free memory than it may, with `more` bytes more.
     pub fn excess(&self, more: u64) -> u64 {
         let share = self.budget(0) / 100 * SHARE;
         self.stats

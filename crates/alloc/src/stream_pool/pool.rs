@@ -6,7 +6,7 @@ use super::state::State;
 use super::types::Settings;
 use crate::handles::Stream;
 use crate::lock::Lock;
-use crate::types::{FreeError, Freed, Grant, Stamp};
+use crate::types::{FreeError, Freed, Grant, PATIENCE, Stamp};
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 pub struct StreamPool<D: Driver> {
     pub(super) device: i32,
     pub(super) state: Lock<State<D::Event>>,
-    /// Held from the first look for memory until it is in place: who misses takes turns.
+    /// Held by a miss from its first look for memory until that is in place: misses take turns.
     pub(super) misses: Mutex<Misses<D::Error>>,
     /// The reserved addresses, under [`Policy::Vmm`], as [`pack`] tells; 0 until there are any.
     pub(super) range: AtomicU64,
@@ -25,8 +25,7 @@ pub struct StreamPool<D: Driver> {
 
 /// Ranges begin and end at multiples of this.
 const UNIT: u32 = 21;
-/// How long the free of an address waits for the driver that is about to get the address, and how often it looks.
-const LEAVE_PATIENCE: Duration = Duration::from_secs(2);
+/// Pause between two looks of a free that waits for the driver, which is about to get the address.
 const LEAVE_PAUSE: Duration = Duration::from_micros(50);
 /// Bits of the bytes of a range in one word; the rest is its begin.
 const BYTES: u32 = 27;
@@ -97,7 +96,7 @@ impl<D: Driver> StreamPool<D> {
                 return is_ours;
             }
             drop(state);
-            if since.elapsed() > LEAVE_PATIENCE {
+            if since.elapsed() > PATIENCE {
                 return true;
             }
             thread::sleep(LEAVE_PAUSE);

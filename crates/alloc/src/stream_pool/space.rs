@@ -13,7 +13,7 @@ pub(super) struct Piece {
     /// The driver's handle.
     pub handle: u64,
     pub bytes: u64,
-    /// Somebody outside may have it registered: it must neither move nor go.
+    /// It may be registered outside the process: it must neither move nor go back.
     pub pinned: bool,
 }
 

@@ -1,8 +1,7 @@
 //! What the pool's lock protects: blocks that go out and come back. Nothing here calls the driver.
 
 use super::block::SHARED;
-use super::block::{Block, Id, NIL, Slab, State as Is};
-use super::mutation::{Mutation, on};
+use super::block::{Block, Id, Slab, State as Is};
 use super::plan_follower::{PlanFollower, Progress};
 use super::space::{SMALL, Space};
 use super::stream_queues::StreamQueues;
@@ -11,13 +10,14 @@ use crate::captures::Captures;
 use crate::handles::Context;
 use crate::handles::Stream;
 use crate::policy::Policy;
-use crate::size_class::GRANULE;
+use crate::rules;
+use crate::size_class::{self, GRANULE};
 use crate::stats::Stats;
 use crate::types::Source;
 use crate::types::{FreeError, Freed, Grant, Stamp};
 use rustc_hash::FxHashMap;
 
-/// StreamQueues of others that a request looks at before it asks what is over.
+/// Queues of other streams that a request looks at before it asks what is over.
 const NEAR: u32 = 32;
 
 #[inline(always)]
@@ -39,7 +39,7 @@ pub(super) struct State<E> {
     /// The queues that are looked at next.
     pub next_look: u32,
     pub next_end: u32,
-    /// The housekeeper's clock.
+    /// The background thread's clock, in ticks.
     pub tick: u32,
     /// The latest free.
     pub latest: Stamp,
@@ -82,15 +82,12 @@ impl<E: Copy> State<E> {
     #[inline]
     pub fn block_bytes(&self, bytes: u64) -> u64 {
         match self.settings.policy {
-            Policy::Bins => bytes
-                .max(GRANULE)
-                .checked_next_power_of_two()
-                .unwrap_or(bytes),
+            Policy::Bins => size_class::power_of_two(bytes),
             _ => bytes.checked_next_multiple_of(GRANULE).unwrap_or(bytes),
         }
     }
 
-    /// A block that was freed on the same queue in this very size.
+    /// A block that was freed on the same queue in this very size, where the queue's work is ordered by itself.
     #[inline(always)]
     pub fn take_exact(&mut self, queue: u32, bytes: u64) -> Option<Grant> {
         let need = self.block_bytes(bytes);
@@ -99,8 +96,22 @@ impl<E: Copy> State<E> {
         Some(self.grant(id, bytes, Source::Hit))
     }
 
+    /// As [`State::take_exact`], where it is not: the block that was freed first, if its work is over.
+    fn take_first(&mut self, queue: u32, bytes: u64) -> Option<Grant> {
+        let need = self.block_bytes(bytes);
+        let own = self.queues.at(queue)?;
+        let id = own.take_first(&mut self.slab, queue, need, is_small(need))?;
+        self.goes_to(id, queue);
+        Some(self.grant(id, bytes, Source::Hit))
+    }
+
     /// The best block that the queue may use as it is; `all`: of however many queues.
     pub fn take(&mut self, queue: u32, bytes: u64, all: bool) -> Option<Grant> {
+        if !self.queues.get(queue)?.ordered
+            && let Some(grant) = self.take_first(queue, bytes)
+        {
+            return Some(grant);
+        }
         let need = self.block_bytes(bytes);
         let some = if all { u32::MAX } else { NEAR };
         // Small blocks are merged when nothing else will do. Large ones at once: it is they that
@@ -110,9 +121,9 @@ impl<E: Copy> State<E> {
             found = self.best(queue, need, some);
         }
         let id = found.or_else(|| {
-            self.pop_all(queue, is_small(need));
+            self.merge_of(queue, is_small(need), all);
             if !self.queues.holds_alone(queue) {
-                self.merge(is_small(need), some);
+                self.merge(is_small(need), some, all);
             }
             self.best(queue, need, some)
         })?;
@@ -136,7 +147,7 @@ impl<E: Copy> State<E> {
         let ordered = own.ordered;
         if let Some(id) = own.bins(small).and_then(|b| b.best(&mut self.slab, need))
             && fits(&self.slab, &id)
-            && (ordered || on(Mutation::UseForAll) || self.may_use(queue, id))
+            && (rules::may_use_unseen(ordered) || self.may_use(queue, id))
         {
             return Some(id);
         }
@@ -214,29 +225,15 @@ impl<E: Copy> State<E> {
 
     /// Cuts a block that is in no bin after `need` bytes; `rest` gets the other part.
     pub fn cut(&mut self, id: Id, need: u64, rest: impl FnOnce(&mut Self, Id)) {
-        let block = self.slab.at(id);
-        if block.size <= need {
-            return;
+        if let Some(new) = self.slab.cut(id, need) {
+            self.put(self.slab.at(new).address, new);
+            rest(self, new);
         }
-        let mut tail = block.clone();
-        tail.address += need;
-        tail.size -= need;
-        tail.left = id;
-        let (address, right) = (tail.address, tail.right);
-        let Some(new) = self.slab.insert(tail) else {
-            return;
-        };
-        self.slab.at_mut(right).left = new;
-        let block = self.slab.at_mut(id);
-        block.right = new;
-        block.size = need;
-        self.put(address, new);
-        rest(self, new);
     }
 
     #[inline(always)]
     fn grant(&mut self, id: Id, bytes: u64, source: Source) -> Grant {
-        let group = self.captures.current() * u32::from(!on(Mutation::NoGroup));
+        let group = self.captures.group();
         let block = self.slab.at_mut(id);
         block.state = Is::Live;
         // How many were handed out before.
@@ -302,19 +299,21 @@ impl<E: Copy> State<E> {
         self.latest = self.latest.max(now.into());
         block.tick = tick;
         (block.queue, block.context, block.for_all) = (queue, to.context, false);
-        let (fence, is_first) = to.join();
+        let (fence, is_first) = to.fences.join();
         let is_known = to.holds;
         block.fence = fence;
         self.stats.freed(size, requested);
         if for_all {
             self.stats.freed_for_all(size, requested);
         }
-        if !on(Mutation::NoQuarantine) && self.captures.quarantine(id, group) {
+        if self.captures.quarantine(id, group) {
             self.slab.at_mut(id).state = Is::Quarantined;
             self.stats.quarantined += size;
         } else if self.follower.is_some()
-            || !(to.ordered || on(Mutation::AtHandForAll))
-            || !to.keep(&mut self.slab, id, size, is_small(size))
+            || !match to.ordered {
+                true => to.keep(&mut self.slab, id, size, is_small(size)),
+                false => to.keep_last(&mut self.slab, id, size, is_small(size)),
+            }
         {
             self.insert(id);
         } else if !is_known {
@@ -331,9 +330,7 @@ impl<E: Copy> State<E> {
         for id in ids {
             let block = self.slab.at(id);
             let group = block.group;
-            if block.state == Is::Quarantined
-                && (on(Mutation::NoHoldBack) || !self.captures.hold_back(id, group))
-            {
+            if block.state == Is::Quarantined && !self.captures.hold_back(id, group) {
                 self.return_block(id);
             }
         }
@@ -341,7 +338,7 @@ impl<E: Copy> State<E> {
 
     /// Memory is short: what waits for captures and for graphs is free, as it would be natively.
     pub fn give_up(&mut self) {
-        if self.stats.quarantined == 0 || on(Mutation::NoGiveUp) {
+        if self.stats.quarantined == 0 {
             return;
         }
         for id in self.captures.give_up(|_| true) {
@@ -354,20 +351,14 @@ impl<E: Copy> State<E> {
 
     fn return_block(&mut self, id: Id) {
         let block = self.slab.at(id);
-        let (size, mut context) = (block.size, block.context);
-        if on(Mutation::WaitElsewhere)
-            && let Some(queue) = self.queues.get(block.queue)
-        {
-            context = queue.context;
-        }
+        let now = || Some(self.queues.get(block.queue)?.context);
+        let context = rules::freed_in(block.context, now);
         // The graph's last launch may still be running, on any stream: all are waited for.
-        let (queue, fence) = self.behind_all_of(context);
+        let all = self.behind_all_of(context);
         let block = self.slab.at_mut(id);
         block.group = 0;
-        if !on(Mutation::ReturnOrdered) {
-            (block.queue, block.fence) = (queue, fence);
-        }
-        self.stats.quarantined = self.stats.quarantined.saturating_sub(size);
+        (block.queue, block.fence) = rules::after_graph(all, (block.queue, block.fence));
+        self.stats.quarantined = self.stats.quarantined.saturating_sub(block.size);
         self.insert(id);
     }
 
@@ -405,7 +396,10 @@ impl<E: Copy> State<E> {
                 (every, behind)
             }
         });
-        let events = self.queues.at(queue).map(|queue| queue.forget().collect());
+        let events = self
+            .queues
+            .at(queue)
+            .map(|queue| queue.fences.forget().collect());
         self.queues.end(queue);
         events.unwrap_or_default()
     }
@@ -460,15 +454,8 @@ impl<E: Copy> State<E> {
         if let Some(id) = self.map.get(&address) {
             return Some(*id);
         }
-        let mut id = self.space.first(address)?;
-        while id != NIL {
-            let block = self.slab.at(id);
-            if address < block.end() {
-                return (address >= block.address).then_some(id);
-            }
-            id = block.right;
-        }
-        None
+        let first = self.space.first(address)?;
+        self.slab.containing(first, address)
     }
 
     /// A block of its own, in no bin.

@@ -2,15 +2,18 @@
 
 use super::block::Slab;
 use super::exact_fit::ExactFit;
-use super::mutation::{Mutation, on};
 use crate::bins::Bins;
+use crate::fences::Fences;
 use crate::handles::{Context, Stream};
+use crate::rules;
 use crate::slab::Id;
-use std::collections::VecDeque;
 
 /// The free blocks of a queue, small and large.
 pub(super) struct Blocks {
+    /// At hand, where the stream's work is ordered by itself.
     exact: [ExactFit; 2],
+    /// At hand, where it is not: those freed first come first.
+    in_order: [ExactFit; 2],
     bins: [Bins; 2],
 }
 
@@ -19,6 +22,7 @@ impl Blocks {
     pub fn new() -> Box<Self> {
         Box::new(Blocks {
             exact: [ExactFit::new(), ExactFit::new()],
+            in_order: [ExactFit::new(), ExactFit::new()],
             bins: [Bins::new(), Bins::new()],
         })
     }
@@ -29,8 +33,25 @@ impl Blocks {
         if small { of_small } else { large }
     }
 
+    /// What is at hand in one part of the addresses.
+    fn at_hand(&self, ordered: bool, small: bool) -> &ExactFit {
+        let [large, of_small] = if ordered { &self.exact } else { &self.in_order };
+        if small { of_small } else { large }
+    }
+
+    /// As [`Blocks::at_hand`].
+    fn at_hand_mut(&mut self, ordered: bool, small: bool) -> &mut ExactFit {
+        let [large, of_small] = if ordered {
+            &mut self.exact
+        } else {
+            &mut self.in_order
+        };
+        if small { of_small } else { large }
+    }
+
     pub fn is_empty(&self) -> bool {
-        self.exact.iter().all(ExactFit::is_empty) && self.bins.iter().all(Bins::is_empty)
+        let mut at_hand = self.exact.iter().chain(&self.in_order);
+        at_hand.all(ExactFit::is_empty) && self.bins.iter().all(Bins::is_empty)
     }
 }
 
@@ -43,14 +64,9 @@ pub(super) struct StreamQueue<E> {
     pub ordered: bool,
     /// The stream is gone; the queue ends when its last fence is complete.
     pub ends: bool,
-    /// Number of the fence that frees join now, from 1.
-    pub open: u64,
-    joined: bool,
+    pub fences: Fences<E>,
     /// Whether the pool knows that there may be free blocks.
     pub holds: bool,
-    /// Fences with events that are not known to be complete, oldest first.
-    pub closed: VecDeque<(u64, E)>,
-    pub complete: u64,
     /// Later work of this queue waits for other queues' fences up to here; for its own where the
     /// stream's work is not ordered by itself.
     pub after: Vec<(u32, u64)>,
@@ -65,11 +81,8 @@ impl<E: Copy> StreamQueue<E> {
             context: Context(0),
             ordered: false,
             ends: false,
-            open: floor + 1,
-            joined: false,
+            fences: Fences::new(floor),
             holds: false,
-            closed: VecDeque::new(),
-            complete: floor,
             after: Vec::new(),
             blocks: None,
         }
@@ -80,85 +93,6 @@ impl<E: Copy> StreamQueue<E> {
         self.context = stream.context;
         self.ordered = stream.is_ordered();
         self.ends = false;
-        if !on(Mutation::KeepOrder) {
-            self.after.clear();
-        }
-    }
-
-    /// The fence that a free joins, and whether it is the first to do so.
-    #[inline]
-    pub fn join(&mut self) -> (u64, bool) {
-        let is_first = !std::mem::replace(&mut self.joined, true);
-        (self.joins(), is_first)
-    }
-
-    #[inline]
-    fn joins(&self) -> u64 {
-        if on(Mutation::NoFence) {
-            return 0;
-        }
-        self.open - u64::from(on(Mutation::OlderFence))
-    }
-
-    /// Ends the open fence, if anything joined it: later frees belong to the next. Returns the last
-    /// fence that is not open.
-    pub fn close(&mut self) -> u64 {
-        if self.joined {
-            self.open += u64::from(!on(Mutation::NoClose));
-            self.joined = false;
-        }
-        self.open - u64::from(!on(Mutation::NoClose))
-    }
-
-    /// Whether a fence is still open.
-    pub fn is_open(&self, fence: u64) -> bool {
-        fence >= self.open
-    }
-
-    /// The first fence with an event that covers this one.
-    pub fn covering(&self, fence: u64) -> Option<(u64, E)> {
-        let at = self.closed.partition_point(|(id, _)| *id < fence);
-        if on(Mutation::OrderOlder) {
-            return self.first().map(|(_, event)| (fence, event));
-        }
-        self.closed.get(at).copied()
-    }
-
-    /// The first fence that is not known to be complete.
-    pub fn first(&self) -> Option<(u64, E)> {
-        self.closed.front().copied()
-    }
-
-    /// Whether blocks have joined whose fence has no event.
-    pub fn lacks_event(&self) -> bool {
-        let last = self.closed.back().map_or(0, |(id, _)| *id);
-        self.joined || last.max(self.complete) + 1 < self.open
-    }
-
-    /// The last fence with an event, unless it is complete.
-    pub fn last(&self) -> Option<(u64, E)> {
-        let last = self.closed.back().copied();
-        last.filter(|(id, _)| *id > self.complete)
-    }
-
-    /// The event of a closed fence.
-    pub fn recorded(&mut self, fence: u64, event: E) {
-        let at = self.closed.partition_point(|(id, _)| *id < fence);
-        self.closed.insert(at, (fence, event));
-    }
-
-    /// All work before the closing of this fence is done.
-    pub fn completed(&mut self, fence: u64) {
-        self.complete = self.complete.max(fence);
-    }
-
-    /// Events that are not needed any more: their fences are complete.
-    pub fn superfluous(&mut self) -> Option<E> {
-        let (id, event) = *self.closed.front()?;
-        (id <= self.complete || on(Mutation::RetireEarly)).then(|| {
-            self.closed.pop_front();
-            event
-        })
     }
 
     pub fn is_after(&self, queue: u32, fence: u64) -> bool {
@@ -167,41 +101,68 @@ impl<E: Copy> StreamQueue<E> {
             .any(|(other, upto)| *other == queue && fence <= *upto)
     }
 
-    /// Whether the work before all that was freed is over, and no event is left.
-    pub fn is_over(&self) -> bool {
-        !self.joined && self.complete + 1 >= self.open && self.closed.is_empty()
-    }
-
-    /// Takes a block at hand of exactly this size out.
+    /// Takes a block at hand of exactly this size out; `None` where the stream's work is not ordered by itself.
     #[inline(always)]
     pub fn take(&mut self, slab: &mut Slab, size: u64, small: bool) -> Option<Id> {
         let [large, of_small] = &mut self.blocks.as_mut()?.exact;
         (if small { of_small } else { large }).take(slab, size)
     }
 
-    /// Keeps a block at hand; false if there is no place for it.
+    /// Keeps a block at hand where the stream's work is ordered by itself; false if there is no place for it.
     #[inline(always)]
     pub fn keep(&mut self, slab: &mut Slab, id: Id, size: u64, small: bool) -> bool {
         let [large, of_small] = &mut self.blocks.get_or_insert_with(Blocks::new).exact;
         (if small { of_small } else { large }).keep(slab, id, size)
     }
 
+    /// As [`StreamQueue::take`], where the stream's work is not ordered by itself: the block that was freed first, if later
+    /// work of the queue, which has this number, may use it.
+    pub fn take_first(
+        &mut self,
+        slab: &mut Slab,
+        number: u32,
+        size: u64,
+        small: bool,
+    ) -> Option<Id> {
+        let next = self.blocks.as_ref()?.at_hand(false, small).next(size)?;
+        let usable = rules::may_use_at_hand(self.is_usable(number, slab.at(next).fence));
+        let at_hand = self.blocks.as_mut()?.at_hand_mut(false, small);
+        usable.then(|| at_hand.take(slab, size)).flatten()
+    }
+
+    /// As [`StreamQueue::keep`], where the stream's work is not ordered by itself.
+    #[inline(never)]
+    pub fn keep_last(&mut self, slab: &mut Slab, id: Id, size: u64, small: bool) -> bool {
+        let blocks = self.blocks.get_or_insert_with(Blocks::new);
+        blocks.at_hand_mut(false, small).keep_last(slab, id, size)
+    }
+
+    /// Whether later work of the queue, which has this number, comes after a fence of its own.
+    pub fn is_usable(&self, number: u32, fence: u64) -> bool {
+        fence <= self.fences.complete() || self.is_after(number, fence)
+    }
+
     /// Takes any block at hand out.
     pub fn pop(&mut self, slab: &mut Slab, small: bool) -> Option<Id> {
-        let [large, of_small] = &mut self.blocks.as_mut()?.exact;
-        (if small { of_small } else { large }).pop(slab)
+        let blocks = self.blocks.as_mut()?;
+        blocks.at_hand_mut(self.ordered, small).pop(slab)
+    }
+
+    /// Takes any block at hand out that later work of the queue, which has this number and no order of its own, may use.
+    pub fn pop_usable(&mut self, slab: &mut Slab, number: u32, small: bool) -> Option<Id> {
+        let is_usable = |next: Id| self.is_usable(number, slab.at(next).fence);
+        let at_hand = self.blocks.as_ref()?.at_hand(false, small);
+        let (size, _) = at_hand.nexts().find(|(_, next)| is_usable(*next))?;
+        let at_hand = self.blocks.as_mut()?.at_hand_mut(false, small);
+        at_hand.take(slab, size)
     }
 
     /// Bytes of the largest free block of one part of the addresses; 0 if there is none.
     pub fn largest(&self, slab: &mut Slab, small: bool) -> u64 {
         let Some(blocks) = &self.blocks else { return 0 };
-        let ([large, of_small], [bins_large, bins_small]) = (&blocks.exact, &blocks.bins);
-        let (exact, bins) = if small {
-            (of_small, bins_small)
-        } else {
-            (large, bins_large)
-        };
-        exact.largest().max(bins.largest(slab))
+        let at_hand = blocks.at_hand(self.ordered, small).largest();
+        let bins = self.bins(small).map_or(0, |bins| bins.largest(slab));
+        at_hand.max(bins)
     }
 
     /// The free blocks of one part of the addresses, if there may be any.
@@ -214,20 +175,5 @@ impl<E: Copy> StreamQueue<E> {
     #[inline]
     pub fn bins_mut(&mut self, small: bool) -> &mut Bins {
         self.blocks.get_or_insert_with(Blocks::new).bins_mut(small)
-    }
-
-    /// Events are void, but the work before them may go on. Returns them.
-    pub fn void(&mut self) -> impl Iterator<Item = E> + use<E> {
-        std::mem::take(&mut self.closed)
-            .into_iter()
-            .map(|(_, event)| event)
-    }
-
-    /// All work is over, and events are void. Returns them.
-    pub fn forget(&mut self) -> impl Iterator<Item = E> + use<E> {
-        self.complete = self.open;
-        self.open += 1;
-        self.joined = false;
-        self.void()
     }
 }

@@ -1,4 +1,4 @@
-//! StreamQueues: what one stream has freed, and how far other streams are ordered behind it.
+//! Stream queues: what one stream has freed, and how far other streams are ordered behind it.
 //!
 //! A free joins the open fence of its stream's queue. Closing the fence records an event on the stream;
 //! work of the stream before the free is over when that event is complete. What was freed on a stream
@@ -11,12 +11,11 @@
 
 use super::bits::Bits;
 use super::block::SHARED;
-use super::mutation::{Mutation, on};
 use super::stream_queue::StreamQueue;
 use crate::bins::Bins;
 use crate::handles::Stream;
+use crate::rules;
 use rustc_hash::FxHashMap;
-use std::collections::VecDeque;
 
 /// Orders of one queue behind others, above which those that are over are forgotten.
 const ORDERS: usize = 16;
@@ -34,9 +33,9 @@ pub(super) struct StreamQueues<E> {
     floor: u64,
     /// The queue that was asked for last.
     recent: u32,
-    /// StreamQueues that may have fences that are not complete.
+    /// Queues that may have fences that are not complete.
     pending: Bits,
-    /// StreamQueues that may have free blocks.
+    /// Queues that may have free blocks.
     holding: Bits,
 }
 
@@ -56,7 +55,7 @@ impl<E: Copy> StreamQueues<E> {
 
     /// No queues; those to come have later fences than all these.
     pub fn anew(&self) -> Self {
-        let opens = self.queues.iter().map(|queue| queue.open);
+        let opens = self.queues.iter().map(|queue| queue.fences.open());
         let floor = opens.chain([self.floor]).max().unwrap_or(0);
         StreamQueues {
             queues: vec![StreamQueue::new(floor)],
@@ -84,7 +83,7 @@ impl<E: Copy> StreamQueues<E> {
         loop {
             let number = self.pending.next(from)?;
             match self.queues.get(number as usize) {
-                Some(queue) if queue.ends || !queue.is_over() => return Some(number),
+                Some(queue) if queue.ends || !queue.fences.is_over() => return Some(number),
                 _ => self.pending.remove(number),
             }
             from = number + 1;
@@ -119,7 +118,7 @@ impl<E: Copy> StreamQueues<E> {
         let Some(at) = self.queues.get_mut(queue as usize) else {
             return 0;
         };
-        let (fence, is_first) = at.join();
+        let (fence, is_first) = at.fences.join();
         if is_first {
             self.pending.insert(queue);
         }
@@ -252,9 +251,8 @@ impl<E: Copy> StreamQueues<E> {
 
     /// Whether a queue can end: its stream is gone, and so is its work.
     pub fn can_end(&self, queue: u32) -> bool {
-        let is_over = |queue: &StreamQueue<E>| queue.is_over() || on(Mutation::EndQueueEarly);
         self.get(queue)
-            .is_some_and(|queue| queue.ends && is_over(queue))
+            .is_some_and(|queue| queue.ends && rules::may_end(queue.fences.is_over()))
     }
 
     /// A queue ends. It has no blocks any more.
@@ -265,10 +263,10 @@ impl<E: Copy> StreamQueues<E> {
         queue.ends = false;
         queue.holds = false;
         queue.blocks = None;
-        if !on(Mutation::KeepOrder) {
+        if rules::order_ends_with_queue() {
             queue.after = Vec::new();
         }
-        queue.closed = VecDeque::new();
+        drop(queue.fences.void());
         self.pending.remove(number);
         self.holding.remove(number);
         self.vacant.push(number);
@@ -284,7 +282,7 @@ impl<E: Copy> StreamQueues<E> {
             && last.stream.is_none()
             && !last.ends
         {
-            self.floor = self.floor.max(last.open);
+            self.floor = self.floor.max(last.fences.open());
             self.queues.pop();
         }
         let length = self.queues.len();
@@ -317,7 +315,8 @@ impl<E: Copy> StreamQueues<E> {
     #[inline]
     pub fn is_complete(&self, queue: u32, fence: u64) -> bool {
         // A queue that is no more was over when it ended.
-        self.get(queue).is_none_or(|queue| fence <= queue.complete)
+        self.get(queue)
+            .is_none_or(|queue| fence <= queue.fences.complete())
     }
 
     /// Whether later work of `queue` comes after the fence of another.
@@ -327,9 +326,6 @@ impl<E: Copy> StreamQueues<E> {
             return false;
         };
         let by_itself = queue == other && own.ordered;
-        by_itself
-            || on(Mutation::UseUnordered)
-            || own.is_after(other, fence)
-            || self.is_complete(other, fence)
+        by_itself || rules::may_use(own.is_after(other, fence) || self.is_complete(other, fence))
     }
 }

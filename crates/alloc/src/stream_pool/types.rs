@@ -17,7 +17,7 @@ pub struct Settings {
     /// The smallest piece of memory that is mapped, bytes; a power of two, and at least 2 MiB.
     pub page: u64,
     /// New memory is got rather than moved while what is held stays below the highest allocated so
-    /// far, and so many parts in a thousand more. With 25, no more than 1.021 times the peak was held
+    /// far, and this many parts in a thousand more. With 25, no more than 1.021 times the peak was held
     /// in any of our training traces (examples/stream_pool_traces).
     pub spare: u64,
     /// Bytes of a piece of memory once the pool has seen memory come and go: what is small can be moved

@@ -19,7 +19,7 @@ pub struct Memory<W> {
 
 impl<W: Word> Memory<W> {
     pub fn new(groups: usize, word: impl Fn() -> W) -> Memory<W> {
-        let entry = || Entry {
+        let entry = || LiveEntry {
             level: word(),
             words: std::array::from_fn(|_| word()),
         };

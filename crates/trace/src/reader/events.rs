@@ -2,7 +2,7 @@
 
 use std::iter::Peekable;
 
-use super::ring::{Found, RingEvents};
+use super::ring::{RingEvents, TimedEvent};
 use super::spool::SpoolEvents;
 use super::{Record, Trace};
 use crate::clock::Calibration;
@@ -35,7 +35,7 @@ impl<'a> Events<'a> {
     }
 
     /// The next event, as it was found.
-    pub(super) fn next_found(&mut self) -> Option<Found> {
+    pub(super) fn next_found(&mut self) -> Option<TimedEvent> {
         if let Some(spool) = &mut self.spool {
             return match (spool.peek(), self.ring.peek()) {
                 (Some(spooled), Some(kept)) if spooled.rank() <= kept.rank() => spool.next(),

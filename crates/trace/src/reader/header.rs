@@ -1,6 +1,9 @@
 //! The header, the parts directory and the field table, as far as they can be trusted.
 
+use std::path::Path;
+
 use super::bytes::Bytes;
+use crate::Error;
 use crate::clock::{Calibration, ClockSource, Pair};
 use crate::layout::{
     self, FIELDS, MAGIC, PartKind, field, get_u16, get_u32, get_u64, header, part,
@@ -58,38 +61,45 @@ const SANE: u32 = 1 << 16;
 /// A directory with so much wrong has no more entries that can be believed.
 const DIRECTORY_PROBLEMS: usize = 16;
 
-/// Parses the header. `Err` completes "failed to read the trace FILE: …".
-pub fn parse(bytes: &Bytes, problems: &mut Vec<String>) -> Result<(Header, Parts), String> {
+/// Parses the header of the file at a path.
+pub fn parse(
+    path: &Path,
+    bytes: &Bytes,
+    problems: &mut Vec<String>,
+) -> Result<(Header, Parts), Error> {
+    let failed = |why: String| Error::new(super::READ, path, why);
     let first = bytes.to_vec(0, layout::HEADER_BYTES as u64);
     if first.is_empty() {
-        return Err("it is empty".to_string());
+        return Err(failed("it is empty".to_string()));
     }
     match first.get(..MAGIC.len()) {
         Some(magic) if magic == MAGIC => {}
         Some([0, 0, 0, 0, 0, 0, 0, 0]) => {
-            return Err("it was never completely created (its first 8 bytes are zero)".to_string());
+            return Err(failed(
+                "it was never completely created (its first 8 bytes are zero)".to_string(),
+            ));
         }
         _ => {
-            return Err(
+            return Err(failed(
                 "it is not a gpushim trace (its first 8 bytes are not \"gpushim\\0\")".to_string(),
-            );
+            ));
         }
     }
     let short = || {
-        format!(
+        failed(format!(
             "it is cut off in its header: {} bytes of {}",
             bytes.len(),
             layout::HEADER_BYTES
-        )
+        ))
     };
     let word = |at| get_u32(&first, at).ok_or_else(short);
     let long = |at| get_u64(&first, at).ok_or_else(short);
     let (major, minor) = (word(header::MAJOR)?, word(header::MINOR)?);
     if major != layout::MAJOR {
-        return Err(format!(
+        return Err(failed(format!(
             "it has format version {major}.{minor}, and this gpushim reads version {}; use the gpushim that wrote it",
             layout::MAJOR
-        ));
+        )));
     }
     if first.len() < layout::HEADER_BYTES {
         return Err(short());

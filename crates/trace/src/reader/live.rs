@@ -18,6 +18,24 @@ pub struct LiveBlock {
 }
 
 /// The blocks that were live when the process died or when the table was looked at.
+///
+/// ```
+/// use gpushim_trace::{Class, Event, Kind, Trace, Writer, WriterOptions};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let folder = tempfile::tempdir()?;
+/// # let path = folder.path().join("run.trace");
+/// let writer = Writer::create(&path, &WriterOptions::default())?;
+/// writer.record_alloc(&Event { address: 0x1000, size: 512, ..Event::new(Kind::Alloc, Class::Device) });
+/// writer.record_alloc(&Event { address: 0x2000, size: 256, ..Event::new(Kind::Alloc, Class::Host) });
+///
+/// let live = Trace::open(&path)?.live().ok_or("a trace has a live table")?;
+/// let bytes: u64 = live.blocks.iter().map(|block| block.event.size).sum();
+/// assert_eq!((live.blocks.len(), bytes), (2, 768));
+/// assert!(live.is_complete());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LiveTable {
     /// The blocks, the oldest first. Of a process that runs, each was live at some moment of the reading.

@@ -12,7 +12,7 @@ pub(crate) mod chunks;
 mod events;
 mod spooled;
 
-pub use events::{Found, RingEvents};
+pub use events::{RingEvents, TimedEvent};
 
 pub use spooled::Spooled;
 

@@ -8,7 +8,7 @@ use std::thread;
 
 use super::bytes::Bytes;
 use super::lost::{self, Place};
-use super::ring::{Found, RingView, Spooled};
+use super::ring::{RingView, Spooled, TimedEvent};
 use crate::event::Event;
 use crate::regular::open_companion;
 use crate::spool::{Budget, Span, scan, segments};
@@ -114,7 +114,7 @@ pub struct SpoolEvents<'a> {
 /// A frame that was begun: the next event, and those after it from the last to the first.
 #[derive(Clone, Debug)]
 struct Open {
-    next: Found,
+    next: TimedEvent,
     /// Frames keep their order where times are equal.
     number: u64,
     rest: Vec<[u64; 7]>,
@@ -131,9 +131,9 @@ impl Open {
     }
 }
 
-fn found(words: &[u64; 7]) -> Found {
+fn found(words: &[u64; 7]) -> TimedEvent {
     let (ticks, event) = Event::from_words(*words);
-    Found { ticks, event }
+    TimedEvent { ticks, event }
 }
 
 impl Ord for Open {
@@ -188,9 +188,9 @@ impl SpoolEvents<'_> {
 }
 
 impl Iterator for SpoolEvents<'_> {
-    type Item = Found;
+    type Item = TimedEvent;
 
-    fn next(&mut self) -> Option<Found> {
+    fn next(&mut self) -> Option<TimedEvent> {
         // Frames that begin before the next event of those that are open, or with it.
         while let Some(((_, span), rest)) = self.waiting.split_first() {
             let next = self.open.peek().map(|open| open.next.ticks);

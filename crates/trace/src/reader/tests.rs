@@ -29,7 +29,6 @@ fn written(bytes: u64, events: u64) -> Vec<u8> {
     let dir = tempfile::tempdir().unwrap();
     let options = WriterOptions {
         bytes,
-        counters: &["hits"],
         ..WriterOptions::default()
     };
     let writer = Writer::create(&dir.path().join("a.trace"), &options).unwrap();
@@ -73,7 +72,6 @@ fn exhaust(content: &[u8]) -> Option<Trace> {
     assert!(events <= content.len() / 16);
     assert!(events as u64 <= trace.readable());
     assert!(trace.facts().len() <= content.len());
-    trace.counters();
     trace.facts_cut();
     trace.lost();
     Some(trace)
@@ -87,7 +85,6 @@ fn content_and_file_are_read_alike() {
         (trace.recorded(), trace.readable(), trace.lost()),
         (100, 64, 36)
     );
-    assert_eq!(trace.counters(), [("hits".to_string(), 0)]);
     assert_eq!(
         (trace.header().major, trace.header().minor),
         (layout::MAJOR, layout::MINOR)
@@ -254,7 +251,7 @@ fn a_flipped_chunk_word_costs_nothing() {
 #[test]
 fn without_its_chunks_a_ring_is_still_read() {
     let mut damaged = chunked();
-    let entry = header::PARTS_AT + 3 * part::BYTES;
+    let entry = entry_of(&damaged, layout::PartKind::Chunks);
     layout::put(&mut damaged, entry + part::KIND, &99_u32.to_le_bytes());
     let trace = exhaust(&damaged).unwrap();
     assert_eq!((trace.events().count(), trace.recorded()), (1024, 1024));

@@ -94,7 +94,7 @@ impl Memory {
 fn writer(memory: &Arc<Memory>, name: u64, events: u64) -> thread::JoinHandle<()> {
     let memory = Arc::clone(memory);
     thread::spawn(move || {
-        let hold = Hold::none();
+        let hold = ChunkLease::none();
         for event in 0..events {
             memory.ring().push(&hold, &[name + event; 7]);
         }

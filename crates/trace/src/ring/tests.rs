@@ -91,7 +91,7 @@ fn memory(chunks: usize, each: usize) -> Memory<AtomicU64> {
 fn the_newest_overwrite_the_oldest() {
     for (chunks, each) in [(8, 1), (4, 2), (2, 4), (1, 8)] {
         let memory = memory(chunks, each);
-        let (ring, hold) = (memory.ring(), Hold::none());
+        let (ring, hold) = (memory.ring(), ChunkLease::none());
         for value in 0..21 {
             ring.push(&hold, &[value; 7]);
         }
@@ -109,7 +109,7 @@ fn the_newest_overwrite_the_oldest() {
 #[test]
 fn a_paused_holder_keeps_its_chunk_and_the_others_go_around_it() {
     let memory = memory(4, 4);
-    let (ring, paused, busy) = (memory.ring(), Hold::none(), Hold::none());
+    let (ring, paused, busy) = (memory.ring(), ChunkLease::none(), ChunkLease::none());
     ring.push(&paused, &[1000; 7]);
     for value in 0..100 {
         ring.push(&busy, &[value; 7]);
@@ -128,7 +128,10 @@ fn a_paused_holder_keeps_its_chunk_and_the_others_go_around_it() {
 #[test]
 fn with_every_chunk_held_an_event_is_given_up_and_counted() {
     let memory = memory(2, 2);
-    let (ring, holds) = (memory.ring(), [Hold::none(), Hold::none(), Hold::none()]);
+    let (ring, holds) = (
+        memory.ring(),
+        [ChunkLease::none(), ChunkLease::none(), ChunkLease::none()],
+    );
     for (value, hold) in (0..).zip(&holds) {
         ring.push(hold, &[value; 7]);
     }
@@ -147,7 +150,7 @@ fn slots_that_were_never_used_are_no_events() {
     let ring = memory.ring();
     // Many threads that live for three events each.
     for thread in 0..50 {
-        let hold = Hold::none();
+        let hold = ChunkLease::none();
         (0..3).for_each(|at| ring.push(&hold, &[3 * thread + at; 7]));
         ring.close(&hold);
         ring.close(&hold);
@@ -160,7 +163,7 @@ fn slots_that_were_never_used_are_no_events() {
 #[test]
 fn a_forgotten_chunk_stays_open() {
     let memory = memory(2, 4);
-    let (ring, hold) = (memory.ring(), Hold::none());
+    let (ring, hold) = (memory.ring(), ChunkLease::none());
     ring.push(&hold, &[1; 7]);
     hold.forget();
     ring.close(&hold);
@@ -198,7 +201,7 @@ fn threads_never_mix_their_payloads() {
         for thread in 0..4 {
             let ring = memory.ring();
             scope.spawn(move || {
-                let hold = Hold::none();
+                let hold = ChunkLease::none();
                 (0..EACH).for_each(|at| ring.push(&hold, &[thread << 32 | at; 7]));
                 ring.close(&hold);
             });
@@ -260,7 +263,7 @@ proptest! {
         actions in prop::collection::vec((0..5_usize, 1..12_usize, prop::bool::weighted(0.2)), 1..60),
     ) {
         let memory = memory(chunks, each);
-        let holds: [Hold; 5] = std::array::from_fn(|_| Hold::none());
+        let holds: [ChunkLease; 5] = std::array::from_fn(|_| ChunkLease::none());
         let mut naive = Naive {
             chunks: vec![(None, vec![None; each]); chunks],
             holds: vec![None; holds.len()],
@@ -343,7 +346,7 @@ fn a_death_after_any_step_leaves_exact_counts() {
             life: Rc::clone(&life),
         });
         let ring = memory.ring();
-        let holds = [Hold::none(), Hold::none(), Hold::none()];
+        let holds = [ChunkLease::none(), ChunkLease::none(), ChunkLease::none()];
         let (mut before, mut during) = (EVENTS, None);
         for at in 0..EVENTS {
             ring.push(&holds[steps(at)], &[at; 7]);
@@ -385,7 +388,7 @@ fn a_death_after_any_step_leaves_exact_counts() {
 #[test]
 fn a_slot_is_copied_only_whole() {
     let memory = memory(1, 2);
-    let (ring, hold) = (memory.ring(), Hold::none());
+    let (ring, hold) = (memory.ring(), ChunkLease::none());
     ring.push(&hold, &[5; 7]);
     let words = |slot: &Slot<AtomicU64>| {
         let mut words = vec![AtomicU64::new(Word::load(

@@ -8,6 +8,7 @@
 use rustc_hash::FxHashMap;
 
 use crate::event::{Class, Cost, Kind, Layer};
+use crate::leb128::{put, take};
 
 /// Encodes frames; keeps its memory from one to the next.
 #[derive(Debug, Default)]
@@ -210,33 +211,6 @@ pub fn zigzag(difference: u64) -> u64 {
 
 pub fn unzigzag(number: u64) -> u64 {
     (number >> 1) ^ (number & 1).wrapping_neg()
-}
-
-/// Appends a number.
-pub fn put(to: &mut Vec<u8>, mut number: u64) {
-    while number >= 0x80 {
-        to.push(number as u8 | 0x80);
-        number >>= 7;
-    }
-    to.push(number as u8);
-}
-
-/// Takes a number off the front.
-pub fn take(from: &mut &[u8]) -> Option<u64> {
-    let mut number = 0_u64;
-    for shift in (0..64).step_by(7) {
-        let (byte, rest) = from.split_first()?;
-        *from = rest;
-        let bits = u64::from(byte & 0x7f);
-        if bits << shift >> shift != bits {
-            return None;
-        }
-        number |= bits << shift;
-        if byte & 0x80 == 0 {
-            return Some(number);
-        }
-    }
-    None
 }
 
 #[cfg(test)]

@@ -64,21 +64,21 @@ impl Segments {
     ///
     /// # Errors
     /// What stands in the way: completes "the spool stops: …".
-    pub fn append(&mut self, frame: &[u8]) -> Result<(), String> {
+    pub fn append(&mut self, frame: &[u8]) -> io::Result<()> {
         let bytes = frame.len() as u64;
         if let Some(max) = self.limits.max_bytes {
             if bytes > max {
-                return Err(format!(
+                return Err(io::Error::other(format!(
                     "a frame of {bytes} bytes does not fit into {max} bytes"
-                ));
+                )));
             }
             if self.current.bytes > 0 && self.current.bytes + bytes > max / 4 {
-                self.rotate().map_err(|error| error.to_string())?;
+                self.rotate()?;
             }
             while self.total() + bytes > max
                 && let Some(oldest) = self.older.pop_front()
             {
-                self.remove(oldest).map_err(|error| error.to_string())?;
+                self.remove(oldest)?;
             }
         }
         self.write(frame)
@@ -108,30 +108,31 @@ impl Segments {
         }
     }
 
-    fn write(&mut self, frame: &[u8]) -> Result<(), String> {
+    fn write(&mut self, frame: &[u8]) -> io::Result<()> {
         let bytes = frame.len() as u64;
         let path = segment_path(&self.trace, self.current.number);
-        let file =
-            self.current.identity.open(&path).map_err(|error| {
-                format!("{} cannot be written any more: {error}", path.display())
-            })?;
-        let said = |error: io::Error| error.to_string();
-        if free_bytes(&file).map_err(said)? < self.limits.floor.saturating_add(bytes) {
-            return Err(format!(
+        let file = self.current.identity.open(&path).map_err(|error| {
+            io::Error::other(format!(
+                "{} cannot be written any more: {error}",
+                path.display()
+            ))
+        })?;
+        if free_bytes(&file)? < self.limits.floor.saturating_add(bytes) {
+            return Err(io::Error::other(format!(
                 "the disk has less than the {} bytes free that are to be left",
                 self.limits.floor
-            ));
+            )));
         }
         // Frames are found wherever they are: after a truncation the next one follows what is left.
-        let at = file.metadata().map_err(said)?.len();
+        let at = file.metadata()?.len();
         // Beyond RLIMIT_FSIZE the kernel would also send SIGXFSZ, which kills.
         if at.saturating_add(bytes) > crate::writer::file_size_limit() {
-            return Err(said(io::Error::from_raw_os_error(libc::EFBIG)));
+            return Err(io::Error::from_raw_os_error(libc::EFBIG));
         }
         if let Err(error) = file.write_all_at(frame, at) {
             // If that fails too, the reader finds the frame torn.
             let _ = file.set_len(at);
-            return Err(said(error));
+            return Err(error);
         }
         self.current.bytes = at + bytes;
         Ok(())

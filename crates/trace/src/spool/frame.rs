@@ -7,7 +7,9 @@ use std::thread;
 use std::time::Duration;
 
 use super::columns::{self, Encoder};
+use crate::fnv;
 use crate::layout::{get_u32, get_u64};
+use crate::leb128;
 use crate::tail::Tailed;
 
 /// The first eight bytes of each frame.
@@ -112,11 +114,11 @@ impl Header {
 /// 64-bit FNV-1a over whole words, little endian, the last one filled up with zeros: any change of a
 /// single word shows, at a word for each multiplication.
 fn checksum(bytes: &[u8]) -> u64 {
-    bytes.chunks(8).fold(0xcbf2_9ce4_8422_2325, |hash, chunk| {
+    fnv::sum(bytes.chunks(8).map(|chunk| {
         let mut word = [0; 8];
         crate::layout::put(&mut word, 0, chunk);
-        (hash ^ u64::from_le_bytes(word)).wrapping_mul(0x0000_0100_0000_01b3)
-    })
+        u64::from_le_bytes(word)
+    }))
 }
 
 /// Makes frames.
@@ -187,9 +189,9 @@ fn put_runs(slots: &[(u32, u64)], to: &mut Vec<u8>) {
         let Some((chunk, number)) = run.first().copied() else {
             continue;
         };
-        columns::put(to, u64::from(chunk - last.0));
-        columns::put(to, columns::zigzag(number.wrapping_sub(last.1)));
-        columns::put(to, run.len() as u64);
+        leb128::put(to, u64::from(chunk - last.0));
+        leb128::put(to, columns::zigzag(number.wrapping_sub(last.1)));
+        leb128::put(to, run.len() as u64);
         last = (chunk, number);
     }
 }
@@ -199,9 +201,9 @@ fn each_run(mut from: &[u8], events: u32, mut call: impl FnMut(u64, u64, u64)) -
     let (mut chunk, mut number, mut left) = (0_u64, 0_u64, u64::from(events));
     while !from.is_empty() {
         let next = (
-            columns::take(&mut from),
-            columns::take(&mut from),
-            columns::take(&mut from),
+            leb128::take(&mut from),
+            leb128::take(&mut from),
+            leb128::take(&mut from),
         );
         let (Some(ahead), Some(difference), Some(length)) = next else {
             return false;

@@ -1,7 +1,6 @@
 //! The thread that spools: follows the ring, makes frames, writes them, and keeps the timeline.
 
 use std::fmt;
-use std::io;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -10,9 +9,10 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use super::FRAME_EVENTS;
 use super::file::{Segments, SpoolLimits};
 use super::frame::{Frame, Header};
-use crate::background::{Background, is_left_alone};
+use crate::Error;
+use crate::background::{self, Background, is_left_alone};
 use crate::tail::Tailed;
-use crate::upkeep::{Held, Upkeep};
+use crate::timeline_follower::{Held, TimelineFollower};
 use crate::writer::Writer;
 
 /// Events of a quiet process are written after this time, although they fill no frame.
@@ -36,7 +36,7 @@ pub struct SpoolOptions {
     /// Called once, on the spool's thread, when it stops writing: why. The thread has a table of descriptors of its
     /// own, in which the program's are not, standard error among them.
     pub stopped: Tell,
-    /// Asked, on the spool's thread, when the timeline may be wrong; see [`Upkeep::new`].
+    /// Asked, on the spool's thread, when the timeline may be wrong; see [`TimelineFollower::new`].
     pub held: Option<Held>,
 }
 
@@ -99,7 +99,28 @@ enum Command {
 /// A running spool. Dropped, it writes what is left and ends; in a forked child it does nothing.
 ///
 /// It starts its own thread, `gpushim-spool`, with a small stack and all signals but SIGBUS blocked. It feeds the
-/// timeline, too: there is to be no [`Upkeep`] beside it.
+/// timeline, too: there is to be no [`TimelineFollower`] beside it.
+///
+/// ```
+/// use std::time::Duration;
+/// use gpushim_trace::spool::{SpoolOptions, Spooler};
+/// use gpushim_trace::{Class, Event, Kind, Trace, Writer, WriterOptions};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let folder = tempfile::tempdir()?;
+/// # let path = folder.path().join("run.trace");
+/// let writer = Writer::create(&path, &WriterOptions::default())?;
+/// let spooler = Spooler::start(&writer, SpoolOptions::new())?;
+/// writer.record(&Event { size: 512, ..Event::new(Kind::Alloc, Class::Device) });
+/// let status = spooler.stop(Duration::from_secs(60)).ok_or("the spool did not answer")?;
+/// assert_eq!((status.events, status.missed), (1, 0));
+///
+/// // The reader finds the spool beside the trace.
+/// let trace = Trace::open(&path)?;
+/// assert_eq!((trace.spooled(), trace.events().count()), (1, 1));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct Spooler {
     commands: Sender<Command>,
@@ -112,13 +133,14 @@ impl Spooler {
     ///
     /// # Errors
     /// The file cannot be created, or the thread cannot be had.
-    pub fn start(writer: &Writer, options: SpoolOptions) -> io::Result<Spooler> {
+    pub fn start(writer: &Writer, options: SpoolOptions) -> Result<Spooler, Error> {
+        let failed = |error| Error::io("write the spool of the trace", writer.path(), "", error);
         let (commands, receiver) = bounded(4);
-        let worker = Worker {
-            upkeep: Upkeep::new(writer, options.held),
+        let mut worker = Worker {
+            follower: TimelineFollower::new(writer, options.held),
             output: Output {
-                segments: Segments::create(writer.path(), options.limits)?,
-                frame: Frame::new(options.level)?,
+                segments: Segments::create(writer.path(), options.limits).map_err(failed)?,
+                frame: Frame::new(options.level).map_err(failed)?,
                 trace: writer.wall_ns(),
                 pending: Vec::new(),
                 since: Instant::now(),
@@ -130,9 +152,13 @@ impl Spooler {
             reached: 0,
             last: Instant::now(),
         };
+        let thread = background::spawn("gpushim-spool", STACK, move || {
+            keep_descriptors_apart();
+            worker.run(&receiver);
+        });
         Ok(Spooler {
             commands,
-            thread: Some(spawn(worker, receiver)?),
+            thread: Some(thread.map_err(failed)?),
             process: std::process::id(),
         })
     }
@@ -192,28 +218,6 @@ impl Drop for Spooler {
     }
 }
 
-/// Starts the thread with all signals blocked: the host's are for the host's threads.
-fn spawn(mut worker: Worker, commands: Receiver<Command>) -> io::Result<JoinHandle<()>> {
-    let builder = std::thread::Builder::new()
-        .name("gpushim-spool".to_owned())
-        .stack_size(STACK);
-    // SAFETY: both sets are ours, and zeros are valid for them; the thread inherits the mask.
-    unsafe {
-        let mut all: libc::sigset_t = std::mem::zeroed();
-        let mut before: libc::sigset_t = std::mem::zeroed();
-        libc::sigfillset(&mut all);
-        // The trace may be truncated while the thread reads it: see `crate::guard`.
-        libc::sigdelset(&mut all, libc::SIGBUS);
-        libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before);
-        let thread = builder.spawn(move || {
-            keep_descriptors_apart();
-            worker.run(&commands);
-        });
-        libc::pthread_sigmask(libc::SIG_SETMASK, &before, std::ptr::null_mut());
-        thread
-    }
-}
-
 /// Gives the calling thread a table of descriptors of its own, empty: what the program closes then is none of the
 /// thread's, and what the thread opens gets no number in the program. Before Linux 5.9 nothing happens.
 fn keep_descriptors_apart() {
@@ -229,7 +233,7 @@ fn keep_descriptors_apart() {
 }
 
 struct Worker {
-    upkeep: Upkeep,
+    follower: TimelineFollower,
     output: Output,
     /// Slots that were reached at the last poll, and when that was.
     reached: u64,
@@ -240,7 +244,7 @@ impl Worker {
     fn run(&mut self, commands: &Receiver<Command>) {
         let _background = Background::new();
         let mut looked = Instant::now();
-        let (capacity, _) = self.upkeep.progress();
+        let (capacity, _) = self.follower.progress();
         self.output.each = (capacity as usize / 4).clamp(1, FRAME_EVENTS);
         let mut pause = Duration::ZERO;
         loop {
@@ -273,20 +277,20 @@ impl Worker {
 
     fn flush(&mut self) {
         let output = &mut self.output;
-        self.upkeep.flush_with(&mut |events| output.take(events));
-        self.output.missed(self.upkeep.missed().overwritten);
+        self.follower.flush_with(&mut |events| output.take(events));
+        self.output.missed(self.follower.missed().overwritten);
         self.output.write_all();
     }
 
     /// Follows the ring once; says after which time to come back.
     fn poll(&mut self) -> Duration {
         let output = &mut self.output;
-        self.upkeep.poll_with(&mut |events| output.take(events));
-        self.output.missed(self.upkeep.missed().overwritten);
+        self.follower.poll_with(&mut |events| output.take(events));
+        self.output.missed(self.follower.missed().overwritten);
         if self.output.since.elapsed() > PATIENCE {
             self.output.write_all();
         }
-        let (capacity, reached) = self.upkeep.progress();
+        let (capacity, reached) = self.follower.progress();
         let events = reached.saturating_sub(self.reached);
         let pause = pause(capacity, events, self.last.elapsed());
         (self.reached, self.last) = (reached, Instant::now());
@@ -362,8 +366,8 @@ impl Output {
         let result = match self.status.stopped {
             Some(_) => Err(None),
             None => (self.frame.make(header, &self.pending))
-                .map_err(|error| Some(error.to_string()))
-                .and_then(|()| self.segments.append(&self.frame.bytes).map_err(Some)),
+                .and_then(|()| self.segments.append(&self.frame.bytes))
+                .map_err(|error| Some(error.to_string())),
         };
         match result {
             Ok(()) => {

@@ -6,7 +6,7 @@ use loom::thread;
 
 use super::Follower;
 use crate::explore::explore;
-use crate::ring::Hold;
+use crate::ring::ChunkLease;
 use crate::ring::model::Memory;
 
 /// Each writer records a number of events while the ring is followed: each event comes once, or is counted as lost.
@@ -19,7 +19,7 @@ fn check(preemptions: usize, chunks: usize, each: usize, writers: &'static [u64]
             .map(|(name, events)| {
                 let memory = Arc::clone(&memory);
                 thread::spawn(move || {
-                    let hold = Hold::none();
+                    let hold = ChunkLease::none();
                     for event in 1..=*events {
                         memory.ring().push(&hold, &[name * 10 + event; 7]);
                     }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use proptest::prelude::*;
 
 use super::*;
-use crate::ring::Hold;
+use crate::ring::ChunkLease;
 use crate::{Class, WriterOptions};
 
 /// A ring in plain memory.
@@ -64,7 +64,7 @@ proptest! {
         let memory = Memory::new(chunks, each);
         let ring = memory.ring();
         let mut follower = Follower::new(&ring);
-        let holds: Vec<Hold> = (0..3).map(|_| Hold::none()).collect();
+        let holds: Vec<ChunkLease> = (0..3).map(|_| ChunkLease::none()).collect();
         let (mut ticks, mut got) = (0_u64, Vec::<Tailed>::new());
         for step in &steps {
             match *step {
@@ -110,7 +110,7 @@ fn readable(memory: &Memory) -> Vec<u64> {
 fn what_a_paused_thread_adds_to_its_chunk_is_seen() {
     let memory = Memory::new(64, 16);
     let ring = memory.ring();
-    let (paused, busy) = (Hold::none(), Hold::none());
+    let (paused, busy) = (ChunkLease::none(), ChunkLease::none());
     let mut follower = Follower::new(&ring);
     let mut got = Vec::new();
     ring.push(&paused, &[1; 7]);

@@ -5,7 +5,7 @@ use crate::effect::Bytes;
 
 /// A device's values now, and their extremes within the open bucket.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Device {
+pub struct DeviceExtremes {
     pub ordinal: u8,
     /// Bits of the series that have a value.
     pub known: u8,
@@ -15,7 +15,7 @@ pub struct Device {
     pub extremes: [(u64, u64); SERIES],
 }
 
-impl Device {
+impl DeviceExtremes {
     /// A series has this value now.
     pub fn set(&mut self, series: Series, value: i64) {
         let index = series as usize;
@@ -27,7 +27,7 @@ impl Device {
         }
     }
 
-    /// A series has so many bytes more, or less with the sign −1.
+    /// Adds `sign` × `bytes` to a series; `sign` is 1 or −1.
     pub fn add(&mut self, series: Series, bytes: u64, sign: i64) {
         let now = self.now.get(series as usize).copied().unwrap_or(0);
         let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
@@ -72,7 +72,7 @@ impl Device {
     }
 }
 
-/// The sums of a device as somebody else knows them, who keeps books without gaps.
+/// The sums of a device from a source without gaps: the live table, the totals and the pools.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Current {
     /// Device ordinal.

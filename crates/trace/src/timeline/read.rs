@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-use super::{BUCKETS, BYTES, DEVICES, Device, Ledger, SERIES, Series, get, half_at, words};
+use super::{BUCKETS, BYTES, DEVICES, DeviceExtremes, Ledger, SERIES, Series, get, half_at, words};
 use crate::clock::Calibration;
 
 /// How memory went over the whole run.
@@ -97,11 +97,11 @@ impl Ledger {
         let device = |index: usize| {
             let head = state + words::FIRST + index * (1 + SERIES);
             let word = get(at, head);
-            let mut device = Device {
+            let mut device = DeviceExtremes {
                 ordinal: (word & 0xffff).checked_sub(1)? as u8,
                 known: (word >> 16) as u8,
                 now: std::array::from_fn(|series| get(at, head + 1 + series) as i64),
-                ..Device::default()
+                ..DeviceExtremes::default()
             };
             device.begin();
             Some(device)

@@ -70,7 +70,7 @@ impl Mapped {
     }
 }
 
-/// Takes space for what is written without asking: header, counters, the first facts, and the counts of each part.
+/// Takes space for what is written without asking: header, the first facts, and the counts of each part.
 fn begin(space: &Space, places: &Places) -> io::Result<()> {
     space.retry();
     let parts = [

@@ -82,6 +82,25 @@ impl Writer {
     ///
     /// A stack that no longer fits has only its outer frames, and that is counted. No lock, no system
     /// call, and but for a thread's first stack no heap. Not for signal handlers.
+    ///
+    /// ```
+    /// use gpushim_trace::{Class, Event, Kind, StackNode, Trace, Writer, WriterOptions};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let folder = tempfile::tempdir()?;
+    /// # let path = folder.path().join("run.trace");
+    /// let writer = Writer::create(&path, &WriterOptions::default())?;
+    /// let forward = StackNode::Range { name: writer.intern("forward"), domain: 0 };
+    /// let open_ranges = writer.stack_child(0, forward);
+    /// let stack = writer.stack(open_ranges, &[0x401136, 0x401020]);
+    /// writer.record(&Event { stack, ..Event::new(Kind::Alloc, Class::Device) });
+    ///
+    /// let trace = Trace::open(&path)?;
+    /// let nodes: Vec<StackNode> = trace.stack(stack).collect();
+    /// assert_eq!(nodes, [StackNode::Frame(0x401136), StackNode::Frame(0x401020), forward]);
+    /// # Ok(())
+    /// # }
+    /// ```
     #[inline]
     pub fn stack(&self, root: u32, frames: &[u64]) -> u32 {
         let stacks = &self.mapped.tables.stacks;
@@ -100,6 +119,30 @@ impl Writer {
 
     /// Adds a program or library that was loaded, its path a text from [`Writer::intern`]. `false` if it
     /// no longer fits, which is counted. No lock, no system call, no heap.
+    ///
+    /// ```
+    /// use gpushim_trace::{BuildId, Module, Trace, Writer, WriterOptions};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let folder = tempfile::tempdir()?;
+    /// # let path = folder.path().join("run.trace");
+    /// let writer = Writer::create(&path, &WriterOptions::default())?;
+    /// let module = Module {
+    ///     begin: 0x40_0000,
+    ///     end: 0x50_0000,
+    ///     path: writer.intern("/usr/bin/python3"),
+    ///     build_id: BuildId::new(&[0xc0, 0xff, 0xee]),
+    ///     ..Module::default()
+    /// };
+    /// assert!(writer.module(&module));
+    ///
+    /// let trace = Trace::open(&path)?;
+    /// assert_eq!(trace.modules(), [module]);
+    /// assert_eq!(trace.string(module.path).as_deref(), Some("/usr/bin/python3"));
+    /// assert_eq!(module.build_id.to_string(), "c0ffee");
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn module(&self, module: &Module) -> bool {
         self.mapped.tables.modules.add(module)
     }

@@ -1,6 +1,7 @@
 //! What the writer leaves behind, read back through the reader.
 
 use std::fs::File;
+use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
@@ -12,7 +13,12 @@ use super::*;
 use crate::{Class, Cost, Kind, Record, Trace, flags};
 
 mod blocks;
+mod chunks;
+mod ended;
+mod fact_lines;
 mod files;
+
+use chunks::{chunked, numbers, open_chunks};
 
 fn small() -> WriterOptions {
     WriterOptions {
@@ -129,7 +135,8 @@ fn the_file_is_private_and_never_over_another() {
 fn a_path_that_cannot_be_is_an_error() {
     let dir = tempfile::tempdir().unwrap();
     let error = Writer::create(&dir.path().join("no/such/dir.trace"), &small()).unwrap_err();
-    assert_eq!(error.kind(), io::ErrorKind::NotFound);
+    assert_eq!(said(&error).kind(), io::ErrorKind::NotFound);
+    assert!(error.to_string().starts_with("create the trace "));
 }
 
 #[test]
@@ -154,160 +161,6 @@ fn a_wrapped_ring_holds_the_newest_and_counts_the_rest() {
     assert!(trace.has_wrapped());
 }
 
-/// A ring of 1,024 slots in chunks of 4.
-fn chunked() -> WriterOptions {
-    WriterOptions {
-        bytes: 64 << 10,
-        ..WriterOptions::default()
-    }
-}
-
-/// The word of a chunk of a writer's ring.
-fn chunk(writer: &Writer, index: usize) -> &AtomicU64 {
-    let at = writer.mapped.places.chunks.at as usize + 8 * index;
-    writer.word(at).unwrap()
-}
-
-fn open_chunks(writer: &Writer) -> usize {
-    let chunks = writer.mapped.ring.capacity() / layout::chunk_slots(writer.mapped.ring.capacity());
-    let open = |index: &usize| chunk(writer, *index).load(Ordering::Relaxed) & 1 == 1;
-    (0..chunks).filter(open).count()
-}
-
-fn numbers(trace: &Trace) -> Vec<u64> {
-    trace.events().map(|record| record.event.address).collect()
-}
-
-#[test]
-fn a_writer_stalled_within_an_event_costs_its_chunk_and_nothing_else() {
-    let dir = tempfile::tempdir().unwrap();
-    let writer = Writer::create(&dir.path().join("a.trace"), &small()).unwrap();
-    for number in 0..5 {
-        writer.record(&numbered(1, number));
-    }
-    // Chunk 5, which is slot 5, was taken by a thread that never got to publish its event, chunk 6
-    // by one that never began.
-    let slot = writer
-        .word(Places::of(&small()).ring.at as usize + 5 * layout::RECORD_BYTES)
-        .unwrap();
-    slot.store(layout::Slot::writing(0), Ordering::Relaxed);
-    for index in [5, 6] {
-        chunk(&writer, index).store(layout::Chunk::Open(0).word(), Ordering::Relaxed);
-    }
-    for number in 5..1000 {
-        writer.record(&numbered(1, number));
-    }
-    let trace = Trace::open(writer.path()).unwrap();
-    assert_eq!(
-        (trace.recorded(), trace.torn(), trace.dropped()),
-        (1001, 1, 0)
-    );
-    assert_eq!((trace.readable(), trace.lost()), (62, 938));
-    assert_eq!(numbers(&trace), (938..1000).collect::<Vec<_>>());
-    assert_eq!(trace.problems(), [] as [&str; 0]);
-}
-
-#[test]
-fn events_of_a_chunk_that_was_taken_and_not_begun_are_still_read() {
-    let dir = tempfile::tempdir().unwrap();
-    let writer = Writer::create(&dir.path().join("a.trace"), &small()).unwrap();
-    for number in 0..70 {
-        writer.record(&numbered(1, number));
-    }
-    // A thread took chunk 6 and was killed: event 6 is still in it.
-    chunk(&writer, 6).store(layout::Chunk::Open(1).word(), Ordering::Relaxed);
-    let trace = Trace::open(writer.path()).unwrap();
-    assert_eq!(numbers(&trace), (6..70).collect::<Vec<_>>());
-    assert_eq!(
-        (trace.recorded(), trace.readable(), trace.lost()),
-        (70, 64, 6)
-    );
-    assert_eq!(trace.problems(), [] as [&str; 0]);
-}
-
-#[test]
-fn a_thread_that_pauses_keeps_its_events_and_goes_on_in_time() {
-    let dir = tempfile::tempdir().unwrap();
-    let writer = Writer::create(&dir.path().join("a.trace"), &chunked()).unwrap();
-    for number in 0..2 {
-        writer.record(&numbered(1, number));
-    }
-    std::thread::scope(|scope| {
-        scope.spawn(|| (2..5000).for_each(|number| writer.record(&numbered(2, number))));
-    });
-    writer.record(&numbered(1, 5000));
-    let trace = Trace::open(writer.path()).unwrap();
-    let kept = numbers(&trace);
-    assert_eq!(kept[..2], [0, 1]);
-    // All the other slots but the one that is still unused in the paused thread's chunk.
-    assert_eq!(kept[2..], (5001 - 1021..5001).collect::<Vec<_>>());
-    assert_eq!(
-        (trace.recorded(), trace.torn(), trace.dropped()),
-        (5001, 0, 0)
-    );
-    assert!(trace.has_wrapped());
-    let last = trace.events().last().unwrap();
-    assert_eq!((last.event.thread, last.ticket), (1, 5000));
-}
-
-#[test]
-fn threads_that_end_close_their_chunks() {
-    let dir = tempfile::tempdir().unwrap();
-    let writer = Writer::create(&dir.path().join("a.trace"), &chunked()).unwrap();
-    for thread in 0..1000 {
-        std::thread::scope(|scope| {
-            let writer = &writer;
-            // Joined, unlike what a scope waits for, when all of its end has run.
-            let number = u64::from(thread);
-            let handle = scope.spawn(move || writer.record(&numbered(thread, number)));
-            handle.join().unwrap();
-        });
-    }
-    assert_eq!(open_chunks(&writer), 0);
-    let trace = Trace::open(writer.path()).unwrap();
-    assert_eq!(
-        (trace.recorded(), trace.torn(), trace.dropped()),
-        (1000, 0, 0)
-    );
-    assert_eq!(numbers(&trace), (744..1000).collect::<Vec<_>>());
-    assert!(
-        trace.has_wrapped(),
-        "although 1,000 events are fewer than 1,024 slots"
-    );
-}
-
-#[test]
-fn one_thread_and_two_traces() {
-    let dir = tempfile::tempdir().unwrap();
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            let create = |name| Writer::create(&dir.path().join(name), &chunked()).unwrap();
-            let (first, second) = (create("a.trace"), create("b.trace"));
-            for number in 0..=100 {
-                first.record(&numbered(1, number));
-                if number % 3 == 0 {
-                    second.record(&numbered(2, number));
-                }
-            }
-            for (writer, count) in [(&first, 101), (&second, 34)] {
-                let trace = Trace::open(writer.path()).unwrap();
-                assert_eq!((trace.recorded(), trace.readable()), (count, count));
-                assert!(numbers(&trace).is_sorted());
-            }
-            assert_eq!(open_chunks(&second), 0);
-            assert_eq!(open_chunks(&first), 1);
-            // The chunk that this thread holds goes with its trace, and another trace may get its place.
-            drop(first);
-            let third = create("c.trace");
-            third.record(&numbered(3, 0));
-            drop(third);
-            second.record(&numbered(2, 100));
-            assert_eq!(Trace::open(second.path()).unwrap().recorded(), 35);
-            drop(second);
-        });
-    });
-}
-
 /// Records before and after a child is forked that ends; returns the child's exit status, or a
 /// number beyond those if the chunk was closed meanwhile.
 extern "C" fn ends_in_a_forked_child(writer: *mut libc::c_void) -> *mut libc::c_void {
@@ -326,34 +179,6 @@ extern "C" fn ends_in_a_forked_child(writer: *mut libc::c_void) -> *mut libc::c_
         writer.record(&numbered(1, 1));
     }
     std::ptr::without_provenance_mut(status as usize)
-}
-
-#[test]
-#[cfg_attr(miri, ignore = "no fork under Miri")]
-fn a_thread_that_ends_in_a_forked_child_does_not_close_the_parents_chunk() {
-    let dir = tempfile::tempdir().unwrap();
-    let writer = Writer::create(&dir.path().join("a.trace"), &chunked()).unwrap();
-    let (mut thread, mut status) = (0, std::ptr::null_mut());
-    let argument = std::ptr::from_ref(&writer).cast_mut().cast();
-    // SAFETY: the pointers are to locals that outlive the thread, which is joined here.
-    unsafe {
-        let null = std::ptr::null();
-        assert_eq!(
-            libc::pthread_create(&mut thread, null, ends_in_a_forked_child, argument),
-            0
-        );
-        assert_eq!(libc::pthread_join(thread, &mut status), 0);
-    }
-    assert_eq!(
-        status.addr(),
-        0,
-        "the child ended by itself and closed nothing"
-    );
-    assert_eq!(
-        chunk(&writer, 0).load(Ordering::Relaxed),
-        layout::Chunk::Closed(2).word()
-    );
-    assert_eq!(numbers(&Trace::open(writer.path()).unwrap()), [0, 1]);
 }
 
 #[test]
@@ -484,75 +309,6 @@ fn an_alloc_that_follows_a_free_by_another_thread_comes_after_it() {
 }
 
 #[test]
-fn facts_survive_every_letter() {
-    let dir = tempfile::tempdir().unwrap();
-    let options = WriterOptions {
-        rank: Some(7),
-        ..small()
-    };
-    let writer = Writer::create(&dir.path().join("a.trace"), &options).unwrap();
-    writer.fact("odd\tkey", "a\\b\tc\nd 'é'");
-    writer.fact("hook", "cuMemAlloc_v2");
-    writer.fact("hook", "cuMemFree_v2");
-    let trace = Trace::open(writer.path()).unwrap();
-    assert_eq!(trace.fact("odd\tkey").as_deref(), Some("a\\b\tc\nd 'é'"));
-    assert_eq!(trace.fact("pid"), Some(std::process::id().to_string()));
-    assert_eq!(trace.fact("rank").as_deref(), Some("7"));
-    let hooks = trace
-        .facts()
-        .into_iter()
-        .filter(|(key, _)| key == "hook")
-        .count();
-    assert_eq!((hooks, trace.facts_cut()), (2, 0));
-}
-
-#[test]
-fn facts_are_bounded() {
-    let dir = tempfile::tempdir().unwrap();
-    let writer = Writer::create(&dir.path().join("a.trace"), &small()).unwrap();
-    let long = "é".repeat(10_000);
-    for _ in 0..100 {
-        writer.fact("long", &long);
-    }
-    writer.fact("short", "still fits");
-    writer.record(&numbered(1, 1));
-    let trace = Trace::open(writer.path()).unwrap();
-    let longs: Vec<_> = trace
-        .facts()
-        .into_iter()
-        .filter(|(key, _)| key == "long")
-        .collect();
-    assert_eq!(longs[0].1, format!("{}…", "é".repeat(facts::VALUE_MAX / 2)));
-    assert_eq!(longs.len() as u64 + trace.facts_cut(), 100);
-    assert!(trace.facts_cut() > 0);
-    assert_eq!(trace.fact("short").as_deref(), Some("still fits"));
-    assert_eq!(
-        trace.events().count(),
-        1,
-        "the facts did not run into the ring"
-    );
-}
-
-#[test]
-fn counters_have_names_and_values() {
-    let dir = tempfile::tempdir().unwrap();
-    let options = WriterOptions {
-        counters: &["hits", "reserved"],
-        ..small()
-    };
-    let writer = Writer::create(&dir.path().join("a.trace"), &options).unwrap();
-    writer.count(0, 2);
-    writer.count(0, 3);
-    writer.set(1, 1 << 40);
-    writer.set(64, 1);
-    let trace = Trace::open(writer.path()).unwrap();
-    assert_eq!(
-        trace.counters(),
-        [("hits".to_string(), 5), ("reserved".to_string(), 1 << 40)]
-    );
-}
-
-#[test]
 fn prefaulting_is_harmless_at_any_time() {
     let dir = tempfile::tempdir().unwrap();
     let options = WriterOptions {
@@ -570,15 +326,6 @@ fn prefaulting_is_harmless_at_any_time() {
     let trace = Trace::open(writer.path()).unwrap();
     assert_eq!(trace.readable(), 16_384);
     trace.events().for_each(|record| assert_whole(&record));
-}
-
-#[test]
-fn a_length_that_no_file_has_is_an_error() {
-    let file = tempfile::tempfile().unwrap();
-    let error = create::set_length(&file, 1 << 62).unwrap_err();
-    assert!(matches!(error.raw_os_error(), Some(libc::EFBIG)), "{error}");
-    create::write_zeros(&file, 100_000).unwrap();
-    assert_eq!(file.metadata().unwrap().len(), 100_000);
 }
 
 /// Runs `child_process` of this test binary.
@@ -606,6 +353,13 @@ fn counts(trace: &Path) -> &'static [AtomicU64] {
     let map = Box::leak(Box::new(mapped::map(&file, 4096).unwrap()));
     // SAFETY: the mapping is page-aligned, larger, never unmapped, and only accessed atomically.
     unsafe { std::slice::from_raw_parts(map.as_ptr().cast::<AtomicU64>(), 4) }
+}
+
+/// What the system said.
+fn said(error: &Error) -> &io::Error {
+    std::error::Error::source(error)
+        .and_then(|source| source.downcast_ref())
+        .expect("an error of the system")
 }
 
 /// Not a test of its own: what the tests below run as another process.
@@ -648,7 +402,10 @@ fn child_process() {
             });
         }
         "blocks" => blocks::toggle_for_ever(&created.unwrap(), Path::new(&path)),
-        "fail" => assert_eq!(created.unwrap_err().raw_os_error(), Some(libc::EFBIG)),
+        "fail" => assert_eq!(
+            said(&created.unwrap_err()).raw_os_error(),
+            Some(libc::EFBIG)
+        ),
         other => panic!("no role {other}"),
     }
 }
@@ -664,74 +421,4 @@ fn wait_for_trace(path: &Path, child: &mut Child) -> Trace {
             _ => std::thread::sleep(Duration::from_millis(1)),
         }
     }
-}
-
-#[test]
-fn a_killed_process_leaves_whole_records_and_exact_counts() {
-    let dir = tempfile::tempdir().unwrap();
-    for round in 0..30 {
-        let path = dir.path().join(format!("{round}.trace"));
-        let bytes = [4096, 64 << 10, 256 << 10, 16 << 20][round as usize % 4];
-        let counts = counts(&path);
-        let mut command = child("write", &path);
-        let mut process = command
-            .env("GPUSHIM_TEST_BYTES", bytes.to_string())
-            .spawn()
-            .unwrap();
-        wait_for_trace(&path, &mut process);
-        std::thread::sleep(Duration::from_micros(431 * round));
-        process.kill().unwrap();
-        process.wait().unwrap();
-        let counted: u64 = counts
-            .iter()
-            .map(|count| count.load(Ordering::Acquire))
-            .sum();
-        let trace = Trace::open(&path).unwrap();
-        assert_eq!(trace.problems(), [] as [&str; 0]);
-        let mut last = [None; 4];
-        let mut readable = 0;
-        for record in trace.events() {
-            assert_whole(&record);
-            readable += 1;
-            let last = &mut last[record.event.thread as usize];
-            assert!(
-                *last < Some(record.event.address),
-                "a thread's events are in its order"
-            );
-            *last = Some(record.event.address);
-        }
-        assert_eq!(readable, trace.readable());
-        // Each thread had at most one event recorded, or torn, that it did not get to count.
-        let uncounted = trace.recorded().checked_sub(counted);
-        assert!(uncounted.is_some_and(|events| events <= 4), "{uncounted:?}");
-        assert_eq!(
-            trace.recorded(),
-            trace.readable() + trace.lost() + trace.torn()
-        );
-        assert!(trace.torn() <= 4, "one for each thread at most");
-        assert_eq!(trace.dropped(), 0);
-        if !trace.has_wrapped() {
-            assert_eq!(trace.lost(), 0);
-        }
-        assert_eq!(trace.fact("pid"), Some(process.id().to_string()));
-    }
-}
-
-#[test]
-fn a_file_size_limit_is_an_error_and_leaves_nothing() {
-    let dir = tempfile::tempdir().unwrap();
-    let mut command = child("fail", &dir.path().join("a.trace"));
-    let limit = || {
-        let limit = libc::rlimit {
-            rlim_cur: 1 << 20,
-            rlim_max: 1 << 20,
-        };
-        // SAFETY: the pointer is to a local rlimit.
-        unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, &limit) };
-        Ok(())
-    };
-    // SAFETY: setrlimit is async-signal-safe.
-    let status = unsafe { command.pre_exec(limit) }.status().unwrap();
-    assert!(status.success(), "{status}");
-    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
 }

@@ -12,7 +12,7 @@ use crate::clock::ClockSource;
 use crate::event::{Event, Layer};
 use crate::live::Removed;
 use crate::per_thread::AtThreadEnd;
-use crate::ring::Hold;
+use crate::ring::ChunkLease;
 use crate::totals::{Claim, Sort};
 
 /// One thread's state. It has no destructor of its own, so that a thread can record until its very
@@ -22,7 +22,7 @@ struct Thread {
     /// from being given to another trace.
     of: Cell<*const Mapped>,
     trace: Cell<Option<ManuallyDrop<Weak<Mapped>>>>,
-    hold: Hold,
+    hold: ChunkLease,
     claim: Claim,
     /// Ticks of the last event.
     last: Cell<u64>,
@@ -35,7 +35,7 @@ thread_local! {
         Thread {
             of: Cell::new(ptr::null()),
             trace: Cell::new(None),
-            hold: Hold::none(),
+            hold: ChunkLease::none(),
             claim: Claim::none(),
             last: Cell::new(0),
             is_unwatched: Cell::new(false),

@@ -15,14 +15,14 @@ const SPREAD_RULE: u64 = 0x6a09_e667_f3bc_c909;
 const SPREAD_GENERATION: u64 = 0xbb67_ae85_84ca_a73b;
 
 #[repr(align(16))]
-struct Entry {
+struct CachedRule {
     rule: AtomicU64,
     key: AtomicU64,
 }
 
 /// A table of `N` rules, a power of two.
 pub struct Cache<const N: usize> {
-    entries: [Entry; N],
+    entries: [CachedRule; N],
     generation: AtomicU64,
 }
 
@@ -40,7 +40,7 @@ impl<const N: usize> Cache<N> {
     pub const fn new() -> Cache<N> {
         Cache {
             entries: [const {
-                Entry {
+                CachedRule {
                     rule: AtomicU64::new(0),
                     key: AtomicU64::new(0),
                 }
@@ -63,7 +63,7 @@ impl<const N: usize> Cache<N> {
     }
 
     #[inline]
-    fn entry(&self, address: u64) -> Option<&Entry> {
+    fn entry(&self, address: u64) -> Option<&CachedRule> {
         let hash = address.wrapping_mul(SPREAD_ADDRESS);
         // In two shifts, since one of 64 is no shift.
         let index = (hash >> 1 >> (63 - Self::BITS)) as usize;

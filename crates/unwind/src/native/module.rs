@@ -23,6 +23,21 @@ pub fn module_of(pc: u64) -> Option<Module> {
 /// walks and before the walk ends. To be called once, at the start. After
 /// [`code_changed`](super::code_changed) the objects still there count as new again. Two threads that
 /// come through an object at the same time announce it once; in rare cases it is announced twice.
+///
+/// ```
+/// use std::sync::atomic::{AtomicUsize, Ordering};
+/// use gpushim_unwind::{Frames, Module, on_new_module, walk};
+///
+/// static MODULES: AtomicUsize = AtomicUsize::new(0);
+///
+/// fn announce(_: &Module) {
+///     MODULES.fetch_add(1, Ordering::Relaxed);
+/// }
+///
+/// on_new_module(announce);
+/// walk(&mut Frames::new());
+/// assert!(MODULES.load(Ordering::Relaxed) > 0);
+/// ```
 pub fn on_new_module(f: fn(&Module)) {
     LISTENER.store(f as *mut (), Ordering::Release);
     // Any search finds what searches need, which takes a lock of the dynamic linker: better now.

@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 use libc::{Elf64_Ehdr, Elf64_Phdr, PF_R, PF_X, PT_LOAD};
 
+use crate::objects::each_object;
+
 /// A loaded object. What it points at exists as long as the object is loaded: a caller that found a frame in it knows
 /// that from the frame.
 pub struct Object {
@@ -157,17 +159,8 @@ fn of(found: &DlFindObject) -> Option<Object> {
 
 /// The object as `dl_iterate_phdr` finds it, under the dynamic linker's lock.
 pub fn by_iteration(address: u64) -> Option<Object> {
-    struct Search {
-        address: u64,
-        found: Option<Object>,
-    }
-    unsafe extern "C" fn visit(
-        info: *mut libc::dl_phdr_info,
-        _size: usize,
-        search: *mut c_void,
-    ) -> c_int {
-        // SAFETY: dl_iterate_phdr gives a valid description, and passes our `Search` on.
-        let (info, search) = unsafe { (&*info, &mut *search.cast::<Search>()) };
+    let mut found = None;
+    each_object(|info| {
         let mut object = Object {
             begin: 0,
             end: 0,
@@ -175,21 +168,15 @@ pub fn by_iteration(address: u64) -> Option<Object> {
             name: info.dlpi_name,
             segments: std::ptr::slice_from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into()),
         };
-        if object.loaded(search.address).is_none() {
-            return 0;
+        if object.loaded(address).is_none() {
+            return false;
         }
         let loaded = || object.segments().iter().filter(|s| s.p_type == PT_LOAD);
         let begin = loaded().map(|s| object.address_of(s) & !4095).min();
         let end = loaded().map(|s| object.address_of(s) + s.p_memsz).max();
         (object.begin, object.end) = (begin.unwrap_or(0), end.unwrap_or(0));
-        search.found = Some(object);
-        1
-    }
-    let mut search = Search {
-        address,
-        found: None,
-    };
-    // SAFETY: the callback takes what is passed here, and does not unwind.
-    unsafe { libc::dl_iterate_phdr(Some(visit), (&raw mut search).cast()) };
-    search.found
+        found = Some(object);
+        true
+    });
+    found
 }

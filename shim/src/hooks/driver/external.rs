@@ -12,7 +12,7 @@ use crate::cuda::functions::real;
 use crate::cuda::types::{CUresult, DevicePtr, Handle, INVALID_VALUE, SUCCESS};
 use crate::hooks::driver::hook::driver_hooks;
 use crate::memory::passthrough;
-use crate::memory::registry::{self, Entry};
+use crate::memory::registry::{self, RegisteredPool};
 use crate::record::events;
 
 /// Others may reach this memory from here on: its free must be a free.
@@ -28,7 +28,7 @@ pub fn exported(class: Class, address: DevicePtr) {
 
 /// A block of a stream-ordered pool has no handle for other processes, with the driver's pools as with
 /// ours: a part of a larger allocation would open as all of it.
-fn no_handle(entry: &Entry) -> CUresult {
+fn no_handle(entry: &RegisteredPool) -> CUresult {
     static SAID: Once = Once::new();
     SAID.call_once(|| {
         stderr::say(&format!(

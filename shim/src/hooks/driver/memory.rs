@@ -123,7 +123,7 @@ driver_hooks! {
             Some(Found::Unknown) | None => None,
         };
         if registry::owner(address).is_some() {
-            let Some(pointer::Found { block, .. }) = pointer::block(address) else {
+            let Some(pointer::PoolBlock { block, .. }) = pointer::block(address) else {
                 return NOT_FOUND;
             };
             // SAFETY: each is null or the caller's to be written.

@@ -9,7 +9,7 @@ use crate::base::thread;
 use crate::cuda::functions::real;
 use crate::cuda::types::{CUresult, Handle, SUCCESS};
 use crate::hooks::driver::hook::driver_hooks;
-use crate::memory::registry::{self, Access, Entry};
+use crate::memory::registry::{self, Access, RegisteredPool};
 use crate::memory::{policy, pools, surplus};
 
 /// `CU_MEMPOOL_ATTR_…`, by number.
@@ -25,7 +25,7 @@ const DEVICE: u32 = sys::CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE as u32;
 const PINNED: u32 = sys::CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED as u32;
 
 /// Our pool for a handle that the driver just accepted; registered if it is a device's default pool.
-fn ours(pool: Handle) -> Option<&'static Entry> {
+fn ours(pool: Handle) -> Option<&'static RegisteredPool> {
     if let Some(entry) = registry::of(pool as u64) {
         return Some(entry);
     }
@@ -78,7 +78,7 @@ unsafe fn created(pool: Handle, properties: *const sys::CUmemPoolProps) {
 ///
 /// # Safety
 /// `value` is what the driver just wrote for this attribute.
-unsafe fn amend(entry: &Entry, attribute: c_uint, value: *mut c_void) {
+unsafe fn amend(entry: &RegisteredPool, attribute: c_uint, value: *mut c_void) {
     let stats = entry.pool.stats();
     let more = match attribute {
         RESERVED_MEM_CURRENT => stats.reserved_on_streams(),
@@ -98,7 +98,7 @@ unsafe fn amend(entry: &Entry, attribute: c_uint, value: *mut c_void) {
 ///
 /// # Safety
 /// `value` is what the driver just read for this attribute.
-unsafe fn set(entry: &Entry, attribute: c_uint, value: *const c_void) {
+unsafe fn set(entry: &RegisteredPool, attribute: c_uint, value: *const c_void) {
     match attribute {
         RELEASE_THRESHOLD => {
             // SAFETY: this attribute is a 64-bit integer.

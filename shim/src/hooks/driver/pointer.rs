@@ -10,7 +10,7 @@ use crate::cuda::functions::real;
 use crate::cuda::types::{CUresult, DevicePtr, SUCCESS};
 use crate::hooks::driver::external;
 use crate::hooks::driver::hook::driver_hooks;
-use crate::memory::registry::{self, Entry};
+use crate::memory::registry::{self, RegisteredPool};
 
 /// `CU_POINTER_ATTRIBUTE_…`, by number.
 const CONTEXT: c_int = 1;
@@ -33,23 +33,23 @@ const SERIAL: u32 = 24;
 
 /// A live block of ours.
 #[derive(Clone, Copy)]
-pub struct Found {
-    entry: &'static Entry,
+pub struct PoolBlock {
+    entry: &'static RegisteredPool,
     /// The block as its pool describes it.
     pub block: LiveBlock,
 }
 
 /// The live block that an address is in.
-pub fn block(address: DevicePtr) -> Option<Found> {
+pub fn block(address: DevicePtr) -> Option<PoolBlock> {
     found(registry::owner(address)?, address)
 }
 
-fn found(entry: &'static Entry, address: DevicePtr) -> Option<Found> {
+fn found(entry: &'static RegisteredPool, address: DevicePtr) -> Option<PoolBlock> {
     let block = entry.pool.find(address)?;
-    Some(Found { entry, block })
+    Some(PoolBlock { entry, block })
 }
 
-impl Found {
+impl PoolBlock {
     /// A number that no other allocation has while this one lives, and none at this address had of late.
     fn id(&self) -> u64 {
         let serial = u64::from(self.block.serial) & ((1 << SERIAL) - 1);
@@ -89,7 +89,7 @@ impl Found {
 fn ask(
     address: DevicePtr,
     driver: impl FnOnce(DevicePtr) -> CUresult,
-    amend: impl FnOnce(Found),
+    amend: impl FnOnce(PoolBlock),
 ) -> CUresult {
     let Some(entry) = registry::owner(address) else {
         return driver(address);

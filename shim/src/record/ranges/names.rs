@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::RwLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use gpushim_trace::Writer;
+use gpushim_trace::{Writer, cut_to};
 
 use crate::record::trace;
 
@@ -41,7 +41,7 @@ impl Name {
 
 /// The name of a text; `None` if there are too many.
 pub fn name(text: &str) -> Option<&'static Name> {
-    let text = short(text);
+    let text = cut_to(text, LONGEST);
     if let Some(known) = NAMES.read().ok()?.get(text) {
         return Some(known);
     }
@@ -84,7 +84,7 @@ impl Text<'_> {
     pub fn id(&self, writer: &Writer) -> u32 {
         match self {
             Text::None => 0,
-            Text::Plain(text) => writer.intern(short(text)),
+            Text::Plain(text) => writer.intern(cut_to(text, LONGEST)),
             Text::Known(name) => name.id(writer),
         }
     }
@@ -109,13 +109,4 @@ impl Label {
             Label::Early(name) => name.id(writer),
         }
     }
-}
-
-/// The start of a text, whole characters.
-fn short(text: &str) -> &str {
-    let mut end = text.len().min(LONGEST);
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    text.get(..end).unwrap_or_default()
 }

@@ -76,7 +76,7 @@ fn nothing_goes_back_while_a_context_ends() {
             pool.free(*address, |_| ()).unwrap();
         }
         pool.context_leaves(DOOMED);
-        // The housekeeper's ticks come between.
+        // The background thread's ticks come between.
         for _ in 0..2 * TICKS_TO_DECAY {
             pool.decay();
         }

@@ -2,7 +2,10 @@
 
 mod departing;
 mod leaving;
+mod machine;
+mod model;
 mod mutations;
+mod probe;
 mod program;
 mod random;
 mod regressions;

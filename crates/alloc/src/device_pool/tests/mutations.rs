@@ -1,18 +1,18 @@
 //! Every step that keeps memory safe is needed: each one left out is noticed.
 
-use super::program::{Action, Setting, program, run, setting};
-use crate::device_pool::mutation::Mutation;
+use super::machine::run;
+use super::program::{Action, Setting, program, setting};
+use crate::mutation::Mutation;
 use crate::policy::{Policy, Reuse};
-use crate::sim::Call;
+use crate::sim::{Call, Mistake};
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::TestRunner;
-use std::panic::catch_unwind;
 
 /// Programs that are tried at most.
 const MOST: usize = 2_000;
 
 /// A program that shows a mistake which random programs seldom run into.
-fn script(mutation: Mutation) -> Option<Vec<Action>> {
+fn script(mistake: Mistake) -> Option<Vec<Action>> {
     let allocate = Action::Allocate {
         context: 0,
         bytes: 512,
@@ -43,8 +43,8 @@ fn script(mutation: Mutation) -> Option<Vec<Action>> {
         bytes: 1 << 40,
         ready_only: false,
     };
-    let rest = match mutation {
-        Mutation::NoDerived => {
+    let rest = match mistake {
+        Mistake::Of(Mutation::NoDerived) => {
             vec![
                 Action::Derive { graph: 0 },
                 Action::Destroy { graph: 0 },
@@ -53,15 +53,17 @@ fn script(mutation: Mutation) -> Option<Vec<Action>> {
                 replay,
             ]
         }
-        Mutation::NoHoldBack => vec![capture(false), free, end(false), allocate, replay],
-        Mutation::GiveBackUnwaited => {
+        Mistake::Of(Mutation::NoHoldBack) => {
+            vec![capture(false), free, end(false), allocate, replay]
+        }
+        Mistake::Lie(Call::Drain) => {
             let capture = Action::Capture {
                 context: 1,
                 refuses: false,
             };
             return Some(vec![allocate, launch(1), capture, free, too_much]);
         }
-        Mutation::GiveUpKept => {
+        Mistake::Of(Mutation::GiveUpKept) => {
             return Some(vec![
                 capture(true),
                 allocate,
@@ -72,7 +74,7 @@ fn script(mutation: Mutation) -> Option<Vec<Action>> {
                 replay,
             ]);
         }
-        Mutation::ForgetPeers => {
+        Mistake::Of(Mutation::ForgetPeers) => {
             return Some(vec![
                 peer(true),
                 allocate.clone(),
@@ -99,43 +101,53 @@ const PLAIN: Setting = Setting {
     fail: None,
 };
 
-/// Programs until one goes wrong that would not without the mistake: how many it took.
-fn programs_until(mutation: Mutation, lie: Option<Call>) -> Option<usize> {
-    if let Some(actions) = script(mutation) {
-        assert!(run(&PLAIN, &actions, Mutation::None, None).is_empty());
-        return (!run(&PLAIN, &actions, mutation, None).is_empty()).then_some(1);
+/// How many programs it takes until one goes wrong that would not without the mistake, and how.
+fn until(mistake: Mistake) -> Option<(usize, String)> {
+    let noticed = |setting: &Setting, actions: &[Action]| {
+        let finding = |mistake: Mistake| mistake.finding(|lie| run(setting, actions, lie));
+        let noticed = finding(mistake)?;
+        let alone = finding(Mistake::None);
+        assert_eq!(alone, None, "goes wrong by itself: {setting:?} {actions:?}");
+        Some(noticed)
+    };
+    if let Some(actions) = script(mistake) {
+        return Some((1, noticed(&PLAIN, &actions)?));
     }
     let mut runner = TestRunner::deterministic();
     let (settings, programs) = (setting(), program(160));
-    (1..=MOST).find(|n| {
+    (1..=MOST).find_map(|n| {
         let mut setting = settings.new_tree(&mut runner).expect("a setting").current();
         let actions = programs.new_tree(&mut runner).expect("a program").current();
         setting.fail = None;
-        // Figures that go wrong as a consequence count too.
-        let fails = |mutation, lie| {
-            let outcome = catch_unwind(|| run(&setting, &actions, mutation, lie));
-            outcome.map_or(true, |findings| !findings.is_empty())
-        };
-        let noticed = fails(mutation, lie);
-        if noticed && fails(Mutation::None, None) {
-            panic!("program {n} goes wrong by itself: {setting:?} {actions:?}");
-        }
-        noticed
+        Some((n, noticed(&setting, &actions)?))
     })
 }
+
+/// The steps of this pool.
+const STEPS: [Mutation; 17] = [
+    Mutation::UseEarly,
+    Mutation::OrderOwnerOnly,
+    Mutation::NoNeighbours,
+    Mutation::NoPeers,
+    Mutation::NoCatchUp,
+    Mutation::ForgetPeers,
+    Mutation::NoQuarantine,
+    Mutation::NoGroup,
+    Mutation::NoGraphs,
+    Mutation::NoDerived,
+    Mutation::NoHoldBack,
+    Mutation::FenceUnderCapture,
+    Mutation::GiveUpKept,
+    Mutation::OpenMark,
+    Mutation::MarkDespitePeers,
+    Mutation::ReleaseForeign,
+    Mutation::KeepEvents,
+];
 
 #[test]
 #[cfg_attr(miri, ignore = "too many programs")]
 fn each_step_left_out_is_noticed() {
-    let missed: Vec<_> = Mutation::ALL
-        .iter()
-        .filter(|mutation| {
-            let found = programs_until(**mutation, None);
-            println!("{mutation:?}: noticed after {found:?} programs");
-            found.is_none()
-        })
-        .collect();
-    assert!(missed.is_empty(), "{missed:?}");
+    Mistake::all_are_noticed(STEPS.map(Mistake::Of), until);
 }
 
 #[test]
@@ -148,10 +160,7 @@ fn each_call_without_effect_is_noticed() {
         Call::Query,
         Call::Wait,
         Call::Synchronize,
+        Call::Drain,
     ];
-    for call in calls {
-        let found = programs_until(Mutation::None, Some(call));
-        println!("{call:?} without effect: noticed after {found:?} programs");
-        assert!(found.is_some(), "{call:?}");
-    }
+    Mistake::all_are_noticed(calls.map(Mistake::Lie), until);
 }

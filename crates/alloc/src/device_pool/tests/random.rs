@@ -1,7 +1,7 @@
 //! Random programs under all policies, ways of reuse and shortages.
 
-use super::program::{program, run, setting};
-use crate::device_pool::mutation::Mutation;
+use super::machine::run;
+use super::program::{program, setting};
 use proptest::prelude::*;
 
 /// `DEVICE_POOL_CASES` random programs, or some.
@@ -22,6 +22,6 @@ proptest! {
 
     #[test]
     fn nothing_goes_wrong(setting in setting(), actions in program(if cfg!(miri) { 40 } else { 160 })) {
-        prop_assert_eq!(run(&setting, &actions, Mutation::None, None), Vec::<String>::new());
+        prop_assert_eq!(run(&setting, &actions, None), Vec::<String>::new());
     }
 }

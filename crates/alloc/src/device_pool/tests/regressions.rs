@@ -1,7 +1,7 @@
 //! Programs that once went wrong, as the random ones found them.
 
-use super::program::{Action, Setting, run};
-use crate::device_pool::mutation::Mutation;
+use super::machine::run;
+use super::program::{Action, Setting};
 use crate::policy::{Policy, Reuse};
 use crate::sim::Call;
 
@@ -48,10 +48,7 @@ fn end(graph: bool) -> Action {
 }
 
 fn nothing_goes_wrong(setting: &Setting, actions: &[Action]) {
-    assert_eq!(
-        run(setting, actions, Mutation::None, None),
-        Vec::<String>::new()
-    );
+    assert_eq!(run(setting, actions, None), Vec::<String>::new());
 }
 
 #[test]

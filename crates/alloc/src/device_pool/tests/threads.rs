@@ -1,6 +1,6 @@
 //! Eight threads at once.
 
-use super::program::Probe;
+use super::probe::Probe;
 use crate::device_pool::Settings;
 use crate::handles::Context;
 use crate::policy::Policy;

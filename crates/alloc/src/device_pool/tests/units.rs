@@ -1,6 +1,6 @@
 //! What single calls answer.
 
-use super::program::Probe;
+use super::probe::Probe;
 use crate::device_pool::{DevicePool, Settings};
 use crate::handles::Context;
 use crate::policy::{Policy, Reuse};
@@ -54,7 +54,7 @@ fn the_largest_free_block() {
         pool.free(blocks[2], |_| ()).unwrap();
         let mark = pool.mark(C);
         pool.synchronized(C, mark);
-        // What is ready is merged when somebody looks for memory.
+        // What is ready is merged when a request looks for memory.
         let small = pool.allocate(C, 512).unwrap();
         assert!(small.size <= MIB);
         let other = pool.allocate(C, 3 * MIB).unwrap();
@@ -109,7 +109,7 @@ fn exported_memory_is_never_handed_out_again() {
 }
 
 #[test]
-fn what_nobody_asks_for_decays() {
+fn what_is_not_asked_for_decays() {
     let pool = pool(Settings::default());
     let grant = pool.allocate(C, 4 << 20).unwrap();
     pool.free(grant.address, |_| ()).unwrap();

@@ -8,7 +8,7 @@ use crate::stream_pool::{Settings, StreamPool};
 
 /// How many of them come and go.
 const MANY: u64 = 2_000;
-/// StreamQueues at once, at most: what is not over when its stream ends waits for a little.
+/// Stream queues at once, at most: what is not over when its stream ends waits for a little.
 const LANES: usize = 24;
 
 fn each_layout(run: impl Fn(&Slow, &StreamPool<Slow>, u64)) {

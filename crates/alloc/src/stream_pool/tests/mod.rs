@@ -10,7 +10,6 @@ mod model;
 mod mutations;
 mod placed;
 mod program;
-mod quiet;
 mod random;
 mod regressions;
 mod shortage;

@@ -134,7 +134,7 @@ fn audit(pool: &StreamPool<Probe>, pages: bool) -> Audit {
             Is::Quarantined => found.quarantined += block.size,
             Is::Free | Is::AtHand => found.free += block.size,
             Is::Unmapped | Is::Stale => {}
-            Is::Busy => panic!("a busy block with nobody at work: {block:?}"),
+            Is::Busy => panic!("a busy block while no thread works: {block:?}"),
         }
         free += usize::from(block.state == Is::Free);
         if block.state == Is::Live {

@@ -4,12 +4,11 @@
 use super::machine::{Machine, OF_DEVICE, run, stream};
 use super::mutations::{PLAIN, allocate, free};
 use super::program::{Action, MIB, PoolPlans, Setting, program, setting};
-use super::quiet::{Mistake, finding};
 use crate::handles::Context;
 use crate::plan::{PoolPlan, Step};
 use crate::policy::Policy;
+use crate::sim::{Call, Mistake};
 use crate::stream_pool::Progress;
-use crate::stream_pool::mutation::Mutation;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use std::collections::BTreeMap;
@@ -117,7 +116,7 @@ fn nothing_goes_wrong_with_a_placement() {
         let steps = plans(&setting, &actions);
         setting.fail = fail;
         setting.plans = steps.map(|steps| spoil(steps, flaw));
-        match finding(&setting, &actions, Mistake::None) {
+        match Mistake::None.finding(|lie| run(&setting, &actions, lie)) {
             Some(finding) => Err(TestCaseError::fail(finding)),
             None => Ok(()),
         }
@@ -182,7 +181,7 @@ fn blocks_go_where_they_are_to() {
 }
 
 #[test]
-fn a_place_that_is_in_use_is_nobodys() {
+fn a_place_that_is_in_use_is_not_given() {
     let setting = Setting {
         plans: steps(&[(2 * MIB, 0), (MIB, MIB), (MIB, 4 * MIB)]),
         ..PLAIN
@@ -204,9 +203,9 @@ fn another_streams_place_is_taken_behind_its_work() {
     let actions = [allocate(0, 2 * MIB), free(0, 0), allocate(1, 2 * MIB)];
     let (places, progress, held) = follow(&setting, &actions);
     assert_eq!((places[1], progress.followed, held), (0, 2, 2 * MIB));
-    let unordered = finding(&setting, &actions, Mistake::Of(Mutation::NoOrder));
+    let unordered = Mistake::Lie(Call::Order).finding(|lie| run(&setting, &actions, lie));
     assert!(unordered.is_some(), "the order is needed");
-    // Where streams may not be made to wait, and nobody else does, it goes elsewhere.
+    // Where streams may not be made to wait, and the host does not wait, it goes elsewhere.
     let setting = Setting {
         orders: false,
         ..setting

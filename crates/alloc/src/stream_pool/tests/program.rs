@@ -53,7 +53,7 @@ pub enum Action {
     EndStream {
         stream: usize,
     },
-    /// Waits for a stream or its context. Meanwhile another thread uses and frees so many blocks.
+    /// Waits for a stream or its context. Meanwhile another thread uses and frees `meanwhile` blocks.
     Synchronize {
         stream: usize,
         whole: bool,
@@ -117,7 +117,7 @@ pub enum Ending {
     Synchronized,
     /// The work finishes unseen; the pool finds out.
     Unseen,
-    /// Nobody asks for it for a while.
+    /// No request asks for it for a while.
     Decay,
     /// One pool asks for all that there is.
     Large,
@@ -251,7 +251,7 @@ fn bytes() -> impl Strategy<Value = u64> {
     ]
 }
 
-/// One action; so many in 190 are captures and graphs.
+/// One action; `share` parts in 190 are captures and graphs.
 fn action(share: u32) -> impl Strategy<Value = Action> {
     let any_stream = 0..16usize;
     let stream = move || any_stream.clone();

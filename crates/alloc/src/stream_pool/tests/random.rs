@@ -1,8 +1,9 @@
 //! Random programs under all layouts and shortages.
 
+use super::machine::run;
 use super::program::{program, setting};
-use super::quiet::{Mistake, finding};
 use crate::policy::Policy;
+use crate::sim::Mistake;
 use proptest::test_runner::{Config, TestCaseError, TestRunner};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -11,7 +12,7 @@ fn asked() -> Option<u32> {
     std::env::var("STREAM_POOL_CASES").ok()?.parse().ok()
 }
 
-/// Runs so many parts in 16 of the random programs.
+/// Runs this number of sixteenths of the random programs.
 fn programs(policy: Policy, parts: u32) {
     let cases = asked().unwrap_or(if cfg!(miri) { 16 } else { 1600 });
     let mut runner = TestRunner::new(Config {
@@ -24,7 +25,7 @@ fn programs(policy: Policy, parts: u32) {
     let length = if cfg!(miri) { 40 } else { 320 };
     let result = runner.run(&(setting(policy), program(length)), |(setting, actions)| {
         operations.fetch_add(actions.len() as u64, Ordering::Relaxed);
-        match finding(&setting, &actions, Mistake::None) {
+        match Mistake::None.finding(|lie| run(&setting, &actions, lie)) {
             Some(finding) => Err(TestCaseError::fail(finding)),
             None => Ok(()),
         }

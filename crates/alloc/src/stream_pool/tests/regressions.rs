@@ -1,11 +1,15 @@
 //! Programs that once went wrong, as the random ones found them.
 
+use super::machine::run;
 use super::program::{Action, Action::*, Ending, Setting};
-use super::quiet::{Mistake, finding};
 use crate::policy::Policy::{Blocks, Vmm};
+use crate::sim::Mistake;
 
 fn nothing_goes_wrong(setting: &Setting, actions: &[Action]) {
-    assert_eq!(finding(setting, actions, Mistake::None), None);
+    assert_eq!(
+        Mistake::None.finding(|lie| run(setting, actions, lie)),
+        None
+    );
 }
 
 #[test]

@@ -51,7 +51,7 @@ impl Slow {
         }
     }
 
-    /// A block was handed out: it must be memory, and nobody else's.
+    /// A block was handed out: it must be memory, and of no other block.
     fn granted(&self, address: u64, bytes: u64) {
         let mut memory = self.memory.lock();
         let mut at = address;
@@ -198,7 +198,7 @@ fn work(pool: &StreamPool<Slow>, driver: &Slow, seed: u64, operations: usize) {
     let mut random = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15);
     let mut live = Vec::new();
     for _ in 0..operations {
-        // A thread's own streams end while nobody else uses them.
+        // A thread's own streams end while no other thread uses them.
         let own = stream(100 + seed);
         let any = match next(&mut random) % 3 {
             0 => own,

@@ -159,15 +159,15 @@ impl Chunks {
             each: slots.capacity / words,
             cursor: true,
         };
-        if let Err(problem) = chunks.check(bytes, cursor) {
+        if let Some(problem) = chunks.problem(bytes, cursor) {
             problems.push(problem);
             chunks.cursor = false;
         }
         chunks
     }
 
-    /// Holds the cursor against the words of the chunks: one of them can be damaged, not most.
-    fn check(&self, bytes: &Bytes, cursor: &Cursor<'_>) -> Result<(), String> {
+    /// What is wrong with the cursor, held against the words of the chunks: one of them can be damaged, not most.
+    fn problem(&self, bytes: &Bytes, cursor: &Cursor<'_>) -> Option<String> {
         let (mut beyond, mut within) = (0_u64, 0_u64);
         for chunk in 0..self.held {
             let Some(word) = self.word(bytes, chunk) else {
@@ -182,11 +182,11 @@ impl Chunks {
             }
         }
         match cursor.word(cursor::NEXT) {
-            None => Err("the event ring's cursor is missing".to_string()),
-            Some(next) if beyond > within => Err(format!(
+            None => Some("the event ring's cursor is missing".to_string()),
+            Some(next) if beyond > within => Some(format!(
                 "the event ring's cursor ({next}) is behind what its chunks say"
             )),
-            Some(_) => Ok(()),
+            Some(_) => None,
         }
     }
 

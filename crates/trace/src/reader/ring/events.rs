@@ -23,14 +23,14 @@ impl RingView {
 
 /// An event of the ring, or of a spool.
 #[derive(Clone, Copy, Debug)]
-pub struct Found {
+pub struct TimedEvent {
     /// When.
     pub ticks: u64,
     /// What happened.
     pub event: Event,
 }
 
-impl Found {
+impl TimedEvent {
     /// Where it belongs: at the same instant memory is given back before it is handed out again.
     pub fn rank(&self) -> (u64, bool) {
         (self.ticks, takes(self.event.kind))
@@ -112,9 +112,9 @@ impl PartialEq for Head {
 impl Eq for Head {}
 
 impl Iterator for RingEvents<'_> {
-    type Item = Found;
+    type Item = TimedEvent;
 
-    fn next(&mut self) -> Option<Found> {
+    fn next(&mut self) -> Option<TimedEvent> {
         let slots = self.view.slots.as_ref()?;
         let bytes = self.bytes;
         // Runs that begin before the next event of those that have begun, or with it.
@@ -139,7 +139,7 @@ impl Iterator for RingEvents<'_> {
         if self.given.is_multiple_of(FORGET) {
             bytes.forget();
         }
-        Some(Found {
+        Some(TimedEvent {
             ticks: head.ticks,
             event: head.event,
         })

@@ -3,7 +3,7 @@
 use std::os::unix::fs::MetadataExt;
 
 use super::*;
-use crate::{Condition, Missed, Upkeep};
+use crate::{Condition, Missed, TimelineFollower};
 
 fn disk_bytes(writer: &Writer) -> u64 {
     std::fs::metadata(writer.path()).unwrap().blocks() * 512
@@ -23,13 +23,13 @@ fn block(kind: Kind, number: u64) -> Event {
 fn a_file_takes_space_as_it_is_used() {
     let dir = tempfile::tempdir().unwrap();
     let writer = Writer::create(&dir.path().join("a.trace"), &WriterOptions::default()).unwrap();
-    let mut upkeep = Upkeep::new(&writer, None);
+    let mut follower = TimelineFollower::new(&writer, None);
     for number in 1..1000 {
         writer.record_alloc(&block(Kind::Alloc, number));
         writer.record_free(&block(Kind::Free, number));
     }
     writer.keep_ahead(16 << 20);
-    upkeep.poll();
+    follower.poll();
     let (first, all) = (disk_bytes(&writer), WriterOptions::default().file_bytes());
     assert!(first <= 1 << 20, "{first} of {all}");
     for number in 1..200_000 {
@@ -49,7 +49,7 @@ fn a_file_takes_space_as_it_is_used() {
 fn on_a_full_disk_the_ring_goes_round_in_what_it_has() {
     let dir = tempfile::tempdir().unwrap();
     let writer = Writer::create(&dir.path().join("a.trace"), &WriterOptions::default()).unwrap();
-    let mut upkeep = Upkeep::new(&writer, None);
+    let mut follower = TimelineFollower::new(&writer, None);
     for number in 0..1500 {
         writer.record(&numbered(1, number));
     }
@@ -57,10 +57,10 @@ fn on_a_full_disk_the_ring_goes_round_in_what_it_has() {
     for number in 1500..100_000 {
         writer.record(&numbered(1, number));
         if number % 1000 == 0 {
-            upkeep.poll();
+            follower.poll();
         }
     }
-    assert_eq!(upkeep.missed(), Missed::default());
+    assert_eq!(follower.missed(), Missed::default());
     assert_eq!(writer.check(), Condition::Short);
     // The first page has space, and no other.
     assert_ne!(writer.intern("a text"), 0);
@@ -79,7 +79,7 @@ fn a_truncated_file_ends_nothing() {
     for bytes in [0, 8192, 300_000] {
         let path = dir.path().join(format!("{bytes}.trace"));
         let writer = Writer::create(&path, &WriterOptions::default()).unwrap();
-        let mut upkeep = Upkeep::new(&writer, None);
+        let mut follower = TimelineFollower::new(&writer, None);
         let record = || {
             for number in 1..5000 {
                 writer.record_alloc(&block(Kind::Alloc, number));
@@ -90,7 +90,7 @@ fn a_truncated_file_ends_nothing() {
             writer.intern("a text");
         };
         record();
-        upkeep.poll();
+        follower.poll();
         assert_eq!(writer.check(), Condition::Sound);
         File::options()
             .write(true)
@@ -102,7 +102,7 @@ fn a_truncated_file_ends_nothing() {
             assert_eq!(writer.check(), Condition::Truncated);
         }
         record();
-        upkeep.poll();
+        follower.poll();
         assert_eq!(writer.check(), Condition::Truncated, "{bytes}");
         record();
         assert_eq!(std::fs::metadata(&path).unwrap().len(), bytes);

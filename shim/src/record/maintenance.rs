@@ -1,0 +1,54 @@
+//! What is done for the trace beside its events: on the background thread, and at the end of the process.
+
+use std::sync::Once;
+
+use gpushim_trace::{Condition, Writer};
+
+use crate::base::stderr;
+use crate::record::trace::opened;
+use crate::record::{stacks, timeline};
+
+/// Most bytes of the ring that one tick of the background thread makes present ahead of their use: 260,000 events.
+const AHEAD: u64 = 16 << 20;
+
+/// What the background thread does for the trace at each tick. True if the next tick should come soon: the
+/// ring fills, and not all of it is present.
+pub fn run() -> bool {
+    opened().is_some_and(|writer| {
+        // Before anything else touches the file.
+        say_condition(writer);
+        writer.calibrate();
+        stacks::maintain(writer);
+        let fills = timeline::poll();
+        writer.keep_ahead(AHEAD) || fills
+    })
+}
+
+/// Reports each problem of the trace's file once.
+fn say_condition(writer: &Writer) {
+    static SHORT: Once = Once::new();
+    static TRUNCATED: Once = Once::new();
+    let path = writer.path().display();
+    match writer.check() {
+        Condition::Sound => {}
+        Condition::Short => SHORT.call_once(|| {
+            stderr::say(&format!(
+                "the disk is full: the trace {path} keeps fewer events; the program runs on"
+            ));
+        }),
+        Condition::Truncated => TRUNCATED.call_once(|| {
+            stderr::say(&format!(
+                "the trace {path} was truncated: nothing more is kept; the program runs on"
+            ));
+        }),
+    }
+}
+
+/// The process ends: what the background thread would still have done for the trace.
+pub fn finish() {
+    if let Some(writer) = opened() {
+        say_condition(writer);
+        stacks::maintain(writer);
+        timeline::stop();
+    }
+}

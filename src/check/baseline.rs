@@ -1,0 +1,345 @@
+//! The figures of a run in a file of TOML, to be reviewed and compared with later runs.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+use super::figures::{Device, Figures};
+use super::outcome::{Outcome, Status};
+use crate::error::{Result, failed};
+use crate::output::escape::shown;
+use crate::output::units::bytes;
+use crate::whole::{Readers, write_whole};
+
+/// The version of the format.
+const VERSION: u32 = 1;
+/// A peak may differ by this many bytes, whatever the tolerance: workspaces of libraries come and go.
+const LEAST: u64 = 1 << 20;
+
+/// The figures of one or more recordings.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Baseline {
+    version: u32,
+    /// One, or one for each rank.
+    #[serde(default, rename = "run")]
+    runs: Vec<Figures>,
+    /// Where it is.
+    #[serde(skip)]
+    path: PathBuf,
+}
+
+impl Baseline {
+    /// Of these runs.
+    pub fn of(runs: Vec<Figures>) -> Baseline {
+        Baseline {
+            version: VERSION,
+            runs,
+            path: PathBuf::new(),
+        }
+    }
+
+    /// Reads a file that [`Baseline::save`] wrote, or a person.
+    ///
+    /// # Errors
+    /// If it cannot be read, is no baseline, or is one of a later version.
+    pub fn load(path: &Path) -> Result<Baseline> {
+        let place = path.display();
+        let text = fs::read_to_string(path)
+            .map_err(|error| failed!("read the baseline {place}: {error}; `gpushim check --save-baseline {place}` writes one"))?;
+        let mut baseline: Baseline = toml::from_str(&text).map_err(|error| {
+            failed!(
+                "read the baseline {place}: {}; `gpushim check --save-baseline {place}` writes it anew",
+                error.to_string().trim().replace('\n', " ")
+            )
+        })?;
+        if baseline.version != VERSION {
+            return Err(failed!(
+                "read the baseline {place}: it is of version {}, not {VERSION}; write it anew with --save-baseline",
+                baseline.version
+            ));
+        }
+        baseline.path = path.to_path_buf();
+        Ok(baseline)
+    }
+
+    /// Writes it.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    pub fn save(&self, path: &Path) -> Result<()> {
+        let text = self.to_text();
+        write_whole(path, Readers::All, |out| out.write_all(text.as_bytes())).map_err(
+            |error: std::io::Error| failed!("write the baseline {}: {error}", path.display()),
+        )
+    }
+
+    /// It as TOML, with sizes as people read them beside.
+    fn to_text(&self) -> String {
+        let mut text = format!(
+            "# GPU memory of a run, in bytes. Made by `gpushim check --save-baseline`; compare with `gpushim check --baseline`.\nversion = {VERSION}\n"
+        );
+        for run in &self.runs {
+            // Writing to a text cannot fail.
+            let _ = write_run(run, &mut text);
+        }
+        text
+    }
+
+    /// What is more than in the baseline, but for this part of it.
+    pub fn compare(&self, figures: &Figures, tolerance: f64) -> Vec<Outcome> {
+        let mut all = self.runs.iter();
+        let same_rank = all.clone().find(|run| run.rank == figures.rank);
+        let Some(before) = same_rank.or_else(|| all.next().filter(|_| self.runs.len() == 1)) else {
+            return vec![Outcome {
+                name: "baseline".to_string(),
+                status: Status::Unknown,
+                text: format!(
+                    "{} has no run of this rank",
+                    shown(&self.path.display().to_string())
+                ),
+                measured: None,
+                allowed: None,
+            }];
+        };
+        let mut outcomes = Vec::new();
+        for device in &figures.devices {
+            let its = |one: &&Device| one.gpu == device.gpu && one.of == device.of;
+            let Some(old) = before.devices.iter().find(its) else {
+                outcomes.push(Outcome {
+                    name: format!("peak of {} against the baseline", device.in_words()),
+                    status: Status::Unknown,
+                    text: "the baseline has none".to_string(),
+                    measured: Some(device.peak),
+                    allowed: None,
+                });
+                continue;
+            };
+            let words = device.in_words();
+            let mut peak = against(
+                &format!("peak of {words}"),
+                device.peak,
+                old.peak,
+                tolerance,
+            );
+            if peak.status == Status::Failed
+                && let Some(more) = grown_holder(old, device)
+            {
+                peak.text.push_str(&more);
+            }
+            outcomes.push(peak);
+            let name = format!("reserved of {words}");
+            outcomes.push(against(&name, device.reserved, old.reserved, tolerance));
+        }
+        for growth in &figures.growth {
+            let old = before.growth_of(&growth.of);
+            let allowed = old.saturating_add((old as f64 * tolerance) as u64);
+            let is_more = growth.per_iteration > allowed;
+            outcomes.push(Outcome {
+                name: format!("growth of {} against the baseline", growth.of),
+                status: if is_more {
+                    Status::Failed
+                } else {
+                    Status::Passed
+                },
+                text: format!(
+                    "{} per iteration, {} in the baseline",
+                    bytes(growth.per_iteration),
+                    bytes(old)
+                ),
+                measured: Some(growth.per_iteration),
+                allowed: Some(allowed),
+            });
+        }
+        outcomes
+    }
+}
+
+/// A value against the one of the baseline.
+fn against(name: &str, measured: u64, before: u64, tolerance: f64) -> Outcome {
+    let spare = ((before as f64 * tolerance) as u64).max(LEAST.min(before / 100));
+    let allowed = before.saturating_add(spare);
+    let status = if measured > allowed {
+        Status::Failed
+    } else {
+        Status::Passed
+    };
+    let change = match measured.cmp(&before) {
+        std::cmp::Ordering::Equal => "as in the baseline".to_string(),
+        std::cmp::Ordering::Greater => format!(
+            "{} more than the {} of the baseline ({:+.1} %)",
+            bytes(measured - before),
+            bytes(before),
+            percent(measured, before)
+        ),
+        std::cmp::Ordering::Less => format!(
+            "{} less than the {} of the baseline ({:+.1} %)",
+            bytes(before - measured),
+            bytes(before),
+            percent(measured, before)
+        ),
+    };
+    Outcome {
+        name: format!("{name} against the baseline"),
+        status,
+        text: format!("{}, {change}", bytes(measured)),
+        measured: Some(measured),
+        allowed: Some(allowed),
+    }
+}
+
+fn percent(measured: u64, before: u64) -> f64 {
+    (measured as f64 / before.max(1) as f64 - 1.0) * 100.0
+}
+
+/// The call site that holds most more than before, in words.
+fn grown_holder(before: &Device, after: &Device) -> Option<String> {
+    let more = |holder: &super::figures::Holder| {
+        let old = before.holders.iter().find(|old| old.by == holder.by);
+        holder.bytes.saturating_sub(old.map_or(0, |old| old.bytes))
+    };
+    let most = after.holders.iter().max_by_key(|holder| more(holder))?;
+    let bytes_more = more(most);
+    (bytes_more > 0).then(|| format!("; {} more by {}", bytes(bytes_more), most.by))
+}
+
+fn write_run(run: &Figures, text: &mut String) -> std::fmt::Result {
+    writeln!(text, "\n[[run]]")?;
+    if let Some(rank) = &run.rank {
+        writeln!(text, "rank = {}", quoted(rank))?;
+    }
+    let sized = |name: &str, value: u64| format!("{name} = {value}  # {}", bytes(value));
+    writeln!(text, "{}", sized("leaked", run.leaked))?;
+    writeln!(text, "out_of_memory = {}", run.out_of_memory)?;
+    for growth in &run.growth {
+        writeln!(text, "\n[[run.growth]]\nof = {}", quoted(&growth.of))?;
+        writeln!(text, "{}", sized("per_iteration", growth.per_iteration))?;
+    }
+    for device in &run.devices {
+        writeln!(text, "\n[[run.device]]")?;
+        if let Some(gpu) = device.gpu {
+            writeln!(text, "gpu = {gpu}")?;
+        }
+        writeln!(text, "of = {}", quoted(&device.of))?;
+        writeln!(text, "{}", sized("peak", device.peak))?;
+        writeln!(text, "{}", sized("reserved", device.reserved))?;
+        for holder in &device.holders {
+            writeln!(text, "[[run.device.holder]]\nby = {}", quoted(&holder.by))?;
+            writeln!(text, "{}", sized("bytes", holder.bytes))?;
+        }
+    }
+    Ok(())
+}
+
+/// A text as a basic string of TOML.
+fn quoted(text: &str) -> String {
+    let text = shown(text);
+    format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::figures::{Growth, Holder};
+    use super::*;
+
+    fn figures() -> Figures {
+        let holder = |by: &str, bytes| Holder {
+            by: by.to_string(),
+            bytes,
+        };
+        Figures {
+            rank: Some("3".to_string()),
+            devices: vec![Device {
+                gpu: Some(0),
+                of: "tensors".to_string(),
+                peak: 500 << 20,
+                reserved: 600 << 20,
+                holders: vec![
+                    holder("`forward net.py:12`", 300 << 20),
+                    holder("`a \"b\" \\ c`", 100 << 20),
+                ],
+            }],
+            growth: vec![Growth {
+                of: "tensors".to_string(),
+                per_iteration: 4096,
+                text: String::new(),
+            }],
+            leaked: 0,
+            out_of_memory: 1,
+            untold: None,
+            leaks: None,
+        }
+    }
+
+    #[test]
+    fn what_is_saved_is_loaded() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("memory.toml");
+        let baseline = Baseline::of(vec![figures()]);
+        baseline.save(&path).unwrap();
+        let loaded = Baseline::load(&path).unwrap();
+        assert_eq!(loaded.runs, baseline.runs);
+        let text = fs::read_to_string(&path).unwrap();
+        assert!(text.contains("peak = 524288000  # 500.0 MiB"), "{text}");
+        assert!(text.len() < 4096);
+    }
+
+    #[test]
+    fn files_that_are_no_baselines() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("memory.toml");
+        for (content, says) in [
+            (None, "--save-baseline"),
+            (Some("version = 2\n"), "version 2"),
+            (Some("verson = 1\n"), "verson"),
+            (Some("\u{1}"), "read the baseline"),
+        ] {
+            if let Some(content) = content {
+                fs::write(&path, content).unwrap();
+            }
+            let error = Baseline::load(&path).unwrap_err().to_string();
+            assert!(error.contains(says), "{content:?}: {error}");
+            assert!(!error.contains('\n'), "{error}");
+        }
+    }
+
+    #[test]
+    fn only_more_than_the_tolerance_fails() {
+        let baseline = Baseline::of(vec![figures()]);
+        let check = |peak: u64, growth: u64| {
+            let mut now = figures();
+            now.devices[0].peak = peak;
+            now.devices[0].holders[0].bytes += 20 << 20;
+            now.growth[0].per_iteration = growth;
+            baseline.compare(&now, 0.02)
+        };
+        let statuses = |all: &[Outcome]| all.iter().map(|one| one.status).collect::<Vec<_>>();
+        use Status::{Failed, Passed};
+        assert_eq!(statuses(&check(510 << 20, 4096)), [Passed, Passed, Passed]);
+        assert_eq!(statuses(&check(400 << 20, 0)), [Passed, Passed, Passed]);
+        let more = check(520 << 20, 4200);
+        assert_eq!(statuses(&more), [Failed, Passed, Failed]);
+        assert_eq!(
+            more[0].text,
+            "520.0 MiB, 20.0 MiB more than the 500.0 MiB of the baseline (+4.0 %); 20.0 MiB more by `forward net.py:12`"
+        );
+    }
+
+    #[test]
+    fn a_rank_that_the_baseline_lacks() {
+        let mut other = figures();
+        other.rank = Some("4".to_string());
+        let one = Baseline::of(vec![figures()]);
+        assert!(
+            one.compare(&other, 0.0).len() > 1,
+            "the only run is for all"
+        );
+        let mut second = figures();
+        second.rank = Some("5".to_string());
+        let two = Baseline::of(vec![figures(), second]);
+        let outcomes = two.compare(&other, 0.0);
+        assert_eq!(outcomes[0].status, Status::Unknown);
+    }
+}

@@ -1,0 +1,140 @@
+//! The results of a check: as text, and as annotations of GitHub.
+
+use std::fmt::Write as _;
+
+use serde::Serialize;
+
+use super::outcome::{Outcome, Status};
+use crate::output::escape::shown;
+
+/// The results of one recording.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Checked {
+    /// Path of the recording.
+    pub trace: String,
+    /// One for each thing that was checked.
+    pub checks: Vec<Outcome>,
+}
+
+impl Checked {
+    /// Whether a rule does not hold.
+    pub fn fails(&self) -> bool {
+        self.checks.iter().any(|one| one.status == Status::Failed)
+    }
+}
+
+/// One line for each result.
+pub fn text(all: &[Checked]) -> String {
+    let mut text = String::new();
+    for checked in all {
+        text.push_str(&shown(&checked.trace));
+        text.push('\n');
+        for outcome in &checked.checks {
+            let word = match outcome.status {
+                Status::Passed => "ok",
+                Status::Failed => "FAIL",
+                Status::Unknown => "?",
+            };
+            // Writing to a text cannot fail.
+            let _ = writeln!(
+                text,
+                "  {word:<5} {}: {}",
+                shown(&outcome.name),
+                shown(&outcome.text)
+            );
+        }
+    }
+    text
+}
+
+/// Workflow commands of GitHub: an error for each rule that does not hold, a notice for what could not be told.
+/// <https://docs.github.com/actions/reference/workflow-commands-for-github-actions>
+pub fn github(all: &[Checked]) -> String {
+    let mut text = String::new();
+    for checked in all {
+        for outcome in &checked.checks {
+            let line = format!("{}: {}", checked.trace, outcome.text);
+            let (title, line) = (property(&outcome.name), data(&line));
+            let _ = match outcome.status {
+                Status::Passed => writeln!(text, "ok: {}: {}", shown(&outcome.name), shown(&line)),
+                Status::Failed => writeln!(text, "::error title=gpushim {title}::{line}"),
+                Status::Unknown => writeln!(text, "::notice title=gpushim {title}::{line}"),
+            };
+        }
+    }
+    text
+}
+
+/// A text after `::`, in one line.
+fn data(text: &str) -> String {
+    shown(text).replace('%', "%25")
+}
+
+/// The value of a property.
+fn property(text: &str) -> String {
+    data(text).replace(':', "%3A").replace(',', "%2C")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::junit;
+    use super::*;
+
+    fn checked() -> Vec<Checked> {
+        let outcome = |status, name: &str, text: &str| Outcome {
+            name: name.to_string(),
+            status,
+            text: text.to_string(),
+            measured: None,
+            allowed: None,
+        };
+        vec![Checked {
+            trace: "a.trace".to_string(),
+            checks: vec![
+                outcome(Status::Passed, "peak of tensors", "1.0 GiB"),
+                outcome(
+                    Status::Failed,
+                    "growth: x, y",
+                    "100 % <by> \"f\"\n::warning::",
+                ),
+                outcome(Status::Unknown, "leaks", "not told"),
+            ],
+        }]
+    }
+
+    #[test]
+    fn as_text() {
+        let text = text(&checked());
+        let lines: Vec<_> = text.lines().collect();
+        assert_eq!(
+            lines,
+            [
+                "a.trace",
+                "  ok    peak of tensors: 1.0 GiB",
+                "  FAIL  growth: x, y: 100 % <by> \"f\"\\n::warning::",
+                "  ?     leaks: not told",
+            ]
+        );
+    }
+
+    #[test]
+    fn as_annotations() {
+        let text = github(&checked());
+        let lines: Vec<_> = text.lines().collect();
+        assert_eq!(lines.len(), 3, "no name begins a line: {text}");
+        assert_eq!(
+            lines[1],
+            "::error title=gpushim growth%3A x%2C y::a.trace: 100 %25 <by> \"f\"\\n::warning::"
+        );
+        assert!(lines[2].starts_with("::notice title=gpushim leaks::"));
+    }
+
+    #[test]
+    fn as_junit() {
+        let text = junit::document(&checked()).unwrap();
+        assert!(text.contains(r#"<testsuite name="a.trace" tests="3" failures="1" skipped="1">"#));
+        assert!(text.contains("&lt;by&gt; &quot;f&quot;"), "{text}");
+        assert!(text.contains(r#"<skipped message="not told"/>"#), "{text}");
+    }
+}

@@ -1,0 +1,191 @@
+//! Rules: what is compared with what, and the result.
+
+use super::baseline::Baseline;
+use super::figures::{Device, Figures};
+use super::outcome::{Outcome, Status};
+use crate::output::units::{bytes, count};
+
+/// A rule.
+#[derive(Clone, Debug)]
+pub enum Rule {
+    /// The most that may be live on a device, bytes.
+    Peak(u64),
+    /// The most that may be held from the driver on a device, bytes.
+    Reserved(u64),
+    /// The most that live memory may grow by with each iteration, bytes.
+    Growth(u64),
+    /// No iteration may leave anything behind, and memory may not grow.
+    NoLeaks,
+    /// No request may run out of memory.
+    NoOutOfMemory,
+    /// Nothing may be more than in a run before, but for a part of it.
+    Baseline(Baseline, f64),
+}
+
+impl Rule {
+    /// The results for a recording.
+    pub fn check(&self, figures: &Figures) -> Vec<Outcome> {
+        let each = |of: fn(&Device) -> u64, what: &str, most: u64| {
+            let devices = figures.devices.iter();
+            devices
+                .map(|device| at_most(format!("{what} of {}", device.in_words()), of(device), most))
+                .collect()
+        };
+        match self {
+            Rule::Peak(most) => each(|device| device.peak, "peak", *most),
+            Rule::Reserved(most) => each(|device| device.reserved, "reserved", *most),
+            Rule::Growth(most) => growth(figures, *most),
+            Rule::NoLeaks => vec![no_leaks(figures)],
+            Rule::NoOutOfMemory => vec![no_out_of_memory(figures)],
+            Rule::Baseline(baseline, tolerance) => baseline.compare(figures, *tolerance),
+        }
+    }
+}
+
+/// A value that may be at most so much, bytes.
+fn at_most(name: String, measured: u64, allowed: u64) -> Outcome {
+    let is_more = measured > allowed;
+    let relation = if is_more { "more than" } else { "at most" };
+    Outcome {
+        name,
+        status: if is_more {
+            Status::Failed
+        } else {
+            Status::Passed
+        },
+        text: format!("{}; {relation} {} allowed", bytes(measured), bytes(allowed)),
+        measured: Some(measured),
+        allowed: Some(allowed),
+    }
+}
+
+fn growth(figures: &Figures, most: u64) -> Vec<Outcome> {
+    if figures.growth.is_empty() {
+        let (status, text) = match &figures.untold {
+            Some(why) => (Status::Unknown, format!("not told: {why}")),
+            None => (Status::Passed, "memory does not grow".to_string()),
+        };
+        return vec![Outcome {
+            name: "growth".to_string(),
+            status,
+            text,
+            measured: (status == Status::Passed).then_some(0),
+            allowed: Some(most),
+        }];
+    }
+    let of_layer = |growth: &super::figures::Growth| {
+        let name = format!("growth of {}", growth.of);
+        let mut outcome = at_most(name, growth.per_iteration, most);
+        outcome.text = format!("{} per iteration. {}", outcome.text, growth.text);
+        outcome
+    };
+    figures.growth.iter().map(of_layer).collect()
+}
+
+fn no_leaks(figures: &Figures) -> Outcome {
+    let growth = figures.growth.first().map(|growth| growth.text.clone());
+    let leaked = figures.leaks.clone().or(growth);
+    let (status, text) = match (leaked, &figures.untold) {
+        (Some(text), _) => (Status::Failed, text),
+        (None, Some(why)) => (Status::Unknown, format!("not told: {why}")),
+        (None, None) => (
+            Status::Passed,
+            "no iteration leaves anything behind".to_string(),
+        ),
+    };
+    Outcome {
+        name: "leaks".to_string(),
+        status,
+        text,
+        measured: (status != Status::Unknown).then_some(figures.leaked),
+        allowed: Some(0),
+    }
+}
+
+fn no_out_of_memory(figures: &Figures) -> Outcome {
+    let number = figures.out_of_memory;
+    let (status, text) = match number {
+        0 => (Status::Passed, "no request ran out of memory".to_string()),
+        1 => (Status::Failed, "1 request ran out of memory".to_string()),
+        more => (
+            Status::Failed,
+            format!("{} requests ran out of memory", count(more)),
+        ),
+    };
+    Outcome {
+        name: "out of memory".to_string(),
+        status,
+        text,
+        measured: Some(number),
+        allowed: Some(0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::figures::Growth;
+    use super::*;
+
+    fn figures() -> Figures {
+        Figures {
+            devices: vec![Device {
+                gpu: Some(0),
+                of: "tensors".to_string(),
+                peak: 1000,
+                reserved: 2000,
+                holders: Vec::new(),
+            }],
+            ..Figures::default()
+        }
+    }
+
+    fn statuses(rule: &Rule, figures: &Figures) -> Vec<Status> {
+        let all = rule.check(figures);
+        all.into_iter().map(|outcome| outcome.status).collect()
+    }
+
+    #[test]
+    fn limits_are_inclusive() {
+        let figures = figures();
+        assert_eq!(statuses(&Rule::Peak(1000), &figures), [Status::Passed]);
+        assert_eq!(statuses(&Rule::Peak(999), &figures), [Status::Failed]);
+        assert_eq!(statuses(&Rule::Reserved(2000), &figures), [Status::Passed]);
+        assert_eq!(statuses(&Rule::Reserved(1999), &figures), [Status::Failed]);
+        let outcome = &Rule::Peak(999).check(&figures)[0];
+        assert_eq!(outcome.name, "peak of tensors on gpu 0");
+        assert_eq!(outcome.text, "1000 B; more than 999 B allowed");
+    }
+
+    #[test]
+    fn growth_and_leaks() {
+        let mut figures = figures();
+        assert_eq!(statuses(&Rule::Growth(0), &figures), [Status::Passed]);
+        assert_eq!(statuses(&Rule::NoLeaks, &figures), [Status::Passed]);
+        figures.untold = Some("no iterations".to_string());
+        assert_eq!(statuses(&Rule::Growth(0), &figures), [Status::Unknown]);
+        assert_eq!(statuses(&Rule::NoLeaks, &figures), [Status::Unknown]);
+        figures.growth.push(Growth {
+            of: "tensors".to_string(),
+            per_iteration: 4096,
+            text: "Memory grows.".to_string(),
+        });
+        assert_eq!(statuses(&Rule::Growth(4095), &figures), [Status::Failed]);
+        assert_eq!(statuses(&Rule::Growth(4096), &figures), [Status::Passed]);
+        assert_eq!(statuses(&Rule::NoLeaks, &figures), [Status::Failed]);
+        let text = &Rule::Growth(4095).check(&figures)[0].text;
+        assert_eq!(
+            text,
+            "4.0 KiB; more than 4.0 KiB allowed per iteration. Memory grows."
+        );
+    }
+
+    #[test]
+    fn out_of_memory() {
+        let mut figures = figures();
+        assert_eq!(statuses(&Rule::NoOutOfMemory, &figures), [Status::Passed]);
+        figures.out_of_memory = 2;
+        let outcome = &Rule::NoOutOfMemory.check(&figures)[0];
+        assert_eq!(outcome.text, "2 requests ran out of memory");
+        assert_eq!(outcome.status, Status::Failed);
+    }
+}

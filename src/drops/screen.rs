@@ -1,0 +1,51 @@
+//! Whether a run may have a drop that lasts, from a coarse picture of it: the search for drops goes through all events
+//! twice, and most runs have none.
+
+use super::find::least;
+use crate::ledger::Stretch;
+
+/// Whether live memory may have fallen for good: a stretch after which all others stay lower by the least drop, while
+/// the run goes on to allocate as many bytes as were live. What happens in the last stretch is not seen.
+pub fn may_last(stretches: &[Stretch]) -> bool {
+    let peak = stretches.iter().map(|one| one.highest).max().unwrap_or(0);
+    let least = least(peak);
+    let (mut highest, mut allocated) = (0_u64, 0_u64);
+    let mut later = stretches.iter().rev().enumerate();
+    later.any(|(from_end, one)| {
+        allocated = allocated.saturating_add(one.allocated);
+        let falls = one.highest.saturating_sub(highest) >= least;
+        let goes_on = allocated >= highest.saturating_add(least);
+        highest = highest.max(one.highest);
+        from_end > 0 && falls && goes_on
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    fn run(levels: &[u64]) -> bool {
+        let stretch = |level: &u64| Stretch {
+            highest: level * MIB,
+            allocated: 50 * MIB,
+        };
+        let stretches: Vec<_> = levels.iter().map(stretch).collect();
+        may_last(&stretches)
+    }
+
+    #[test]
+    fn falls_for_good() {
+        assert!(!run(&[]));
+        assert!(!run(&[100, 100, 100, 100]));
+        // It comes back.
+        assert!(!run(&[100, 20, 20, 100]));
+        assert!(run(&[100, 100, 20, 20, 20]));
+        assert!(run(&[100, 100, 89, 89, 89]));
+        assert!(!run(&[100, 100, 91, 91, 91]));
+        assert!(run(&[100, 100, 100, 3]));
+        // The last stretch alone: what happens in it is not seen.
+        assert!(!run(&[100]));
+    }
+}

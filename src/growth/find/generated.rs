@@ -1,0 +1,144 @@
+//! Runs of many kinds, drawn by a seed: none of the clean ones may raise an alarm, and planted leaks must be found.
+
+use std::fmt::Write as _;
+
+use crate::growth::Growth;
+use crate::iterations::{Followed, Iterations, Kept};
+use crate::leaks::Leaks;
+use crate::ledger::Focus;
+use crate::ledger::sample::{LEAK, Training};
+use gpushim_trace::{Kind, StackNode, Trace};
+
+const RUNS: u64 = 500;
+
+struct Found {
+    iterations: Option<Iterations>,
+    kept: Kept,
+    growth: Option<Growth>,
+    leaks: Leaks,
+}
+
+fn find(trace: &Trace) -> Found {
+    let focus = Focus::of(trace, None);
+    let followed = Followed::of(trace, focus);
+    let iterations = followed.iterations;
+    Found {
+        growth: iterations
+            .as_ref()
+            .map(|all| Growth::new(all, &followed.kept)),
+        leaks: Leaks::new(iterations.as_ref(), followed.last_ns, &followed.kept),
+        kept: followed.kept,
+        iterations,
+    }
+}
+
+/// Every run by a function, on both cores; what each says, in their order.
+fn all<T: Send>(of: impl Fn(u64) -> T + Sync) -> Vec<T> {
+    let half = |odd: u64| (0..RUNS).filter(|seed| seed % 2 == odd).map(&of).collect();
+    std::thread::scope(|scope| {
+        let other = scope.spawn(|| half(1));
+        let mut all: Vec<T> = half(0);
+        all.extend(other.join().unwrap());
+        all
+    })
+}
+
+#[test]
+fn no_clean_run_raises_an_alarm() {
+    let alarms = all(|seed| {
+        let how = Training::clean(seed);
+        let (_dir, trace) = how.record();
+        let found = find(&trace);
+        let grows = found.growth.as_ref().is_some_and(|growth| growth.grows);
+        (grows || found.leaks.leaked > 0).then(|| {
+            let count = found.iterations.as_ref().map(Iterations::count);
+            let by = found
+                .iterations
+                .as_ref()
+                .map(|all| (&all.by, &all.certainty));
+            let left: Vec<_> = (found.kept.groups.iter())
+                .filter(|one| one.left.is_some())
+                .collect();
+            format!("seed {seed}: {how:?}\n  {count:?} {by:?}\n  {left:?}\n")
+        })
+    });
+    let alarms: Vec<String> = alarms.into_iter().flatten().collect();
+    assert!(
+        alarms.is_empty(),
+        "{} alarms:\n{}",
+        alarms.len(),
+        alarms.concat()
+    );
+}
+
+#[test]
+fn planted_leaks_are_found() {
+    let told = all(|seed| {
+        let how = Training::leaking(seed);
+        let (_dir, trace) = how.record();
+        let found = find(&trace);
+        let all = found.iterations.as_ref().map_or(0, Iterations::count) as u64;
+        let turns = how.steps;
+        // Of a ring that lost its beginning only the rest can be told.
+        // Micro-batches and tokens are iterations, too.
+        let finer =
+            (how.generates > 0) && all >= turns * how.generates / 2 && all <= turns * how.generates;
+        let is_right = how.is_wrapped
+            || finer
+            || [turns, turns * how.micro_batches]
+                .iter()
+                .any(|turns| all.abs_diff(*turns) <= 1 + *turns / 50);
+        let planted = how.leak as f64 / how.leaks_every as f64;
+        let seen = trace.events().filter(|record| {
+            record.event.kind == Kind::TensorAlloc && record.event.size == how.leak
+        });
+        let total = how.leak as f64 * seen.count() as f64;
+        let counts = total >= 0.001 * found.kept.highest as f64 && all >= 10;
+        let growth = found.growth.as_ref();
+        let rate = growth
+            .filter(|growth| growth.grows)
+            .map_or(0.0, |growth| growth.per_iteration);
+        // Where the iterations are finer than steps, each leaves less behind.
+        let is_sized = (rate - planted).abs() <= 0.02 * planted
+            || (rate * all as f64 - total).abs() <= (0.02 * total).max(how.leak as f64);
+        let stack = growth
+            .and_then(|growth| growth.keepers.first())
+            .map(|keeper| keeper.stack);
+        let innermost = stack.and_then(|stack| trace.stack(stack).next());
+        let is_placed = !how.stacks || innermost == Some(StackNode::Frame(LEAK));
+        let leaks = found.leaks.leaked > 0;
+        let mut why = String::new();
+        if counts && !(rate > 0.0 && is_sized && is_placed && leaks) || !is_right {
+            let by = found
+                .iterations
+                .as_ref()
+                .map(|all| (&all.by, &all.certainty));
+            let miss = counts && !(rate > 0.0 && is_sized && is_placed && leaks);
+            let _ = writeln!(
+                why,
+                "miss {miss} right {is_right}\n    seed {seed}: {how:?}\n  iterations {all} of {turns}, rate {rate} of {planted}, placed {is_placed}, {by:?} {:?}",
+                found
+                    .kept
+                    .groups
+                    .iter()
+                    .filter(|one| one.left.is_some())
+                    .collect::<Vec<_>>()
+            );
+        }
+        (
+            counts,
+            rate > 0.0 && is_sized && is_placed && leaks,
+            is_right,
+            why,
+        )
+    });
+    let counted = told.iter().filter(|one| one.0).count();
+    let hit = told.iter().filter(|one| one.0 && one.1).count();
+    let right = told.iter().filter(|one| one.2).count();
+    let why: String = told.iter().map(|one| one.3.as_str()).collect();
+    println!("{hit} of {counted} found, iterations right in {right} of {RUNS}");
+    assert!(
+        hit * 100 >= counted * 95 && right * 100 >= told.len() * 95,
+        "{hit} of {counted} found, iterations right in {right} of {RUNS}\n{why}"
+    );
+}

@@ -1,0 +1,57 @@
+//! How long memory lasts at the rate of growth.
+
+use serde::Serialize;
+
+use super::find::Growth;
+use crate::ledger::Focus;
+use crate::recording::Recording;
+use gpushim_trace::{Layer, Series};
+
+/// How long memory lasts at the rate of growth.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct UntilFull {
+    /// Bytes that are free at the end of the recording.
+    pub bytes: u64,
+    /// Iterations until they are not.
+    pub iterations: f64,
+    /// Ns until then.
+    pub ns: f64,
+}
+
+impl UntilFull {
+    /// By what is free at the end, and growth that was found; `None` where nothing grows, or what is free is unknown.
+    pub fn of(recording: &dyn Recording, focus: Focus, growth: &Growth) -> Option<UntilFull> {
+        if !growth.grows {
+            return None;
+        }
+        let bytes = free_at_end(recording, focus)?;
+        let iterations = bytes as f64 / growth.per_iteration;
+        Some(UntilFull {
+            bytes,
+            iterations,
+            ns: iterations * growth.iteration_ns,
+        })
+    }
+}
+
+/// Bytes that the fullest device has free at the end of the recording: all but what the process holds, or what the
+/// driver said is in use if that was more. `None` if the focus is no device memory, or no device's size is known.
+fn free_at_end(recording: &dyn Recording, focus: Focus) -> Option<u64> {
+    if !matches!(focus.layer, Layer::Tensor | Layer::Device) {
+        return None;
+    }
+    let timeline = recording.timeline();
+    let devices = timeline
+        .devices
+        .iter()
+        .filter(|device| focus.device.is_none_or(|one| one == device.device));
+    let free = devices.filter_map(|device| {
+        let total = recording.gpu(device.device)?.bytes;
+        let last = |series| device.get(series).last().map(|span| span.max);
+        // The driver may have been asked long ago.
+        let used = last(Series::Driver).max(last(Series::Reserved))?;
+        Some(total.saturating_sub(used))
+    });
+    free.min()
+}

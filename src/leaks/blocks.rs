@@ -1,0 +1,155 @@
+//! What is known of blocks that are left behind: the calls that made them, and their sizes.
+
+use crate::recording::{Names, calls};
+use crate::symbols::{Kind, Origin, Symbol};
+
+/// Blocks of one stack.
+#[derive(Clone, Debug, Default)]
+pub struct Blocks {
+    /// The Python functions that were called, innermost first.
+    calls: Vec<Symbol>,
+    /// Native functions, innermost first.
+    native: Vec<String>,
+    /// Bytes of each on average.
+    bytes: u64,
+}
+
+impl Blocks {
+    /// Of a stack id: how many there are, and bytes of all.
+    pub fn of(names: &mut dyn Names, stack: u32, blocks: u64, bytes: u64) -> Blocks {
+        let stack = names.stack(stack);
+        let mut found = Blocks {
+            bytes: bytes / blocks.max(1),
+            ..Blocks::default()
+        };
+        for symbol in calls(&stack) {
+            match symbol.kind {
+                Kind::Python => found.calls.push(symbol.clone()),
+                _ => found.native.push(symbol.function.clone()),
+            }
+        }
+        found
+    }
+
+    /// Bytes of one.
+    pub fn largest(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Whether a function of one of these names was called.
+    pub fn calls(&self, names: &[&str]) -> bool {
+        self.calls
+            .iter()
+            .any(|call| names.contains(&last(&call.function)))
+    }
+
+    /// Whether a function of this name, of files in a folder, was called.
+    pub fn calls_in(&self, name: &str, folder: &str) -> bool {
+        let mut calls = self.calls.iter();
+        calls.any(|call| last(&call.function) == name && file(call).contains(folder))
+    }
+
+    /// Whether a function of one of these files was called.
+    pub fn in_file(&self, names: &[&str]) -> bool {
+        let mut calls = self.calls.iter();
+        calls.any(|call| names.contains(&crate::symbols::base(file(call))))
+    }
+
+    /// Whether the name of a function that was called has one of these parts.
+    pub fn names(&self, parts: &[&str]) -> bool {
+        let mut calls = self.calls.iter();
+        calls.any(|call| parts.iter().any(|part| call.function.contains(part)))
+    }
+
+    /// Whether the innermost function of the user has one of these parts in its name.
+    pub fn user_names(&self, parts: &[&str]) -> bool {
+        self.user()
+            .is_some_and(|call| parts.iter().any(|part| call.function.contains(part)))
+    }
+
+    /// Whether a module's forward pass made them.
+    pub fn is_forward(&self) -> bool {
+        self.calls(&["forward"]) || self.calls_in("_call_impl", "/torch/nn/")
+    }
+
+    /// Whether a backward pass made them.
+    pub fn is_backward(&self) -> bool {
+        self.calls_in("backward", "/torch/")
+            || self
+                .native
+                .iter()
+                .any(|name| name.contains("torch::autograd::Engine"))
+    }
+
+    /// Whether they belong to a graph of autograd.
+    pub fn is_graph(&self) -> bool {
+        self.is_forward() || self.is_backward()
+    }
+
+    /// Whether a loss function made them.
+    pub fn is_loss(&self) -> bool {
+        self.names(&["loss", "Loss", "cross_entropy", "criterion"]) || self.in_file(&["loss.py"])
+    }
+
+    /// Whether the innermost operator sums something up.
+    pub fn is_reduction(&self) -> bool {
+        let mut native = self.native.iter();
+        native.any(|name| {
+            [
+                "at::mean",
+                "at::sum",
+                "sum_cuda",
+                "mean_cuda",
+                "at::_ops::mean",
+                "at::_ops::sum",
+            ]
+            .iter()
+            .any(|part| name.contains(part))
+        })
+    }
+
+    /// Whether the user's own function made them, and not a layer that it called.
+    pub fn is_copy(&self) -> bool {
+        self.calls.first().is_some_and(is_of_user)
+    }
+
+    fn user(&self) -> Option<&Symbol> {
+        self.calls.iter().find(|call| is_of_user(call))
+    }
+}
+
+/// The last part of a function's name.
+fn last(function: &str) -> &str {
+    function.rsplit('.').next().unwrap_or(function)
+}
+
+fn is_of_user(call: &Symbol) -> bool {
+    call.origin() == Origin::Own
+}
+
+fn file(call: &Symbol) -> &str {
+    call.file.as_deref().unwrap_or_default()
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    /// One block of this size, made by calls of these functions of these files, the innermost first.
+    pub(in crate::leaks) fn of(bytes: u64, calls: &[(&str, &str)]) -> Blocks {
+        let call = |(function, file): &(&str, &str)| Symbol {
+            function: function.to_string(),
+            file: Some(file.to_string()),
+            line: None,
+            module: None,
+            inlined: false,
+            kind: Kind::Python,
+            known: Default::default(),
+        };
+        Blocks {
+            calls: calls.iter().map(call).collect(),
+            native: Vec::new(),
+            bytes,
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! What to change in the program, for the patterns of blocks that are left behind which have a name.
+//!
+//! A pattern is recognised by the calls that made the blocks and by their sizes, never by sizes alone: a cure that does not fit
+//! is worse than none. Without a pattern there is no cure, and the guide's general advice stands.
+
+use super::blocks::Blocks;
+
+/// A pattern.
+struct Pattern {
+    /// Whether blocks are of it.
+    fits: fn(&Blocks) -> bool,
+    /// What to do.
+    cure: &'static str,
+}
+
+/// A kept loss is of no more bytes than this: PyTorch rounds a scalar up to 512.
+const LOSS_BYTES: u64 = 4096;
+
+/// All patterns; the first one that fits counts.
+const PATTERNS: [Pattern; 9] = [
+    // The optimizer's own functions make the state of each parameter once, in its first step.
+    Pattern {
+        fits: |blocks| {
+            blocks.calls(&["_init_group", "init_state", "_init_state"])
+                || blocks.calls_in("step", "/torch/optim/") && !blocks.is_graph()
+        },
+        cure: "the optimizer makes its state anew: create it once, before the loop, and give it the same parameters",
+    },
+    // A capture takes its memory from a pool of its own, which lives as long as the graph.
+    Pattern {
+        fits: |blocks| {
+            blocks.calls(&[
+                "capture_begin",
+                "make_graphed_callables",
+                "cudagraphify",
+                "cudagraphify_impl",
+            ]) || blocks.calls_in("__enter__", "/torch/cuda/graphs.py")
+        },
+        cure: "a CUDA graph is captured again and again, each into a pool of its own: capture once for each shape and replay, \
+               or share a pool (`torch.cuda.graph(graph, pool=...)`) and delete graphs that are no longer used",
+    },
+    // Keys and values of a cache that is never begun anew.
+    Pattern {
+        fits: |blocks| {
+            blocks.in_file(&["cache_utils.py"])
+                || blocks.names(&["kv_cache", "kvcache", "past_key_value", "DynamicCache"])
+        },
+        cure: "a cache of keys and values goes on growing: begin a new one (`past_key_values=None`) with each sequence, and bound \
+               its length",
+    },
+    // Hooks run inside the call of a module, or in a backward pass, and are functions of the user.
+    Pattern {
+        fits: |blocks| blocks.user_names(&["hook"]),
+        cure: "a hook keeps what it is given: keep `output.detach().cpu()` or a figure of it, and remove the hook with \
+               `handle.remove()`",
+    },
+    Pattern {
+        fits: |blocks| {
+            blocks.user_names(&["<lambda>", "<locals>", "closure"]) && !blocks.is_forward()
+        },
+        cure: "a closure refers to tensors and is kept: delete it, or give it what it needs as `tensor.detach()`",
+    },
+    // Saved by the autograd of a backward pass that is to be run again.
+    Pattern {
+        fits: |blocks| blocks.is_backward(),
+        cure: "the graph outlives the backward pass: leave out `retain_graph=True` and `create_graph=True`, or delete the loss and \
+               the gradients that refer to it",
+    },
+    // One scalar of each iteration, and no other part of its graph.
+    Pattern {
+        fits: |blocks| {
+            blocks.largest() <= LOSS_BYTES && (blocks.is_loss() || blocks.is_reduction())
+        },
+        cure: "losses are kept as tensors, with their graphs: keep `loss.item()` or `loss.detach()`",
+    },
+    // The user's own module makes it in its forward pass, by itself and not by a layer that it calls.
+    Pattern {
+        fits: |blocks| blocks.is_forward() && blocks.is_copy(),
+        cure: "a module keeps copies of its inputs or outputs: keep none, or only the newest, as `x.detach()`",
+    },
+    // Layers of the user's module: what they save for a backward pass that does not come.
+    Pattern {
+        fits: |blocks| blocks.is_forward() || blocks.is_loss(),
+        cure: "what the forward pass made is kept, with its graph: keep `loss.item()` and not the loss, `output.detach()` and not the \
+               output, and run evaluations under `torch.no_grad()`",
+    },
+];
+
+/// What to do about blocks that are left behind; `None` if they fit no pattern.
+pub fn cure(blocks: &Blocks) -> Option<String> {
+    let mut patterns = PATTERNS.iter();
+    patterns
+        .find(|pattern| (pattern.fits)(blocks))
+        .map(|pattern| pattern.cure.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::leaks::blocks::tests::of;
+
+    const NN: &str = "/usr/lib/python3/site-packages/torch/nn/";
+    const MAIN: (&str, &str) = ("main", "/home/me/train.py");
+
+    fn module() -> (&'static str, String) {
+        ("Module._call_impl", format!("{NN}modules/module.py"))
+    }
+
+    /// The cure of blocks of this size that these calls made, the innermost first.
+    fn cured(size: u64, calls: &[(&str, &str)]) -> String {
+        let mut calls = calls.to_vec();
+        calls.push(MAIN);
+        cure(&of(size, &calls)).unwrap_or_default()
+    }
+
+    #[test]
+    fn each_pattern_has_its_cure() {
+        let module = module();
+        let module = (module.0, module.1.as_str());
+        let adam = "/usr/lib/python3/site-packages/torch/optim/adam.py";
+        let tensor = "/usr/lib/python3/site-packages/torch/_tensor.py";
+        let functional = format!("{NN}functional.py");
+        let mine = "/home/me/train.py";
+        for (word, size, calls) in [
+            (
+                "create it once",
+                1 << 20,
+                vec![("Adam._init_group", adam), ("Adam.step", adam)],
+            ),
+            ("a hook keeps", 1 << 20, vec![("save_hook", mine), module]),
+            ("a closure", 1 << 20, vec![("make.<locals>.later", mine)]),
+            ("retain_graph", 1 << 20, vec![("Tensor.backward", tensor)]),
+            (
+                "loss.item()`",
+                512,
+                vec![("cross_entropy", functional.as_str())],
+            ),
+            ("keep none", 1 << 20, vec![("Leaky.forward", mine), module]),
+            (
+                "torch.no_grad()",
+                1 << 20,
+                vec![
+                    ("Linear.forward", &format!("{NN}modules/linear.py")),
+                    module,
+                    ("Net.forward", mine),
+                    module,
+                ],
+            ),
+            (
+                "a cache of keys",
+                1 << 20,
+                vec![(
+                    "DynamicCache.update",
+                    "/usr/lib/python3/site-packages/transformers/cache_utils.py",
+                )],
+            ),
+            (
+                "captured again",
+                1 << 20,
+                vec![(
+                    "graph.__enter__",
+                    "/usr/lib/python3/site-packages/torch/cuda/graphs.py",
+                )],
+            ),
+        ] {
+            let told = cured(size, &calls);
+            assert!(told.contains(word), "{word}: {told:?}");
+        }
+    }
+
+    #[test]
+    fn what_fits_no_pattern_has_none() {
+        assert_eq!(cured(1 << 20, &[("load", "/home/me/data.py")]), "");
+        assert_eq!(cure(&of(1 << 20, &[])), None);
+    }
+}

@@ -1,0 +1,304 @@
+//! Causes in sentences, and what helps.
+
+use super::cause::{Cause, Place, Situation};
+use super::find::Shortage;
+use super::fits::Fits;
+use crate::output::units::{bytes, count, span};
+use crate::recording::CallSite;
+
+/// The request, what there was, and the cause.
+pub(super) fn verdict(
+    shortage: &Shortage,
+    situation: &Situation,
+    causes: &[Cause],
+    asker: Option<&CallSite>,
+    iteration: Option<usize>,
+) -> String {
+    let mut text = format!("Out of memory at {}", span(shortage.ns));
+    if let Some(iteration) = iteration {
+        text.push_str(&format!(", in iteration {iteration}"));
+    }
+    let asking = match (asker, shortage.by_framework) {
+        (Some(site), _) => site.in_a_sentence(),
+        (None, true) => "the framework".to_string(),
+        (None, false) => "the program".to_string(),
+    };
+    text.push_str(&format!(": {asking} asked for {}", bytes(shortage.size)));
+    if let Some(device) = shortage.device {
+        text.push_str(&format!(" of gpu {device}"));
+    }
+    text.push('.');
+    let mut causes = causes.iter();
+    if let Some(first) = causes.next() {
+        text.push_str(&format!(" {}", sentence(*first, situation)));
+    }
+    for more in causes {
+        text.push_str(&format!(" Also: {}", sentence(*more, situation)));
+    }
+    if shortage.met_later {
+        text.push_str(" The framework then gave back what it had cached, and went on.");
+    }
+    text
+}
+
+/// What the device and the allocator had, one line each.
+pub(super) fn evidence(situation: &Situation) -> Vec<String> {
+    let mut lines = Vec::new();
+    if let Some(limit) = situation.limit {
+        lines.push(format!(
+            "GPUSHIM_LIMIT {}, of which {} were held",
+            bytes(limit),
+            bytes(situation.held)
+        ));
+    }
+    if let Some(free) = situation.free {
+        let of = situation
+            .total
+            .map_or(String::new(), |total| format!(" of {}", bytes(total)));
+        lines.push(format!("the device had {} free{of}", bytes(free)));
+    }
+    if let Some(cache) = situation.cache {
+        let whose = whose(situation.by_framework);
+        let largest = cache.largest_free.map_or(String::new(), |largest| {
+            format!(", the largest piece {}", bytes(largest))
+        });
+        let mut line = format!(
+            "{whose} held {}: {} handed out, {} free{largest}",
+            bytes(cache.reserved),
+            bytes(cache.allocated),
+            bytes(cache.cached())
+        );
+        if cache.waiting > 0 {
+            line.push_str(&format!(
+                "; {} were freed and waited for streams, captures or graphs",
+                bytes(cache.waiting)
+            ));
+        }
+        lines.push(line);
+    }
+    if situation.in_framework > 0 {
+        lines.push(format!(
+            "the framework had {} cached",
+            bytes(situation.in_framework)
+        ));
+    }
+    if let Some(others) = situation.others().filter(|others| *others > 0) {
+        lines.push(format!(
+            "other processes and the driver held {}",
+            bytes(others)
+        ));
+    }
+    lines
+}
+
+fn whose(by_framework: bool) -> &'static str {
+    if by_framework {
+        "the framework"
+    } else {
+        "gpushim's pool"
+    }
+}
+
+fn sentence(cause: Cause, situation: &Situation) -> String {
+    match cause {
+        Cause::TooLarge { most, by_limit } => format!(
+            "The request is larger than {}, {}: it cannot be met.",
+            if by_limit {
+                "GPUSHIM_LIMIT"
+            } else {
+                "the whole device"
+            },
+            bytes(most)
+        ),
+        Cause::Growth {
+            kept,
+            per_iteration,
+        } => format!(
+            "The cause is a leak: each iteration keeps {}, {} by then.",
+            bytes(per_iteration),
+            bytes(kept)
+        ),
+        Cause::FrameworkLimit { free, reserved } => {
+            let free = free.map_or(String::new(), |free| {
+                format!(" while {} were free", bytes(free))
+            });
+            let below = if situation.asked_below == Some(false) {
+                "no request to the driver failed"
+            } else {
+                "the device had room"
+            };
+            format!(
+                "PyTorch refused it itself at {} reserved{free}: {below}. That is what \
+                 torch.cuda.set_per_process_memory_fraction does.",
+                bytes(reserved)
+            )
+        }
+        Cause::Waiting { bytes: waiting } => format!(
+            "{} would have been enough that the program has freed, but streams, captures or graphs may still use it.",
+            bytes(waiting)
+        ),
+        Cause::CachedElsewhere {
+            bytes: there,
+            place,
+        } => {
+            let place = match place {
+                Place::Pool => {
+                    "in other pools of the framework (of CUDA graphs, or torch.cuda.MemPool)"
+                }
+                Place::Stream => "in the framework's blocks of other streams",
+                Place::Framework => "in the framework's cache, which this request could not use",
+            };
+            format!("{} were free {place}.", bytes(there))
+        }
+        Cause::Fragmentation {
+            cached,
+            largest,
+            of_framework,
+        } => {
+            let largest = largest.map_or(String::new(), |largest| {
+                format!(", none larger than {}", bytes(largest))
+            });
+            let free = match situation.room() {
+                0 => String::new(),
+                room => format!(" and {} could still be got from the driver", bytes(room)),
+            };
+            let of = if of_framework {
+                "framework's cache"
+            } else {
+                "pool"
+            };
+            format!(
+                "Fragmentation of the {of}: {} were free in pieces{largest}{free}.",
+                bytes(cached)
+            )
+        }
+        Cause::OurLimit { limit, held } => format!(
+            "GPUSHIM_LIMIT is {}, of which {} were held: without the limit it would have fitted.",
+            bytes(limit),
+            bytes(held)
+        ),
+        Cause::OtherProcesses { bytes: others } => format!(
+            "Other processes held {} of the device (with what the driver needs): without them it would have fitted.",
+            bytes(others)
+        ),
+        Cause::DriverRefused { free } => format!(
+            "The driver refused it although it had {} free.",
+            bytes(free)
+        ),
+        Cause::Full { short } => format!(
+            "This process itself used the memory: what was free and cached is {} less than the request.",
+            bytes(short)
+        ),
+        Cause::Unknown => "The recording does not say how much memory was free.".to_string(),
+    }
+}
+
+/// What helps against the cause, the best first.
+pub(super) fn advice(cause: Cause, situation: &Situation, fits: &Fits) -> Vec<String> {
+    let mut advice = Vec::new();
+    let is_vmm = situation.policy.as_deref() == Some("vmm");
+    match cause {
+        Cause::TooLarge { .. } => advice.push(
+            "Ask for less at once: a smaller batch or parts of it.".to_string(),
+        ),
+        Cause::Growth { .. } => advice.push(
+            "More memory only delays it: `gpushim growth` shows what keeps the memory.".to_string(),
+        ),
+        Cause::FrameworkLimit { .. } => advice.push(
+            "Raise the fraction, or call set_per_process_memory_fraction(1.0).".to_string(),
+        ),
+        Cause::Waiting { .. } => advice.push(
+            "Synchronise before the request, or destroy graphs that are not needed.".to_string(),
+        ),
+        Cause::CachedElsewhere { place: Place::Framework, .. } => advice.push(
+            "Call torch.cuda.empty_cache() before; with GPUSHIM_TAKEOVER=torch both would use one pool.".to_string(),
+        ),
+        Cause::CachedElsewhere { place: Place::Pool, .. } => advice.push(
+            "Let graphs share one pool (torch.cuda.graph_pool_handle()), or drop pools that are not needed.".to_string(),
+        ),
+        Cause::CachedElsewhere { place: Place::Stream, .. } => advice.push(
+            "Allocate on one stream, and use record_stream for the others.".to_string(),
+        ),
+        Cause::Fragmentation { of_framework: true, .. }
+            if fits.others().any(|policy| policy.name() == "torch-expandable") =>
+        {
+            advice.push("PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True avoids it.".to_string());
+        }
+        Cause::Fragmentation { of_framework: true, .. }
+            if fits.others().any(|policy| policy.name() == "vmm") =>
+        {
+            advice.push("GPUSHIM_TAKEOVER=torch avoids it.".to_string());
+        }
+        Cause::Fragmentation { of_framework: false, .. }
+            if !is_vmm && fits.others().any(|policy| policy.name() == "vmm") =>
+        {
+            advice.push("GPUSHIM_POLICY=vmm avoids it.".to_string());
+        }
+        Cause::Fragmentation { .. } => advice.push(
+            "`gpushim fragmentation` shows the blocks that pin the free memory.".to_string(),
+        ),
+        Cause::OurLimit { limit, .. } => {
+            let enough = fits.more().map(|more| limit.saturating_add(more));
+            advice.push(match enough {
+                Some(enough) => format!("GPUSHIM_LIMIT={}M is enough up to this request.", enough.div_ceil(1 << 20)),
+                None => "Raise GPUSHIM_LIMIT, or let the run use less.".to_string(),
+            });
+        }
+        Cause::OtherProcesses { .. } => advice.push(
+            "Look at what else runs on the device (nvidia-smi, `gpushim top`).".to_string(),
+        ),
+        Cause::DriverRefused { .. } => advice.push(
+            "Other processes may have given memory back meanwhile; without any, the driver's message in dmesg may say more.".to_string(),
+        ),
+        Cause::Full { .. } => advice.push(
+            "`gpushim peak` and `gpushim phases` show what to make smaller.".to_string(),
+        ),
+        Cause::Unknown => {}
+    }
+    advice
+}
+
+/// What was tried, in one sentence; nothing if nothing was.
+pub(super) fn tried(fits: &Fits) -> Option<String> {
+    if let Some(why) = fits.untold {
+        return Some(format!("What would have fitted was not found out: {why}."));
+    }
+    let with_it: Vec<_> = (fits.tries.iter())
+        .filter(|one| one.memory == fits.memory)
+        .collect();
+    let recorded = with_it.first()?;
+    let names = |fit: bool| {
+        let of = with_it.iter().filter(|one| one.fits == fit);
+        let names: Vec<&str> = of.map(|one| one.policy.name()).collect();
+        names.join(", ")
+    };
+    let mut text = format!(
+        "Replayed up to this request with the {} that there were: ",
+        bytes(fits.memory)
+    );
+    match names(true) {
+        met if met.is_empty() => text.push_str(&format!("none of {} meets it", names(false))),
+        met => text.push_str(&format!("{met} meets it, {} does not", names(false))),
+    }
+    match fits.more() {
+        Some(more) => text.push_str(&format!(
+            "; {} meets it with {} more.",
+            recorded.policy.name(),
+            bytes(more)
+        )),
+        None => text.push('.'),
+    }
+    Some(text)
+}
+
+/// The blocks that pin free memory, in one sentence.
+pub(super) fn pinned(pins: usize, free: u64, by: Option<&CallSite>) -> String {
+    let by = by.map_or(String::new(), |site| {
+        format!(", the first of them by {}", site.in_a_sentence())
+    });
+    format!(
+        "{} segments are nearly empty and pin {} of free memory{by}.",
+        count(pins as u64),
+        bytes(free)
+    )
+}

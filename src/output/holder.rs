@@ -1,0 +1,226 @@
+//! A stack that holds blocks, and the way to it.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use super::escape::shown;
+use super::units::{bytes, count};
+use crate::cut;
+use crate::ledger::{Held, MADE_BEFORE};
+use crate::recording::{CallSite, Function, Names};
+
+/// A stack that holds blocks.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Holder {
+    /// The call site.
+    #[serde(flatten)]
+    pub who: CallSite,
+    /// Blocks.
+    pub blocks: u64,
+    /// Bytes of them.
+    pub bytes: u64,
+    /// Bytes for each iteration, where that is asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub per_iteration: Option<f64>,
+    /// Their part of the whole, 0 to 1.
+    pub share: f64,
+    /// When the oldest was allocated, ns since the start.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub oldest_ns: Option<u64>,
+    /// The blocks were made before the recording began, and have no stack.
+    pub made_before: bool,
+}
+
+impl Holder {
+    /// The holder of these blocks; its share is that of `whole`, bytes.
+    pub fn of(names: &mut dyn Names, held: &Held, whole: u64) -> Holder {
+        Holder {
+            who: CallSite::of(names, held.stack),
+            blocks: held.blocks,
+            bytes: held.bytes,
+            per_iteration: None,
+            share: held.bytes as f64 / whole.max(1) as f64,
+            // When blocks were made of which only the end is known is not known.
+            oldest_ns: Some(held.oldest_ns).filter(|ns| !held.earlier || *ns > 0),
+            made_before: held.earlier,
+        }
+    }
+
+    /// The function, or what to say where no stack was recorded.
+    pub fn label(&self) -> String {
+        self.who.function_or(no_stack(self.made_before))
+    }
+
+    /// Writes the way from the allocation out to `main`, if it is known.
+    ///
+    /// # Errors
+    /// Those of the formatter.
+    pub fn way(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.who.frames.is_empty() {
+            return Ok(());
+        }
+        let what = if self.blocks == 1 {
+            "1 block".to_string()
+        } else {
+            format!("{} blocks", count(self.blocks))
+        };
+        writeln!(
+            f,
+            "\nAllocated here ({what}, {}), the innermost call first",
+            bytes(self.bytes)
+        )?;
+        let frames = &self.who.frames;
+        // A library may make dozens of calls between the function responsible and the allocation.
+        let skipped = place(&self.who).map_or(0, |place| place.saturating_sub(INNER + OUTER));
+        for (number, frame) in frames.iter().enumerate().take(WAY + skipped) {
+            if skipped > 0 && number == INNER {
+                writeln!(f, "  … {skipped} calls within libraries")?;
+            }
+            if !(INNER..INNER + skipped).contains(&number) {
+                writeln!(f, "  {}", shown(&shortened(&frame.label())))?;
+            }
+        }
+        let more = frames.len().saturating_sub(WAY + skipped);
+        if more > 0 {
+            writeln!(f, "  and {more} more")?;
+        }
+        match self.who.frames_hidden {
+            0 => Ok(()),
+            1 => writeln!(f, "  (without 1 call of {BELOW})"),
+            hidden => writeln!(f, "  (without {hidden} calls of {BELOW})"),
+        }
+    }
+}
+
+/// What to say of blocks without a stack.
+pub fn no_stack(made_before: bool) -> &'static str {
+    match made_before {
+        true => MADE_BEFORE,
+        false => "no stack recorded",
+    }
+}
+
+/// As [`labels`], of holders: blocks that were made before the recording began are called that.
+pub fn holder_labels<'a>(holders: impl IntoIterator<Item = &'a Holder>) -> Vec<String> {
+    let holders: Vec<&Holder> = holders.into_iter().collect();
+    let named = labels(holders.iter().map(|holder| &holder.who), no_stack(false));
+    let named = holders.iter().zip(named);
+    named
+        .map(|(holder, label)| match holder.made_before {
+            true => MADE_BEFORE.to_string(),
+            false => label,
+        })
+        .collect()
+}
+
+/// What is left out of a way.
+const BELOW: &str = "allocators, runtimes and interpreters";
+/// Frames that are shown of a way.
+const WAY: usize = 30;
+/// Of those before the function responsible, how many are shown at the allocation, and how many next to it.
+const INNER: usize = 3;
+const OUTER: usize = 2;
+/// Letters of a frame.
+const LETTERS: usize = 120;
+
+/// Where among its frames the function of a call site is.
+fn place(who: &CallSite) -> Option<usize> {
+    let function = who.function.as_ref()?;
+    who.frames.iter().position(|frame| frame == function)
+}
+
+/// A frame in one line of a terminal: names with templates have hundreds of letters, and their place comes last.
+fn shortened(line: &str) -> String {
+    let (function, place) = line.rsplit_once("  ").unwrap_or((line, ""));
+    match cut::to_letters(function, LETTERS) {
+        Some(function) => format!("{function}…  {place}"),
+        None => line.to_string(),
+    }
+}
+
+/// How often a label may get another frame.
+const TIMES: usize = 3;
+
+/// The functions of the rows of a table; where some would look the same, each with the frame in which they differ:
+/// `copy  train.py:12 ← Leaky.forward train.py:31` was called by `Leaky.forward`, `→` stands before what the function
+/// calls, and a range is in brackets.
+pub fn labels<'a>(sites: impl IntoIterator<Item = &'a CallSite>, otherwise: &str) -> Vec<String> {
+    let sites: Vec<&CallSite> = sites.into_iter().collect();
+    let mut labels: Vec<String> = sites.iter().map(|who| who.function_or(otherwise)).collect();
+    for _ in 0..TIMES {
+        let mut groups: Vec<(&str, Vec<usize>)> = Vec::new();
+        for (row, label) in labels.iter().enumerate() {
+            match groups.iter_mut().find(|(known, _)| known == label) {
+                Some((_, rows)) => rows.push(row),
+                None => groups.push((label, vec![row])),
+            }
+        }
+        let groups = groups.into_iter().map(|(_, rows)| rows);
+        for rows in groups.filter(|rows| rows.len() > 1).collect::<Vec<_>>() {
+            let group: Vec<&CallSite> = rows
+                .iter()
+                .filter_map(|row| sites.get(*row).copied())
+                .collect();
+            for (row, difference) in rows.iter().zip(differences(&group)) {
+                if let Some(label) = labels.get_mut(*row) {
+                    label.push_str(&difference);
+                }
+            }
+        }
+    }
+    labels
+}
+
+/// What tells call sites of the same function apart; empty texts if nothing does.
+fn differences(group: &[&CallSite]) -> Vec<String> {
+    let outer = |who: &CallSite, at: usize| -> Option<Function> {
+        who.frames.get(place(who)? + 1 + at).cloned()
+    };
+    let inner = |who: &CallSite, at: usize| -> Option<Function> {
+        who.frames.get(place(who)?.checked_sub(1 + at)?).cloned()
+    };
+    let range = |who: &CallSite, at: usize| who.ranges.get(at).cloned();
+    let arrow = |arrow: &'static str| {
+        move |frame: Option<Function>| {
+            frame.map_or(String::new(), |frame| {
+                format!(" {arrow} {}", frame.in_a_sentence())
+            })
+        }
+    };
+    let depth = |of: fn(&CallSite) -> usize| group.iter().map(|who| of(who)).max().unwrap_or(0);
+    told(group, depth(|who| who.frames.len()), outer, arrow("←"))
+        .or_else(|| told(group, depth(|who| who.frames.len()), inner, arrow("→")))
+        .or_else(|| {
+            told(
+                group,
+                1,
+                |who, _| who.operator.clone(),
+                |name| name.map_or(String::new(), |name| format!(" → {name}")),
+            )
+        })
+        .or_else(|| {
+            let in_brackets =
+                |name: Option<String>| name.map_or(String::new(), |name| format!(" [{name}]"));
+            told(group, depth(|who| who.ranges.len()), range, in_brackets)
+        })
+        .unwrap_or_else(|| vec![String::new(); group.len()])
+}
+
+/// The first thing in which a group is not all alike, of each; `None` if there is none.
+fn told<T: PartialEq>(
+    group: &[&CallSite],
+    depth: usize,
+    of: impl Fn(&CallSite, usize) -> Option<T>,
+    say: impl Fn(Option<T>) -> String,
+) -> Option<Vec<String>> {
+    (0..depth).find_map(|at| {
+        let all: Vec<Option<T>> = group.iter().map(|who| of(who, at)).collect();
+        let differ = all.iter().any(|one| Some(one) != all.first());
+        differ.then(|| all.into_iter().map(&say).collect())
+    })
+}
+
+#[cfg(test)]
+mod tests;

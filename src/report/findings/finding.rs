@@ -1,0 +1,150 @@
+//! One thing that stands out: how much, where, how sure it is, and what to do about it.
+
+use std::cmp::Reverse;
+
+use serde::Serialize;
+
+use crate::recording::CallSite;
+
+/// What a finding is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// A request that ran out of memory.
+    OutOfMemory,
+    /// Live memory that rises with each iteration.
+    Growth,
+    /// Blocks that iterations leave behind.
+    Leaks,
+    /// A sudden fall of live memory that lasts.
+    Drops,
+    /// Reserved memory that is free in pieces, beside live blocks.
+    Fragmentation,
+    /// Memory that an allocator reserved and did not hand out.
+    Unused,
+    /// Memory of the device that this process does not hold.
+    Elsewhere,
+}
+
+impl Kind {
+    /// The subcommand that says more, with a space before the file.
+    pub fn command(self) -> &'static str {
+        match self {
+            Kind::OutOfMemory => "oom",
+            Kind::Growth => "growth",
+            Kind::Leaks => "leaks",
+            Kind::Drops => "drops",
+            Kind::Fragmentation | Kind::Unused => "fragmentation",
+            Kind::Elsewhere => "timeline",
+        }
+    }
+
+    /// Its name, as in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::OutOfMemory => "out-of-memory",
+            Kind::Growth => "growth",
+            Kind::Leaks => "leaks",
+            Kind::Drops => "drops",
+            Kind::Fragmentation => "fragmentation",
+            Kind::Unused => "unused",
+            Kind::Elsewhere => "elsewhere",
+        }
+    }
+
+    /// Whether it says that iterations keep memory.
+    pub fn is_of_iterations(self) -> bool {
+        matches!(self, Kind::Growth | Kind::Leaks)
+    }
+
+    /// Whether something is wrong with the run: the others say what could be saved.
+    pub fn is_fault(self) -> bool {
+        matches!(
+            self,
+            Kind::OutOfMemory | Kind::Growth | Kind::Leaks | Kind::Drops
+        )
+    }
+}
+
+/// A finding.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Finding {
+    /// What it is about.
+    pub kind: Kind,
+    /// Of what: `tensors`, `device memory`, `pinned host memory` and so on.
+    pub of: &'static str,
+    /// It in sentences: what, and how much.
+    pub text: String,
+    /// Bytes that it is about: those that were kept, are unused, or were asked for in vain.
+    pub bytes: u64,
+    /// Bytes for each iteration, where it is about iterations.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub per_iteration: Option<f64>,
+    /// The call site that is responsible, if it is known.
+    pub site: Option<CallSite>,
+    /// Whether it is certain.
+    pub sure: bool,
+    /// Why it is certain, or not.
+    pub why: String,
+    /// What to do about it, where the pattern is known.
+    pub cure: Option<String>,
+    /// The command that says more.
+    pub next: String,
+}
+
+impl Finding {
+    /// Its place among others: what made a request fail, then what is wrong, then what could be saved; of each sort
+    /// what is sure first, then what is about most bytes.
+    pub fn rank(&self) -> impl Ord + use<> {
+        (
+            self.kind != Kind::OutOfMemory,
+            !self.kind.is_fault(),
+            !self.sure,
+            Reverse(self.bytes),
+            self.kind,
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn finding(kind: Kind, sure: bool, bytes: u64) -> Finding {
+        Finding {
+            kind,
+            of: "tensors",
+            text: String::new(),
+            bytes,
+            per_iteration: None,
+            site: None,
+            sure,
+            why: String::new(),
+            cure: None,
+            next: String::new(),
+        }
+    }
+
+    #[test]
+    fn the_most_important_comes_first() {
+        let order = [
+            (Kind::OutOfMemory, true, 1),
+            (Kind::Leaks, true, 9),
+            (Kind::Growth, true, 5),
+            (Kind::Drops, false, 99),
+            (Kind::Unused, true, 1000),
+            (Kind::Fragmentation, true, 100),
+        ];
+        let all = order.map(|(kind, sure, bytes)| finding(kind, sure, bytes));
+        let mut mixed = all.to_vec();
+        mixed.reverse();
+        mixed.sort_by_key(Finding::rank);
+        assert_eq!(mixed, all);
+        for one in all {
+            let name = serde_json::to_value(one.kind).unwrap();
+            assert_eq!(name, one.kind.name());
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! What stands out in a run, from all analyses: the findings, the most important first; and what could not be told, with
+//! what to record next time.
+
+use std::thread;
+
+use super::overview::Overview;
+use crate::recording::{Names, Recording};
+
+mod blocks;
+mod finding;
+mod memory;
+mod oom;
+mod untold;
+
+pub use finding::{Finding, Kind};
+pub use untold::{Topic, Untold};
+
+/// How many findings a screen begins with.
+pub const SHOWN: usize = 3;
+
+/// What stands out in a run.
+#[derive(Debug)]
+pub struct Findings {
+    /// The most important first.
+    pub all: Vec<Finding>,
+    /// If there are iterations and memory does not grow: a sentence that says so.
+    pub steady: Option<String>,
+    /// What could not be told.
+    pub untold: Vec<Untold>,
+}
+
+impl Findings {
+    /// Of a run. Takes the shortages of its overview.
+    pub fn of(
+        recording: &dyn Recording,
+        overview: &mut Overview,
+        names: &mut dyn Names,
+    ) -> Findings {
+        let mut all = Vec::new();
+        all.extend(oom::find(recording, overview, names));
+        let (of_blocks, steady) = blocks::find(recording, overview, names);
+        all.extend(of_blocks);
+        // Both go through all events again.
+        let mut drops = None;
+        thread::scope(|scope| {
+            scope.spawn(|| drops = blocks::lasting_drops(recording, overview));
+            all.extend(memory::find(recording, overview, names));
+        });
+        all.extend(drops.and_then(|drops| blocks::lasting(recording, overview, drops, names)));
+        all.sort_by_key(Finding::rank);
+        let is_steady = all.iter().all(|one| !one.kind.is_of_iterations());
+        Findings {
+            untold: untold::find(recording, overview),
+            steady: steady.filter(|_| is_steady),
+            all,
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! The first request that ran out of memory, as a finding.
+
+use super::{Finding, Kind};
+use crate::oom::OomReport;
+use crate::output::answer::Subject;
+use crate::output::units::{count, percent};
+use crate::recording::{Names, Recording};
+use crate::report::overview::{HOLDERS, Overview};
+
+/// The first request that could not be met. Takes the shortages of the overview.
+pub fn find(
+    recording: &dyn Recording,
+    overview: &mut Overview,
+    names: &mut dyn Names,
+) -> Option<Finding> {
+    let mut shortages = std::mem::take(&mut overview.shortages);
+    shortages.truncate(1);
+    shortages
+        .iter_mut()
+        .for_each(|one| one.holders.truncate(HOLDERS));
+    let bytes = shortages.first()?.size;
+    let main = overview.layers.first()?;
+    let grows = main.growth.as_ref().filter(|growth| growth.grows);
+    let iterations = main.iterations.as_ref();
+    let subject = Subject::of(recording, main.focus);
+    let oom = OomReport::new(recording, subject, shortages, iterations, grows, names);
+    let first = oom.shortages.into_iter().next()?;
+    let mut text = first.verdict;
+    if let Some(holder) = first.held_by.first() {
+        text.push_str(&format!(
+            " {} of what was live was held by {}.",
+            percent(holder.share, 1.0),
+            holder.who.in_a_sentence()
+        ));
+    }
+    match overview.summary.out_of_memory_count.saturating_sub(1) {
+        0 => {}
+        1 => text.push_str(" It happened once more."),
+        more => text.push_str(&format!(" It happened {} times more.", count(more))),
+    }
+    let advice = first.advice.into_iter().next();
+    Some(Finding {
+        kind: Kind::OutOfMemory,
+        of: oom.subject.of,
+        text,
+        bytes,
+        per_iteration: None,
+        site: first.held_by.into_iter().next().map(|holder| holder.who),
+        sure: true,
+        why: "the allocator that refused it said so".to_string(),
+        cure: advice,
+        next: format!("gpushim oom {}", recording.path().display()),
+    })
+}

@@ -1,0 +1,98 @@
+//! What a recording does not tell, and what to record next time.
+
+use serde::Serialize;
+
+use crate::output::units::{count, percent, span};
+use crate::recording::Recording;
+use crate::report::overview::Overview;
+
+/// It could not be told which functions hold memory if this part of what was live at the peak has no stack.
+const WITHOUT_STACK: f64 = 0.5;
+
+/// What a question is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "kebab-case")]
+pub enum Topic {
+    /// Which functions hold memory.
+    Functions,
+    /// Whether iterations keep memory.
+    Growth,
+    /// What happened before the first event.
+    Beginning,
+}
+
+/// A question that the recording does not answer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Untold {
+    /// What it is about.
+    pub topic: Topic,
+    /// What could not be told, and why.
+    pub what: String,
+    /// What to record next time.
+    pub record: String,
+}
+
+/// All questions of a report that a recording leaves open.
+pub fn find(recording: &dyn Recording, overview: &Overview) -> Vec<Untold> {
+    let is_trace = recording.format().starts_with("gpushim trace");
+    let mut untold = Vec::new();
+    let Some(main) = overview.layers.first() else {
+        return untold;
+    };
+    let peaks = || main.peaks.iter().map(|(_, peak)| peak);
+    let held: u64 = peaks().fold(0, |sum, peak| sum.saturating_add(peak.bytes));
+    let without = peaks().flat_map(|peak| &peak.holders);
+    let without = without.filter(|held| recording.frames(held.stack) == 0);
+    let without: u64 = without.fold(0, |sum, held| sum.saturating_add(held.bytes));
+    if without > 0 && without as f64 >= WITHOUT_STACK * held as f64 {
+        untold.push(Untold {
+            topic: Topic::Functions,
+            what: format!(
+                "Which functions hold memory: {} of it has no stack.",
+                percent(without as f64, held as f64)
+            ),
+            record: if is_trace {
+                "GPUSHIM_STACKS=all (`gpushim run --stacks all`) records them".to_string()
+            } else {
+                "torch.cuda.memory._record_memory_history(stacks=\"all\") before the model is made records them"
+                    .to_string()
+            },
+        });
+    }
+    let events = overview.summary.events.readable;
+    match &main.iterations {
+        _ if events == 0 => {}
+        None => untold.push(Untold {
+            topic: Topic::Growth,
+            what: "Whether memory grows: nothing repeats often enough to be an iteration.".to_string(),
+            record: RANGES.to_string(),
+        }),
+        Some(iterations) if !iterations.certainty.sure => untold.push(Untold {
+            topic: Topic::Growth,
+            what: format!(
+                "Whether memory grows: something repeats {} times, but it is not sure that these are iterations: {}.",
+                count(iterations.count() as u64),
+                iterations.certainty.why
+            ),
+            record: RANGES.to_string(),
+        }),
+        Some(_) => {}
+    }
+    if overview.summary.events.wrapped {
+        untold.push(Untold {
+            topic: Topic::Beginning,
+            what: format!(
+                "What happened before {}: the ring has wrapped.",
+                span(overview.summary.first_ns)
+            ),
+            record: "GPUSHIM_TRACE_MODE=full, or a larger GPUSHIM_TRACE_SIZE, keeps more"
+                .to_string(),
+        });
+    }
+    untold
+}
+
+const RANGES: &str =
+    "more iterations, or an NVTX range around each (`torch.cuda.nvtx.range(\"step\")`)";

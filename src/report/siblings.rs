@@ -1,0 +1,74 @@
+//! The other ranks of a job, whose traces lie beside the one that is reported.
+
+use std::path::{Path, PathBuf};
+
+use crate::cli::files;
+use crate::recording::{self, Recording};
+
+/// Ranks of one job start within this time of each other, ns: ten minutes.
+const TOGETHER_NS: u64 = 600_000_000_000;
+/// Files of a folder that are opened at most.
+const MOST: usize = 1024;
+
+/// The trace of another rank.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sibling {
+    /// Its rank.
+    pub rank: u64,
+    /// Its file.
+    pub path: PathBuf,
+}
+
+/// The other ranks of the job that a recording is a rank of, in their order; none if it has no rank.
+pub fn of(recording: &dyn Recording) -> Vec<Sibling> {
+    let Some(rank) = rank_of(recording) else {
+        return Vec::new();
+    };
+    let path = recording.path();
+    let folder = path.parent().filter(|folder| *folder != Path::new(""));
+    let folder = folder.unwrap_or(Path::new(".")).to_path_buf();
+    let beside = files::named_or_newest(&[folder]).unwrap_or_default();
+    let beside = beside
+        .into_iter()
+        .filter(|one| one.file_name() != path.file_name());
+    let sibling = |path: PathBuf| {
+        let other = recording::open(&path).ok()?;
+        let is_together =
+            other.wall_ns().abs_diff(recording.wall_ns()) <= TOGETHER_NS && other.wall_ns() > 0;
+        let its = rank_of(&*other).filter(|its| *its != rank && is_together)?;
+        Some(Sibling { rank: its, path })
+    };
+    let mut siblings: Vec<Sibling> = beside.take(MOST).filter_map(sibling).collect();
+    siblings.sort_by(|a, b| (a.rank, &a.path).cmp(&(b.rank, &b.path)));
+    siblings.dedup_by_key(|one| one.rank);
+    siblings
+}
+
+fn rank_of(recording: &dyn Recording) -> Option<u64> {
+    recording.fact("rank")?.parse().ok()
+}
+
+/// That they are there, in a line; `None` if there are none.
+pub fn in_words(trace: &Path, siblings: &[Sibling]) -> Option<String> {
+    let first = siblings.first()?;
+    let folder = trace.parent().filter(|folder| *folder != Path::new(""));
+    let folder = folder.unwrap_or(Path::new("."));
+    let ranks = if siblings.len() == 1 {
+        format!("Rank {} of the same job is", first.rank)
+    } else {
+        let shown: Vec<_> = siblings
+            .iter()
+            .take(8)
+            .map(|one| one.rank.to_string())
+            .collect();
+        let more = match siblings.len().saturating_sub(8) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        format!("Ranks {}{more} of the same job are", shown.join(", "))
+    };
+    Some(format!(
+        "{ranks} beside this one: gpushim report {} compares them.",
+        folder.display()
+    ))
+}

@@ -1,0 +1,101 @@
+//! What stands out in a run, at the top of its report.
+
+use std::fmt::{Result, Write};
+
+use crate::output::escape::shown;
+use crate::output::units::count;
+use crate::recording::CallSite;
+use crate::report::build::Report;
+use crate::report::findings::{Finding, SHOWN};
+use crate::report::text::WIDTH;
+
+/// The findings, the first ones, or that there are none; then what could not be told.
+pub fn write(report: &Report, f: &mut String) -> Result {
+    if report.findings.is_empty() {
+        none(report, f)?;
+    } else {
+        writeln!(f, "\nFindings")?;
+    }
+    let shown = report.findings.iter().take(SHOWN).enumerate();
+    for (index, finding) in shown {
+        one(index + 1, finding, f)?;
+    }
+    let rest = report.findings.get(SHOWN..).unwrap_or_default();
+    if !rest.is_empty() {
+        let kinds: Vec<_> = rest.iter().map(|one| one.next.as_str()).collect();
+        paragraph(
+            "  ",
+            &format!(
+                "and {} more: {}",
+                count(rest.len() as u64),
+                kinds.join("; ")
+            ),
+            f,
+        )?;
+    }
+    if !report.untold.is_empty() {
+        writeln!(f, "\nNot told by this recording")?;
+    }
+    for untold in &report.untold {
+        paragraph("  - ", &untold.what, f)?;
+        paragraph("    next time: ", &untold.record, f)?;
+    }
+    Ok(())
+}
+
+/// That nothing stands out, and what was looked for.
+fn none(report: &Report, f: &mut String) -> Result {
+    let mut text = "none.".to_string();
+    if let Some(steady) = &report.steady {
+        text.push(' ');
+        text.push_str(steady);
+    }
+    text.push_str(
+        " Looked for: out of memory, growth, leaks, lasting drops, fragmentation, memory that is reserved and unused.",
+    );
+    writeln!(f)?;
+    paragraph("Findings   ", &text, f)
+}
+
+fn one(number: usize, finding: &Finding, f: &mut String) -> Result {
+    paragraph(&format!("  {number}. "), &finding.text, f)?;
+    if let Some(place) = finding.site.as_ref().and_then(CallSite::with_caller) {
+        paragraph("     where  ", &shown(&place), f)?;
+    }
+    let sure = if finding.sure { "sure   " } else { "likely " };
+    paragraph(&format!("     {sure}"), &finding.why, f)?;
+    if let Some(cure) = &finding.cure {
+        paragraph("     cure   ", cure, f)?;
+    }
+    paragraph("     more   ", &finding.next, f)
+}
+
+/// A text after a label, in lines of which those after the first begin below the first one's text.
+fn paragraph(label: &str, text: &str, f: &mut String) -> Result {
+    let width = label.chars().count();
+    for (index, line) in wrapped(text, WIDTH.saturating_sub(width))
+        .into_iter()
+        .enumerate()
+    {
+        match index {
+            0 => writeln!(f, "{label}{line}")?,
+            _ => writeln!(f, "{:width$}{line}", "")?,
+        }
+    }
+    Ok(())
+}
+
+/// Lines of at most `width` characters, broken between words.
+fn wrapped(text: &str, width: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split(' ') {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + word.chars().count() < width => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_string()),
+        }
+    }
+    lines
+}

@@ -1,0 +1,219 @@
+//! What `config` and `doctor` say.
+
+use super::*;
+
+#[test]
+fn the_documentation_of_variables_is_what_the_table_says() {
+    let output = run(Path::new("/"), &["config", "--markdown"]);
+    let page = std::fs::read_to_string(concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/docs/configuration.md"
+    ))
+    .unwrap();
+    assert!(
+        stdout(&output) == page,
+        "docs/configuration.md: run `gpushim config --markdown > docs/configuration.md`"
+    );
+}
+
+#[test]
+fn config_says_what_is_in_force_and_what_is_wrong() {
+    let fine = run(Path::new("/"), &["config"]);
+    assert_eq!(fine.status.code(), Some(0));
+    assert!(
+        stdout(&fine).contains("GPUSHIM_POLICY       auto "),
+        "{}",
+        stdout(&fine)
+    );
+    let bad = |format: &str| {
+        let mut command = gpushim(Path::new("/"), &["config", "--format", format]);
+        command
+            .env("GPUSHIM_LIMIT", "lots")
+            .env("GPUSHIM_REUSE", "wait")
+            .env("GPUSHIM_POLCY", "off");
+        command.output().unwrap()
+    };
+    let text = bad("text");
+    assert_eq!(text.status.code(), Some(1));
+    assert!(
+        stdout(&text).contains("GPUSHIM_LIMIT=lots: expected a size"),
+        "{}",
+        stdout(&text)
+    );
+    assert!(
+        stdout(&text).contains("GPUSHIM_POLCY=off: no such variable"),
+        "{}",
+        stdout(&text)
+    );
+    let value = result(&bad("json"));
+    assert_eq!(value["problems"].as_array().unwrap().len(), 2);
+    let reuse = value["settings"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|one| one["name"] == "GPUSHIM_REUSE")
+        .unwrap();
+    assert_eq!(
+        (reuse["value"].as_str(), reuse["origin"].as_str()),
+        (Some("wait"), Some("environment"))
+    );
+}
+
+fn check<'a>(value: &'a Value, what: &str) -> &'a Value {
+    let checks = value["checks"].as_array().unwrap();
+    checks
+        .iter()
+        .find(|check| check["what"] == what)
+        .unwrap_or_else(|| panic!("{what}: {value}"))
+}
+
+#[test]
+fn doctor_examines_the_machine() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut command = gpushim(dir.path(), &["doctor", "--format", "json"]);
+    let sound = result(
+        &command
+            .env("GPUSHIM_LIBRARY", harmless_library())
+            .output()
+            .unwrap(),
+    );
+    assert_eq!(check(&sound, "libgpushim.so")["verdict"], "ok", "{sound}");
+    assert_eq!(check(&sound, "trace")["verdict"], "ok");
+    assert!(sound["limits"].as_array().unwrap().len() > 4);
+    assert_eq!(
+        std::fs::read_dir(dir.path()).unwrap().count(),
+        0,
+        "it leaves nothing behind"
+    );
+
+    std::fs::write(dir.path().join("broken.so"), "no library").unwrap();
+    let mut command = gpushim(dir.path(), &["doctor", "--format", "json"]);
+    command
+        .env("GPUSHIM_LIBRARY", dir.path().join("broken.so"))
+        .env("GPUSHIM_TRACE", "no/such/%p");
+    let output = command.env("GPUSHIM_POLICY", "plan").output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let broken = result(&output);
+    assert_eq!(check(&broken, "libgpushim.so")["verdict"], "problem");
+    assert!(
+        check(&broken, "libgpushim.so")["detail"]
+            .as_str()
+            .unwrap()
+            .contains("does not load"),
+        "{broken}"
+    );
+    assert_eq!(check(&broken, "trace")["verdict"], "problem");
+    assert!(
+        check(&broken, "setting")["detail"]
+            .as_str()
+            .unwrap()
+            .contains("GPUSHIM_POLICY=plan")
+    );
+}
+
+#[test]
+fn doctor_says_what_takeover_would_do() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut command = gpushim(dir.path(), &["doctor", "--format", "json"]);
+    let found = command
+        .env("GPUSHIM_LIBRARY", harmless_library())
+        .env("GPUSHIM_TAKEOVER", "torch,tf")
+        .env("PYTORCH_CUDA_ALLOC_CONF", "backend:native")
+        .env_remove("PYTORCH_ALLOC_CONF")
+        .env_remove("TF_GPU_ALLOCATOR")
+        .output()
+        .unwrap();
+    let found = result(&found);
+    let torch = check(&found, "takeover.torch");
+    assert_eq!(torch["verdict"], "note");
+    let why = "left alone: PYTORCH_CUDA_ALLOC_CONF chooses backend:native";
+    assert_eq!(torch["detail"], why);
+    let tf = check(&found, "takeover.tf");
+    assert_eq!(tf["verdict"], "ok");
+    assert_eq!(tf["detail"], "set TF_GPU_ALLOCATOR=cuda_malloc_async");
+    let limits = found["takeover_limits"].as_array().unwrap();
+    assert_eq!(limits.len(), gpushim_config::takeover::LIMITS.len());
+    assert_eq!(limits[0]["framework"], "PyTorch");
+    assert!(
+        limits[0]["what"]
+            .as_str()
+            .unwrap()
+            .contains("reduce-overhead")
+    );
+
+    let text = stdout(&run(dir.path(), &["doctor"]));
+    assert!(!text.contains("takeover."), "not asked for: {text}");
+    assert!(text.contains("\nNot done by frameworks under GPUSHIM_TAKEOVER\n"));
+}
+
+#[test]
+fn doctor_minds_the_order_of_preloaded_libraries() {
+    let dir = tempfile::tempdir().unwrap();
+    let compile = |name: &str, source: &str| {
+        let path = dir.path().join(name);
+        std::fs::write(path.with_extension("c"), source).unwrap();
+        let made = Command::new("gcc")
+            .args(["-shared", "-fPIC", "-o"])
+            .arg(&path)
+            .arg(path.with_extension("c"))
+            .status();
+        assert!(made.unwrap().success());
+        path.display().to_string()
+    };
+    let calls = "void *dlsym(void *, const char *); void *use(void) { return dlsym(0, \"x\"); }";
+    let harmless = compile("libharmless.so", calls);
+    let exports = "void *dlsym(void *a, const char *b) { (void)a; (void)b; return 0; }";
+    let greedy = compile("libgreedy.so", exports);
+    let ours = compile("libgpushim.so", "int nothing;");
+    let verdict = |list: &[&str]| {
+        let mut command = gpushim(dir.path(), &["doctor", "--format", "json"]);
+        command.env("LD_PRELOAD", list.join(":"));
+        let found = result(&command.output().unwrap());
+        let found = check(&found, "LD_PRELOAD");
+        let part = |name: &str| found[name].as_str().unwrap().to_string();
+        (part("verdict"), part("detail"))
+    };
+    for list in [
+        &[ours.as_str()][..],
+        &[harmless.as_str(), ours.as_str()],
+        &[ours.as_str(), greedy.as_str()],
+    ] {
+        let (verdict, detail) = verdict(list);
+        assert_eq!(verdict, "note", "{detail}");
+        assert!(
+            detail.ends_with("(already names libgpushim.so)"),
+            "{detail}"
+        );
+    }
+    let (found, detail) = verdict(&[&harmless, &greedy, &ours]);
+    assert_eq!(found, "problem");
+    let start = format!("{greedy} comes before libgpushim.so and exports dlsym: ");
+    assert!(detail.starts_with(&start), "{detail}");
+    let (found, detail) = verdict(&[&harmless]);
+    assert_eq!(found, "note");
+    assert!(detail.contains("other libraries"), "{detail}");
+}
+
+#[test]
+fn doctor_tells_what_a_run_hooked() {
+    let dir = tempfile::tempdir().unwrap();
+    sample(&dir.path().join("a.trace"));
+    let output = run(dir.path(), &["doctor", "a.trace"]);
+    assert_eq!(output.status.code(), Some(1), "the run had a problem");
+    let text = stdout(&output);
+    for part in [
+        "PROBLEM  setting",
+        "/opt/libcudart.so.13",
+        "note     deepbind",
+        "hooks",
+        "GPUSHIM_POLICY",
+        "ok       takeover.torch         PYTORCH_ALLOC_CONF says",
+        "note     takeover.torch.limits  not done there: `torch.cuda.MemPool`: raises",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    assert!(
+        !text.contains('\u{1b}') && !text.contains('\u{7}'),
+        "control characters stay out of the terminal"
+    );
+}

@@ -1,0 +1,378 @@
+//! What finds something in a run, and what is said of hostile files.
+
+use super::*;
+
+/// The subcommands that read recordings.
+const READERS: [&str; 16] = [
+    "report",
+    "events",
+    "doctor",
+    "growth",
+    "leaks",
+    "peak",
+    "phases",
+    "oom",
+    "fragmentation",
+    "drops",
+    "timeline",
+    "flamegraph",
+    "top",
+    "replay",
+    "plan",
+    "tune",
+];
+
+#[test]
+fn hostile_files_give_a_sentence_and_never_a_panic() {
+    let dir = tempfile::tempdir().unwrap();
+    let whole = std::fs::read(sample(&dir.path().join("sound"))).unwrap();
+    let write =
+        |name: &str, content: &[u8]| std::fs::write(dir.path().join(name), content).unwrap();
+    write("empty", b"");
+    write("text", &b"op,ptr,size\n".repeat(1000));
+    write("zeros", &[0; 100_000]);
+    write("magic", b"gpushim\0");
+    write("header", &whole[..2000]);
+    std::fs::create_dir(dir.path().join("folder")).unwrap();
+    for name in [
+        "empty", "text", "zeros", "magic", "header", "folder", "missing",
+    ] {
+        for args in READERS.map(|command| [command, name]) {
+            let output = run(dir.path(), &args);
+            assert_eq!(
+                output.status.code(),
+                Some(2),
+                "{args:?}: {}",
+                stderr(&output)
+            );
+            let line = stderr(&output);
+            assert!(
+                line.starts_with("gpushim: failed to read the trace "),
+                "{args:?}: {line}"
+            );
+            assert_eq!(
+                (line.lines().count(), output.stdout.len()),
+                (1, 0),
+                "{args:?}: {line}"
+            );
+        }
+    }
+    // Readable in part: what is there is told, with a note.
+    write("cut", &whole[..whole.len() - 65_000]);
+    let mut torn = whole.clone();
+    torn[300..340].fill(0xff);
+    write("directory", &torn);
+    let mut noisy = whole.clone();
+    for (at, byte) in noisy.iter_mut().enumerate().skip(8192) {
+        *byte ^= (at as u8).wrapping_mul(37);
+    }
+    write("noise", &noisy);
+    for name in ["cut", "directory", "noise"] {
+        for args in READERS.map(|command| [command, name]) {
+            let begin = Instant::now();
+            let output = run(dir.path(), &args);
+            assert!(
+                matches!(output.status.code(), Some(0 | 1)),
+                "{args:?}: {:?} {}",
+                output.status,
+                stderr(&output)
+            );
+            assert!(!output.stdout.is_empty());
+            assert!(!stderr(&output).contains("panicked"));
+            // It comes to an end, on a busy machine too.
+            assert!(begin.elapsed() < Duration::from_secs(60));
+        }
+    }
+    let cut = stdout(&run(dir.path(), &["report", "cut"]));
+    assert!(cut.contains("damage: the file is cut off: "), "{cut}");
+    // One bad file does not keep the good one from being told.
+    let both = run(dir.path(), &["report", "text", "sound"]);
+    assert_eq!(both.status.code(), Some(2));
+    assert!(stdout(&both).contains("8 recorded"));
+}
+
+#[test]
+fn a_trace_without_stacks_has_no_symbols_to_pack() {
+    let dir = tempfile::tempdir().unwrap();
+    let trace = sample(&dir.path().join("a.trace"));
+    for args in [&["symbols"][..], &["symbols", "-o", "all.symbols"]] {
+        let output = run(dir.path(), &[args, &[trace.to_str().unwrap()]].concat());
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        assert!(stdout(&output).ends_with("a.trace: no call stacks to name\n"));
+    }
+    let files = std::fs::read_dir(dir.path()).unwrap().count();
+    assert_eq!(files, 1);
+    let output = run(dir.path(), &["symbols", "missing.trace"]);
+    assert_eq!(output.status.code(), Some(2));
+}
+
+#[test]
+fn findings_of_a_small_run() {
+    let dir = tempfile::tempdir().unwrap();
+    sample(&dir.path().join("run.trace"));
+    let output = run(
+        dir.path(),
+        &["peak", "run.trace", "--of", "memory", "--format", "json"],
+    );
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let peak = &json(&output)["results"][0];
+    let report = json(&run(
+        dir.path(),
+        &["report", "run.trace", "--format", "json"],
+    ));
+    let requested = &report["results"][0]["summary"]["devices"][0]["requested"];
+    assert_eq!(
+        (&peak["bytes"], &peak["ns"]),
+        (&requested["peak"], &requested["peak_ns"])
+    );
+    let end = json(&run(
+        dir.path(),
+        &[
+            "peak",
+            "--of",
+            "memory",
+            "run.trace",
+            "--at",
+            "end",
+            "--format",
+            "json",
+        ],
+    ));
+    assert_eq!(end["results"][0]["bytes"], requested["end"]);
+    // Out of memory is what was asked about: exit code 1, and the figures of the event.
+    let output = run(dir.path(), &["oom", "run.trace", "--format", "json"]);
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    let shortage = &json(&output)["results"][0]["shortages"][0];
+    assert_eq!(
+        shortage["size"],
+        report["results"][0]["summary"]["out_of_memory"][0]["size"]
+    );
+    let text = stdout(&run(dir.path(), &["growth", "run.trace"]));
+    assert!(text.contains("No iterations were found"), "{text}");
+    let output = run(dir.path(), &["peak", "--at", "soon"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("expected seconds like 12.5, or end"));
+}
+
+#[test]
+fn views_of_a_small_run() {
+    let dir = tempfile::tempdir().unwrap();
+    sample(&dir.path().join("run.trace"));
+    let text = |args: &[&str]| {
+        let output = run(dir.path(), args);
+        assert_eq!(
+            output.status.code(),
+            Some(0),
+            "{args:?}: {}",
+            stderr(&output)
+        );
+        stdout(&output)
+    };
+    let found = text(&["fragmentation", "run.trace", "--of", "memory"]);
+    assert!(
+        found.contains("Not fragmented: 0 B (0.0 %) of the 4.0 MiB"),
+        "{found}"
+    );
+    assert!(found.contains("100.0 %  ████"), "{found}");
+    let found = text(&[
+        "fragmentation",
+        "run.trace",
+        "--at",
+        "0",
+        "--format",
+        "json",
+    ]);
+    let found: Value = serde_json::from_str(&found).unwrap();
+    assert_eq!(found["results"][0]["is_peak"], false);
+    let found = text(&["drops", "run.trace", "--of", "memory"]);
+    assert!(found.contains("No drop lasts"), "{found}");
+    assert!(found.contains("2.0 MiB  3.0 MiB  1.0 MiB"), "{found}");
+    let wide = text(&["timeline", "run.trace", "--width", "60"]);
+    assert!(
+        wide.contains("gpu 0: █ tensors, ▓ at times, ░ reserved by the framework"),
+        "{wide}"
+    );
+    let longest = wide.lines().map(|line| line.chars().count()).max();
+    assert_eq!(longest, Some(60), "{wide}");
+    let found = text(&["timeline", "run.trace", "--format", "json"]);
+    let found: Value = serde_json::from_str(&found).unwrap();
+    let curves = &found["results"][0]["devices"][0]["curves"];
+    assert_eq!(curves[0]["peak"], MIB / 2, "{found:#}");
+    let found = text(&["flamegraph", "run.trace", "--of", "live"]);
+    assert!(found.contains("512.0 KiB live at the end"), "{found}");
+    let found = text(&["flamegraph", "run.trace", "--of", "total", "--folded"]);
+    assert_eq!(found, "(no stack recorded) 524288\n");
+    for args in [
+        &["timeline", "--svg", "a.svg", "run.trace"][..],
+        &["flamegraph", "--svg", "b.svg", "run.trace", "run.trace"],
+    ] {
+        assert_eq!(text(args), "");
+        let svg = std::fs::read_to_string(dir.path().join(args[2])).unwrap();
+        assert!(
+            svg.contains("<svg ") && svg.trim_end().ends_with("</svg>"),
+            "{svg}"
+        );
+    }
+    let output = run(
+        dir.path(),
+        &[
+            "flamegraph",
+            "--of",
+            "temporary",
+            "--svg",
+            "c.svg",
+            "run.trace",
+        ],
+    );
+    assert_eq!(output.status.code(), Some(2));
+    assert!(
+        stderr(&output)
+            .contains("failed to draw a flame graph: no bytes were freed in the iteration"),
+        "{}",
+        stderr(&output)
+    );
+    assert!(!dir.path().join("c.svg").exists());
+}
+
+/// A snapshot without a history says what was live, not what was requested when.
+#[test]
+fn what_a_snapshot_without_a_history_allows() {
+    let dir = tempfile::tempdir().unwrap();
+    let snapshot = include_bytes!("../data/no_history.pickle.gz");
+    std::fs::write(dir.path().join("a.pickle.gz"), snapshot).unwrap();
+    let tune = run(dir.path(), &["tune", "a.pickle.gz"]);
+    assert_eq!(tune.status.code(), Some(2));
+    assert!(
+        stderr(&tune).contains("it says what was live, but has no history of requests"),
+        "{}",
+        stderr(&tune)
+    );
+    let plan = run(dir.path(), &["plan", "a.pickle.gz"]);
+    assert_eq!(plan.status.code(), Some(1), "{}", stderr(&plan));
+    assert!(
+        stdout(&plan).contains("has no history of requests: no plan is written"),
+        "{}",
+        stdout(&plan)
+    );
+    let replay = stdout(&run(dir.path(), &["replay", "a.pickle.gz"]));
+    assert!(
+        replay.contains("there is no history of requests"),
+        "{replay}"
+    );
+    // Not inside of what came before, where the segments are there already and their blocks not yet.
+    let report = result(&run(
+        dir.path(),
+        &["report", "a.pickle.gz", "--format", "json"],
+    ));
+    let tensors = &report["summary"]["devices"][0]["tensors"];
+    let args = ["fragmentation", "a.pickle.gz", "--format", "json"];
+    let found = result(&run(dir.path(), &args));
+    let room = &found["devices"][0];
+    assert_eq!(room["requested"], tensors["tensors"]["peak"]);
+    assert_eq!(room["reserved"], tensors["reserved_end"]);
+}
+
+/// Twenty steps that each ask for these sizes, of the odd and the even ones, MiB, and give them back; a block of 64 MiB
+/// stays.
+fn twenty_steps(sizes: [&[u64]; 2]) -> String {
+    use std::fmt::Write;
+
+    let mut list = format!(
+        "op,ptr,size,stream,thread,time_ns\nalloc,0x1000000000,{},0,1,0\n",
+        64 * MIB
+    );
+    for step in 1..=20_u64 {
+        let ns = step * 100_000_000;
+        for (op, ns) in [("alloc", ns), ("free", ns + 50_000_000)] {
+            for (at, size) in (0_u64..).zip(sizes[step as usize % 2]) {
+                let (address, bytes) = ((16 + step) << 36 | at << 30, size * MIB);
+                writeln!(list, "{op},{address:#x},{bytes},0,1,{ns}").unwrap();
+            }
+        }
+    }
+    list
+}
+
+/// PyTorch's own allocator serves these with no more than is live.
+#[test]
+fn tune_advises_no_change_that_is_not_worth_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let list = twenty_steps([&[64], &[128]]);
+    std::fs::write(dir.path().join("steps.csv"), list).unwrap();
+    let output = run(dir.path(), &["tune", "steps.csv", "--format", "json"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let found = result(&output);
+    let advice = &found["advice"];
+    assert_eq!(advice["environment"], serde_json::json!({}));
+    assert_eq!(
+        (&advice["line"], &advice["smallest_limit"]),
+        (&"".into(), &Value::Null)
+    );
+    let keep = advice["keep"].as_str().unwrap();
+    assert!(
+        keep.starts_with("Stay with PyTorch's own allocator"),
+        "{keep}"
+    );
+    let text = stdout(&run(dir.path(), &["tune", "steps.csv"]));
+    assert!(text.contains(keep) && !text.contains("advised"), "{text}");
+}
+
+#[test]
+fn tune_advises_what_to_set() {
+    let dir = tempfile::tempdir().unwrap();
+    // PyTorch's allocator keeps two segments of 64 MiB beside one of 128 MiB.
+    let list = twenty_steps([&[128], &[64, 64]]);
+    std::fs::write(dir.path().join("steps.csv"), list).unwrap();
+    let output = run(dir.path(), &["tune", "steps.csv", "--format", "json"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let found = result(&output);
+    let advice = &found["advice"];
+    assert_eq!(
+        advice["environment"],
+        serde_json::json!({"GPUSHIM_PAGE": "64M"})
+    );
+    assert_eq!(advice["line"], "GPUSHIM_PAGE=64M");
+    assert_eq!(advice["peak_reserved"], 192 * MIB);
+    assert_eq!(advice["utilization"], 1.0);
+    assert_eq!(advice["saves"]["than"], "torch");
+    assert_eq!(found["not_tried"], 0);
+    let front = found["front"].as_array().unwrap();
+    let is_advised = |row: &&Value| row["is_advised"] == true;
+    assert_eq!(front.iter().filter(is_advised).count(), 1, "{front:?}");
+    assert_eq!(
+        found["confidence"]["level"], "sure",
+        "{}",
+        found["confidence"]
+    );
+
+    let text = stdout(&run(dir.path(), &["tune", "steps.csv"]));
+    for part in [
+        "steps.csv: device memory\ngpu 0: 61 requests, at most 192.0 MiB live\n",
+        "\npolicy ",
+        "  advised\n",
+        "driver calls take at most 2 % of the run after its start",
+        "\n\n  GPUSHIM_PAGE=64M\n\nIt would have held 192.0 MiB at most",
+        "GPUSHIM_LIMIT=192M would have been enough",
+        "\nSure: ",
+    ] {
+        assert!(text.contains(part), "no {part:?} in {text}");
+    }
+    let fits = stdout(&run(dir.path(), &["tune", "steps.csv", "--limit", "200M"]));
+    assert!(fits.contains("All of them fit into 200.0 MiB."), "{fits}");
+    let output = run(dir.path(), &["tune", "steps.csv", "--limit", "100M"]);
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    let text = stdout(&output);
+    assert!(
+        text.contains("Nothing fits into 100.0 MiB. Closest is "),
+        "{text}"
+    );
+    assert!(text.contains("it needs 192.0 MiB."), "{text}");
+    let late = stdout(&run(dir.path(), &["tune", "steps.csv", "--seconds", "0"]));
+    assert!(late.contains("There was no time to try anything"), "{late}");
+    let wrong = run(dir.path(), &["tune", "steps.csv", "--within", "200"]);
+    assert_eq!(wrong.status.code(), Some(2));
+    // One advice for what can be read.
+    let some = run(dir.path(), &["tune", "steps.csv", "missing.csv"]);
+    assert_eq!(some.status.code(), Some(2));
+    assert!(stdout(&some).contains("GPUSHIM_PAGE=64M"));
+}

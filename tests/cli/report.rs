@@ -1,0 +1,306 @@
+//! What `report` and `events` say.
+
+use super::*;
+
+#[test]
+fn report_tells_the_run_on_one_screen() {
+    let dir = tempfile::tempdir().unwrap();
+    sample(&dir.path().join("a.trace"));
+    let output = run(dir.path(), &["report", "a.trace"]);
+    assert_eq!(
+        (output.status.code(), stderr(&output).as_str()),
+        (Some(0), "")
+    );
+    let text = stdout(&output);
+    let squeezed: Vec<_> = text
+        .lines()
+        .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
+        .collect();
+    let has = |start: &str| {
+        assert!(
+            squeezed.iter().any(|line| line.starts_with(start)),
+            "no line starts with {start:?}:\n{text}"
+        );
+    };
+    has("trace a.trace");
+    has(&format!("process {} on ", std::process::id()));
+    has("gpu 0 NVIDIA H100 80GB HBM3, 80.0 GiB");
+    has("driver CUDA 13.0, /usr/lib/libcuda.so.1");
+    has("settings policy blocks");
+    has("events 8 recorded");
+    has("requested 3.0 MiB");
+    has("allocated 4.0 MiB");
+    has("reserved 4.0 MiB");
+    has("utilization 75.0 %");
+    has("tensors 512.0 KiB");
+    has("framework reserved 2.0 MiB +1.5 MiB");
+    has("Held at the peak, 512.0 KiB of tensors");
+    has("512.0 KiB 100.0 % × 1");
+    has("device 3 1 4.0 MiB 2.0 MiB (2)");
+    has("Served from hit 1 (33.3 %), grown 2 (66.7 %)");
+    has("Hit rate 33.3 %");
+    has("In the driver 105.0 µs for allocations");
+    has("Findings");
+    has("1. Out of memory at ");
+    has("sure the allocator that refused it said so");
+    has("more gpushim oom a.trace");
+    has("at run time: GPUSHIM_REUSE=x");
+    has("/opt/plugin.so was loaded with RTLD_DEEPBIND");
+    assert!(
+        text.lines().count() <= 50,
+        "one screen: {} lines",
+        text.lines().count()
+    );
+}
+
+#[test]
+fn several_traces_are_the_ranks_of_one_job() {
+    let dir = tempfile::tempdir().unwrap();
+    let job = dir.path().join("job");
+    std::fs::create_dir(&job).unwrap();
+    for (rank, blocks) in [(0, 50), (1, 50), (2, 90), (3, 51)] {
+        let options = WriterOptions {
+            rank: Some(rank),
+            ..WriterOptions::default()
+        };
+        let writer = Writer::create(&job.join(format!("{rank}.trace")), &options).unwrap();
+        for block in 0..blocks {
+            writer.record(&event(Kind::Alloc, (block + 1) << 21, 2 * MIB));
+        }
+    }
+    let output = run(dir.path(), &["report", "job", "--format", "json"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let found = json(&output);
+    assert_eq!(found["results"].as_array().unwrap().len(), 4);
+    let job = &found["job"];
+    assert_eq!(
+        (&job["highest"], &job["outliers"]),
+        (&2.into(), &serde_json::json!([2]))
+    );
+    assert_eq!(job["ranks"][2]["peak"], 180 * MIB);
+    // 241 blocks of 2 MiB on four ranks.
+    assert_eq!(job["mean"], 241 * 2 * MIB / 4);
+    let text = stdout(&run(
+        dir.path(),
+        &[
+            "report",
+            "job/0.trace",
+            "job/1.trace",
+            "job/2.trace",
+            "job/3.trace",
+        ],
+    ));
+    assert!(
+        text.starts_with("4 ranks: rank 2 peaks highest, at 180.0 MiB after "),
+        "{text}"
+    );
+    assert!(
+        text.contains(
+            "Rank 2 is unlike the others: 80.0 MiB more than the median of them, 100.0 MiB."
+        ),
+        "{text}"
+    );
+    // The one report that follows is that of the highest.
+    assert_eq!(text.matches("trace      ").count(), 1, "{text}");
+    assert!(text.contains("trace      job/2.trace"), "{text}");
+    let one = stdout(&run(dir.path(), &["report", "job/0.trace"]));
+    assert!(one.starts_with("trace      job/0.trace"), "{one}");
+    let beside =
+        "Ranks 1, 2, 3 of the same job are beside this one: gpushim report job compares them.";
+    assert!(one.ends_with(&format!("\n{beside}\n")), "{one}");
+}
+
+#[test]
+fn separate_runs_are_no_job() {
+    let dir = tempfile::tempdir().unwrap();
+    // Two runs without a rank, and the same rank of two runs one after the other.
+    for (name, rank) in [("a", None), ("b", None), ("c", Some(0)), ("d", Some(0))] {
+        let options = WriterOptions {
+            rank,
+            ..WriterOptions::default()
+        };
+        let path = dir.path().join(format!("{name}.trace"));
+        let writer = Writer::create(&path, &options).unwrap();
+        writer.record(&event(Kind::Alloc, 1 << 21, 2 * MIB));
+    }
+    for files in [
+        ["a.trace", "b.trace"],
+        ["c.trace", "d.trace"],
+        ["a.trace", "c.trace"],
+    ] {
+        let output = run(dir.path(), &["report", files[0], files[1]]);
+        let text = stdout(&output);
+        assert_eq!(text.matches("trace      ").count(), 2, "{text}");
+        assert!(!text.contains("ranks"), "{text}");
+    }
+}
+
+#[test]
+fn report_as_json_has_exact_figures() {
+    let dir = tempfile::tempdir().unwrap();
+    sample(&dir.path().join("a.trace"));
+    let output = run(
+        dir.path(),
+        &["report", "--format", "json", "a.trace", "a.trace"],
+    );
+    assert_eq!(output.status.code(), Some(0));
+    let value = json(&output);
+    assert_eq!(value["results"].as_array().unwrap().len(), 2);
+    let report = &value["results"][0];
+    let device = &report["summary"]["devices"][0];
+    assert_eq!(device["requested"]["peak"], 3 * MIB);
+    assert_eq!(device["reserved"]["end"], 4 * MIB);
+    assert_eq!(device["tensors"]["tensors"]["peak"], MIB / 2);
+    assert_eq!(device["top_at_end"][0]["count"], 2);
+    assert_eq!(report["summary"]["sources"]["grown"], 2);
+    assert_eq!(report["summary"]["events"]["recorded"], 8);
+}
+
+#[test]
+fn without_a_file_the_newest_is_taken() {
+    let dir = tempfile::tempdir().unwrap();
+    let output = run(dir.path(), &["report"]);
+    assert_eq!(output.status.code(), Some(2));
+    let line = stderr(&output);
+    assert!(
+        line.starts_with("gpushim: failed to find a trace: no file matches gpushim-%h-%p.trace"),
+        "{line}"
+    );
+    assert_eq!(line.lines().count(), 1);
+    sample(&dir.path().join("gpushim-h-1.trace"));
+    std::thread::sleep(Duration::from_millis(20));
+    sample(&dir.path().join("gpushim-h-2.trace"));
+    std::thread::sleep(Duration::from_millis(20));
+    sample(&dir.path().join("other.trace"));
+    let text = stdout(&run(dir.path(), &["report"]));
+    assert!(text.starts_with("trace      gpushim-h-2.trace\n"), "{text}");
+    let elsewhere = gpushim(dir.path(), &["report"])
+        .env("GPUSHIM_TRACE", "oth%p.trace")
+        .output()
+        .unwrap();
+    assert!(stdout(&elsewhere).starts_with("trace      other.trace\n"));
+}
+
+#[test]
+fn a_wrapped_ring_is_said() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = WriterOptions {
+        bytes: 4096,
+        ..WriterOptions::default()
+    };
+    let writer = Writer::create(&dir.path().join("a.trace"), &options).unwrap();
+    (0..500).for_each(|address| writer.record(&event(Kind::Alloc, address, 1)));
+    let text = stdout(&run(dir.path(), &["report", "a.trace"]));
+    assert!(
+        text.contains("events     500 recorded, 64 readable, 436 lost, 0 torn"),
+        "{text}"
+    );
+    assert!(text.contains("the ring has wrapped"), "{text}");
+}
+
+#[test]
+fn a_block_that_outlives_the_ring_counts() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = WriterOptions {
+        bytes: 4096,
+        ..WriterOptions::default()
+    };
+    let writer = Writer::create(&dir.path().join("a.trace"), &options).unwrap();
+    writer.record_alloc(&event(Kind::Alloc, MIB, 3 * MIB));
+    // It is told by when it was made, which is before all that the ring still has.
+    std::thread::sleep(Duration::from_millis(1));
+    for _ in 0..500 {
+        writer.record_alloc(&event(Kind::Alloc, 64 * MIB, MIB));
+        writer.record_free(&event(Kind::Free, 64 * MIB, MIB));
+    }
+    let report = json(&run(dir.path(), &["report", "a.trace", "--format", "json"]));
+    let summary = &report["results"][0]["summary"];
+    assert_eq!(summary["events"]["wrapped"], true);
+    assert_eq!(
+        (&summary["older"]["count"], &summary["older"]["bytes"]),
+        (&1.into(), &(3 * MIB).into())
+    );
+    let requested = &summary["devices"][0]["requested"];
+    assert_eq!(
+        (&requested["peak"], &requested["end"]),
+        (&(4 * MIB).into(), &(3 * MIB).into())
+    );
+    let held = &report["results"][0]["peaks"][0];
+    assert_eq!(
+        (&held["bytes"], &held["unknown"]),
+        (&(4 * MIB).into(), &0.into())
+    );
+}
+
+#[test]
+fn events_are_listed_filtered_and_limited() {
+    let dir = tempfile::tempdir().unwrap();
+    sample(&dir.path().join("a.trace"));
+    let all = stdout(&run(dir.path(), &["events", "a.trace"]));
+    assert_eq!(all.lines().count(), 9, "{all}");
+    assert!(
+        all.contains("grown, block 2.0 MiB, 35.0 µs in the driver"),
+        "{all}"
+    );
+    assert!(all.contains("free 1.0 MiB, of 80.0 GiB, result 2"), "{all}");
+    let some = stdout(&run(
+        dir.path(),
+        &["events", "--kind", "alloc,free", "--limit", "2", "a.trace"],
+    ));
+    assert_eq!(some.lines().count(), 3, "{some}");
+    let output = run(
+        dir.path(),
+        &["events", "--kind", "alloc", "--format", "json", "a.trace"],
+    );
+    let listed = result(&output);
+    assert_eq!(listed["trace"], "a.trace");
+    let lines = listed["events"].as_array().unwrap();
+    assert_eq!(lines.len(), 3);
+    // Each on a line of its own.
+    assert_eq!(stdout(&output).lines().count(), 2 + 3);
+    let two = run(
+        dir.path(),
+        &[
+            "events", "--limit", "1", "--format", "json", "a.trace", "a.trace",
+        ],
+    );
+    let two = json(&two);
+    assert_eq!(
+        (&two["command"], &two["found"]),
+        (&"events".into(), &false.into())
+    );
+    assert_eq!(two["results"].as_array().unwrap().len(), 2);
+    assert_eq!(two["results"][1]["events"].as_array().unwrap().len(), 1);
+    assert_eq!(lines[0]["event"], 1);
+    assert_eq!(lines[0]["address"], 0x1000);
+    assert_eq!(lines[0]["flags"][0], "grown");
+    assert_eq!(lines[0]["block"], 2 * MIB);
+    assert_eq!(lines[0]["thread"], 77);
+    assert_eq!(lines[2]["flags"][0], "hit");
+    let wrong = run(dir.path(), &["events", "--kind", "allocation", "a.trace"]);
+    assert_eq!(wrong.status.code(), Some(2));
+    assert!(stderr(&wrong).contains("expected one of alloc, free, reserve"));
+}
+
+#[test]
+fn a_reader_that_stops_early_is_no_error() {
+    let dir = tempfile::tempdir().unwrap();
+    let writer = Writer::create(&dir.path().join("a.trace"), &WriterOptions::default()).unwrap();
+    (0..50_000).for_each(|address| writer.record(&event(Kind::Alloc, address, 1)));
+    for format in ["text", "json"] {
+        let mut command = gpushim(dir.path(), &["events", "--format", format, "a.trace"]);
+        let mut child = command
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut some = [0; 10];
+        child.stdout.take().unwrap().read_exact(&mut some).unwrap();
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(
+            (output.status.code(), stderr(&output).as_str()),
+            (Some(0), ""),
+            "{format}"
+        );
+    }
+}

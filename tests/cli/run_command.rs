@@ -1,0 +1,161 @@
+//! What `run` does.
+
+use super::*;
+
+fn run_command(dir: &Path, args: &[&str]) -> Command {
+    let mut command = gpushim(dir, &[&["run"], args].concat());
+    command.env("GPUSHIM_LIBRARY", harmless_library());
+    command
+}
+
+#[test]
+fn run_sets_the_environment_and_hands_on_the_exit_code() {
+    let dir = tempfile::tempdir().unwrap();
+    let script =
+        "echo $LD_PRELOAD; echo $GPUSHIM_POLICY; echo $GPUSHIM_LIMIT; echo $GPUSHIM_TRACE; exit 7";
+    let mut command = run_command(
+        dir.path(),
+        &[
+            "--policy", "segments", "--limit", "1g", "--", "sh", "-c", script,
+        ],
+    );
+    let output = command
+        .env("LD_PRELOAD", harmless_library())
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(7));
+    let library = Path::new(&harmless_library())
+        .canonicalize()
+        .unwrap()
+        .display()
+        .to_string();
+    let here = dir.path().canonicalize().unwrap();
+    let expected = format!(
+        "{library}:{}\nsegments\n1g\n{}/gpushim-%h-%p.trace\n",
+        harmless_library(),
+        here.display()
+    );
+    assert_eq!(stdout(&output), expected);
+    assert!(
+        stderr(&output).starts_with("gpushim: no trace was written"),
+        "{}",
+        stderr(&output)
+    );
+}
+
+#[test]
+fn run_names_the_traces_that_were_written() {
+    let dir = tempfile::tempdir().unwrap();
+    let trace = sample(&dir.path().join("source"));
+    sample(&dir.path().join("gpushim-old-1.trace"));
+    let copy = |names: &str| format!("for name in {names}; do cp {} $name; done", trace.display());
+    let one = run_command(dir.path(), &["--", "sh", "-c", &copy("gpushim-h-2.trace")])
+        .output()
+        .unwrap();
+    assert_eq!(
+        stderr(&one),
+        "gpushim: wrote gpushim-h-2.trace; next: gpushim report gpushim-h-2.trace\n"
+    );
+    let two = run_command(
+        dir.path(),
+        &["--trace", "x%p", "--", "sh", "-c", &copy("x1 x2")],
+    )
+    .output()
+    .unwrap();
+    assert_eq!(
+        stderr(&two),
+        "gpushim: wrote 2 traces; next: gpushim report x1 x2\n"
+    );
+    let off = run_command(dir.path(), &["--trace", "off", "true"])
+        .output()
+        .unwrap();
+    assert_eq!((off.status.code(), stderr(&off).as_str()), (Some(0), ""));
+}
+
+#[test]
+fn run_ends_as_its_command_ends() {
+    let dir = tempfile::tempdir().unwrap();
+    let killed = run_command(dir.path(), &["--", "sh", "-c", "kill -KILL $$"])
+        .output()
+        .unwrap();
+    assert_eq!(killed.status.code(), Some(137));
+    let missing = run_command(dir.path(), &["--", "/no/such/program"])
+        .output()
+        .unwrap();
+    assert_eq!(missing.status.code(), Some(2));
+    let line = stderr(&missing);
+    assert!(
+        line.starts_with("gpushim: failed to run /no/such/program: "),
+        "{line}"
+    );
+    let bad = run_command(dir.path(), &["--reuse", "never", "--", "true"])
+        .output()
+        .unwrap();
+    assert_eq!(bad.status.code(), Some(2));
+    assert!(
+        stderr(&bad).contains("failed to use --reuse never: expected order, wait or strict"),
+        "{}",
+        stderr(&bad)
+    );
+    let later = run_command(
+        dir.path(),
+        &["--policy", "vmm", "--trace", "off", "--", "true"],
+    )
+    .output()
+    .unwrap();
+    assert_eq!(
+        later.status.code(),
+        Some(0),
+        "understood, and the library says what it does instead"
+    );
+    let gone = gpushim(dir.path(), &["run", "true"])
+        .env("GPUSHIM_LIBRARY", "/no/lib.so")
+        .output()
+        .unwrap();
+    assert_eq!(gone.status.code(), Some(2));
+    assert!(
+        stderr(&gone).contains("failed to find libgpushim.so: GPUSHIM_LIBRARY=/no/lib.so"),
+        "{}",
+        stderr(&gone)
+    );
+}
+
+#[test]
+fn run_hands_signals_on() {
+    let dir = tempfile::tempdir().unwrap();
+    // The command says when it is ready, and that it got the signal.
+    let script = "trap 'echo got; exit 9' TERM; echo ready; while :; do sleep 0.05; done";
+    let mut command = run_command(dir.path(), &["--trace", "off", "--", "sh", "-c", script]);
+    let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+    let mut out = child.stdout.take().unwrap();
+    let mut ready = [0; 6];
+    out.read_exact(&mut ready).unwrap();
+    // SAFETY: the child is ours and has not been waited for.
+    unsafe { libc::kill(child.id() as libc::pid_t, libc::SIGTERM) };
+    let mut rest = String::new();
+    out.read_to_string(&mut rest).unwrap();
+    let status = child.wait().unwrap();
+    assert_eq!(
+        (rest.as_str(), status.code(), status.signal()),
+        ("got\n", Some(9), None)
+    );
+}
+
+#[test]
+fn run_leaves_the_signal_mask_of_its_command_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let script = [
+        "--trace",
+        "off",
+        "--",
+        "grep",
+        "SigBlk",
+        "/proc/self/status",
+    ];
+    let output = run_command(dir.path(), &script).output().unwrap();
+    let direct = Command::new("grep")
+        .args(["SigBlk", "/proc/self/status"])
+        .output()
+        .unwrap();
+    assert_eq!(stdout(&output), stdout(&direct));
+}

@@ -1,0 +1,302 @@
+//! Allocations and frees.
+
+use super::*;
+
+/// The slot of the pool that an allocation names; 0 if it names none.
+fn index_of(from: From) -> u8 {
+    match from {
+        From::Pool(pool, _) => pool,
+        _ => 0,
+    }
+}
+
+pub(super) fn allocate(world: &mut World, step: &Step, slot: u8, bytes: u64, from: From) -> bool {
+    const SMALL: u64 = 1 << 20;
+    let index = usize::from(slot);
+    if matches!(world.blocks[index].state, State::Live | State::Missing) {
+        return false;
+    }
+    // What a capture forbids succeeds here, as promised. Natively there is no such memory; here a pool keeps it
+    // until it is synchronised.
+    let is_kept = matches!(from, From::Stream(_) | From::Pool(..));
+    if bytes > SMALL && is_kept && world.is_forbidden() {
+        return false;
+    }
+    const UNTOUCHED: u64 = 0x00ab_cdef_0000;
+    let mut address = UNTOUCHED;
+    let mut size = bytes;
+    let current = world.current();
+    let (kind, context, captured, code) = match from {
+        From::Plain => (
+            Kind::Context,
+            current,
+            false,
+            call!(world, alloc, &mut address, bytes as usize),
+        ),
+        From::Pitched(width) => {
+            let mut pitch = 0;
+            let height = (bytes as usize).div_ceil(width as usize);
+            let code = call!(
+                world,
+                alloc_pitch,
+                &mut address,
+                &mut pitch,
+                width as usize,
+                height,
+                4
+            );
+            if code == 0 {
+                size = (pitch * height) as u64;
+                world.seen.push(pitch as u64);
+            }
+            (Kind::Context, current, false, code)
+        }
+        From::Stream(stream) | From::Pool(_, stream) => {
+            let captured = is_capturing(world, step, stream);
+            let context = match stream.slot() {
+                Some(slot) => Some(world.stream_contexts[slot]),
+                None => current,
+            };
+            let handle = world.handle(stream);
+            let code = match from {
+                From::Pool(pool, _) => {
+                    let pool = world.pools[usize::from(pool)];
+                    let device = context.map(|context| world.context_devices[usize::from(context)]);
+                    if pool == 0 || device != Some(world.pool_devices[usize::from(index_of(from))])
+                    {
+                        return false;
+                    }
+                    through!(
+                        step,
+                        world,
+                        alloc_from,
+                        alloc_from_ptsz,
+                        &mut address,
+                        bytes as usize,
+                        pool,
+                        handle
+                    )
+                }
+                _ => through!(
+                    step,
+                    world,
+                    alloc_async,
+                    alloc_async_ptsz,
+                    &mut address,
+                    bytes as usize,
+                    handle
+                ),
+            };
+            (
+                if captured { Kind::Graph } else { Kind::Pool },
+                context,
+                captured,
+                code,
+            )
+        }
+    };
+    let given = match address {
+        0 => 0,
+        UNTOUCHED => 1,
+        _ => 2,
+    };
+    world.seen.insert(0, code);
+    world.seen.push(given);
+    let context = context.unwrap_or(0);
+    let device = world.context_devices[usize::from(context)];
+    if code == 0 && given == 2 {
+        let overlap = world.overlaps(address, size);
+        let aligned = address.is_multiple_of(256);
+        world.seen.extend([u64::from(overlap), u64::from(aligned)]);
+        let capture = match from {
+            From::Stream(stream) | From::Pool(_, stream) if captured => key(world, stream),
+            _ => 0,
+        };
+        let serial = world.serial();
+        world.blocks[index] = Block {
+            state: State::Live,
+            address,
+            bytes: size,
+            kind,
+            context,
+            device,
+            value: 0,
+            serial,
+            capture,
+        };
+        match kind {
+            Kind::Graph => world.of_graphs.push(address..address + size.max(1)),
+            _ => drop(world.live.insert(address, (size, slot))),
+        }
+    }
+    let free = free_bytes(world);
+    world.seen.push(free);
+    true
+}
+
+/// Free bytes of the current device, as the driver or the shim counts them; of use natively only.
+fn free_bytes(world: &World) -> u64 {
+    if world.native.is_some() {
+        return 0;
+    }
+    let (mut free, mut total) = (0, 0);
+    call!(world, mem_info, &mut free, &mut total);
+    free as u64
+}
+
+pub(super) fn free(world: &mut World, step: &Step) -> bool {
+    // The shim carries out what a capture forbids, as promised: from then on the two runs would hold different
+    // blocks, and natively the capture would be broken by what the program does with them.
+    if world.is_forbidden() && matches!(step.op, Op::Free { .. } | Op::FreeAsync { .. }) {
+        return false;
+    }
+    let code = match step.op {
+        Op::Free { block } => {
+            let Some(found) = live(world, block) else {
+                return missing_freed(world, block);
+            };
+            let code = call!(world, free, found.address);
+            if code == 0 {
+                ended(world, block);
+            }
+            code
+        }
+        Op::FreeAsync { block, stream } => {
+            let Some(found) = live(world, block) else {
+                return missing_freed(world, block);
+            };
+            let handle = world.handle(stream);
+            let code = through!(
+                step,
+                world,
+                free_async,
+                free_async_ptsz,
+                found.address,
+                handle
+            );
+            if code == 0 {
+                ended(world, block);
+            }
+            code
+        }
+        Op::FreeAgain { block, stream } => {
+            let found = world.blocks[usize::from(block)];
+            let of_graph = world
+                .of_graphs
+                .iter()
+                .any(|range| range.contains(&found.address));
+            let is_other = of_graph || world.overlaps(found.address, 1);
+            if found.state != State::Freed || found.kind == Kind::Graph || is_other {
+                return false;
+            }
+            match stream {
+                Some(stream) => through!(
+                    step,
+                    world,
+                    free_async,
+                    free_async_ptsz,
+                    found.address,
+                    world.handle(stream)
+                ),
+                None => call!(world, free, found.address),
+            }
+        }
+        Op::FreeInside {
+            block,
+            offset,
+            stream,
+        } => {
+            let Some(found) = live(world, block) else {
+                return false;
+            };
+            let address = found.address + u64::from(offset);
+            if u64::from(offset) >= found.bytes || found.kind == Kind::Graph {
+                return false;
+            }
+            match stream {
+                Some(stream) => through!(
+                    step,
+                    world,
+                    free_async,
+                    free_async_ptsz,
+                    address,
+                    world.handle(stream)
+                ),
+                None => call!(world, free, address),
+            }
+        }
+        _ => return false,
+    };
+    world.seen.push(code);
+    true
+}
+
+/// A free of what natively exists and here was refused: from then on both have nothing there.
+fn missing_freed(world: &mut World, slot: u8) -> bool {
+    let freed = world.theirs.len() >= 2 && world.theirs[world.theirs.len() - 2] == 0;
+    let block = &mut world.blocks[usize::from(slot)];
+    if block.state == State::Missing && freed {
+        block.state = State::Empty;
+    }
+    false
+}
+
+/// Asks for all that must be free whatever the policy, and gives it back.
+pub(super) fn probe(world: &mut World, step: &Step, async_: bool) -> bool {
+    const ROOM: u64 = 256 << 20;
+    const KEPT: u64 = 128 << 20;
+    if step.context == AS_IS || world.contexts[usize::from(step.context)] == 0 {
+        return false;
+    }
+    // As for allocations.
+    if async_ && world.is_forbidden() {
+        return false;
+    }
+    let device = world.context_devices[usize::from(step.context)];
+    let facts = world.facts(device);
+    // What natively is live counts here as well.
+    let missing: u64 = world
+        .blocks
+        .iter()
+        .filter(|block| block.state == State::Missing && block.device == device)
+        .map(|block| judge::cost(block.bytes))
+        .sum();
+    // A driver's pool keeps pieces of 32 MiB by its threshold; how many depends on where its blocks lie.
+    let kept = if facts.raised { KEPT } else { 0 };
+    let taken = facts.held + facts.extra + missing + ROOM + kept;
+    let Some(bytes) = world
+        .memory
+        .checked_sub(taken)
+        .filter(|bytes| *bytes > 64 << 20)
+    else {
+        return false;
+    };
+    let bytes = bytes >> 21 << 21;
+    let mut address = 0;
+    let (code, freed) = if async_ {
+        let code = call!(world, alloc_async, &mut address, bytes as usize, 1);
+        (
+            code,
+            if code == 0 {
+                call!(world, free_async, address, 1)
+            } else {
+                0
+            },
+        )
+    } else {
+        let code = call!(world, alloc, &mut address, bytes as usize);
+        (
+            code,
+            if code == 0 {
+                call!(world, free, address)
+            } else {
+                0
+            },
+        )
+    };
+    if async_ {
+        call!(world, ctx_sync);
+    }
+    world.seen.extend([code, freed, OUT_OF_MEMORY]);
+    true
+}

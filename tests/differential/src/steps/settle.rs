@@ -1,0 +1,179 @@
+//! Brings both runs to the same state where they differ: what one of them refused, freed or broke, the other does, too.
+
+use super::*;
+
+/// A free under work that nothing orders before it is the program's fault, and found natively unless a capture forbids the
+/// free. Here the memory is cached, and would be found when it goes back to the driver or is handed out again.
+pub(super) fn forgive(world: &World, step: &Step) {
+    let (Op::Free { block } | Op::FreeAsync { block, .. }) = step.op else {
+        return;
+    };
+    let block = &world.blocks[usize::from(block)];
+    if block.state == State::Freed {
+        call!(world, forgive, block.address, block.bytes);
+    }
+}
+
+/// A step on a block that was refused here: natively its work comes between other work, and may be waited for or
+/// break captures. Here that is done without the block.
+pub(super) fn order_alike(world: &mut World, step: &Step) {
+    let breaks = [judge::CAPTURE_UNSUPPORTED, judge::CAPTURE_IMPLICIT];
+    if breaks.iter().any(|code| world.theirs.contains(code)) {
+        break_captures(world, step);
+    }
+    let stream = match step.op {
+        Op::Fill { stream, .. }
+        | Op::Upload { stream, .. }
+        | Op::Kernel { stream, .. }
+        | Op::Copy { stream, .. } => stream,
+        Op::Read { .. } => Stream::LEGACY,
+        _ => return,
+    };
+    if world.theirs.first() != Some(&0) {
+        return;
+    }
+    let handle = match world.handle(stream) {
+        0 if step.per_thread => 2,
+        handle => handle,
+    };
+    call!(world, kernel, handle, 0, 0, std::ptr::null());
+    if matches!(step.op, Op::Read { .. }) {
+        // A copy waits without being a call that captures forbid.
+        let mut mode = 2;
+        call!(world, exchange_mode, &mut mode);
+        call!(world, stream_sync, handle);
+        call!(world, exchange_mode, &mut mode);
+    }
+}
+
+/// Breaks the captures that the same step has broken natively, by a call that does nothing else.
+pub(super) fn break_captures(world: &mut World, step: &Step) {
+    let stream = match step.op {
+        Op::Allocate {
+            from: From::Stream(stream) | From::Pool(_, stream),
+            ..
+        }
+        | Op::FreeAsync { stream, .. } => stream,
+        Op::FreeAgain {
+            stream: Some(stream),
+            ..
+        }
+        | Op::FreeInside {
+            stream: Some(stream),
+            ..
+        } => stream,
+        _ => Stream::LEGACY,
+    };
+    let (mut event, mut current) = (0, 0);
+    // An event needs a context, and there may be none.
+    call!(world, ctx_get, &mut current);
+    if world.current().is_none() {
+        let any = world.contexts.iter().copied().find(|context| *context != 0);
+        call!(world, ctx_set, any.unwrap_or(0));
+    }
+    call!(world, event_create, &mut event, 2);
+    if world.theirs.contains(&judge::CAPTURE_IMPLICIT) {
+        through!(
+            step,
+            world,
+            event_record,
+            event_record_ptsz,
+            event,
+            world.handle(stream)
+        );
+    } else {
+        call!(world, event_query, event);
+    }
+    call!(world, event_destroy, event);
+    call!(world, ctx_set, current);
+}
+
+/// What succeeded here and natively did not is undone.
+fn even_out(world: &mut World, step: &Step) {
+    match step.op {
+        // Freed here, and live natively until it is freed once more.
+        Op::Free { block } | Op::FreeAsync { block, .. }
+            if world.blocks[usize::from(block)].state == State::Freed =>
+        {
+            world.blocks[usize::from(block)].state = State::Missing;
+        }
+        Op::Allocate { block, .. } => give_back(world, usize::from(block)),
+        _ => {}
+    }
+}
+
+/// Frees what natively does not exist.
+fn give_back(world: &mut World, slot: usize) {
+    let block = world.blocks[slot];
+    if block.state == State::Live && block.address != 0 {
+        world.live.remove(&block.address);
+        world.blocks[slot].state = State::Empty;
+        // What is current may have ended.
+        let mut current = 0;
+        call!(world, ctx_get, &mut current);
+        let any = world.contexts.iter().copied().find(|context| *context != 0);
+        call!(world, ctx_set, any.unwrap_or(0));
+        call!(world, free, block.address);
+        call!(world, ctx_set, current);
+    }
+}
+
+/// Brings both runs to the same state after a promised difference.
+pub(super) fn settle(world: &mut World, step: &Step, promise: Promise) {
+    world.has_diverged |= matches!(
+        promise,
+        Promise::Lawful | Promise::Served | Promise::Rounded | Promise::Limited | Promise::Kept
+    );
+    if promise == Promise::Lawful {
+        let is_plain = matches!(
+            step.op,
+            Op::Probe { async_: false }
+                | Op::Allocate {
+                    from: From::Plain | From::Pitched(_),
+                    ..
+                }
+        );
+        if is_plain && world.seen.first() == Some(&0) {
+            let open = world.captures.values_mut();
+            open.for_each(|capture| capture.keeps = true);
+        }
+        break_captures(world, step);
+        // Natively refused before anything was said of the work on the block.
+        forgive(world, step);
+        even_out(world, step);
+        return;
+    }
+    let Op::Allocate { block, bytes, from } = step.op else {
+        return;
+    };
+    let slot = usize::from(block);
+    match promise {
+        Promise::Served => give_back(world, slot),
+        Promise::Rounded | Promise::Limited | Promise::Kept => {
+            let device = device_of(world, step);
+            let kind = if matches!(from, From::Plain | From::Pitched(_)) {
+                Kind::Context
+            } else {
+                Kind::Pool
+            };
+            let context = if step.context == AS_IS {
+                world.current().unwrap_or(0)
+            } else {
+                step.context
+            };
+            let serial = world.serial();
+            world.blocks[slot] = Block {
+                state: State::Missing,
+                address: 0,
+                bytes: from.takes(bytes),
+                kind,
+                context,
+                device,
+                value: 0,
+                serial,
+                capture: 0,
+            };
+        }
+        _ => {}
+    }
+}
