@@ -129,18 +129,28 @@ pub(super) fn allocate(world: &mut World, step: &Step, slot: u8, bytes: u64, fro
             _ => drop(world.live.insert(address, (size, slot))),
         }
     }
-    let free = free_bytes(world);
+    let free = free_bytes(world, context);
     world.seen.push(free);
     true
 }
 
-/// Free bytes of the current device, as the driver or the shim counts them; of use natively only.
-fn free_bytes(world: &World) -> u64 {
+/// Free bytes of a context's device, as the driver counts them; of use natively only.
+fn free_bytes(world: &World, context: u8) -> u64 {
     if world.native.is_some() {
         return 0;
     }
-    let (mut free, mut total) = (0, 0);
+    let (mut free, mut total, mut current) = (0, 0, 0);
+    // A stream may be of another device than the current context.
+    call!(world, ctx_get, &mut current);
+    let other = world.contexts[usize::from(context)];
+    let is_elsewhere = other != 0 && other != current;
+    if is_elsewhere {
+        call!(world, ctx_set, other);
+    }
     call!(world, mem_info, &mut free, &mut total);
+    if is_elsewhere {
+        call!(world, ctx_set, current);
+    }
     free as u64
 }
 
