@@ -25,10 +25,12 @@ const APART: usize = 64;
 const STAYS: f64 = 0.5;
 /// Of all allocations, how many are of calls that a whole iteration makes.
 const WHOLE: f64 = 0.5;
-/// So many repetitions tell a kind of blocks that stays from others.
+/// The fewest repetitions in which one kind of blocks that stays can be told from the others.
 const MANY: usize = 9;
-/// With so many other kinds.
-const OTHERS: usize = 4;
+/// The most kinds of allocations of a run in which that is not told.
+const FEW_KINDS: usize = 4;
+/// The most rises that say nothing when only half of them fall back.
+const FEW_RISES: usize = 4;
 /// If no more than this part of all rises stays, half of the repetitions must fall back.
 const COMES_BACK: f64 = 0.25;
 /// How many of the repetitions must look like iterations.
@@ -91,7 +93,7 @@ pub struct Evidence {
 }
 
 impl Evidence {
-    /// Of the blocks of a focus, in a run with so many kinds of allocations that come often.
+    /// Of the blocks of a focus. `kinds`: how many kinds of allocations come often in the run.
     pub fn new(focus: Focus, kinds: usize) -> Evidence {
         Evidence {
             focus,
@@ -260,14 +262,14 @@ impl Evidence {
         // The first one may make what all of them use.
         let sum = |of: fn(&Pass) -> i64| rising().skip(1).map(|pass| of(pass) as f64).sum::<f64>();
         let comes_back = sum(|pass| pass.stays) <= COMES_BACK * sum(|pass| pass.rise);
-        if all > 0 && (is_most(falls) || falls * 2 >= all && all > OTHERS && comes_back) {
+        if all > 0 && (is_most(falls) || falls * 2 >= all && all > FEW_RISES && comes_back) {
             return Certainty::sure("what is live falls back in each of them");
         }
         // In the layers of one pass several kinds stay.
         let mut left = kept.groups.iter().filter(|group| group.left.is_some());
         if let (Some(only), None) = (left.next(), left.next())
             && self.passes.len() >= MANY
-            && self.kinds > OTHERS
+            && self.kinds > FEW_KINDS
         {
             let each = only.held.bytes as f64 / only.iterations.max(1) as f64;
             let returns = rising().filter(|pass| {

@@ -32,7 +32,7 @@ pub struct Locator {
 }
 
 impl Locator {
-    /// Of iterations that are recognised by this, in a run with so many kinds of allocations that come often.
+    /// Of iterations that are recognised by `by`. `kinds`: how many kinds of allocations come often in the run.
     pub(super) fn new(focus: Focus, by: By, kinds: usize) -> Locator {
         Locator {
             by,

@@ -20,7 +20,7 @@ const SPAN: usize = 8;
 const PART: f64 = 0.3;
 /// How many of the distances between them must be the usual one.
 const REGULAR: f64 = 0.8;
-/// With so many, they may be irregular if they are spread evenly.
+/// From this many iterations on, the distances may be irregular if the iterations are spread evenly over the run.
 const MANY: usize = 12;
 /// The fewest of one half against those of the other.
 const EVEN: f64 = 0.6;

@@ -105,7 +105,7 @@ impl Gap {
     }
 }
 
-/// Whether these bytes, of so many, are worth a finding.
+/// Whether `bytes` are a large enough part of `of` bytes to be a finding.
 fn is_much(bytes: u64, of: u64) -> bool {
     bytes >= LEAST && bytes as f64 >= SHARE * of as f64
 }

@@ -101,7 +101,7 @@ pub fn run(setting: &Setting, actions: &[Action], lie: Option<Call>) -> Vec<Stri
     for (context, device) in &contexts {
         pool.device().sim.add_context(*context, *device);
     }
-    // Work of a context on the same device may reach memory: the pool is told of both.
+    // Work of either context of this device may use its memory, so the pool must know both.
     pool.context_known(Context(1));
     pool.context_known(Context(2));
     let mut machine = Machine {
