@@ -10,4 +10,5 @@ mod older;
 mod text;
 
 pub use find::Fragmentation;
+pub use layout::Room;
 pub use text::FragmentationReport;

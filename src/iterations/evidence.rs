@@ -233,9 +233,14 @@ impl Evidence {
             .last()
             .map(|call| call.function.clone())?;
         if all.keys().flatten().count() == 1 {
-            return Some(Certainty::sure(format!(
-                "each is a call that `{function}` makes"
-            )));
+            let gives_back = |pass: &Pass| pass.stays < pass.rise;
+            return Some(if self.passes.iter().any(gives_back) {
+                Certainty::sure(format!("each is a call that `{function}` makes"))
+            } else {
+                Certainty::unsure(format!(
+                    "each is a call that `{function}` makes, and none gives anything back, as where a model is made"
+                ))
+            });
         }
         let is_whole = |of: &&Vec<u32>| {
             let own: FxHashSet<_> = of.iter().map(child).collect();

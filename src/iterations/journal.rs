@@ -4,6 +4,8 @@ use gpushim_trace::{Kind, Record};
 
 /// The most entries, 40 bytes each: longer iterations have no journal.
 const MOST: usize = 1 << 20;
+/// Up to this many entries are kept of all iterations: what was taken for them may be parts of a single pass.
+const FEW: usize = 1 << 16;
 /// Iterations that begin after the peak before enough is known.
 const AFTER: usize = 2;
 
@@ -42,6 +44,8 @@ pub struct Journal {
     /// Iterations that began after the moment.
     after: usize,
     is_too_long: bool,
+    /// Whether it has everything that happened.
+    is_all: bool,
 }
 
 impl Journal {
@@ -53,6 +57,7 @@ impl Journal {
             current: 0,
             after: 0,
             is_too_long: false,
+            is_all: true,
         }
     }
 
@@ -71,14 +76,19 @@ impl Journal {
         self.after >= AFTER
     }
 
+    /// Whether it has everything that happened, from the beginning of the recording to its end.
+    pub fn is_all(&self) -> bool {
+        self.is_all
+    }
+
     /// An iteration begins.
     pub fn begin(&mut self, ticket: u64) {
         if ticket >= self.moment {
             self.after += 1;
-        } else {
+        } else if self.entries.len() > FEW || self.is_too_long {
             self.entries.drain(..self.current);
             self.current = self.entries.len();
-            self.is_too_long = false;
+            (self.is_too_long, self.is_all) = (false, false);
         }
     }
 
@@ -94,7 +104,8 @@ impl Journal {
 
     /// Something happens.
     pub fn note(&mut self, ticket: u64, thread: u32, what: What) {
-        if self.is_whole() || self.is_too_long {
+        if self.is_too_long || self.is_whole() && self.entries.len() > FEW {
+            self.is_all = false;
             return;
         }
         if self.entries.len() >= MOST {

@@ -3,6 +3,9 @@
 use crate::recording::{Names, calls};
 use crate::symbols::{Kind, Origin, Symbol};
 
+/// Parts of the names of PyTorch's operators that copy.
+const COPIES: [&str; 5] = ["::clone", "_to_copy", "::contiguous", "::cat", "::stack"];
+
 /// Blocks of one stack.
 #[derive(Clone, Debug, Default)]
 pub struct Blocks {
@@ -108,9 +111,12 @@ impl Blocks {
         })
     }
 
-    /// Whether the user's own function made them, and not a layer that it called.
+    /// Whether the user's own function made them, and not a layer that it called; by an operator that copies, where native
+    /// functions are known.
     pub fn is_copy(&self) -> bool {
+        let copies = |name: &String| COPIES.iter().any(|part| name.contains(part));
         self.calls.first().is_some_and(is_of_user)
+            && (self.native.is_empty() || self.native.iter().any(copies))
     }
 
     fn user(&self) -> Option<&Symbol> {
@@ -134,6 +140,12 @@ fn file(call: &Symbol) -> &str {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
+
+    /// The same, made by native functions below them.
+    pub(in crate::leaks) fn by_operator(mut blocks: Blocks, native: &str) -> Blocks {
+        blocks.native.push(native.to_string());
+        blocks
+    }
 
     /// One block of this size, made by calls of these functions of these files, the innermost first.
     pub(in crate::leaks) fn of(bytes: u64, calls: &[(&str, &str)]) -> Blocks {

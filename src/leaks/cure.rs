@@ -97,7 +97,7 @@ pub fn cure(blocks: &Blocks) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::leaks::blocks::tests::of;
+    use crate::leaks::blocks::tests::{by_operator, of};
 
     const NN: &str = "/usr/lib/python3/site-packages/torch/nn/";
     const MAIN: (&str, &str) = ("main", "/home/me/train.py");
@@ -165,6 +165,23 @@ mod tests {
         ] {
             let told = cured(size, &calls);
             assert!(told.contains(word), "{word}: {told:?}");
+        }
+    }
+
+    #[test]
+    fn what_an_operator_made_is_no_copy() {
+        let module = module();
+        let calls = [
+            ("Net.forward", "/home/me/train.py"),
+            (module.0, &module.1),
+            MAIN,
+        ];
+        for (operator, word) in [
+            ("at::_ops::clone::call", "keep none"),
+            ("at::_ops::relu::call", "torch.no_grad()"),
+        ] {
+            let told = cure(&by_operator(of(1 << 20, &calls), operator)).unwrap();
+            assert!(told.contains(word), "{operator}: {told}");
         }
     }
 

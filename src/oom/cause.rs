@@ -169,9 +169,12 @@ impl Situation {
         causes.extend(self.growth(short.max(1)));
         causes.extend(self.framework_limit());
         causes.extend(self.waiting(short));
-        causes.extend(self.elsewhere(short));
+        let elsewhere = self.elsewhere(short);
+        causes.extend(elsewhere);
         if short == 0 {
-            causes.push(self.in_pieces());
+            if elsewhere.is_none() {
+                causes.push(self.in_pieces());
+            }
             return causes;
         }
         causes.extend(self.our_limit(short));

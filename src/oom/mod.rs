@@ -7,6 +7,7 @@
 mod cause;
 mod find;
 mod fits;
+mod layout;
 mod situation;
 mod text;
 mod until;

@@ -6,6 +6,7 @@ use rustc_hash::FxHashMap;
 
 use super::cause::Situation;
 use super::find::Shortage;
+use super::layout;
 use crate::growth::Growth;
 use crate::ledger::{Account, DeviceAccount, Focus, LiveAt, Visitor, walk};
 use crate::recording::{Caching, Recording, Segment};
@@ -95,7 +96,9 @@ pub(super) fn situations(
             grows: grows.map(|growth| {
                 let per_iteration = growth.per_iteration.max(0.0) as u64;
                 let passed = growth.iterations.saturating_sub(growth.steady_from) as u64;
-                [per_iteration.saturating_mul(passed), per_iteration]
+                // What was freed before is no cause.
+                let kept = per_iteration.saturating_mul(passed).min(one.live);
+                [kept, per_iteration]
             }),
             ..Situation::default()
         }
@@ -105,6 +108,8 @@ pub(super) fn situations(
         for (one, situation) in shortages.iter().zip(&mut told) {
             Pieces::of(recording, caching, one).tell(one.stream, situation);
         }
+    } else {
+        layout::tell(recording, shortages, &mut told);
     }
     told
 }

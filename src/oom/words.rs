@@ -145,7 +145,9 @@ fn sentence(cause: Cause, situation: &Situation) -> String {
                 Place::Pool => {
                     "in other pools of the framework (of CUDA graphs, or torch.cuda.MemPool)"
                 }
-                Place::Stream => "in the framework's blocks of other streams",
+                Place::Stream => {
+                    "in the framework's cache, in pieces that belong to other streams or pools"
+                }
                 Place::Framework => "in the framework's cache, which this request could not use",
             };
             format!("{} were free {place}.", bytes(there))

@@ -6,7 +6,7 @@
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 
-use crate::iterations::{Iterations, Journal, What};
+use crate::iterations::{Iterations, Journal, Start, What};
 use crate::ledger::Block;
 use crate::recording::{Names, Recording};
 
@@ -72,17 +72,25 @@ pub struct Part {
 }
 
 /// Judges the blocks that were live at the moment of a journal; those categories that occur, in their order.
-/// `None` where nothing can be told of any.
+/// `None` where nothing can be told of any. A run without sure iterations may be a single pass.
 pub fn composition(
     recording: &dyn Recording,
     names: &mut dyn Names,
-    iterations: &Iterations,
+    iterations: Option<&Iterations>,
     journal: &Journal,
     live: &[Block],
 ) -> Option<Vec<Part>> {
     let entries = journal.entries()?;
     let mut phases = phase::Phases::new(recording, names);
     let intervals = Intervals::of(entries, &mut phases);
+    let is_sure = iterations.is_some_and(|all| all.certainty.sure);
+    let single_pass = (!is_sure && journal.is_all())
+        .then(|| intervals.single_pass())
+        .flatten();
+    let starts = match single_pass {
+        Some(pass) => pass.map(start_at).to_vec(),
+        None => iterations?.starts.clone(),
+    };
     // When the blocks that were live then were freed.
     let freed: FxHashMap<u64, u64> = entries
         .iter()
@@ -95,7 +103,9 @@ pub fn composition(
         .collect();
     let mut judge = Judge {
         is_whole: !recording.coverage().wrapped,
-        iterations,
+        starts,
+        // Of a single pass it has all until the end.
+        sees_end: journal.is_whole() || single_pass.is_some(),
         journal,
         intervals: &intervals,
         phases,
@@ -131,10 +141,18 @@ pub fn composition(
     is_told.then_some(parts)
 }
 
+/// The beginning of an iteration, by its event alone.
+fn start_at(ticket: u64) -> Start {
+    Start { ns: 0, ticket }
+}
+
 struct Judge<'a, 'b> {
     /// Whether all allocations can be read.
     is_whole: bool,
-    iterations: &'a Iterations,
+    /// Where each iteration begins, and the last one ends.
+    starts: Vec<Start>,
+    /// Whether what lives on to the end of the journal lives through a whole iteration.
+    sees_end: bool,
     journal: &'a Journal,
     intervals: &'a Intervals,
     phases: phase::Phases<'b>,
@@ -183,17 +201,16 @@ impl Judge<'_, '_> {
 
     /// Whether a block lives through a whole iteration, the one that it came in aside.
     fn stays(&self, block: &Block, freed: Option<u64>) -> bool {
-        let starts = &self.iterations.starts;
-        let begun = |ticket: u64| starts.partition_point(|start| start.ticket <= ticket);
+        let begun = |ticket: u64| self.starts.partition_point(|start| start.ticket <= ticket);
         let came = begun(block.ticket);
         match freed {
             Some(freed) => begun(freed) >= came + 2,
-            None => self.journal.is_whole() || begun(self.journal.moment()) >= came + 2,
+            None => self.sees_end || begun(self.journal.moment()) >= came + 2,
         }
     }
 
     fn is_before_all(&self, block: &Block) -> bool {
-        let first = self.iterations.starts.first();
+        let first = self.starts.first();
         first.is_some_and(|first| block.ticket < first.ticket)
     }
 }

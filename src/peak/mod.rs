@@ -5,8 +5,10 @@
 
 mod composition;
 mod find;
+mod lower;
 mod text;
 
 pub use composition::{Part, composition};
 pub use find::Peak;
+pub use lower::to_lower;
 pub use text::{PeakReport, parts_in_words};

@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use super::composition::{Part, composition};
 use super::find::Peak;
+use super::lower::to_lower;
 use crate::iterations::{Follow, Search};
 use crate::ledger::{Focus, Moment, peak_of_run};
 use crate::output::answer::{Answer, Subject};
@@ -37,6 +38,9 @@ pub struct PeakReport {
     /// The composition, as far as it is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub composition: Option<Vec<Part>>,
+    /// What would make its largest part smaller.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub to_lower: Option<&'static str>,
     /// The stacks that held them, those with most bytes first.
     pub holders: Vec<Holder>,
 }
@@ -63,16 +67,15 @@ impl PeakReport {
         read(recording, &mut [&mut follow]);
         let found = follow.finish();
         let iterations = found.iterations.as_ref();
-        let composition = iterations
-            .zip(found.journal.as_ref())
-            .and_then(|(all, journal)| {
-                let live = found.live_at.first()?;
-                composition(recording, names, all, journal, live)
-            });
+        let composition = found.journal.as_ref().and_then(|journal| {
+            let live = found.live_at.first()?;
+            composition(recording, names, iterations, journal, live)
+        });
         PeakReport {
             subject: Subject::of(recording, focus),
             ns: peak.ns,
             iteration: iterations.and_then(|iterations| iterations.of(peak.ticket)),
+            to_lower: to_lower(composition.as_deref(), peak.bytes),
             composition,
             is_peak: moment == Moment::Peak,
             lost_peak: peak_of_run(recording, focus)
@@ -118,6 +121,9 @@ impl Answer for PeakReport {
         }
         if let Some(parts) = &self.composition {
             writeln!(f, "{}", parts_in_words(parts, self.bytes))?;
+        }
+        if let Some(to_lower) = self.to_lower {
+            writeln!(f, "To lower it: {to_lower}.")?;
         }
         let mut table = Table::new([
             ("held", Align::Right),

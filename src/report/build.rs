@@ -8,7 +8,7 @@ use super::overview::{HOLDERS, Overview};
 use super::summary::PeakOf;
 use crate::output::answer::layer_name;
 use crate::output::holder::Holder;
-use crate::peak::{Part, Peak, composition};
+use crate::peak::{Part, Peak, composition, to_lower};
 use crate::recording::{Names, Recording};
 use gpushim_trace::{Event, Series, Timeline};
 
@@ -55,6 +55,9 @@ pub struct HeldAtPeak {
     /// The composition, as far as it is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub composition: Option<Vec<Part>>,
+    /// What would make its largest part smaller.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub to_lower: Option<&'static str>,
     /// The stacks that held most, the first ones.
     pub holders: Vec<Holder>,
     /// Bytes held by others, and how many those are.
@@ -78,10 +81,9 @@ impl HeldAtPeak {
                 .map(|held| Holder::of(names, held, of.bytes))
                 .collect();
             let rest = peak.holders.iter().skip(HOLDERS);
-            let around = told.around.as_ref().zip(told.iterations.as_ref());
-            let around = around.filter(|((peak, ..), _)| peak == of);
-            let parts = around.and_then(|((_, live, journal), iterations)| {
-                composition(recording, names, iterations, journal, live)
+            let around = told.around.as_ref().filter(|(peak, ..)| peak == of);
+            let parts = around.and_then(|(_, live, journal)| {
+                composition(recording, names, told.iterations.as_ref(), journal, live)
             });
             HeldAtPeak {
                 of: layer_name(of.focus.layer),
@@ -93,6 +95,7 @@ impl HeldAtPeak {
                     (held.bytes.saturating_add(bytes), number + 1)
                 }),
                 unknown: of.bytes.saturating_sub(peak.bytes),
+                to_lower: to_lower(parts.as_deref(), of.bytes),
                 composition: parts,
                 holders,
             }

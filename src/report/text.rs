@@ -51,15 +51,15 @@ fn visible(report: &Report) -> Report {
 fn write_all(report: &Report, f: &mut String) -> Result {
     process(report, f)?;
     findings::write(report, f)?;
-    let summary = &report.summary;
-    for device in &summary.devices {
-        memory(device, summary.devices.len() > 1, f)?;
-    }
     let several = report.peaks.len() > 1;
     report
         .peaks
         .iter()
         .try_for_each(|peak| held(peak, several, f))?;
+    let summary = &report.summary;
+    for device in &summary.devices {
+        memory(device, summary.devices.len() > 1, f)?;
+    }
     allocations(summary, f)?;
     notes(report, f)?;
     next(report, f)

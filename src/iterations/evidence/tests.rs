@@ -97,9 +97,17 @@ fn one_call_in_a_loop_is_an_iteration_unless_it_makes_a_model() {
             (function, "train.py", 20),
         ]])
     };
-    let kept = judged(&[(100, 1)], 10, one("train"));
+    let turn = [(100, 1), (50, 1), (-50, 1)];
+    let kept = judged(&turn, 10, one("train"));
     assert!(kept.sure && kept.why.contains("`train`"), "{}", kept.why);
-    assert!(!judged(&[(100, 1)], 10, one("__init__")).sure);
+    assert!(!judged(&turn, 10, one("__init__")).sure);
+    // A list of tensors, made one after the other, may be a model.
+    let made = judged(&[(100, 1)], 10, one("train"));
+    assert!(
+        !made.sure && made.why.contains("a model is made"),
+        "{}",
+        made.why
+    );
 }
 
 #[test]

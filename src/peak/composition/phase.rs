@@ -159,6 +159,16 @@ impl Intervals {
         (ticket <= last.to).then_some(last)
     }
 
+    /// From the forward pass to the end of the last phase, if there is one forward and one backward pass.
+    pub fn single_pass(&self) -> Option<[u64; 2]> {
+        let forward = self.all.iter().find(|one| one.phase == Phase::Forward)?;
+        let backward = self.next(Phase::Backward, forward.from)?;
+        if self.next(Phase::Forward, backward.from).is_some() {
+            return None;
+        }
+        Some([forward.from, self.all.last()?.to.saturating_add(1)])
+    }
+
     /// The first of a phase that begins after an event.
     pub fn next(&self, phase: Phase, ticket: u64) -> Option<&Interval> {
         let mut later = self.all.iter().filter(|one| one.from > ticket);

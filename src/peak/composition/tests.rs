@@ -53,7 +53,7 @@ fn parts(how: &Training) -> Option<Vec<Part>> {
     composition(
         &trace,
         &mut Named(&trace),
-        found.iterations.as_ref()?,
+        found.iterations.as_ref(),
         found.journal.as_ref()?,
         found.live_at.first()?,
     )
@@ -102,4 +102,21 @@ fn what_cannot_be_judged_is_not_told() {
         ..Training::default()
     };
     assert_eq!(parts(&how), None);
+}
+
+/// A single step is no iteration, and its phases tell its blocks apart all the same.
+#[test]
+fn a_single_pass_is_told_apart() {
+    let how = Training {
+        ranges: true,
+        stacks: true,
+        steps: 1,
+        ..Training::default()
+    };
+    let found = parts(&how).unwrap();
+    let of = |category| found.iter().find(|part| part.category == category);
+    let bytes = |category| of(category).map(|part| part.bytes);
+    let parameters = (0..how.layers).map(|layer| (4 << 20) + layer * 4096).sum();
+    assert_eq!(bytes(Category::Parameters), Some(parameters), "{found:?}");
+    assert_eq!(bytes(Category::Gradients), Some(parameters), "{found:?}");
 }

@@ -14,8 +14,10 @@ use gpushim_trace::Layer;
 const SHARE: f64 = 0.2;
 /// and at least this many bytes: caches of a few segments are normal.
 const LEAST: u64 = 256 << 20;
-/// Memory that this process does not hold is a finding from this many bytes on: contexts and libraries take as much.
+/// Memory that this process does not hold is a finding from this many bytes on: contexts and libraries take as much;
 const LEAST_ELSEWHERE: u64 = 2 << 30;
+/// and only if the device was filled to this part: on a shared device it is no fault.
+const NEARLY_FULL: f64 = 0.9;
 
 /// What is fragmented, reserved and unused, and held by others.
 pub fn find(recording: &dyn Recording, overview: &Overview, names: &mut dyn Names) -> Vec<Finding> {
@@ -32,7 +34,7 @@ pub fn find(recording: &dyn Recording, overview: &Overview, names: &mut dyn Name
                 .then(|| unused_by_framework(device, is_one_moment))
                 .flatten(),
             (!known[1]).then(|| unused_by_pool(device)).flatten(),
-            elsewhere(device),
+            elsewhere(device, total(recording, device)),
         ];
         for gap in gaps.into_iter().flatten() {
             found.push(gap.finding(recording, device.device.filter(|_| several)));
@@ -150,8 +152,17 @@ fn unused(by: &str, unused: u64, reserved: u64) -> String {
     )
 }
 
-fn elsewhere(device: &DeviceFigures) -> Option<Gap> {
+/// All memory of a device, bytes, if it is known.
+fn total(recording: &dyn Recording, device: &DeviceFigures) -> Option<u64> {
+    Some(recording.gpu(device.device?)?.bytes)
+}
+
+fn elsewhere(device: &DeviceFigures, total: Option<u64>) -> Option<Gap> {
     let in_use = device.in_use?;
+    let is_full = |total: u64| in_use.peak as f64 >= NEARLY_FULL * total as f64;
+    if !total.is_none_or(is_full) {
+        return None;
+    }
     let bytes_of_others = in_use.peak.checked_sub(device.reserved.peak)?;
     (bytes_of_others >= LEAST_ELSEWHERE && is_much(bytes_of_others, in_use.peak)).then(|| Gap {
         kind: Kind::Elsewhere,
@@ -213,19 +224,20 @@ mod tests {
         let even = device([4 * GIB, 4 * GIB + GIB / 2], [5 * GIB, 5 * GIB], 6 * GIB);
         assert!(unused_by_framework(&even, false).is_none());
         assert!(unused_by_pool(&even).is_none());
-        assert!(elsewhere(&even).is_none());
+        assert!(elsewhere(&even, None).is_none());
         let wide = device([4 * GIB, 8 * GIB], [8 * GIB, 12 * GIB], 20 * GIB);
         assert_eq!(unused_by_framework(&wide, false).unwrap().bytes, 4 * GIB);
         assert_eq!(unused_by_pool(&wide).unwrap().bytes, 4 * GIB);
         let unpooled = device([4 * GIB, 4 * GIB], [0, 4 * GIB], 4 * GIB);
         assert!(unused_by_pool(&unpooled).is_none());
-        let others = elsewhere(&wide).unwrap();
+        let others = elsewhere(&wide, Some(21 * GIB)).unwrap();
+        assert!(elsewhere(&wide, Some(80 * GIB)).is_none());
         assert_eq!(others.bytes, 8 * GIB);
         assert!(others.text.contains("8.0 GiB belong to other processes"));
         // A share that is large of a process that is small.
         let small = device([1 << 20, 100 << 20], [100 << 20, 300 << 20], GIB);
         assert!(unused_by_framework(&small, false).is_none());
         assert!(unused_by_pool(&small).is_none());
-        assert!(elsewhere(&small).is_none());
+        assert!(elsewhere(&small, None).is_none());
     }
 }

@@ -71,7 +71,7 @@ fn one(number: usize, finding: &Finding, f: &mut String) -> Result {
 }
 
 /// A text after a label, in lines of which those after the first begin below the first one's text.
-fn paragraph(label: &str, text: &str, f: &mut String) -> Result {
+pub(super) fn paragraph(label: &str, text: &str, f: &mut String) -> Result {
     let width = label.chars().count();
     for (index, line) in wrapped(text, WIDTH.saturating_sub(width))
         .into_iter()

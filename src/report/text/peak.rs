@@ -11,6 +11,7 @@ use crate::peak::parts_in_words;
 use crate::report::build::HeldAtPeak;
 use crate::report::figures::{DeviceFigures, Gauge, TensorFigures};
 use crate::report::text::WIDTH;
+use crate::report::text::findings::paragraph;
 
 /// From what was asked for down to what the driver says is in use, each with how much more it is than the one
 /// above.
@@ -95,6 +96,9 @@ pub fn held(peak: &HeldAtPeak, several: bool, f: &mut String) -> Result {
     writeln!(f, "\n{title}")?;
     if let Some(parts) = &peak.composition {
         writeln!(f, "  {}", parts_in_words(parts, peak.bytes))?;
+    }
+    if let Some(to_lower) = peak.to_lower {
+        paragraph("  To lower it: ", to_lower, f)?;
     }
     let mut line = |held: u64, blocks: &str, since: &str, who: &str| {
         let share = percent(held as f64, peak.bytes as f64);

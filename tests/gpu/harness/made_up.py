@@ -40,6 +40,25 @@ def situation(argv):
     return Outcome(0, json.dumps(truth(argv)), "", 1.0, traces=[Trace(f"{pathlib.Path(argv[1]).stem}.trace")])
 
 
+def shortage(argv, shim, env):
+    """A run that runs out of memory, and not once the advice is followed."""
+    advised = "--advised" in argv or env.get("GPUSHIM_LIMIT") == "9000M"
+    return Outcome(0, "fitted" if advised else "ran out", "", 1.0, traces=[Trace(f"shortage_{argv[2].replace('-', '_')}.trace")])
+
+
+def another_shortage(argv, shim, env):
+    """A run of whose shortage gpushim names another cause."""
+    return Outcome(0, "ran out", "", 1.0, traces=[Trace("shortage_unknown.trace")])
+
+
+def why_short(trace):
+    """What `oom` says of such a run."""
+    name = trace.removeprefix("shortage_").replace("_", "-")
+    cause = {"cause": "cached-elsewhere", "place": name[7:]} if name.startswith("cached-") else {"cause": name}
+    advice = "GPUSHIM_LIMIT=9000M is enough up to this request." if name == "our-limit" else "Do otherwise."
+    return {"causes": [cause], "advice": [advice], "verdict": "made up"}
+
+
 def mistaken(argv, shim, env):
     """A run whose truth is another than what gpushim says."""
     told = truth(argv)
@@ -75,6 +94,8 @@ def said(command, trace):
         "oom": {"shortages": [{"held_by": [held(100 * PLANTED)], "advice": ["see `gpushim growth`"]}]},
         "drops": {"drops": [{"of": [held(PLANTED)]}]},
     }
+    if command == "oom" and trace.startswith("shortage_"):
+        return {"results": [{"shortages": [why_short(trace)]}]}
     if command == "replay":
         policy = {"peak_reserved": (1030 if trace == "mistaken" else 1010) << 20}
         device = {"recorded_reserved": 1010 << 20, "requests": 9, "policies": [policy]}
@@ -90,8 +111,12 @@ def said(command, trace):
         return {"results": [{"peak": [4 * PLANTED, 5 * PLANTED], "holders": [held(PLANTED)]}]}
     if command == "report":
         device = {"tensors": tensors, "requested": {"peak": 900 << 20}}
+        kind = {"leaky_layer": "growth", "losses": "growth", "dataloader": "growth", "drop": "drops"}.get(trace)
+        found = [{"kind": kind, "per_iteration": PLANTED, "bytes": PLANTED}] if kind else []
+        composition = [{"category": "parameters", "bytes": SIZES["model"]}, {"category": "activations", "bytes": PLANTED}]
+        peak = {"bytes": sizes.get(trace, PLANTED), "holders": holders, "composition": composition}
         facts = [["plan.0.streams", f"followed for {0 if trace == 'mistaken' else 9} allocations"]]
-        return {"results": [{"facts": facts, "summary": {"devices": [device], "events": {"recorded": 9}}}]}
+        return {"results": [{"facts": facts, "findings": found, "peaks": [peak], "summary": {"devices": [device], "events": {"recorded": 9}}}]}
     return {"results": [finding[command]]}
 
 
@@ -100,7 +125,9 @@ def gpushim(session, line, folder=None):
     command, trace = str(line[0]), pathlib.Path(line[-1]).stem.split("-")[0]
     quiet = "--of" not in line and trace in ("dataloader", "drop") or trace.startswith("clean") or command in ("phases", "peak", "report")
     quiet = quiet and not (trace.startswith("clean") and session.outcome is mistaken)
-    text = "made up\n"
+    # Each cure that a first screen must have.
+    text = f"made up\n`x.detach()` loss.item() torch.utils.checkpoint torch.autocast accumulate gradients as `x.detach()`\n{trace}.py:7\n"
+    text += "Guilty.forward\n"
     if command == "events":
         marks = [{"name": name, "ns": 1} for name in ("after forward", "before the drop", "after del")]
         text = json.dumps({"results": [{"events": marks}]})
@@ -109,4 +136,6 @@ def gpushim(session, line, folder=None):
     elif "json" in line:
         text = json.dumps(said(command, trace))
     quiet = command != "drops" and quiet or command in ("events", "html")
+    # Of two ways of training the second needs less.
+    quiet = quiet or command == "diff" and trace != "baseline"
     return subprocess.CompletedProcess(line, 0 if quiet else 1, text, "")

@@ -11,7 +11,7 @@ import sys
 import tempfile
 from collections import Counter
 
-from . import configurations, machine, made_up, sanitizer, situations, survey, takeover, traces
+from . import configurations, machine, made_up, sanitizer, shortages, situations, survey, takeover, traces
 from .session import GPU, Outcome, Session
 
 MIB = 1 << 20
@@ -55,6 +55,8 @@ def good(argv, shim, env):
     program = program_of(argv)
     if any("situations" in pathlib.Path(part).parts for part in argv):
         return made_up.situation(argv)
+    if program == "shortage.py":
+        return made_up.shortage(argv, shim, env)
     ours = "GPUSHIM_TAKEOVER" in env
     stdout, figures = "loss 0 0x1p+0\n" * 10 + ENDS, {
         "median_step_ms": 50.0, "max_memory_allocated": 1000 * MIB, "backend": "cudaMallocAsync" if ours else "native",
@@ -105,10 +107,14 @@ SCRIPTS = {
 }
 ONLY = {
     "situations": {"mistaken": (made_up.mistaken, {"PASS", "SKIP"})},
+    "shortages": {
+        "mistaken": (made_up.another_shortage, {"PASS", "SKIP"}),
+        "advised in vain": (lambda *run: dataclasses.replace(made_up.shortage(*run), stdout="ran out"), {"PASS", "SKIP"}),
+    },
     "tune": {"mistaken": (lambda *run: dataclasses.replace(good(*run), traces=["mistaken.trace"]), {"PASS", "SKIP"})},
 }
 """More scripts of one section."""
-LOGIC = ("situations", "workloads", "fill", "pair", "takeover", "plain", "others", "tune", "two", "sanitizer")
+LOGIC = ("situations", "shortages", "workloads", "fill", "pair", "takeover", "plain", "others", "tune", "two", "sanitizer")
 """Sections whose runs all go through the session, so that they can be played."""
 SHOWN_ANYWAY = {"an order left out is seen", "the trace says so", "tensors in the trace"}
 """Checks that a crash fulfils, and those that rest on the made-up survey alone."""

@@ -1,0 +1,119 @@
+//! What the layout of a framework's cache says of requests that could not be met, in recordings that have no word of its
+//! pools and streams: how much of its free memory they could not use.
+
+use super::cause::Situation;
+use super::find::Shortage;
+use crate::fragmentation::{Fragmentation, Room};
+use crate::ledger::{Focus, Moment};
+use crate::recording::Recording;
+use gpushim_trace::Layer;
+
+/// Requests that are looked at: each takes several passes over the events, and later ones mostly have the same cause.
+const LOOKED_AT: usize = 2;
+
+/// Adds it to what is known of the requests.
+pub(super) fn tell(
+    recording: &dyn Recording,
+    shortages: &[Shortage],
+    situations: &mut [Situation],
+) {
+    let of_framework = |(one, situation): &(&Shortage, &mut Situation)| {
+        one.by_framework || situation.in_framework > 0
+    };
+    let both = shortages.iter().zip(situations);
+    for (one, situation) in both.filter(of_framework).take(LOOKED_AT) {
+        let focus = Focus {
+            layer: Layer::Tensor,
+            device: one.device,
+        };
+        let layout = Fragmentation::at(recording, focus, Moment::Ns(one.ns));
+        let mut rooms = layout.devices.iter();
+        let room = rooms.find(|room| room.device == one.device && room.reserved > 0);
+        if let Some(room) = room {
+            of_room(room, one.by_framework, situation);
+        }
+    }
+}
+
+fn of_room(room: &Room, by_framework: bool, situation: &mut Situation) {
+    if !by_framework {
+        // What it would give back, and not the rest of segments that are in use.
+        situation.in_framework = situation.in_framework.min(room.empty);
+        return;
+    }
+    let cached = situation.cached();
+    if let Some(cache) = &mut situation.cache {
+        cache.largest_free = cache.largest_free.or(Some(room.largest_free));
+    }
+    // PyTorch gives back what is empty before it gives up, except for that of pools which live on.
+    situation.in_other_pools = room.empty.min(cached);
+    // It would have used a piece that is large enough, if it were not another stream's.
+    if room.largest_free >= situation.size && room.empty < situation.size {
+        situation.on_other_streams = room.stuck.min(cached);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::oom::cause::{Cause, Place};
+    use crate::oom::find::Cache;
+
+    const GIB: u64 = 1 << 30;
+
+    /// A request for 45 GiB on a device of 80, where a framework holds 48 and has handed out 1.
+    fn causes(empty: u64, largest_free: u64, stuck: u64) -> Vec<Cause> {
+        let mut situation = Situation {
+            size: 45 * GIB,
+            by_framework: true,
+            asked_below: Some(true),
+            free: Some(31 * GIB),
+            total: Some(80 * GIB),
+            held: 48 * GIB,
+            cache: Some(Cache {
+                allocated: GIB,
+                reserved: 48 * GIB,
+                largest_free: None,
+                waiting: 0,
+            }),
+            ..Situation::default()
+        };
+        let room = Room {
+            reserved: 48 * GIB,
+            empty,
+            stuck,
+            largest_free,
+            ..Room::default()
+        };
+        of_room(&room, true, &mut situation);
+        situation.causes()
+    }
+
+    #[test]
+    fn what_is_free_and_of_no_use_is_of_pools_streams_or_in_pieces() {
+        let bytes = 47 * GIB;
+        let elsewhere = |place| Cause::CachedElsewhere { bytes, place };
+        assert_eq!(causes(bytes, bytes, 0), [elsewhere(Place::Pool)]);
+        assert_eq!(causes(0, bytes, bytes), [elsewhere(Place::Stream)]);
+        let pieces = causes(0, 2 * GIB, bytes);
+        assert!(
+            matches!(pieces[..], [Cause::Fragmentation { largest, .. }] if largest == Some(2 * GIB)),
+            "{pieces:?}"
+        );
+    }
+
+    #[test]
+    fn another_library_could_have_what_the_framework_gives_back() {
+        let mut situation = Situation {
+            in_framework: 10 * GIB,
+            ..Situation::default()
+        };
+        let room = Room {
+            empty: 4 * GIB,
+            stuck: 6 * GIB,
+            ..Room::default()
+        };
+        of_room(&room, false, &mut situation);
+        assert_eq!(situation.in_framework, 4 * GIB);
+    }
+}
