@@ -44,13 +44,24 @@ pub struct Certainty {
     pub sure: bool,
     /// Why, or why not.
     pub why: String,
+    /// Whether the user set what they begin with.
+    pub set: bool,
 }
 
 impl Certainty {
+    /// Of iterations whose beginning the user set.
+    pub fn set() -> Certainty {
+        Certainty {
+            set: true,
+            ..Certainty::sure("set by --iteration")
+        }
+    }
+
     fn sure(why: impl Into<String>) -> Certainty {
         Certainty {
             sure: true,
             why: why.into(),
+            set: false,
         }
     }
 
@@ -58,6 +69,7 @@ impl Certainty {
         Certainty {
             sure: false,
             why: why.into(),
+            set: false,
         }
     }
 }
