@@ -15,6 +15,9 @@ pub struct Given {
     pub(super) beginning: Beginning,
     /// The allocations among which it was found.
     pub(super) focus: Focus,
+    /// Whether it is certain where each iteration begins. Calls of a function with no other allocation between them may
+    /// be one call in which something repeats.
+    pub(super) is_certain: bool,
 }
 
 /// What an iteration begins with.

@@ -57,6 +57,17 @@ impl Certainty {
         }
     }
 
+    /// Of iterations whose beginning the user set, where it could not be told but by this.
+    pub fn of_set(judged: Certainty) -> Certainty {
+        match judged.sure {
+            true => Certainty::set(),
+            false => Certainty {
+                set: true,
+                ..judged
+            },
+        }
+    }
+
     fn sure(why: impl Into<String>) -> Certainty {
         Certainty {
             sure: true,
@@ -187,7 +198,9 @@ impl Evidence {
         {
             return Certainty::sure("the range's name says so");
         }
-        if (self.passes.len() as u64) < LEAST - 1 {
+        // Of a function that the user set a few calls are enough.
+        let is_set = matches!(by, By::Function(_));
+        if (self.passes.len() as u64) < LEAST - 1 && !is_set {
             return Certainty::unsure(format!(
                 "there are only {}",
                 count(self.passes.len() as u64 + 1)

@@ -86,6 +86,7 @@ fn of_range(recording: &dyn Recording, focus: Focus, name: &str) -> Result<Given
         by: By::Range(name.text.clone()),
         beginning: Beginning::Range(name),
         focus,
+        is_certain: true,
     })
 }
 
@@ -97,27 +98,35 @@ fn of_function(recording: &dyn Recording, focus: Focus, name: &str) -> Result<Gi
         .collect();
     let mut names = recording.names();
     let mut functions = Functions::new(name);
+    // Of each thread, whether its last allocation was in a call; and how often it went into one.
+    let mut threads = FxHashMap::<u32, bool>::default();
+    let mut entries = 0;
     for record in recording.events() {
         let tokens = layers.iter_mut().find_map(|(_, tokenizer, tokens)| {
             let token = tokenizer.token(recording, &record.event)?;
             Some((tokens, token))
         });
-        if let Some((tokens, By::Stack(stack))) = tokens
-            && functions.are_in(&mut *names, stack)
-        {
+        let Some((tokens, By::Stack(stack))) = tokens else {
+            continue;
+        };
+        let is_in = functions.are_in(&mut *names, stack);
+        let was_in = threads.insert(record.event.thread, is_in);
+        entries += u64::from(is_in && !was_in.unwrap_or(false));
+        if is_in {
             tokens.feed(By::Stack(stack));
         }
     }
     let first = layers
         .iter()
         .find_map(|(focus, _, tokens)| Some((*focus, tokens.first_in_each()?)));
-    let Some((focus, token)) = first else {
+    let Some((focus, (token, times))) = first else {
         return Err(u64::from(!functions.found.is_empty()));
     };
     Ok(Given {
         by: By::Function(functions.name()),
         beginning: Beginning::Allocation(token),
         focus,
+        is_certain: entries >= times.div_ceil(2),
     })
 }
 
@@ -140,6 +149,7 @@ fn of_size(recording: &dyn Recording, focus: Focus, bytes: u64) -> Result<Given,
         by: By::Size(bytes),
         beginning: Beginning::Size(bytes),
         focus: *focus,
+        is_certain: true,
     })
 }
 

@@ -75,11 +75,12 @@ impl Locator {
 
     /// Of what the user set.
     pub fn given(given: &Given) -> Locator {
+        let locator = Locator::new(given.focus, given.by.clone(), 0);
         Locator {
             beginning: given.beginning.clone(),
             is_set: true,
-            evidence: None,
-            ..Locator::new(given.focus, given.by.clone(), 0)
+            evidence: locator.evidence.filter(|_| !given.is_certain),
+            ..locator
         }
     }
 
@@ -215,7 +216,8 @@ impl Locator {
         }
         let judge = |evidence: Evidence| evidence.judge(&by, kept, &mut *recording.names());
         let certainty = match self.evidence {
-            _ if self.is_set => Certainty::set(),
+            None if self.is_set => Certainty::set(),
+            Some(evidence) if self.is_set => Certainty::of_set(judge(evidence)),
             Some(evidence) => judge(evidence),
             None => Certainty::default(),
         };

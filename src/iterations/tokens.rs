@@ -215,8 +215,9 @@ impl Tokens {
         Some(((*key).clone(), Once { count: best, kinds }))
     }
 
-    /// Of tokens that are all of calls of one function, or of a few: the first in each call. `None` if none repeats.
-    pub fn first_in_each(&self) -> Option<By> {
+    /// Of tokens that are all of calls of one function, or of a few: the first in each call, and how often it comes. `None`
+    /// if none repeats.
+    pub fn first_in_each(&self) -> Option<(By, u64)> {
         let often = || {
             let all = self.seen.iter();
             all.filter(|(_, token)| token.count >= self.least)
@@ -235,6 +236,6 @@ impl Tokens {
         let count = count.or_else(rarest)?;
         let once = often().filter(|(_, token)| token.count == count);
         let (first, _) = once.min_by_key(|(_, token)| token.first)?;
-        Some(first.clone())
+        Some((first.clone(), count))
     }
 }

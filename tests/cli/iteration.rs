@@ -165,7 +165,19 @@ fn a_function_of_a_snapshot() {
         stdout(&run(data, &args))
     };
     assert!(growth(&[]).contains("not sure"));
+    // The layers of one call are no calls of their own.
     let text = growth(&["--iteration", "forward"]);
-    let by = "recognised by the calls of `forward`; sure: set by --iteration.";
+    let by = "recognised by the calls of `forward`; not sure: they repeat inside one call of";
     assert!(text.contains(by), "{text}");
+    assert!(!text.contains("Memory grows"), "{text}");
+    let args = ["phases", "backward_wide.pickle.gz", "--iteration", "step"];
+    let phases = stdout(&run(data, &args));
+    let by = "recognised by the calls of `step`; not sure: they repeat inside one call of";
+    assert!(phases.contains(by), "{phases}");
+    assert!(!phases.contains("\niteration"), "{phases}");
+    // Each parameter's update is what the user named by its size.
+    let size = ["phases", "backward_wide.pickle.gz", "--iteration", "3072"];
+    let phases = stdout(&run(data, &size));
+    assert!(phases.contains("sure: set by --iteration."), "{phases}");
+    assert!(phases.contains("\niteration"), "{phases}");
 }

@@ -293,3 +293,53 @@ fn three_iterations_tell_of_growth() {
     let iterations = followed.iterations.unwrap();
     assert!(Recognised::of(&iterations, names).set);
 }
+
+#[test]
+fn calls_that_follow_each_other_are_judged_by_their_stacks() {
+    // A function `run` that does all of a loop's work, and one that is the loop itself.
+    let dir = tempfile::tempdir().unwrap();
+    let writer = Writer::create(&dir.path().join("a.trace"), &WriterOptions::default()).unwrap();
+    let at = |number: u64| 0x7000_0000 + number * 64;
+    for (number, name) in (0..).zip(["main", "train_step", "encode", "decode", "forward"]) {
+        let name = format!("py::{name}:/home/me/train.py");
+        assert!(writer.jit(at(number), 64, writer.intern(&name)));
+    }
+    let stack = |calls: &[u64]| {
+        let frames: Vec<u64> = calls.iter().rev().map(|call| at(*call) + 8).collect();
+        writer.stack(0, &frames)
+    };
+    let round = |calls: [&[u64]; 2], round: u64| {
+        let blocks = calls.map(|calls| Event {
+            device: 0,
+            address: (round * 2 + calls.len() as u64 + calls[calls.len() - 1]) << 20,
+            size: 4096,
+            stack: stack(calls),
+            ..Event::new(Kind::Alloc, Class::Device)
+        });
+        blocks.iter().for_each(|block| writer.record_alloc(block));
+        for block in blocks {
+            writer.record_free(&Event {
+                kind: Kind::Free,
+                stack: 0,
+                ..block
+            });
+        }
+    };
+    for number in 0..6 {
+        round([&[0, 1, 2], &[0, 1, 3]], number);
+    }
+    let trace = Trace::open(writer.path()).unwrap();
+    let called = By::Function("train_step".to_string());
+    assert_eq!(set(&trace, &name("train_step")).unwrap(), (called, 6));
+    for number in 0..30 {
+        round([&[0, 4, 2], &[0, 4, 3]], number);
+    }
+    let trace = Trace::open(writer.path()).unwrap();
+    let focus = Focus::of(&trace, None);
+    let given = Given::find(&trace, focus, &name("forward")).unwrap();
+    let found = Iterations::judged(&trace, focus, Some(&given)).unwrap();
+    let certainty = &found.certainty;
+    assert!(!certainty.sure && certainty.set, "{certainty:?}");
+    let why = "they repeat inside one call of `forward`";
+    assert_eq!((found.count(), certainty.why.as_str()), (30, why));
+}
