@@ -9,6 +9,7 @@ use super::figures::Figures;
 use super::junit;
 use super::output::{Checked, github, text};
 use super::rule::Rule;
+use crate::cli::iteration_args::IterationArg;
 use crate::cli::outcome::Outcome;
 use crate::cli::terminal::{print_json, print_text, say_problems, say_wrote};
 use crate::cli::{files, progress, recordings};
@@ -30,6 +31,8 @@ use crate::report::Report;
 pub struct Args {
     /// Recordings, `-` for standard input; the newest trace in the current directory if none is named.
     files: Vec<PathBuf>,
+    #[command(flatten)]
+    iteration: IterationArg,
     /// The most that may be live on a device: tensors if the recording has any, else device memory.
     #[arg(long, value_name = "SIZE", value_parser = size)]
     max_peak: Option<u64>,
@@ -76,9 +79,10 @@ pub fn main(args: &Args) -> Result<Outcome> {
     let rules = args.rules()?;
     let paths = files::named_or_newest(&args.files)?;
     let (mut all, mut runs) = (Vec::new(), Vec::new());
-    let outcome = recordings::each(&paths, progress::open, |_, recording| {
+    let outcome = recordings::each_on_its_own(&paths, progress::open, |_, recording| {
         say_problems(&*recording);
-        let figures = Figures::of(&Report::of(&*recording));
+        let given = args.iteration.find_in_all(&*recording)?;
+        let figures = Figures::of(&Report::of(&*recording, given.as_ref()));
         all.push(Checked {
             trace: recording.path().display().to_string(),
             checks: rules.iter().flat_map(|rule| rule.check(&figures)).collect(),

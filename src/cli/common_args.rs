@@ -74,7 +74,11 @@ impl CommonArgs {
 
     /// Analyses each recording and prints the answers.
     pub fn each<T: Answer>(&self, look: impl FnMut(&dyn Recording, Focus) -> T) -> Result<Outcome> {
-        let (answers, outcome) = self.find(look)?;
+        self.answer(self.find(look)?)
+    }
+
+    /// Prints answers, and says how the command ends.
+    pub fn answer<T: Answer>(&self, (answers, outcome): (Vec<T>, Outcome)) -> Result<Outcome> {
         let found = answers.iter().any(Answer::is_found);
         self.print(answers)?;
         Ok(if outcome == Outcome::Fine && found {
@@ -97,12 +101,20 @@ impl CommonArgs {
         &self,
         mut look: impl FnMut(&dyn Recording, Focus) -> T,
     ) -> Result<(Vec<T>, Outcome)> {
+        self.try_find(|recording, focus| Ok(look(recording, focus)))
+    }
+
+    /// As [`CommonArgs::find`]; an error is reported on stderr, and has no answer.
+    pub fn try_find<T>(
+        &self,
+        mut look: impl FnMut(&dyn Recording, Focus) -> Result<T>,
+    ) -> Result<(Vec<T>, Outcome)> {
         let mut answers = Vec::new();
         let paths = files::named_or_newest(&self.files)?;
-        let outcome = recordings::each(&paths, progress::open, |_, recording| {
+        let outcome = recordings::each_on_its_own(&paths, progress::open, |_, recording| {
             say_problems(&*recording);
             let focus = self.selection.focus(&*recording);
-            answers.push(look(&*recording, focus));
+            answers.push(look(&*recording, focus)?);
             Ok(())
         })?;
         Ok((answers, outcome))

@@ -2,6 +2,7 @@
 
 pub(crate) mod common_args;
 pub(crate) mod files;
+pub(crate) mod iteration_args;
 pub(crate) mod library;
 pub(crate) mod outcome;
 pub(crate) mod progress;

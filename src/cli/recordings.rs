@@ -26,6 +26,27 @@ pub fn each<R>(
     Ok(outcome)
 }
 
+/// As [`each`]. An error of `then` is reported on stderr, too, and does not keep the others from being looked at.
+///
+/// # Errors
+/// The reader of the output has gone.
+pub fn each_on_its_own<R>(
+    paths: &[PathBuf],
+    open: impl Fn(&Path) -> Result<R>,
+    mut then: impl FnMut(&Path, R) -> Result<()>,
+) -> Result<Outcome> {
+    let mut fails = false;
+    let outcome = each(paths, open, |path, recording| match then(path, recording) {
+        Err(error) if !error.is_broken_pipe() => {
+            complain(&error);
+            fails = true;
+            Ok(())
+        }
+        result => result,
+    })?;
+    Ok(if fails { Outcome::Failed } else { outcome })
+}
+
 /// Opens all readable files, and prints the problems of each file and the files that cannot be opened.
 pub fn all(paths: &[PathBuf]) -> (Vec<Box<dyn Recording>>, Outcome) {
     let mut outcome = Outcome::Fine;

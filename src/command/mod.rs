@@ -17,6 +17,7 @@ mod schema;
 mod symbols;
 
 use crate::cli::common_args::{CommonArgs, MomentArgs};
+use crate::cli::iteration_args::IterationArgs;
 use crate::cli::outcome::Outcome;
 use crate::cli::terminal::complain;
 use crate::drops::DropsReport;
@@ -41,18 +42,20 @@ enum Command {
     Report(crate::report::command::Args),
     /// Find out whether memory grows with each iteration, by how much, which stacks keep it, and when it runs out.
     ///
-    /// Iterations are found by NVTX ranges, or by the repetition of allocations. Exit code 1 if memory grows.
+    /// Iterations are found by NVTX ranges, or by the repetition of allocations, unless --iteration sets what they begin
+    /// with. Exit code 1 if memory grows.
     #[command(after_help = "Examples:
   gpushim growth train.trace
-  gpushim growth --of host train.trace  # pinned host memory")]
-    Growth(CommonArgs),
+  gpushim growth --of host train.trace  # pinned host memory
+  gpushim growth --iteration train_step train.trace")]
+    Growth(IterationArgs),
     /// List what is still live before the last iteration, or at the end, by stack and age.
     ///
     /// Stacks that leave blocks behind in most iterations are listed first. Exit code 1 if there is such a stack.
     #[command(after_help = "Examples:
   gpushim leaks train.trace
   gpushim leaks --top 30 --format json train.trace")]
-    Leaks(CommonArgs),
+    Leaks(IterationArgs),
     /// List which stacks held memory at the peak, or at any other moment.
     #[command(after_help = "Examples:
   gpushim peak train.trace
@@ -66,13 +69,14 @@ enum Command {
     #[command(after_help = "Examples:
   gpushim oom train.trace
   gpushim oom --of memory train.trace  # what the driver was asked for")]
-    Oom(CommonArgs),
+    Oom(IterationArgs),
     Check(crate::check::command::Args),
     Diff(crate::diff::command::Args),
     /// Show how many bytes each NVTX range, and each iteration, allocates, keeps and frees.
-    #[command(after_help = "Example:
-  gpushim phases train.trace")]
-    Phases(CommonArgs),
+    #[command(after_help = "Examples:
+  gpushim phases train.trace
+  gpushim phases --iteration 4MiB train.trace  # each allocation of this size begins one")]
+    Phases(IterationArgs),
     Replay(crate::replay::command::Args),
     Plan(crate::plan::command::Args),
     Tune(crate::tune::command::Args),
@@ -125,7 +129,7 @@ pub fn main() -> ExitCode {
         Command::Oom(args) => args.each_named(OomReport::of),
         Command::Check(args) => crate::check::command::main(&args),
         Command::Diff(args) => crate::diff::command::main(&args),
-        Command::Phases(args) => args.each(PhasesReport::of),
+        Command::Phases(args) => args.each_named(PhasesReport::of),
         Command::Replay(args) => crate::replay::command::main(&args),
         Command::Plan(args) => crate::plan::command::main(&args),
         Command::Tune(args) => crate::tune::command::main(&args),

@@ -2,14 +2,17 @@
 
 use std::path::PathBuf;
 
-use super::compare::DiffReport;
+use super::compare::{DiffReport, Run};
 use crate::cli::common_args::Selection;
+use crate::cli::iteration_args::IterationArg;
 use crate::cli::outcome::{Format, Outcome};
 use crate::cli::terminal::{print_json, print_text, say_problems};
 use crate::error::{Error, Result, failed};
+use crate::iterations::Given;
+use crate::ledger::Focus;
 use crate::output::answer::{Answer, Shown};
 use crate::output::envelope::Envelope;
-use crate::recording;
+use crate::recording::{self, Recording};
 
 /// Compare two runs: peaks, phases, iterations, and the stacks that held memory at the peak.
 ///
@@ -27,6 +30,8 @@ pub struct Args {
     after: PathBuf,
     #[command(flatten)]
     selection: Selection,
+    #[command(flatten)]
+    iteration: IterationArg,
     /// By how much the peak, and that of each phase, may rise, in percent of the peak before.
     #[arg(long, value_name = "PERCENT", value_parser = part, default_value = "1")]
     max_growth: f64,
@@ -42,11 +47,13 @@ pub fn main(args: &Args) -> Result<Outcome> {
         Ok::<_, Error>(recording)
     };
     let (before, after) = (open(&args.before)?, open(&args.after)?);
-    let diff = DiffReport::of(
-        (&*before, args.selection.focus(&*before)),
-        (&*after, args.selection.focus(&*after)),
-        args.max_growth,
-    );
+    let sides = [side(args, &*before)?, side(args, &*after)?];
+    let [before, after] = sides.each_ref().map(|(recording, focus, given)| Run {
+        recording: *recording,
+        focus: *focus,
+        given: given.as_ref(),
+    });
+    let diff = DiffReport::of(&before, &after, args.max_growth);
     let found = diff.is_found();
     match args.format {
         Format::Text => print_text(&Shown(&diff, args.selection.top).to_string())?,
@@ -55,6 +62,15 @@ pub fn main(args: &Args) -> Result<Outcome> {
         }
     }
     Ok(if found { Outcome::Found } else { Outcome::Fine })
+}
+
+/// What of a recording is compared.
+fn side<'a>(
+    args: &Args,
+    recording: &'a dyn Recording,
+) -> Result<(&'a dyn Recording, Focus, Option<Given>)> {
+    let focus = args.selection.focus(recording);
+    Ok((recording, focus, args.iteration.find(recording, focus)?))
 }
 
 /// A percentage as a part of 1.

@@ -5,7 +5,7 @@ use std::fmt;
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 
-use crate::iterations::Iterations;
+use crate::iterations::{Given, Iterations};
 use crate::ledger::{Focus, Moment};
 use crate::output::answer::{Answer, Subject};
 use crate::output::escape::shown;
@@ -66,7 +66,18 @@ fn added([before, after]: [Option<u64>; 2]) -> Option<i128> {
     Some(i128::from(after?) - i128::from(before?))
 }
 
-/// One run.
+/// A run to compare.
+#[derive(Clone, Copy)]
+pub struct Run<'a> {
+    /// Its recording.
+    pub recording: &'a dyn Recording,
+    /// The memory of it.
+    pub focus: Focus,
+    /// What its iterations begin with, if the user set it.
+    pub given: Option<&'a Given>,
+}
+
+/// What there is to say of a run.
 struct Side {
     subject: Subject,
     peak: Option<u64>,
@@ -80,8 +91,13 @@ struct Side {
 }
 
 impl Side {
-    fn of(recording: &dyn Recording, focus: Focus) -> Side {
-        let iterations = Iterations::judged(recording, focus);
+    fn of(run: &Run) -> Side {
+        let Run {
+            recording,
+            focus,
+            given,
+        } = *run;
+        let iterations = Iterations::judged(recording, focus, given);
         let peak = Peak::at(recording, focus, Moment::Peak);
         let mut names = recording.names();
         let mut functions = FxHashMap::default();
@@ -131,12 +147,8 @@ impl Side {
 
 impl DiffReport {
     /// Compares a run with the one before it. What rises by more than `max_growth` of the peak before is a regression.
-    pub fn of(
-        before: (&dyn Recording, Focus),
-        after: (&dyn Recording, Focus),
-        max_growth: f64,
-    ) -> DiffReport {
-        let sides = [Side::of(before.0, before.1), Side::of(after.0, after.1)];
+    pub fn of(before: &Run, after: &Run, max_growth: f64) -> DiffReport {
+        let sides = [Side::of(before), Side::of(after)];
         let phases = |side: &Side| {
             let peak = |phase: &Phase| (phase.name.clone(), phase.peak_above_entry);
             side.phases.iter().map(peak).collect::<Vec<_>>()

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::find::Growth;
 use super::until_full::UntilFull;
-use crate::iterations::{Followed, Iterations, Recognised, in_a_sentence, in_a_table};
+use crate::iterations::{Followed, Given, Iterations, Recognised, in_a_sentence, in_a_table};
 use crate::leaks::{Blocks, cure};
 use crate::ledger::Focus;
 use crate::output::answer::{Answer, Subject};
@@ -18,6 +18,8 @@ use crate::recording::{CallSite, Names, Recording};
 
 /// Stacks with less than this share of the growth are left out of the sentence.
 const MAIN: f64 = 0.05;
+/// Fewer iterations say nothing.
+const FEWEST: usize = 3;
 
 /// What `gpushim growth` finds.
 #[derive(Clone, Debug, Serialize)]
@@ -54,9 +56,14 @@ pub struct KeptBy {
 }
 
 impl GrowthReport {
-    /// Analyses a recording.
-    pub fn of(recording: &dyn Recording, focus: Focus, names: &mut dyn Names) -> GrowthReport {
-        let followed = Followed::of(recording, focus);
+    /// Analyses a recording, if given by what the user set that its iterations begin with.
+    pub fn of(
+        recording: &dyn Recording,
+        focus: Focus,
+        given: Option<&Given>,
+        names: &mut dyn Names,
+    ) -> GrowthReport {
+        let followed = Followed::of(recording, focus, given);
         let iterations = followed.iterations;
         let growth = iterations
             .as_ref()
@@ -117,16 +124,19 @@ impl GrowthReport {
     /// All of it in a sentence or two, of which `what` is the subject: `Memory`.
     pub fn sentence(&self, what: &str) -> String {
         let Some(growth) = &self.growth else {
-            return "No iterations were found: no range that repeats, and no allocation that comes again and again.".to_string();
+            return "No iterations were found: no range that repeats, and no allocation that comes again and again. --iteration sets what they begin with.".to_string();
         };
         let recognised = self.recognised.as_ref();
         let by = recognised.map_or("", |recognised| recognised.in_words.as_str());
         let found = format!("{} iterations, by {by}", count(growth.iterations as u64));
         if let Some(why) = &growth.unsure {
             return format!(
-                "{what} rises by {} with each of {found}; but it is not sure that they are iterations: {why}.",
+                "{what} rises by {} with each of {found}; but it is not sure that they are iterations: {why}. --iteration sets what they begin with.",
                 bytes(growth.per_iteration as u64)
             );
+        }
+        if growth.iterations < FEWEST {
+            return format!("Whether memory grows cannot be told from {found}.");
         }
         if growth.rises {
             return format!(

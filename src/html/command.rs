@@ -5,10 +5,12 @@ use std::path::{Path, PathBuf};
 
 use super::page;
 use crate::cli::files;
+use crate::cli::iteration_args::IterationArg;
 use crate::cli::outcome::Outcome;
 use crate::cli::recordings;
 use crate::cli::terminal::print_text;
 use crate::error::{Result, failed};
+use crate::iterations::Given;
 use crate::output::escape::shown;
 use crate::output::units;
 use crate::recording::{self, Recording};
@@ -25,6 +27,8 @@ use crate::whole::{Readers, write_whole};
 pub struct Args {
     /// Trace files; the newest in the current directory if none is named.
     files: Vec<PathBuf>,
+    #[command(flatten)]
+    iteration: IterationArg,
     /// The output file; `-` is standard output [default: the trace's name with .html, in the current
     /// directory].
     #[arg(short, long)]
@@ -34,12 +38,16 @@ pub struct Args {
 pub fn main(args: &Args) -> Result<Outcome> {
     let mut opened = Vec::new();
     let paths = files::named_or_newest(&args.files)?;
-    let outcome = recordings::each(&paths, recording::open, |_, recording| {
-        opened.push(recording);
+    let outcome = recordings::each_on_its_own(&paths, recording::open, |_, recording| {
+        let given = args.iteration.find_in_all(&*recording)?;
+        opened.push((recording, given));
         Ok(())
     })?;
-    let recordings: Vec<&dyn Recording> = opened.iter().map(|recording| &**recording).collect();
-    let Some(first) = recordings.first() else {
+    let recordings: Vec<(&dyn Recording, Option<&Given>)> = opened
+        .iter()
+        .map(|(recording, given)| (&**recording, given.as_ref()))
+        .collect();
+    let Some((first, _)) = recordings.first() else {
         return Ok(outcome);
     };
     let path = args

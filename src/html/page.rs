@@ -14,6 +14,7 @@ use super::pack::Pack;
 use super::phases::Phases;
 use super::stacks::Stacks;
 use crate::error::Result;
+use crate::iterations::{Given, Iterations, Start};
 use crate::recording::Recording;
 use crate::report::Report;
 
@@ -48,6 +49,9 @@ const BUCKETS: (usize, usize) = (1 << 11, 1 << 16);
 const BLOCKS_ALL: usize = 800_000;
 const BLOCKS: (usize, usize) = (5_000, 200_000);
 
+/// Iterations that the user set and the page shows.
+const ITERATIONS: usize = 60_000;
+
 /// The data of a recording that a page reads before it unpacks the rest.
 #[derive(Serialize)]
 struct PageEntry {
@@ -60,11 +64,15 @@ struct PageEntry {
 
 /// Writes the page of these recordings: the ranks of one job, or several runs.
 ///
-/// Reads the events of each a few times; memory is bounded but for what is live and the names of stacks.
+/// Reads the events of each a few times; memory is bounded but for what is live and the names of stacks. With each
+/// comes what the user set that its iterations begin with.
 ///
 /// # Errors
 /// An error of `out`.
-pub fn write_page(recordings: &[&dyn Recording], out: &mut dyn Write) -> Result<()> {
+pub fn write_page(
+    recordings: &[(&dyn Recording, Option<&Given>)],
+    out: &mut dyn Write,
+) -> Result<()> {
     let count = recordings.len().max(1);
     let buckets = (BUCKETS_ALL / count).clamp(BUCKETS.0, BUCKETS.1);
     let blocks = (BLOCKS_ALL / count).clamp(BLOCKS.0, BLOCKS.1);
@@ -78,9 +86,9 @@ pub fn write_page(recordings: &[&dyn Recording], out: &mut dyn Write) -> Result<
     let (between, after) = after.split_once("{{script}}").unwrap_or((after, ""));
     out.write_all(before.as_bytes())?;
     let mut index = Vec::new();
-    for recording in recordings {
+    for (recording, given) in recordings {
         out.write_all(b"<script type=\"text/plain\" class=\"recording\">")?;
-        index.push(payload(*recording, buckets, blocks, &mut out)?);
+        index.push(payload(*recording, *given, buckets, blocks, &mut out)?);
         out.write_all(b"</script>\n")?;
     }
     out.write_all(b"<script type=\"text/plain\" id=\"index\">")?;
@@ -97,14 +105,22 @@ pub fn write_page(recordings: &[&dyn Recording], out: &mut dyn Write) -> Result<
     Ok(())
 }
 
+/// When each iteration begins and ends, ns; the first ones.
+fn spans(iterations: &Iterations) -> Vec<[u64; 2]> {
+    let pairs = iterations.starts.windows(2);
+    let span = |pair: &[Start]| Some([pair.first()?.ns, pair.last()?.ns]);
+    pairs.filter_map(span).take(ITERATIONS).collect()
+}
+
 /// One recording for the page.
 fn payload(
     recording: &dyn Recording,
+    given: Option<&Given>,
     buckets: usize,
     blocks: usize,
     out: &mut dyn Write,
 ) -> Result<PageEntry> {
-    let report = Report::of(recording);
+    let report = Report::of(recording, given);
     let summary = &report.summary;
     let mut stacks = Stacks::new(recording.names());
     let mut history = MemoryHistory::new(summary, buckets, blocks);
@@ -120,6 +136,7 @@ fn payload(
     let mut pack = Pack::default();
     let overview = history.pack(recording, summary, &mut pack)?;
     phases.pack(summary.last_ns, &mut pack)?;
+    pack.head("iterations", &report.iterations.as_ref().map(spans))?;
     notes.pack(&mut pack)?;
     let mut problems = report.problems.clone();
     problems.extend(stacks.pack(&mut pack)?);

@@ -44,13 +44,35 @@ pub struct Certainty {
     pub sure: bool,
     /// Why, or why not.
     pub why: String,
+    /// Whether the user set what they begin with.
+    pub set: bool,
 }
 
 impl Certainty {
+    /// Of iterations whose beginning the user set.
+    pub fn set() -> Certainty {
+        Certainty {
+            set: true,
+            ..Certainty::sure("set by --iteration")
+        }
+    }
+
+    /// Of iterations whose beginning the user set, where it could not be told but by this.
+    pub fn of_set(judged: Certainty) -> Certainty {
+        match judged.sure {
+            true => Certainty::set(),
+            false => Certainty {
+                set: true,
+                ..judged
+            },
+        }
+    }
+
     fn sure(why: impl Into<String>) -> Certainty {
         Certainty {
             sure: true,
             why: why.into(),
+            set: false,
         }
     }
 
@@ -58,6 +80,7 @@ impl Certainty {
         Certainty {
             sure: false,
             why: why.into(),
+            set: false,
         }
     }
 }
@@ -175,7 +198,9 @@ impl Evidence {
         {
             return Certainty::sure("the range's name says so");
         }
-        if (self.passes.len() as u64) < LEAST - 1 {
+        // Of a function that the user set a few calls are enough.
+        let is_set = matches!(by, By::Function(_));
+        if (self.passes.len() as u64) < LEAST - 1 && !is_set {
             return Certainty::unsure(format!(
                 "there are only {}",
                 count(self.passes.len() as u64 + 1)

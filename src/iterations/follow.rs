@@ -3,7 +3,7 @@
 use super::journal::{Journal, What};
 use super::kept::{Kept, Lifetimes};
 use super::locate::Locator;
-use super::{Iterations, Search, Start};
+use super::{Given, Iterations, Search, Start};
 use crate::ledger::{Block, Focus, Highest, Unseen, Visitor, Walker, in_order};
 use crate::recording::{Reader, Recording, read};
 use gpushim_trace::Record;
@@ -52,6 +52,7 @@ impl<'a> Follow<'a> {
         let live_at = live_at.collect();
         let mut moments: Vec<(u64, usize)> = moments.iter().copied().zip(0..).collect();
         moments.sort_unstable_by(|a, b| b.cmp(a));
+        let are_set = locator.as_ref().is_some_and(Locator::is_set);
         Follow {
             recording,
             walker: Walker::new(recording, focus),
@@ -60,6 +61,7 @@ impl<'a> Follow<'a> {
             moments,
             notes: Notes {
                 journal: watched.map(Journal::around),
+                lifetimes: Lifetimes::of_iterations(are_set),
                 ..Notes::default()
             },
             last_ns: 0,
@@ -115,11 +117,18 @@ impl<'a> Follow<'a> {
 }
 
 impl Followed {
-    /// Looks for the iterations of a focus, and follows its blocks through them: two passes over the events.
-    pub fn of(recording: &dyn Recording, focus: Focus) -> Followed {
-        let mut search = Search::new(recording, focus);
-        read(recording, &mut [&mut search]);
-        let mut follow = Follow::new(recording, focus, search.choose(), &[], None);
+    /// Looks for the iterations of a focus, unless it is given what they begin with, and follows its blocks through them:
+    /// two passes over the events, or one.
+    pub fn of(recording: &dyn Recording, focus: Focus, given: Option<&Given>) -> Followed {
+        let locator = match given {
+            Some(given) => Some(Locator::given(given)),
+            None => {
+                let mut search = Search::new(recording, focus);
+                read(recording, &mut [&mut search]);
+                search.choose()
+            }
+        };
+        let mut follow = Follow::new(recording, focus, locator, &[], None);
         read(recording, &mut [&mut follow]);
         follow.finish()
     }

@@ -1,11 +1,13 @@
 //! The beginnings of the iterations of a run, by the marker that was chosen.
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::evidence::Evidence;
+use super::beginning::{Beginning, Given, begun_by, is_allocation};
+use super::evidence::{Certainty, Evidence};
 use super::kept::Kept;
+use super::marker::RangeName;
 use super::tokens::Tokenizer;
-use super::{By, Iterations, Repetitions, Search, Start, without_numbers};
+use super::{By, Iterations, Repetitions, Search, Start};
 use crate::ledger::Focus;
 use crate::recording::Recording;
 use gpushim_trace::{Kind, Record};
@@ -17,12 +19,18 @@ pub(super) const MOST: usize = 1 << 20;
 #[derive(Debug)]
 pub struct Locator {
     by: By,
+    beginning: Beginning,
+    focus: Focus,
+    /// Whether the user set it.
+    is_set: bool,
     starts: Vec<Start>,
     /// Of iterations that are known already: how many have begun.
     known: Option<usize>,
-    /// Of the thread that began one first: others may announce the same ranges beside it.
-    thread: Option<u32>,
+    /// What began a range first.
+    first: Option<(u32, u8)>,
     is_open: bool,
+    /// The numbers of the ranges that may end on another thread.
+    started: FxHashSet<u64>,
     end: Option<Start>,
     last: Start,
     tokenizer: Tokenizer,
@@ -34,12 +42,20 @@ pub struct Locator {
 impl Locator {
     /// Of iterations that are recognised by `by`. `kinds`: how many kinds of allocations come often in the run.
     pub(super) fn new(focus: Focus, by: By, kinds: usize) -> Locator {
+        let beginning = match &by {
+            By::Range(name) => Beginning::Range(RangeName::without_numbers(name.clone())),
+            by => Beginning::Allocation(by.clone()),
+        };
         Locator {
             by,
+            beginning,
+            focus,
+            is_set: false,
             starts: Vec::new(),
             known: None,
-            thread: None,
+            first: None,
             is_open: false,
+            started: FxHashSet::default(),
             end: None,
             last: Start::default(),
             tokenizer: Tokenizer::new(focus),
@@ -55,6 +71,22 @@ impl Locator {
             known: Some(0),
             ..Locator::new(focus, known.by, kinds)
         }
+    }
+
+    /// Of what the user set.
+    pub fn given(given: &Given) -> Locator {
+        let locator = Locator::new(given.focus, given.by.clone(), 0);
+        Locator {
+            beginning: given.beginning.clone(),
+            is_set: true,
+            evidence: locator.evidence.filter(|_| !given.is_certain),
+            ..locator
+        }
+    }
+
+    /// Whether the user set what begins an iteration.
+    pub(super) fn is_set(&self) -> bool {
+        self.is_set
     }
 
     /// Of the marker that is found in a recording.
@@ -108,37 +140,61 @@ impl Locator {
             ticket: record.ticket,
         };
         self.last = here;
-        let event = &record.event;
-        let begins = match &self.by {
-            By::Range(wanted) => match event.kind {
-                Kind::RangePush if self.thread.is_none_or(|one| one == event.thread) => {
-                    let is_wanted = *self.names.entry(event.address).or_insert_with(|| {
-                        let name = recording.text(event.address).unwrap_or_default();
-                        without_numbers(&name) == *wanted
-                    });
-                    if is_wanted {
-                        (self.thread, self.is_open) = (Some(event.thread), true);
-                    }
-                    is_wanted
-                }
-                Kind::RangePop if self.thread == Some(event.thread) && self.is_open => {
-                    // The pop after which the range is no longer among those open.
-                    let mut open = recording.open_ranges(event.stack).into_iter();
-                    self.is_open = open.any(|name| without_numbers(&name) == *wanted);
-                    if !self.is_open {
-                        self.end = Some(here);
-                    }
-                    false
-                }
-                _ => false,
-            },
-            by => self.tokenizer.token(recording, event).as_ref() == Some(by),
-        };
+        let begins = self.is_beginning(recording, record, here);
         let begins = begins && self.starts.len() < MOST;
         if begins {
             self.starts.push(here);
         }
         begins
+    }
+
+    fn is_beginning(&mut self, recording: &dyn Recording, record: &Record, here: Start) -> bool {
+        let event = &record.event;
+        let wanted = match &self.beginning {
+            Beginning::Range(wanted) => wanted,
+            Beginning::Allocation(by) => {
+                return self.tokenizer.token(recording, event).as_ref() == Some(by);
+            }
+            Beginning::Size(bytes) => {
+                return event.size == *bytes && is_allocation(event) && self.focus.holds(event);
+            }
+        };
+        let is_first = |first: Option<(u32, u8)>| first.is_none_or(|one| one == begun_by(event));
+        match event.kind {
+            Kind::RangePush | Kind::RangeStart if is_first(self.first) => {
+                let is_wanted = *self.names.entry(event.address).or_insert_with(|| {
+                    let name = recording.text(event.address).unwrap_or_default();
+                    wanted.is(&name)
+                });
+                if is_wanted {
+                    self.first = Some(begun_by(event));
+                }
+                if is_wanted && event.kind == Kind::RangeStart {
+                    self.started.insert(event.size);
+                } else if is_wanted {
+                    self.is_open = true;
+                }
+                is_wanted
+            }
+            Kind::RangePop
+                if self.is_open && self.first.is_some_and(|(one, _)| one == event.thread) =>
+            {
+                // The pop after which the range is no longer among those open.
+                let mut open = recording.open_ranges(event.stack).into_iter();
+                self.is_open = open.any(|name| wanted.is(&name));
+                if !self.is_open {
+                    self.end = Some(here);
+                }
+                false
+            }
+            Kind::RangeEnd if self.started.remove(&event.size) => {
+                if self.started.is_empty() {
+                    self.end = Some(here);
+                }
+                false
+            }
+            _ => false,
+        }
     }
 
     /// The iterations, after the last event, and given what they kept.
@@ -159,7 +215,12 @@ impl Locator {
             }));
         }
         let judge = |evidence: Evidence| evidence.judge(&by, kept, &mut *recording.names());
-        let certainty = self.evidence.map(judge).unwrap_or_default();
+        let certainty = match self.evidence {
+            None if self.is_set => Certainty::set(),
+            Some(evidence) if self.is_set => Certainty::of_set(judge(evidence)),
+            Some(evidence) => judge(evidence),
+            None => Certainty::default(),
+        };
         Iterations {
             by,
             starts,

@@ -8,24 +8,30 @@ use crate::output::units::bytes;
 use crate::recording::{CallSite, Names, Reader, Recording};
 use gpushim_trace::{Kind, Record};
 
+mod beginning;
 mod cycles;
 mod evidence;
 mod follow;
+mod given;
 mod journal;
 mod kept;
 mod locate;
+mod marker;
 mod ranges;
 mod recognised;
+mod seen;
 #[cfg(test)]
 mod tests;
 mod tokens;
 
+pub use beginning::Given;
 use cycles::Swing;
 pub use evidence::Certainty;
 pub use follow::{Follow, Followed};
 pub use journal::{Journal, JournalEntry, What};
 pub use kept::{Kept, Steady, in_a_sentence, in_a_table};
 pub use locate::Locator;
+pub use marker::Marker;
 use ranges::Ranges;
 pub use recognised::Recognised;
 use tokens::{Tokenizer, Tokens};
@@ -41,8 +47,10 @@ const FEW: usize = 2;
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum By {
-    /// A range that the program announced, its name without numbers.
+    /// A range that the program announced, its name without numbers, unless the user set it with them.
     Range(String),
+    /// The first allocation in each call of a function, which the user set.
+    Function(String),
     /// An allocation with this stack id.
     Stack(u32),
     /// Allocations of this size, bytes.
@@ -56,6 +64,7 @@ impl By {
     pub fn in_words(&self, names: &mut dyn Names) -> String {
         match self {
             By::Range(name) => format!("the range `{name}`"),
+            By::Function(name) => format!("the calls of `{name}`"),
             By::Stack(stack) => {
                 format!(
                     "allocations by {}",
@@ -125,6 +134,7 @@ impl<'a> Search<'a> {
         match record.event.kind {
             Kind::RangePush => self.ranges.push(self.recording, &record.event),
             Kind::RangePop => self.ranges.pop(&record.event),
+            Kind::RangeStart => self.ranges.start(self.recording, &record.event),
             _ => {}
         }
         if self.ranges.repeat() {
@@ -185,9 +195,13 @@ impl Iterations {
         Some(Locator::search(recording, focus)?.locate(recording))
     }
 
-    /// Looks for iterations, and for how sure it is that they are.
-    pub fn judged(recording: &dyn Recording, focus: Focus) -> Option<Iterations> {
-        Followed::of(recording, focus).iterations
+    /// Looks for iterations, and for how sure it is that they are, unless it is given what they begin with.
+    pub fn judged(
+        recording: &dyn Recording,
+        focus: Focus,
+        given: Option<&Given>,
+    ) -> Option<Iterations> {
+        Followed::of(recording, focus, given).iterations
     }
 
     /// How many there are.
@@ -198,6 +212,22 @@ impl Iterations {
     /// Whether each is a range that the program announced.
     pub fn are_ranges(&self) -> bool {
         matches!(self.by, By::Range(_))
+    }
+
+    /// The option by which the user set them, for a shell: `--iteration 'step #'`; `None` if they were found.
+    pub fn option(&self) -> Option<String> {
+        let marker = match &self.by {
+            _ if !self.certainty.set => return None,
+            By::Range(name) | By::Function(name) => name.clone(),
+            By::Size(size) => size.to_string(),
+            By::Stack(_) | By::Swing(_) => return None,
+        };
+        let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "._:-".contains(letter);
+        Some(if marker.chars().all(is_plain) {
+            format!("--iteration {marker}")
+        } else {
+            format!("--iteration '{}'", marker.replace('\'', r"'\''"))
+        })
     }
 
     /// The iteration that an event is in; `None` before the first and after the last.

@@ -9,6 +9,18 @@ use gpushim_trace::Event;
 /// The most different names; later ones are left out.
 const NAMES: usize = 1 << 16;
 
+/// The names of ranges by their ids.
+#[derive(Debug, Default)]
+pub struct RangeNames(FxHashMap<u64, String>);
+
+impl RangeNames {
+    /// The name of an id; empty if the recording does not have it.
+    pub fn of(&mut self, recording: &dyn Recording, id: u64) -> &str {
+        let name = self.0.entry(id);
+        name.or_insert_with(|| recording.text(id).unwrap_or_default())
+    }
+}
+
 /// Ranges by their names without numbers.
 #[derive(Debug, Default)]
 pub struct Ranges {
@@ -24,15 +36,33 @@ impl Ranges {
     pub fn push(&mut self, recording: &dyn Recording, event: &Event) {
         let depth = self.depths.entry(event.thread).or_default();
         *depth += 1;
-        let name = self
-            .names
-            .entry(event.address)
-            .or_insert_with(|| without_numbers(&recording.text(event.address).unwrap_or_default()));
+        let depth = *depth;
+        let name = self.name(recording, event);
+        self.count(name, depth);
+    }
+
+    /// A range began that may end on another thread. It may overlap with others, so that it is no iteration unless its
+    /// name says so.
+    pub fn start(&mut self, recording: &dyn Recording, event: &Event) {
+        let name = self.name(recording, event);
+        if says_iteration(&name) {
+            let depth = self.depths.get(&event.thread).copied().unwrap_or(0);
+            self.count(name, depth + 1);
+        }
+    }
+
+    fn name(&mut self, recording: &dyn Recording, event: &Event) -> String {
+        let name = self.names.entry(event.address);
+        let plain = || without_numbers(&recording.text(event.address).unwrap_or_default());
+        name.or_insert_with(plain).clone()
+    }
+
+    fn count(&mut self, name: String, depth: u32) {
         let order = self.seen.len();
         if order < NAMES {
-            let seen = self.seen.entry(name.clone()).or_insert((0, *depth, order));
+            let seen = self.seen.entry(name).or_insert((0, depth, order));
             seen.0 += 1;
-            seen.1 = seen.1.min(*depth);
+            seen.1 = seen.1.min(depth);
             self.repeat |= seen.0 >= LEAST;
         }
     }

@@ -20,6 +20,8 @@ pub struct Recognised {
     pub sure: bool,
     /// Why, or why not.
     pub why: String,
+    /// Whether the user set what they begin with.
+    pub set: bool,
 }
 
 impl Recognised {
@@ -31,6 +33,7 @@ impl Recognised {
             in_words: iterations.by.in_words(names),
             sure: iterations.certainty.sure,
             why: iterations.certainty.why.clone(),
+            set: iterations.certainty.set,
         }
     }
 

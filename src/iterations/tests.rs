@@ -58,3 +58,30 @@ fn what_does_not_repeat_has_none() {
     let (_dir, trace) = how.record();
     assert_eq!(Iterations::find(&trace, Focus::of(&trace, None)), None);
 }
+
+#[test]
+fn the_option_that_set_them_is_told_for_a_shell() {
+    let option = |by: By, certainty| {
+        let starts = Vec::new();
+        let iterations = Iterations {
+            by,
+            starts,
+            certainty,
+        };
+        iterations.option()
+    };
+    let range = |name: &str| By::Range(name.to_string());
+    for (by, expected) in [
+        (range("step"), "--iteration step"),
+        (range("step #"), "--iteration 'step #'"),
+        (range("it's"), r"--iteration 'it'\''s'"),
+        (
+            By::Function("Net.forward".to_string()),
+            "--iteration Net.forward",
+        ),
+        (By::Size(4096), "--iteration 4096"),
+    ] {
+        assert_eq!(option(by, Certainty::set()).as_deref(), Some(expected));
+    }
+    assert_eq!(option(range("step"), Certainty::default()), None);
+}

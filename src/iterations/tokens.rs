@@ -15,6 +15,8 @@ const VARIATION: f64 = 0.5;
 const REACH: f64 = 0.6;
 /// What is nearly as good as the best.
 const NEAR: f64 = 0.97;
+/// The same of what comes in each call of a function, with the time from one to the next.
+const SPANS: f64 = 0.8;
 /// Of the tokens that repeat evenly, how many must follow the iterations, and not by chance.
 const COVERED: f64 = 0.3;
 
@@ -105,13 +107,30 @@ pub struct Once {
 }
 
 /// The tokens of a run.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Tokens {
+    /// Fewer of one are no iterations.
+    least: u64,
     allocations: u64,
     seen: FxHashMap<By, Token>,
 }
 
+impl Default for Tokens {
+    fn default() -> Tokens {
+        Tokens::of_at_least(LEAST)
+    }
+}
+
 impl Tokens {
+    /// Of which one that comes less often marks no iterations.
+    pub fn of_at_least(least: u64) -> Tokens {
+        Tokens {
+            least,
+            allocations: 0,
+            seen: FxHashMap::default(),
+        }
+    }
+
     /// The next allocation.
     pub fn feed(&mut self, by: By) {
         let at = self.allocations;
@@ -133,7 +152,7 @@ impl Tokens {
 
     /// How many of them come often.
     pub fn kinds(&self) -> usize {
-        let often = self.seen.values().filter(|token| token.count >= LEAST);
+        let often = self.seen.values().filter(|token| token.count >= self.least);
         often.count()
     }
 
@@ -144,7 +163,7 @@ impl Tokens {
         let mut often: Vec<(&By, Token)> = self
             .seen
             .iter()
-            .filter(|(_, token)| token.count >= LEAST)
+            .filter(|(_, token)| token.count >= self.least)
             .map(|(key, token)| (key, *token))
             .collect();
         often.sort_unstable_by_key(|(_, token)| token.first);
@@ -194,5 +213,29 @@ impl Tokens {
         let kinds = once.clone().count();
         let (key, _) = once.min_by(|(_, a), (_, b)| a.variation().total_cmp(&b.variation()))?;
         Some(((*key).clone(), Once { count: best, kinds }))
+    }
+
+    /// Of tokens that are all of calls of one function, or of a few: the first in each call, and how often it comes. `None`
+    /// if none repeats.
+    pub fn first_in_each(&self) -> Option<(By, u64)> {
+        let often = || {
+            let all = self.seen.iter();
+            all.filter(|(_, token)| token.count >= self.least)
+        };
+        // A few calls say nothing of what follows them. What comes in each of them comes from the first to the last.
+        let spans = |token: &Token| {
+            let period = (token.last - token.first) as f64 / (token.count - 1) as f64;
+            period * token.count as f64 >= SPANS * self.allocations as f64
+        };
+        let rarest = || {
+            let lasting = often().filter(|(_, token)| spans(token));
+            let rarest = lasting.map(|(_, token)| token.count).min();
+            rarest.or_else(|| often().map(|(_, token)| token.count).min())
+        };
+        let count = self.choose(None).map(|(_, once)| once.count);
+        let count = count.or_else(rarest)?;
+        let once = often().filter(|(_, token)| token.count == count);
+        let (first, _) = once.min_by_key(|(_, token)| token.first)?;
+        Some((first.clone(), count))
     }
 }

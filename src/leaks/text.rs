@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::blocks::Blocks;
 use super::cure::cure;
 use super::find::Leaks;
-use crate::iterations::{Followed, Iterations, Recognised, in_a_sentence, in_a_table};
+use crate::iterations::{Followed, Given, Iterations, Recognised, in_a_sentence, in_a_table};
 use crate::ledger::Focus;
 use crate::output::answer::{Answer, Subject};
 use crate::output::escape::shown;
@@ -65,9 +65,14 @@ pub struct LeftBehind {
 }
 
 impl LeaksReport {
-    /// Analyses a recording.
-    pub fn of(recording: &dyn Recording, focus: Focus, names: &mut dyn Names) -> LeaksReport {
-        let followed = Followed::of(recording, focus);
+    /// Analyses a recording, if given by what the user set that its iterations begin with.
+    pub fn of(
+        recording: &dyn Recording,
+        focus: Focus,
+        given: Option<&Given>,
+        names: &mut dyn Names,
+    ) -> LeaksReport {
+        let followed = Followed::of(recording, focus, given);
         let iterations = followed.iterations.as_ref();
         let leaks = Leaks::new(iterations, followed.last_ns, &followed.kept);
         LeaksReport::new(Subject::of(recording, focus), iterations, &leaks, names)
@@ -118,12 +123,14 @@ fn sentence(leaks: &Leaks, left: &[LeftBehind]) -> String {
     if leaking.is_empty() {
         if let Some(why) = &leaks.unsure {
             return format!(
-                "{all}; none of it can be called a leak: something repeats {} times, but it is not sure that these are iterations: {why}.",
+                "{all}; none of it can be called a leak: something repeats {} times, but it is not sure that these are iterations: {why}. --iteration sets what they begin with.",
                 count(leaks.iterations as u64)
             );
         }
         return match leaks.iterations {
-            0 => format!("{all}; no iterations were found, so none of it can be called a leak."),
+            0 => format!(
+                "{all}; no iterations were found, so none of it can be called a leak. --iteration sets what they begin with."
+            ),
             looked => format!(
                 "{all}; no stack leaves blocks behind in each of {} iterations.",
                 count(looked as u64)

@@ -11,7 +11,7 @@ use super::situation::situations;
 use super::words;
 use crate::fragmentation::Fragmentation;
 use crate::growth::Growth;
-use crate::iterations::{Followed, Iterations};
+use crate::iterations::{Followed, Given, Iterations};
 use crate::ledger::{Focus, Moment};
 use crate::output::answer::{Answer, Subject};
 use crate::output::escape::shown;
@@ -64,13 +64,18 @@ pub struct ExplainedShortage {
 }
 
 impl OomReport {
-    /// Analyses a recording.
-    pub fn of(recording: &dyn Recording, focus: Focus, names: &mut dyn Names) -> OomReport {
+    /// Analyses a recording, if given by what the user set that its iterations begin with.
+    pub fn of(
+        recording: &dyn Recording,
+        focus: Focus,
+        given: Option<&Given>,
+        names: &mut dyn Names,
+    ) -> OomReport {
         let shortages = Shortage::all(recording, focus);
         let followed = if shortages.is_empty() {
             Followed::default()
         } else {
-            Followed::of(recording, focus)
+            Followed::of(recording, focus, given)
         };
         let iterations = followed.iterations;
         let growth = iterations

@@ -5,12 +5,13 @@ use std::fmt;
 use serde::Serialize;
 
 use super::find::Phase;
-use crate::iterations::Iterations;
+use crate::iterations::{Given, Iterations, Recognised};
 use crate::ledger::Focus;
 use crate::output::answer::{Answer, Subject};
+use crate::output::escape::shown;
 use crate::output::table::{Align, Table};
 use crate::output::units::{bytes, count, span};
-use crate::recording::Recording;
+use crate::recording::{Names, Recording};
 
 /// What `gpushim phases` finds.
 #[derive(Clone, Debug, Serialize)]
@@ -19,17 +20,26 @@ pub struct PhasesReport {
     /// The recording and the memory that was examined.
     #[serde(flatten)]
     pub subject: Subject,
+    /// What the iterations were recognised by, and how sure they are; `None` without iterations.
+    pub recognised: Option<Recognised>,
     /// The phases, in the order in which they first began.
     pub phases: Vec<Phase>,
 }
 
 impl PhasesReport {
-    /// Analyses a recording.
-    pub fn of(recording: &dyn Recording, focus: Focus) -> PhasesReport {
-        let iterations = Iterations::judged(recording, focus);
+    /// Analyses a recording, if given by what the user set that its iterations begin with.
+    pub fn of(
+        recording: &dyn Recording,
+        focus: Focus,
+        given: Option<&Given>,
+        names: &mut dyn Names,
+    ) -> PhasesReport {
+        let iterations = Iterations::judged(recording, focus, given);
+        let iterations = iterations.as_ref();
         PhasesReport {
             subject: Subject::of(recording, focus),
-            phases: Phase::all(recording, focus, iterations.as_ref()),
+            recognised: iterations.map(|all| Recognised::of(all, names)),
+            phases: Phase::all(recording, focus, iterations),
         }
     }
 }
@@ -43,6 +53,9 @@ impl Answer for PhasesReport {
 
     fn text(&self, f: &mut fmt::Formatter<'_>, top: usize) -> fmt::Result {
         self.subject.heading(f)?;
+        if let Some(recognised) = self.recognised.as_ref().filter(|by| by.set) {
+            writeln!(f, "{}", shown(&recognised.line()))?;
+        }
         if self.phases.is_empty() {
             return writeln!(
                 f,

@@ -6,6 +6,7 @@ use super::figures::{Gauge, Summary};
 use super::findings::{Finding, Findings, Untold};
 use super::overview::{HOLDERS, Overview};
 use super::summary::PeakOf;
+use crate::iterations::{Given, Iterations};
 use crate::output::answer::layer_name;
 use crate::output::holder::Holder;
 use crate::peak::{Part, Peak, composition, to_lower};
@@ -36,6 +37,9 @@ pub struct Report {
     pub untold: Vec<Untold>,
     /// What is damaged or missing in the file.
     pub problems: Vec<String>,
+    /// The iterations that the user set.
+    #[serde(skip)]
+    pub iterations: Option<Iterations>,
 }
 
 /// The stacks that held memory of a device at the peak.
@@ -107,14 +111,16 @@ impl HeldAtPeak {
 }
 
 impl Report {
-    /// Reads all events of a trace and sums them up.
-    pub fn of(trace: &dyn Recording) -> Report {
-        let mut overview = Overview::of(trace);
+    /// Reads all events of a trace and sums them up, if given by what the user set that its iterations begin with.
+    pub fn of(trace: &dyn Recording, given: Option<&Given>) -> Report {
+        let mut overview = Overview::of(trace, given);
         let mut names = trace.names();
         if overview.summary.events.wrapped {
             complete(&mut overview.summary, &trace.timeline());
         }
         let found = Findings::of(trace, &mut overview, &mut *names);
+        let main = overview.layers.first();
+        let iterations = main.and_then(|layer| layer.iterations.clone());
         Report {
             trace: trace.path().display().to_string(),
             format: trace.format(),
@@ -126,6 +132,7 @@ impl Report {
             steady: found.steady,
             untold: found.untold,
             problems: trace.problems(),
+            iterations: iterations.filter(|_| given.is_some()),
         }
     }
 

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use super::build::Report;
 use super::job::Job;
 use super::siblings;
+use crate::cli::iteration_args::IterationArg;
 use crate::cli::outcome::{Format, Outcome};
 use crate::cli::recordings;
 use crate::cli::terminal::{print_json, print_text};
@@ -26,6 +27,8 @@ use crate::output::escape::shown;
 pub struct Args {
     /// Trace files, or directories of them; the newest in the current directory if none is named.
     files: Vec<PathBuf>,
+    #[command(flatten)]
+    iteration: IterationArg,
     /// The output format.
     #[arg(long, value_enum, default_value_t)]
     format: Format,
@@ -34,8 +37,9 @@ pub struct Args {
 pub fn main(args: &Args) -> Result<Outcome> {
     let (mut reports, mut siblings) = (Vec::new(), Vec::new());
     let paths = files::named_or_newest(&args.files)?;
-    let outcome = recordings::each(&paths, progress::open, |_, recording| {
-        reports.push(Report::of(&*recording));
+    let outcome = recordings::each_on_its_own(&paths, progress::open, |_, recording| {
+        let given = args.iteration.find_in_all(&*recording)?;
+        reports.push(Report::of(&*recording, given.as_ref()));
         if let [path] = &paths[..] {
             siblings.extend(siblings::in_words(path, &siblings::of(&*recording)));
         }

@@ -4,7 +4,7 @@
 use super::figures::Summary;
 use super::summary::{PeakOf, SummaryBuilder};
 use crate::growth::Growth;
-use crate::iterations::{Follow, Followed, Iterations, Journal, Search};
+use crate::iterations::{Follow, Followed, Given, Iterations, Journal, Locator, Search};
 use crate::leaks::Leaks;
 use crate::ledger::{Block, Focus, Highest};
 use crate::oom::Shortage;
@@ -55,7 +55,7 @@ pub struct LayerFindings {
 
 /// The figures of a recording. Goes through it twice, see [`Overview`].
 pub fn summarize(recording: &dyn Recording) -> Summary {
-    Overview::of(recording).summary
+    Overview::of(recording, None).summary
 }
 
 impl Overview {
@@ -64,8 +64,9 @@ impl Overview {
         self.summary.events.readable > LONG
     }
 
-    /// Goes through a recording twice; a third time where it names several devices, and none with some events.
-    pub fn of(recording: &dyn Recording) -> Overview {
+    /// Goes through a recording twice; a third time where it names several devices, and none with some events. `given`:
+    /// what the user set that its iterations begin with.
+    pub fn of(recording: &dyn Recording, given: Option<&Given>) -> Overview {
         let layer = |layer| Focus {
             layer,
             device: None,
@@ -107,10 +108,10 @@ impl Overview {
                 moments.extend(shortages.iter().map(|one| one.ticket));
             }
             // Below tensors, what device memory does is a framework's own affair.
-            let locator = if focus.layer == Layer::Device && has_tensors {
-                None
-            } else {
-                search.choose()
+            let locator = match given {
+                _ if focus.layer == Layer::Device && has_tensors => None,
+                Some(given) => Some(Locator::given(given)),
+                None => search.choose(),
             };
             let highest = its.iter().max_by_key(|peak| peak.bytes);
             let watched = highest.filter(|_| focus.layer == main);

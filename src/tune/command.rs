@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::find::{Options, tune};
 use super::recorded::Recorded;
 use super::report::TuneReport;
-use crate::cli::common_args::CommonArgs;
+use crate::cli::iteration_args::IterationArgs;
 use crate::cli::outcome::{Format, Outcome};
 use crate::cli::progress;
 use crate::cli::terminal::{print_json, print_text};
@@ -31,7 +31,7 @@ use gpushim_config::size;
   gpushim tune --format json snapshot.pickle")]
 pub struct Args {
     #[command(flatten)]
-    common: CommonArgs,
+    common: IterationArgs,
     /// The memory of the device, such as 40G.
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
     limit: Option<u64>,
@@ -44,9 +44,9 @@ pub struct Args {
 }
 
 pub fn main(args: &Args) -> Result<Outcome> {
-    let (found, outcome) = args.common.find(|recording, focus| {
+    let (found, outcome) = args.common.find(|recording, focus, given| {
         let subject = Subject::of(recording, focus);
-        (subject, Recorded::of(recording, focus))
+        (subject, Recorded::of(recording, focus, given))
     })?;
     if found.is_empty() {
         return Ok(outcome);

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::candidate::Candidate;
 use super::cost::{Cost, Sum};
 use super::search::Run;
-use crate::iterations::Iterations;
+use crate::iterations::{Given, Iterations};
 use crate::ledger::Focus;
 use crate::recording::Recording;
 use crate::requests::Requests;
@@ -40,9 +40,9 @@ pub struct Tried {
 }
 
 impl Recorded {
-    /// Reads a recording.
-    pub fn of(recording: &dyn Recording, focus: Focus) -> Recorded {
-        let found = Iterations::judged(recording, focus);
+    /// Reads a recording, if given with what the user set that its iterations begin with.
+    pub fn of(recording: &dyn Recording, focus: Focus, given: Option<&Given>) -> Recorded {
+        let found = Iterations::judged(recording, focus, given);
         let is_sure = found.as_ref().is_some_and(|found| found.certainty.sure);
         let starts = found.map_or(Vec::new(), |found| found.starts);
         let settings = recording.facts().into_iter();

@@ -14,6 +14,7 @@ mod check;
 mod doctor;
 mod findings;
 mod inputs;
+mod iteration;
 mod report;
 mod run_command;
 mod schema;

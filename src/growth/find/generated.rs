@@ -20,7 +20,7 @@ struct Found {
 
 fn find(trace: &Trace) -> Found {
     let focus = Focus::of(trace, None);
-    let followed = Followed::of(trace, focus);
+    let followed = Followed::of(trace, focus, None);
     let iterations = followed.iterations;
     Found {
         growth: iterations

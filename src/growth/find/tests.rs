@@ -7,7 +7,7 @@ use gpushim_trace::{StackNode, Trace};
 
 fn growth(trace: &Trace) -> Option<Growth> {
     let focus = Focus::of(trace, None);
-    let followed = Followed::of(trace, focus);
+    let followed = Followed::of(trace, focus, None);
     Some(Growth::new(&followed.iterations?, &followed.kept))
 }
 

@@ -106,6 +106,9 @@ function viewOf(recording, c, view, number) {
 }
 
 function iterationsOf(recording) {
+  // Those that the user set, or else phases.
+  const set = recording.head.iterations;
+  if (set) return set.map(([from, to], index) => ({ name: "iteration " + index, from, to }));
   const key = recording.head.iteration, phases = recording.phases, found = [];
   if (!key) return found;
   for (let index = 0; index < phases.count; index++) {

@@ -38,7 +38,7 @@ fn the_figures_are_the_reports() {
         made.range(Kind::RangePop, "");
     }
     let page = made.page();
-    let summary = Report::of(&made.trace()).summary;
+    let summary = Report::of(&made.trace(), None).summary;
     let (device, tensors) = (
         &summary.devices[0],
         summary.devices[0].tensors.as_ref().unwrap(),

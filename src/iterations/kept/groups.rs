@@ -3,7 +3,7 @@
 use rustc_hash::FxHashMap;
 
 use super::level::Steady;
-use super::pattern::{Birth, History, median, rate};
+use super::pattern::{Birth, Enough, History, median, rate};
 use super::{Group, Lifetimes, born};
 use crate::ledger::{Block, Held};
 use crate::recording::Recording;
@@ -63,6 +63,10 @@ impl Kept {
         live: Vec<Block>,
     ) -> Kept {
         let last = lifetimes.starts.len().saturating_sub(1);
+        let enough = match lifetimes.are_set {
+            true => Enough::of_set(last),
+            false => Enough::FOUND,
+        };
         let mut of = FxHashMap::<Group, Blocks>::default();
         for block in &live {
             let group = lifetimes.groups.of(recording, block);
@@ -80,13 +84,13 @@ impl Kept {
                 Group::Size(size) => Some(*size),
                 Group::Stack(_) | Group::Earlier => None,
             };
-            let split = blocks.split(last, history, size);
+            let split = blocks.split(last, history, enough, size);
             some_size_is_left |= size.is_some() && split.iter().any(|one| one.left.is_some());
             groups.extend(split);
         }
         if !some_size_is_left && Steady::of(&lifetimes.levels).rises {
             of.retain(|group, _| matches!(group, Group::Size(_)));
-            groups = of_many_sizes(&of, groups, last, &lifetimes.histories);
+            groups = of_many_sizes(&of, groups, (last, enough), &lifetimes.histories);
         }
         let left = groups.iter().filter(|group| group.left.is_some());
         let left = left.fold(0_u64, |sum, group| sum.saturating_add(group.held.bytes));
@@ -115,7 +119,7 @@ impl Kept {
 fn of_many_sizes(
     of: &FxHashMap<Group, Blocks>,
     groups: Vec<KeptGroup>,
-    last: usize,
+    (last, enough): (usize, Enough),
     histories: &FxHashMap<Group, History>,
 ) -> Vec<KeptGroup> {
     let mut all = Blocks::default();
@@ -128,7 +132,7 @@ fn of_many_sizes(
     }
     all.all
         .sort_unstable_by_key(|(_, block)| (block.ns, block.ticket, block.address));
-    let together = all.split(last, &history, None);
+    let together = all.split(last, &history, enough, None);
     if together.iter().all(|group| group.left.is_none()) {
         return groups;
     }
@@ -140,7 +144,13 @@ fn of_many_sizes(
 
 impl Blocks<'_> {
     /// What was left behind, and the rest; all of it together where nothing was.
-    fn split(&self, last: usize, history: &History, size: Option<u64>) -> Vec<KeptGroup> {
+    fn split(
+        &self,
+        last: usize,
+        history: &History,
+        enough: Enough,
+        size: Option<u64>,
+    ) -> Vec<KeptGroup> {
         let mut births: Vec<Birth> = Vec::new();
         for (iteration, block) in &self.all {
             let Some(iteration) = iteration.filter(|iteration| *iteration < last) else {
@@ -158,7 +168,7 @@ impl Blocks<'_> {
                 }),
             }
         }
-        let left = rate(&births, last, history).map(|rate| Left {
+        let left = rate(&births, last, history, enough).map(|rate| Left {
             per_iteration: rate.per_iteration,
             every: rate.every,
             from: rate.from,

@@ -54,6 +54,8 @@ impl Groups {
 /// How long blocks live, counted in iterations, while the events are gone through.
 #[derive(Debug, Default)]
 pub struct Lifetimes {
+    /// Whether the user set what begins an iteration.
+    are_set: bool,
     now: u64,
     highest: u64,
     levels: Vec<u64>,
@@ -66,6 +68,14 @@ pub struct Lifetimes {
 }
 
 impl Lifetimes {
+    /// Of iterations that the user set, or that were found.
+    pub fn of_iterations(are_set: bool) -> Lifetimes {
+        Lifetimes {
+            are_set,
+            ..Lifetimes::default()
+        }
+    }
+
     /// An iteration begins.
     pub fn begin(&mut self, recording: &dyn Recording, here: Start) {
         let under_way = self.starts.len().saturating_sub(1);

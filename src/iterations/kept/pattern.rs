@@ -95,18 +95,53 @@ pub(super) struct Rate {
     pub(super) from: usize,
 }
 
+/// How much must be left behind for it to be left behind for good.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Enough {
+    /// Iterations that left something behind.
+    births: usize,
+    /// Those of them that must be old.
+    old: usize,
+    /// Iterations from the first of them to the last.
+    span: usize,
+}
+
+impl Enough {
+    /// Of iterations that were found.
+    pub(super) const FOUND: Enough = Enough {
+        births: FEWEST,
+        old: FEWEST,
+        span: SPAN,
+    };
+
+    /// Of iterations that the user set, with the number of the last one: a few tell, too.
+    pub(super) fn of_set(last: usize) -> Enough {
+        let before = last.saturating_sub(1);
+        Enough {
+            births: FEWEST.min(before).max(2),
+            old: FEWEST.min(last.div_ceil(2)),
+            span: SPAN.min(before).max(1),
+        }
+    }
+}
+
 /// How a group grows by what iterations left behind before iteration `last`, in their order; `None` if it is not left
 /// behind.
-pub(super) fn rate(births: &[Birth], last: usize, history: &History) -> Option<Rate> {
+pub(super) fn rate(
+    births: &[Birth],
+    last: usize,
+    history: &History,
+    enough: Enough,
+) -> Option<Rate> {
     let first = births.first()?.iteration;
     let newest = births.last()?.iteration;
     let span = last.saturating_sub(first);
-    if births.len() < FEWEST || span < SPAN || (span as f64) < PART * last as f64 {
+    if births.len() < enough.births || span < enough.span || (span as f64) < PART * last as f64 {
         return None;
     }
     let age = (OLDER * history.longest + 1).max(LONG);
     let is_old = |birth: &&Birth| last.saturating_sub(birth.iteration) >= age;
-    if births.iter().filter(is_old).count() < FEWEST {
+    if births.iter().filter(is_old).count() < enough.old {
         return None;
     }
     let blocks = births

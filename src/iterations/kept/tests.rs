@@ -1,4 +1,5 @@
-use super::pattern::{Birth, History, Rate, rate};
+use super::pattern;
+use super::pattern::{Birth, Enough, History, Rate};
 
 fn births(of: impl IntoIterator<Item = (usize, u64)>) -> Vec<Birth> {
     of.into_iter()
@@ -12,6 +13,40 @@ fn births(of: impl IntoIterator<Item = (usize, u64)>) -> Vec<Birth> {
 
 fn left(of: impl IntoIterator<Item = (usize, u64)>, last: usize) -> Option<Rate> {
     rate(&births(of), last, &History::default())
+}
+
+fn rate(births: &[Birth], last: usize, history: &History) -> Option<Rate> {
+    pattern::rate(births, last, history, Enough::FOUND)
+}
+
+#[test]
+fn a_few_iterations_tell_if_the_user_set_them() {
+    let set = |of: &[usize], last| {
+        let births = births(of.iter().map(|at| (*at, 1000)));
+        pattern::rate(&births, last, &History::default(), Enough::of_set(last))
+    };
+    for (of, last) in [
+        (&[0, 1][..], 2),
+        (&[0, 1, 2], 3),
+        (&[1, 2, 3], 4),
+        (&[0, 1, 2, 3, 4], 5),
+        (&[0, 2, 4, 6, 8], 10),
+    ] {
+        let rate = set(of, last).unwrap_or_else(|| panic!("{of:?} {last}"));
+        let every = (of[1] - of[0]) as f64;
+        assert_eq!((rate.per_iteration, rate.every), (1000.0 / every, every));
+    }
+    // What the first ones made, and what a step hands to the next one.
+    for (of, last) in [
+        (&[0][..], 1),
+        (&[0], 2),
+        (&[1], 2),
+        (&[0, 1], 4),
+        (&[3], 4),
+        (&[0, 3], 4),
+    ] {
+        assert_eq!(set(of, last), None, "{of:?} {last}");
+    }
 }
 
 #[test]

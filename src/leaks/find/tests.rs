@@ -7,7 +7,7 @@ use gpushim_trace::StackNode;
 fn leaks(how: &Training) -> (Leaks, Vec<StackNode>) {
     let (_dir, trace) = how.record();
     let focus = Focus::of(&trace, None);
-    let followed = Followed::of(&trace, focus);
+    let followed = Followed::of(&trace, focus, None);
     let leaks = Leaks::new(
         followed.iterations.as_ref(),
         followed.last_ns,

@@ -3,6 +3,7 @@
 use super::{Finding, Kind};
 use crate::drops::{Drops, DropsReport, may_last};
 use crate::growth::{GrowthReport, UntilFull};
+use crate::iterations::Iterations;
 use crate::leaks::LeaksReport;
 use crate::output::answer::{Subject, layer_name};
 use crate::recording::{Names, Recording};
@@ -87,6 +88,8 @@ fn of_layer(
         };
     };
     let flag = flag(layer, overview);
+    let set = iterations.and_then(Iterations::option);
+    let set = set.map_or(String::new(), |set| format!(" {set}"));
     Of::Finding(Box::new(Finding {
         kind,
         of: layer_name(layer.focus.layer),
@@ -98,7 +101,7 @@ fn of_layer(
         why: certainty.why,
         cure,
         next: format!(
-            "gpushim {}{flag} {}",
+            "gpushim {}{flag}{set} {}",
             kind.command(),
             recording.path().display()
         ),
@@ -182,9 +185,9 @@ mod tests {
         };
         let (_dir, trace) = how.record();
         let focus = Focus::of(&trace, None);
-        let growth = GrowthReport::of(&trace, focus, &mut *trace.names());
+        let growth = GrowthReport::of(&trace, focus, None, &mut *trace.names());
         assert_eq!(growth.until_full.unwrap().bytes, (5 << 30) - (1 << 20));
-        let report = Report::of(&trace);
+        let report = Report::of(&trace, None);
         let told = report.findings.iter().find(|one| one.kind == Kind::Growth);
         assert_eq!(told.unwrap().text, growth.verdict);
         assert!(growth.verdict.contains("that are free at the end last for"));

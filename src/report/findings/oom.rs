@@ -1,6 +1,7 @@
 //! The first request that ran out of memory, as a finding.
 
 use super::{Finding, Kind};
+use crate::iterations::Iterations;
 use crate::oom::OomReport;
 use crate::output::answer::Subject;
 use crate::output::units::{count, percent};
@@ -22,6 +23,8 @@ pub fn find(
     let main = overview.layers.first()?;
     let grows = main.growth.as_ref().filter(|growth| growth.grows);
     let iterations = main.iterations.as_ref();
+    let set = iterations.and_then(Iterations::option);
+    let set = set.map_or(String::new(), |set| format!(" {set}"));
     let subject = Subject::of(recording, main.focus);
     let oom = OomReport::new(recording, subject, shortages, iterations, grows, names);
     let first = oom.shortages.into_iter().next()?;
@@ -49,6 +52,6 @@ pub fn find(
         sure: true,
         why: "the allocator that refused it said so".to_string(),
         cure: advice,
-        next: format!("gpushim oom {}", recording.path().display()),
+        next: format!("gpushim oom{set} {}", recording.path().display()),
     })
 }

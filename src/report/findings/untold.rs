@@ -94,5 +94,5 @@ pub fn find(recording: &dyn Recording, overview: &Overview) -> Vec<Untold> {
     untold
 }
 
-const RANGES: &str =
-    "more iterations, or an NVTX range around each (`torch.cuda.nvtx.range(\"step\")`)";
+const RANGES: &str = "more iterations, or an NVTX range around each (`torch.cuda.nvtx.range(\"step\")`); of this recording, \
+     `--iteration` names what they begin with: a range, a function or a size";

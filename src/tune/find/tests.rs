@@ -52,7 +52,7 @@ fn steps(kept: &[u64], steps: &[Vec<u64>], stream: &str) -> Recorded {
     let path = dir.path().join("requests.csv");
     std::fs::write(&path, text).unwrap();
     let recording = recording::open(&path).unwrap();
-    let mut recorded = Recorded::of(&*recording, Focus::of(&*recording, None));
+    let mut recorded = Recorded::of(&*recording, Focus::of(&*recording, None), None);
     recorded.starts = (0..=steps.len() as u64).map(|at| (at + 1) * STEP).collect();
     recorded.is_sure = true;
     recorded

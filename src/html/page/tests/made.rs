@@ -95,7 +95,8 @@ pub struct Page {
 
 pub fn page(recordings: &[&dyn Recording]) -> Page {
     let mut html = Vec::new();
-    write_page(recordings, &mut html).unwrap();
+    let recordings: Vec<_> = recordings.iter().map(|one| (*one, None)).collect();
+    write_page(&recordings, &mut html).unwrap();
     let html = String::from_utf8(html).unwrap();
     let between = |begin: &str| -> Vec<String> {
         let parts = html.split(begin).skip(1);

@@ -33,7 +33,7 @@ fn a_peak_that_is_lost() {
             free(3 << 40, 20 * MIB);
         }
         let recording = recording::open(&path).unwrap();
-        let recorded = Recorded::of(&*recording, Focus::of(&*recording, None));
+        let recorded = Recorded::of(&*recording, Focus::of(&*recording, None), None);
         assert!(recorded.is_wrapped && recorded.has_history());
         assert_eq!(recorded.devices[&0].peak(), 30 * MIB, "with what was there");
         assert_eq!(recorded.is_peak_unsure(), lost > 0);

@@ -1,0 +1,86 @@
+//! The arguments of subcommands that go by the iterations of a run.
+
+use super::common_args::CommonArgs;
+use super::outcome::{Format, Outcome};
+use crate::error::Result;
+use crate::iterations::{Given, Marker};
+use crate::ledger::Focus;
+use crate::output::answer::Answer;
+use crate::recording::{Names, Recording};
+
+/// What an iteration begins with.
+#[derive(Debug, clap::Args)]
+pub struct IterationArg {
+    /// What an iteration begins with: the name of an NVTX range, as `step`; a function in whose calls memory is
+    /// allocated, as `train_step` or `Model.forward`; or the size of an allocation, as 4194304 or 4MiB [default: what
+    /// repeats is looked for].
+    #[arg(long, value_name = "RANGE|FUNCTION|SIZE", value_parser = Marker::parse)]
+    iteration: Option<Marker>,
+}
+
+/// Which recordings to look into, at what, how to print, and what an iteration begins with.
+#[derive(Debug, clap::Args)]
+pub struct IterationArgs {
+    #[command(flatten)]
+    common: CommonArgs,
+    #[command(flatten)]
+    iteration: IterationArg,
+}
+
+impl IterationArg {
+    /// Looks for it in a recording; `None` if the user set nothing.
+    ///
+    /// # Errors
+    /// The recording does not have it, or only once.
+    pub fn find(&self, recording: &dyn Recording, focus: Focus) -> Result<Option<Given>> {
+        let marker = self.iteration.as_ref();
+        marker
+            .map(|marker| Given::find(recording, focus, marker))
+            .transpose()
+    }
+
+    /// The same in the memory that a report begins with.
+    ///
+    /// # Errors
+    /// As [`IterationArg::find`].
+    pub fn find_in_all(&self, recording: &dyn Recording) -> Result<Option<Given>> {
+        match self.iteration {
+            Some(_) => self.find(recording, Focus::of(recording, None)),
+            None => Ok(None),
+        }
+    }
+}
+
+impl IterationArgs {
+    /// Analyses each recording, with the names of its stacks, and prints the answers.
+    pub fn each_named<T: Answer>(
+        &self,
+        look: impl Fn(&dyn Recording, Focus, Option<&Given>, &mut dyn Names) -> T,
+    ) -> Result<Outcome> {
+        let answers = self.find(|recording, focus, given| {
+            look(recording, focus, given, &mut *recording.names())
+        })?;
+        self.common.answer(answers)
+    }
+
+    /// Analyses each recording. What is wrong with one is printed on stderr.
+    pub fn find<T>(
+        &self,
+        mut look: impl FnMut(&dyn Recording, Focus, Option<&Given>) -> T,
+    ) -> Result<(Vec<T>, Outcome)> {
+        self.common.try_find(|recording, focus| {
+            let given = self.iteration.find(recording, focus)?;
+            Ok(look(recording, focus, given.as_ref()))
+        })
+    }
+
+    /// Lines of each list.
+    pub fn top(&self) -> usize {
+        self.common.top()
+    }
+
+    /// How it is to be printed.
+    pub fn format(&self) -> Format {
+        self.common.format()
+    }
+}

@@ -1,0 +1,183 @@
+//! What the user says that an iteration begins with.
+
+use super::*;
+
+/// The subcommands that go by iterations.
+const COMMANDS: [&str; 7] = [
+    "growth", "leaks", "phases", "oom", "report", "check", "tune",
+];
+
+/// Rounds of a range that keep 1 MiB each, in a run whose allocations are all alike.
+fn rounds(path: &Path, rounds: u64) {
+    let writer = Writer::create(path, &WriterOptions::default()).unwrap();
+    let range = |kind, address| Event {
+        address,
+        ..event(kind, 0, 0)
+    };
+    for number in 0..rounds {
+        let name = writer.intern(&format!("round {number}"));
+        writer.record(&range(Kind::RangePush, name.into()));
+        let at = 0x1000_0000 + number * 0x100_0000;
+        for (place, size) in [(0, MIB), (4, 2 * MIB), (8, 3 * MIB)] {
+            writer.record_alloc(&event(Kind::Alloc, at + place * MIB, size));
+        }
+        for (place, size) in [(4, 2 * MIB), (8, 3 * MIB)] {
+            writer.record_free(&event(Kind::Free, at + place * MIB, size));
+        }
+        writer.record(&range(Kind::RangePop, 0));
+    }
+}
+
+#[test]
+fn the_user_sets_what_begins_an_iteration() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    rounds(&dir.join("a.trace"), 3);
+    let alone = run(dir, &["growth", "a.trace"]);
+    assert_eq!(alone.status.code(), Some(0));
+    assert!(
+        stdout(&alone).contains("No iterations were found"),
+        "{}",
+        stdout(&alone)
+    );
+    for (marker, by) in [
+        ("round", "the range `round`"),
+        ("round #", "the range `round #`"),
+        ("round 1", "the range `round #`"),
+        ("3MiB", "allocations of 3145728 bytes"),
+        ("3145728", "allocations of 3145728 bytes"),
+    ] {
+        let with = |command: &str| run(dir, &[command, "a.trace", "--iteration", marker]);
+        let line = format!("3 iterations, recognised by {by}; sure: set by --iteration.");
+        let growth = with("growth");
+        let text = stdout(&growth);
+        assert_eq!(growth.status.code(), Some(1), "{text}");
+        assert!(text.contains(&line), "{marker}: {text}");
+        assert!(
+            text.contains("Memory grows by 1.0 MiB per iteration"),
+            "{text}"
+        );
+        let leaks = with("leaks");
+        assert_eq!(leaks.status.code(), Some(1), "{}", stdout(&leaks));
+        assert!(stdout(&leaks).contains(&line), "{}", stdout(&leaks));
+        let phases = stdout(&with("phases"));
+        assert!(phases.contains(&line), "{phases}");
+        assert!(phases.contains("round #"), "{phases}");
+        assert_eq!(
+            phases.contains("\niteration"),
+            !marker.contains("round"),
+            "{phases}"
+        );
+        let report = stdout(&with("report"));
+        assert!(report.contains("Memory grows by 1.0 MiB"), "{report}");
+        assert!(report.contains("gpushim growth --iteration "), "{report}");
+        assert_eq!(with("check").status.code(), Some(1));
+    }
+    // Each of several that are in one round begins an iteration.
+    let output = run(
+        dir,
+        &[
+            "growth",
+            "--format",
+            "json",
+            "--iteration",
+            "1MiB",
+            "a.trace",
+        ],
+    );
+    let recognised = &result(&output)["recognised"];
+    assert_eq!(recognised["by"]["size"], MIB);
+    assert_eq!(
+        (&recognised["count"], &recognised["set"]),
+        (&3.into(), &true.into())
+    );
+}
+
+#[test]
+fn a_page_and_a_comparison_go_by_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    rounds(&dir.join("a.trace"), 3);
+    rounds(&dir.join("b.trace"), 5);
+    let both = ["a.trace", "b.trace", "--iteration", "3MiB"];
+    let diff = run(dir, &[&["diff", "--format", "json"], &both[..]].concat());
+    let iterations = &result(&diff)["iterations"];
+    assert_eq!(iterations, &serde_json::json!([3, 5]));
+    let page = run(dir, &[&["html", "-o", "a.html"], &both[..]].concat());
+    assert_eq!(page.status.code(), Some(0), "{}", stderr(&page));
+    assert!(dir.join("a.html").exists());
+    let none = run(
+        dir,
+        &["html", "-o", "b.html", "a.trace", "--iteration", "epoch"],
+    );
+    assert_eq!(none.status.code(), Some(2));
+    assert!(!dir.join("b.html").exists());
+}
+
+#[test]
+fn what_a_recording_does_not_have_is_an_error_of_its_own() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    rounds(&dir.join("a.trace"), 3);
+    rounds(&dir.join("once.trace"), 1);
+    for command in COMMANDS {
+        let output = run(dir, &[command, "a.trace", "--iteration", "epoch"]);
+        assert_eq!(output.status.code(), Some(2), "{command}");
+        assert_eq!(
+            stderr(&output).trim_end(),
+            "gpushim: failed to find iterations by `epoch` in a.trace: no range has that name, and no function in the \
+             stack of an allocation (it has the ranges `round #` 3 times; name one of these, or leave out --iteration)"
+        );
+        // The other one is told all the same.
+        let output = run(
+            dir,
+            &[command, "once.trace", "a.trace", "--iteration", "round"],
+        );
+        assert_eq!(output.status.code(), Some(2), "{command}");
+        let told = stderr(&output);
+        assert!(told.contains("in once.trace: it comes only once"), "{told}");
+        assert!(!stdout(&output).is_empty(), "{command}");
+    }
+    let output = run(dir, &["growth", "a.trace", "--iteration", "5MiB"]);
+    let told = stderr(&output);
+    assert!(
+        told.contains("by 5242880 bytes in a.trace: no allocation is of that size"),
+        "{told}"
+    );
+    assert!(
+        told.contains("it has the sizes 1048576 3 times, 2097152 3 times"),
+        "{told}"
+    );
+    let output = run(dir, &["growth", "a.trace", "--iteration", "0"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(
+        stderr(&output).contains("no allocation is of 0 bytes"),
+        "{}",
+        stderr(&output)
+    );
+}
+
+#[test]
+fn a_function_of_a_snapshot() {
+    let data = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data"));
+    let growth = |more: &[&str]| {
+        let args = [&["growth", "layers32_forward.pickle.gz"], more].concat();
+        stdout(&run(data, &args))
+    };
+    assert!(growth(&[]).contains("not sure"));
+    // The layers of one call are no calls of their own.
+    let text = growth(&["--iteration", "forward"]);
+    let by = "recognised by the calls of `forward`; not sure: they repeat inside one call of";
+    assert!(text.contains(by), "{text}");
+    assert!(!text.contains("Memory grows"), "{text}");
+    let args = ["phases", "backward_wide.pickle.gz", "--iteration", "step"];
+    let phases = stdout(&run(data, &args));
+    let by = "recognised by the calls of `step`; not sure: they repeat inside one call of";
+    assert!(phases.contains(by), "{phases}");
+    assert!(!phases.contains("\niteration"), "{phases}");
+    // Each parameter's update is what the user named by its size.
+    let size = ["phases", "backward_wide.pickle.gz", "--iteration", "3072"];
+    let phases = stdout(&run(data, &size));
+    assert!(phases.contains("sure: set by --iteration."), "{phases}");
+    assert!(phases.contains("\niteration"), "{phases}");
+}
