@@ -2,6 +2,7 @@
 
 use serde::Deserialize;
 
+use crate::output::answer::ONE_MOMENT;
 use crate::report::{FindingKind, Report, Topic};
 
 /// Call sites at the peak that are kept.
@@ -110,14 +111,18 @@ impl Figures {
             per_iteration: one.per_iteration.unwrap_or(0.0).round() as u64,
             text: one.text.clone(),
         });
-        let untold = report.untold.iter().find(|one| one.topic == Topic::Growth);
+        let untold = report.untold.iter().find_map(|one| match one.topic {
+            Topic::Growth => Some(one.what.clone()),
+            Topic::History => Some(ONE_MOMENT.to_string()),
+            _ => None,
+        });
         Figures {
             rank: report.fact("rank").map(str::to_string),
             devices: devices.collect(),
             growth: growth.collect(),
             leaked: found(FindingKind::Leaks).fold(0, |sum, one| one.bytes.saturating_add(sum)),
             out_of_memory: summary.out_of_memory_count,
-            untold: untold.map(|one| one.what.clone()),
+            untold,
             leaks: found(FindingKind::Leaks).next().map(|one| one.text.clone()),
         }
     }

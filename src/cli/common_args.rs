@@ -45,7 +45,7 @@ pub struct Selection {
     /// Which memory to examine; tensors if the recording has any.
     #[arg(long, value_enum)]
     of: Option<Of>,
-    /// The number of lines of each list.
+    /// The most rows of each list.
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub top: usize,
 }
@@ -120,7 +120,7 @@ impl CommonArgs {
         Ok((answers, outcome))
     }
 
-    /// Lines of each list.
+    /// The most rows of each list.
     pub fn top(&self) -> usize {
         self.selection.top
     }

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use crate::cli::files;
 use crate::cli::outcome::Outcome;
 use crate::cli::recordings;
-use crate::cli::terminal::{print_text, say, say_problems};
+use crate::cli::terminal::{print_text, say};
 use crate::error::{Context, Result};
-use crate::recording::Code;
+use crate::recording::{self, Code};
 use crate::symbols::{Bundle, Options};
 use gpushim_trace::Trace;
 
@@ -18,7 +18,7 @@ use gpushim_trace::Trace;
   gpushim symbols train.trace             # beside it
   gpushim symbols -o job.symbols *.trace")]
 pub struct Args {
-    /// Trace files; the newest in the current directory if none is named.
+    /// Trace files, also compressed by gzip; the newest in the current directory if none is named.
     files: Vec<PathBuf>,
     /// Write one file for all traces, instead of TRACE.symbols beside each.
     #[arg(short, long, value_name = "FILE")]
@@ -31,18 +31,19 @@ pub struct Args {
 pub fn main(args: &Args) -> Result<Outcome> {
     let mut together = None::<Bundle>;
     let paths = files::named_or_newest(&args.files)?;
-    let open = |path: &Path| Ok(Trace::open(path)?);
-    let outcome = recordings::each(&paths, open, |path, trace| {
-        say_problems(&trace);
+    let outcome = recordings::each(&paths, recording::open_trace, |path, trace| {
+        for problem in trace.problems() {
+            say(&format!("{}: {problem}", shown(path)));
+        }
         let code = Code::of(&trace);
         if code.addresses.is_empty() {
             return print_text(&format!("{}: no call stacks to name\n", shown(path)));
         }
-        let bundle = pack(path, code, &args.debug_dir)?;
+        let bundle = pack(path, &trace, code, &args.debug_dir)?;
         if args.output.is_some() {
             together.get_or_insert_default().merge(bundle);
         } else {
-            save(&bundle, &Bundle::beside(path))?;
+            save(&bundle, &Bundle::beside(&recording::plain(path)))?;
         }
         Ok(())
     })?;
@@ -52,19 +53,19 @@ pub fn main(args: &Args) -> Result<Outcome> {
     Ok(outcome)
 }
 
-fn pack(trace: &Path, code: Code, debug_dirs: &[PathBuf]) -> Result<Bundle> {
+fn pack(path: &Path, trace: &Trace, code: Code, debug_dirs: &[PathBuf]) -> Result<Bundle> {
     let options = Options {
         debug_dirs: debug_dirs.to_vec(),
         ..Options::default()
     };
-    let mut symbolizer = code.symbolizer(trace, options);
+    let mut symbolizer = code.symbolizer(trace.path(), options);
     let packed = symbolizer.pack(code.addresses.iter().copied());
     for problem in symbolizer.problems() {
         say(problem);
     }
     print_text(&format!(
         "{}: the functions of {} of {} addresses, in {} modules\n",
-        shown(trace),
+        shown(path),
         packed.addresses(),
         code.addresses.len(),
         packed.modules()

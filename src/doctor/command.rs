@@ -12,7 +12,7 @@ use crate::cli::terminal::{print_json, print_text};
 use crate::error::Result;
 use crate::output::envelope::Envelope;
 use crate::output::escape::shown;
-use gpushim_trace::Trace;
+use crate::recording;
 
 /// Check whether gpushim works on this machine, or with a trace what it hooked in that run (exit code 1 on problems).
 #[derive(Debug, clap::Args)]
@@ -20,7 +20,7 @@ use gpushim_trace::Trace;
   gpushim doctor              # this machine
   gpushim doctor train.trace  # what was hooked in that run")]
 pub struct Args {
-    /// A trace file; the machine is examined if none is named.
+    /// A trace file, also compressed by gzip; the machine is examined if none is named.
     file: Option<PathBuf>,
     /// The output format.
     #[arg(long, value_enum, default_value_t)]
@@ -39,7 +39,10 @@ pub struct Checks {
 
 pub fn main(args: &Args) -> Result<Outcome> {
     let (checks, limits, takeover_limits) = match &args.file {
-        Some(path) => (trace::checks(&Trace::open(path)?), Vec::new(), Vec::new()),
+        Some(path) => {
+            let trace = recording::open_trace(path)?;
+            (trace::checks(&trace), Vec::new(), Vec::new())
+        }
         None => (
             machine::checks(),
             limits::LIMITS.to_vec(),

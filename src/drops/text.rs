@@ -8,7 +8,7 @@ use super::fall::{Cause, Drop};
 use super::find::Drops;
 use crate::iterations::Iterations;
 use crate::ledger::Focus;
-use crate::output::answer::{Answer, Subject};
+use crate::output::answer::{Answer, Subject, not_told};
 use crate::output::escape::shown;
 use crate::output::holder::Holder;
 use crate::output::table::{Align, Table};
@@ -107,6 +107,9 @@ impl DropsReport {
     }
 
     fn sentences(&self) -> String {
+        if self.subject.one_moment {
+            return not_told("Whether memory ever fell");
+        }
         let sentences: Vec<String> = self.lasting().take(3).map(DropGroup::sentence).collect();
         if !sentences.is_empty() {
             return sentences.join(" ");

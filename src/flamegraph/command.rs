@@ -39,7 +39,7 @@ pub struct Args {
     /// Show the frames of allocators, runtimes and interpreters, too.
     #[arg(long)]
     all_frames: bool,
-    /// The number of lines of the list.
+    /// The most rows of the list.
     #[arg(long, value_name = "N", default_value_t = 10)]
     top: usize,
     /// The output format of the list.

@@ -9,8 +9,8 @@ use serde::Serialize;
 use super::weights::{Weight, weights};
 use crate::error::{Context, Result, failed};
 use crate::iterations::without_numbers;
-use crate::ledger::Focus;
-use crate::output::answer::{Answer, Subject};
+use crate::ledger::{Focus, lost_peak};
+use crate::output::answer::{Answer, Subject, lost_peak_in_words};
 use crate::output::escape::is_unseen;
 use crate::output::holder::no_stack;
 use crate::output::table::{Align, Table};
@@ -28,6 +28,9 @@ pub struct FlameReport {
     pub what: &'static str,
     /// All of them.
     pub bytes: u64,
+    /// The most that was live in the whole run, bytes, if that was before the events that are left.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lost_peak: Option<u64>,
     /// By function, those with most first.
     pub functions: Vec<Flame>,
     /// A line for each stack: its functions from the outermost on, joined by semicolons.
@@ -90,6 +93,7 @@ impl FlameReport {
                 Weight::Temporary => "freed in the iteration or range of their allocation",
             },
             bytes: all,
+            lost_peak: lost_peak(recording, focus, all).filter(|_| weight == Weight::Peak),
             functions,
             stacks,
         }
@@ -177,6 +181,9 @@ impl Answer for FlameReport {
     fn text(&self, f: &mut fmt::Formatter<'_>, top: usize) -> fmt::Result {
         self.subject.heading(f)?;
         writeln!(f, "{} {}", bytes(self.bytes), self.what)?;
+        if let Some(most) = self.lost_peak {
+            writeln!(f, "{}", lost_peak_in_words(most))?;
+        }
         let mut table = Table::new([
             ("bytes", Align::Right),
             ("", Align::Right),

@@ -281,7 +281,9 @@ impl Answer for FragmentationReport {
 
     fn text(&self, f: &mut fmt::Formatter<'_>, top: usize) -> fmt::Result {
         self.subject.heading(f)?;
-        let what = if self.is_peak {
+        let what = if self.subject.one_moment {
+            ", when the snapshot was taken"
+        } else if self.is_peak {
             ", when most was reserved"
         } else {
             ""

@@ -9,7 +9,7 @@ use super::until_full::UntilFull;
 use crate::iterations::{Followed, Given, Iterations, Recognised, in_a_sentence, in_a_table};
 use crate::leaks::{Blocks, cure};
 use crate::ledger::Focus;
-use crate::output::answer::{Answer, Subject};
+use crate::output::answer::{Answer, Subject, not_told};
 use crate::output::escape::shown;
 use crate::output::holder::{Holder, labels};
 use crate::output::table::{Align, Table};
@@ -123,6 +123,9 @@ impl GrowthReport {
 
     /// All of it in a sentence or two, of which `what` is the subject: `Memory`.
     pub fn sentence(&self, what: &str) -> String {
+        if self.subject.one_moment {
+            return not_told("Whether memory grows");
+        }
         let Some(growth) = &self.growth else {
             return "No iterations were found: no range that repeats, and no allocation that comes again and again. --iteration sets what they begin with.".to_string();
         };
@@ -174,7 +177,7 @@ impl GrowthReport {
         text.push('.');
         if let Some(until) = &self.until_full {
             text.push_str(&format!(
-                " At this rate the {} that are free at the end last for {} iterations more, {}.",
+                " At this rate the remaining {} run out in {} iterations ({}).",
                 bytes(until.bytes),
                 count(until.iterations as u64),
                 span(until.ns as u64)

@@ -149,6 +149,9 @@ impl<'a> Search<'a> {
 
     /// The marker of the iterations; `None` if nothing repeats often enough.
     pub fn choose(self) -> Option<Locator> {
+        if self.recording.is_one_moment() {
+            return None;
+        }
         let locator = |by| Locator::new(self.focus, by, self.tokens.kinds());
         if let Some(by) = self.ranges.choose() {
             return Some(locator(by));

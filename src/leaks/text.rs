@@ -1,7 +1,9 @@
 //! What is left behind, in words and figures.
 
+use std::cmp::Reverse;
 use std::fmt;
 
+use rustc_hash::FxHashMap;
 use serde::Serialize;
 
 use super::blocks::Blocks;
@@ -9,7 +11,7 @@ use super::cure::cure;
 use super::find::Leaks;
 use crate::iterations::{Followed, Given, Iterations, Recognised, in_a_sentence, in_a_table};
 use crate::ledger::Focus;
-use crate::output::answer::{Answer, Subject};
+use crate::output::answer::{Answer, ONE_MOMENT, RECORD_HISTORY, Subject};
 use crate::output::escape::shown;
 use crate::output::holder::{Holder, holder_labels};
 use crate::output::table::{Align, Table};
@@ -97,8 +99,9 @@ impl LeaksReport {
             newest_age_ns: leaks.ns.saturating_sub(left.held.newest_ns),
             oldest_age_ns: leaks.ns.saturating_sub(left.held.oldest_ns),
         });
-        let left: Vec<LeftBehind> = left.collect();
+        let left = merged(left);
         LeaksReport {
+            verdict: sentence(&subject, leaks, &left),
             subject,
             ns: leaks.ns,
             before_last_iteration: leaks.before_last_iteration,
@@ -106,13 +109,53 @@ impl LeaksReport {
             leaked: leaks.leaked,
             iterations: leaks.iterations,
             recognised: iterations.map(|iterations| Recognised::of(iterations, names)),
-            verdict: sentence(leaks, &left),
             left,
         }
     }
 }
 
-fn sentence(leaks: &Leaks, left: &[LeftBehind]) -> String {
+/// Rows that would look the same are one, if they are alike in being leaks, and in size.
+fn merged(all: impl Iterator<Item = LeftBehind>) -> Vec<LeftBehind> {
+    let mut rows: Vec<LeftBehind> = Vec::new();
+    let mut places = FxHashMap::<_, usize>::default();
+    for left in all {
+        let place = places
+            .entry((left.holder.look(), left.size, left.leaks))
+            .or_insert(rows.len());
+        match rows.get_mut(*place) {
+            Some(row) => row.add(&left),
+            None => rows.push(left),
+        }
+    }
+    rows.sort_by_key(|row| {
+        let is_left = row.per_iteration.is_some();
+        (!row.leaks, !is_left, Reverse(row.holder.bytes))
+    });
+    rows
+}
+
+impl LeftBehind {
+    /// Adds blocks that belong to the same row.
+    fn add(&mut self, other: &LeftBehind) {
+        self.holder.add(&other.holder);
+        // At least: they may have come in other iterations.
+        self.in_iterations = self.in_iterations.max(other.in_iterations);
+        self.cure = self.cure.take().or(other.cure.clone());
+        if let Some(more) = other.per_iteration {
+            *self.per_iteration.get_or_insert(0.0) += more;
+        }
+        self.newest_age_ns = self.newest_age_ns.min(other.newest_age_ns);
+        self.oldest_age_ns = self.oldest_age_ns.max(other.oldest_age_ns);
+    }
+}
+
+fn sentence(subject: &Subject, leaks: &Leaks, left: &[LeftBehind]) -> String {
+    if subject.one_moment {
+        return format!(
+            "{} are live; none of it can be called a leak: {ONE_MOMENT}. {RECORD_HISTORY}.",
+            bytes(leaks.bytes)
+        );
+    }
     let when = if leaks.before_last_iteration {
         "before the last iteration"
     } else {
@@ -132,7 +175,7 @@ fn sentence(leaks: &Leaks, left: &[LeftBehind]) -> String {
                 "{all}; no iterations were found, so none of it can be called a leak. --iteration sets what they begin with."
             ),
             looked => format!(
-                "{all}; no stack leaves blocks behind in each of {} iterations.",
+                "{all}; no leak: no call site kept memory in every one of {} iterations.",
                 count(looked as u64)
             ),
         };
@@ -188,11 +231,14 @@ impl Answer for LeaksReport {
                 percent(holder.share, 1.0),
                 count(holder.blocks),
                 left.in_iterations.to_string(),
-                format!(
-                    "{} to {}",
-                    span(left.newest_age_ns),
-                    span(left.oldest_age_ns)
-                ),
+                match self.subject.one_moment {
+                    true => String::new(),
+                    false => format!(
+                        "{} to {}",
+                        span(left.newest_age_ns),
+                        span(left.oldest_age_ns)
+                    ),
+                },
                 in_a_table(label, left.size),
             ]);
         }

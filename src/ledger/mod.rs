@@ -59,7 +59,7 @@ pub use block::{Block, Focus, Segment};
 pub use change::{Change, Step, Sum};
 pub use held::{Held, MADE_BEFORE, by_stack};
 pub use highest::{Highest, Stretch};
-pub use lost::peak_of_run;
+pub use lost::lost_peak;
 pub use moment::Moment;
 pub(crate) use segments::{Segments, Taken};
 pub use unseen::Unseen;

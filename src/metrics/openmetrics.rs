@@ -7,7 +7,8 @@ use std::fmt::Write;
 use crate::export::processes;
 use crate::output::escape::shown;
 use crate::recording::Recording;
-use gpushim_trace::{Event, Kind, Layer, Series};
+use crate::report::figures_of;
+use gpushim_trace::{Event, Kind, Series};
 
 /// One metric: name, type, help, and its unit, by which its name ends.
 struct Family {
@@ -156,7 +157,7 @@ struct Now {
 }
 
 impl Now {
-    /// What is live says most; else the last stretch of the timeline does, of which it is the most.
+    /// As a report has it at the end; what no event tells, the last stretch of the timeline says, of which it is the most.
     fn of(recording: &dyn Recording) -> Now {
         let mut now = Now {
             levels: Default::default(),
@@ -171,37 +172,35 @@ impl Now {
             now.failures.insert(device.device, 0);
             now.blocks.insert(device.device, 0);
         }
-        let [requested, allocated, _, tensors, held, driver] = &mut now.levels;
-        if let Some(live) = recording.live() {
-            requested.values_mut().for_each(|value| *value = 0);
-            allocated.values_mut().for_each(|value| *value = 0);
-            for block in live {
-                let event = &block.event;
-                let add = |level: &mut ByDevice, bytes: u64| {
-                    let value = level.entry(event.device).or_default();
-                    *value = value.saturating_add(bytes);
-                };
-                add(&mut now.blocks, 1);
-                if event.class.layer() == Layer::Device {
-                    add(requested, event.size);
-                    add(allocated, event.cost().block.max(event.size));
+        match recording.live() {
+            Some(live) => {
+                for block in live {
+                    *now.blocks.entry(block.event.device).or_default() += 1;
                 }
             }
-        } else {
-            now.blocks.clear();
+            None => now.blocks.clear(),
+        }
+        for device in figures_of(recording).devices {
+            let ordinal = device.device.unwrap_or(Event::NO_DEVICE);
+            let framework = device.tensors.filter(|tensors| tensors.reserved_peak > 0);
+            let ends = [
+                Some(device.requested.end),
+                Some(device.allocated.end),
+                Some(device.reserved.end),
+                framework.as_ref().map(|tensors| tensors.allocated_end),
+                framework.as_ref().map(|tensors| tensors.reserved_end),
+                device.in_use.map(|in_use| in_use.end),
+            ];
+            for (level, end) in now.levels.iter_mut().zip(ends) {
+                level.extend(end.map(|end| (ordinal, end)));
+            }
         }
         for record in recording.events() {
-            let event = &record.event;
-            match event.kind {
-                Kind::TensorAlloc | Kind::TensorFree => {
-                    tensors.insert(event.device, event.extra[0]);
-                    held.insert(event.device, event.extra[1]);
-                }
-                Kind::DeviceMemory => drop(driver.insert(event.device, event.size)),
-                Kind::OutOfMemory | Kind::TensorOutOfMemory => {
-                    *now.failures.entry(event.device).or_default() += 1;
-                }
-                _ => {}
+            if matches!(
+                record.event.kind,
+                Kind::OutOfMemory | Kind::TensorOutOfMemory
+            ) {
+                *now.failures.entry(record.event.device).or_default() += 1;
             }
         }
         now

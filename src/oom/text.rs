@@ -13,7 +13,7 @@ use crate::fragmentation::Fragmentation;
 use crate::growth::Growth;
 use crate::iterations::{Followed, Given, Iterations};
 use crate::ledger::{Focus, Moment};
-use crate::output::answer::{Answer, Subject};
+use crate::output::answer::{Answer, Subject, not_told};
 use crate::output::escape::shown;
 use crate::output::holder::{Holder, holder_labels};
 use crate::output::table::{Align, Table};
@@ -188,6 +188,13 @@ impl Answer for OomReport {
 
     fn text(&self, f: &mut fmt::Formatter<'_>, top: usize) -> fmt::Result {
         self.subject.heading(f)?;
+        if self.subject.one_moment && self.shortages.is_empty() {
+            return writeln!(
+                f,
+                "{}",
+                not_told("Whether a request failed for lack of memory")
+            );
+        }
         if self.shortages.is_empty() {
             return writeln!(f, "No request failed for lack of memory.");
         }

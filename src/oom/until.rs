@@ -21,5 +21,5 @@ impl Recording for Until<'_> {
         Timeline::of(self.events())
     }
 
-    forward!(recording: path format wall_ns facts problems coverage live live_bytes text open_ranges frames names stream caching fact);
+    forward!(recording: path format wall_ns facts problems coverage live live_bytes text open_ranges frames names stream caching is_one_moment fact);
 }

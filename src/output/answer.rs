@@ -5,6 +5,7 @@ use std::fmt;
 use serde::Serialize;
 
 use super::escape::shown;
+use super::units::bytes;
 use crate::ledger::Focus;
 use crate::recording::Recording;
 use gpushim_trace::Layer;
@@ -34,6 +35,25 @@ impl<T: Answer> fmt::Display for Shown<'_, T> {
     }
 }
 
+/// Why a snapshot without a history tells nothing of what happened over time.
+pub const ONE_MOMENT: &str = "this snapshot holds one moment and has no history";
+
+/// What to do for a snapshot to have a history.
+pub const RECORD_HISTORY: &str = "torch.cuda.memory._record_memory_history(), called before the part to be examined, records a history";
+
+/// That a snapshot without a history does not tell something: `Whether memory grows`.
+pub fn not_told(what: &str) -> String {
+    format!("{what} cannot be told: {ONE_MOMENT}. {RECORD_HISTORY}.")
+}
+
+/// That more was live at the peak of a run, bytes, than at the peak of the events that are left.
+pub fn lost_peak_in_words(most: u64) -> String {
+    format!(
+        "That is the peak of what is left: {} were live at the peak of the run, of which no events are left.",
+        bytes(most)
+    )
+}
+
 /// The subject of an answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -46,6 +66,8 @@ pub struct Subject {
     pub device: Option<u8>,
     /// Whether the beginning of the run is missing.
     pub wrapped: bool,
+    /// Whether it is a snapshot without a history, which holds one moment.
+    pub one_moment: bool,
 }
 
 impl Subject {
@@ -56,6 +78,7 @@ impl Subject {
             of: layer_name(focus.layer),
             device: focus.device,
             wrapped: recording.coverage().wrapped,
+            one_moment: recording.is_one_moment(),
         }
     }
 

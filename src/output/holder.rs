@@ -1,7 +1,10 @@
 //! A stack that holds blocks, and the way to it.
 
+use std::cmp::Reverse;
+use std::collections::hash_map::Entry;
 use std::fmt;
 
+use rustc_hash::FxHashMap;
 use serde::Serialize;
 
 use super::escape::shown;
@@ -45,6 +48,30 @@ impl Holder {
             // When blocks were made of which only the end is known is not known.
             oldest_ns: Some(held.oldest_ns).filter(|ns| !held.earlier || *ns > 0),
             made_before: held.earlier,
+        }
+    }
+
+    /// All that tells its row from others.
+    pub fn look(&self) -> Look {
+        let who = &self.who;
+        if self.made_before || who.function.is_none() {
+            return (self.made_before, Vec::new());
+        }
+        let frames = who.function.iter().chain(&who.frames);
+        let frames = frames.map(Function::in_a_sentence);
+        let operator = format!("→ {}", who.operator.as_deref().unwrap_or_default());
+        let ranges = who.ranges.iter().map(|name| format!("[{name}]"));
+        (false, frames.chain([operator]).chain(ranges).collect())
+    }
+
+    /// Adds blocks that belong to the same row.
+    pub fn add(&mut self, other: &Holder) {
+        self.blocks = self.blocks.saturating_add(other.blocks);
+        self.bytes = self.bytes.saturating_add(other.bytes);
+        self.share += other.share;
+        self.oldest_ns = self.oldest_ns.into_iter().chain(other.oldest_ns).min();
+        if let Some(more) = other.per_iteration {
+            *self.per_iteration.get_or_insert(0.0) += more;
         }
     }
 
@@ -115,6 +142,31 @@ pub fn holder_labels<'a>(holders: impl IntoIterator<Item = &'a Holder>) -> Vec<S
         .collect()
 }
 
+/// Rows of a table: holders that would look the same in all of their frames are one, with the sums of their blocks.
+/// Those with most bytes come first.
+pub fn merged(holders: impl IntoIterator<Item = Holder>) -> Vec<Holder> {
+    let mut rows: Vec<Holder> = Vec::new();
+    let mut places = FxHashMap::<Look, usize>::default();
+    for holder in holders {
+        match places.entry(holder.look()) {
+            Entry::Vacant(place) => {
+                place.insert(rows.len());
+                rows.push(holder);
+            }
+            Entry::Occupied(place) => {
+                if let Some(row) = rows.get_mut(*place.get()) {
+                    row.add(&holder);
+                }
+            }
+        }
+    }
+    rows.sort_by_key(|row| Reverse(row.bytes));
+    rows
+}
+
+/// All that tells the row of a holder from others: its frames, what it calls and its ranges, as they are shown.
+pub type Look = (bool, Vec<String>);
+
 /// What is left out of a way.
 const BELOW: &str = "allocators, runtimes and interpreters";
 /// Frames that are shown of a way.
@@ -141,7 +193,7 @@ fn shortened(line: &str) -> String {
 }
 
 /// How often a label may get another frame.
-const TIMES: usize = 3;
+const TIMES: usize = 8;
 
 /// The functions of the rows of a table; where some would look the same, each with the frame in which they differ:
 /// `copy  train.py:12 ← Leaky.forward train.py:31` was called by `Leaky.forward`, `→` stands before what the function
@@ -149,7 +201,11 @@ const TIMES: usize = 3;
 pub fn labels<'a>(sites: impl IntoIterator<Item = &'a CallSite>, otherwise: &str) -> Vec<String> {
     let sites: Vec<&CallSite> = sites.into_iter().collect();
     let mut labels: Vec<String> = sites.iter().map(|who| who.function_or(otherwise)).collect();
+    let mut is_told = true;
     for _ in 0..TIMES {
+        if !std::mem::replace(&mut is_told, false) {
+            break;
+        }
         let mut groups: Vec<(&str, Vec<usize>)> = Vec::new();
         for (row, label) in labels.iter().enumerate() {
             match groups.iter_mut().find(|(known, _)| known == label) {
@@ -165,6 +221,7 @@ pub fn labels<'a>(sites: impl IntoIterator<Item = &'a CallSite>, otherwise: &str
                 .collect();
             for (row, difference) in rows.iter().zip(differences(&group)) {
                 if let Some(label) = labels.get_mut(*row) {
+                    is_told |= !difference.is_empty();
                     label.push_str(&difference);
                 }
             }
@@ -208,17 +265,17 @@ fn differences(group: &[&CallSite]) -> Vec<String> {
         .unwrap_or_else(|| vec![String::new(); group.len()])
 }
 
-/// The first thing in which a group is not all alike, of each; `None` if there is none.
-fn told<T: PartialEq>(
+/// The first thing in which a group does not look all alike, of each; `None` if there is none.
+fn told<T>(
     group: &[&CallSite],
     depth: usize,
     of: impl Fn(&CallSite, usize) -> Option<T>,
     say: impl Fn(Option<T>) -> String,
 ) -> Option<Vec<String>> {
     (0..depth).find_map(|at| {
-        let all: Vec<Option<T>> = group.iter().map(|who| of(who, at)).collect();
+        let all: Vec<String> = group.iter().map(|who| say(of(who, at))).collect();
         let differ = all.iter().any(|one| Some(one) != all.first());
-        differ.then(|| all.into_iter().map(&say).collect())
+        differ.then_some(all)
     })
 }
 

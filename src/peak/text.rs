@@ -8,9 +8,9 @@ use super::composition::{Part, composition};
 use super::find::Peak;
 use super::lower::to_lower;
 use crate::iterations::{Follow, Search};
-use crate::ledger::{Focus, Moment, peak_of_run};
-use crate::output::answer::{Answer, Subject};
-use crate::output::holder::{Holder, holder_labels};
+use crate::ledger::{Focus, Moment, lost_peak};
+use crate::output::answer::{Answer, Subject, lost_peak_in_words};
+use crate::output::holder::{Holder, holder_labels, merged};
 use crate::output::table::{Align, Table};
 use crate::output::units::{bytes, count, percent, span};
 use crate::recording::{Names, Recording, read};
@@ -78,15 +78,10 @@ impl PeakReport {
             to_lower: to_lower(composition.as_deref(), peak.bytes),
             composition,
             is_peak: moment == Moment::Peak,
-            lost_peak: peak_of_run(recording, focus)
-                .filter(|most| moment == Moment::Peak && *most > peak.bytes),
+            lost_peak: lost_peak(recording, focus, peak.bytes).filter(|_| moment == Moment::Peak),
             bytes: peak.bytes,
             blocks: peak.blocks,
-            holders: peak
-                .holders
-                .iter()
-                .map(|held| Holder::of(names, held, peak.bytes))
-                .collect(),
+            holders: merged((peak.holders.iter()).map(|held| Holder::of(names, held, peak.bytes))),
         }
     }
 }
@@ -100,24 +95,23 @@ impl Answer for PeakReport {
 
     fn text(&self, f: &mut fmt::Formatter<'_>, top: usize) -> fmt::Result {
         self.subject.heading(f)?;
-        let when = if self.is_peak { "The peak" } else { "Live" };
-        write!(
-            f,
-            "{when}: {} in {} blocks, at {}",
-            bytes(self.bytes),
-            count(self.blocks),
-            span(self.ns)
-        )?;
+        let one_moment = self.subject.one_moment;
+        let when = match (one_moment, self.is_peak) {
+            (true, _) => "Live when the snapshot was taken",
+            (false, true) => "The peak",
+            (false, false) => "Live",
+        };
+        let (held, blocks) = (bytes(self.bytes), count(self.blocks));
+        write!(f, "{when}: {held} in {blocks} blocks")?;
+        if !one_moment {
+            write!(f, ", at {}", span(self.ns))?;
+        }
         if let Some(iteration) = self.iteration {
             write!(f, ", in iteration {iteration}")?;
         }
         writeln!(f)?;
         if let Some(most) = self.lost_peak {
-            writeln!(
-                f,
-                "That is the peak of what is left: {} were live at the peak of the run, of which no events are left.",
-                bytes(most)
-            )?;
+            writeln!(f, "{}", lost_peak_in_words(most))?;
         }
         if let Some(parts) = &self.composition {
             writeln!(f, "{}", parts_in_words(parts, self.bytes))?;
@@ -138,7 +132,9 @@ impl Answer for PeakReport {
                 bytes(holder.bytes),
                 percent(holder.share, 1.0),
                 count(holder.blocks),
-                holder.oldest_ns.map(span).unwrap_or_default(),
+                (holder.oldest_ns.filter(|_| !one_moment))
+                    .map(span)
+                    .unwrap_or_default(),
                 label,
             ]);
         }

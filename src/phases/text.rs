@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::find::Phase;
 use crate::iterations::{Given, Iterations, Recognised};
 use crate::ledger::Focus;
-use crate::output::answer::{Answer, Subject};
+use crate::output::answer::{Answer, Subject, not_told};
 use crate::output::escape::shown;
 use crate::output::table::{Align, Table};
 use crate::output::units::{bytes, count, span};
@@ -53,6 +53,9 @@ impl Answer for PhasesReport {
 
     fn text(&self, f: &mut fmt::Formatter<'_>, top: usize) -> fmt::Result {
         self.subject.heading(f)?;
+        if self.subject.one_moment && self.phases.is_empty() {
+            return writeln!(f, "{}", not_told("What each phase allocates"));
+        }
         if let Some(recognised) = self.recognised.as_ref().filter(|by| by.set) {
             writeln!(f, "{}", shown(&recognised.line()))?;
         }

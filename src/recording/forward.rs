@@ -75,6 +75,11 @@ macro_rules! forward {
             self.$field.caching()
         }
     };
+    (@ $field:ident is_one_moment) => {
+        fn is_one_moment(&self) -> bool {
+            self.$field.is_one_moment()
+        }
+    };
     (@ $field:ident fact) => {
         fn fact(&self, key: &str) -> Option<String> {
             self.$field.fact(key)

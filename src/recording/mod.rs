@@ -9,10 +9,12 @@ use std::rc::Rc;
 use crate::symbols::Symbol;
 use gpushim_trace::{Class, Kind, Layer, LiveBlock, Record, Timeline};
 
+mod beside;
 mod blame;
 mod caching;
 mod call_site;
 mod code;
+mod copied;
 mod csv;
 mod facts;
 mod forward;
@@ -32,13 +34,15 @@ pub use blame::{blame, calls, ranges};
 pub use caching::{Caching, Segment, Waiting};
 pub use call_site::{CallSite, Function};
 pub use code::Code;
+pub use copied::plain;
 pub use csv::LineLog;
 pub use facts::Gpu;
 pub(crate) use forward::forward;
-pub use open::open;
+pub use open::{is_compressed, open, open_trace};
 pub use read::{Reader, read};
 pub use snapshot::Snapshot;
 pub use trace::names_with;
+pub use unpacked::OpenTrace;
 
 /// How complete a record is; `recorded = readable + lost + torn`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
@@ -141,6 +145,11 @@ pub trait Recording: Send + Sync {
     /// What a framework's caching allocator says beyond the events, if the recording has it.
     fn caching(&self) -> Option<&Caching> {
         None
+    }
+
+    /// Whether it has no history: it says what was live at one moment, and its events are made up of that.
+    fn is_one_moment(&self) -> bool {
+        false
     }
 
     /// The GPU of an ordinal, if the recording describes it.

@@ -14,6 +14,7 @@ use super::pickle::Pickle;
 use super::requests::REQUESTS;
 use super::rmm::RMM;
 use super::snapshot::Snapshot;
+use super::unpacked::OpenTrace;
 use super::{unpacked, viewer_page};
 use crate::error::{Result, failed};
 use gpushim_trace::Trace;
@@ -22,6 +23,8 @@ use gpushim_trace::regular::open_regular;
 
 /// Bytes of the beginning that are looked at.
 const HEAD: usize = 4096;
+/// How files begin that gzip made.
+const GZIP: [u8; 2] = [0x1f, 0x8b];
 /// Bytes of a snapshot beyond which it is not taken into memory.
 const SNAPSHOT_MAX: u64 = 2 << 30;
 
@@ -49,17 +52,7 @@ fn other_format(path: &Path) -> Result<Option<Box<dyn Recording>>> {
     let Ok((file, _)) = open_regular(path) else {
         return Ok(None);
     };
-    let mut head = vec![0; HEAD];
-    let read = file.read_at(&mut head, 0).unwrap_or(0);
-    head.truncate(read);
-    let is_gzip = head.starts_with(&[0x1f, 0x8b]);
-    if is_gzip {
-        head.clear();
-        // Damage further on is not known yet; what comes before it is enough here.
-        let _ = MultiGzDecoder::new(&file)
-            .take(HEAD as u64)
-            .read_to_end(&mut head);
-    }
+    let (head, is_gzip) = head(&file);
     if Pickle::is_one(&head) || viewer_page::is_html(&head) {
         return Ok(Some(Box::new(snapshot(path, file, is_gzip)?)));
     }
@@ -67,8 +60,7 @@ fn other_format(path: &Path) -> Result<Option<Box<dyn Recording>>> {
         let mut file = file;
         file.rewind()
             .map_err(|error| failed!("read {}: {error}", path.display()))?;
-        let trace = |path: &Path| Ok(Box::new(Trace::open(path)?) as Box<dyn Recording>);
-        return unpacked::trace(path, file, trace).map(Some);
+        return unpacked::trace(path, file).map(Some);
     }
     if let Some(dialect) = dialect(&head) {
         return Ok(Some(Box::new(LineLog::new(path, file, is_gzip, dialect))));
@@ -81,6 +73,51 @@ fn other_format(path: &Path) -> Result<Option<Box<dyn Recording>>> {
         ));
     }
     Ok(None)
+}
+
+/// The first bytes of a file, unpacked, and whether it is compressed.
+fn head(file: &File) -> (Vec<u8>, bool) {
+    let mut head = vec![0; HEAD];
+    let read = file.read_at(&mut head, 0).unwrap_or(0);
+    head.truncate(read);
+    let is_gzip = head.starts_with(&GZIP);
+    if is_gzip {
+        head.clear();
+        // Damage further on is not known yet; what comes before it is enough here.
+        let _ = MultiGzDecoder::new(file)
+            .take(HEAD as u64)
+            .read_to_end(&mut head);
+    }
+    (head, is_gzip)
+}
+
+/// Whether a file is compressed by gzip.
+pub fn is_compressed(path: &Path) -> bool {
+    open_regular(path).is_ok_and(|(file, _)| {
+        let mut begin = [0; GZIP.len()];
+        file.read_exact_at(&mut begin, 0).is_ok() && begin == GZIP
+    })
+}
+
+/// Opens a trace of ours, also compressed by gzip.
+///
+/// # Errors
+/// The file cannot be read, or is no trace; completes "failed to …".
+pub fn open_trace(path: &Path) -> Result<OpenTrace> {
+    if !is_compressed(path) {
+        return OpenTrace::in_place(path);
+    }
+    let place = path.display();
+    let (mut file, _) =
+        open_regular(path).map_err(|error| failed!("read the trace {place}: {error}"))?;
+    if !head(&file).0.starts_with(&MAGIC) {
+        return Err(failed!(
+            "read the trace {place}: what is compressed there is no trace of gpushim"
+        ));
+    }
+    file.rewind()
+        .map_err(|error| failed!("read the trace {place}: {error}"))?;
+    OpenTrace::unpacked(path, file)
 }
 
 /// The sort of log whose header is the first line.

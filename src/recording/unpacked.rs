@@ -1,30 +1,38 @@
 //! Recordings that cannot be read in place, from a copy: standard input, and traces that are compressed.
 
 use std::fs::File;
-use std::io::{IsTerminal, Read, Seek, SeekFrom, Write, stdin};
+use std::io::{IsTerminal, Read, stdin};
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 
 use flate2::read::MultiGzDecoder;
-use tempfile::{NamedTempFile, TempPath};
+use tempfile::TempDir;
 
-use super::Recording;
+use super::copied::{MOST, copied, most, plain};
 use super::forward::forward;
+use super::{Recording, beside};
 use crate::error::{Error, Result, failed};
-
-/// The most that is copied, bytes. Traces are mostly zeros, which gzip makes a thousandth of, and take no room on disk.
-const MOST: u64 = 64 << 30;
-/// Bytes other than zeros that may come of each byte of a compressed file, and of any file.
-const RATIO: u64 = 64;
-const LEAST: u64 = 4 << 20;
-/// Bytes that are copied at once.
-const CHUNK: usize = 64 << 10;
+use gpushim_trace::Trace;
 
 /// A recording that was opened from a copy, which is deleted with it.
 pub(super) struct Unpacked {
     inner: Box<dyn Recording>,
+    copy: Copy,
+}
+
+/// A trace, opened in place or from a copy, which is deleted with it.
+pub struct OpenTrace {
+    trace: Trace,
+    /// Of one that is compressed.
+    copy: Option<Copy>,
+}
+
+/// A copy of a recording in a folder of its own.
+struct Copy {
+    /// What it is a copy of.
     path: PathBuf,
-    problem: Option<String>,
-    _copy: TempPath,
+    problems: Vec<String>,
+    folder: TempDir,
 }
 
 /// Opens what comes on standard input.
@@ -39,112 +47,198 @@ pub(super) fn standard_input(
             "read standard input: it is a terminal; pass a recording, as in `gpushim report - < FILE`"
         ));
     }
-    Unpacked::of(Path::new("-"), stdin().lock(), MOST, open)
+    let copy = Copy::of(Path::new("-"), stdin().lock(), MOST)?;
+    let inner = copy.opened(open)?;
+    Ok(Box::new(Unpacked { inner, copy }))
 }
 
-/// Opens a trace that is compressed, with `open`.
+/// Opens a trace that is compressed, with what lies beside it.
 ///
 /// # Errors
-/// It unpacks to more than any trace has, or there is no room for the copy; or those of `open`.
-pub(super) fn trace(
-    path: &Path,
-    file: File,
-    open: impl Fn(&Path) -> Result<Box<dyn Recording>>,
-) -> Result<Box<dyn Recording>> {
-    let length = file.metadata().map_or(0, |meta| meta.len());
-    let most = length.saturating_mul(RATIO).saturating_add(LEAST);
-    Unpacked::of(path, MultiGzDecoder::new(file), most, open)
+/// It unpacks to more than any trace has, or there is no room for the copy; or those of [`Trace::open`].
+pub(super) fn trace(path: &Path, file: File) -> Result<Box<dyn Recording>> {
+    let copy = Copy::of_trace(path, file)?;
+    let open = |path: &Path| Ok(Box::new(Trace::open(path)?) as Box<dyn Recording>);
+    let inner = copy.opened(open)?;
+    Ok(Box::new(Unpacked { inner, copy }))
 }
 
-impl Unpacked {
+impl OpenTrace {
+    /// Opens a trace where it lies.
+    ///
+    /// # Errors
+    /// Those of [`Trace::open`].
+    pub(super) fn in_place(path: &Path) -> Result<OpenTrace> {
+        let trace = Trace::open(path)?;
+        Ok(OpenTrace { trace, copy: None })
+    }
+
+    /// Opens one that is compressed.
+    ///
+    /// # Errors
+    /// As of [`trace`].
+    pub(super) fn unpacked(path: &Path, file: File) -> Result<OpenTrace> {
+        let copy = Copy::of_trace(path, file)?;
+        let trace = copy.opened(|path| Ok(Trace::open(path)?))?;
+        Ok(OpenTrace {
+            trace,
+            copy: Some(copy),
+        })
+    }
+
+    /// What is damaged or missing in it, each a sentence that names the place.
+    pub fn problems(&self) -> Vec<String> {
+        let problems = Recording::problems(&self.trace);
+        match &self.copy {
+            Some(copy) => copy.problems(problems),
+            None => problems,
+        }
+    }
+}
+
+impl Deref for OpenTrace {
+    type Target = Trace;
+
+    fn deref(&self) -> &Trace {
+        &self.trace
+    }
+}
+
+impl Copy {
     /// `most` is the limit of what is not zeros, bytes.
-    fn of(
-        path: &Path,
-        input: impl Read,
-        most: u64,
-        open: impl Fn(&Path) -> Result<Box<dyn Recording>>,
-    ) -> Result<Box<dyn Recording>> {
-        let place = path.display();
+    fn of(path: &Path, input: impl Read, most: u64) -> Result<Copy> {
         let no_copy = |error| {
             failed!(
-                "read {place}: a copy in {} failed: {error}",
+                "read {}: a copy in {} failed: {error}",
+                path.display(),
                 std::env::temp_dir().display()
             )
         };
-        let mut copy = NamedTempFile::new().map_err(no_copy)?;
-        let problem = copied(input, copy.as_file_mut(), most)
-            .map_err(|error| failed!("read {place}: {error}"))?;
-        let copy = copy.into_temp_path();
-        // What is said of the copy is true of the original.
-        let inner = open(&copy).map_err(|error| {
-            let text = error.to_string();
-            Error::new(text.replace(&copy.display().to_string(), &place.to_string()))
-        })?;
-        Ok(Box::new(Unpacked {
-            inner,
+        let mut copy = Copy {
             path: path.to_path_buf(),
-            problem,
-            _copy: copy,
-        }))
-    }
-}
-
-/// Copies, zeros as holes. What is damaged further on is a problem, what comes before it is copied.
-fn copied(mut input: impl Read, copy: &mut File, most: u64) -> Result<Option<String>> {
-    let mut chunk = vec![0; CHUNK];
-    let (mut all, mut filled) = (0_u64, 0_u64);
-    let problem = loop {
-        let read = match input.read(&mut chunk) {
-            Ok(0) => break None,
-            Ok(read) => read,
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
-            Err(error) => break Some(format!("it cannot be read beyond byte {all}: {error}")),
+            problems: Vec::new(),
+            folder: TempDir::with_prefix(".gpushim-").map_err(no_copy)?,
         };
-        let bytes = chunk.get(..read).unwrap_or_default();
-        all = all.saturating_add(read as u64);
-        if bytes.iter().all(|byte| *byte == 0) {
-            copy.seek(SeekFrom::Start(all))?;
-        } else {
-            filled = filled.saturating_add(read as u64);
-            copy.write_all(bytes)?;
-        }
-        if filled > most || all > MOST {
-            return Err(failed!(
-                "it unpacks to more than a recording of its length can have; unpack it first if it is to be believed"
-            ));
-        }
-    };
-    copy.set_len(all)?;
-    Ok(problem)
+        let mut file = File::create_new(copy.place()).map_err(no_copy)?;
+        let problem = copied(input, &mut file, most)
+            .map_err(|error| failed!("read {}: {error}", path.display()))?;
+        copy.problems.extend(problem);
+        Ok(copy)
+    }
+
+    /// Of a compressed trace, with its spool and its symbols, which lie beside it.
+    fn of_trace(path: &Path, file: File) -> Result<Copy> {
+        let most = most(&file);
+        let mut copy = Copy::of(path, MultiGzDecoder::new(file), most)?;
+        let problems = beside::bring(path, &copy.place());
+        copy.problems.extend(problems);
+        Ok(copy)
+    }
+
+    /// Where the copy is.
+    fn place(&self) -> PathBuf {
+        self.folder.path().join("copy")
+    }
+
+    /// Opened with `open`. What is said of the copy is true of the original.
+    fn opened<T>(&self, open: impl Fn(&Path) -> Result<T>) -> Result<T> {
+        open(&self.place()).map_err(|error| Error::new(self.of_original(&error.to_string())))
+    }
+
+    /// What is wrong with it, given what is wrong with what was opened.
+    fn problems(&self, of_opened: Vec<String>) -> Vec<String> {
+        let of_opened = of_opened.iter().map(|text| self.of_original(text));
+        of_opened.chain(self.problems.clone()).collect()
+    }
+
+    fn of_original(&self, text: &str) -> String {
+        let place = self.place().display().to_string();
+        let companions = format!("{}.", plain(&self.path).display());
+        text.replace(&format!("{place}."), &companions)
+            .replace(&place, &self.path.display().to_string())
+    }
 }
 
 impl Recording for Unpacked {
-    forward!(inner: events timeline format wall_ns facts coverage live live_bytes text open_ranges frames names stream caching fact);
+    forward!(inner: events timeline format wall_ns facts coverage live live_bytes text open_ranges frames names stream caching is_one_moment fact);
 
     fn path(&self) -> &Path {
-        &self.path
+        &self.copy.path
     }
 
     fn problems(&self) -> Vec<String> {
-        let mut problems = self.inner.problems();
-        problems.extend(self.problem.clone());
-        problems
+        self.copy.problems(self.inner.problems())
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+    use std::time::Duration;
+
     use super::*;
+    use gpushim_trace::spool::{SpoolOptions, Spooler};
+    use gpushim_trace::{Class, Event, Kind, Writer, WriterOptions};
+
+    /// A file compressed beside itself, and removed.
+    fn pack(path: &Path) -> PathBuf {
+        let packed = PathBuf::from(format!("{}.gz", path.display()));
+        let out = File::create(&packed).unwrap();
+        let mut out = flate2::write::GzEncoder::new(out, flate2::Compression::fast());
+        out.write_all(&std::fs::read(path).unwrap()).unwrap();
+        out.finish().unwrap();
+        std::fs::remove_file(path).unwrap();
+        packed
+    }
 
     #[test]
-    fn zeros_are_holes_and_bombs_are_refused() {
-        let mut copy = tempfile::tempfile().unwrap();
-        let input = [1; 10].chain(std::io::repeat(0).take(100 << 20));
-        assert_eq!(copied(input, &mut copy, 1 << 20).unwrap(), None);
-        assert_eq!(copy.metadata().unwrap().len(), 10 + (100 << 20));
-        let mut copy = tempfile::tempfile().unwrap();
-        let error = copied(std::io::repeat(1).take(100 << 20), &mut copy, 1 << 20);
-        assert!(error.unwrap_err().to_string().contains("unpacks to more"));
-        assert!(copy.metadata().unwrap().len() < 2 << 20);
+    fn a_compressed_trace_has_its_spool() {
+        const EVENTS: u64 = 20_000;
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("run.trace");
+        let options = WriterOptions {
+            bytes: 64 << 10,
+            ..WriterOptions::default()
+        };
+        let writer = Writer::create(&path, &options).unwrap();
+        let spooler = Spooler::start(&writer, SpoolOptions::new()).unwrap();
+        for address in 1..=EVENTS {
+            let event = Event {
+                address,
+                size: 1,
+                device: 0,
+                ..Event::new(Kind::Alloc, Class::Device)
+            };
+            writer.record(&event);
+        }
+        spooler.stop(Duration::from_secs(60));
+        drop(writer);
+        let readable = |path: &Path| {
+            let opened = crate::recording::open(path).unwrap();
+            assert_eq!(opened.path(), path);
+            assert_eq!(opened.problems(), [] as [&str; 0]);
+            assert_eq!(opened.events().count() as u64, opened.coverage().readable);
+            opened.coverage().readable
+        };
+        let all = readable(&path);
+        let ring = options.bytes / 64;
+        assert!(all > ring, "there is a spool: {all} of {EVENTS}");
+        let packed = pack(&path);
+        assert_eq!(readable(&packed), all, "the spool beside it");
+        let spool = pack(&folder.path().join("run.trace.spool"));
+        assert_eq!(readable(&packed), all, "the compressed spool beside it");
+        std::fs::remove_file(&spool).unwrap();
+        assert!(readable(&packed) <= ring, "without a spool");
+        let trace = crate::recording::open_trace(&packed).unwrap();
+        assert_eq!(trace.recorded(), EVENTS);
+        // What is wrong with a companion names the file that is there.
+        std::fs::write(&spool, b"no gzip").unwrap();
+        let trace = crate::recording::open_trace(&packed).unwrap();
+        let problems = trace.problems().join("; ");
+        assert!(
+            problems.contains(&spool.display().to_string()),
+            "{problems}"
+        );
+        assert!(!problems.contains("/copy"), "{problems}");
     }
 }

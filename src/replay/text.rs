@@ -193,7 +193,7 @@ impl OfDevice {
             ("driver time", Align::Right),
             ("largest free: least, median", Align::Right),
             ("out of memory", Align::Right),
-            ("", Align::Left),
+            ("allocator", Align::Left),
         ]);
         for of in &self.policies {
             let outcome = &of.outcome;

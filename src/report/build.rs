@@ -2,16 +2,20 @@
 
 use serde::Serialize;
 
-use super::figures::{Gauge, Summary};
-use super::findings::{Finding, Findings, Untold};
+use super::complete::complete;
+use super::figures::Summary;
+use super::findings::{Finding, Findings, Topic, Untold};
 use super::overview::{HOLDERS, Overview};
 use super::summary::PeakOf;
 use crate::iterations::{Given, Iterations};
 use crate::output::answer::layer_name;
-use crate::output::holder::Holder;
+use crate::output::holder::{Holder, merged};
 use crate::peak::{Part, Peak, composition, to_lower};
 use crate::recording::{Names, Recording};
-use gpushim_trace::{Event, Series, Timeline};
+use gpushim_trace::Event;
+
+/// Stacks that are named, those with most bytes: of these, rows that would look the same are one.
+const NAMED: usize = 512;
 
 /// A trace's report.
 #[derive(Clone, Debug, Serialize)]
@@ -80,11 +84,12 @@ impl HeldAtPeak {
             return Vec::new();
         };
         let mut one = |(of, peak): &(PeakOf, Peak)| {
-            let shown = peak.holders.iter().take(HOLDERS);
-            let holders: Vec<Holder> = shown
-                .map(|held| Holder::of(names, held, of.bytes))
+            let (named, rest) = peak.holders.split_at(peak.holders.len().min(NAMED));
+            let mut holders = merged(named.iter().map(|held| Holder::of(names, held, of.bytes)));
+            let rest: Vec<u64> = (holders.drain(holders.len().min(HOLDERS)..))
+                .map(|holder| holder.bytes)
+                .chain(rest.iter().map(|held| held.bytes))
                 .collect();
-            let rest = peak.holders.iter().skip(HOLDERS);
             let around = told.around.as_ref().filter(|(peak, ..)| peak == of);
             let parts = around.and_then(|(_, live, journal)| {
                 composition(recording, names, told.iterations.as_ref(), journal, live)
@@ -95,9 +100,10 @@ impl HeldAtPeak {
                 ns: of.ns,
                 iteration: told.iterations.as_ref().and_then(|all| all.of(of.ticket)),
                 bytes: of.bytes,
-                others: rest.fold((0, 0), |(bytes, number), held| {
-                    (held.bytes.saturating_add(bytes), number + 1)
-                }),
+                others: (
+                    rest.iter().fold(0, |sum, bytes| bytes.saturating_add(sum)),
+                    rest.len(),
+                ),
                 unknown: of.bytes.saturating_sub(peak.bytes),
                 to_lower: to_lower(parts.as_deref(), of.bytes),
                 composition: parts,
@@ -136,6 +142,11 @@ impl Report {
         }
     }
 
+    /// Whether it is of a snapshot without a history, which holds one moment.
+    pub fn is_one_moment(&self) -> bool {
+        self.untold.iter().any(|one| one.topic == Topic::History)
+    }
+
     /// The first fact of a key.
     pub fn fact(&self, key: &str) -> Option<&str> {
         self.facts
@@ -150,33 +161,5 @@ impl Report {
             .iter()
             .filter(move |(name, _)| name == key)
             .map(|(_, value)| value.as_str())
-    }
-}
-
-/// Takes peaks from the timeline of the whole run if the events no longer have them.
-fn complete(summary: &mut Summary, timeline: &Timeline) {
-    for device in &mut summary.devices {
-        let mut all = timeline.devices.iter();
-        let Some(its) = all.find(|of| Some(of.device) == device.device) else {
-            continue;
-        };
-        let highest = |series| its.get(series).iter().max_by_key(|span| span.max);
-        for (series, gauge) in [
-            (Series::Requested, &mut device.requested),
-            (Series::Allocated, &mut device.allocated),
-            (Series::Reserved, &mut device.reserved),
-        ] {
-            if let Some(span) = highest(series).filter(|span| span.max > gauge.peak) {
-                (gauge.peak, gauge.peak_ns) = (span.max, Some(span.from_ns));
-            }
-        }
-        let last = its.get(Series::Driver).last();
-        if let Some((highest, last)) = highest(Series::Driver).zip(last) {
-            device.in_use = Some(Gauge {
-                peak: highest.max,
-                peak_ns: Some(highest.from_ns),
-                end: last.max,
-            });
-        }
     }
 }

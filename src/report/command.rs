@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use super::build::Report;
 use super::job::Job;
-use super::siblings;
+use super::{imbalance, siblings};
 use crate::cli::iteration_args::IterationArg;
 use crate::cli::outcome::{Format, Outcome};
 use crate::cli::recordings;
@@ -39,13 +39,19 @@ pub fn main(args: &Args) -> Result<Outcome> {
     let paths = files::named_or_newest(&args.files)?;
     let outcome = recordings::each_on_its_own(&paths, progress::open, |_, recording| {
         let given = args.iteration.find_in_all(&*recording)?;
-        reports.push(Report::of(&*recording, given.as_ref()));
+        let mut report = Report::of(&*recording, given.as_ref());
         if let [path] = &paths[..] {
-            siblings.extend(siblings::in_words(path, &siblings::of(&*recording)));
+            let beside = siblings::of(&*recording);
+            imbalance::of_siblings(&beside, &mut report);
+            siblings.extend(siblings::in_words(path, &beside));
         }
+        reports.push(report);
         Ok(())
     })?;
     let job = Job::of(&reports);
+    if let Some(job) = &job {
+        imbalance::of_job(job, &mut reports);
+    }
     match args.format {
         Format::Json => {
             let mut findings = reports.iter().flat_map(|report| &report.findings);

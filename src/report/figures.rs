@@ -95,7 +95,7 @@ impl Sources {
 }
 
 /// A quantity's highest and last value, bytes.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Gauge {
     /// Highest.

@@ -226,7 +226,7 @@ fn ranks_of(report: &Report, start: u64) -> Vec<Rank> {
 }
 
 /// The middle one, bytes.
-fn median(values: &mut [u64]) -> u64 {
+pub(super) fn median(values: &mut [u64]) -> u64 {
     values.sort_unstable();
     let middle = values.len() / 2;
     let at = |index: usize| values.get(index).copied().unwrap_or(0);
@@ -238,7 +238,7 @@ fn median(values: &mut [u64]) -> u64 {
 }
 
 /// Which of these are far from the median, against how far the others are.
-fn outliers(peaks: &[u64]) -> Vec<usize> {
+pub(super) fn outliers(peaks: &[u64]) -> Vec<usize> {
     // Of two ranks neither can be called the outlier.
     if peaks.len() < 3 {
         return Vec::new();

@@ -6,8 +6,10 @@
 
 mod build;
 pub(crate) mod command;
+mod complete;
 mod figures;
 mod findings;
+mod imbalance;
 mod job;
 mod overview;
 mod siblings;
@@ -21,5 +23,5 @@ pub use figures::{
 pub use findings::{Finding, Findings, Kind as FindingKind, Topic, Untold};
 #[cfg(test)]
 pub(crate) use job::Job;
-pub use overview::{LayerFindings, Overview, summarize};
+pub use overview::{LayerFindings, Overview, figures_of, summarize};
 pub use summary::{PeakOf, SummaryBuilder};

@@ -1,6 +1,7 @@
 //! The data of a report, from two passes over the events: the first computes the sums, the peaks and the marker of the
 //! iterations; the second follows the blocks.
 
+use super::complete::complete;
 use super::figures::Summary;
 use super::summary::{PeakOf, SummaryBuilder};
 use crate::growth::Growth;
@@ -56,6 +57,26 @@ pub struct LayerFindings {
 /// The figures of a recording. Goes through it twice, see [`Overview`].
 pub fn summarize(recording: &dyn Recording) -> Summary {
     Overview::of(recording, None).summary
+}
+
+/// The figures of a recording as its report has them, without sizes and stacks: in one pass, two where it names several
+/// devices.
+pub fn figures_of(recording: &dyn Recording) -> Summary {
+    let pass = |only| {
+        let mut builder = SummaryBuilder::new(recording, only);
+        read(recording, &mut [&mut builder]);
+        builder
+    };
+    let mut builder = pass(device_of(recording));
+    if let Some(only) = builder.other_only() {
+        builder = pass(only);
+    }
+    builder.settle(recording);
+    let mut summary = builder.summary(&[]);
+    if summary.events.wrapped {
+        complete(&mut summary, &recording.timeline());
+    }
+    summary
 }
 
 impl Overview {

@@ -55,7 +55,7 @@ fn write_all(report: &Report, f: &mut String) -> Result {
     report
         .peaks
         .iter()
-        .try_for_each(|peak| held(peak, several, f))?;
+        .try_for_each(|peak| held(peak, several, report.is_one_moment(), f))?;
     let summary = &report.summary;
     for device in &summary.devices {
         memory(device, summary.devices.len() > 1, f)?;
@@ -66,24 +66,28 @@ fn write_all(report: &Report, f: &mut String) -> Result {
 }
 
 fn process(report: &Report, f: &mut String) -> Result {
-    let fact = |key| {
-        report
-            .fact(key)
-            .filter(|value| !value.is_empty())
-            .unwrap_or("unknown")
-    };
+    let fact = |key| report.fact(key).filter(|value| !value.is_empty());
     writeln!(f, "trace      {}", report.trace)?;
-    writeln!(f, "program    {}", shortened(fact("argv"), 200))?;
-    write!(f, "process    {} on {}", fact("pid"), fact("host"))?;
-    if let Some(rank) = report.fact("rank") {
-        write!(f, ", rank {rank}")?;
+    if let Some(program) = fact("argv") {
+        writeln!(f, "program    {}", shortened(program, 200))?;
     }
-    let last = span(report.summary.last_ns);
-    writeln!(
-        f,
-        ", started {}, last event after {last}",
-        moment(report.started_wall_ns)
-    )?;
+    // Recordings that others made say little of the process.
+    let mut process = Vec::new();
+    match (fact("pid"), fact("host")) {
+        (Some(pid), Some(host)) => process.push(format!("{pid} on {host}")),
+        (pid, host) => process.extend(pid.or(host).map(str::to_string)),
+    }
+    process.extend(fact("rank").map(|rank| format!("rank {rank}")));
+    if report.started_wall_ns > 0 {
+        process.push(format!("started {}", moment(report.started_wall_ns)));
+    }
+    if !report.is_one_moment() {
+        let last = span(report.summary.last_ns);
+        process.push(format!("last event after {last}"));
+    }
+    if !process.is_empty() {
+        writeln!(f, "process    {}", process.join(", "))?;
+    }
     for (key, value) in &report.facts {
         if let Some(ordinal) = Gpu::ordinal(key) {
             writeln!(f, "gpu {ordinal:<6} {}", gpu(value))?;
@@ -226,10 +230,11 @@ fn notes(report: &Report, f: &mut String) -> Result {
             count(events.torn)
         ));
     }
+    // That it has no history is said above.
+    let is_told = |problem: &&String| report.is_one_moment() && problem.contains("no history");
     notes.extend(
-        report
-            .problems
-            .iter()
+        (report.problems.iter())
+            .filter(|problem| !is_told(problem))
             .map(|problem| format!("damage: {problem}")),
     );
     notes.extend(

@@ -131,11 +131,9 @@ pub fn main(args: &Args) -> Result<Outcome> {
             .trim_start_matches("GPUSHIM_")
             .to_lowercase()
             .replace('_', "-");
-        return Err(failed!(
-            "use --{option} {}: {}",
-            problem.value,
-            problem.reason
-        ));
+        // Nothing is run with the default instead.
+        let reason = problem.reason.split("; using ").next().unwrap_or_default();
+        return Err(failed!("use --{option} {}: {reason}", problem.value));
     }
     let library = library::find()?;
     let [program, rest @ ..] = args.command.as_slice() else {

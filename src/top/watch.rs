@@ -10,7 +10,7 @@ use super::glance::Glance;
 use super::table::Row;
 use crate::error::{Result, failed};
 use crate::output::holder::Holder;
-use crate::recording::{CallSite, Recording};
+use crate::recording::{CallSite, Recording, is_compressed};
 use gpushim_trace::Trace;
 use gpushim_trace::regular::open_regular;
 
@@ -37,7 +37,7 @@ impl Watch {
     /// Watches the named process ids and trace files, or all recording processes if none is named.
     ///
     /// # Errors
-    /// A process that maps no trace.
+    /// A process that maps no trace, or a file that is compressed.
     pub fn new(named: &[PathBuf]) -> Result<Watch> {
         let mut paths = Vec::new();
         for name in named {
@@ -51,6 +51,12 @@ impl Watch {
                         ));
                     }
                     paths.extend(found);
+                }
+                None if is_compressed(name) => {
+                    return Err(failed!(
+                        "follow {}: it is compressed, so no process writes it; `gpushim report` reads it",
+                        name.display()
+                    ));
                 }
                 None => paths.push(name.clone()),
             }

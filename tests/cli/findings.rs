@@ -272,6 +272,54 @@ fn what_a_snapshot_without_a_history_allows() {
     assert_eq!(room["reserved"], tensors["reserved_end"]);
 }
 
+/// It holds one moment: each command says so in a sentence, and none speaks of what repeats.
+#[test]
+fn a_snapshot_without_a_history_is_one_moment() {
+    let dir = tempfile::tempdir().unwrap();
+    let snapshot = include_bytes!("../data/no_history.pickle.gz");
+    std::fs::write(dir.path().join("a.pickle.gz"), snapshot).unwrap();
+    for (command, says) in [
+        ("growth", "Whether memory grows cannot be told"),
+        ("leaks", "none of it can be called a leak"),
+        ("phases", "What each phase allocates cannot be told"),
+        ("drops", "Whether memory ever fell cannot be told"),
+        (
+            "oom",
+            "Whether a request failed for lack of memory cannot be told",
+        ),
+        (
+            "report",
+            "What happened before it was taken, and which functions hold memory",
+        ),
+        ("peak", "Live when the snapshot was taken: "),
+    ] {
+        let output = run(dir.path(), &[command, "a.pickle.gz"]);
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        let text = stdout(&output);
+        let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(text.contains(says), "{command}: {text}");
+        if command != "peak" {
+            let why = "this snapshot holds one moment and has no history";
+            assert!(text.contains(why), "{command}: {text}");
+            assert!(
+                text.contains("torch.cuda.memory._record_memory_history()"),
+                "{command}: {text}"
+            );
+        }
+        for word in ["repeats", "iterations", "unknown on unknown", "1970"] {
+            let table = text.find(" held ").unwrap_or(text.len());
+            assert!(!text[..table].contains(word), "{command}: {word}: {text}");
+        }
+    }
+    let check = run(dir.path(), &["check", "--no-leaks", "a.pickle.gz"]);
+    assert!(
+        stdout(&check)
+            .contains("leaks: not told: this snapshot holds one moment and has no history"),
+        "{}",
+        stdout(&check)
+    );
+}
+
 /// Twenty steps that each ask for these sizes, of the odd and the even ones, MiB, and give them back; a block of 64 MiB
 /// stays.
 fn twenty_steps(sizes: [&[u64]; 2]) -> String {

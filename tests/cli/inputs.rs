@@ -82,6 +82,40 @@ fn every_command_reads_compressed_traces_and_standard_input() {
 }
 
 #[test]
+fn doctor_and_symbols_read_compressed_traces_and_top_refuses_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    sample(&dir.join("a.trace"));
+    let whole = std::fs::read(dir.join("a.trace")).unwrap();
+    std::fs::write(dir.join("b.trace.gz"), packed(&whole)).unwrap();
+    for command in ["doctor", "symbols"] {
+        let plain = run(dir, &[command, "a.trace"], None);
+        let output = run(dir, &[command, "b.trace.gz"], None);
+        assert_eq!(
+            output.status.code(),
+            plain.status.code(),
+            "{}",
+            stderr(&output)
+        );
+        let (text, plain) = (stdout(&output), stdout(&plain));
+        let same = |text: &str| {
+            text.replace("b.trace.gz", "a.trace")
+                .replace("b.trace", "a.trace")
+        };
+        assert_eq!(same(&text), same(&plain), "{command}");
+    }
+    std::fs::write(dir.join("c.gz"), packed(b"notes")).unwrap();
+    let output = run(dir, &["doctor", "c.gz"], None);
+    assert_eq!(output.status.code(), Some(2));
+    let says = "failed to read the trace c.gz: what is compressed there is no trace of gpushim";
+    assert!(stderr(&output).contains(says), "{}", stderr(&output));
+    let output = run(dir, &["top", "--once", "b.trace.gz"], None);
+    assert_eq!(output.status.code(), Some(2));
+    let says = "failed to follow b.trace.gz: it is compressed, so no process writes it";
+    assert!(stderr(&output).contains(says), "{}", stderr(&output));
+}
+
+#[test]
 fn standard_input_takes_snapshots_and_logs() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();

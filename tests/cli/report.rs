@@ -100,6 +100,23 @@ fn several_traces_are_the_ranks_of_one_job() {
         ),
         "{text}"
     );
+    let out_of_balance = "Rank 2 holds 80.0 % more at its peak than the median of the other 3 ranks: 180.0 MiB against \
+                          100.0 MiB.";
+    let squeezed = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(squeezed(&text).contains(out_of_balance), "{text}");
+    assert!(
+        text.contains("more   gpushim diff job/0.trace job/2.trace"),
+        "{text}"
+    );
+    let kinds = found["results"][2]["findings"].as_array().unwrap();
+    assert_eq!(kinds.last().unwrap()["kind"], "imbalance", "{kinds:?}");
+    // By those that lie beside it, too.
+    for (rank, is_told) in [(2, true), (0, false)] {
+        let alone = run(dir.path(), &["report", &format!("job/{rank}.trace")]);
+        assert_eq!(alone.status.code(), Some(0));
+        let alone = squeezed(&stdout(&alone));
+        assert_eq!(alone.contains(out_of_balance), is_told, "{alone}");
+    }
     // The one report that follows is that of the highest.
     assert_eq!(text.matches("trace      ").count(), 1, "{text}");
     assert!(text.contains("trace      job/2.trace"), "{text}");

@@ -64,6 +64,14 @@ const SORTS: [(Class, bool); 10] = [
     (Class::Tensor, false),
 ];
 
+/// The classes of a layer.
+pub fn classes(layer: Layer) -> impl Iterator<Item = Class> {
+    let of_layer = SORTS
+        .into_iter()
+        .filter(move |(class, _)| class.layer() == layer);
+    of_layer.map(|(class, _)| class)
+}
+
 #[derive(Clone, Copy)]
 struct Held {
     sort: usize,

@@ -6,6 +6,7 @@ fn report(peak: [Option<u64>; 2], phase: [Option<u64>; 2], max_growth: f64) -> D
         of,
         device: None,
         wrapped: false,
+        one_moment: false,
     };
     let mut diff = DiffReport {
         runs: [run("tensors"), run("tensors")],

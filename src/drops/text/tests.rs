@@ -59,6 +59,7 @@ fn report(drops: Vec<DropGroup>) -> DropsReport {
             of: "tensors",
             device: None,
             wrapped: false,
+            one_moment: false,
         },
         peak: 50 << 20,
         least: 5 << 20,

@@ -15,8 +15,10 @@ function drawFindings(report) {
     shown.push(element("li", { class: "rest" }, "and " + format.count(findings.length - FINDINGS) + " more: ",
       element("code", {}, findings.slice(FINDINGS).map((one) => one.next).join("; "))));
   }
+  const isOneMoment = untold.some((one) => one.topic === "history");
+  const overTime = isOneMoment ? "" : "out of memory, growth, leaks, lasting drops, ";
   const none = "No findings. " + (steady ? steady + " " : "") +
-    "Looked for: out of memory, growth, leaks, lasting drops, fragmentation, memory that is reserved and unused.";
+    "Looked for: " + overTime + "fragmentation, memory that is reserved and unused.";
   box.replaceChildren(
     findings.length ? element("ol", {}, ...shown) : element("p", {}, none),
     ...untold.map((one) => element("p", { class: "untold" }, element("b", {}, "Not told by this recording: "), one.what + " Next time: " + one.record + ".")));

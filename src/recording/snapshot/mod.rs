@@ -34,7 +34,7 @@ mod stacks;
 mod tests;
 mod texts;
 
-use entries::{Annotation, Content};
+use entries::{Action, Annotation, Content};
 use history::{History, NEVER};
 use stacks::Stacks;
 use texts::Texts;
@@ -56,6 +56,7 @@ pub struct Snapshot {
     facts: Vec<(String, String)>,
     problems: Vec<String>,
     caching: Caching,
+    is_one_moment: bool,
 }
 
 impl Snapshot {
@@ -93,6 +94,7 @@ impl Snapshot {
             facts: vec![("framework".to_string(), "PyTorch".to_string())],
             problems: Vec::new(),
             caching: Caching::default(),
+            is_one_moment: false,
         };
         // Begun by whatever has the first time. Ranges go before what happens at the same time.
         let mut all = snapshot.ranges(&content.annotations, &content.names);
@@ -143,6 +145,8 @@ impl Snapshot {
         };
         snapshot.events = timed.into_iter().enumerate().map(record).collect();
         snapshot.live = live(&snapshot.events);
+        let mut entries_of_all = content.devices.iter().flat_map(|device| &device.entries);
+        snapshot.is_one_moment = entries_of_all.all(|entry| entry.action == Action::Snapshot);
         if entries == 0 {
             let why = "it has no history, only what was there at its end: call \
                        torch.cuda.memory._record_memory_history() before what is to be seen";
@@ -319,6 +323,10 @@ impl Recording for Snapshot {
 
     fn caching(&self) -> Option<&Caching> {
         Some(&self.caching)
+    }
+
+    fn is_one_moment(&self) -> bool {
+        self.is_one_moment
     }
 
     fn text(&self, id: u64) -> Option<String> {

@@ -190,7 +190,7 @@ mod tests {
         let report = Report::of(&trace, None);
         let told = report.findings.iter().find(|one| one.kind == Kind::Growth);
         assert_eq!(told.unwrap().text, growth.verdict);
-        assert!(growth.verdict.contains("that are free at the end last for"));
+        assert!(growth.verdict.contains("At this rate the remaining "));
         let host = Focus {
             layer: Layer::Host,
             ..focus

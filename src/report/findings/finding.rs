@@ -25,6 +25,8 @@ pub enum Kind {
     Unused,
     /// Memory of the device that this process does not hold.
     Elsewhere,
+    /// A rank that holds more than the others of its job.
+    Imbalance,
 }
 
 impl Kind {
@@ -37,6 +39,7 @@ impl Kind {
             Kind::Drops => "drops",
             Kind::Fragmentation | Kind::Unused => "fragmentation",
             Kind::Elsewhere => "timeline",
+            Kind::Imbalance => "diff",
         }
     }
 
@@ -50,6 +53,7 @@ impl Kind {
             Kind::Fragmentation => "fragmentation",
             Kind::Unused => "unused",
             Kind::Elsewhere => "elsewhere",
+            Kind::Imbalance => "imbalance",
         }
     }
 
@@ -136,6 +140,7 @@ mod tests {
             (Kind::Drops, false, 99),
             (Kind::Unused, true, 1000),
             (Kind::Fragmentation, true, 100),
+            (Kind::Imbalance, false, 2000),
         ];
         let all = order.map(|(kind, sure, bytes)| finding(kind, sure, bytes));
         let mut mixed = all.to_vec();

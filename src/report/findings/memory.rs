@@ -28,7 +28,7 @@ pub fn find(recording: &dyn Recording, overview: &Overview, names: &mut dyn Name
     let known = [is_fragmented(tensors), is_fragmented(pool)];
     for device in &overview.summary.devices {
         let several = overview.summary.devices.len() > 1;
-        let is_one_moment = overview.summary.events.readable == 0;
+        let is_one_moment = recording.is_one_moment();
         let gaps = [
             (!known[0])
                 .then(|| unused_by_framework(device, is_one_moment))
@@ -123,10 +123,16 @@ fn unused_by_framework(device: &DeviceFigures, is_one_moment: bool) -> Option<Ga
     is_much(tensors.unused, tensors.reserved_peak).then(|| Gap {
         kind: Kind::Unused,
         of: layer_name(Layer::Tensor),
-        text: unused("the framework", tensors.unused, tensors.reserved_peak),
+        text: match is_one_moment {
+            true => unused_at_once(tensors.unused, tensors.reserved_peak),
+            false => unused("the framework", tensors.unused, tensors.reserved_peak),
+        },
         bytes: tensors.unused,
         cure: Some(cure),
-        why: "measured when most was reserved",
+        why: match is_one_moment {
+            true => "measured when the snapshot was taken",
+            false => "measured when most was reserved",
+        },
     })
 }
 
@@ -149,6 +155,17 @@ fn unused(by: &str, unused: u64, reserved: u64) -> String {
         bytes(reserved),
         bytes(unused),
         percent(unused as f64, reserved as f64)
+    )
+}
+
+/// The same of a snapshot without a history.
+fn unused_at_once(unused: u64, reserved: u64) -> String {
+    format!(
+        "When the snapshot was taken, the framework had not handed out {} ({}) of the {} that it had reserved: cached \
+         memory that was not in use.",
+        bytes(unused),
+        percent(unused as f64, reserved as f64),
+        bytes(reserved)
     )
 }
 

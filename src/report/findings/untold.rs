@@ -20,6 +20,8 @@ pub enum Topic {
     Growth,
     /// What happened before the first event.
     Beginning,
+    /// What happened at all: there is one moment.
+    History,
 }
 
 /// A question that the recording does not answer.
@@ -36,8 +38,17 @@ pub struct Untold {
 
 /// All questions of a report that a recording leaves open.
 pub fn find(recording: &dyn Recording, overview: &Overview) -> Vec<Untold> {
-    let is_trace = recording.format().starts_with("gpushim trace");
+    let is_of_torch = recording.format().starts_with("PyTorch");
     let mut untold = Vec::new();
+    if recording.is_one_moment() {
+        return vec![Untold {
+            topic: Topic::History,
+            what: "What happened before it was taken, and which functions hold memory: this snapshot holds one moment \
+                   and has no history."
+                .to_string(),
+            record: "torch.cuda.memory._record_memory_history() before the model is made records them".to_string(),
+        }];
+    }
     let Some(main) = overview.layers.first() else {
         return untold;
     };
@@ -53,12 +64,12 @@ pub fn find(recording: &dyn Recording, overview: &Overview) -> Vec<Untold> {
                 "Which functions hold memory: {} of it has no stack.",
                 percent(without as f64, held as f64)
             ),
-            record: if is_trace {
-                "GPUSHIM_STACKS=all (`gpushim run --stacks all`) records them".to_string()
-            } else {
+            record: if is_of_torch {
                 "torch.cuda.memory._record_memory_history(stacks=\"all\") before the model is made records them"
-                    .to_string()
-            },
+            } else {
+                "GPUSHIM_STACKS=all (`gpushim run --stacks all`) records them"
+            }
+            .to_string(),
         });
     }
     let events = overview.summary.events.readable;

@@ -50,9 +50,13 @@ fn none(report: &Report, f: &mut String) -> Result {
         text.push(' ');
         text.push_str(steady);
     }
-    text.push_str(
-        " Looked for: out of memory, growth, leaks, lasting drops, fragmentation, memory that is reserved and unused.",
-    );
+    text.push_str(match report.is_one_moment() {
+        true => " Looked for: fragmentation, memory that is reserved and unused.",
+        false => {
+            " Looked for: out of memory, growth, leaks, lasting drops, fragmentation, memory that is reserved and \
+             unused."
+        }
+    });
     writeln!(f)?;
     paragraph("Findings   ", &text, f)
 }

@@ -63,13 +63,18 @@ pub fn memory(device: &DeviceFigures, several: bool, f: &mut String) -> Result {
             line("framework reserved", *reserved_peak, None, *reserved_end, f)?;
         }
     }
+    let has_others = device.tensors.is_some() || device.requested.peak > 0;
     for (name, gauge) in [
         ("requested", Some(&device.requested)),
         ("allocated", Some(&device.allocated)),
         ("reserved", Some(&device.reserved)),
-        ("in use, says the driver", device.in_use.as_ref()),
+        ("used by all processes", device.in_use.as_ref()),
     ] {
         if let Some((peak, at, end)) = gauge.map(of_gauge) {
+            // Of such a sum the recording says nothing.
+            if peak == 0 && has_others {
+                continue;
+            }
             line(name, peak, at, end, f)?;
         }
     }
@@ -85,8 +90,13 @@ pub fn memory(device: &DeviceFigures, several: bool, f: &mut String) -> Result {
 }
 
 /// The stacks that held memory at the peak.
-pub fn held(peak: &HeldAtPeak, several: bool, f: &mut String) -> Result {
-    let mut title = format!("Held at the peak, {} of {}", bytes(peak.bytes), peak.of);
+pub fn held(peak: &HeldAtPeak, several: bool, is_one_moment: bool, f: &mut String) -> Result {
+    let when = if is_one_moment {
+        "when the snapshot was taken"
+    } else {
+        "at the peak"
+    };
+    let mut title = format!("Held {when}, {} of {}", bytes(peak.bytes), peak.of);
     if let Some(device) = peak.device.filter(|_| several) {
         title.push_str(&format!(" on device {device}"));
     }
@@ -102,7 +112,7 @@ pub fn held(peak: &HeldAtPeak, several: bool, f: &mut String) -> Result {
     }
     let mut line = |held: u64, blocks: &str, since: &str, who: &str| {
         let share = percent(held as f64, peak.bytes as f64);
-        let who = shortened(who, WIDTH - 50);
+        let who = fitting(who, WIDTH - 50);
         writeln!(
             f,
             "{:>14} {share:>8} {blocks:>8} {since:>12}  {who}",
@@ -111,7 +121,8 @@ pub fn held(peak: &HeldAtPeak, several: bool, f: &mut String) -> Result {
     };
     for (holder, name) in peak.holders.iter().zip(holder_labels(&peak.holders)) {
         let blocks = format!("× {}", count(holder.blocks));
-        let since = holder.oldest_ns.map(span).unwrap_or_default();
+        let since = holder.oldest_ns.filter(|_| !is_one_moment);
+        let since = since.map(span).unwrap_or_default();
         line(holder.bytes, &blocks, &since, &shown(&name))?;
     }
     let (others, number) = peak.others;
@@ -122,4 +133,40 @@ pub fn held(peak: &HeldAtPeak, several: bool, f: &mut String) -> Result {
         line(peak.unknown, "", "", MADE_BEFORE)?;
     }
     Ok(())
+}
+
+/// Letters that are left of a function before the frame that tells it from others.
+const LEAST: usize = 24;
+
+/// A label in so many letters: the function is cut before the frame by which it differs from others.
+fn fitting(label: &str, letters: usize) -> String {
+    let differs = [" ← ", " → ", " ["];
+    let at = differs.iter().filter_map(|mark| label.find(mark)).min();
+    let (function, difference) = label.split_at(at.unwrap_or(label.len()));
+    let room = letters.saturating_sub(difference.chars().count());
+    if label.chars().count() <= letters || difference.is_empty() || room < LEAST {
+        return shortened(label, letters);
+    }
+    format!(
+        "{}{difference}",
+        shortened(function, room.saturating_sub(1))
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_label_keeps_what_tells_it_from_others() {
+        assert_eq!(fitting("main  a.py:1", 40), "main  a.py:1");
+        let long = "torch::autograd::generated::details::div_backward(...)";
+        assert_eq!(
+            fitting(&format!("{long} → neg"), 40),
+            "torch::autograd::generated::detai… → neg"
+        );
+        assert_eq!(fitting(long, 20), "torch::autograd::gen…");
+        let farther = format!("{long} ← {long}");
+        assert_eq!(fitting(&farther, 40), shortened(&farther, 40));
+    }
 }

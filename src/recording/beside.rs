@@ -1,0 +1,118 @@
+//! What lies beside a compressed trace, its spool and its symbols: put beside the copy that is read.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::os::unix::fs::{MetadataExt, symlink};
+use std::path::{Path, PathBuf};
+
+use flate2::read::MultiGzDecoder;
+
+use super::copied::{copied, most, plain};
+use crate::error::{Context, Result};
+use gpushim_trace::regular::open_companion;
+
+/// What comes after the name of a trace in the names of its companions, before a number.
+const COMPANIONS: [&str; 2] = ["spool", "symbols"];
+
+/// Puts the companions of a compressed trace beside its copy: of `run.trace.gz`, `run.trace.spool`, `run.trace.spool.1`
+/// and so on, and `run.trace.symbols`, each also compressed. What is wrong with them, sentences that name the files.
+pub(super) fn bring(trace: &Path, copy: &Path) -> Vec<String> {
+    let mut problems = Vec::new();
+    for (path, suffix) in companions(trace) {
+        let mut name = copy.as_os_str().to_os_string();
+        name.push(".");
+        name.push(&suffix);
+        match brought(&path, trace, Path::new(&name)) {
+            Ok(None) => {}
+            Ok(Some(problem)) => problems.push(format!("{}: {problem}", path.display())),
+            Err(error) => problems.push(format!("{}: {error}", path.display())),
+        }
+    }
+    problems
+}
+
+/// The companions of a trace, each with what comes after the name of the trace, without `.gz`; of one that is there
+/// both ways the plain file.
+fn companions(trace: &Path) -> Vec<(PathBuf, String)> {
+    let trace = plain(trace);
+    let folder = trace.parent().filter(|path| *path != Path::new(""));
+    let entries = std::fs::read_dir(folder.unwrap_or(Path::new(".")));
+    let entries = entries.into_iter().flatten().flatten();
+    let Some(name) = trace.file_name() else {
+        return Vec::new();
+    };
+    let mut found: Vec<(String, PathBuf)> = entries
+        .map(|entry| entry.path())
+        .filter_map(|path| Some((suffix(&path, name)?, path)))
+        .collect();
+    // The plain file stands before its compressed twin.
+    found.sort();
+    found.dedup_by(|(later, _), (first, _)| later == first);
+    found
+        .into_iter()
+        .map(|(suffix, path)| (path, suffix))
+        .collect()
+}
+
+/// What comes after the name of a trace and a dot in the name of a companion of it.
+fn suffix(path: &Path, trace: &OsStr) -> Option<String> {
+    let path = plain(path);
+    let name = path.file_name()?.as_encoded_bytes();
+    let rest = name.strip_prefix(trace.as_encoded_bytes())?;
+    let rest = std::str::from_utf8(rest.strip_prefix(b".")?).ok()?;
+    let (kind, number) = rest.split_once('.').unwrap_or((rest, "0"));
+    let is_one = COMPANIONS.contains(&kind) && number.bytes().all(|byte| byte.is_ascii_digit());
+    is_one.then(|| rest.to_string())
+}
+
+/// Unpacks a companion to a path, or puts a link there; what is damaged in it.
+fn brought(path: &Path, trace: &Path, to: &Path) -> Result<Option<String>> {
+    let (file, meta) = open_companion(path, trace).context("cannot be read")?;
+    if path.extension().is_some_and(|extension| extension == "gz") {
+        let most = most(&file);
+        return copied(MultiGzDecoder::new(file), &mut File::create_new(to)?, most);
+    }
+    let folder = std::fs::metadata(to.parent().unwrap_or(to))?;
+    if meta.uid() == folder.uid() {
+        symlink(path.canonicalize()?, to)?;
+        return Ok(None);
+    }
+    // A link to a file of another user would not be believed.
+    let most = meta.len().saturating_add(1);
+    copied(file, &mut File::create_new(to)?, most)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_companions() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in [
+            "run.trace.gz",
+            "run.trace.spool",
+            "run.trace.spool.gz",
+            "run.trace.spool.1.gz",
+            "run.trace.symbols",
+            "run.trace.spool.old",
+            "run.trace.spoolx",
+            "other.trace.spool",
+        ] {
+            std::fs::write(folder.path().join(name), "").unwrap();
+        }
+        let found = companions(&folder.path().join("run.trace.gz"));
+        let names: Vec<_> = found
+            .iter()
+            .map(|(path, suffix)| (path.file_name().unwrap().to_str().unwrap(), &suffix[..]))
+            .collect();
+        assert_eq!(
+            names,
+            [
+                ("run.trace.spool", "spool"),
+                ("run.trace.spool.1.gz", "spool.1"),
+                ("run.trace.symbols", "symbols"),
+            ]
+        );
+    }
+}
