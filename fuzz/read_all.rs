@@ -34,7 +34,7 @@ pub fn read_all(content: &[u8]) -> Option<Trace> {
     live_and_totals(&trace, content.len());
     timeline(&trace);
     tables(&trace, content.len());
-    let report = Report::of(&trace);
+    let report = Report::of(&trace, None);
     let text = report.to_string();
     assert!(text.len() <= 1 << 20, "{} bytes of report", text.len());
     serde_json::to_writer(io::sink(), &report).unwrap();

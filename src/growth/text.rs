@@ -134,7 +134,8 @@ impl GrowthReport {
         let found = format!("{} iterations, by {by}", count(growth.iterations as u64));
         if let Some(why) = &growth.unsure {
             return format!(
-                "{what} rises by {} with each of {found}; but it is not sure that they are iterations: {why}. --iteration sets what they begin with.",
+                "It cannot be told whether memory grows: something repeats {} times, by {by}, but it is not sure that these are iterations: {why}. {what} rises by {} with each. --iteration sets what they begin with.",
+                count(growth.iterations as u64),
                 bytes(growth.per_iteration as u64)
             );
         }

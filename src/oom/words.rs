@@ -275,16 +275,18 @@ pub(super) fn tried(fits: &Fits) -> Option<String> {
         names.join(", ")
     };
     let mut text = format!(
-        "Replayed up to this request with the {} that there were: ",
+        "Simulated up to this request with the same {}: ",
         bytes(fits.memory)
     );
     match names(true) {
-        met if met.is_empty() => text.push_str(&format!("none of {} meets it", names(false))),
-        met => text.push_str(&format!("{met} meets it, {} does not", names(false))),
+        met if met.is_empty() => {
+            text.push_str(&format!("none of {} would have met it", names(false)))
+        }
+        met => text.push_str(&format!("{met} would have met it, {} not", names(false))),
     }
     match fits.more() {
         Some(more) => text.push_str(&format!(
-            "; {} meets it with {} more.",
+            "; {} would have met it with {} more.",
             recorded.policy.name(),
             bytes(more)
         )),

@@ -71,7 +71,16 @@ pub struct Part {
     pub blocks: u64,
 }
 
-/// Judges the blocks that were live at the moment of a journal; those categories that occur, in their order.
+/// What was live, by what it was for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Composition {
+    /// Those categories that occur, in their order.
+    pub parts: Vec<Part>,
+    /// Whether it rests on iterations that are sure, or on the phases of a single pass.
+    pub sure: bool,
+}
+
+/// Judges the blocks that were live at the moment of a journal.
 /// `None` where nothing can be told of any. A run without sure iterations may be a single pass.
 pub fn composition(
     recording: &dyn Recording,
@@ -79,7 +88,7 @@ pub fn composition(
     iterations: Option<&Iterations>,
     journal: &Journal,
     live: &[Block],
-) -> Option<Vec<Part>> {
+) -> Option<Composition> {
     let entries = journal.entries()?;
     let mut phases = phase::Phases::new(recording, names);
     let intervals = Intervals::of(entries, &mut phases);
@@ -138,7 +147,8 @@ pub fn composition(
     let parts = Category::ALL.map(part).into_iter();
     let parts: Vec<Part> = parts.filter(|part| part.blocks > 0).collect();
     let is_told = parts.iter().any(|part| part.category != Category::Unknown);
-    is_told.then_some(parts)
+    let sure = is_sure || single_pass.is_some();
+    is_told.then_some(Composition { parts, sure })
 }
 
 /// The beginning of an iteration, by its event alone.

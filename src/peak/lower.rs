@@ -1,14 +1,15 @@
 //! What lowers a peak, by what most of it is for.
 
-use super::composition::{Category, Part};
+use super::composition::{Category, Composition};
 
 /// Of a smaller part of the peak nothing is said: another one is not much smaller.
 const LEAST_SHARE: f64 = 1.0 / 3.0;
 
 /// What would make the largest part of a peak of `whole` bytes smaller, as a sentence without its end; `None` if no part
-/// stands out, or nothing is known of it.
-pub fn to_lower(parts: Option<&[Part]>, whole: u64) -> Option<&'static str> {
-    let largest = parts?.iter().max_by_key(|part| part.bytes)?;
+/// stands out, or it is not sure what it is for.
+pub fn to_lower(composition: Option<&Composition>, whole: u64) -> Option<&'static str> {
+    let sure = composition.filter(|composition| composition.sure)?;
+    let largest = sure.parts.iter().max_by_key(|part| part.bytes)?;
     if largest.share(whole) < LEAST_SHARE {
         return None;
     }
@@ -18,18 +19,18 @@ pub fn to_lower(parts: Option<&[Part]>, whole: u64) -> Option<&'static str> {
              bfloat16 (`torch.autocast`), or take smaller batches and accumulate gradients",
         ),
         Category::Parameters => Some(
-            "most are parameters: load them in bfloat16, or shard them over devices (`FullyShardedDataParallel`)",
+            "the largest part is parameters: load them in bfloat16, or shard them over devices (`FullyShardedDataParallel`)",
         ),
         Category::Gradients => Some(
-            "most are gradients: free them right after the step (`zero_grad(set_to_none=True)`), or shard them over devices \
+            "the largest part is gradients: free them right after the step (`zero_grad(set_to_none=True)`), or shard them over devices \
              (`FullyShardedDataParallel`)",
         ),
         Category::OptimizerState => Some(
-            "most is the optimizer's state: take an optimizer with less of it (SGD, Adafactor, 8-bit Adam), or shard it over \
+            "the largest part is the optimizer's state: take an optimizer with less of it (SGD, Adafactor, 8-bit Adam), or shard it over \
              devices (`ZeroRedundancyOptimizer`)",
         ),
         Category::Temporary => Some(
-            "most is temporary: the operations in the list below need it while they run; do them in parts",
+            "the largest part is temporary: the operations in the list below need it while they run; do them in parts",
         ),
         Category::Unknown => None,
     }
@@ -38,32 +39,36 @@ pub fn to_lower(parts: Option<&[Part]>, whole: u64) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::peak::Part;
 
-    fn part(category: Category, bytes: u64) -> Part {
-        Part {
-            category,
-            bytes,
+    fn told(parts: &[(Category, u64)], sure: bool, whole: u64) -> String {
+        let parts = parts.iter().map(|(category, bytes)| Part {
+            category: *category,
+            bytes: *bytes,
             blocks: 1,
-        }
+        });
+        let parts = parts.collect();
+        let composition = Composition { parts, sure };
+        to_lower(Some(&composition), whole)
+            .unwrap_or_default()
+            .to_string()
     }
 
     #[test]
     fn the_largest_part_that_stands_out_has_its_cure() {
-        let parts = [
-            part(Category::Parameters, 40),
-            part(Category::Activations, 60),
-        ];
-        let told = to_lower(Some(&parts), 100).unwrap();
-        assert!(told.contains("torch.utils.checkpoint"), "{told}");
-        let parts = [
-            part(Category::Parameters, 60),
-            part(Category::Activations, 40),
-        ];
-        let told = to_lower(Some(&parts), 100).unwrap();
-        assert!(told.contains("parameters"), "{told}");
+        let training = [(Category::Parameters, 40), (Category::Activations, 60)];
+        assert!(told(&training, true, 100).contains("torch.utils.checkpoint"));
+        let large = [(Category::Parameters, 60), (Category::Activations, 40)];
+        assert!(told(&large, true, 100).contains("parameters"));
+    }
+
+    #[test]
+    fn what_is_not_known_has_none() {
+        let training = [(Category::Parameters, 40), (Category::Activations, 60)];
+        assert_eq!(told(&training, false, 100), "");
         // Of a peak of which most is not known.
-        assert_eq!(to_lower(Some(&parts), 1000), None);
-        assert_eq!(to_lower(Some(&[part(Category::Unknown, 100)]), 100), None);
+        assert_eq!(told(&training, true, 1000), "");
+        assert_eq!(told(&[(Category::Unknown, 100)], true, 100), "");
         assert_eq!(to_lower(None, 100), None);
     }
 }

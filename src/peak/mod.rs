@@ -11,4 +11,4 @@ mod text;
 pub use composition::{Part, composition};
 pub use find::Peak;
 pub use lower::to_lower;
-pub use text::{PeakReport, parts_in_words};
+pub use text::{PeakReport, others, parts_in_words};

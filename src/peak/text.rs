@@ -38,6 +38,9 @@ pub struct PeakReport {
     /// The composition, as far as it is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub composition: Option<Vec<Part>>,
+    /// Whether that is sure.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub composition_sure: Option<bool>,
     /// What would make its largest part smaller.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub to_lower: Option<&'static str>,
@@ -74,9 +77,12 @@ impl PeakReport {
         PeakReport {
             subject: Subject::of(recording, focus),
             ns: peak.ns,
-            iteration: iterations.and_then(|iterations| iterations.of(peak.ticket)),
-            to_lower: to_lower(composition.as_deref(), peak.bytes),
-            composition,
+            iteration: iterations
+                .filter(|all| all.certainty.sure)
+                .and_then(|all| all.of(peak.ticket)),
+            to_lower: to_lower(composition.as_ref(), peak.bytes),
+            composition_sure: composition.as_ref().map(|all| all.sure),
+            composition: composition.map(|all| all.parts),
             is_peak: moment == Moment::Peak,
             lost_peak: lost_peak(recording, focus, peak.bytes).filter(|_| moment == Moment::Peak),
             bytes: peak.bytes,
@@ -114,7 +120,8 @@ impl Answer for PeakReport {
             writeln!(f, "{}", lost_peak_in_words(most))?;
         }
         if let Some(parts) = &self.composition {
-            writeln!(f, "{}", parts_in_words(parts, self.bytes))?;
+            let words = parts_in_words(parts, self.composition_sure, self.bytes);
+            writeln!(f, "{words}")?;
         }
         if let Some(to_lower) = self.to_lower {
             writeln!(f, "To lower it: {to_lower}.")?;
@@ -143,10 +150,7 @@ impl Answer for PeakReport {
             (bytes.saturating_add(holder.bytes), blocks + holder.blocks)
         });
         if blocks > 0 {
-            let who = format!(
-                "{} others",
-                count(self.holders.len().saturating_sub(top) as u64)
-            );
+            let who = others(self.holders.len().saturating_sub(top));
             table.row([
                 bytes(bytes_left),
                 percent(bytes_left as f64, self.bytes as f64),
@@ -162,13 +166,22 @@ impl Answer for PeakReport {
     }
 }
 
-/// What was live was for what, the most first.
-pub fn parts_in_words(parts: &[Part], whole: u64) -> String {
+/// Of a number of rows that are not shown.
+pub fn others(number: usize) -> String {
+    match number {
+        1 => "1 other".to_string(),
+        _ => format!("{} others", count(number as u64)),
+    }
+}
+
+/// What was live was for what, the most first; `sure`: whether that is sure.
+pub fn parts_in_words(parts: &[Part], sure: Option<bool>, whole: u64) -> String {
     let mut parts = parts.to_vec();
     parts.sort_by_key(|part| std::cmp::Reverse(part.bytes));
     let text = parts.iter().map(|part| {
         let share = percent(part.share(whole), 1.0);
         format!("{} {} ({share})", part.category.name(), bytes(part.bytes))
     });
-    text.collect::<Vec<_>>().join(", ")
+    let probably = if sure == Some(false) { "probably " } else { "" };
+    format!("{probably}{}", text.collect::<Vec<_>>().join(", "))
 }

@@ -63,6 +63,9 @@ pub struct HeldAtPeak {
     /// The composition, as far as it is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub composition: Option<Vec<Part>>,
+    /// Whether that is sure.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub composition_sure: Option<bool>,
     /// What would make its largest part smaller.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub to_lower: Option<&'static str>,
@@ -98,15 +101,18 @@ impl HeldAtPeak {
                 of: layer_name(of.focus.layer),
                 device: of.focus.device.filter(|device| *device != Event::NO_DEVICE),
                 ns: of.ns,
-                iteration: told.iterations.as_ref().and_then(|all| all.of(of.ticket)),
+                iteration: (told.iterations.as_ref())
+                    .filter(|all| all.certainty.sure)
+                    .and_then(|all| all.of(of.ticket)),
                 bytes: of.bytes,
                 others: (
                     rest.iter().fold(0, |sum, bytes| bytes.saturating_add(sum)),
                     rest.len(),
                 ),
                 unknown: of.bytes.saturating_sub(peak.bytes),
-                to_lower: to_lower(parts.as_deref(), of.bytes),
-                composition: parts,
+                to_lower: to_lower(parts.as_ref(), of.bytes),
+                composition_sure: parts.as_ref().map(|all| all.sure),
+                composition: parts.map(|all| all.parts),
                 holders,
             }
         };

@@ -10,7 +10,7 @@ use crate::support::{Outcome, Run, program};
 
 fn recorded(outcome: &Outcome) -> Recorded {
     let trace = open(outcome);
-    Recorded::of(&*trace, Focus::of(&*trace, None))
+    Recorded::of(&*trace, Focus::of(&*trace, None), None)
 }
 
 /// Records under one policy, runs again as advised; what was set then, and by which part the peak was predicted wrong.

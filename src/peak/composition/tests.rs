@@ -57,6 +57,7 @@ fn parts(how: &Training) -> Option<Vec<Part>> {
         found.journal.as_ref()?,
         found.live_at.first()?,
     )
+    .map(|found| found.parts)
 }
 
 /// What is live when the last gradient has been made: all parameters, all state, all gradients, and the input of the

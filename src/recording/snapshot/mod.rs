@@ -152,7 +152,8 @@ impl Snapshot {
                        torch.cuda.memory._record_memory_history() before what is to be seen";
             snapshot.problems.push(why.to_string());
         } else if begin.is_none() {
-            let why = "its entries have no times: one microsecond each is made up";
+            let why =
+                "its entries have no times: each is shown one microsecond after the one before";
             snapshot.problems.push(why.to_string());
         }
         if content.bad > 0 {

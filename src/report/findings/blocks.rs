@@ -80,7 +80,8 @@ fn of_layer(
         let is_known = growth
             .growth
             .as_ref()
-            .is_some_and(|growth| growth.unsure.is_none());
+            .is_some_and(|growth| growth.unsure.is_none())
+            && certainty.sure;
         return if is_known {
             Of::Steady(growth.verdict)
         } else {

@@ -120,7 +120,10 @@ fn unused_by_framework(device: &DeviceFigures, is_one_moment: bool) -> Option<Ga
     } else {
         "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, or gpushim's allocator (`gpushim tune` says what fits)"
     };
-    is_much(tensors.unused, tensors.reserved_peak).then(|| Gap {
+    // What most was handed out of, at another time, was needed.
+    let never_used = tensors.reserved_peak.saturating_sub(tensors.allocated_peak);
+    let is_gap = is_much(tensors.unused.min(never_used), tensors.reserved_peak);
+    is_gap.then(|| Gap {
         kind: Kind::Unused,
         of: layer_name(Layer::Tensor),
         text: match is_one_moment {

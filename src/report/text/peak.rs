@@ -7,7 +7,7 @@ use crate::ledger::MADE_BEFORE;
 use crate::output::escape::shown;
 use crate::output::holder::holder_labels;
 use crate::output::units::{bytes, count, percent, span};
-use crate::peak::parts_in_words;
+use crate::peak::{others as others_in_words, parts_in_words};
 use crate::report::build::HeldAtPeak;
 use crate::report::figures::{DeviceFigures, Gauge, TensorFigures};
 use crate::report::text::WIDTH;
@@ -17,7 +17,7 @@ use crate::report::text::findings::paragraph;
 /// above.
 pub fn memory(device: &DeviceFigures, several: bool, f: &mut String) -> Result {
     let title = match device.device {
-        Some(ordinal) if several => format!("Memory of device {ordinal}"),
+        Some(ordinal) if several => format!("Memory of gpu {ordinal}"),
         None if several => "Memory of no known device".to_string(),
         _ => "Memory".to_string(),
     };
@@ -70,7 +70,9 @@ pub fn memory(device: &DeviceFigures, several: bool, f: &mut String) -> Result {
         ("reserved", Some(&device.reserved)),
         ("used by all processes", device.in_use.as_ref()),
     ] {
-        if let Some((peak, at, end)) = gauge.map(of_gauge) {
+        // A snapshot has a framework's memory only.
+        let is_known = |of: &(u64, _, _)| of.0 > 0 || device.tensors.is_none();
+        if let Some((peak, at, end)) = gauge.map(of_gauge).filter(is_known) {
             // Of such a sum the recording says nothing.
             if peak == 0 && has_others {
                 continue;
@@ -98,14 +100,18 @@ pub fn held(peak: &HeldAtPeak, several: bool, is_one_moment: bool, f: &mut Strin
     };
     let mut title = format!("Held {when}, {} of {}", bytes(peak.bytes), peak.of);
     if let Some(device) = peak.device.filter(|_| several) {
-        title.push_str(&format!(" on device {device}"));
+        title.push_str(&format!(" of gpu {device}"));
     }
     if let Some(iteration) = peak.iteration {
         title.push_str(&format!(", in iteration {iteration}"));
     }
     writeln!(f, "\n{title}")?;
     if let Some(parts) = &peak.composition {
-        writeln!(f, "  {}", parts_in_words(parts, peak.bytes))?;
+        writeln!(
+            f,
+            "  {}",
+            parts_in_words(parts, peak.composition_sure, peak.bytes)
+        )?;
     }
     if let Some(to_lower) = peak.to_lower {
         paragraph("  To lower it: ", to_lower, f)?;
@@ -127,7 +133,7 @@ pub fn held(peak: &HeldAtPeak, several: bool, is_one_moment: bool, f: &mut Strin
     }
     let (others, number) = peak.others;
     if number > 0 {
-        line(others, "", "", &format!("{} others", count(number as u64)))?;
+        line(others, "", "", &others_in_words(number))?;
     }
     if peak.unknown > 0 {
         line(peak.unknown, "", "", MADE_BEFORE)?;
