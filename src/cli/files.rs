@@ -24,7 +24,10 @@ pub fn named_or_newest(files: &[PathBuf]) -> Result<Vec<PathBuf>> {
 /// The traces of a directory, by their names; of anything else, and of a directory without any, the path itself.
 fn within(path: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
-    let is_trace = |path: &PathBuf| path.extension().is_some_and(|end| end == "trace");
+    let is_trace = |path: &PathBuf| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        name.ends_with(".trace") || name.ends_with(".trace.gz")
+    };
     let mut traces: Vec<PathBuf> = entries
         .map(|entry| entry.path())
         .filter(|path| is_trace(path) && path.is_file())

@@ -12,6 +12,7 @@ use crate::ledger::Focus;
 use crate::output::answer::{Answer, Subject};
 use crate::output::escape::shown;
 use crate::output::holder::{Holder, holder_labels};
+use crate::output::style::{Style, marked, verdict};
 use crate::output::table::{Align, Table};
 use crate::output::units::{bytes, count, percent, span};
 use crate::recording::{Names, Recording};
@@ -159,7 +160,7 @@ impl Answer for LeaksReport {
 
     fn text(&self, f: &mut fmt::Formatter<'_>, top: usize) -> fmt::Result {
         self.subject.heading(f)?;
-        writeln!(f, "{}", shown(&self.verdict))?;
+        writeln!(f, "{}", verdict(self.is_found(), &shown(&self.verdict)))?;
         if let Some(recognised) = &self.recognised {
             writeln!(f, "{}", shown(&recognised.line()))?;
         }
@@ -197,7 +198,7 @@ impl Answer for LeaksReport {
         };
         first.holder.way(f)?;
         match &first.cure {
-            Some(cure) => writeln!(f, "\nCure: {cure}."),
+            Some(cure) => writeln!(f, "\n{}", marked(Style::Good, &format!("Cure: {cure}."))),
             None => Ok(()),
         }
     }

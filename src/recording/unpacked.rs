@@ -2,10 +2,11 @@
 
 use std::fs::File;
 use std::io::{IsTerminal, Read, Seek, SeekFrom, Write, stdin};
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use flate2::read::MultiGzDecoder;
-use tempfile::{NamedTempFile, TempPath};
+use tempfile::TempDir;
 
 use super::Recording;
 use super::forward::forward;
@@ -24,7 +25,7 @@ pub(super) struct Unpacked {
     inner: Box<dyn Recording>,
     path: PathBuf,
     problem: Option<String>,
-    _copy: TempPath,
+    _folder: TempDir,
 }
 
 /// Opens what comes on standard input.
@@ -71,10 +72,14 @@ impl Unpacked {
                 std::env::temp_dir().display()
             )
         };
-        let mut copy = NamedTempFile::new().map_err(no_copy)?;
-        let problem = copied(input, copy.as_file_mut(), most)
-            .map_err(|error| failed!("read {place}: {error}"))?;
-        let copy = copy.into_temp_path();
+        // Only this user may look into the folder.
+        let folder = TempDir::new().map_err(no_copy)?;
+        let copy = folder.path().join("copy");
+        let mut file = File::create_new(&copy).map_err(no_copy)?;
+        let problem =
+            copied(input, &mut file, most).map_err(|error| failed!("read {place}: {error}"))?;
+        drop(file);
+        link_companions(path, &copy);
         // What is said of the copy is true of the original.
         let inner = open(&copy).map_err(|error| {
             let text = error.to_string();
@@ -84,8 +89,35 @@ impl Unpacked {
             inner,
             path: path.to_path_buf(),
             problem,
-            _copy: copy,
+            _folder: folder,
         }))
+    }
+}
+
+/// Makes what lies beside `NAME.gz` for `NAME`, its spool and its symbols, lie beside the copy. Whose they are is looked at
+/// when they are opened.
+fn link_companions(packed: &Path, copy: &Path) {
+    let Some(name) = packed.file_name().and_then(|name| name.to_str()) else {
+        return;
+    };
+    let Some(name) = name.strip_suffix(".gz") else {
+        return;
+    };
+    let folder = packed.parent().filter(|folder| *folder != Path::new(""));
+    let Ok(folder) = folder.unwrap_or(Path::new(".")).canonicalize() else {
+        return;
+    };
+    let entries = std::fs::read_dir(&folder).into_iter().flatten().flatten();
+    for entry in entries {
+        let beside = entry.file_name();
+        let rest = beside.to_str().and_then(|beside| beside.strip_prefix(name));
+        let rest = rest.filter(|rest| rest.starts_with(".spool") || *rest == ".symbols");
+        if let Some(rest) = rest {
+            let mut link = copy.as_os_str().to_os_string();
+            link.push(rest);
+            // Without it, events and names are missing as where the file is.
+            let _ = symlink(entry.path(), link);
+        }
     }
 }
 
