@@ -17,7 +17,7 @@ pub fn named_or_newest(files: &[PathBuf]) -> Result<Vec<PathBuf>> {
         .unwrap_or_else(|| DEFAULT_PATTERN.to_string());
     let newest = matching(&pattern).into_iter().max_by_key(|path| age(path));
     newest.map(|path| vec![path]).ok_or_else(|| {
-        failed!("find a trace: no file matches {pattern}; name one, or record one with `gpushim run -- COMMAND`")
+        failed!("find a trace: no file matches {pattern}; name a file, or record one with `gpushim run PROGRAM`")
     })
 }
 

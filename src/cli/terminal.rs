@@ -73,7 +73,18 @@ pub fn of_stderr() -> Stderr {
 /// One line on stderr, `gpushim: …`.
 pub fn say(what: &dyn Display) {
     // An error of stderr cannot be reported.
-    let _ = writeln!(io::stderr(), "gpushim: {}", shown(&what.to_string()));
+    let _ = writeln!(io::stderr(), "gpushim: {}", for_people(&what.to_string()));
+}
+
+/// A message without the numbers that the system has for its errors beside their names, and safe to show.
+fn for_people(message: &str) -> String {
+    let mut parts = message.split(" (os error ");
+    let first = parts.next().unwrap_or_default().to_string();
+    let text = parts.fold(first, |text, part| match part.split_once(')') {
+        Some((number, rest)) if number.bytes().all(|byte| byte.is_ascii_digit()) => text + rest,
+        _ => text + " (os error " + part,
+    });
+    shown(&text)
 }
 
 /// Lines on stderr, which may have colours: what is from files in them has been made safe to show.
@@ -91,7 +102,7 @@ pub fn complain(error: &dyn Display) {
     let _ = writeln!(
         io::stderr(),
         "gpushim: {failed} to {}",
-        shown(&error.to_string())
+        for_people(&error.to_string())
     );
 }
 
@@ -131,4 +142,21 @@ pub fn print_text(text: &str) -> Result<()> {
 pub fn print_plain(text: &str) -> Result<()> {
     io::stdout().lock().write_all(screen(text).as_bytes())?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_have_no_numbers() {
+        let error = std::fs::File::open("/no/such/file").expect_err("it is not there");
+        assert_eq!(for_people(&error.to_string()), "No such file or directory");
+        assert_eq!(
+            for_people("read a (os error 2): b (os error 3)"),
+            "read a: b"
+        );
+        assert_eq!(for_people("read a (os error x) b"), "read a (os error x) b");
+        assert_eq!(for_people("odd (os error 2"), "odd (os error 2");
+    }
 }

@@ -132,7 +132,7 @@ pub fn command() -> clap::Command {
     let groups = StyledStr::from(list(columns, style::is_coloured()));
     Cli::command()
         .help_template(
-            "{about-with-newline}\n{usage-heading} {usage}\n\n{after-help}\nOptions:\n{options}",
+            "{about-with-newline}\n{usage-heading} {usage}{after-help}\n\nOptions:\n{options}",
         )
         .after_help(groups)
 }

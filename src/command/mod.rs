@@ -29,12 +29,20 @@ use crate::oom::OomReport;
 use crate::peak::PeakReport;
 use crate::phases::PhasesReport;
 
-/// Record the GPU memory of any CUDA program, find what is wrong with it, and serve it from a caching allocator.
+/// Record the GPU memory of any CUDA program, find what is wrong with it, and cache it.
 #[derive(Debug, Parser)]
 #[command(name = "gpushim", version, max_term_width = 100)]
 struct Cli {
-    /// When output is coloured.
-    #[arg(long, value_enum, default_value_t, global = true, value_name = "WHEN")]
+    /// Colours in the output: auto has them on a terminal, unless NO_COLOR is set.
+    #[arg(
+        long,
+        value_enum,
+        default_value_t,
+        global = true,
+        hide_possible_values = true,
+        hide_default_value = true,
+        value_name = "auto|always|never"
+    )]
     color: Color,
     #[command(subcommand)]
     command: Command,

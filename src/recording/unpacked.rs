@@ -142,7 +142,7 @@ fn copied(mut input: impl Read, copy: &mut File, most: u64) -> Result<Option<Str
         }
         if filled > most || all > MOST {
             return Err(failed!(
-                "it unpacks to more than a recording of its length can have; unpack it first if it is to be believed"
+                "it unpacks to more than a recording of its size should have; if you trust it, unpack it first"
             ));
         }
     };

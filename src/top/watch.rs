@@ -47,7 +47,7 @@ impl Watch {
                     let found = traces_of(pid);
                     if found.is_empty() {
                         return Err(failed!(
-                            "find a trace of process {pid}: it maps none that can be read here"
+                            "find a trace of process {pid}: it is not being recorded, or you may not read its trace"
                         ));
                     }
                     paths.extend(found);
