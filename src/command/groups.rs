@@ -106,7 +106,7 @@ const GROUPS: [(&str, &[(&str, &str)]); 6] = [
 
 /// What to type, for who types nothing.
 const SCREEN: &str = "\
-gpushim records the GPU memory of any CUDA program and finds what is wrong with it.
+gpushim records the GPU memory of CUDA programs and finds what is wrong with it.
 
 Record a run, and read what stood out
   gpushim run python train.py       leaves gpushim-HOST-PID.trace here
@@ -164,8 +164,9 @@ pub fn say_what_to_type() {
     Color::Auto.set();
     let is_coloured = of_stderr().is_coloured;
     let mut text = String::new();
-    for line in SCREEN.lines() {
-        let is_heading = !line.is_empty() && !line.starts_with(' ') && !line.ends_with(['.', 'r']);
+    let next = SCREEN.lines().skip(1).chain([""]);
+    for (line, next) in SCREEN.lines().zip(next) {
+        let is_heading = !line.starts_with(' ') && next.starts_with(' ');
         let painted = match is_heading {
             true => Style::Heading.paint(line, is_coloured),
             false => line.to_string(),

@@ -17,7 +17,7 @@ use crate::error::{Context, Result, failed};
 use crate::output::escape::shown;
 use crate::output::units::bytes;
 use crate::run::on_disk;
-use crate::top::is_in_use;
+use crate::top::{is_in_use, running};
 use gpushim_trace::Trace;
 use gpushim_trace::regular::open_regular;
 
@@ -42,7 +42,11 @@ pub fn main(args: &Args) -> Result<Outcome> {
     let open = |path: &Path| Ok(Trace::open(path)?);
     let mut outcome = Outcome::Fine;
     let opened = recordings::each(&paths, open, |path, trace| {
-        if is_in_use(&trace) {
+        // A trace without facts does not name its process.
+        let is_mapped = path
+            .canonicalize()
+            .is_ok_and(|path| running().contains(&path));
+        if is_mapped || is_in_use(&trace) {
             say(&format!(
                 "{} is of a process that still runs: not packed",
                 path.display()

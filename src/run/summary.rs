@@ -18,7 +18,9 @@ const FINDINGS: usize = 2;
 /// Traces that are looked into: opening more takes longer than a user waits at the end of a run.
 const MOST: usize = 64;
 /// Events that are looked at; `gpushim report` has no such limit.
-const EVENTS: u64 = 1 << 24;
+const EVENTS: u64 = 1 << 23;
+/// Letters of a function's name.
+const FUNCTION: usize = 60;
 /// Traces that the last line names.
 const NAMED: usize = 4;
 
@@ -114,15 +116,19 @@ impl Summary {
             1 => "1 finding".to_string(),
             several => format!("{} findings", count(several as u64)),
         };
+        let of = match self.reports.len() {
+            some if some < self.traces.len() => format!("{some} of {} traces; ", self.traces.len()),
+            _ => String::new(),
+        };
         let whose = match (&self.job, report.fact("rank")) {
             (Some(job), Some(rank)) => format!("{} ranks, rank {}: ", job.ranks.len(), shown(rank)),
             _ if self.reports.len() > 1 => format!("{}: ", shown(&short(Path::new(&report.trace)))),
             _ => String::new(),
         };
         let Some(peak) = report.peaks.iter().max_by_key(|peak| peak.bytes) else {
-            return format!("{whose}{findings}; no GPU memory was allocated");
+            return format!("{of}{whose}{findings}; no GPU memory was allocated");
         };
-        format!("{whose}{findings}; {}", peak_in_words(peak))
+        format!("{of}{whose}{findings}; {}", peak_in_words(peak))
     }
 
     /// Where the traces are, and what to type next.
@@ -156,19 +162,40 @@ impl Summary {
 
 fn peak_in_words(peak: &HeldAtPeak) -> String {
     let mut text = format!("peak {} of {}", bytes(peak.bytes), peak.of);
-    let most = peak
-        .holders
-        .first()
-        .filter(|most| most.who.function.is_some());
-    if let Some(most) = most {
-        let function = shown(&most.who.in_a_sentence());
-        text.push_str(&format!(
-            ", {} of it by {}",
-            bytes(most.bytes),
-            shortened(&function, 80)
-        ));
+    let most = peak.holders.first();
+    if let Some((most, function)) = most.and_then(|most| Some((most, most.who.function.as_ref()?)))
+    {
+        let function = shown(&function.in_a_sentence());
+        let function = shortened(&function, FUNCTION);
+        text.push_str(&format!(", {} of it by `{function}`", bytes(most.bytes)));
     }
     text
+}
+
+/// A text without what is said in parentheses, for want of room; what is between backticks is a name and stays whole.
+fn without_asides(text: &str) -> String {
+    let (mut out, mut depth, mut is_name) = (String::with_capacity(text.len()), 0_u32, false);
+    for letter in text.chars() {
+        match letter {
+            '`' => is_name = !is_name,
+            '(' if !is_name => {
+                if depth == 0 {
+                    out.truncate(out.trim_end().len());
+                }
+                depth += 1;
+            }
+            ')' if !is_name && depth > 0 => {
+                depth -= 1;
+                continue;
+            }
+            _ => {}
+        }
+        if depth == 0 {
+            out.push(letter);
+        }
+    }
+    // What was opened and never closed is no aside.
+    if depth > 0 { text.to_string() } else { out }
 }
 
 /// A finding in at most `room` lines: what, where, and the cure.
@@ -198,7 +225,7 @@ fn of_finding(
     };
     let label = format!("  {number}. ");
     let sure = if finding.sure { "" } else { "likely: " };
-    let text = format!("{sure}{}", shown(&finding.text));
+    let text = format!("{sure}{}", without_asides(&shown(&finding.text)));
     let mut lines = indented(
         &label,
         &text,
@@ -264,6 +291,18 @@ mod tests {
             coloured.iter().any(|line| line.contains("\u{1b}[")),
             "{coloured:#?}"
         );
+    }
+
+    #[test]
+    fn asides_are_left_out() {
+        let text =
+            "Memory grows by 1 B (29 iterations, by `a(int)` (called by `b`)); half by `f(x) y`.";
+        assert_eq!(
+            without_asides(text),
+            "Memory grows by 1 B; half by `f(x) y`."
+        );
+        assert_eq!(without_asides("a (b"), "a (b");
+        assert_eq!(without_asides("a) b"), "a) b");
     }
 
     #[test]

@@ -162,7 +162,7 @@ fn damaged_gzip_gives_what_comes_before() {
     );
     let other = opened(&packed(b"hello")).err().unwrap().to_string();
     assert!(
-        other.contains("is neither a trace nor a PyTorch memory snapshot"),
+        other.contains("it unpacks to something that is not a trace, a PyTorch memory snapshot"),
         "{other}"
     );
     assert!(opened(b"").is_err());
