@@ -121,7 +121,7 @@ fn the_command_says_what_it_could_not_do() {
         &["export", "--to", "rmm", "-o", "log", "a.trace", "a.trace"],
     );
     assert_eq!(code, Some(2));
-    assert!(said.contains("it is of one process"), "{said}");
+    assert!(said.contains("such a log is of one process"), "{said}");
     // Where nothing runs there is nothing to say.
     let none = gpushim(&dir.join(".."), &["metrics", "--output", "/dev/null/x"]);
     assert_eq!(none.0, Some(2));

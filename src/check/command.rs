@@ -11,7 +11,7 @@ use super::output::{Checked, github, text};
 use super::rule::Rule;
 use crate::cli::iteration_args::IterationArg;
 use crate::cli::outcome::Outcome;
-use crate::cli::terminal::{print_json, print_text, say_problems, say_wrote};
+use crate::cli::terminal::{print_json, print_plain, print_text, say_problems, say_wrote};
 use crate::cli::{files, progress, recordings};
 use crate::error::{Result, failed};
 use crate::output::envelope::Envelope;
@@ -94,8 +94,8 @@ pub fn main(args: &Args) -> Result<Outcome> {
     match args.format {
         Format::Text => print_text(&text(&all))?,
         Format::Json => print_json(&Envelope::new("check", fails, all))?,
-        Format::Junit => print_text(&junit::document(&all)?)?,
-        Format::Github => print_text(&github(&all))?,
+        Format::Junit => print_plain(&junit::document(&all)?)?,
+        Format::Github => print_plain(&github(&all))?,
     }
     if let Some(path) = &args.save_baseline
         && outcome == Outcome::Fine

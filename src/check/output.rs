@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use super::outcome::{Outcome, Status};
 use crate::output::escape::shown;
+use crate::output::style::{Style, marked};
 
 /// The results of one recording.
 #[derive(Clone, Debug, Serialize)]
@@ -31,15 +32,16 @@ pub fn text(all: &[Checked]) -> String {
         text.push_str(&shown(&checked.trace));
         text.push('\n');
         for outcome in &checked.checks {
-            let word = match outcome.status {
-                Status::Passed => "ok",
-                Status::Failed => "FAIL",
-                Status::Unknown => "?",
+            let (word, style) = match outcome.status {
+                Status::Passed => ("ok", Style::Good),
+                Status::Failed => ("FAIL", Style::Bad),
+                Status::Unknown => ("?", Style::Warn),
             };
+            let word = marked(style, &format!("{word:<5}"));
             // Writing to a text cannot fail.
             let _ = writeln!(
                 text,
-                "  {word:<5} {}: {}",
+                "  {word} {}: {}",
                 shown(&outcome.name),
                 shown(&outcome.text)
             );

@@ -17,14 +17,17 @@ pub fn named_or_newest(files: &[PathBuf]) -> Result<Vec<PathBuf>> {
         .unwrap_or_else(|| DEFAULT_PATTERN.to_string());
     let newest = matching(&pattern).into_iter().max_by_key(|path| age(path));
     newest.map(|path| vec![path]).ok_or_else(|| {
-        failed!("find a trace: no file matches {pattern}; name one, or record one with `gpushim run -- COMMAND`")
+        failed!("find a trace: no file matches {pattern}; name a file, or record one with `gpushim run PROGRAM`")
     })
 }
 
 /// The traces of a directory, by their names; of anything else, and of a directory without any, the path itself.
 fn within(path: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
-    let is_trace = |path: &PathBuf| path.extension().is_some_and(|end| end == "trace");
+    let is_trace = |path: &PathBuf| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        name.ends_with(".trace") || name.ends_with(".trace.gz")
+    };
     let mut traces: Vec<PathBuf> = entries
         .map(|entry| entry.path())
         .filter(|path| is_trace(path) && path.is_file())

@@ -23,4 +23,6 @@ pub enum Outcome {
     Failed,
     /// The exit code of a command that was run.
     Code(u8),
+    /// The signal that killed a command that was run.
+    Killed(i32),
 }

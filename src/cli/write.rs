@@ -19,7 +19,7 @@ pub fn write_for(
 ) -> Result<()> {
     let place = || format!("write {}", path.display());
     if path.file_name().is_none() {
-        return Err(failed!("{}: it names no file", place()));
+        return Err(failed!("{}: that is not the name of a file", place()));
     }
     let written = whole::write_whole(path, readers, write);
     written.map_err(|error| failed!("{}: {error}", place()))

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use serde::Serialize;
 
 use crate::cli::outcome::{Format, Outcome};
-use crate::cli::terminal::{print_json, print_text};
+use crate::cli::terminal::{print_json, print_plain, print_text};
 use crate::error::Result;
 use crate::output::envelope::Envelope;
 use crate::output::escape::shown;
@@ -53,7 +53,7 @@ struct Problem {
 
 pub fn main(args: &Args) -> Result<Outcome> {
     if args.markdown {
-        print_text(&markdown())?;
+        print_plain(&markdown())?;
         return Ok(Outcome::Fine);
     }
     let resolved = Resolved::from_env();
@@ -90,9 +90,9 @@ fn page(resolved: Resolved) -> Page {
         help: setting.variable.help,
     };
     let problem = |problem: gpushim_config::Problem| Problem {
+        reason: problem.in_words(),
         variable: problem.variable,
         value: problem.value,
-        reason: problem.reason,
     };
     Page {
         settings: resolved.settings.into_iter().map(setting).collect(),

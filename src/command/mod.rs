@@ -1,17 +1,19 @@
 //! The command `gpushim`: its subcommands and exit codes. A subcommand with options of its own is in the folder of its
 //! feature; those without, and those without a feature, are here.
 //!
-//! Exit codes: 0 no finding, 1 a finding, 2 an error. `run` exits with the exit code of its command.
+//! Exit codes: 0 no finding, 1 a finding, 2 an error. `run` ends as its program ended.
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{FromArgMatches, Parser, Subcommand};
 
 #[cfg(test)]
 mod agreement;
 mod completions;
 mod config;
+mod groups;
 mod man;
+mod pack;
 #[cfg(test)]
 mod schema;
 mod symbols;
@@ -19,7 +21,7 @@ mod symbols;
 use crate::cli::common_args::{CommonArgs, MomentArgs};
 use crate::cli::iteration_args::IterationArgs;
 use crate::cli::outcome::Outcome;
-use crate::cli::terminal::complain;
+use crate::cli::terminal::{Color, complain};
 use crate::drops::DropsReport;
 use crate::fragmentation::FragmentationReport;
 use crate::growth::GrowthReport;
@@ -28,10 +30,21 @@ use crate::oom::OomReport;
 use crate::peak::PeakReport;
 use crate::phases::PhasesReport;
 
-/// A caching allocator and flight recorder for GPU memory, under any CUDA process.
+/// Record the GPU memory of any CUDA program, find what is wrong with it, and cache it.
 #[derive(Debug, Parser)]
 #[command(name = "gpushim", version, max_term_width = 100)]
 struct Cli {
+    /// Colours in the output: auto has them on a terminal, unless NO_COLOR is set.
+    #[arg(
+        long,
+        value_enum,
+        default_value_t,
+        global = true,
+        hide_possible_values = true,
+        hide_default_value = true,
+        value_name = "auto|always|never"
+    )]
+    color: Color,
     #[command(subcommand)]
     command: Command,
 }
@@ -108,6 +121,7 @@ enum Command {
     Events(crate::events::command::Args),
     Html(crate::html::command::Args),
     Symbols(symbols::Args),
+    Pack(pack::Args),
     Export(crate::export::command::Args),
     Metrics(crate::metrics::command::Args),
     Config(config::Args),
@@ -120,7 +134,20 @@ enum Command {
 /// Parses the command line and runs the subcommand.
 #[must_use]
 pub fn main() -> ExitCode {
-    let outcome = match Cli::parse().command {
+    let words = crate::run::words::joined(std::env::args_os());
+    if words.len() < 2 {
+        // Code 0 would say that nothing was found: a script whose subcommand is an empty variable must not pass.
+        groups::say_what_to_type();
+        return ExitCode::from(2);
+    }
+    groups::color_in(&words).set();
+    let matches = groups::command().get_matches_from(words);
+    let cli = match Cli::from_arg_matches(&matches) {
+        Ok(cli) => cli,
+        Err(error) => error.exit(),
+    };
+    cli.color.set();
+    let outcome = match cli.command {
         Command::Run(args) => crate::run::command::main(&args),
         Command::Report(args) => crate::report::command::main(&args),
         Command::Growth(args) => args.each_named(GrowthReport::of),
@@ -140,6 +167,7 @@ pub fn main() -> ExitCode {
         Command::Events(args) => crate::events::command::main(&args),
         Command::Html(args) => crate::html::command::main(&args),
         Command::Symbols(args) => symbols::main(&args),
+        Command::Pack(args) => pack::main(&args),
         Command::Export(args) => crate::export::command::main(&args),
         Command::Metrics(args) => crate::metrics::command::main(&args),
         Command::Config(args) => config::main(&args),
@@ -157,6 +185,7 @@ pub fn main() -> ExitCode {
         Ok(Outcome::Found) => ExitCode::from(1),
         Ok(Outcome::Failed) => ExitCode::from(2),
         Ok(Outcome::Code(code)) => ExitCode::from(code),
+        Ok(Outcome::Killed(signal)) => ExitCode::from(crate::run::child::end_by(signal)),
         // The reader of the output closed the pipe.
         Err(error) if error.is_broken_pipe() => ExitCode::SUCCESS,
         Err(error) => {

@@ -79,5 +79,5 @@ fn part(text: &str) -> Result<f64> {
     let number = number.ok().filter(|number| (0.0..=1e6).contains(number));
     number
         .map(|number| number / 100.0)
-        .ok_or_else(|| failed!("a percentage of at least 0, such as 1 or 2.5"))
+        .ok_or_else(|| failed!("expected a percentage like 1 or 2.5"))
 }

@@ -12,6 +12,8 @@ use crate::cli::terminal::{print_json, print_text};
 use crate::error::Result;
 use crate::output::envelope::Envelope;
 use crate::output::escape::shown;
+use crate::output::style::{self, Style, marked};
+use crate::output::wrap::paragraph;
 use crate::recording;
 
 /// Check whether gpushim works on this machine, or with a trace what it hooked in that run (exit code 1 on problems).
@@ -71,26 +73,29 @@ fn text(findings: &Checks) -> Result<String> {
         .max()
         .unwrap_or(0);
     for check in &findings.checks {
-        let verdict = match check.verdict {
-            Verdict::Ok => "ok",
-            Verdict::Note => "note",
-            Verdict::Problem => "PROBLEM",
+        let (verdict, style) = match check.verdict {
+            Verdict::Ok => ("ok", Style::Good),
+            Verdict::Note => ("note", Style::Warn),
+            Verdict::Problem => ("PROBLEM", Style::Bad),
         };
-        writeln!(
-            text,
-            "{verdict:<8} {:<width$}  {}",
-            shown(check.what.as_ref()),
-            shown(&check.detail)
-        )?;
+        let verdict = marked(style, &format!("{verdict:<8}"));
+        let label = format!("{verdict} {:<width$}  ", shown(check.what.as_ref()));
+        let columns = style::columns().unwrap_or(usize::MAX);
+        text.push_str(&paragraph(&label, &shown(&check.detail), columns));
     }
     if !findings.limits.is_empty() {
-        writeln!(text, "\nNot seen, on any machine")?;
+        let title = marked(Style::Heading, "Not seen, on any machine");
+        writeln!(text, "\n{title}")?;
     }
     for limit in &findings.limits {
         writeln!(text, "  {}: {}", limit.what, limit.why)?;
     }
     if !findings.takeover_limits.is_empty() {
-        writeln!(text, "\nNot done by frameworks under GPUSHIM_TAKEOVER")?;
+        let title = marked(
+            Style::Heading,
+            "What frameworks cannot do under GPUSHIM_TAKEOVER",
+        );
+        writeln!(text, "\n{title}")?;
     }
     for limit in &findings.takeover_limits {
         writeln!(

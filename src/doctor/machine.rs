@@ -66,8 +66,9 @@ fn driver() -> Check {
     let library = match unsafe { libloading::Library::new(what) } {
         Ok(library) => library,
         Err(error) => {
-            let detail =
-                format!("not found ({error}): no CUDA program runs here; install NVIDIA's driver");
+            let detail = format!(
+                "not found ({error}): CUDA programs cannot run here; install NVIDIA's driver"
+            );
             return Check::new(what, Verdict::Problem, detail);
         }
     };
@@ -80,7 +81,7 @@ fn driver() -> Check {
                 return Check::new(
                     what,
                     Verdict::Problem,
-                    format!("is no CUDA driver: {error}"),
+                    format!("is not a CUDA driver: {error}"),
                 );
             }
         }

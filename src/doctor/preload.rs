@@ -14,7 +14,7 @@ pub fn check() -> Check {
     let value = std::env::var_os(WHAT).unwrap_or_default();
     let value = value.to_string_lossy();
     if value.trim().is_empty() {
-        let detail = "not set; `gpushim run` sets it for the command it runs";
+        let detail = "not set; `gpushim run` sets it for the program that it runs";
         return Check::new(WHAT, Verdict::Ok, detail);
     }
     let libraries: Vec<&str> = value

@@ -8,7 +8,7 @@ pub fn checks(trace: &Trace) -> Vec<Check> {
     let mut checks: Vec<_> = facts.iter().map(|(key, value)| check(key, value)).collect();
     for needed in ["driver", "hooks"] {
         if !facts.iter().any(|(key, _)| key == needed) {
-            let detail = "the trace does not say: the process died before it got so far, or the file is damaged";
+            let detail = "the trace does not say: the process ended before CUDA was used, or the file is damaged";
             checks.push(Check::new(needed, Verdict::Note, detail));
         }
     }

@@ -11,6 +11,7 @@ use crate::ledger::Focus;
 use crate::output::answer::{Answer, Subject, not_told};
 use crate::output::escape::shown;
 use crate::output::holder::Holder;
+use crate::output::style::verdict;
 use crate::output::table::{Align, Table};
 use crate::output::units::{bytes, count, span};
 use crate::recording::{CallSite, Names, Recording};
@@ -185,7 +186,7 @@ impl Answer for DropsReport {
 
     fn text(&self, f: &mut fmt::Formatter<'_>, top: usize) -> fmt::Result {
         self.subject.heading(f)?;
-        writeln!(f, "{}", shown(&self.verdict))?;
+        writeln!(f, "{}", verdict(self.is_found(), &shown(&self.verdict)))?;
         let mut table = Table::new([
             ("fell by", Align::Right),
             ("from", Align::Right),

@@ -57,7 +57,7 @@ pub fn write(
         Format::Rmm => match recordings {
             [one] => rmm::write(&**one, out),
             _ => Err(failed!(
-                "write a log of RMM for {} files: it is of one process; name one file",
+                "write an RMM log of {} files: such a log is of one process; name one file",
                 recordings.len()
             )),
         },

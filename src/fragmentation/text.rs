@@ -12,6 +12,7 @@ use crate::ledger::{Focus, Moment};
 use crate::output::answer::{Answer, Subject};
 use crate::output::escape::shown;
 use crate::output::holder::labels;
+use crate::output::style::verdict;
 use crate::output::table::{Align, Table};
 use crate::output::units::{bytes, count, percent, span};
 use crate::recording::{CallSite, Function, Names, Recording};
@@ -291,7 +292,7 @@ impl Answer for FragmentationReport {
         if !self.fragmentation.devices.is_empty() {
             writeln!(f, "At {}{what}", span(self.fragmentation.ns))?;
         }
-        writeln!(f, "{}", shown(&self.verdict))?;
+        writeln!(f, "{}", verdict(self.is_found(), &shown(&self.verdict)))?;
         if let Some(advice) = self.advice {
             writeln!(f, "  {advice}")?;
         }

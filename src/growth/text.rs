@@ -12,6 +12,7 @@ use crate::ledger::Focus;
 use crate::output::answer::{Answer, Subject, not_told};
 use crate::output::escape::shown;
 use crate::output::holder::{Holder, labels};
+use crate::output::style::{Style, marked, verdict};
 use crate::output::table::{Align, Table};
 use crate::output::units::{bytes, count, percent, span};
 use crate::recording::{CallSite, Names, Recording};
@@ -197,7 +198,7 @@ impl Answer for GrowthReport {
 
     fn text(&self, f: &mut fmt::Formatter<'_>, top: usize) -> fmt::Result {
         self.subject.heading(f)?;
-        writeln!(f, "{}", shown(&self.verdict))?;
+        writeln!(f, "{}", verdict(self.is_found(), &shown(&self.verdict)))?;
         if let Some(recognised) = &self.recognised {
             writeln!(f, "{}", shown(&recognised.line()))?;
         }
@@ -225,7 +226,7 @@ impl Answer for GrowthReport {
             if let Some(first) = self.keepers.first() {
                 first.holder.way(f)?;
                 if let Some(cure) = &first.cure {
-                    writeln!(f, "\nCure: {cure}.")?;
+                    writeln!(f, "\n{}", marked(Style::Good, &format!("Cure: {cure}.")))?;
                 }
             }
         }

@@ -14,6 +14,7 @@ use crate::ledger::Focus;
 use crate::output::answer::{Answer, ONE_MOMENT, RECORD_HISTORY, Subject};
 use crate::output::escape::shown;
 use crate::output::holder::{Holder, holder_labels};
+use crate::output::style::{Style, marked, verdict};
 use crate::output::table::{Align, Table};
 use crate::output::units::{bytes, count, percent, span};
 use crate::recording::{Names, Recording};
@@ -209,7 +210,7 @@ impl Answer for LeaksReport {
 
     fn text(&self, f: &mut fmt::Formatter<'_>, top: usize) -> fmt::Result {
         self.subject.heading(f)?;
-        writeln!(f, "{}", shown(&self.verdict))?;
+        writeln!(f, "{}", verdict(self.is_found(), &shown(&self.verdict)))?;
         if let Some(recognised) = &self.recognised {
             writeln!(f, "{}", shown(&recognised.line()))?;
         }
@@ -250,7 +251,7 @@ impl Answer for LeaksReport {
         };
         first.holder.way(f)?;
         match &first.cure {
-            Some(cure) => writeln!(f, "\nCure: {cure}."),
+            Some(cure) => writeln!(f, "\n{}", marked(Style::Good, &format!("Cure: {cure}."))),
             None => Ok(()),
         }
     }

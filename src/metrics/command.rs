@@ -1,22 +1,28 @@
-//! `gpushim metrics`: how much memory there is now, for a monitoring system.
+//! `gpushim metrics`: OpenMetrics text of running processes.
 
+use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 
 use super::openmetrics::metrics;
-use crate::cli::files;
+use super::server;
 use crate::cli::outcome::Outcome;
-use crate::cli::recordings;
-use crate::cli::terminal::print_text;
+use crate::cli::terminal::{print_plain, say};
 use crate::cli::write::write_for;
-use crate::error::Result;
+use crate::cli::{files, recordings};
+use crate::error::{Context, Result};
+use crate::recording;
+use crate::top::running;
 use crate::whole::Readers;
 use gpushim_config::{Config, DEFAULT_PATTERN};
 
-/// Print how much memory running processes hold, as OpenMetrics text.
+/// Print how much memory running processes hold, as OpenMetrics text, or serve it to Prometheus.
 ///
-/// With -o the file is replaced as a whole, as a node exporter's textfile collector wants it.
+/// With -o the file is replaced as a whole, as a node exporter's textfile collector wants it. With --listen it answers
+/// GET /metrics until it is ended; without files it then reads all processes on this machine that record and that you may
+/// read, as they are at each request.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Example, every 15 s:
+#[command(after_help = "Examples:
+  gpushim metrics --listen 127.0.0.1:9400   # docs/grafana.json is a dashboard for it
   gpushim metrics -o /var/lib/node_exporter/gpushim.prom /tmp/gpushim-*.trace")]
 pub struct Args {
     /// Trace files, also of running processes; all that match GPUSHIM_TRACE if none is named.
@@ -24,9 +30,15 @@ pub struct Args {
     /// The file to write instead of standard output.
     #[arg(short, long, value_name = "FILE.prom")]
     output: Option<PathBuf>,
+    /// Serve it over HTTP at this address; anyone who can connect to it can read it.
+    #[arg(long, value_name = "ADDRESS:PORT", conflicts_with = "output")]
+    listen: Option<SocketAddr>,
 }
 
 pub fn main(args: &Args) -> Result<Outcome> {
+    if let Some(address) = args.listen {
+        return listen(address, &args.files);
+    }
     let paths = if args.files.is_empty() {
         let pattern = Config::from_env().0.trace;
         files::matching(pattern.as_deref().unwrap_or(DEFAULT_PATTERN))
@@ -43,7 +55,23 @@ pub fn main(args: &Args) -> Result<Outcome> {
             Readers::All,
             |out| Ok(out.write_all(text.as_bytes())?),
         )?,
-        None => print_text(&text)?,
+        None => print_plain(&text)?,
     }
     Ok(outcome)
+}
+
+fn listen(address: SocketAddr, files: &[PathBuf]) -> Result<Outcome> {
+    let listener = TcpListener::bind(address).context(format!("listen on {address}"))?;
+    let bound = listener.local_addr().unwrap_or(address);
+    say(&format!("serving http://{bound}/metrics; Ctrl-C ends it"));
+    server::serve(&listener, || {
+        let paths = match files {
+            [] => running(),
+            named => named.to_vec(),
+        };
+        // A process may end, and its file go, between two requests.
+        let opened = paths.iter().filter_map(|path| recording::open(path).ok());
+        metrics(&opened.collect::<Vec<_>>())
+    })?;
+    Ok(Outcome::Fine)
 }

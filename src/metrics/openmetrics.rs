@@ -6,7 +6,7 @@ use std::fmt::Write;
 
 use crate::export::processes;
 use crate::output::escape::shown;
-use crate::recording::Recording;
+use crate::recording::{Gpu, Recording};
 use crate::report::figures_of;
 use gpushim_trace::{Event, Kind, Series};
 
@@ -71,33 +71,53 @@ const LEVELS: [(Series, &str, &str); 6] = [
     ),
 ];
 
+/// The other metrics.
+const BLOCKS: (&str, &str, &str, &str) = (
+    "gpushim_live_blocks",
+    "gauge",
+    "",
+    "Blocks and tensors that are live.",
+);
+const DEVICE: (&str, &str, &str, &str) = (
+    "gpushim_device_bytes",
+    "gauge",
+    "bytes",
+    "Bytes of memory that the device has.",
+);
+const EVENTS: (&str, &str, &str, &str) = (
+    "gpushim_events",
+    "counter",
+    "",
+    "Events that were recorded.",
+);
+const LOST: (&str, &str, &str, &str) = (
+    "gpushim_events_lost",
+    "counter",
+    "",
+    "Events that can no longer be read.",
+);
+const OUT_OF_MEMORY: (&str, &str, &str, &str) = (
+    "gpushim_out_of_memory",
+    "counter",
+    "",
+    "Requests that ran out of memory, among the events that can be read.",
+);
+
+/// The names of all metrics, as they are asked for.
+#[cfg(test)]
+pub(super) fn names() -> Vec<String> {
+    let levels = LEVELS.iter().map(|(_, name, _)| name.to_string());
+    let others = [BLOCKS, DEVICE, EVENTS, LOST, OUT_OF_MEMORY];
+    let others = others.map(|(name, kind, ..)| format!("{name}{}", suffix(kind)));
+    levels.chain(others).collect()
+}
+
 /// The metrics of all recordings, as of the last moment that each tells of.
 pub fn metrics(recordings: &[Box<dyn Recording>]) -> String {
     let mut levels = LEVELS.map(|(_, name, help)| Family::new(name, "gauge", "bytes", help));
-    let mut blocks = Family::new(
-        "gpushim_live_blocks",
-        "gauge",
-        "",
-        "Blocks and tensors that are live.",
-    );
-    let mut events = Family::new(
-        "gpushim_events",
-        "counter",
-        "",
-        "Events that were recorded.",
-    );
-    let mut lost = Family::new(
-        "gpushim_events_lost",
-        "counter",
-        "",
-        "Events that can no longer be read.",
-    );
-    let mut out_of_memory = Family::new(
-        "gpushim_out_of_memory",
-        "counter",
-        "",
-        "Requests that ran out of memory, among the events that can be read.",
-    );
+    let of = |(name, kind, unit, help)| Family::new(name, kind, unit, help);
+    let [mut blocks, mut sizes] = [BLOCKS, DEVICE].map(of);
+    let [mut events, mut lost, mut out_of_memory] = [EVENTS, LOST, OUT_OF_MEMORY].map(of);
     let (processes, _) = processes(recordings);
     for (recording, process) in recordings.iter().zip(&processes) {
         let rank = process.rank.clone().unwrap_or_default();
@@ -121,6 +141,14 @@ pub fn metrics(recordings: &[Box<dyn Recording>]) -> String {
             device => format!("{whose},gpu=\"{device}\""),
         };
         let now = Now::of(&**recording);
+        for (key, value) in recording.facts() {
+            let ordinal = Gpu::ordinal(&key).and_then(|ordinal| ordinal.parse().ok());
+            let gpu = ordinal.zip(Gpu::parse(&value));
+            let size = gpu.filter(|(ordinal, _)| now.blocks.contains_key(ordinal));
+            sizes
+                .samples
+                .extend(size.map(|(ordinal, gpu)| (with(ordinal), gpu.bytes)));
+        }
         for ((series, ..), family) in LEVELS.iter().zip(&mut levels) {
             for (device, value) in now.get(*series) {
                 family.samples.push((with(*device), *value));
@@ -138,7 +166,7 @@ pub fn metrics(recordings: &[Box<dyn Recording>]) -> String {
     let mut text = String::new();
     let families = levels
         .iter()
-        .chain([&blocks, &events, &lost, &out_of_memory]);
+        .chain([&blocks, &sizes, &events, &lost, &out_of_memory]);
     for family in families.filter(|family| !family.samples.is_empty()) {
         render(family, &mut text);
     }
@@ -211,6 +239,14 @@ impl Now {
     }
 }
 
+/// What the name of a sample ends with.
+fn suffix(kind: &str) -> &'static str {
+    match kind {
+        "counter" => "_total",
+        _ => "",
+    }
+}
+
 fn render(family: &Family, text: &mut String) {
     let Family {
         name,
@@ -225,7 +261,7 @@ fn render(family: &Family, text: &mut String) {
         let _ = writeln!(text, "# UNIT {name} {unit}");
     }
     let _ = writeln!(text, "# HELP {name} {help}");
-    let suffix = if *kind == "counter" { "_total" } else { "" };
+    let suffix = suffix(kind);
     for (labels, value) in &family.samples {
         let _ = writeln!(text, "{name}{suffix}{{{labels}}} {value}");
     }

@@ -16,6 +16,7 @@ use crate::ledger::{Focus, Moment};
 use crate::output::answer::{Answer, Subject, not_told};
 use crate::output::escape::shown;
 use crate::output::holder::{Holder, holder_labels};
+use crate::output::style::{Style, marked, verdict};
 use crate::output::table::{Align, Table};
 use crate::output::units::{bytes, count, percent};
 use crate::recording::{CallSite, Names, Recording};
@@ -199,12 +200,12 @@ impl Answer for OomReport {
             return writeln!(f, "No request failed for lack of memory.");
         }
         for told in &self.shortages {
-            writeln!(f, "{}", shown(&told.verdict))?;
+            writeln!(f, "{}", verdict(true, &shown(&told.verdict)))?;
             for evidence in &told.evidence {
                 writeln!(f, "  {}", shown(evidence))?;
             }
             for advice in &told.advice {
-                writeln!(f, "{}", shown(advice))?;
+                writeln!(f, "{}", marked(Style::Good, &shown(advice)))?;
             }
             let mut table = Table::new([
                 ("held", Align::Right),

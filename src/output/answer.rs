@@ -5,6 +5,7 @@ use std::fmt;
 use serde::Serialize;
 
 use super::escape::shown;
+use super::style::{Style, marked};
 use super::units::bytes;
 use crate::ledger::Focus;
 use crate::recording::Recording;
@@ -87,11 +88,14 @@ impl Subject {
     /// # Errors
     /// Those of the formatter.
     pub fn heading(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", shown(&self.trace), self.of)?;
-        if let Some(device) = self.device {
-            write!(f, " of gpu {device}")?;
-        }
-        writeln!(f)?;
+        let device = self.device.map(|device| format!(" of gpu {device}"));
+        let text = format!(
+            "{}: {}{}",
+            shown(&self.trace),
+            self.of,
+            device.unwrap_or_default()
+        );
+        writeln!(f, "{}", marked(Style::Heading, &text))?;
         if self.wrapped {
             writeln!(
                 f,

@@ -7,6 +7,8 @@
 
 use std::fmt::Write;
 
+use super::style;
+
 /// A value in a line of text: letters that cannot be seen, or that change what is seen of others, as `\n`,
 /// `\t` and `\u{1b}`.
 pub fn shown(text: &str) -> String {
@@ -15,7 +17,9 @@ pub fn shown(text: &str) -> String {
 
 /// A whole output: as [`shown`], with its line feeds.
 pub fn screen(text: &str) -> String {
-    escaped(text, |letter| letter == '\n')
+    escaped(text, |letter| {
+        letter == '\n' || style::is_coloured() && style::is_mark(letter)
+    })
 }
 
 /// JSON whose texts have such letters as `\u001b`, which means the same.
@@ -50,6 +54,8 @@ pub fn is_unseen(letter: char) -> bool {
                 | '\u{2028}'..='\u{202e}'
                 | '\u{2060}'..='\u{206f}'
                 | '\u{3164}'
+                // Noncharacters, of which some mark what is to be coloured.
+                | '\u{fdd0}'..='\u{fdef}'
                 | '\u{fe00}'..='\u{fe0f}'
                 | '\u{feff}'
                 | '\u{ffa0}'

@@ -3,6 +3,11 @@
 use std::fmt::{self, Write};
 
 pub use super::escape::shown;
+use super::style::{self, Style, marked};
+use super::wrap::paragraph;
+
+/// Letters of a last column that is broken between words; where there is less room, it stays as it is.
+const NARROWEST: usize = 16;
 
 /// The alignment of a cell in its column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,7 +50,8 @@ impl Table {
 }
 
 impl fmt::Display for Table {
-    /// Two spaces between columns, none at the end of a line.
+    /// Two spaces between columns, none at the end of a line. On a terminal that is too narrow the words of the last
+    /// column go on below it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let headings: Vec<String> = self.columns.iter().map(|(name, _)| name.clone()).collect();
         let lines = || std::iter::once(&headings).chain(&self.rows);
@@ -54,7 +60,14 @@ impl fmt::Display for Table {
             cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
         };
         let widths: Vec<usize> = (0..self.columns.len()).map(width).collect();
-        for line in lines() {
+        let last = self
+            .columns
+            .last()
+            .filter(|(_, align)| *align == Align::Left);
+        let begin: usize = widths.iter().rev().skip(1).map(|width| width + 2).sum();
+        let room = style::columns().map(|columns| columns.saturating_sub(begin));
+        let room = room.filter(|room| last.is_some() && *room >= NARROWEST);
+        for (index, line) in lines().enumerate() {
             let mut text = String::new();
             for ((cell, (_, align)), width) in line.iter().zip(&self.columns).zip(&widths) {
                 match align {
@@ -62,7 +75,15 @@ impl fmt::Display for Table {
                     Align::Right => write!(text, "{cell:>width$}  ")?,
                 }
             }
-            writeln!(f, "{}", text.trim_end())?;
+            let text = text.trim_end();
+            match (index, room, line.last()) {
+                (0, ..) => writeln!(f, "{}", marked(Style::Heading, text))?,
+                (_, Some(room), Some(cell)) if cell.chars().count() > room => {
+                    let label: String = text.chars().take(begin).collect();
+                    f.write_str(&paragraph(&label, cell, begin + room))?;
+                }
+                _ => writeln!(f, "{text}")?,
+            }
         }
         Ok(())
     }

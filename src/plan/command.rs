@@ -43,7 +43,9 @@ pub fn main(args: &Args) -> Result<Outcome> {
     let files: Vec<PathBuf> = args.file.iter().cloned().collect();
     let files = files::named_or_newest(&files)?;
     let [path] = files.as_slice() else {
-        return Err(failed!("make a plan of several recordings: name one"));
+        return Err(failed!(
+            "make one plan of several recordings: name only one file"
+        ));
     };
     let recording = progress::open(path)?;
     say_problems(&*recording);

@@ -67,8 +67,8 @@ fn other_format(path: &Path) -> Result<Option<Box<dyn Recording>>> {
     }
     if is_gzip {
         return Err(failed!(
-            "read {}: what is compressed there is neither a trace nor a PyTorch memory snapshot nor a log of RMM nor \
-             a list of requests",
+            "read {}: it unpacks to something that is not a trace, a PyTorch memory snapshot, an RMM log or a list of \
+             requests",
             path.display()
         ));
     }
@@ -145,7 +145,7 @@ fn snapshot(path: &Path, mut file: File, is_gzip: bool) -> Result<Snapshot> {
     let read = input.take(SNAPSHOT_MAX).read_to_end(&mut bytes);
     if bytes.len() as u64 >= SNAPSHOT_MAX {
         return Err(failed!(
-            "read {place}: a snapshot of 2 GiB or more is not taken into memory; record fewer entries \
+            "read {place}: it is a snapshot of 2 GiB or more, which is too large to read; record fewer entries \
              (max_entries)"
         ));
     }

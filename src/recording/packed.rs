@@ -29,8 +29,8 @@ impl<R: Read> Read for Packed<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         if self.left == 0 {
             return Err(io::Error::other(format!(
-                "it is more than {RATIO} times as large as the compressed file; unpack it first if it is to be \
-                 believed"
+                "it is more than {RATIO} times as large as the compressed file; if you trust it, unpack it \
+                 first"
             )));
         }
         let most = usize::try_from(self.left).unwrap_or(usize::MAX);

@@ -104,13 +104,13 @@ pub fn main(args: &Args) -> Result<Outcome> {
 }
 
 fn bytes(text: &str) -> Result<u64> {
-    size(text).ok_or_else(|| failed!("a number of bytes, such as 512M or 40G"))
+    size(text).ok_or_else(|| failed!("expected a size like 512M or 40G"))
 }
 
 fn decay(text: &str) -> Result<u64> {
-    policy::decay(text).ok_or_else(|| failed!("a time, such as 500ms or 2m, or off"))
+    policy::decay(text).ok_or_else(|| failed!("expected a time like 500ms or 2m, or off"))
 }
 
 fn reuse(text: &str) -> Result<Reuse> {
-    Reuse::parse(text).ok_or_else(|| failed!("order, wait or strict"))
+    Reuse::parse(text).ok_or_else(|| failed!("expected order, wait or strict"))
 }

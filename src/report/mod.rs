@@ -12,16 +12,15 @@ mod findings;
 mod imbalance;
 mod job;
 mod overview;
-mod siblings;
+pub(crate) mod siblings;
 mod summary;
 mod text;
 
-pub use build::Report;
+pub use build::{HeldAtPeak, Report};
 pub use figures::{
     Classes, DeviceFigures, Gauge, OutOfMemory, SizeGroup, Sources, Summary, TensorFigures,
 };
 pub use findings::{Finding, Findings, Kind as FindingKind, Topic, Untold};
-#[cfg(test)]
 pub(crate) use job::Job;
 pub use overview::{LayerFindings, Overview, figures_of, summarize};
 pub use summary::{PeakOf, SummaryBuilder};

@@ -6,16 +6,15 @@ use super::build::Report;
 use super::figures::{SizeGroup, Summary};
 use crate::cut::shortened;
 use crate::output::escape::{screen, shown};
+use crate::output::style::{self, Style, marked};
 use crate::output::units::{bytes, count, moment, percent, span};
+use crate::output::wrap::paragraph;
 use crate::recording::Gpu;
 
 mod findings;
 mod peak;
 
 use peak::{held, memory};
-
-/// Letters of a line.
-const WIDTH: usize = 110;
 
 /// The whole screen.
 pub(super) fn render(report: &Report) -> std::result::Result<String, std::fmt::Error> {
@@ -69,7 +68,11 @@ fn process(report: &Report, f: &mut String) -> Result {
     let fact = |key| report.fact(key).filter(|value| !value.is_empty());
     writeln!(f, "trace      {}", report.trace)?;
     if let Some(program) = fact("argv") {
-        writeln!(f, "program    {}", shortened(program, 200))?;
+        f.push_str(&paragraph(
+            "program    ",
+            &shortened(program, 200),
+            style::columns().unwrap_or(usize::MAX),
+        ));
     }
     // Recordings that others made say little of the process.
     let mut process = Vec::new();
@@ -146,11 +149,11 @@ fn allocations(summary: &Summary, f: &mut String) -> Result {
     if summary.classes.is_empty() {
         return writeln!(f, "\nNo allocations.");
     }
-    writeln!(
-        f,
-        "\n{:<18} {:>12} {:>12} {:>12} {:>18}",
+    let heading = format!(
+        "{:<18} {:>12} {:>12} {:>12} {:>18}",
         "Allocations", "count", "freed", "bytes", "live at the end"
-    )?;
+    );
+    writeln!(f, "\n{}", marked(Style::Heading, &heading))?;
     for class in &summary.classes {
         let live = format!("{} ({})", bytes(class.live_bytes), count(class.live));
         let (made, freed, sum) = (
@@ -282,7 +285,7 @@ fn notes(report: &Report, f: &mut String) -> Result {
     if notes.is_empty() {
         return Ok(());
     }
-    writeln!(f, "\nNotes")?;
+    writeln!(f, "\n{}", marked(Style::Heading, "Notes"))?;
     notes.iter().try_for_each(|note| writeln!(f, "  {note}"))
 }
 

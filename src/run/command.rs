@@ -1,24 +1,31 @@
 //! `gpushim run`: a command with the library preloaded.
 
-use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
-use std::path::{Path, PathBuf};
+use std::io;
+use std::path::Path;
 use std::process::Command;
 
-use super::child;
+use super::child::{self, End};
+use super::summary::Summary;
+use super::traces;
+use crate::cli::library;
 use crate::cli::outcome::Outcome;
-use crate::cli::terminal::say;
-use crate::cli::{files, library};
-use crate::error::{Context, Result, failed};
-use gpushim_config::{Resolved, Setting};
+use crate::cli::terminal::{of_stderr, say_lines};
+use crate::error::{Result, failed};
+use gpushim_config::{Resolved, rank};
 
-/// Run a command with gpushim preloaded, and exit with the command's exit code (128 + N for signal N).
+/// Run a program and record its GPU memory, with the call stack of each allocation; when it ends, say what stood out.
+///
+/// What follows the program's name is its own. Signals, exit code and terminal are the program's, as if it ran alone. Of
+/// the ranks of a job (torchrun, mpirun, srun), each writes its own trace, and rank 0 says what stood out in those that it
+/// can see.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  gpushim run -- python train.py
-  gpushim run --stacks --python -- python train.py  # with the functions that allocate
-  gpushim run --takeover=torch -- python train.py   # PyTorch's tensors from our pool
-  gpushim run --limit 20G --trace out/%h-%p.trace -- ./solver")]
+  gpushim run python train.py
+  gpushim run --no-stacks ./solver --steps 100        # a little faster, without the functions
+  gpushim run --takeover torch python train.py        # PyTorch's tensors from our pool
+  gpushim run --limit 20G --trace out/%h-%p.trace ./solver
+  gpushim run torchrun --nproc-per-node 8 train.py    # or: srun gpushim run python train.py")]
 pub struct Args {
     /// The allocation policy (GPUSHIM_POLICY).
     #[arg(long)]
@@ -44,7 +51,7 @@ pub struct Args {
     /// Which events the trace keeps: ring (the newest) or full (all) (GPUSHIM_TRACE_MODE).
     #[arg(long, value_name = "MODE")]
     trace_mode: Option<OsString>,
-    /// Which allocations get a call stack: off, all, a size, or 1/N; without a value: all (GPUSHIM_STACKS).
+    /// Which allocations get a call stack: all (the default), a size, 1/N, or off (GPUSHIM_STACKS).
     #[arg(
         long,
         value_name = "WHICH",
@@ -53,7 +60,10 @@ pub struct Args {
         default_missing_value = "all"
     )]
     stacks: Option<OsString>,
-    /// Make Python's functions visible in stacks (GPUSHIM_PYTHON).
+    /// Record no call stacks: the same as --stacks=off.
+    #[arg(long, conflicts_with = "stacks")]
+    no_stacks: bool,
+    /// Make Python's functions visible in stacks; on where there are stacks (GPUSHIM_PYTHON).
     #[arg(
         long,
         value_name = "on|off",
@@ -77,8 +87,16 @@ pub struct Args {
     /// What is written to stderr (GPUSHIM_LOG).
     #[arg(long)]
     log: Option<OsString>,
-    /// The command and its arguments.
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
+    /// Say nothing when the program ends.
+    #[arg(short, long)]
+    quiet: bool,
+    /// The program and its arguments.
+    #[arg(
+        value_name = "PROGRAM",
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        required = true
+    )]
     command: Vec<OsString>,
 }
 
@@ -101,69 +119,103 @@ impl Args {
         ]
     }
 
-    /// The value of a variable: the option, or else the environment's.
+    /// The value of the option for a variable, if it was given.
+    fn given(&self, name: &str) -> Option<OsString> {
+        if name == STACKS && self.no_stacks {
+            return Some("off".into());
+        }
+        let mut options = self.options().into_iter();
+        let option = options.find(|(variable, _)| *variable == name);
+        option.and_then(|(_, value)| value.clone())
+    }
+
+    /// The value of a variable: the option's, or else the environment's, or else what `run` sets by itself: stacks, and
+    /// where there are stacks, with Python's functions.
     fn value(&self, name: &str) -> Option<OsString> {
-        let option = self
-            .options()
-            .into_iter()
-            .find(|(variable, _)| *variable == name);
-        option
-            .and_then(|(_, value)| value.clone())
-            .or_else(|| std::env::var_os(name))
+        let set = |name: &str| {
+            let in_environment = || std::env::var_os(name).filter(|value| !value.is_empty());
+            self.given(name).or_else(in_environment)
+        };
+        set(name).or_else(|| match name {
+            STACKS => Some("all".into()),
+            PYTHON if set(STACKS).is_none_or(|stacks| stacks != "off") => Some("on".into()),
+            _ => None,
+        })
     }
 }
 
+/// The variables that `run` sets by itself.
+const STACKS: &str = "GPUSHIM_STACKS";
+const PYTHON: &str = "GPUSHIM_PYTHON";
+
 pub fn main(args: &Args) -> Result<Outcome> {
     let resolved = Resolved::from_lookup(|name| args.value(name));
-    // Problems of the environment are printed by the library itself.
-    let given = |name: &str| {
-        args.options()
-            .iter()
-            .any(|(variable, value)| *variable == name && value.is_some())
-    };
-    if let Some(problem) = resolved
-        .problems
-        .iter()
-        .find(|problem| given(&problem.variable))
-    {
-        let option = problem
-            .variable
-            .trim_start_matches("GPUSHIM_")
-            .to_lowercase()
-            .replace('_', "-");
-        // Nothing is run with the default instead.
-        let reason = problem.reason.split("; using ").next().unwrap_or_default();
-        return Err(failed!("use --{option} {}: {reason}", problem.value));
-    }
+    refuse_unusable(args, &resolved)?;
     let library = library::find()?;
     let [program, rest @ ..] = args.command.as_slice() else {
-        return Err(failed!("run nothing: name a command"));
+        return Err(failed!("run nothing: name a program"));
     };
     let mut command = Command::new(program);
     command.args(rest).env(
         "LD_PRELOAD",
         preload(&library, std::env::var_os("LD_PRELOAD")),
     );
-    for (name, value) in args.options() {
-        if let Some(value) = value {
+    for (name, _) in args.options() {
+        if let Some(value) = args.value(name) {
             command.env(name, value);
         }
     }
-    let pattern = pattern(&resolved.settings)?;
-    if let Some(pattern) = &pattern {
-        // The command may change its directory; its trace should not.
-        command.env("GPUSHIM_TRACE", pattern);
-    }
-    let before = pattern.as_deref().map(existing).unwrap_or_default();
-    let code = child::run(&mut command).map_err(|error| {
+    let not_started = |error: io::Error| {
         let program = Path::new(program).display();
-        failed!("run {program}: {error}; check its name, or give its path")
-    })?;
-    if let Some(pattern) = &pattern {
-        let written: Vec<_> = existing(pattern).difference(&before).cloned().collect();
-        tell(&written);
-    }
-    Ok(Outcome::Code(code))
+        match error.kind() {
+            io::ErrorKind::NotFound => {
+                failed!("run {program}: there is no such program; check its name, or give its path")
+            }
+            io::ErrorKind::PermissionDenied => {
+                failed!("run {program}: it is not a program that you may run")
+            }
+            _ => failed!("run {program}: {error}"),
+        }
+    };
+    let pattern = traces::pattern(&resolved.settings)?;
+    // One rank speaks for all of a job. Nothing is left to be said of a run without a trace.
+    let is_silent = args.quiet || rank(|name| std::env::var_os(name)).is_some_and(|rank| rank > 0);
+    let Some(pattern) = pattern.filter(|pattern| {
+        // The program may change its directory; its trace should not.
+        command.env("GPUSHIM_TRACE", pattern);
+        !is_silent
+    }) else {
+        return Err(not_started(child::become_it(&mut command)));
+    };
+    let before = traces::existing(&pattern);
+    let end = child::run(&mut command).map_err(not_started)?;
+    let after = traces::existing(&pattern);
+    let written: Vec<_> = after.difference(&before).cloned().collect();
+    let stderr = of_stderr();
+    let summary = Summary::of(&written);
+    say_lines(&summary.lines(stderr.width, stderr.is_coloured));
+    Ok(match end {
+        End::Code(code) => Outcome::Code(code),
+        End::Signal(signal) => Outcome::Killed(signal),
+    })
+}
+
+/// An option whose value cannot be used. Those of the environment are named by the library itself.
+fn refuse_unusable(args: &Args, resolved: &Resolved) -> Result<()> {
+    let mut problems = resolved.problems.iter();
+    let Some(problem) = problems.find(|problem| args.given(&problem.variable).is_some()) else {
+        return Ok(());
+    };
+    let option = problem
+        .variable
+        .trim_start_matches("GPUSHIM_")
+        .to_lowercase()
+        .replace('_', "-");
+    Err(failed!(
+        "use --{option} {}: {}",
+        problem.value,
+        problem.reason
+    ))
 }
 
 /// Our library first, so that its symbols are found before those of others.
@@ -174,60 +226,6 @@ fn preload(library: &Path, existing: Option<OsString>) -> OsString {
         value.push(existing);
     }
     value
-}
-
-/// The pattern in force as an absolute one, `None` if there is to be no trace.
-fn pattern(settings: &[Setting]) -> Result<Option<String>> {
-    let setting = settings
-        .iter()
-        .find(|setting| setting.variable.name == "GPUSHIM_TRACE");
-    let Some(pattern) = setting
-        .map(|setting| setting.value.as_str())
-        .filter(|value| *value != "off")
-    else {
-        return Ok(None);
-    };
-    if Path::new(pattern).is_absolute() {
-        return Ok(Some(pattern.to_string()));
-    }
-    let current = std::env::current_dir().context("find the current directory")?;
-    // A directory whose name is no text cannot be put into a variable's text: leave the pattern as it is.
-    let Some(current) = current.to_str() else {
-        return Ok(Some(pattern.to_string()));
-    };
-    Ok(Some(format!(
-        "{}/{pattern}",
-        current.trim_end_matches('/').replace('%', "%%")
-    )))
-}
-
-fn existing(pattern: &str) -> BTreeSet<PathBuf> {
-    files::matching(pattern).into_iter().collect()
-}
-
-/// One line that says which traces there are now, and what to do with them.
-fn tell(written: &[PathBuf]) {
-    let current = std::env::current_dir().unwrap_or_default();
-    let short = |path: &PathBuf| {
-        path.strip_prefix(&current)
-            .unwrap_or(path)
-            .display()
-            .to_string()
-    };
-    match written {
-        [] => say(
-            &"no trace was written; if the command used GPU memory, `gpushim doctor` finds the cause",
-        ),
-        [one] => say(&format!("wrote {}; next: gpushim report {0}", short(one))),
-        many => {
-            let names: Vec<_> = many.iter().map(short).collect();
-            say(&format!(
-                "wrote {} traces; next: gpushim report {}",
-                many.len(),
-                names.join(" ")
-            ));
-        }
-    }
 }
 
 #[cfg(test)]

@@ -1,4 +1,9 @@
-//! Runs a command with gpushim preloaded, and ends as it did.
+//! Runs a command with gpushim preloaded, tells what its traces say, and ends as it did.
 
-mod child;
+pub(crate) mod child;
 pub(crate) mod command;
+mod summary;
+mod traces;
+pub(crate) mod words;
+
+pub(crate) use traces::on_disk;

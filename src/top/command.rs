@@ -45,7 +45,8 @@ const SHARE: u32 = 5;
 fn seconds(text: &str) -> Result<Duration> {
     let seconds = text.parse::<f64>().ok();
     let seconds = seconds.filter(|seconds| (0.1..=3600.0).contains(seconds));
-    let seconds = seconds.ok_or_else(|| failed!("expected seconds from 0.1 to 3600"))?;
+    let seconds =
+        seconds.ok_or_else(|| failed!("expected a number of seconds from 0.1 to 3600"))?;
     Ok(Duration::from_secs_f64(seconds))
 }
 
@@ -55,7 +56,7 @@ pub fn main(args: &Args) -> Result<Outcome> {
     problems.iter().for_each(|problem| complain(problem));
     if rows.is_empty() && problems.is_empty() {
         return Err(failed!(
-            "find a process that records: start one with `gpushim run -- COMMAND`, or name a trace file"
+            "find a process that is being recorded: start one with `gpushim run PROGRAM`, or name a trace file"
         ));
     }
     let outcome = if problems.is_empty() {

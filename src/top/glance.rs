@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use super::growth;
 use crate::ledger::{Block, Held, by_stack};
 use crate::recording::Recording;
 use gpushim_trace::{Kind, Layer, Series, Trace};
 
 /// The state of a process according to its trace. Bytes are of all devices together.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Glance {
     /// The layer: a framework's tensors if there are any, else device memory.
     pub layer: Layer,
@@ -21,6 +22,10 @@ pub struct Glance {
     pub allocations: u64,
     /// Requests that could not be met, among the events that can be read.
     pub out_of_memory: u64,
+    /// Bytes a minute by which the floor of live memory rises, or falls; `None` of a run too short to tell.
+    pub growth: Option<f64>,
+    /// The devices that it uses.
+    pub devices: Vec<u8>,
     /// The most that was live in each of equal stretches of time, the newest last, bytes.
     pub history: Vec<u64>,
     /// The stacks that hold live memory, those with most bytes first.
@@ -42,14 +47,21 @@ impl Glance {
             _ => Series::Requested,
         };
         let (mut history, mut reserved, mut peak) = (BTreeMap::<u64, u64>::new(), 0_u64, 0_u64);
+        let (mut growth, mut devices) = (None::<f64>, Vec::new());
         for device in trace.timeline().devices {
             let spans = device.get(series);
+            if let Some(slope) = growth::per_minute(spans) {
+                growth = Some(growth.unwrap_or(0.0) + slope);
+            }
             for span in spans {
                 let sum = history.entry(span.from_ns).or_default();
                 *sum = sum.saturating_add(span.max);
             }
             let most = spans.iter().map(|span| span.max).max();
             peak = peak.saturating_add(most.unwrap_or(0));
+            if most.is_some_and(|most| most > 0) {
+                devices.push(device.device);
+            }
             let held = device.get(Series::Reserved).last();
             reserved = reserved.saturating_add(held.map_or(0, |span| span.max));
         }
@@ -71,6 +83,8 @@ impl Glance {
             peak: peak.max(allocated),
             allocations: made(layer),
             out_of_memory: failed.count() as u64,
+            growth,
+            devices,
             history: history.into_values().collect(),
             holders: by_stack(trace, &blocks),
         }

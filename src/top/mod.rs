@@ -5,8 +5,11 @@
 
 pub(crate) mod command;
 mod glance;
+mod growth;
 mod screen;
 mod table;
 mod watch;
+
 #[cfg(test)]
 pub(crate) use table::Row;
+pub(crate) use watch::{is_in_use, running};

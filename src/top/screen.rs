@@ -15,6 +15,13 @@ use crate::output::units::{bytes, count, percent};
 /// Lines of the list of holders below the processes.
 const HOLDERS: u16 = 10;
 
+/// Letters between two columns of the processes.
+const SPACE: usize = 2;
+/// Letters that the last column is to have.
+const NAME: usize = 16;
+/// Columns that are left out where there is no room, in this order.
+const LEAST_FIRST: [&str; 6] = ["allocs/s", "peak", "history", "reserved", "OOM", "gpu"];
+
 /// The processes, and which of them is chosen.
 pub struct Screen {
     rows: Vec<Row>,
@@ -116,12 +123,17 @@ impl Screen {
 
     fn draw_processes(&self, frame: &mut Frame, area: Rect) {
         let lines: Vec<_> = self.rows.iter().map(Row::cells).collect();
-        let widths = (0..HEADINGS.len()).map(|column| {
+        let width = |column: usize| {
             let cells = lines.iter().filter_map(|line| line.get(column));
             let heading = HEADINGS.get(column).map_or("", |(name, _)| *name);
             let letters = cells.map(|cell| cell.chars().count()).max().unwrap_or(0);
-            Constraint::Length(letters.max(heading.chars().count()) as u16)
-        });
+            letters.max(heading.chars().count())
+        };
+        let columns = columns(usize::from(area.width), width);
+        let widths = columns
+            .iter()
+            .map(|column| Constraint::Length(width(*column) as u16));
+        let widths: Vec<_> = widths.collect();
         let aligned = |text: String, align: Align| {
             let side = match align {
                 Align::Left => Alignment::Left,
@@ -130,17 +142,38 @@ impl Screen {
             Cell::from(Text::from(text).alignment(side))
         };
         let line = |cells: [String; HEADINGS.len()]| {
-            let cells = cells.into_iter().zip(HEADINGS);
-            widgets::Row::new(cells.map(|(text, (_, align))| aligned(text, align)))
+            let cells = cells.into_iter().zip(HEADINGS).enumerate();
+            let cells = cells.filter(|(column, _)| columns.contains(column));
+            widgets::Row::new(cells.map(|(_, (text, (_, align)))| aligned(text, align)))
         };
         let head = HEADINGS.map(|(name, _)| name.to_string());
         let table = Table::new(lines.iter().cloned().map(line), widths)
             .header(line(head).style(Style::new().bold()))
-            .column_spacing(2)
+            .column_spacing(SPACE as u16)
             .row_highlight_style(Style::new().reversed());
         let mut state = TableState::new().with_selected(Some(self.chosen));
         frame.render_stateful_widget(table, area, &mut state);
     }
+}
+
+/// The columns that fit into a width: those that matter least go first, and the last one, whose end may be cut off, stays.
+fn columns(room: usize, width: impl Fn(usize) -> usize) -> Vec<usize> {
+    let mut columns: Vec<usize> = (0..HEADINGS.len()).collect();
+    let needed = |columns: &[usize]| {
+        let (_, before) = columns.split_last().unwrap_or((&0, &[]));
+        before
+            .iter()
+            .map(|column| width(*column) + SPACE)
+            .sum::<usize>()
+            + NAME
+    };
+    for name in LEAST_FIRST {
+        if needed(&columns) <= room {
+            break;
+        }
+        columns.retain(|column| HEADINGS.get(*column).is_some_and(|(of, _)| *of != name));
+    }
+    columns
 }
 
 /// Allocated over time.
@@ -219,9 +252,12 @@ mod tests {
             program: format!("python train{pid}.py"),
             rank: None,
             runs: true,
+            gpus: vec![0],
             allocated,
             reserved: 2 * allocated,
+            share: Some(0.5),
             peak: allocated,
+            growth_per_minute: None,
             rate: 10.0,
             out_of_memory: 0,
             history: vec![1, 2, 4, 8],
@@ -233,10 +269,14 @@ mod tests {
     }
 
     fn drawn(screen: &Screen) -> Vec<String> {
-        let mut terminal = Terminal::new(TestBackend::new(110, 24)).unwrap();
+        drawn_on(screen, 140)
+    }
+
+    fn drawn_on(screen: &Screen, width: u16) -> Vec<String> {
+        let mut terminal = Terminal::new(TestBackend::new(width, 24)).unwrap();
         terminal.draw(|frame| screen.draw(frame)).unwrap();
         let buffer = terminal.backend().buffer();
-        let lines = buffer.content().chunks(110);
+        let lines = buffer.content().chunks(usize::from(width));
         let text = |line: &[ratatui::buffer::Cell]| -> String {
             line.iter().map(|cell| cell.symbol()).collect()
         };
@@ -259,7 +299,7 @@ mod tests {
         );
         assert!(lines[1].starts_with("pid  program"), "{lines:#?}");
         assert!(
-            lines[2].contains("11  python train11.py    8.0 MiB  16.0 MiB"),
+            lines[2].contains("11  python train11.py  0      8.0 MiB  16.0 MiB  50.0 %"),
             "{lines:#?}"
         );
         assert!(
@@ -305,6 +345,24 @@ mod tests {
         assert!(!press(&mut screen, KeyCode::Esc));
         let ended = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
         assert!(!screen.key(ended));
+    }
+
+    #[test]
+    fn a_narrow_terminal_has_the_columns_that_matter_most() {
+        let screen = Screen::new(vec![row(11, 8 << 20)]);
+        let lines = drawn_on(&screen, 80);
+        for name in [
+            "pid",
+            "program",
+            "allocated",
+            "of gpu",
+            "growth/min",
+            "most is held by",
+        ] {
+            assert!(lines[1].contains(name), "no {name}: {lines:#?}");
+        }
+        assert!(!lines[1].contains("allocs/s"), "{lines:#?}");
+        assert!(lines[2].contains("keep11"), "{lines:#?}");
     }
 
     #[test]

@@ -6,7 +6,7 @@ use crate::cut::shortened;
 use crate::output::escape::shown;
 use crate::output::holder::Holder;
 use crate::output::table::{Align, Table};
-use crate::output::units::{bytes, count};
+use crate::output::units::{bytes, count, percent};
 
 /// A process, as `gpushim top` shows it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -22,12 +22,18 @@ pub struct Row {
     pub rank: Option<String>,
     /// Whether it runs still.
     pub runs: bool,
+    /// The GPUs that it uses: their ordinals.
+    pub gpus: Vec<u8>,
     /// Bytes that are live.
     pub allocated: u64,
     /// Bytes held from the driver.
     pub reserved: u64,
+    /// The part of its GPUs' memory that it holds, from 0 to 1; null where their size is not known.
+    pub share: Option<f64>,
     /// The peak of live memory, bytes.
     pub peak: u64,
+    /// Bytes a minute by which the floor of live memory rises, or falls; null in the first seconds.
+    pub growth_per_minute: Option<i64>,
     /// Blocks allocated in a second, since it was looked at before.
     pub rate: f64,
     /// Requests that could not be met.
@@ -45,7 +51,7 @@ const PROGRAM: usize = 28;
 
 impl Row {
     /// The cells of the line, in the order of [`HEADINGS`].
-    pub fn cells(&self) -> [String; 9] {
+    pub fn cells(&self) -> [String; 12] {
         let pid = self.pid.map_or("-".to_string(), |pid| pid.to_string());
         let program = match &self.rank {
             Some(rank) => format!("[{rank}] {}", self.program),
@@ -55,9 +61,13 @@ impl Row {
         [
             pid,
             program,
+            gpus(&self.gpus),
             bytes(self.allocated),
             bytes(self.reserved),
+            self.share
+                .map_or("-".to_string(), |share| percent(share, 1.0)),
             bytes(self.peak),
+            self.growth_per_minute.map_or("-".to_string(), signed),
             if self.runs {
                 count(self.rate.round() as u64)
             } else {
@@ -72,13 +82,44 @@ impl Row {
     }
 }
 
+/// Ordinals of devices: `0`, `0,1`, `0-7`.
+fn gpus(ordinals: &[u8]) -> String {
+    match ordinals {
+        [] => "-".to_string(),
+        [first, .., last] if is_gapless(ordinals) => format!("{first}-{last}"),
+        _ => {
+            let ordinals: Vec<_> = ordinals.iter().map(u8::to_string).collect();
+            ordinals.join(",")
+        }
+    }
+}
+
+/// Whether these are three or more in a row.
+fn is_gapless(ordinals: &[u8]) -> bool {
+    let is_next = |pair: &[u8]| matches!(pair, [one, next] if one.checked_add(1) == Some(*next));
+    ordinals.len() > 2 && ordinals.windows(2).all(is_next)
+}
+
+/// Bytes with their sign; what is below a KiB is nothing.
+fn signed(change: i64) -> String {
+    let size = change.unsigned_abs();
+    match change {
+        _ if size < 1024 => "0 B".to_string(),
+        1.. => format!("+{}", bytes(size)),
+        _ => format!("-{}", bytes(size)),
+    }
+}
+
 /// The headings of the lines.
-pub const HEADINGS: [(&str, Align); 9] = [
+pub const HEADINGS: [(&str, Align); 12] = [
     ("pid", Align::Right),
     ("program", Align::Left),
+    ("gpu", Align::Left),
     ("allocated", Align::Right),
     ("reserved", Align::Right),
+    ("of gpu", Align::Right),
     ("peak", Align::Right),
+    ("growth/min", Align::Right),
     ("allocs/s", Align::Right),
     ("OOM", Align::Right),
     ("history", Align::Left),
@@ -136,9 +177,12 @@ mod tests {
             program: "python train.py --with many --more options".into(),
             rank: Some("3".into()),
             runs: true,
+            gpus: vec![0, 1],
             allocated: 3 << 20,
             reserved: 4 << 20,
+            share: Some(0.25),
             peak: 5 << 20,
+            growth_per_minute: Some(1 << 20),
             rate: 1234.4,
             out_of_memory: 1,
             history: vec![1, 2],
@@ -146,8 +190,19 @@ mod tests {
         };
         assert_eq!(
             table(&[row]),
-            "pid  program                        allocated  reserved     peak  allocs/s  OOM  history  most is held by\n\
-             \u{20}77  [3] python train.py --with m…    3.0 MiB   4.0 MiB  5.0 MiB     1,234    1  ▄█\n"
+            "pid  program                        gpu  allocated  reserved  of gpu     peak  growth/min  allocs/s  OOM  history  most is held by\n\
+             \u{20}77  [3] python train.py --with m…  0,1    3.0 MiB   4.0 MiB  25.0 %  5.0 MiB    +1.0 MiB     1,234    1  ▄█\n"
         );
+    }
+
+    #[test]
+    fn devices_and_changes() {
+        assert_eq!(gpus(&[]), "-");
+        assert_eq!(gpus(&[3]), "3");
+        assert_eq!(gpus(&[0, 1, 2, 3]), "0-3");
+        assert_eq!(gpus(&[0, 2, 3]), "0,2,3");
+        assert_eq!(signed(-3 << 20), "-3.0 MiB");
+        assert_eq!(signed(1000), "0 B");
+        assert_eq!(signed(i64::MIN), "-8.0 EiB");
     }
 }

@@ -10,7 +10,7 @@ use super::glance::Glance;
 use super::table::Row;
 use crate::error::{Result, failed};
 use crate::output::holder::Holder;
-use crate::recording::{CallSite, Recording, is_compressed};
+use crate::recording::{CallSite, Gpu, Recording, is_compressed};
 use gpushim_trace::Trace;
 use gpushim_trace::regular::open_regular;
 
@@ -47,7 +47,7 @@ impl Watch {
                     let found = traces_of(pid);
                     if found.is_empty() {
                         return Err(failed!(
-                            "find a trace of process {pid}: it maps none that can be read here"
+                            "find a trace of process {pid}: it is not being recorded, or you may not read its trace"
                         ));
                     }
                     paths.extend(found);
@@ -137,16 +137,26 @@ impl Watch {
             pid,
             program: program(&trace.fact("argv").unwrap_or_default()),
             rank: trace.fact("rank"),
-            runs: pid.is_some_and(|pid| maps(pid, trace.path())),
+            runs: is_in_use(trace),
             allocated: glance.allocated,
             reserved: glance.reserved,
+            share: share(trace, &glance),
+            gpus: glance.devices,
             peak: glance.peak,
+            growth_per_minute: glance.growth.map(|bytes| bytes.round() as i64),
             rate,
             out_of_memory: glance.out_of_memory,
             history: glance.history,
             holders,
         }
     }
+}
+
+/// The part of the memory of its devices that a process holds; `None` where their size is not known.
+fn share(trace: &Trace, glance: &Glance) -> Option<f64> {
+    let bytes = |device: &u8| Some(Gpu::parse(&trace.fact(&format!("gpu.{device}"))?)?.bytes);
+    let all: u64 = glance.devices.iter().map(bytes).sum::<Option<u64>>()?;
+    (all > 0).then(|| glance.reserved.max(glance.allocated) as f64 / all as f64)
 }
 
 /// A command line without the folder of the program.
@@ -156,6 +166,12 @@ fn program(argv: &str) -> String {
     format!("{name} {rest}").trim_end().to_string()
 }
 
+/// Whether the process that writes a trace still runs.
+pub fn is_in_use(trace: &Trace) -> bool {
+    let pid = trace.fact("pid").and_then(|pid| pid.parse().ok());
+    pid.is_some_and(|pid| maps(pid, trace.path()))
+}
+
 /// Whether a process has this file mapped.
 fn maps(pid: u32, path: &Path) -> bool {
     let path = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
@@ -163,7 +179,7 @@ fn maps(pid: u32, path: &Path) -> bool {
 }
 
 /// The traces of all processes that may be looked at.
-fn running() -> Vec<PathBuf> {
+pub fn running() -> Vec<PathBuf> {
     let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     let mut paths: Vec<_> = pids.flat_map(traces_of).collect();

@@ -91,12 +91,12 @@ pub fn main(args: &Args) -> Result<Outcome> {
 }
 
 fn bytes(text: &str) -> Result<u64> {
-    size(text).ok_or_else(|| failed!("a number of bytes, such as 512M or 40G"))
+    size(text).ok_or_else(|| failed!("expected a size like 512M or 40G"))
 }
 
 fn share(text: &str) -> Result<f64> {
     let percent = text.trim_end_matches('%').trim().parse().ok();
     percent
         .filter(|percent: &f64| (0.0..=100.0).contains(percent))
-        .ok_or_else(|| failed!("a number from 0 to 100"))
+        .ok_or_else(|| failed!("expected a number from 0 to 100"))
 }

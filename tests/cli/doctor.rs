@@ -143,7 +143,7 @@ fn doctor_says_what_takeover_would_do() {
 
     let text = stdout(&run(dir.path(), &["doctor"]));
     assert!(!text.contains("takeover."), "not asked for: {text}");
-    assert!(text.contains("\nNot done by frameworks under GPUSHIM_TAKEOVER\n"));
+    assert!(text.contains("\nWhat frameworks cannot do under GPUSHIM_TAKEOVER\n"));
 }
 
 #[test]

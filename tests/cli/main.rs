@@ -11,13 +11,19 @@ use serde_json::Value;
 
 mod alarms;
 mod check;
+mod colours;
 mod doctor;
 mod findings;
+mod help;
 mod inputs;
 mod iteration;
+mod packing;
+mod pseudo_terminal;
 mod report;
 mod run_command;
+mod run_signals;
 mod schema;
+mod serving;
 
 const MIB: u64 = 1 << 20;
 

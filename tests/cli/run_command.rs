@@ -52,9 +52,19 @@ fn run_names_the_traces_that_were_written() {
     let one = run_command(dir.path(), &["--", "sh", "-c", &copy("gpushim-h-2.trace")])
         .output()
         .unwrap();
-    assert_eq!(
-        stderr(&one),
-        "gpushim: wrote gpushim-h-2.trace; next: gpushim report gpushim-h-2.trace\n"
+    let said = stderr(&one);
+    let (first, last) = (said.lines().next(), said.lines().last());
+    assert!(
+        first.is_some_and(|line| line.starts_with("gpushim: 1 finding; peak 512.0 KiB of tensors")),
+        "{said}"
+    );
+    assert!(said.contains("\n  1. Out of memory at "), "{said}");
+    assert!(said.lines().count() <= 8, "{said}");
+    let last = last.unwrap_or_default();
+    assert!(
+        last.starts_with("gpushim: wrote gpushim-h-2.trace (")
+            && last.ends_with(" on disk); next: gpushim report gpushim-h-2.trace"),
+        "{said}"
     );
     let two = run_command(
         dir.path(),
@@ -62,10 +72,24 @@ fn run_names_the_traces_that_were_written() {
     )
     .output()
     .unwrap();
-    assert_eq!(
-        stderr(&two),
-        "gpushim: wrote 2 traces; next: gpushim report x1 x2\n"
+    let said = stderr(&two);
+    let last = said.lines().last().unwrap_or_default();
+    assert!(
+        last.starts_with("gpushim: wrote 2 traces (")
+            && last.ends_with("; next: gpushim report x1 x2"),
+        "{said}"
     );
+    let quiet = run_command(
+        dir.path(),
+        &["-q", "--trace", "y%p", "--", "sh", "-c", &copy("y1")],
+    )
+    .output()
+    .unwrap();
+    assert_eq!(
+        (quiet.status.code(), stderr(&quiet).as_str()),
+        (Some(0), "")
+    );
+    assert!(dir.path().join("y1").exists());
     let off = run_command(dir.path(), &["--trace", "off", "true"])
         .output()
         .unwrap();
@@ -78,14 +102,18 @@ fn run_ends_as_its_command_ends() {
     let killed = run_command(dir.path(), &["--", "sh", "-c", "kill -KILL $$"])
         .output()
         .unwrap();
-    assert_eq!(killed.status.code(), Some(137));
+    assert_eq!(
+        killed.status.signal(),
+        Some(libc::SIGKILL),
+        "as the shell itself was"
+    );
     let missing = run_command(dir.path(), &["--", "/no/such/program"])
         .output()
         .unwrap();
     assert_eq!(missing.status.code(), Some(2));
     let line = stderr(&missing);
     assert!(
-        line.starts_with("gpushim: failed to run /no/such/program: "),
+        line.starts_with("gpushim: failed to run /no/such/program: there is no such program"),
         "{line}"
     );
     let bad = run_command(dir.path(), &["--reuse", "never", "--", "true"])
@@ -95,6 +123,11 @@ fn run_ends_as_its_command_ends() {
     assert!(
         stderr(&bad).contains("failed to use --reuse never: expected order, wait or strict"),
         "{}",
+        stderr(&bad)
+    );
+    assert!(
+        !stderr(&bad).contains("using"),
+        "nothing is run: {}",
         stderr(&bad)
     );
     let later = run_command(
@@ -158,4 +191,81 @@ fn run_leaves_the_signal_mask_of_its_command_alone() {
         .output()
         .unwrap();
     assert_eq!(stdout(&output), stdout(&direct));
+}
+
+#[test]
+fn run_records_stacks_unless_it_is_told_not_to() {
+    let dir = tempfile::tempdir().unwrap();
+    let said = |args: &[&str], variable: Option<&str>| {
+        let script = ["--", "sh", "-c", "echo $GPUSHIM_STACKS $GPUSHIM_PYTHON"];
+        let mut command = run_command(dir.path(), &[args, &script].concat());
+        if let Some(value) = variable {
+            command.env("GPUSHIM_STACKS", value);
+        }
+        stdout(&command.output().unwrap())
+    };
+    assert_eq!(said(&[], None), "all on\n");
+    assert_eq!(said(&["--no-stacks"], None), "off\n");
+    assert_eq!(said(&["--stacks", "off"], Some("all")), "off\n");
+    assert_eq!(
+        said(&["--stacks", "1M", "--python", "off"], None),
+        "1M off\n"
+    );
+    assert_eq!(said(&["--stacks"], Some("off")), "all on\n");
+    assert_eq!(said(&[], Some("1/8")), "1/8 on\n");
+    assert_eq!(said(&[], Some("off")), "off\n");
+}
+
+#[test]
+fn options_after_the_program_are_the_programs() {
+    let dir = tempfile::tempdir().unwrap();
+    let words = [
+        "--stacks",
+        "off",
+        "-q",
+        "--help",
+        "--color",
+        "always",
+        "--",
+        "--trace=off",
+        "-",
+    ];
+    for before in [
+        &[][..],
+        &["--stacks"],
+        &["--stacks", "all"],
+        &["--trace", "off"],
+    ] {
+        let program = ["printf", "%s|"];
+        let output = run_command(dir.path(), &[before, &program, &words].concat())
+            .output()
+            .unwrap();
+        assert_eq!(stdout(&output), words.join("|") + "|", "{before:?}");
+        assert_eq!(output.status.code(), Some(0));
+    }
+}
+
+#[test]
+fn one_rank_speaks_for_all() {
+    let dir = tempfile::tempdir().unwrap();
+    let trace = sample(&dir.path().join("source"));
+    let run = |variable: &str, rank: &str| {
+        let name = format!("gpushim-{variable}-{rank}.trace");
+        let script = format!("cp {} {name}; exit 3", trace.display());
+        let mut command = run_command(dir.path(), &["sh", "-c", &script]);
+        for name in ["RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID", "PMI_RANK"] {
+            command.env_remove(name);
+        }
+        let output = command.env(variable, rank).output().unwrap();
+        assert_eq!(output.status.code(), Some(3));
+        assert!(dir.path().join(name).exists(), "a trace for each rank");
+        stderr(&output)
+    };
+    for variable in ["RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID", "PMI_RANK"] {
+        assert_eq!(run(variable, "1"), "", "{variable}");
+        assert!(
+            run(variable, "0").contains("; next: gpushim report "),
+            "{variable}"
+        );
+    }
 }

@@ -27,6 +27,7 @@ mod plan;
 mod privileged;
 mod replay;
 mod reuse;
+mod run;
 mod runtimes;
 mod shortage;
 mod situations;

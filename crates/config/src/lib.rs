@@ -88,13 +88,26 @@ pub struct Problem {
     pub variable: String,
     /// Its value, as text.
     pub value: String,
-    /// What is wrong, what would be accepted, and what is done instead.
+    /// What is wrong, and what would be accepted.
     pub reason: String,
+    /// What is done instead; `None` if nothing is.
+    pub instead: Option<String>,
+}
+
+impl Problem {
+    /// What is wrong, what would be accepted, and what is done instead.
+    #[must_use]
+    pub fn in_words(&self) -> String {
+        match &self.instead {
+            Some(instead) => format!("{}; {instead}", self.reason),
+            None => self.reason.clone(),
+        }
+    }
 }
 
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}={}: {}", self.variable, self.value, self.reason)
+        write!(f, "{}={}: {}", self.variable, self.value, self.in_words())
     }
 }
 
@@ -193,6 +206,7 @@ impl Resolved {
                 variable: name.to_string(),
                 value: value.to_string_lossy().into_owned(),
                 reason: "no such variable; `gpushim config` lists them".to_string(),
+                instead: None,
             })
         });
         resolved.problems.extend(unknown);
@@ -266,7 +280,7 @@ impl<L: Fn(&str) -> Option<OsString>> Source<L> {
         let (value, in_force, reason) = match parsed {
             Some(value) => (value, text.trim().to_string(), None),
             None => {
-                let reason = format!("expected {}; using {}", variable.accepts, variable.default);
+                let reason = format!("expected {}", variable.accepts);
                 (default(), variable.default.to_string(), Some(reason))
             }
         };
@@ -284,6 +298,7 @@ impl<L: Fn(&str) -> Option<OsString>> Source<L> {
             variable: variable.name.to_string(),
             value: text.into_owned(),
             reason,
+            instead: Some(format!("using {}", variable.default)),
         }));
         value
     }

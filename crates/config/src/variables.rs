@@ -92,7 +92,7 @@ variables! {
         "Which messages gpushim writes to the stderr of the process." }
     LIBRARY = { "GPUSHIM_LIBRARY", "", "a path",
         "The `libgpushim.so` that `gpushim run` preloads and `gpushim doctor` examines. If it is not set: the one \
-         next to the command, or in `../lib`." }
+         next to the command, in `../lib`, in the folder of the Python package, or in `/usr/lib/gpushim`." }
 }
 
 /// The page for people, `docs/configuration.md`.

@@ -150,10 +150,8 @@ impl Reader {
         match limited.read_until(b'\n', &mut self.text) {
             Ok(0) => None,
             Ok(read) if read as u64 == LINE_MAX && self.text.last() != Some(&b'\n') => {
-                self.faults.line(
-                    self.line,
-                    &failed!("is no line of such a log: it is too long"),
-                );
+                self.faults
+                    .line(self.line, &failed!("is too long for a line of such a log"));
                 self.skip_line()
             }
             Ok(_) => Some(true),
@@ -201,7 +199,7 @@ impl Reader {
         let action = actions
             .find(|(word, _)| word.eq_ignore_ascii_case(action))
             .map(|(_, action)| *action)
-            .ok_or_else(|| failed!("says {action:?}, which is no action"))?;
+            .ok_or_else(|| failed!("has the unknown action {action:?}"))?;
         let address = number(address).ok_or_else(|| failed!("has no address: {address:?}"))?;
         let size = number(size).ok_or_else(|| failed!("has no size: {size:?}"))?;
         let ns = (self.dialect.time)(time).ok_or_else(|| failed!("has no time: {time:?}"))?;

@@ -128,12 +128,12 @@ fn bad_lines_are_named_and_cost_nothing_else() {
     assert_eq!(
         recording.problems(),
         [
-            "line 6 says \"grow\", which is no action",
+            "line 6 has the unknown action \"grow\"",
             "line 7 has no address: \"here\"",
             "line 8 has no size: \"-5\"",
             "line 10 has no time: \"soon\"",
             "line 11 has no address: \"\"",
-            "line 15 is no line of such a log: it is too long",
+            "line 15 is too long for a line of such a log",
             "line 16 has no stream: \"zero\"",
             "1 frees have no allocation before them",
             "1 allocations are of an address that was not freed",
@@ -162,7 +162,7 @@ fn damaged_gzip_gives_what_comes_before() {
     );
     let other = opened(&packed(b"hello")).err().unwrap().to_string();
     assert!(
-        other.contains("is neither a trace nor a PyTorch memory snapshot"),
+        other.contains("it unpacks to something that is not a trace, a PyTorch memory snapshot"),
         "{other}"
     );
     assert!(opened(b"").is_err());

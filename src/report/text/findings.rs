@@ -3,18 +3,19 @@
 use std::fmt::{Result, Write};
 
 use crate::output::escape::shown;
+use crate::output::style::{self, Style, marked};
 use crate::output::units::count;
+use crate::output::wrap::paragraph as wrapped;
 use crate::recording::CallSite;
 use crate::report::build::Report;
 use crate::report::findings::{Finding, SHOWN};
-use crate::report::text::WIDTH;
 
 /// The findings, the first ones, or that there are none; then what could not be told.
 pub fn write(report: &Report, f: &mut String) -> Result {
     if report.findings.is_empty() {
         none(report, f)?;
     } else {
-        writeln!(f, "\nFindings")?;
+        writeln!(f, "\n{}", marked(Style::Heading, "Findings"))?;
     }
     let shown = report.findings.iter().take(SHOWN).enumerate();
     for (index, finding) in shown {
@@ -34,7 +35,11 @@ pub fn write(report: &Report, f: &mut String) -> Result {
         )?;
     }
     if !report.untold.is_empty() {
-        writeln!(f, "\nNot told by this recording")?;
+        writeln!(
+            f,
+            "\n{}",
+            marked(Style::Heading, "Not told by this recording")
+        )?;
     }
     for untold in &report.untold {
         paragraph("  - ", &untold.what, f)?;
@@ -62,44 +67,31 @@ fn none(report: &Report, f: &mut String) -> Result {
 }
 
 fn one(number: usize, finding: &Finding, f: &mut String) -> Result {
-    paragraph(&format!("  {number}. "), &finding.text, f)?;
+    let style = match finding.kind.is_fault() && finding.sure {
+        true => Style::Bad,
+        false => Style::Warn,
+    };
+    styled(style, &format!("  {number}. "), &finding.text, f)?;
     if let Some(place) = finding.site.as_ref().and_then(CallSite::with_caller) {
         paragraph("     where  ", &shown(&place), f)?;
     }
     let sure = if finding.sure { "sure   " } else { "likely " };
     paragraph(&format!("     {sure}"), &finding.why, f)?;
     if let Some(cure) = &finding.cure {
-        paragraph("     cure   ", cure, f)?;
+        styled(Style::Good, "     cure   ", cure, f)?;
     }
     paragraph("     more   ", &finding.next, f)
 }
 
 /// A text after a label, in lines of which those after the first begin below the first one's text.
 pub(super) fn paragraph(label: &str, text: &str, f: &mut String) -> Result {
-    let width = label.chars().count();
-    for (index, line) in wrapped(text, WIDTH.saturating_sub(width))
-        .into_iter()
-        .enumerate()
-    {
-        match index {
-            0 => writeln!(f, "{label}{line}")?,
-            _ => writeln!(f, "{:width$}{line}", "")?,
-        }
-    }
-    Ok(())
+    f.write_str(&wrapped(label, text, style::line()))
 }
 
-/// Lines of at most `width` characters, broken between words.
-fn wrapped(text: &str, width: usize) -> Vec<String> {
-    let mut lines: Vec<String> = Vec::new();
-    for word in text.split(' ') {
-        match lines.last_mut() {
-            Some(line) if line.chars().count() + word.chars().count() < width => {
-                line.push(' ');
-                line.push_str(word);
-            }
-            _ => lines.push(word.to_string()),
-        }
-    }
+/// As [`paragraph`], each line of it in a style.
+fn styled(style: Style, label: &str, text: &str, f: &mut String) -> Result {
+    let lines = wrapped(label, text, style::line());
     lines
+        .lines()
+        .try_for_each(|line| writeln!(f, "{}", marked(style, line)))
 }

@@ -6,12 +6,15 @@ use crate::cut::shortened;
 use crate::ledger::MADE_BEFORE;
 use crate::output::escape::shown;
 use crate::output::holder::holder_labels;
+use crate::output::style::{self, Style, marked};
 use crate::output::units::{bytes, count, percent, span};
 use crate::peak::{others as others_in_words, parts_in_words};
 use crate::report::build::HeldAtPeak;
 use crate::report::figures::{DeviceFigures, Gauge, TensorFigures};
-use crate::report::text::WIDTH;
 use crate::report::text::findings::paragraph;
+
+/// Letters of a name at least, however narrow the terminal is.
+const NAME: usize = 24;
 
 /// From what was asked for down to what the driver says is in use, each with how much more it is than the one
 /// above.
@@ -21,11 +24,11 @@ pub fn memory(device: &DeviceFigures, several: bool, f: &mut String) -> Result {
         None if several => "Memory of no known device".to_string(),
         _ => "Memory".to_string(),
     };
-    writeln!(
-        f,
-        "\n{title:<26} {:>12} {:>12} {:>12} {:>12}",
+    let heading = format!(
+        "{title:<26} {:>12} {:>12} {:>12} {:>12}",
         "peak", "more", "at", "at the end"
-    )?;
+    );
+    writeln!(f, "\n{}", marked(Style::Heading, &heading))?;
     let mut above: Option<u64> = None;
     let mut line = |name: &str, peak: u64, at: Option<u64>, end: u64, f: &mut String| {
         // What lies below may have been looked at at other times: then it says nothing of this.
@@ -105,7 +108,7 @@ pub fn held(peak: &HeldAtPeak, several: bool, is_one_moment: bool, f: &mut Strin
     if let Some(iteration) = peak.iteration {
         title.push_str(&format!(", in iteration {iteration}"));
     }
-    writeln!(f, "\n{title}")?;
+    writeln!(f, "\n{}", marked(Style::Heading, &title))?;
     if let Some(parts) = &peak.composition {
         writeln!(
             f,
@@ -118,7 +121,7 @@ pub fn held(peak: &HeldAtPeak, several: bool, is_one_moment: bool, f: &mut Strin
     }
     let mut line = |held: u64, blocks: &str, since: &str, who: &str| {
         let share = percent(held as f64, peak.bytes as f64);
-        let who = fitting(who, WIDTH - 50);
+        let who = fitting(who, style::row().saturating_sub(50).max(NAME));
         writeln!(
             f,
             "{:>14} {share:>8} {blocks:>8} {since:>12}  {who}",

@@ -1,0 +1,126 @@
+//! `gpushim pack`: compresses traces of which the run has ended.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use flate2::Compression;
+use flate2::read::MultiGzDecoder;
+use flate2::write::GzEncoder;
+
+use crate::cli::files;
+use crate::cli::outcome::Outcome;
+use crate::cli::recordings;
+use crate::cli::terminal::{print_text, say};
+use crate::cli::write::write_whole;
+use crate::error::{Context, Result, failed};
+use crate::output::escape::shown;
+use crate::output::units::bytes;
+use crate::run::on_disk;
+use crate::top::{is_in_use, running};
+use gpushim_trace::Trace;
+use gpushim_trace::regular::open_regular;
+
+/// Compress traces of runs that have ended: TRACE becomes TRACE.gz, which all subcommands read as they read TRACE.
+///
+/// The spool of GPUSHIM_TRACE_MODE=full is compressed already: it stays beside it, and so does what `gpushim symbols`
+/// wrote.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  gpushim pack               # the newest trace here
+  gpushim pack --keep *.trace")]
+pub struct Args {
+    /// Trace files; the newest in the current directory if none is named.
+    files: Vec<PathBuf>,
+    /// Keep the files that were compressed.
+    #[arg(short, long)]
+    keep: bool,
+}
+
+pub fn main(args: &Args) -> Result<Outcome> {
+    let paths = files::named_or_newest(&args.files)?;
+    let open = |path: &Path| Ok(Trace::open(path)?);
+    let mut outcome = Outcome::Fine;
+    let opened = recordings::each(&paths, open, |path, trace| {
+        // A trace without facts does not name its process.
+        let is_mapped = path
+            .canonicalize()
+            .is_ok_and(|path| running().contains(&path));
+        if is_mapped || is_in_use(&trace) {
+            say(&format!(
+                "{} is of a process that still runs: not packed",
+                path.display()
+            ));
+            outcome = Outcome::Failed;
+            return Ok(());
+        }
+        // Its pages must not be mapped when the file goes.
+        drop(trace);
+        let (before, after, packed) = pack(path, args.keep)?;
+        let (before, after) = (bytes(before), bytes(after));
+        print_text(&format!(
+            "{}  {before} → {after} on disk\n",
+            shown(&packed.display().to_string())
+        ))
+    })?;
+    Ok(match opened {
+        Outcome::Fine => outcome,
+        other => other,
+    })
+}
+
+/// Writes the compressed file, reads it back, and removes the other. The bytes on disk of both, and the new path.
+fn pack(path: &Path, keep: bool) -> Result<(u64, u64, PathBuf)> {
+    let mut name = path.as_os_str().to_os_string();
+    name.push(".gz");
+    let packed = PathBuf::from(name);
+    if packed.exists() {
+        return Err(failed!(
+            "pack {}: {} is there already",
+            path.display(),
+            packed.display()
+        ));
+    }
+    let place = || format!("pack {}", path.display());
+    let (mut file, _) = open_regular(path).context(place())?;
+    let before = on_disk(path);
+    write_whole(&packed, |out| {
+        let mut encoder = GzEncoder::new(out, Compression::default());
+        io::copy(&mut file, &mut encoder)?;
+        encoder.finish()?;
+        Ok(())
+    })?;
+    if let Err(error) = same(path, &packed) {
+        // What is wrong with it is the message; that it cannot be removed would be another one.
+        let _ = std::fs::remove_file(&packed);
+        return Err(error).context(place());
+    }
+    let after = on_disk(&packed);
+    if !keep {
+        std::fs::remove_file(path).context(format!("remove {}", path.display()))?;
+    }
+    Ok((before, after, packed))
+}
+
+/// That what was packed is what is in the file.
+fn same(path: &Path, packed: &Path) -> Result<()> {
+    let mut plain = File::open(path)?;
+    let mut unpacked = MultiGzDecoder::new(File::open(packed)?);
+    let (mut left, mut right) = (vec![0; 64 << 10], vec![0; 64 << 10]);
+    loop {
+        let read = plain.read(&mut left)?;
+        let expected = left.get(..read).unwrap_or_default();
+        let got = right.get_mut(..read).unwrap_or_default();
+        if read == 0 {
+            // One byte more than the file has is one too many.
+            return match unpacked.read(&mut right)? {
+                0 => Ok(()),
+                _ => Err(failed!("it changed meanwhile; try again")),
+            };
+        }
+        unpacked.read_exact(got)?;
+        if got != expected {
+            return Err(failed!("it changed meanwhile; try again"));
+        }
+    }
+}

@@ -1,0 +1,325 @@
+//! What stood out in a run, in a few lines when it ends.
+
+use std::path::{Path, PathBuf};
+
+use super::traces::{on_disk, short};
+use crate::cut::shortened;
+use crate::output::escape::shown;
+use crate::output::style::Style;
+use crate::output::units::{bytes, count};
+use crate::output::wrap::cut_to_lines;
+use crate::recording::{self, CallSite};
+use crate::report::{Finding, HeldAtPeak, Job, Report, siblings};
+
+/// Lines at most, with the one that names the trace.
+pub const LINES: usize = 8;
+/// Findings that are shown.
+const FINDINGS: usize = 2;
+/// Traces that are looked into: opening more takes longer than a user waits at the end of a run.
+const MOST: usize = 64;
+/// Events that are looked at; `gpushim report` has no such limit.
+const EVENTS: u64 = 1 << 23;
+/// Letters of a function's name.
+const FUNCTION: usize = 60;
+/// Traces that the last line names.
+const NAMED: usize = 4;
+
+/// What is to be said of the traces that a run left.
+#[derive(Debug)]
+pub struct Summary {
+    /// Of this job or process, in the order of the ranks.
+    reports: Vec<Report>,
+    job: Option<Job>,
+    /// All traces, also those that were not looked into.
+    traces: Vec<PathBuf>,
+    /// Bytes that these take on the disk.
+    disk: u64,
+}
+
+impl Summary {
+    /// Looks into the traces that a run wrote, and into those of other ranks of its job beside them.
+    pub fn of(written: &[PathBuf]) -> Summary {
+        let mut traces = written.to_vec();
+        let mut reports = Vec::new();
+        let mut events = 0_u64;
+        let mut next = 0;
+        while let Some(path) = traces.get(next).cloned().filter(|_| next < MOST) {
+            next += 1;
+            let Ok(recording) = recording::open(&path) else {
+                continue;
+            };
+            if next == 1 {
+                let others = siblings::of(&*recording).into_iter().map(|one| one.path);
+                traces.extend(others.filter(|other| !written.contains(other)));
+            }
+            events = events.saturating_add(recording.coverage().readable);
+            if events > EVENTS {
+                break;
+            }
+            reports.push(Report::of(&*recording, None));
+        }
+        let number = |report: &Report| {
+            report
+                .fact("rank")
+                .and_then(|rank| rank.parse::<u64>().ok())
+        };
+        reports.sort_by_key(number);
+        Summary {
+            job: Job::of(&reports),
+            disk: traces.iter().map(|trace| on_disk(trace)).sum(),
+            traces,
+            reports,
+        }
+    }
+
+    /// At most [`LINES`] lines of at most `width` letters, but for the last one, which names files.
+    pub fn lines(&self, width: usize, is_coloured: bool) -> Vec<String> {
+        let Some(report) = self.worst() else {
+            return vec![format!("gpushim: {}", self.last())];
+        };
+        let mut lines = cut_to_lines(&format!("gpushim: {}", self.headline(report)), width, 1);
+        if let Some(first) = lines.first_mut() {
+            *first = Style::Heading.paint(first, is_coloured);
+        }
+        let findings = report.findings.iter().take(FINDINGS);
+        let room = (LINES - 2) / findings.len().max(1);
+        for (index, finding) in findings.enumerate() {
+            lines.extend(of_finding(index + 1, finding, room, width, is_coloured));
+        }
+        if let Some(steady) = report
+            .steady
+            .as_ref()
+            .filter(|_| report.findings.is_empty())
+        {
+            lines.extend(indented("  ", &shown(steady), width, 2));
+        }
+        lines.push(Style::Dim.paint(&format!("gpushim: {}", self.last()), is_coloured));
+        lines
+    }
+
+    /// The report with the finding that matters most, or else of the rank that peaks highest.
+    fn worst(&self) -> Option<&Report> {
+        let with = self.reports.iter().filter(|one| !one.findings.is_empty());
+        let worst = with.min_by_key(|one| one.findings.first().map(Finding::rank));
+        let highest = || {
+            let job = self.job.as_ref()?;
+            let trace = &job.ranks.get(job.highest?)?.trace;
+            self.reports.iter().find(|one| one.trace == *trace)
+        };
+        worst.or_else(highest).or_else(|| self.reports.first())
+    }
+
+    /// How many findings, and the peak.
+    fn headline(&self, report: &Report) -> String {
+        let findings = match report.findings.len() {
+            0 => "no findings".to_string(),
+            1 => "1 finding".to_string(),
+            several => format!("{} findings", count(several as u64)),
+        };
+        let of = match self.reports.len() {
+            some if some < self.traces.len() => format!("{some} of {} traces; ", self.traces.len()),
+            _ => String::new(),
+        };
+        let whose = match (&self.job, report.fact("rank")) {
+            (Some(job), Some(rank)) => format!("{} ranks, rank {}: ", job.ranks.len(), shown(rank)),
+            _ if self.reports.len() > 1 => format!("{}: ", shown(&short(Path::new(&report.trace)))),
+            _ => String::new(),
+        };
+        let Some(peak) = report.peaks.iter().max_by_key(|peak| peak.bytes) else {
+            return format!("{of}{whose}{findings}; no GPU memory was allocated");
+        };
+        format!("{of}{whose}{findings}; {}", peak_in_words(peak))
+    }
+
+    /// Where the traces are, and what to type next.
+    fn last(&self) -> String {
+        let names: Vec<String> = self.traces.iter().map(|trace| short(trace)).collect();
+        let names: Vec<String> = names.iter().map(|name| shown(name)).collect();
+        let disk = bytes(self.disk);
+        match &names[..] {
+            [] => {
+                "no trace was written; if the program used GPU memory, `gpushim doctor` finds the cause"
+                    .to_string()
+            }
+            [one] => format!("wrote {one} ({disk} on disk); next: gpushim report {one}"),
+            many if many.len() <= NAMED => format!(
+                "wrote {} traces ({disk} on disk); next: gpushim report {}",
+                many.len(),
+                many.join(" ")
+            ),
+            many => {
+                let folder = self.traces.first().and_then(|trace| trace.parent());
+                let folder = folder.map(short).filter(|folder| !folder.is_empty());
+                format!(
+                    "wrote {} traces ({disk} on disk); next: gpushim report {}",
+                    count(many.len() as u64),
+                    shown(&folder.unwrap_or_else(|| ".".to_string()))
+                )
+            }
+        }
+    }
+}
+
+fn peak_in_words(peak: &HeldAtPeak) -> String {
+    let mut text = format!("peak {} of {}", bytes(peak.bytes), peak.of);
+    let most = peak.holders.first();
+    if let Some((most, function)) = most.and_then(|most| Some((most, most.who.function.as_ref()?)))
+    {
+        let function = shown(&function.in_a_sentence());
+        let function = shortened(&function, FUNCTION);
+        text.push_str(&format!(", {} of it by `{function}`", bytes(most.bytes)));
+    }
+    text
+}
+
+/// A text without what is said in parentheses, for want of room; what is between backticks is a name and stays whole.
+fn without_asides(text: &str) -> String {
+    let (mut out, mut depth, mut is_name) = (String::with_capacity(text.len()), 0_u32, false);
+    for letter in text.chars() {
+        match letter {
+            '`' => is_name = !is_name,
+            '(' if !is_name => {
+                if depth == 0 {
+                    out.truncate(out.trim_end().len());
+                }
+                depth += 1;
+            }
+            ')' if !is_name && depth > 0 => {
+                depth -= 1;
+                continue;
+            }
+            _ => {}
+        }
+        if depth == 0 {
+            out.push(letter);
+        }
+    }
+    // What was opened and never closed is no aside.
+    if depth > 0 { text.to_string() } else { out }
+}
+
+/// A finding in at most `room` lines: what, where, and the cure.
+fn of_finding(
+    number: usize,
+    finding: &Finding,
+    room: usize,
+    width: usize,
+    is_coloured: bool,
+) -> Vec<String> {
+    let mut after = Vec::new();
+    if let Some(place) = finding.site.as_ref().and_then(CallSite::with_caller) {
+        after.extend(indented("     at ", &shown(&place), width, 1));
+    }
+    if let Some(cure) = &finding.cure {
+        let left = room.saturating_sub(1 + after.len()).min(2);
+        let label = "     cure ";
+        let lines = indented(label, &shown(cure), width, left);
+        let painted = lines
+            .iter()
+            .map(|line| Style::Good.paint(line, is_coloured));
+        after.extend(painted);
+    }
+    let style = match finding.kind.is_fault() && finding.sure {
+        true => Style::Bad,
+        false => Style::Warn,
+    };
+    let label = format!("  {number}. ");
+    let sure = if finding.sure { "" } else { "likely: " };
+    let text = format!("{sure}{}", without_asides(&shown(&finding.text)));
+    let mut lines = indented(
+        &label,
+        &text,
+        width,
+        room.saturating_sub(after.len()).max(1),
+    );
+    for line in &mut lines {
+        *line = style.paint(line, is_coloured);
+    }
+    lines.extend(after);
+    lines
+}
+
+/// A text after a label, in at most `most` lines.
+fn indented(label: &str, text: &str, width: usize, most: usize) -> Vec<String> {
+    let indent = label.chars().count();
+    let lines = cut_to_lines(text, width.saturating_sub(indent), most);
+    let label = |index: usize| match index {
+        0 => label.to_string(),
+        _ => " ".repeat(indent),
+    };
+    let lines = lines.into_iter().enumerate();
+    lines.map(|(index, line)| label(index) + &line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ledger::sample::Training;
+    use crate::output::style::letters;
+
+    fn summary(leak: u64) -> Summary {
+        let how = Training {
+            leak,
+            has_gpu: true,
+            ..Training::default()
+        };
+        let (folder, trace) = how.record();
+        let path = crate::recording::Recording::path(&trace).to_path_buf();
+        let summary = Summary::of(&[path]);
+        drop(folder);
+        summary
+    }
+
+    #[test]
+    fn a_leak_in_at_most_eight_lines_of_any_width() {
+        let summary = summary(1 << 20);
+        for width in [40, 60, 80, 110, 200] {
+            let lines = summary.lines(width, false);
+            assert!((3..=LINES).contains(&lines.len()), "{lines:#?}");
+            let (last, rest) = lines.split_last().expect("lines");
+            assert!(last.contains("on disk); next: gpushim report "), "{last}");
+            for line in rest {
+                assert!(letters(line) <= width, "{width}: {line:?}");
+            }
+            assert!(
+                rest.iter().any(|line| line.starts_with("  1. ")),
+                "{lines:#?}"
+            );
+        }
+        let coloured = summary.lines(80, true);
+        assert!(
+            coloured.iter().any(|line| line.contains("\u{1b}[")),
+            "{coloured:#?}"
+        );
+    }
+
+    #[test]
+    fn asides_are_left_out() {
+        let text =
+            "Memory grows by 1 B (29 iterations, by `a(int)` (called by `b`)); half by `f(x) y`.";
+        assert_eq!(
+            without_asides(text),
+            "Memory grows by 1 B; half by `f(x) y`."
+        );
+        assert_eq!(without_asides("a (b"), "a (b");
+        assert_eq!(without_asides("a) b"), "a) b");
+    }
+
+    #[test]
+    fn without_a_finding_it_says_so() {
+        let lines = summary(0).lines(100, false);
+        let first = lines.first().map_or("", String::as_str);
+        assert!(
+            first.starts_with("gpushim: no findings; peak "),
+            "{lines:#?}"
+        );
+        assert!(lines.len() <= 4, "{lines:#?}");
+        let none = Summary::of(&[]);
+        let lines = none.lines(80, false);
+        assert_eq!(lines.len(), 1);
+        assert!(
+            lines[0].starts_with("gpushim: no trace was written; "),
+            "{lines:?}"
+        );
+    }
+}

@@ -1,0 +1,58 @@
+//! What the command says of itself.
+
+use super::*;
+
+#[test]
+fn alone_it_says_on_one_screen_what_to_type() {
+    let dir = tempfile::tempdir().unwrap();
+    let output = run(dir.path(), &[]);
+    // 0 would say that nothing was found.
+    assert_eq!(
+        (output.status.code(), stdout(&output).as_str()),
+        (Some(2), "")
+    );
+    let screen = stderr(&output);
+    assert!(screen.contains("gpushim run python train.py"), "{screen}");
+    assert!(screen.lines().count() <= 24, "{screen}");
+    assert!(
+        screen.lines().all(|line| line.chars().count() <= 80),
+        "{screen}"
+    );
+    assert!(!screen.contains('\u{1b}'), "{screen}");
+}
+
+#[test]
+fn help_has_the_subcommands_in_groups() {
+    let dir = tempfile::tempdir().unwrap();
+    let output = run(dir.path(), &["--help"]);
+    assert_eq!(output.status.code(), Some(0));
+    let help = stdout(&output);
+    let headings = [
+        "Record:",
+        "Diagnose:",
+        "Look:",
+        "Tune:",
+        "Export:",
+        "Help:",
+        "Options:",
+    ];
+    let lines: Vec<&str> = help.lines().collect();
+    let places = headings.map(|heading| lines.iter().position(|line| *line == heading));
+    assert!(
+        places.iter().all(Option::is_some) && places.is_sorted(),
+        "{help}"
+    );
+    assert!(
+        !help.contains('\u{1b}') && !help.contains("\n\n\n"),
+        "{help}"
+    );
+    let coloured = stdout(&run(dir.path(), &["--color", "always", "--help"]));
+    assert!(coloured.contains("\u{1b}[1mRecord:"), "{coloured}");
+    assert_eq!(
+        run(dir.path(), &["report", "--help"]).status.code(),
+        Some(0)
+    );
+    let wrong = run(dir.path(), &["reprot"]);
+    assert_eq!(wrong.status.code(), Some(2));
+    assert!(stderr(&wrong).contains("report"), "{}", stderr(&wrong));
+}
