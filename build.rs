@@ -8,6 +8,8 @@ mod oldest_glibc;
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-changed=build");
+    // By which debuggers, `--version` and traces name this build: not every linker writes one by itself.
+    println!("cargo::rustc-link-arg-bin=gpushim=-Wl,--build-id");
     if !oldest_glibc::is_wanted() {
         return;
     }

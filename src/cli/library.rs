@@ -6,7 +6,8 @@ use crate::error::{Result, failed};
 
 const NAME: &str = "libgpushim.so";
 
-/// The library that `run` preloads: `$GPUSHIM_LIBRARY`, or else next to the command, or in `../lib`.
+/// The library that `run` preloads: `$GPUSHIM_LIBRARY`, or else next to the command, or in `../lib`, or in
+/// `../lib/gpushim`, where packages put it.
 pub fn find() -> Result<PathBuf> {
     if let Some(path) =
         std::env::var_os(gpushim_config::LIBRARY.name).filter(|path| !path.is_empty())
@@ -25,14 +26,22 @@ pub fn find() -> Result<PathBuf> {
     }
     let command = std::env::current_exe()?;
     let beside = command.parent().unwrap_or(Path::new("."));
-    let places = [beside.join(NAME), beside.join("../lib").join(NAME)];
-    let found = places
-        .iter()
-        .find_map(|place| place.canonicalize().ok().filter(|path| path.is_file()));
+    let folders = [
+        beside.to_path_buf(),
+        beside.join("../lib"),
+        beside.join("../lib/gpushim"),
+    ];
+    let found = folders.iter().find_map(|folder| {
+        folder
+            .join(NAME)
+            .canonicalize()
+            .ok()
+            .filter(|path| path.is_file())
+    });
     match found {
         Some(path) => usable(path),
         None => Err(failed!(
-            "find libgpushim.so: it is neither in {} nor in ../lib beside it; set {}",
+            "find libgpushim.so: it is neither in {} nor in ../lib or ../lib/gpushim beside it; set {}",
             beside.display(),
             gpushim_config::LIBRARY.name
         )),

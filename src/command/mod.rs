@@ -29,7 +29,7 @@ use crate::phases::PhasesReport;
 
 /// A caching allocator and flight recorder for GPU memory, under any CUDA process.
 #[derive(Debug, Parser)]
-#[command(name = "gpushim", version, max_term_width = 100)]
+#[command(name = "gpushim", version = gpushim_version::line(), max_term_width = 100)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
