@@ -250,4 +250,5 @@ def stats() -> Optional[Stats]:
             one = usage(kind, device)
             if one is not None and (one.in_use or one.peak):
                 seen.append(one)
-    return Stats(*library.stats(), usage=tuple(seen))
+    live_blocks, allocated, cached, reserved, held_for_graphs, pools, stream_queues = library.stats()
+    return Stats(live_blocks, allocated, cached, reserved, held_for_graphs, pools, stream_queues, tuple(seen))

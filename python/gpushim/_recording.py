@@ -178,8 +178,8 @@ class Recording:
                 return _tables.of_parquet(kind, found[0])
             finally:
                 shutil.rmtree(folder, ignore_errors=True)
-        done = _command.run(["export", "--to", "json", self.path])
-        return _tables.of_rows(kind, _tables.rows_of_export(done.stdout))
+        lines = _command.run(["export", "--to", "json", self.path])
+        return _tables.of_rows(kind, _tables.rows_of_export(lines))
 
     def live(self, to: Optional[str] = None, *, of: Optional[str] = None, device: Optional[int] = None, top: int = 1000) -> Any:
         """What is live at the end, by the stack that allocated it, the most bytes first.
@@ -206,12 +206,12 @@ class Recording:
         if at is not None:
             arguments += ["--at", at]
         holders = self.ask("peak", *arguments)["holders"]
-        return _tables.of_rows(kind, [_tables.holder(one) for one in holders])
+        return _tables.of_rows(kind, [_tables.holder(one) for one in holders], _tables.HOLDER)
 
     def timeline(self, to: Optional[str] = None, *, of: Optional[str] = None, device: Optional[int] = None) -> Any:
         """Memory over the whole run, in about a thousand steps of time, of each device."""
         kind = _tables.kind(to)
-        return _tables.of_rows(kind, _tables.points(self.ask("timeline", *_selection(of, device))))
+        return _tables.of_rows(kind, _tables.points(self.ask("timeline", *_selection(of, device))), ("ns", "device"))
 
     def _repr_html_(self) -> str:
         return _html.recording(self.path, self.findings, self.report)
