@@ -3,9 +3,9 @@
     @pytest.mark.gpu_memory(max_peak="2 GiB", leaks=False)
     def test_forward(): ...
 
-    gpushim run pytest                        # marked tests are measured; elsewhere they are skipped
-    gpushim run pytest --gpu-memory           # every test is measured, and listed at the end
-    gpushim run pytest --gpu-memory-baseline gpu-memory.json --gpu-memory-update
+    gpushim run -- pytest                        # marked tests are measured; elsewhere they are skipped
+    gpushim run -- pytest --gpu-memory           # every test is measured, and listed at the end
+    gpushim run -- pytest --gpu-memory-baseline gpu-memory.json --gpu-memory-update
 
 What is measured is the test's own: its peak is the most that was in use while it ran, less what was in use when it
 began; what it leaves is what is in use at its end, after a garbage collection, less what was in use when it began.
@@ -26,7 +26,7 @@ from gpushim._process import DEVICES
 
 _MARK = "gpu_memory"
 _PROPERTY = "gpu_memory"
-_RUN = "gpushim is not preloaded: run the tests by `gpushim run pytest`"
+_RUN = "gpushim is not preloaded: run the tests by `gpushim run -- pytest`"
 _UNITS = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
 
@@ -118,7 +118,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers",
         'gpu_memory(max_peak="2 GiB", leaks=False): fail if the test uses more GPU memory, or leaves any in use; '
-        "leaks may also be the size that it may leave (needs `gpushim run pytest`)",
+        "leaks may also be the size that it may leave (needs `gpushim run -- pytest`)",
     )
     if config.getoption("gpu_memory_update") and not config.getoption("gpu_memory_baseline"):
         raise pytest.UsageError("--gpu-memory-update needs --gpu-memory-baseline FILE")

@@ -80,13 +80,13 @@ class Packages:
         said = [value for key, value in told["facts"] if key == "library"]
         # The same release; each file has a build id of its own.
         expect(len(said) == 1 and said[0].split(", build id")[0] == version[8:].split(", build id")[0], f"{name}: the trace is of {said}, the command {version!r}")
-        expect(told["summary"]["coverage"]["recorded"] > 100, f"{name}: {told['summary']}")
+        expect(told["summary"]["events"]["recorded"] > 100, f"{name}: {told['summary']}")
         # Exit code 1: what this machine lacks, such as a GPU. Not what was installed.
         doctor = json.loads(run([command, "doctor", "--format", "json"], self.env, (0, 1)))["results"][0]["checks"]
         ours = {check["what"]: check for check in doctor if check["what"] in ("gpushim", "libgpushim.so")}
         expect(len(ours) == 2 and all(check["verdict"] == "ok" for check in ours.values()), f"{name}: doctor says {ours}")
         expect(said[0] in ours["libgpushim.so"]["detail"], f"{name}: doctor says {ours}, the trace {said}")
-        print(f"{name}: {version.strip()}, {told['summary']['coverage']['recorded']} events reported")
+        print(f"{name}: {version.strip()}, {told['summary']['events']['recorded']} events reported")
 
     def wheel(self):
         """The wheel in a new virtual environment; a reason if that cannot be made."""

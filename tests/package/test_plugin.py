@@ -134,7 +134,7 @@ def test_plain(): use(1 << 20)
 """
     done = suite(tests, "-rs", preload=False)
     done.assert_outcomes(passed=1, skipped=1)
-    done.stdout.fnmatch_lines(["*gpushim is not preloaded: run the tests by `gpushim run pytest`*"])
+    done.stdout.fnmatch_lines(["*gpushim is not preloaded: run the tests by `gpushim run -- pytest`*"])
     done.stdout.no_fnmatch_line("*GPU memory*")
     suite(tests, "--gpu-memory", preload=False).stdout.fnmatch_lines(["nothing was measured: gpushim is not preloaded*"])
 

@@ -57,11 +57,16 @@ def test_no_file_and_no_trace_are_told_apart(tmp_path):
         gpushim.load(damaged).findings
 
 
-def test_a_damaged_recording_is_read_with_a_warning(trace, tmp_path):
-    cut = tmp_path / "cut.trace"
-    cut.write_bytes(trace.read_bytes()[: 1 << 20])
-    with pytest.warns(RuntimeWarning):
-        assert gpushim.load(cut).events("list")
+def test_what_goes_wrong_beside_an_answer_is_a_warning(trace, tmp_path, monkeypatch):
+    script = tmp_path / "gpushim"
+    script.write_text("""#!/bin/sh\necho '{"results": [{"of": "this"}]}'\necho 'gpushim: failed to read all of it' >&2\nexit 2\n""")
+    script.chmod(0o755)
+    monkeypatch.setattr("gpushim._command.command", lambda: str(script))
+    with pytest.warns(RuntimeWarning, match="^failed to read all of it$"):
+        assert gpushim.load(trace).ask("leaks") == {"of": "this"}
+    script.write_text("#!/bin/sh\necho no JSON\n")
+    with pytest.raises(gpushim.GpushimError, match="did not print its JSON"):
+        gpushim.load(trace).ask("leaks")
 
 
 def test_findings_name_what_leaks(trace):

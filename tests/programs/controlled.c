@@ -69,6 +69,7 @@ static void peaks(void) {
 /* A context that ends takes what was allocated in a pause with it, too. */
 static void contexts(void) {
     CUcontext context = NULL;
+    gpushim_reset_peak();
     OK(cuCtxCreate_v2(&context, 0, 0));
     allocate(1 << 20);
     gpushim_pause();

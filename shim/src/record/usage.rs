@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use gpushim_trace::Layer;
 use gpushim_trace::layout::totals::{DEVICES, LAYERS};
 
-use crate::record::trace;
+use crate::record::{pause, trace};
 
 /// Every layer, by number.
 const ALL: [Layer; LAYERS] = [
@@ -72,13 +72,13 @@ fn change(layer: Layer, device: u8, bytes: i64) {
     }
 }
 
-/// Memory went with its context. The trace's sums know how much is left; without a trace it is these bytes of the
-/// device's that went, or all that there were.
+/// Memory went with its context. The trace's sums know how much is left, if it has all blocks; otherwise it is these
+/// bytes of the device's that went, or all that there were.
 pub fn lost(device: Option<i32>, bytes: u64) {
     if !IS_KEPT.load(Ordering::Relaxed) {
         return;
     }
-    if trace::opened().is_some() {
+    if trace::opened().is_some() && !pause::was_ever() {
         take_sums();
     } else if let Some(figure) = device.and_then(|device| figure(Layer::Device, device as u8)) {
         let less = |now: i64| Some(now.saturating_sub(bytes as i64).max(0));
