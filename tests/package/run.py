@@ -69,7 +69,7 @@ class Packages:
     def first_report(self, name, command, python):
         """A program recorded and reported as somebody would who has just installed it."""
         version = run([command, "--version"], self.env)
-        source = re.fullmatch(r"gpushim (\S+), (?:commit [0-9a-f]{12}(?:-modified)?|built for development), build id [0-9a-f]+\n", version)
+        source = re.fullmatch(r"gpushim (\S+), commit (?:[0-9a-f]{12}(?:-modified)?|unknown), build id [0-9a-f]+\n", version)
         expect(source, f"{name}: --version says {version!r}")
         trace = self.work / f"{name}.trace"
         argv = [command, "run", "--trace", trace, "--", python, ROOT / "tests/programs/train.py", "--steps", "8", "--layers", "4", "--width", "256"]

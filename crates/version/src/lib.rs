@@ -16,7 +16,7 @@ pub const COMMIT: Option<&str> = option_env!("GPUSHIM_BUILT_FROM");
 pub fn source() -> String {
     match COMMIT {
         Some(commit) => format!("{VERSION}, commit {commit}"),
-        None => format!("{VERSION}, built for development"),
+        None => format!("{VERSION}, commit unknown"),
     }
 }
 

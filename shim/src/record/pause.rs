@@ -4,11 +4,7 @@
 //! trace stays whole: each block in it begins and ends as it did. Blocks of a pause are not in the live table, and by
 //! that their frees are known, whenever they come. Reservations, ranges and failed requests are rare, and are recorded on.
 
-use std::sync::Once;
 use std::sync::atomic::{AtomicBool, Ordering};
-
-use crate::record::ranges::{self, Text};
-use crate::record::trace;
 
 /// Allocations are not recorded now.
 static PAUSED: AtomicBool = AtomicBool::new(false);
@@ -27,26 +23,11 @@ pub fn was_ever() -> bool {
     EVER.load(Ordering::Relaxed)
 }
 
-/// Begins or ends a pause; a mark in the trace tells where.
-pub fn set(paused: bool) {
+/// Begins or ends a pause; whether that is a change.
+pub fn set(paused: bool) -> bool {
     if paused {
-        static TOLD: Once = Once::new();
-        TOLD.call_once(|| {
-            trace::fact(
-                "recording",
-                "the program paused it: what it allocated between the marks `recording paused` and `recording` is not \
-                 here",
-            );
-        });
         // First: a block that is left out must be known as such when it is freed.
         EVER.store(true, Ordering::SeqCst);
     }
-    if PAUSED.swap(paused, Ordering::SeqCst) != paused {
-        let mark = if paused {
-            "recording paused"
-        } else {
-            "recording"
-        };
-        ranges::mark(None, &Text::Plain(mark.into()));
-    }
+    PAUSED.swap(paused, Ordering::SeqCst) != paused
 }
