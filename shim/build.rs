@@ -22,6 +22,14 @@ fn main() {
     if of("HOST") == of("TARGET") {
         link_unwinder();
     }
+    if let Some(compiler) = oldest_glibc::cross_compiler() {
+        let folder = std::env::var_os("OUT_DIR").unwrap_or_default();
+        let source = Path::new("../build/glibc/later.c");
+        match oldest_glibc::object_by(&compiler, Path::new(&folder), source) {
+            Ok(object) => println!("cargo::rustc-cdylib-link-arg={}", object.display()),
+            Err(why) => println!("cargo::warning=glibc 2.30 or newer is needed: {why}"),
+        }
+    }
     if oldest_glibc::is_wanted()
         && let Err(why) = link_for_oldest_glibc()
     {
