@@ -89,17 +89,15 @@ fn loads(path: &Path) -> Check {
 
 /// What the library says of itself: version, commit and build id.
 fn version_of(path: &Path) -> Option<String> {
+    type Tell = unsafe extern "C" fn() -> *const c_char;
     // SAFETY: it was just preloaded into a process, where its initialisers did no harm.
     let library = unsafe { libloading::Library::new(path) }.ok()?;
-    // SAFETY: `const char *gpushim_version(void)` in include/gpushim.h.
-    let version =
-        unsafe { library.get::<unsafe extern "C" fn() -> *const c_char>(b"gpushim_version\0") };
+    // SAFETY: `const char *gpushim_version(void)` in include/gpushim.h. None if another library's `dlsym` finds nothing.
+    let tell = unsafe { library.get::<Option<Tell>>(b"gpushim_version\0") };
+    let tell = tell.ok().and_then(|tell| *tell);
     // SAFETY: it takes nothing, and returns a C string that lives as long as the library.
-    let version = version.ok().map(|version| {
-        unsafe { CStr::from_ptr(version()) }
-            .to_string_lossy()
-            .into_owned()
-    });
+    let version = tell.map(|tell| unsafe { CStr::from_ptr(tell()) });
+    let version = version.map(|version| version.to_string_lossy().into_owned());
     // Linked with `-z nodelete`, it stays anyway.
     std::mem::forget(library);
     version
