@@ -8,6 +8,16 @@ mod oldest_glibc;
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-changed=build");
+    // By which debuggers, `--version` and traces name this build: not every linker writes one by itself.
+    println!("cargo::rustc-link-arg-bin=gpushim=-Wl,--build-id");
+    if let Some(compiler) = oldest_glibc::cross_compiler() {
+        let folder = std::env::var_os("OUT_DIR").unwrap_or_default();
+        let source = Path::new("build/glibc/later.c");
+        match oldest_glibc::object_by(&compiler, Path::new(&folder), source) {
+            Ok(object) => println!("cargo::rustc-link-arg-bin=gpushim={}", object.display()),
+            Err(why) => println!("cargo::warning=glibc 2.30 or newer is needed: {why}"),
+        }
+    }
     if !oldest_glibc::is_wanted() {
         return;
     }

@@ -29,6 +29,21 @@ pub fn is_wanted() -> bool {
     of("TARGET") == "x86_64-unknown-linux-gnu" && of("HOST") == of("TARGET")
 }
 
+/// The C compiler for another kind of machine, as cargo-zigbuild names it; it links for an old glibc by itself, but
+/// for what is newer in Rust's library.
+pub fn cross_compiler() -> Option<String> {
+    let of = |name: &str| std::env::var(name).ok();
+    let target = of("TARGET").filter(|target| target.ends_with("-linux-gnu"))?;
+    if of("HOST")? == target {
+        return None;
+    }
+    println!(
+        "cargo::rerun-if-env-changed=CC_{}",
+        target.replace('-', "_")
+    );
+    of(&format!("CC_{}", target.replace('-', "_"))).or_else(|| of(&format!("CC_{target}")))
+}
+
 /// Makes the libraries in a folder. The error is one line.
 pub fn libraries(folder: &Path) -> Result<(), String> {
     let mut joined = BTreeMap::new();
@@ -75,10 +90,18 @@ pub fn libraries(folder: &Path) -> Result<(), String> {
 
 /// Compiles a C file into an object beside the libraries.
 pub fn object(folder: &Path, source: &Path) -> Result<PathBuf, String> {
+    object_by("gcc", folder, source)
+}
+
+/// As [`object`], by another compiler.
+pub fn object_by(compiler: &str, folder: &Path, source: &Path) -> Result<PathBuf, String> {
     let name = source.file_stem().unwrap_or_default();
     let object = folder.join(name).with_extension("o");
     let arguments = ["-O2", "-fPIC", "-Wall", "-Wextra", "-c", "-o"].map(OsStr::new);
-    gcc(&[&arguments[..], &[object.as_os_str(), source.as_os_str()]].concat())?;
+    run(
+        compiler,
+        &[&arguments[..], &[object.as_os_str(), source.as_os_str()]].concat(),
+    )?;
     Ok(object)
 }
 
@@ -246,8 +269,12 @@ fn of_compiler(name: &str) -> Option<PathBuf> {
 }
 
 fn gcc(arguments: &[&OsStr]) -> Result<(), String> {
-    let output = Command::new("gcc").args(arguments).output();
-    let output = output.map_err(|error| format!("gcc: {error}"))?;
+    run("gcc", arguments)
+}
+
+fn run(compiler: &str, arguments: &[&OsStr]) -> Result<(), String> {
+    let output = Command::new(compiler).args(arguments).output();
+    let output = output.map_err(|error| format!("{compiler}: {error}"))?;
     if output.status.success() {
         return Ok(());
     }

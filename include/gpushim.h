@@ -1,5 +1,5 @@
 /* For programs and libraries in a process with gpushim: device memory from its stream-ordered pool, for those
-   that know their streams, and phases for its trace, for those that do not use NVTX.
+   that know their streams, phases for its trace, for those that do not use NVTX, and figures of the memory in use.
 
    No library to link against: find the functions at run time, and use your own allocator where they are
    missing. docs/library-authors.md has examples and the rules.
@@ -11,6 +11,7 @@
 #ifndef GPUSHIM_H
 #define GPUSHIM_H
 
+#include <stddef.h>
 #include <sys/types.h>
 
 #ifdef __cplusplus
@@ -45,6 +46,34 @@ void gpushim_range_pop(void);
 
 /* A moment. */
 void gpushim_mark(const char *name);
+
+/* Whether allocations are recorded. Between gpushim_pause and gpushim_record an allocation leaves no event, takes no
+   call stack and is in none of the trace's figures; blocks from before are followed to their end, and failed requests are
+   recorded all the same. A mark in the trace tells where. Calls do not nest; they hold for all threads. */
+void gpushim_pause(void);
+void gpushim_record(void);
+int gpushim_is_recording(void);
+
+/* Kinds of memory that gpushim_usage tells apart. */
+enum gpushim_kind {
+    GPUSHIM_TENSORS = 0, /* what a framework hands out of memory that it holds */
+    GPUSHIM_DEVICE = 1,  /* memory of a device, handed to the program or to a framework */
+    GPUSHIM_MANAGED = 2, /* memory that moves between host and device */
+    GPUSHIM_HOST = 3     /* pinned host memory */
+};
+
+/* Bytes in use now of a kind on a device (0 to 7), and the most since gpushim_reset_peak or the first call of one of
+   the two; paused or not. Without a trace, what was allocated before that first call is not counted. From that first call on, each allocation and free costs some nanoseconds more. Either pointer
+   may be NULL. Returns 0, or -1 if there is no such kind or device. */
+int gpushim_usage(int kind, int device, unsigned long long *in_use, unsigned long long *peak);
+void gpushim_reset_peak(void);
+
+/* Figures of all pools, as many as `out` has room for; returns how many there are: live blocks, bytes handed out, cached,
+   held from the driver, held for graphs; stream-ordered pools, and queues of streams in them. */
+size_t gpushim_stats(unsigned long long *out, size_t room);
+
+/* Version, commit and build id of the library, on one line; the text stays valid. */
+const char *gpushim_version(void);
 
 typedef void *gpushim_malloc_fn(ssize_t size, int device, void *stream);
 typedef void gpushim_free_fn(void *block, ssize_t size, int device, void *stream);

@@ -6,6 +6,9 @@
 
 #define OURS __attribute__((visibility("hidden")))
 
+#ifdef __x86_64__
+/* Elsewhere zig links, whose glibc has these of its own. */
+
 /* What these functions were until glibc 2.33. `struct stat` and `struct stat64` are one on this
    architecture, and its version is 1. */
 extern int __xstat64(int, const char *, void *);
@@ -27,6 +30,8 @@ OURS int fstatat64(int folder, const char *path, struct stat64 *to, int flags)
 {
     return __fxstatat64(1, folder, path, to, flags);
 }
+
+#endif
 
 /* glibc 2.30 */
 OURS pid_t gettid(void) { return (pid_t)syscall(SYS_gettid); }

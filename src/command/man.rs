@@ -21,7 +21,7 @@ pub struct Args {
 pub fn main(args: &Args) -> Result<Outcome> {
     let shown = args.out.display();
     std::fs::create_dir_all(&args.out).context(format!("make the folder {shown}"))?;
-    clap_mangen::generate_to(Cli::command(), &args.out)
+    clap_mangen::generate_to(Cli::command().version(gpushim_version::VERSION), &args.out)
         .context(format!("write manual pages to {shown}"))?;
     Ok(Outcome::Fine)
 }

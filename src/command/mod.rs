@@ -32,7 +32,7 @@ use crate::phases::PhasesReport;
 
 /// Record the GPU memory of any CUDA program, find what is wrong with it, and cache it.
 #[derive(Debug, Parser)]
-#[command(name = "gpushim", version, max_term_width = 100)]
+#[command(name = "gpushim", version = gpushim_version::line(), max_term_width = 100)]
 struct Cli {
     /// Colours in the output: auto has them on a terminal, unless NO_COLOR is set.
     #[arg(

@@ -1,7 +1,7 @@
 //! Checks of this machine: driver, devices, runtimes, the library.
 
 use std::collections::BTreeSet;
-use std::ffi::c_int;
+use std::ffi::{CStr, c_char, c_int};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -14,7 +14,15 @@ use gpushim_trace::{ClockSource, Writer, WriterOptions};
 
 pub fn checks() -> Vec<Check> {
     let resolved = Resolved::from_env();
-    let mut checks = vec![shim(), preload::check(), driver(), cudarts(), clock()];
+    let command = Check::new("gpushim", Verdict::Ok, gpushim_version::line());
+    let mut checks = vec![
+        command,
+        shim(),
+        preload::check(),
+        driver(),
+        cudarts(),
+        clock(),
+    ];
     checks.push(trace_folder(&resolved));
     checks.extend(takeover::checks(&resolved));
     for problem in &resolved.problems {
@@ -36,9 +44,7 @@ fn shim() -> Check {
         .env("LD_PRELOAD", &path)
         .output();
     match tried {
-        Ok(output) if output.status.success() && output.stderr.is_empty() => {
-            Check::new(what, Verdict::Ok, format!("{} loads", path.display()))
-        }
+        Ok(output) if output.status.success() && output.stderr.is_empty() => loads(&path),
         Ok(output) => {
             let said = String::from_utf8_lossy(&output.stderr);
             let said = said.lines().next().unwrap_or("it said nothing").to_string();
@@ -58,6 +64,43 @@ fn shim() -> Check {
             format!("failed to start a process with it: {error}"),
         ),
     }
+}
+
+/// The library loads: which one it is.
+fn loads(path: &Path) -> Check {
+    let what = "libgpushim.so";
+    let path_shown = path.display();
+    let Some(version) = version_of(path) else {
+        let detail =
+            format!("{path_shown} loads, but does not tell its version: it is an older one");
+        return Check::new(what, Verdict::Note, detail);
+    };
+    let ours = gpushim_version::source();
+    let is_of_one_release = version
+        .strip_prefix(&ours)
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with(','));
+    if is_of_one_release {
+        return Check::new(what, Verdict::Ok, format!("{path_shown} loads: {version}"));
+    }
+    let detail =
+        format!("{path_shown} loads: {version}, of another release than this command, {ours}");
+    Check::new(what, Verdict::Note, detail)
+}
+
+/// What the library says of itself: version, commit and build id.
+fn version_of(path: &Path) -> Option<String> {
+    type Tell = unsafe extern "C" fn() -> *const c_char;
+    // SAFETY: it was just preloaded into a process, where its initialisers did no harm.
+    let library = unsafe { libloading::Library::new(path) }.ok()?;
+    // SAFETY: `const char *gpushim_version(void)` in include/gpushim.h. None if another library's `dlsym` finds nothing.
+    let tell = unsafe { library.get::<Option<Tell>>(b"gpushim_version\0") };
+    let tell = tell.ok().and_then(|tell| *tell);
+    // SAFETY: it takes nothing, and returns a C string that lives as long as the library.
+    let version = tell.map(|tell| unsafe { CStr::from_ptr(tell()) });
+    let version = version.map(|version| version.to_string_lossy().into_owned());
+    // Linked with `-z nodelete`, it stays anyway.
+    std::mem::forget(library);
+    version
 }
 
 fn driver() -> Check {

@@ -6,6 +6,20 @@ use std::path::{Path, PathBuf};
 
 use super::check::{Check, Verdict};
 
+/// Debian's name of this architecture.
+#[cfg(target_arch = "aarch64")]
+macro_rules! multiarch {
+    () => {
+        "aarch64-linux-gnu"
+    };
+}
+#[cfg(not(target_arch = "aarch64"))]
+macro_rules! multiarch {
+    () => {
+        "x86_64-linux-gnu"
+    };
+}
+
 const WHAT: &str = "LD_PRELOAD";
 const OURS: &str = "libgpushim.so";
 
@@ -54,8 +68,8 @@ fn find(library: &str) -> Option<PathBuf> {
     }
     let path = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
     let usual = [
-        "/lib/x86_64-linux-gnu",
-        "/usr/lib/x86_64-linux-gnu",
+        concat!("/lib/", multiarch!()),
+        concat!("/usr/lib/", multiarch!()),
         "/lib64",
         "/usr/lib64",
         "/lib",

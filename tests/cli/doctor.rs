@@ -77,7 +77,14 @@ fn doctor_examines_the_machine() {
             .output()
             .unwrap(),
     );
-    assert_eq!(check(&sound, "libgpushim.so")["verdict"], "ok", "{sound}");
+    // It loads, and is not ours.
+    let library = check(&sound, "libgpushim.so");
+    assert_eq!(library["verdict"], "note", "{sound}");
+    let detail = library["detail"].as_str().unwrap();
+    assert!(
+        detail.contains(" loads, but does not tell its version"),
+        "{detail}"
+    );
     assert_eq!(check(&sound, "trace")["verdict"], "ok");
     assert!(sound["limits"].as_array().unwrap().len() > 4);
     assert_eq!(
@@ -216,4 +223,28 @@ fn doctor_tells_what_a_run_hooked() {
         !text.contains('\u{1b}') && !text.contains('\u{7}'),
         "control characters stay out of the terminal"
     );
+}
+
+#[test]
+fn doctor_names_the_builds_of_command_and_library() {
+    let version = stdout(&run(Path::new("/"), &["--version"]));
+    let version = version.strip_prefix("gpushim ").unwrap().trim();
+    let source = format!("{}, commit ", env!("CARGO_PKG_VERSION"));
+    assert!(version.starts_with(&source), "{version}");
+    assert!(version.contains(", build id "), "{version}");
+    let value = result(&run(Path::new("/"), &["doctor", "--format", "json"]));
+    let check = |what: &str| {
+        let checks = value["checks"].as_array().unwrap();
+        let found = checks.iter().find(|check| check["what"] == what);
+        found.unwrap_or_else(|| panic!("no check of {what}: {value}"))
+    };
+    assert_eq!(check("gpushim")["detail"], version);
+    let library = check("libgpushim.so");
+    assert_eq!(library["verdict"], "ok", "{library}");
+    let detail = library["detail"].as_str().unwrap();
+    let (path, told) = detail.split_once(" loads: ").unwrap();
+    assert!(path.ends_with("/libgpushim.so"), "{detail}");
+    assert!(told.starts_with(&source), "{detail}");
+    // Each file has its own.
+    assert_ne!(told, version);
 }

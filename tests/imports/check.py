@@ -27,6 +27,7 @@ ROOTS = {
     "crates/unwind/src": [],
     "crates/alloc/src": [],
     "crates/config/src": [],
+    "crates/version/src": [],
     "src": [],
 }
 

@@ -11,6 +11,7 @@ mod basics;
 mod bystanders;
 mod capture;
 mod contexts;
+mod control;
 mod entry_points;
 mod exports;
 mod failures;

@@ -1,6 +1,6 @@
 //! The traces that a run left, and questions to them.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use gpushim_trace::{Class, Event, Kind, Trace};
 
@@ -78,6 +78,11 @@ impl Look {
             lost: trace.lost(),
             path,
         }
+    }
+
+    /// Where the file is.
+    pub fn path(&self) -> &Path {
+        &self.path
     }
 
     /// The process that the file is named after.

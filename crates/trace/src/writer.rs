@@ -342,6 +342,17 @@ impl Writer {
         thread::drop_live(&self.mapped, wanted)
     }
 
+    /// Whether the live table had no room for some blocks: it is then no proof that a block was not recorded.
+    pub fn has_missed_blocks(&self) -> bool {
+        let missed = self.word(self.mapped.places.live.at as usize + layout::live::MISSED);
+        missed.is_some_and(|missed| missed.load(Ordering::Relaxed) > 0)
+    }
+
+    /// Bytes recorded as allocated and not as freed, of a layer by device; the last stands for all others.
+    pub fn live_bytes(&self, layer: Layer) -> [u64; layout::totals::DEVICES] {
+        self.mapped.tally.live_bytes(layer)
+    }
+
     /// Where the file is: absolute, with the suffix that it got if the name was taken.
     pub fn path(&self) -> &Path {
         &self.path

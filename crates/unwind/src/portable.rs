@@ -1,6 +1,21 @@
 //! The walker for targets without one of their own: the `backtrace` crate. Slow, and may allocate.
 
-use super::{Frames, Module};
+use std::ffi::{CStr, OsStr};
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::sync::{Mutex, OnceLock};
+
+use super::objects::each_object;
+use super::{BuildId, Frames, Module};
+
+/// Who is told of each object that a frame lies in.
+static LISTENER: OnceLock<fn(&Module)> = OnceLock::new();
+
+/// What is remembered of that: beyond, all is asked anew.
+const ANNOUNCED_MOST: usize = 4096;
+
+/// The addresses of objects that were announced since code last changed.
+static ANNOUNCED: Mutex<Vec<std::ops::Range<u64>>> = Mutex::new(Vec::new());
 
 /// Fills `frames` with the return addresses of the calling thread, from the caller of this function on;
 /// how many they are.
@@ -20,16 +35,150 @@ pub fn walk(frames: &mut Frames) -> usize {
     // SAFETY: what has to be serialised with other users of the crate is the naming of frames, which is
     // not done here.
     unsafe { backtrace::trace_unsynchronized(visit) };
+    if let Some(listener) = LISTENER.get() {
+        frames
+            .as_slice()
+            .iter()
+            .for_each(|pc| announce(*pc, *listener));
+    }
     frames.as_slice().len()
 }
 
-/// Nothing is remembered here that code which comes and goes could make wrong.
-pub fn code_changed() {}
-
-/// What objects are loaded is not known here.
-pub fn module_of(_pc: u64) -> Option<Module> {
-    None
+/// Announces the object that an address lies in, unless that was done.
+fn announce(pc: u64, listener: fn(&Module)) {
+    let Ok(mut announced) = ANNOUNCED.lock() else {
+        return;
+    };
+    if announced.iter().any(|object| object.contains(&pc)) {
+        return;
+    }
+    let module = module_of(pc);
+    if announced.len() >= ANNOUNCED_MOST {
+        announced.clear();
+    }
+    announced.push(match &module {
+        Some(module) => module.begin..module.end,
+        // Generated code: not asked for again in this page.
+        None => pc & !0xfff..(pc | 0xfff).saturating_add(1),
+    });
+    drop(announced);
+    if let Some(module) = module {
+        listener(&module);
+    }
 }
 
-/// What objects are loaded is not known here: never called.
-pub fn on_new_module(_f: fn(&Module)) {}
+/// Objects came or went: what lies where is asked anew.
+pub fn code_changed() {
+    if let Ok(mut announced) = ANNOUNCED.lock() {
+        announced.clear();
+    }
+}
+
+/// The loaded object that an address lies in.
+pub fn module_of(pc: u64) -> Option<Module> {
+    let mut found = None;
+    each_object(|info| {
+        found = described(info, pc);
+        found.is_some()
+    });
+    found
+}
+
+/// From now on `f` is told of each object, the first time that a frame lies in it since code last changed.
+pub fn on_new_module(f: fn(&Module)) {
+    // Registered once; a second registration is the same function.
+    let _ = LISTENER.set(f);
+}
+
+/// A loaded object, if the address lies in it.
+fn described(info: &libc::dl_phdr_info, pc: u64) -> Option<Module> {
+    if info.dlpi_phdr.is_null() {
+        return None;
+    }
+    // SAFETY: the dynamic linker says how many headers there are, and keeps them while it shows the object.
+    let headers =
+        unsafe { std::slice::from_raw_parts(info.dlpi_phdr, usize::from(info.dlpi_phnum)) };
+    let address = |header: &libc::Elf64_Phdr| info.dlpi_addr.wrapping_add(header.p_vaddr);
+    let of_kind = |kind| headers.iter().filter(move |header| header.p_type == kind);
+    let begin = of_kind(libc::PT_LOAD).map(address).min()?;
+    let end = of_kind(libc::PT_LOAD)
+        .map(|header| address(header).saturating_add(header.p_memsz))
+        .max()?;
+    if !(begin..end).contains(&pc) {
+        return None;
+    }
+    let notes = of_kind(libc::PT_NOTE).map(|header| {
+        // SAFETY: a segment of notes lies within what is loaded of the object.
+        unsafe { std::slice::from_raw_parts(address(header) as *const u8, header.p_memsz as usize) }
+    });
+    let name = if info.dlpi_name.is_null() {
+        c""
+    } else {
+        // SAFETY: the dynamic linker's string, while it shows the object.
+        unsafe { CStr::from_ptr(info.dlpi_name) }
+    };
+    let path = if name.is_empty() {
+        std::fs::read_link("/proc/self/exe").unwrap_or_default()
+    } else {
+        PathBuf::from(OsStr::from_bytes(name.to_bytes()))
+    };
+    Some(Module {
+        begin,
+        end,
+        bias: info.dlpi_addr,
+        path,
+        build_id: notes.filter_map(build_id).next().unwrap_or_default(),
+    })
+}
+
+/// The descriptor of the note of type 3 by `GNU`: see `<elf.h>`, `NT_GNU_BUILD_ID`. Names and descriptors are padded to
+/// four bytes; what pads more is only ever a property note, and those come in a segment of their own.
+fn build_id(notes: &[u8]) -> Option<BuildId> {
+    let mut rest = notes;
+    loop {
+        let word = |at: usize| {
+            let bytes = rest.get(at..at + 4)?;
+            bytes.try_into().ok().map(u32::from_ne_bytes)
+        };
+        let (name_size, size, kind) = (word(0)? as usize, word(4)? as usize, word(8)?);
+        let name = rest.get(12..)?.get(..name_size)?;
+        let descriptor = rest.get(12..)?.get(name_size.next_multiple_of(4)..)?;
+        if kind == 3 && name == b"GNU\0" {
+            return Some(BuildId::from(descriptor.get(..size)?));
+        }
+        rest = descriptor.get(size.next_multiple_of(4)..)?;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_object_of_a_function_is_this_program() {
+        let here = the_object_of_a_function_is_this_program as *const () as u64;
+        let module = module_of(here).unwrap();
+        assert!((module.begin..module.end).contains(&here));
+        assert_eq!(module.path, std::env::current_exe().unwrap());
+        assert_eq!(module_of(8), None);
+    }
+
+    #[test]
+    fn objects_are_announced_once_until_code_changes() {
+        static TOLD: Mutex<Vec<Module>> = Mutex::new(Vec::new());
+        let told = || TOLD.lock().unwrap().len();
+        let listener = |module: &Module| TOLD.lock().unwrap().push(module.clone());
+        let here = build_id as *const () as u64;
+        for count in 1..=2 {
+            code_changed();
+            announce(here, listener);
+            announce(here, listener);
+            assert_eq!(told(), count);
+        }
+        let module = TOLD.lock().unwrap()[0].clone();
+        assert_eq!(Some(module), module_of(here));
+        // Generated code has none.
+        announce(8, listener);
+        assert_eq!(told(), 2);
+    }
+}

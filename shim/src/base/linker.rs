@@ -23,7 +23,12 @@ extern "C" fn nothing() -> *mut c_void {
 }
 
 /// The first symbol version that glibc gave `dlsym` on this architecture.
-const DLSYM_VERSION: &CStr = c"GLIBC_2.2.5";
+const DLSYM_VERSION: &CStr = if cfg!(target_arch = "x86_64") {
+    c"GLIBC_2.2.5"
+} else {
+    // Where 64-bit Arm begins.
+    c"GLIBC_2.17"
+};
 
 fn libc_dlsym() -> Option<Dlsym> {
     let mut address = LIBC_DLSYM.load(Ordering::Acquire);

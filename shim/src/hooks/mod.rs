@@ -1,6 +1,7 @@
 //! Where the host's calls arrive: exported symbols, and pointers that we put in the driver's place.
 
 pub mod caller;
+pub mod control;
 pub mod driver;
 pub mod entry;
 pub mod exports;

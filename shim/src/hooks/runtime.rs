@@ -17,12 +17,29 @@ use crate::memory::{allocator, stream_ordered};
 /// meets these by a weak reference.
 const STUB_LIBRARY: c_int = 34;
 
+/// The register of 64-bit Arm for the argument that x86-64 has in this one.
+#[cfg(target_arch = "aarch64")]
+macro_rules! caller_register {
+    ("rsi") => {
+        "x1"
+    };
+    ("rdx") => {
+        "x2"
+    };
+    ("rcx") => {
+        "x3"
+    };
+    ("r8") => {
+        "x4"
+    };
+}
+
 /// Defines functions of the runtime's. Each takes the caller's return address as one more argument in
 /// the register named; what its body answers with `true` is done, and everything else is cudart's.
 macro_rules! runtime_functions {
     ($(
         $(#[$doc:meta])*
-        fn $name:ident($($arg:ident: $type:ty),*), $inner:ident, $register:literal, |$real:ident| $body:expr;
+        fn $name:ident($($arg:ident: $type:ty),*), $inner:ident, $register:tt, |$real:ident| $body:expr;
     )*) => { $(
         $(#[$doc])*
         ///
@@ -31,6 +48,15 @@ macro_rules! runtime_functions {
         #[unsafe(naked)]
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name($($arg: $type),*) -> c_int {
+            #[cfg(target_arch = "aarch64")]
+            naked_asm!(
+                ".cfi_startproc",
+                concat!("mov ", caller_register!($register), ", x30"),
+                "b {inner}",
+                ".cfi_endproc",
+                inner = sym $inner,
+            );
+            #[cfg(target_arch = "x86_64")]
             naked_asm!(
                 ".cfi_startproc",
                 concat!("mov ", $register, ", [rsp]"),

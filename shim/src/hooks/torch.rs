@@ -27,6 +27,17 @@ pub struct TorchDevice {
 /// `c10::DeviceType::CUDA`.
 const CUDA: i8 = 1;
 
+/// The register of 64-bit Arm for the argument that x86-64 has in this one.
+#[cfg(target_arch = "aarch64")]
+macro_rules! caller_register {
+    ("r8") => {
+        "x4"
+    };
+    ("r9") => {
+        "x5"
+    };
+}
+
 /// Defines functions of PyTorch's: what it says is looked at, and then its own function called, by a jump with
 /// the stack and the registers of the caller. PyTorch's function may throw, and a thread may end in it: no
 /// frame of ours is in the way then. The body has the caller's return address as one more argument in the
@@ -34,7 +45,7 @@ const CUDA: i8 = 1;
 macro_rules! torch_functions {
     ($(
         $(#[$doc:meta])*
-        fn $name:ident = $symbol:literal, $caller:literal,
+        fn $name:ident = $symbol:literal, $caller:tt,
         $body:ident: $see:ident($($arg:ident: $ty:ty),*);
     )*) => { $(
         extern "C" fn $body($($arg: $ty,)* caller: *const c_void) -> *const c_void {
@@ -54,6 +65,35 @@ macro_rules! torch_functions {
         #[unsafe(naked)]
         #[unsafe(export_name = $symbol)]
         pub unsafe extern "C" fn $name() {
+            #[cfg(target_arch = "aarch64")]
+            naked_asm!(
+                ".cfi_startproc",
+                "stp x29, x30, [sp, #-64]!",
+                ".cfi_def_cfa_offset 64",
+                ".cfi_offset x29, -64",
+                ".cfi_offset x30, -56",
+                "mov x29, sp",
+                "stp x0, x1, [sp, #16]",
+                "stp x2, x3, [sp, #32]",
+                "str x4, [sp, #48]",
+                concat!("mov ", caller_register!($caller), ", x30"),
+                "bl {see}",
+                "mov x16, x0",
+                "ldp x0, x1, [sp, #16]",
+                "ldp x2, x3, [sp, #32]",
+                "ldr x4, [sp, #48]",
+                "ldp x29, x30, [sp], #64",
+                ".cfi_def_cfa_offset 0",
+                ".cfi_restore x29",
+                ".cfi_restore x30",
+                "cbz x16, 2f",
+                "br x16",
+                "2:",
+                "ret",
+                ".cfi_endproc",
+                see = sym $body,
+            );
+            #[cfg(target_arch = "x86_64")]
             naked_asm!(
                 ".cfi_startproc",
                 "push rdi",

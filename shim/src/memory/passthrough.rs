@@ -90,7 +90,7 @@ fn noted(device: u8, class: Class, address: u64, size: u64, stream: u64, counts:
 
 /// What [`forget`] removed from this table and from the trace: for [`freed`] if the driver freed it, for [`restore`] if
 /// it refused.
-pub type Taken = Option<(Allocation, u32)>;
+pub type Taken = Option<(Allocation, Option<u32>)>;
 
 /// Takes an address out before the driver frees it: after that, the address may be another's.
 pub fn forget(address: u64) -> Taken {
@@ -107,14 +107,18 @@ pub fn restore(address: u64, entry: Taken) {
             device,
             ..
         } = allocation;
-        events::stays(class, device, address, size, stack);
+        if let Some(stack) = stack {
+            events::stays(class, device, address, size, stack);
+        }
         live.get_or_insert_default().insert(address, allocation);
     }
 }
 
 /// Records a free that the driver carried out.
 pub fn freed(address: u64, entry: Taken, stream: u64) {
-    let Some((allocation, _)) = entry else { return };
+    let Some((allocation, in_trace)) = entry else {
+        return;
+    };
     let Allocation {
         class,
         size,
@@ -127,7 +131,10 @@ pub fn freed(address: u64, entry: Taken, stream: u64) {
         None if counts => budget::give(device.into(), size),
         None => {}
     }
-    events::forwarded(Kind::Free, class, device, address, size, stream);
+    match in_trace {
+        Some(_) => events::forwarded(Kind::Free, class, device, address, size, stream),
+        None => events::left(class, device, size),
+    }
 }
 
 /// As [`free`], of device memory. Device memory that we hold ourselves is not the program's to free.

@@ -28,6 +28,7 @@ pub fn write(writer: &Writer, hooks: fn(&Writer)) {
             writer.fact("cudart", &library);
         }
     }
+    writer.fact("library", gpushim_version::line());
     hooks(writer);
     let resolved = settings::resolved();
     for setting in &resolved.settings {

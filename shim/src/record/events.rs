@@ -6,12 +6,12 @@ use std::collections::HashSet;
 use gpushim_alloc::Stream;
 use gpushim_alloc::device_pool::Gone;
 use gpushim_alloc::{Context, Freed, Grant, Source, Stamp};
-use gpushim_trace::{Class, Cost, Event, Kind, Writer, flags};
+use gpushim_trace::{Class, Cost, Event, Kind, Layer, Writer, flags};
 
 use crate::base::thread;
 use crate::cuda::{captures, context};
 use crate::record::trace::{open, opened};
-use crate::record::{phase, stacks};
+use crate::record::{pause, phase, stacks, usage};
 
 fn event(kind: Kind, class: Class) -> Event {
     Event {
@@ -59,6 +59,10 @@ pub fn freed(freed: &Freed) -> Stamp {
 /// A block that a pool handed out.
 #[inline(always)]
 pub fn granted_on(grant: &Grant, device: i32, stream: u64) {
+    usage::grew(Layer::Device, device as u8, grant.requested);
+    if pause::is_on() {
+        return left_out();
+    }
     let Some(writer) = open() else { return };
     let (flag, nanos) = match grant.source {
         Source::Hit => (flags::HIT, 0),
@@ -81,6 +85,7 @@ pub fn granted_on(grant: &Grant, device: i32, stream: u64) {
 /// Records a block that came back to a pool. Runs under that pool's lock. Returns when that was.
 #[inline(always)]
 pub fn freed_on(freed: &Freed, stream: u64) -> Stamp {
+    usage::shrank(Layer::Device, freed.device as u8, freed.requested);
     let Some(writer) = opened() else {
         return Stamp::default();
     };
@@ -92,7 +97,34 @@ pub fn freed_on(freed: &Freed, stream: u64) -> Stamp {
         extra: [as_named(stream), Cost::pack(0, freed.size)],
         ..event(Kind::Free, family(freed.for_all))
     };
+    if pause::was_ever() {
+        return free_if_there(writer, &ended);
+    }
     Stamp(writer.record_free_at(&ended))
+}
+
+/// An allocation gets no event: what its hook has spent in the driver is not the next one's.
+#[cold]
+fn left_out() {
+    driver_ns();
+}
+
+/// Records the end of a block if the trace has its beginning, see [`pause`]. Returns when that was.
+#[cold]
+fn free_if_there(writer: &Writer, ended: &Event) -> Stamp {
+    if take(writer, ended.class, ended.address).is_some() {
+        writer.record_left(ended);
+    }
+    Stamp(writer.now())
+}
+
+/// Takes a block out of the live table, and returns the stack of its allocation; `None`: it was allocated in a pause.
+fn take(writer: &Writer, class: Class, address: u64) -> Option<u32> {
+    match writer.take_live(class, address) {
+        Some(block) => Some(block.stack),
+        // It is not there either if there was no room for it.
+        None => (!pause::was_ever() || writer.has_missed_blocks()).then_some(0),
+    }
 }
 
 /// Nanoseconds that this thread's hook has spent in the driver so far; resets the count.
@@ -121,6 +153,14 @@ pub fn segment(
 
 /// Memory that the driver itself handed out or took back; what it takes back has [left](leaving) before.
 pub fn forwarded(kind: Kind, class: Class, device: u8, address: u64, size: u64, stream: u64) {
+    match kind {
+        Kind::Alloc => usage::grew(class.layer(), device, size),
+        Kind::Free => usage::shrank(class.layer(), device, size),
+        _ => {}
+    }
+    if kind == Kind::Alloc && pause::is_on() {
+        return left_out();
+    }
     let Some(writer) = open() else { return };
     let event = Event {
         flags: flags::FORWARDED | capturing(),
@@ -141,10 +181,18 @@ pub fn forwarded(kind: Kind, class: Class, device: u8, address: u64, size: u64, 
 }
 
 /// The driver is asked to take memory back: from the moment at which it does, the address may be another's.
-/// Returns the stack of its allocation for [`stays`].
-pub fn leaving(class: Class, address: u64) -> u32 {
-    let left = opened().and_then(|writer| writer.take_live(class, address));
-    left.map_or(0, |left| left.stack)
+/// Returns the stack of its allocation for [`stays`]; `None` if the trace does not have it, as [`pause`] tells.
+pub fn leaving(class: Class, address: u64) -> Option<u32> {
+    match opened() {
+        Some(writer) => take(writer, class, address),
+        None => (!pause::was_ever()).then_some(0),
+    }
+}
+
+/// The driver took memory back that the trace does not have.
+pub fn left(class: Class, device: u8, size: u64) {
+    usage::shrank(class.layer(), device, size);
+    left_out();
 }
 
 /// The driver refused to take memory back.
@@ -212,17 +260,44 @@ fn pool_state(writer: &Writer, held: fn(i32) -> Option<Held>) {
 
 /// A context of a device ended, if that is known, and with it these blocks.
 pub fn blocks_gone(context: Context, device: Option<i32>, gone: &Gone) {
-    let Some(writer) = opened() else { return };
+    let Some(writer) = opened() else {
+        return usage::lost(device, gone.allocated);
+    };
+    let mut dropped = 0;
     // The table is looked at as a whole: not for a context without blocks.
     if !gone.live.is_empty() {
         let live: HashSet<u64> = gone.live.iter().copied().collect();
-        writer.drop_live(|event| {
+        dropped = drop_live(writer, |event| {
             event.class == Class::Device
                 && event.flags & flags::FORWARDED == 0
                 && live.contains(&event.address)
         });
     }
-    gone_with(writer, context, device, gone.allocated, gone.reserved);
+    usage::lost(device, gone.allocated);
+    let allocated = in_trace(gone.allocated, dropped);
+    gone_with(writer, context, device, allocated, gone.reserved);
+}
+
+/// Takes blocks out of the live table; their bytes, in blocks.
+fn drop_live(writer: &Writer, mut wanted: impl FnMut(&Event) -> bool) -> u64 {
+    let mut bytes = 0_u64;
+    writer.drop_live(|event| {
+        let is_wanted = wanted(event);
+        if is_wanted {
+            bytes = bytes.saturating_add(event.cost().block.max(event.size));
+        }
+        is_wanted
+    });
+    bytes
+}
+
+/// Of the bytes that went with a context those that the trace has, given the blocks that it had.
+fn in_trace(went: u64, dropped: u64) -> u64 {
+    if pause::was_ever() {
+        dropped.min(went)
+    } else {
+        went
+    }
 }
 
 fn gone_with(
@@ -249,12 +324,15 @@ pub fn context_gone(
     allocated: u64,
     is_held: impl Fn(u64) -> bool,
 ) {
-    let Some(writer) = opened() else { return };
-    writer.drop_live(|event| {
+    let Some(writer) = opened() else {
+        return usage::lost(device, allocated);
+    };
+    let dropped = drop_live(writer, |event| {
         let ours = matches!(event.class, Class::Device | Class::PoolAsync);
         ours && event.flags & flags::FORWARDED == 0 && !is_held(event.address)
     });
-    gone_with(writer, context, device, allocated, 0);
+    usage::lost(device, allocated);
+    gone_with(writer, context, device, in_trace(allocated, dropped), 0);
 }
 
 /// A stream began to capture, or stopped with this graph (0: none).
@@ -298,6 +376,14 @@ pub fn trimmed(bytes: u64) {
 /// What a framework said of one of its tensors: `kind` is one of the `Tensor` kinds.
 #[inline]
 pub fn tensor(kind: Kind, device: u8, address: u64, size: u64, allocated: u64, reserved: u64) {
+    match kind {
+        Kind::TensorAlloc => usage::grew(Layer::Tensor, device, size),
+        Kind::TensorFree => usage::shrank(Layer::Tensor, device, size),
+        _ => {}
+    }
+    if kind == Kind::TensorAlloc && pause::is_on() {
+        return;
+    }
     let Some(writer) = open() else { return };
     let event = Event {
         device,
@@ -311,6 +397,9 @@ pub fn tensor(kind: Kind, device: u8, address: u64, size: u64, allocated: u64, r
             stack: stacks::of_allocation(writer, size),
             ..event
         }),
+        Kind::TensorFree if pause::was_ever() => {
+            free_if_there(writer, &event);
+        }
         Kind::TensorFree => {
             writer.record_free(&event);
         }

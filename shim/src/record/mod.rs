@@ -2,9 +2,11 @@
 
 pub mod events;
 pub mod maintenance;
+pub mod pause;
 pub mod phase;
 pub mod ranges;
 pub mod stacks;
 pub mod thread_names;
 pub mod timeline;
 pub mod trace;
+pub mod usage;

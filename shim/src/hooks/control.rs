@@ -1,0 +1,95 @@
+//! What a program may ask of gpushim about itself, and whether it is recorded: `include/gpushim.h` says what they promise.
+
+use std::ffi::{CStr, CString, c_char, c_int};
+use std::sync::{Once, OnceLock};
+
+use crate::hooks::entry;
+use crate::record::ranges::{self, Text};
+use crate::record::{pause, trace, usage};
+
+/// Allocations are not recorded from now on.
+#[unsafe(no_mangle)]
+pub extern "C" fn gpushim_pause() {
+    entry::serve(|| (), || paused(true));
+}
+
+/// Allocations are recorded again.
+#[unsafe(no_mangle)]
+pub extern "C" fn gpushim_record() {
+    entry::serve(|| (), || paused(false));
+}
+
+/// A pause begins or ends; a mark in the trace tells where.
+fn paused(is_paused: bool) {
+    static TOLD: Once = Once::new();
+    if !pause::set(is_paused) {
+        return;
+    }
+    if is_paused {
+        TOLD.call_once(|| {
+            trace::fact(
+                "recording",
+                "the program paused it: what it allocated between the marks `recording paused` and `recording` is not \
+                 here",
+            );
+        });
+    }
+    let mark = if is_paused {
+        "recording paused"
+    } else {
+        "recording"
+    };
+    ranges::mark(None, &Text::Plain(mark.into()));
+}
+
+/// Whether allocations are recorded, as far as the program decides.
+#[unsafe(no_mangle)]
+pub extern "C" fn gpushim_is_recording() -> c_int {
+    c_int::from(!pause::is_on())
+}
+
+/// Bytes in use of a kind of memory on a device, and the most since [`gpushim_reset_peak`]. 0, or -1 for a kind or a
+/// device that there is not.
+///
+/// # Safety
+/// Both pointers are null or may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gpushim_usage(
+    kind: c_int,
+    device: c_int,
+    in_use: *mut u64,
+    peak: *mut u64,
+) -> c_int {
+    entry::serve(
+        || -1,
+        || {
+            let layer = usize::try_from(kind).ok().and_then(usage::layer);
+            let (Some(layer), Ok(device)) = (layer, u8::try_from(device)) else {
+                return -1;
+            };
+            let (now, highest) = usage::of(layer, device);
+            for (place, bytes) in [(in_use, now), (peak, highest)] {
+                if !place.is_null() {
+                    // SAFETY: not null, so the caller's to be written.
+                    unsafe { place.write(bytes) };
+                }
+            }
+            0
+        },
+    )
+}
+
+/// The highest levels that [`gpushim_usage`] tells are those of now.
+#[unsafe(no_mangle)]
+pub extern "C" fn gpushim_reset_peak() {
+    entry::serve(|| (), usage::reset_peak);
+}
+
+/// Version, commit and build id of this library: a text that stays valid.
+#[unsafe(no_mangle)]
+pub extern "C" fn gpushim_version() -> *const c_char {
+    static LINE: OnceLock<CString> = OnceLock::new();
+    const NONE: &CStr = c"";
+    let line = || LINE.get_or_init(|| CString::new(gpushim_version::line()).unwrap_or_default());
+    entry::serve(|| NONE.as_ptr(), || line().as_ptr())
+}
