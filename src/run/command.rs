@@ -16,7 +16,7 @@ use gpushim_config::{Resolved, Setting};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   gpushim run -- python train.py
-  gpushim run --stacks --python -- python train.py  # with the functions that allocate
+  gpushim run --stacks -- python train.py           # with the functions that allocate
   gpushim run --takeover=torch -- python train.py   # PyTorch's tensors from our pool
   gpushim run --limit 20G --trace out/%h-%p.trace -- ./solver")]
 pub struct Args {
@@ -53,7 +53,7 @@ pub struct Args {
         default_missing_value = "all"
     )]
     stacks: Option<OsString>,
-    /// Make Python's functions visible in stacks (GPUSHIM_PYTHON).
+    /// Whether stacks have Python's functions; they do unless `off` (GPUSHIM_PYTHON).
     #[arg(
         long,
         value_name = "on|off",

@@ -25,6 +25,7 @@ mod nvtx;
 mod oom;
 mod plan;
 mod privileged;
+mod python;
 mod replay;
 mod reuse;
 mod runtimes;

@@ -96,6 +96,13 @@ impl Text {
     }
 }
 
+/// Whether the letters of a text follow its head.
+#[inline]
+pub fn is_compact(memory: &impl Memory, object: u64) -> Option<bool> {
+    let state = memory.number(object.wrapping_add(layout::TEXT_STATE))?;
+    Some(state >> 5 & 1 == 1)
+}
+
 impl Default for Text {
     fn default() -> Text {
         Text::new()

@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr;
-use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 
 use gpushim_config::Log;
 use gpushim_python::{Call, Checked, Declined, Interpreter, Step};
@@ -17,8 +17,10 @@ use crate::base::{linker, settings};
 
 /// The interpreter of the process, once it was found; it stays.
 static PYTHON: AtomicPtr<Python> = AtomicPtr::new(ptr::null_mut());
-/// Whether code came that may be an interpreter.
-static IS_WORTH_A_LOOK: AtomicBool = AtomicBool::new(false);
+/// Modules that were met: any of them may be an interpreter.
+static MET: AtomicU64 = AtomicU64::new(0);
+/// Modules that had been met when an interpreter was last looked for.
+static LOOKED: AtomicU64 = AtomicU64::new(0);
 /// The library that has it, if that was loaded apart from the others.
 static LIBRARY: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
 
@@ -40,7 +42,7 @@ pub fn met(path: &Path) {
     {
         LIBRARY.store(library, Ordering::Relaxed);
     }
-    IS_WORTH_A_LOOK.store(true, Ordering::Release);
+    MET.fetch_add(1, Ordering::Release);
 }
 
 /// Frames of both kinds at most.
@@ -98,7 +100,7 @@ struct Functions {
 pub fn in_place<'r>(writer: &Writer, native: &[u64], mixed: &'r mut Row) -> Option<&'r [u64]> {
     // Acquire: what it points at is complete.
     let found = PYTHON.load(Ordering::Acquire);
-    if found.is_null() && !IS_WORTH_A_LOOK.load(Ordering::Relaxed) {
+    if found.is_null() && MET.load(Ordering::Relaxed) == LOOKED.load(Ordering::Relaxed) {
         return None;
     }
     // SAFETY: null, or one that is never freed.
@@ -208,13 +210,18 @@ impl Python {
     }
 }
 
-/// Looks for an interpreter, once for each time that code came.
+/// Looks for an interpreter, after modules were met. Threads that come at once all look: none of their stacks is without
+/// it.
 #[cold]
 #[inline(never)]
 fn look() -> Option<&'static Python> {
-    if !IS_WORTH_A_LOOK.swap(false, Ordering::Acquire) {
-        return None;
-    }
+    let met = MET.load(Ordering::Acquire);
+    let found = search();
+    LOOKED.store(met, Ordering::Release);
+    found
+}
+
+fn search() -> Option<&'static Python> {
     let library = LIBRARY.load(Ordering::Relaxed);
     let library = if library.is_null() {
         libc::RTLD_DEFAULT
