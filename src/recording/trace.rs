@@ -207,3 +207,89 @@ impl Names for OurNames<'_> {
         problems
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::recording::CallSite;
+    use gpushim_trace::{SITE, Site, Writer, WriterOptions};
+
+    #[test]
+    fn frames_of_an_interpreter_have_file_and_line() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("run.trace");
+        let writer = Writer::create(&path, &WriterOptions::default()).expect("a trace");
+        let site = |key: u64, name: &str, file: &str, line| {
+            let site = Site {
+                name: writer.intern(name),
+                file: writer.intern(file),
+                line,
+            };
+            let id = writer.site(&[key, 0, 0, 0], || Some(site)).expect("room");
+            SITE | u64::from(id)
+        };
+        let packages = "/opt/lib/python3.12/site-packages/torch/nn/modules";
+        let frames = [
+            site(
+                1,
+                "Module._call_impl",
+                &format!("{packages}/module.py"),
+                1762,
+            ),
+            // What Python itself calls the function below, in its perf map.
+            0x7f00_0000_1008,
+            site(2, "Model.forward", "/home/me/train.py", 41),
+            site(3, "<module>", "/home/me/train.py", 0),
+        ];
+        writer.jit(
+            0x7f00_0000_1000,
+            16,
+            writer.intern("py::Model.forward:/home/me/train.py"),
+        );
+        let stack = writer.stack(0, &frames);
+        let trace = Trace::open(&path).expect("the trace");
+        assert_eq!(trace.return_addresses().count(), 1);
+        let mut names = Recording::names(&trace);
+        let shown: Vec<String> = names
+            .stack(stack)
+            .iter()
+            .flat_map(|frame| match frame {
+                Frame::Call(symbols) => crate::symbols::lines(symbols),
+                Frame::Range(name) => vec![name.clone()],
+            })
+            .collect();
+        assert_eq!(
+            shown,
+            [
+                "Module._call_impl  module.py:1762",
+                "Model.forward  train.py:41",
+                "<module>  train.py"
+            ]
+        );
+        let call_site = CallSite::of(&mut *names, stack);
+        assert_eq!(call_site.in_a_sentence(), "`Model.forward train.py:41`");
+        assert_ne!(Recording::frames(&trace, stack), 0);
+        // A perf map alone gives functions without lines.
+        let other = writer.stack(0, &frames[1..2]);
+        let trace = Trace::open(&path).expect("the trace");
+        let symbols = Recording::names(&trace).stack(other);
+        let [Frame::Call(symbols)] = &symbols[..] else {
+            panic!("one call: {symbols:?}");
+        };
+        assert_eq!(symbols[0].function, "Model.forward");
+    }
+
+    #[test]
+    fn a_site_that_is_not_there_has_no_name() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("run.trace");
+        let writer = Writer::create(&path, &WriterOptions::default()).expect("a trace");
+        let stack = writer.stack(0, &[SITE | 99]);
+        let trace = Trace::open(&path).expect("the trace");
+        let symbols = Recording::names(&trace).stack(stack);
+        let [Frame::Call(symbols)] = &symbols[..] else {
+            panic!("one call: {symbols:?}");
+        };
+        assert_eq!(symbols[0].kind, Kind::Unknown);
+    }
+}

@@ -112,3 +112,6 @@ fn code_of(memory: &impl Memory, layout: &Layout, types: &Types, frame: u64) -> 
     let code = memory.word(frame.wrapping_add(layout.frame.code))? & !7;
     (memory.word(code.wrapping_add(layout::TYPE))? == types.code).then_some(code)
 }
+
+#[cfg(test)]
+mod tests;

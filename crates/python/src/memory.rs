@@ -132,6 +132,18 @@ pub mod made {
         }
     }
 
+    impl Made {
+        /// Writes over what is there.
+        pub fn set(&mut self, at: u64, value: &[u8]) {
+            let holds = |(begin, bytes): &&mut (u64, Vec<u8>)| {
+                (*begin..*begin + bytes.len() as u64).contains(&at)
+            };
+            let (begin, bytes) = self.0.iter_mut().find(holds).expect("a region");
+            let at = (at - *begin) as usize;
+            bytes[at..at + value.len()].copy_from_slice(value);
+        }
+    }
+
     impl Memory for Made {
         fn read(&self, at: u64, into: &mut [u8]) -> bool {
             let found = self.0.iter().find_map(|(begin, bytes)| {

@@ -27,6 +27,7 @@ static LIBRARY: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
 /// An interpreter, and its code that runs functions.
 struct Python {
     interpreter: Interpreter,
+    /// Parts that are not there are empty, and the last ones.
     evaluator: [Range<u64>; 4],
 }
 
@@ -92,6 +93,34 @@ struct Functions {
     entries: usize,
     /// Functions among them.
     count: usize,
+    /// Whether there are more, further out.
+    is_cut: bool,
+}
+
+/// Which of the native frames are the evaluator's: a bit for each.
+struct Evaluations([u64; gpushim_unwind::MAX_FRAMES / 64]);
+
+impl Evaluations {
+    fn among(native: &[u64], python: &Python) -> Evaluations {
+        let mut found = Evaluations([0; gpushim_unwind::MAX_FRAMES / 64]);
+        for (bits, frames) in found.0.iter_mut().zip(native.chunks(64)) {
+            for (place, frame) in frames.iter().enumerate() {
+                *bits |= u64::from(python.runs(*frame)) << place;
+            }
+        }
+        found
+    }
+
+    fn count(&self) -> usize {
+        self.0.iter().map(|bits| bits.count_ones() as usize).sum()
+    }
+
+    #[inline]
+    fn has(&self, place: usize) -> bool {
+        self.0
+            .get(place / 64)
+            .is_some_and(|bits| bits >> (place % 64) & 1 == 1)
+    }
 }
 
 /// Puts Python's functions in place of the native frames that ran them, if the thread runs any; `None`: the native frames
@@ -114,15 +143,19 @@ pub fn in_place<'r>(writer: &Writer, native: &[u64], mixed: &'r mut Row) -> Opti
         }
         Checked::NotYet | Checked::Not => return None,
     }
-    let runs = |frame: &u64| python.runs(*frame);
-    let evaluations = native.iter().filter(|frame| runs(frame)).count();
+    let evaluations = Evaluations::among(native, python);
     let mut functions = Functions {
         row: Row::new(),
         entries: 0,
         count: 0,
+        is_cut: false,
     };
     python.functions(writer, state, &mut functions);
-    if evaluations > functions.entries
+    let lacks = |functions: &Functions| match functions.is_cut {
+        true => 0,
+        false => evaluations.count().saturating_sub(functions.entries),
+    };
+    if lacks(&functions) > 0
         && let Some(inner) = python.interpreter.inner(state)
     {
         (functions.row.length, functions.entries, functions.count) = (0, 0, 0);
@@ -135,11 +168,11 @@ pub fn in_place<'r>(writer: &Writer, native: &[u64], mixed: &'r mut Row) -> Opti
     // Where the interpreter that runs is not the one whose functions are known, theirs are the outer frames.
     let mut left_out = match python.interpreter.is_innermost(state) {
         true => 0,
-        false => evaluations.saturating_sub(functions.entries),
+        false => lacks(&functions),
     };
     let mut rest = functions.row.as_slice().iter().copied();
-    for frame in native {
-        if !runs(frame) {
+    for (frame, place) in native.iter().zip(0..) {
+        if !evaluations.has(place) {
             mixed.push(*frame);
         } else if left_out > 0 {
             left_out -= 1;
@@ -171,7 +204,8 @@ impl Python {
     fn runs(&self, frame: u64) -> bool {
         // The call is before the address it returns to; above bit 48 is the number of the module.
         let call = (frame & ((1 << 48) - 1)).wrapping_sub(1);
-        self.evaluator.iter().any(|part| part.contains(&call))
+        let mut parts = self.evaluator.iter().take_while(|part| !part.is_empty());
+        parts.any(|part| part.contains(&call))
     }
 
     /// Adds the functions of a thread state.
@@ -186,7 +220,8 @@ impl Python {
                 let site = self.site(writer, call);
                 functions.count += 1;
                 let has_room = site.is_none_or(|site| functions.row.push(SITE | u64::from(site)));
-                has_room && functions.count < FUNCTIONS
+                functions.is_cut = !has_room || functions.count >= FUNCTIONS;
+                !functions.is_cut
             }
         };
         // SAFETY: the state is the calling thread's, it was checked, and nothing of Python runs meanwhile.
