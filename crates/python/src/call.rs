@@ -32,16 +32,17 @@ impl Call {
         let first_line = memory.number(self.code.wrapping_add(layout.first_line))?;
         let place =
             u64::from(self.offset.cast_unsigned()) << 32 | u64::from(first_line.cast_unsigned());
+        if let Some(at) = layout.version {
+            let number = memory.number(self.code.wrapping_add(at))?;
+            if number != 0 {
+                // Each interpreter counts for itself. All of this is in one line of the cache.
+                let number = u64::from(number.cast_unsigned());
+                return Some([self.code, place, number, word(layout.file)?]);
+            }
+        }
         let [name, file, lines] = [word(layout.name)?, word(layout.file)?, word(layout.lines)?];
-        let of_version = match layout.version {
-            Some(at) => memory.number(self.code.wrapping_add(at))?,
-            None => 0,
-        };
-        let content = match of_version {
-            0 => content(memory, layout, [name, file, lines])?,
-            number => u64::from(number.cast_unsigned()),
-        };
         let parts = name ^ file.rotate_left(21) ^ lines.rotate_left(42);
+        let content = content(memory, layout, [name, file, lines])?;
         Some([self.code, place, parts, content])
     }
 }

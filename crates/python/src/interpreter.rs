@@ -1,42 +1,14 @@
 //! The interpreter of the process, and the frames of the calling thread in it.
 
-use std::fmt;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use crate::call::{Call, KEY};
+use crate::declined::Declined;
 use crate::frames::{Step, steps};
 use crate::layout::Layout;
 use crate::memory::{Kernel, Memory, Own};
 use crate::offsets::published;
 use crate::symbols::{Symbols, this_thread};
-
-/// Why an interpreter's frames are not read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Declined {
-    /// A version whose frames are not known: 3 and this.
-    Version(u8),
-    /// A build without a GIL, where other threads change what a walk reads.
-    FreeThreaded,
-    /// Its frames are not where those of its version are.
-    Layout,
-}
-
-impl fmt::Display for Declined {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Declined::Version(minor) => {
-                write!(
-                    f,
-                    "frames of Python 3.{minor} are not known, those of 3.8 to 3.14 are"
-                )
-            }
-            Declined::FreeThreaded => f.write_str("Python without a GIL is not supported"),
-            Declined::Layout => f.write_str(
-                "this build of Python keeps its frames elsewhere than builds of its version do",
-            ),
-        }
-    }
-}
 
 /// Whether the layout was found to be that of the interpreter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

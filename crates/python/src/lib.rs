@@ -10,6 +10,7 @@
 //! Builds with another layout, as those for debugging references and those without a GIL, are declined.
 
 mod call;
+mod declined;
 mod describe;
 mod frames;
 mod interpreter;
@@ -21,5 +22,6 @@ mod symbols;
 mod text;
 
 pub use call::{Call, KEY};
+pub use declined::Declined;
 pub use frames::Step;
-pub use interpreter::{Checked, Declined, Interpreter};
+pub use interpreter::{Checked, Interpreter};

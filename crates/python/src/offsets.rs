@@ -4,7 +4,7 @@
 //! Include/internal/pycore_debug_offsets.h, with more in between. It begins with a cookie, the version, and whether the
 //! build is one without a GIL.
 
-use crate::interpreter::Declined;
+use crate::declined::Declined;
 use crate::layout::{ADAPTIVE, Boundary, FrameLayout, Layout};
 use crate::memory::Memory;
 
