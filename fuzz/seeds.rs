@@ -9,7 +9,7 @@ use std::time::Duration;
 use gpushim_trace::layout::{self, PartKind, get_u32, get_u64, header, part};
 use gpushim_trace::spool::{SpoolLimits, SpoolOptions, Spooler};
 use gpushim_trace::{
-    BuildId, Class, Event, Facts, Kind, Module, StackNode, Writer, WriterOptions, flags,
+    BuildId, Class, Event, Facts, Kind, Module, SITE, Site, StackNode, Writer, WriterOptions, flags,
 };
 
 use super::read_all::spool;
@@ -186,16 +186,21 @@ fn full() -> (Vec<u8>, Vec<u8>) {
         ..Event::new(Kind::RangePush, Class::Unknown)
     };
     writer.record(&range);
+    let place = Site {
+        name: writer.intern("Model.forward"),
+        file: writer.intern("/src/model.py"),
+        line: 41,
+    };
+    let site = writer.site(&[1; 4], || Some(place)).unwrap();
     let mut frames = Vec::new();
     for number in 0..150_u64 {
-        let stack = [number % 3 * 0x8000, 0x1_2345, 0x10_0010 + number % 4 * 64];
+        let stack =
+            [number % 3 * 0x8000, 0x1_2345, 0x10_0010 + number % 4 * 64].map(|frame| begin + frame);
+        let stack = [stack[0], SITE | u64::from(site), stack[1], stack[2]];
         let event = |kind, block: u64| Event {
             flags: [flags::HIT, flags::GROWN, flags::FORWARDED][number as usize % 3],
             device: (block % 9) as u8,
-            stack: writer.stack(
-                ranges * u32::from(block.is_multiple_of(2)),
-                &stack.map(|frame| begin + frame),
-            ),
+            stack: writer.stack(ranges * u32::from(block.is_multiple_of(2)), &stack),
             thread: 11,
             address: 0x7000_0000 + block * 4096,
             size: 512 << (block % 20),
@@ -230,6 +235,7 @@ pub fn compact(content: &[u8]) -> Vec<u8> {
         PartKind::Stacks,
         PartKind::Modules,
         PartKind::Jit,
+        PartKind::Sites,
         PartKind::Live,
         PartKind::Totals,
         PartKind::Timeline,

@@ -4,17 +4,17 @@ use std::hash::Hasher;
 use std::path::Path;
 use std::rc::Rc;
 
-use rustc_hash::FxHasher;
+use rustc_hash::{FxHashMap, FxHasher};
 
 use super::code::Code;
 use super::nodes::Nodes;
 use super::{Coverage, Frame, Names, Recording};
-use crate::symbols::{Options, Symbolizer};
+use crate::symbols::{Kind, Options, Symbol, Symbolizer};
 use gpushim_trace::{Layer, LiveBlock, Record, StackNode, Timeline, Trace};
 
-/// Nodes of a stack beyond which the outer ones are left out. Writers keep 256 frames and 64 ranges; in a hostile
+/// Nodes of a stack beyond which the outer ones are left out. Writers keep 512 frames and 64 ranges; in a hostile
 /// file a chain can lead through thousands, for each of a hundred thousand stacks.
-const NODES: usize = 512;
+const NODES: usize = 1024;
 
 impl Recording for Trace {
     fn path(&self) -> &Path {
@@ -44,6 +44,7 @@ impl Recording for Trace {
             (cut.stacks, "stacks, or ranges of them,"),
             (cut.modules, "libraries"),
             (cut.jit, "names of generated code"),
+            (cut.sites, "frames of interpreters"),
         ] {
             if count > 0 {
                 problems.push(format!("{count} {what} did not fit into the file"));
@@ -96,7 +97,7 @@ impl Recording for Trace {
     fn open_ranges(&self, stack: u32) -> Vec<String> {
         let name = |node| match node {
             StackNode::Range { name, .. } => self.string(name),
-            StackNode::Frame(_) => None,
+            StackNode::Frame(_) | StackNode::Site(_) => None,
         };
         self.stack(stack).take(NODES).filter_map(name).collect()
     }
@@ -105,10 +106,14 @@ impl Recording for Trace {
         let mut hasher = FxHasher::default();
         let mut frames = 0_u32;
         for node in self.stack(stack).take(NODES) {
-            if let StackNode::Frame(address) = node {
-                frames += 1;
-                hasher.write_u64(address);
-            }
+            let content = match node {
+                StackNode::Frame(address) => address,
+                // No address is so high.
+                StackNode::Site(site) => u64::MAX - u64::from(site),
+                StackNode::Range { .. } => continue,
+            };
+            frames += 1;
+            hasher.write_u64(content);
         }
         // Not 0 by chance.
         if frames == 0 { 0 } else { hasher.finish() | 1 }
@@ -125,6 +130,7 @@ pub fn names_with(trace: &Trace, options: Options) -> Box<dyn Names + '_> {
     Box::new(OurNames {
         trace,
         symbolizer,
+        sites: FxHashMap::default(),
         nodes: Nodes::default(),
     })
 }
@@ -133,38 +139,157 @@ pub fn names_with(trace: &Trace, options: Options) -> Box<dyn Names + '_> {
 struct OurNames<'a> {
     trace: &'a Trace,
     symbolizer: Symbolizer,
+    /// The functions of interpreters that were asked for, by the ids of their sites.
+    sites: FxHashMap<u32, Rc<[Symbol]>>,
     nodes: Nodes,
+}
+
+/// The function of an interpreter at a site.
+fn at_site(trace: &Trace, id: u32) -> Symbol {
+    let site = trace.site(id).unwrap_or_default();
+    let name = trace.string(site.name);
+    Symbol {
+        // Without it the text did not fit into the file, or the file is damaged.
+        kind: name.as_ref().map_or(Kind::Unknown, |_| Kind::Python),
+        function: name.unwrap_or_else(|| "a function without a name".to_string()),
+        file: trace.string(site.file),
+        line: Some(site.line).filter(|line| *line > 0),
+        module: None,
+        inlined: false,
+        known: Default::default(),
+    }
+}
+
+/// Leaves out what a perf map says of Python's functions: the frames beside have the same functions with their lines.
+fn without_trampolines(stack: &mut Vec<Frame>) {
+    let is_python = |frame: &Frame, has_line: bool| match frame {
+        Frame::Call(symbols) => symbols
+            .iter()
+            .any(|symbol| symbol.kind == Kind::Python && symbol.line.is_some() == has_line),
+        Frame::Range(_) => false,
+    };
+    if stack.iter().any(|frame| is_python(frame, true)) {
+        stack.retain(|frame| !is_python(frame, false));
+    }
 }
 
 impl Names for OurNames<'_> {
     fn stack(&mut self, id: u32) -> Rc<[Frame]> {
-        let symbolizer = &mut self.symbolizer;
+        let (symbolizer, sites, trace) = (&mut self.symbolizer, &mut self.sites, self.trace);
         let most = self.nodes.most(id);
         let mut frames = 0;
         let of_node = |node| match node {
-            StackNode::Frame(_) if frames >= most => None,
+            StackNode::Frame(_) | StackNode::Site(_) if frames >= most => None,
+            StackNode::Site(site) => {
+                frames += 1;
+                let known = sites.entry(site);
+                let symbols = known.or_insert_with(|| Rc::new([at_site(trace, site)]));
+                Some(Frame::Call(Rc::clone(symbols)))
+            }
             StackNode::Frame(address) => {
                 frames += 1;
                 Some(Frame::Call(symbolizer.resolve(address)))
             }
             StackNode::Range { name, .. } => {
-                let name = self.trace.string(name).unwrap_or_default();
+                let name = trace.string(name).unwrap_or_default();
                 Some(Frame::Range(name))
             }
         };
-        let stack = self
-            .trace
-            .stack(id)
-            .take(NODES)
-            .filter_map(of_node)
-            .collect();
+        let mut stack: Vec<Frame> = trace.stack(id).take(NODES).filter_map(of_node).collect();
         self.nodes.took(id, frames);
-        stack
+        without_trampolines(&mut stack);
+        stack.into()
     }
 
     fn problems(&self) -> Vec<String> {
         let mut problems = self.symbolizer.problems().to_vec();
         problems.extend(self.nodes.problem());
         problems
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::recording::CallSite;
+    use gpushim_trace::{SITE, Site, Writer, WriterOptions};
+
+    #[test]
+    fn frames_of_an_interpreter_have_file_and_line() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("run.trace");
+        let writer = Writer::create(&path, &WriterOptions::default()).expect("a trace");
+        let site = |key: u64, name: &str, file: &str, line| {
+            let site = Site {
+                name: writer.intern(name),
+                file: writer.intern(file),
+                line,
+            };
+            let id = writer.site(&[key, 0, 0, 0], || Some(site)).expect("room");
+            SITE | u64::from(id)
+        };
+        let packages = "/opt/lib/python3.12/site-packages/torch/nn/modules";
+        let frames = [
+            site(
+                1,
+                "Module._call_impl",
+                &format!("{packages}/module.py"),
+                1762,
+            ),
+            // What Python itself calls the function below, in its perf map.
+            0x7f00_0000_1008,
+            site(2, "Model.forward", "/home/me/train.py", 41),
+            site(3, "<module>", "/home/me/train.py", 0),
+        ];
+        writer.jit(
+            0x7f00_0000_1000,
+            16,
+            writer.intern("py::Model.forward:/home/me/train.py"),
+        );
+        let stack = writer.stack(0, &frames);
+        let trace = Trace::open(&path).expect("the trace");
+        assert_eq!(trace.return_addresses().count(), 1);
+        let mut names = Recording::names(&trace);
+        let shown: Vec<String> = names
+            .stack(stack)
+            .iter()
+            .flat_map(|frame| match frame {
+                Frame::Call(symbols) => crate::symbols::lines(symbols),
+                Frame::Range(name) => vec![name.clone()],
+            })
+            .collect();
+        assert_eq!(
+            shown,
+            [
+                "Module._call_impl  module.py:1762",
+                "Model.forward  train.py:41",
+                "<module>  train.py"
+            ]
+        );
+        let call_site = CallSite::of(&mut *names, stack);
+        assert_eq!(call_site.in_a_sentence(), "`Model.forward train.py:41`");
+        assert_ne!(Recording::frames(&trace, stack), 0);
+        // A perf map alone gives functions without lines.
+        let other = writer.stack(0, &frames[1..2]);
+        let trace = Trace::open(&path).expect("the trace");
+        let symbols = Recording::names(&trace).stack(other);
+        let [Frame::Call(symbols)] = &symbols[..] else {
+            panic!("one call: {symbols:?}");
+        };
+        assert_eq!(symbols[0].function, "Model.forward");
+    }
+
+    #[test]
+    fn a_site_that_is_not_there_has_no_name() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("run.trace");
+        let writer = Writer::create(&path, &WriterOptions::default()).expect("a trace");
+        let stack = writer.stack(0, &[SITE | 99]);
+        let trace = Trace::open(&path).expect("the trace");
+        let symbols = Recording::names(&trace).stack(stack);
+        let [Frame::Call(symbols)] = &symbols[..] else {
+            panic!("one call: {symbols:?}");
+        };
+        assert_eq!(symbols[0].kind, Kind::Unknown);
     }
 }

@@ -63,7 +63,7 @@ pub struct Args {
     /// Record no call stacks: the same as --stacks=off.
     #[arg(long, conflicts_with = "stacks")]
     no_stacks: bool,
-    /// Make Python's functions visible in stacks; on where there are stacks (GPUSHIM_PYTHON).
+    /// Whether stacks have Python's functions; they do unless `off` (GPUSHIM_PYTHON).
     #[arg(
         long,
         value_name = "on|off",
@@ -129,8 +129,7 @@ impl Args {
         option.and_then(|(_, value)| value.clone())
     }
 
-    /// The value of a variable: the option's, or else the environment's, or else what `run` sets by itself: stacks, and
-    /// where there are stacks, with Python's functions.
+    /// The value of a variable: the option's, or else the environment's, or else what `run` sets by itself: stacks.
     fn value(&self, name: &str) -> Option<OsString> {
         let set = |name: &str| {
             let in_environment = || std::env::var_os(name).filter(|value| !value.is_empty());
@@ -138,15 +137,13 @@ impl Args {
         };
         set(name).or_else(|| match name {
             STACKS => Some("all".into()),
-            PYTHON if set(STACKS).is_none_or(|stacks| stacks != "off") => Some("on".into()),
             _ => None,
         })
     }
 }
 
-/// The variables that `run` sets by itself.
+/// The variable that `run` sets by itself.
 const STACKS: &str = "GPUSHIM_STACKS";
-const PYTHON: &str = "GPUSHIM_PYTHON";
 
 pub fn main(args: &Args) -> Result<Outcome> {
     let resolved = Resolved::from_lookup(|name| args.value(name));

@@ -54,7 +54,7 @@ const GENERATION_SHIFT: u32 = 48;
 pub enum Kind {
     /// Of a module.
     Native,
-    /// Of the Python interpreter, which named it in its perf map.
+    /// Of the Python interpreter.
     Python,
     /// Of another compiler at run time, which named it in its perf map.
     Jit,

@@ -24,6 +24,7 @@ HERE = Path(__file__).resolve().parents[2]
 ROOTS = {
     "shim/src": ["base", "cuda", "record", "memory", "process", "hooks"],
     "crates/trace/src": [],
+    "crates/python/src": [],
     "crates/unwind/src": [],
     "crates/alloc/src": [],
     "crates/config/src": [],

@@ -26,6 +26,7 @@ mod nvtx;
 mod oom;
 mod plan;
 mod privileged;
+mod python;
 mod replay;
 mod reuse;
 mod run;

@@ -9,7 +9,7 @@ fn under(options: &[&str], case: &str, steps: u32) -> Run {
     Run::new(env!("CARGO_BIN_EXE_gpushim"))
         .arg("run")
         .args(options)
-        .arg(super::stacks::python().unwrap_or_else(|| "python3".into()))
+        .arg(super::python::python().unwrap_or_else(|| "python3".into()))
         .arg(place().root.join("tests/programs/situations.py"))
         .args([case, &steps.to_string()])
         .env("GPUSHIM_TRACE", "{}/%p.trace")
@@ -40,7 +40,7 @@ fn a_leak_is_named_when_the_program_ends() {
         lines[1].starts_with("  1. Memory grows by 1.0 MiB per iteration"),
         "{lines:#?}"
     );
-    if super::stacks::python().is_some() {
+    if super::python::python().is_some() {
         let place = lines.iter().find(|line| line.starts_with("     at "));
         let place = place.unwrap_or_else(|| panic!("no place: {lines:#?}"));
         assert!(place.contains("copy situations.py"), "{lines:#?}");
@@ -99,7 +99,7 @@ fn ranks_write_a_trace_each_and_the_first_speaks() {
         .args(["-c", script, "sh"])
         .arg(env!("CARGO_BIN_EXE_gpushim"))
         .arg("run")
-        .arg(super::stacks::python().unwrap_or_else(|| "python3".into()))
+        .arg(super::python::python().unwrap_or_else(|| "python3".into()))
         .arg(place().root.join("tests/programs/situations.py"))
         .args(["leaky-layer", "30"])
         .env("GPUSHIM_TRACE", "{}/%r-%p.trace")

@@ -23,11 +23,10 @@ const CLEAN: [&str; 8] = [
 
 /// A training of so many steps; its functions have names where there is a Python that gives them.
 fn run(case: &str, steps: u32) -> Run {
-    Run::new(super::stacks::python().unwrap_or_else(|| "python3".into()))
+    Run::new(super::python::python().unwrap_or_else(|| "python3".into()))
         .arg(place().root.join("tests/programs/situations.py"))
         .args([case, &steps.to_string()])
         .env("GPUSHIM_STACKS", "all")
-        .env("GPUSHIM_PYTHON", "on")
         .env("STANDIN_MEMORY", "512M")
 }
 
@@ -103,7 +102,7 @@ fn function(site: &Value) -> Value {
 
 /// The function is named where Python's functions can be.
 fn named(text: &Value, function: &str) -> bool {
-    super::stacks::python().is_none() || text.as_str().is_some_and(|text| text.contains(function))
+    super::python::python().is_none() || text.as_str().is_some_and(|text| text.contains(function))
 }
 
 #[test]

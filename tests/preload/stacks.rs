@@ -1,13 +1,12 @@
 //! Call stacks of allocations, from the program to the names that `gpushim events` shows.
 
 use std::ffi::OsStr;
-use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::support::{Outcome, Run, library, place, program_with};
+use crate::support::{Outcome, Run, library, program_with};
 
 /// Functions without frame pointers and without tail calls, as in programs of distributions, but called.
 const FLAGS: [&str; 4] = [
@@ -25,7 +24,7 @@ fn asking(arguments: &[&str]) -> Run {
 }
 
 /// The functions of each allocation of the only trace, innermost first, by the bytes asked for.
-fn stacks(outcome: &Outcome) -> Vec<(u64, Vec<String>)> {
+pub fn stacks(outcome: &Outcome) -> Vec<(u64, Vec<String>)> {
     let files = outcome.files();
     let trace = files.iter().find(|name| name.ends_with(".trace"));
     let trace = outcome.folder().join(trace.expect("a trace"));
@@ -156,43 +155,6 @@ fn code_at_the_same_addresses_is_told_apart() {
             [name, "reload", "main"],
             "{number}"
         );
-    }
-}
-
-/// A Python that can make its functions visible, if there is one: of those in the path, or of pyenv's.
-pub fn python() -> Option<PathBuf> {
-    let names = ["python3", "python3.14", "python3.13", "python3.12"].map(PathBuf::from);
-    let pyenv = std::env::var_os("PYENV_ROOT").map(PathBuf::from);
-    let pyenv = pyenv.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".pyenv")));
-    let versions = pyenv.and_then(|root| std::fs::read_dir(root.join("versions")).ok());
-    let more = versions.into_iter().flatten().flatten();
-    let more = more.map(|version| version.path().join("bin/python3"));
-    let can = "import sys; sys.activate_stack_trampoline; print(sys.executable)";
-    names.into_iter().chain(more).find_map(|name| {
-        let output = Command::new(name).args(["-c", can]).output().ok()?;
-        let path = String::from_utf8_lossy(&output.stdout).trim().to_owned();
-        output.status.success().then(|| path.into())
-    })
-}
-
-/// Where there is no Python 3.12 or later this tests what older ones give; `scripts/test` says so.
-#[test]
-fn a_python_program_finds_its_functions() {
-    let run = Run::new(python().unwrap_or_else(|| "python3".into()))
-        .arg(place().root.join("tests/programs/functions.py"))
-        .env("GPUSHIM_STACKS", "all")
-        .env("GPUSHIM_PYTHON", "on");
-    let (_, shim) = run.both();
-    let stacks = stacks(&shim);
-    let known = ["allocate", "Layer.forward", "train", "main", "<module>"];
-    let expected: &[&str] = if python().is_some() { &known } else { &[] };
-    for step in 0..3 {
-        assert_eq!(
-            of(&stacks, 3_000_000 + step, &known),
-            expected,
-            "{stacks:?}"
-        );
-        assert!(stacks[step as usize].1.len() > 5);
     }
 }
 

@@ -6,12 +6,11 @@ use crate::support::{Outcome, Run, place};
 
 /// A process that holds 3 MiB, held 7 MiB before, and has this looked at it.
 fn looked_at(arguments: &[&str]) -> Outcome {
-    Run::new(super::stacks::python().unwrap_or_else(|| "python3".into()))
+    Run::new(super::python::python().unwrap_or_else(|| "python3".into()))
         .arg(place().root.join("tests/programs/looked_at.py"))
         .args([env!("CARGO_BIN_EXE_gpushim"), "top"])
         .args(arguments)
         .env("GPUSHIM_STACKS", "all")
-        .env("GPUSHIM_PYTHON", "on")
         .shim()
 }
 
@@ -45,7 +44,7 @@ fn a_process_that_runs() {
         (&holder["bytes"], &holder["blocks"]),
         (&(3 << 20).into(), &3.into())
     );
-    if super::stacks::python().is_some() {
+    if super::python::python().is_some() {
         let function = &holder["function"];
         assert_eq!(function["name"], "hold", "{one:#}");
         let file = function["file"].as_str();

@@ -11,7 +11,7 @@ __attribute__((visibility("default"))) unsigned long getauxval(unsigned long typ
 
 int main(void) {
     static const char *const names[] = {"PYTORCH_CUDA_ALLOC_CONF", "XLA_PYTHON_CLIENT_ALLOCATOR", "TF_GPU_ALLOCATOR",
-                                        "PYTHONPERFSUPPORT", "NVTX_INJECTION64_PATH", "_GPUSHIM_NVTX_BEFORE"};
+                                        "NVTX_INJECTION64_PATH", "_GPUSHIM_NVTX_BEFORE"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         const char *value = getenv(names[i]);
         printf("%s: %s\n", names[i], value ? value : "none");

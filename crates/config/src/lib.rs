@@ -34,7 +34,7 @@ mod variables;
 
 pub use path::{DEFAULT_PATTERN, host, rank, trace_path};
 pub use values::{Announcements, Log, Policies, Stacks, Takeover, TraceMode, duration, size};
-pub use variables::{LIBRARY, NVTX, PYTHON, TAKEOVER, VARIABLES, Variable, markdown};
+pub use variables::{LIBRARY, NVTX, TAKEOVER, VARIABLES, Variable, markdown};
 
 /// What is in force.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,7 +69,7 @@ pub struct Config {
     pub spool_floor: u64,
     /// Which allocations get a stack.
     pub stacks: Stacks,
-    /// Whether Python makes its functions visible in stacks.
+    /// Whether stacks have Python's functions.
     pub python: bool,
     /// Whether ranges and marks are listened to.
     pub nvtx: Announcements,

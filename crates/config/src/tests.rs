@@ -35,7 +35,7 @@ fn defaults_are_those_of_the_table() {
             spool_size: None,
             spool_floor: 1 << 30,
             stacks: Stacks::Off,
-            python: false,
+            python: true,
             nvtx: Announcements::Auto,
             tensors: Announcements::Auto,
             takeover: Takeover::default(),

@@ -74,8 +74,9 @@ variables! {
         "Free space that the mode `full` leaves on the disk: with less free space it stops writing." }
     STACKS = { "GPUSHIM_STACKS", "off", "off, all, a size like 1M (larger allocations only) or 1/N (one in N)",
         "Which allocations get a call stack." }
-    PYTHON = { "GPUSHIM_PYTHON", "off", "off or on",
-        "Whether Python (3.12 or later) makes its functions visible in stacks, as `PYTHONPERFSUPPORT=1` does." }
+    PYTHON = { "GPUSHIM_PYTHON", "on", "on or off",
+        "Whether stacks have Python's functions, with file and line, in place of the interpreter's own. They are read \
+         from the frames of CPython 3.8 to 3.14, which is not changed by it; a build without a GIL is not supported." }
     NVTX = { "GPUSHIM_NVTX", "auto", "auto or off",
         "Whether the ranges and marks that a program announces by NVTX are recorded. An attached profiler still \
          gets them." }

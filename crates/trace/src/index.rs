@@ -22,16 +22,23 @@ impl Index<AtomicU64> {
     /// A table for this many entries, of memory that becomes present as it is used. `None`: there is not enough.
     pub fn for_entries(entries: usize) -> Option<Index<AtomicU64>> {
         let words = entries.max(8).saturating_mul(2).next_power_of_two();
-        let layout = Layout::array::<AtomicU64>(words).ok()?;
-        // SAFETY: the layout has a size, as there are words.
-        let zeros = unsafe { alloc_zeroed(layout) }.cast::<AtomicU64>();
-        if zeros.is_null() {
-            return None;
-        }
-        // SAFETY: `words` words were just allocated with the layout of a boxed slice of them; zeros are valid words.
-        let table = unsafe { Box::from_raw(ptr::slice_from_raw_parts_mut(zeros, words)) };
-        Some(Index { table })
+        Some(Index {
+            table: zeros(words)?,
+        })
     }
+}
+
+/// Words of zero, at least one, in memory that becomes present as it is used. `None`: there is not enough.
+pub fn zeros(words: usize) -> Option<Box<[AtomicU64]>> {
+    let words = words.max(1);
+    let layout = Layout::array::<AtomicU64>(words).ok()?;
+    // SAFETY: the layout has a size, as there are words.
+    let zeros = unsafe { alloc_zeroed(layout) }.cast::<AtomicU64>();
+    if zeros.is_null() {
+        return None;
+    }
+    // SAFETY: `words` words were just allocated with the layout of a boxed slice of them; zeros are valid words.
+    Some(unsafe { Box::from_raw(ptr::slice_from_raw_parts_mut(zeros, words)) })
 }
 
 impl<W: Word> Index<W> {

@@ -112,6 +112,8 @@ pub enum PartKind {
     Jit = 11,
     /// How memory went over the whole run.
     Timeline = 12,
+    /// Places in source code that frames of interpreters refer to.
+    Sites = 13,
 }
 
 /// Offsets within the facts part.

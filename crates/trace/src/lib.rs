@@ -55,6 +55,7 @@ mod process;
 mod reader;
 pub mod regular;
 mod ring;
+mod sites;
 mod space;
 pub mod spool;
 mod stacks;
@@ -76,7 +77,8 @@ pub use process::Facts;
 pub use reader::{
     Cut, Events, Header, LiveBlock, LiveTable, Record, Stack, Sums, Totals, Trace, lost,
 };
-pub use stacks::StackNode;
+pub use sites::Site;
+pub use stacks::{SITE, StackNode};
 pub use tail::{Missed, Tail, Tailed};
 pub use text::{cut_to, escape_into, unescaped};
 pub use timeline::{DeviceTimeline, Series, Span, Timeline};

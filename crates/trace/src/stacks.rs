@@ -41,7 +41,12 @@ pub mod layout {
     pub const FRAME: u8 = 1;
     /// Kind of an open range. Its value: string id of the name, string id of the domain × 2³².
     pub const RANGE: u8 = 2;
+    /// Kind of a frame of an interpreter. Its value: the id of the site.
+    pub const SITE: u8 = 3;
 }
+
+/// Set in a frame that is a site: the rest of it is the site's id. No return address has it.
+pub const SITE: u64 = 1 << 63;
 
 /// One element of a stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -56,6 +61,8 @@ pub enum StackNode {
         /// String id of its domain, 0 for none.
         domain: u32,
     },
+    /// A call in an interpreted language: the id of its site.
+    Site(u32),
 }
 
 impl StackNode {
@@ -67,6 +74,16 @@ impl StackNode {
             StackNode::Range { name, domain } => {
                 (layout::RANGE, u64::from(name) | u64::from(domain) << 32)
             }
+            StackNode::Site(site) => (layout::SITE, site.into()),
+        }
+    }
+
+    /// Of what a writer is given.
+    #[inline]
+    fn of_frame(frame: u64) -> StackNode {
+        match frame & SITE {
+            0 => StackNode::Frame(frame),
+            _ => StackNode::Site(frame as u32),
         }
     }
 
@@ -78,6 +95,7 @@ impl StackNode {
                 name: value as u32,
                 domain: (value >> 32) as u32,
             }),
+            layout::SITE => u32::try_from(value).ok().map(StackNode::Site),
             _ => None,
         }
     }
@@ -116,8 +134,8 @@ impl<'a, W: Word> Stacks<'a, W> {
         self.find(parent, node).unwrap_or_else(|| self.cut(parent))
     }
 
-    /// The id of a stack: frames, from the innermost on, above a node. Where not all fit, that is counted
-    /// and the stack has only its outer frames.
+    /// The id of a stack: frames, from the innermost on, above a node; those with [`SITE`] are sites. Where not all fit,
+    /// that is counted and the stack has only its outer frames.
     ///
     /// What the stack has in common with the memo's last one, from the outermost frame on, is taken from
     /// there.
@@ -126,7 +144,7 @@ impl<'a, W: Word> Stacks<'a, W> {
         let mut rest = frames.iter().rev().copied();
         let mut at = memo.follow(self.instance, root, &mut rest);
         for frame in rest {
-            let Some(node) = self.find(at, StackNode::Frame(frame)) else {
+            let Some(node) = self.find(at, StackNode::of_frame(frame)) else {
                 return self.cut(at);
             };
             memo.remember(frame, node);

@@ -150,6 +150,11 @@ fn build_id(notes: &[u8]) -> Option<BuildId> {
     }
 }
 
+/// Where functions end is not known here.
+pub fn parts_of(_entry: u64) -> [std::ops::Range<u64>; 4] {
+    [const { 0..0 }; 4]
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

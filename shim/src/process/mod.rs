@@ -2,6 +2,5 @@
 
 pub mod background;
 pub mod facts;
-pub mod python;
 pub mod start;
 pub mod takeover;

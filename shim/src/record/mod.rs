@@ -4,6 +4,7 @@ pub mod events;
 pub mod maintenance;
 pub mod pause;
 pub mod phase;
+pub mod python;
 pub mod ranges;
 pub mod stacks;
 pub mod thread_names;

@@ -9,6 +9,7 @@ use gpushim_trace::{BuildId, Module, Writer};
 use gpushim_unwind::{self, Again, Frames, each_object};
 
 use crate::base::{settings, thread};
+use crate::record::python::{self, Row};
 use crate::record::{phase, trace};
 
 /// The count of unloaded libraries at the last check.
@@ -51,7 +52,10 @@ fn walk(writer: &Writer, ranges: u32) -> u32 {
     // Our own frames are the innermost; what the program did begins where they end.
     let own = own();
     let theirs = all.iter().position(|address| !own.contains(address));
-    writer.stack(ranges, all.get(theirs.unwrap_or(0)..).unwrap_or_default())
+    let theirs = all.get(theirs.unwrap_or(0)..).unwrap_or_default();
+    let mut mixed = Row::new();
+    let mixed = python::in_place(writer, theirs, &mut mixed);
+    writer.stack(ranges, mixed.unwrap_or(theirs))
 }
 
 /// The addresses of this library.
@@ -75,6 +79,7 @@ fn met(module: &gpushim_unwind::Module) {
     if !is_new {
         return;
     }
+    python::met(&module.path);
     let path = std::path::absolute(&module.path).unwrap_or_else(|_| module.path.clone());
     // The executable's own path outlives the process's entry in /proc.
     let path = std::fs::canonicalize(&path).unwrap_or(path);

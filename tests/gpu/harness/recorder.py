@@ -12,7 +12,7 @@ from .configurations import NATIVE, OURS, PLAIN, Configuration, missing
 from .session import GPU
 from .traces import events_in
 
-STACKS = {"GPUSHIM_STACKS": "all", "GPUSHIM_PYTHON": "on", "GPUSHIM_TRACE_SIZE": "256M"}
+STACKS = {"GPUSHIM_STACKS": "all", "GPUSHIM_TRACE_SIZE": "256M"}
 WANTED = ["main", "train_step", "Wide.forward", "Linear.forward"]
 """Functions that must be in the stacks, of torch_traced.py and of PyTorch."""
 COSTS = {"ResNet-50": ["resnet50.py", "--batch", "128"], "GPT-2": ["gpt2.py", "--batch", "8"]}

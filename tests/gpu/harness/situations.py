@@ -15,7 +15,7 @@ from .jobs import together
 from .session import GPU
 from .traces import events_in
 
-STACKS = {"GPUSHIM_STACKS": "all", "GPUSHIM_PYTHON": "on", "GPUSHIM_TRACE_SIZE": "64M"}
+STACKS = {"GPUSHIM_STACKS": "all", "GPUSHIM_TRACE_SIZE": "64M"}
 WITHIN = 0.02
 """How far a size may be from the one that was planted."""
 CLEAN = 20

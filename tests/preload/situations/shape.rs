@@ -79,7 +79,7 @@ fn memory_that_suddenly_drops() {
         .filter(is_teacher)
         .filter_map(|holder| holder["bytes"].as_u64())
         .sum();
-    if crate::stacks::python().is_some() {
+    if crate::python::python().is_some() {
         assert!(near(&held.into(), teacher), "{peak:#}");
     }
 }
@@ -133,7 +133,7 @@ fn what_checkpointing_saves() {
 fn what_the_peak_was_for() {
     const MIB: f64 = (1 << 20) as f64;
     for ranges in ["", "1"] {
-        if ranges.is_empty() && crate::stacks::python().is_none() {
+        if ranges.is_empty() && crate::python::python().is_none() {
             continue;
         }
         let outcome = run("clean", 20).env("RANGES", ranges).shim();
@@ -166,7 +166,7 @@ fn a_rank_that_is_unlike_the_others() {
     let program = place().root.join("tests/programs/ranks.sh");
     let outcome = Run::new("sh")
         .arg(program)
-        .arg(crate::stacks::python().unwrap_or_else(|| "python3".into()))
+        .arg(crate::python::python().unwrap_or_else(|| "python3".into()))
         .arg(place().root.join("tests/programs/situations.py"))
         .env("STANDIN_MEMORY", "512M")
         .shim();

@@ -9,6 +9,7 @@ use super::header::Parts;
 use crate::jit::{self, JitMap};
 use crate::layout::PartKind;
 use crate::modules::{self, Module};
+use crate::sites::{self, Site};
 use crate::stacks::{self, StackNode};
 use crate::strings;
 
@@ -30,6 +31,8 @@ pub struct Cut {
     pub modules: u64,
     /// Names of generated code that are missing.
     pub jit: u64,
+    /// How often a frame of an interpreter is missing in a stack.
+    pub sites: u64,
 }
 
 /// A stack, from the innermost frame to the outermost, then the ranges that were open on the thread, the
@@ -81,6 +84,12 @@ impl Trace {
         Stack(stacks::Stack::of(part.words, part.each, id))
     }
 
+    /// The place in source code of an id; `None` for what is no site's id.
+    pub fn site(&self, id: u32) -> Option<Site> {
+        let part = self.table(PartKind::Sites, sites::layout::WORDS);
+        sites::site(part.words, part.each, id)
+    }
+
     /// The return addresses of all stacks, some of them several times.
     pub fn return_addresses(&self) -> impl Iterator<Item = u64> + '_ {
         let part = self.table(PartKind::Stacks, stacks::layout::WORDS);
@@ -126,6 +135,7 @@ impl Trace {
             stacks: cut(PartKind::Stacks, stacks::layout::CUT),
             modules: cut(PartKind::Modules, modules::layout::CUT),
             jit: cut(PartKind::Jit, jit::layout::CUT),
+            sites: cut(PartKind::Sites, sites::layout::CUT),
         }
     }
 

@@ -4,7 +4,7 @@ use super::places::Place;
 use super::{CURSOR_AT, FACTS_AT, Writer};
 use crate::clock::Pair;
 use crate::layout::{self, PartKind, cursor, facts, field, header, live, part, totals};
-use crate::{jit, modules, stacks};
+use crate::{jit, modules, sites, stacks};
 
 impl Writer {
     /// Writes the first page but for its magic: the header, the parts directory and the field table.
@@ -27,6 +27,7 @@ impl Writer {
             sized(PartKind::Stacks, places.stacks, stacks::layout::BYTES),
             sized(PartKind::Modules, places.modules, modules::layout::BYTES),
             sized(PartKind::Jit, places.jit, jit::layout::BYTES),
+            sized(PartKind::Sites, places.sites, sites::layout::BYTES),
             sized(PartKind::Timeline, places.timeline, 8),
             sized(PartKind::Ring, places.ring, layout::RECORD_BYTES),
         ];

@@ -82,6 +82,7 @@ fn begin(space: &Space, places: &Places) -> io::Result<()> {
         (places.stacks.at, COUNTS),
         (places.modules.at, COUNTS),
         (places.jit.at, COUNTS),
+        (places.sites.at, COUNTS),
         (places.timeline.at, crate::timeline::STATE_BYTES as u64),
     ];
     let has = |(at, bytes): (u64, u64)| space.ensure(at as usize, bytes as usize);

@@ -6,7 +6,7 @@ use memmap2::MmapRaw;
 
 use super::{PARTS_AT, WriterOptions, chunks};
 use crate::layout::{live, totals};
-use crate::{jit, modules, stacks, strings, timeline};
+use crate::{jit, modules, sites, stacks, strings, timeline};
 
 /// A part: offset and length, both multiples of a page but for the length of the chunks.
 #[derive(Clone, Copy, Debug)]
@@ -41,6 +41,7 @@ pub struct Places {
     pub stacks: Place,
     pub modules: Place,
     pub jit: Place,
+    pub sites: Place,
     pub timeline: Place,
     pub chunks: Place,
     pub ring: Place,
@@ -53,6 +54,9 @@ const STRINGS_MAX: u64 = 4 << 20;
 const MODULES_MAX: u64 = (8192 + 1) * modules::layout::BYTES as u64;
 /// The most names of generated code, and what else their part holds.
 const JIT_MAX: u64 = (262_144 + jit::layout::FIRST as u64) * jit::layout::BYTES as u64;
+
+/// The most places in source code, and what else their part holds.
+const SITES_MAX: u64 = (65_536 + sites::layout::FIRST as u64) * sites::layout::BYTES as u64;
 
 /// The fewest and the most blocks of a live table, and the most by default.
 const BLOCKS_LEAST: u64 = 1024;
@@ -93,6 +97,7 @@ impl Places {
             stacks: next(scaled(nodes * stacks::layout::BYTES as u64, 1)),
             modules: next(scaled(MODULES_MAX, 8)),
             jit: next(scaled(JIT_MAX, 4)),
+            sites: next(scaled(SITES_MAX, 4)),
             timeline: next(timeline::BYTES as u64),
             chunks: next(chunks(ring_bytes) * 8),
             ring: next(ring_bytes),

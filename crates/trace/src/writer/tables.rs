@@ -14,6 +14,7 @@ use crate::index::Index;
 use crate::jit::Jit;
 use crate::modules::{Module, Modules};
 use crate::per_thread::{AtThreadEnd, OnDemand};
+use crate::sites::{self, Keys, Site, Sites};
 use crate::space::{Room, Space};
 use crate::stacks::{self, Memo, StackNode, Stacks};
 use crate::strings::Strings;
@@ -25,6 +26,7 @@ pub struct Tables {
     stacks: Stacks<'static, AtomicU64>,
     modules: Modules<'static, AtomicU64>,
     jit: Jit<'static, AtomicU64>,
+    sites: Sites<'static, AtomicU64>,
 }
 
 impl Tables {
@@ -50,11 +52,16 @@ impl Tables {
         // A text takes two words at least.
         let texts = index(strings.len() / 2)?;
         let nodes = index(stacks.len() / stacks::layout::WORDS)?;
+        let sites = part(places.sites)?;
+        let records = sites.len() / sites::layout::WORDS;
+        let keys = Keys::for_entries(records);
+        let keys = keys.ok_or_else(|| io::Error::from(io::ErrorKind::OutOfMemory))?;
         Ok(Tables {
             strings: Strings::new(strings, texts).within(room(places.strings)),
             stacks: Stacks::new(stacks, nodes).within(room(places.stacks)),
             modules: Modules::new(part(places.modules)?).within(room(places.modules)),
             jit: Jit::new(part(places.jit)?).within(room(places.jit)),
+            sites: Sites::new(sites, index(records)?, keys).within(room(places.sites)),
         })
     }
 }
@@ -78,7 +85,8 @@ impl Writer {
     }
 
     /// The id of a stack: return addresses, from the innermost frame on, above a node, which is 0 or came
-    /// from [`Writer::stack_child`]. For [`crate::Event::stack`].
+    /// from [`Writer::stack_child`]. For [`crate::Event::stack`]. A frame of an interpreter is a site's id, from
+    /// [`Writer::site`], and [`SITE`](crate::SITE).
     ///
     /// A stack that no longer fits has only its outer frames, and that is counted. No lock, no system
     /// call, and but for a thread's first stack no heap. Not for signal handlers.
@@ -108,6 +116,39 @@ impl Writer {
             Some(memo) => stacks.push(memo, root, frames),
             None => stacks.push(&Memo::new(), root, frames),
         })
+    }
+
+    /// The id of the place in source code with a key, by which an interpreter knows it in this process; `make` says what it
+    /// is, once for each key while there is room for keys, with texts from [`Writer::intern`]. The same place has the same
+    /// id, but in rare races, also under another key. `None` if it does not fit, which is counted, or if `make` has none.
+    /// No lock, no system call, no heap.
+    ///
+    /// ```
+    /// use gpushim_trace::{SITE, Site, StackNode, Trace, Writer, WriterOptions};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let folder = tempfile::tempdir()?;
+    /// # let path = folder.path().join("run.trace");
+    /// let writer = Writer::create(&path, &WriterOptions::default())?;
+    /// let forward = Site { name: writer.intern("Model.forward"), file: writer.intern("train.py"), line: 41 };
+    /// let code_and_instruction = [0x7f00_1234_5678, 12, 0, 0];
+    /// let site = writer.site(&code_and_instruction, || Some(forward)).ok_or("it fits")?;
+    /// let stack = writer.stack(0, &[0x401136, SITE | u64::from(site)]);
+    ///
+    /// let trace = Trace::open(&path)?;
+    /// let nodes: Vec<StackNode> = trace.stack(stack).collect();
+    /// assert_eq!(nodes, [StackNode::Frame(0x401136), StackNode::Site(site)]);
+    /// assert_eq!(trace.site(site), Some(forward));
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[inline]
+    pub fn site(
+        &self,
+        key: &[u64; sites::KEY],
+        make: impl FnOnce() -> Option<Site>,
+    ) -> Option<u32> {
+        self.mapped.tables.sites.find(key, make)
     }
 
     /// The id of a node below another one, which is 0 or came from here: for the ranges that are open on a

@@ -64,6 +64,13 @@ fn tables(object: &Object, address: u64) -> Option<Tables<'_>> {
     })
 }
 
+/// The addresses of the function, or part of one, that the tables say an address is in.
+pub fn extent(object: &Object, address: u64) -> Option<std::ops::Range<u64>> {
+    let entry = tables(object, address)?.entry;
+    let begin = entry.initial_address();
+    Some(begin..begin.checked_add(entry.len())?)
+}
+
 /// What signal handlers return to: `mov rax, SYS_rt_sigreturn; syscall`.
 fn signal(object: &Object, pc: u64) -> Rule {
     const RETURN: [u8; 9] = [0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05];

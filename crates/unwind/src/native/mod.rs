@@ -11,6 +11,7 @@ mod cfi;
 mod code;
 mod compile;
 mod expression;
+mod function;
 mod memory;
 mod module;
 mod object;
@@ -21,5 +22,6 @@ mod step;
 mod tests;
 mod walk;
 
+pub use function::parts_of;
 pub use module::{module_of, on_new_module};
 pub use walk::{code_changed, walk};

@@ -115,15 +115,27 @@ fn what_does_not_fit_is_counted() {
         .filter(|_| writer.module(&Module::default()))
         .count();
     let names = (0..300).filter(|n| writer.jit(*n, 1, 8)).count();
+    let site = |n: u32| Site {
+        name: 8,
+        file: 8,
+        line: n,
+    };
+    let is_kept = |n: &u32| {
+        writer
+            .site(&[(*n).into(), 0, 0, 0], || Some(site(*n)))
+            .is_some()
+    };
+    let sites = (0..300).filter(is_kept).count();
     let trace = Trace::open(writer.path()).unwrap();
     // A page is the least that each part has.
     assert_eq!(trace.stack(id).count(), 252);
-    assert_eq!((texts, modules, names), (2, 63, 252));
+    assert_eq!((texts, modules, names, sites), (2, 63, 252, 252));
     let cut = Cut {
         strings: 3,
         stacks: 1,
         modules: 37,
         jit: 48,
+        sites: 48,
     };
     assert_eq!(trace.cut(), cut);
     assert_eq!(trace.problems(), [] as [&str; 0]);
@@ -145,6 +157,7 @@ fn a_file_without_these_parts_has_none_of_it() {
     assert_eq!(trace.problems(), [] as [&str; 0]);
     assert_eq!(trace.stack(id).count(), 0);
     assert_eq!((trace.string(8), trace.jit_name(0x1000)), (None, None));
+    assert_eq!(trace.site(4), None);
     assert_eq!((trace.modules(), trace.cut()), (&[][..], Cut::default()));
 }
 

@@ -116,6 +116,7 @@ fn stacked(trace: &Trace, id: u32) -> Vec<String> {
     let shown = |node| match node {
         StackNode::Frame(address) => format!("{:#x}", address - BEGIN),
         StackNode::Range { name, domain } => format!("{} of {}", text(name), text(domain)),
+        StackNode::Site(site) => unreachable!("version 1.0 had no site {site}"),
     };
     trace.stack(id).map(shown).collect()
 }

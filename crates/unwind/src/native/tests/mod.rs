@@ -3,6 +3,7 @@
 mod calls;
 mod fuzz;
 mod objects;
+mod parts;
 mod run_time_code;
 mod stacks;
 mod tables;

@@ -1,0 +1,232 @@
+//! The interpreter of the process, and the frames of the calling thread in it.
+
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use crate::call::{Call, KEY};
+use crate::declined::Declined;
+use crate::frames::{Step, steps};
+use crate::layout::Layout;
+use crate::memory::{Kernel, Memory, Own};
+use crate::offsets::published;
+use crate::symbols::{Symbols, this_thread};
+
+/// Whether the layout was found to be that of the interpreter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Checked {
+    /// It is.
+    Sound,
+    /// The thread runs no Python function by which to tell.
+    NotYet,
+    /// It is not, and this is the first time that it is said.
+    Refused,
+    /// It is not.
+    Not,
+}
+
+/// An interpreter, and where it has its frames.
+#[derive(Debug)]
+pub struct Interpreter {
+    symbols: Symbols,
+    layout: Layout,
+    /// [`SOUND`], [`NOT`], or the stacks so far that were not sound.
+    state: AtomicU8,
+}
+
+const SOUND: u8 = u8::MAX;
+const NOT: u8 = u8::MAX - 1;
+/// Stacks that may be unsound before the layout counts as another one: a single one may be in the middle of a change.
+const TRIES: u8 = 4;
+/// Functions of a stack that are looked at when the layout is checked.
+const LOOKED_AT: usize = 64;
+
+impl Interpreter {
+    /// The interpreter with these symbols.
+    ///
+    /// # Errors
+    /// Its frames cannot be read.
+    pub fn new(symbols: Symbols) -> Result<Interpreter, Declined> {
+        let layout = match symbols.minor {
+            minor @ 0..=12 => Layout::of(minor).ok_or(Declined::Version(minor)),
+            minor => published(&Kernel, symbols.runtime, minor),
+        }?;
+        Ok(Interpreter {
+            symbols,
+            layout,
+            state: AtomicU8::new(0),
+        })
+    }
+
+    /// Finds the interpreter of the process by its symbols, for which `look` gives an address or null. `None` if there
+    /// is none.
+    ///
+    /// # Safety
+    /// What `look` gives is what CPython has under that name.
+    pub unsafe fn find(
+        look: impl Fn(&std::ffi::CStr) -> *mut std::ffi::c_void,
+    ) -> Option<Result<Interpreter, Declined>> {
+        // SAFETY: the caller promises it.
+        unsafe { Symbols::find(look) }.map(Interpreter::new)
+    }
+
+    /// The address of the function that runs Python's instructions.
+    pub fn evaluator(&self) -> u64 {
+        self.symbols.evaluator
+    }
+
+    /// The version: 3 and this.
+    pub fn minor(&self) -> u8 {
+        self.symbols.minor
+    }
+
+    /// The thread state of the calling thread, if its frames can be read now.
+    ///
+    /// It is the thread's own, also while it does not hold the GIL. While the interpreter ends only the thread that ends
+    /// it has one: those of the others are freed then, and their frames.
+    #[inline]
+    pub fn state(&self) -> Option<u64> {
+        // SAFETY: CPython's functions, which only read.
+        let own = unsafe { (self.symbols.of_this_thread)() } as u64;
+        // From 3.12 on this is the one that runs, also in a subinterpreter, and null without the GIL.
+        let state = match self.symbols.minor {
+            0..=11 => own,
+            _ => self.holder().unwrap_or(own),
+        };
+        // SAFETY: `_PyRuntime` is a global of the interpreter, and a thread's own state exists as long as it has it.
+        let memory = unsafe { Own::new() };
+        if state == 0 {
+            return None;
+        }
+        let ending = memory.word(self.symbols.runtime.wrapping_add(self.layout.finalizing))?;
+        if ending != 0 && ending != state && self.state.load(Ordering::Relaxed) == SOUND {
+            return None;
+        }
+        Some(state)
+    }
+
+    /// The thread state by which the calling thread runs inside of another one of its own: up to 3.11 a subinterpreter's,
+    /// which [`Interpreter::state`] does not find. Asks the kernel: for stacks that do not add up.
+    #[cold]
+    pub fn inner(&self, state: u64) -> Option<u64> {
+        let holder = self.holder().filter(|holder| *holder != state)?;
+        let thread = Kernel.word(holder.wrapping_add(self.layout.thread_id))?;
+        (self.symbols.minor < 12 && thread == this_thread()).then_some(holder)
+    }
+
+    /// Whether what a thread state has are the innermost frames of its thread for sure, not those of an interpreter
+    /// that runs another one.
+    pub fn is_innermost(&self, state: u64) -> bool {
+        self.symbols.minor >= 12 || self.holder() == Some(state)
+    }
+
+    fn holder(&self) -> Option<u64> {
+        // SAFETY: CPython's function, which only reads.
+        let holder = unsafe { (self.symbols.holder?)() } as u64;
+        (holder != 0).then_some(holder)
+    }
+
+    /// Whether the layout fits, by the calling thread's state; quick once that is known.
+    #[inline]
+    pub fn check(&self, state: u64) -> Checked {
+        match self.state.load(Ordering::Relaxed) {
+            SOUND => Checked::Sound,
+            NOT => Checked::Not,
+            _ => self.examine(state),
+        }
+    }
+
+    #[cold]
+    fn examine(&self, state: u64) -> Checked {
+        match self.is_sound(state) {
+            Some(true) => {
+                self.state.store(SOUND, Ordering::Relaxed);
+                return Checked::Sound;
+            }
+            Some(false) => return Checked::NotYet,
+            None => {}
+        }
+        let raised = |tries: u8| (tries < TRIES).then_some(tries + 1);
+        match self
+            .state
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, raised)
+        {
+            Ok(_) => Checked::NotYet,
+            Err(tries) => {
+                let first =
+                    self.state
+                        .compare_exchange(tries, NOT, Ordering::Relaxed, Ordering::Relaxed);
+                match first {
+                    Ok(_) if tries < NOT => Checked::Refused,
+                    _ => self.check(state),
+                }
+            }
+        }
+    }
+
+    /// Whether the stack of a thread state is sound, and has a function; `None` if it is not sound. The kernel reads.
+    fn is_sound(&self, state: u64) -> Option<bool> {
+        let (memory, layout, types) = (&Kernel, &self.layout, &self.symbols.types);
+        let word = |at: u64| memory.word(state.wrapping_add(at));
+        let ending = memory.word(self.symbols.runtime.wrapping_add(layout.finalizing))?;
+        let is_own = word(layout.thread_id)? == this_thread();
+        // The interpreter is an object of some size.
+        memory.word(word(layout.interpreter)?)?;
+        if !is_own || (ending != 0 && ending != state) {
+            return None;
+        }
+        let (mut calls, mut is_sound) = (0, true);
+        steps(memory, layout, types, state, |step| {
+            if let Step::Call(call) = step
+                && calls < LOOKED_AT
+            {
+                calls += 1;
+                is_sound &= call.key(memory, layout).is_some()
+                    && call
+                        .describe(memory, layout, types, |text| !text.is_empty())
+                        .is_some_and(|(has_name, has_file, _)| has_name && has_file);
+            }
+            is_sound
+        })?;
+        is_sound.then_some(calls > 0)
+    }
+
+    /// Walks the frames of a thread state, from the innermost out, as long as `take` says true.
+    ///
+    /// # Safety
+    /// The state is one that [`Interpreter::state`] or [`Interpreter::inner`] gave the calling thread, which has run
+    /// nothing of Python since, and [`Interpreter::check`] said that the layout is sound.
+    #[inline]
+    pub unsafe fn walk(&self, state: u64, take: impl FnMut(Step) -> bool) {
+        // SAFETY: the functions that a thread is in keep their frames and their code.
+        let memory = unsafe { Own::new() };
+        let is_own = memory.word(state.wrapping_add(self.layout.thread_id)) == Some(this_thread());
+        if is_own {
+            // A stack that does not end well was read as far as it is sound.
+            let _ = steps(&memory, &self.layout, &self.symbols.types, state, take);
+        }
+    }
+
+    /// What tells the place of a call from every other, see [`Call::key`].
+    ///
+    /// # Safety
+    /// The call came from [`Interpreter::walk`] of the calling thread, which has run nothing of Python since.
+    #[inline]
+    pub unsafe fn key(&self, call: Call) -> Option<[u64; KEY]> {
+        // SAFETY: as above.
+        call.key(&unsafe { Own::new() }, &self.layout)
+    }
+
+    /// What `take` makes of the name of a call's function, qualified from 3.11 on, and of the path of its file; and the
+    /// line, 0 if there is none. Takes as long as reading the table of lines does.
+    ///
+    /// # Safety
+    /// As [`Interpreter::key`].
+    pub unsafe fn describe<T>(
+        &self,
+        call: Call,
+        take: impl FnMut(&str) -> T,
+    ) -> Option<(T, T, u32)> {
+        // SAFETY: as above.
+        let memory = unsafe { Own::new() };
+        call.describe(&memory, &self.layout, &self.symbols.types, take)
+    }
+}

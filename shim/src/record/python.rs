@@ -1,0 +1,299 @@
+//! Python's functions in stacks, in place of the frames of the interpreter that ran them.
+
+use std::ffi::{CStr, CString, c_void};
+use std::mem::MaybeUninit;
+use std::ops::Range;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::ptr;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
+
+use gpushim_config::Log;
+use gpushim_python::{Call, Checked, Declined, Interpreter, Step};
+use gpushim_trace::{SITE, Site, Writer};
+
+use crate::base::stderr::say;
+use crate::base::{linker, settings};
+
+/// The interpreter of the process, once it was found; it stays.
+static PYTHON: AtomicPtr<Python> = AtomicPtr::new(ptr::null_mut());
+/// Modules that were met: any of them may be an interpreter.
+static MET: AtomicU64 = AtomicU64::new(0);
+/// Modules that had been met when an interpreter was last looked for.
+static LOOKED: AtomicU64 = AtomicU64::new(0);
+/// The library that has it, if that was loaded apart from the others.
+static LIBRARY: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
+
+/// An interpreter, and its code that runs functions.
+struct Python {
+    interpreter: Interpreter,
+    /// Parts that are not there are empty, and the last ones.
+    evaluator: [Range<u64>; 4],
+}
+
+/// A module was met: an interpreter may be in it.
+pub fn met(path: &Path) {
+    if !settings::config().python {
+        return;
+    }
+    let name = path.file_name().unwrap_or_default().as_bytes();
+    if name.starts_with(b"libpython3")
+        && let Ok(path) = CString::new(path.as_os_str().as_bytes())
+        && let Some(library) = linker::loaded(&path)
+    {
+        LIBRARY.store(library, Ordering::Relaxed);
+    }
+    MET.fetch_add(1, Ordering::Release);
+}
+
+/// Frames of both kinds at most.
+const MOST: usize = 512;
+/// Functions of Python at most, the innermost.
+const FUNCTIONS: usize = 256;
+
+/// A row of frames, innermost first: return addresses, and sites.
+pub struct Row {
+    frames: [MaybeUninit<u64>; MOST],
+    length: usize,
+}
+
+impl Row {
+    /// No frames.
+    pub const fn new() -> Row {
+        Row {
+            frames: [MaybeUninit::uninit(); MOST],
+            length: 0,
+        }
+    }
+
+    /// The frames.
+    pub fn as_slice(&self) -> &[u64] {
+        // SAFETY: `push` initialised the first `length` words, and `length` is at most their number.
+        unsafe { std::slice::from_raw_parts(self.frames.as_ptr().cast(), self.length) }
+    }
+
+    #[inline]
+    fn push(&mut self, frame: u64) -> bool {
+        let Some(place) = self.frames.get_mut(self.length) else {
+            return false;
+        };
+        place.write(frame);
+        self.length += 1;
+        true
+    }
+}
+
+/// In a row of functions: those since the last one are of one native frame. No frame is 0.
+const ENTRY: u64 = 0;
+
+/// The functions of Python that the calling thread is in.
+struct Functions {
+    row: Row,
+    /// Native frames of the evaluator that they are of.
+    entries: usize,
+    /// Functions among them.
+    count: usize,
+    /// Whether there are more, further out.
+    is_cut: bool,
+}
+
+/// Which of the native frames are the evaluator's: a bit for each.
+struct Evaluations([u64; gpushim_unwind::MAX_FRAMES / 64]);
+
+impl Evaluations {
+    fn among(native: &[u64], python: &Python) -> Evaluations {
+        let mut found = Evaluations([0; gpushim_unwind::MAX_FRAMES / 64]);
+        for (bits, frames) in found.0.iter_mut().zip(native.chunks(64)) {
+            for (place, frame) in frames.iter().enumerate() {
+                *bits |= u64::from(python.runs(*frame)) << place;
+            }
+        }
+        found
+    }
+
+    fn count(&self) -> usize {
+        self.0.iter().map(|bits| bits.count_ones() as usize).sum()
+    }
+
+    #[inline]
+    fn has(&self, place: usize) -> bool {
+        self.0
+            .get(place / 64)
+            .is_some_and(|bits| bits >> (place % 64) & 1 == 1)
+    }
+}
+
+/// Puts Python's functions in place of the native frames that ran them, if the thread runs any; `None`: the native frames
+/// are all there is.
+#[inline]
+pub fn in_place<'r>(writer: &Writer, native: &[u64], mixed: &'r mut Row) -> Option<&'r [u64]> {
+    // Acquire: what it points at is complete.
+    let found = PYTHON.load(Ordering::Acquire);
+    if found.is_null() && MET.load(Ordering::Relaxed) == LOOKED.load(Ordering::Relaxed) {
+        return None;
+    }
+    // SAFETY: null, or one that is never freed.
+    let python = unsafe { found.as_ref() }.or_else(look)?;
+    let state = python.interpreter.state()?;
+    match python.interpreter.check(state) {
+        Checked::Sound => {}
+        Checked::Refused => {
+            decline(Declined::Layout);
+            return None;
+        }
+        Checked::NotYet | Checked::Not => return None,
+    }
+    let evaluations = Evaluations::among(native, python);
+    let mut functions = Functions {
+        row: Row::new(),
+        entries: 0,
+        count: 0,
+        is_cut: false,
+    };
+    python.functions(writer, state, &mut functions);
+    let lacks = |functions: &Functions| match functions.is_cut {
+        true => 0,
+        false => evaluations.count().saturating_sub(functions.entries),
+    };
+    if lacks(&functions) > 0
+        && let Some(inner) = python.interpreter.inner(state)
+    {
+        (functions.row.length, functions.entries, functions.count) = (0, 0, 0);
+        python.functions(writer, inner, &mut functions);
+        python.functions(writer, state, &mut functions);
+    }
+    if functions.count == 0 {
+        return None;
+    }
+    // Where the interpreter that runs is not the one whose functions are known, theirs are the outer frames.
+    let mut left_out = match python.interpreter.is_innermost(state) {
+        true => 0,
+        false => lacks(&functions),
+    };
+    let mut rest = functions.row.as_slice().iter().copied();
+    for (frame, place) in native.iter().zip(0..) {
+        if !evaluations.has(place) {
+            mixed.push(*frame);
+        } else if left_out > 0 {
+            left_out -= 1;
+            mixed.push(*frame);
+        } else {
+            let mut of_this = rest
+                .by_ref()
+                .take_while(|function| *function != ENTRY)
+                .peekable();
+            if of_this.peek().is_none() {
+                mixed.push(*frame);
+            }
+            of_this.for_each(|function| {
+                mixed.push(function);
+            });
+        }
+    }
+    // Those whose native frames were not found are further out.
+    rest.filter(|function| *function != ENTRY)
+        .for_each(|function| {
+            mixed.push(function);
+        });
+    Some(mixed.as_slice())
+}
+
+impl Python {
+    /// Whether a native frame, as recorded, is one of the evaluator.
+    #[inline]
+    fn runs(&self, frame: u64) -> bool {
+        // The call is before the address it returns to; above bit 48 is the number of the module.
+        let call = (frame & ((1 << 48) - 1)).wrapping_sub(1);
+        let mut parts = self.evaluator.iter().take_while(|part| !part.is_empty());
+        parts.any(|part| part.contains(&call))
+    }
+
+    /// Adds the functions of a thread state.
+    #[inline]
+    fn functions(&self, writer: &Writer, state: u64, functions: &mut Functions) {
+        let take = |step| match step {
+            Step::Entry => {
+                functions.entries += 1;
+                functions.row.push(ENTRY)
+            }
+            Step::Call(call) => {
+                let site = self.site(writer, call);
+                functions.count += 1;
+                let has_room = site.is_none_or(|site| functions.row.push(SITE | u64::from(site)));
+                functions.is_cut = !has_room || functions.count >= FUNCTIONS;
+                !functions.is_cut
+            }
+        };
+        // SAFETY: the state is the calling thread's, it was checked, and nothing of Python runs meanwhile.
+        unsafe { self.interpreter.walk(state, take) };
+    }
+
+    #[inline]
+    fn site(&self, writer: &Writer, call: Call) -> Option<u32> {
+        // SAFETY: the call is one of the walk that is under way.
+        let key = unsafe { self.interpreter.key(call) }?;
+        writer.site(&key, || self.describe(writer, call))
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn describe(&self, writer: &Writer, call: Call) -> Option<Site> {
+        // SAFETY: the call is one of the walk that is under way.
+        let (name, file, line) =
+            unsafe { self.interpreter.describe(call, |text| writer.intern(text)) }?;
+        Some(Site { name, file, line })
+    }
+}
+
+/// Looks for an interpreter, after modules were met. Threads that come at once all look: none of their stacks is without
+/// it.
+#[cold]
+#[inline(never)]
+fn look() -> Option<&'static Python> {
+    let met = MET.load(Ordering::Acquire);
+    let found = search();
+    LOOKED.store(met, Ordering::Release);
+    found
+}
+
+fn search() -> Option<&'static Python> {
+    let library = LIBRARY.load(Ordering::Relaxed);
+    let library = if library.is_null() {
+        libc::RTLD_DEFAULT
+    } else {
+        library
+    };
+    // SAFETY: names of CPython, found where CPython is.
+    let found = unsafe { Interpreter::find(|name: &CStr| linker::symbol(library, name)) }?;
+    let interpreter = match found {
+        Ok(interpreter) => interpreter,
+        Err(why) => {
+            decline(why);
+            return None;
+        }
+    };
+    let python = Box::new(Python {
+        evaluator: gpushim_unwind::parts_of(interpreter.evaluator()),
+        interpreter,
+    });
+    let python = Box::into_raw(python);
+    match PYTHON.compare_exchange(ptr::null_mut(), python, Ordering::AcqRel, Ordering::Acquire) {
+        // SAFETY: it is never freed.
+        Ok(_) => unsafe { python.as_ref() },
+        Err(others) => {
+            // SAFETY: no other thread has seen it.
+            drop(unsafe { Box::from_raw(python) });
+            // SAFETY: not null, and never freed.
+            unsafe { others.as_ref() }
+        }
+    }
+}
+
+/// Says once that stacks stay without Python's functions.
+#[cold]
+fn decline(why: Declined) {
+    static IS_SAID: AtomicBool = AtomicBool::new(false);
+    if !IS_SAID.swap(true, Ordering::Relaxed) && settings::config().log >= Log::Warn {
+        say(&format!("stacks are without Python's functions: {why}"));
+    }
+}
