@@ -160,24 +160,13 @@ fn at_site(trace: &Trace, id: u32) -> Symbol {
     }
 }
 
-/// Leaves out what a perf map says of Python's functions: the frames beside have the same functions with their lines.
-fn without_trampolines(stack: &mut Vec<Frame>) {
-    let is_python = |frame: &Frame, has_line: bool| match frame {
-        Frame::Call(symbols) => symbols
-            .iter()
-            .any(|symbol| symbol.kind == Kind::Python && symbol.line.is_some() == has_line),
-        Frame::Range(_) => false,
-    };
-    if stack.iter().any(|frame| is_python(frame, true)) {
-        stack.retain(|frame| !is_python(frame, false));
-    }
-}
-
 impl Names for OurNames<'_> {
     fn stack(&mut self, id: u32) -> Rc<[Frame]> {
         let (symbolizer, sites, trace) = (&mut self.symbolizer, &mut self.sites, self.trace);
         let most = self.nodes.most(id);
         let mut frames = 0;
+        let mut nodes = trace.stack(id).take(NODES);
+        let has_sites = nodes.any(|node| matches!(node, StackNode::Site(_)));
         let of_node = |node| match node {
             StackNode::Frame(_) | StackNode::Site(_) if frames >= most => None,
             StackNode::Site(site) => {
@@ -187,18 +176,20 @@ impl Names for OurNames<'_> {
                 Some(Frame::Call(Rc::clone(symbols)))
             }
             StackNode::Frame(address) => {
-                frames += 1;
-                Some(Frame::Call(symbolizer.resolve(address)))
+                let symbols = symbolizer.resolve(address);
+                // What a perf map says of Python's functions: the sites have the same ones, with their lines.
+                let is_told = has_sites && symbols.iter().any(|one| one.kind == Kind::Python);
+                frames += usize::from(!is_told);
+                (!is_told).then_some(Frame::Call(symbols))
             }
             StackNode::Range { name, .. } => {
                 let name = trace.string(name).unwrap_or_default();
                 Some(Frame::Range(name))
             }
         };
-        let mut stack: Vec<Frame> = trace.stack(id).take(NODES).filter_map(of_node).collect();
+        let stack = trace.stack(id).take(NODES).filter_map(of_node).collect();
         self.nodes.took(id, frames);
-        without_trampolines(&mut stack);
-        stack.into()
+        stack
     }
 
     fn problems(&self) -> Vec<String> {

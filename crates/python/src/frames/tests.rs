@@ -205,6 +205,6 @@ fn what_is_no_function_ends_the_walk() {
 fn an_instruction_far_away_ends_the_walk() {
     let mut thread = Thread::of(12);
     let code = thread.code();
-    thread.frame(code, 0, 0, false);
+    thread.frame(code, code + (1 << 40), 0, false);
     assert_eq!(thread.steps(), (Vec::new(), false));
 }

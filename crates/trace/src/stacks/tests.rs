@@ -42,15 +42,15 @@ fn a_stack_comes_back_innermost_first_with_the_ranges_last() {
     let (stacks, memo) = (stacks(&words), Memo::new());
     let outer = stacks.child(0, RANGE);
     let inner = stacks.child(outer, StackNode::Range { name: 8, domain: 0 });
-    let id = stacks.push(&memo, inner, &[3, 2, u64::MAX]);
-    let mut expected = frames(&[3, 2, u64::MAX]);
+    let id = stacks.push(&memo, inner, &[3, 2, !SITE]);
+    let mut expected = frames(&[3, 2, !SITE]);
     expected.extend([StackNode::Range { name: 8, domain: 0 }, RANGE]);
     assert_eq!(read(&words, id), expected);
     assert_eq!(read(&words, 0), []);
     assert_eq!(stacks.push(&memo, inner, &[]), inner);
     // The same again, with and without the memo.
-    assert_eq!(stacks.push(&memo, inner, &[3, 2, u64::MAX]), id);
-    assert_eq!(stacks.push(&Memo::new(), inner, &[3, 2, u64::MAX]), id);
+    assert_eq!(stacks.push(&memo, inner, &[3, 2, !SITE]), id);
+    assert_eq!(stacks.push(&Memo::new(), inner, &[3, 2, !SITE]), id);
     assert_eq!(count(&words, layout::HANDED_OUT), 5);
     // A frame is not the range of the same value.
     assert_ne!(
