@@ -190,8 +190,8 @@ pub fn color_in(words: &[OsString]) -> Color {
             None => None,
         }
     });
-    let parsed = values.filter_map(|value| Color::from_str(value, false).ok());
-    parsed.last().unwrap_or_default()
+    let mut parsed = values.filter_map(|value| Color::from_str(value, false).ok());
+    parsed.next_back().unwrap_or_default()
 }
 
 #[cfg(test)]

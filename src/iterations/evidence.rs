@@ -102,6 +102,8 @@ pub struct Evidence {
     /// Of the repetition that is under way: the level at its beginning and its highest.
     under_way: Option<(i64, i64)>,
     passes: Vec<Pass>,
+    /// Whether memory of any kind was given back in one of them.
+    gives_back: bool,
     /// Kinds of allocations that come often in the run.
     kinds: usize,
     /// A stack of the same frames; by stack, and by what [`Evidence::feed`] calls frames.
@@ -124,6 +126,7 @@ impl Evidence {
             now: 0,
             under_way: None,
             passes: Vec::new(),
+            gives_back: false,
             of_same_frames: FxHashMap::default(),
             same: FxHashMap::default(),
             stacks: FxHashMap::default(),
@@ -162,6 +165,9 @@ impl Evidence {
     /// The next event; `frames` as [`Recording::frames`](crate::recording::Recording::frames).
     pub fn feed(&mut self, record: &Record, frames: impl FnOnce(u32) -> u64) {
         let event = &record.event;
+        if self.under_way.is_some() && matches!(Effect::of(event), Effect::Freed(_)) {
+            self.gives_back = true;
+        }
         if !self.focus.holds(event) {
             return;
         }
@@ -258,8 +264,7 @@ impl Evidence {
             .last()
             .map(|call| call.function.clone())?;
         if all.keys().flatten().count() == 1 {
-            let gives_back = |pass: &Pass| pass.stays < pass.rise;
-            return Some(if self.passes.iter().any(gives_back) {
+            return Some(if self.gives_back {
                 Certainty::sure(format!("each is a call that `{function}` makes"))
             } else {
                 Certainty::unsure(format!(

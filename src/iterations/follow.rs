@@ -39,7 +39,7 @@ pub struct Followed {
 
 impl<'a> Follow<'a> {
     /// Of a focus, with what tells the iterations, and moments: each the place of the first event after it. What
-    /// happens around one of them can be watched, if there are iterations.
+    /// happens around one of them can be watched.
     pub fn new(
         recording: &'a dyn Recording,
         focus: Focus,
@@ -47,7 +47,6 @@ impl<'a> Follow<'a> {
         moments: &[u64],
         watched: Option<u64>,
     ) -> Follow<'a> {
-        let watched = watched.filter(|_| locator.is_some());
         let live_at = moments.iter().map(|moment| (*moment, Vec::new()));
         let live_at = live_at.collect();
         let mut moments: Vec<(u64, usize)> = moments.iter().copied().zip(0..).collect();

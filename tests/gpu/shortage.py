@@ -31,7 +31,7 @@ def too_large(advised):
 
 def limit(advised):
     """With GPUSHIM_LIMIT=4096M, or with the one that is advised."""
-    return [take(1) for _ in range(6)]
+    return [take(1) for _ in range(5)]
 
 
 def fraction(advised):

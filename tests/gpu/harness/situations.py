@@ -127,7 +127,7 @@ class Screen:
     size: object = None
     """From a truth the bytes that it must give: of each iteration, or of all, by the finding; else of the holder."""
     category: str = ""
-    """The part of the peak's composition that has the size."""
+    """The largest part of the peak's composition; the size is then that of the peak."""
 
 
 FIRST = {
@@ -135,10 +135,11 @@ FIRST = {
     "losses": Screen("loss.item()", "growth", lambda truth: truth["planted"]),
     "dataloader": Screen("", "growth", lambda truth: truth["planted"]),
     "drop": Screen("", "drops", lambda truth: truth["planted"]),
-    "checkpointing": Screen("torch.utils.checkpoint", "", lambda truth: truth["forward_keeps"], "activations"),
-    "amp": Screen("torch.autocast", "", lambda truth: truth["forward_keeps"], "activations"),
-    "accumulation": Screen("accumulate gradients", "", lambda truth: truth["forward_keeps"], "activations"),
-    "activations": Screen("", "", lambda truth: truth["model"], "parameters"),
+    "checkpointing": Screen("torch.utils.checkpoint", "", lambda truth: truth["peak"], "activations"),
+    "amp": Screen("torch.autocast", "", lambda truth: truth["peak"], "activations"),
+    "accumulation": Screen("accumulate gradients", "", lambda truth: truth["peak"], "activations"),
+    # At the peak, in the backward pass, some activations are gone: their size is that of `peak --at`.
+    "activations": Screen(),
     "references": Screen("", "", lambda truth: truth["planted"]),
     "reserved": Screen("", "", lambda truth: max(truth["allocated"])),
 }
@@ -163,14 +164,17 @@ def first_screen(case):
     if wanted.finding != "growth" or case.name != "dataloader":
         if not re.search(rf"\b(?:{case.name}|blocks)\.py:\d", screen):
             raise Wrong(f"no line of {case.name}.py on report's first screen")
-    if wanted.finding:
-        seen = findings[0].get("per_iteration") or findings[0]["bytes"]
+    if wanted.finding == "growth":
+        seen = findings[0]["per_iteration"]
     elif wanted.category:
-        parts = {part["category"]: part["bytes"] for part in peak.get("composition") or []}
-        seen = parts.get(wanted.category)
+        largest = max(peak.get("composition") or [{"category": "", "bytes": 0}], key=lambda part: part["bytes"])
+        if largest["category"] != wanted.category:
+            raise Wrong(f"report: most of the peak is {largest}, expected {wanted.category}")
+        seen = peak["bytes"]
     else:
         seen = of_function(peak["holders"], truth["function"]) if "function" in truth else peak["bytes"]
-    near("report's first screen", seen, wanted.size(truth))
+    if wanted.size:
+        near("report's first screen", seen, wanted.size(truth))
 
 
 def leaky_layer(case):
@@ -216,8 +220,8 @@ def activations(case):
 def two_ways(case):
     """Both peaks are PyTorch's, and the function is where they differ."""
     before, after = case.truths
-    # Less is no regression.
-    found = case.ask("diff", code=0)
+    # Less is no regression; but what is computed again makes the backward pass need more.
+    found = case.ask("diff", code=int(case.name == "checkpointing"))
     for side, truth in enumerate(case.truths):
         near(f"peak {side}", found["peak"][side], truth["peak"])
     named("the greatest change", found["holders"][0]["name"], before["function"])
