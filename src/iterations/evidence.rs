@@ -104,6 +104,8 @@ pub struct Evidence {
     passes: Vec<Pass>,
     /// Whether memory of any kind was given back in one of them.
     gives_back: bool,
+    /// Whether that was memory of another kind than the focus.
+    others_come_back: bool,
     /// Kinds of allocations that come often in the run.
     kinds: usize,
     /// A stack of the same frames; by stack, and by what [`Evidence::feed`] calls frames.
@@ -127,6 +129,7 @@ impl Evidence {
             under_way: None,
             passes: Vec::new(),
             gives_back: false,
+            others_come_back: false,
             of_same_frames: FxHashMap::default(),
             same: FxHashMap::default(),
             stacks: FxHashMap::default(),
@@ -167,6 +170,7 @@ impl Evidence {
         let event = &record.event;
         if self.under_way.is_some() && matches!(Effect::of(event), Effect::Freed(_)) {
             self.gives_back = true;
+            self.others_come_back |= !self.focus.holds(event);
         }
         if !self.focus.holds(event) {
             return;
@@ -238,9 +242,14 @@ impl Evidence {
                 .filter(|path| path.first().is_some_and(|first| first.is_in(root)))
         };
         let common = common(rooted());
+        // Where one call makes all, it may itself be what each turn makes: an object of pinned memory, while other memory
+        // comes and goes.
+        let is_made_anew = |call: &Call| {
+            self.others_come_back && self.stacks.len() == 1 && call.function.ends_with("__init__")
+        };
         if let Some(call) = root_to(&paths, root, common)
             .iter()
-            .find(|call| call.is_one_pass())
+            .find(|call| call.is_one_pass() && !is_made_anew(call))
         {
             return Some(Certainty::unsure(format!(
                 "they repeat inside one call of `{}`",

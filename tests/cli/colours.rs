@@ -29,12 +29,18 @@ fn a_terminal_has_colours_and_a_pipe_has_none() {
     assert!(!piped.contains('\u{1b}'), "{piped}");
     let shown = on_terminal(dir.path(), &["report", "a.trace"], 110, None);
     assert!(shown.contains("\u{1b}[1mFindings\u{1b}[0m"), "{shown}");
-    assert_eq!(seen(&shown), piped, "the same text");
+    // But for the lines of a long command.
+    let words = |text: &str| {
+        text.split_whitespace()
+            .map(str::to_string)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(words(&seen(&shown)), words(&piped), "the same text");
     let always = stdout(&run(
         dir.path(),
         &["--color", "always", "report", "a.trace"],
     ));
-    assert_eq!(always, shown);
+    assert_eq!(words(&always), words(&shown));
     for without in [
         on_terminal(
             dir.path(),
@@ -49,7 +55,7 @@ fn a_terminal_has_colours_and_a_pipe_has_none() {
             Some(("NO_COLOR", "1")),
         ),
     ] {
-        assert_eq!(without, piped);
+        assert_eq!(words(&without), words(&piped));
     }
     let json = stdout(&run(
         dir.path(),

@@ -204,7 +204,7 @@ fn run_records_stacks_unless_it_is_told_not_to() {
         }
         stdout(&command.output().unwrap())
     };
-    assert_eq!(said(&[], None), "all on\n");
+    assert_eq!(said(&[], None), "all\n");
     assert_eq!(said(&["--no-stacks"], None), "off\n");
     assert_eq!(said(&["--stacks", "off"], Some("all")), "off\n");
     assert_eq!(

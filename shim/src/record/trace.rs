@@ -1,6 +1,8 @@
 //! The trace of this process: opened by the first event.
 
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock};
+use std::time::{Duration, Instant};
 
 use gpushim_trace::Writer;
 
@@ -8,6 +10,15 @@ use crate::base::{boundary, settings, stderr};
 
 /// The trace of this process; `None` inside: off, or it could not be written.
 static TRACE: OnceLock<Option<Writer>> = OnceLock::new();
+
+/// Whether all that is done when the trace is opened was done: stacks, for one, need their modules announced.
+static READY: AtomicBool = AtomicBool::new(false);
+/// The thread that opens it, 0 before.
+static OPENER: AtomicU64 = AtomicU64::new(0);
+/// How long other threads wait for it at most.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// Addresses that a trace takes beside its ring, and that the program can still take then, bytes.
+const BESIDE: usize = 96 << 20;
 
 /// Facts that can wait for the trace to be opened: a process may load libraries for ever and never use memory.
 const EARLY_MOST: usize = 256;
@@ -28,8 +39,8 @@ pub fn when_opened(act: fn(&'static Writer)) {
 #[inline]
 pub fn open() -> Option<&'static Writer> {
     match TRACE.get() {
-        Some(writer) => writer.as_ref(),
-        None => create(),
+        Some(writer) if READY.load(Ordering::Acquire) => writer.as_ref(),
+        _ => create(),
     }
 }
 
@@ -40,6 +51,12 @@ fn create() -> Option<&'static Writer> {
         first = true;
         boundary::prepare();
         let (path, options) = settings::config().trace_file()?;
+        if !has_addresses(usize::try_from(options.bytes).ok()?.checked_add(BESIDE)?) {
+            stderr::say(
+                "failed to create the trace: the process has few addresses left (`ulimit -v`); the program runs on without one",
+            );
+            return None;
+        }
         match Writer::create(&path, &options) {
             Ok(writer) => Some(writer),
             Err(error) => {
@@ -50,8 +67,14 @@ fn create() -> Option<&'static Writer> {
             }
         }
     });
-    let writer = writer.as_ref()?;
+    let Some(writer) = writer.as_ref() else {
+        READY.store(true, Ordering::Release);
+        return None;
+    };
+    // SAFETY: it has no arguments and cannot fail.
+    let this = unsafe { libc::pthread_self() };
     if first {
+        OPENER.store(this, Ordering::Relaxed);
         if let Ok(mut early) = EARLY.lock() {
             for (key, value) in early.drain(..) {
                 writer.fact(&key, &value);
@@ -60,8 +83,24 @@ fn create() -> Option<&'static Writer> {
         if let Some(opened) = OPENED.get() {
             opened(writer);
         }
+        READY.store(true, Ordering::Release);
+    } else if OPENER.load(Ordering::Relaxed) != this {
+        let end = Instant::now() + PATIENCE;
+        while !READY.load(Ordering::Acquire) && Instant::now() < end {
+            std::thread::yield_now();
+        }
     }
     Some(writer)
+}
+
+/// Whether the process can still map so many bytes.
+fn has_addresses(bytes: usize) -> bool {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+    // SAFETY: a mapping of its own, without access, where the kernel likes; nothing refers to it.
+    unsafe {
+        let place = libc::mmap(std::ptr::null_mut(), bytes, libc::PROT_NONE, flags, -1, 0);
+        place != libc::MAP_FAILED && libc::munmap(place, bytes) == 0
+    }
 }
 
 /// The trace, if it is open. For places that must not open it: under the pool's lock, and where a framework announces a tensor.
