@@ -212,7 +212,7 @@ fn run_records_stacks_unless_it_is_told_not_to() {
         "1M off\n"
     );
     assert_eq!(said(&["--stacks"], Some("off")), "all\n");
-    assert_eq!(said(&[], Some("1/8")), "1/8 on\n");
+    assert_eq!(said(&[], Some("1/8")), "1/8\n");
     assert_eq!(said(&[], Some("off")), "off\n");
 }
 
