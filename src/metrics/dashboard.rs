@@ -40,7 +40,7 @@ fn is_balanced(expression: &str) -> bool {
             _ => {}
         }
     }
-    open.is_empty() && expression.matches('"').count() % 2 == 0
+    open.is_empty() && expression.matches('"').count().is_multiple_of(2)
 }
 
 #[test]
