@@ -1,6 +1,6 @@
 //! The Python functions on the calling thread's stack, read from the frames of CPython 3.8 to 3.14.
 //!
-//! [`Interpreter::find`] finds the interpreter of the process and the [`Layout`] of its version. [`Interpreter::walk`]
+//! [`Interpreter::find`] finds the interpreter of the process and the layout of its version. [`Interpreter::walk`]
 //! follows the frames of the calling thread and gives for each its [`Call`]: the code object, and how far it has come
 //! in it. Nothing of Python runs, nothing is allocated, no lock is taken, and the thread need not hold the GIL: it reads
 //! only what belongs to functions that the thread is in, and these keep it alive. [`Interpreter::describe`] gives a
