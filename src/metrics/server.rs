@@ -42,7 +42,7 @@ impl<F: Fn() -> String> Source<F> {
     }
 }
 
-/// Serves what `read` gives to whoever connects; ends only by an error of the listener.
+/// Answers each connection with what `read` returns; ends only by an error of the listener.
 ///
 /// # Errors
 /// What the system said when it was asked for the next connection.

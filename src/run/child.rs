@@ -163,7 +163,7 @@ fn stop_too(child: libc::pid_t, signal: libc::c_int) {
         };
         libc::sigtimedwait(&went_on, std::ptr::null_mut(), &now) == libc::SIGCONT
     };
-    // A shell lets the whole group go on; whoever signals this process alone means the child as well.
+    // A shell continues the whole group; a signal to this process alone is meant for the child as well.
     if is_continued && is_stopped(child) {
         send(child, libc::SIGCONT);
     }

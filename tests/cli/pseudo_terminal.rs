@@ -91,7 +91,7 @@ impl OnTerminal {
         (self.seen.replace("\r\n", "\n"), status)
     }
 
-    /// Reads what there is; false at the end, which is an error of a terminal that nobody has open.
+    /// Reads what there is; false at the end, which is an error of a terminal that no process has open.
     fn read(&mut self) -> bool {
         let mut part = [0; 4096];
         match self.screen.read(&mut part) {

@@ -77,7 +77,7 @@ fn content(memory: &impl Memory, layout: &Layout, [name, file, lines]: [u64; 3])
 /// Bits of the golden ratio: what it is multiplied by depends on all lower bits.
 const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Where the last of so many bytes is, in whole words.
+/// The offset of the last word of a table of this size, rounded down to a whole word.
 fn last_word(bytes: u64) -> u64 {
     bytes.wrapping_sub(1) & !7
 }

@@ -8,7 +8,7 @@ use std::sync::{Mutex, OnceLock};
 use super::objects::each_object;
 use super::{BuildId, Frames, Module};
 
-/// Who is told of each object that a frame lies in.
+/// Called for each object that a frame lies in.
 static LISTENER: OnceLock<fn(&Module)> = OnceLock::new();
 
 /// What is remembered of that: beyond, all is asked anew.
@@ -84,7 +84,7 @@ pub fn module_of(pc: u64) -> Option<Module> {
     found
 }
 
-/// From now on `f` is told of each object, the first time that a frame lies in it since code last changed.
+/// From now on `f` is called for each object, the first time that a frame lies in it since code last changed.
 pub fn on_new_module(f: fn(&Module)) {
     // Registered once; a second registration is the same function.
     let _ = LISTENER.set(f);

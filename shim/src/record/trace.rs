@@ -17,6 +17,8 @@ static READY: AtomicBool = AtomicBool::new(false);
 static OPENER: AtomicU64 = AtomicU64::new(0);
 /// How long other threads wait for it at most.
 const PATIENCE: Duration = Duration::from_secs(1);
+/// How often they look meanwhile.
+const LOOK: Duration = Duration::from_micros(100);
 /// Addresses that a trace takes beside its ring, and that the program can still take then, bytes.
 const BESIDE: usize = 96 << 20;
 
@@ -86,14 +88,20 @@ fn create() -> Option<&'static Writer> {
         READY.store(true, Ordering::Release);
     } else if OPENER.load(Ordering::Relaxed) != this {
         let end = Instant::now() + PATIENCE;
-        while !READY.load(Ordering::Acquire) && Instant::now() < end {
-            std::thread::yield_now();
+        while !READY.load(Ordering::Acquire) {
+            if Instant::now() >= end {
+                // Whatever holds up the opener holds up the program only once.
+                READY.store(true, Ordering::Release);
+                break;
+            }
+            // It sleeps: a thread of real-time priority that spun would keep the processor from the opener.
+            std::thread::sleep(LOOK);
         }
     }
     Some(writer)
 }
 
-/// Whether the process can still map so many bytes.
+/// Whether the process has room in its address space for a mapping of this size.
 fn has_addresses(bytes: usize) -> bool {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
     // SAFETY: a mapping of its own, without access, where the kernel likes; nothing refers to it.

@@ -147,7 +147,7 @@ pub fn held(peak: &HeldAtPeak, several: bool, is_one_moment: bool, f: &mut Strin
 /// Letters that are left of a function before the frame that tells it from others.
 const LEAST: usize = 24;
 
-/// A label in so many letters: the function is cut before the frame by which it differs from others.
+/// A label cut to a number of letters: the function is cut before the frame by which it differs from others.
 fn fitting(label: &str, letters: usize) -> String {
     let differs = [" ← ", " → ", " ["];
     let at = differs.iter().filter_map(|mark| label.find(mark)).min();
