@@ -9,7 +9,7 @@ use std::time::Duration;
 use gpushim_trace::{Kind, StackNode, Trace};
 
 use super::stacks::stacks;
-use crate::support::{Outcome, Run, place};
+use crate::support::{Outcome, Run, library, place};
 
 /// A Python of this machine.
 #[derive(Clone, Debug)]
@@ -220,9 +220,11 @@ fn a_subinterpreter_has_its_own_functions_or_none() {
 
 #[test]
 fn allocations_at_the_end_of_the_interpreter() {
+    let endless = library("lib_endless", &[]);
+    let endless = endless.to_str().expect("a path in UTF-8");
     for python in pythons() {
         for _ in 0..3 {
-            let outcome = run(&python, "hostile.py", &["ending"])
+            let outcome = run(&python, "hostile.py", &["ending", endless])
                 // The daemon threads go on for ever: the trace holds the last of it.
                 .env("GPUSHIM_TRACE_SIZE", "1M")
                 .shim();

@@ -18,10 +18,12 @@ pub enum Step {
 const MOST: usize = 4096;
 
 /// Walks the frames of a thread state and gives each step to `take`, until that says false. Returns whether the walk came
-/// to an end that is one: a frame that is none ends it, too.
+/// to an end that is one: a frame that is none ends it, too. The thread state is in `memory`, and so are the frames from
+/// 3.11 on; before, they are objects like the code.
 #[inline]
 pub fn steps(
     memory: &impl Memory,
+    objects: &impl Memory,
     layout: &Layout,
     types: &Types,
     thread_state: u64,
@@ -36,8 +38,11 @@ pub fn steps(
             return Some(());
         }
         let read = match layout.frame.boundary {
-            Boundary::Each => object(memory, layout, types, frame)?,
-            Boundary::Flag(_) | Boundary::Shim => interpreter(memory, layout, types, frame)?,
+            // Frame objects outlive the thread state.
+            Boundary::Each => object(objects, layout, types, frame)?,
+            Boundary::Flag(_) | Boundary::Shim => {
+                interpreter(memory, objects, layout, types, frame)?
+            }
         };
         if let Some(call) = read.call
             && !take(Step::Call(call))
@@ -47,7 +52,12 @@ pub fn steps(
         if read.is_outermost && !take(Step::Entry) {
             return Some(());
         }
-        frame = memory.word(frame.wrapping_add(layout.frame.previous))?;
+        frame = match layout.frame.boundary {
+            Boundary::Each => objects.word(frame.wrapping_add(layout.frame.previous))?,
+            Boundary::Flag(_) | Boundary::Shim => {
+                memory.word(frame.wrapping_add(layout.frame.previous))?
+            }
+        };
     }
     None
 }
@@ -63,7 +73,7 @@ struct Read {
 /// A frame object: up to 3.10.
 #[inline]
 fn object(memory: &impl Memory, layout: &Layout, types: &Types, frame: u64) -> Option<Read> {
-    let code = code_of(memory, layout, types, frame)?;
+    let code = code_of(memory, memory, layout, types, frame)?;
     let last = memory.number(frame.wrapping_add(layout.frame.instruction))?;
     // Up to 3.9 bytes, then instructions of two bytes; −1 before the first.
     let unit = if layout.minor < 10 { 1 } else { 2 };
@@ -78,7 +88,13 @@ fn object(memory: &impl Memory, layout: &Layout, types: &Types, frame: u64) -> O
 
 /// A frame of the interpreter: from 3.11 on.
 #[inline]
-fn interpreter(memory: &impl Memory, layout: &Layout, types: &Types, frame: u64) -> Option<Read> {
+fn interpreter(
+    memory: &impl Memory,
+    objects: &impl Memory,
+    layout: &Layout,
+    types: &Types,
+    frame: u64,
+) -> Option<Read> {
     let owner = memory.byte(frame.wrapping_add(layout.frame.owner))?;
     if layout.frame.boundary == Boundary::Shim && owner >= OWNED_BY_INTERPRETER {
         return Some(Read {
@@ -86,11 +102,11 @@ fn interpreter(memory: &impl Memory, layout: &Layout, types: &Types, frame: u64)
             is_outermost: owner == OWNED_BY_INTERPRETER,
         });
     }
-    let code = code_of(memory, layout, types, frame)?;
+    let code = code_of(memory, objects, layout, types, frame)?;
     let instruction = memory.word(frame.wrapping_add(layout.frame.instruction))?;
     let offset = instruction.wrapping_sub(code.wrapping_add(layout.instructions));
     let offset = i32::try_from(offset.cast_signed()).ok()?;
-    let traceable = memory.number(code.wrapping_add(layout.first_traceable))?;
+    let traceable = objects.number(code.wrapping_add(layout.first_traceable))?;
     // As `_PyFrame_IsIncomplete`: it is being made, and `traceback` does not show it.
     let is_begun = owner == OWNED_BY_GENERATOR || offset >= traceable.saturating_mul(2);
     Some(Read {
@@ -107,10 +123,16 @@ fn interpreter(memory: &impl Memory, layout: &Layout, types: &Types, frame: u64)
 
 /// The code object of a frame; `None` if it is none.
 #[inline]
-fn code_of(memory: &impl Memory, layout: &Layout, types: &Types, frame: u64) -> Option<u64> {
+fn code_of(
+    memory: &impl Memory,
+    objects: &impl Memory,
+    layout: &Layout,
+    types: &Types,
+    frame: u64,
+) -> Option<u64> {
     // From 3.14 on the lowest bits are a tag; objects begin at multiples of 8.
     let code = memory.word(frame.wrapping_add(layout.frame.code))? & !7;
-    (memory.word(code.wrapping_add(layout::TYPE))? == types.code).then_some(code)
+    (objects.word(code.wrapping_add(layout::TYPE))? == types.code).then_some(code)
 }
 
 #[cfg(test)]

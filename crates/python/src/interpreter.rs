@@ -1,12 +1,12 @@
 //! The interpreter of the process, and the frames of the calling thread in it.
 
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering, fence};
 
 use crate::call::{Call, KEY};
 use crate::declined::Declined;
 use crate::frames::{Step, steps};
 use crate::layout::Layout;
-use crate::memory::{Kernel, Memory, Own};
+use crate::memory::{Guarded, Kernel, Memory, Own};
 use crate::offsets::published;
 use crate::symbols::{Symbols, this_thread};
 
@@ -21,6 +21,14 @@ pub enum Checked {
     Refused,
     /// It is not.
     Not,
+}
+
+/// A thread state of the calling thread, whose frames can be read now.
+#[derive(Clone, Copy, Debug)]
+pub struct State {
+    address: u64,
+    /// Whether the interpreter cannot end while the thread reads, which would free the frames.
+    is_held: bool,
 }
 
 /// An interpreter, and where it has its frames.
@@ -78,44 +86,62 @@ impl Interpreter {
         self.symbols.minor
     }
 
-    /// The thread state of the calling thread, if its frames can be read now.
+    /// The thread state of the calling thread, if its frames can be read now. `is_main`: it is the process's first
+    /// thread, which runs the interpreter, and so is the one that ends it.
     ///
     /// It is the thread's own, also while it does not hold the GIL. While the interpreter ends only the thread that ends
-    /// it has one: those of the others are freed then, and their frames.
+    /// it has one: those of the others are freed then, and with them their frames from 3.11 on. Code stays: the frames'
+    /// references to it are never given back. A thread that has the GIL keeps the interpreter from its end, and so does
+    /// one that would have to end it; for every other one [`Interpreter::walk`] asks after each copy.
     #[inline]
-    pub fn state(&self) -> Option<u64> {
-        // SAFETY: CPython's functions, which only read.
-        let own = unsafe { (self.symbols.of_this_thread)() } as u64;
-        // From 3.12 on this is the one that runs, also in a subinterpreter, and null without the GIL.
-        let state = match self.symbols.minor {
+    pub fn state(&self, is_main: bool) -> Option<State> {
+        let own = self.own();
+        let holder = self.holder();
+        // From 3.12 on the holder is the one that runs, also in a subinterpreter, and null without the GIL.
+        let address = match self.symbols.minor {
             0..=11 => own,
-            _ => self.holder().unwrap_or(own),
+            _ => holder.unwrap_or(own),
         };
-        // SAFETY: `_PyRuntime` is a global of the interpreter, and a thread's own state exists as long as it has it.
+        if address == 0 {
+            return None;
+        }
+        let is_sound = self.state.load(Ordering::Relaxed) == SOUND;
+        (!is_sound || self.lets_live(address)).then_some(State {
+            address,
+            is_held: is_main || holder == Some(address),
+        })
+    }
+
+    fn own(&self) -> u64 {
+        // SAFETY: CPython's function, which only reads.
+        unsafe { (self.symbols.of_this_thread)() as u64 }
+    }
+
+    /// Whether the interpreter does not end, or this thread state ends it.
+    #[inline]
+    fn lets_live(&self, state: u64) -> bool {
+        // SAFETY: `_PyRuntime` is a global of the interpreter.
         let memory = unsafe { Own::new() };
-        if state == 0 {
-            return None;
-        }
-        let ending = memory.word(self.symbols.runtime.wrapping_add(self.layout.finalizing))?;
-        if ending != 0 && ending != state && self.state.load(Ordering::Relaxed) == SOUND {
-            return None;
-        }
-        Some(state)
+        let ending = memory.word(self.symbols.runtime.wrapping_add(self.layout.finalizing));
+        ending.is_some_and(|ending| ending == 0 || ending == state)
     }
 
     /// The thread state by which the calling thread runs inside of another one of its own: up to 3.11 a subinterpreter's,
     /// which [`Interpreter::state`] does not find. Asks the kernel: for stacks that do not add up.
     #[cold]
-    pub fn inner(&self, state: u64) -> Option<u64> {
-        let holder = self.holder().filter(|holder| *holder != state)?;
+    pub fn inner(&self, state: State) -> Option<State> {
+        let holder = self.holder().filter(|holder| *holder != state.address)?;
         let thread = Kernel.word(holder.wrapping_add(self.layout.thread_id))?;
-        (self.symbols.minor < 12 && thread == this_thread()).then_some(holder)
+        (self.symbols.minor < 12 && thread == this_thread()).then_some(State {
+            address: holder,
+            is_held: true,
+        })
     }
 
     /// Whether what a thread state has are the innermost frames of its thread for sure, not those of an interpreter
     /// that runs another one.
-    pub fn is_innermost(&self, state: u64) -> bool {
-        self.symbols.minor >= 12 || self.holder() == Some(state)
+    pub fn is_innermost(&self, state: State) -> bool {
+        self.symbols.minor >= 12 || self.holder() == Some(state.address)
     }
 
     fn holder(&self) -> Option<u64> {
@@ -126,7 +152,7 @@ impl Interpreter {
 
     /// Whether the layout fits, by the calling thread's state; quick once that is known.
     #[inline]
-    pub fn check(&self, state: u64) -> Checked {
+    pub fn check(&self, state: State) -> Checked {
         match self.state.load(Ordering::Relaxed) {
             SOUND => Checked::Sound,
             NOT => Checked::Not,
@@ -135,8 +161,8 @@ impl Interpreter {
     }
 
     #[cold]
-    fn examine(&self, state: u64) -> Checked {
-        match self.is_sound(state) {
+    fn examine(&self, state: State) -> Checked {
+        match self.is_sound(state.address) {
             Some(true) => {
                 self.state.store(SOUND, Ordering::Relaxed);
                 return Checked::Sound;
@@ -174,7 +200,7 @@ impl Interpreter {
             return None;
         }
         let (mut calls, mut is_sound) = (0, true);
-        steps(memory, layout, types, state, |step| {
+        steps(memory, memory, layout, types, state, |step| {
             if let Step::Call(call) = step
                 && calls < LOOKED_AT
             {
@@ -195,13 +221,44 @@ impl Interpreter {
     /// The state is one that [`Interpreter::state`] or [`Interpreter::inner`] gave the calling thread, which has run
     /// nothing of Python since, and [`Interpreter::check`] said that the layout is sound.
     #[inline]
-    pub unsafe fn walk(&self, state: u64, take: impl FnMut(Step) -> bool) {
-        // SAFETY: the functions that a thread is in keep their frames and their code.
-        let memory = unsafe { Own::new() };
+    pub unsafe fn walk(&self, state: State, take: impl FnMut(Step) -> bool) {
+        // SAFETY: the functions that a thread is in keep their frames, as long as it keeps them from being freed.
+        let own = unsafe { Own::new() };
+        match state.is_held {
+            true => self.walk_in(&own, state.address, take),
+            false => self.walk_guarded(state.address, take),
+        }
+    }
+
+    /// Walks frames that are freed if another thread ends the interpreter meanwhile. It says so first in `finalizing`,
+    /// and when that is null again, the thread has no state any more.
+    #[cold]
+    #[inline(never)]
+    fn walk_guarded(&self, state: u64, take: impl FnMut(Step) -> bool) {
+        let is_still_there = || {
+            // What was copied was copied before this is read.
+            fence(Ordering::Acquire);
+            self.lets_live(state) && self.own() == state
+        };
+        self.walk_in(&Guarded::new(is_still_there), state, take);
+    }
+
+    #[inline]
+    fn walk_in(&self, memory: &impl Memory, state: u64, take: impl FnMut(Step) -> bool) {
+        // SAFETY: frame objects belong to the native calls that run them, and code to frames, which keep it when they are
+        // freed with the state of their thread: none is freed while the thread is in it.
+        let objects = unsafe { Own::new() };
         let is_own = memory.word(state.wrapping_add(self.layout.thread_id)) == Some(this_thread());
         if is_own {
             // A stack that does not end well was read as far as it is sound.
-            let _ = steps(&memory, &self.layout, &self.symbols.types, state, take);
+            let _ = steps(
+                memory,
+                &objects,
+                &self.layout,
+                &self.symbols.types,
+                state,
+                take,
+            );
         }
     }
 

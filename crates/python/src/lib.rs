@@ -24,4 +24,4 @@ mod text;
 pub use call::{Call, KEY};
 pub use declined::Declined;
 pub use frames::Step;
-pub use interpreter::{Checked, Interpreter};
+pub use interpreter::{Checked, Interpreter, State};

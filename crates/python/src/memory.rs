@@ -1,5 +1,6 @@
 //! Reading the memory of this process.
 
+use std::cell::RefCell;
 use std::ffi::c_void;
 use std::os::unix::fs::FileExt;
 
@@ -101,6 +102,68 @@ impl Memory for Kernel {
     }
 }
 
+/// Memory that another thread may unmap at any time, and says so first. The kernel copies it block by block, and a block
+/// counts only if `is_still_there` says after the copy that it was not given up before.
+pub struct Guarded<V> {
+    is_still_there: V,
+    blocks: RefCell<Blocks>,
+}
+
+/// Bytes of a block: it lies within a page, and holds about twenty frames.
+const BLOCK: usize = 2048;
+/// Blocks that are kept: a thread state's fields and the frames are read in turns.
+const KEPT: usize = 2;
+
+struct Blocks {
+    /// Where each is from; 0: from nowhere.
+    begins: [u64; KEPT],
+    bytes: [[u8; BLOCK]; KEPT],
+    /// The one that is written over next.
+    next: usize,
+}
+
+impl<V: Fn() -> bool> Guarded<V> {
+    /// Reads as long as `is_still_there` says yes.
+    pub fn new(is_still_there: V) -> Guarded<V> {
+        Guarded {
+            is_still_there,
+            blocks: RefCell::new(Blocks {
+                begins: [0; KEPT],
+                bytes: [[0; BLOCK]; KEPT],
+                next: 0,
+            }),
+        }
+    }
+}
+
+impl<V: Fn() -> bool> Memory for Guarded<V> {
+    /// Nothing that this reads goes beyond a block: it is aligned to its own size.
+    fn read(&self, at: u64, into: &mut [u8]) -> bool {
+        let begin = at & !(BLOCK as u64 - 1);
+        let mut blocks = self.blocks.borrow_mut();
+        let kept = blocks.begins.iter().position(|kept| *kept == begin);
+        let place = match kept {
+            Some(place) => place,
+            None => {
+                let place = blocks.next;
+                blocks.next = (place + 1) % KEPT;
+                blocks.begins[place] = 0;
+                if !Kernel.read(begin, &mut blocks.bytes[place]) || !(self.is_still_there)() {
+                    return false;
+                }
+                blocks.begins[place] = begin;
+                place
+            }
+        };
+        let from = (at - begin) as usize;
+        let found = blocks.bytes[place].get(from..from + into.len());
+        found.is_some_and(|bytes| {
+            into.copy_from_slice(bytes);
+            true
+        })
+    }
+}
+
 /// As the kernel reads it by the file of the process's memory: some containers forbid the call above.
 fn by_file(at: u64, into: &mut [u8]) -> bool {
     let failed = std::io::Error::last_os_error().raw_os_error();
@@ -160,7 +223,35 @@ pub mod made {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use super::*;
+
+    #[test]
+    fn guarded_memory_counts_only_while_it_is_there() {
+        let here: Vec<u64> = (0..1000).collect();
+        let at = here.as_ptr() as u64;
+        let (is_there, asked) = (Cell::new(true), Cell::new(0));
+        let memory = Guarded::new(|| {
+            asked.set(asked.get() + 1);
+            is_there.get()
+        });
+        for round in 0..2 {
+            for (place, word) in (0..).zip(&here) {
+                assert_eq!(memory.word(at + place * 8), Some(*word), "{round}");
+            }
+        }
+        // 8,000 bytes are in four blocks or five; more than are kept.
+        assert!((8..=10).contains(&asked.get()), "{}", asked.get());
+        assert_eq!(memory.byte(at + 7999), Some(0));
+        is_there.set(false);
+        assert_eq!(memory.word(at), None);
+        assert_eq!(memory.word(at), None);
+        is_there.set(true);
+        assert_eq!(memory.word(at + 8), Some(1));
+        // What is not mapped is not there, whatever is said.
+        assert_eq!(memory.word(0x10_0000), None);
+    }
 
     #[test]
     fn the_kernel_reads_what_is_mapped_and_says_so_of_the_rest() {

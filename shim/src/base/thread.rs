@@ -19,6 +19,8 @@ pub struct Thread {
     sample: Cell<u32>,
     /// Kernel thread id; 0: not asked yet.
     tid: Cell<u32>,
+    /// Whether it is the process's first thread; known with `tid`.
+    is_main: Cell<bool>,
     /// See [`serial`]; 0: not given yet.
     serial: Cell<u64>,
     /// The stream that was resolved last (0: none), with its context, the address of the pool that serves it, and the
@@ -44,6 +46,7 @@ thread_local! {
             device: Cell::new(u8::MAX),
             sample: Cell::new(0),
             tid: Cell::new(0),
+            is_main: Cell::new(false),
             serial: Cell::new(0),
             stream: Cell::new(0),
             stream_context: Cell::new(0),
@@ -73,11 +76,23 @@ pub fn tid() -> u32 {
     })
 }
 
+/// Whether the calling thread is the process's first one. In a child that another thread forked it says no.
+#[inline]
+pub fn is_main() -> bool {
+    with(|t| {
+        if t.tid.get() == 0 {
+            first_seen(t);
+        }
+        t.is_main.get()
+    })
+}
+
 #[cold]
 fn first_seen(thread: &Thread) {
     // SAFETY: gettid has no preconditions.
     let id = unsafe { libc::gettid() } as u32;
     thread.tid.set(id);
+    thread.is_main.set(id == std::process::id());
     newcomers::add(id);
 }
 

@@ -9,11 +9,11 @@ use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 
 use gpushim_config::Log;
-use gpushim_python::{Call, Checked, Declined, Interpreter, Step};
+use gpushim_python::{Call, Checked, Declined, Interpreter, State, Step};
 use gpushim_trace::{SITE, Site, Writer};
 
 use crate::base::stderr::say;
-use crate::base::{linker, settings};
+use crate::base::{linker, settings, thread};
 
 /// The interpreter of the process, once it was found; it stays.
 static PYTHON: AtomicPtr<Python> = AtomicPtr::new(ptr::null_mut());
@@ -134,7 +134,7 @@ pub fn in_place<'r>(writer: &Writer, native: &[u64], mixed: &'r mut Row) -> Opti
     }
     // SAFETY: null, or one that is never freed.
     let python = unsafe { found.as_ref() }.or_else(look)?;
-    let state = python.interpreter.state()?;
+    let state = python.interpreter.state(thread::is_main())?;
     match python.interpreter.check(state) {
         Checked::Sound => {}
         Checked::Refused => {
@@ -210,7 +210,7 @@ impl Python {
 
     /// Adds the functions of a thread state.
     #[inline]
-    fn functions(&self, writer: &Writer, state: u64, functions: &mut Functions) {
+    fn functions(&self, writer: &Writer, state: State, functions: &mut Functions) {
         let take = |step| match step {
             Step::Entry => {
                 functions.entries += 1;

@@ -86,10 +86,17 @@ impl Thread {
 
     fn steps(&self) -> (Vec<Step>, bool) {
         let mut found = Vec::new();
-        let ended = steps(&self.memory, &self.layout, &TYPES, self.state, |step| {
-            found.push(step);
-            true
-        });
+        let ended = steps(
+            &self.memory,
+            &self.memory,
+            &self.layout,
+            &TYPES,
+            self.state,
+            |step| {
+                found.push(step);
+                true
+            },
+        );
         (found, ended.is_some())
     }
 }
