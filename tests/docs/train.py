@@ -11,7 +11,7 @@ from tinytorch import Adam, Linear, Tensor, backward, mean
 BATCH = 64 << 20
 
 
-class Net:
+class Model:
     def __init__(self):
         self.layers = [Linear(4096), Linear(4096), Linear(4096)]
 
@@ -21,20 +21,26 @@ class Net:
         return mean(x)
 
 
-def evaluate(net):
-    return net.forward(Tensor(BATCH))
+def evaluate(model):
+    return model.forward(Tensor(BATCH))
+
+
+def train_step(model, optimizer):
+    mask = Tensor(4 << 20)
+    loss = model.forward(Tensor(BATCH))
+    backward(loss, model.layers)
+    optimizer.step()
+    optimizer.zero_grad()
+    del mask
 
 
 def train(steps):
-    net = Net()
-    optimizer = Adam(net.layers)
+    model = Model()
+    optimizer = Adam(model.layers)
     history = []
     for _ in range(steps):
-        loss = net.forward(Tensor(BATCH))
-        backward(loss, net.layers)
-        optimizer.step()
-        optimizer.zero_grad()
-        history.append(evaluate(net))
+        train_step(model, optimizer)
+        history.append(evaluate(model))
         time.sleep(0.005)
 
 
