@@ -1,0 +1,7 @@
+//! `gpushim control`: asks a running process to pause its recording, to go on, to set a mark, or to be copied.
+//!
+//! The process is asked through the trace that it writes; `target` finds that, and says why it cannot be asked.
+
+pub(crate) mod command;
+mod dump;
+mod target;
