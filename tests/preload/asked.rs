@@ -1,12 +1,13 @@
 //! Processes that are asked for something by `gpushim control` while they run.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
-use gpushim_trace::{Class, Event, Kind, Layer, Trace};
+use gpushim_trace::{Event, Kind, Layer, Trace};
 use tempfile::TempDir;
 
 use crate::support::{Outcome, Run, place, program};
@@ -291,10 +292,101 @@ fn a_process_that_is_stopped_or_ends_meanwhile() {
     });
 }
 
-#[allow(dead_code)]
-fn device_blocks(trace: &Trace) -> usize {
-    let live = trace.live().map(|live| live.blocks).unwrap_or_default();
-    live.iter()
-        .filter(|block| block.event.class == Class::Device)
+/// What was copied says the same in its events, its live table and its sums; how many events it lacks.
+fn adds_up(path: &str) -> u64 {
+    let trace = Trace::open(Path::new(path)).expect("the copy");
+    assert_eq!(trace.problems(), [] as [&str; 0], "{path}");
+    let live = trace.live().expect("a live table");
+    assert!(live.is_complete(), "{live:?}");
+    let held: BTreeMap<u64, Event> = live
+        .blocks
+        .iter()
+        .map(|one| (one.event.address, one.event))
+        .collect();
+    assert_eq!(held.len(), live.blocks.len());
+    let sums = trace.totals().expect("sums").layer(Layer::Device);
+    let bytes: u64 = held.values().map(|event| event.size).sum();
+    assert_eq!(
+        (sums.live(), sums.live_bytes()),
+        (held.len() as u64, bytes),
+        "{path}"
+    );
+    let (mut replayed, mut made) = (BTreeMap::new(), 0);
+    for record in trace.events() {
+        let event = record.event;
+        match event.kind {
+            Kind::Alloc => {
+                made += 1;
+                replayed.insert(event.address, event);
+            }
+            Kind::Free => drop(replayed.remove(&event.address)),
+            _ => {}
+        }
+    }
+    let lost = trace.lost();
+    let odd = replayed
+        .keys()
+        .filter(|address| !held.contains_key(*address))
         .count()
+        + held
+            .keys()
+            .filter(|address| lost == 0 && !replayed.contains_key(*address))
+            .count();
+    // As after a kill: a block for each thread that was at it.
+    assert!(odd <= 4, "{odd} of {}", held.len());
+    assert!((1..=4 * 32 + 1).contains(&held.len()), "{}", held.len());
+    if lost == 0 {
+        assert_eq!(sums.allocations, made);
+    }
+    lost
+}
+
+#[test]
+fn a_copy_while_four_threads_allocate() {
+    for mode in ["ring", "full"] {
+        let (_, folder) = while_it_runs(&["4"], mode, |asked| {
+            asked.done(&["mark", "before the copies"]);
+            let mut lost = Vec::new();
+            for round in 0..5 {
+                let copy = asked.path(&format!("copy-{round}.trace"));
+                let said = asked.done(&["dump", "--output", &copy]);
+                assert!(
+                    said.contains(" copied to ") && said.contains(" live, "),
+                    "{said}"
+                );
+                lost.push(adds_up(&copy));
+                let report = Command::new(env!("CARGO_BIN_EXE_gpushim"))
+                    .args(["report", &copy])
+                    .output();
+                let report = report.expect("a report");
+                let told = String::from_utf8_lossy(&report.stderr).into_owned();
+                assert!(
+                    report.status.code().is_some_and(|code| code < 2) && told.is_empty(),
+                    "{told}"
+                );
+            }
+            println!("{mode}: events that the copies lack: {lost:?}");
+            if mode == "full" {
+                assert_eq!(lost, [0; 5], "the spool has all");
+            }
+            let said = asked.control(&["dump", "--output", &asked.path("copy-0.trace")]);
+            let said = String::from_utf8_lossy(&said.stderr).into_owned();
+            assert!(
+                said.contains("is there already; name another file"),
+                "{said}"
+            );
+            let beside = asked.done(&["dump"]);
+            assert!(beside.contains(&format!("/{}-20", asked.pid)), "{beside}");
+            fs::rename(asked.trace(), asked.path("a.trace")).expect("renamed");
+        });
+        let mut copies = fs::read_dir(folder.path()).expect("a folder").flatten();
+        let is_left =
+            copies.any(|entry| entry.file_name().to_string_lossy().ends_with(".unfinished"));
+        assert!(!is_left, "nothing unfinished is left");
+        let trace = Trace::open(&folder.path().join("a.trace")).expect("the trace");
+        assert!(
+            trace.live().is_some_and(|live| live.blocks.is_empty()),
+            "the process went on"
+        );
+    }
 }
