@@ -335,7 +335,8 @@ fn adds_up(path: &str) -> u64 {
     // As after a kill: a block for each thread that was at it.
     assert!(odd <= 4, "{odd} of {}", held.len());
     assert!((1..=4 * 32 + 1).contains(&held.len()), "{}", held.len());
-    if lost == 0 {
+    // Where the ring has lost some, the sums were read some microseconds before the cut.
+    if lost == 0 && trace.spooled() == 0 {
         assert_eq!(sums.allocations, made);
     }
     lost
