@@ -1,20 +1,16 @@
 //! `gpushim control`: its arguments and what it says.
 
-use std::path::PathBuf;
-
 use clap::Subcommand;
 use gpushim_trace::control::Request;
 use gpushim_trace::layout::control::TEXT_MAX;
 
-use super::dump;
 use super::target::Target;
 use crate::cli::outcome::Outcome;
 use crate::cli::terminal::print_text;
 use crate::error::{Result, failed};
 use crate::output::escape::shown;
-use crate::output::units::count;
 
-/// Pause and resume the recording of a running process, set a mark in its trace, or copy the trace.
+/// Pause or resume the recording of a running process, or set a mark in its trace.
 ///
 /// The process must have been started under gpushim, and be of the same user; root may ask any. It answers within a
 /// second or so: its background thread does what is asked, and the program's own threads wait for nothing.
@@ -22,8 +18,7 @@ use crate::output::units::count;
 #[command(after_help = "Examples:
   gpushim control 4711 pause
   gpushim control 4711 resume
-  gpushim control 4711 mark after-warm-up
-  gpushim control 4711 dump --output now.trace  # then: gpushim report now.trace")]
+  gpushim control 4711 mark after-warm-up")]
 pub struct Args {
     /// The id of the process, as `gpushim top --once` shows it.
     pid: u32,
@@ -41,12 +36,6 @@ enum Act {
     Mark {
         /// The name, at most 1,024 bytes.
         name: String,
-    },
-    /// Copy the trace as it is at this moment, while the process goes on.
-    Dump {
-        /// The copy; beside the trace, with the time in its name, if none is named.
-        #[arg(short, long, value_name = "FILE")]
-        output: Option<PathBuf>,
     },
 }
 
@@ -69,34 +58,9 @@ pub fn main(args: &Args) -> Result<Outcome> {
             target.ask("set a mark in", &Request::Mark(name.clone()))?;
             format!("mark `{}` set", shown(name))
         }
-        Act::Dump { output } => {
-            let copy = output
-                .clone()
-                .unwrap_or_else(|| dump::beside(target.trace()));
-            let name = copy.display().to_string();
-            if copy.symlink_metadata().is_ok() {
-                return Err(target.error(
-                    "copy the trace of",
-                    &format!("{name} is there already; name another file"),
-                ));
-            }
-            target.ask("copy the trace of", &Request::Save)?;
-            let made = dump::write(target.trace(), &copy)?;
-            format!(
-                "copied to {}: {} live, {} in the ring",
-                shown(&name),
-                made_of(made.live, "block"),
-                made_of(made.events, "event")
-            )
-        }
     };
     print_text(&format!("process {pid}: {said}\n"))?;
     Ok(Outcome::Fine)
-}
-
-fn made_of(number: u64, what: &str) -> String {
-    let plural = if number == 1 { "" } else { "s" };
-    format!("{} {what}{plural}", count(number))
 }
 
 fn check_name(name: &str) -> Result<()> {

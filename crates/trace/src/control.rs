@@ -26,8 +26,6 @@ pub enum Request {
     Resume,
     /// To set a mark of this name; at most [`control::TEXT_MAX`] bytes of it are passed on.
     Mark(String),
-    /// To write what is known and not in the file yet.
-    Save,
     /// Something that this version does not know; only ever read.
     Unknown,
 }
@@ -39,7 +37,6 @@ impl Request {
             Request::Pause => 1,
             Request::Resume => 2,
             Request::Mark(_) => 3,
-            Request::Save => 4,
         }
     }
 
@@ -140,7 +137,6 @@ impl<'a> Panel<'a> {
             1 => Request::Pause,
             2 => Request::Resume,
             3 => Request::Mark(self.text()),
-            4 => Request::Save,
             _ => Request::Unknown,
         };
         Some(Taken { turn, request })

@@ -17,7 +17,6 @@ mod holes;
 mod live;
 pub mod lost;
 pub(super) mod ring;
-mod snapshot;
 mod spool;
 mod tables;
 mod totals;
@@ -28,7 +27,6 @@ pub use header::Header;
 use header::Parts;
 pub use live::{LiveBlock, LiveTable};
 use ring::RingView;
-pub use snapshot::Snapshot;
 use tables::Tables;
 pub use totals::{Sums, Totals};
 

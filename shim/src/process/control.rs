@@ -32,11 +32,6 @@ fn act(request: &Request) -> Answer {
             ranges::mark(None, &Text::Plain(name.into()));
             Answer::Done
         }
-        Request::Save => {
-            thread_names::record();
-            maintenance::run();
-            Answer::Done
-        }
         Request::Unknown => Answer::Unknown,
     }
 }

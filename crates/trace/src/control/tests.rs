@@ -37,7 +37,6 @@ fn what_is_asked_arrives_and_is_answered() {
         Request::Resume,
         Request::Mark("after warm-up".into()),
         Request::Mark(String::new()),
-        Request::Save,
         Request::Mark(name.clone()),
     ];
     let stop = AtomicBool::new(false);
@@ -112,8 +111,8 @@ fn who_is_killed_while_it_asks_is_in_nobodys_way() {
     let before = asker.panel().turn();
     assert!(asker.panel().pass(before, before & !WHOSE | NOBODYS));
     assert_eq!(panel.take(), None);
-    assert!(asker.panel().ask(&Request::Save).is_some());
-    assert_eq!(panel.take().map(|taken| taken.request), Some(Request::Save));
+    assert!(asker.panel().ask(&Request::Pause).is_some());
+    assert_eq!(panel.take().map(|taken| taken.request), Some(Request::Pause));
 }
 
 #[test]
