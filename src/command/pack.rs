@@ -1,21 +1,17 @@
 //! `gpushim pack`: compresses traces of which the run has ended.
 
 use std::fs::File;
-use std::io::{self, Read};
 use std::path::{Path, PathBuf};
-
-use flate2::Compression;
-use flate2::read::MultiGzDecoder;
-use flate2::write::GzEncoder;
 
 use crate::cli::files;
 use crate::cli::outcome::Outcome;
 use crate::cli::recordings;
 use crate::cli::terminal::{print_text, say};
 use crate::cli::write::write_whole;
-use crate::error::{Context, Result, failed};
+use crate::error::{Context, Error, Result, failed};
 use crate::output::escape::shown;
 use crate::output::units::bytes;
+use crate::run::compress::{compress, same};
 use crate::run::on_disk;
 use crate::top::{is_in_use, running};
 use gpushim_trace::Trace;
@@ -84,13 +80,11 @@ fn pack(path: &Path, keep: bool) -> Result<(u64, u64, PathBuf)> {
     let place = || format!("pack {}", path.display());
     let (mut file, _) = open_regular(path).context(place())?;
     let before = on_disk(path);
-    write_whole(&packed, |out| {
-        let mut encoder = GzEncoder::new(out, Compression::default());
-        io::copy(&mut file, &mut encoder)?;
-        encoder.finish()?;
-        Ok(())
-    })?;
-    if let Err(error) = same(path, &packed) {
+    write_whole(&packed, |out| compress(&mut file, out))?;
+    if let Err(error) = File::open(&packed)
+        .map_err(Error::from)
+        .and_then(|packed| same(path, packed))
+    {
         // What is wrong with it is the message; that it cannot be removed would be another one.
         let _ = std::fs::remove_file(&packed);
         return Err(error).context(place());
@@ -100,27 +94,4 @@ fn pack(path: &Path, keep: bool) -> Result<(u64, u64, PathBuf)> {
         std::fs::remove_file(path).context(format!("remove {}", path.display()))?;
     }
     Ok((before, after, packed))
-}
-
-/// That what was packed is what is in the file.
-fn same(path: &Path, packed: &Path) -> Result<()> {
-    let mut plain = File::open(path)?;
-    let mut unpacked = MultiGzDecoder::new(File::open(packed)?);
-    let (mut left, mut right) = (vec![0; 64 << 10], vec![0; 64 << 10]);
-    loop {
-        let read = plain.read(&mut left)?;
-        let expected = left.get(..read).unwrap_or_default();
-        let got = right.get_mut(..read).unwrap_or_default();
-        if read == 0 {
-            // One byte more than the file has is one too many.
-            return match unpacked.read(&mut right)? {
-                0 => Ok(()),
-                _ => Err(failed!("it changed meanwhile; try again")),
-            };
-        }
-        unpacked.read_exact(got)?;
-        if got != expected {
-            return Err(failed!("it changed meanwhile; try again"));
-        }
-    }
 }

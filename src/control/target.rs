@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use gpushim_trace::control::{Answer, Asker, Busy, Request};
@@ -69,11 +68,6 @@ impl Target {
             )));
         }
         Err(problem.unwrap_or_else(|| of_process(without_trace(pid))))
-    }
-
-    /// Its trace.
-    pub fn trace(&self) -> &Path {
-        self.asker.path()
     }
 
     /// Asks the process, and waits for its answer. True if that changed something.

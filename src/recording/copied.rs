@@ -24,7 +24,7 @@ pub fn plain(path: &Path) -> PathBuf {
 }
 
 /// The most bytes other than zeros that may come of a compressed file.
-pub(super) fn most(file: &File) -> u64 {
+pub fn most(file: &File) -> u64 {
     let length = file.metadata().map_or(0, |meta| meta.len());
     length.saturating_mul(RATIO).saturating_add(LEAST)
 }

@@ -40,6 +40,18 @@ pub fn open(path: &Path) -> Result<Box<dyn Recording>> {
     open_file(path)
 }
 
+/// As [`open`], of a trace that lies as it was written without its spool, whose gigabytes are then not looked through:
+/// for what is not in events, or where the newest ones are enough.
+///
+/// # Errors
+/// As for [`open`].
+pub fn open_ring(path: &Path) -> Result<Box<dyn Recording>> {
+    match other_format(path)? {
+        Some(recording) => Ok(recording),
+        None => Ok(Box::new(Trace::open_ring(path)?)),
+    }
+}
+
 fn open_file(path: &Path) -> Result<Box<dyn Recording>> {
     match other_format(path)? {
         Some(recording) => Ok(recording),

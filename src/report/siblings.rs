@@ -32,7 +32,7 @@ pub fn of(recording: &dyn Recording) -> Vec<Sibling> {
         .into_iter()
         .filter(|one| one.file_name() != path.file_name());
     let sibling = |path: PathBuf| {
-        let other = recording::open(&path).ok()?;
+        let other = recording::open_ring(&path).ok()?;
         let is_together =
             other.wall_ns().abs_diff(recording.wall_ns()) <= TOGETHER_NS && other.wall_ns() > 0;
         let its = rank_of(&*other).filter(|its| *its != rank && is_together)?;

@@ -7,10 +7,10 @@ use std::process::Command;
 
 use super::child::{self, End};
 use super::summary::Summary;
-use super::traces;
+use super::{compress, traces};
 use crate::cli::library;
 use crate::cli::outcome::Outcome;
-use crate::cli::terminal::{of_stderr, say_lines};
+use crate::cli::terminal::{of_stderr, say, say_lines};
 use crate::error::{Result, failed};
 use gpushim_config::{Resolved, rank};
 
@@ -48,9 +48,15 @@ pub struct Args {
     /// Size of the trace's event ring (GPUSHIM_TRACE_SIZE).
     #[arg(long, value_name = "SIZE")]
     trace_size: Option<OsString>,
-    /// Which events the trace keeps: ring (the newest) or full (all) (GPUSHIM_TRACE_MODE).
+    /// Which events the trace keeps: full (all, the default here) or ring (the newest) (GPUSHIM_TRACE_MODE).
     #[arg(long, value_name = "MODE")]
     trace_mode: Option<OsString>,
+    /// The most bytes of disk for all events of a process; 4G unless given; none (GPUSHIM_SPOOL_SIZE).
+    #[arg(long, value_name = "SIZE")]
+    spool_size: Option<OsString>,
+    /// Leave the trace as it was written when the program ends: it is compressed otherwise, under the same name.
+    #[arg(long)]
+    no_pack: bool,
     /// Which allocations get a call stack: all (the default), a size, 1/N, or off (GPUSHIM_STACKS).
     #[arg(
         long,
@@ -101,7 +107,7 @@ pub struct Args {
 }
 
 impl Args {
-    fn options(&self) -> [(&'static str, &Option<OsString>); 13] {
+    fn options(&self) -> [(&'static str, &Option<OsString>); 14] {
         [
             ("GPUSHIM_POLICY", &self.policy),
             ("GPUSHIM_REUSE", &self.reuse),
@@ -111,6 +117,7 @@ impl Args {
             ("GPUSHIM_TRACE", &self.trace),
             ("GPUSHIM_TRACE_SIZE", &self.trace_size),
             ("GPUSHIM_TRACE_MODE", &self.trace_mode),
+            ("GPUSHIM_SPOOL_SIZE", &self.spool_size),
             ("GPUSHIM_STACKS", &self.stacks),
             ("GPUSHIM_PYTHON", &self.python),
             ("GPUSHIM_TENSORS", &self.tensors),
@@ -129,21 +136,27 @@ impl Args {
         option.and_then(|(_, value)| value.clone())
     }
 
-    /// The value of a variable: the option's, or else the environment's, or else what `run` sets by itself: stacks.
+    /// The value of a variable: the option's, or else the environment's, or else what `run` sets by itself.
     fn value(&self, name: &str) -> Option<OsString> {
         let set = |name: &str| {
             let in_environment = || std::env::var_os(name).filter(|value| !value.is_empty());
             self.given(name).or_else(in_environment)
         };
-        set(name).or_else(|| match name {
-            STACKS => Some("all".into()),
-            _ => None,
+        set(name).or_else(|| {
+            let own = DEFAULTS.iter().find(|(variable, _)| *variable == name);
+            own.map(|(_, value)| value.into())
         })
     }
 }
 
-/// The variable that `run` sets by itself.
+/// The variable of `--no-stacks`.
 const STACKS: &str = "GPUSHIM_STACKS";
+/// What `run` sets by itself: stacks, and all events within a budget of the disk.
+const DEFAULTS: [(&str, &str); 3] = [
+    (STACKS, "all"),
+    ("GPUSHIM_TRACE_MODE", "full"),
+    ("GPUSHIM_SPOOL_SIZE", "4G"),
+];
 
 pub fn main(args: &Args) -> Result<Outcome> {
     let resolved = Resolved::from_lookup(|name| args.value(name));
@@ -180,7 +193,7 @@ pub fn main(args: &Args) -> Result<Outcome> {
     let Some(pattern) = pattern.filter(|pattern| {
         // The program may change its directory; its trace should not.
         command.env("GPUSHIM_TRACE", pattern);
-        !is_silent
+        !(is_silent && args.no_pack)
     }) else {
         return Err(not_started(child::become_it(&mut command)));
     };
@@ -189,8 +202,19 @@ pub fn main(args: &Args) -> Result<Outcome> {
     let after = traces::existing(&pattern);
     let written: Vec<_> = after.difference(&before).cloned().collect();
     let stderr = of_stderr();
-    let summary = Summary::of(&written);
-    say_lines(&summary.lines(stderr.width, stderr.is_coloured));
+    let mut summary = (!is_silent).then(|| Summary::of(&written));
+    let problems = match args.no_pack {
+        true => Vec::new(),
+        false => compress::all(&written),
+    };
+    if let Some(summary) = &mut summary {
+        summary.weigh();
+        say_lines(&summary.lines(stderr.width, stderr.is_coloured));
+    }
+    // The trace is whole, and the program's exit code its own: no error.
+    for problem in problems {
+        say(&format!("failed to {problem}; it stays as it was written"));
+    }
     Ok(match end {
         End::Code(code) => Outcome::Code(code),
         End::Signal(signal) => Outcome::Killed(signal),

@@ -17,8 +17,9 @@ pub const LINES: usize = 8;
 const FINDINGS: usize = 2;
 /// Traces that are looked into: opening more takes longer than a user waits at the end of a run.
 const MOST: usize = 64;
-/// Events that are looked at; `gpushim report` has no such limit.
-const EVENTS: u64 = 1 << 23;
+/// Events that are looked at, about four seconds' worth: of traces with more, those in the ring. `gpushim report` has no
+/// such limit.
+const EVENTS: u64 = 1 << 25;
 /// Letters of a function's name.
 const FUNCTION: usize = 60;
 /// Traces that the last line names.
@@ -45,17 +46,21 @@ impl Summary {
         let mut next = 0;
         while let Some(path) = traces.get(next).cloned().filter(|_| next < MOST) {
             next += 1;
-            let Ok(recording) = recording::open(&path) else {
+            let Ok(mut recording) = recording::open(&path) else {
                 continue;
             };
             if next == 1 {
                 let others = siblings::of(&*recording).into_iter().map(|one| one.path);
                 traces.extend(others.filter(|other| !written.contains(other)));
             }
-            events = events.saturating_add(recording.coverage().readable);
-            if events > EVENTS {
-                break;
+            let readable = recording.coverage().readable;
+            if events.saturating_add(readable) > EVENTS {
+                match recording::open_ring(&path) {
+                    Ok(newest) => recording = newest,
+                    Err(_) => continue,
+                }
             }
+            events = events.saturating_add(recording.coverage().readable);
             reports.push(Report::of(&*recording, None));
         }
         let number = |report: &Report| {
@@ -64,12 +69,19 @@ impl Summary {
                 .and_then(|rank| rank.parse::<u64>().ok())
         };
         reports.sort_by_key(number);
-        Summary {
+        let mut summary = Summary {
             job: Job::of(&reports),
-            disk: traces.iter().map(|trace| on_disk(trace)).sum(),
+            disk: 0,
             traces,
             reports,
-        }
+        };
+        summary.weigh();
+        summary
+    }
+
+    /// Takes anew what the traces take on the disk.
+    pub fn weigh(&mut self) {
+        self.disk = self.traces.iter().map(|trace| on_disk(trace)).sum();
     }
 
     /// At most [`LINES`] lines of at most `width` letters, but for the last one, which names files.

@@ -14,7 +14,15 @@ const OPTIONAL: [(&str, &str); 3] = [
     ("--takeover", "GPUSHIM_TAKEOVER"),
 ];
 /// Options that never have a value.
-const FLAGS: [&str; 6] = ["--no-stacks", "--quiet", "-q", "--help", "-h", "--version"];
+const FLAGS: [&str; 7] = [
+    "--no-stacks",
+    "--no-pack",
+    "--quiet",
+    "-q",
+    "--help",
+    "-h",
+    "--version",
+];
 
 /// The words of a command line, those of `run` with an optional value as one word: `--stacks=all`.
 pub fn joined(words: impl Iterator<Item = OsString>) -> Vec<OsString> {

@@ -77,7 +77,7 @@ impl Watch {
         self.seen.retain(|path, _| paths.contains(path));
         let (mut rows, mut problems) = (Vec::new(), Vec::new());
         for path in paths {
-            match Trace::open(&path) {
+            match Trace::open_ring(&path) {
                 Ok(trace) => rows.push(self.row(path, &trace)),
                 Err(error) => problems.push(error.to_string()),
             }

@@ -74,3 +74,131 @@ fn nothing_is_lost_where_it_cannot_be_packed() {
     assert_eq!(kept.status.code(), Some(0), "{}", stderr(&kept));
     assert!(path.exists() && dir.path().join("open.trace.gz").exists());
 }
+
+/// A program that leaves a trace of this host and process numbers, of more than a mebibyte on the disk.
+fn large_sample(path: &Path) {
+    let writer = Writer::create(path, &WriterOptions::default()).unwrap();
+    for address in 0..40_000 {
+        writer.record(&event(Kind::Alloc, 0x1000 + (address << 12), MIB));
+    }
+}
+
+#[test]
+fn run_leaves_a_compressed_trace_of_the_same_name_and_content() {
+    let dir = tempfile::tempdir().unwrap();
+    let source = dir.path().join("source");
+    large_sample(&source);
+    let content = std::fs::read(&source).unwrap();
+    let run_it = |options: &[&str], name: &str| {
+        let trace = dir.path().join(name);
+        let script = format!("cp --sparse=always source {name}");
+        let words = [
+            &["run", "--trace", name][..],
+            options,
+            &["--", "sh", "-c", &script],
+        ]
+        .concat();
+        let output = gpushim(dir.path(), &words)
+            .env("GPUSHIM_LIBRARY", harmless_library())
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        std::fs::read(trace).unwrap()
+    };
+    assert!(run_it(&["--no-pack"], "raw.trace") == content);
+    for options in [&[][..], &["--quiet"]] {
+        let name = format!("packed{}.trace", options.len());
+        let packed = run_it(options, &name);
+        assert!(
+            packed.starts_with(&[0x1f, 0x8b]) && packed.len() < 1 << 20,
+            "{}",
+            packed.len()
+        );
+        let mut unpacked = Vec::new();
+        let mut decoder = flate2::read::MultiGzDecoder::new(&packed[..]);
+        std::io::Read::read_to_end(&mut decoder, &mut unpacked).unwrap();
+        assert!(unpacked == content, "what it unpacks to");
+        let report = |name: &str| {
+            let output = run(dir.path(), &["report", name, "--format", "json"]);
+            stdout(&output).replace(name, "NAME")
+        };
+        assert_eq!(report(&name), report("raw.trace"));
+    }
+    let left = std::fs::read_dir(dir.path()).unwrap().flatten();
+    let left = left.filter(|entry| entry.file_name().to_string_lossy().contains("unfinished"));
+    assert_eq!(left.count(), 0);
+}
+
+#[test]
+fn run_compresses_no_trace_of_another_machine_or_of_a_living_process() {
+    let dir = tempfile::tempdir().unwrap();
+    large_sample(&dir.path().join("source"));
+    let content = std::fs::read(dir.path().join("source")).unwrap();
+    // The same trace with one letter of a fact changed.
+    let strange = |name: &str, key: &str| {
+        let mut other = content.clone();
+        let fact = format!("\n{key}\t").into_bytes();
+        let head = &other[..1 << 20];
+        let at = head
+            .windows(fact.len())
+            .position(|here| here == fact)
+            .unwrap();
+        other[at + fact.len()] = b'!';
+        std::fs::write(dir.path().join(name), other).unwrap();
+    };
+    strange("source-host", "host");
+    strange("source-namespace", "pid-namespace");
+    for name in ["source-host", "source-namespace"] {
+        let script = format!("cp {name} {name}.trace");
+        let output = gpushim(
+            dir.path(),
+            &[
+                "run",
+                "--trace",
+                &format!("{name}.trace"),
+                "--",
+                "sh",
+                "-c",
+                &script,
+            ],
+        )
+        .env("GPUSHIM_LIBRARY", harmless_library())
+        .output()
+        .unwrap();
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        let kept = std::fs::read(dir.path().join(format!("{name}.trace"))).unwrap();
+        assert!(
+            kept == std::fs::read(dir.path().join(name)).unwrap(),
+            "{name}"
+        );
+    }
+    // One that this process, which goes on, makes while the program runs.
+    let path = dir.path().join("live.trace");
+    let mut child = gpushim(
+        dir.path(),
+        &[
+            "run",
+            "--trace",
+            "live.trace",
+            "--",
+            "sh",
+            "-c",
+            "echo; read line; true",
+        ],
+    )
+    .env("GPUSHIM_LIBRARY", harmless_library())
+    .stdin(std::process::Stdio::piped())
+    .stdout(std::process::Stdio::piped())
+    .spawn()
+    .unwrap();
+    let mut started = [0];
+    std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut started).unwrap();
+    let writer = Writer::create(&path, &WriterOptions::default()).unwrap();
+    for address in 0..40_000 {
+        writer.record(&event(Kind::Alloc, 0x1000 + (address << 12), MIB));
+    }
+    drop(child.stdin.take());
+    assert!(child.wait().unwrap().success());
+    assert!(std::fs::read(&path).unwrap().starts_with(b"gpushim\0"));
+    drop(writer);
+}

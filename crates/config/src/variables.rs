@@ -62,14 +62,16 @@ variables! {
          overwrite the oldest. The file takes space on the disk as it is used." }
     TRACE_MODE = { "GPUSHIM_TRACE_MODE", "ring", "ring or full",
         "Which events the trace keeps. `ring`: the newest ones; live blocks, sums and a timeline are kept for the \
-         whole run. `full`: all events; a background thread writes them, compressed, to a file beside the trace, \
-         and the program's threads never wait for it. Events that do not fit on the disk are counted." }
+         whole run. `full`, which `gpushim run` sets: all events; a background thread writes them, compressed, to a file \
+         beside the trace, and the program's threads never wait for it. Events that do not fit on the disk are counted." }
     TRACE_FACTS = { "GPUSHIM_TRACE_FACTS", "masked", "all, masked or none",
         "Which facts about the process a trace contains. `masked`: the command line, with values that look like \
          secrets replaced by `***`, the executable, the working directory and the host. `all`: the same, with \
          nothing replaced. `none`: none of these. `what-a-trace-tells.md` lists what else is in a trace." }
     SPOOL_SIZE = { "GPUSHIM_SPOOL_SIZE", "none", "a size like 512M, 1.5g or 2GiB, or none",
-        "The most bytes that the files of the mode `full` may have; beyond that the oldest parts are deleted." }
+        "The most bytes that the files of the mode `full` may have, for each process; beyond that the oldest parts are \
+         deleted. `gpushim run` sets 4G: a whole day of 13,000 events a second, at the 3 to 4 bytes that an event of a \
+         training takes; with the trace itself a process takes at most 4.2 GiB of disk." }
     SPOOL_FLOOR = { "GPUSHIM_SPOOL_FLOOR", "1G", "a size like 512M, 1.5g or 2GiB, or 0",
         "Free space that the mode `full` leaves on the disk: with less free space it stops writing." }
     STACKS = { "GPUSHIM_STACKS", "off", "off, all, a size like 1M (larger allocations only) or 1/N (one in N)",

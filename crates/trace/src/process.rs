@@ -32,6 +32,8 @@ pub fn facts(wall_ns: u64, rank: Option<u32>, wanted: Facts) -> Vec<(&'static st
     }
     facts.extend([
         ("pid", std::process::id().to_string()),
+        // A number that means something only there: where processes share a host's name, but not their numbers.
+        ("pid-namespace", link("/proc/self/ns/pid")),
         ("kernel", kernel),
         ("started", wall_ns.to_string()),
         ("writer", env!("CARGO_PKG_VERSION").to_string()),
@@ -138,6 +140,9 @@ mod tests {
             .into_iter()
             .map(|(key, _)| key)
             .collect();
-        assert_eq!(keys, ["pid", "kernel", "started", "writer"]);
+        assert_eq!(
+            keys,
+            ["pid", "pid-namespace", "kernel", "started", "writer"]
+        );
     }
 }

@@ -88,6 +88,17 @@ impl Trace {
     /// # Errors
     /// A file that cannot be read, is no trace, or has a header of which nothing can be made.
     pub fn open(path: &Path) -> Result<Trace, Error> {
+        let mut trace = Trace::open_ring(path)?;
+        trace.open_spool();
+        Ok(trace)
+    }
+
+    /// As [`Trace::open`], without the spool, which may have gigabytes that are looked through: for what is not in events,
+    /// or where the newest ones are enough.
+    ///
+    /// # Errors
+    /// As for [`Trace::open`].
+    pub fn open_ring(path: &Path) -> Result<Trace, Error> {
         let (file, meta) = open_regular(path).map_err(|error| match error.kind() {
             io::ErrorKind::InvalidInput => {
                 Error::new(READ, path, "read it: it is not a regular file")
@@ -96,9 +107,7 @@ impl Trace {
         })?;
         let bytes = Bytes::map(path, &file, &meta)
             .map_err(|error| Error::io(READ, path, "map it: ", error))?;
-        let mut trace = Trace::parse(path, bytes)?;
-        trace.open_spool();
-        Ok(trace)
+        Trace::parse(path, bytes)
     }
 
     /// Looks for the spool, after the ring: what is overwritten meanwhile was spooled before.

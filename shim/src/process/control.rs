@@ -4,7 +4,7 @@ use gpushim_trace::control::{Answer, Request};
 
 use crate::record::ranges::{self, Text};
 use crate::record::recording::{self, By};
-use crate::record::{maintenance, thread_names, trace};
+use crate::record::trace;
 
 /// Serves the request that waits, if there is one: at most one each time. Whether there was one, so that the next
 /// soon finds the background thread awake.

@@ -16,7 +16,7 @@ STACKS = {"GPUSHIM_STACKS": "all", "GPUSHIM_TRACE_SIZE": "256M"}
 WANTED = ["main", "train_step", "Wide.forward", "Linear.forward"]
 """Functions that must be in the stacks, of torch_traced.py and of PyTorch."""
 COSTS = {"ResNet-50": ["resnet50.py", "--batch", "128"], "GPT-2": ["gpt2.py", "--batch", "8"]}
-LIGHT, FULL = 1.01, 1.05
+LIGHT, FULL = 1.01, 1.01
 """What a step may take at most: with events, with full stacks, times the step without the shim."""
 ROUNDS = 3
 STEP_ROUNDS = 5

@@ -112,7 +112,10 @@ fn who_is_killed_while_it_asks_is_in_nobodys_way() {
     assert!(asker.panel().pass(before, before & !WHOSE | NOBODYS));
     assert_eq!(panel.take(), None);
     assert!(asker.panel().ask(&Request::Pause).is_some());
-    assert_eq!(panel.take().map(|taken| taken.request), Some(Request::Pause));
+    assert_eq!(
+        panel.take().map(|taken| taken.request),
+        Some(Request::Pause)
+    );
 }
 
 #[test]

@@ -1,0 +1,169 @@
+//! Compresses traces where they lie when their run has ended: the file keeps its name, and is read as before.
+//!
+//! The compressed file is written beside the trace, compared with it, put on the disk and then renamed over it: whatever
+//! fails, and wherever the process is killed, one of the two is there, whole.
+
+use std::fs::{File, FileTimes, Metadata};
+use std::io::{self, BufReader, BufWriter, Read, Seek, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use flate2::Compression;
+use flate2::read::MultiGzDecoder;
+use flate2::write::GzEncoder;
+
+use crate::error::{Context, Result, failed};
+use crate::recording::{is_compressed, most_unpacked};
+use crate::top::{is_in_use, running};
+use crate::whole::{Readers, persist, unfinished};
+use gpushim_trace::Trace;
+use gpushim_trace::regular::open_regular;
+
+/// Bytes on the disk up to which a trace is left as it is: it is read faster so.
+const WORTH: u64 = 1 << 20;
+/// Bytes that are compressed as one member of the file: of those that are all zeros, as the holes of a trace are, the
+/// same member stands for each.
+const PIECE: usize = 1 << 20;
+/// Bytes that are compared at once.
+const CHUNK: usize = 64 << 10;
+
+/// Compresses traces in place, as far as [`in_place`] does. What stood in the way of the others; completes "failed to …".
+pub fn all(traces: &[PathBuf]) -> Vec<String> {
+    let done = traces.iter().map(|trace| in_place(trace));
+    done.filter_map(|done| Some(done.err()?.to_string()))
+        .collect()
+}
+
+/// Compresses a trace in place, with its permissions and its time of change. Nothing is done, and `false` returned, if
+/// that is not worth it, if the trace's process may still run, or if another process just does the same.
+///
+/// A process is known to have ended only by its number, on the same host and in the same namespace: traces without these
+/// facts, or with those of another machine, are left alone.
+///
+/// # Errors
+/// What stood in the way; the trace is as it was.
+pub fn in_place(path: &Path) -> Result<bool> {
+    let place = || format!("compress {}", path.display());
+    let (mut file, meta) = open_regular(path).context(place())?;
+    let before = taken(&meta);
+    if before <= WORTH || is_compressed(path) || !has_ended(path) || !is_ours_alone(&file) {
+        return Ok(false);
+    }
+    let mut out = BufWriter::new(unfinished(path).context(place())?);
+    compress(&mut file, &mut out).context(place())?;
+    let out = out.into_inner().map_err(|error| error.into_error());
+    let mut out = out.context(place())?;
+    out.rewind().context(place())?;
+    let filled = same(path, out.as_file()).context(place())?;
+    let packed = out.as_file().metadata().context(place())?;
+    // A reader refuses files that unpack to a multiple of themselves that few have.
+    if taken(&packed) >= before || filled > most_unpacked(out.as_file()) {
+        return Ok(false);
+    }
+    let times = FileTimes::new().set_modified(meta.modified().context(place())?);
+    let finished = out.as_file();
+    let finished = finished
+        .set_permissions(meta.permissions())
+        .and_then(|()| finished.set_times(times))
+        .and_then(|()| finished.sync_all());
+    finished.context(place())?;
+    let now = std::fs::symlink_metadata(path).context(place())?;
+    if (now.dev(), now.ino()) != (meta.dev(), meta.ino()) {
+        return Ok(false);
+    }
+    persist(out, path, Readers::Owner).context(place())?;
+    let folder = path.parent().filter(|folder| *folder != Path::new(""));
+    // The name is on the disk with the folder. If that fails, the old file may be back after a crash, which is whole, too.
+    let _ = File::open(folder.unwrap_or(Path::new("."))).and_then(|folder| folder.sync_all());
+    Ok(true)
+}
+
+fn taken(meta: &Metadata) -> u64 {
+    meta.blocks().saturating_mul(512)
+}
+
+/// Whether the process that wrote a trace is known to have ended, and no other one has the trace mapped.
+fn has_ended(path: &Path) -> bool {
+    let Ok(trace) = Trace::open_ring(path) else {
+        return false;
+    };
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let namespace = std::fs::read_link("/proc/self/ns/pid").unwrap_or_default();
+    let is_here = trace.fact("host").is_some_and(|its| its == host.trim())
+        && trace
+            .fact("pid-namespace")
+            .is_some_and(|its| Path::new(&its) == namespace && !its.is_empty());
+    let is_mapped = || {
+        path.canonicalize()
+            .is_ok_and(|path| running().contains(&path))
+    };
+    is_here && !is_in_use(&trace) && !is_mapped()
+}
+
+/// Whether no other process compresses this file. The lock goes with the descriptor.
+fn is_ours_alone(file: &File) -> bool {
+    // SAFETY: a system call with plain numbers, on a descriptor that is open.
+    let locked = unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) };
+    // File systems without locks: the rename is atomic in any case.
+    locked == 0 || io::Error::last_os_error().kind() != io::ErrorKind::WouldBlock
+}
+
+/// Writes a file compressed by gzip.
+///
+/// # Errors
+/// Those of reading and of writing.
+pub fn compress(file: &mut File, out: &mut dyn Write) -> Result<()> {
+    let member = |piece: &[u8]| -> io::Result<Vec<u8>> {
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
+        encoder.write_all(piece)?;
+        encoder.finish()
+    };
+    let mut zeros = None;
+    let mut piece = Vec::with_capacity(PIECE);
+    loop {
+        piece.clear();
+        file.take(PIECE as u64).read_to_end(&mut piece)?;
+        if piece.len() == PIECE && piece.iter().all(|byte| *byte == 0) {
+            if zeros.is_none() {
+                zeros = Some(member(&piece)?);
+            }
+            out.write_all(zeros.as_deref().unwrap_or_default())?;
+        } else if !piece.is_empty() {
+            out.write_all(&member(&piece)?)?;
+        }
+        if piece.len() < PIECE {
+            return Ok(());
+        }
+    }
+}
+
+/// That what was compressed is what is in the file: how many bytes of it are in chunks that are not all zeros.
+///
+/// # Errors
+/// Those of reading, and that the file has changed.
+pub fn same(path: &Path, packed: impl Read) -> Result<u64> {
+    let mut plain = File::open(path)?;
+    let mut unpacked = MultiGzDecoder::new(BufReader::new(packed));
+    let (mut left, mut right) = (vec![0; CHUNK], vec![0; CHUNK]);
+    let mut filled = 0_u64;
+    loop {
+        let read = plain.read(&mut left)?;
+        let expected = left.get(..read).unwrap_or_default();
+        let got = right.get_mut(..read).unwrap_or_default();
+        if read == 0 {
+            // One byte more than the file has is one too many.
+            return match unpacked.read(&mut right)? {
+                0 => Ok(filled),
+                _ => Err(failed!("it changed meanwhile; try again")),
+            };
+        }
+        unpacked.read_exact(got)?;
+        if got != expected {
+            return Err(failed!("it changed meanwhile; try again"));
+        }
+        if expected.iter().any(|byte| *byte != 0) {
+            filled = filled.saturating_add(read as u64);
+        }
+    }
+}
