@@ -1,6 +1,5 @@
 //! Processes that are asked for something by `gpushim control` while they run.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::Path;

@@ -59,8 +59,8 @@ fn what_is_asked_arrives_and_is_answered() {
         stop.store(true, Ordering::Relaxed);
         serve.join().unwrap()
     });
-    assert_eq!(seen[..5], requests[..5]);
-    let Request::Mark(cut) = &seen[5] else {
+    assert_eq!(seen[..4], requests[..4]);
+    let Request::Mark(cut) = &seen[4] else {
         panic!("{seen:?}")
     };
     // What is cut off within a letter is replaced.
