@@ -15,10 +15,16 @@ use crate::output::wrap::paragraph;
 const GROUPS: [(&str, &[(&str, &str)]); 6] = [
     (
         "Record",
-        &[(
-            "run",
-            "run a program, record its GPU memory, say what stood out",
-        )],
+        &[
+            (
+                "run",
+                "run a program, record its GPU memory, say what stood out",
+            ),
+            (
+                "control",
+                "pause, resume or mark the recording of a running process",
+            ),
+        ],
     ),
     (
         "Diagnose",

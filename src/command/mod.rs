@@ -127,6 +127,7 @@ enum Command {
     Config(config::Args),
     Doctor(crate::doctor::command::Args),
     Top(crate::top::command::Args),
+    Control(crate::control::command::Args),
     Completions(completions::Args),
     Man(man::Args),
 }
@@ -173,6 +174,7 @@ pub fn main() -> ExitCode {
         Command::Config(args) => config::main(&args),
         Command::Doctor(args) => crate::doctor::command::main(&args),
         Command::Top(args) => crate::top::command::main(&args),
+        Command::Control(args) => crate::control::command::main(&args),
         Command::Completions(args) => completions::main(&args),
         Command::Man(args) => man::main(&args),
     };

@@ -12,4 +12,4 @@ mod watch;
 
 #[cfg(test)]
 pub(crate) use table::Row;
-pub(crate) use watch::{is_in_use, running};
+pub(crate) use watch::{is_in_use, running, traces_of};

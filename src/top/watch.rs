@@ -190,7 +190,7 @@ pub fn running() -> Vec<PathBuf> {
 }
 
 /// The traces that a process has mapped.
-fn traces_of(pid: u32) -> Vec<PathBuf> {
+pub fn traces_of(pid: u32) -> Vec<PathBuf> {
     let mut files = shared_files(pid);
     files.retain(|path| is_trace(path));
     files

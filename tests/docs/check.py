@@ -42,6 +42,7 @@ NOT_RUN = {
     "export ": "sets what the next lines need",
     "cd ": "the folder is another one here",
     "gpushim symbols 1": "no command: the first line of a file",
+    "gpushim control": "asks a process that runs; tests/preload/asked.rs does",
     "docker": "no Docker here",
     "kubectl": "no cluster here",
     "sbatch": "no cluster here",

@@ -7,6 +7,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod asked;
 mod basics;
 mod bystanders;
 mod capture;

@@ -114,6 +114,8 @@ pub enum PartKind {
     Timeline = 12,
     /// Places in source code that frames of interpreters refer to.
     Sites = 13,
+    /// What another process asks of the one that writes, see [`control`].
+    Control = 14,
 }
 
 /// Offsets within the facts part.
@@ -136,6 +138,25 @@ pub mod cursor {
     pub const NEXT: usize = 0;
     /// `u64`: events given up because every chunk tried was held by another thread.
     pub const DROPPED: usize = 64;
+    /// Bytes of the part in this version.
+    pub const BYTES: usize = 4096;
+}
+
+/// Offsets within the control part: a request of another process to the writer, and the answer. All of it is words.
+pub mod control {
+    /// `u64`: which request it is × 4, and whose turn it is: 0 nobody's, 1 the writer's, 2 the writer is at it,
+    /// 3 answered.
+    pub const TURN: usize = 0;
+    /// `u64`: what is asked for.
+    pub const REQUEST: usize = 8;
+    /// `u64`: bytes of the text.
+    pub const TEXT_BYTES: usize = 16;
+    /// `u64`: the answer.
+    pub const ANSWER: usize = 24;
+    /// The text, UTF-8, filled up with zeros.
+    pub const TEXT: usize = 64;
+    /// The most bytes of a text.
+    pub const TEXT_MAX: usize = 1024;
     /// Bytes of the part in this version.
     pub const BYTES: usize = 4096;
 }

@@ -35,6 +35,7 @@
 
 pub mod background;
 mod clock;
+pub mod control;
 mod effect;
 mod error;
 mod event;

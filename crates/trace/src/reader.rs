@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::error::Error;
 use super::event::Event;
-use super::layout::{PartKind, facts};
+use super::layout::{PartKind, control, facts};
 use super::text::unescaped;
 use super::timeline::{Ledger, Timeline};
 use crate::regular::open_regular;
@@ -190,6 +190,12 @@ impl Trace {
                 .map(|(key, value)| (unescaped(key), unescaped(value)))
         };
         text.lines().filter_map(pair).collect()
+    }
+
+    /// Where the control part is, if it is whole.
+    pub(crate) fn control_at(&self) -> Option<u64> {
+        let part = self.parts.get(PartKind::Control)?;
+        (part.length >= control::BYTES as u64).then_some(part.offset)
     }
 
     /// The first fact of a key.

@@ -8,6 +8,7 @@ use memmap2::MmapRaw;
 use parking_lot::Mutex;
 
 use super::clock::{self, ClockSource};
+use super::control::Panel;
 use super::error::Error;
 use super::event::{Class, Event, Layer};
 use super::layout::live::key;
@@ -157,6 +158,13 @@ impl Mapped {
     /// The ring.
     pub(crate) fn ring(&self) -> &Ring<'static, AtomicU64> {
         &self.ring
+    }
+
+    /// The words of the control part.
+    fn control(&self) -> &[AtomicU64] {
+        // SAFETY: the slice does not outlive `self`, which holds the mapping, and the part is accessed
+        // atomically only.
+        unsafe { self.places.control.words(&self.map) }.unwrap_or_default()
     }
 
     /// Whether this process writes the file; a forked child does not.
@@ -362,6 +370,11 @@ impl Writer {
     #[inline]
     pub fn now(&self) -> u64 {
         self.clock.now()
+    }
+
+    /// What another process asks of this one. To be looked at now and then, by one thread.
+    pub fn control(&self) -> Panel<'_> {
+        Panel::new(self.mapped.control())
     }
 
     /// Refreshes the pair from which ticks become ns. Once a second is plenty.

@@ -1,45 +1,32 @@
 //! What a program may ask of gpushim about itself, and whether it is recorded: `include/gpushim.h` says what they promise.
 
 use std::ffi::{CStr, CString, c_char, c_int};
-use std::sync::{Once, OnceLock};
+use std::sync::OnceLock;
 
 use crate::hooks::entry;
-use crate::record::ranges::{self, Text};
-use crate::record::{pause, trace, usage};
+use crate::record::recording::{self, By};
+use crate::record::{pause, usage};
 
 /// Allocations are not recorded from now on.
 #[unsafe(no_mangle)]
 pub extern "C" fn gpushim_pause() {
-    entry::serve(|| (), || paused(true));
+    entry::serve(
+        || (),
+        || {
+            recording::set(true, By::Program);
+        },
+    );
 }
 
 /// Allocations are recorded again.
 #[unsafe(no_mangle)]
 pub extern "C" fn gpushim_record() {
-    entry::serve(|| (), || paused(false));
-}
-
-/// A pause begins or ends; a mark in the trace tells where.
-fn paused(is_paused: bool) {
-    static TOLD: Once = Once::new();
-    if !pause::set(is_paused) {
-        return;
-    }
-    if is_paused {
-        TOLD.call_once(|| {
-            trace::fact(
-                "recording",
-                "the program paused it: what it allocated between the marks `recording paused` and `recording` is not \
-                 here",
-            );
-        });
-    }
-    let mark = if is_paused {
-        "recording paused"
-    } else {
-        "recording"
-    };
-    ranges::mark(None, &Text::Plain(mark.into()));
+    entry::serve(
+        || (),
+        || {
+            recording::set(false, By::Program);
+        },
+    );
 }
 
 /// Whether allocations are recorded, as far as the program decides.

@@ -1,4 +1,4 @@
-//! The one thread of the shim: gives back memory that is not in use, and keeps the trace's clock.
+//! The one thread of the shim: gives back memory that is not in use, keeps the trace's clock, and serves `gpushim control`.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, Once};
@@ -11,6 +11,7 @@ use gpushim_trace::background::{self, Background, is_last};
 use crate::base::{boundary, settings};
 use crate::memory::shortage::Active;
 use crate::memory::{device_memory, plan_notes, pools, registry};
+use crate::process::control;
 use crate::record::{events, maintenance, thread_names};
 
 /// Set when the process ends: the driver may be gone from then on.
@@ -111,5 +112,7 @@ fn work(decays: bool, sampled: &mut Option<Instant>) -> bool {
     device_memory::sample(sampled);
     thread_names::record();
     plan_notes::note(false);
-    maintenance::run()
+    let fills = maintenance::run();
+    // A row of requests is served without a long wait between them.
+    control::serve() || fills
 }

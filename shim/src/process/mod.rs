@@ -1,6 +1,7 @@
-//! The start of the shim, its background thread, and what it changes in the environment before `main`.
+//! The start of the shim, its background thread, what another process asks of it, and what it changes in the environment before `main`.
 
 pub mod background;
+pub mod control;
 pub mod facts;
 pub mod start;
 pub mod takeover;

@@ -6,6 +6,7 @@ pub mod pause;
 pub mod phase;
 pub mod python;
 pub mod ranges;
+pub mod recording;
 pub mod stacks;
 pub mod thread_names;
 pub mod timeline;

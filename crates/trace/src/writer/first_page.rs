@@ -20,6 +20,7 @@ impl Writer {
                 cursor::BYTES as u64,
                 cursor::BYTES,
             ),
+            sized(PartKind::Control, places.control, 8),
             sized(PartKind::Chunks, places.chunks, 8),
             sized(PartKind::Totals, places.totals, totals::STRIPE_BYTES),
             sized(PartKind::Live, places.live, live::GROUP_BYTES),

@@ -12,7 +12,7 @@ use super::places::{Place, Places};
 use super::tables::Tables;
 use super::{CURSOR_AT, Mapped, WriterOptions, create, sums};
 use crate::identity::Identity;
-use crate::layout::{cursor, facts};
+use crate::layout::{control, cursor, facts};
 use crate::ring::{Ring, Slot};
 use crate::space::{Room, Space};
 
@@ -76,6 +76,7 @@ fn begin(space: &Space, places: &Places) -> io::Result<()> {
     let parts = [
         (0, super::FACTS_AT + facts::TEXT as u64),
         (CURSOR_AT, cursor::BYTES as u64),
+        (places.control.at, control::BYTES as u64),
         (places.totals.at, FIRST_STRIPE),
         (places.live.at, COUNTS),
         (places.strings.at, COUNTS),

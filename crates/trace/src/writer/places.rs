@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicU64;
 use memmap2::MmapRaw;
 
 use super::{PARTS_AT, WriterOptions, chunks};
-use crate::layout::{live, totals};
+use crate::layout::{control, live, totals};
 use crate::{jit, modules, sites, stacks, strings, timeline};
 
 /// A part: offset and length, both multiples of a page but for the length of the chunks.
@@ -35,6 +35,7 @@ impl Place {
 /// The parts after the cursor, in this order. Those that grow with the ring are the last ones.
 #[derive(Clone, Copy, Debug)]
 pub struct Places {
+    pub control: Place,
     pub totals: Place,
     pub live: Place,
     pub strings: Place,
@@ -91,6 +92,7 @@ impl Places {
         };
         let nodes = u64::from(options.stack_nodes) + u64::from(stacks::layout::FIRST);
         Places {
+            control: next(control::BYTES as u64),
             totals: next((totals::STRIPES * totals::STRIPE_BYTES) as u64),
             live: next(live_bytes(options)),
             strings: next(scaled(STRINGS_MAX, 4)),

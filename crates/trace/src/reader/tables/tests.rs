@@ -52,7 +52,7 @@ fn parse(content: &[u8]) -> Trace {
 /// The content of the parts of the tables, where they are.
 fn tables(content: &[u8]) -> std::ops::Range<usize> {
     let at = |kind: PartKind| {
-        let mut entries = (0..12).map(|index| header::PARTS_AT + index * part::BYTES);
+        let mut entries = (0..13).map(|index| header::PARTS_AT + index * part::BYTES);
         let entry = entries.find(|at| layout::get_u32(content, *at) == Some(kind as u32));
         layout::get_u64(content, entry.unwrap() + part::OFFSET).unwrap() as usize
     };

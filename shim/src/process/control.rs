@@ -1,0 +1,37 @@
+//! Does what `gpushim control` asks of this process, through the control part of its trace.
+
+use gpushim_trace::control::{Answer, Request};
+
+use crate::record::ranges::{self, Text};
+use crate::record::recording::{self, By};
+use crate::record::trace;
+
+/// Serves the request that waits, if there is one: at most one each time. Whether there was one, so that the next
+/// soon finds the background thread awake.
+pub fn serve() -> bool {
+    let Some(panel) = trace::opened().map(|writer| writer.control()) else {
+        return false;
+    };
+    let Some(taken) = panel.take() else {
+        return false;
+    };
+    let answer = act(&taken.request);
+    panel.answer(taken, answer);
+    true
+}
+
+fn act(request: &Request) -> Answer {
+    let changed = |is_change| match is_change {
+        true => Answer::Done,
+        false => Answer::Already,
+    };
+    match request {
+        Request::Pause => changed(recording::set(true, By::Command)),
+        Request::Resume => changed(recording::set(false, By::Command)),
+        Request::Mark(name) => {
+            ranges::mark(None, &Text::Plain(name.into()));
+            Answer::Done
+        }
+        Request::Unknown => Answer::Unknown,
+    }
+}

@@ -1,0 +1,93 @@
+//! `gpushim control`: its arguments and what it says.
+
+use clap::Subcommand;
+use gpushim_trace::control::Request;
+use gpushim_trace::layout::control::TEXT_MAX;
+
+use super::target::Target;
+use crate::cli::outcome::Outcome;
+use crate::cli::terminal::print_text;
+use crate::error::{Result, failed};
+use crate::output::escape::shown;
+
+/// Pause or resume the recording of a running process, or set a mark in its trace.
+///
+/// The process must have been started under gpushim, and be of the same user; root may ask any. It answers within a
+/// second or so: its background thread does what is asked, and the program's own threads wait for nothing.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  gpushim control 4711 pause
+  gpushim control 4711 resume
+  gpushim control 4711 mark after-warm-up")]
+pub struct Args {
+    /// The id of the process, as `gpushim top --once` shows it.
+    pid: u32,
+    #[command(subcommand)]
+    act: Act,
+}
+
+#[derive(Debug, Subcommand)]
+enum Act {
+    /// Record no allocations from now on; frees of recorded blocks, ranges and failed requests are recorded on.
+    Pause,
+    /// Record allocations again.
+    Resume,
+    /// Set a mark of this name at this moment; `gpushim events --kind mark` lists them.
+    Mark {
+        /// The name, at most 1,024 bytes.
+        name: String,
+    },
+}
+
+pub fn main(args: &Args) -> Result<Outcome> {
+    let pid = args.pid;
+    if let Act::Mark { name } = &args.act {
+        check_name(name)?;
+    }
+    let target = Target::find(pid)?;
+    let said = match &args.act {
+        Act::Pause => match target.ask("pause", &Request::Pause)? {
+            true => "recording paused".to_string(),
+            false => "its recording was paused already".to_string(),
+        },
+        Act::Resume => match target.ask("resume", &Request::Resume)? {
+            true => "recording again".to_string(),
+            false => "it was recording already".to_string(),
+        },
+        Act::Mark { name } => {
+            target.ask("set a mark in", &Request::Mark(name.clone()))?;
+            format!("mark `{}` set", shown(name))
+        }
+    };
+    print_text(&format!("process {pid}: {said}\n"))?;
+    Ok(Outcome::Fine)
+}
+
+fn check_name(name: &str) -> Result<()> {
+    if name.trim().is_empty() {
+        return Err(failed!(
+            "set a mark without a name: give it one, as in `mark after-warm-up`"
+        ));
+    }
+    if name.len() > TEXT_MAX {
+        return Err(failed!(
+            "set a mark: its name has {} bytes, and at most {TEXT_MAX} are kept; give it a shorter one",
+            name.len()
+        ));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_marks() {
+        assert!(check_name("after warm-up").is_ok() && check_name(&"x".repeat(TEXT_MAX)).is_ok());
+        for name in ["", "  ", &"x".repeat(TEXT_MAX + 1)] {
+            let said = check_name(name).map_err(|error| error.to_string());
+            assert!(said.is_err_and(|said| said.starts_with("set a mark")));
+        }
+    }
+}
