@@ -110,7 +110,7 @@ fn sound_files_have_no_problems_and_every_part() {
         assert!(kinds.contains(&(PartKind::Ring as u32)), "{name}");
         assert!(content.len() < 64 << 10, "{name} is too long to begin with");
         if name == "full" {
-            assert_eq!(kinds.len(), 12, "{name} has every part");
+            assert_eq!(kinds.len(), 13, "{name} has every part");
             assert!(trace.spooled() > 100 && trace.spooled() < trace.readable());
             assert_eq!(trace.events().count() as u64, trace.readable());
             assert_eq!(trace.lost(), 0);
