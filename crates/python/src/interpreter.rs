@@ -224,10 +224,25 @@ impl Interpreter {
     pub unsafe fn walk(&self, state: State, take: impl FnMut(Step) -> bool) {
         // SAFETY: the functions that a thread is in keep their frames, as long as it keeps them from being freed.
         let own = unsafe { Own::new() };
-        match state.is_held {
-            true => self.walk_in(&own, state.address, take),
-            false => self.walk_guarded(state.address, take),
+        if state.is_held {
+            self.walk_in(&own, state.address, take);
+        } else if self.has_frames(&own, state.address) {
+            self.walk_guarded(state.address, take);
         }
+    }
+
+    /// Whether a thread runs any function. PyTorch's threads for the backward pass run none, and allocate often: for them
+    /// the kernel is not asked. This reads the thread state a few instructions after [`Interpreter::state`] saw that the
+    /// interpreter does not end; frames, which are unmapped sooner and take longer to read, it does not touch.
+    #[inline]
+    fn has_frames(&self, memory: &Own, state: u64) -> bool {
+        let current = memory.word(state.wrapping_add(self.layout.current));
+        let frame = match self.layout.cframe {
+            // It lies on the thread's own stack.
+            Some(at) => current.and_then(|cframe| memory.word(cframe.wrapping_add(at))),
+            None => current,
+        };
+        frame.is_some_and(|frame| frame != 0)
     }
 
     /// Walks frames that are freed if another thread ends the interpreter meanwhile. It says so first in `finalizing`,
