@@ -44,6 +44,7 @@ mod whole;
 // The features, and above them the command.
 mod check;
 pub mod command;
+mod compress;
 mod control;
 mod diff;
 mod doctor;

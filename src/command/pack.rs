@@ -8,10 +8,11 @@ use crate::cli::outcome::Outcome;
 use crate::cli::recordings;
 use crate::cli::terminal::{print_text, say};
 use crate::cli::write::write_whole;
+use crate::compress::{compress, same};
 use crate::error::{Context, Error, Result, failed};
 use crate::output::escape::shown;
 use crate::output::units::bytes;
-use crate::run::compress::{compress, same};
+use crate::recording::is_compressed;
 use crate::run::on_disk;
 use crate::top::{is_in_use, running};
 use gpushim_trace::Trace;
@@ -34,7 +35,14 @@ pub struct Args {
 }
 
 pub fn main(args: &Args) -> Result<Outcome> {
-    let paths = files::named_or_newest(&args.files)?;
+    let mut paths = files::named_or_newest(&args.files)?;
+    // As `run` leaves them.
+    for path in paths.extract_if(.., |path| is_compressed(path)) {
+        say(&format!("{} is compressed already", path.display()));
+    }
+    if paths.is_empty() {
+        return Ok(Outcome::Fine);
+    }
     let open = |path: &Path| Ok(Trace::open(path)?);
     let mut outcome = Outcome::Fine;
     let opened = recordings::each(&paths, open, |path, trace| {

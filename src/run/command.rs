@@ -7,10 +7,11 @@ use std::process::Command;
 
 use super::child::{self, End};
 use super::summary::Summary;
-use super::{compress, traces};
+use super::traces;
 use crate::cli::library;
 use crate::cli::outcome::Outcome;
 use crate::cli::terminal::{of_stderr, say, say_lines};
+use crate::compress;
 use crate::error::{Result, failed};
 use gpushim_config::{Resolved, rank};
 

@@ -2,7 +2,6 @@
 
 pub(crate) mod child;
 pub(crate) mod command;
-pub(crate) mod compress;
 mod summary;
 mod traces;
 pub(crate) mod words;

@@ -32,6 +32,14 @@ fn a_packed_trace_answers_as_before_and_takes_less() {
     );
     let folder = run(dir.path(), &["report", ".", "--format", "json"]);
     assert_eq!(json(&folder)["results"].as_array().unwrap().len(), 1);
+    // Once more, also under a name that does not tell: nothing to do, and nothing lost.
+    std::fs::rename(dir.path().join("a.trace.gz"), dir.path().join("a.trace")).unwrap();
+    let again = run(dir.path(), &["pack", "a.trace"]);
+    assert_eq!(
+        (again.status.code(), stderr(&again).as_str()),
+        (Some(0), "gpushim: a.trace is compressed already\n")
+    );
+    assert_eq!(dir.path().join("a.trace").metadata().unwrap().len(), packed);
 }
 
 #[test]

@@ -1,3 +1,4 @@
+#!/usr/bin/env bash
 # What default stacks cost, and what a long recording takes of the disk: docs/measurements/2026-11-24-first-minutes.md.
 cd "$(dirname "$0")/../.."; export PYTHONDONTWRITEBYTECODE=1 OUT=${OUT:-out}; mkdir -p $OUT
 S=$PWD/dist/libgpushim.so; G=$PWD/dist/gpushim

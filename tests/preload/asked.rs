@@ -164,7 +164,7 @@ fn a_hundred_pauses_in_a_row() {
 }
 
 #[test]
-fn who_is_killed_while_it_asks_stops_nobody() {
+fn a_killed_command_does_not_block_the_next() {
     while_it_runs(&["2"], "ring", |asked| {
         for round in 0..40 {
             let mut child = command(&asked.pid, &["mark", "killed"])

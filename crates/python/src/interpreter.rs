@@ -233,12 +233,12 @@ impl Interpreter {
 
     /// Whether a thread runs any function. PyTorch's threads for the backward pass run none, and allocate often: for them
     /// the kernel is not asked. This reads the thread state a few instructions after [`Interpreter::state`] saw that the
-    /// interpreter does not end; frames, which are unmapped sooner and take longer to read, it does not touch.
+    /// interpreter does not end; it touches no frame: those are unmapped, and take longer to read.
     #[inline]
     fn has_frames(&self, memory: &Own, state: u64) -> bool {
         let current = memory.word(state.wrapping_add(self.layout.current));
         let frame = match self.layout.cframe {
-            // It lies on the thread's own stack.
+            // It lies on the thread's own stack, or in the thread state.
             Some(at) => current.and_then(|cframe| memory.word(cframe.wrapping_add(at))),
             None => current,
         };

@@ -1,5 +1,4 @@
-//! What another process asks of the one that writes a trace: to pause, to go on, to set a mark, to bring the file up to
-//! date.
+//! What another process asks of the one that writes a trace: to pause, to resume, to set a mark.
 //!
 //! The control part of the file is a panel with one request. The asking process, which holds a lock on the file, fills in
 //! the request and gives the turn to the writer; a thread of the writer looks at the panel now and then, takes the
@@ -60,14 +59,14 @@ pub enum Answer {
     Already = 2,
 }
 
-/// Whose turn it is.
-const NOBODYS: u64 = 0;
-const WRITERS: u64 = 1;
+/// The states of a request.
+const IDLE: u64 = 0;
+const ASKED: u64 = 1;
 const TAKEN: u64 = 2;
 const ANSWERED: u64 = 3;
 
-/// The bits of a turn that say whose it is.
-const WHOSE: u64 = 3;
+/// The bits of a turn that hold the state.
+const STATE: u64 = 3;
 
 /// The control part of a trace.
 #[derive(Clone, Copy, Debug)]
@@ -118,11 +117,11 @@ impl<'a> Panel<'a> {
             .is_some_and(|word| word.compare_exchange(from, to, done, not).is_ok())
     }
 
-    /// Takes the request if it is the writer's turn. One load if it is not.
+    /// Takes the request if there is one. One load if there is none.
     #[inline]
     pub fn take(&self) -> Option<Taken> {
         let turn = self.turn();
-        (turn & WHOSE == WRITERS)
+        (turn & STATE == ASKED)
             .then(|| self.take_at(turn))
             .flatten()
     }
@@ -130,7 +129,7 @@ impl<'a> Panel<'a> {
     #[cold]
     fn take_at(&self, turn: u64) -> Option<Taken> {
         // From now on the asking process leaves the request alone.
-        if !self.pass(turn, turn & !WHOSE | TAKEN) {
+        if !self.pass(turn, turn & !STATE | TAKEN) {
             return None;
         }
         let request = match self.get(control::REQUEST) {
@@ -145,8 +144,8 @@ impl<'a> Panel<'a> {
     /// Answers a request.
     pub fn answer(&self, taken: Taken, answer: Answer) {
         self.set(control::ANSWER, answer as u64);
-        // If another process meddles with the turn, nobody waits for this answer.
-        let _ = self.pass(taken.turn & !WHOSE | TAKEN, taken.turn & !WHOSE | ANSWERED);
+        // It fails only if the turn was overwritten meanwhile: then no process waits for this answer.
+        let _ = self.pass(taken.turn & !STATE | TAKEN, taken.turn & !STATE | ANSWERED);
     }
 
     /// A copy of the text, bounded whatever its length says.
@@ -161,17 +160,17 @@ impl<'a> Panel<'a> {
     }
 
     /// Puts a request down and gives the turn to the writer, who finds it whole. Returns the turn by which its answer is
-    /// known; `None` while the writer is at the request of somebody who is gone.
+    /// known; `None` while the writer still serves the request of a process that has ended.
     ///
     /// Only the process that holds the lock on the file asks.
     fn ask(&self, request: &Request) -> Option<u64> {
         let before = self.turn();
-        if before & WHOSE == TAKEN {
+        if before & STATE == TAKEN {
             return None;
         }
-        let turn = (before & !WHOSE).wrapping_add(WHOSE + 1);
-        // Whoever asked before this is gone, and its request, if it was not taken, with it.
-        if !self.pass(before, turn | NOBODYS) {
+        let turn = (before & !STATE).wrapping_add(STATE + 1);
+        // The lock is ours, so the process that asked before has ended: its request is dropped if it was not taken.
+        if !self.pass(before, turn | IDLE) {
             return None;
         }
         let text = request.text().as_bytes();
@@ -186,7 +185,7 @@ impl<'a> Panel<'a> {
             self.set(control::TEXT + index * 8, u64::from_le_bytes(word));
         }
         fence(Ordering::Release);
-        self.pass(turn | NOBODYS, turn | WRITERS).then_some(turn)
+        self.pass(turn | IDLE, turn | ASKED).then_some(turn)
     }
 
     /// The answer to the request with this turn, once it is there.
@@ -200,6 +199,6 @@ impl<'a> Panel<'a> {
 
     /// Takes a request back; false if the writer has taken it.
     fn take_back(&self, turn: u64) -> bool {
-        self.pass(turn | WRITERS, turn | NOBODYS)
+        self.pass(turn | ASKED, turn | IDLE)
     }
 }

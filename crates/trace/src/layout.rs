@@ -144,8 +144,7 @@ pub mod cursor {
 
 /// Offsets within the control part: a request of another process to the writer, and the answer. All of it is words.
 pub mod control {
-    /// `u64`: which request it is × 4, and whose turn it is: 0 nobody's, 1 the writer's, 2 the writer is at it,
-    /// 3 answered.
+    /// `u64`: the number of the request × 4, plus its state: 0 idle, 1 asked, 2 taken by the writer, 3 answered.
     pub const TURN: usize = 0;
     /// `u64`: what is asked for.
     pub const REQUEST: usize = 8;

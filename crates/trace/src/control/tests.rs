@@ -72,7 +72,7 @@ fn what_is_asked_arrives_and_is_answered() {
 }
 
 #[test]
-fn a_request_that_nobody_takes_is_taken_back() {
+fn a_request_that_is_not_taken_is_withdrawn() {
     let folder = tempfile::tempdir().unwrap();
     let (writer, asker) = pair(&folder);
     assert_eq!(asker.ask(&Request::Pause, looks(3)), Err(Busy::Silent));
@@ -92,7 +92,7 @@ fn one_asks_at_a_time() {
 }
 
 #[test]
-fn who_is_killed_while_it_asks_is_in_nobodys_way() {
+fn a_killed_asker_does_not_block_the_next() {
     let folder = tempfile::tempdir().unwrap();
     let (writer, asker) = pair(&folder);
     let panel = writer.control();
@@ -107,9 +107,9 @@ fn who_is_killed_while_it_asks_is_in_nobodys_way() {
     panel.answer(taken, Answer::Done);
     assert_eq!(asker.panel().answer_to(turn), Some(Answer::Done));
     assert!(asker.panel().ask(&Request::Resume).is_some());
-    // While it wrote: it is nobody's turn, and a half-written request is not taken.
+    // Killed while it wrote: the state is idle, and a half-written request is not taken.
     let before = asker.panel().turn();
-    assert!(asker.panel().pass(before, before & !WHOSE | NOBODYS));
+    assert!(asker.panel().pass(before, before & !STATE | IDLE));
     assert_eq!(panel.take(), None);
     assert!(asker.panel().ask(&Request::Pause).is_some());
     assert_eq!(
@@ -132,7 +132,7 @@ fn whatever_is_in_the_panel_it_is_bounded() {
         }
         // Now and then something that makes sense.
         if round % 2 == 0 {
-            asker.panel().set(control::TURN, random & !WHOSE | WRITERS);
+            asker.panel().set(control::TURN, random & !STATE | ASKED);
             asker.panel().set(control::REQUEST, round / 2 % 8);
         }
         if round % 3 == 0 {
@@ -144,7 +144,7 @@ fn whatever_is_in_the_panel_it_is_bounded() {
                 // Three bytes for each that is no UTF-8.
                 assert!(name.len() <= 3 * control::TEXT_MAX);
             }
-            // Somebody meddles while the writer is at it.
+            // The turn is overwritten while the writer serves the request.
             if round % 5 == 0 {
                 asker.panel().set(control::TURN, random);
             }
