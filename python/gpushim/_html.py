@@ -23,7 +23,7 @@ def findings(all_of_them: "Iterable[Finding]") -> str:
     rows = [_row(one) for one in all_of_them]
     if not rows:
         return "<p>Nothing stands out.</p>"
-    head = "".join(f"<th {_CELL}>{name}</th>" for name in ("finding", "where", "cure"))
+    head = "".join(f"<th {_CELL}>{name}</th>" for name in ("finding", "where", "fix"))
     return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
 
 
@@ -36,7 +36,7 @@ def _row(one: "Finding") -> str:
             line = "" if function.line is None else f":{function.line}"
             where.append(escape(f"{function.file}{line}"))
     text = escape(one.text) if one.sure else f"{escape(one.text)} <i>(not certain)</i>"
-    cells = (text, "<br>".join(where), escape(one.cure or ""))
+    cells = (text, "<br>".join(where), escape(one.fix or ""))
     return "<tr>" + "".join(f"<td {_CELL}>{cell}</td>" for cell in cells) + "</tr>"
 
 

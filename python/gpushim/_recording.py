@@ -69,7 +69,7 @@ class CallSite:
 
 @dataclass(frozen=True)
 class Finding:
-    """Something that stands out in a run, with its place and its cure."""
+    """Something that stands out in a run, with its place and its fix."""
 
     kind: str
     of: str
@@ -79,7 +79,7 @@ class Finding:
     site: Optional[CallSite] = None
     sure: bool = False
     why: str = ""
-    cure: Optional[str] = None
+    fix: Optional[str] = None
     next: str = ""
     trace: str = field(default="", compare=False)
 
@@ -87,8 +87,8 @@ class Finding:
         lines = [self.text]
         if self.site is not None and self.site.function is not None:
             lines.append(f"  at {self.site}")
-        if self.cure:
-            lines.append(f"  cure: {self.cure}")
+        if self.fix:
+            lines.append(f"  fix: {self.fix}")
         if self.next:
             lines.append(f"  next: {self.next}")
         return "\n".join(lines)

@@ -4,12 +4,15 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use crate::error::{Result, failed};
+use crate::recording;
 use gpushim_config::{Config, DEFAULT_PATTERN};
 
-/// The files named, of a directory the traces in it, or else the newest that matches the pattern in force.
+/// The files named without the companions of others among them, of a directory the traces in it, or else the newest that
+/// matches the pattern in force.
 pub fn named_or_newest(files: &[PathBuf]) -> Result<Vec<PathBuf>> {
     if !files.is_empty() {
-        return Ok(files.iter().flat_map(|path| within(path)).collect());
+        let named = files.iter().filter(|path| !is_companion(path, files));
+        return Ok(named.flat_map(|path| within(path)).collect());
     }
     let pattern = Config::from_env()
         .0
@@ -19,6 +22,11 @@ pub fn named_or_newest(files: &[PathBuf]) -> Result<Vec<PathBuf>> {
     newest.map(|path| vec![path]).ok_or_else(|| {
         failed!("find a trace: no file matches {pattern}; name a file, or record one with `gpushim run PROGRAM`")
     })
+}
+
+/// Whether a file is a part of a trace that is named, too, as by `run.trace*`: it is read with that.
+fn is_companion(path: &Path, files: &[PathBuf]) -> bool {
+    files.iter().any(|trace| recording::goes_with(path, trace))
 }
 
 /// The traces of a directory, by their names; of anything else, and of a directory without any, the path itself.
@@ -136,6 +144,24 @@ fn matches(name: &str, parts: &[String]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_part_of_a_trace_is_not_read_on_its_own() {
+        let names = |names: &[&str]| names.iter().map(PathBuf::from).collect::<Vec<_>>();
+        let all = names(&[
+            "a/run.trace",
+            "a/run.trace.spool",
+            "a/run.trace.spool.1",
+            "a/run.trace.symbols",
+            "b/run.trace.spool",
+            "a/run.trace.spoolx",
+        ]);
+        let read = names(&["a/run.trace", "b/run.trace.spool", "a/run.trace.spoolx"]);
+        assert_eq!(named_or_newest(&all).unwrap(), read);
+        // Alone it is read, and its error says what it is.
+        let alone = names(&["a/run.trace.spool"]);
+        assert_eq!(named_or_newest(&alone).unwrap(), alone);
+    }
 
     #[test]
     fn names_that_a_pattern_may_have_produced() {

@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::find::Growth;
 use super::until_full::UntilFull;
 use crate::iterations::{Followed, Given, Iterations, Recognised, in_a_sentence, in_a_table};
-use crate::leaks::{Blocks, cure};
+use crate::leaks::{Blocks, fix};
 use crate::ledger::Focus;
 use crate::output::answer::{Answer, Subject, not_told};
 use crate::output::escape::shown;
@@ -53,7 +53,7 @@ pub struct KeptBy {
     /// Every how many iterations it keeps some.
     pub every: f64,
     /// What to change in the program, if the pattern is known.
-    pub cure: Option<String>,
+    pub fix: Option<String>,
 }
 
 impl GrowthReport {
@@ -100,9 +100,9 @@ impl GrowthReport {
                 },
                 size: keeper.size,
                 every: keeper.every,
-                cure: (keeper.size.is_none())
+                fix: (keeper.size.is_none())
                     .then(|| Blocks::of(names, keeper.stack, keeper.blocks, keeper.bytes))
-                    .and_then(|blocks| cure(&blocks)),
+                    .and_then(|blocks| fix(&blocks)),
             })
             .collect();
         let mut report = GrowthReport {
@@ -167,7 +167,7 @@ impl GrowthReport {
             .collect();
         let parts = main.iter().map(|keeper| {
             format!(
-                "{} of it is kept by {}",
+                "{} of it was allocated by {}",
                 percent(keeper.holder.share, 1.0),
                 in_a_sentence(&keeper.holder.who, keeper.size)
             )
@@ -225,8 +225,8 @@ impl Answer for GrowthReport {
             write!(f, "\n{table}")?;
             if let Some(first) = self.keepers.first() {
                 first.holder.way(f)?;
-                if let Some(cure) = &first.cure {
-                    writeln!(f, "\n{}", marked(Style::Good, &format!("Cure: {cure}.")))?;
+                if let Some(fix) = &first.fix {
+                    writeln!(f, "\n{}", marked(Style::Good, &format!("Fix: {fix}.")))?;
                 }
             }
         }

@@ -288,7 +288,7 @@ impl Evidence {
         };
         let whole = self.apart.iter().filter(is_whole).count();
         Some(if whole as f64 >= MOST * self.apart.len() as f64 {
-            Certainty::sure(format!("each makes the calls of one turn of `{function}`"))
+            Certainty::sure(format!("each is one pass of a loop in `{function}`"))
         } else {
             Certainty::unsure(format!(
                 "they repeat inside one call that `{function}` makes"

@@ -3,11 +3,11 @@
 //! [`Leaks`] finds the blocks, and the stacks that leave blocks behind in most iterations; [`LeaksReport`] is its text.
 
 mod blocks;
-mod cure;
 mod find;
+mod fix;
 mod text;
 
 pub use blocks::Blocks;
-pub use cure::cure;
 pub use find::Leaks;
+pub use fix::fix;
 pub use text::LeaksReport;

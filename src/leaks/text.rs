@@ -7,8 +7,8 @@ use rustc_hash::FxHashMap;
 use serde::Serialize;
 
 use super::blocks::Blocks;
-use super::cure::cure;
 use super::find::Leaks;
+use super::fix::fix;
 use crate::iterations::{Followed, Given, Iterations, Recognised, in_a_sentence, in_a_table};
 use crate::ledger::Focus;
 use crate::output::answer::{Answer, ONE_MOMENT, RECORD_HISTORY, Subject};
@@ -56,7 +56,7 @@ pub struct LeftBehind {
     /// Whether that is a leak.
     pub leaks: bool,
     /// What to change in the program, if the pattern is known.
-    pub cure: Option<String>,
+    pub fix: Option<String>,
     /// Bytes that each iteration adds, if they are left behind to the end.
     pub per_iteration: Option<f64>,
     /// The size of each block, bytes, where no stack was recorded.
@@ -92,9 +92,9 @@ impl LeaksReport {
             holder: Holder::of(names, &left.held, leaks.bytes),
             in_iterations: left.iterations,
             leaks: left.leaks,
-            cure: (left.leaks && left.size.is_none())
+            fix: (left.leaks && left.size.is_none())
                 .then(|| Blocks::of(names, left.held.stack, left.held.blocks, left.held.bytes))
-                .and_then(|blocks| cure(&blocks)),
+                .and_then(|blocks| fix(&blocks)),
             per_iteration: left.per_iteration,
             size: left.size,
             newest_age_ns: leaks.ns.saturating_sub(left.held.newest_ns),
@@ -141,7 +141,7 @@ impl LeftBehind {
         self.holder.add(&other.holder);
         // At least: they may have come in other iterations.
         self.in_iterations = self.in_iterations.max(other.in_iterations);
-        self.cure = self.cure.take().or(other.cure.clone());
+        self.fix = self.fix.take().or(other.fix.clone());
         if let Some(more) = other.per_iteration {
             *self.per_iteration.get_or_insert(0.0) += more;
         }
@@ -250,8 +250,8 @@ impl Answer for LeaksReport {
             return Ok(());
         };
         first.holder.way(f)?;
-        match &first.cure {
-            Some(cure) => writeln!(f, "\n{}", marked(Style::Good, &format!("Cure: {cure}."))),
+        match &first.fix {
+            Some(fix) => writeln!(f, "\n{}", marked(Style::Good, &format!("Fix: {fix}."))),
             None => Ok(()),
         }
     }

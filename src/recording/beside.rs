@@ -54,6 +54,16 @@ fn companions(trace: &Path) -> Vec<(PathBuf, String)> {
         .collect()
 }
 
+/// Whether a file is a companion of a trace by its name.
+pub fn goes_with(path: &Path, trace: &Path) -> bool {
+    let trace = plain(trace);
+    let is_beside = path.parent() == trace.parent();
+    is_beside
+        && trace
+            .file_name()
+            .is_some_and(|name| suffix(path, name).is_some())
+}
+
 /// What comes after the name of a trace and a dot in the name of a companion of it.
 fn suffix(path: &Path, trace: &OsStr) -> Option<String> {
     let path = plain(path);

@@ -135,7 +135,7 @@ fn find(mut ranks: Vec<RankPeak>) -> Option<(String, Finding)> {
         site: None,
         sure: false,
         why: "the peaks differ, which may be by design: stages of a pipeline, a rank that evaluates or saves".to_string(),
-        cure: None,
+        fix: None,
         next: format!("gpushim diff {} {}", nearest.trace, highest.trace),
     };
     Some((highest.trace.clone(), finding))

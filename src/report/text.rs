@@ -38,7 +38,7 @@ fn visible(report: &Report) -> Report {
         show(&mut finding.text);
         show(&mut finding.why);
         show(&mut finding.next);
-        finding.cure.iter_mut().for_each(show);
+        finding.fix.iter_mut().for_each(show);
     }
     for untold in &mut report.untold {
         show(&mut untold.what);

@@ -210,7 +210,7 @@ fn without_asides(text: &str) -> String {
     if depth > 0 { text.to_string() } else { out }
 }
 
-/// A finding in at most `room` lines: what, where, and the cure.
+/// A finding in at most `room` lines: what, where, and the fix.
 fn of_finding(
     number: usize,
     finding: &Finding,
@@ -222,10 +222,10 @@ fn of_finding(
     if let Some(place) = finding.site.as_ref().and_then(CallSite::with_caller) {
         after.extend(indented("     at ", &shown(&place), width, 1));
     }
-    if let Some(cure) = &finding.cure {
+    if let Some(fix) = &finding.fix {
         let left = room.saturating_sub(1 + after.len()).min(2);
-        let label = "     cure ";
-        let lines = indented(label, &shown(cure), width, left);
+        let label = "     fix: ";
+        let lines = indented(label, &shown(fix), width, left);
         let painted = lines
             .iter()
             .map(|line| Style::Good.paint(line, is_coloured));

@@ -147,7 +147,7 @@ class Tester:
         text = page.inner_text("#findings")
         expect(report["findings"], "the report has none: nothing was compared")
         for finding in report["findings"][:3]:
-            for part in (finding["text"], finding["why"], finding["next"], finding["cure"] or ""):
+            for part in (finding["text"], finding["why"], finding["next"], finding["fix"] or ""):
                 expect(part in text, f"{part!r} is not in {text!r}")
         for question in report["untold"]:
             expect(question["what"] in text, f"{question['what']!r} is not in {text!r}")

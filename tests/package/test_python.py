@@ -80,7 +80,7 @@ def test_findings_name_what_leaks(trace):
 
 def test_pages_escape_what_the_program_chose():
     function = gpushim.Function("<b>f</b>", file="/tmp/<i>.py", line=3)
-    finding = gpushim.Finding("leaks", "tensors", "a & b <script>", cure="x < y", site=gpushim.CallSite(function), sure=True)
+    finding = gpushim.Finding("leaks", "tensors", "a & b <script>", fix="x < y", site=gpushim.CallSite(function), sure=True)
     page = gpushim.Findings([finding])._repr_html_()
     assert "<script>" not in page and "<b>f" not in page and "<i>.py" not in page
     for part in ("a &amp; b &lt;script&gt;", "&lt;b&gt;f&lt;/b&gt;", "/tmp/&lt;i&gt;.py:3", "x &lt; y"):

@@ -9,7 +9,7 @@ function drawFindings(report) {
     element("dl", {},
       ...line("where", one.site ? siteText(one.site) : ""),
       ...line(one.sure ? "sure" : "likely", one.why),
-      ...line("cure", one.cure),
+      ...line("fix", one.fix),
       ...line("more", element("code", {}, one.next)))));
   if (findings.length > FINDINGS) {
     shown.push(element("li", { class: "rest" }, "and " + format.count(findings.length - FINDINGS) + " more: ",

@@ -60,13 +60,13 @@ fn of_layer(
     let per_iteration = growth.growth.as_ref().filter(|growth| growth.grows);
     let per_iteration = per_iteration.map(|growth| growth.per_iteration);
     let what = name_at_start(layer.focus.layer);
-    let (kind, text, bytes, holder, cure) = if growth.grows() {
+    let (kind, text, bytes, holder, fix) = if growth.grows() {
         let kept = growth.keepers.iter().map(|keeper| keeper.holder.bytes);
         let kept = kept.fold(0_u64, u64::saturating_add);
         let text = growth.sentence(what.unwrap_or("Memory"));
         let first = growth.keepers.into_iter().next();
-        let (holder, cure) = first.map(|keeper| (keeper.holder, keeper.cure)).unzip();
-        (Kind::Growth, text, kept, holder, cure.flatten())
+        let (holder, fix) = first.map(|keeper| (keeper.holder, keeper.fix)).unzip();
+        (Kind::Growth, text, kept, holder, fix.flatten())
     } else if layer.leaks.leaked > 0 {
         let leaks = LeaksReport::new(subject(), iterations, &layer.leaks, names);
         let text = match what {
@@ -74,8 +74,8 @@ fn of_layer(
             None => leaks.verdict,
         };
         let mut leaking = leaks.left.into_iter().filter(|left| left.leaks);
-        let (holder, cure) = leaking.next().map(|left| (left.holder, left.cure)).unzip();
-        (Kind::Leaks, text, leaks.leaked, holder, cure.flatten())
+        let (holder, fix) = leaking.next().map(|left| (left.holder, left.fix)).unzip();
+        (Kind::Leaks, text, leaks.leaked, holder, fix.flatten())
     } else {
         let is_known = growth
             .growth
@@ -100,7 +100,7 @@ fn of_layer(
         site: holder.map(|holder| holder.who),
         sure: certainty.sure,
         why: certainty.why,
-        cure,
+        fix,
         next: format!(
             "gpushim {}{flag}{set} {}",
             kind.command(),
@@ -142,7 +142,7 @@ pub fn lasting(
         site: lasting.of.first().map(|holder| holder.who.clone()),
         sure: true,
         why: "memory stays lower from then on".to_string(),
-        cure: None,
+        fix: None,
         next: format!("gpushim drops {}", recording.path().display()),
     })
 }

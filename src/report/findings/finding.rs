@@ -93,7 +93,7 @@ pub struct Finding {
     /// Why it is certain, or not.
     pub why: String,
     /// What to do about it, where the pattern is known.
-    pub cure: Option<String>,
+    pub fix: Option<String>,
     /// The command that says more.
     pub next: String,
 }
@@ -126,7 +126,7 @@ mod tests {
             site: None,
             sure,
             why: String::new(),
-            cure: None,
+            fix: None,
             next: String::new(),
         }
     }

@@ -67,7 +67,7 @@ fn fragmented(
         site: found.keepers.into_iter().next().map(|keeper| keeper.who),
         sure: true,
         why: "measured when most was reserved".to_string(),
-        cure: found.advice.map(str::to_string),
+        fix: found.advice.map(str::to_string),
         next: format!("gpushim fragmentation {}", recording.path().display()),
     })
 }
@@ -78,7 +78,7 @@ struct Gap {
     of: &'static str,
     text: String,
     bytes: u64,
-    cure: Option<&'static str>,
+    fix: Option<&'static str>,
     why: &'static str,
 }
 
@@ -97,7 +97,7 @@ impl Gap {
             site: None,
             sure: true,
             why: self.why.to_string(),
-            cure: self.cure.map(str::to_string),
+            fix: self.fix.map(str::to_string),
             next: format!(
                 "gpushim {} {}",
                 self.kind.command(),
@@ -115,7 +115,7 @@ fn is_much(bytes: u64, of: u64) -> bool {
 /// `is_one_moment` of a recording without events, which shows what is cached then.
 fn unused_by_framework(device: &DeviceFigures, is_one_moment: bool) -> Option<Gap> {
     let tensors = device.tensors.as_ref()?;
-    let cure = if is_one_moment {
+    let fix = if is_one_moment {
         "torch.cuda.empty_cache() gives it back; a recording with events would show whether it was needed"
     } else {
         "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, or gpushim's allocator (`gpushim tune` says what fits)"
@@ -131,7 +131,7 @@ fn unused_by_framework(device: &DeviceFigures, is_one_moment: bool) -> Option<Ga
             false => unused("the framework", tensors.unused, tensors.reserved_peak),
         },
         bytes: tensors.unused,
-        cure: Some(cure),
+        fix: Some(fix),
         why: match is_one_moment {
             true => "measured when the snapshot was taken",
             false => "measured when most was reserved",
@@ -147,7 +147,7 @@ fn unused_by_pool(device: &DeviceFigures) -> Option<Gap> {
         of: layer_name(Layer::Device),
         text: unused("the pools", bytes, device.reserved.peak),
         bytes,
-        cure: Some("GPUSHIM_POLICY=vmm maps free pages to where they are needed; `gpushim tune` says what fits"),
+        fix: Some("GPUSHIM_POLICY=vmm maps free pages to where they are needed; `gpushim tune` says what fits"),
         why: "measured when most was reserved",
     })
 }
@@ -195,7 +195,7 @@ fn elsewhere(device: &DeviceFigures, total: Option<u64>) -> Option<Gap> {
             bytes(bytes_of_others)
         ),
         bytes: bytes_of_others,
-        cure: None,
+        fix: None,
         why: "by the highest levels of both",
     })
 }

@@ -51,7 +51,7 @@ pub fn find(
         site: first.held_by.into_iter().next().map(|holder| holder.who),
         sure: true,
         why: "the allocator that refused it said so".to_string(),
-        cure: advice,
+        fix: advice,
         next: format!("gpushim oom{set} {}", recording.path().display()),
     })
 }

@@ -77,8 +77,8 @@ fn one(number: usize, finding: &Finding, f: &mut String) -> Result {
     }
     let sure = if finding.sure { "sure   " } else { "likely " };
     paragraph(&format!("     {sure}"), &finding.why, f)?;
-    if let Some(cure) = &finding.cure {
-        styled(Style::Good, "     cure   ", cure, f)?;
+    if let Some(fix) = &finding.fix {
+        styled(Style::Good, "     fix    ", fix, f)?;
     }
     paragraph("     more   ", &finding.next, f)
 }

@@ -126,7 +126,7 @@ def gpushim(session, line, folder=None):
     command, trace = str(line[0]), pathlib.Path(line[-1]).stem.split("-")[0]
     quiet = "--of" not in line and trace in ("dataloader", "drop") or trace.startswith("clean") or command in ("phases", "peak", "report")
     quiet = quiet and not (trace.startswith("clean") and session.outcome is mistaken)
-    # Each cure that a first screen must have.
+    # Each fix that a first screen must have.
     text = f"made up\n`x.detach()` loss.item() torch.utils.checkpoint torch.autocast accumulate gradients as `x.detach()`\n{trace}.py:7\n"
     text += "Guilty.forward\n"
     if command == "events":

@@ -120,8 +120,8 @@ SCREEN = 36
 class Screen:
     """What the first screen of `report` must say of a program."""
 
-    cure: str = ""
-    """A part of the cure."""
+    fix: str = ""
+    """A part of the fix."""
     finding: str = ""
     """The kind of the first finding; empty where nothing is wrong."""
     size: object = None
@@ -158,7 +158,7 @@ def first_screen(case):
     kind = findings[0]["kind"] if findings else ""
     if kind != wanted.finding:
         raise Wrong(f"report's first finding is `{kind}`, expected `{wanted.finding}`")
-    named("report's first screen", screen, wanted.cure)
+    named("report's first screen", screen, wanted.fix)
     if "function" in truth:
         named("report's first screen", screen, truth["function"])
     if wanted.finding != "growth" or case.name != "dataloader":

@@ -1,7 +1,7 @@
 //! What to change in the program, for the patterns of blocks that are left behind which have a name.
 //!
-//! A pattern is recognised by the calls that made the blocks and by their sizes, never by sizes alone: a cure that does not fit
-//! is worse than none. Without a pattern there is no cure, and the guide's general advice stands.
+//! A pattern is recognised by the calls that made the blocks and by their sizes, never by sizes alone: a fix that does not fit
+//! is worse than none. Without a pattern there is no fix, and the guide's general advice stands.
 
 use super::blocks::Blocks;
 
@@ -10,7 +10,7 @@ struct Pattern {
     /// Whether blocks are of it.
     fits: fn(&Blocks) -> bool,
     /// What to do.
-    cure: &'static str,
+    fix: &'static str,
 }
 
 /// A kept loss is of no more bytes than this: PyTorch rounds a scalar up to 512.
@@ -24,7 +24,7 @@ const PATTERNS: [Pattern; 9] = [
             blocks.calls(&["_init_group", "init_state", "_init_state"])
                 || blocks.calls_in("step", "/torch/optim/") && !blocks.is_graph()
         },
-        cure: "the optimizer makes its state anew: create it once, before the loop, and give it the same parameters",
+        fix: "the optimizer makes its state anew: create it once, before the loop, and give it the same parameters",
     },
     // A capture takes its memory from a pool of its own, which lives as long as the graph.
     Pattern {
@@ -36,7 +36,7 @@ const PATTERNS: [Pattern; 9] = [
                 "cudagraphify_impl",
             ]) || blocks.calls_in("__enter__", "/torch/cuda/graphs.py")
         },
-        cure: "a CUDA graph is captured again and again, each into a pool of its own: capture once for each shape and replay, \
+        fix: "a CUDA graph is captured again and again, each into a pool of its own: capture once for each shape and replay, \
                or share a pool (`torch.cuda.graph(graph, pool=...)`) and delete graphs that are no longer used",
     },
     // Keys and values of a cache that is never begun anew.
@@ -45,25 +45,25 @@ const PATTERNS: [Pattern; 9] = [
             blocks.in_file(&["cache_utils.py"])
                 || blocks.names(&["kv_cache", "kvcache", "past_key_value", "DynamicCache"])
         },
-        cure: "a cache of keys and values goes on growing: begin a new one (`past_key_values=None`) with each sequence, and bound \
+        fix: "a cache of keys and values goes on growing: begin a new one (`past_key_values=None`) with each sequence, and bound \
                its length",
     },
     // Hooks run inside the call of a module, or in a backward pass, and are functions of the user.
     Pattern {
         fits: |blocks| blocks.user_names(&["hook"]),
-        cure: "a hook keeps what it is given: keep `output.detach().cpu()` or a figure of it, and remove the hook with \
+        fix: "a hook keeps what it is given: keep `output.detach().cpu()` or a figure of it, and remove the hook with \
                `handle.remove()`",
     },
     Pattern {
         fits: |blocks| {
             blocks.user_names(&["<lambda>", "<locals>", "closure"]) && !blocks.is_forward()
         },
-        cure: "a closure refers to tensors and is kept: delete it, or give it what it needs as `tensor.detach()`",
+        fix: "a closure refers to tensors and is kept: delete it, or give it what it needs as `tensor.detach()`",
     },
     // Saved by the autograd of a backward pass that is to be run again.
     Pattern {
         fits: |blocks| blocks.is_backward(),
-        cure: "the graph outlives the backward pass: leave out `retain_graph=True` and `create_graph=True`, or delete the loss and \
+        fix: "the graph outlives the backward pass: leave out `retain_graph=True` and `create_graph=True`, or delete the loss and \
                the gradients that refer to it",
     },
     // One scalar of each iteration, and no other part of its graph.
@@ -71,27 +71,27 @@ const PATTERNS: [Pattern; 9] = [
         fits: |blocks| {
             blocks.largest() <= LOSS_BYTES && (blocks.is_loss() || blocks.is_reduction())
         },
-        cure: "losses are kept as tensors, with their graphs: keep `loss.item()` or `loss.detach()`",
+        fix: "losses are kept as tensors, with their graphs: keep `loss.item()` or `loss.detach()`",
     },
     // The user's own module makes it in its forward pass, by itself and not by a layer that it calls.
     Pattern {
         fits: |blocks| blocks.is_forward() && blocks.is_copy(),
-        cure: "a module keeps copies of its inputs or outputs: keep none, or only the newest, as `x.detach()`",
+        fix: "a module keeps copies of its inputs or outputs: keep none, or only the newest, as `x.detach()`",
     },
     // Layers of the user's module: what they save for a backward pass that does not come.
     Pattern {
         fits: |blocks| blocks.is_forward() || blocks.is_loss(),
-        cure: "what the forward pass made is kept, with its graph: keep `loss.item()` and not the loss, `output.detach()` and not the \
+        fix: "what the forward pass made is kept, with its graph: keep `loss.item()` and not the loss, `output.detach()` and not the \
                output, and run evaluations under `torch.no_grad()`",
     },
 ];
 
 /// What to do about blocks that are left behind; `None` if they fit no pattern.
-pub fn cure(blocks: &Blocks) -> Option<String> {
+pub fn fix(blocks: &Blocks) -> Option<String> {
     let mut patterns = PATTERNS.iter();
     patterns
         .find(|pattern| (pattern.fits)(blocks))
-        .map(|pattern| pattern.cure.to_string())
+        .map(|pattern| pattern.fix.to_string())
 }
 
 #[cfg(test)]
@@ -106,11 +106,11 @@ mod tests {
         ("Module._call_impl", format!("{NN}modules/module.py"))
     }
 
-    /// The cure of blocks of this size that these calls made, the innermost first.
-    fn cured(size: u64, calls: &[(&str, &str)]) -> String {
+    /// The fix of blocks of this size that these calls made, the innermost first.
+    fn fixed(size: u64, calls: &[(&str, &str)]) -> String {
         let mut calls = calls.to_vec();
         calls.push(MAIN);
-        cure(&of(size, &calls)).unwrap_or_default()
+        fix(&of(size, &calls)).unwrap_or_default()
     }
 
     #[test]
@@ -163,7 +163,7 @@ mod tests {
                 )],
             ),
         ] {
-            let told = cured(size, &calls);
+            let told = fixed(size, &calls);
             assert!(told.contains(word), "{word}: {told:?}");
         }
     }
@@ -180,14 +180,14 @@ mod tests {
             ("at::_ops::clone::call", "keep none"),
             ("at::_ops::relu::call", "torch.no_grad()"),
         ] {
-            let told = cure(&by_operator(of(1 << 20, &calls), operator)).unwrap();
+            let told = fix(&by_operator(of(1 << 20, &calls), operator)).unwrap();
             assert!(told.contains(word), "{operator}: {told}");
         }
     }
 
     #[test]
     fn what_fits_no_pattern_has_none() {
-        assert_eq!(cured(1 << 20, &[("load", "/home/me/data.py")]), "");
-        assert_eq!(cure(&of(1 << 20, &[])), None);
+        assert_eq!(fixed(1 << 20, &[("load", "/home/me/data.py")]), "");
+        assert_eq!(fix(&of(1 << 20, &[])), None);
     }
 }
