@@ -1,17 +1,20 @@
 //! Which trace files a subcommand is about.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use crate::error::{Result, failed};
-use crate::recording;
+use crate::recording::{plain, trace_of};
 use gpushim_config::{Config, DEFAULT_PATTERN};
 
 /// The files named without the companions of others among them, of a directory the traces in it, or else the newest that
 /// matches the pattern in force.
 pub fn named_or_newest(files: &[PathBuf]) -> Result<Vec<PathBuf>> {
     if !files.is_empty() {
-        let named = files.iter().filter(|path| !is_companion(path, files));
+        let traces: HashSet<PathBuf> = files.iter().map(|path| plain(path)).collect();
+        let is_part = |path: &Path| trace_of(path).is_some_and(|trace| traces.contains(&trace));
+        let named = files.iter().filter(|path| !is_part(path));
         return Ok(named.flat_map(|path| within(path)).collect());
     }
     let pattern = Config::from_env()
@@ -22,11 +25,6 @@ pub fn named_or_newest(files: &[PathBuf]) -> Result<Vec<PathBuf>> {
     newest.map(|path| vec![path]).ok_or_else(|| {
         failed!("find a trace: no file matches {pattern}; name a file, or record one with `gpushim run PROGRAM`")
     })
-}
-
-/// Whether a file is a part of a trace that is named, too, as by `run.trace*`: it is read with that.
-fn is_companion(path: &Path, files: &[PathBuf]) -> bool {
-    files.iter().any(|trace| recording::goes_with(path, trace))
 }
 
 /// The traces of a directory, by their names; of anything else, and of a directory without any, the path itself.
@@ -153,6 +151,7 @@ mod tests {
             "a/run.trace.spool",
             "a/run.trace.spool.1",
             "a/run.trace.symbols",
+            "a/run.trace.symbols.gz",
             "b/run.trace.spool",
             "a/run.trace.spoolx",
         ]);

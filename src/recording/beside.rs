@@ -54,14 +54,17 @@ fn companions(trace: &Path) -> Vec<(PathBuf, String)> {
         .collect()
 }
 
-/// Whether a file is a companion of a trace by its name.
-pub fn goes_with(path: &Path, trace: &Path) -> bool {
-    let trace = plain(trace);
-    let is_beside = path.parent() == trace.parent();
-    is_beside
-        && trace
-            .file_name()
-            .is_some_and(|name| suffix(path, name).is_some())
+/// The trace, without `.gz`, that a file is a companion of by its name.
+pub fn trace_of(path: &Path) -> Option<PathBuf> {
+    let path = plain(path);
+    let name = path.file_name()?.to_str()?;
+    COMPANIONS.iter().find_map(|kind| {
+        let (trace, rest) = name.rsplit_once(&format!(".{kind}"))?;
+        let number = rest.strip_prefix('.').unwrap_or("0");
+        let is_one = rest.is_empty() || rest.starts_with('.');
+        (is_one && !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
+            .then(|| path.with_file_name(trace))
+    })
 }
 
 /// What comes after the name of a trace and a dot in the name of a companion of it.

@@ -30,7 +30,7 @@ mod trace;
 mod unpacked;
 mod viewer_page;
 
-pub use beside::goes_with;
+pub use beside::trace_of;
 pub use blame::{blame, calls, ranges};
 pub use caching::{Caching, Segment, Waiting};
 pub use call_site::{CallSite, Function};
