@@ -234,7 +234,8 @@ fn allocations_at_the_end_of_the_interpreter() {
                 "{python:?}: {}",
                 outcome.stderr
             );
-            let traces = outcome.traces();
+            // Four of its threads go on until the process is gone.
+            let traces = outcome.traces_cut_off(4);
             assert_eq!(traces.len(), 1, "{python:?}");
         }
     }
