@@ -46,6 +46,11 @@ impl Departing {
         self.next
     }
 
+    /// The number of the victim that came last; 0 before the first.
+    pub fn latest(&self) -> u64 {
+        self.next
+    }
+
     /// The driver is about to be told of a victim.
     pub fn tell(&mut self, victim: &Victim) {
         if let Some(one) = self.all.get_mut(&victim.address) {

@@ -84,9 +84,10 @@ impl<D: Device> DevicePool<D> {
         let Some(arena) = state.arena_mut(serial) else {
             return 0;
         };
-        let (own, mut waited) = (arena.context, 0);
+        let (own, mut waited, mut latest) = (arena.context, 0, u64::MAX);
         if foreign {
             let fence = arena.fences.timeline.close();
+            let leaving = state.departing.latest();
             let done = self.outside(state, |device| {
                 let mut others = contexts.iter().filter(|context| **context != own);
                 others.all(|context| {
@@ -97,17 +98,16 @@ impl<D: Device> DevicePool<D> {
                     waited.is_ok()
                 })
             });
-            waited = if done { fence } else { 0 };
+            (waited, latest) = if done { (fence, leaving) } else { (0, 0) };
         }
         let mut victims = state.evict(serial, u64::MAX, None, waited);
         victims.extend(state.evict_waiting(serial, waited));
-        if !foreign {
-            let (ours, rest) = std::mem::take(&mut state.pending_release)
-                .into_iter()
-                .partition(|victim| victim.arena == serial);
-            state.pending_release = rest;
-            victims.extend::<Vec<Victim>>(ours);
-        }
+        // What left before the wait began has been waited for.
+        let (ours, rest) = std::mem::take(&mut state.pending_release)
+            .into_iter()
+            .partition(|victim| victim.arena == serial && victim.number <= latest);
+        state.pending_release = rest;
+        victims.extend::<Vec<Victim>>(ours);
         self.release(state, victims)
     }
 

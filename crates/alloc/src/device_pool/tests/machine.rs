@@ -55,6 +55,8 @@ pub struct Machine {
     pub live: Vec<Block>,
     pub freed: Option<Address>,
     pub peers: BTreeSet<(usize, usize)>,
+    /// Those whose access was taken away: their earlier work may still be running.
+    pub former_peers: BTreeSet<(usize, usize)>,
     pub captures: Vec<Capture>,
     pub graphs: Vec<Graph>,
     /// Freed where the driver would have done so too: when memory is short, graphs lose them.
@@ -111,6 +113,7 @@ pub fn run(setting: &Setting, actions: &[Action], lie: Option<Call>) -> Vec<Stri
         live: Vec::new(),
         freed: None,
         peers: BTreeSet::new(),
+        former_peers: BTreeSet::new(),
         captures: Vec::new(),
         graphs: Vec::new(),
         loose: BTreeSet::new(),
@@ -182,6 +185,7 @@ impl Machine {
                     self.pool
                         .peer_enabled(self.contexts[accessor].0, self.contexts[owner].0);
                 } else if !on && self.peers.remove(&(accessor, owner)) {
+                    self.former_peers.insert((accessor, owner));
                     self.pool
                         .peer_disabled(self.contexts[accessor].0, self.contexts[owner].0);
                 }
@@ -355,6 +359,11 @@ impl Machine {
         if !self.captures.is_empty() && neighbours {
             return;
         }
+        let captures = |context: usize| self.captures.iter().any(|open| open.context == context);
+        let is_of_device = |owner: usize| self.contexts[owner].1 == device;
+        if (self.former_peers.iter()).any(|(a, owner)| is_of_device(*owner) && captures(*a)) {
+            return;
+        }
         assert_eq!(
             stats.cached(),
             stats.quarantined,
@@ -469,7 +478,9 @@ impl Machine {
         graphs
             .chain(open)
             .for_each(|uses| uses.retain(|(owner, _)| *owner != context));
-        self.peers.retain(|(a, o)| *a != context && *o != context);
+        for peers in [&mut self.peers, &mut self.former_peers] {
+            peers.retain(|(a, o)| *a != context && *o != context);
+        }
         self.freed = None;
         self.sim().destroy_context(handle);
         self.pool.context_gone(handle);

@@ -198,3 +198,30 @@ fn access_given_while_a_stream_captures_and_waiting_fails_is_ordered_when_it_end
     ];
     nothing_goes_wrong(&setting, &actions);
 }
+
+#[test]
+fn exported_memory_goes_back_under_a_capture_once_a_former_peer_was_waited_for() {
+    let setting = Setting {
+        policy: Policy::Blocks,
+        limit: Some(22 << 20),
+        ..segments()
+    };
+    let peer = |on| Action::Peer {
+        accessor: FIRST,
+        owner: PEER,
+        on,
+    };
+    let actions = [
+        allocate(PEER, 10_485_761),
+        Action::Export { block: 0 },
+        Action::Capture {
+            context: NEIGHBOUR,
+            refuses: false,
+        },
+        peer(true),
+        free(0),
+        peer(false),
+        allocate(PEER, 10_485_761),
+    ];
+    nothing_goes_wrong(&setting, &actions);
+}
