@@ -42,8 +42,8 @@ impl Outcome {
         traces.remove(0)
     }
 
-    /// The traces of processes that ended while so many of their threads were recording: the kernel stops each of these
-    /// wherever it is, which may be in the middle of a record.
+    /// The traces of processes that ended while up to `threads` of their threads were recording. Each of these threads may
+    /// have been stopped in the middle of a record, which is then torn.
     ///
     /// # Panics
     /// If one of them is damaged otherwise.
@@ -67,7 +67,7 @@ impl Outcome {
 }
 
 impl Look {
-    /// Of a trace with so many torn records at most.
+    /// Opens a trace. At most `torn` of its records may be torn.
     fn at(path: PathBuf, torn: u64) -> Look {
         let trace = Trace::open(&path).unwrap_or_else(|error| panic!("failed to {error}"));
         assert_eq!(

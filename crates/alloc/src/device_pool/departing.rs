@@ -46,7 +46,7 @@ impl Departing {
         self.next
     }
 
-    /// The number of the victim that came last; 0 before the first.
+    /// The number of the newest victim; 0 before the first.
     pub fn latest(&self) -> u64 {
         self.next
     }

@@ -84,10 +84,10 @@ impl<D: Device> DevicePool<D> {
         let Some(arena) = state.arena_mut(serial) else {
             return 0;
         };
-        let (own, mut waited, mut latest) = (arena.context, 0, u64::MAX);
+        let (own, mut waited, mut latest) = (arena.context, 0, 0);
         if foreign {
             let fence = arena.fences.timeline.close();
-            let leaving = state.departing.latest();
+            let last = state.departing.latest();
             let done = self.outside(state, |device| {
                 let mut others = contexts.iter().filter(|context| **context != own);
                 others.all(|context| {
@@ -98,14 +98,16 @@ impl<D: Device> DevicePool<D> {
                     waited.is_ok()
                 })
             });
-            (waited, latest) = if done { (fence, leaving) } else { (0, 0) };
+            (waited, latest) = if done { (fence, last) } else { (0, 0) };
         }
         let mut victims = state.evict(serial, u64::MAX, None, waited);
         victims.extend(state.evict_waiting(serial, waited));
-        // What left before the wait began has been waited for.
+        // Exported memory that was freed before a successful wait began may go back, too. Victims without a number were
+        // not seen to come before it.
+        let may_go = |victim: &Victim| !foreign || (1..=latest).contains(&victim.number);
         let (ours, rest) = std::mem::take(&mut state.pending_release)
             .into_iter()
-            .partition(|victim| victim.arena == serial && victim.number <= latest);
+            .partition(|victim| victim.arena == serial && may_go(victim));
         state.pending_release = rest;
         victims.extend::<Vec<Victim>>(ours);
         self.release(state, victims)

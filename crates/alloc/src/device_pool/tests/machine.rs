@@ -55,7 +55,7 @@ pub struct Machine {
     pub live: Vec<Block>,
     pub freed: Option<Address>,
     pub peers: BTreeSet<(usize, usize)>,
-    /// Those whose access was taken away: their earlier work may still be running.
+    /// As `peers`, of access that was taken away: work that was submitted before may still be running.
     pub former_peers: BTreeSet<(usize, usize)>,
     pub captures: Vec<Capture>,
     pub graphs: Vec<Graph>,
@@ -359,9 +359,13 @@ impl Machine {
         if !self.captures.is_empty() && neighbours {
             return;
         }
-        let captures = |context: usize| self.captures.iter().any(|open| open.context == context);
-        let is_of_device = |owner: usize| self.contexts[owner].1 == device;
-        if (self.former_peers.iter()).any(|(a, owner)| is_of_device(*owner) && captures(*a)) {
+        // Nor can a former peer's, while it captures itself.
+        let is_capturing =
+            |context: usize| self.captures.iter().any(|open| open.context == context);
+        let is_unreachable = |(accessor, owner): &(usize, usize)| {
+            self.contexts[*owner].1 == device && is_capturing(*accessor)
+        };
+        if self.former_peers.iter().any(is_unreachable) {
             return;
         }
         assert_eq!(
