@@ -1,5 +1,6 @@
 //! The interpreter of the process, and the frames of the calling thread in it.
 
+use std::cell::Cell;
 use std::sync::atomic::{AtomicU8, Ordering, fence};
 
 use crate::call::{Call, KEY};
@@ -8,6 +9,7 @@ use crate::frames::{Step, steps};
 use crate::layout::Layout;
 use crate::memory::{Guarded, Kernel, Memory, Own};
 use crate::offsets::published;
+use crate::remembered::{self, RememberedFrame};
 use crate::symbols::{Symbols, this_thread};
 
 /// Whether the layout was found to be that of the interpreter.
@@ -95,13 +97,10 @@ impl Interpreter {
     /// one that would have to end it; for every other one [`Interpreter::walk`] asks after each copy.
     #[inline]
     pub fn state(&self, is_main: bool) -> Option<State> {
-        let own = self.own();
         let holder = self.holder();
         // From 3.12 on the holder is the one that runs, also in a subinterpreter, and null without the GIL.
-        let address = match self.symbols.minor {
-            0..=11 => own,
-            _ => holder.unwrap_or(own),
-        };
+        let running = holder.filter(|_| self.symbols.minor >= 12);
+        let address = running.unwrap_or_else(|| self.own());
         if address == 0 {
             return None;
         }
@@ -258,13 +257,18 @@ impl Interpreter {
         self.walk_in(&Guarded::new(is_still_there), state, take);
     }
 
+    /// Whether a thread state is the calling thread's.
+    #[inline]
+    fn is_own(&self, memory: &impl Memory, state: u64) -> bool {
+        memory.word(state.wrapping_add(self.layout.thread_id)) == Some(this_thread())
+    }
+
     #[inline]
     fn walk_in(&self, memory: &impl Memory, state: u64, take: impl FnMut(Step) -> bool) {
         // SAFETY: frame objects belong to the native calls that run them, and code to frames, which keep it when they are
         // freed with the state of their thread: none is freed while the thread is in it.
         let objects = unsafe { Own::new() };
-        let is_own = memory.word(state.wrapping_add(self.layout.thread_id)) == Some(this_thread());
-        if is_own {
+        if self.is_own(memory, state) {
             // A stack that does not end well was read as far as it is sound.
             let _ = steps(
                 memory,
@@ -275,6 +279,32 @@ impl Interpreter {
                 take,
             );
         }
+    }
+
+    /// Puts the frames of a thread state into `into`, so that [`Interpreter::has_still`] can tell whether they are the
+    /// same at another time, and says how many they are. `None`: not all fit, or this version's cannot be told.
+    ///
+    /// # Safety
+    /// As [`Interpreter::walk`].
+    pub unsafe fn remember(&self, state: State, into: &[Cell<RememberedFrame>]) -> Option<usize> {
+        self.layout.version?;
+        // SAFETY: as in `walk`.
+        let memory = unsafe { Own::new() };
+        let is_safe = state.is_held && self.is_own(&memory, state.address);
+        is_safe.then(|| remembered::remember(&memory, &self.layout, state.address, into))?
+    }
+
+    /// Whether a thread state has these frames, which [`Interpreter::remember`] gave, and no others.
+    ///
+    /// # Safety
+    /// As [`Interpreter::walk`].
+    #[inline]
+    pub unsafe fn has_still(&self, state: State, frames: &[Cell<RememberedFrame>]) -> bool {
+        // SAFETY: as in `walk`.
+        let memory = unsafe { Own::new() };
+        state.is_held
+            && self.is_own(&memory, state.address)
+            && remembered::are(&memory, &self.layout, state.address, frames)
     }
 
     /// What tells the place of a call from every other, see [`Call::key`].

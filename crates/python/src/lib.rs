@@ -18,6 +18,7 @@ mod layout;
 mod lines;
 mod memory;
 mod offsets;
+mod remembered;
 mod symbols;
 mod text;
 
@@ -25,3 +26,4 @@ pub use call::{Call, KEY};
 pub use declined::Declined;
 pub use frames::Step;
 pub use interpreter::{Checked, Interpreter, State};
+pub use remembered::RememberedFrame;

@@ -79,7 +79,7 @@ pub use reader::{
     Cut, Events, Header, LiveBlock, LiveTable, Record, Stack, Sums, Totals, Trace, lost,
 };
 pub use sites::Site;
-pub use stacks::{SITE, StackNode};
+pub use stacks::{Pushed, SITE, StackNode};
 pub use tail::{Missed, Tail, Tailed};
 pub use text::{cut_to, escape_into, unescaped};
 pub use timeline::{DeviceTimeline, Series, Span, Timeline};

@@ -85,20 +85,40 @@ impl<T> OnDemand<T> {
         }
     }
 
+    /// As [`OnDemand::get_or_make`], of zeros, which take no memory until they are written.
+    ///
+    /// # Safety
+    /// A value of zeros is a valid one.
+    #[cold]
+    pub unsafe fn make_zeroed(&self, end: &AtThreadEnd) -> Option<&T> {
+        if self.get().is_none() {
+            // SAFETY: the size is not zero.
+            self.place(end, || unsafe {
+                std::alloc::alloc_zeroed(Layout::new::<T>())
+            })?;
+        }
+        self.get()
+    }
+
     #[cold]
     fn make(&self, end: &AtThreadEnd, make: impl FnOnce() -> T) -> Option<&T> {
+        // SAFETY: the size is not zero.
+        let value = self.place(end, || unsafe { std::alloc::alloc(Layout::new::<T>()) })?;
+        // SAFETY: memory of its size, which no reference refers to.
+        unsafe { value.write(make()) };
+        self.get()
+    }
+
+    /// Takes memory for the value.
+    fn place(&self, end: &AtThreadEnd, allocate: impl FnOnce() -> *mut u8) -> Option<*mut T> {
         if !end.watch() {
             return None;
         }
-        // SAFETY: the size is not zero.
-        let value = unsafe { std::alloc::alloc(Layout::new::<T>()) }.cast::<T>();
-        if value.is_null() {
-            return None;
-        }
-        // SAFETY: memory of its size, which no other pointer refers to.
-        unsafe { value.write(make()) };
-        self.value.set(value);
-        self.get()
+        let value = allocate().cast::<T>();
+        (!value.is_null()).then(|| {
+            self.value.set(value);
+            value
+        })
     }
 
     /// Frees the value.

@@ -101,6 +101,15 @@ impl StackNode {
     }
 }
 
+/// Where a stack is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pushed {
+    /// Its id.
+    pub id: u32,
+    /// Whether all of it did fit.
+    pub is_whole: bool,
+}
+
 /// The stacks part and an index of it.
 #[derive(Debug)]
 pub struct Stacks<'a, W> {
@@ -140,17 +149,23 @@ impl<'a, W: Word> Stacks<'a, W> {
     /// What the stack has in common with the memo's last one, from the outermost frame on, is taken from
     /// there.
     #[inline]
-    pub fn push(&self, memo: &Memo, root: u32, frames: &[u64]) -> u32 {
+    pub fn push(&self, memo: &Memo, root: u32, frames: &[u64]) -> Pushed {
         let mut rest = frames.iter().rev().copied();
         let mut at = memo.follow(self.instance, root, &mut rest);
         for frame in rest {
             let Some(node) = self.find(at, StackNode::of_frame(frame)) else {
-                return self.cut(at);
+                return Pushed {
+                    id: self.cut(at),
+                    is_whole: false,
+                };
             };
             memo.remember(frame, node);
             at = node;
         }
-        at
+        Pushed {
+            id: at,
+            is_whole: true,
+        }
     }
 
     /// The return addresses of the nodes from this id on that are complete in a row, and the id after them.
@@ -229,6 +244,11 @@ impl<'a, W: Word> Stacks<'a, W> {
     #[inline]
     fn words_of(&self, id: u32) -> Option<&'a [W; layout::WORDS]> {
         words_of(self.words, layout::WORDS, id)
+    }
+
+    /// A number that no other part has that this process, or the one that it was forked from, has made.
+    pub fn instance(&self) -> u64 {
+        self.instance
     }
 
     /// Counts that something did not fit below a node.

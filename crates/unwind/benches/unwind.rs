@@ -6,7 +6,7 @@ use std::ffi::{c_int, c_void};
 
 use divan::counter::ItemsCount;
 use divan::{Bencher, black_box};
-use gpushim_unwind::{self, Frames};
+use gpushim_unwind::{self, Frames, KnownWalks};
 
 /// Something to do at the innermost frame.
 type Look<'a> = &'a mut dyn FnMut();
@@ -85,6 +85,19 @@ fn ours(bencher: Bencher, which: &str) {
     let mut frames = Frames::new();
     time(bencher, named(which), || {
         black_box(gpushim_unwind::walk(&mut frames));
+    });
+}
+
+/// The same walk again and again, which is known after the first time.
+#[divan::bench(args = ["rust", "qsort", "deep"])]
+fn known(bencher: Bencher, which: &str) {
+    // SAFETY: a value of zeros is one, and the layout is the box's.
+    let known: Box<KnownWalks> = unsafe {
+        Box::from_raw(std::alloc::alloc_zeroed(std::alloc::Layout::new::<KnownWalks>()).cast())
+    };
+    let mut frames = Frames::new();
+    time(bencher, named(which), || {
+        black_box(gpushim_unwind::walk_known(&mut frames, &known));
     });
 }
 

@@ -12,6 +12,7 @@ pub struct Frames {
     /// How many of `addresses`, from the first, are initialised.
     len: usize,
     cut: bool,
+    whole: bool,
 }
 
 impl Frames {
@@ -21,6 +22,7 @@ impl Frames {
             addresses: [MaybeUninit::uninit(); MAX_FRAMES],
             len: 0,
             cut: false,
+            whole: false,
         }
     }
 
@@ -41,10 +43,30 @@ impl Frames {
         self.cut
     }
 
+    /// Whether the last frame is the first function of the thread for sure: no frame is missing.
+    pub fn is_whole(&self) -> bool {
+        self.whole
+    }
+
     /// Forgets all frames.
     pub(super) fn clear(&mut self) {
         self.len = 0;
         self.cut = false;
+        self.whole = false;
+    }
+
+    /// Says of frames that were pushed once more what was known of them.
+    #[cfg_attr(
+        not(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu")),
+        allow(dead_code)
+    )]
+    pub(super) fn restore(&mut self, is_cut: bool, is_whole: bool) {
+        (self.cut, self.whole) = (is_cut, is_whole);
+    }
+
+    /// The last frame is the first function of the thread.
+    pub(super) fn complete(&mut self) {
+        self.whole = true;
     }
 
     /// Adds the next outer frame; false, and the stack counts as cut, when there is no room.

@@ -40,7 +40,11 @@ pub use again::Again;
 pub use frames::{Frames, MAX_FRAMES};
 pub use module::{BuildId, Module};
 #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
-pub use native::{code_changed, module_of, on_new_module, parts_of, walk};
+pub use native::{
+    KnownWalks, Met, code_changed, module_of, on_new_module, parts_of, walk, walk_known,
+};
 pub use objects::each_object;
 #[cfg(not(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu")))]
-pub use portable::{code_changed, module_of, on_new_module, parts_of, walk};
+pub use portable::{
+    KnownWalks, Met, code_changed, module_of, on_new_module, parts_of, walk, walk_known,
+};

@@ -33,6 +33,8 @@ pub struct Thread {
     pub ranges: Cell<u32>,
     /// Whether it cannot be cancelled now, by [`Uncancelled`].
     uncancelled: Cell<bool>,
+    /// Stacks that were walked, as far as [`walked_before`] counts.
+    walked: Cell<u32>,
     /// Nanoseconds spent in the driver's memory calls since the hook was entered.
     pub driver_ns: Cell<u64>,
 }
@@ -54,6 +56,7 @@ thread_local! {
             stream_epoch: Cell::new(0),
             ranges: Cell::new(0),
             uncancelled: Cell::new(false),
+            walked: Cell::new(0),
             driver_ns: Cell::new(0),
         }
     };
@@ -124,6 +127,18 @@ pub fn one_in(n: u32) -> bool {
         let next = t.sample.get().wrapping_add(1);
         t.sample.set(next);
         next.is_multiple_of(n)
+    })
+}
+
+/// Whether the calling thread has called this so often before.
+#[inline]
+pub fn walked_before(times: u32) -> bool {
+    with(|t| {
+        let walked = t.walked.get();
+        if walked < times {
+            t.walked.set(walked + 1);
+        }
+        walked >= times
     })
 }
 

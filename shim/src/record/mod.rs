@@ -1,6 +1,7 @@
 //! The recorder: other modules report events to it, and it writes them to the trace.
 
 pub mod events;
+pub mod known_stacks;
 pub mod maintenance;
 pub mod pause;
 pub mod phase;

@@ -1,5 +1,6 @@
 //! Python's functions in stacks, in place of the frames of the interpreter that ran them.
 
+use std::cell::Cell;
 use std::ffi::{CStr, CString, c_void};
 use std::mem::MaybeUninit;
 use std::ops::Range;
@@ -9,7 +10,7 @@ use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 
 use gpushim_config::Log;
-use gpushim_python::{Call, Checked, Declined, Interpreter, State, Step};
+use gpushim_python::{Call, Checked, Declined, Interpreter, RememberedFrame, State, Step};
 use gpushim_trace::{SITE, Site, Writer};
 
 use crate::base::stderr::say;
@@ -86,8 +87,19 @@ impl Row {
 /// In a row of functions: those since the last one are of one native frame. No frame is 0.
 const ENTRY: u64 = 0;
 
+/// Whether a thread is in functions of Python.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Functions {
+    /// It is in none.
+    None,
+    /// It is, and [`remember`] tells them all.
+    Some,
+    /// It may be in others.
+    Unknown,
+}
+
 /// The functions of Python that the calling thread is in.
-struct Functions {
+struct Callers {
     row: Row,
     /// Native frames of the evaluator that they are of.
     entries: usize,
@@ -95,6 +107,8 @@ struct Functions {
     count: usize,
     /// Whether there are more, further out.
     is_cut: bool,
+    /// Whether one had no room for its place in the source.
+    is_short: bool,
 }
 
 /// Which of the native frames are the evaluator's: a bit for each.
@@ -123,82 +137,150 @@ impl Evaluations {
     }
 }
 
-/// Puts Python's functions in place of the native frames that ran them, if the thread runs any; `None`: the native frames
-/// are all there is.
+/// The interpreter, if it was found.
 #[inline]
-pub fn in_place<'r>(writer: &Writer, native: &[u64], mixed: &'r mut Row) -> Option<&'r [u64]> {
-    // Acquire: what it points at is complete.
-    let found = PYTHON.load(Ordering::Acquire);
-    if found.is_null() && MET.load(Ordering::Relaxed) == LOOKED.load(Ordering::Relaxed) {
-        return None;
+fn found() -> Option<&'static Python> {
+    // Acquire: what it points at is complete. SAFETY: null, or one that is never freed.
+    unsafe { PYTHON.load(Ordering::Acquire).as_ref() }
+}
+
+/// A number for what is known of the interpreter: with another one, a thread may be in functions that were not seen.
+#[inline]
+pub fn known() -> u64 {
+    match PYTHON.load(Ordering::Relaxed).is_null() {
+        true => MET.load(Ordering::Relaxed),
+        false => u64::MAX,
     }
-    // SAFETY: null, or one that is never freed.
-    let python = unsafe { found.as_ref() }.or_else(look)?;
+}
+
+/// Keeps the functions that the calling thread is in, after [`in_place`] said [`Functions::Some`]: how many frames they
+/// are. `None`: that cannot be told later, or they do not fit.
+pub fn remember(into: &[Cell<RememberedFrame>]) -> Option<usize> {
+    let python = found()?;
     let state = python.interpreter.state(thread::is_main())?;
-    match python.interpreter.check(state) {
-        Checked::Sound => {}
-        Checked::Refused => {
-            decline(Declined::Layout);
-            return None;
-        }
-        Checked::NotYet | Checked::Not => return None,
+    // SAFETY: the state is the calling thread's, it was checked, and nothing of Python runs meanwhile.
+    unsafe { python.interpreter.remember(state, into) }
+}
+
+/// Whether the calling thread is in these functions, which [`remember`] gave, and in no others.
+#[inline]
+pub fn is_in(frames: &[Cell<RememberedFrame>]) -> bool {
+    let state = |python: &Python| python.interpreter.state(thread::is_main());
+    found().is_some_and(|python| {
+        // SAFETY: the state is the calling thread's, it was checked when they were remembered, and nothing of Python
+        // runs meanwhile.
+        state(python).is_some_and(|state| unsafe { python.interpreter.has_still(state, frames) })
+    })
+}
+
+/// Puts Python's functions in place of the native frames that ran them, if the thread runs any; `None`: the native frames
+/// are all there is. `is_whole`: all of them are there. Also whether there are functions.
+#[inline]
+pub fn in_place<'r>(
+    writer: &Writer,
+    native: &[u64],
+    is_whole: bool,
+    mixed: &'r mut Row,
+) -> (Option<&'r [u64]>, Functions) {
+    if found().is_none() && MET.load(Ordering::Relaxed) == LOOKED.load(Ordering::Relaxed) {
+        return (None, Functions::None);
     }
+    let Some(python) = found().or_else(look) else {
+        return (None, Functions::None);
+    };
     let evaluations = Evaluations::among(native, python);
-    let mut functions = Functions {
-        row: Row::new(),
-        entries: 0,
-        count: 0,
-        is_cut: false,
-    };
-    python.functions(writer, state, &mut functions);
-    let lacks = |functions: &Functions| match functions.is_cut {
-        true => 0,
-        false => evaluations.count().saturating_sub(functions.entries),
-    };
-    if lacks(&functions) > 0
-        && let Some(inner) = python.interpreter.inner(state)
-    {
-        (functions.row.length, functions.entries, functions.count) = (0, 0, 0);
-        python.functions(writer, inner, &mut functions);
-        python.functions(writer, state, &mut functions);
+    // The evaluator would be among the native frames.
+    if is_whole && evaluations.count() == 0 {
+        return (None, Functions::None);
     }
-    if functions.count == 0 {
-        return None;
+    let mixed = python.put(writer, native, &evaluations, mixed);
+    match mixed {
+        Some((mixed, functions)) => (Some(mixed), functions),
+        None => (None, Functions::Unknown),
     }
-    // Where the interpreter that runs is not the one whose functions are known, theirs are the outer frames.
-    let mut left_out = match python.interpreter.is_innermost(state) {
-        true => 0,
-        false => lacks(&functions),
-    };
-    let mut rest = functions.row.as_slice().iter().copied();
-    for (frame, place) in native.iter().zip(0..) {
-        if !evaluations.has(place) {
-            mixed.push(*frame);
-        } else if left_out > 0 {
-            left_out -= 1;
-            mixed.push(*frame);
-        } else {
-            let mut of_this = rest
-                .by_ref()
-                .take_while(|function| *function != ENTRY)
-                .peekable();
-            if of_this.peek().is_none() {
-                mixed.push(*frame);
-            }
-            of_this.for_each(|function| {
-                mixed.push(function);
-            });
-        }
-    }
-    // Those whose native frames were not found are further out.
-    rest.filter(|function| *function != ENTRY)
-        .for_each(|function| {
-            mixed.push(function);
-        });
-    Some(mixed.as_slice())
 }
 
 impl Python {
+    /// As [`in_place`].
+    fn put<'r>(
+        &self,
+        writer: &Writer,
+        native: &[u64],
+        evaluations: &Evaluations,
+        mixed: &'r mut Row,
+    ) -> Option<(&'r [u64], Functions)> {
+        let state = self.interpreter.state(thread::is_main())?;
+        match self.interpreter.check(state) {
+            Checked::Sound => {}
+            Checked::Refused => {
+                decline(Declined::Layout);
+                return None;
+            }
+            Checked::NotYet | Checked::Not => return None,
+        }
+        let mut functions = Callers {
+            row: Row::new(),
+            entries: 0,
+            count: 0,
+            is_cut: false,
+            is_short: false,
+        };
+        self.functions(writer, state, &mut functions);
+        let lacks = |functions: &Callers| match functions.is_cut {
+            true => 0,
+            false => evaluations.count().saturating_sub(functions.entries),
+        };
+        if lacks(&functions) > 0
+            && let Some(inner) = self.interpreter.inner(state)
+        {
+            (functions.row.length, functions.entries, functions.count) = (0, 0, 0);
+            self.functions(writer, inner, &mut functions);
+            self.functions(writer, state, &mut functions);
+        }
+        if functions.count == 0 {
+            return None;
+        }
+        // Where the interpreter that runs is not the one whose functions are known, theirs are the outer frames.
+        let mut left_out = match self.interpreter.is_innermost(state) {
+            true => 0,
+            false => lacks(&functions),
+        };
+        let mut rest = functions.row.as_slice().iter().copied();
+        for (frame, place) in native.iter().zip(0..) {
+            if !evaluations.has(place) {
+                mixed.push(*frame);
+            } else if left_out > 0 {
+                left_out -= 1;
+                mixed.push(*frame);
+            } else {
+                let mut of_this = rest
+                    .by_ref()
+                    .take_while(|function| *function != ENTRY)
+                    .peekable();
+                if of_this.peek().is_none() {
+                    mixed.push(*frame);
+                }
+                of_this.for_each(|function| {
+                    mixed.push(function);
+                });
+            }
+        }
+        // Those whose native frames were not found are further out.
+        rest.filter(|function| *function != ENTRY)
+            .for_each(|function| {
+                mixed.push(function);
+            });
+        let is_all = lacks(&functions) == 0
+            && !functions.is_cut
+            && !functions.is_short
+            && self.interpreter.is_innermost(state);
+        let told = match is_all {
+            true => Functions::Some,
+            false => Functions::Unknown,
+        };
+        Some((mixed.as_slice(), told))
+    }
+
     /// Whether a native frame, as recorded, is one of the evaluator.
     #[inline]
     fn runs(&self, frame: u64) -> bool {
@@ -210,7 +292,7 @@ impl Python {
 
     /// Adds the functions of a thread state.
     #[inline]
-    fn functions(&self, writer: &Writer, state: State, functions: &mut Functions) {
+    fn functions(&self, writer: &Writer, state: State, functions: &mut Callers) {
         let take = |step| match step {
             Step::Entry => {
                 functions.entries += 1;
@@ -219,6 +301,7 @@ impl Python {
             Step::Call(call) => {
                 let site = self.site(writer, call);
                 functions.count += 1;
+                functions.is_short |= site.is_none();
                 let has_room = site.is_none_or(|site| functions.row.push(SITE | u64::from(site)));
                 functions.is_cut = !has_room || functions.count >= FUNCTIONS;
                 !functions.is_cut

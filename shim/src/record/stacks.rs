@@ -5,11 +5,12 @@ use std::sync::{Mutex, OnceLock};
 
 use gpushim_config::Stacks;
 use gpushim_trace::perf_map::PerfMap;
-use gpushim_trace::{BuildId, Module, Writer};
-use gpushim_unwind::{self, Again, Frames, each_object};
+use gpushim_trace::{BuildId, Module, Pushed, Writer};
+use gpushim_unwind::{self, Again, Frames, Met, each_object};
 
 use crate::base::{settings, thread};
-use crate::record::python::{self, Row};
+use crate::record::known_stacks::{self, KnownStacks};
+use crate::record::python::{self, Functions, Row};
 use crate::record::{phase, trace};
 
 /// The count of unloaded libraries at the last check.
@@ -41,8 +42,43 @@ pub fn of_allocation(writer: &Writer, bytes: u64) -> u32 {
 
 #[inline(never)]
 fn walk(writer: &Writer, ranges: u32) -> u32 {
-    let mut frames = Frames::new();
-    gpushim_unwind::walk(&mut frames);
+    known_stacks::with(|known| match known {
+        None => {
+            let mut frames = Frames::new();
+            gpushim_unwind::walk(&mut frames);
+            name(writer, ranges, &mut frames).0.id
+        }
+        Some(known) => {
+            let mut frames = Frames::new();
+            let met = gpushim_unwind::walk_known(&mut frames, known.walks());
+            known
+                .find(met, writer, ranges)
+                .unwrap_or_else(|| walk_anew(writer, ranges, known, met, &mut frames))
+        }
+    })
+}
+
+/// After a walk that is known, or not yet, but whose stack is not.
+#[inline(never)]
+fn walk_anew(
+    writer: &Writer,
+    ranges: u32,
+    known: &KnownStacks,
+    met: Met,
+    frames: &mut Frames,
+) -> u32 {
+    known.copy(met, frames);
+    let (stack, functions) = name(writer, ranges, frames);
+    if stack.is_whole {
+        known.keep(met, writer, ranges, stack.id, functions);
+    }
+    stack.id
+}
+
+/// The stack that a walk led through, and whether it has functions of Python.
+#[inline]
+fn name(writer: &Writer, ranges: u32, frames: &mut Frames) -> (Pushed, Functions) {
+    let is_whole = frames.is_whole();
     if IS_AGAIN.load(Ordering::Relaxed)
         && let Ok(again) = AGAIN.lock()
     {
@@ -54,8 +90,9 @@ fn walk(writer: &Writer, ranges: u32) -> u32 {
     let theirs = all.iter().position(|address| !own.contains(address));
     let theirs = all.get(theirs.unwrap_or(0)..).unwrap_or_default();
     let mut mixed = Row::new();
-    let mixed = python::in_place(writer, theirs, &mut mixed);
-    writer.stack(ranges, mixed.unwrap_or(theirs))
+    let (mixed, functions) = python::in_place(writer, theirs, is_whole, &mut mixed);
+    let stack = writer.whole_stack(ranges, mixed.unwrap_or(theirs));
+    (stack, functions)
 }
 
 /// The addresses of this library.

@@ -7,6 +7,12 @@ use proptest::prelude::*;
 
 use super::*;
 
+impl<W: Word> Stacks<'_, W> {
+    fn push_id(&self, memo: &Memo, root: u32, frames: &[u64]) -> u32 {
+        self.push(memo, root, frames).id
+    }
+}
+
 fn words(nodes: usize) -> Vec<AtomicU64> {
     let count = (layout::FIRST as usize + nodes) * layout::WORDS;
     (0..count).map(|_| AtomicU64::new(0)).collect()
@@ -42,15 +48,15 @@ fn a_stack_comes_back_innermost_first_with_the_ranges_last() {
     let (stacks, memo) = (stacks(&words), Memo::new());
     let outer = stacks.child(0, RANGE);
     let inner = stacks.child(outer, StackNode::Range { name: 8, domain: 0 });
-    let id = stacks.push(&memo, inner, &[3, 2, !SITE]);
+    let id = stacks.push_id(&memo, inner, &[3, 2, !SITE]);
     let mut expected = frames(&[3, 2, !SITE]);
     expected.extend([StackNode::Range { name: 8, domain: 0 }, RANGE]);
     assert_eq!(read(&words, id), expected);
     assert_eq!(read(&words, 0), []);
-    assert_eq!(stacks.push(&memo, inner, &[]), inner);
+    assert_eq!(stacks.push_id(&memo, inner, &[]), inner);
     // The same again, with and without the memo.
-    assert_eq!(stacks.push(&memo, inner, &[3, 2, !SITE]), id);
-    assert_eq!(stacks.push(&Memo::new(), inner, &[3, 2, !SITE]), id);
+    assert_eq!(stacks.push_id(&memo, inner, &[3, 2, !SITE]), id);
+    assert_eq!(stacks.push_id(&Memo::new(), inner, &[3, 2, !SITE]), id);
     assert_eq!(count(&words, layout::HANDED_OUT), 5);
     // A frame is not the range of the same value.
     assert_ne!(
@@ -64,14 +70,14 @@ fn a_stack_comes_back_innermost_first_with_the_ranges_last() {
 fn when_it_is_full_stacks_lose_their_innermost_frames() {
     let words = words(4);
     let (stacks, memo) = (stacks(&words), Memo::new());
-    let four = stacks.push(&memo, 0, &[5, 4, 3, 2, 1]);
+    let four = stacks.push_id(&memo, 0, &[5, 4, 3, 2, 1]);
     assert_eq!(read(&words, four), frames(&[4, 3, 2, 1]));
     // Nothing of what is missing is taken for what is not.
     assert_eq!(
-        stacks.push(&memo, 0, &[4, 5, 3, 2, 1]),
-        stacks.push(&memo, 0, &[3, 2, 1])
+        stacks.push_id(&memo, 0, &[4, 5, 3, 2, 1]),
+        stacks.push_id(&memo, 0, &[3, 2, 1])
     );
-    assert_eq!(stacks.push(&memo, 0, &[5, 4, 3, 2, 1]), four);
+    assert_eq!(stacks.push_id(&memo, 0, &[5, 4, 3, 2, 1]), four);
     assert_eq!(stacks.child(four, RANGE), four);
     assert_eq!(count(&words, layout::CUT), 4);
     assert_eq!(count(&words, layout::HANDED_OUT), 4);
@@ -82,12 +88,12 @@ fn a_memo_is_good_for_one_part_and_one_root() {
     let (first, second) = (words(9), words(9));
     let (one, other) = (stacks(&first), stacks(&second));
     let memo = Memo::new();
-    other.push(&Memo::new(), 0, &[7, 8, 9]);
-    one.push(&memo, 0, &[2, 1]);
-    let id = other.push(&memo, 0, &[2, 1]);
+    other.push_id(&Memo::new(), 0, &[7, 8, 9]);
+    one.push_id(&memo, 0, &[2, 1]);
+    let id = other.push_id(&memo, 0, &[2, 1]);
     assert_eq!(read(&second, id), frames(&[2, 1]));
     let root = other.child(0, RANGE);
-    let id = other.push(&memo, root, &[2, 1]);
+    let id = other.push_id(&memo, root, &[2, 1]);
     assert_eq!(read(&second, id), [frames(&[2, 1]), vec![RANGE]].concat());
 }
 
@@ -99,13 +105,13 @@ fn frames_beyond_the_memo_are_kept_too() {
     let mut stack: Vec<_> = (0..DEPTH).rev().collect();
     for innermost in [1000, 1001, 1000] {
         stack[0] = innermost;
-        let id = stacks.push(&memo, 0, &stack);
+        let id = stacks.push_id(&memo, 0, &stack);
         assert_eq!(read(&words, id), frames(&stack));
     }
     // 100 outer frames, then others.
     stack.drain(..DEPTH as usize - 100);
     stack[0] = 1002;
-    let id = stacks.push(&memo, 0, &stack);
+    let id = stacks.push_id(&memo, 0, &stack);
     assert_eq!(read(&words, id), frames(&stack));
     assert_eq!(count(&words, layout::HANDED_OUT), DEPTH + 2);
 }
@@ -143,7 +149,7 @@ fn threads_that_push_the_same_stacks_get_the_same_ids() {
             let memo = Memo::new();
             let stack = |n: u64| [n, n % 3, n % 2, 7];
             (0..ROUNDS)
-                .map(|n| stacks.push(&memo, 0, &stack(n)))
+                .map(|n| stacks.push_id(&memo, 0, &stack(n)))
                 .collect()
         };
         let threads: Vec<_> = (0..4).map(|_| scope.spawn(run)).collect();
@@ -271,7 +277,7 @@ proptest! {
                         };
                         expected = id;
                     }
-                    let id = stacks.push(&memo, root, &addresses);
+                    let id = stacks.push_id(&memo, root, &addresses);
                     prop_assert_eq!(id, expected);
                     path.reverse();
                     prop_assert_eq!(read(&words, id), path);

@@ -16,7 +16,7 @@ use crate::modules::{Module, Modules};
 use crate::per_thread::{AtThreadEnd, OnDemand};
 use crate::sites::{self, Keys, Site, Sites};
 use crate::space::{Room, Space};
-use crate::stacks::{self, Memo, StackNode, Stacks};
+use crate::stacks::{self, Memo, Pushed, StackNode, Stacks};
 use crate::strings::Strings;
 
 /// The parts, within a mapping.
@@ -111,11 +111,24 @@ impl Writer {
     /// ```
     #[inline]
     pub fn stack(&self, root: u32, frames: &[u64]) -> u32 {
+        self.whole_stack(root, frames).id
+    }
+
+    /// As [`Writer::stack`], and whether all of it did fit: only then may the id be kept for the same stack, as one that is
+    /// cut off is counted each time.
+    #[inline]
+    pub fn whole_stack(&self, root: u32, frames: &[u64]) -> Pushed {
         let stacks = &self.mapped.tables.stacks;
         MEMO.with(|memo| match memo.get_or_make(&END, Memo::new) {
             Some(memo) => stacks.push(memo, root, frames),
             None => stacks.push(&Memo::new(), root, frames),
         })
+    }
+
+    /// A number that no other trace has that this process, or the one that it was forked from, has made.
+    #[inline]
+    pub fn instance(&self) -> u64 {
+        self.mapped.tables.stacks.instance()
     }
 
     /// The id of the place in source code with a key, by which an interpreter knows it in this process; `make` says what it

@@ -27,7 +27,7 @@ pub struct Cache<const N: usize> {
 }
 
 /// The generation of the code as of one moment.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub struct Generation(u64);
 
 impl<const N: usize> Cache<N> {

@@ -80,8 +80,7 @@ fn signal(object: &Object, pc: u64) -> Rule {
     }
 }
 
-/// `None` if there is no way on: the outermost frame, whose return address is undefined, or a rule of a
-/// form that compilers do not write.
+/// `None` for a rule of a form that compilers do not write.
 fn from_row(tables: &Tables<'_>, inside: u64, pc: u64) -> Option<Rule> {
     let encoding = tables.entry.cie().encoding();
     let mut context = UnwindContext::<usize, Inline>::new_in();
@@ -89,6 +88,9 @@ fn from_row(tables: &Tables<'_>, inside: u64, pc: u64) -> Option<Rule> {
         .entry
         .unwind_info_for_address(&tables.frames, &tables.bases, &mut context, inside)
         .ok()?;
+    if row.register(X86_64::RA) == Some(RegisterRule::Undefined) {
+        return Some(Rule::OUTERMOST);
+    }
     let value = |expression: gimli::UnwindExpression<usize>| {
         evaluate(expression.get(&tables.frames).ok()?, encoding, pc)
     };

@@ -8,6 +8,26 @@ use std::mem::MaybeUninit;
 pub trait Memory {
     /// The aligned word at an address; `None` if it must not or cannot be read.
     fn word(&self, address: u64) -> Option<u64>;
+
+    /// As [`Memory::word`], of a return address.
+    #[inline]
+    fn return_address(&self, address: u64) -> Option<u64> {
+        self.word(address)
+    }
+
+    /// As [`Memory::word`], of a frame pointer that a function saved.
+    #[inline]
+    fn saved_bp(&self, address: u64) -> Option<u64> {
+        self.word(address)
+    }
+
+    /// The walk goes on by the value of the frame pointer.
+    #[inline]
+    fn uses_bp(&self) {}
+
+    /// The walk goes on with the registers that a signal interrupted.
+    #[inline]
+    fn leaves_handler(&self) {}
 }
 
 /// A thread's stack from a stack pointer up: all of it can be read.
@@ -35,6 +55,18 @@ impl ThreadStack {
             low,
             last: high - 8,
         }
+    }
+
+    /// The word at an address.
+    ///
+    /// # Safety
+    /// [`Memory::word`] gave one for this address to the same thread, for a stack from there or a higher address up.
+    #[inline]
+    pub unsafe fn known_word(&self, address: u64) -> u64 {
+        debug_assert!(self.word(address).is_some());
+        // SAFETY: it was read before, so it is aligned and within the thread's stack, all of which can be read; volatile,
+        // since to the compiler it belongs to other functions.
+        unsafe { (address as *const u64).read_volatile() }
     }
 }
 

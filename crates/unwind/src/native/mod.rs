@@ -12,6 +12,7 @@ mod code;
 mod compile;
 mod expression;
 mod function;
+mod known;
 mod memory;
 mod module;
 mod object;
@@ -23,5 +24,6 @@ mod tests;
 mod walk;
 
 pub use function::parts_of;
+pub use known::{KnownWalks, Met};
 pub use module::{module_of, on_new_module};
-pub use walk::{code_changed, walk};
+pub use walk::{code_changed, walk, walk_known};

@@ -26,8 +26,10 @@ pub enum SavedBp {
 /// What kind of step a rule is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// The outermost frame, or the way on is unknown.
+    /// The way on is unknown.
     End,
+    /// The first function of the thread: its unwind table says that it has no caller.
+    Outermost,
     /// The address is no code: the step that found it was wrong.
     NotCode,
     /// The kernel's frame for a signal handler: all registers are on the stack.
@@ -49,6 +51,8 @@ const GUESS: u64 = 1 << 62;
 impl Rule {
     /// See [`Step::End`].
     pub const END: Rule = Rule(0);
+    /// See [`Step::Outermost`].
+    pub const OUTERMOST: Rule = Rule(6 << STEP);
     /// See [`Step::NotCode`].
     pub const NOT_CODE: Rule = Rule(1 << STEP);
     /// See [`Step::Signal`].
@@ -103,6 +107,7 @@ impl Rule {
         let cfa = match self.0 >> STEP & 7 {
             1 => return Step::NotCode,
             2 => return Step::Signal,
+            6 => return Step::Outermost,
             3 => Cfa::Sp(offset),
             4 => Cfa::Bp(offset),
             5 => Cfa::AtBp(offset),

@@ -55,6 +55,7 @@ pub fn unwind<M: Memory>(
         let next = match step {
             Step::Caller(cfa, bp) => caller(&at, cfa, bp, memory),
             Step::Signal => interrupted(&at, memory),
+            Step::Outermost => return frames.complete(),
             Step::NotCode | Step::End => None,
         };
         let Some(next) = next else { return };
@@ -71,22 +72,29 @@ pub fn unwind<M: Memory>(
         guessed = rule.is_guess();
         at = next;
     }
+    // The first function of a thread has 0 for its return address (System V ABI for AMD64, 3.4.1).
+    if at.pc == 0 && !frames.as_slice().is_empty() {
+        frames.complete();
+    }
 }
 
 #[inline]
 fn caller<M: Memory>(at: &Registers, cfa: Cfa, bp: SavedBp, memory: &M) -> Option<Registers> {
+    if !matches!(cfa, Cfa::Sp(_)) || matches!(bp, SavedBp::AtBp(_)) {
+        memory.uses_bp();
+    }
     let sp = match cfa {
         Cfa::Sp(offset) => at.sp.wrapping_add_signed(offset),
         Cfa::Bp(offset) => at.bp.wrapping_add_signed(offset),
         Cfa::AtBp(offset) => memory.word(at.bp.wrapping_add_signed(offset))?,
     };
     Some(Registers {
-        pc: memory.word(sp.wrapping_sub(8))?,
+        pc: memory.return_address(sp.wrapping_sub(8))?,
         sp,
         bp: match bp {
             SavedBp::Same => at.bp,
-            SavedBp::AtCfa(offset) => memory.word(sp.wrapping_add_signed(offset))?,
-            SavedBp::AtBp(offset) => memory.word(at.bp.wrapping_add_signed(offset))?,
+            SavedBp::AtCfa(offset) => memory.saved_bp(sp.wrapping_add_signed(offset))?,
+            SavedBp::AtBp(offset) => memory.saved_bp(at.bp.wrapping_add_signed(offset))?,
         },
     })
 }
@@ -94,6 +102,7 @@ fn caller<M: Memory>(at: &Registers, cfa: Cfa, bp: SavedBp, memory: &M) -> Optio
 /// After the handler has returned, the stack pointer points at the `ucontext_t` that the kernel left.
 #[cold]
 fn interrupted<M: Memory>(at: &Registers, memory: &M) -> Option<Registers> {
+    memory.leaves_handler();
     let register = |which: i32| {
         let registers = offset_of!(libc::ucontext_t, uc_mcontext.gregs) as u64;
         memory.word(at.sp.wrapping_add(registers + 8 * which as u64))

@@ -4,6 +4,7 @@ use std::arch::naked_asm;
 
 use super::cache::Cache;
 use super::compile;
+use super::known::{KnownWalks, Met};
 use super::memory::{Memory, ThreadStack, UnknownStack};
 use super::rule::Rule;
 use super::step::{Arrival, Registers, unwind};
@@ -36,6 +37,38 @@ extern "C" fn walk_from(frames: &mut Frames, return_slot: u64, bp: u64) -> usize
     walk_by(&RULES, frames, return_slot, bp)
 }
 
+/// As [`walk`], but a walk that the thread has made before is found again among those it knows, in a fraction of the
+/// time. Then `frames` is left empty: [`KnownWalks::copy`] fills it.
+// Naked, as `walk` is.
+#[unsafe(naked)]
+pub extern "C" fn walk_known(frames: &mut Frames, known: &KnownWalks) -> Met {
+    naked_asm!(
+        ".cfi_startproc",
+        "mov rdx, rsp",
+        "mov rcx, rbp",
+        "jmp {}",
+        ".cfi_endproc",
+        sym walk_known_from,
+    )
+}
+
+extern "C" fn walk_known_from(
+    frames: &mut Frames,
+    known: &KnownWalks,
+    return_slot: u64,
+    bp: u64,
+) -> Met {
+    let Some(stack) = ThreadStack::from(return_slot) else {
+        walk_by(&RULES, frames, return_slot, bp);
+        return Met::UNKNOWN;
+    };
+    frames.clear();
+    let at = first(&stack, return_slot, bp);
+    known.walk(RULES.generation(), &stack, at, frames, |memory, frames| {
+        unwind(at, memory, rules_of(&RULES), frames);
+    })
+}
+
 /// Walks from the function that a return address on the stack leads to, where the frame pointer is `bp`.
 #[inline]
 pub fn walk_by<const N: usize>(
@@ -65,12 +98,18 @@ fn follow<const N: usize, M: Memory>(
     return_slot: u64,
     bp: u64,
 ) {
-    let first = Registers {
+    let at = first(memory, return_slot, bp);
+    unwind(at, memory, rules_of(rules), frames);
+}
+
+/// The registers after the function that a return address belongs to has returned.
+#[inline]
+fn first(memory: &impl Memory, return_slot: u64, bp: u64) -> Registers {
+    Registers {
         pc: memory.word(return_slot).unwrap_or_default(),
         sp: return_slot.wrapping_add(8),
         bp,
-    };
-    unwind(first, memory, rules_of(rules), frames);
+    }
 }
 
 /// What gives the rule for an address: from the table, or compiled and put there.

@@ -2,6 +2,7 @@
 
 mod calls;
 mod fuzz;
+mod known;
 mod objects;
 mod parts;
 mod run_time_code;

@@ -71,6 +71,7 @@ proptest! {
 #[test]
 fn the_other_rules() {
     assert_eq!(Rule::END.step(), Step::End);
+    assert_eq!(Rule::OUTERMOST.step(), Step::Outermost);
     assert_eq!(Rule::NOT_CODE.step(), Step::NotCode);
     assert_eq!(Rule::SIGNAL.step(), Step::Signal);
     let guess = Rule::frame_pointer().with_after_call(true);

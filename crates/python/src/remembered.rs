@@ -1,0 +1,136 @@
+//! Frames that were looked at before, and whether they are the same still.
+//!
+//! From 3.12 on each code object has a number that no other one gets, so that a frame with the same code, number and
+//! instruction is at the same place in the source. To see that all frames are as they were takes three cache lines for
+//! each, of which none must be waited for to know where the next one is.
+
+use std::cell::Cell;
+
+use crate::layout::{Layout, OWNED_BY_INTERPRETER};
+use crate::memory::Memory;
+
+/// A frame as it was when it was looked at. A value of zeros is no frame.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RememberedFrame {
+    frame: u64,
+    /// As it stands in the frame.
+    code: u64,
+    instruction: u64,
+    /// Of the code object, which belongs to one interpreter: the file's name.
+    file: u64,
+    /// Of the code object; 0 for a frame of the interpreter's own.
+    number: i32,
+    owner: u8,
+}
+
+/// Puts the frames of a thread state into `into`, from the innermost out, and says how many they are. `None` if not all fit,
+/// or if they cannot be told from others later.
+pub fn remember(
+    memory: &impl Memory,
+    layout: &Layout,
+    thread_state: u64,
+    into: &[Cell<RememberedFrame>],
+) -> Option<usize> {
+    let mut frame = innermost(memory, layout, thread_state)?;
+    let mut count = 0;
+    while frame != 0 {
+        let seen = look(memory, layout, frame)?;
+        if seen.owner < OWNED_BY_INTERPRETER && seen.number == 0 {
+            return None;
+        }
+        into.get(count)?.set(seen);
+        count += 1;
+        frame = memory.word(frame.wrapping_add(layout.frame.previous))?;
+    }
+    Some(count)
+}
+
+/// Whether the frames of a thread state are these.
+#[inline]
+pub fn are(
+    memory: &impl Memory,
+    layout: &Layout,
+    thread_state: u64,
+    remembered: &[Cell<RememberedFrame>],
+) -> bool {
+    for known in remembered.iter().map(Cell::get) {
+        fetch(known.frame);
+        fetch(known.frame.wrapping_add(layout.frame.owner));
+        fetch(known.code.wrapping_add(layout.first_line));
+    }
+    let mut frame = innermost(memory, layout, thread_state);
+    for known in remembered.iter().map(Cell::get) {
+        // Only now is it sure that there is a frame at this address.
+        if frame != Some(known.frame) || !is(memory, layout, &known) {
+            return false;
+        }
+        frame = memory.word(known.frame.wrapping_add(layout.frame.previous));
+    }
+    frame == Some(0)
+}
+
+#[inline]
+fn innermost(memory: &impl Memory, layout: &Layout, thread_state: u64) -> Option<u64> {
+    let current = memory.word(thread_state.wrapping_add(layout.current))?;
+    match layout.cframe {
+        Some(at) => memory.word(current.wrapping_add(at)),
+        None => Some(current),
+    }
+}
+
+fn look(memory: &impl Memory, layout: &Layout, frame: u64) -> Option<RememberedFrame> {
+    let in_frame = |at: u64| memory.word(frame.wrapping_add(at));
+    let mut seen = RememberedFrame {
+        frame,
+        code: in_frame(layout.frame.code)?,
+        instruction: in_frame(layout.frame.instruction)?,
+        owner: memory.byte(frame.wrapping_add(layout.frame.owner))?,
+        ..RememberedFrame::default()
+    };
+    if seen.owner < OWNED_BY_INTERPRETER {
+        let code = object(seen.code);
+        seen.number = memory.number(code.wrapping_add(layout.version?))?;
+        seen.file = memory.word(code.wrapping_add(layout.file))?;
+    }
+    Some(seen)
+}
+
+#[inline]
+fn is(memory: &impl Memory, layout: &Layout, known: &RememberedFrame) -> bool {
+    let in_frame = |at: u64| memory.word(known.frame.wrapping_add(at));
+    let is_same = in_frame(layout.frame.code) == Some(known.code)
+        && in_frame(layout.frame.instruction) == Some(known.instruction)
+        && memory.byte(known.frame.wrapping_add(layout.frame.owner)) == Some(known.owner);
+    if !is_same || known.number == 0 {
+        return is_same;
+    }
+    // The frame refers to the object, so it is there, and where code was there is code: it may be another one.
+    let code = object(known.code);
+    let number = layout
+        .version
+        .map(|at| memory.number(code.wrapping_add(at)));
+    number == Some(Some(known.number))
+        && memory.word(code.wrapping_add(layout.file)) == Some(known.file)
+}
+
+/// From 3.14 on the lowest bits of a reference are a tag.
+#[inline]
+fn object(reference: u64) -> u64 {
+    reference & !7
+}
+
+/// Has a cache line brought nearer.
+#[inline]
+fn fetch(address: u64) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: it changes nothing, and never faults, whatever the address.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(address as *const i8) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = address;
+}
+
+#[cfg(test)]
+mod tests;

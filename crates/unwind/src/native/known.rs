@@ -1,0 +1,420 @@
+//! Walks that a thread has made before, found again by the words of the stack that they depend on.
+//!
+//! A walk depends on the registers that it begins with, on the return addresses, and on the frame pointers that it goes on
+//! by. As long as these are the same and no code has changed, the walk is the same. A program in a loop makes the same
+//! walks in the same order; so after each walk those are tried that came after it the last two times. A walk goes from one
+//! word of the stack to the next and waits for each rule; this comparison waits for all words at once. In a training,
+//! whose own work pushes rules out of the nearest caches, that is the difference between 70 ns a frame and a few (GPT-2 on
+//! a machine with an H100, docs/measurements/2026-11-24-first-minutes.md).
+
+use std::cell::Cell;
+use std::fmt;
+
+use super::cache::Generation;
+use super::memory::{Memory, ThreadStack};
+use super::step::Registers;
+use crate::Frames;
+
+/// Walks that are known at most; then all are forgotten. A training step of a large model has some hundred.
+const WALKS: usize = 2048;
+/// Words of the stack that all walks depend on together.
+const WORDS: usize = 1 << 16;
+/// Words that are compared before it is looked whether one differs.
+const AT_ONCE: usize = 8;
+
+/// The walks that one thread knows. A value of zeros knows none.
+pub struct KnownWalks {
+    /// Of the code, when the first of them was made.
+    generation: Cell<Generation>,
+    /// How many there are; they have the numbers from 1 on.
+    count: Cell<usize>,
+    /// Words that they depend on.
+    words: Cell<usize>,
+    /// The last walk, 0 for none.
+    last: Cell<u16>,
+    walks: [Walk; WALKS],
+    /// Numbers of walks, each at or after the place that its hash says; 0 for none.
+    by_hash: [Cell<u16>; 2 * WALKS],
+    /// Where each word is, in words above the stack pointer, and [`RETURN`].
+    places: [Cell<u32>; WORDS],
+    values: [Cell<u64>; WORDS],
+}
+
+/// A walk.
+struct Walk {
+    hash: Cell<u64>,
+    /// The registers that it begins with.
+    pc: Cell<u64>,
+    sp: Cell<u64>,
+    bp: Cell<u64>,
+    /// The first of its words.
+    from: Cell<u32>,
+    /// How many words it has.
+    words: Cell<u16>,
+    frames: Cell<u16>,
+    uses_bp: Cell<bool>,
+    is_whole: Cell<bool>,
+    is_cut: Cell<bool>,
+    /// The walks that came after it, the last one first; 0 for none.
+    next: [Cell<u16>; 2],
+}
+
+/// In a place: the word is a return address.
+const RETURN: u32 = 1 << 31;
+
+/// What a walk was found to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(transparent)]
+pub struct Met(u32);
+
+/// In a [`Met`]: the walk was not known before.
+const NEW: u32 = 1 << 31;
+
+impl Met {
+    /// The walk can be followed only frame by frame, and is not kept.
+    pub const UNKNOWN: Met = Met(0);
+
+    /// The number of the walk, less than [`KnownWalks::MOST`], and whether this is the first walk of that number, which an
+    /// earlier one may have had as well. `None`: it has none.
+    #[inline]
+    pub fn walk(self) -> Option<(usize, bool)> {
+        (self.0 != 0).then_some(((self.0 & !NEW) as usize, self.0 & NEW != 0))
+    }
+}
+
+impl KnownWalks {
+    /// The numbers of walks are less than this.
+    pub const MOST: usize = WALKS + 1;
+
+    /// Fills `frames` with those of a known walk that was met last; does nothing for another.
+    pub fn copy(&self, met: Met, frames: &mut Frames) {
+        let Some((number, false)) = met.walk() else {
+            return;
+        };
+        let Some(walk) = self.walk_of(number as u16) else {
+            return;
+        };
+        frames.clear();
+        frames.push(walk.pc.get());
+        let words = self.words_of(walk);
+        let returns = words.filter(|(place, _)| place.get() & RETURN != 0);
+        for (_, value) in returns.take(usize::from(walk.frames.get()).saturating_sub(1)) {
+            frames.push(value.get());
+        }
+        frames.restore(walk.is_cut.get(), walk.is_whole.get());
+    }
+
+    /// Finds the walk from some registers again, or makes it by `follow` and keeps it.
+    #[inline]
+    pub(super) fn walk(
+        &self,
+        generation: Generation,
+        stack: &ThreadStack,
+        at: Registers,
+        frames: &mut Frames,
+        follow: impl FnOnce(&Noted, &mut Frames),
+    ) -> Met {
+        if self.generation.get() != generation {
+            self.forget();
+            self.generation.set(generation);
+        }
+        let last = self.walk_of(self.last.get());
+        let expected = last.map_or([0, 0], |last| [last.next[0].get(), last.next[1].get()]);
+        for (number, is_second) in expected.into_iter().zip([false, true]) {
+            if let Some(walk) = self.walk_of(number)
+                && self.is(walk, &at, stack)
+            {
+                if is_second && let Some(last) = last {
+                    last.next[0].swap(&last.next[1]);
+                }
+                self.goes_on_with(number, walk);
+                return Met(number.into());
+            }
+        }
+        self.make(stack, at, frames, follow)
+    }
+
+    /// Whether it is this walk that begins with these registers.
+    #[inline]
+    fn is(&self, walk: &Walk, at: &Registers, stack: &ThreadStack) -> bool {
+        if walk.sp.get() != at.sp
+            || walk.pc.get() != at.pc
+            || (walk.uses_bp.get() && walk.bp.get() != at.bp)
+        {
+            return false;
+        }
+        let from = walk.from.get() as usize;
+        let all = from..from + usize::from(walk.words.get());
+        let (Some(places), Some(values)) = (self.places.get(all.clone()), self.values.get(all))
+        else {
+            return false;
+        };
+        let differs = |(place, value): (&Cell<u32>, &Cell<u64>)| {
+            let address = at.sp + u64::from(place.get() & !RETURN) * 8;
+            // SAFETY: this thread has read the word from its stack, above the same stack pointer.
+            unsafe { stack.known_word(address) ^ value.get() }
+        };
+        // Without a branch for each, so that the loads need not wait for each other.
+        let mut chunks = places.chunks(AT_ONCE).zip(values.chunks(AT_ONCE));
+        chunks.all(|(places, values)| {
+            let words = places.iter().zip(values);
+            words.map(differs).fold(0, |all, one| all | one) == 0
+        })
+    }
+
+    /// The walk was the last one: the one that is likely to come next will be needed.
+    #[inline]
+    fn goes_on_with(&self, number: u16, walk: &Walk) {
+        self.last.set(number);
+        let Some(next) = self.walk_of(walk.next[0].get()) else {
+            return;
+        };
+        let from = next.from.get() as usize;
+        let words = usize::from(next.words.get());
+        fetch(next);
+        for at in (from..from + words).step_by(16) {
+            self.places.get(at).into_iter().for_each(fetch);
+        }
+        for at in (from..from + words).step_by(8) {
+            self.values.get(at).into_iter().for_each(fetch);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn make(
+        &self,
+        stack: &ThreadStack,
+        at: Registers,
+        frames: &mut Frames,
+        follow: impl FnOnce(&Noted, &mut Frames),
+    ) -> Met {
+        let noted = Noted::new(self, stack, at.sp);
+        follow(&noted, frames);
+        let Some(words) = noted.words() else {
+            if noted.is_full.get() {
+                self.forget();
+            }
+            self.last.set(0);
+            return Met::UNKNOWN;
+        };
+        let from = self.words.get();
+        let hash = self.hash(&at, from..from + words);
+        let (number, is_new) = match self.find(hash, |walk| self.is(walk, &at, stack)) {
+            Some(number) => (number, false),
+            None if self.count.get() == WALKS => {
+                self.forget();
+                return Met::UNKNOWN;
+            }
+            None => {
+                let number = (self.count.get() + 1) as u16;
+                self.count.set(number.into());
+                self.words.set(from + words);
+                (number, true)
+            }
+        };
+        let Some(walk) = self.walk_of(number) else {
+            return Met::UNKNOWN;
+        };
+        if is_new {
+            walk.hash.set(hash);
+            (walk.pc.set(at.pc), walk.sp.set(at.sp), walk.bp.set(at.bp));
+            walk.from.set(from as u32);
+            walk.words.set(words as u16);
+            walk.frames.set(frames.as_slice().len() as u16);
+            walk.uses_bp.set(noted.uses_first_bp.get());
+            (
+                walk.is_whole.set(frames.is_whole()),
+                walk.is_cut.set(frames.is_cut()),
+            );
+            (walk.next[0].set(0), walk.next[1].set(0));
+            self.enter(hash, number);
+        }
+        if let Some(last) = self.walk_of(self.last.get()) {
+            last.next[1].set(last.next[0].get());
+            last.next[0].set(number);
+        }
+        self.goes_on_with(number, walk);
+        if !is_new {
+            frames.clear();
+        }
+        Met(u32::from(number) | if is_new { NEW } else { 0 })
+    }
+
+    /// Knows no walk any more.
+    fn forget(&self) {
+        self.count.set(0);
+        self.words.set(0);
+        self.last.set(0);
+        self.by_hash.iter().for_each(|number| number.set(0));
+    }
+
+    #[inline]
+    fn walk_of(&self, number: u16) -> Option<&Walk> {
+        self.walks.get(usize::from(number).checked_sub(1)?)
+    }
+
+    fn words_of(&self, walk: &Walk) -> impl Iterator<Item = (&Cell<u32>, &Cell<u64>)> {
+        let from = walk.from.get() as usize;
+        let words = self.places.iter().zip(&self.values);
+        words.skip(from).take(walk.words.get().into())
+    }
+
+    fn hash(&self, at: &Registers, words: std::ops::Range<usize>) -> u64 {
+        let mix = |hash: u64, value: u64| (hash.rotate_left(26) ^ value).wrapping_mul(FACTOR);
+        let places = self.places.get(words.clone()).unwrap_or_default();
+        let values = self.values.get(words).unwrap_or_default();
+        let words = places.iter().zip(values);
+        words.fold(mix(at.pc, at.sp), |hash, (place, value)| {
+            mix(mix(hash, place.get().into()), value.get())
+        })
+    }
+
+    /// The places where a walk with a hash may be, in the order in which they are taken.
+    fn places_of(&self, hash: u64) -> impl Iterator<Item = &Cell<u16>> {
+        let first = (hash >> 32) as usize % self.by_hash.len();
+        let all = self.by_hash.iter().cycle().skip(first);
+        all.take(self.by_hash.len())
+    }
+
+    fn find(&self, hash: u64, is: impl Fn(&Walk) -> bool) -> Option<u16> {
+        let taken = self.places_of(hash).map(Cell::get);
+        let mut taken = taken.take_while(|number| *number != 0);
+        taken.find(|number| {
+            let walk = self.walk_of(*number);
+            walk.is_some_and(|walk| walk.hash.get() == hash && is(walk))
+        })
+    }
+
+    fn enter(&self, hash: u64, number: u16) {
+        // There are twice as many places as walks.
+        let mut free = self.places_of(hash).filter(|place| place.get() == 0);
+        if let Some(place) = free.next() {
+            place.set(number);
+        }
+    }
+}
+
+/// Bits of the golden ratio: what it is multiplied by depends on all lower bits.
+const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
+
+impl fmt::Debug for KnownWalks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} known walks", self.count.get())
+    }
+}
+
+/// Has a cache line brought nearer.
+#[inline]
+fn fetch<T>(what: &T) {
+    use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+    // SAFETY: it changes nothing, and never faults.
+    unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(what).cast()) };
+}
+
+/// The stack, and the words of it that a walk depends on, which are put behind those of the known walks.
+pub(super) struct Noted<'a> {
+    known: &'a KnownWalks,
+    stack: &'a ThreadStack,
+    /// The stack pointer that the walk begins with.
+    sp: u64,
+    end: Cell<usize>,
+    /// Where the frame pointer comes from.
+    bp: Cell<Bp>,
+    uses_first_bp: Cell<bool>,
+    is_full: Cell<bool>,
+    /// Whether the walk depends on more than these words.
+    is_odd: Cell<bool>,
+}
+
+/// Where the frame pointer of a frame comes from.
+#[derive(Clone, Copy)]
+enum Bp {
+    /// The register that the walk began with.
+    First,
+    /// This word, at this place, which is not noted yet.
+    Saved(u32, u64),
+    /// One that is noted.
+    Noted,
+}
+
+impl<'a> Noted<'a> {
+    fn new(known: &'a KnownWalks, stack: &'a ThreadStack, sp: u64) -> Noted<'a> {
+        Noted {
+            known,
+            stack,
+            sp,
+            end: Cell::new(known.words.get()),
+            bp: Cell::new(Bp::First),
+            uses_first_bp: Cell::new(false),
+            is_full: Cell::new(false),
+            is_odd: Cell::new(false),
+        }
+    }
+
+    /// How many words the walk depends on; `None` if they do not tell it from every other.
+    fn words(&self) -> Option<usize> {
+        let words = self.end.get() - self.known.words.get();
+        let fits = !self.is_full.get() && words <= usize::from(u16::MAX);
+        (fits && !self.is_odd.get()).then_some(words)
+    }
+
+    fn place(&self, address: u64) -> Option<u32> {
+        let above = address.checked_sub(self.sp)? / 8;
+        u32::try_from(above)
+            .ok()
+            .filter(|place| place & RETURN == 0)
+    }
+
+    fn note(&self, place: u32, value: u64) {
+        let at = self.end.get();
+        match (self.known.places.get(at), self.known.values.get(at)) {
+            (Some(places), Some(values)) => {
+                places.set(place);
+                values.set(value);
+                self.end.set(at + 1);
+            }
+            _ => self.is_full.set(true),
+        }
+    }
+
+    fn read(&self, address: u64, flag: u32) -> Option<u64> {
+        let value = self.stack.word(address)?;
+        match self.place(address) {
+            Some(place) => self.note(place | flag, value),
+            None => self.is_odd.set(true),
+        }
+        Some(value)
+    }
+}
+
+impl Memory for Noted<'_> {
+    fn word(&self, address: u64) -> Option<u64> {
+        self.read(address, 0)
+    }
+
+    fn return_address(&self, address: u64) -> Option<u64> {
+        self.read(address, RETURN)
+    }
+
+    fn saved_bp(&self, address: u64) -> Option<u64> {
+        let value = self.stack.word(address)?;
+        match self.place(address) {
+            Some(place) => self.bp.set(Bp::Saved(place, value)),
+            None => self.is_odd.set(true),
+        }
+        Some(value)
+    }
+
+    fn uses_bp(&self) {
+        match self.bp.replace(Bp::Noted) {
+            Bp::First => self.uses_first_bp.set(true),
+            Bp::Saved(place, value) => self.note(place, value),
+            Bp::Noted => {}
+        }
+    }
+
+    fn leaves_handler(&self) {
+        self.is_odd.set(true);
+    }
+}
