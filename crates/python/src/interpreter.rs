@@ -294,6 +294,12 @@ impl Interpreter {
         is_safe.then(|| remembered::remember(&memory, &self.layout, state.address, into))?
     }
 
+    /// Has the memory brought nearer that [`Interpreter::has_still`] is going to read.
+    #[inline]
+    pub fn fetch(&self, frames: &[Cell<RememberedFrame>]) {
+        remembered::fetch_all(&self.layout, frames);
+    }
+
     /// Whether a thread state has these frames, which [`Interpreter::remember`] gave, and no others.
     ///
     /// # Safety

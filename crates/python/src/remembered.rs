@@ -2,7 +2,7 @@
 //!
 //! From 3.12 on each code object has a number that no other one gets, so that a frame with the same code, number and
 //! instruction is at the same place in the source. To see that all frames are as they were takes three cache lines for
-//! each, of which none must be waited for to know where the next one is.
+//! each, which can be fetched before they are needed.
 
 use std::cell::Cell;
 
@@ -53,11 +53,6 @@ pub fn are(
     thread_state: u64,
     remembered: &[Cell<RememberedFrame>],
 ) -> bool {
-    for known in remembered.iter().map(Cell::get) {
-        fetch(known.frame);
-        fetch(known.frame.wrapping_add(layout.frame.owner));
-        fetch(known.code.wrapping_add(layout.first_line));
-    }
     let mut frame = innermost(memory, layout, thread_state);
     for known in remembered.iter().map(Cell::get) {
         // Only now is it sure that there is a frame at this address.
@@ -67,6 +62,16 @@ pub fn are(
         frame = memory.word(known.frame.wrapping_add(layout.frame.previous));
     }
     frame == Some(0)
+}
+
+/// Has all memory brought nearer that [`are`] is going to read.
+#[inline]
+pub fn fetch_all(layout: &Layout, remembered: &[Cell<RememberedFrame>]) {
+    for known in remembered.iter().map(Cell::get) {
+        fetch(known.frame);
+        fetch(known.frame.wrapping_add(layout.frame.owner));
+        fetch(known.code.wrapping_add(layout.first_line));
+    }
 }
 
 #[inline]

@@ -18,10 +18,14 @@ use crate::record::python::{self, Functions};
 
 /// Stacks of a thread after which it knows its stacks: most threads never allocate.
 const AFTER: u32 = 64;
-/// Threads that know theirs at most. The addresses of each are 1.8 MiB, of which it writes what it needs.
+/// Threads that know theirs at most. The addresses of each are 2.4 MiB, of which it writes what it needs.
 const THREADS: u32 = 64;
+/// Stacks that a thread knows at most; then all are forgotten.
+const STACKS: usize = 4096;
+/// Stacks of one walk that are compared at most: the same native frames run many functions of Python.
+const OF_ONE_WALK: usize = 64;
 /// Frames of Python of all stacks together.
-const FRAMES: usize = 1 << 14;
+const FRAMES: usize = 1 << 15;
 
 /// What a thread knows. A value of zeros is nothing.
 pub struct KnownStacks {
@@ -32,22 +36,32 @@ pub struct KnownStacks {
     python: Cell<u64>,
     /// Set while the thread is at it: an allocation in a signal's handler does not disturb it.
     is_busy: Cell<bool>,
-    /// By the number of the walk.
-    stacks: [Known; KnownWalks::MOST],
+    /// Their numbers are from 1 on.
+    stacks: [Known; STACKS],
+    count: Cell<usize>,
+    /// The stack that was recorded last; 0 for none.
+    last: Cell<u16>,
+    /// By the number of a walk, the stack that was made of it last; 0 for none.
+    of_walk: [Cell<u16>; KnownWalks::MOST],
     /// How many of `frames` are in use.
     used: Cell<usize>,
     frames: [Cell<RememberedFrame>; FRAMES],
 }
 
-/// The stack that a walk was part of the last time.
+/// A stack.
 struct Known {
-    is_there: Cell<bool>,
+    /// The number of its walk; 0 once that is another one's.
+    walk: Cell<u16>,
+    /// Another stack of this walk; 0 for none.
+    other: Cell<u16>,
+    /// The stacks that came after it, the last one first; 0 for none.
+    next: [Cell<u16>; 2],
     /// The innermost open range.
     ranges: Cell<u32>,
     id: Cell<u32>,
     /// The functions of Python that the thread was in.
     from: Cell<u32>,
-    count: Cell<u32>,
+    frames: Cell<u32>,
 }
 
 thread_local! {
@@ -109,23 +123,60 @@ impl KnownStacks {
         &self.walks
     }
 
-    /// The id of the stack of a walk, if all of it is as it was the last time.
+    /// Has what the likely next stack is told by brought nearer.
+    #[inline]
+    pub fn fetch_next(&self) {
+        let last = self.known(self.last.get());
+        let next = last.and_then(|last| self.known(last.next[0].get()));
+        if let Some(frames) = next.and_then(|next| self.frames_of(next)) {
+            python::fetch(frames);
+        }
+    }
+
+    /// The id of the stack of a walk, if it is known.
     #[inline]
     pub fn find(&self, met: Met, writer: &Writer, ranges: u32) -> Option<u32> {
-        let (number, is_new) = met.walk()?;
-        let known = self.stacks.get(number)?;
+        let (walk, is_new) = met.walk()?;
         if is_new {
-            known.is_there.set(false);
+            self.forget_walk(walk);
             return None;
         }
-        let is_current =
-            (self.trace.get(), self.python.get()) == (writer.instance(), python::known());
-        if !is_current || !known.is_there.get() || known.ranges.get() != ranges {
+        if (self.trace.get(), self.python.get()) != (writer.instance(), python::known()) {
             return None;
         }
-        let from = known.from.get() as usize;
-        let frames = self.frames.get(from..from + known.count.get() as usize)?;
-        (frames.is_empty() || python::is_in(frames)).then(|| known.id.get())
+        let is = |number: u16| {
+            let known = self.known(number);
+            known.filter(|known| self.is(known, walk as u16, ranges))
+        };
+        if let Some(last) = self.known(self.last.get()) {
+            for expected in &last.next {
+                if let Some(known) = is(expected.get()) {
+                    let number = expected.get();
+                    last.next[0].swap(expected);
+                    self.last.set(number);
+                    return Some(known.id.get());
+                }
+            }
+        }
+        let mut number = self.of_walk.get(walk)?.get();
+        for _ in 0..OF_ONE_WALK {
+            if let Some(known) = is(number) {
+                self.comes_next(number);
+                return Some(known.id.get());
+            }
+            number = self.known(number)?.other.get();
+        }
+        None
+    }
+
+    /// Whether the thread is in this stack, as its walk and ranges are these.
+    #[inline]
+    fn is(&self, known: &Known, walk: u16, ranges: u32) -> bool {
+        if known.walk.get() != walk || known.ranges.get() != ranges {
+            return false;
+        }
+        self.frames_of(known)
+            .is_some_and(|frames| frames.is_empty() || python::is_in(frames))
     }
 
     /// The frames of a walk that was found again.
@@ -136,57 +187,79 @@ impl KnownStacks {
     /// Keeps the id of the stack of a walk. Not for one that was cut off.
     #[cold]
     pub fn keep(&self, met: Met, writer: &Writer, ranges: u32, id: u32, functions: Functions) {
-        let Some((number, _)) = met.walk() else {
+        let Some((walk, _)) = met.walk() else {
             return;
         };
         let now = (writer.instance(), python::known());
-        if (self.trace.get(), self.python.get()) != now {
+        if (self.trace.get(), self.python.get()) != now || self.count.get() == STACKS {
             (self.trace.set(now.0), self.python.set(now.1));
             self.forget();
         }
-        let Some(known) = self.stacks.get(number) else {
+        let frames = match functions {
+            Functions::Unknown => return,
+            Functions::None => 0,
+            Functions::Some => {
+                let behind = || {
+                    self.frames
+                        .get(self.used.get()..)
+                        .and_then(python::remember)
+                };
+                let again = || {
+                    self.forget();
+                    behind()
+                };
+                match behind().or_else(again) {
+                    Some(frames) => frames,
+                    None => return,
+                }
+            }
+        };
+        let number = self.count.get() + 1;
+        let (Some(known), Some(of_walk)) = (self.known(number as u16), self.of_walk.get(walk))
+        else {
             return;
         };
-        known.is_there.set(false);
-        let count = match functions {
-            Functions::None => 0,
-            Functions::Unknown => return,
-            Functions::Some => match self.remember(known) {
-                Some(count) => count,
-                None => return,
-            },
-        };
-        known.count.set(count as u32);
+        known.walk.set(walk as u16);
+        known.other.set(of_walk.replace(number as u16));
+        known.next.iter().for_each(|next| next.set(0));
         (known.ranges.set(ranges), known.id.set(id));
-        known.is_there.set(true);
+        known.from.set(self.used.get() as u32);
+        known.frames.set(frames as u32);
+        self.used.set(self.used.get() + frames);
+        self.count.set(number);
+        self.comes_next(number as u16);
     }
 
-    /// Keeps the functions that the thread is in, in the places that the walk has if they are enough: how many they are.
-    fn remember(&self, known: &Known) -> Option<usize> {
-        let behind = |used: usize| self.frames.get(used..).and_then(python::remember);
-        let count = behind(self.used.get()).or_else(|| {
-            self.forget();
-            behind(0)
-        })?;
-        let used = self.used.get();
-        if known.count.get() as usize >= count {
-            let seen = self.frames.iter().skip(used);
-            let places = self.frames.iter().skip(known.from.get() as usize);
-            for (place, seen) in places.zip(seen).take(count) {
-                place.set(seen.get());
-            }
-        } else {
-            known.from.set(used as u32);
-            self.used.set(used + count);
+    /// The stack was recorded after the last one.
+    fn comes_next(&self, number: u16) {
+        if let Some(last) = self.known(self.last.replace(number)) {
+            last.next[1].set(last.next[0].replace(number));
         }
-        Some(count)
+    }
+
+    #[inline]
+    fn known(&self, number: u16) -> Option<&Known> {
+        self.stacks.get(usize::from(number).checked_sub(1)?)
+    }
+
+    #[inline]
+    fn frames_of(&self, known: &Known) -> Option<&[Cell<RememberedFrame>]> {
+        let from = known.from.get() as usize;
+        self.frames.get(from..from + known.frames.get() as usize)
+    }
+
+    /// The number of a walk is that of another one now.
+    #[cold]
+    fn forget_walk(&self, walk: usize) {
+        let mut number = self.of_walk.get(walk).map_or(0, |first| first.replace(0));
+        while let Some(known) = self.known(number) {
+            known.walk.set(0);
+            number = known.other.replace(0);
+        }
     }
 
     fn forget(&self) {
-        self.used.set(0);
-        for known in &self.stacks {
-            known.is_there.set(false);
-            known.count.set(0);
-        }
+        (self.used.set(0), self.count.set(0), self.last.set(0));
+        self.of_walk.iter().for_each(|first| first.set(0));
     }
 }

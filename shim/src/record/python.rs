@@ -162,6 +162,14 @@ pub fn remember(into: &[Cell<RememberedFrame>]) -> Option<usize> {
     unsafe { python.interpreter.remember(state, into) }
 }
 
+/// Has the memory brought nearer that [`is_in`] is going to read.
+#[inline]
+pub fn fetch(frames: &[Cell<RememberedFrame>]) {
+    if let Some(python) = found() {
+        python.interpreter.fetch(frames);
+    }
+}
+
 /// Whether the calling thread is in these functions, which [`remember`] gave, and in no others.
 #[inline]
 pub fn is_in(frames: &[Cell<RememberedFrame>]) -> bool {
