@@ -185,7 +185,7 @@ fn a_chain_longer_than_any_stack_ends() {
 #[test]
 fn a_damaged_chain_ends() {
     let words = words(3);
-    let id = stacks(&words).push(&Memo::new(), 0, &[3, 2, 1]);
+    let id = stacks(&words).push_id(&Memo::new(), 0, &[3, 2, 1]);
     let first = id as usize * layout::WORDS;
     let put = |at: usize, word: u64| words[at].store(word, Ordering::Relaxed);
     let node = layout::COMMITTED | 1 << 32;
