@@ -167,7 +167,11 @@ impl Run {
             .variables
             .iter()
             .partition(|(name, _)| name.starts_with("LD_"));
-        of_linker.extend(linker.iter().map(|(name, value)| (&name[..], in_folder(value))));
+        of_linker.extend(
+            linker
+                .iter()
+                .map(|(name, value)| (&name[..], in_folder(value))),
+        );
         let mut command = place.machine.command(&self.program, &of_linker);
         for (name, _) in std::env::vars_os() {
             let text = name.to_string_lossy();
