@@ -59,7 +59,8 @@ fn build(name: &str, extension: &str, more: &[&OsStr]) -> PathBuf {
         std::process::id(),
         std::thread::current().id()
     ));
-    let output = Command::new("gcc")
+    let gcc = place.machine.gcc();
+    let output = Command::new(gcc)
         .args(ALL)
         .arg("-o")
         .arg(&fresh)
@@ -68,7 +69,7 @@ fn build(name: &str, extension: &str, more: &[&OsStr]) -> PathBuf {
         .arg("-L")
         .arg(&place.libraries)
         .output()
-        .unwrap_or_else(|error| panic!("failed to run gcc, which these tests need: {error}"));
+        .unwrap_or_else(|error| panic!("failed to run {gcc}, which these tests need: {error}"));
     assert!(
         output.status.success(),
         "gcc on {name}.c: {}",

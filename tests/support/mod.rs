@@ -2,6 +2,7 @@
 
 mod build;
 mod files;
+mod machine;
 mod older;
 mod place;
 mod run;

@@ -6,12 +6,15 @@ use std::process::Command;
 use std::sync::OnceLock;
 
 use super::files::Lock;
+use super::machine::Machine;
 
 /// The places, all absolute.
 pub struct Place {
     /// The repository's root.
     pub root: PathBuf,
-    /// cargo's folder of this profile, where the built libraries are.
+    /// How programs are built and run.
+    pub machine: Machine,
+    /// cargo's folder of this profile and machine, where the built libraries are.
     pub built: PathBuf,
     /// `libgpushim.so`.
     pub shim: PathBuf,
@@ -34,17 +37,17 @@ fn find() -> Result<Place, String> {
     let exe = std::env::current_exe()
         .map_err(|error| format!("failed to find the test's own file: {error}"))?;
     // target/PROFILE/deps/TEST
-    let built = exe
-        .ancestors()
-        .nth(2)
-        .ok_or("the test's own file is not in a cargo target folder")?
-        .to_path_buf();
+    let machine = Machine::asked_for()?;
+    let built = machine
+        .built(&exe)
+        .ok_or("the test's own file is not in a cargo target folder")?;
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
     for name in ["libgpushim.so", "libcuda.so", "libcudart.a"] {
         if !built.join(name).is_file() {
             return Err(format!(
-                "{} is missing: run `cargo build --workspace` in the same profile first, as scripts/test does",
-                built.join(name).display()
+                "{} is missing: run `cargo build --workspace{}` in the same profile first, as scripts/test does",
+                built.join(name).display(),
+                machine.cargo_option()
             ));
         }
     }
@@ -53,6 +56,7 @@ fn find() -> Result<Place, String> {
         libraries: built.join("e2e/lib"),
         programs: built.join("e2e/programs"),
         root,
+        machine,
         built,
     };
     lay_out(&place)?;
@@ -79,15 +83,13 @@ fn lay_out(place: &Place) -> Result<(), String> {
     if made.iter().all(Option::is_some) && made.iter().min() > of.iter().max() {
         return Ok(());
     }
+    let above = usize::from(place.machine.target().is_some()) + 1;
+    let target = place.built.ancestors().nth(above).unwrap_or(&place.built);
     let output = Command::new(&script)
         .arg(&place.libraries)
         .args(place.built.file_name())
-        .envs(
-            place
-                .built
-                .parent()
-                .map(|target| ("CARGO_TARGET_DIR", target)),
-        )
+        .args(place.machine.target())
+        .env("CARGO_TARGET_DIR", target)
         .output()
         .map_err(|error| format!("failed to run {}: {error}", script.display()))?;
     if !output.status.success() {

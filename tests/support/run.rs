@@ -148,47 +148,51 @@ impl Run {
         let folder = TempDir::new().expect("a temporary folder");
         let path = |name: &str| folder.path().join(name);
         let (report, out, err) = (path(".report"), path(".out"), path(".err"));
-        let mut command = Command::new(&self.program);
-        for (name, _) in std::env::vars_os() {
-            let text = name.to_string_lossy();
-            if text.starts_with("GPUSHIM_")
-                || text.starts_with("STANDIN_")
-                || text.starts_with("LD_")
-                || text == "DOOR"
-            {
-                command.env_remove(&name);
-            }
-        }
         let mut preloads: Vec<&Path> = self.before.iter().map(PathBuf::as_path).collect();
         if shim {
             preloads.push(&place.shim);
+        }
+        preloads.extend(self.after.iter().map(PathBuf::as_path));
+        let libraries = self.libraries.as_ref().unwrap_or(&place.libraries);
+        let mut of_linker = vec![("LD_LIBRARY_PATH", libraries.clone().into_os_string())];
+        if !preloads.is_empty() {
+            let list: Vec<_> = preloads.iter().map(|path| path.as_os_str()).collect();
+            of_linker.push(("LD_PRELOAD", list.join(OsStr::new(":"))));
+        }
+        let in_folder = |value: &OsString| {
+            let folder = folder.path().to_string_lossy();
+            OsString::from(value.to_string_lossy().replace("{}", &folder))
+        };
+        let (linker, own): (Vec<_>, Vec<_>) = self
+            .variables
+            .iter()
+            .partition(|(name, _)| name.starts_with("LD_"));
+        of_linker.extend(
+            linker
+                .iter()
+                .map(|(name, value)| (&name[..], in_folder(value))),
+        );
+        let mut command = place.machine.command(&self.program, &of_linker);
+        for (name, _) in std::env::vars_os() {
+            let text = name.to_string_lossy();
+            if text.starts_with("GPUSHIM_") || text.starts_with("STANDIN_") || text == "DOOR" {
+                command.env_remove(&name);
+            }
+        }
+        if shim {
             command
                 .env("GPUSHIM_TRACE", path("%p.trace"))
                 .env("GPUSHIM_TRACE_SIZE", "1M");
         }
-        preloads.extend(self.after.iter().map(PathBuf::as_path));
-        if !preloads.is_empty() {
-            let list: Vec<_> = preloads.iter().map(|path| path.as_os_str()).collect();
-            command.env("LD_PRELOAD", list.join(OsStr::new(":")));
-        }
         command
             .args(&self.arguments)
             .current_dir(folder.path())
-            .env(
-                "LD_LIBRARY_PATH",
-                self.libraries.as_ref().unwrap_or(&place.libraries),
-            )
             .env("STANDIN_REPORT", &report)
             .env_remove("RUST_BACKTRACE")
             .stdin(Stdio::null())
             .stdout(File::create(&out).expect("a file for the output"))
-            .stderr(File::create(&err).expect("a file for standard error"));
-        for (name, value) in &self.variables {
-            let value = value
-                .to_string_lossy()
-                .replace("{}", &folder.path().to_string_lossy());
-            command.env(name, value);
-        }
+            .stderr(File::create(&err).expect("a file for standard error"))
+            .envs(own.iter().map(|(name, value)| (name, in_folder(value))));
         let (status, wall) = self.wait(&mut command, &out);
         let read =
             |path: &Path| String::from_utf8_lossy(&fs::read(path).unwrap_or_default()).into_owned();

@@ -6,8 +6,9 @@ use std::path::PathBuf;
 /// The pattern that is used when `GPUSHIM_TRACE` is not set.
 pub const DEFAULT_PATTERN: &str = super::variables::TRACE.default;
 
-/// The variables by which launchers tell a process its rank, the most specific first.
-const RANKS: [&str; 4] = ["RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID", "PMI_RANK"];
+/// The variables by which launchers tell a process its rank, the most specific first. Slurm's is the last: a launcher
+/// inside a job of Slurm's starts its ranks with the one that it has itself.
+const RANKS: [&str; 4] = ["RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"];
 
 /// The rank of this process in its job: torchrun's, Open MPI's, Slurm's or PMI's.
 pub fn rank(lookup: impl Fn(&str) -> Option<OsString>) -> Option<u32> {

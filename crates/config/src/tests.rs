@@ -270,6 +270,8 @@ fn ranks_come_from_the_launcher() {
     assert_eq!(rank(&[("SLURM_PROCID", "5")]), Some(5));
     assert_eq!(rank(&[("SLURM_PROCID", "5"), ("RANK", "2")]), Some(2));
     assert_eq!(rank(&[("RANK", "x"), ("PMI_RANK", "1")]), Some(1));
+    // MPICH's mpirun in a batch job: all its ranks have the number of the batch script.
+    assert_eq!(rank(&[("SLURM_PROCID", "0"), ("PMI_RANK", "3")]), Some(3));
 }
 
 #[test]

@@ -54,7 +54,7 @@ variables! {
         "The smallest unit in which the policy `vmm` maps memory." }
     TRACE = { "GPUSHIM_TRACE", "gpushim-%h-%p.trace", "a path, or off",
         "The path of the trace of a process. `%p` is replaced by its id, `%r` by its rank (`RANK`, \
-         `OMPI_COMM_WORLD_RANK`, `SLURM_PROCID` or `PMI_RANK`; 0 if there is none), `%h` by the host's name, `%%` \
+         `OMPI_COMM_WORLD_RANK`, `PMI_RANK` or `SLURM_PROCID`; 0 if there is none), `%h` by the host's name, `%%` \
          by `%`. An existing file is never overwritten: the new one gets `-1`, `-2`, … before its extension. The \
          file is created when the process first uses CUDA." }
     TRACE_SIZE = { "GPUSHIM_TRACE_SIZE", "64M", "a size from 64K to 1T",
