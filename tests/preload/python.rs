@@ -173,6 +173,19 @@ fn each_function_is_where_python_says_it_is() {
     }
 }
 
+/// A thread knows its stacks after a while: none is taken for another one that looks alike.
+#[test]
+fn stacks_that_come_again_are_told_apart() {
+    for python in pythons() {
+        let outcome = run(&python, "repeated.py", &[]).shim();
+        let all = told_and_recorded(&outcome);
+        for (size, told, recorded) in &all {
+            assert_eq!(recorded, told, "{python:?}, {size}");
+        }
+        assert!(all.len() > 2000, "{python:?}: {}", all.len());
+    }
+}
+
 /// Those of the cases below in which what is recorded must be what Python says, to the frame.
 #[test]
 fn collector_threads_forks_and_signals_change_nothing() {
