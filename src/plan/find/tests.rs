@@ -2,7 +2,7 @@ use crate::plan::lives::rounded;
 use proptest::prelude::*;
 
 use super::*;
-use crate::replay::{Policy, ReplayDevice, held_with, run};
+use crate::replay::{Policy, ReplayDevice, run};
 use crate::requests::made::{Shape, generate};
 use crate::requests::{Op, Request, Requests};
 

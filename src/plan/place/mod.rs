@@ -95,9 +95,9 @@ pub struct Effort {
 }
 
 impl Effort {
-    /// Some ten seconds on two cores at most; pages of 2 MiB, of which a pool's memory is made.
+    /// Some seconds on two cores at most; pages of 2 MiB, of which a pool's memory is made.
     pub const USUAL: Effort = Effort {
-        steps: 3_000_000_000,
+        steps: 500_000_000,
         unit: 2 << 20,
     };
 
