@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use super::text::PlanReport;
 use crate::cli::outcome::{Format, Outcome};
+use crate::cli::progress::Steps;
 use crate::cli::terminal::{print_json, print_text, say_problems};
 use crate::cli::write::write_whole;
 use crate::cli::{files, progress};
@@ -19,7 +20,10 @@ use gpushim_trace::{Class, Kind, Layer};
 ///
 /// Plans are for runs that repeat. As long as the program requests the same sizes in the same order, each block gets
 /// its planned address; from the first request that differs on, the policy `vmm` serves all requests. If the
-/// recording becomes periodic, one period is planned and followed for as long as it repeats. The recording must have
+/// recording becomes periodic, one period is planned and followed for as long as it repeats; after a request that
+/// differs, it is followed again from the next period on. The addresses are found by search, which ends after a fixed
+/// number of steps, some seconds; the output says how far they are from the best possible at most. The period, the
+/// whole run and vmm alone are simulated, and what holds least memory is written. The recording must have
 /// all events (GPUSHIM_TRACE_MODE=full for a long run). Exit code 1 if there is nothing to plan.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
@@ -50,7 +54,18 @@ pub fn main(args: &Args) -> Result<Outcome> {
     let recording = progress::open(path)?;
     say_problems(&*recording);
     let focus = focus(&*recording, args.tensors);
-    let report = PlanReport::of(&*recording, focus, args.output.display().to_string());
+    let bar = Steps::new();
+    let mut watch = |done: u64, of: u64| {
+        let thousands = |steps: u64| usize::try_from(steps / 1000).unwrap_or(usize::MAX);
+        bar.show(
+            "searching, thousands of steps",
+            thousands(done),
+            thousands(of),
+        );
+    };
+    let file = args.output.display().to_string();
+    let report = PlanReport::of(&*recording, focus, file, &mut watch);
+    bar.clear();
     let found = report.is_found();
     if !found {
         // All at once: a run that begins meanwhile finds the old plan or the new one.

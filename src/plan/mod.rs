@@ -1,7 +1,7 @@
 //! A place for each block of a run that was recorded, knowing all lifetimes, for `GPUSHIM_POLICY=plan:FILE`.
 //!
-//! [`plans`] finds the period, the lives of its blocks, and their places; [`PlanReport`] says what
-//! the plan will hold.
+//! [`choose`] finds the period, the lives of its blocks and their offsets, and compares what the plans hold;
+//! [`PlanReport`] says so.
 
 pub(crate) mod command;
 mod find;
@@ -10,6 +10,6 @@ mod place;
 mod repeat;
 mod text;
 
-pub use find::{plans, repeats};
+pub use find::{choose, repeats};
 #[cfg(test)]
 pub(crate) use text::PlanReport;

@@ -5,12 +5,13 @@ use std::fmt;
 
 use serde::Serialize;
 
-use super::find::Plan;
+use super::find::{Choice, Kind, Plan, choose};
 use crate::ledger::Focus;
 use crate::output::answer::{Answer, Subject};
 use crate::output::escape::shown;
 use crate::output::units::{bytes, count};
 use crate::recording::Recording;
+use crate::replay::{ReplayDevice, held_with};
 use crate::requests::{Anomalies, Requests};
 use gpushim_alloc::plan::{Family, Plans};
 
@@ -22,6 +23,9 @@ pub struct PlanReport {
     subject: Subject,
     /// Where it was written.
     file: String,
+    /// What was compared, by device.
+    devices: Vec<OfDevice>,
+    /// The plans, by device and pool. A pool for which `vmm` alone serves as well or better has none.
     pools: Vec<OfPool>,
     /// By device, what made no sense in the recording.
     odd: Vec<(u8, Anomalies)>,
@@ -31,6 +35,17 @@ pub struct PlanReport {
     plans: Plans,
 }
 
+/// What a simulation of the recorded requests held from the driver at most.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct OfDevice {
+    gpu: u8,
+    /// With the plans that were chosen, bytes.
+    held: u64,
+    /// Under `vmm` without a plan, bytes.
+    held_by_vmm: u64,
+}
+
 /// The plan for one pool.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -38,6 +53,8 @@ struct OfPool {
     gpu: u8,
     /// `plain`: of `cudaMalloc`; `streams`: of `cudaMallocAsync`.
     family: &'static str,
+    /// Whether one period is planned, which is followed again and again, or the whole run, once.
+    kind: Kind,
     /// Allocations in the recording.
     allocations: usize,
     /// How many of them go as planned.
@@ -48,14 +65,22 @@ struct OfPool {
     peak_requested: u64,
     /// Bytes that all places take together.
     bytes: u64,
+    /// No placement of these blocks takes fewer bytes.
+    least: u64,
 }
 
 impl PlanReport {
-    /// Makes the plan, to be written to this file.
-    pub fn of(recording: &dyn Recording, focus: Focus, file: String) -> PlanReport {
+    /// Makes the plan, to be written to this file. `watch` is told how many steps of how many the search has taken.
+    pub fn of(
+        recording: &dyn Recording,
+        focus: Focus,
+        file: String,
+        watch: &mut dyn FnMut(u64, u64),
+    ) -> PlanReport {
         let mut report = PlanReport {
             subject: Subject::of(recording, focus),
             file,
+            devices: Vec::new(),
             pools: Vec::new(),
             odd: Vec::new(),
             has_history: false,
@@ -68,31 +93,28 @@ impl PlanReport {
             Requests::of(recording, focus)
         };
         for (gpu, requests) in requests {
-            for family in [Family::Plain, Family::Streams] {
-                let Some(plan) = Plan::of(&requests, family) else {
-                    continue;
-                };
-                let key = (gpu.into(), family);
-                let steps = plan.placement.steps().len();
-                report.pools.push(OfPool {
-                    gpu,
-                    family: family.name(),
-                    allocations: plan.allocations,
-                    covered: plan.covered,
-                    period: plan.placement.again().map_or(0, |again| steps - again),
-                    peak_requested: plan.peak_requested,
-                    bytes: plan.placement.bytes(),
-                });
-                report.plans.pools.insert(key, plan.placement);
+            if requests.has_history() {
+                let device = ReplayDevice::default();
+                let simulate = |plans: &Plans| held_with(plans, &device, &requests);
+                report.take(gpu, &choose(&requests, &simulate, watch));
             }
             report.odd.push((gpu, requests.odd().clone()));
             report.has_history |= requests.has_history();
         }
-        if !report.has_history {
-            report.pools.clear();
-            report.plans = Plans::default();
-        }
         report
+    }
+
+    /// Takes what was chosen for a device.
+    fn take(&mut self, gpu: u8, choice: &Choice) {
+        self.devices.push(OfDevice {
+            gpu,
+            held: choice.held,
+            held_by_vmm: choice.held_by_vmm,
+        });
+        for (family, plan) in &choice.plans {
+            self.pools.push(OfPool::new(gpu, *family, plan));
+        }
+        self.plans.pools.extend(choice.plans(gpu.into()).pools);
     }
 
     /// What the pools are to follow.
@@ -101,12 +123,61 @@ impl PlanReport {
     }
 }
 
+impl OfPool {
+    fn new(gpu: u8, family: Family, plan: &Plan) -> OfPool {
+        let steps = plan.placement.steps().len();
+        OfPool {
+            gpu,
+            family: family.name(),
+            kind: plan.kind,
+            allocations: plan.allocations,
+            covered: plan.covered,
+            period: plan.placement.again().map_or(0, |again| steps - again),
+            peak_requested: plan.peak_requested,
+            bytes: plan.placement.bytes(),
+            least: plan.least,
+        }
+    }
+
+    fn text(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let family = match self.family {
+            "plain" => "cudaMalloc",
+            _ => "streams",
+        };
+        write!(
+            f,
+            "gpu {}, {family}: {} of {} allocations have their place in {}, of which {} are live at most",
+            self.gpu,
+            count(self.covered as u64),
+            count(self.allocations as u64),
+            bytes(self.bytes),
+            bytes(self.peak_requested)
+        )?;
+        if self.bytes <= self.least {
+            write!(f, "; no placement takes less")?;
+        } else {
+            // Rounded up, so that it is never said to be closer than it is.
+            let above = (self.bytes as f64 / self.least as f64 - 1.0) * 1e4;
+            let percent = above.ceil() / 100.0;
+            write!(f, "; at most {percent:.2} % above the least possible")?;
+        }
+        match self.kind {
+            Kind::Whole => writeln!(f, "; the whole run is planned, once"),
+            Kind::Period => writeln!(
+                f,
+                "; the last {} repeat themselves and are followed for as long as they do",
+                count(self.period as u64)
+            ),
+        }
+    }
+}
+
 impl Answer for PlanReport {
     const COMMAND: &'static str = "plan";
 
     /// There is nothing to plan.
     fn is_found(&self) -> bool {
-        self.pools.is_empty()
+        self.devices.is_empty()
     }
 
     fn text(&self, f: &mut fmt::Formatter<'_>, _top: usize) -> fmt::Result {
@@ -122,27 +193,23 @@ impl Answer for PlanReport {
             writeln!(f, "{why}: no plan is written.")?;
         }
         for pool in &self.pools {
-            let family = match pool.family {
-                "plain" => "cudaMalloc",
-                _ => "streams",
-            };
-            write!(
-                f,
-                "gpu {}, {family}: {} of {} allocations have their place in {}, of which {} are live at most",
-                pool.gpu,
-                count(pool.covered as u64),
-                count(pool.allocations as u64),
-                bytes(pool.bytes),
-                bytes(pool.peak_requested)
-            )?;
-            if pool.period > 0 {
-                write!(
+            pool.text(f)?;
+        }
+        for device in &self.devices {
+            let (held, by_vmm) = (bytes(device.held), bytes(device.held_by_vmm));
+            if self.pools.iter().any(|pool| pool.gpu == device.gpu) {
+                writeln!(
                     f,
-                    "; the last {} repeat themselves and are followed for as long as they do",
-                    count(pool.period as u64)
+                    "gpu {}: in a simulation the plan holds {held}, vmm alone {by_vmm}",
+                    device.gpu
+                )?;
+            } else {
+                writeln!(
+                    f,
+                    "gpu {}: in a simulation no plan holds less than vmm alone, {by_vmm}: the plan leaves all places to it",
+                    device.gpu
                 )?;
             }
-            writeln!(f)?;
         }
         for (gpu, odd) in &self.odd {
             for sentence in odd.sentences() {

@@ -28,6 +28,6 @@ pub use allocator::{Allocator, DriverTime, OutOfMemory};
 pub use device::{ReplayDevice, Simulated};
 pub use gpushim::GpushimAllocator;
 pub use outcome::{Curve, Outcome, Point, Step};
-pub use policy::{Policy, decay};
+pub use policy::{Policy, decay, held_with};
 pub use run::run;
 pub use text::ReplayReport;

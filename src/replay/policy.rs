@@ -9,9 +9,10 @@ use super::bfc::Bfc;
 use super::caching::Caching;
 use super::device::{ReplayDevice, UNLIMITED};
 use super::gpushim::GpushimAllocator;
+use super::run::run;
 use super::torch::Torch;
 use crate::error::{Error, Result, failed};
-use crate::plan::plans;
+use crate::plan::choose;
 use crate::replay::rmm;
 use crate::requests::Requests;
 use gpushim_alloc as alloc;
@@ -99,7 +100,11 @@ impl Policy {
         match self {
             Policy::Auto => ours(Blocks, Vmm, Plans::default()),
             Policy::Gpushim(policy) => ours(policy, policy, Plans::default()),
-            Policy::Plan => ours(Vmm, Vmm, plans(0, requests)),
+            Policy::Plan => {
+                let simulate = |plans: &Plans| held_with(plans, device, requests);
+                let choice = choose(requests, &simulate, &mut |_, _| {});
+                ours(Vmm, Vmm, choice.plans(0))
+            }
             Policy::Torch => Box::new(Caching::new(Torch::as_recorded(requests), capacity, blocks)),
             Policy::TorchExpandable => {
                 Box::new(Caching::new(Torch::expandable(requests), capacity, blocks))
@@ -108,6 +113,18 @@ impl Policy {
             Policy::RmmArena => Box::new(Caching::new(rmm::Arena::default(), capacity, blocks)),
             Policy::Bfc => Box::new(Caching::new(Bfc::default(), capacity, blocks)),
         }
+    }
+}
+
+/// Bytes that `vmm` for all requests holds from the driver at most when it follows these plans of device 0.
+pub fn held_with(plans: &Plans, device: &ReplayDevice, requests: &Requests) -> u64 {
+    let policies = (alloc::Policy::Vmm, alloc::Policy::Vmm);
+    let mut allocator = GpushimAllocator::new(device, policies, plans, requests.blocks());
+    let outcome = run(requests, &mut allocator);
+    // What is refused is worse than anything that is served.
+    match outcome.out_of_memory {
+        0 => outcome.peak_reserved,
+        _ => u64::MAX,
     }
 }
 

@@ -10,9 +10,10 @@ use crate::base::{settings, stderr};
 use crate::memory::registry::{self, RegisteredPool};
 use crate::record::trace;
 
-/// Notes in the trace which pools left their plan, and where; `ends`: also which followed theirs to the end.
+/// Notes in the trace which pools left their plan for the first time, and where; `ends`: how far each followed its
+/// plan in all.
 pub fn note(ends: bool) {
-    static NOTED: Mutex<Vec<u64>> = Mutex::new(Vec::new());
+    static NOTED: Mutex<Vec<(u64, Progress)>> = Mutex::new(Vec::new());
     if settings::config().plan.is_none() {
         return;
     }
@@ -22,10 +23,16 @@ pub fn note(ends: bool) {
             continue;
         };
         let key = std::ptr::from_ref(entry) as u64;
-        if noted.contains(&key) || (progress.diverged.is_none() && !ends) {
+        let before = noted.iter().find(|(of, _)| *of == key);
+        let is_news = match before {
+            None => progress.diverged.is_some() || ends,
+            Some((_, noted)) => ends && *noted != progress,
+        };
+        if !is_news {
             continue;
         }
-        noted.push(key);
+        noted.retain(|(of, _)| *of != key);
+        noted.push((key, progress));
         let (name, said) = (name(entry), sentence(&progress));
         trace::fact(&name, &said);
         if settings::config().log >= Log::Info {
@@ -43,7 +50,13 @@ fn name(entry: &RegisteredPool) -> String {
 }
 
 fn sentence(progress: &Progress) -> String {
-    let followed = format!("followed for {} allocations", progress.followed);
+    let followed = match progress.returned {
+        0 => format!("followed for {} allocations", progress.followed),
+        times => format!(
+            "followed for {} allocations in all, with {times} returns to it",
+            progress.followed
+        ),
+    };
     match progress.diverged {
         None => followed,
         Some(divergence) if divergence.expected == 0 => format!("{followed}, to its end"),

@@ -2,7 +2,7 @@
 
 use super::block::{Id, NIL, State as Is};
 use super::driver::Driver;
-use super::plan_follower::{Divergence, Progress};
+use super::plan_follower::{PlanFollower, Progress};
 use super::pool::StreamPool;
 use super::state::State;
 use crate::handles::Stream;
@@ -34,14 +34,17 @@ enum Ground {
 }
 
 impl<E: Copy> State<E> {
-    /// Where a request is to go. Gives the plan up if it is not the one that was to come.
+    /// Where a request is to go. Leaves the plan if it is not the one that was to come.
     fn place_of(&mut self, need: u64) -> Place {
         let Some(follower) = &self.follower else {
             return Place::Any;
         };
+        if follower.is_astray || follower.is_elsewhere {
+            return Place::Any;
+        }
         let step = follower.plan.step(follower.next);
         let Some(step) = step.filter(|step| step.bytes == need) else {
-            self.leave(need);
+            self.differs(need);
             return Place::Any;
         };
         match (step.offset, follower.base) {
@@ -53,23 +56,44 @@ impl<E: Copy> State<E> {
 
     /// The plan is followed no further.
     pub fn leave(&mut self, asked: u64) {
-        let Some(follower) = self.follower.take() else {
-            return;
-        };
-        let step = follower.plan.step(follower.next);
-        self.progress = Some(Progress {
-            followed: follower.followed,
-            diverged: Some(Divergence {
-                asked,
-                expected: step.map_or(0, |step| step.bytes),
-            }),
-        });
+        if let Some(mut follower) = self.follower.take() {
+            if !follower.is_astray {
+                follower.diverges(asked);
+            }
+            self.progress = Some(follower.progress());
+        }
     }
 
-    /// A request was refused: the plan is followed no further. False: none was.
+    /// Another request came than was to come: the plan is followed from the next period on, if it has one.
+    fn differs(&mut self, asked: u64) {
+        match &mut self.follower {
+            Some(follower) if follower.repeats() => {
+                follower.diverges(asked);
+                follower.is_astray = true;
+            }
+            _ => self.leave(asked),
+        }
+    }
+
+    /// The place of the request is not free: it goes elsewhere, if the plan has a period in which the others may go to
+    /// theirs.
+    pub fn gives_place_up(&mut self, asked: u64) {
+        match &mut self.follower {
+            Some(follower) if follower.repeats() => {
+                follower.diverges(asked);
+                follower.is_elsewhere = true;
+            }
+            _ => self.leave(asked),
+        }
+    }
+
+    /// A request was refused: the plan is followed no further. False: it had no part in that.
     pub fn leave_for(&mut self, bytes: u64) -> bool {
-        let is_followed = self.follower.is_some();
-        self.leave(self.block_bytes(bytes));
+        let has_part = |follower: &PlanFollower| !follower.is_astray;
+        let is_followed = self.follower.as_ref().is_some_and(has_part);
+        if is_followed {
+            self.leave(self.block_bytes(bytes));
+        }
         is_followed
     }
 
@@ -79,27 +103,30 @@ impl<E: Copy> State<E> {
         let Some(follower) = &mut self.follower else {
             return;
         };
+        if follower.is_astray {
+            follower.look_for_begin(size);
+            return;
+        }
+        let is_elsewhere = std::mem::take(&mut follower.is_elsewhere);
         let is_there =
             |offset: u64| follower.base.map(|base| base.saturating_add(offset)) == Some(address);
         let step = follower.plan.step(follower.next);
-        let is_it = step.is_some_and(|step| step.bytes == size && step.offset.is_none_or(is_there));
-        if is_it {
+        let step = step.filter(|step| step.bytes == size);
+        if step.is_some_and(|step| is_elsewhere || step.offset.is_none_or(is_there)) {
             follower.next = follower.plan.after(follower.next);
-            follower.followed += 1;
+            follower.followed += u64::from(!is_elsewhere);
         } else {
-            self.leave(size);
+            self.differs(size);
+            if let Some(follower) = &mut self.follower {
+                follower.look_for_begin(size);
+            }
         }
     }
 
     /// How far the plan was followed; `None` if there was none to follow.
     fn progress(&self) -> Option<Progress> {
-        let Some(follower) = &self.follower else {
-            return self.progress;
-        };
-        Some(Progress {
-            followed: follower.followed,
-            diverged: None,
-        })
+        let follower = self.follower.as_ref();
+        follower.map(PlanFollower::progress).or(self.progress)
     }
 
     /// What stands in the way of a queue at a place.
@@ -148,7 +175,7 @@ impl<E: Copy> State<E> {
             }
             Ground::Bare | Ground::Behind(..) => Err(()),
             Ground::Taken => {
-                self.leave(need);
+                self.gives_place_up(need);
                 Ok(None)
             }
         }
@@ -180,7 +207,7 @@ impl<D: Driver> StreamPool<D> {
     }
 
     /// Makes a stream, or else the host, wait for all work in the request's own place. Where that cannot
-    /// be, the plan is given up.
+    /// be, the place is given up.
     pub(super) fn order_in_place(&self, driver: &D, stream: Stream, bytes: u64) -> Option<Source> {
         let (mut source, mut last) = (None, None);
         loop {
@@ -198,7 +225,7 @@ impl<D: Driver> StreamPool<D> {
             match done.flatten() {
                 Some(done) => source = Some(done),
                 None => {
-                    self.state.lock().leave(need);
+                    self.state.lock().gives_place_up(need);
                     return source;
                 }
             }

@@ -264,7 +264,7 @@ impl<E: Copy> State<E> {
         let interval = self.interval(queue, id);
         let missing = self.missing(&interval, start, need);
         if missing.is_none() {
-            self.leave(need);
+            self.gives_place_up(need);
         }
         Some((interval, start, missing?))
     }

@@ -263,3 +263,75 @@ fn the_pool_of_cudamalloc_follows_too() {
     let address = |at: usize| machine.live[at].grant.address;
     assert_eq!(address(0) - address(1), MIB);
 }
+
+/// A plan of one step, and of two that repeat.
+fn periodic() -> PoolPlans {
+    let step = |(bytes, offset)| Step {
+        bytes,
+        offset: Some(offset),
+    };
+    let steps = [(MIB, 0), (2 * MIB, MIB), (3 * MIB, 3 * MIB)].map(step);
+    let plan = PoolPlan::new(steps.to_vec(), Some(1));
+    [Some(Arc::new(plan)), None, None]
+}
+
+#[test]
+fn after_a_request_that_differs_the_next_period_is_followed() {
+    let setting = Setting {
+        plans: periodic(),
+        ..PLAIN
+    };
+    let mut actions = vec![allocate(0, MIB)];
+    let period = [
+        allocate(0, 2 * MIB),
+        allocate(0, 3 * MIB),
+        free(1, 0),
+        free(1, 0),
+    ];
+    actions.extend(period.clone());
+    // In the middle of the second period.
+    actions.extend([allocate(0, 2 * MIB), allocate(0, 5 * MIB)]);
+    actions.extend([free(1, 0), free(1, 0)]);
+    // The third one is recognised, the fourth one followed.
+    actions.extend(period.clone());
+    actions.extend(period);
+    let (places, progress, _) = follow(&setting, &actions);
+    let mib = MIB as i64;
+    assert_eq!(places[..4], [0, mib, 3 * mib, mib]);
+    assert_eq!(places[7..], [mib, 3 * mib]);
+    assert_eq!((progress.followed, progress.returned), (6, 1));
+    let left = progress.diverged.expect("it differed once");
+    assert_eq!((left.asked, left.expected), (5 * MIB, 3 * MIB));
+    assert_eq!(run(&setting, &actions, None), Vec::<String>::new());
+}
+
+/// A place that is in use does not put the requests after it out of step: once it is free, they go to their places.
+#[test]
+fn in_a_period_a_place_in_use_is_passed_over() {
+    let setting = Setting {
+        plans: periodic(),
+        ..PLAIN
+    };
+    let actions = [
+        allocate(0, MIB),
+        allocate(0, 2 * MIB),
+        allocate(0, 3 * MIB),
+        free(2, 0),
+        // The first of this period finds its place in use, and takes part of the second one's.
+        allocate(0, 2 * MIB),
+        allocate(0, 3 * MIB),
+        free(1, 0),
+        free(1, 0),
+        free(1, 0),
+        allocate(0, 2 * MIB),
+        allocate(0, 3 * MIB),
+    ];
+    let (places, progress, _) = follow(&setting, &actions);
+    let mib = MIB as i64;
+    assert_ne!(places[3], mib);
+    assert_eq!(places[5..], [mib, 3 * mib]);
+    assert_eq!((progress.followed, progress.returned), (5, 0));
+    let left = progress.diverged.expect("places were in use");
+    assert_eq!(left.asked, left.expected);
+    assert_eq!(run(&setting, &actions, None), Vec::<String>::new());
+}

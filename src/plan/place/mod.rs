@@ -1,0 +1,164 @@
+//! Offsets for blocks whose lifetimes are known, so that the highest end is as low as can be found.
+//!
+//! This is the problem of dynamic storage allocation, which is NP-hard. What is done, in this order:
+//!
+//! 1. [`parts`]: blocks that live as long as everything around them lie at the bottom, and times between which nothing
+//!    lives on are problems of their own. Neither costs anything.
+//! 2. [`greedy`]: first fit and best fit in several orders, and stacking by skyline where there are too many pairs.
+//! 3. [`descend`]: a limit between the best placement and the largest live sum is tried, by an exact [`search`] where the
+//!    part is small, else by [`eject`], which moves a few blocks at a time.
+//!
+//! Effort is counted in steps and not by the clock: equal blocks have equal offsets on every machine.
+
+mod chance;
+mod descend;
+mod eject;
+mod greedy;
+mod neighbours;
+mod parts;
+mod search;
+mod sections;
+mod skyline;
+#[cfg(test)]
+mod tests;
+
+use super::lives::Span;
+
+/// From which moment to before which one. Empty where both are the same.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Life {
+    pub from: usize,
+    pub to: usize,
+}
+
+/// A block, or a block and its successor in the next period, which share an offset.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Block {
+    /// Its size in bytes.
+    pub bytes: u64,
+    /// The lifetimes, the earlier one first; the second may be empty.
+    pub lives: [Life; 2],
+}
+
+impl Block {
+    /// One that lives once.
+    pub fn one(span: Span) -> Block {
+        let life = Life {
+            from: span.from,
+            to: span.to,
+        };
+        Block {
+            bytes: span.bytes,
+            lives: [life, Life::default()],
+        }
+    }
+
+    /// And a block of the same size that comes after it.
+    pub fn and(&mut self, span: Span) {
+        self.lives[1] = Life {
+            from: span.from,
+            to: span.to,
+        };
+    }
+
+    /// Its lifetimes that are not empty.
+    fn lives(&self) -> impl Iterator<Item = Life> {
+        self.lives.into_iter().filter(|life| life.from < life.to)
+    }
+
+    /// Whether both are live at some moment.
+    #[cfg(test)]
+    fn meets(&self, other: &Block) -> bool {
+        self.lives()
+            .any(|a| other.lives().any(|b| a.from < b.to && b.from < a.to))
+    }
+}
+
+/// Offsets, and how good they are.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Placement {
+    /// Of each block, in bytes.
+    pub offsets: Vec<u64>,
+    /// The highest end, in bytes.
+    pub bytes: u64,
+    /// No placement needs fewer bytes: the largest live sum, or more where a search has shown it.
+    pub least: u64,
+}
+
+/// How much is done.
+#[derive(Clone, Copy, Debug)]
+pub struct Effort {
+    /// Steps: looks at a block or at one of its neighbours, 2 to 10 ns each.
+    pub steps: u64,
+    /// A placement is good enough if it ends in the same unit of this many bytes as the least that is possible.
+    pub unit: u64,
+}
+
+impl Effort {
+    /// Some seconds on two cores at most; pages of 2 MiB, of which a pool's memory is made.
+    pub const USUAL: Effort = Effort {
+        steps: 500_000_000,
+        unit: 2 << 20,
+    };
+
+    fn is_enough(&self, bytes: u64, least: u64) -> bool {
+        bytes.div_ceil(self.unit) <= least.div_ceil(self.unit)
+    }
+}
+
+/// The steps that are left, and who wants to know.
+struct Work<'a> {
+    done: u64,
+    effort: Effort,
+    watch: &'a mut dyn FnMut(u64, u64),
+}
+
+impl Work<'_> {
+    /// Steps were taken.
+    fn took(&mut self, steps: u64) {
+        self.done = self.done.saturating_add(steps);
+        (self.watch)(self.done.min(self.effort.steps), self.effort.steps);
+    }
+
+    fn left(&self) -> u64 {
+        self.effort.steps.saturating_sub(self.done)
+    }
+}
+
+/// Places blocks. `watch` is told from time to time how many steps of how many were taken.
+pub fn place(blocks: &[Block], effort: Effort, watch: &mut dyn FnMut(u64, u64)) -> Placement {
+    let mut offsets = vec![0; blocks.len()];
+    let mut work = Work {
+        done: 0,
+        effort,
+        watch,
+    };
+    let (parts, mut least) = parts::of(blocks, &mut offsets);
+    let mut problems: Vec<descend::Problem> =
+        parts.into_iter().map(descend::Problem::new).collect();
+    // Below this no part can end: the parts that need most say so, and are done first.
+    for problem in &problems {
+        least = least.max(problem.base() + problem.least());
+    }
+    problems.sort_by_key(|problem| std::cmp::Reverse(problem.base() + problem.least()));
+    let mut bytes = least;
+    let mut proven = least;
+    for problem in &mut problems {
+        problem.begin(bytes, &mut work);
+    }
+    // Those that end highest now get the steps that are left.
+    problems.sort_by_key(|problem| std::cmp::Reverse(problem.end()));
+    for problem in &mut problems {
+        problem.descend(bytes, &mut work);
+        bytes = bytes.max(problem.end());
+        proven = proven.max(problem.base() + problem.least());
+    }
+    for problem in &problems {
+        problem.write(&mut offsets);
+    }
+    Placement {
+        offsets,
+        bytes,
+        least: proven,
+    }
+}
