@@ -22,7 +22,7 @@ const GROUPS: [(&str, &[(&str, &str)]); 6] = [
             ),
             (
                 "control",
-                "pause, resume or mark the recording of a running process",
+                "pause, resume, mark or copy the recording of a running process",
             ),
         ],
     ),

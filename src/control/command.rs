@@ -1,16 +1,19 @@
 //! `gpushim control`: its arguments and what it says.
 
+use std::path::PathBuf;
+
 use clap::Subcommand;
 use gpushim_trace::control::Request;
 use gpushim_trace::layout::control::TEXT_MAX;
 
+use super::dump;
 use super::target::Target;
 use crate::cli::outcome::Outcome;
 use crate::cli::terminal::print_text;
 use crate::error::{Result, failed};
 use crate::output::escape::shown;
 
-/// Pause or resume the recording of a running process, or set a mark in its trace.
+/// Pause or resume the recording of a running process, set a mark in its trace, or copy the trace.
 ///
 /// The process must have been started under gpushim, and be of the same user; root may ask any. It answers within a
 /// second or so: its background thread does what is asked, and the program's own threads wait for nothing.
@@ -18,7 +21,8 @@ use crate::output::escape::shown;
 #[command(after_help = "Examples:
   gpushim control 4711 pause
   gpushim control 4711 resume
-  gpushim control 4711 mark after-warm-up")]
+  gpushim control 4711 mark after-warm-up
+  gpushim control 4711 dump -o now.trace  # then: gpushim report now.trace")]
 pub struct Args {
     /// The id of the process, as `gpushim top --once` shows it.
     pid: u32,
@@ -36,6 +40,12 @@ enum Act {
     Mark {
         /// The name, at most 1,024 bytes.
         name: String,
+    },
+    /// Copy the trace as it is at this moment, with all events that it has; the process goes on.
+    Dump {
+        /// The copy, an ordinary trace. If none is named: beside RUN.trace, as RUN.dump.trace.
+        #[arg(short, long, value_name = "FILE")]
+        output: Option<PathBuf>,
     },
 }
 
@@ -57,6 +67,12 @@ pub fn main(args: &Args) -> Result<Outcome> {
         Act::Mark { name } => {
             target.ask("set a mark in", &Request::Mark(name.clone()))?;
             format!("mark `{}` set", shown(name))
+        }
+        Act::Dump { output } => {
+            let copy = output
+                .clone()
+                .unwrap_or_else(|| dump::beside(target.trace()));
+            dump::said(&copy, dump::write(target.trace(), &copy)?)
         }
     };
     print_text(&format!("process {pid}: {said}\n"))?;

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use gpushim_trace::control::{Answer, Asker, Busy, Request};
@@ -105,6 +106,11 @@ impl Target {
             ),
         };
         Err(self.error(what, &why))
+    }
+
+    /// Where its trace is.
+    pub fn trace(&self) -> &Path {
+        self.asker.path()
     }
 
     /// That something could not be done with it.

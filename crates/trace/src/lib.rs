@@ -76,7 +76,7 @@ pub use live::Removed;
 pub use modules::{BuildId, Module};
 pub use process::Facts;
 pub use reader::{
-    Cut, Events, Header, LiveBlock, LiveTable, Record, Stack, Sums, Totals, Trace, lost,
+    Cut, Events, Header, LiveBlock, LiveTable, Moment, Record, Stack, Sums, Totals, Trace, lost,
 };
 pub use sites::Site;
 pub use stacks::{Pushed, SITE, StackNode};

@@ -71,6 +71,11 @@ impl RingView {
         (turns, self.capacity / self.each.max(1))
     }
 
+    /// Whether records are laid out as this version does.
+    pub fn is_ours(&self) -> bool {
+        self.slots.is_some_and(|slots| slots.is_ours)
+    }
+
     /// Looks at every slot once.
     pub fn scan(bytes: &Bytes, parts: &Parts, problems: &mut Vec<String>) -> RingView {
         let mut view = RingView {

@@ -249,7 +249,7 @@ impl Span {
     }
 
     /// The first byte after it.
-    fn end(&self) -> u64 {
+    pub fn end(&self) -> u64 {
         self.offset
             .saturating_add(HEADER_BYTES as u64)
             .saturating_add(self.header.rest())

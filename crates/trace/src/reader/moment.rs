@@ -1,0 +1,298 @@
+//! A copy of the trace of a process that runs, as a kill at one moment would have left it.
+//!
+//! The parts of a file that is being written are copied at different moments. They are brought to one, the *cut*: the
+//! moment at which the live table and the totals have been read. Events after it are left out of the ring. The live
+//! table took some time to read, so the events of that time are applied to it. Events that newer ones overwrote before
+//! they could be copied count as lost, as in any ring that went round; so the counts of the copy are exact.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use super::Trace;
+use super::header::Part;
+use crate::Error;
+use crate::clock::ClockSource;
+use crate::event::{Event, Kind};
+use crate::layout::{self, PartKind, RECORD_BYTES, live};
+use crate::live::{Seen, look};
+
+mod chunk;
+mod spool;
+
+use chunk::Copied;
+
+/// What an [`Error`] of this room is about.
+const COPY: &str = "copy the trace";
+/// Within this time after an event's ticks its thread has written it, unless it was interrupted.
+const PUBLISHED: Duration = Duration::from_millis(2);
+/// How often a timeline that is being switched is copied again.
+const LOOKS: usize = 100;
+/// Bytes that are copied at once.
+const PIECE: u64 = 1 << 20;
+
+/// The live blocks by their keys: the words of their events.
+type Blocks = HashMap<u64, [u64; 7]>;
+
+/// What a copy has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Moment {
+    /// Blocks that were live.
+    pub live: u64,
+    /// Events of the ring.
+    pub events: u64,
+    /// Chunks of the ring in which events were overwritten before they could be copied. In the last chunk of events
+    /// before the gap one counts as torn, the others as lost.
+    pub overtaken: u64,
+}
+
+impl Trace {
+    /// Copies the trace at a path, whose process may be running, into an empty file: what a kill at this moment would
+    /// have left, but for the request of [`crate::control`]. The spool is copied to the one that belongs to the path
+    /// `name`.
+    ///
+    /// # Errors
+    /// The trace cannot be read, is not laid out as this version does, or the copy cannot be written. No spool is left
+    /// behind then.
+    pub fn copy_moment(path: &Path, copy: &File, name: &Path) -> Result<Moment, Error> {
+        let trace = Trace::open_ring(path)?;
+        let copier = Copier::new(&trace, copy).ok_or_else(|| {
+            let why = "another version wrote it; use the gpushim that the process runs under";
+            Error::new(COPY, path, why)
+        })?;
+        let copied = copier.copy().and_then(|(moment, cut)| {
+            spool::copy(path, trace.header.wall_ns, cut, name)?;
+            Ok(moment)
+        });
+        copied.map_err(|error| Error::io(COPY, path, "", error))
+    }
+}
+
+struct Copier<'a> {
+    trace: &'a Trace,
+    copy: &'a File,
+    clock: ClockSource,
+    ring: Part,
+    chunks: Part,
+    live: Part,
+    /// Bytes of a chunk.
+    chunk_bytes: u64,
+}
+
+impl<'a> Copier<'a> {
+    fn new(trace: &'a Trace, copy: &'a File) -> Option<Copier<'a>> {
+        let get = |kind| trace.parts.get(kind);
+        let (ring, chunks) = (get(PartKind::Ring)?, get(PartKind::Chunks)?);
+        let live = get(PartKind::Live)?;
+        let count = chunks.length / 8;
+        let is_known = trace.ring.is_ours()
+            && chunks.stride == 8
+            && live.stride == live::GROUP_BYTES as u64
+            && count > 0
+            && ring.length.is_multiple_of(count * RECORD_BYTES as u64);
+        is_known.then_some(Copier {
+            trace,
+            copy,
+            clock: trace.header.clock_source?,
+            ring,
+            chunks,
+            live,
+            chunk_bytes: ring.length / count.max(1),
+        })
+    }
+
+    /// Copies all but the spool; what the copy has, and the ticks of the cut.
+    fn copy(&self) -> io::Result<(Moment, u64)> {
+        self.copy.set_len(self.trace.bytes.len())?;
+        // Before the cut, so that it knows of no later event; a reader adds the events that it lacks.
+        self.copy_timeline()?;
+        let from = self.clock.now();
+        let mut blocks = self.read_live();
+        self.copy_part(PartKind::Totals)?;
+        let cut = self.clock.now();
+        std::thread::sleep(PUBLISHED);
+        let mut moment = Moment::default();
+        let mut meanwhile = Vec::new();
+        self.copy_ring(cut, &mut moment, |ticks, event| {
+            if ticks >= from && makes(event).is_some() {
+                meanwhile.push((ticks, *event));
+            }
+        })?;
+        // At the same instant memory is given back before it is handed out again.
+        meanwhile.sort_by_key(|(ticks, event)| (*ticks, makes(event)));
+        for (ticks, event) in &meanwhile {
+            follow(&mut blocks, *ticks, event);
+        }
+        blocks.retain(|_, words| words[0] <= cut);
+        moment.live = blocks.len() as u64;
+        self.write_live(&blocks)?;
+        // After the events that refer to them.
+        for kind in [
+            PartKind::Facts,
+            PartKind::Strings,
+            PartKind::Stacks,
+            PartKind::Modules,
+            PartKind::Jit,
+            PartKind::Sites,
+        ] {
+            self.copy_part(kind)?;
+        }
+        let header = self.trace.bytes.to_vec(0, layout::HEADER_BYTES as u64);
+        self.copy.write_all_at(&header, 0)?;
+        Ok((moment, cut))
+    }
+
+    /// Copies the ring up to the cut, and tells its events.
+    fn copy_ring(
+        &self,
+        cut: u64,
+        moment: &mut Moment,
+        mut tell: impl FnMut(u64, &Event),
+    ) -> io::Result<()> {
+        let bytes = &self.trace.bytes;
+        let count = self.chunks.length / 8;
+        let mut words = Vec::with_capacity((count * 8) as usize);
+        for index in 0..count {
+            let at = self.ring.offset + index * self.chunk_bytes;
+            let word = bytes.atomics(self.chunks.offset + index * 8, 1);
+            let slots = bytes.atomics(at, (self.chunk_bytes / 8) as usize);
+            let Some(([word], slots)) = word.zip(slots) else {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            };
+            // A chunk that was never used is a hole of the file: its slots are not to be read.
+            if word.load(Ordering::Acquire) == 0 {
+                words.extend([0; 8]);
+                continue;
+            }
+            let copied = Copied::of(word, slots, cut);
+            self.copy.write_all_at(&copied.bytes(), at)?;
+            words.extend(copied.word().to_le_bytes());
+            moment.overtaken += u64::from(copied.is_overtaken);
+            for (ticks, event) in copied.events() {
+                moment.events += 1;
+                tell(ticks, &event);
+            }
+        }
+        self.copy.write_all_at(&words, self.chunks.offset)?;
+        // After the chunks: none of them is ahead of it then.
+        self.copy_part(PartKind::Cursor)
+    }
+
+    /// The live table as it is now.
+    fn read_live(&self) -> Blocks {
+        let mut blocks = Blocks::new();
+        let first = self.live.offset + live::HEAD_BYTES as u64;
+        let groups = self.live.length.saturating_sub(live::HEAD_BYTES as u64) / self.live.stride;
+        for index in 0..groups {
+            let at = first + index * self.live.stride;
+            let group = self.trace.bytes.atomics(at, live::GROUP_BYTES / 8);
+            let Some((keys, entries)) = group.and_then(|group| group.split_at_checked(8)) else {
+                break;
+            };
+            for (key, entry) in keys.iter().take(live::KEYS).zip(entries.chunks_exact(8)) {
+                let seen = look(key, entry.get(1..).unwrap_or_default());
+                if let Seen::Block(key, words) = seen
+                    && Some(key) == key_of(&Event::from_words(words).1)
+                {
+                    // A block that was freed and made again meanwhile may be seen in two places.
+                    let known = blocks.entry(key).or_insert(words);
+                    if known[0] < words[0] {
+                        *known = words;
+                    }
+                }
+            }
+        }
+        blocks
+    }
+
+    /// Writes the live table. Readers do not ask in which group a block is: the first ones are filled.
+    fn write_live(&self, blocks: &Blocks) -> io::Result<()> {
+        let missed = self.trace.live_missed();
+        self.copy.write_all_at(
+            &missed.to_le_bytes(),
+            self.live.offset + live::MISSED as u64,
+        )?;
+        let blocks: Vec<_> = blocks.iter().collect();
+        let groups = blocks.chunks(live::KEYS).flat_map(|blocks| {
+            let mut group = [0_u64; live::GROUP_BYTES / 8];
+            let (keys, entries) = group.split_at_mut(8);
+            let places = keys.iter_mut().zip(entries.chunks_exact_mut(8));
+            for ((to, entry), (key, words)) in places.zip(blocks) {
+                *to = **key;
+                entry[1..].copy_from_slice(&words[..]);
+            }
+            group
+        });
+        let groups: Vec<u8> = groups.flat_map(u64::to_le_bytes).collect();
+        self.copy
+            .write_all_at(&groups, self.live.offset + live::HEAD_BYTES as u64)
+    }
+
+    /// Copies the timeline in one state.
+    fn copy_timeline(&self) -> io::Result<()> {
+        let Some(part) = self.trace.parts.get(PartKind::Timeline) else {
+            return Ok(());
+        };
+        for _ in 0..LOOKS {
+            let before = self.trace.bytes.u64(part.offset);
+            self.copy_part(PartKind::Timeline)?;
+            if self.trace.bytes.u64(part.offset) == before {
+                return Ok(());
+            }
+        }
+        Err(io::Error::other("its timeline changes too fast; try again"))
+    }
+
+    /// Copies a part as it is, leaving out what is zero before and after: holes stay holes.
+    fn copy_part(&self, kind: PartKind) -> io::Result<()> {
+        let Some(part) = self.trace.parts.get(kind) else {
+            return Ok(());
+        };
+        let mut at = 0;
+        while at < part.length {
+            let length = PIECE.min(part.length - at);
+            let piece = self.trace.bytes.to_vec(part.offset + at, length);
+            let mut old = vec![0; piece.len()];
+            self.copy.read_exact_at(&mut old, part.offset + at)?;
+            let pages = piece.chunks(4096).zip(old.chunks(4096)).enumerate();
+            for (index, (new, _)) in pages.filter(|(_, (new, old))| new != old) {
+                self.copy
+                    .write_all_at(new, part.offset + at + index as u64 * 4096)?;
+            }
+            at += length;
+        }
+        Ok(())
+    }
+}
+
+/// The key of a block in the live table.
+fn key_of(event: &Event) -> Option<u64> {
+    live::key(event.class, event.address)
+}
+
+/// Whether an event makes a block that is in the live table, or ends one; `None`: neither.
+fn makes(event: &Event) -> Option<bool> {
+    match event.kind {
+        Kind::Alloc | Kind::TensorAlloc if event.result == 0 => Some(true),
+        Kind::Free | Kind::TensorFree if event.result == 0 => Some(false),
+        _ => None,
+    }
+}
+
+/// Applies an event to the live blocks, which may be of a later moment than the event.
+fn follow(blocks: &mut Blocks, ticks: u64, event: &Event) {
+    let Some(key) = key_of(event) else { return };
+    let is_newer = blocks.get(&key).is_none_or(|words| words[0] <= ticks);
+    match makes(event).filter(|_| is_newer) {
+        Some(true) => drop(blocks.insert(key, event.words(ticks))),
+        Some(false) => drop(blocks.remove(&key)),
+        None => {}
+    }
+}
+
+#[cfg(all(test, not(miri)))]
+mod tests;

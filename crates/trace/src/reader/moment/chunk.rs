@@ -1,0 +1,152 @@
+//! A chunk of the ring, copied up to a cut.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::event::Event;
+use crate::layout::{Chunk, RECORD_BYTES, Slot};
+use crate::reader::ring::copy_if;
+
+/// Words of a record.
+const WORDS: usize = RECORD_BYTES / 8;
+/// How often a chunk in which a slot is being written is looked at again.
+const LOOKS: usize = 100;
+
+/// The slots of a chunk up to a cut.
+#[derive(Debug)]
+pub struct Copied {
+    /// Empty ones have zeros, torn ones only their sequence word.
+    slots: Vec<[u64; WORDS]>,
+    /// Events that were recorded in the chunk up to the cut; those that later ones overwrote are among them.
+    recorded: u64,
+    /// Whether events up to the cut, or what may be such, were overwritten by later ones.
+    pub is_overtaken: bool,
+}
+
+impl Copied {
+    /// Looks at a chunk, given its word and its slots, until nothing in it is being written.
+    pub fn of(word: &AtomicU64, slots: &[AtomicU64], cut: u64) -> Copied {
+        let mut seen = vec![[0; WORDS]; slots.len() / WORDS];
+        for look in 1..=LOOKS {
+            let before = word.load(Ordering::Acquire);
+            let mut is_quiet = true;
+            // The last one first, as slots are filled from the first on.
+            for (seen, slot) in seen.iter_mut().zip(slots.chunks_exact(WORDS)).rev() {
+                let sequence = slot.first().map_or(0, |word| word.load(Ordering::Acquire));
+                *seen = [0; WORDS];
+                seen[0] = sequence;
+                match Slot::decode(sequence) {
+                    Slot::Empty => {}
+                    Slot::Writing(_) => is_quiet = false,
+                    Slot::Complete(number) => match copy_if::<WORDS, _>(slot, number) {
+                        Some(record) => *seen = record,
+                        // A later event is being written there: it is torn, and is so read at the next look.
+                        None => {
+                            seen[0] = Slot::writing(number);
+                            is_quiet = false;
+                        }
+                    },
+                }
+            }
+            // Each slot was loaded with acquire: had one been of a later holder, so would the word be now.
+            let is_held = before == word.load(Ordering::Relaxed);
+            if is_held && (is_quiet || look == LOOKS) {
+                return Copied::up_to(cut, seen, Chunk::decode(before));
+            }
+            std::hint::spin_loop();
+        }
+        // Threads go round the ring faster than it can be looked at: nothing of the chunk can be had.
+        let recorded = match Chunk::decode(word.load(Ordering::Acquire)) {
+            Chunk::Closed(events) | Chunk::Open(events) => events,
+        };
+        let mut none = Copied {
+            slots: vec![[0; WORDS]; slots.len() / WORDS],
+            recorded,
+            is_overtaken: false,
+        };
+        none.mark(none.slots.len());
+        none
+    }
+
+    /// Leaves out what came after the cut.
+    fn up_to(cut: u64, slots: Vec<[u64; WORDS]>, word: Chunk) -> Copied {
+        let recorded = match word {
+            Chunk::Closed(events) => events,
+            Chunk::Open(events) => {
+                let own = (0..).zip(&slots).filter(|(index, slot)| {
+                    number(slot).is_some_and(|number| number.checked_sub(*index) == Some(events))
+                });
+                events + own.count() as u64
+            }
+        };
+        let mut copied = Copied {
+            slots,
+            recorded,
+            is_overtaken: false,
+        };
+        let is_later = |slot: &&[u64; WORDS]| {
+            matches!(Slot::decode(slot[0]), Slot::Complete(_)) && slot[1] > cut
+        };
+        let later = copied.slots.iter().filter(is_later).filter_map(number);
+        let Some(first) = later.min() else {
+            return copied;
+        };
+        let mut places = 0;
+        for (index, slot) in copied.slots.iter_mut().enumerate() {
+            if number(slot).is_some_and(|number| number >= first) {
+                *slot = [0; WORDS];
+                places = index + 1;
+            }
+        }
+        copied.recorded = first;
+        copied.mark(places);
+        copied
+    }
+
+    /// Marks the last event before the cut as torn if a later one lay in its slot. `places`: how many slots later ones
+    /// had, the first ones of the chunk. Without the mark the slots would show fewer events than were recorded, which
+    /// is what damage looks like.
+    fn mark(&mut self, places: usize) {
+        let shown = self.slots.iter().filter_map(number).max();
+        let Some(last) = self
+            .recorded
+            .checked_sub(1)
+            .filter(|last| shown < Some(*last))
+        else {
+            return;
+        };
+        self.is_overtaken = true;
+        // An event has a number of at least its slot's index.
+        let index = (places as u64).saturating_sub(1).min(last);
+        if let Some(slot) = self.slots.get_mut(index as usize) {
+            slot[0] = Slot::writing(last);
+        }
+    }
+
+    /// The word of the chunk.
+    pub fn word(&self) -> u64 {
+        Chunk::Closed(self.recorded).word()
+    }
+
+    /// The events with their ticks, in the order of their slots.
+    pub fn events(&self) -> impl Iterator<Item = (u64, Event)> {
+        let complete = |slot: &&[u64; WORDS]| matches!(Slot::decode(slot[0]), Slot::Complete(_));
+        self.slots.iter().filter(complete).map(|slot| {
+            let [_, rest @ ..] = *slot;
+            Event::from_words(rest)
+        })
+    }
+
+    /// The slots as they lie in a file.
+    pub fn bytes(&self) -> Vec<u8> {
+        let words = self.slots.iter().flatten();
+        words.flat_map(|word| word.to_le_bytes()).collect()
+    }
+}
+
+/// The number of the event in a slot.
+fn number(slot: &[u64; WORDS]) -> Option<u64> {
+    match Slot::decode(slot[0]) {
+        Slot::Complete(number) | Slot::Writing(number) => Some(number),
+        Slot::Empty => None,
+    }
+}
