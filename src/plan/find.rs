@@ -56,14 +56,14 @@ pub type Watch<'a> = &'a mut dyn FnMut(u64, u64);
 
 impl Plan {
     /// Each kind that there is for the requests of one family: that of a period first.
-    pub fn all(requests: &Requests, family: Family, watch: Watch<'_>) -> Vec<Plan> {
+    pub fn all(requests: &Requests, family: Family, effort: Effort, watch: Watch<'_>) -> Vec<Plan> {
         let lives = Lives::of(requests, family);
         if lives.spans.is_empty() {
             return Vec::new();
         }
         let period = repeat::find(&lives.tokens);
-        let repeated = period.and_then(|period| repeating(&lives, period, watch));
-        let whole = once(&lives, watch);
+        let repeated = period.and_then(|period| repeating(&lives, period, effort, watch));
+        let whole = once(&lives, effort, watch);
         let found = [(Kind::Period, repeated), (Kind::Whole, Some(whole))];
         let made = found.into_iter().filter_map(|(kind, found)| {
             let found = found?;
@@ -107,7 +107,12 @@ pub type Simulate<'a> = &'a dyn Fn(&Plans) -> u64;
 
 /// Plans each family's requests as a period, as a whole and not at all, simulates all of that, and takes what holds least.
 /// Of those that hold as much a period is taken, which is followed for longest, then a whole run.
-pub fn choose(requests: &Requests, simulate: Simulate<'_>, watch: Watch<'_>) -> Choice {
+pub fn choose(
+    requests: &Requests,
+    simulate: Simulate<'_>,
+    effort: Effort,
+    watch: Watch<'_>,
+) -> Choice {
     let held_by_vmm = simulate(&Plans::default());
     let mut best = Choice {
         plans: Vec::new(),
@@ -115,7 +120,7 @@ pub fn choose(requests: &Requests, simulate: Simulate<'_>, watch: Watch<'_>) -> 
         held_by_vmm,
     };
     let mut of = |family| {
-        let plans = Plan::all(requests, family, watch).into_iter();
+        let plans = Plan::all(requests, family, effort, watch).into_iter();
         plans.map(Some).chain([None]).collect::<Vec<_>>()
     };
     let (plain, streams) = (of(Family::Plain), of(Family::Streams));
@@ -157,10 +162,10 @@ pub fn repeats(requests: &Requests) -> bool {
 }
 
 /// From the beginning, as far as it can be foreseen.
-fn once(lives: &Lives, watch: Watch<'_>) -> Found {
+fn once(lives: &Lives, effort: Effort, watch: Watch<'_>) -> Found {
     let spans = lives.spans.get(..MOST).unwrap_or(&lives.spans);
     let blocks: Vec<Block> = spans.iter().map(|span| Block::one(*span)).collect();
-    let placed = place::place(&blocks, Effort::USUAL, watch);
+    let placed = place::place(&blocks, effort, watch);
     let steps = spans.iter().zip(placed.offsets).map(|(span, offset)| Step {
         bytes: span.bytes,
         offset: Some(offset),
@@ -173,12 +178,13 @@ fn once(lives: &Lives, watch: Watch<'_>) -> Found {
 }
 
 /// With a part that repeats. `None`: there are large blocks that outlive it, or too many blocks.
-fn repeating(lives: &Lives, period: Period, watch: Watch<'_>) -> Option<Found> {
+fn repeating(lives: &Lives, period: Period, effort: Effort, watch: Watch<'_>) -> Option<Found> {
     (1..=TOGETHER).find_map(|times| {
         let length = period.length * times;
         // One before, so that what lives across its beginning is known, and one after, for the same at its end.
         let from = period.from + length;
-        (from + 2 * length <= period.to).then(|| around(lives, period, from, length, watch))?
+        (from + 2 * length <= period.to)
+            .then(|| around(lives, period, from, length, effort, watch))?
     })
 }
 
@@ -188,6 +194,7 @@ fn around(
     period: Period,
     from: usize,
     length: usize,
+    effort: Effort,
     watch: Watch<'_>,
 ) -> Option<Found> {
     let to = from + length;
@@ -220,7 +227,7 @@ fn around(
         }
     }
     let present: Vec<Block> = blocks.iter().flatten().copied().collect();
-    let placed = place::place(&present, Effort::USUAL, watch);
+    let placed = place::place(&present, effort, watch);
     let mut places = placed.offsets.into_iter();
     let mut offsets: Vec<Option<u64>> = blocks
         .iter()

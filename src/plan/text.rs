@@ -6,6 +6,7 @@ use std::fmt;
 use serde::Serialize;
 
 use super::find::{Choice, Kind, Plan, choose};
+use super::place::Effort;
 use crate::ledger::Focus;
 use crate::output::answer::{Answer, Subject};
 use crate::output::escape::shown;
@@ -96,7 +97,7 @@ impl PlanReport {
             if requests.has_history() {
                 let device = ReplayDevice::default();
                 let simulate = |plans: &Plans| held_with(plans, &device, &requests);
-                report.take(gpu, &choose(&requests, &simulate, watch));
+                report.take(gpu, &choose(&requests, &simulate, Effort::USUAL, watch));
             }
             report.odd.push((gpu, requests.odd().clone()));
             report.has_history |= requests.has_history();

@@ -12,7 +12,7 @@ use super::gpushim::GpushimAllocator;
 use super::run::run;
 use super::torch::Torch;
 use crate::error::{Error, Result, failed};
-use crate::plan::choose;
+use crate::plan::{Effort, choose};
 use crate::replay::rmm;
 use crate::requests::Requests;
 use gpushim_alloc as alloc;
@@ -102,7 +102,7 @@ impl Policy {
             Policy::Gpushim(policy) => ours(policy, policy, Plans::default()),
             Policy::Plan => {
                 let simulate = |plans: &Plans| held_with(plans, device, requests);
-                let choice = choose(requests, &simulate, &mut |_, _| {});
+                let choice = choose(requests, &simulate, Effort::QUICK, &mut |_, _| {});
                 ours(Vmm, Vmm, choice.plans(0))
             }
             Policy::Torch => Box::new(Caching::new(Torch::as_recorded(requests), capacity, blocks)),

@@ -192,7 +192,8 @@ impl KnownStacks {
         };
         let now = (writer.instance(), python::known());
         if (self.trace.get(), self.python.get()) != now || self.count.get() == STACKS {
-            (self.trace.set(now.0), self.python.set(now.1));
+            self.trace.set(now.0);
+            self.python.set(now.1);
             self.forget();
         }
         let frames = match functions {
@@ -222,7 +223,8 @@ impl KnownStacks {
         known.walk.set(walk as u16);
         known.other.set(of_walk.replace(number as u16));
         known.next.iter().for_each(|next| next.set(0));
-        (known.ranges.set(ranges), known.id.set(id));
+        known.ranges.set(ranges);
+        known.id.set(id);
         known.from.set(self.used.get() as u32);
         known.frames.set(frames as u32);
         self.used.set(self.used.get() + frames);
@@ -259,7 +261,9 @@ impl KnownStacks {
     }
 
     fn forget(&self) {
-        (self.used.set(0), self.count.set(0), self.last.set(0));
+        self.used.set(0);
+        self.count.set(0);
+        self.last.set(0);
         self.of_walk.iter().for_each(|first| first.set(0));
     }
 }

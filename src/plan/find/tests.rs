@@ -30,7 +30,7 @@ fn made(steps: &[(Op, u32, u64)]) -> Requests {
 
 /// What `Plan::all` makes first: a period if there is one.
 fn first(requests: &Requests, family: Family) -> Option<Plan> {
-    Plan::all(requests, family, &mut |_, _| {})
+    Plan::all(requests, family, Effort::QUICK, &mut |_, _| {})
         .into_iter()
         .next()
 }

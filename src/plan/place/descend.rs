@@ -15,8 +15,6 @@ use super::{Block, Work};
 
 /// Pairs up to which blocks are fitted into gaps; beyond they are stacked.
 const FITTED: u64 = 1_000_000_000;
-/// Steps that fitting may take in all: several orders are tried, one at least.
-const FITTING: u64 = 2_000_000_000;
 /// Blocks up to which a part is searched, and steps that one descent to its leaves may take.
 const SEARCHED: usize = 4_000;
 const DIVE: u64 = 20_000_000;
@@ -27,6 +25,11 @@ const ROUNDS: u32 = 4;
 const TOGETHER: usize = 4;
 /// Bytes of a thread's stack: a search goes as deep as there are blocks.
 const STACK: usize = 64 << 20;
+
+/// Whether there are too many pairs for this effort: in its time they are looked at a few times.
+fn is_stacked(near: &Neighbours, work: &Work<'_>) -> bool {
+    near.pairs > FITTED.min(work.effort.steps.saturating_mul(4))
+}
 
 /// A part, its neighbours and its best placement.
 pub struct Problem {
@@ -96,7 +99,7 @@ impl Problem {
         let near = Arc::new(Neighbours::of(&self.part.lives));
         self.orders = greedy::orders(&self.part.lives, self.sections);
         let blocks = &self.part.lives;
-        if near.pairs > FITTED {
+        if is_stacked(&near, work) {
             let stacked = self.orders.iter();
             let stacked: Vec<_> = stacked
                 .map(|order| skyline::stack(blocks, order, self.sections))
@@ -115,7 +118,7 @@ impl Problem {
                 for offsets in both {
                     self.take(offsets);
                 }
-                if took > FITTING || self.is_enough(bytes, work) {
+                if took > work.effort.steps || self.is_enough(bytes, work) {
                     break;
                 }
             }
@@ -128,7 +131,7 @@ impl Problem {
         let Some(near) = self.near.take() else {
             return;
         };
-        if near.pairs > FITTED {
+        if is_stacked(&near, work) {
             return;
         }
         // All offsets are multiples of this.

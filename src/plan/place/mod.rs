@@ -95,10 +95,15 @@ pub struct Effort {
 }
 
 impl Effort {
-    /// Some seconds on two cores at most; pages of 2 MiB, of which a pool's memory is made.
+    /// For a plan that is written: some seconds on two cores; pages of 2 MiB, of which a pool's memory is made.
     pub const USUAL: Effort = Effort {
-        steps: 500_000_000,
+        steps: 300_000_000,
         unit: 2 << 20,
+    };
+    /// For an estimate: a tenth of that.
+    pub const QUICK: Effort = Effort {
+        steps: 30_000_000,
+        ..Effort::USUAL
     };
 
     fn is_enough(&self, bytes: u64, least: u64) -> bool {

@@ -218,16 +218,16 @@ impl KnownWalks {
         };
         if is_new {
             walk.hash.set(hash);
-            (walk.pc.set(at.pc), walk.sp.set(at.sp), walk.bp.set(at.bp));
+            walk.pc.set(at.pc);
+            walk.sp.set(at.sp);
+            walk.bp.set(at.bp);
             walk.from.set(from as u32);
             walk.words.set(words as u16);
             walk.frames.set(frames.as_slice().len() as u16);
             walk.uses_bp.set(noted.uses_first_bp.get());
-            (
-                walk.is_whole.set(frames.is_whole()),
-                walk.is_cut.set(frames.is_cut()),
-            );
-            (walk.next[0].set(0), walk.next[1].set(0));
+            walk.is_whole.set(frames.is_whole());
+            walk.is_cut.set(frames.is_cut());
+            walk.next.iter().for_each(|next| next.set(0));
             self.enter(hash, number);
         }
         if let Some(last) = self.walk_of(self.last.get()) {
