@@ -20,6 +20,7 @@ use crate::clock::ClockSource;
 use crate::event::{Event, Kind};
 use crate::layout::{self, PartKind, RECORD_BYTES, live};
 use crate::live::{Seen, look};
+use crate::timeline::Ledger;
 
 mod chunk;
 mod spool;
@@ -30,8 +31,6 @@ use chunk::Copied;
 const COPY: &str = "copy the trace";
 /// Within this time after an event's ticks its thread has written it, unless it was interrupted.
 const PUBLISHED: Duration = Duration::from_millis(2);
-/// How often a timeline that is being switched is copied again.
-const LOOKS: usize = 100;
 /// Bytes that are copied at once.
 const PIECE: u64 = 1 << 20;
 
@@ -232,22 +231,23 @@ impl<'a> Copier<'a> {
             .write_all_at(&groups, self.live.offset + live::HEAD_BYTES as u64)
     }
 
-    /// Copies the timeline in one state.
+    /// Copies the timeline in one state. If it changes faster than it can be read, the copy has none, and readers make
+    /// one of the events.
     fn copy_timeline(&self) -> io::Result<()> {
         let Some(part) = self.trace.parts.get(PartKind::Timeline) else {
             return Ok(());
         };
-        for _ in 0..LOOKS {
-            let before = self.trace.bytes.u64(part.offset);
-            self.copy_part(PartKind::Timeline)?;
-            if self.trace.bytes.u64(part.offset) == before {
-                return Ok(());
-            }
-        }
-        Err(io::Error::other("its timeline changes too fast; try again"))
+        let held = self.trace.bytes.available(part.offset, part.length);
+        let Some((words, _)) = Ledger::resume(held) else {
+            return Ok(());
+        };
+        let words = words.iter().map(|word| word.load(Ordering::Relaxed));
+        let words: Vec<u8> = words.flat_map(u64::to_le_bytes).collect();
+        let length = words.len().min(held.len() * 8);
+        self.write_changed(part.offset, words.get(..length).unwrap_or_default())
     }
 
-    /// Copies a part as it is, leaving out what is zero before and after: holes stay holes.
+    /// Copies a part as it is.
     fn copy_part(&self, kind: PartKind) -> io::Result<()> {
         let Some(part) = self.trace.parts.get(kind) else {
             return Ok(());
@@ -256,14 +256,19 @@ impl<'a> Copier<'a> {
         while at < part.length {
             let length = PIECE.min(part.length - at);
             let piece = self.trace.bytes.to_vec(part.offset + at, length);
-            let mut old = vec![0; piece.len()];
-            self.copy.read_exact_at(&mut old, part.offset + at)?;
-            let pages = piece.chunks(4096).zip(old.chunks(4096)).enumerate();
-            for (index, (new, _)) in pages.filter(|(_, (new, old))| new != old) {
-                self.copy
-                    .write_all_at(new, part.offset + at + index as u64 * 4096)?;
-            }
+            self.write_changed(part.offset + at, &piece)?;
             at += length;
+        }
+        Ok(())
+    }
+
+    /// Writes the pages that the copy has not, so that holes stay holes.
+    fn write_changed(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
+        let mut old = vec![0; bytes.len()];
+        self.copy.read_exact_at(&mut old, at)?;
+        let pages = bytes.chunks(4096).zip(old.chunks(4096)).enumerate();
+        for (index, (new, _)) in pages.filter(|(_, (new, old))| new != old) {
+            self.copy.write_all_at(new, at + index as u64 * 4096)?;
         }
         Ok(())
     }
