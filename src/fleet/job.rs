@@ -232,11 +232,15 @@ impl Fleet {
         !self.outliers.is_empty() || !self.missing.is_empty()
     }
 
-    /// Puts outliers of the same kind, function and text together, names the ranks, and notes the kinds with the ranks.
+    /// Puts outliers of the same kind that have a function, a text or a host in common together, names the ranks, and notes the kinds with the ranks.
     fn settle(&mut self) {
         let mut all: Vec<Outlier> = Vec::new();
         for one in std::mem::take(&mut self.outliers) {
             let function = |of: &Outlier| of.site.as_ref().map(|site| site.short.clone());
+            let host = |of: &Outlier| {
+                let row = of.members.first().and_then(|index| self.ranks.get(*index));
+                row.map(|row| row.host.clone())
+            };
             let is_same = |known: &&mut Outlier| {
                 known.kind == one.kind
                     && match one.kind {
@@ -244,7 +248,9 @@ impl Fleet {
                         Kind::Leak | Kind::OutOfMemory | Kind::Imbalance | Kind::OtherModel => {
                             function(known).is_some() && function(known) == function(&one)
                         }
-                        _ => false,
+                        // A node that vanished takes all of its ranks along.
+                        Kind::Died | Kind::Straggler => host(known) == host(&one),
+                        Kind::Missing => false,
                     }
             };
             match all.iter_mut().find(is_same) {
@@ -253,6 +259,7 @@ impl Fleet {
             }
         }
         for one in &mut all {
+            one.members.sort_unstable();
             for member in &one.members {
                 if let Some(row) = self.ranks.get_mut(*member) {
                     one.ranks.push(row.name.clone());

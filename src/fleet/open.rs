@@ -6,6 +6,7 @@ use super::make::site;
 use super::outlier::Kind;
 use super::summary::{RankSummary, Site};
 use crate::recording::{self, Recording};
+use gpushim_trace::Kind as EventKind;
 
 /// What the trace of an outlier says of it.
 struct Told {
@@ -88,8 +89,11 @@ fn look(kind: Kind, recording: &dyn Recording) -> Told {
         },
         // The last thing that it asked for.
         Kind::Died => {
-            let events = recording.events().map(|record| record.event.stack);
-            let last = events.filter(|stack| *stack != 0).last();
+            let events = recording.events().map(|record| record.event);
+            let allocations = events.filter(|event| {
+                matches!(event.kind, EventKind::Alloc | EventKind::TensorAlloc) && event.stack != 0
+            });
+            let last = allocations.last().map(|event| event.stack);
             Told {
                 site: last.map(|stack| site(stack, &mut *recording.names())),
                 next: format!("gpushim report {path}"),

@@ -13,6 +13,8 @@ use crate::output::wrap::paragraph;
 
 /// Ranks that a sentence names.
 const NAMED: usize = 8;
+/// Outliers that are shown.
+const OUTLIERS: usize = 20;
 /// Rows of a table.
 const ROWS: usize = 10;
 
@@ -27,8 +29,12 @@ impl fmt::Display for Fleet {
         if more > 0 {
             writeln!(f, "  and {more} more files that cannot be read")?;
         }
-        for (index, one) in self.outliers.iter().enumerate() {
+        for (index, one) in self.outliers.iter().take(OUTLIERS).enumerate() {
             outlier(index + 1, one, f)?;
+        }
+        let more = self.outliers.len().saturating_sub(OUTLIERS);
+        if more > 0 {
+            writeln!(f, "\nand {more} more, which --format json and --html show")?;
         }
         if self.ranks.is_empty() {
             return Ok(());

@@ -50,6 +50,7 @@ pub fn leaks(ranks: &[&RankSummary]) -> Vec<Outlier> {
 /// Ranks that allocate another number of times in an iteration, or hold more or less between iterations in all of their
 /// functions: not those whose difference is known.
 pub fn other_models(ranks: &[&RankSummary], explained: &[usize]) -> Vec<Outlier> {
+    let usual_of = Usual::of(ranks);
     let of = |index: usize| {
         let rank = ranks.get(index)?;
         let iterations = rank.iterations.as_ref()?;
@@ -78,7 +79,9 @@ pub fn other_models(ranks: &[&RankSummary], explained: &[usize]) -> Vec<Outlier>
         if level.is_none() {
             continue;
         }
-        let excess = Excess::of(ranks, *index);
+        let excess = ranks
+            .get(*index)
+            .and_then(|rank| Excess::of(rank, &usual_of));
         // One function that holds more is no other model.
         let is_spread = excess
             .as_ref()
@@ -119,6 +122,7 @@ pub fn other_models(ranks: &[&RankSummary], explained: &[usize]) -> Vec<Outlier>
 
 /// Ranks that peak higher or lower than the others, unless that is explained.
 pub fn imbalance(ranks: &[&RankSummary], explained: &[usize]) -> Vec<Outlier> {
+    let usual_of = Usual::of(ranks);
     let known: Vec<usize> = (0..ranks.len())
         .filter(|index| !explained.contains(index))
         .collect();
@@ -134,7 +138,9 @@ pub fn imbalance(ranks: &[&RankSummary], explained: &[usize]) -> Vec<Outlier> {
             continue;
         };
         let more = one.value > one.usual;
-        let excess = Excess::of(ranks, index);
+        let excess = ranks
+            .get(index)
+            .and_then(|rank| Excess::of(rank, &usual_of));
         let mut text = format!(
             "Its peak is {}, {} {} than the usual {}",
             bytes(one.value as u64),
@@ -168,6 +174,38 @@ pub fn imbalance(ranks: &[&RankSummary], explained: &[usize]) -> Vec<Outlier> {
     found
 }
 
+/// What a function usually holds at the peak of a rank.
+struct Usual<'a> {
+    /// By function: the bytes, and its call site in some rank.
+    functions: BTreeMap<&'a str, (u64, &'a Site)>,
+    peak: u64,
+}
+
+impl<'a> Usual<'a> {
+    fn of(ranks: &[&'a RankSummary]) -> Usual<'a> {
+        let mut all: BTreeMap<&str, (Vec<u64>, &Site)> = BTreeMap::new();
+        for holder in ranks.iter().flat_map(|rank| holders(rank)) {
+            let name = holder.site.function.as_str();
+            let of = all.entry(name).or_insert((Vec::new(), &holder.site));
+            of.0.push(holder.bytes);
+        }
+        let middle = |(mut bytes, site): (Vec<u64>, &'a Site)| {
+            // Ranks without it hold nothing by it.
+            bytes.resize(ranks.len().max(bytes.len()), 0);
+            bytes.sort_unstable();
+            (bytes.get(bytes.len() / 2).copied().unwrap_or(0), site)
+        };
+        let peaks = ranks.iter().map(|rank| rank.peak() as f64).collect();
+        Usual {
+            functions: all
+                .into_iter()
+                .map(|(name, of)| (name, middle(of)))
+                .collect(),
+            peak: median(peaks) as u64,
+        }
+    }
+}
+
 /// By which function the peak of a rank differs most from that of the others.
 struct Excess {
     site: Site,
@@ -178,46 +216,37 @@ struct Excess {
 }
 
 impl Excess {
-    /// Compares a rank with the middle of the others; `None` where no functions are known.
-    fn of(ranks: &[&RankSummary], index: usize) -> Option<Excess> {
-        let rank = ranks.get(index)?;
-        let its = by_function(rank);
-        let others = ranks.iter().enumerate().filter(|(at, _)| *at != index);
-        let others: Vec<_> = others.map(|(_, other)| by_function(other)).collect();
-        let peaks = ranks.iter().map(|rank| rank.peak() as f64).collect();
-        let is_more = rank.peak() as f64 >= median(peaks);
-        let names = its
-            .keys()
-            .chain(others.iter().flat_map(|other| other.keys()));
-        let mut names: Vec<&str> = names.copied().collect();
-        names.sort_unstable();
-        names.dedup();
-        let mut apart: Vec<(f64, &str, u64, u64)> = Vec::new();
-        for name in names {
-            let of = |all: &BTreeMap<&str, &Holder>| all.get(name).map_or(0, |one| one.bytes);
-            let here = of(&its);
-            let usual = median(others.iter().map(|other| of(other) as f64).collect());
-            let by = here as f64 - usual;
-            apart.push((if is_more { by } else { -by }, name, here, usual as u64));
-        }
-        let sum: f64 = apart.iter().map(|(by, ..)| by.max(0.0)).sum();
-        let (by, name, here, usual) = apart
-            .into_iter()
-            .filter(|(by, name, ..)| *by > 0.0 && !name.is_empty())
-            .max_by(|a, b| a.0.total_cmp(&b.0))?;
-        let all = std::iter::once(&its).chain(&others);
-        let site = all.filter_map(|one| one.get(name)).next()?.site.clone();
+    /// Compares a rank with what is usual; `None` where no functions are known.
+    fn of(rank: &RankSummary, usual: &Usual<'_>) -> Option<Excess> {
+        let its: BTreeMap<&str, u64> = holders(rank)
+            .iter()
+            .map(|one| (one.site.function.as_str(), one.bytes))
+            .collect();
+        let is_more = rank.peak() >= usual.peak;
+        let functions = usual.functions.iter();
+        let apart = functions.map(|(name, (usual, site))| {
+            let here = its.get(name).copied().unwrap_or(0);
+            let by = match is_more {
+                true => here.saturating_sub(*usual),
+                false => usual.saturating_sub(here),
+            };
+            (by, *name, here, *usual, *site)
+        });
+        let apart: Vec<_> = apart.filter(|(by, ..)| *by > 0).collect();
+        let sum = apart
+            .iter()
+            .fold(0_u64, |sum, one| sum.saturating_add(one.0));
+        let named = apart.into_iter().filter(|(_, name, ..)| !name.is_empty());
+        let (by, _, here, usual, site) = named.max_by_key(|(by, ..)| *by)?;
         Some(Excess {
-            site,
+            site: site.clone(),
             its: here,
             usual,
-            first_share: by / sum.max(1.0),
+            first_share: by as f64 / sum.max(1) as f64,
         })
     }
 }
 
-fn by_function(rank: &RankSummary) -> BTreeMap<&str, &Holder> {
-    let holders = rank.main_device().map_or(&[][..], |device| &device.holders);
-    let named = holders.iter().map(|one| (one.site.function.as_str(), one));
-    named.collect()
+fn holders(rank: &RankSummary) -> &[Holder] {
+    rank.main_device().map_or(&[], |device| &device.holders)
 }

@@ -26,7 +26,7 @@ pub fn outliers(ranks: &[&RankSummary]) -> Vec<Outlier> {
         .flat_map(|one| one.members.clone())
         .collect();
     found.extend(pace::stragglers(ranks, &died));
-    found.sort_by_key(|one| one.kind);
+    found.sort_by_key(|one| (one.kind, one.members.first().copied()));
     found
 }
 
