@@ -52,6 +52,7 @@ mod drops;
 pub mod events;
 pub mod export;
 mod flamegraph;
+mod fleet;
 mod fragmentation;
 mod growth;
 mod html;

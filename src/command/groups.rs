@@ -53,6 +53,10 @@ const GROUPS: [(&str, &[(&str, &str)]); 6] = [
             ),
             ("drops", "sudden falls of memory, and why"),
             ("diff", "what changed between two runs"),
+            (
+                "fleet",
+                "which ranks of a job of hundreds are unlike the others",
+            ),
             ("check", "limits and a baseline, for CI"),
         ],
     ),

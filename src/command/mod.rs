@@ -85,6 +85,7 @@ enum Command {
     Oom(IterationArgs),
     Check(crate::check::command::Args),
     Diff(crate::diff::command::Args),
+    Fleet(crate::fleet::command::Args),
     /// Show how many bytes each NVTX range, and each iteration, allocates, keeps and frees.
     #[command(after_help = "Examples:
   gpushim phases train.trace
@@ -157,6 +158,7 @@ pub fn main() -> ExitCode {
         Command::Oom(args) => args.each_named(OomReport::of),
         Command::Check(args) => crate::check::command::main(&args),
         Command::Diff(args) => crate::diff::command::main(&args),
+        Command::Fleet(args) => crate::fleet::command::main(&args),
         Command::Phases(args) => args.each_named(PhasesReport::of),
         Command::Replay(args) => crate::replay::command::main(&args),
         Command::Plan(args) => crate::plan::command::main(&args),

@@ -38,6 +38,7 @@ fn commands(types: &mut SchemaGenerator) -> Vec<(&'static str, Value, Option<Val
             of::<crate::flamegraph::FlameReport>(types),
             None,
         ),
+        ("fleet", of::<crate::fleet::Fleet>(types), None),
         (
             "fragmentation",
             of::<crate::fragmentation::FragmentationReport>(types),

@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::complete::complete;
 use super::figures::Summary;
 use super::findings::{Finding, Findings, Topic, Untold};
-use super::overview::{HOLDERS, Overview};
+use super::overview::{HOLDERS, LayerFindings, Overview};
 use super::summary::PeakOf;
 use crate::iterations::{Given, Iterations};
 use crate::output::answer::layer_name;
@@ -125,6 +125,14 @@ impl HeldAtPeak {
 impl Report {
     /// Reads all events of a trace and sums them up, if given by what the user set that its iterations begin with.
     pub fn of(trace: &dyn Recording, given: Option<&Given>) -> Report {
+        Report::with_layers(trace, given).0
+    }
+
+    /// As [`Report::of`], with what was found about the blocks of each layer.
+    pub fn with_layers(
+        trace: &dyn Recording,
+        given: Option<&Given>,
+    ) -> (Report, Vec<LayerFindings>) {
         let mut overview = Overview::of(trace, given);
         let mut names = trace.names();
         if overview.summary.events.wrapped {
@@ -133,7 +141,7 @@ impl Report {
         let found = Findings::of(trace, &mut overview, &mut *names);
         let main = overview.layers.first();
         let iterations = main.and_then(|layer| layer.iterations.clone());
-        Report {
+        let report = Report {
             trace: trace.path().display().to_string(),
             format: trace.format(),
             started_wall_ns: trace.wall_ns(),
@@ -145,7 +153,8 @@ impl Report {
             untold: found.untold,
             problems: trace.problems(),
             iterations: iterations.filter(|_| given.is_some()),
-        }
+        };
+        (report, overview.layers)
     }
 
     /// Whether it is of a snapshot without a history, which holds one moment.

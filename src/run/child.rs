@@ -37,6 +37,16 @@ pub enum End {
     Signal(libc::c_int),
 }
 
+impl std::fmt::Display for End {
+    /// `exit code 1`, `signal 9`.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            End::Code(code) => write!(f, "exit code {code}"),
+            End::Signal(signal) => write!(f, "signal {signal}"),
+        }
+    }
+}
+
 /// Puts the command in the place of this process; returns only if it cannot be started.
 pub fn become_it(command: &mut Command) -> io::Error {
     let before = match block(&signal_set(std::iter::empty())) {
@@ -48,11 +58,11 @@ pub fn become_it(command: &mut Command) -> io::Error {
     command.exec()
 }
 
-/// Runs a command to its end.
+/// Runs a command to its end: its process id, and how it ended.
 ///
 /// # Errors
 /// It cannot be started, or the system refuses to wait for it.
-pub fn run(command: &mut Command) -> io::Result<End> {
+pub fn run(command: &mut Command) -> io::Result<(u32, End)> {
     // Blocked, the signals queue up for sigwaitinfo, and none is lost between spawn and wait.
     let real_time = libc::SIGRTMIN()..=libc::SIGRTMAX();
     let passed = FORWARDED.into_iter().chain(real_time);
@@ -78,15 +88,17 @@ pub fn run(command: &mut Command) -> io::Result<End> {
     };
     // SAFETY: the closure makes async-signal-safe system calls only and touches no memory but its own.
     unsafe { command.pre_exec(in_child) };
-    let status = command
-        .spawn()
-        .and_then(|child| wait(child.id() as libc::pid_t, &waited));
+    let ended = command.spawn().and_then(|child| {
+        let status = wait(child.id() as libc::pid_t, &waited)?;
+        Ok((child.id(), status))
+    });
     set_mask(&before)?;
-    let status = status?;
-    Ok(match (status.code(), status.signal()) {
+    let (pid, status) = ended?;
+    let end = match (status.code(), status.signal()) {
         (Some(code), _) => End::Code(u8::try_from(code).unwrap_or(255)),
         (None, signal) => End::Signal(signal.unwrap_or(libc::SIGKILL)),
-    })
+    };
+    Ok((pid, end))
 }
 
 /// Ends this process by a signal, without a core file of its own; returns an exit code if it survives, as the first

@@ -4,8 +4,10 @@ use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
 use super::child::{self, End};
+use super::summaries::{self, Renewal};
 use super::summary::Summary;
 use super::traces;
 use crate::cli::library;
@@ -58,6 +60,9 @@ pub struct Args {
     /// Leave the trace as it was written when the program ends: it is compressed otherwise, under the same name.
     #[arg(long)]
     no_pack: bool,
+    /// How often the summary beside each trace, for `gpushim fleet`, is renewed while the program runs; off writes none.
+    #[arg(long, value_name = "TIME", default_value = "1m", value_parser = period)]
+    summary_every: Period,
     /// Which allocations get a call stack: all (the default), a size, 1/N, or off (GPUSHIM_STACKS).
     #[arg(
         long,
@@ -150,6 +155,20 @@ impl Args {
     }
 }
 
+/// A time, or `None` for never.
+#[derive(Clone, Copy, Debug)]
+struct Period(Option<Duration>);
+
+/// Parses `30s`, `1m` or `off`.
+fn period(text: &str) -> Result<Period> {
+    if text == "off" {
+        return Ok(Period(None));
+    }
+    let time = gpushim_config::duration(text).filter(|time| !time.is_zero());
+    let time = time.ok_or_else(|| failed!("expected a time like 30s or 1m, or off"))?;
+    Ok(Period(Some(time)))
+}
+
 /// The variable of `--no-stacks`.
 const STACKS: &str = "GPUSHIM_STACKS";
 /// What `run` sets by itself: stacks, and all events within a budget of the disk.
@@ -194,27 +213,43 @@ pub fn main(args: &Args) -> Result<Outcome> {
     let Some(pattern) = pattern.filter(|pattern| {
         // The program may change its directory; its trace should not.
         command.env("GPUSHIM_TRACE", pattern);
-        !(is_silent && args.no_pack)
+        !(is_silent && args.no_pack && args.summary_every.0.is_none())
     }) else {
         return Err(not_started(child::become_it(&mut command)));
     };
     let before = traces::existing(&pattern);
-    let end = child::run(&mut command).map_err(not_started)?;
+    let renewal = args
+        .summary_every
+        .0
+        .map(|every| Renewal::start(pattern.clone(), before.clone(), every));
+    let ended = child::run(&mut command).map_err(not_started);
+    if let Some(renewal) = renewal {
+        renewal.stop();
+    }
+    let (pid, end) = ended?;
     let after = traces::existing(&pattern);
     let written: Vec<_> = after.difference(&before).cloned().collect();
     let stderr = of_stderr();
-    let mut summary = (!is_silent).then(|| Summary::of(&written));
-    let problems = match args.no_pack {
-        true => Vec::new(),
-        false => compress::all(&written),
-    };
-    if let Some(summary) = &mut summary {
+    let mut problems = Vec::new();
+    let is_summed_up = args.summary_every.0.is_some();
+    let mut summary = (!is_silent || is_summed_up).then(|| Summary::of(&written, !is_silent));
+    if let Some(summary) = summary.as_mut().filter(|_| is_summed_up) {
+        let own = summary.ranks.iter_mut();
+        own.filter(|(_, rank)| rank.process.pid == Some(pid))
+            .for_each(|(_, rank)| rank.end.by = Some(end.to_string()));
+        problems.extend(summaries::write_last(&summary.ranks));
+    }
+    if !args.no_pack {
+        let unpacked = compress::all(&written).into_iter();
+        problems.extend(unpacked.map(|problem| format!("{problem}; it stays as it was written")));
+    }
+    if let Some(summary) = summary.as_mut().filter(|_| !is_silent) {
         summary.weigh();
         say_lines(&summary.lines(stderr.width, stderr.is_coloured));
     }
     // The trace is whole, and the program's exit code its own: no error.
     for problem in problems {
-        say(&format!("failed to {problem}; it stays as it was written"));
+        say(&format!("failed to {problem}"));
     }
     Ok(match end {
         End::Code(code) => Outcome::Code(code),

@@ -2,6 +2,7 @@
 
 pub(crate) mod child;
 pub(crate) mod command;
+mod summaries;
 mod summary;
 mod traces;
 pub(crate) mod words;

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::traces::{on_disk, short};
 use crate::cut::shortened;
+use crate::fleet::RankSummary;
 use crate::output::escape::shown;
 use crate::output::style::Style;
 use crate::output::units::{bytes, count};
@@ -35,13 +36,15 @@ pub struct Summary {
     traces: Vec<PathBuf>,
     /// Bytes that these take on the disk.
     disk: u64,
+    /// What is kept of each trace that was written.
+    pub ranks: Vec<(PathBuf, RankSummary)>,
 }
 
 impl Summary {
-    /// Looks into the traces that a run wrote, and into those of other ranks of its job beside them.
-    pub fn of(written: &[PathBuf]) -> Summary {
+    /// Looks into the traces that a run wrote, and if it speaks for its job into those of other ranks beside them.
+    pub fn of(written: &[PathBuf], is_speaker: bool) -> Summary {
         let mut traces = written.to_vec();
-        let mut reports = Vec::new();
+        let (mut reports, mut ranks) = (Vec::new(), Vec::new());
         let mut events = 0_u64;
         let mut next = 0;
         while let Some(path) = traces.get(next).cloned().filter(|_| next < MOST) {
@@ -49,7 +52,7 @@ impl Summary {
             let Ok(mut recording) = recording::open(&path) else {
                 continue;
             };
-            if next == 1 {
+            if next == 1 && is_speaker {
                 let others = siblings::of(&*recording).into_iter().map(|one| one.path);
                 traces.extend(others.filter(|other| !written.contains(other)));
             }
@@ -61,7 +64,12 @@ impl Summary {
                 }
             }
             events = events.saturating_add(recording.coverage().readable);
-            reports.push(Report::of(&*recording, None));
+            let (report, layers) = Report::with_layers(&*recording, None);
+            if written.contains(&path) {
+                let its = RankSummary::of(&*recording, &report, &layers);
+                ranks.push((path, its));
+            }
+            reports.push(report);
         }
         let number = |report: &Report| {
             report
@@ -74,6 +82,7 @@ impl Summary {
             disk: 0,
             traces,
             reports,
+            ranks,
         };
         summary.weigh();
         summary
@@ -277,7 +286,7 @@ mod tests {
         };
         let (folder, trace) = how.record();
         let path = crate::recording::Recording::path(&trace).to_path_buf();
-        let summary = Summary::of(&[path]);
+        let summary = Summary::of(&[path], true);
         drop(folder);
         summary
     }
@@ -326,7 +335,7 @@ mod tests {
             "{lines:#?}"
         );
         assert!(lines.len() <= 4, "{lines:#?}");
-        let none = Summary::of(&[]);
+        let none = Summary::of(&[], true);
         let lines = none.lines(80, false);
         assert_eq!(lines.len(), 1);
         assert!(

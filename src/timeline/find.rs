@@ -125,7 +125,13 @@ fn width(end_ns: u64, columns: usize) -> u64 {
         .saturating_add(1)
 }
 
-fn curve(name: &'static str, spans: &[Span], end_ns: u64, columns: usize) -> Option<Curve> {
+/// A series in columns; `None` if it has no value above zero.
+pub(crate) fn curve(
+    name: &'static str,
+    spans: &[Span],
+    end_ns: u64,
+    columns: usize,
+) -> Option<Curve> {
     let width = width(end_ns, columns);
     let peak = spans
         .iter()

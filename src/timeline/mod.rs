@@ -10,6 +10,7 @@ mod svg;
 mod text;
 
 pub use find::Curve;
+pub(crate) use find::curve;
 pub(crate) use plot::{Plot, columns, legend};
 pub(crate) use svg::{LINE, document, panel};
 #[cfg(test)]

@@ -17,6 +17,7 @@ mod entry_points;
 mod exports;
 mod failures;
 mod faults;
+mod fleet;
 mod give_back;
 mod interposition;
 mod killed;

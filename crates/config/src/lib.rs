@@ -32,7 +32,7 @@ pub mod takeover;
 mod values;
 mod variables;
 
-pub use path::{DEFAULT_PATTERN, host, rank, trace_path};
+pub use path::{DEFAULT_PATTERN, host, job, rank, trace_path, world};
 pub use values::{Announcements, Log, Policies, Stacks, Takeover, TraceMode, duration, size};
 pub use variables::{LIBRARY, NVTX, TAKEOVER, VARIABLES, Variable, markdown};
 

@@ -6,15 +6,46 @@ use std::path::PathBuf;
 /// The pattern that is used when `GPUSHIM_TRACE` is not set.
 pub const DEFAULT_PATTERN: &str = super::variables::TRACE.default;
 
-/// The variables by which launchers tell a process its rank, the most specific first. Slurm's is the last: a launcher
-/// inside a job of Slurm's starts its ranks with the one that it has itself.
-const RANKS: [&str; 4] = ["RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"];
+/// The variables by which launchers tell a process its rank and how many ranks there are, the most specific first. Slurm's are the last:
+/// a launcher inside a job of Slurm's starts its ranks with those that it has itself.
+const RANKS: [(&str, &str); 4] = [
+    ("RANK", "WORLD_SIZE"),
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+    ("PMI_RANK", "PMI_SIZE"),
+    ("SLURM_PROCID", "SLURM_NTASKS"),
+];
+
+/// The variables by which launchers name a job. torchrun's is `none` unless `--rdzv-id` was given.
+const JOBS: [&str; 4] = [
+    "SLURM_JOB_ID",
+    "PBS_JOBID",
+    "LSB_JOBID",
+    "TORCHELASTIC_RUN_ID",
+];
 
 /// The rank of this process in its job: torchrun's, Open MPI's, Slurm's or PMI's.
 pub fn rank(lookup: impl Fn(&str) -> Option<OsString>) -> Option<u32> {
-    RANKS
-        .iter()
-        .find_map(|name| lookup(name)?.to_str()?.trim().parse().ok())
+    RANKS.iter().find_map(|(rank, _)| number(&lookup, rank))
+}
+
+/// How many ranks the job of this process has, as the launcher said that gave it its rank.
+pub fn world(lookup: impl Fn(&str) -> Option<OsString>) -> Option<u32> {
+    let of_rank = |(rank, _): &&(&str, &str)| number(&lookup, rank).is_some();
+    let (_, size) = RANKS.iter().find(of_rank)?;
+    number(&lookup, size).filter(|size| *size > 0)
+}
+
+/// The number or name of the job of this process: Slurm's, PBS's, LSF's or torchrun's.
+pub fn job(lookup: impl Fn(&str) -> Option<OsString>) -> Option<String> {
+    let named = |name: &str| {
+        let value = lookup(name)?.to_str()?.trim().to_string();
+        (!value.is_empty() && value != "none").then_some(value)
+    };
+    JOBS.into_iter().find_map(named)
+}
+
+fn number(lookup: &impl Fn(&str) -> Option<OsString>, name: &str) -> Option<u32> {
+    lookup(name)?.to_str()?.trim().parse().ok()
 }
 
 /// The name of this host, `localhost` if it has none.

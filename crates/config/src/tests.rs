@@ -258,20 +258,42 @@ fn patterns() {
 
 #[test]
 fn ranks_come_from_the_launcher() {
-    let rank = |pairs: &'static [(&str, &str)]| {
-        rank(|name| {
-            pairs
-                .iter()
-                .find(|(key, _)| *key == name)
-                .map(|(_, value)| OsString::from(value))
-        })
-    };
+    fn from(pairs: &'static [(&str, &str)]) -> impl Fn(&str) -> Option<OsString> {
+        |name| {
+            let pair = pairs.iter().find(|(key, _)| *key == name);
+            pair.map(|(_, value)| OsString::from(value))
+        }
+    }
+    let rank = |pairs| rank(from(pairs));
     assert_eq!(rank(&[]), None);
     assert_eq!(rank(&[("SLURM_PROCID", "5")]), Some(5));
     assert_eq!(rank(&[("SLURM_PROCID", "5"), ("RANK", "2")]), Some(2));
     assert_eq!(rank(&[("RANK", "x"), ("PMI_RANK", "1")]), Some(1));
     // MPICH's mpirun in a batch job: all its ranks have the number of the batch script.
     assert_eq!(rank(&[("SLURM_PROCID", "0"), ("PMI_RANK", "3")]), Some(3));
+    // The size is that of the launcher which gave the rank: torchrun within a Slurm job of one task for each node.
+    let world = |pairs| world(from(pairs));
+    assert_eq!(world(&[("WORLD_SIZE", "8")]), None);
+    assert_eq!(world(&[("RANK", "0"), ("WORLD_SIZE", "0")]), None);
+    assert_eq!(
+        world(&[
+            ("RANK", "3"),
+            ("WORLD_SIZE", "8"),
+            ("SLURM_PROCID", "0"),
+            ("SLURM_NTASKS", "1")
+        ]),
+        Some(8)
+    );
+    assert_eq!(
+        world(&[("SLURM_PROCID", "0"), ("SLURM_NTASKS", "4")]),
+        Some(4)
+    );
+    let job = |pairs| job(from(pairs));
+    assert_eq!(job(&[("TORCHELASTIC_RUN_ID", "none")]), None);
+    assert_eq!(
+        job(&[("TORCHELASTIC_RUN_ID", "a"), ("SLURM_JOB_ID", "77")]).as_deref(),
+        Some("77")
+    );
 }
 
 #[test]

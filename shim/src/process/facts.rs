@@ -29,6 +29,7 @@ pub fn write(writer: &Writer, hooks: fn(&Writer)) {
         }
     }
     writer.fact("library", gpushim_version::line());
+    launcher(writer);
     hooks(writer);
     let resolved = settings::resolved();
     for setting in &resolved.settings {
@@ -38,6 +39,17 @@ pub fn write(writer: &Writer, hooks: fn(&Writer)) {
         writer.fact("problem", &problem.to_string());
     }
     takeover::write_facts(writer);
+}
+
+/// What the launcher says of the job: which it is, and how many ranks it has.
+fn launcher(writer: &Writer) {
+    let lookup = |name: &str| std::env::var_os(name);
+    if let Some(world) = gpushim_config::world(lookup) {
+        writer.fact("world", &world.to_string());
+    }
+    if let Some(job) = gpushim_config::job(lookup) {
+        writer.fact("job", &job);
+    }
 }
 
 fn devices(writer: &Writer) {

@@ -50,5 +50,7 @@ pub fn finish() {
         say_condition(writer);
         stacks::maintain(writer);
         timeline::stop();
+        // A process that is killed has no such line: that tells it from one that ended by itself.
+        writer.fact("ended", "exit");
     }
 }

@@ -1,0 +1,252 @@
+//! Ranks that leak, that run another model, and that hold more or less than the others.
+
+use std::collections::BTreeMap;
+
+use crate::fleet::outlier::{Kind, Outlier};
+use crate::fleet::roles::{alone, median};
+use crate::fleet::summary::{Holder, RankSummary, Site};
+use crate::output::escape::shown;
+use crate::output::units::{bytes, percent};
+
+/// Peaks and levels that differ by less than this many bytes are alike: contexts and caches of libraries differ by as much.
+const LEAST: f64 = (64_u64 << 20) as f64;
+/// A peak or level differs by at least this part.
+const APART: f64 = 0.1;
+/// Allocations of an iteration differ by at least this part.
+const CALLS: f64 = 0.1;
+/// Fewer iterations say nothing of a model: what is allocated before the first one weighs too much.
+const FEWEST: u64 = 5;
+/// A function explains a difference if it has this part of it.
+const MOST: f64 = 0.6;
+
+/// Ranks whose iterations certainly leave memory behind.
+pub fn leaks(ranks: &[&RankSummary]) -> Vec<Outlier> {
+    let mut found = Vec::new();
+    for (index, rank) in ranks.iter().enumerate() {
+        let mut its = rank.findings.iter();
+        let leak = |one: &&crate::fleet::summary::Finding| {
+            one.sure && ["growth", "leaks"].contains(&one.kind.as_str())
+        };
+        let Some(finding) = its.find(leak) else {
+            continue;
+        };
+        let keeper = rank.iterations.as_ref().and_then(|of| of.keepers.first());
+        let site = finding.site.clone();
+        let site = site.or_else(|| keeper.map(|keeper| keeper.site.clone()));
+        found.push(Outlier {
+            bytes: finding.bytes,
+            site,
+            ..Outlier::of(
+                Kind::Leak,
+                index,
+                finding.text.clone(),
+                (true, "its iterations leave blocks behind, to the end"),
+            )
+        });
+    }
+    found
+}
+
+/// Ranks that allocate another number of times in an iteration, or hold more or less between iterations in all of their
+/// functions: not those whose difference is known.
+pub fn other_models(ranks: &[&RankSummary], explained: &[usize]) -> Vec<Outlier> {
+    let usual_of = Usual::of(ranks);
+    let of = |index: usize| {
+        let rank = ranks.get(index)?;
+        let iterations = rank.iterations.as_ref()?;
+        let is_fit = iterations.sure && iterations.count >= FEWEST && !explained.contains(&index);
+        is_fit.then(|| {
+            let calls = rank.allocations as f64 / iterations.count as f64;
+            (index, calls, iterations.level as f64)
+        })
+    };
+    let known: Vec<(usize, f64, f64)> = (0..ranks.len()).filter_map(of).collect();
+    let by_calls = alone(&known.iter().map(|one| one.1).collect::<Vec<_>>(), 1.0);
+    let by_level = alone(&known.iter().map(|one| one.2).collect::<Vec<_>>(), LEAST);
+    let calls_of = |at: usize| {
+        by_calls
+            .iter()
+            .find(|one| one.index == at && one.share() >= CALLS)
+    };
+    let level_of = |at: usize| {
+        by_level
+            .iter()
+            .find(|one| one.index == at && one.share() >= APART)
+    };
+    let mut found = Vec::new();
+    for (at, (index, ..)) in known.iter().enumerate() {
+        let (calls, level) = (calls_of(at), level_of(at));
+        if level.is_none() {
+            continue;
+        }
+        let excess = ranks
+            .get(*index)
+            .and_then(|rank| Excess::of(rank, &usual_of));
+        // One function that holds more is no other model.
+        let is_spread = excess
+            .as_ref()
+            .is_none_or(|excess| excess.first_share < MOST);
+        let text = match (calls, level) {
+            (Some(calls), Some(level)) => format!(
+                "An iteration allocates {:.0} times, elsewhere {:.0} times, and {} are live between iterations, elsewhere \
+                 {}.",
+                calls.value,
+                calls.usual,
+                bytes(level.value as u64),
+                bytes(level.usual as u64)
+            ),
+            (None, Some(level)) if is_spread && excess.is_some() => format!(
+                "Between iterations {} are live, elsewhere {}, of the same functions.",
+                bytes(level.value as u64),
+                bytes(level.usual as u64)
+            ),
+            _ => continue,
+        };
+        let (value, usual) = level.map_or((0.0, 0.0), |level| (level.value, level.usual));
+        found.push(Outlier {
+            bytes: (value - usual).abs() as u64,
+            site: excess.map(|excess| excess.site),
+            ..Outlier::of(
+                Kind::OtherModel,
+                *index,
+                text,
+                (
+                    calls.is_some(),
+                    "what an iteration allocates and what stays between iterations are compared",
+                ),
+            )
+        });
+    }
+    found
+}
+
+/// Ranks that peak higher or lower than the others, unless that is explained.
+pub fn imbalance(ranks: &[&RankSummary], explained: &[usize]) -> Vec<Outlier> {
+    let usual_of = Usual::of(ranks);
+    let known: Vec<usize> = (0..ranks.len())
+        .filter(|index| !explained.contains(index))
+        .collect();
+    let peak = |index: &usize| ranks.get(*index).map_or(0.0, |rank| rank.peak() as f64);
+    let peaks: Vec<f64> = known.iter().map(peak).collect();
+    let mut found = Vec::new();
+    for one in alone(&peaks, LEAST) {
+        let apart = (one.value - one.usual).abs();
+        if one.share() < APART || apart < LEAST {
+            continue;
+        }
+        let Some(index) = known.get(one.index).copied() else {
+            continue;
+        };
+        let more = one.value > one.usual;
+        let excess = ranks
+            .get(index)
+            .and_then(|rank| Excess::of(rank, &usual_of));
+        let mut text = format!(
+            "Its peak is {}, {} {} than the usual {}",
+            bytes(one.value as u64),
+            percent(one.share(), 1.0),
+            if more { "more" } else { "less" },
+            bytes(one.usual as u64)
+        );
+        if let Some(excess) = &excess {
+            text.push_str(&format!(
+                "; `{}` holds {}, usually {}",
+                shown(&excess.site.short),
+                bytes(excess.its),
+                bytes(excess.usual)
+            ));
+        }
+        text.push('.');
+        found.push(Outlier {
+            bytes: apart as u64,
+            site: excess.map(|excess| excess.site),
+            ..Outlier::of(
+                Kind::Imbalance,
+                index,
+                text,
+                (
+                    false,
+                    "the peaks differ, which may be by design: a rank that evaluates or saves, an expert that gets more",
+                ),
+            )
+        });
+    }
+    found
+}
+
+/// What a function usually holds at the peak of a rank.
+struct Usual<'a> {
+    /// By function: the bytes, and its call site in some rank.
+    functions: BTreeMap<&'a str, (u64, &'a Site)>,
+    peak: u64,
+}
+
+impl<'a> Usual<'a> {
+    fn of(ranks: &[&'a RankSummary]) -> Usual<'a> {
+        let mut all: BTreeMap<&str, (Vec<u64>, &Site)> = BTreeMap::new();
+        for holder in ranks.iter().flat_map(|rank| holders(rank)) {
+            let name = holder.site.function.as_str();
+            let of = all.entry(name).or_insert((Vec::new(), &holder.site));
+            of.0.push(holder.bytes);
+        }
+        let middle = |(mut bytes, site): (Vec<u64>, &'a Site)| {
+            // Ranks without it hold nothing by it.
+            bytes.resize(ranks.len().max(bytes.len()), 0);
+            bytes.sort_unstable();
+            (bytes.get(bytes.len() / 2).copied().unwrap_or(0), site)
+        };
+        let peaks = ranks.iter().map(|rank| rank.peak() as f64).collect();
+        Usual {
+            functions: all
+                .into_iter()
+                .map(|(name, of)| (name, middle(of)))
+                .collect(),
+            peak: median(peaks) as u64,
+        }
+    }
+}
+
+/// By which function the peak of a rank differs most from that of the others.
+struct Excess {
+    site: Site,
+    its: u64,
+    usual: u64,
+    /// Its part of all differences of this direction, 0 to 1.
+    first_share: f64,
+}
+
+impl Excess {
+    /// Compares a rank with what is usual; `None` where no functions are known.
+    fn of(rank: &RankSummary, usual: &Usual<'_>) -> Option<Excess> {
+        let its: BTreeMap<&str, u64> = holders(rank)
+            .iter()
+            .map(|one| (one.site.function.as_str(), one.bytes))
+            .collect();
+        let is_more = rank.peak() >= usual.peak;
+        let functions = usual.functions.iter();
+        let apart = functions.map(|(name, (usual, site))| {
+            let here = its.get(name).copied().unwrap_or(0);
+            let by = match is_more {
+                true => here.saturating_sub(*usual),
+                false => usual.saturating_sub(here),
+            };
+            (by, *name, here, *usual, *site)
+        });
+        let apart: Vec<_> = apart.filter(|(by, ..)| *by > 0).collect();
+        let sum = apart
+            .iter()
+            .fold(0_u64, |sum, one| sum.saturating_add(one.0));
+        let named = apart.into_iter().filter(|(_, name, ..)| !name.is_empty());
+        let (by, _, here, usual, site) = named.max_by_key(|(by, ..)| *by)?;
+        Some(Excess {
+            site: site.clone(),
+            its: here,
+            usual,
+            first_share: by as f64 / sum.max(1) as f64,
+        })
+    }
+}
+
+fn holders(rank: &RankSummary) -> &[Holder] {
+    rank.main_device().map_or(&[], |device| &device.holders)
+}

@@ -1,0 +1,367 @@
+//! The summary of a recording, from its report.
+
+use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use super::summary::{
+    Device, End, Finding, Holder, Iterations, Kept, OverTime, Phase, Process, RankSummary, Site,
+    State, VERSION,
+};
+use crate::growth::Growth;
+use crate::iterations;
+use crate::output::answer::layer_name;
+use crate::phases;
+use crate::recording::{CallSite, Function, Gpu, Names, Recording, blame};
+use crate::report::{self, LayerFindings, Report};
+use crate::symbols::line;
+use crate::timeline::curve;
+use crate::top::traces_of;
+use gpushim_trace::{Event, Kind, Layer, Series};
+
+/// Functions that held most of the peak.
+const HOLDERS: usize = 12;
+/// Stacks that are named for these, those with most bytes; the others count as others.
+const NAMED: usize = 512;
+/// Functions of a stack.
+const FRAMES: usize = 6;
+const KEEPERS: usize = 4;
+const FINDINGS: usize = 6;
+const PHASES: usize = 16;
+const PROBLEMS: usize = 4;
+/// Columns of time.
+const COLUMNS: usize = 64;
+/// Letters of a text, of which a hostile file may have gigabytes.
+const LETTERS: usize = 400;
+
+/// The fact that a process writes when it ends by `exit`.
+pub const ENDED: &str = "ended";
+
+impl RankSummary {
+    /// Of a recording, by its report and what was found about its layers.
+    pub fn of(recording: &dyn Recording, report: &Report, layers: &[LayerFindings]) -> RankSummary {
+        let names = &mut *recording.names();
+        let main = layers.first();
+        let placed = main.and_then(|layer| layer.iterations.as_ref());
+        let name = recording.path().file_name().unwrap_or_default();
+        let devices = devices(recording, report, main, names);
+        let over_time = over_time(recording, report, &devices);
+        RankSummary {
+            gpushim_summary: VERSION,
+            gpushim: env!("CARGO_PKG_VERSION").to_string(),
+            written_wall_ns: wall_ns(),
+            trace: name.to_string_lossy().into_owned(),
+            format: report.format.clone(),
+            process: process(report),
+            end: End {
+                state: state(recording),
+                by: None,
+            },
+            events: Kept {
+                recorded: report.summary.events.recorded,
+                readable: report.summary.events.readable,
+                lost: report.summary.events.lost,
+                wrapped: report.summary.events.wrapped,
+            },
+            problems: first(&report.problems, PROBLEMS),
+            settings: settings(report),
+            allocations: allocations(report, main),
+            iterations: main.and_then(|layer| {
+                let growth = layer.growth.as_ref()?;
+                Some(iterations(placed?, growth, names))
+            }),
+            phases: main.map_or(Vec::new(), |layer| phases_of(recording, layer)),
+            out_of_memory: report.summary.out_of_memory_count,
+            findings: findings(report),
+            devices,
+            over_time,
+        }
+    }
+
+    /// Reads a recording and sums it up.
+    pub fn read(recording: &dyn Recording) -> RankSummary {
+        let (report, layers) = Report::with_layers(recording, None);
+        RankSummary::of(recording, &report, &layers)
+    }
+}
+
+/// The time, ns since 1970.
+fn wall_ns() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| since.as_nanos() as u64)
+}
+
+fn first(texts: &[String], most: usize) -> Vec<String> {
+    texts.iter().take(most).map(|text| cut(text)).collect()
+}
+
+fn cut(text: &str) -> String {
+    crate::cut::shortened(text, LETTERS)
+}
+
+fn process(report: &Report) -> Process {
+    let number = |key| report.fact(key).and_then(|value| value.parse().ok());
+    Process {
+        host: cut(report.fact("host").unwrap_or_default()),
+        pid: number("pid"),
+        rank: number("rank"),
+        world: number("world"),
+        job: report.fact("job").map(cut),
+        started_wall_ns: report.started_wall_ns,
+        last_ns: report.summary.last_ns,
+        argv: cut(report.fact("argv").unwrap_or_default()),
+    }
+}
+
+/// Whether the process of a trace runs, as far as that can be told: by the note of its end, or else by its number on the
+/// host where this is run.
+fn state(recording: &dyn Recording) -> State {
+    let facts = recording.facts();
+    let fact = |key: &str| {
+        let mut facts = facts.iter();
+        facts
+            .find(|(name, _)| name == key)
+            .map(|(_, value)| value.as_str())
+    };
+    if fact(ENDED).is_some() {
+        return State::Ended;
+    }
+    let Some(pid) = fact("pid").and_then(|pid| pid.parse().ok()) else {
+        return State::Unknown;
+    };
+    let namespace = std::fs::read_link("/proc/self/ns/pid").unwrap_or_default();
+    let is_here = fact("host").is_some_and(|its| its == gpushim_config::host())
+        && fact("pid-namespace").is_some_and(|its| !its.is_empty() && Path::new(its) == namespace);
+    let path = recording.path();
+    let path = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
+    match is_here {
+        true if traces_of(pid).contains(&path) => State::Running,
+        true => State::Died,
+        false => State::Unknown,
+    }
+}
+
+/// What may differ between the ranks of a job by mistake: our variables, versions, GPUs.
+fn settings(report: &Report) -> Vec<(String, String)> {
+    let is_setting = |key: &str| {
+        (key.starts_with("GPUSHIM_") && key != "GPUSHIM_TRACE")
+            || ["library", "driver.cuda", "kernel", "exe"].contains(&key)
+            || key.starts_with("takeover.")
+    };
+    let all = report.facts.iter();
+    let all = all.filter(|(key, _)| is_setting(key));
+    all.map(|(key, value)| (cut(key), cut(value))).collect()
+}
+
+fn allocations(report: &Report, main: Option<&LayerFindings>) -> u64 {
+    let is_tensor = main.is_some_and(|layer| layer.focus.layer == Layer::Tensor);
+    let classes = report.summary.classes.iter();
+    let of = classes.filter(|class| (class.class == "tensor") == is_tensor);
+    of.fold(0, |sum, class| sum.saturating_add(class.allocations))
+}
+
+fn devices(
+    recording: &dyn Recording,
+    report: &Report,
+    main: Option<&LayerFindings>,
+    names: &mut dyn Names,
+) -> Vec<Device> {
+    let figures = report.summary.devices.iter();
+    let device = |of: &report::DeviceFigures| {
+        let gauge = of
+            .tensors
+            .as_ref()
+            .map_or(of.requested, |tensors| tensors.tensors);
+        let layer = match of.tensors {
+            Some(_) => Layer::Tensor,
+            None => Layer::Device,
+        };
+        let (allocated_end, framework_end) = match &of.tensors {
+            Some(tensors) => (tensors.allocated_end, tensors.reserved_end),
+            None => (of.allocated.end, 0),
+        };
+        let framework_peak = of
+            .tensors
+            .as_ref()
+            .map_or(0, |tensors| tensors.reserved_peak);
+        let peaks = main.map_or(&[][..], |layer| &layer.peaks);
+        let peak = peaks.iter().find(|(peak, _)| {
+            peak.focus.layer == layer
+                && peak
+                    .focus
+                    .device
+                    .filter(|device| *device != Event::NO_DEVICE)
+                    == of.device
+        });
+        let held = peak.map_or(&[][..], |(_, peak)| &peak.holders);
+        let held = held
+            .iter()
+            .map(|held| (held.stack, held.blocks, held.bytes));
+        let holders = holders(held, names);
+        let named = holders
+            .iter()
+            .fold(0_u64, |sum, holder| sum.saturating_add(holder.bytes));
+        let gpu = of.device.and_then(|ordinal| recording.gpu(ordinal));
+        Device {
+            device: of.device,
+            bytes: gpu.as_ref().map(|gpu| gpu.bytes),
+            gpu: gpu.map(|Gpu { name, .. }| cut(&name)),
+            of: layer_name(layer).to_string(),
+            peak: gauge.peak,
+            peak_ns: gauge.peak_ns.unwrap_or(0),
+            end: gauge.end,
+            allocated_end,
+            reserved_peak: of.reserved.peak.max(framework_peak),
+            reserved_end: of.reserved.end.max(framework_end),
+            others: gauge.peak.saturating_sub(named),
+            holders,
+        }
+    };
+    figures.map(device).collect()
+}
+
+/// Stacks by function, those with most bytes first.
+fn holders(held: impl Iterator<Item = (u32, u64, u64)>, names: &mut dyn Names) -> Vec<Holder> {
+    let mut rows: Vec<Holder> = Vec::new();
+    for (stack, blocks, bytes) in held.take(NAMED) {
+        let site = site(stack, names);
+        match rows
+            .iter_mut()
+            .find(|row| row.site.function == site.function)
+        {
+            Some(row) => {
+                row.blocks += blocks;
+                row.bytes = row.bytes.saturating_add(bytes);
+            }
+            None => rows.push(Holder {
+                bytes,
+                blocks,
+                site,
+            }),
+        }
+    }
+    rows.sort_by_key(|row| std::cmp::Reverse(row.bytes));
+    rows.truncate(HOLDERS);
+    rows
+}
+
+/// A stack as text.
+pub(super) fn site(stack: u32, names: &mut dyn Names) -> Site {
+    let frames = names.stack(stack);
+    let function = blame(&frames).map(|symbol| cut(&line(symbol)));
+    Site {
+        stack,
+        function: function.unwrap_or_default(),
+        ..of_call_site(&CallSite::new(&frames))
+    }
+}
+
+fn of_call_site(who: &CallSite) -> Site {
+    let short = who.function.as_ref().map(Function::in_a_sentence);
+    let from = |frame: &&Function| Some(*frame) != who.function.as_ref();
+    let outward = who.frames.iter().skip_while(from);
+    Site {
+        stack: 0,
+        function: short.clone().unwrap_or_default(),
+        short: cut(&short.unwrap_or_default()),
+        is_own: who.is_own,
+        frames: outward
+            .take(FRAMES)
+            .map(|frame| cut(&frame.in_a_sentence()))
+            .collect(),
+    }
+}
+
+fn iterations(all: &iterations::Iterations, growth: &Growth, names: &mut dyn Names) -> Iterations {
+    let starts = &all.starts;
+    let ns = |at: Option<&iterations::Start>| at.map_or(0, |start| start.ns);
+    let pairs = starts.iter().zip(starts.iter().skip(1));
+    let mut lengths: Vec<u64> = pairs
+        .map(|(from, to)| to.ns.saturating_sub(from.ns))
+        .collect();
+    lengths.sort_unstable();
+    let keepers = growth
+        .keepers
+        .iter()
+        .map(|keeper| (keeper.stack, keeper.blocks, keeper.bytes));
+    let mut keepers = holders(keepers, names);
+    keepers.truncate(KEEPERS);
+    Iterations {
+        count: all.count() as u64,
+        sure: all.certainty.sure,
+        from_ns: ns(starts.first()),
+        to_ns: ns(starts.last()),
+        median_ns: lengths.get(lengths.len() / 2).copied().unwrap_or(0),
+        level: growth.levels.get(growth.steady_from).copied().unwrap_or(0),
+        per_iteration: growth.per_iteration,
+        grows: growth.grows,
+        keepers,
+    }
+}
+
+/// The phases, where the program announced ranges.
+fn phases_of(recording: &dyn Recording, layer: &LayerFindings) -> Vec<Phase> {
+    let is_range = |kind: Kind| matches!(kind, Kind::RangePush | Kind::RangeStart);
+    if !recording.events().any(|record| is_range(record.event.kind)) {
+        return Vec::new();
+    }
+    let mut all = phases::Phase::all(recording, layer.focus, layer.iterations.as_ref());
+    all.truncate(PHASES);
+    let phase = |phase: phases::Phase| Phase {
+        name: cut(&phase.name),
+        count: phase.count,
+        ns: phase.ns,
+        allocated: phase.allocated,
+        kept: phase.kept,
+        peak: phase.peak,
+    };
+    all.into_iter().map(phase).collect()
+}
+
+fn findings(report: &Report) -> Vec<Finding> {
+    let all = report.findings.iter().take(FINDINGS);
+    let finding = |one: &report::Finding| Finding {
+        kind: one.kind.name().to_string(),
+        of: one.of.to_string(),
+        text: cut(&one.text),
+        bytes: one.bytes,
+        per_iteration: one.per_iteration,
+        sure: one.sure,
+        site: one.site.as_ref().map(of_call_site),
+    };
+    all.map(finding).collect()
+}
+
+/// Live and reserved bytes of the device with the highest peak, from the timeline of the whole run.
+fn over_time(recording: &dyn Recording, report: &Report, devices: &[Device]) -> OverTime {
+    // The first of several.
+    let main = devices.iter().rev().max_by_key(|device| device.peak);
+    let timeline = recording.timeline();
+    let mut all = timeline.devices.iter();
+    let ordinal = main
+        .and_then(|device| device.device)
+        .unwrap_or(Event::NO_DEVICE);
+    let Some(its) = all.find(|one| one.device == ordinal) else {
+        return OverTime::default();
+    };
+    let end_ns = report.summary.last_ns;
+    let kib = |series: Series| {
+        let curve = curve("", its.get(series), end_ns, COLUMNS);
+        let mut last = 0;
+        let columns = curve.map(|curve| curve.columns).unwrap_or_default();
+        let most = columns.into_iter().map(|column| {
+            last = column.map_or(last, |(_, most)| most);
+            last.div_ceil(1024)
+        });
+        most.collect::<Vec<u64>>()
+    };
+    // A framework's own series where it announced its tensors.
+    let or = |first: Series, second: Series| match kib(first) {
+        none if none.is_empty() => kib(second),
+        known => known,
+    };
+    OverTime {
+        column_ns: (end_ns / COLUMNS as u64).saturating_add(1),
+        live_kib: or(Series::Tensors, Series::Requested),
+        reserved_kib: or(Series::TensorsReserved, Series::Reserved),
+    }
+}

@@ -1,0 +1,127 @@
+//! Which values are unlike the others, where ranks may have roles: stages of a pipeline, ranks that evaluate.
+//!
+//! Values near each other are a group. A group of many is a role, and whoever is in none of the roles is alone, if almost
+//! all of the ranks have one.
+
+/// Values nearer than this part of the lower one are one group.
+const NEAR: f64 = 0.05;
+/// A role has at least this part of the ranks, and two of them.
+const ROLE: f64 = 0.03;
+/// Roles must have this part of the ranks for the others to be called alone.
+const MOST: f64 = 0.75;
+
+/// A value in none of the roles.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Alone {
+    /// Which.
+    pub index: usize,
+    /// The value itself.
+    pub value: f64,
+    /// The middle of the role that is nearest.
+    pub usual: f64,
+}
+
+impl Alone {
+    /// By which part of the usual value it differs.
+    pub fn share(&self) -> f64 {
+        (self.value - self.usual).abs() / self.usual.max(f64::MIN_POSITIVE)
+    }
+}
+
+/// The values in none of the roles. Those nearer than `least` to each other are one group in any case.
+pub fn alone(values: &[f64], least: f64) -> Vec<Alone> {
+    // Of two none can be called the one that differs.
+    if values.len() < 3 {
+        return Vec::new();
+    }
+    let mut order: Vec<usize> = (0..values.len()).collect();
+    let value = |index: usize| values.get(index).copied().unwrap_or(0.0);
+    order.sort_by(|a, b| value(*a).total_cmp(&value(*b)));
+    let mut groups: Vec<Vec<usize>> = Vec::new();
+    for index in order {
+        let before = groups.last().and_then(|group| group.last()).copied();
+        let near = |before| value(index) - value(before) <= least.max(NEAR * value(before));
+        match before.filter(|before| near(*before)) {
+            Some(_) => {
+                if let Some(group) = groups.last_mut() {
+                    group.push(index);
+                }
+            }
+            None => groups.push(vec![index]),
+        }
+    }
+    let role = ((values.len() as f64 * ROLE).ceil() as usize).max(2);
+    let (roles, others): (Vec<_>, Vec<_>) =
+        groups.into_iter().partition(|group| group.len() >= role);
+    let in_roles: usize = roles.iter().map(Vec::len).sum();
+    if (in_roles as f64) < MOST * values.len() as f64 && in_roles + 1 < values.len() {
+        return Vec::new();
+    }
+    let middles: Vec<f64> = roles
+        .iter()
+        .filter_map(|role| role.get(role.len() / 2))
+        .map(|index| value(*index))
+        .collect();
+    let of = |index: usize| {
+        let off = |middle: &&f64| (**middle - value(index)).abs();
+        let usual = middles
+            .iter()
+            .min_by(|a, b| off(a).total_cmp(&off(b)))
+            .copied()?;
+        Some(Alone {
+            index,
+            value: value(index),
+            usual,
+        })
+    };
+    others.into_iter().flatten().filter_map(of).collect()
+}
+
+/// The middle one; 0 of none.
+pub fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(0.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(values: &[f64]) -> Vec<usize> {
+        let mut found: Vec<usize> = alone(values, 1.0).iter().map(|one| one.index).collect();
+        found.sort_unstable();
+        found
+    }
+
+    #[test]
+    fn one_of_many() {
+        assert_eq!(found(&[100.0, 101.0, 200.0, 99.0]), [2]);
+        assert_eq!(found(&[100.0, 101.0, 200.0]), [2]);
+        assert_eq!(found(&[100.0, 101.0, 50.0, 99.0]), [2]);
+        assert_eq!(found(&[100.0, 103.0, 104.0, 107.0]), [0_usize; 0]);
+        assert_eq!(found(&[1.0, 5.0]), [0_usize; 0]);
+        let one = alone(&[100.0, 100.0, 150.0], 1.0)[0];
+        assert_eq!((one.usual, one.share()), (100.0, 0.5));
+    }
+
+    #[test]
+    fn roles_are_not_alone() {
+        // Two stages; each rank a stage of its own; many stages of many ranks, and one rank in none of them.
+        assert_eq!(found(&[100.0, 100.0, 200.0, 200.0]), [0_usize; 0]);
+        assert_eq!(found(&[100.0, 120.0, 144.0, 173.0]), [0_usize; 0]);
+        let mut stages: Vec<f64> = (0..512)
+            .map(|rank| 100.0 * f64::from(1 + rank / 64))
+            .collect();
+        assert_eq!(found(&stages), [0_usize; 0]);
+        stages[300] = 555.0;
+        assert_eq!(found(&stages), [300]);
+        // Ten of 512 are not a role, twenty are.
+        let some = |many: usize| -> Vec<f64> {
+            (0..512)
+                .map(|rank| if rank < many { 150.0 } else { 100.0 })
+                .collect()
+        };
+        assert_eq!(found(&some(10)).len(), 10);
+        assert_eq!(found(&some(20)).len(), 0);
+    }
+}

@@ -1,0 +1,541 @@
+//! Jobs that are made up from a recording: each rank repeats a step of it, at times and with sizes of its own, and some
+//! have a fault that is known.
+
+#![allow(missing_docs, clippy::unwrap_used)]
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use gpushim_command::recording::{self, Frame};
+use gpushim_trace::{Class, Event, Facts, Kind, Site, StackNode, Writer, WriterOptions};
+
+#[path = "retime.rs"]
+mod retime;
+
+const MIB: u64 = 1 << 20;
+/// An iteration takes about so long, ns.
+pub const STEP_NS: u64 = 20_000_000_000;
+/// Addresses of blocks are apart by two to this power: no block is as large.
+const SPACE: u64 = 36;
+/// Wall clock of the first rank, ns since 1970.
+const BEGIN: u64 = 1_790_000_000_000_000_000;
+
+/// A function, its file and the line of the call.
+pub type Call = (String, String, u32);
+
+#[derive(Clone, Copy, Debug)]
+enum Op {
+    Alloc {
+        slot: usize,
+        size: u64,
+        stack: usize,
+    },
+    Free {
+        slot: usize,
+    },
+}
+
+/// A step, and what is held around it.
+#[derive(Clone, Debug)]
+pub struct Base {
+    /// Sizes and stacks of what is made once, before the first step.
+    held: Vec<(u64, usize)>,
+    ops: Vec<Op>,
+    /// Each the outermost call first.
+    stacks: Vec<Vec<Call>>,
+}
+
+impl Base {
+    /// Takes the first `most` allocations of a recording, with the frees of these, as a step: what it does not free is
+    /// freed at the end, as a backward pass does. Around it a model is held. A step has about 3 GiB.
+    pub fn of(path: &Path, most: usize) -> Base {
+        let recording = recording::open(path).unwrap();
+        let names = &mut *recording.names();
+        let mut known = HashMap::new();
+        let mut base = Base {
+            held: Vec::new(),
+            ops: Vec::new(),
+            stacks: Vec::new(),
+        };
+        let has_stacks = recording.events().any(|record| record.event.stack != 0);
+        let mut live: HashMap<u64, usize> = HashMap::new();
+        let (mut slots, mut now, mut peak) = (0, 0, 0);
+        let mut sizes = Vec::new();
+        for record in recording.events() {
+            let event = &record.event;
+            match event.kind {
+                Kind::TensorAlloc if slots < most && (event.stack != 0 || !has_stacks) => {
+                    let key = (event.stack, if has_stacks { 0 } else { event.size.ilog2() });
+                    let stack = *known.entry(key).or_insert_with(|| {
+                        let mut calls = calls(&names.stack(event.stack));
+                        if calls.is_empty() {
+                            let file = "/home/me/layer.py".to_string();
+                            calls.push(("Layer.forward".to_string(), file, 10 + key.1));
+                        }
+                        base.stacks.push(calls);
+                        base.stacks.len() - 1
+                    });
+                    let size = event.size;
+                    base.ops.push(Op::Alloc {
+                        slot: slots,
+                        size,
+                        stack,
+                    });
+                    live.insert(event.address, slots);
+                    sizes.push(size);
+                    now += size;
+                    peak = peak.max(now);
+                    slots += 1;
+                }
+                Kind::TensorFree => {
+                    if let Some(slot) = live.remove(&event.address) {
+                        now -= sizes[slot];
+                        base.ops.push(Op::Free { slot });
+                    }
+                }
+                _ => {}
+            }
+        }
+        let mut rest: Vec<usize> = live.into_values().collect();
+        rest.sort_unstable();
+        base.ops
+            .extend(rest.into_iter().rev().map(|slot| Op::Free { slot }));
+        let scale = (3 << 30) as f64 / peak as f64;
+        for op in &mut base.ops {
+            if let Op::Alloc { size, .. } = op {
+                *size = ((*size as f64 * scale) as u64).max(512);
+            }
+        }
+        let model = (
+            "build_model".to_string(),
+            "/home/me/model.py".to_string(),
+            16,
+        );
+        let stack = base.with_call(&model);
+        base.held = (0..48)
+            .map(|layer| (80 * MIB + layer * 4096, stack))
+            .collect();
+        base
+    }
+
+    fn with_call(&mut self, call: &Call) -> usize {
+        let main = ("main".to_string(), "/home/me/train.py".to_string(), 88);
+        self.stacks.push(vec![main, call.clone()]);
+        self.stacks.len() - 1
+    }
+}
+
+fn calls(stack: &[Frame]) -> Vec<Call> {
+    let mut all: Vec<Call> = stack
+        .iter()
+        .flat_map(|frame| match frame {
+            Frame::Call(symbols) => symbols.to_vec(),
+            Frame::Range(_) => Vec::new(),
+        })
+        .map(|symbol| {
+            let file = symbol.file.or(symbol.module).unwrap_or_default();
+            (symbol.function, file, symbol.line.unwrap_or(0))
+        })
+        .collect();
+    all.reverse();
+    all.truncate(24);
+    all
+}
+
+/// What is wrong with a rank.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Fault {
+    None,
+    /// Each step leaves this many bytes behind.
+    Leak(u64, Call),
+    /// It holds this much more from the start.
+    Holds(u64, Call),
+    /// A request fails at the end, for what this function holds.
+    OutOfMemory(u64, Call),
+    /// All activations are larger by this factor.
+    Batch(f64),
+    /// It has more layers.
+    Model,
+    Setting(&'static str, &'static str),
+    /// It ends in the middle.
+    Died,
+    /// Its backward pass takes longer by this factor.
+    Slow(f64),
+    /// It is not there.
+    Missing,
+}
+
+/// A rank of a job.
+#[derive(Clone, Debug)]
+pub struct Rank {
+    pub rank: u32,
+    pub world: u32,
+    pub steps: u64,
+    pub fault: Fault,
+    /// All that it holds around its steps is larger by this factor: the stage of a pipeline.
+    pub stage: f64,
+}
+
+/// Writes the trace of a rank; nothing if it is missing.
+pub fn write(base: &Base, rank: &Rank, job: &str, folder: &Path) {
+    if rank.fault == Fault::Missing {
+        return;
+    }
+    let mut base = base.clone();
+    let mut random = Random(u64::from(rank.rank).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x5bd1_e995);
+    let events = base.ops.len() as u64 * (rank.steps + 1) * 2 + base.held.len() as u64 * 2 + 4096;
+    let options = WriterOptions {
+        bytes: (events * 64).next_power_of_two(),
+        rank: Some(rank.rank),
+        facts: Facts::None,
+        ..WriterOptions::default()
+    };
+    let host = format!("node{:03}", rank.rank / 8);
+    let writer = Writer::create(
+        &folder.join(format!("{host}-{}.trace", rank.rank)),
+        &options,
+    )
+    .unwrap();
+    let policy = match &rank.fault {
+        Fault::Setting(key, value) => (*key, *value),
+        _ => ("GPUSHIM_POLICY", "auto"),
+    };
+    let world = rank.world.to_string();
+    for (key, value) in [
+        ("host", host.as_str()),
+        ("argv", "python train.py --layers 12"),
+        ("world", &world),
+        ("job", job),
+        ("gpu.0", "NVIDIA H100 80GB HBM3, 85017755648 bytes"),
+        policy,
+        ("GPUSHIM_REUSE", "order"),
+    ] {
+        writer.fact(key, value);
+    }
+    let grown = match rank.fault {
+        Fault::Batch(factor) => factor,
+        _ => 1.0,
+    };
+    let kept = match &rank.fault {
+        Fault::Leak(bytes, call) => Some((*bytes, base.with_call(call))),
+        _ => None,
+    };
+    let held_too = match &rank.fault {
+        Fault::Holds(bytes, call) | Fault::OutOfMemory(bytes, call) => {
+            Some((*bytes, base.with_call(call)))
+        }
+        _ => None,
+    };
+    let layers = if rank.fault == Fault::Model { 1.4 } else { 1.0 };
+    let mut run = Run::new(&writer, &base);
+    for (size, stack) in &base.held {
+        let size = (*size as f64 * layers * rank.stage) as u64;
+        run.alloc_new(size.max(512), *stack);
+    }
+    if let Some((bytes, stack)) = held_too {
+        run.alloc_new(bytes, stack);
+    }
+    // What a time is worth: a part of an iteration.
+    let per_step = base.ops.len() as u64 + 6;
+    let steps = if rank.fault == Fault::Died {
+        rank.steps * 2 / 3
+    } else {
+        rank.steps
+    };
+    let slow = match rank.fault {
+        Fault::Slow(factor) => factor,
+        _ => 1.0,
+    };
+    run.pass(50_000_000);
+    for step in 0..steps {
+        let jitter = 0.98 + 0.04 * random.part();
+        let op_ns = (STEP_NS as f64 * jitter / per_step as f64) as u64;
+        let batch = grown * (0.99 + 0.02 * random.part());
+        run.push(&format!("step {step}"));
+        run.push("forward");
+        let half = base.ops.len() / 2;
+        let more = if rank.fault == Fault::Model {
+            base.ops.len() * 2 / 5
+        } else {
+            0
+        };
+        for (at, op) in base.ops.iter().enumerate() {
+            if at == half {
+                if let Some((bytes, stack)) = kept {
+                    run.alloc_new(bytes, stack);
+                }
+                run.extra(&base.ops[..more], batch);
+                run.pop();
+                run.push("backward");
+            }
+            let is_last = rank.fault == Fault::Died && step + 1 == steps && at == half + half / 2;
+            if is_last {
+                break;
+            }
+            run.op(op, 0, batch);
+            let factor = if at >= half {
+                1.0 + (slow - 1.0) * 2.0
+            } else {
+                1.0
+            };
+            run.pass((op_ns as f64 * factor) as u64);
+        }
+        if rank.fault == Fault::Died && step + 1 == steps {
+            break;
+        }
+        run.pop();
+        run.pop();
+        run.pass(op_ns);
+    }
+    if let Fault::OutOfMemory(..) = rank.fault {
+        run.fails(40 << 30);
+    }
+    let times = run.times;
+    if rank.fault != Fault::Died {
+        writer.fact("ended", "exit");
+    }
+    let path = writer.path().to_path_buf();
+    drop(writer);
+    // Ranks of a host start within a second, hosts within twenty.
+    let shift =
+        u64::from(rank.rank / 8) * 2_311_000_000 % 20_000_000_000 + (random.part() * 1e9) as u64;
+    retime::retime(&path, BEGIN + shift, &times);
+}
+
+/// A rank in the making.
+struct Run<'a> {
+    writer: &'a Writer,
+    stacks: Vec<u32>,
+    ranges: Vec<u32>,
+    now: u64,
+    /// Of each event, ns since the start.
+    times: Vec<u64>,
+    next: u64,
+    sizes: HashMap<u64, u64>,
+    allocated: u64,
+    reserved: u64,
+    /// Where the blocks of a step lie; those of further layers lie elsewhere.
+    slots: u64,
+}
+
+impl<'a> Run<'a> {
+    fn new(writer: &'a Writer, base: &Base) -> Run<'a> {
+        let stack = |calls: &Vec<Call>| {
+            calls.iter().fold(0, |parent, (name, file, line)| {
+                let (name, file) = (writer.intern(name), writer.intern(file));
+                let key = [name.into(), file.into(), (*line).into(), 1];
+                let site = Site {
+                    name,
+                    file,
+                    line: *line,
+                };
+                let id = writer.site(&key, || Some(site)).unwrap();
+                writer.stack_child(parent, StackNode::Site(id))
+            })
+        };
+        Run {
+            writer,
+            stacks: base.stacks.iter().map(stack).collect(),
+            ranges: Vec::new(),
+            now: 1_000_000,
+            times: Vec::new(),
+            next: 1 << 12,
+            sizes: HashMap::new(),
+            allocated: 0,
+            reserved: 0,
+            slots: base.ops.len() as u64,
+        }
+    }
+
+    fn pass(&mut self, ns: u64) {
+        self.now += ns;
+    }
+
+    fn event(&mut self, event: Event) -> Event {
+        self.now += 50;
+        self.times.push(self.now);
+        let allocated = self.allocated;
+        Event {
+            device: 0,
+            thread: 7,
+            extra: [allocated, self.reserved],
+            ..event
+        }
+    }
+
+    fn alloc_new(&mut self, size: u64, stack: usize) {
+        self.next += 1;
+        self.alloc(self.next << SPACE, size, stack);
+    }
+
+    fn alloc(&mut self, address: u64, size: u64, stack: usize) {
+        self.allocated += size;
+        self.reserved = self
+            .reserved
+            .max((self.allocated + self.allocated / 20).next_multiple_of(20 * MIB));
+        self.sizes.insert(address, size);
+        let stack = self.stacks[stack];
+        let event = self.event(Event {
+            address,
+            size,
+            stack,
+            ..Event::new(Kind::TensorAlloc, Class::Tensor)
+        });
+        self.writer.record_alloc(&event);
+    }
+
+    fn free(&mut self, address: u64) {
+        let Some(size) = self.sizes.remove(&address) else {
+            return;
+        };
+        self.allocated -= size;
+        let event = self.event(Event {
+            address,
+            size,
+            ..Event::new(Kind::TensorFree, Class::Tensor)
+        });
+        self.writer.record_free(&event);
+    }
+
+    fn op(&mut self, op: &Op, from: u64, batch: f64) {
+        match op {
+            Op::Alloc { slot, size, stack } => {
+                let size = if *size >= MIB {
+                    (*size as f64 * batch) as u64
+                } else {
+                    *size
+                };
+                self.alloc((from + *slot as u64 + 1) << SPACE, size, *stack);
+            }
+            Op::Free { slot } => self.free((from + *slot as u64 + 1) << SPACE),
+        }
+    }
+
+    /// Further layers: some operations again, at other addresses; what they leave is freed.
+    fn extra(&mut self, ops: &[Op], batch: f64) {
+        let from = self.slots;
+        ops.iter().for_each(|op| self.op(op, from, batch));
+        for op in ops {
+            if let Op::Alloc { slot, .. } = op {
+                self.free((from + *slot as u64 + 1) << SPACE);
+            }
+        }
+    }
+
+    fn push(&mut self, name: &str) {
+        let name = self.writer.intern(name);
+        let top = self.ranges.last().copied().unwrap_or(0);
+        let node = self
+            .writer
+            .stack_child(top, StackNode::Range { name, domain: 0 });
+        self.ranges.push(node);
+        let event = self.event(Event {
+            address: name.into(),
+            stack: node,
+            ..Event::new(Kind::RangePush, Class::Device)
+        });
+        self.writer.record(&event);
+    }
+
+    fn pop(&mut self) {
+        self.ranges.pop();
+        let top = self.ranges.last().copied().unwrap_or(0);
+        let event = self.event(Event {
+            stack: top,
+            ..Event::new(Kind::RangePop, Class::Device)
+        });
+        self.writer.record(&event);
+    }
+
+    fn fails(&mut self, size: u64) {
+        let stack = self.stacks[0];
+        let event = self.event(Event {
+            size,
+            stack,
+            ..Event::new(Kind::TensorOutOfMemory, Class::Tensor)
+        });
+        self.writer.record(&event);
+    }
+}
+
+struct Random(u64);
+
+impl Random {
+    /// 0 to 1.
+    fn part(&mut self) -> f64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) as f64 / (1_u64 << 53) as f64
+    }
+}
+
+/// The situations that are planted, in turn: which kind `gpushim fleet` must say, and the function.
+pub fn faults() -> Vec<(Fault, &'static str, Option<&'static str>)> {
+    let call = |name: &str, file: &str, line| (name.to_string(), format!("/home/me/{file}"), line);
+    vec![
+        (
+            Fault::Leak(8 * MIB, call("keep_loss", "train.py", 31)),
+            "leak",
+            Some("keep_loss train.py:31"),
+        ),
+        (
+            Fault::Holds(2048 * MIB, call("Cache.fill", "cache.py", 12)),
+            "imbalance",
+            Some("Cache.fill cache.py:12"),
+        ),
+        (
+            Fault::OutOfMemory(6144 * MIB, call("Replay.store", "replay.py", 55)),
+            "out-of-memory",
+            Some("Replay.store replay.py:55"),
+        ),
+        (Fault::Model, "other-model", None),
+        (
+            Fault::Setting("GPUSHIM_POLICY", "vmm"),
+            "other-settings",
+            None,
+        ),
+        (Fault::Died, "died", None),
+        (Fault::Slow(1.5), "straggler", None),
+        (Fault::Missing, "missing", None),
+        (
+            Fault::Leak(2 * MIB, call("Metrics.update", "metrics.py", 7)),
+            "leak",
+            Some("Metrics.update metrics.py:7"),
+        ),
+        (Fault::Batch(1.6), "imbalance", None),
+    ]
+}
+
+/// A job with faults at these ranks, and what must be said of it: rank, kind and function.
+pub fn faulty(
+    base: &Base,
+    world: u32,
+    many: usize,
+    folder: &Path,
+) -> Vec<(u32, &'static str, Option<&'static str>)> {
+    let faults = faults();
+    let mut planted = Vec::new();
+    let at = |number: usize| 3 + number as u32 * (world - 4) / many.max(1) as u32;
+    for rank in 0..world {
+        let number = (0..many).find(|number| at(*number) == rank);
+        let fault = number.map(|number| faults[number % faults.len()].clone());
+        if let Some((_, kind, function)) = &fault {
+            planted.push((rank, *kind, *function));
+        }
+        let fault = fault.map_or(Fault::None, |(fault, ..)| fault);
+        write(
+            base,
+            &Rank {
+                rank,
+                world,
+                steps: 14,
+                fault,
+                stage: 1.0,
+            },
+            "81234",
+            folder,
+        );
+    }
+    planted
+}
