@@ -40,7 +40,7 @@ pub fn job(lookup: impl Fn(&str) -> Option<OsString>) -> Option<String> {
         let value = lookup(name)?.to_str()?.trim().to_string();
         (!value.is_empty() && value != "none").then_some(value)
     };
-    JOBS.iter().find_map(|name| named(name))
+    JOBS.iter().find_map(named)
 }
 
 fn number(lookup: &impl Fn(&str) -> Option<OsString>, name: &str) -> Option<u32> {
