@@ -5,8 +5,10 @@
 
 /// Values nearer than this part of the lower one are one group.
 const NEAR: f64 = 0.05;
-/// A role has at least this part of the ranks, and two of them.
+/// A role has at least this part of the ranks, and two of them,
 const ROLE: f64 = 0.03;
+/// or three where there are at least so many ranks: two faults may look alike by chance.
+const MANY: usize = 16;
 /// Roles must have this part of the ranks for the others to be called alone.
 const MOST: f64 = 0.75;
 
@@ -50,7 +52,8 @@ pub fn alone(values: &[f64], least: f64) -> Vec<Alone> {
             None => groups.push(vec![index]),
         }
     }
-    let role = ((values.len() as f64 * ROLE).ceil() as usize).max(2);
+    let fewest = if values.len() < MANY { 2 } else { 3 };
+    let role = ((values.len() as f64 * ROLE).ceil() as usize).max(fewest);
     let (roles, others): (Vec<_>, Vec<_>) =
         groups.into_iter().partition(|group| group.len() >= role);
     let in_roles: usize = roles.iter().map(Vec::len).sum();
@@ -115,6 +118,13 @@ mod tests {
         assert_eq!(found(&stages), [0_usize; 0]);
         stages[300] = 555.0;
         assert_eq!(found(&stages), [300]);
+        assert_eq!(
+            found(&[1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 5.0, 5.0]),
+            [0_usize; 0]
+        );
+        let mut pair = vec![100.0; 40];
+        (pair[7], pair[30]) = (200.0, 203.0);
+        assert_eq!(found(&pair), [7, 30]);
         // Ten of 512 are not a role, twenty are.
         let some = |many: usize| -> Vec<f64> {
             (0..512)

@@ -100,7 +100,7 @@ impl Base {
         rest.sort_unstable();
         base.ops
             .extend(rest.into_iter().rev().map(|slot| Op::Free { slot }));
-        let scale = (3 << 30) as f64 / peak as f64;
+        let scale = (3_u64 << 30) as f64 / peak as f64;
         for op in &mut base.ops {
             if let Op::Alloc { size, .. } = op {
                 *size = ((*size as f64 * scale) as u64).max(512);
