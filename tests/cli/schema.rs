@@ -253,6 +253,7 @@ fn what_each_subcommand_prints_fits_its_schema() {
     let job = look(&["report", "a.trace", "b.trace"]);
     assert_eq!(job["results"].as_array().unwrap().len(), 2);
     look(&["top", "--once", "a.trace", "b.trace"]);
+    look(&["fleet", "."]);
     look(&["config"]);
     look(&["doctor"]);
     look(&["doctor", "a.trace"]);

@@ -36,8 +36,8 @@ variables! {
          for each pool, with pages of memory mapped where they are needed; such memory has no IPC handle. `bins`: \
          whole driver allocations of power-of-two sizes. `off`: every call goes to the driver and is \
          recorded. `plan:FILE`: `vmm` with the addresses in the file, which `gpushim plan` made from a recording, \
-         as long as the program repeats the recorded requests; from the first request that differs on, `vmm` alone. \
-         In FILE `%r` is the rank and `%h` the host, as in `GPUSHIM_TRACE`." }
+         as long as the program repeats the recorded requests; from the first request that differs on, `vmm` alone; \
+         a plan of a period is followed again from the next period on. In FILE `%r` is the rank and `%h` the host, as in `GPUSHIM_TRACE`." }
     REUSE = { "GPUSHIM_REUSE", "order", "order, wait or strict",
         "What makes a freed block safe to hand out again. `order`: later work waits on the device for the work \
          before the free. `wait`: the host waits for it, at the allocation. `strict`: the host waits at each free, \

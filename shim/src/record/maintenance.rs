@@ -36,6 +36,8 @@ fn say_condition(writer: &Writer) {
                 "the disk is full: the trace {path} keeps fewer events; the program runs on"
             ));
         }),
+        // A disk that is full has no room for pages that were only read, either: that was said.
+        Condition::Truncated if SHORT.is_completed() => {}
         Condition::Truncated => TRUNCATED.call_once(|| {
             stderr::say(&format!(
                 "the trace {path} was truncated: nothing more is kept; the program runs on"

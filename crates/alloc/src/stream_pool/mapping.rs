@@ -198,7 +198,7 @@ impl<E: Copy> State<E> {
     /// Whether memory comes and goes. A model's weights come and stay: their pieces need not be small. (With
     /// an eighth instead of a sixteenth a checkpointed GPT-2 holds 0.8 % more, for no fewer calls.)
     fn churns(&self) -> bool {
-        self.stats.freed_bytes - self.calm > self.stats.allocated / 16
+        self.stats.freed_bytes - self.calm >= self.stats.allocated / 16
     }
 
     /// The smallest donor of more than `bytes` bytes, if it can go back.

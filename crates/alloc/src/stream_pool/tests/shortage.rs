@@ -28,16 +28,3 @@ fn free_memory_around_a_small_block_goes_back() {
     // No more than the driver's own pools keep.
     assert!(held <= 32 * MIB, "{held} bytes are held for one MiB");
 }
-
-#[test]
-fn a_first_large_request_takes_large_pieces() {
-    let (driver, pool) = (Slow::new(0), StreamPool::new(0, Settings::default()));
-    let stream = Stream {
-        context: Context(1),
-        handle: 7,
-        thread: 0,
-    };
-    pool.allocate(&driver, stream, 1024 * MIB).expect("memory");
-    // 32 MiB each, as nothing was freed yet.
-    assert_eq!(pool.stats().created, 32);
-}
