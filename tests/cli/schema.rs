@@ -35,7 +35,7 @@ fn wrong(root: &Value, schema: &Value, value: &Value, place: &str) -> Vec<String
     let mut found = Vec::new();
     for (word, rule) in words {
         found.extend(match word.as_str() {
-            "$schema" | "$defs" | "title" | "description" => vec![],
+            "$schema" | "$defs" | "title" | "description" | "default" => vec![],
             "$ref" => {
                 let pointer = rule.as_str().unwrap().strip_prefix('#').unwrap();
                 inner(root.pointer(pointer).unwrap(), value, place)
