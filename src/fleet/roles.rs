@@ -1,13 +1,13 @@
 //! Which values are unlike the others, where ranks may have roles: stages of a pipeline, ranks that evaluate.
 //!
-//! Values near each other are a group. A group of many is a role, and whoever is in none of the roles is alone, if almost
-//! all of the ranks have one.
+//! Values near each other are a group. A group of many is a role. A rank without a role is an outlier, if almost all
+//! others have one.
 
 /// Values nearer than this part of the lower one are one group.
 const NEAR: f64 = 0.05;
-/// A role has at least this part of the ranks, and two of them,
+/// A role has at least this part of the ranks, and at least two of them.
 const ROLE: f64 = 0.03;
-/// or three where there are at least so many ranks: two faults may look alike by chance.
+/// In a job of this many ranks or more a role has at least three: two faults may look alike by chance.
 const MANY: usize = 16;
 /// Roles must have this part of the ranks for the others to be called alone.
 const MOST: f64 = 0.75;

@@ -58,7 +58,7 @@ impl Plan {
     /// Each kind that there is for the requests of one family: that of a period first.
     pub fn all(requests: &Requests, family: Family, effort: Effort, watch: Watch<'_>) -> Vec<Plan> {
         let lives = Lives::of(requests, family);
-        // No device has so many bytes; offsets are sums of sizes.
+        // Offsets are sums of sizes and must fit into 64 bits; no device has that much memory.
         let all = lives.spans.iter().map(|span| span.bytes);
         let is_absurd = all.fold(0, u64::saturating_add) > u64::MAX / 2;
         if lives.spans.is_empty() || is_absurd {

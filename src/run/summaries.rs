@@ -13,7 +13,7 @@ use crate::fleet::{self, RankSummary};
 use crate::recording;
 use gpushim_trace::background;
 
-/// A renewal takes at most one part in so many of the time of one core.
+/// Renewals take at most 1/50 of the time of one core.
 const SHARE: u32 = 50;
 /// Bytes of the thread's stack: names of functions are found on it.
 const STACK: usize = 8 << 20;

@@ -26,6 +26,8 @@ const STACKS: usize = 4096;
 const OF_ONE_WALK: usize = 64;
 /// Frames of Python of all stacks together.
 const FRAMES: usize = 1 << 15;
+/// Room that one stack is given: the 256 functions of Python that are told, and the interpreter's own frames among them.
+const OF_ONE_STACK: usize = 512;
 
 /// What a thread knows. A value of zeros is nothing.
 pub struct KnownStacks {
@@ -191,7 +193,8 @@ impl KnownStacks {
             return;
         };
         let now = (writer.instance(), python::known());
-        if (self.trace.get(), self.python.get()) != now || self.count.get() == STACKS {
+        let is_full = self.count.get() == STACKS || self.used.get() + OF_ONE_STACK > FRAMES;
+        if (self.trace.get(), self.python.get()) != now || is_full {
             self.trace.set(now.0);
             self.python.set(now.1);
             self.forget();
@@ -199,17 +202,10 @@ impl KnownStacks {
         let frames = match functions {
             Functions::Unknown => return,
             Functions::None => 0,
+            // Before 3.12, and without the GIL but in the main thread, they cannot be told later.
             Functions::Some => {
-                let behind = || {
-                    self.frames
-                        .get(self.used.get()..)
-                        .and_then(python::remember)
-                };
-                let again = || {
-                    self.forget();
-                    behind()
-                };
-                match behind().or_else(again) {
+                let free = self.frames.get(self.used.get()..);
+                match free.and_then(python::remember) {
                     Some(frames) => frames,
                     None => return,
                 }

@@ -66,7 +66,7 @@ impl Problem {
         self.part.base
     }
 
-    /// It needs at least so many bytes.
+    /// The least bytes that it needs.
     pub fn least(&self) -> u64 {
         self.least
     }
