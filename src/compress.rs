@@ -16,7 +16,7 @@ use flate2::write::GzEncoder;
 use crate::error::{Context, Result, failed};
 use crate::recording::{is_compressed, most_unpacked};
 use crate::top::{is_in_use, running};
-use crate::whole::{Readers, persist, unfinished};
+use crate::whole::{Readers, Unfinished};
 use gpushim_trace::Trace;
 use gpushim_trace::regular::open_regular;
 
@@ -50,29 +50,29 @@ pub fn in_place(path: &Path) -> Result<bool> {
     if before <= WORTH || is_compressed(path) || !has_ended(path) || !is_ours_alone(&file) {
         return Ok(false);
     }
-    let mut out = BufWriter::new(unfinished(path).context(place())?);
+    let packed = Unfinished::beside(path).context(place())?;
+    let mut out = BufWriter::new(packed.file());
     compress(&mut file, &mut out).context(place())?;
-    let out = out.into_inner().map_err(|error| error.into_error());
-    let mut out = out.context(place())?;
     out.rewind().context(place())?;
-    let filled = same(path, out.as_file()).context(place())?;
-    let packed = out.as_file().metadata().context(place())?;
+    drop(out);
+    let filled = same(path, packed.file()).context(place())?;
+    let finished = packed.file();
     // A reader refuses files that unpack to a multiple of themselves that few have.
-    if taken(&packed) >= before || filled > most_unpacked(out.as_file()) {
+    let size = finished.metadata().context(place())?;
+    if taken(&size) >= before || filled > most_unpacked(finished) {
         return Ok(false);
     }
     let times = FileTimes::new().set_modified(meta.modified().context(place())?);
-    let finished = out.as_file();
-    let finished = finished
+    let is_on_disk = finished
         .set_permissions(meta.permissions())
         .and_then(|()| finished.set_times(times))
         .and_then(|()| finished.sync_all());
-    finished.context(place())?;
+    is_on_disk.context(place())?;
     let now = std::fs::symlink_metadata(path).context(place())?;
     if (now.dev(), now.ino()) != (meta.dev(), meta.ino()) {
         return Ok(false);
     }
-    persist(out, path, Readers::Owner).context(place())?;
+    packed.persist(path, Readers::Owner).context(place())?;
     let folder = path.parent().filter(|folder| *folder != Path::new(""));
     // The name is on the disk with the folder. If that fails, the old file may be back after a crash, which is whole, too.
     let _ = File::open(folder.unwrap_or(Path::new("."))).and_then(|folder| folder.sync_all());

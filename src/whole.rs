@@ -1,15 +1,17 @@
 //! Files that have their names only once they are whole.
 //!
-//! Data is written into a new file with a random name in the same folder, which other users cannot read, and which gets
-//! its final name when it is complete. A link or a file that another user planted under a predictable name is never
-//! opened.
+//! Data is written into a new file in the same folder, which other users cannot read, and which gets its name when it is
+//! complete. Until then it has none, and is gone with a process that is killed; where the file system cannot do that, it
+//! has a random name. A link or a file that another user planted under a predictable name is never opened.
 
 use std::fs::{File, OpenOptions, Permissions};
 use std::io::{self, BufWriter, Write};
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
-use std::path::Path;
+use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
 
-use tempfile::{Builder, NamedTempFile};
+use tempfile::{Builder, TempPath};
 
 /// The users that may read a written file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,43 +37,109 @@ pub fn write_whole<E: From<io::Error>>(
         write(&mut out)?;
         return Ok(out.flush()?);
     }
-    let mut out = BufWriter::new(unfinished(path)?);
+    let unfinished = Unfinished::beside(path)?;
+    let mut out = BufWriter::new(unfinished.file());
     write(&mut out)?;
-    let file = out.into_inner().map_err(|error| error.into_error())?;
-    Ok(persist(file, path, readers)?)
+    out.flush()?;
+    drop(out);
+    Ok(unfinished.persist(path, readers)?)
 }
 
-/// A new file beside a path, to be given that name by [`persist`]. It is removed if it is not.
-///
-/// # Errors
-/// What the file system said.
-pub fn unfinished(path: &Path) -> io::Result<NamedTempFile> {
-    let folder = match path.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder,
-        _ => Path::new("."),
-    };
-    Builder::new()
-        .prefix(".gpushim-")
-        .suffix(".unfinished")
-        .tempfile_in(folder)
+/// A new file beside the path whose name it is to have. It is gone if it does not get that name.
+#[derive(Debug)]
+pub struct Unfinished {
+    file: File,
+    folder: PathBuf,
+    /// The name that it has meanwhile where the file system has no files without names.
+    named: Option<TempPath>,
+}
+
+impl Unfinished {
+    /// A new, empty file in the folder of a path.
+    ///
+    /// # Errors
+    /// What the file system said.
+    pub fn beside(path: &Path) -> io::Result<Unfinished> {
+        let folder = match path.parent() {
+            Some(folder) if !folder.as_os_str().is_empty() => folder,
+            _ => Path::new("."),
+        };
+        let folder = folder.to_path_buf();
+        if let Some(file) = nameless(&folder) {
+            let named = None;
+            return Ok(Unfinished {
+                file,
+                folder,
+                named,
+            });
+        }
         // The error would begin with the random name.
-        .map_err(|error| error.kind().into())
+        let file = names().tempfile_in(&folder);
+        let (file, named) = file.map_err(|error| error.kind())?.into_parts();
+        Ok(Unfinished {
+            file,
+            folder,
+            named: Some(named),
+        })
+    }
+
+    /// The file, to be read and written.
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// Gives the file the name that it is to have.
+    ///
+    /// # Errors
+    /// What the file system said, and if a trace was truncated while it was read: what is in the file may be wrong.
+    pub fn persist(self, path: &Path, readers: Readers) -> io::Result<()> {
+        if gpushim_trace::lost::any() {
+            return Err(io::Error::other("a trace was truncated while it was read"));
+        }
+        if readers == Readers::All {
+            self.file.set_permissions(Permissions::from_mode(0o644))?;
+        }
+        // Only a rename replaces a file, so that a file without a name gets a random one first.
+        let named = match self.named {
+            Some(named) => named,
+            None => names()
+                .make_in(&self.folder, |name| link(&self.file, name))
+                .map_err(|error| io::Error::from(error.kind()))?
+                .into_temp_path(),
+        };
+        named.persist(path).map_err(|error| error.error)
+    }
 }
 
-/// Gives a file the name that it is to have.
-///
-/// # Errors
-/// What the file system said, and if a trace was truncated while it was read: what is in the file may be wrong.
-pub fn persist(file: NamedTempFile, path: &Path, readers: Readers) -> io::Result<()> {
-    if gpushim_trace::lost::any() {
-        return Err(io::Error::other("a trace was truncated while it was read"));
+/// Random names that nobody looks for.
+fn names() -> Builder<'static, 'static> {
+    let mut names = Builder::new();
+    names.prefix(".gpushim-").suffix(".unfinished");
+    names
+}
+
+/// A new file without a name, which [`link`] can name; `None` where the file system or a missing `/proc` forbids it.
+fn nameless(folder: &Path) -> Option<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).mode(0o600);
+    let file = options.custom_flags(libc::O_TMPFILE).open(folder).ok()?;
+    by_descriptor(&file).exists().then_some(file)
+}
+
+fn by_descriptor(file: &File) -> PathBuf {
+    PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()))
+}
+
+/// Gives a file without a name this one, which no other file may have.
+fn link(file: &File, name: &Path) -> io::Result<()> {
+    let terminated = |path: &Path| std::ffi::CString::new(path.as_os_str().as_bytes());
+    let (from, to) = (terminated(&by_descriptor(file))?, terminated(name)?);
+    let (at, follow) = (libc::AT_FDCWD, libc::AT_SYMLINK_FOLLOW);
+    // SAFETY: both names are terminated strings that outlive the call.
+    match unsafe { libc::linkat(at, from.as_ptr(), at, to.as_ptr(), follow) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
     }
-    if readers == Readers::All {
-        file.as_file()
-            .set_permissions(Permissions::from_mode(0o644))?;
-    }
-    let persisted: Result<File, _> = file.persist(path);
-    persisted.map(drop).map_err(|error| error.error)
 }
 
 fn is_as_it_is(path: &Path) -> bool {
@@ -112,5 +180,20 @@ mod tests {
         let null = Path::new("/dev/null");
         write_whole(null, Readers::Owner, |out| out.write_all(b"x")).expect("written");
         assert!(!mode(null).0, "a device stays one");
+    }
+
+    #[test]
+    fn an_unfinished_file_has_no_name() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let entries = || std::fs::read_dir(folder.path()).expect("read").count();
+        let unfinished = Unfinished::beside(&folder.path().join("x")).expect("created");
+        // Killed here, the process leaves nothing. Old file systems cannot do that.
+        let is_nameless = unfinished.named.is_none();
+        assert_eq!(entries(), usize::from(!is_nameless));
+        unfinished.file().write_all(b"new").expect("written");
+        let path = folder.path().join("x");
+        unfinished.persist(&path, Readers::Owner).expect("named");
+        assert_eq!(std::fs::read(&path).expect("read"), b"new");
+        assert_eq!(entries(), 1);
     }
 }

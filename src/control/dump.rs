@@ -7,7 +7,7 @@ use gpushim_trace::{Moment, Trace};
 use crate::error::{Context, Result, failed};
 use crate::output::escape::shown;
 use crate::output::units::count;
-use crate::whole::{Readers, persist, unfinished};
+use crate::whole::{Readers, Unfinished};
 
 /// The name of a copy if none is given: beside the trace, with the word `dump`.
 pub fn beside(trace: &Path) -> PathBuf {
@@ -26,9 +26,9 @@ pub fn write(trace: &Path, copy: &Path) -> Result<Moment> {
             place()
         ));
     }
-    let file = unfinished(copy).context(place())?;
-    let moment = Trace::copy_moment(trace, file.as_file(), copy)?;
-    persist(file, copy, Readers::Owner).context(place())?;
+    let unfinished = Unfinished::beside(copy).context(place())?;
+    let moment = Trace::copy_moment(trace, unfinished.file(), copy)?;
+    unfinished.persist(copy, Readers::Owner).context(place())?;
     Ok(moment)
 }
 

@@ -19,7 +19,7 @@ use super::row::Row;
 use crate::error::{Result, failed};
 use crate::recording::{Names, Recording, blame};
 use crate::symbols::line;
-use crate::whole::{Readers, persist, unfinished};
+use crate::whole::{Readers, Unfinished};
 
 /// Rows that are written at a time, and held in memory until then.
 const ROWS: usize = 1 << 18;
@@ -116,8 +116,9 @@ fn write(recording: &dyn Recording, process: &Process, path: &Path) -> Result<()
         .build();
     let schema = Arc::new(parse_message_type(SCHEMA)?);
     // A file that is not finished does not have the name that queries look for.
-    let file = unfinished(path)?;
-    let mut writer = SerializedFileWriter::new(file.reopen()?, schema, Arc::new(properties))?;
+    let unfinished = Unfinished::beside(path)?;
+    let mut writer =
+        SerializedFileWriter::new(unfinished.file().try_clone()?, schema, Arc::new(properties))?;
     let mut stacks = Stacks {
         names: recording.names(),
         known: FxHashMap::default(),
@@ -137,7 +138,7 @@ fn write(recording: &dyn Recording, process: &Process, path: &Path) -> Result<()
         group.close()?;
     }
     writer.close()?;
-    Ok(persist(file, path, Readers::Owner)?)
+    Ok(unfinished.persist(path, Readers::Owner)?)
 }
 
 /// Stacks as text, each made once: the function that a user would change, and all of them.
