@@ -19,11 +19,15 @@ use crate::recording;
 /// Check whether gpushim works on this machine, or with a trace what it hooked in that run (exit code 1 on problems).
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  gpushim doctor              # this machine
-  gpushim doctor train.trace  # what was hooked in that run")]
+  gpushim doctor                             # this machine
+  gpushim doctor --python venv/bin/python    # and whether stacks will have this Python's functions
+  gpushim doctor train.trace                 # what was hooked in that run")]
 pub struct Args {
     /// A trace file, also compressed by gzip; the machine is examined if none is named.
     file: Option<PathBuf>,
+    /// The Python whose functions are to be recorded; python3 unless given.
+    #[arg(long, value_name = "FILE", conflicts_with = "file")]
+    python: Option<PathBuf>,
     /// The output format.
     #[arg(long, value_enum, default_value_t)]
     format: Format,
@@ -46,7 +50,7 @@ pub fn main(args: &Args) -> Result<Outcome> {
             (trace::checks(&trace), Vec::new(), Vec::new())
         }
         None => (
-            machine::checks(),
+            machine::checks(args.python.as_deref()),
             limits::LIMITS.to_vec(),
             takeover::limits(),
         ),

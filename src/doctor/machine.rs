@@ -7,12 +7,13 @@ use std::process::Command;
 
 use super::check::{Check, Verdict};
 use crate::cli::library;
-use crate::doctor::{preload, takeover};
+use crate::doctor::{preload, python, takeover};
 use crate::output::units::bytes;
 use gpushim_config::{Resolved, host, rank, trace_path};
 use gpushim_trace::{ClockSource, Writer, WriterOptions};
 
-pub fn checks() -> Vec<Check> {
+/// All checks of this machine, of a Python that is named, or else of that of the path.
+pub fn checks(python: Option<&Path>) -> Vec<Check> {
     let resolved = Resolved::from_env();
     let command = Check::new("gpushim", Verdict::Ok, gpushim_version::line());
     let mut checks = vec![
@@ -22,6 +23,7 @@ pub fn checks() -> Vec<Check> {
         driver(),
         cudarts(),
         clock(),
+        python::check(python),
     ];
     checks.push(trace_folder(&resolved));
     checks.extend(takeover::checks(&resolved));

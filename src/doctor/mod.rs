@@ -7,5 +7,6 @@ pub(crate) mod command;
 mod limits;
 mod machine;
 mod preload;
+mod python;
 mod takeover;
 mod trace;

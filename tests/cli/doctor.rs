@@ -248,3 +248,44 @@ fn doctor_names_the_builds_of_command_and_library() {
     // Each file has its own.
     assert_ne!(told, version);
 }
+
+#[test]
+fn doctor_says_whether_a_pythons_functions_are_recorded() {
+    let folder = tempfile::tempdir().unwrap();
+    let named = |name: &str, content: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, content).unwrap();
+        let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(&path, executable).unwrap();
+        let output = run(
+            Path::new("/"),
+            &[
+                "doctor",
+                "--python",
+                path.to_str().unwrap(),
+                "--format",
+                "json",
+            ],
+        );
+        let checks = result(&output)["checks"].as_array().unwrap().clone();
+        let check = checks.into_iter().find(|check| check["what"] == "Python");
+        let check = check.expect("a check of Python");
+        let text = |key: &str| check[key].as_str().unwrap().to_string();
+        (text("verdict"), text("detail"))
+    };
+    let (verdict, detail) = named("python", "#!/bin/sh\nexec python3 \"$@\"\n");
+    assert_eq!(verdict, "ok", "{detail}");
+    assert!(
+        detail.ends_with("stacks have its functions, with file and line"),
+        "{detail}"
+    );
+    let (verdict, detail) = named("broken", "#!/bin/sh\necho no >&2\nexit 3\n");
+    assert_eq!(verdict, "problem", "{detail}");
+    assert!(
+        detail.starts_with("failed to ask ") && detail.ends_with(": no"),
+        "{detail}"
+    );
+    let (verdict, detail) = named("other", "#!/bin/sh\necho hello\n");
+    assert_eq!(verdict, "problem", "{detail}");
+    assert!(detail.contains("it is no Python"), "{detail}");
+}

@@ -1,6 +1,10 @@
 //! Interpreters whose frames are not read.
 
 use std::fmt;
+use std::ops::RangeInclusive;
+
+/// Versions of Python whose frames are read: 3 and each of these.
+pub const VERSIONS: RangeInclusive<u8> = 8..=14;
 
 /// Why an interpreter's frames are not read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,13 +17,25 @@ pub enum Declined {
     Layout,
 }
 
+impl Declined {
+    /// Why the frames of every build of Python 3.`minor` are declined, with a GIL or without one; `None` if they are not.
+    pub fn build(minor: u8, is_free_threaded: bool) -> Option<Declined> {
+        if !VERSIONS.contains(&minor) {
+            Some(Declined::Version(minor))
+        } else {
+            is_free_threaded.then_some(Declined::FreeThreaded)
+        }
+    }
+}
+
 impl fmt::Display for Declined {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Declined::Version(minor) => {
+                let (first, last) = VERSIONS.into_inner();
                 write!(
                     f,
-                    "frames of Python 3.{minor} are not known, those of 3.8 to 3.14 are"
+                    "frames of Python 3.{minor} are not known, those of 3.{first} to 3.{last} are"
                 )
             }
             Declined::FreeThreaded => f.write_str("Python without a GIL is not supported"),
@@ -27,5 +43,24 @@ impl fmt::Display for Declined {
                 "this build of Python keeps its frames elsewhere than builds of its version do",
             ),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::layout::Layout;
+
+    #[test]
+    fn versions_without_published_offsets_have_a_layout() {
+        for minor in 0..=12 {
+            assert_eq!(
+                Layout::of(minor).is_some(),
+                Declined::build(minor, false).is_none(),
+                "3.{minor}"
+            );
+        }
+        assert_eq!(Declined::build(15, true), Some(Declined::Version(15)));
+        assert_eq!(Declined::build(14, true), Some(Declined::FreeThreaded));
     }
 }

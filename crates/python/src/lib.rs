@@ -23,7 +23,7 @@ mod symbols;
 mod text;
 
 pub use call::{Call, KEY};
-pub use declined::Declined;
+pub use declined::{Declined, VERSIONS};
 pub use frames::Step;
 pub use interpreter::{Checked, Interpreter, State};
 pub use remembered::RememberedFrame;
