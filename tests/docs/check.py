@@ -101,7 +101,7 @@ def anchors(file):
 
 
 def links(root):
-    """Relative links that lead nowhere."""
+    """Relative links that lead nowhere, and those of the book to what is not in it."""
     for page in [*pages(root), *sorted((root / "docs" / "measurements").glob("*.md")), root / "CONTRIBUTING.md"]:
         if not page.exists():
             continue
@@ -114,6 +114,8 @@ def links(root):
                 file = (page.parent / name).resolve() if name else page
                 if not file.exists():
                     yield f"{page.relative_to(root)}:{number}: {where} does not exist"
+                elif (root / "docs") in page.parents and (root / "docs") not in file.parents:
+                    yield f"{page.relative_to(root)}:{number}: {where} is not in the book; write its path as `code`"
                 elif anchor and file.suffix == ".md" and anchor not in anchors(file):
                     yield f"{page.relative_to(root)}:{number}: {name or page.name} has no heading #{anchor}"
 
@@ -366,7 +368,7 @@ def self_test(runner, work):
     (root / "docs").mkdir(parents=True)
     (root / "docs" / "SUMMARY.md").write_text("- [One](one.md)\n- [Gone](gone.md)\n")
     (root / "docs" / "one.md").write_text("# One\n")
-    (root / "docs" / "two.md").write_text("[a](missing.md) [b](one.md#two) [c](one.md#one)\n")
+    (root / "docs" / "two.md").write_text("[a](missing.md) [b](one.md#two) [c](one.md#one) [d](../README.md)\n")
     good = "```sh\ngpushim report train.trace | head -3\n```\n`gpushim peak --top 3`\n"
     mistakes = [
         "```sh\nif true\n```\n", "```yaml\na: [1\n```\n", "```json\n{\n```\n", "```dockerfile\nFORM debian\n```\n", "```python\ndef\n```\n", "```shell\nls\n```\n",
@@ -377,7 +379,7 @@ def self_test(runner, work):
     ]
     good += "`--quiet` `--no-such-option`\n"
     (root / "README.md").write_text(good + "".join(mistakes) + "".join(f"`{line}`\n```sh\n{line}\n```\n" if line.startswith("gpushim") else f"```sh\n{line}\n```\n" for line in wrong))
-    expected = {"links": (links(root), 3), "contents": (contents(root), 2), "options": (options(root, runner), 1), "syntax": (syntax(root), len(mistakes)), "commands": (ran(root, runner, []), 2 * len(wrong) - 1)}
+    expected = {"links": (links(root), 4), "contents": (contents(root), 2), "options": (options(root, runner), 1), "syntax": (syntax(root), len(mistakes)), "commands": (ran(root, runner, []), 2 * len(wrong) - 1)}
     for name, (found, count) in expected.items():
         found = list(found)
         if len(found) != count:
