@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
-const POLICIES: [&str; 11] = [
+const POLICIES: [&str; 12] = [
     "auto",
     "vmm",
     "segments",
@@ -15,6 +15,7 @@ const POLICIES: [&str; 11] = [
     "plan",
     "torch",
     "torch-expandable",
+    "torch-elastic",
     "rmm-pool",
     "rmm-arena",
     "bfc",

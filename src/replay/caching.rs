@@ -92,7 +92,21 @@ impl<R: Rules> Caching<R> {
         Caching { rules, memory }
     }
 
-    fn release(&mut self, block: u32) {
+    /// Its rules.
+    pub fn rules(&self) -> &R {
+        &self.rules
+    }
+
+    /// The address and the bytes of a block that was handed out.
+    pub fn place(&self, block: u32) -> Option<(u64, u64)> {
+        let piece = self.memory.places.get(block as usize).copied();
+        let piece = piece.filter(|piece| *piece != Piece::NONE)?;
+        let heap = &self.memory.heap;
+        Some((heap.address(piece), heap.bytes(piece)))
+    }
+
+    /// A block comes back, whatever still uses it.
+    pub fn release(&mut self, block: u32) {
         let place = self.memory.places.get_mut(block as usize);
         let piece = place.map_or(Piece::NONE, |place| std::mem::replace(place, Piece::NONE));
         if piece != Piece::NONE {

@@ -33,7 +33,7 @@ pub struct Args {
     #[command(flatten)]
     common: CommonArgs,
     /// Allocators, separated by commas: auto, vmm, segments, blocks, bins, plan, torch,
-    /// torch-expandable, rmm-pool, rmm-arena, bfc. All if none is named.
+    /// torch-expandable, torch-elastic, rmm-pool, rmm-arena, bfc. All if none is named.
     #[arg(long, value_name = "POLICY", value_delimiter = ',')]
     policy: Vec<Policy>,
     /// The memory of the device, such as 40G.

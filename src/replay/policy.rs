@@ -10,7 +10,7 @@ use super::caching::Caching;
 use super::device::{ReplayDevice, UNLIMITED};
 use super::gpushim::GpushimAllocator;
 use super::run::run;
-use super::torch::Torch;
+use super::torch::{Elastic, Torch};
 use crate::error::{Error, Result, failed};
 use crate::plan::{Effort, choose};
 use crate::replay::rmm;
@@ -30,6 +30,8 @@ pub enum Policy {
     Torch,
     /// The same with expandable segments.
     TorchExpandable,
+    /// The same without them, over pages that move from where no block is to where one is.
+    TorchElastic,
     /// `vmm`, following a placement that was made of these requests.
     Plan,
     /// RMM's pool.
@@ -42,7 +44,7 @@ pub enum Policy {
 
 impl Policy {
     /// All of them: ours first.
-    pub const ALL: [Policy; 11] = [
+    pub const ALL: [Policy; 12] = [
         Policy::Auto,
         Policy::Gpushim(alloc::Policy::Vmm),
         Policy::Gpushim(alloc::Policy::Segments),
@@ -51,6 +53,7 @@ impl Policy {
         Policy::Plan,
         Policy::Torch,
         Policy::TorchExpandable,
+        Policy::TorchElastic,
         Policy::RmmPool,
         Policy::RmmArena,
         Policy::Bfc,
@@ -64,6 +67,7 @@ impl Policy {
             Policy::Plan => "plan",
             Policy::Torch => "torch",
             Policy::TorchExpandable => "torch-expandable",
+            Policy::TorchElastic => "torch-elastic",
             Policy::RmmPool => "rmm-pool",
             Policy::RmmArena => "rmm-arena",
             Policy::Bfc => "bfc",
@@ -78,6 +82,7 @@ impl Policy {
             Policy::Plan => "gpushim, every place chosen beforehand",
             Policy::Torch => "PyTorch's allocator",
             Policy::TorchExpandable => "PyTorch's with expandable_segments",
+            Policy::TorchElastic => "PyTorch's over pages that move (only simulated)",
             Policy::RmmPool => "RMM's pool, without initial size",
             Policy::RmmArena => "RMM's arenas, half of the device at once",
             Policy::Bfc => "TensorFlow's and XLA's BFC, growing",
@@ -109,6 +114,7 @@ impl Policy {
             Policy::TorchExpandable => {
                 Box::new(Caching::new(Torch::expandable(requests), capacity, blocks))
             }
+            Policy::TorchElastic => Box::new(Elastic::new(device, requests)),
             Policy::RmmPool => Box::new(Caching::new(rmm::Pool, capacity, blocks)),
             Policy::RmmArena => Box::new(Caching::new(rmm::Arena::default(), capacity, blocks)),
             Policy::Bfc => Box::new(Caching::new(Bfc::default(), capacity, blocks)),

@@ -15,12 +15,14 @@ use super::heap::Piece;
 use crate::requests::{InitialState, RecordedAllocator, Request, Requests};
 
 mod begin;
+mod elastic;
 mod give_back;
 mod options;
 mod range;
 #[cfg(test)]
 mod tests;
 
+pub(super) use elastic::Elastic;
 pub use options::Options;
 
 /// `kMinBlockSize`: sizes are multiples of it, bytes.
@@ -77,6 +79,20 @@ impl Torch {
             ..Options::of(requests)
         };
         Torch::new(options, requests)
+    }
+
+    /// With segments that stay where they are.
+    fn with_segments(requests: &Requests) -> Torch {
+        let options = Options {
+            is_expandable: false,
+            ..Options::of(requests)
+        };
+        Torch::new(options, requests)
+    }
+
+    /// Whether a block is in a pool that a graph or the program has of its own.
+    fn is_of_own_pool(&self, block: u32) -> bool {
+        self.recorded.pool(block) != 0
     }
 
     fn new(options: Options, requests: &Requests) -> Torch {
