@@ -54,7 +54,13 @@ impl fmt::Display for Fleet {
                         style::row().saturating_sub(30),
                     )),
                 };
-                writeln!(f, "{:>12}  {:>5} ranks  {name}", bytes(of.bytes), of.ranks)?;
+                let ranks = if of.ranks == 1 { "rank " } else { "ranks" };
+                writeln!(
+                    f,
+                    "{:>12}  {:>5} {ranks}  {name}",
+                    bytes(of.bytes),
+                    of.ranks
+                )?;
             }
         }
         let mut phases = Table::new([

@@ -98,7 +98,7 @@ impl Summary {
         let Some(report) = self.worst() else {
             return vec![format!("gpushim: {}", self.last())];
         };
-        let mut lines = cut_to_lines(&format!("gpushim: {}", self.headline(report)), width, 1);
+        let mut lines = self.headline(report, width);
         if let Some(first) = lines.first_mut() {
             *first = Style::Heading.paint(first, is_coloured);
         }
@@ -130,8 +130,21 @@ impl Summary {
         worst.or_else(highest).or_else(|| self.reports.first())
     }
 
-    /// How many findings, and the peak.
-    fn headline(&self, report: &Report) -> String {
+    /// How many findings, and the peak: in one line, or two where no finding follows. The function that holds most is left
+    /// out where it would be cut.
+    fn headline(&self, report: &Report, width: usize) -> Vec<String> {
+        let (said, holder) = self.headline_in_words(report);
+        let said = format!("gpushim: {said}");
+        let room = if report.findings.is_empty() { 2 } else { 1 };
+        let whole = cut_to_lines(&format!("{said}{holder}"), width, room);
+        let is_cut = whole.last().is_some_and(|last| last.ends_with('…'));
+        if is_cut && !holder.is_empty() {
+            return cut_to_lines(&said, width, room);
+        }
+        whole
+    }
+
+    fn headline_in_words(&self, report: &Report) -> (String, String) {
         let findings = match report.findings.len() {
             0 => "no findings".to_string(),
             1 => "1 finding".to_string(),
@@ -147,9 +160,15 @@ impl Summary {
             _ => String::new(),
         };
         let Some(peak) = report.peaks.iter().max_by_key(|peak| peak.bytes) else {
-            return format!("{of}{whose}{findings}; no GPU memory was allocated");
+            let none = format!("{of}{whose}{findings}; no GPU memory was allocated");
+            return (none, String::new());
         };
-        format!("{of}{whose}{findings}; {}", peak_in_words(peak))
+        let said = format!(
+            "{of}{whose}{findings}; peak {} of {}",
+            bytes(peak.bytes),
+            peak.of
+        );
+        (said, holder_in_words(peak))
     }
 
     /// Where the traces are, and what to type next.
@@ -181,16 +200,16 @@ impl Summary {
     }
 }
 
-fn peak_in_words(peak: &HeldAtPeak) -> String {
-    let mut text = format!("peak {} of {}", bytes(peak.bytes), peak.of);
+/// The function that holds most of a peak; empty if none is known.
+fn holder_in_words(peak: &HeldAtPeak) -> String {
     let most = peak.holders.first();
-    if let Some((most, function)) = most.and_then(|most| Some((most, most.who.function.as_ref()?)))
-    {
-        let function = shown(&function.in_a_sentence());
-        let function = shortened(&function, FUNCTION);
-        text.push_str(&format!(", {} of it by `{function}`", bytes(most.bytes)));
-    }
-    text
+    let most = most.and_then(|most| Some((most.bytes, most.who.function.as_ref()?)));
+    let Some((held, function)) = most else {
+        return String::new();
+    };
+    let function = shown(&function.in_a_sentence());
+    let function = shortened(&function, FUNCTION);
+    format!(", {} of it by `{function}`", bytes(held))
 }
 
 /// A text without what is said in parentheses, for want of room; what is between backticks is a name and stays whole.
@@ -334,7 +353,16 @@ mod tests {
             first.starts_with("gpushim: no findings; peak "),
             "{lines:#?}"
         );
-        assert!(lines.len() <= 4, "{lines:#?}");
+        assert!(lines.len() <= 5, "{lines:#?}");
+        for width in 40..120 {
+            for leak in [0, 1 << 20] {
+                let said = summary(leak);
+                let said = said
+                    .headline(said.worst().expect("a report"), width)
+                    .join(" ");
+                assert!(said.matches('`').count() % 2 == 0, "a cut name: {said}");
+            }
+        }
         let none = Summary::of(&[], true);
         let lines = none.lines(80, false);
         assert_eq!(lines.len(), 1);
