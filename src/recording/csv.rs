@@ -1,7 +1,8 @@
 //! Logs that have a line for each request: a header that names the columns, then `alloc,0x7f…,512,…`.
 //!
-//! Each pass reads the file anew, plain or gzip, so that memory grows with the live blocks and not with the length of
-//! the log. A line that makes no sense is named and left out, and costs nothing else.
+//! The file, plain or gzip, is read once, and its events are kept if they are few enough ([`KEPT`]). Of a longer one each
+//! pass reads the file anew, so that memory grows with the live blocks and not with the length of the log. A line that
+//! makes no sense is named and left out, and costs nothing else.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -11,10 +12,15 @@ use super::{Coverage, Names, NoNames, Recording};
 use gpushim_trace::{Class, LiveBlock, Record, Timeline};
 
 mod reader;
+mod row;
 #[cfg(test)]
 mod tests;
 
 use reader::Reader;
+use row::Row;
+
+/// The most events that are kept, 40 bytes each.
+const KEPT: usize = 1 << 22;
 
 /// The columns of a request, in the order of [`Dialect::columns`].
 pub(super) const COLUMNS: usize = 6;
@@ -70,6 +76,8 @@ pub struct LineLog {
     is_gzip: bool,
     dialect: &'static Dialect,
     events: u64,
+    /// All events, unless they are too many.
+    rows: Option<Vec<Row>>,
     problems: Vec<String>,
 }
 
@@ -87,10 +95,19 @@ impl LineLog {
             is_gzip,
             dialect,
             events: 0,
+            rows: None,
             problems: Vec::new(),
         };
         let mut reader = log.reader();
-        log.events = reader.by_ref().count() as u64;
+        let mut rows = Some(Vec::new());
+        for record in reader.by_ref() {
+            log.events += 1;
+            match &mut rows {
+                Some(kept) if kept.len() < KEPT => kept.push(Row::of(&record)),
+                _ => rows = None,
+            }
+        }
+        log.rows = rows;
         log.problems = reader.faults.sentences();
         log
     }
@@ -126,7 +143,13 @@ impl Recording for LineLog {
     }
 
     fn events(&self) -> Box<dyn Iterator<Item = Record> + Send + '_> {
-        Box::new(self.reader())
+        match &self.rows {
+            Some(rows) => {
+                let tickets = 0..;
+                Box::new(tickets.zip(rows).map(|(ticket, row)| row.record(ticket)))
+            }
+            None => Box::new(self.reader()),
+        }
     }
 
     fn live(&self) -> Option<Vec<LiveBlock>> {
@@ -134,7 +157,7 @@ impl Recording for LineLog {
     }
 
     fn timeline(&self) -> Timeline {
-        Timeline::of(self.reader())
+        Timeline::of(self.events())
     }
 
     fn text(&self, _id: u64) -> Option<String> {

@@ -28,6 +28,7 @@ use gpushim_config::size;
   gpushim replay train.trace
   gpushim replay --policy vmm,torch --limit 40G snapshot.pickle
   gpushim replay --policy vmm,torch --plot train.trace
+  gpushim replay --least-limit --policy vmm,torch snapshot.pickle
   gpushim replay --svg policies.svg train.trace")]
 pub struct Args {
     #[command(flatten)]
@@ -39,6 +40,9 @@ pub struct Args {
     /// The memory of the device, such as 40G.
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
     limit: Option<u64>,
+    /// Also find the least limit at which each allocator still serves all requests, by up to 20 more replays of each.
+    #[arg(long)]
+    least_limit: bool,
     /// As GPUSHIM_REUSE: order, wait or strict.
     #[arg(long, value_name = "WAY", value_parser = reuse, default_value = "order")]
     reuse: Reuse,
@@ -81,7 +85,12 @@ pub fn main(args: &Args) -> Result<Outcome> {
     let mut bar = Bar::new();
     let mut look = |recording: &dyn Recording, focus| {
         let mut watch = |policy: Policy, done, all| bar.show(policy.name(), done, all);
-        let report = ReplayReport::of(recording, focus, policies, &device, &mut watch);
+        let report = ReplayReport::of(
+            recording,
+            focus,
+            (policies, &device, args.least_limit),
+            &mut watch,
+        );
         bar.clear();
         if args.plot {
             report.with_plot(columns(args.width))

@@ -115,14 +115,19 @@ impl Heap {
             from = class.saturating_add(1);
         }
         // Of its own class some are.
-        let end = lowest.map_or(u64::MAX, |(least, _)| least);
-        let range = (group, own, 0, 0)..(group, own, end, 0);
-        let mut fitting = self.by_address.range(range).filter(|(.., id)| {
-            self.node(Piece(*id))
-                .is_some_and(|node| node.bytes >= bytes)
-        });
-        let fitting = fitting.next().map(|&(.., id)| id);
-        fitting.or(lowest.map(|(_, id)| id)).map(Piece)
+        // Of each size the lowest: a class has few sizes, and may have many blocks.
+        let mut size = bytes;
+        let next = |size| self.by_size.range((group, size, 0, 0)..).next();
+        while let Some(&(of, there, address, id)) = next(size)
+            && of == group
+            && class(there) == own
+        {
+            if lowest.is_none_or(|(least, _)| address < least) {
+                lowest = Some((address, id));
+            }
+            size = there.saturating_add(1);
+        }
+        lowest.map(|(_, id)| Piece(id))
     }
 
     /// Bytes of the largest free block.

@@ -91,25 +91,42 @@ impl Policy {
 
     /// Makes it, for these requests.
     pub fn build(self, device: &ReplayDevice, requests: &Requests) -> Box<dyn Allocator> {
+        self.build_with(device, requests, &self.plans(device, requests))
+    }
+
+    /// The placements that it follows, which take time to make.
+    pub(super) fn plans(self, device: &ReplayDevice, requests: &Requests) -> Plans {
+        match self {
+            Policy::Plan => {
+                let simulate = |plans: &Plans| held_with(plans, device, requests);
+                choose(requests, &simulate, Effort::QUICK, &mut |_, _| {}).plans(0)
+            }
+            _ => Plans::default(),
+        }
+    }
+
+    /// As [`Policy::build`], with placements that were made before.
+    pub(super) fn build_with(
+        self,
+        device: &ReplayDevice,
+        requests: &Requests,
+        plans: &Plans,
+    ) -> Box<dyn Allocator> {
         let blocks = requests.blocks();
         let capacity = device.limit.unwrap_or(UNLIMITED);
-        let ours = |plain, ordered, plans| {
+        let ours = |plain, ordered| {
             Box::new(GpushimAllocator::new(
                 device,
                 (plain, ordered),
-                &plans,
+                plans,
                 blocks,
             ))
         };
         use alloc::Policy::{Blocks, Vmm};
         match self {
-            Policy::Auto => ours(Blocks, Vmm, Plans::default()),
-            Policy::Gpushim(policy) => ours(policy, policy, Plans::default()),
-            Policy::Plan => {
-                let simulate = |plans: &Plans| held_with(plans, device, requests);
-                let choice = choose(requests, &simulate, Effort::QUICK, &mut |_, _| {});
-                ours(Vmm, Vmm, choice.plans(0))
-            }
+            Policy::Auto => ours(Blocks, Vmm),
+            Policy::Gpushim(policy) => ours(policy, policy),
+            Policy::Plan => ours(Vmm, Vmm),
             Policy::Torch => Box::new(Caching::new(Torch::as_recorded(requests), capacity, blocks)),
             Policy::TorchExpandable => {
                 Box::new(Caching::new(Torch::expandable(requests), capacity, blocks))

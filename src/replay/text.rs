@@ -5,6 +5,7 @@ use std::fmt;
 use serde::Serialize;
 
 use super::device::ReplayDevice;
+use super::least_limit::{Known, LEAST_LIMIT_REPLAYS, fits, least_limit};
 use super::outcome::Outcome;
 use super::policy::Policy;
 use super::run::{run_watched, torch_options};
@@ -62,16 +63,17 @@ pub(super) struct OfPolicy {
     pub(super) policy: Policy,
     #[serde(flatten)]
     pub(super) outcome: Outcome,
+    /// The least limit at which nothing is refused, bytes, to a thousandth; `None` if it was not asked for or not found.
+    pub(super) least_limit: Option<u64>,
 }
 
 impl ReplayReport {
-    /// Replays a recording with each of these policies on such a device. Who watches is told the policy, how many of
-    /// its requests were served, and how many there are.
+    /// Replays a recording with each of these policies on such a device, and if asked looks for their least limits. Who
+    /// watches is told the policy, how many of its requests were served, and how many there are.
     pub fn of(
         recording: &dyn Recording,
         focus: Focus,
-        policies: &[Policy],
-        device: &ReplayDevice,
+        (policies, device, asks_limit): (&[Policy], &ReplayDevice, bool),
         watch: &mut dyn FnMut(Policy, usize, usize),
     ) -> ReplayReport {
         let iterations = Iterations::find(recording, focus);
@@ -93,7 +95,7 @@ impl ReplayReport {
             is_peak_unsure: requests.is_peak_unsure(),
             policies: policies
                 .iter()
-                .map(|policy| OfPolicy::of(*policy, device, &requests, watch))
+                .map(|policy| OfPolicy::of(*policy, (device, asks_limit), &requests, watch))
                 .collect(),
         });
         ReplayReport {
@@ -139,18 +141,64 @@ impl Answer for ReplayReport {
 impl OfPolicy {
     fn of(
         policy: Policy,
-        device: &ReplayDevice,
+        (device, asks_limit): (&ReplayDevice, bool),
         requests: &Requests,
         watch: &mut dyn FnMut(Policy, usize, usize),
     ) -> OfPolicy {
+        let plans = policy.plans(device, requests);
+        let mut allocator = policy.build_with(device, requests, &plans);
         let mut served = |done| watch(policy, done, requests.len());
-        let mut allocator = policy.build(device, requests);
         let outcome = run_watched(requests, &mut *allocator, &mut served);
-        OfPolicy { policy, outcome }
+        let mut replays = 0;
+        let mut is_enough = |limit| {
+            replays += 1;
+            watch(policy, replays, LEAST_LIMIT_REPLAYS);
+            let limit = Some(limit);
+            let device = ReplayDevice { limit, ..*device };
+            Some(fits(
+                requests,
+                &mut *policy.build_with(&device, requests, &plans),
+            ))
+        };
+        let known = Known {
+            live: requests.peak(),
+            likely: outcome.peak_reserved,
+            enough: None,
+        };
+        OfPolicy {
+            policy,
+            outcome,
+            least_limit: asks_limit
+                .then(|| least_limit(known, &mut is_enough))
+                .flatten(),
+        }
     }
 }
 
 impl OfDevice {
+    /// The least limit of each policy, where it was looked for.
+    fn least_limits(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let found = self.policies.iter().filter_map(|of| {
+            let limit = of.least_limit?;
+            let used = self.peak_requested as f64 / limit.max(1) as f64;
+            Some([
+                of.policy.name().to_string(),
+                bytes(limit),
+                format!("{:.1} %", used * 100.0),
+            ])
+        });
+        let mut table = Table::new([
+            ("policy", Align::Left),
+            ("least limit", Align::Right),
+            ("used then", Align::Right),
+        ]);
+        found.for_each(|row| table.row(row));
+        if table.is_empty() {
+            return Ok(());
+        }
+        write!(f, "\n{table}")
+    }
+
     fn text(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
@@ -216,6 +264,7 @@ impl OfDevice {
             ]);
         }
         write!(f, "{table}")?;
+        self.least_limits(f)?;
         self.steps(f)
     }
 }

@@ -151,7 +151,7 @@ pub(super) fn baseline(
 }
 
 /// The settings of the recordings, where they are the same for all and served what is replayed.
-fn own(recorded: &[Recorded], families: Families) -> Option<Candidate> {
+pub(super) fn own(recorded: &[Recorded], families: Families) -> Option<Candidate> {
     let of = |one: &Recorded| {
         let setting = |name: &str| one.settings.get(name).cloned();
         (!one.tensors)

@@ -41,6 +41,8 @@ pub struct Tuned {
     pub advice: Option<Advice>,
     /// The tried candidate that comes closest where nothing fits, and the limit that it needs.
     pub closest: Option<(usize, Option<u64>)>,
+    /// The least limits of what the program has now, where they were found: policy, bytes.
+    pub limits_now: Vec<(&'static str, u64)>,
     /// How sure the advice is.
     pub confidence: Confidence,
     /// What a placement made beforehand would hold, bytes; of runs that repeat themselves.
@@ -91,6 +93,7 @@ pub fn tune(
         front: front(&sums),
         advice: None,
         closest: None,
+        limits_now: Vec::new(),
         confidence: Confidence::default(),
         plan: None,
         not_tried: all.len() - tried.len(),
@@ -135,6 +138,7 @@ pub fn tune(
         tuned.confidence.at_most(Level::Guess);
     } else {
         smallest_limit = limits.least(&best.candidate, best.sum);
+        tuned.limits_now = limits_now(recorded, families, &tuned.tried, &limits);
     }
     // Halves of what may be no iterations, and a beginning that is lost, leave a doubt.
     if recorded.iter().any(|one| one.is_wrapped || !one.is_sure) {
@@ -155,6 +159,29 @@ pub fn tune(
         tuned.plan = planned(&runs, &|jobs| replays(jobs, 1.0, "plan"));
     }
     tuned
+}
+
+/// The least limits of the settings that the recordings had, or else of PyTorch's allocator.
+fn limits_now(
+    recorded: &[Recorded],
+    families: Families,
+    tried: &[Tried],
+    limits: &fit::Limits,
+) -> Vec<(&'static str, u64)> {
+    let own = advice::own(recorded, families);
+    let now = match own.and_then(|own| tried.iter().find(|one| one.candidate == own)) {
+        Some(own) => vec![(
+            own.candidate.policy(),
+            limits.least(&own.candidate, own.sum),
+        )],
+        None => [Policy::Torch, Policy::TorchExpandable]
+            .map(|policy| (policy.name(), limits.least_of(policy)))
+            .to_vec(),
+    };
+    let found = now.into_iter();
+    found
+        .filter_map(|(name, limit)| Some((name, limit?)))
+        .collect()
 }
 
 /// Where all of it is replayed: as it was recorded, but for what is looked for.

@@ -45,6 +45,8 @@ pub struct TuneReport {
     pub(super) advice: Option<OfAdvice>,
     /// Where nothing fits: what comes closest.
     pub(super) closest: Option<Closest>,
+    /// The least limits at which the runs still fit: with the best that was tried, and with what the program has now.
+    pub(super) least_limits: Vec<LeastLimit>,
     pub(super) plan: Option<OfPlan>,
     pub(super) confidence: OfConfidence,
     pub(super) tried: usize,
@@ -147,6 +149,16 @@ pub(super) struct Closest {
     pub(super) smallest_limit: Option<u64>,
 }
 
+/// The least limit at which the runs still fit.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(super) struct LeastLimit {
+    /// With this policy.
+    pub(super) policy: String,
+    /// Bytes, to a thousandth.
+    pub(super) bytes: u64,
+}
+
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct OfPlan {
@@ -205,6 +217,7 @@ impl TuneReport {
                     smallest_limit,
                 })
             }),
+            least_limits: least_limits(&tuned, &rows),
             plan: tuned.plan.map(|peak_reserved| OfPlan { peak_reserved }),
             tried: tuned.tried.len(),
             not_tried: tuned.not_tried,
@@ -216,6 +229,21 @@ impl TuneReport {
     pub(super) fn has_requests(&self) -> bool {
         self.recordings.iter().any(|one| !one.devices.is_empty())
     }
+}
+
+fn least_limits(tuned: &Tuned, rows: &[Row]) -> Vec<LeastLimit> {
+    let best = tuned.advice.as_ref().and_then(|advice| {
+        let name = &rows.get(advice.chosen)?.name;
+        Some((name.as_str(), advice.smallest_limit?))
+    });
+    let now = tuned.limits_now.iter().copied();
+    let others = now.filter(|(name, _)| best.is_none_or(|(best, _)| best != *name));
+    let all = best.into_iter().chain(others);
+    all.map(|(policy, bytes)| LeastLimit {
+        policy: policy.to_string(),
+        bytes,
+    })
+    .collect()
 }
 
 fn advice(tuned: &Tuned, rows: &[Row], recorded: &[Recorded]) -> Option<OfAdvice> {

@@ -66,6 +66,17 @@ impl Answer for TuneReport {
             return Ok(());
         };
         advice.text(f, self)?;
+        if !self.least_limits.is_empty() {
+            let limits = self.least_limits.iter();
+            let limits: Vec<String> = limits
+                .map(|one| format!("{} with {}", bytes(one.bytes), one.policy))
+                .collect();
+            writeln!(
+                f,
+                "The least memory in which the run still fits: {}.",
+                limits.join(", ")
+            )?;
+        }
         if let Some(plan) = &self.plan
             && let Some(less) = advice.row.peak_reserved.checked_sub(plan.peak_reserved)
             && 100.0 * less as f64 >= WORTH * advice.row.peak_reserved as f64

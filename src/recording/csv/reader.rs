@@ -6,6 +6,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use flate2::bufread::MultiGzDecoder;
+use memchr::{memchr, memchr_iter};
 use rustc_hash::FxHashMap;
 
 use crate::error::{Error, Result, failed};
@@ -146,6 +147,19 @@ impl Reader {
     fn read_line(&mut self) -> Option<bool> {
         self.text.clear();
         self.line += 1;
+        // Mostly the whole line is in the buffer.
+        match self.input.fill_buf() {
+            Ok(there) => {
+                let there = there.get(..LINE_MAX as usize).unwrap_or(there);
+                if let Some(end) = memchr(b'\n', there) {
+                    self.text
+                        .extend_from_slice(there.get(..end).unwrap_or_default());
+                    self.input.consume(end + 1);
+                    return Some(true);
+                }
+            }
+            Err(error) => return self.unreadable(&error),
+        }
         let mut limited = self.input.by_ref().take(LINE_MAX);
         match limited.read_until(b'\n', &mut self.text) {
             Ok(0) => None,
@@ -155,12 +169,14 @@ impl Reader {
                 self.skip_line()
             }
             Ok(_) => Some(true),
-            Err(error) => {
-                let what = format!("it cannot be read beyond line {}: {error}", self.line);
-                self.faults.end.get_or_insert(what);
-                None
-            }
+            Err(error) => self.unreadable(&error),
         }
+    }
+
+    fn unreadable(&mut self, error: &io::Error) -> Option<bool> {
+        let what = format!("it cannot be read beyond line {}: {error}", self.line);
+        self.faults.end.get_or_insert(what);
+        None
     }
 
     fn skip_line(&mut self) -> Option<bool> {
@@ -178,7 +194,7 @@ impl Reader {
     /// The request of a line, if it is one that matters.
     fn parse(&mut self, text: &[u8]) -> Result<Option<Record>> {
         let text = std::str::from_utf8(text).map_err(|_| failed!("is not text"))?;
-        let text = text.trim();
+        let text = trimmed(text);
         if text.is_empty() {
             return Ok(None);
         }
@@ -187,12 +203,13 @@ impl Reader {
             return Ok(None);
         };
         let mut fields = [""; COLUMNS];
-        for (at, value) in text.split(',').enumerate() {
-            for (field, place) in fields.iter_mut().zip(places) {
-                if place == Some(at) {
-                    *field = value.trim();
-                }
+        let ends = memchr_iter(b',', text.as_bytes()).chain([text.len()]);
+        let mut from = 0;
+        for (at, to) in ends.enumerate() {
+            if let Some(field) = places.iter().position(|place| *place == Some(at)) {
+                fields[field] = trimmed(text.get(from..to).unwrap_or_default());
             }
+            from = to + 1;
         }
         let [action, address, size, stream, thread, time] = fields;
         let mut actions = self.dialect.actions.iter();
@@ -288,6 +305,15 @@ impl Reader {
             event,
         }
     }
+}
+
+/// Without white space at both ends, of which there is mostly none.
+fn trimmed(text: &str) -> &str {
+    let is_plain = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_graphic);
+    if is_plain(text.as_bytes().first()) && is_plain(text.as_bytes().last()) {
+        return text;
+    }
+    text.trim()
 }
 
 /// A number, decimal or hexadecimal; `(nil)` is how C prints no pointer.

@@ -220,3 +220,28 @@ alloc,(nil),512,0,0,20
         recording.problems()
     );
 }
+
+#[test]
+fn kept_events_are_those_of_the_file() {
+    let content = "op,ptr,size,stream,thread,time_ns
+alloc,0x1000,4096,-,7,10
+alloc, 0x2000 ,512,0x5,8,11
+nonsense
+free,0x1000,4096,-,7,12
+alloc,(nil),4096,-,7,13
+free,0x3000,1,-,7,9
+alloc,0x1000,1,-,7,20";
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(content.as_bytes()).unwrap();
+    let log = LineLog::new(
+        file.path(),
+        std::fs::File::open(file.path()).unwrap(),
+        false,
+        &crate::recording::requests::REQUESTS,
+    );
+    assert!(log.rows.is_some());
+    let kept: Vec<_> = log.events().collect();
+    let anew: Vec<_> = log.reader().collect();
+    assert_eq!(format!("{kept:?}"), format!("{anew:?}"));
+    assert_eq!((kept.len(), log.events), (6, 6));
+}

@@ -1,0 +1,125 @@
+//! The least limit at which requests still fit.
+
+use super::allocator::Allocator;
+use crate::requests::{Op, Requests};
+
+/// The resolution of a limit: this many bytes, or a thousandth of it if that is more.
+const STEP: u64 = 2 << 20;
+/// How often a limit that was too small is raised by a half.
+const RAISES: u32 = 8;
+/// The most replays of one search.
+pub const LEAST_LIMIT_REPLAYS: usize = 20;
+
+/// What is known before a search.
+#[derive(Clone, Copy, Debug)]
+pub struct Known {
+    /// The most bytes that are live: a limit below is never enough.
+    pub live: u64,
+    /// Bytes that are likely enough: what is taken without a limit.
+    pub likely: u64,
+    /// Bytes that are known to be enough.
+    pub enough: Option<u64>,
+}
+
+/// The least limit under which nothing is refused, bytes, by bisection: it is taken that what fits into some memory
+/// fits into more. `fits` says whether a limit is enough, or `None` if there is no time to find out; then the answer is
+/// the least limit that was seen to be enough, or `None`. At most [`LEAST_LIMIT_REPLAYS`] limits are tried.
+pub fn least_limit(known: Known, fits: &mut dyn FnMut(u64) -> Option<bool>) -> Option<u64> {
+    let mut below = known.live.saturating_sub(1);
+    let mut enough = known.enough;
+    let mut next = known.likely.max(known.live);
+    let mut left = LEAST_LIMIT_REPLAYS;
+    for _ in 0..RAISES {
+        if enough.is_some_and(|enough| enough <= next) {
+            break;
+        }
+        left -= 1;
+        if fits(next)? {
+            enough = Some(next);
+            break;
+        }
+        (below, next) = (next, next.saturating_add(next / 2));
+    }
+    let mut enough = enough?;
+    while left > 0 && enough.saturating_sub(below) > STEP.max(enough / 1000) {
+        left -= 1;
+        let middle = below + (enough - below) / 2;
+        match fits(middle) {
+            Some(true) => enough = middle,
+            Some(false) => below = middle,
+            None => break,
+        }
+    }
+    Some(enough)
+}
+
+/// Whether an allocator serves all requests. Ends at the first that it refuses.
+pub(super) fn fits(requests: &Requests, allocator: &mut dyn Allocator) -> bool {
+    let skip = if allocator.begin_with(requests.given()) {
+        requests.given().blocks.len()
+    } else {
+        0
+    };
+    requests
+        .iter()
+        .enumerate()
+        .all(|(index, request)| match request.op {
+            Op::Allocate => index < skip || allocator.allocate(&request).is_ok(),
+            Op::Free => {
+                allocator.free(&request);
+                true
+            }
+            Op::Done => {
+                allocator.done(&request);
+                true
+            }
+            Op::Trim => {
+                allocator.trim(&request);
+                true
+            }
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    fn known(likely: u64) -> Known {
+        Known {
+            live: 1000 * MIB,
+            likely: likely * MIB,
+            enough: None,
+        }
+    }
+
+    #[test]
+    fn the_least_limit_is_enough_and_found_within_the_resolution() {
+        for needed in [1000, 1001, 1234, 1999, 2500, 20_000] {
+            let mut tried = 0;
+            let mut fits = |limit: u64| {
+                tried += 1;
+                Some(limit >= needed * MIB)
+            };
+            let least = least_limit(known(1200), &mut fits).expect("one");
+            assert!(least >= needed * MIB);
+            assert!(least <= needed * MIB + STEP.max(least / 1000), "{needed}");
+            assert!(tried <= LEAST_LIMIT_REPLAYS, "{tried}");
+        }
+    }
+
+    #[test]
+    fn without_time_or_with_nothing_enough_there_is_none() {
+        assert_eq!(least_limit(known(1200), &mut |_| None), None);
+        assert_eq!(least_limit(known(1200), &mut |_| Some(false)), None);
+        let mut left = 2;
+        let mut fits = |limit: u64| {
+            left -= 1;
+            (left >= 0).then_some(limit >= 1050 * MIB)
+        };
+        // 1,200 MiB, then half of the way down to what is live.
+        let found = least_limit(known(1200), &mut fits).map(|limit| limit.div_ceil(MIB));
+        assert_eq!(found, Some(1100));
+    }
+}
