@@ -1,6 +1,7 @@
 -- Who peaks: the most that was live on each rank's device, and when, from its events.
+-- (The hints are Spark's, a comment to others: a table of ranks is small, one of events is not to be sorted for it.)
 WITH blocks AS (
-  SELECT e.trace, e.event, e.ns, e.live
+  SELECT /*+ BROADCAST(r) */ e.trace, e.event, e.ns, e.live
   FROM events e
   JOIN ranks r ON e.trace = r.trace AND e.device IS NOT DISTINCT FROM r.device
   WHERE e.live IS NOT NULL
@@ -8,7 +9,7 @@ WITH blocks AS (
 ), highest AS (
   SELECT trace, max(live) AS peak FROM blocks GROUP BY trace
 ), moments AS (
-  SELECT h.trace, h.peak, min(b.ns) AS peak_ns
+  SELECT /*+ BROADCAST(h) */ h.trace, h.peak, min(b.ns) AS peak_ns
   FROM highest h JOIN blocks b ON b.trace = h.trace AND b.live = h.peak
   GROUP BY h.trace, h.peak
 )
