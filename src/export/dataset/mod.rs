@@ -82,8 +82,6 @@ pub fn parquet(
     job: Option<&str>,
 ) -> Result<Vec<PathBuf>> {
     let dataset = Dataset { folder, job };
-    let add = |recording: &Box<dyn Recording>| {
-        dataset.add(&**recording, &RankSummary::read(&**recording))
-    };
-    recordings.iter().map(add).collect()
+    let add = |recording: &dyn Recording| dataset.add(recording, &RankSummary::read(recording));
+    recordings.iter().map(|one| add(&**one)).collect()
 }
