@@ -23,7 +23,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 QUERIES = ROOT / "docs" / "queries"
 sys.path.insert(0, str(ROOT / "tests" / "clients"))
-JOB = "night/../7 =é"
+JOB = "night/../7 =e%"
 RANKS, FAULTS = 12, 3
 
 
