@@ -37,7 +37,7 @@ fn write_all(content: &[u8]) -> bool {
     }
     metrics(&recordings);
     let dir = tempfile::tempdir().unwrap();
-    gpushim_command::export::parquet(&recordings, dir.path(), "job").unwrap();
+    gpushim_command::export::parquet(&recordings, dir.path(), None).unwrap();
     true
 }
 
@@ -113,9 +113,24 @@ fn the_command_says_what_it_could_not_do() {
         said.starts_with("gpushim: failed to write no/such: "),
         "{said}"
     );
-    let (code, said) = gpushim(dir, &["export", "--to", "parquet", "a.trace"]);
+    // One that cannot be read does not keep the others from being written.
+    let parquet = [
+        "export",
+        "parquet",
+        "--dataset",
+        "lake",
+        "b.trace",
+        "a.trace",
+    ];
+    let (code, said) = gpushim(dir, &parquet);
     assert_eq!(code, Some(2));
-    assert!(said.contains("name it with -o FOLDER"), "{said}");
+    assert!(said.contains("b.trace"), "{said}");
+    assert!(dir.join("lake/events").is_dir(), "{said}");
+    let (code, said) = gpushim(dir, &["export", "parquet", "--dataset", "x", "no"]);
+    assert_eq!(code, Some(2), "{said}");
+    let (code, said) = gpushim(dir, &["export", "parquet", "a.trace"]);
+    assert_eq!(code, Some(2));
+    assert!(said.contains("--dataset <DIR>"), "{said}");
     let (code, said) = gpushim(
         dir,
         &["export", "--to", "rmm", "-o", "log", "a.trace", "a.trace"],

@@ -7,6 +7,7 @@
 pub(crate) mod command;
 mod complete_events;
 mod counters;
+mod dataset;
 #[cfg(test)]
 pub(crate) mod figures;
 mod firefox;
@@ -14,7 +15,6 @@ mod folded;
 mod frames;
 mod json;
 mod memory_viz;
-mod parquet;
 mod perfetto;
 mod pickler;
 mod pprof;
@@ -26,7 +26,7 @@ mod row;
 mod speedscope;
 mod write;
 
-pub use parquet::parquet;
+pub use dataset::{Dataset, parquet};
 pub(crate) use process::processes;
 pub use profile::Measure;
 pub use write::{Format, write};

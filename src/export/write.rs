@@ -32,8 +32,6 @@ pub enum Format {
     Rmm,
     /// Events as JSON, one a line, and their stacks.
     Json,
-    /// A folder of Parquet files, partitioned by job and rank.
-    Parquet,
 }
 
 /// Writes recordings in a format. `measure` is what [`Format::Folded`] counts.
@@ -61,8 +59,5 @@ pub fn write(
                 recordings.len()
             )),
         },
-        Format::Parquet => Err(failed!(
-            "write parquet into one file: it is a folder of files"
-        )),
     }
 }

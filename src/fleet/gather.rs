@@ -126,8 +126,12 @@ pub fn each<T: Sync, A: Send>(
     answers.into_iter().map(|(_, answer)| answer).collect()
 }
 
-/// Adds the files of a folder and of those in it, by the trace that they belong to.
-fn find(path: &Path, depth: usize, places: &mut BTreeMap<PathBuf, Place>) -> Result<()> {
+/// Adds the files of a folder and of those in it, by the trace that they belong to. `depth` is that of the folder below
+/// the one that was named.
+///
+/// # Errors
+/// It cannot be read, or is a file of another kind.
+pub fn find(path: &Path, depth: usize, places: &mut BTreeMap<PathBuf, Place>) -> Result<()> {
     if !path.is_dir() {
         return match add(path, places) {
             true => Ok(()),
@@ -176,10 +180,11 @@ fn add(path: &Path, places: &mut BTreeMap<PathBuf, Place>) -> bool {
     is_trace
 }
 
-type Read = (Option<RankSummary>, Vec<Unreadable>);
+/// The summary of a process, if one could be had, and the files that could not be read.
+pub type Read = (Option<RankSummary>, Vec<Unreadable>);
 
 /// The summary of a process: as it lies there if it is the last one, else from the trace if that has more events.
-fn read(place: &Place, keeps: bool) -> Read {
+pub fn read(place: &Place, keeps: bool) -> Read {
     let mut unreadable = Vec::new();
     let unread = |path: &Path, error: &dyn std::fmt::Display| Unreadable {
         file: path.display().to_string(),

@@ -14,10 +14,11 @@ mod open;
 mod outlier;
 mod page;
 mod roles;
-mod summary;
+pub(crate) mod summary;
 mod text;
 
-pub(crate) use beside::write;
+pub(crate) use beside::{read as read_summary, write};
+pub(crate) use gather::{Place, each, find, read};
 #[cfg(test)]
 pub(crate) use job::Fleet;
 pub use summary::RankSummary;

@@ -1,6 +1,8 @@
 //! Opens the traces of outliers, to name functions and lines: of no others.
 
-use super::gather::each;
+use std::path::Path;
+
+use super::gather::{Member, each};
 use super::job::Fleet;
 use super::make::site;
 use super::outlier::Kind;
@@ -17,18 +19,19 @@ struct Told {
 impl Fleet {
     /// Looks into the trace of the first rank of each outlier, of at most `most` of them.
     pub fn open_outliers(&mut self, most: usize) {
-        let wanted: Vec<(usize, Kind, std::path::PathBuf)> = (self.outliers.iter().enumerate())
+        let wanted: Vec<(usize, Kind, &Member, &Path)> = (self.outliers.iter().enumerate())
             .filter_map(|(at, one)| {
                 let member = self.members.get(*one.members.first()?)?;
-                Some((at, one.kind, member.place.trace.clone()?))
+                Some((at, one.kind, member, member.place.trace.as_deref()?))
             })
             .take(most)
             .collect();
-        let told = each(&wanted, "opening outliers", |(_, kind, trace)| {
+        let told = each(&wanted, "opening outliers", |(_, kind, member, trace)| {
             let recording = recording::open(trace).ok()?;
-            Some(look(*kind, &*recording))
+            Some(look(*kind, &member.summary, &*recording))
         });
-        for ((at, ..), told) in wanted.into_iter().zip(told) {
+        let told: Vec<_> = wanted.iter().map(|(at, ..)| *at).zip(told).collect();
+        for (at, told) in told {
             if let (Some(one), Some(told)) = (self.outliers.get_mut(at), told) {
                 one.site = told.site.or(one.site.take());
                 one.next = Some(told.next);
@@ -65,28 +68,37 @@ impl Fleet {
     }
 }
 
-fn look(kind: Kind, recording: &dyn Recording) -> Told {
+fn look(kind: Kind, summary: &RankSummary, recording: &dyn Recording) -> Told {
     let path = recording.path().display();
     let of_finding = |summary: &RankSummary, kinds: &[&str]| {
         let mut findings = summary.findings.iter();
         let finding = findings.find(|one| kinds.contains(&one.kind.as_str()));
         finding.and_then(|one| one.site.clone())
     };
+    // The summary comes from the same events: what it names need not be looked for again, which takes seconds.
+    let named = |kinds: &[&str]| of_finding(summary, kinds);
     match kind {
         Kind::Leak => {
-            let summary = RankSummary::read(recording);
-            let keepers = summary.iterations.as_ref().map(|of| &of.keepers);
-            let keeper = keepers.and_then(|keepers| keepers.first());
+            let kinds = ["growth", "leaks"];
+            let anew = || {
+                let summary = RankSummary::read(recording);
+                let keepers = summary.iterations.as_ref().map(|of| &of.keepers);
+                let keeper = keepers.and_then(|keepers| keepers.first());
+                of_finding(&summary, &kinds).or_else(|| keeper.map(|keeper| keeper.site.clone()))
+            };
             Told {
-                site: of_finding(&summary, &["growth", "leaks"])
-                    .or_else(|| keeper.map(|keeper| keeper.site.clone())),
+                site: named(&kinds).or_else(anew),
                 next: format!("gpushim growth {path}"),
             }
         }
-        Kind::OutOfMemory => Told {
-            site: of_finding(&RankSummary::read(recording), &["out-of-memory"]),
-            next: format!("gpushim oom {path}"),
-        },
+        Kind::OutOfMemory => {
+            let kinds = ["out-of-memory"];
+            let anew = || of_finding(&RankSummary::read(recording), &kinds);
+            Told {
+                site: named(&kinds).or_else(anew),
+                next: format!("gpushim oom {path}"),
+            }
+        }
         // The last thing that it asked for.
         Kind::Died => {
             let events = recording.events().map(|record| record.event);

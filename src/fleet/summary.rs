@@ -79,9 +79,9 @@ pub struct Process {
 pub enum State {
     /// It ran when the summary was written.
     Running,
-    /// It noted its end in the trace.
+    /// It noted its end in the trace, or its parent was told an exit code.
     Ended,
-    /// It ended without a note in the trace: by a signal, by `_exit`, with its machine.
+    /// It ended without a note in the trace: by a signal, with its machine, or by `_exit` where no parent was asked.
     Died,
     /// That cannot be told from here.
     #[default]
@@ -255,6 +255,15 @@ pub struct OverTime {
 }
 
 impl RankSummary {
+    /// Notes what the parent of the process was told of its end. One that gave an exit code has ended, if by `_exit`, which
+    /// leaves no note in the trace.
+    pub fn ended_by(&mut self, by: String) {
+        if by.starts_with("exit code") && self.end.state != State::Running {
+            self.end.state = State::Ended;
+        }
+        self.end.by = Some(by);
+    }
+
     /// The device with the highest peak.
     pub fn main_device(&self) -> Option<&Device> {
         // The first of several.
@@ -271,5 +280,31 @@ impl RankSummary {
         self.process
             .started_wall_ns
             .saturating_add(self.process.last_ns)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_exit_code_is_an_end_without_a_note_in_the_trace() {
+        let told = |state, by: &str| {
+            let mut summary = RankSummary::default();
+            summary.end.state = state;
+            summary.ended_by(by.to_string());
+            (summary.end.state, summary.end.by)
+        };
+        let by = |by: &str| Some(by.to_string());
+        assert_eq!(
+            told(State::Died, "exit code 0"),
+            (State::Ended, by("exit code 0"))
+        );
+        assert_eq!(told(State::Died, "signal 9"), (State::Died, by("signal 9")));
+        // Another process that it started records into the same trace.
+        assert_eq!(
+            told(State::Running, "exit code 0"),
+            (State::Running, by("exit code 0"))
+        );
     }
 }

@@ -236,7 +236,7 @@ pub fn main(args: &Args) -> Result<Outcome> {
     if let Some(summary) = summary.as_mut().filter(|_| is_summed_up) {
         let own = summary.ranks.iter_mut();
         own.filter(|(_, rank)| rank.process.pid == Some(pid))
-            .for_each(|(_, rank)| rank.end.by = Some(end.to_string()));
+            .for_each(|(_, rank)| rank.ended_by(end.to_string()));
         problems.extend(summaries::write_last(&summary.ranks));
     }
     if !args.no_pack {

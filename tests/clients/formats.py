@@ -229,8 +229,8 @@ class Formats:
 
         lake = self.options.work / "lake"
         paths = [path for path, _ in self.inputs()]
-        self.run("export", "--to", "parquet", "--job", "night-7", "-o", lake, *paths)
-        data = pyarrow.dataset.dataset(lake, partitioning="hive")
+        self.run("export", "parquet", "--dataset", lake, "--job", "night-7", *paths)
+        data = pyarrow.dataset.dataset(lake / "events", partitioning="hive")
         table = data.to_table()
         need(set(table.column("job").to_pylist()) == {"night-7"}, "the job is not a column")
         need(table.schema.field("time").type.tz == "UTC", "times have no zone")

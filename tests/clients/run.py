@@ -38,7 +38,7 @@ SCHEMA = "speedscope@1.25.0"
 """Of which speedscope the schema is."""
 
 
-def environment(target, name="clients", file="requirements.txt"):
+def environment(target, name="clients", file="requirements.txt", only_wheels=True):
     """The virtual environment's Python, made if need be; or the reason why there is none."""
     requirements = (HERE / file).read_bytes()
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
@@ -49,7 +49,7 @@ def environment(target, name="clients", file="requirements.txt"):
         return python, ""
     for argv in (
         [sys.executable, "-m", "venv", folder],
-        [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--only-binary=:all:", "-r", HERE / file],
+        [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *(["--only-binary=:all:"] if only_wheels else []), "-r", HERE / file],
     ):
         done = subprocess.run([str(part) for part in argv], capture_output=True, text=True)
         if done.returncode != 0:

@@ -6,11 +6,19 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use gpushim_command::recording::{self, Frame};
 use gpushim_trace::{Class, Event, Facts, Kind, Site, StackNode, Writer, WriterOptions};
 
+#[path = "base.rs"]
+mod base;
+#[path = "faults.rs"]
+mod faults;
 #[path = "retime.rs"]
 mod retime;
+
+pub use base::{Base, Call};
+pub use faults::{Job, faulty};
+
+use base::Op;
 
 const MIB: u64 = 1 << 20;
 /// An iteration takes about so long, ns.
@@ -19,128 +27,6 @@ pub const STEP_NS: u64 = 20_000_000_000;
 const SPACE: u64 = 36;
 /// Wall clock of the first rank, ns since 1970.
 const BEGIN: u64 = 1_790_000_000_000_000_000;
-
-/// A function, its file and the line of the call.
-pub type Call = (String, String, u32);
-
-#[derive(Clone, Copy, Debug)]
-enum Op {
-    Alloc {
-        slot: usize,
-        size: u64,
-        stack: usize,
-    },
-    Free {
-        slot: usize,
-    },
-}
-
-/// A step, and what is held around it.
-#[derive(Clone, Debug)]
-pub struct Base {
-    /// Sizes and stacks of what is made once, before the first step.
-    held: Vec<(u64, usize)>,
-    ops: Vec<Op>,
-    /// Each the outermost call first.
-    stacks: Vec<Vec<Call>>,
-}
-
-impl Base {
-    /// Takes the first `most` allocations of a recording, with the frees of these, as a step: what it does not free is
-    /// freed at the end, as a backward pass does. Around it a model is held. A step has about 3 GiB.
-    pub fn of(path: &Path, most: usize) -> Base {
-        let recording = recording::open(path).unwrap();
-        let names = &mut *recording.names();
-        let mut known = HashMap::new();
-        let mut base = Base {
-            held: Vec::new(),
-            ops: Vec::new(),
-            stacks: Vec::new(),
-        };
-        let has_stacks = recording.events().any(|record| record.event.stack != 0);
-        let mut live: HashMap<u64, usize> = HashMap::new();
-        let (mut slots, mut now, mut peak) = (0, 0, 0);
-        let mut sizes = Vec::new();
-        for record in recording.events() {
-            let event = &record.event;
-            match event.kind {
-                Kind::TensorAlloc if slots < most && (event.stack != 0 || !has_stacks) => {
-                    let key = (event.stack, if has_stacks { 0 } else { event.size.ilog2() });
-                    let stack = *known.entry(key).or_insert_with(|| {
-                        let mut calls = calls(&names.stack(event.stack));
-                        if calls.is_empty() {
-                            let file = "/home/me/layer.py".to_string();
-                            calls.push(("Layer.forward".to_string(), file, 10 + key.1));
-                        }
-                        base.stacks.push(calls);
-                        base.stacks.len() - 1
-                    });
-                    let size = event.size;
-                    base.ops.push(Op::Alloc {
-                        slot: slots,
-                        size,
-                        stack,
-                    });
-                    live.insert(event.address, slots);
-                    sizes.push(size);
-                    now += size;
-                    peak = peak.max(now);
-                    slots += 1;
-                }
-                Kind::TensorFree => {
-                    if let Some(slot) = live.remove(&event.address) {
-                        now -= sizes[slot];
-                        base.ops.push(Op::Free { slot });
-                    }
-                }
-                _ => {}
-            }
-        }
-        let mut rest: Vec<usize> = live.into_values().collect();
-        rest.sort_unstable();
-        base.ops
-            .extend(rest.into_iter().rev().map(|slot| Op::Free { slot }));
-        let scale = (3_u64 << 30) as f64 / peak as f64;
-        for op in &mut base.ops {
-            if let Op::Alloc { size, .. } = op {
-                *size = ((*size as f64 * scale) as u64).max(512);
-            }
-        }
-        let model = (
-            "build_model".to_string(),
-            "/home/me/model.py".to_string(),
-            16,
-        );
-        let stack = base.with_call(&model);
-        base.held = (0..48)
-            .map(|layer| (80 * MIB + layer * 4096, stack))
-            .collect();
-        base
-    }
-
-    fn with_call(&mut self, call: &Call) -> usize {
-        let main = ("main".to_string(), "/home/me/train.py".to_string(), 88);
-        self.stacks.push(vec![main, call.clone()]);
-        self.stacks.len() - 1
-    }
-}
-
-fn calls(stack: &[Frame]) -> Vec<Call> {
-    let mut all: Vec<Call> = stack
-        .iter()
-        .flat_map(|frame| match frame {
-            Frame::Call(symbols) => symbols.to_vec(),
-            Frame::Range(_) => Vec::new(),
-        })
-        .map(|symbol| {
-            let file = symbol.file.or(symbol.module).unwrap_or_default();
-            (symbol.function, file, symbol.line.unwrap_or(0))
-        })
-        .collect();
-    all.reverse();
-    all.truncate(24);
-    all
-}
 
 /// What is wrong with a rank.
 #[derive(Clone, Debug, PartialEq)]
@@ -468,74 +354,4 @@ impl Random {
         self.0 ^= self.0 << 17;
         (self.0 >> 11) as f64 / (1_u64 << 53) as f64
     }
-}
-
-/// The situations that are planted, in turn: which kind `gpushim fleet` must say, and the function.
-pub fn faults() -> Vec<(Fault, &'static str, Option<&'static str>)> {
-    let call = |name: &str, file: &str, line| (name.to_string(), format!("/home/me/{file}"), line);
-    vec![
-        (
-            Fault::Leak(8 * MIB, call("keep_loss", "train.py", 31)),
-            "leak",
-            Some("keep_loss train.py:31"),
-        ),
-        (
-            Fault::Holds(2048 * MIB, call("Cache.fill", "cache.py", 12)),
-            "imbalance",
-            Some("Cache.fill cache.py:12"),
-        ),
-        (
-            Fault::OutOfMemory(6144 * MIB, call("Replay.store", "replay.py", 55)),
-            "out-of-memory",
-            Some("Replay.store replay.py:55"),
-        ),
-        (Fault::Model, "other-model", None),
-        (
-            Fault::Setting("GPUSHIM_POLICY", "vmm"),
-            "other-settings",
-            None,
-        ),
-        (Fault::Died, "died", None),
-        (Fault::Slow(1.5), "straggler", None),
-        (Fault::Missing, "missing", None),
-        (
-            Fault::Leak(2 * MIB, call("Metrics.update", "metrics.py", 7)),
-            "leak",
-            Some("Metrics.update metrics.py:7"),
-        ),
-        (Fault::Batch(1.6), "imbalance", None),
-    ]
-}
-
-/// A job with faults at these ranks, and what must be said of it: rank, kind and function.
-pub fn faulty(
-    base: &Base,
-    world: u32,
-    many: usize,
-    folder: &Path,
-) -> Vec<(u32, &'static str, Option<&'static str>)> {
-    let faults = faults();
-    let mut planted = Vec::new();
-    let at = |number: usize| 3 + number as u32 * (world - 4) / many.max(1) as u32;
-    for rank in 0..world {
-        let number = (0..many).find(|number| at(*number) == rank);
-        let fault = number.map(|number| faults[number % faults.len()].clone());
-        if let Some((_, kind, function)) = &fault {
-            planted.push((rank, *kind, *function));
-        }
-        let fault = fault.map_or(Fault::None, |(fault, ..)| fault);
-        write(
-            base,
-            &Rank {
-                rank,
-                world,
-                steps: 14,
-                fault,
-                stage: 1.0,
-            },
-            "81234",
-            folder,
-        );
-    }
-    planted
 }

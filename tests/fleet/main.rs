@@ -9,7 +9,7 @@ use serde_json::Value;
 
 mod made;
 
-use made::{Base, Fault, Rank};
+use made::{Base, Fault, Job, Rank};
 
 /// The command, with nothing of gpushim in its environment.
 fn gpushim(args: &[&str]) -> Output {
@@ -82,9 +82,15 @@ fn planted_faults_are_found_with_rank_and_function() {
     } else {
         (40, 10, 120)
     };
+    let job = Job {
+        name: "81234",
+        world: ranks,
+        faults: many,
+        steps: 14,
+    };
     for name in ["training.pickle.gz", "layers32_forward.pickle.gz"] {
         let folder = tempfile::tempdir().unwrap();
-        let planted = made::faulty(&base(name, most), ranks, many, folder.path());
+        let planted = made::faulty(&base(name, most), &job, folder.path());
         let answer = fleet(folder.path(), &["--keep"]);
         assert_planted(&answer, &planted);
         // From the summaries, which lie beside the traces now; and of some ranks only these are left.

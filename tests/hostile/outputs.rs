@@ -50,10 +50,14 @@ fn what_is_derived_is_the_owners_and_no_link_is_followed() {
         let kept = std::fs::read_to_string(&victim).expect("there");
         assert_eq!(kept, "kept", "{args:?}");
     }
-    let args = ["export", "--to", "parquet", "-o", "lake", "a.trace"];
+    let args = ["export", "parquet", "--dataset", "lake", "a.trace"];
     let ran = gpushim(folder.path(), &args, 4096, LIMIT);
     assert_eq!(ran.code, Some(0), "{}", ran.text());
-    assert_eq!(mode(&at("lake/job=job/rank=0/a.trace.parquet")), 0o600);
+    let written = below(&at("lake"));
+    assert_eq!(written.len(), 5, "{written:?}");
+    for path in written {
+        assert_eq!(mode(&path), 0o600, "{}", path.display());
+    }
     let left = std::fs::read_dir(folder.path()).expect("read");
     let left = left.filter(|entry| {
         let name = entry.as_ref().expect("read").file_name();
@@ -67,7 +71,18 @@ fn a_long_name_in_another_script() {
     let folder = tempfile::tempdir().expect("a folder");
     let name = format!("{}.trace", "漢".repeat(80));
     traced(&folder.path().join(&name), Path::new("/gone"), b"", &[]);
-    let args = ["export", "--to", "parquet", "-o", "lake", &name];
+    let args = ["export", "parquet", "--dataset", "lake", &name];
     let ran = gpushim(folder.path(), &args, 4096, LIMIT);
     assert_eq!(ran.code, Some(0), "{}", ran.text());
+}
+
+/// The files below a folder.
+fn below(folder: &Path) -> Vec<std::path::PathBuf> {
+    let entries = std::fs::read_dir(folder).expect("read").flatten();
+    let paths = entries.map(|entry| entry.path());
+    let within = |path: std::path::PathBuf| match path.is_dir() {
+        true => below(&path),
+        false => vec![path],
+    };
+    paths.flat_map(within).collect()
 }

@@ -89,7 +89,7 @@ pub fn of_table(
     classes: &[&str],
 ) -> BTreeMap<u8, i64> {
     let mut sums = BTreeMap::new();
-    for path in parquet(recordings, folder, "job").unwrap() {
+    for path in parquet(recordings, folder, None).unwrap() {
         let reader = SerializedFileReader::new(File::open(path).unwrap()).unwrap();
         for row in reader.get_row_iter(None).unwrap() {
             let row = row.unwrap();
@@ -100,8 +100,7 @@ pub fn of_table(
             let (Field::Str(kind), Field::Str(class)) = (fields["kind"], fields["class"]) else {
                 panic!("kind and class are texts: {row}");
             };
-            let (Field::ULong(size), Field::Int(result)) = (fields["size"], fields["result"])
-            else {
+            let (Field::Long(size), Field::Int(result)) = (fields["size"], fields["result"]) else {
                 panic!("size and result are numbers: {row}");
             };
             let sign = match kind.as_str() {
@@ -113,7 +112,7 @@ pub fn of_table(
                 && classes.contains(&class.as_str())
                 && *result == 0
             {
-                *sums.entry(*device as u8).or_default() += sign * *size as i64;
+                *sums.entry(*device as u8).or_default() += sign * *size;
             }
         }
     }

@@ -207,29 +207,6 @@ fn json_names_each_stack_before_it_is_used() {
 }
 
 #[test]
-fn parquet_has_a_file_for_each_recording() {
-    use ::parquet::file::reader::{FileReader, SerializedFileReader};
-    let dir = tempfile::tempdir().unwrap();
-    let recordings = [
-        trace(&dir.path().join("a.trace")),
-        trace(&dir.path().join("a.trace.2")),
-        open(&data("training.pickle.gz")).unwrap(),
-    ];
-    let counts = recordings
-        .iter()
-        .map(|r| r.coverage().recorded)
-        .collect::<Vec<_>>();
-    let paths = crate::export::parquet::parquet(&recordings, dir.path(), "night/../7").unwrap();
-    assert!(paths[0].ends_with("job=night%2F..%2F7/rank=0/a.trace.parquet"));
-    for (path, count) in paths.iter().zip(counts) {
-        let reader = SerializedFileReader::new(std::fs::File::open(path).unwrap()).unwrap();
-        let meta = reader.metadata().file_metadata().clone();
-        assert_eq!(meta.num_rows() as u64, count);
-        assert_eq!(meta.schema_descr().num_columns(), 23);
-    }
-}
-
-#[test]
 fn a_log_of_rmm_is_of_one_process() {
     let dir = tempfile::tempdir().unwrap();
     let two = ["a", "b"].map(|name| trace(&dir.path().join(name)));

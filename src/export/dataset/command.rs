@@ -1,0 +1,108 @@
+//! `gpushim export parquet`: traces and summaries into a dataset.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use super::Dataset;
+use crate::cli::files;
+use crate::cli::outcome::Outcome;
+use crate::cli::terminal::{complain, say_problems};
+use crate::error::{Result, failed};
+use crate::fleet::{self, Place, RankSummary};
+use crate::recording;
+
+/// Write traces and summaries as tables of Parquet files, for DuckDB, Spark and others.
+///
+/// Tables of events and of summaries, partitioned by job, host and rank, with a file for each process: a trace that is
+/// written again replaces its files, others are left as they are. Folders are searched with those in them.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Traces, summaries, other recordings, and folders of those; the newest trace in the current directory if none is
+    /// named.
+    #[arg(value_name = "FILE|DIR")]
+    files: Vec<PathBuf>,
+    /// The folder of the tables; made if it is not there.
+    #[arg(long, value_name = "DIR")]
+    dataset: PathBuf,
+    /// The name of the job of all these processes; that which the launcher gave each if none is named.
+    #[arg(long, value_name = "NAME")]
+    job: Option<String>,
+}
+
+pub fn main(args: &Args) -> Result<Outcome> {
+    let dataset = Dataset {
+        folder: &args.dataset,
+        job: args.job.as_deref(),
+    };
+    let named = match args.files.is_empty() {
+        true => files::named_or_newest(&[])?,
+        false => args.files.clone(),
+    };
+    let places = places(&named)?;
+    if places.is_empty() {
+        return Err(failed!(
+            "find traces: none lies below the folders that are named; name the folder of the traces"
+        ));
+    }
+    let added = fleet::each(&places, "writing", |place| add(dataset, place));
+    let mut outcome = Outcome::Fine;
+    for error in added.iter().flatten() {
+        complain(error);
+        outcome = Outcome::Failed;
+    }
+    Ok(outcome)
+}
+
+/// The processes whose files are named or lie below folders that are.
+fn places(named: &[PathBuf]) -> Result<Vec<Place>> {
+    let mut places = BTreeMap::new();
+    let mut others = BTreeSet::new();
+    for path in named {
+        // A recording of another program, or a trace by another name.
+        if fleet::find(path, 0, &mut places).is_err() {
+            match path.is_dir() {
+                true => return fleet::find(path, 0, &mut places).map(|()| Vec::new()),
+                false => others.insert(path.clone()),
+            };
+        }
+    }
+    let others = others.into_iter().map(|path| Place {
+        trace: Some(path),
+        summary: None,
+    });
+    Ok(places.into_values().chain(others).collect())
+}
+
+/// Adds a process; what stood in the way.
+fn add(dataset: Dataset<'_>, place: &Place) -> Vec<String> {
+    let opened = place.trace.as_ref().map(|path| recording::open(path));
+    let mut problems = Vec::new();
+    let mut done =
+        |result: Result<()>| problems.extend(result.err().map(|error| error.to_string()));
+    match opened {
+        Some(Ok(recording)) => {
+            say_problems(&*recording);
+            // As `gpushim fleet` has it, which takes the summary that lies there.
+            let kept = place.summary.is_some().then(|| fleet::read(place, false).0);
+            let summary = kept
+                .flatten()
+                .unwrap_or_else(|| RankSummary::read(&*recording));
+            done(dataset.add(&*recording, &summary).map(drop));
+        }
+        broken => {
+            if let Some(Err(error)) = broken {
+                done(Err(error));
+            }
+            done(of_summary(dataset, place.summary.as_deref()));
+        }
+    }
+    problems
+}
+
+/// Of a trace that is gone the summary alone.
+fn of_summary(dataset: Dataset<'_>, path: Option<&Path>) -> Result<()> {
+    match path {
+        Some(path) => dataset.add_summary(&fleet::read_summary(path)?, path),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,87 @@
+//! A dataset of Parquet files for engines that query many runs: tables of events and of summaries, partitioned by job,
+//! host and rank, a file for each process in each table. `docs/export.md` has the columns.
+//!
+//! `paths` names the files, `columns` writes rows as columns, `events` and `summaries` have the tables.
+
+mod columns;
+pub(crate) mod command;
+mod events;
+mod live;
+mod paths;
+mod summaries;
+#[cfg(test)]
+mod tests;
+
+use std::path::{Path, PathBuf};
+
+use paths::Identity;
+
+use crate::error::{Result, failed};
+use crate::fleet::RankSummary;
+use crate::recording::Recording;
+
+/// A folder of tables.
+#[derive(Clone, Copy, Debug)]
+pub struct Dataset<'a> {
+    /// Where it is.
+    pub folder: &'a Path,
+    /// The name of the job of all processes; `None` for the one that the launcher of each gave.
+    pub job: Option<&'a str>,
+}
+
+impl Dataset<'_> {
+    /// Writes the events of a recording and its summary; files of the same process that are there are replaced. The path
+    /// of the events.
+    ///
+    /// # Errors
+    /// A file cannot be written; completes "failed to …".
+    pub fn add(&self, recording: &dyn Recording, summary: &RankSummary) -> Result<PathBuf> {
+        let identity = self.identity(summary, recording.path());
+        self.add_summary(summary, recording.path())?;
+        let path = identity.path(self.folder, "events");
+        in_place(&path, |path| {
+            events::write(recording, identity.name(), path)
+        })?;
+        Ok(path)
+    }
+
+    /// Writes a summary alone. `file` is where it or its trace lies.
+    ///
+    /// # Errors
+    /// A file cannot be written; completes "failed to …".
+    pub fn add_summary(&self, summary: &RankSummary, file: &Path) -> Result<()> {
+        let identity = self.identity(summary, file);
+        for table in summaries::TABLES {
+            let path = identity.path(self.folder, table.name());
+            in_place(&path, |path| table.write(summary, identity.name(), path))?;
+        }
+        Ok(())
+    }
+
+    fn identity(&self, summary: &RankSummary, file: &Path) -> Identity {
+        Identity::of(&summary.process, self.job, file)
+    }
+}
+
+/// Writes a file in a folder that is made if need be.
+fn in_place(path: &Path, write: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
+    let place = |error: &dyn std::fmt::Display| failed!("write {}: {error}", path.display());
+    if let Some(folder) = path.parent() {
+        std::fs::create_dir_all(folder).map_err(|error| place(&error))?;
+    }
+    write(path).map_err(|error| place(&error))
+}
+
+/// Writes each recording into a dataset, with a summary made of it; the files of events.
+///
+/// # Errors
+/// A file cannot be written; completes "failed to …".
+pub fn parquet(
+    recordings: &[Box<dyn Recording>],
+    folder: &Path,
+    job: Option<&str>,
+) -> Result<Vec<PathBuf>> {
+    let dataset = Dataset { folder, job };
+    let add = |recording: &dyn Recording| dataset.add(recording, &RankSummary::read(recording));
+    recordings.iter().map(|one| add(&**one)).collect()
+}
