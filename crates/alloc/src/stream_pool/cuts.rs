@@ -14,16 +14,21 @@ use crate::policy::Policy;
 use crate::rules;
 
 /// Pages of the largest piece that may be cut.
-const FINE: u64 = 4;
+const FINE: u64 = 8;
 /// Pieces that go back for one request, at most: its place has two edges, and may become another one once.
 const MOST: usize = 4;
 
 impl<E: Copy> State<E> {
+    /// Bytes of the largest piece that may be cut.
+    pub fn fine(&self) -> u64 {
+        self.settings.page.saturating_mul(FINE)
+    }
+
     /// The large piece that has an address within, if it lies between two others and may go back.
     fn cut_at(&self, edge: u64, (low, high): (u64, u64)) -> Option<(u64, Piece)> {
         let (at, piece) = self.space.pieces.range(..edge).next_back()?;
         let end = at + piece.bytes;
-        let is_large = piece.bytes > self.settings.page.saturating_mul(FINE);
+        let is_large = piece.bytes > self.fine();
         let is_cut = end > edge && *at >= low && end <= high;
         (is_large && is_cut && !rules::must_not_evict(piece.pinned)).then_some((*at, *piece))
     }
@@ -48,7 +53,7 @@ impl<E: Copy> State<E> {
     #[inline]
     pub fn would_cut(&self, id: Id, need: u64) -> bool {
         let block = self.slab.at(id);
-        let could_hold_one = block.size > self.settings.page.saturating_mul(FINE);
+        let could_hold_one = block.size > self.fine();
         could_hold_one && block.size > need && !block.small && self.cuts_block(id, need)
     }
 

@@ -14,7 +14,6 @@ use super::space::SMALL;
 use super::state::State;
 use super::window::Site;
 use crate::rules;
-use crate::size_class;
 
 /// Addresses of a window that lack memory, and what comes there.
 pub(super) struct Fill {
@@ -89,6 +88,12 @@ impl Mode {
     }
 }
 
+/// Bytes of the gaps together, and of the largest.
+fn missing_of(gaps: &[(u64, u64)]) -> (u64, u64) {
+    let sizes = || gaps.iter().map(|(from, to)| to - from);
+    (sizes().sum(), sizes().max().unwrap_or(0))
+}
+
 impl<E: Copy> State<E> {
     /// Which part of the addresses a request goes to.
     pub fn is_small(&self, need: u64) -> bool {
@@ -125,7 +130,7 @@ impl<E: Copy> State<E> {
         let mut donors = if grows {
             Vec::new()
         } else {
-            self.donors(queue)
+            self.donors(queue, missing_of(&gaps), mode.is_short())
         };
         let mut fills = Vec::new();
         let mut given = Vec::new();
@@ -214,37 +219,6 @@ impl<E: Copy> State<E> {
             id = self.slab.at(id).right;
         }
         (id != NIL && self.slab.at(id).state == Is::Free).then_some(id)
-    }
-
-    /// Free pieces that the queue may use, those that are to be taken first last.
-    fn donors(&mut self, queue: u32) -> Vec<(u64, Piece, Id)> {
-        let mut found = Vec::new();
-        let mut at = 0;
-        while let Some(other) = self.queues.holder(at) {
-            at = other + 1;
-            for small in [true, false] {
-                for id in self.free_of(other, small, size_class::floor(self.settings.page)) {
-                    if !self.may_use(queue, id) {
-                        continue;
-                    }
-                    let block = self.slab.at(id);
-                    let (start, end) = (block.address, block.end());
-                    for (address, piece) in self.space.pieces.range(start..end) {
-                        let pinned = rules::must_stay(piece.pinned);
-                        if !pinned && address + piece.bytes <= end {
-                            found.push((*address, *piece, id));
-                        }
-                    }
-                }
-            }
-        }
-        // The largest first; among equals those whose work is over, then the oldest.
-        found.sort_by_cached_key(|(address, piece, id)| {
-            let block = self.slab.at(*id);
-            let complete = self.queues.is_complete(block.queue, block.fence);
-            (piece.bytes, complete, std::cmp::Reverse(*address))
-        });
-        found
     }
 
     /// A mapping was carried out: these pieces are in place, under these handles. Returns the request's

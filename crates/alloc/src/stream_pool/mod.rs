@@ -10,6 +10,7 @@ mod bits;
 mod block;
 mod contexts;
 mod cuts;
+mod donors;
 mod driver;
 mod exact_fit;
 mod fences;

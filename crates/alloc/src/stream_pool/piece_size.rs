@@ -3,11 +3,14 @@
 
 use super::state::State;
 
-/// Bytes of the largest piece where memory stays.
+/// Bytes of the largest piece, for a large request whose memory stays.
 const LARGEST: u64 = 1 << 30;
-/// Pages of the largest piece where memory comes and goes: 32 MiB of the smallest pages, by which the driver's own pools
-/// grow. It may be cut while work still uses it, and be held by what is left.
-const LARGEST_OF_CHURN: u64 = 16;
+/// Bytes of the least such request: in smaller pieces its calls would take far longer than `cuMemAlloc`, which takes 81 µs
+/// for it.
+const LARGE: u64 = 512 << 20;
+/// Pages of the largest piece of any other request: 32 MiB of the smallest pages, by which the driver's own pools grow. A
+/// piece may be cut while work still uses it, and be held by what is left: the larger it is, the more that is.
+const LARGEST_OF_MANY: u64 = 16;
 /// Pieces that a request is made of where memory comes and goes.
 const PIECES: u64 = 16;
 
@@ -20,11 +23,13 @@ impl<E: Copy> State<E> {
             true => room - page,
             false => room,
         };
+        let many = page.saturating_mul(LARGEST_OF_MANY);
         let largest = if self.churns() {
             let least = self.settings.piece.max(page);
-            (need / PIECES)
-                .next_multiple_of(page)
-                .clamp(least, least.max(page.saturating_mul(LARGEST_OF_CHURN)))
+            let part = (need / PIECES).next_multiple_of(page);
+            part.clamp(least, least.max(many))
+        } else if need < LARGE {
+            many
         } else {
             LARGEST.max(page) / page * page
         };
