@@ -220,6 +220,7 @@ mod tests {
             let want = if from <= to { members.range(from..=to).next().copied() } else { None };
             prop_assert_eq!(set.first(from, to), want);
             prop_assert_eq!(set.last(), members.last().copied());
+            prop_assert_eq!(set.last_to(to), members.range(..=to).next_back().copied());
             for m in &members { set.remove(*m); }
             prop_assert_eq!(set.first(0, CLASSES - 1), None);
         }

@@ -41,3 +41,36 @@ fn a_first_large_request_takes_few_pieces() {
         assert_eq!(pool.stats().reserved, 0);
     }
 }
+
+#[test]
+fn pieces_move_however_many_free_blocks_have_none() {
+    let (driver, pool) = (Slow::new(0), StreamPool::new(0, Settings::default()));
+    let stream = Stream {
+        context: Context(1),
+        handle: 7,
+        thread: 0,
+    };
+    let allocate = |bytes| {
+        pool.allocate(&driver, stream, bytes)
+            .expect("memory")
+            .address
+    };
+    let free = |address| pool.free(stream, address, |_| ()).expect("a free");
+    let pieces: Vec<u64> = (0..80).map(|_| allocate(16 * MIB)).collect();
+    let apart = allocate(64 * MIB);
+    allocate(4 * MIB);
+    let last = allocate(64 * MIB);
+    pieces.into_iter().for_each(free);
+    // A quarter of a piece each, of which every second one is free: none of those has a piece of its own.
+    let quarters: Vec<u64> = (0..320).map(|_| allocate(4 * MIB)).collect();
+    quarters.into_iter().step_by(2).for_each(free);
+    free(apart);
+    free(last);
+    let held = pool.stats().reserved;
+    allocate(128 * MIB);
+    assert_eq!(
+        pool.stats().reserved,
+        held,
+        "two blocks of 64 MiB were free"
+    );
+}
