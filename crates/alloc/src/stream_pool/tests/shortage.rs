@@ -56,13 +56,13 @@ fn pieces_move_however_many_free_blocks_have_none() {
             .address
     };
     let free = |address| pool.free(stream, address, |_| ()).expect("a free");
-    let pieces: Vec<u64> = (0..80).map(|_| allocate(16 * MIB)).collect();
+    let pieces: Vec<u64> = (0..40).map(|_| allocate(16 * MIB)).collect();
     let apart = allocate(64 * MIB);
     allocate(4 * MIB);
     let last = allocate(64 * MIB);
     pieces.into_iter().for_each(free);
     // A quarter of a piece each, of which every second one is free: none of those has a piece of its own.
-    let quarters: Vec<u64> = (0..320).map(|_| allocate(4 * MIB)).collect();
+    let quarters: Vec<u64> = (0..160).map(|_| allocate(4 * MIB)).collect();
     quarters.into_iter().step_by(2).for_each(free);
     free(apart);
     free(last);
