@@ -5,8 +5,8 @@
 //! more than was ever allocated at once, and with free pieces from elsewhere otherwise: that bounds what
 //! is held, and moves little once the pool has seen its peak.
 //!
-//! The window is chosen in `window.rs`. Free pieces that it would cut go back first (`cuts.rs`); how large new ones are is
-//! decided in `piece_size.rs`.
+//! The window is chosen in `window.rs`. Free pieces that it would cut go back first (`cuts.rs`); which ones move there is
+//! decided in `donors.rs`, and how large new ones are in `piece_size.rs`.
 
 use super::block::{Id, NIL, State as Is};
 use super::space::Piece;
