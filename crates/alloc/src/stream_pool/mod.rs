@@ -9,6 +9,8 @@
 mod bits;
 mod block;
 mod contexts;
+mod cuts;
+mod donors;
 mod driver;
 mod exact_fit;
 mod fences;
@@ -19,6 +21,7 @@ mod mapping;
 mod merging;
 mod miss;
 mod misses;
+mod piece_size;
 mod pieces;
 mod plan_follower;
 mod pool;
@@ -29,6 +32,7 @@ mod stream_queues;
 #[cfg(test)]
 mod tests;
 mod types;
+mod window;
 
 pub use contexts::Mark;
 pub use driver::{Driver, PoolId};
