@@ -95,13 +95,19 @@ fn what_is_made_of_a_truncated_trace_is_not_kept() {
             let sent = unsafe { libc::kill(child.id() as libc::pid_t, number) };
             assert_eq!(sent, 0);
         };
+        // Until it is whole, the file has no name, or one that nobody looks for.
         let is_half = || {
-            let entries = folder.path().read_dir().expect("the folder").flatten();
-            let mut names = entries.map(|entry| (entry.file_name(), entry.metadata()));
-            names.any(|(name, meta)| {
-                name.to_string_lossy().ends_with(".unfinished")
-                    && meta.is_ok_and(|meta| meta.len() > 0)
-            })
+            let descriptors = format!("/proc/{}/fd", child.id());
+            let descriptors = std::fs::read_dir(descriptors)
+                .into_iter()
+                .flatten()
+                .flatten();
+            let mut files = descriptors.filter_map(|entry| {
+                let target = std::fs::read_link(entry.path()).ok()?;
+                let is_new = target.starts_with(folder.path()) && !target.ends_with("a.trace");
+                is_new.then(|| std::fs::metadata(entry.path()).ok())?
+            });
+            files.any(|meta| meta.len() > 0)
         };
         let begin = Instant::now();
         while !is_half() && begin.elapsed() < Duration::from_secs(20) {
