@@ -104,59 +104,15 @@ impl Bins {
     /// All blocks from a class on.
     pub fn at_least<T: Binned>(&self, slab: &mut Slab<T>, class: usize) -> Vec<Id> {
         let mut found = Vec::new();
-        self.smallest(slab, (class, CLASSES - 1), usize::MAX, &mut found);
-        found
-    }
-
-    /// Adds the blocks of these classes, both included, to those found: those of the lowest class first, and no more of them
-    /// once there are `most`.
-    pub fn smallest<T: Binned>(
-        &self,
-        slab: &mut Slab<T>,
-        (low, high): (usize, usize),
-        most: usize,
-        found: &mut Vec<Id>,
-    ) {
-        let mut class = low;
-        while let Some(next) = self.filled.first(class, high) {
-            self.add_of(slab, next, most, found);
-            if found.len() >= most {
-                return;
+        let mut class = class;
+        while let Some(next) = self.filled.first(class, CLASSES - 1) {
+            let mut id = self.lists.get(next).map_or(NIL, |list| list.newest);
+            while id != NIL {
+                found.push(id);
+                id = slab.at_mut(id).link(T::BIN).older;
             }
             class = next + 1;
         }
-    }
-
-    /// As [`Bins::smallest`] of the classes up to `high`, those of the highest class first.
-    pub fn largest_to<T: Binned>(
-        &self,
-        slab: &mut Slab<T>,
-        high: usize,
-        most: usize,
-        found: &mut Vec<Id>,
-    ) {
-        let mut class = Some(high);
-        while let Some(next) = class.and_then(|class| self.filled.last_to(class)) {
-            self.add_of(slab, next, most, found);
-            if found.len() >= most {
-                return;
-            }
-            class = next.checked_sub(1);
-        }
-    }
-
-    /// Adds the blocks of a class, the latest first.
-    fn add_of<T: Binned>(
-        &self,
-        slab: &mut Slab<T>,
-        class: usize,
-        most: usize,
-        found: &mut Vec<Id>,
-    ) {
-        let mut id = self.lists.get(class).map_or(NIL, |list| list.newest);
-        while id != NIL && found.len() < most {
-            found.push(id);
-            id = slab.at_mut(id).link(T::BIN).older;
-        }
+        found
     }
 }

@@ -155,19 +155,6 @@ impl Set {
         (class <= to).then_some(class)
     }
 
-    /// The last member up to `to`.
-    pub fn last_to(&self, to: usize) -> Option<usize> {
-        let index = to / 64;
-        let word = self.words.get(index)? & (!0 >> (63 - to % 64));
-        if let Some(bit) = word.checked_ilog2() {
-            return Some(index * 64 + bit as usize);
-        }
-        let before = self.filled & !(!0 << index);
-        let index = before.checked_ilog2()? as usize;
-        let word = self.words.get(index)?.checked_ilog2()? as usize;
-        Some(index * 64 + word)
-    }
-
     /// The last member.
     pub fn last(&self) -> Option<usize> {
         let index = self.filled.checked_ilog2()? as usize;
@@ -220,7 +207,6 @@ mod tests {
             let want = if from <= to { members.range(from..=to).next().copied() } else { None };
             prop_assert_eq!(set.first(from, to), want);
             prop_assert_eq!(set.last(), members.last().copied());
-            prop_assert_eq!(set.last_to(to), members.range(..=to).next_back().copied());
             for m in &members { set.remove(*m); }
             prop_assert_eq!(set.first(0, CLASSES - 1), None);
         }

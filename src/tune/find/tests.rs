@@ -80,18 +80,17 @@ fn varying(unit: u64, count: u64) -> Vec<Vec<u64>> {
 
 #[test]
 fn larger_pages_where_they_waste_nothing() {
-    // Everything is a multiple of 64 MiB, so large pages hold no more, and cost less. Pieces have several pages: 32 MiB
-    // are as good as 64.
+    // Everything is a multiple of 64 MiB, so the largest pages hold no more, and cost least.
     let recorded = steps(&[64 * MIB], &varying(64 * MIB, 20), "0");
     let tuned = quietly(&[recorded], &OPTIONS);
     let best = advised(&tuned);
     assert_eq!(best.candidate.policy(), "vmm");
-    assert_eq!(best.candidate.page, 32 * MIB, "{best:?}");
+    assert_eq!(best.candidate.page, 64 * MIB, "{best:?}");
     let small = |one: &&Tried| one.candidate == Candidate::of(alloc::Policy::Vmm);
     let small = tuned.tried.iter().find(small).expect("small pages");
     assert!(best.sum.peak_reserved <= small.sum.peak_reserved);
     assert!(best.sum.driver_ns * 4 < small.sum.driver_ns);
-    assert_eq!(lines(&tuned), "GPUSHIM_PAGE=32M");
+    assert_eq!(lines(&tuned), "GPUSHIM_PAGE=64M");
 }
 
 #[test]
@@ -310,7 +309,7 @@ fn what_a_recording_was_made_under() {
     let tuned = quietly(std::slice::from_ref(&recorded), &OPTIONS);
     let advice = tuned.advice.as_ref().unwrap();
     // The program's own affair stays, the policy goes.
-    assert_eq!(lines(&tuned), "GPUSHIM_TAKEOVER=torch GPUSHIM_PAGE=32M");
+    assert_eq!(lines(&tuned), "GPUSHIM_TAKEOVER=torch GPUSHIM_PAGE=64M");
     assert_eq!(advice.environment.unset, ["GPUSHIM_POLICY"]);
     let segments = Candidate::of(alloc::Policy::Segments);
     let was = tuned.tried.iter().find(|one| one.candidate == segments);
@@ -323,7 +322,7 @@ fn what_a_recording_was_made_under() {
     recorded.settings.clear();
     recorded.tensors = true;
     let tuned = quietly(&[recorded], &OPTIONS);
-    assert_eq!(lines(&tuned), "GPUSHIM_TAKEOVER=torch GPUSHIM_PAGE=32M");
+    assert_eq!(lines(&tuned), "GPUSHIM_TAKEOVER=torch GPUSHIM_PAGE=64M");
     assert!(!tuned.advice.unwrap().baseline.own_time);
 }
 

@@ -11,9 +11,6 @@ use std::ops::Range;
 
 /// Stream queues that one miss looks at, at most; the next miss goes on with others.
 const LOOKS: u32 = 64;
-/// Pages that may be held in vain whatever the pool's size: blocks leave halves of pages, the more of them the more
-/// memory moves.
-const HALF_PAGES: u64 = 20;
 /// Stream queues of destroyed streams that are looked at when one more stream is destroyed.
 const ENDS: u32 = 4;
 
@@ -22,9 +19,7 @@ impl<E: Copy> State<E> {
     pub fn budget(&self, more: u64) -> u64 {
         let most = self.stats.allocated.saturating_add(more);
         let most = self.stats.peak_allocated.max(most);
-        let spare = (most / 1000).saturating_mul(self.settings.spare);
-        let halves = self.settings.page.saturating_mul(HALF_PAGES);
-        most.saturating_add(spare.min(halves.max(most / 500)))
+        most.saturating_add(most / 1000 * self.settings.spare)
     }
 
     /// How a stream may come behind work of others: whether it is made to wait, or else the host.

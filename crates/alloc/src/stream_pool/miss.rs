@@ -6,7 +6,6 @@ use super::mapping::{Mapping, Mode, PageSource};
 use super::misses::{CREATE, Misses};
 use super::pool::{StreamPool, pack};
 use super::space::Piece;
-use super::types::Reach;
 use crate::handles::Stream;
 use crate::policy::Policy;
 use crate::rules;
@@ -61,11 +60,8 @@ impl<D: Driver> StreamPool<D> {
     ) -> Result<Grant, D::Error> {
         let waited = match mode {
             Mode::Balanced => {
-                if let Some(grant) = self.take(stream, bytes, Reach::Uncut) {
+                if let Some(grant) = self.take(stream, bytes, true) {
                     return Ok(grant);
-                }
-                if self.is_better_made(stream, bytes) {
-                    return self.grow(driver, misses, stream, bytes, mode);
                 }
                 let placed = self.order_in_place(driver, stream, bytes);
                 placed.or_else(|| {
@@ -99,7 +95,7 @@ impl<D: Driver> StreamPool<D> {
                 None
             }
         };
-        if let Some(mut grant) = self.take(stream, bytes, Reach::All) {
+        if let Some(mut grant) = self.take(stream, bytes, true) {
             if let Some(source) = waited {
                 self.state.lock().stats.corrected(grant.source, source);
                 grant.source = source;
@@ -107,13 +103,6 @@ impl<D: Driver> StreamPool<D> {
             return Ok(grant);
         }
         self.grow(driver, misses, stream, bytes, mode)
-    }
-
-    /// Whether a free block would do, but for a piece that is to go back rather than to be cut.
-    fn is_better_made(&self, stream: Stream, bytes: u64) -> bool {
-        let mut state = self.state.lock();
-        let queue = state.queues.of(stream);
-        state.is_better_made(queue, bytes)
     }
 
     /// New memory, or free memory from elsewhere in the pool, for a request.
@@ -125,7 +114,7 @@ impl<D: Driver> StreamPool<D> {
         bytes: u64,
         mode: Mode,
     ) -> Result<Grant, D::Error> {
-        let state = self.state.lock();
+        let mut state = self.state.lock();
         let need = state.block_bytes(bytes);
         if state.settings.policy != Policy::Vmm {
             drop(state);
@@ -135,12 +124,13 @@ impl<D: Driver> StreamPool<D> {
         if !state.space.is_reserved() {
             drop(state);
             self.reserve(driver, misses, need)?;
-        } else {
-            drop(state);
+            state = self.state.lock();
         }
-        let Some((queue, mapping)) = self.place(driver, stream, need, mode) else {
+        let queue = state.queues.of(stream);
+        let Some(mapping) = state.mapping(queue, need, mode) else {
             return Err(D::OUT_OF_MEMORY);
         };
+        drop(state);
         self.take_back(driver, &mapping);
         let mut handles = Vec::with_capacity(mapping.fills.len());
         let new = mapping.new_bytes();
@@ -381,7 +371,7 @@ impl<D: Driver> StreamPool<D> {
     }
 
     /// A piece that no work uses goes back to the driver. False: it stays.
-    pub(super) fn end_piece(&self, driver: &D, address: u64, piece: &Piece) -> bool {
+    fn end_piece(&self, driver: &D, address: u64, piece: &Piece) -> bool {
         // Work that used it elsewhere came before, and is over, too.
         self.unmap_stale(driver, Some(piece.handle));
         let gone = driver.unmap(address, piece.bytes).is_ok();

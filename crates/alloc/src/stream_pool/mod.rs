@@ -9,8 +9,6 @@
 mod bits;
 mod block;
 mod contexts;
-mod cuts;
-mod donors;
 mod driver;
 mod exact_fit;
 mod fences;
@@ -21,7 +19,6 @@ mod mapping;
 mod merging;
 mod miss;
 mod misses;
-mod piece_size;
 mod pieces;
 mod plan_follower;
 mod pool;
@@ -32,7 +29,6 @@ mod stream_queues;
 #[cfg(test)]
 mod tests;
 mod types;
-mod window;
 
 pub use contexts::Mark;
 pub use driver::{Driver, PoolId};

@@ -20,7 +20,7 @@ impl<E: Copy> State<E> {
             block.small = small;
             if let Some(id) = self.add(block) {
                 self.space.firsts.insert(address, id);
-                self.space.unmapped(small).insert((size, address));
+                self.space.unmapped(small).insert(address);
             }
         }
         if let Some(follower) = &mut self.follower {
@@ -89,8 +89,8 @@ impl<E: Copy> State<E> {
         match block.state {
             Is::Free => self.unlist(id),
             Is::Unmapped => {
-                let (range, small) = ((block.size, block.address), block.small);
-                self.space.unmapped(small).remove(&range);
+                let (address, small) = (block.address, block.small);
+                self.space.unmapped(small).remove(&address);
             }
             _ => {}
         }
@@ -102,8 +102,8 @@ impl<E: Copy> State<E> {
         match block.state {
             Is::Free => self.list(id),
             Is::Unmapped => {
-                let (range, small) = ((block.size, block.address), block.small);
-                self.space.unmapped(small).insert(range);
+                let (address, small) = (block.address, block.small);
+                self.space.unmapped(small).insert(address);
             }
             _ => {}
         }

@@ -3,7 +3,7 @@
 use super::driver::{Driver, PoolId};
 use super::misses::Misses;
 use super::state::State;
-use super::types::{Reach, Settings};
+use super::types::Settings;
 use crate::handles::Stream;
 use crate::lock::Lock;
 use crate::types::{FreeError, Freed, Grant, PATIENCE, Stamp};
@@ -106,12 +106,12 @@ impl<D: Driver> StreamPool<D> {
     /// A block that the stream may use at once, without any call to the driver; `None`: there is none.
     #[inline(always)]
     pub fn try_allocate(&self, stream: Stream, bytes: u64) -> Option<Grant> {
-        self.take(stream, bytes, Reach::Near)
+        self.take(stream, bytes, false)
     }
 
-    /// As [`StreamPool::try_allocate`], of the blocks within reach.
+    /// As [`StreamPool::try_allocate`]; `all`: of however many streams.
     #[inline(always)]
-    pub(super) fn take(&self, stream: Stream, bytes: u64, reach: Reach) -> Option<Grant> {
+    pub(super) fn take(&self, stream: Stream, bytes: u64, all: bool) -> Option<Grant> {
         let mut state = self.state.lock();
         let queue = state.queues.of(stream);
         if state.follower.is_some() {
@@ -124,7 +124,7 @@ impl<D: Driver> StreamPool<D> {
         if let Some(grant) = state.take_exact(queue, bytes) {
             return Some(grant);
         }
-        state.take(queue, bytes, reach)
+        state.take(queue, bytes, all)
     }
 
     /// A block of at least `bytes` bytes, aligned to 512 bytes, for work submitted to the stream from

@@ -21,8 +21,8 @@ pub(super) struct Piece {
 pub(super) struct Space {
     /// The pieces in use, by address; under the other layouts the driver's allocations.
     pub pieces: BTreeMap<u64, Piece>,
-    /// Ranges without memory, small and large part: bytes and begin.
-    pub unmapped: [BTreeSet<(u64, u64)>; 2],
+    /// Ranges without memory, small and large part.
+    pub unmapped: [BTreeSet<u64>; 2],
     /// Where pieces, by their handles, are still mapped after they have moved: to be unmapped when the
     /// work there is over.
     pub stale: Vec<(Id, u64)>,
@@ -68,7 +68,7 @@ impl Space {
         self.whole.is_some()
     }
 
-    pub fn unmapped(&mut self, small: bool) -> &mut BTreeSet<(u64, u64)> {
+    pub fn unmapped(&mut self, small: bool) -> &mut BTreeSet<u64> {
         let [of_small, of_large] = &mut self.unmapped;
         if small { of_small } else { of_large }
     }

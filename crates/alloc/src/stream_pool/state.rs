@@ -5,7 +5,7 @@ use super::block::{Block, Id, Slab, State as Is};
 use super::plan_follower::{PlanFollower, Progress};
 use super::space::{SMALL, Space};
 use super::stream_queues::StreamQueues;
-use super::types::{Reach, Settings};
+use super::types::Settings;
 use crate::captures::Captures;
 use crate::handles::Context;
 use crate::handles::Stream;
@@ -105,9 +105,8 @@ impl<E: Copy> State<E> {
         Some(self.grant(id, bytes, Source::Hit))
     }
 
-    /// The best block within reach that the queue may use as it is.
-    pub fn take(&mut self, queue: u32, bytes: u64, reach: Reach) -> Option<Grant> {
-        let all = reach != Reach::Near;
+    /// The best block that the queue may use as it is; `all`: of however many queues.
+    pub fn take(&mut self, queue: u32, bytes: u64, all: bool) -> Option<Grant> {
         if !self.queues.get(queue)?.ordered
             && let Some(grant) = self.take_first(queue, bytes)
         {
@@ -128,13 +127,7 @@ impl<E: Copy> State<E> {
             }
             self.best(queue, need, some)
         })?;
-        let id = match reach != Reach::All && self.would_cut(id, need) {
-            true => self.claim_end(id, queue, need)?,
-            false => {
-                self.claim(id, queue, need);
-                id
-            }
-        };
+        self.claim(id, queue, need);
         Some(self.grant(id, bytes, Source::Hit))
     }
 
@@ -203,7 +196,7 @@ impl<E: Copy> State<E> {
     }
 
     /// A block is about to be handed out on a queue.
-    pub fn goes_to(&mut self, id: Id, queue: u32) {
+    fn goes_to(&mut self, id: Id, queue: u32) {
         let to = self.queues.get(queue);
         let (ordered, context) = to.map_or((true, Context(0)), |to| (to.ordered, to.context));
         let block = self.slab.at_mut(id);

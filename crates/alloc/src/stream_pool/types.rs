@@ -17,9 +17,12 @@ pub struct Settings {
     /// The smallest piece of memory that is mapped, bytes; a power of two, and at least 2 MiB.
     pub page: u64,
     /// New memory is got rather than moved while what is held stays below the highest allocated so
-    /// far, and this many parts in a thousand more: at most 20 pages, or a 500th.
+    /// far, and this many parts in a thousand more. With 25, no more than 1.021 times the peak was held
+    /// in any of our training traces (examples/stream_pool_traces).
     pub spare: u64,
-    /// Bytes of the smallest piece of memory that is got, at least a page, once the pool has seen memory come and go.
+    /// Bytes of a piece of memory once the pool has seen memory come and go: what is small can be moved
+    /// more often, but each costs 30 µs to get (measured on an H100). Before, pieces are as large as
+    /// what is asked for.
     pub piece: u64,
     /// The most bytes to hold, as the pool's creator demanded; 0: no limit.
     pub max_size: u64,
@@ -48,17 +51,6 @@ impl Default for Settings {
             plan: None,
         }
     }
-}
-
-/// Which free blocks a request may have.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Reach {
-    /// Those of some queues, if it cuts no large piece.
-    Near,
-    /// Those of all queues, if it cuts no large piece.
-    Uncut,
-    /// Those of all queues.
-    All,
 }
 
 /// A block in the caller's hands.

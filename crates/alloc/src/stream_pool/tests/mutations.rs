@@ -155,29 +155,30 @@ fn script(mistake: Mistake) -> Option<(Setting, Vec<Action>)> {
                 allocate(0, 2 * MIB),
             ],
         ),
-        // The place with the fewest missing bytes takes a half of a piece, and the other half is too much.
+        // The place with the fewest missing bytes takes a part of a large piece, and the rest is too
+        // little.
         Mutation::NoLastResort => (
             Setting {
-                max_size: 28 * MIB,
+                max_size: 42 * MIB,
                 ..PLAIN
             },
             vec![
                 allocate(0, 2 * MIB),
-                allocate(0, 8 * MIB),
-                allocate(0, 8 * MIB),
-                allocate(0, 8 * MIB),
-                allocate(0, 2 * MIB),
-                free(2, 0),
+                allocate(0, 18 * MIB),
+                allocate(0, 4 * MIB),
+                allocate(0, 18 * MIB),
+                free(1, 0),
                 synchronize(0),
                 Action::Threshold {
                     pool: 0,
                     bytes: u64::MAX,
                 },
                 allocate(0, 512),
+                free(0, 0),
                 free(1, 0),
-                free(3, 0),
+                free(1, 0),
                 synchronize(0),
-                allocate(0, 20 * MIB),
+                allocate(0, 38 * MIB + 4096),
             ],
         ),
         _ => return None,
