@@ -360,7 +360,10 @@ mod tests {
                 let said = said
                     .headline(said.worst().expect("a report"), width)
                     .join(" ");
-                assert!(said.matches('`').count().is_multiple_of(2), "a cut name: {said}");
+                assert!(
+                    said.matches('`').count().is_multiple_of(2),
+                    "a cut name: {said}"
+                );
             }
         }
         let none = Summary::of(&[], true);
