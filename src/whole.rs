@@ -111,7 +111,7 @@ impl Unfinished {
     }
 }
 
-/// Random names that nobody looks for.
+/// Random names for unfinished files, which no other user can guess.
 fn names() -> Builder<'static, 'static> {
     let mut names = Builder::new();
     names.prefix(".gpushim-").suffix(".unfinished");

@@ -95,7 +95,7 @@ fn what_is_made_of_a_truncated_trace_is_not_kept() {
             let sent = unsafe { libc::kill(child.id() as libc::pid_t, number) };
             assert_eq!(sent, 0);
         };
-        // Until it is whole, the file has no name, or one that nobody looks for.
+        // The unfinished file has no name, or a random one: it is found among the descriptors of the child.
         let is_half = || {
             let descriptors = format!("/proc/{}/fd", child.id());
             let descriptors = std::fs::read_dir(descriptors)

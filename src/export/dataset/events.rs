@@ -14,7 +14,7 @@ use crate::export::row::Row;
 use crate::recording::{Names, Recording, blame};
 use crate::symbols::line;
 
-/// Rows of a group: so many are held in memory, and a scan reads or skips so many at a time.
+/// Rows of a row group: the unit that is held in memory while it is written, and that a scan reads or skips.
 const ROWS: usize = 1 << 18;
 
 /// The columns, in their order.

@@ -177,10 +177,16 @@ impl Allocator for Elastic {
             return false;
         }
         for block in given.blocks.iter().chain(&given.waiting) {
-            // What there was is not refused.
-            for number in pages((block.address, block.bytes)) {
+            // As much as comes back with it, which is more than was asked for.
+            let Some(place) = self.torch.place(block.block) else {
+                continue;
+            };
+            let is_pinned = self.torch.rules().is_of_own_pool(block.block);
+            for number in pages(place) {
                 let page = self.pages.entry(number).or_default();
                 page.blocks += 1;
+                page.is_pinned |= is_pinned;
+                // What there was is not refused.
                 if !page.has_memory {
                     page.has_memory = true;
                     self.device.had(PAGE);
@@ -208,7 +214,7 @@ mod tests {
     use super::*;
     use crate::replay::tests::{MIB, made};
     use crate::replay::{Policy, run};
-    use crate::requests::Op;
+    use crate::requests::{InitialBlock, InitialSegment, Op};
 
     /// 20 MiB, then 10 MiB that are cut from another segment, while 20 MiB are free.
     fn steps() -> Requests {
@@ -256,6 +262,50 @@ mod tests {
         let requests = steps();
         assert_eq!(outcome(&requests, None, 100).peak_reserved, 50 * MIB);
         assert_eq!(outcome(&requests, Some(32 * MIB), 100).out_of_memory, 1);
+    }
+
+    #[test]
+    fn a_page_of_two_blocks_that_were_there_is_hollow_after_both() {
+        let requests = made(&[(Op::Allocate, 0, 2 * MIB), (Op::Allocate, 1, MIB)]);
+        let base = 1 << 30;
+        let block = |block, address, bytes| InitialBlock {
+            address,
+            bytes,
+            block,
+            stream: Some(0),
+        };
+        let given = InitialState {
+            segments: vec![InitialSegment {
+                address: base,
+                bytes: 20 * MIB,
+                pool: 0,
+                of: Default::default(),
+            }],
+            // The first one has the 512 KiB before the second one, too, as they were not worth a cut.
+            blocks: vec![
+                block(0, base, 2 * MIB),
+                block(1, base + 5 * MIB / 2, 3 * MIB / 2),
+            ],
+            waiting: Vec::new(),
+        };
+        let mut elastic = Elastic::new(&ReplayDevice::default(), &requests);
+        assert!(elastic.begin_with(&given));
+        let free = |block| Request {
+            op: Op::Free,
+            block,
+            bytes: MIB,
+            stream: Some(0),
+            thread: 1,
+            ns: 1,
+        };
+        elastic.free(&free(0));
+        assert_eq!(
+            elastic.hollow.len(),
+            1,
+            "the second block is on the second page"
+        );
+        elastic.free(&free(1));
+        assert_eq!(elastic.hollow.len(), 2);
     }
 
     #[test]
