@@ -11,6 +11,9 @@ use std::ops::Range;
 
 /// Stream queues that one miss looks at, at most; the next miss goes on with others.
 const LOOKS: u32 = 64;
+/// Pages that a pool may hold beyond what is allocated, however large it is: blocks end within pages. Fewer cost more
+/// memory than they save, since what moves is replaced by smaller blocks.
+const HALF_PAGES: u64 = 16;
 /// Stream queues of destroyed streams that are looked at when one more stream is destroyed.
 const ENDS: u32 = 4;
 
@@ -19,7 +22,9 @@ impl<E: Copy> State<E> {
     pub fn budget(&self, more: u64) -> u64 {
         let most = self.stats.allocated.saturating_add(more);
         let most = self.stats.peak_allocated.max(most);
-        most.saturating_add(most / 1000 * self.settings.spare)
+        let spare = (most / 1000).saturating_mul(self.settings.spare);
+        let halves = self.settings.page.saturating_mul(HALF_PAGES);
+        most.saturating_add(spare.min(halves.max(most / 500)))
     }
 
     /// How a stream may come behind work of others: whether it is made to wait, or else the host.

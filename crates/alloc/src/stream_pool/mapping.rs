@@ -12,10 +12,6 @@ use super::state::State;
 use crate::rules;
 use crate::size_class;
 
-/// Pages of the largest piece, which is what one small block can keep from going back: 32 MiB of the smallest pages, by
-/// which the driver's own pools grow. Mapping a piece costs the same 20 µs from 2 to 256 MiB (measured on an H100).
-const LARGEST: u64 = 16;
-
 /// Addresses of a window that lack memory, and what comes there.
 pub(super) struct Fill {
     pub to: u64,
@@ -139,7 +135,7 @@ impl<E: Copy> State<E> {
         let mut credit = 0;
         for (mut at, end) in gaps {
             while at < end {
-                let fill = self.fill(&mut donors, at, end - at);
+                let fill = self.fill(&mut donors, at, end - at, need);
                 at += fill.bytes;
                 if !grows && matches!(fill.source, PageSource::New) {
                     if credit < fill.bytes
@@ -162,8 +158,8 @@ impl<E: Copy> State<E> {
         })
     }
 
-    /// The next piece of a gap: the largest donor that fits, or new memory.
-    fn fill(&mut self, donors: &mut Vec<(u64, Piece, Id)>, to: u64, room: u64) -> Fill {
+    /// The next piece of a gap of `room` bytes, for a request of `need`: the largest donor that fits, or new memory.
+    fn fill(&mut self, donors: &mut Vec<(u64, Piece, Id)>, to: u64, room: u64, need: u64) -> Fill {
         while let Some(at) = donors.iter().rposition(|(_, piece, _)| piece.bytes <= room) {
             let (address, piece, block) = donors.remove(at);
             // The block may have been cut when another piece was taken from it.
@@ -182,23 +178,12 @@ impl<E: Copy> State<E> {
             };
             return Fill { to, bytes, source };
         }
-        let piece = if self.churns() {
-            self.settings.piece.max(self.settings.page)
-        } else {
-            self.settings.page.saturating_mul(LARGEST)
-        };
-        let bytes = room.min(piece);
+        let bytes = self.piece_size(need, room);
         Fill {
             to,
             bytes,
             source: PageSource::New,
         }
-    }
-
-    /// Whether memory comes and goes. A model's weights come and stay: their pieces need not be small. (With
-    /// an eighth instead of a sixteenth a checkpointed GPT-2 holds 0.8 % more, for no fewer calls.)
-    fn churns(&self) -> bool {
-        self.stats.freed_bytes - self.calm >= self.stats.allocated / 16
     }
 
     /// The smallest donor of more than `bytes` bytes, if it can go back.

@@ -3,7 +3,8 @@
 //! What one stream frees it may have again at once; other streams get it when the work before the free is over, or after
 //! they were made to wait for it. What is freed on no stream in particular waits for everything in its context.
 //! [`StreamPool`] has one lock and holds it over no call to its [`Driver`]. `state.rs` decides which free memory answers a
-//! request, `mapping.rs` where new memory goes and where it comes from (`follow.rs`, where a plan says so); `pool.rs` and
+//! request, `mapping.rs` where new memory goes and where it comes from (`follow.rs`, where a plan says so), `piece_size.rs` in how
+//! large pieces; `pool.rs` and
 //! `miss.rs` carry it out. `stream_queues.rs` knows what each stream has freed, and `fences.rs` when that is over.
 
 mod bits;
@@ -19,6 +20,7 @@ mod mapping;
 mod merging;
 mod miss;
 mod misses;
+mod piece_size;
 mod pieces;
 mod plan_follower;
 mod pool;

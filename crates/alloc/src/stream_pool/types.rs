@@ -16,13 +16,10 @@ pub struct Settings {
     pub addresses: u64,
     /// The smallest piece of memory that is mapped, bytes; a power of two, and at least 2 MiB.
     pub page: u64,
-    /// New memory is got rather than moved while what is held stays below the highest allocated so
-    /// far, and this many parts in a thousand more. With 25, no more than 1.021 times the peak was held
-    /// in any of our training traces (examples/stream_pool_traces).
+    /// New memory is got rather than moved while what is held stays below the highest allocated so far, and this many
+    /// parts in a thousand more, but no more than 16 pages or two parts in a thousand.
     pub spare: u64,
-    /// Bytes of a piece of memory once the pool has seen memory come and go: what is small can be moved
-    /// more often, but each costs 30 µs to get (measured on an H100). Before, pieces are as large as
-    /// what is asked for.
+    /// Bytes of the smallest piece of memory once the pool has seen memory come and go; at least a page.
     pub piece: u64,
     /// The most bytes to hold, as the pool's creator demanded; 0: no limit.
     pub max_size: u64,
