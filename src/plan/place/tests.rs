@@ -16,7 +16,7 @@ const THOROUGH: Effort = Effort {
 };
 
 fn placed(blocks: &[Block], effort: Effort) -> Placement {
-    place(blocks, effort, &mut |_, _| {})
+    place(blocks, &mut Budget::new(effort, &mut |_, _| {}))
 }
 
 /// What is wrong with a placement.
