@@ -20,6 +20,9 @@ const DIVE: u64 = 20_000_000;
 /// Steps of a try in the first rounds, and how many rounds pass until it is twice as many.
 const TRY: u64 = 3_000_000;
 const ROUNDS: u32 = 4;
+/// Of the steps that are left one part in so many is for the goal, before limits above it are tried: what can be reached
+/// often is within these, and the way there by other limits is longer.
+const OF_GOAL: u64 = 4;
 /// Tries at the same time. Not that of the machine's cores: the outcome is the same on every machine.
 const TOGETHER: usize = 4;
 /// Bytes of a thread's stack: a search goes as deep as there are blocks.
@@ -148,8 +151,13 @@ impl Problem {
                 lowest.midpoint(self.top) / unit * unit
             };
             let limit = limit.max(goal).min(self.top - 1);
+            let most = if is_first {
+                steps.max(budget.left() / OF_GOAL)
+            } else {
+                steps
+            };
             is_first = false;
-            match self.reach(&near, limit, steps.min(budget.left()), budget) {
+            match self.reach(&near, limit, most.min(budget.left()), budget) {
                 Found::Fit(offsets) => self.take(offsets),
                 Found::Never => {
                     self.least = self.least.max(limit + unit - limit % unit);
