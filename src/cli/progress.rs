@@ -177,5 +177,5 @@ impl Recording for Watched {
         })
     }
 
-    forward!(recording: path format wall_ns facts problems coverage live live_bytes timeline text open_ranges frames names stream caching is_one_moment fact);
+    forward!(recording: path format wall_ns facts problems coverage live live_bytes timeline text open_ranges frames names stream caching is_one_moment has_tensors fact);
 }

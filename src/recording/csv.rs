@@ -152,6 +152,10 @@ impl Recording for LineLog {
         }
     }
 
+    fn has_tensors(&self) -> bool {
+        false
+    }
+
     fn live(&self) -> Option<Vec<LiveBlock>> {
         None
     }

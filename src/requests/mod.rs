@@ -196,7 +196,6 @@ impl Requests {
             device != Event::NO_DEVICE && focus.device.is_none_or(|asked| asked == device)
         };
         let mut ledger = Ledger::new(None);
-        let mut changes = Vec::new();
         let first = recording.events().next();
         let (first_ns, first_ticket) =
             first.map_or((u64::MAX, 0), |first| (first.ns, first.ticket));
@@ -229,28 +228,26 @@ impl Requests {
         let mut found = Vec::new();
         for record in recording.events() {
             let event = &record.event;
-            ledger.apply(&record, &mut |change| changes.push(*change));
-            if is_there(event.device) && concerns(focus.layer, event) {
+            let concerns = concerns(focus.layer, event);
+            if concerns && is_there(event.device) {
                 let reader = devices
                     .entry(event.device)
                     .or_insert_with(|| new(event.device));
                 reader.begin_steps(starts, record.ticket);
                 reader.see(&record);
             }
-            for change in changes.drain(..) {
+            ledger.apply(&record, &mut |change| {
                 if let Change::FreedUnseen(block) = change
                     && block.size > 0
                     && is_there(block.device)
                     && is_pooled(focus.layer, block.class)
                 {
-                    found.push((record, block));
+                    found.push((record, *block));
                 }
-                if let Some(reader) = devices.get_mut(&change.device())
-                    && concerns(focus.layer, event)
-                {
-                    reader.take(&change, &record);
+                if concerns && let Some(reader) = devices.get_mut(&change.device()) {
+                    reader.take(change, &record);
                 }
-            }
+            });
         }
         let lost = Lost::of(recording, focus.layer, first_ns);
         let done = devices.into_iter().map(|(device, reader)| {
