@@ -43,21 +43,40 @@ impl Rules for Pool {
 
 /// `arena_memory_resource`: first fit in the superblocks of a stream's arena, which come from one range of
 /// addresses and return to it when they are empty.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Arena {
     /// The range that superblocks are cut from; each is a region of its arena.
     global: Heap,
-    range: Option<Piece>,
+    /// The last block of the range.
+    last: Option<Piece>,
     arenas: FxHashMap<u64, u32>,
     /// The superblock, in the range, of a region's first block.
     superblocks: FxHashMap<Piece, Piece>,
 }
 
+impl Default for Arena {
+    fn default() -> Arena {
+        Arena {
+            global: Heap::with_first_fit(),
+            last: None,
+            arenas: FxHashMap::default(),
+            superblocks: FxHashMap::default(),
+        }
+    }
+}
+
 impl Arena {
+    /// The range was divided or joined here.
+    fn changed(&mut self, piece: Piece) {
+        if piece != Piece::NONE && self.global.after(piece) == Piece::NONE {
+            self.last = Some(piece);
+        }
+    }
+
     /// A free range of `bytes` bytes. If no limit is set and half of an H100 is not enough, a larger device is assumed.
     fn reach(&mut self, memory: &mut Memory, bytes: u64) -> Result<Piece, OutOfMemory> {
         let is_limited = memory.device.capacity() < UNLIMITED;
-        let Some(range) = self.range else {
+        let Some(last) = self.last else {
             let available = memory.device.capacity().min(DEVICE);
             let half = available / 2 / BLOCK * BLOCK;
             if is_limited && bytes > half {
@@ -66,13 +85,12 @@ impl Arena {
             let size = half.max(bytes);
             memory.device.allocate(size)?;
             let range = self.global.add(0, size);
-            self.range = Some(range);
+            self.last = Some(range);
             return Ok(range);
         };
         if is_limited {
             return Err(OutOfMemory);
         }
-        let last = self.global.last_of(range);
         let there = if self.global.is_free(last) {
             self.global.bytes(last)
         } else {
@@ -83,11 +101,16 @@ impl Arena {
         let new = self.global.extend(last, more);
         let whole = self.global.release(new);
         self.global.take(whole);
+        self.changed(whole);
         Ok(whole)
     }
 }
 
 impl Rules for Arena {
+    fn heap(&self) -> Heap {
+        Heap::with_first_fit()
+    }
+
     fn rounded(&self, bytes: u64) -> u64 {
         multiple(bytes, BLOCK)
     }
@@ -115,6 +138,8 @@ impl Rules for Arena {
             None => self.reach(memory, bytes)?,
         };
         self.global.split(found, bytes);
+        self.changed(found);
+        self.changed(self.global.after(found));
         let region = memory.heap.add(group, bytes);
         self.superblocks.insert(region, found);
         Ok(region)
@@ -126,7 +151,8 @@ impl Rules for Arena {
         }
         if let Some(superblock) = self.superblocks.remove(&whole) {
             memory.heap.drop_region(whole);
-            self.global.release(superblock);
+            let whole = self.global.release(superblock);
+            self.changed(whole);
         }
     }
 
