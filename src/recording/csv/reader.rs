@@ -10,6 +10,7 @@ use flate2::bufread::MultiGzDecoder;
 use memchr::memchr;
 use rustc_hash::FxHashMap;
 
+use super::number::number;
 use crate::error::{Error, Result, failed};
 use crate::recording::csv::{Action, COLUMNS, Dialect};
 use crate::recording::packed::Packed;
@@ -324,8 +325,7 @@ fn parse(
         .ok_or_else(|| failed!("has the unknown action {:?}", shown(action)))?;
     let address = number(address).ok_or_else(|| failed!("has no address: {:?}", shown(address)))?;
     let size = number(size).ok_or_else(|| failed!("has no size: {:?}", shown(size)))?;
-    let ns = std::str::from_utf8(time).ok().and_then(dialect.time);
-    let ns = ns.ok_or_else(|| failed!("has no time: {:?}", shown(time)))?;
+    let ns = (dialect.time)(time).ok_or_else(|| failed!("has no time: {:?}", shown(time)))?;
     let stream = match stream {
         b"" | b"-" => None,
         stream => {
@@ -362,14 +362,4 @@ fn trimmed(text: &[u8]) -> &[u8] {
         return text;
     }
     std::str::from_utf8(text).map_or(text, |text| text.trim().as_bytes())
-}
-
-/// A number, decimal or hexadecimal; `(nil)` is how C prints no pointer.
-fn number(text: &[u8]) -> Option<u64> {
-    let (digits, radix) = match text {
-        [b'0', b'x' | b'X', digits @ ..] => (digits, 16),
-        b"(nil)" => return Some(0),
-        digits => (digits, 10),
-    };
-    u64::from_str_radix(std::str::from_utf8(digits).ok()?, radix).ok()
 }
