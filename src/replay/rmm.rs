@@ -160,3 +160,76 @@ impl Rules for Arena {
         memory.heap.largest_free().max(self.global.largest_free())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use super::super::caching::Caching;
+    use super::*;
+    use crate::replay::Allocator;
+    use crate::requests::Op;
+
+    const MIB: u64 = 1 << 20;
+
+    fn request(block: u32, bytes: u64) -> Request {
+        Request {
+            op: Op::Allocate,
+            block,
+            bytes,
+            stream: Some(0),
+            thread: 1,
+            ns: 0,
+        }
+    }
+
+    /// Where the range ends is known, however it is divided and joined; else it would grow from a wrong place.
+    #[test]
+    fn the_range_ends_with_its_last_block() {
+        let mut arenas = Caching::new(Arena::default(), UNLIMITED, 4000);
+        let mut live = Vec::new();
+        let mut random = 3_u64;
+        let mut next = |below: u64| {
+            random = random
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            (random >> 33) % below
+        };
+        for block in 0..4000 {
+            let made = request(block, 1 + next(600 * MIB));
+            arenas.allocate(&made).expect("no limit");
+            live.push(made);
+            while next(2) == 0 && !live.is_empty() {
+                let one = live.swap_remove(next(live.len() as u64) as usize);
+                arenas.free(&one);
+            }
+            let Arena { global, last, .. } = arenas.rules();
+            let last = last.expect("a range");
+            assert_eq!(global.after(last), Piece::NONE, "{block}");
+            let end = global.address(last) + global.bytes(last);
+            assert_eq!(end, arenas.reserved(), "{block}");
+        }
+        assert!(arenas.reserved() > DEVICE / 2, "it grew");
+    }
+
+    /// The least time of three for a run of so many blocks that all stay.
+    fn growing(blocks: u32) -> Duration {
+        let times = (0..3).map(|_| {
+            let begin = Instant::now();
+            let mut arenas = Caching::new(Arena::default(), UNLIMITED, blocks);
+            for block in 0..blocks {
+                let made = request(block, 20 * MIB + u64::from(block % 1000) * 512);
+                arenas.allocate(&made).expect("no limit");
+            }
+            begin.elapsed()
+        });
+        times.min().unwrap_or_default()
+    }
+
+    /// Eight times as many requests take about eight times as long, and not 64 times.
+    #[test]
+    fn the_time_of_a_request_does_not_grow_with_the_run() {
+        let (short, long) = (growing(5_000), growing(40_000));
+        assert!(long < 24 * short, "{short:?}, {long:?}");
+    }
+}
