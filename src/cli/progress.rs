@@ -2,7 +2,7 @@
 
 use std::io::{IsTerminal, stderr};
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
@@ -73,6 +73,7 @@ pub fn open(path: &Path) -> Result<Box<dyn Recording>> {
         recording,
         begin,
         passes: AtomicU64::new(0),
+        is_shown: AtomicBool::new(false),
     }))
 }
 
@@ -116,6 +117,8 @@ struct Watched {
     recording: Box<dyn Recording>,
     begin: Instant,
     passes: AtomicU64,
+    /// Whether one of the passes that go on at the same time has its bar on the terminal.
+    is_shown: AtomicBool,
 }
 
 /// A pass over the events.
@@ -131,6 +134,9 @@ impl Pass<'_> {
     #[cold]
     fn look(&mut self) {
         if self.watched.begin.elapsed() < PATIENCE {
+            return;
+        }
+        if self.bar.is_none() && self.watched.is_shown.swap(true, Ordering::Relaxed) {
             return;
         }
         let bar = self.bar.get_or_insert_with(|| {
@@ -162,6 +168,7 @@ impl Drop for Pass<'_> {
     fn drop(&mut self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
+            self.watched.is_shown.store(false, Ordering::Relaxed);
         }
     }
 }
@@ -177,5 +184,5 @@ impl Recording for Watched {
         })
     }
 
-    forward!(recording: path format wall_ns facts problems coverage live live_bytes timeline text open_ranges frames names stream caching is_one_moment fact);
+    forward!(recording: path format wall_ns facts problems coverage live live_bytes timeline text open_ranges frames names stream caching is_one_moment has_tensors fact);
 }

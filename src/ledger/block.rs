@@ -1,7 +1,7 @@
 //! What the ledger knows: blocks and segments, and which of them are looked at.
 
 use crate::recording::Recording;
-use gpushim_trace::{Bytes, Class, Event, Kind, Layer, Record};
+use gpushim_trace::{Bytes, Class, Event, Layer, Record};
 
 /// The memory that is examined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,12 +16,8 @@ impl Focus {
     /// A framework's tensors where the recording has any, which the memory below them cannot tell apart,
     /// else memory of the devices.
     pub fn of(recording: &dyn Recording, device: Option<u8>) -> Focus {
-        let is_tensor = |kind| matches!(kind, Kind::TensorAlloc | Kind::TensorFree);
-        let live = recording.live().unwrap_or_default();
-        let has_tensors = live.iter().any(|block| is_tensor(block.event.kind))
-            || (recording.events()).any(|record| is_tensor(record.event.kind));
         Focus {
-            layer: if has_tensors {
+            layer: if recording.has_tensors() {
                 Layer::Tensor
             } else {
                 Layer::Device

@@ -22,7 +22,7 @@ use gpushim_trace::{Class, Kind, Layer};
 /// its planned address; from the first request that differs on, the policy `vmm` serves all requests. If the
 /// recording becomes periodic, one period is planned and followed for as long as it repeats; after a request that
 /// differs, it is followed again from the next period on. The addresses are found by search, which ends after a fixed
-/// number of steps, some seconds; the output says how far they are from the best possible at most. The period, the
+/// number of steps in all, some seconds; the output says how far they are from the best possible at most. The period, the
 /// whole run and vmm alone are simulated, and what holds least memory is written. The recording must have
 /// all events (GPUSHIM_TRACE_MODE=full for a long run). Exit code 1 if there is nothing to plan.
 #[derive(Debug, clap::Args)]

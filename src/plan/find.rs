@@ -10,7 +10,7 @@ mod tests;
 use std::sync::Arc;
 
 use super::lives::{Lives, Span};
-use super::place::{self, Block, Effort};
+use super::place::{self, Block, Budget};
 use super::repeat::{self, Period};
 use crate::requests::Requests;
 use gpushim_alloc::plan::{Family, Plans, PoolPlan, Step};
@@ -51,13 +51,9 @@ pub struct Plan {
     pub least: u64,
 }
 
-/// Who wants to know how far the search is: steps done, and of how many.
-pub type Watch<'a> = &'a mut dyn FnMut(u64, u64);
-
 impl Plan {
-    /// Each kind that there is for the requests of one family: that of a period first.
-    pub fn all(requests: &Requests, family: Family, effort: Effort, watch: Watch<'_>) -> Vec<Plan> {
-        let lives = Lives::of(requests, family);
+    /// Each kind that there is for the blocks of one family: that of a period first.
+    fn all(lives: &Lives, budget: &mut Budget<'_>) -> Vec<Plan> {
         // Offsets are sums of sizes and must fit into 64 bits; no device has that much memory.
         let all = lives.spans.iter().map(|span| span.bytes);
         let is_absurd = all.fold(0, u64::saturating_add) > u64::MAX / 2;
@@ -65,8 +61,9 @@ impl Plan {
             return Vec::new();
         }
         let period = repeat::find(&lives.tokens);
-        let repeated = period.and_then(|period| repeating(&lives, period, effort, watch));
-        let whole = once(&lives, effort, watch);
+        let repeated =
+            period.and_then(|period| budget.share(2, |budget| repeating(lives, period, budget)));
+        let whole = once(lives, budget);
         let found = [(Kind::Period, repeated), (Kind::Whole, Some(whole))];
         let made = found.into_iter().filter_map(|(kind, found)| {
             let found = found?;
@@ -109,24 +106,24 @@ impl Choice {
 pub type Simulate<'a> = &'a dyn Fn(&Plans) -> u64;
 
 /// Plans each family's requests as a period, as a whole and not at all, simulates all of that, and takes what holds least.
+/// All placements share one budget.
 /// Of those that hold as much a period is taken, which is followed for longest, then a whole run.
-pub fn choose(
-    requests: &Requests,
-    simulate: Simulate<'_>,
-    effort: Effort,
-    watch: Watch<'_>,
-) -> Choice {
+pub fn choose(requests: &Requests, simulate: Simulate<'_>, budget: &mut Budget<'_>) -> Choice {
     let held_by_vmm = simulate(&Plans::default());
     let mut best = Choice {
         plans: Vec::new(),
         held: held_by_vmm,
         held_by_vmm,
     };
-    let mut of = |family| {
-        let plans = Plan::all(requests, family, effort, watch).into_iter();
-        plans.map(Some).chain([None]).collect::<Vec<_>>()
+    let [plain, streams] =
+        [Family::Plain, Family::Streams].map(|family| Lives::of(requests, family));
+    let among = usize::from(!plain.spans.is_empty()) + usize::from(!streams.spans.is_empty());
+    let mut of = |lives, among| {
+        let plans = budget.share(among, |budget| Plan::all(lives, budget));
+        let plans = plans.into_iter().map(Some);
+        plans.chain([None]).collect::<Vec<_>>()
     };
-    let (plain, streams) = (of(Family::Plain), of(Family::Streams));
+    let (plain, streams) = (of(&plain, among), of(&streams, 1));
     for plain in &plain {
         for streams in &streams {
             let plain = plain.clone().map(|plan| (Family::Plain, plan));
@@ -165,10 +162,10 @@ pub fn repeats(requests: &Requests) -> bool {
 }
 
 /// From the beginning, as far as it can be foreseen.
-fn once(lives: &Lives, effort: Effort, watch: Watch<'_>) -> Found {
+fn once(lives: &Lives, budget: &mut Budget<'_>) -> Found {
     let spans = lives.spans.get(..MOST).unwrap_or(&lives.spans);
     let blocks: Vec<Block> = spans.iter().map(|span| Block::one(*span)).collect();
-    let placed = place::place(&blocks, effort, watch);
+    let placed = place::place(&blocks, budget);
     let steps = spans.iter().zip(placed.offsets).map(|(span, offset)| Step {
         bytes: span.bytes,
         offset: Some(offset),
@@ -181,13 +178,12 @@ fn once(lives: &Lives, effort: Effort, watch: Watch<'_>) -> Found {
 }
 
 /// With a part that repeats. `None`: there are large blocks that outlive it, or too many blocks.
-fn repeating(lives: &Lives, period: Period, effort: Effort, watch: Watch<'_>) -> Option<Found> {
+fn repeating(lives: &Lives, period: Period, budget: &mut Budget<'_>) -> Option<Found> {
     (1..=TOGETHER).find_map(|times| {
         let length = period.length * times;
         // One before, so that what lives across its beginning is known, and one after, for the same at its end.
         let from = period.from + length;
-        (from + 2 * length <= period.to)
-            .then(|| around(lives, period, from, length, effort, watch))?
+        (from + 2 * length <= period.to).then(|| around(lives, period, from, length, budget))?
     })
 }
 
@@ -197,8 +193,7 @@ fn around(
     period: Period,
     from: usize,
     length: usize,
-    effort: Effort,
-    watch: Watch<'_>,
+    budget: &mut Budget<'_>,
 ) -> Option<Found> {
     let to = from + length;
     let first = lives.allocations_before(from);
@@ -230,7 +225,7 @@ fn around(
         }
     }
     let present: Vec<Block> = blocks.iter().flatten().copied().collect();
-    let placed = place::place(&present, effort, watch);
+    let placed = place::place(&present, budget);
     let mut places = placed.offsets.into_iter();
     let mut offsets: Vec<Option<u64>> = blocks
         .iter()

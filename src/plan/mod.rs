@@ -11,6 +11,6 @@ mod repeat;
 mod text;
 
 pub use find::{choose, repeats};
-pub use place::Effort;
+pub use place::{Budget, Effort};
 #[cfg(test)]
 pub(crate) use text::PlanReport;

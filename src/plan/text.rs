@@ -6,7 +6,7 @@ use std::fmt;
 use serde::Serialize;
 
 use super::find::{Choice, Kind, Plan, choose};
-use super::place::Effort;
+use super::place::{Budget, Effort};
 use crate::ledger::Focus;
 use crate::output::answer::{Answer, Subject};
 use crate::output::escape::shown;
@@ -93,12 +93,16 @@ impl PlanReport {
         } else {
             Requests::of(recording, focus)
         };
+        let mut budget = Budget::new(Effort::USUAL, watch);
+        let mut among = requests.len();
         for (gpu, requests) in requests {
             if requests.has_history() {
                 let device = ReplayDevice::default();
                 let simulate = |plans: &Plans| held_with(plans, &device, &requests);
-                report.take(gpu, &choose(&requests, &simulate, Effort::USUAL, watch));
+                let choice = budget.share(among, |budget| choose(&requests, &simulate, budget));
+                report.take(gpu, &choice);
             }
+            among -= 1;
             report.odd.push((gpu, requests.odd().clone()));
             report.has_history |= requests.has_history();
         }

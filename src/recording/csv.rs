@@ -11,12 +11,15 @@ use std::sync::Arc;
 use super::{Coverage, Names, NoNames, Recording};
 use gpushim_trace::{Class, LiveBlock, Record, Timeline};
 
+mod number;
 mod reader;
 mod row;
 #[cfg(test)]
 mod tests;
 
+pub(super) use number::decimal;
 use reader::Reader;
+
 use row::Row;
 
 /// The most events that are kept, 40 bytes each.
@@ -43,7 +46,7 @@ pub(super) struct Dialect {
     /// The words for the operations.
     pub actions: &'static [(&'static str, Action)],
     /// A time of the log, ns.
-    pub time: fn(&str) -> Option<u64>,
+    pub time: fn(&[u8]) -> Option<u64>,
     /// After how many ns times begin again, if they do.
     pub wraps: Option<u64>,
     /// What `-` or nothing as a stream means: memory that knows none. Everything else is stream-ordered.
@@ -150,6 +153,10 @@ impl Recording for LineLog {
             }
             None => Box::new(self.reader()),
         }
+    }
+
+    fn has_tensors(&self) -> bool {
+        false
     }
 
     fn live(&self) -> Option<Vec<LiveBlock>> {

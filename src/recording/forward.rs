@@ -80,6 +80,11 @@ macro_rules! forward {
             self.$field.is_one_moment()
         }
     };
+    (@ $field:ident has_tensors) => {
+        fn has_tensors(&self) -> bool {
+            self.$field.has_tensors()
+        }
+    };
     (@ $field:ident fact) => {
         fn fact(&self, key: &str) -> Option<String> {
             self.$field.fact(key)

@@ -153,6 +153,14 @@ pub trait Recording: Send + Sync {
         false
     }
 
+    /// Whether it has a framework's tensors.
+    fn has_tensors(&self) -> bool {
+        let is_tensor = |kind| matches!(kind, Kind::TensorAlloc | Kind::TensorFree);
+        let live = self.live().unwrap_or_default();
+        live.iter().any(|block| is_tensor(block.event.kind))
+            || self.events().any(|record| is_tensor(record.event.kind))
+    }
+
     /// The GPU of an ordinal, if the recording describes it.
     fn gpu(&self, ordinal: u8) -> Option<Gpu> {
         Gpu::parse(&self.fact(&format!("gpu.{ordinal}"))?)

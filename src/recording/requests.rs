@@ -1,7 +1,7 @@
 //! A plain list of requests: `op,ptr,size,stream,thread,time_ns`. A stream of `-` is that of calls that take
 //! none: the memory is `cudaMalloc`'s, else it is stream-ordered.
 
-use super::csv::{Action, Dialect};
+use super::csv::{Action, Dialect, decimal};
 use gpushim_trace::Class;
 
 pub(super) static REQUESTS: Dialect = Dialect {
@@ -12,7 +12,7 @@ pub(super) static REQUESTS: Dialect = Dialect {
         ("free", Action::Free),
         ("failure", Action::Failure),
     ],
-    time: |text| text.parse().ok(),
+    time: decimal,
     wraps: None,
     without_stream: Class::Device,
 };

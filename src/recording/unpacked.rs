@@ -160,7 +160,7 @@ impl Copy {
 }
 
 impl Recording for Unpacked {
-    forward!(inner: events timeline format wall_ns facts coverage live live_bytes text open_ranges frames names stream caching is_one_moment fact);
+    forward!(inner: events timeline format wall_ns facts coverage live live_bytes text open_ranges frames names stream caching is_one_moment has_tensors fact);
 
     fn path(&self) -> &Path {
         &self.copy.path

@@ -31,6 +31,11 @@ impl Memory {
 
 /// The parts in which these allocators differ.
 pub(super) trait Rules {
+    /// The heap that blocks are found in.
+    fn heap(&self) -> Heap {
+        Heap::default()
+    }
+
     /// Bytes of the block for a request of `bytes` bytes.
     fn rounded(&self, bytes: u64) -> u64;
 
@@ -85,7 +90,7 @@ impl<R: Rules> Caching<R> {
     /// On a device of this size, for this number of blocks.
     pub fn new(rules: R, capacity: u64, blocks: u32) -> Caching<R> {
         let memory = Memory {
-            heap: Heap::default(),
+            heap: rules.heap(),
             device: Bytes::new(capacity),
             places: vec![Piece::NONE; blocks as usize],
         };

@@ -6,6 +6,8 @@
 
 use std::collections::BTreeSet;
 
+use super::first_fit::FirstFit;
+
 /// No block.
 const NONE: u32 = u32::MAX;
 
@@ -37,24 +39,25 @@ pub(super) struct Heap {
     /// Nodes that stand for nothing.
     unused: Vec<u32>,
     by_size: BTreeSet<(u32, u64, u64, u32)>,
-    /// Group, class of bytes, address, number: the lowest that is large enough is found without a look at all.
-    by_address: BTreeSet<(u32, u32, u64, u32)>,
+    /// By address, for those that take the lowest block that fits.
+    by_address: Option<FirstFit>,
     unmapped: BTreeSet<(u32, u64, u32)>,
     /// Where the next region begins.
     next: u64,
-}
-
-/// The size class of `bytes` bytes: sixteen classes between two powers of two.
-fn class(bytes: u64) -> u32 {
-    let top = bytes.checked_ilog2().unwrap_or(0);
-    let next = if top < 4 { bytes } else { bytes >> (top - 4) };
-    top * 16 + (next & 15) as u32
 }
 
 /// Regions lie so far apart that none is taken for the other's neighbour.
 const APART: u64 = 1 << 30;
 
 impl Heap {
+    /// One in which [`Heap::first`] finds blocks.
+    pub fn with_first_fit() -> Heap {
+        Heap {
+            by_address: Some(FirstFit::default()),
+            ..Heap::default()
+        }
+    }
+
     /// A region of free memory. Returns its one block, which is still to be [released](Heap::release).
     pub fn add(&mut self, group: u32, bytes: u64) -> Piece {
         let address = self.next;
@@ -99,35 +102,9 @@ impl Heap {
         all.last().map(|&(.., id)| Piece(id))
     }
 
-    /// The lowest free block of a group that has `bytes` bytes.
+    /// The lowest free block of a group that has `bytes` bytes; none in a heap that was not made for it.
     pub fn first(&self, group: u32, bytes: u64) -> Option<Piece> {
-        let own = class(bytes);
-        let mut lowest: Option<(u64, u32)> = None;
-        // All of the larger classes are large enough: the lowest of each.
-        let mut from = own.saturating_add(1);
-        let after = |class| self.by_address.range((group, class, 0, 0)..).next();
-        while let Some(&(of, class, address, id)) = after(from)
-            && of == group
-        {
-            if lowest.is_none_or(|(least, _)| address < least) {
-                lowest = Some((address, id));
-            }
-            from = class.saturating_add(1);
-        }
-        // Of its own class some are.
-        // Of each size the lowest: a class has few sizes, and may have many blocks.
-        let mut size = bytes;
-        let next = |size| self.by_size.range((group, size, 0, 0)..).next();
-        while let Some(&(of, there, address, id)) = next(size)
-            && of == group
-            && class(there) == own
-        {
-            if lowest.is_none_or(|(least, _)| address < least) {
-                lowest = Some((address, id));
-            }
-            size = there.saturating_add(1);
-        }
-        lowest.map(|(_, id)| Piece(id))
+        self.by_address.as_ref()?.first(group, bytes).map(Piece)
     }
 
     /// Bytes of the largest free block.
@@ -227,18 +204,6 @@ impl Heap {
         Piece(new)
     }
 
-    /// The last block of the region that a block is in.
-    pub fn last_of(&self, piece: Piece) -> Piece {
-        let mut last = piece;
-        while let Some(node) = self.node(last) {
-            if node.after == NONE {
-                break;
-            }
-            last = Piece(node.after);
-        }
-        last
-    }
-
     /// Whether a block is free; none is not.
     pub fn is_free(&self, piece: Piece) -> bool {
         self.node(piece).is_some_and(|node| node.is_free)
@@ -260,7 +225,7 @@ impl Heap {
 
     /// All free blocks.
     pub fn free(&self) -> Vec<Piece> {
-        let all = self.by_address.iter();
+        let all = self.by_size.iter();
         let mut all: Vec<(u32, u64, u32)> = all
             .map(|&(group, _, address, id)| (group, address, id))
             .collect();
@@ -381,8 +346,9 @@ impl Heap {
             node.is_free = true;
             self.by_size
                 .insert((node.group, node.bytes, node.address, piece.0));
-            self.by_address
-                .insert((node.group, class(node.bytes), node.address, piece.0));
+            if let Some(by_address) = &mut self.by_address {
+                by_address.insert(node.group, node.address, node.bytes, piece.0);
+            }
         }
     }
 
@@ -391,8 +357,9 @@ impl Heap {
             node.is_free = false;
             self.by_size
                 .remove(&(node.group, node.bytes, node.address, piece.0));
-            self.by_address
-                .remove(&(node.group, class(node.bytes), node.address, piece.0));
+            if let Some(by_address) = &mut self.by_address {
+                by_address.remove(node.group, node.address);
+            }
         }
     }
 }

@@ -11,6 +11,7 @@ mod bytes;
 mod caching;
 pub(crate) mod command;
 mod device;
+mod first_fit;
 mod gpushim;
 mod heap;
 mod least_limit;

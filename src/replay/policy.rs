@@ -12,7 +12,7 @@ use super::gpushim::GpushimAllocator;
 use super::run::run;
 use super::torch::{Elastic, Torch};
 use crate::error::{Error, Result, failed};
-use crate::plan::{Effort, choose};
+use crate::plan::{Budget, Effort, choose};
 use crate::replay::rmm;
 use crate::requests::Requests;
 use gpushim_alloc as alloc;
@@ -99,7 +99,8 @@ impl Policy {
         match self {
             Policy::Plan => {
                 let simulate = |plans: &Plans| held_with(plans, device, requests);
-                choose(requests, &simulate, Effort::QUICK, &mut |_, _| {}).plans(0)
+                let watch = &mut |_, _| {};
+                choose(requests, &simulate, &mut Budget::new(Effort::QUICK, watch)).plans(0)
             }
             _ => Plans::default(),
         }

@@ -43,21 +43,40 @@ impl Rules for Pool {
 
 /// `arena_memory_resource`: first fit in the superblocks of a stream's arena, which come from one range of
 /// addresses and return to it when they are empty.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Arena {
     /// The range that superblocks are cut from; each is a region of its arena.
     global: Heap,
-    range: Option<Piece>,
+    /// The last block of the range.
+    last: Option<Piece>,
     arenas: FxHashMap<u64, u32>,
     /// The superblock, in the range, of a region's first block.
     superblocks: FxHashMap<Piece, Piece>,
 }
 
+impl Default for Arena {
+    fn default() -> Arena {
+        Arena {
+            global: Heap::with_first_fit(),
+            last: None,
+            arenas: FxHashMap::default(),
+            superblocks: FxHashMap::default(),
+        }
+    }
+}
+
 impl Arena {
+    /// The range was divided or joined here.
+    fn changed(&mut self, piece: Piece) {
+        if piece != Piece::NONE && self.global.after(piece) == Piece::NONE {
+            self.last = Some(piece);
+        }
+    }
+
     /// A free range of `bytes` bytes. If no limit is set and half of an H100 is not enough, a larger device is assumed.
     fn reach(&mut self, memory: &mut Memory, bytes: u64) -> Result<Piece, OutOfMemory> {
         let is_limited = memory.device.capacity() < UNLIMITED;
-        let Some(range) = self.range else {
+        let Some(last) = self.last else {
             let available = memory.device.capacity().min(DEVICE);
             let half = available / 2 / BLOCK * BLOCK;
             if is_limited && bytes > half {
@@ -66,13 +85,12 @@ impl Arena {
             let size = half.max(bytes);
             memory.device.allocate(size)?;
             let range = self.global.add(0, size);
-            self.range = Some(range);
+            self.last = Some(range);
             return Ok(range);
         };
         if is_limited {
             return Err(OutOfMemory);
         }
-        let last = self.global.last_of(range);
         let there = if self.global.is_free(last) {
             self.global.bytes(last)
         } else {
@@ -83,11 +101,16 @@ impl Arena {
         let new = self.global.extend(last, more);
         let whole = self.global.release(new);
         self.global.take(whole);
+        self.changed(whole);
         Ok(whole)
     }
 }
 
 impl Rules for Arena {
+    fn heap(&self) -> Heap {
+        Heap::with_first_fit()
+    }
+
     fn rounded(&self, bytes: u64) -> u64 {
         multiple(bytes, BLOCK)
     }
@@ -115,6 +138,8 @@ impl Rules for Arena {
             None => self.reach(memory, bytes)?,
         };
         self.global.split(found, bytes);
+        self.changed(found);
+        self.changed(self.global.after(found));
         let region = memory.heap.add(group, bytes);
         self.superblocks.insert(region, found);
         Ok(region)
@@ -126,11 +151,85 @@ impl Rules for Arena {
         }
         if let Some(superblock) = self.superblocks.remove(&whole) {
             memory.heap.drop_region(whole);
-            self.global.release(superblock);
+            let whole = self.global.release(superblock);
+            self.changed(whole);
         }
     }
 
     fn largest_free(&self, memory: &Memory) -> u64 {
         memory.heap.largest_free().max(self.global.largest_free())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use super::super::caching::Caching;
+    use super::*;
+    use crate::replay::Allocator;
+    use crate::requests::Op;
+
+    const MIB: u64 = 1 << 20;
+
+    fn request(block: u32, bytes: u64) -> Request {
+        Request {
+            op: Op::Allocate,
+            block,
+            bytes,
+            stream: Some(0),
+            thread: 1,
+            ns: 0,
+        }
+    }
+
+    /// Where the range ends is known, however it is divided and joined; else it would grow from a wrong place.
+    #[test]
+    fn the_range_ends_with_its_last_block() {
+        let mut arenas = Caching::new(Arena::default(), UNLIMITED, 4000);
+        let mut live = Vec::new();
+        let mut random = 3_u64;
+        let mut next = |below: u64| {
+            random = random
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            (random >> 33) % below
+        };
+        for block in 0..4000 {
+            let made = request(block, 1 + next(600 * MIB));
+            arenas.allocate(&made).expect("no limit");
+            live.push(made);
+            while next(2) == 0 && !live.is_empty() {
+                let one = live.swap_remove(next(live.len() as u64) as usize);
+                arenas.free(&one);
+            }
+            let Arena { global, last, .. } = arenas.rules();
+            let last = last.expect("a range");
+            assert_eq!(global.after(last), Piece::NONE, "{block}");
+            let end = global.address(last) + global.bytes(last);
+            assert_eq!(end, arenas.reserved(), "{block}");
+        }
+        assert!(arenas.reserved() > DEVICE / 2, "it grew");
+    }
+
+    /// The least time of three for a run of so many blocks that all stay.
+    fn growing(blocks: u32) -> Duration {
+        let times = (0..3).map(|_| {
+            let begin = Instant::now();
+            let mut arenas = Caching::new(Arena::default(), UNLIMITED, blocks);
+            for block in 0..blocks {
+                let made = request(block, 20 * MIB + u64::from(block % 1000) * 512);
+                arenas.allocate(&made).expect("no limit");
+            }
+            begin.elapsed()
+        });
+        times.min().unwrap_or_default()
+    }
+
+    /// Eight times as many requests take about eight times as long, and not 64 times.
+    #[test]
+    fn the_time_of_a_request_does_not_grow_with_the_run() {
+        let (short, long) = (growing(5_000), growing(40_000));
+        assert!(long < 24 * short, "{short:?}, {long:?}");
     }
 }

@@ -359,9 +359,9 @@ fn the_lowest_that_is_large_enough() {
             .wrapping_add(1);
         (random >> 33) % below
     };
-    let mut heap = Heap::default();
+    let mut heap = Heap::with_first_fit();
     let mut used = Vec::new();
-    for round in 0..3000 {
+    for round in 0..5000 {
         let octave = next(20);
         let whole = heap.add(round % 2, 1 + next(2 << octave));
         if next(2) == 0 {
@@ -379,6 +379,12 @@ fn the_lowest_that_is_large_enough() {
         assert_eq!(heap.first(group, bytes), expected, "{round}");
         if let Some(found) = expected.filter(|_| next(2) == 0) {
             heap.take(found);
+            heap.split(found, 1 + next(1 << 20));
+            used.push(found);
+        }
+        if next(3) == 0 && !used.is_empty() {
+            let back = used.swap_remove(next(used.len() as u64) as usize);
+            heap.release(back);
         }
     }
 }

@@ -76,9 +76,7 @@ impl ReplayReport {
         (policies, device, asks_limit): (&[Policy], &ReplayDevice, bool),
         watch: &mut dyn FnMut(Policy, usize, usize),
     ) -> ReplayReport {
-        let iterations = Iterations::find(recording, focus);
-        let starts = iterations.as_ref().map_or(&[][..], |found| &found.starts);
-        let all = Requests::in_steps(recording, focus, starts);
+        let (all, iterations) = Requests::in_iterations(recording, focus);
         let by = iterations
             .as_ref()
             .map(|found| found.by.in_words(&mut *recording.names()));
@@ -89,7 +87,7 @@ impl ReplayReport {
             recorded_reserved: requests.recorded_reserved(),
             torch_options: torch_options(&requests),
             steps_by: by.clone(),
-            steps: starts.len().saturating_sub(1) as u64,
+            steps: iterations.as_ref().map_or(0, Iterations::count) as u64,
             odd: requests.odd().clone(),
             has_history: requests.has_history(),
             is_peak_unsure: requests.is_peak_unsure(),

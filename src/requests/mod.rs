@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::iterations::Start;
 use crate::ledger::{Block, Change, Focus, Ledger};
 use crate::recording::{Recording, Segment};
 use gpushim_trace::{Class, Event, Kind, Layer, Record};
 
+mod divided;
 mod lost;
 #[cfg(test)]
 #[path = "../../benches/made/requests.rs"]
@@ -21,10 +21,8 @@ mod slice;
 use lost::Lost;
 use reader::Reader;
 
+pub use divided::STEPS;
 pub use odd::Anomalies;
-
-/// Steps of which figures are kept.
-pub const STEPS: usize = 4096;
 
 /// The most streams.
 pub const STREAMS: usize = 512;
@@ -147,6 +145,8 @@ pub struct Requests {
     pub(super) allocator: RecordedAllocator,
     /// The first request of each step, and last the one after the last step.
     steps: Vec<usize>,
+    /// Until they are divided into steps: of each the ticket of its event and one, 0 before the first event.
+    tickets: Vec<u64>,
     odd: Anomalies,
     /// The most bytes that were held from the driver when it was recorded; 0 if that is not known.
     recorded_reserved: u64,
@@ -160,32 +160,28 @@ impl Requests {
     /// Those of a recording, by device. A framework's tensors where the focus is on them, else the memory
     /// that pools of the driver or ours served.
     pub fn of(recording: &dyn Recording, focus: Focus) -> BTreeMap<u8, Requests> {
-        Requests::in_steps(recording, focus, &[])
+        let mut all = Requests::read(recording, focus);
+        all.values_mut().for_each(|requests| requests.divide(&[]));
+        all
     }
 
-    /// The same, with the steps that begin at these events, the last of which is the end; the first [`STEPS`] of them.
-    pub fn in_steps(
-        recording: &dyn Recording,
-        focus: Focus,
-        starts: &[Start],
-    ) -> BTreeMap<u8, Requests> {
-        let starts = starts.get(..=STEPS).unwrap_or(starts);
-        let (requests, unseen) = Requests::with_unseen(recording, focus, starts, &[]);
+    /// The same, not yet divided into steps.
+    fn read(recording: &dyn Recording, focus: Focus) -> BTreeMap<u8, Requests> {
+        let (requests, unseen) = Requests::with_unseen(recording, focus, &[]);
         if unseen.is_empty() {
             return requests;
         }
         // Once more, with the blocks that only their frees tell of.
-        Requests::with_unseen(recording, focus, starts, &unseen).0
+        Requests::with_unseen(recording, focus, &unseen).0
     }
 
     /// The same, given the frees of the blocks of before the recording that nothing else tells of. Also what those are.
     fn with_unseen(
         recording: &dyn Recording,
         focus: Focus,
-        starts: &[Start],
         unseen: &[(Record, Block)],
     ) -> (BTreeMap<u8, Requests>, Vec<(Record, Block)>) {
-        let mut devices: BTreeMap<u8, Reader> = BTreeMap::new();
+        let mut devices = Devices::default();
         let options = options(recording);
         let new = |device| {
             let mut reader = Reader::new(recording, focus.layer, device);
@@ -196,7 +192,6 @@ impl Requests {
             device != Event::NO_DEVICE && focus.device.is_none_or(|asked| asked == device)
         };
         let mut ledger = Ledger::new(None);
-        let mut changes = Vec::new();
         let first = recording.events().next();
         let (first_ns, first_ticket) =
             first.map_or((u64::MAX, 0), |first| (first.ns, first.ticket));
@@ -213,48 +208,39 @@ impl Requests {
                     && is_there(block.device)
                     && is_pooled(focus.layer, block.class)
                 {
-                    let reader = devices
-                        .entry(block.device)
-                        .or_insert_with(|| new(block.device));
+                    let reader = devices.of(block.device, new);
                     reader.was_there(&begun(one.event), block);
                 }
             });
         }
         for (free, block) in unseen {
-            let reader = devices
-                .entry(block.device)
-                .or_insert_with(|| new(block.device));
+            let reader = devices.of(block.device, new);
             reader.was_there_unseen(&begun(free.event), block);
         }
         let mut found = Vec::new();
         for record in recording.events() {
             let event = &record.event;
-            ledger.apply(&record, &mut |change| changes.push(*change));
-            if is_there(event.device) && concerns(focus.layer, event) {
-                let reader = devices
-                    .entry(event.device)
-                    .or_insert_with(|| new(event.device));
-                reader.begin_steps(starts, record.ticket);
+            let concerns = concerns(focus.layer, event);
+            if concerns && is_there(event.device) {
+                let reader = devices.of(event.device, new);
                 reader.see(&record);
             }
-            for change in changes.drain(..) {
+            ledger.apply(&record, &mut |change| {
                 if let Change::FreedUnseen(block) = change
                     && block.size > 0
                     && is_there(block.device)
                     && is_pooled(focus.layer, block.class)
                 {
-                    found.push((record, block));
+                    found.push((record, *block));
                 }
-                if let Some(reader) = devices.get_mut(&change.device())
-                    && concerns(focus.layer, event)
-                {
-                    reader.take(&change, &record);
+                if concerns && let Some(reader) = devices.get(change.device()) {
+                    reader.take(change, &record);
                 }
-            }
+            });
         }
         let lost = Lost::of(recording, focus.layer, first_ns);
-        let done = devices.into_iter().map(|(device, reader)| {
-            let mut requests = reader.finish(starts);
+        let done = devices.all.into_iter().map(|(device, reader)| {
+            let mut requests = reader.finish();
             lost.tell(device, &mut requests);
             (device, requests)
         });
@@ -369,6 +355,28 @@ impl Requests {
             op: request.op,
         });
         true
+    }
+}
+
+/// Those who read the requests of a device each: few, of which mostly the first is asked for.
+#[derive(Default)]
+struct Devices<'a> {
+    all: Vec<(u8, Reader<'a>)>,
+}
+
+impl<'a> Devices<'a> {
+    fn get(&mut self, device: u8) -> Option<&mut Reader<'a>> {
+        let found = self.all.iter_mut().find(|(of, _)| *of == device);
+        found.map(|(_, reader)| reader)
+    }
+
+    fn of(&mut self, device: u8, new: impl FnOnce(u8) -> Reader<'a>) -> &mut Reader<'a> {
+        let at = self.all.iter().position(|(of, _)| *of == device);
+        let at = at.unwrap_or_else(|| {
+            self.all.push((device, new(device)));
+            self.all.len() - 1
+        });
+        &mut self.all[at].1
     }
 }
 

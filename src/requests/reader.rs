@@ -6,7 +6,6 @@ use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::{InitialBlock, InitialSegment, Op, Request, Requests, STREAMS, is_pooled};
-use crate::iterations::Start;
 use crate::ledger::{Block, Change, Segment};
 use crate::recording::{Caching, Recording, Waiting};
 use gpushim_trace::{Class, Effect, Event, Kind, Layer, Record, flags};
@@ -64,7 +63,7 @@ impl<'a> Reader<'a> {
     pub fn see(&mut self, record: &Record) {
         let event = &record.event;
         let is_given = event.flags & flags::EARLIER != 0;
-        if !is_given {
+        if !is_given && !self.waiting.is_empty() {
             self.wait();
         }
         self.done(record.ticket, record);
@@ -73,11 +72,13 @@ impl<'a> Reader<'a> {
             Kind::Release => self.release(record),
             _ => {}
         }
+        self.requested(record.ticket.saturating_add(1));
     }
 
     /// A block was made before the recording began; the record has its allocation.
     pub fn was_there(&mut self, record: &Record, block: &Block) {
         let made = self.allocate(record, block, false);
+        self.requested(0);
         if let Some(number) = made {
             self.numbers.insert(block.address, number);
             self.begun();
@@ -86,7 +87,9 @@ impl<'a> Reader<'a> {
 
     /// The same of one that only its free tells of, which the record has.
     pub fn was_there_unseen(&mut self, record: &Record, block: &Block) {
-        if let Some(number) = self.allocate(record, block, false) {
+        let made = self.allocate(record, block, false);
+        self.requested(0);
+        if let Some(number) = made {
             self.unseen
                 .entry(block.address)
                 .or_default()
@@ -139,21 +142,19 @@ impl<'a> Reader<'a> {
             Change::Framework { reserved, .. } => self.recorded(*reserved),
             _ => {}
         }
-    }
-
-    /// Steps begin at or before the event with this ticket.
-    pub fn begin_steps(&mut self, starts: &[Start], ticket: u64) {
-        let steps = &mut self.requests.steps;
-        let begun = starts.get(steps.len()..).unwrap_or_default();
-        let begun = begun.iter().take_while(|start| start.ticket <= ticket);
-        steps.extend(begun.map(|_| self.requests.kept.len()));
+        self.requested(record.ticket.saturating_add(1));
     }
 
     /// All that was made.
-    pub fn finish(mut self, starts: &[Start]) -> Requests {
+    pub fn finish(mut self) -> Requests {
         self.wait();
-        self.begin_steps(starts, u64::MAX);
         self.requests
+    }
+
+    /// What was requested since the last call is of the event of this place; 0: of none.
+    fn requested(&mut self, place: u64) {
+        let count = self.requests.kept.len();
+        self.requests.tickets.resize(count, place);
     }
 
     /// What was in use when the recording began and is no block of the program gets its numbers.

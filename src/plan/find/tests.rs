@@ -2,6 +2,7 @@ use crate::plan::lives::rounded;
 use proptest::prelude::*;
 
 use super::*;
+use crate::plan::place::Effort;
 use crate::replay::{Policy, ReplayDevice, run};
 use crate::requests::made::{Shape, generate};
 use crate::requests::{Op, Request, Requests};
@@ -30,9 +31,10 @@ fn made(steps: &[(Op, u32, u64)]) -> Requests {
 
 /// What `Plan::all` makes first: a period if there is one.
 fn first(requests: &Requests, family: Family) -> Option<Plan> {
-    Plan::all(requests, family, Effort::QUICK, &mut |_, _| {})
-        .into_iter()
-        .next()
+    let watch = &mut |_, _| {};
+    let mut budget = Budget::new(Effort::QUICK, watch);
+    let plans = Plan::all(&Lives::of(requests, family), &mut budget);
+    plans.into_iter().next()
 }
 
 /// Follows a plan on these requests, and checks that no two blocks share a byte. How many went as planned.
@@ -185,6 +187,64 @@ fn the_period_of_a_sequence_is_found_behind_a_beginning_and_before_an_end() {
     assert_eq!(repeat::find(&tokens[..50]), None);
     assert_eq!(repeat::find(&[]), None);
     assert_eq!(repeat::find(&[1, 1]), None);
+}
+
+/// Whichever kind of plan holds least in the simulation is chosen, and `vmm` alone where no plan holds less.
+#[test]
+fn what_simulates_best_is_chosen() {
+    let requests = iterations(10);
+    // Held bytes of a plan of a period, of the whole run, and without one; what is chosen.
+    for (period, whole, without, chosen) in [
+        (51, 50, 52, Some(Kind::Whole)),
+        (50, 51, 52, Some(Kind::Period)),
+        (50, 50, 50, Some(Kind::Period)),
+        (51, 50, 50, Some(Kind::Whole)),
+        (51, 51, 50, None),
+    ] {
+        let simulate = |plans: &Plans| match plans.of(0, Family::Streams) {
+            None => without,
+            Some(plan) if plan.again().is_some() => period,
+            Some(_) => whole,
+        };
+        let watch = &mut |_, _| {};
+        let choice = choose(&requests, &simulate, &mut Budget::new(Effort::QUICK, watch));
+        let kinds: Vec<Kind> = choice.plans.iter().map(|(_, plan)| plan.kind).collect();
+        assert_eq!(kinds, Vec::from_iter(chosen));
+        assert_eq!(choice.held, period.min(whole).min(without));
+        assert_eq!(choice.held_by_vmm, without);
+    }
+}
+
+/// Two families, with a plan of a period and one of the whole run each.
+#[test]
+fn all_placements_share_one_budget() {
+    let mut requests = Requests::default();
+    for number in 0..3000_u32 {
+        let stream = Some(0).filter(|_| number % 2 == 0);
+        let bytes = |number: u32| u64::from(number.wrapping_mul(2_654_435_761) % 100 + 1) * MIB;
+        push(
+            &mut requests,
+            Op::Allocate,
+            number,
+            bytes(number % 500),
+            stream,
+        );
+        if let Some(before) = number.checked_sub(40) {
+            push(&mut requests, Op::Free, before, bytes(before % 500), stream);
+        }
+    }
+    let effort = Effort {
+        steps: 4_000_000,
+        unit: 1,
+    };
+    let mut seen = Vec::new();
+    let mut watch = |done, of| seen.push((done, of));
+    let simulate = |plans: &Plans| u64::from(plans.pools.is_empty());
+    let choice = choose(&requests, &simulate, &mut Budget::new(effort, &mut watch));
+    assert_eq!(choice.plans.len(), 2);
+    assert!(seen.iter().all(|(_, of)| *of == effort.steps));
+    assert!(seen.is_sorted(), "{seen:?}");
+    assert!(seen.len() > 8, "{seen:?}");
 }
 
 #[test]

@@ -1,6 +1,5 @@
 //! One part: a first placement, and ever lower limits for as long as there are steps.
 
-use std::sync::Arc;
 use std::thread;
 
 use super::chance::Chance;
@@ -11,34 +10,38 @@ use super::parts::Part;
 use super::search::{Found, Search};
 use super::sections;
 use super::skyline;
-use super::{Block, Work};
+use super::{Block, Budget};
 
-/// Pairs up to which blocks are fitted into gaps; beyond they are stacked.
-const FITTED: u64 = 1_000_000_000;
+/// Pairs up to which blocks are fitted into gaps even if no steps are left.
+const FITTED: u64 = 100_000;
 /// Blocks up to which a part is searched, and steps that one descent to its leaves may take.
 const SEARCHED: usize = 4_000;
 const DIVE: u64 = 20_000_000;
 /// Steps of a try in the first rounds, and how many rounds pass until it is twice as many.
 const TRY: u64 = 3_000_000;
 const ROUNDS: u32 = 4;
+/// Of the steps that are left one part in so many is for the goal, before limits above it are tried: what can be reached
+/// often is within these, and the way there by other limits is longer.
+const OF_GOAL: u64 = 4;
 /// Tries at the same time. Not that of the machine's cores: the outcome is the same on every machine.
 const TOGETHER: usize = 4;
 /// Bytes of a thread's stack: a search goes as deep as there are blocks.
 const STACK: usize = 64 << 20;
 
-/// Whether there are too many pairs for this effort: in its time they are looked at a few times.
-fn is_stacked(near: &Neighbours, work: &Work<'_>) -> bool {
-    near.pairs > FITTED.min(work.effort.steps.saturating_mul(4))
+/// Whether there are too many pairs for the steps that are left: one order with both fits looks at each up to eight times, and may
+/// take four times as many steps.
+fn is_stacked(pairs: u64, budget: &Budget<'_>) -> bool {
+    pairs > FITTED.max(budget.left() / 2)
 }
 
-/// A part, its neighbours and its best placement.
+/// A part, its best placement, and its neighbours if it is small enough to be searched.
 pub struct Problem {
     part: Part,
     sections: usize,
     least: u64,
     offsets: Vec<u64>,
     top: u64,
-    near: Option<Arc<Neighbours>>,
+    near: Option<Neighbours>,
     orders: Vec<Vec<u32>>,
 }
 
@@ -83,8 +86,8 @@ impl Problem {
         }
     }
 
-    fn is_enough(&self, bytes: u64, work: &Work<'_>) -> bool {
-        work.effort.is_enough(self.end(), bytes)
+    fn is_enough(&self, bytes: u64, budget: &Budget<'_>) -> bool {
+        budget.is_enough(self.end(), bytes)
     }
 
     fn take(&mut self, offsets: Vec<u64>) {
@@ -95,45 +98,40 @@ impl Problem {
     }
 
     /// Places it in a first way. `bytes`: below this the whole cannot end anyway.
-    pub fn begin(&mut self, bytes: u64, work: &mut Work<'_>) {
-        let near = Arc::new(Neighbours::of(&self.part.lives));
+    pub fn begin(&mut self, bytes: u64, budget: &mut Budget<'_>) {
+        let near = Neighbours::of(&self.part.lives);
         self.orders = greedy::orders(&self.part.lives, self.sections);
         let blocks = &self.part.lives;
-        if is_stacked(&near, work) {
+        if is_stacked(near.pairs, budget) {
             let stacked = self.orders.iter();
             let stacked: Vec<_> = stacked
                 .map(|order| skyline::stack(blocks, order, self.sections))
                 .collect();
-            work.took(stacked.len() as u64 * blocks.len() as u64);
+            budget.took(stacked.len() as u64 * blocks.len() as u64);
             for offsets in stacked {
                 self.take(offsets);
             }
         } else {
-            let mut took = 0;
             for order in self.orders.clone() {
                 let blocks = &self.part.lives;
                 let (both, steps) = both_fits(blocks, &near, &order);
-                work.took(steps);
-                took += steps;
+                budget.took(steps);
                 for offsets in both {
                     self.take(offsets);
                 }
-                if took > work.effort.steps || self.is_enough(bytes, work) {
+                if budget.left() == 0 || self.is_enough(bytes, budget) {
                     break;
                 }
             }
+            self.near = Some(near);
         }
-        self.near = Some(near);
     }
 
     /// Looks for a placement that ends as low as the whole can, `bytes`.
-    pub fn descend(&mut self, bytes: u64, work: &mut Work<'_>) {
+    pub fn descend(&mut self, bytes: u64, budget: &mut Budget<'_>) {
         let Some(near) = self.near.take() else {
             return;
         };
-        if is_stacked(&near, work) {
-            return;
-        }
         // All offsets are multiples of this.
         let unit = self
             .part
@@ -142,10 +140,10 @@ impl Problem {
             .fold(0, |unit, block| gcd(unit, block.bytes));
         let unit = unit.max(1);
         let goal = self.least.max(bytes.saturating_sub(self.part.base));
-        let (mut lowest, mut steps, mut is_first) = (goal, work.effort.steps / 20, true);
+        let (mut lowest, mut steps, mut is_first) = (goal, budget.left() / 20, true);
         while self.top > goal
-            && !self.is_enough(self.part.base + self.least.max(goal), work)
-            && work.left() > 0
+            && !self.is_enough(self.part.base + self.least.max(goal), budget)
+            && budget.left() > 0
         {
             let limit = if is_first {
                 goal
@@ -153,8 +151,13 @@ impl Problem {
                 lowest.midpoint(self.top) / unit * unit
             };
             let limit = limit.max(goal).min(self.top - 1);
+            let most = if is_first {
+                steps.max(budget.left() / OF_GOAL)
+            } else {
+                steps
+            };
             is_first = false;
-            match self.reach(&near, limit, steps.min(work.left()), work) {
+            match self.reach(&near, limit, most.min(budget.left()), budget) {
                 Found::Fit(offsets) => self.take(offsets),
                 Found::Never => {
                     self.least = self.least.max(limit + unit - limit % unit);
@@ -177,7 +180,7 @@ impl Problem {
     }
 
     /// Tries to end below a limit: searches in several orders, and the moving of blocks.
-    fn reach(&self, near: &Neighbours, limit: u64, most: u64, work: &mut Work<'_>) -> Found {
+    fn reach(&self, near: &Neighbours, limit: u64, most: u64, budget: &mut Budget<'_>) -> Found {
         let (mut took, mut number) = (0, 0);
         while took < most {
             let steps = TRY << (number as u32 / (self.orders.len() as u32 * ROUNDS)).min(10);
@@ -200,7 +203,7 @@ impl Problem {
                 }
             }
             took += together.max(1);
-            work.took(together.max(1));
+            budget.took(together.max(1));
             if let Some(offsets) = best {
                 return Found::Fit(offsets);
             }

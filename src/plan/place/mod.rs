@@ -10,6 +10,7 @@
 //!
 //! Effort is counted in steps and not by the clock: equal blocks have equal offsets on every machine.
 
+mod budget;
 mod chance;
 mod descend;
 mod eject;
@@ -23,6 +24,8 @@ mod skyline;
 mod tests;
 
 use super::lives::Span;
+
+pub use budget::{Budget, Effort};
 
 /// From which moment to before which one. Empty where both are the same.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -85,59 +88,9 @@ pub struct Placement {
     pub least: u64,
 }
 
-/// How much is done.
-#[derive(Clone, Copy, Debug)]
-pub struct Effort {
-    /// Steps: looks at a block or at one of its neighbours, 2 to 10 ns each.
-    pub steps: u64,
-    /// A placement is good enough if it ends in the same unit of this many bytes as the least that is possible.
-    pub unit: u64,
-}
-
-impl Effort {
-    /// For a plan that is written: some seconds on two cores; pages of 2 MiB, of which a pool's memory is made.
-    pub const USUAL: Effort = Effort {
-        steps: 300_000_000,
-        unit: 2 << 20,
-    };
-    /// For an estimate: a tenth of that.
-    pub const QUICK: Effort = Effort {
-        steps: 30_000_000,
-        ..Effort::USUAL
-    };
-
-    fn is_enough(&self, bytes: u64, least: u64) -> bool {
-        bytes.div_ceil(self.unit) <= least.div_ceil(self.unit)
-    }
-}
-
-/// The steps that are left, and who wants to know.
-struct Work<'a> {
-    done: u64,
-    effort: Effort,
-    watch: &'a mut dyn FnMut(u64, u64),
-}
-
-impl Work<'_> {
-    /// Steps were taken.
-    fn took(&mut self, steps: u64) {
-        self.done = self.done.saturating_add(steps);
-        (self.watch)(self.done.min(self.effort.steps), self.effort.steps);
-    }
-
-    fn left(&self) -> u64 {
-        self.effort.steps.saturating_sub(self.done)
-    }
-}
-
-/// Places blocks. `watch` is told from time to time how many steps of how many were taken.
-pub fn place(blocks: &[Block], effort: Effort, watch: &mut dyn FnMut(u64, u64)) -> Placement {
+/// Places blocks with the steps that are left.
+pub fn place(blocks: &[Block], budget: &mut Budget<'_>) -> Placement {
     let mut offsets = vec![0; blocks.len()];
-    let mut work = Work {
-        done: 0,
-        effort,
-        watch,
-    };
     let (parts, mut least) = parts::of(blocks, &mut offsets);
     let mut problems: Vec<descend::Problem> =
         parts.into_iter().map(descend::Problem::new).collect();
@@ -149,12 +102,12 @@ pub fn place(blocks: &[Block], effort: Effort, watch: &mut dyn FnMut(u64, u64)) 
     let mut bytes = least;
     let mut proven = least;
     for problem in &mut problems {
-        problem.begin(bytes, &mut work);
+        problem.begin(bytes, budget);
     }
     // Those that end highest now get the steps that are left.
     problems.sort_by_key(|problem| std::cmp::Reverse(problem.end()));
     for problem in &mut problems {
-        problem.descend(bytes, &mut work);
+        problem.descend(bytes, budget);
         bytes = bytes.max(problem.end());
         proven = proven.max(problem.base() + problem.least());
     }

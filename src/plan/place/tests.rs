@@ -16,7 +16,7 @@ const THOROUGH: Effort = Effort {
 };
 
 fn placed(blocks: &[Block], effort: Effort) -> Placement {
-    place(blocks, effort, &mut |_, _| {})
+    place(blocks, &mut Budget::new(effort, &mut |_, _| {}))
 }
 
 /// What is wrong with a placement.
@@ -137,8 +137,8 @@ fn problems_of_the_literature_are_placed_in_what_they_need() {
     const CAPACITY: u64 = 4 << 30;
     // Whatever ends within the capacity is enough.
     let effort = Effort {
-        steps: 1_000_000_000,
         unit: CAPACITY,
+        ..Effort::USUAL
     };
     for name in ["A", "B", "C", "D", "E"] {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data");

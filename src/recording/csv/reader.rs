@@ -1,14 +1,16 @@
 //! One pass over a log: from lines to events.
 
+use std::borrow::Cow;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use flate2::bufread::MultiGzDecoder;
-use memchr::{memchr, memchr_iter};
+use memchr::memchr;
 use rustc_hash::FxHashMap;
 
+use super::number::number;
 use crate::error::{Error, Result, failed};
 use crate::recording::csv::{Action, COLUMNS, Dialect};
 use crate::recording::packed::Packed;
@@ -77,11 +79,45 @@ impl Faults {
     }
 }
 
+/// Which column of a log has which field.
+struct Columns {
+    /// For each column its field in the order of [`Dialect::columns`]; others have [`COLUMNS`].
+    fields: Vec<usize>,
+}
+
+impl Columns {
+    /// Of the column of each field.
+    fn of(places: [Option<usize>; COLUMNS]) -> Columns {
+        let mut fields = Vec::new();
+        for (field, place) in places.into_iter().enumerate() {
+            let Some(place) = place else { continue };
+            if fields.len() <= place {
+                fields.resize(place + 1, COLUMNS);
+            }
+            if let Some(there) = fields.get_mut(place) {
+                *there = field;
+            }
+        }
+        Columns { fields }
+    }
+
+    /// The fields of a line, without white space around them; empty where it ends before.
+    fn fields<'a>(&self, text: &'a [u8]) -> [&'a [u8]; COLUMNS] {
+        let mut fields = [&b""[..]; COLUMNS];
+        for (part, field) in text.split(|byte| *byte == b',').zip(&self.fields) {
+            if let Some(field) = fields.get_mut(*field) {
+                *field = trimmed(part);
+            }
+        }
+        fields
+    }
+}
+
 /// One pass over a log.
 pub(super) struct Reader {
     input: Box<dyn BufRead + Send>,
     dialect: &'static Dialect,
-    places: Option<[Option<usize>; COLUMNS]>,
+    columns: Option<Columns>,
     line: u64,
     text: Vec<u8>,
     /// Bytes and class of the live blocks: frees in some logs lack them.
@@ -96,19 +132,41 @@ pub(super) struct Reader {
     pub(super) faults: Faults,
 }
 
+/// A line's request.
+struct Parsed {
+    action: Action,
+    /// As the line says it.
+    ns: u64,
+    event: Event,
+}
+
 impl Iterator for Reader {
     type Item = Record;
 
     fn next(&mut self) -> Option<Record> {
         loop {
-            if !self.read_line()? {
+            self.line += 1;
+            let there = match self.input.fill_buf() {
+                Ok(there) => there.get(..LINE_MAX as usize).unwrap_or(there),
+                Err(error) => return self.unreadable(&error),
+            };
+            // Mostly the whole line is in the buffer.
+            let parsed = if let Some(end) = memchr(b'\n', there) {
+                let text = there.get(..end).unwrap_or_default();
+                let parsed = parse(text, self.dialect, &mut self.columns);
+                self.input.consume(end + 1);
+                parsed
+            } else if self.read_line()? {
+                parse(&self.text, self.dialect, &mut self.columns)
+            } else {
                 continue;
-            }
-            let text = std::mem::take(&mut self.text);
-            let found = self.parse(&text);
-            self.text = text;
-            match found {
-                Ok(Some(record)) => return Some(record),
+            };
+            match parsed {
+                Ok(Some(parsed)) => {
+                    if let Some(event) = self.booked(parsed.action, parsed.event) {
+                        return Some(self.timed(parsed.ns, event));
+                    }
+                }
                 Ok(None) => {}
                 Err(what) => self.faults.line(self.line, &what),
             }
@@ -130,7 +188,7 @@ impl Reader {
         Reader {
             input,
             dialect,
-            places: None,
+            columns: None,
             line: 0,
             text: Vec::new(),
             live: FxHashMap::default(),
@@ -143,23 +201,9 @@ impl Reader {
         }
     }
 
-    /// Takes the next line; `None` at the end, false if it is none.
+    /// Takes the next line into `text`; `None` at the end, false if it is none.
     fn read_line(&mut self) -> Option<bool> {
         self.text.clear();
-        self.line += 1;
-        // Mostly the whole line is in the buffer.
-        match self.input.fill_buf() {
-            Ok(there) => {
-                let there = there.get(..LINE_MAX as usize).unwrap_or(there);
-                if let Some(end) = memchr(b'\n', there) {
-                    self.text
-                        .extend_from_slice(there.get(..end).unwrap_or_default());
-                    self.input.consume(end + 1);
-                    return Some(true);
-                }
-            }
-            Err(error) => return self.unreadable(&error),
-        }
         let mut limited = self.input.by_ref().take(LINE_MAX);
         match limited.read_until(b'\n', &mut self.text) {
             Ok(0) => None,
@@ -173,7 +217,7 @@ impl Reader {
         }
     }
 
-    fn unreadable(&mut self, error: &io::Error) -> Option<bool> {
+    fn unreadable<T>(&mut self, error: &io::Error) -> Option<T> {
         let what = format!("it cannot be read beyond line {}: {error}", self.line);
         self.faults.end.get_or_insert(what);
         None
@@ -189,58 +233,6 @@ impl Reader {
                 Ok(_) => {}
             }
         }
-    }
-
-    /// The request of a line, if it is one that matters.
-    fn parse(&mut self, text: &[u8]) -> Result<Option<Record>> {
-        let text = std::str::from_utf8(text).map_err(|_| failed!("is not text"))?;
-        let text = trimmed(text);
-        if text.is_empty() {
-            return Ok(None);
-        }
-        let Some(places) = self.places else {
-            self.places = Some(self.dialect.places(text));
-            return Ok(None);
-        };
-        let mut fields = [""; COLUMNS];
-        let ends = memchr_iter(b',', text.as_bytes()).chain([text.len()]);
-        let mut from = 0;
-        for (at, to) in ends.enumerate() {
-            if let Some(field) = places.iter().position(|place| *place == Some(at)) {
-                fields[field] = trimmed(text.get(from..to).unwrap_or_default());
-            }
-            from = to + 1;
-        }
-        let [action, address, size, stream, thread, time] = fields;
-        let mut actions = self.dialect.actions.iter();
-        let action = actions
-            .find(|(word, _)| word.eq_ignore_ascii_case(action))
-            .map(|(_, action)| *action)
-            .ok_or_else(|| failed!("has the unknown action {action:?}"))?;
-        let address = number(address).ok_or_else(|| failed!("has no address: {address:?}"))?;
-        let size = number(size).ok_or_else(|| failed!("has no size: {size:?}"))?;
-        let ns = (self.dialect.time)(time).ok_or_else(|| failed!("has no time: {time:?}"))?;
-        let stream = match stream {
-            "" | "-" => None,
-            stream => Some(number(stream).ok_or_else(|| failed!("has no stream: {stream:?}"))?),
-        };
-        let class = match stream {
-            Some(_) => Class::PoolAsync,
-            None => self.dialect.without_stream,
-        };
-        let event = Event {
-            // A number that is too large for a thread is told from others by what is left of it.
-            thread: number(thread).map_or(0, |thread| thread as u32),
-            // Such a log is of one memory resource, and so of one device; which, it does not say.
-            device: 0,
-            address,
-            size,
-            extra: [stream.unwrap_or(0), 0],
-            ..Event::new(Kind::Alloc, class)
-        };
-        Ok(self
-            .booked(action, event)
-            .map(|event| self.timed(ns, event)))
     }
 
     /// The event, with what is known of its block; `None` for one that does nothing.
@@ -307,20 +299,67 @@ impl Reader {
     }
 }
 
-/// Without white space at both ends, of which there is mostly none.
-fn trimmed(text: &str) -> &str {
-    let is_plain = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_graphic);
-    if is_plain(text.as_bytes().first()) && is_plain(text.as_bytes().last()) {
-        return text;
+/// The request of a line, if it is one; the first line says which columns there are.
+fn parse(
+    text: &[u8],
+    dialect: &'static Dialect,
+    columns: &mut Option<Columns>,
+) -> Result<Option<Parsed>> {
+    let is_text = text.is_ascii() || std::str::from_utf8(text).is_ok();
+    if !is_text {
+        return Err(failed!("is not text"));
     }
-    text.trim()
+    let text = trimmed(text);
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let Some(columns) = columns else {
+        *columns = Some(Columns::of(dialect.places(&shown(text))));
+        return Ok(None);
+    };
+    let [action, address, size, stream, thread, time] = columns.fields(text);
+    let mut actions = dialect.actions.iter();
+    let action = actions
+        .find(|(word, _)| word.as_bytes().eq_ignore_ascii_case(action))
+        .map(|(_, action)| *action)
+        .ok_or_else(|| failed!("has the unknown action {:?}", shown(action)))?;
+    let address = number(address).ok_or_else(|| failed!("has no address: {:?}", shown(address)))?;
+    let size = number(size).ok_or_else(|| failed!("has no size: {:?}", shown(size)))?;
+    let ns = (dialect.time)(time).ok_or_else(|| failed!("has no time: {:?}", shown(time)))?;
+    let stream = match stream {
+        b"" | b"-" => None,
+        stream => {
+            let handle = number(stream);
+            Some(handle.ok_or_else(|| failed!("has no stream: {:?}", shown(stream)))?)
+        }
+    };
+    let class = match stream {
+        Some(_) => Class::PoolAsync,
+        None => dialect.without_stream,
+    };
+    let event = Event {
+        // A number that is too large for a thread is told from others by what is left of it.
+        thread: number(thread).map_or(0, |thread| thread as u32),
+        // Such a log is of one memory resource, and so of one device; which, it does not say.
+        device: 0,
+        address,
+        size,
+        extra: [stream.unwrap_or(0), 0],
+        ..Event::new(Kind::Alloc, class)
+    };
+    Ok(Some(Parsed { action, ns, event }))
 }
 
-/// A number, decimal or hexadecimal; `(nil)` is how C prints no pointer.
-fn number(text: &str) -> Option<u64> {
-    match text.strip_prefix("0x").or(text.strip_prefix("0X")) {
-        Some(digits) => u64::from_str_radix(digits, 16).ok(),
-        None if text == "(nil)" => Some(0),
-        None => text.parse().ok(),
+/// Text for people.
+fn shown(text: &[u8]) -> Cow<'_, str> {
+    String::from_utf8_lossy(text)
+}
+
+/// Without white space at both ends, of which there is mostly none.
+fn trimmed(text: &[u8]) -> &[u8] {
+    let is_plain = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_graphic);
+    if is_plain(text.first()) && is_plain(text.last()) {
+        return text;
     }
+    std::str::from_utf8(text).map_or(text, |text| text.trim().as_bytes())
 }

@@ -1,0 +1,40 @@
+//! Requests with the steps of the run that they are in.
+
+use std::collections::BTreeMap;
+use std::panic::resume_unwind;
+use std::thread;
+
+use super::Requests;
+use crate::iterations::{Iterations, Start};
+use crate::ledger::Focus;
+use crate::recording::Recording;
+
+/// Steps of which figures are kept.
+pub const STEPS: usize = 4096;
+
+impl Requests {
+    /// As [`Requests::of`], with the first [`STEPS`] of the iterations, which are found meanwhile.
+    pub fn in_iterations(
+        recording: &dyn Recording,
+        focus: Focus,
+    ) -> (BTreeMap<u8, Requests>, Option<Iterations>) {
+        let (mut all, iterations) = thread::scope(|scope| {
+            let iterations = scope.spawn(|| Iterations::find(recording, focus));
+            let all = Requests::read(recording, focus);
+            let iterations = iterations.join();
+            (all, iterations.unwrap_or_else(|panic| resume_unwind(panic)))
+        });
+        let starts = iterations.as_ref().map_or(&[][..], |found| &found.starts);
+        for requests in all.values_mut() {
+            requests.divide(starts.get(..=STEPS).unwrap_or(starts));
+        }
+        (all, iterations)
+    }
+
+    /// Notes the first request of each step; the last start is the end of the last step.
+    pub(super) fn divide(&mut self, starts: &[Start]) {
+        let tickets = std::mem::take(&mut self.tickets);
+        let first = |start: &Start| tickets.partition_point(|ticket| *ticket <= start.ticket);
+        self.steps = starts.iter().map(first).collect();
+    }
+}
