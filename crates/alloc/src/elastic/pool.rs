@@ -1,5 +1,7 @@
 //! The elastic segments of one device.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -13,15 +15,19 @@ use crate::rules;
 /// Segments whose pages come and go; see the [module](super).
 pub struct Elastic<D: PageDriver> {
     driver: D,
+    /// Captures that are open. One may end while the lock is held.
+    captures: Arc<AtomicU32>,
     state: Mutex<State<D::Event>>,
 }
 
 impl<D: PageDriver> Elastic<D> {
     /// No segment yet.
     pub fn new(driver: D, mode: Mode) -> Self {
+        let captures = Arc::default();
         Elastic {
             driver,
-            state: Mutex::new(State::new(mode)),
+            state: Mutex::new(State::new(mode, Arc::clone(&captures))),
+            captures,
         }
     }
 
@@ -71,11 +77,16 @@ impl<D: PageDriver> Elastic<D> {
         Ok(base)
     }
 
-    /// Frees a segment, after all work that may use it. `None`: no segment begins there.
+    /// Frees a segment, after all work that may use it; `leaves` is told its bytes before another one can have its
+    /// address. `None`: no segment begins there.
     ///
     /// # Errors
     /// The driver's, if that work cannot be waited for: the segment stays.
-    pub fn free_segment(&self, address: u64) -> Option<Result<FreedSegment, D::Error>> {
+    pub fn free_segment(
+        &self,
+        address: u64,
+        leaves: impl FnOnce(u64),
+    ) -> Option<Result<FreedSegment, D::Error>> {
         let mut state = self.state.lock();
         let segment = state.segments.get(&address)?;
         let (bytes, is_live) = (segment.bytes, !segment.tensors.is_empty());
@@ -84,6 +95,7 @@ impl<D: PageDriver> Elastic<D> {
         {
             return Some(Err(error));
         }
+        leaves(bytes);
         let trouble = (is_live && !state.is_off).then_some(Trouble::FreedLive(address));
         self.remove(&mut state, address);
         if trouble.is_some() {
@@ -145,10 +157,12 @@ impl<D: PageDriver> Elastic<D> {
         self.state.lock().capture_begins(&self.driver);
     }
 
-    /// A capture has ended, or did not begin.
+    /// A capture has ended, or did not begin. Takes no lock: the caller may hold one that the driver's calls need.
     pub fn capture_ends(&self) {
-        let mut state = self.state.lock();
-        state.captures = state.captures.saturating_sub(1);
+        let fewer = |open: u32| Some(open.saturating_sub(1));
+        let _ = self
+            .captures
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, fewer);
     }
 
     /// Gives the memory of hollow pages back to the driver, up to this many bytes; after the work on them where `waits`.
@@ -170,6 +184,17 @@ impl<D: PageDriver> Elastic<D> {
             }
         }
         given
+    }
+
+    /// Lets another device use the memory, or no longer.
+    ///
+    /// # Errors
+    /// The driver's; some pages may have changed.
+    pub fn change_access(&self, other: i32, is_allowed: bool) -> Result<(), D::Error> {
+        let mut others = self.state.lock().others.clone();
+        others.retain(|one| *one != other);
+        others.extend(is_allowed.then_some(other));
+        self.set_access(others)
     }
 
     /// Lets these other devices use the memory, and no others.
@@ -214,15 +239,14 @@ impl<D: PageDriver> Elastic<D> {
         Some(self.state.try_lock()?.stats())
     }
 
-    /// The context of the segments has ended, with all work in it: they end, too. Returns the bytes that they had.
-    pub fn end(&self) -> u64 {
+    /// The context of the segments has ended, with all work in it: they end, too. `leaves` is told the address and the
+    /// bytes of each.
+    pub fn end(&self, mut leaves: impl FnMut(u64, u64)) {
         let mut state = self.state.lock();
         state.emptied.clear(&self.driver);
-        let mut bytes = 0;
         while let Some((&base, segment)) = state.segments.first_key_value() {
-            bytes += segment.bytes;
+            leaves(base, segment.bytes);
             self.remove(&mut state, base);
         }
-        bytes
     }
 }

@@ -1,6 +1,8 @@
 //! What is known of all segments of a device, and what announcements change.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::books::Books;
 use super::driver::{Handle, PAGE, PageDriver};
@@ -22,7 +24,7 @@ pub(super) struct State<E> {
     pub emptied: Emptied<E>,
     pub books: Books,
     /// Captures that are open.
-    pub captures: u32,
+    pub captures: Arc<AtomicU32>,
     /// Other devices that may use the memory.
     pub others: Vec<i32>,
     /// Memory that is mapped nowhere, for the next page.
@@ -39,13 +41,13 @@ pub(super) struct State<E> {
 }
 
 impl<E: Copy> State<E> {
-    pub fn new(mode: Mode) -> Self {
+    pub fn new(mode: Mode, captures: Arc<AtomicU32>) -> Self {
         State {
             mode,
             segments: BTreeMap::new(),
             emptied: Emptied::default(),
             books: Books::default(),
-            captures: 0,
+            captures,
             others: Vec::new(),
             spare: Vec::new(),
             is_short: false,
@@ -57,7 +59,7 @@ impl<E: Copy> State<E> {
     }
 
     pub fn is_capturing(&self) -> bool {
-        self.captures > 0
+        self.captures.load(Ordering::Acquire) > 0
     }
 
     /// The segment that an address is in.
@@ -230,7 +232,7 @@ impl<E: Copy> State<E> {
     /// A capture is about to begin: its graph may use what lives now.
     pub fn capture_begins<D: PageDriver<Event = E>>(&mut self, driver: &D) {
         self.emptied.poll(driver, self.is_capturing());
-        self.captures += 1;
+        self.captures.fetch_add(1, Ordering::AcqRel);
         for page in self
             .segments
             .values_mut()

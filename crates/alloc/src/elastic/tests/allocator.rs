@@ -215,7 +215,7 @@ impl Allocator {
             let stays = kept(segment) || !segment.is_unused();
             if !stays {
                 device.sim.unpin(segment.base, segment.bytes);
-                match device.elastic.free_segment(segment.base) {
+                match device.elastic.free_segment(segment.base, |_| ()) {
                     Some(Ok(_)) => {}
                     other => {
                         if !device.fails {

@@ -244,7 +244,7 @@ impl Machine {
         sim.returned(tensor.address);
         if tensor.is_uncached {
             sim.unpin(tensor.address, tensor.bytes);
-            let freed = self.device.elastic.free_segment(tensor.address);
+            let freed = self.device.elastic.free_segment(tensor.address, |_| ());
             if !matches!(freed, Some(Ok(_))) && !self.device.fails {
                 sim.note("memory is not freed");
             }
@@ -479,7 +479,7 @@ impl Machine {
         // What was never announced is there still.
         let left = self.allocator.segments.iter();
         left.for_each(|segment| self.device.sim.unpin(segment.base, segment.bytes));
-        self.device.elastic.end();
+        self.device.elastic.end(|_, _| ());
         let left = (self.device.sim.in_pages(), self.device.sim.events());
         if left != ((0, 0), 0) {
             self.device.sim.note(format!("left at the end: {left:?}"));

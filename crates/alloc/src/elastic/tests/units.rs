@@ -124,7 +124,7 @@ fn what_is_wrong_is_told_once_and_ends_all_moves() {
             |base| Trouble::Straddles(base + 3 * PAGE),
         ),
         (
-            |e, base| e.free_segment(base)?.ok()?.trouble,
+            |e, base| e.free_segment(base, |_| ())?.ok()?.trouble,
             Trouble::FreedLive,
         ),
     ];
@@ -161,7 +161,9 @@ fn the_end_of_a_context_ends_its_segments() {
     let base = segment(&elastic, 4);
     elastic.born(base, 4 * PAGE, 4 * PAGE);
     sim.end_device(true);
-    assert_eq!(elastic.end(), 4 * PAGE);
+    let mut ended = Vec::new();
+    elastic.end(|at, bytes| ended.push((at, bytes)));
+    assert_eq!(ended, [(base, 4 * PAGE)]);
     assert_eq!(sim.in_pages(), (0, 0));
     assert_eq!(elastic.find(base), None);
 }
