@@ -75,7 +75,8 @@ class Run:
             lines = stderr.splitlines()
             self.said = [line for line in lines if line.startswith("gpushim")]
             self.error = next((line for line in reversed(lines) if "Error" in line), "")
-            self.held = held(options, trace) if trace.is_file() else 0
+            self.held, facts = seen(options, trace) if trace.is_file() else (0, [])
+            self.said += facts
 
     def line(self, like):
         """For a person: how it ended, and its figures."""
@@ -92,14 +93,15 @@ class Run:
         return "; ".join([ended, step, memory, *self.said])
 
 
-def held(options, trace):
-    """Bytes that the process held of device 0 at most, by the trace."""
+def seen(options, trace):
+    """By the trace: bytes that the process held of a device at most, and what it says of elastic segments."""
     report = subprocess.run([options.gpushim, "report", "--format", "json", trace], capture_output=True, text=True)
     try:
-        devices = json.loads(report.stdout)["results"][0]["summary"]["devices"]
-        return max((device["reserved"]["peak"] for device in devices), default=0)
-    except (ValueError, KeyError, IndexError):
-        return 0
+        result = json.loads(report.stdout)["results"][0]
+        held = max((device["reserved"]["peak"] for device in result["summary"]["devices"]), default=0)
+        return held, [f"{key}: {value}" for key, value in result["facts"] if ".elastic" in key]
+    except (ValueError, KeyError, IndexError, TypeError):
+        return 0, []
 
 
 def is_right(run, like):

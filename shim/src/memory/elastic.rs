@@ -36,6 +36,11 @@ static MAKING: Mutex<()> = Mutex::new(());
 /// Whether there is any entry.
 static ANY: AtomicBool = AtomicBool::new(false);
 
+/// Bytes of the segments that PyTorch cuts small requests from, and of the largest of those requests (`kLargeBuffer` and
+/// `kMinLargeAlloc` of its allocator). Other segments are as large as the request that they are for.
+const SHARED: u64 = 20 << 20;
+const LARGEST_SHARING: u64 = 10 << 20;
+
 /// Segments on trial: where they begin, and the place that asked for them.
 static TRIALS: Mutex<Vec<(u64, usize)>> = Mutex::new(Vec::new());
 
@@ -124,7 +129,12 @@ pub fn segment(bytes: u64, caller: *const c_void) -> Option<u64> {
     events::driver_ns();
     let pool = of(context)?;
     // What is refused for want of memory is refused by the driver, too, and the error is its own.
-    let address = pool.segment(bytes, trust == Trust::Full).ok()?;
+    let first = if bytes == SHARED {
+        LARGEST_SHARING
+    } else {
+        bytes
+    };
+    let address = pool.segment(bytes, first, trust == Trust::Full).ok()?;
     if trust == Trust::Trial {
         elastic_sites::tried(caller);
         if let Ok(mut trials) = TRIALS.lock() {
@@ -300,6 +310,11 @@ pub fn context_gone(gone: Context) {
     }
 }
 
+/// The background thread's tick: gives back pages that have been hollow for some time. Returns the bytes.
+pub fn decay() -> u64 {
+    all().map(Elastic::decay).sum()
+}
+
 /// Gives hollow pages of a device, or of all, back to the driver. Returns the bytes.
 fn give_back(device: Option<i32>, waits: bool, patience: Duration) -> u64 {
     let of_device = |pool: &&OfDevice| device.is_none_or(|device| pool.driver().device == device);
@@ -307,6 +322,17 @@ fn give_back(device: Option<i32>, waits: bool, patience: Duration) -> u64 {
         .filter(of_device)
         .map(|pool| pool.give_back(u64::MAX, waits, patience))
         .sum()
+}
+
+/// The process ends: how often memory moved.
+pub fn conclude() {
+    for pool in all() {
+        let (device, stats) = (pool.driver().device, pool.stats_now());
+        if let Some(stats) = stats {
+            let what = format!("{} of pages", stats.moves);
+            trace::fact(&format!("device.{device}.elastic.moves"), &what);
+        }
+    }
 }
 
 /// How the segments of a device stand; zeros if it has none.

@@ -75,6 +75,11 @@ impl<E: Copy> Emptied<E> {
         self.ready.pop_front()
     }
 
+    /// Whether that page was emptied at this time or before.
+    pub fn is_next_before(&self, time: u64) -> bool {
+        self.ready.front().is_some_and(|(_, stamp)| *stamp <= time)
+    }
+
     /// Those whose work is over.
     pub fn ready(&self) -> impl Iterator<Item = &Entry> {
         self.ready.iter()

@@ -10,7 +10,11 @@ use super::driver::{PAGE, PageDriver};
 use super::segment::{Page, Segment};
 use super::state::State;
 use super::types::{Born, Found, FreedSegment, Mode, Refusal, Stats, Trouble};
+use crate::policy::TICKS_TO_DECAY;
 use crate::rules;
+
+/// Pages that go back while the lock is held once, at most.
+const AT_ONCE: usize = 32;
 
 /// Segments whose pages come and go; see the [module](super).
 pub struct Elastic<D: PageDriver> {
@@ -36,20 +40,21 @@ impl<D: PageDriver> Elastic<D> {
         &self.driver
     }
 
-    /// A range of addresses, without memory. Where the caller is not `trusted` to announce its tensors, all pages have memory
-    /// until one is announced at the beginning of the range.
+    /// A range of addresses, without memory, whose first tensor has up to `first` bytes. Where the caller is not `trusted` to
+    /// announce its tensors, all pages have memory until one is announced at the beginning of the range.
     ///
     /// # Errors
-    /// Out of memory if this and all that is in use do not fit, as the driver would answer; the driver's.
-    pub fn segment(&self, bytes: u64, trusted: bool) -> Result<u64, Refusal<D::Error>> {
+    /// Out of memory if that tensor does not fit beside all that is in use, as the driver would answer; the driver's.
+    pub fn segment(&self, bytes: u64, first: u64, trusted: bool) -> Result<u64, Refusal<D::Error>> {
         let mut state = self.state.lock();
         if state.is_off {
             return Err(Refusal::Off);
         }
         let reserved = bytes.max(1).next_multiple_of(PAGE);
+        let wanted = first.clamp(1, reserved).next_multiple_of(PAGE);
         let fits = |state: &State<D::Event>| {
             let room = self.driver.room().saturating_add(state.available());
-            rules::may_have_segment(room >= reserved)
+            rules::may_have_segment(room >= wanted)
         };
         let has_room = fits(&state) || self.driver.make_room() && fits(&state);
         if !has_room {
@@ -184,6 +189,49 @@ impl<D: PageDriver> Elastic<D> {
             }
         }
         given
+    }
+
+    /// A tick of time: the memory of pages that were hollow for [`TICKS_TO_DECAY`] ticks goes back to the driver. Returns the
+    /// bytes.
+    pub fn decay(&self) -> u64 {
+        let mut given = 0;
+        if let Some(before) = self.tick() {
+            while let Some(bytes) = self.give_back_some(before) {
+                given += bytes;
+            }
+        }
+        given
+    }
+
+    /// The clock as it was [`TICKS_TO_DECAY`] ticks ago. `None`: nothing decays now.
+    fn tick(&self) -> Option<u64> {
+        let mut state = self.state.try_lock()?;
+        if state.is_off || state.is_capturing() {
+            return None;
+        }
+        state.emptied.close(&self.driver, false);
+        state.emptied.poll(&self.driver, false);
+        let clock = state.clock;
+        state.ticks.push_back(clock);
+        let is_long = state.ticks.len() > TICKS_TO_DECAY as usize;
+        is_long.then(|| state.ticks.pop_front())?
+    }
+
+    /// Gives the memory of a few pages back that were emptied at a time or before: an announcement waits meanwhile. `None`:
+    /// no such page is found.
+    fn give_back_some(&self, before: u64) -> Option<u64> {
+        let mut state = self.state.try_lock()?;
+        let mut given = 0;
+        for _ in 0..AT_ONCE {
+            if !state.emptied.is_next_before(before) {
+                break;
+            }
+            if let Some(memory) = state.take_next(&self.driver) {
+                self.driver.destroy(memory);
+                given += PAGE;
+            }
+        }
+        (given > 0).then_some(given)
     }
 
     /// Lets another device use the memory, or no longer.

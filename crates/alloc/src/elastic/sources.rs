@@ -138,42 +138,42 @@ impl<E: Copy> State<E> {
         })
     }
 
-    /// Takes the memory of the page that was emptied first, of those whose work is over. Memory of the host goes back.
+    /// Takes the memory of the page that was emptied first, of those whose work is over.
     pub fn hollow_out<D: PageDriver<Event = E>>(&mut self, driver: &D) -> Option<Handle> {
-        if self.is_off {
-            return None;
-        }
         let mut has_looked = false;
-        loop {
-            let Some(entry) = self.emptied.next_ready() else {
-                if has_looked {
-                    return None;
-                }
-                has_looked = true;
-                self.emptied.close(driver, self.is_capturing());
-                self.emptied.poll(driver, self.is_capturing());
-                continue;
-            };
-            let Some((base, index)) = self.page_of(&entry) else {
-                continue;
-            };
-            let is_unmapped = driver.unmap(entry.0).is_ok();
-            let Some(page) = self.page_mut(base, index) else {
-                continue;
-            };
-            if !is_unmapped {
-                // It would be refused again.
-                page.is_pinned = true;
-                continue;
-            }
-            match page.memory.take() {
-                Some(memory) if memory.is_host => driver.destroy(memory),
-                Some(memory) => {
-                    self.moves += 1;
+        while !self.is_off {
+            if self.emptied.is_next_before(u64::MAX) {
+                if let Some(memory) = self.take_next(driver) {
                     return Some(memory);
                 }
-                None => {}
+            } else if std::mem::replace(&mut has_looked, true) {
+                return None;
+            } else {
+                self.emptied.close(driver, self.is_capturing());
+                self.emptied.poll(driver, self.is_capturing());
             }
         }
+        None
+    }
+
+    /// Takes the memory of the next page whose work is over. `None`: it has none for another page. Memory of the host goes
+    /// back.
+    pub fn take_next<D: PageDriver<Event = E>>(&mut self, driver: &D) -> Option<Handle> {
+        let entry = self.emptied.next_ready()?;
+        let (base, index) = self.page_of(&entry)?;
+        let is_unmapped = driver.unmap(entry.0).is_ok();
+        let page = self.page_mut(base, index)?;
+        if !is_unmapped {
+            // It would be refused again.
+            page.is_pinned = true;
+            return None;
+        }
+        let memory = page.memory.take()?;
+        if memory.is_host {
+            driver.destroy(memory);
+            return None;
+        }
+        self.moves += 1;
+        Some(memory)
     }
 }

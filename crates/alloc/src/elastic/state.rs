@@ -1,6 +1,6 @@
 //! What is known of all segments of a device, and what announcements change.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -38,6 +38,8 @@ pub(super) struct State<E> {
     /// Counts segments.
     pub last: u64,
     pub moves: u64,
+    /// The clock at the last ticks of [`Elastic::decay`](super::Elastic::decay), the oldest first.
+    pub ticks: VecDeque<u64>,
 }
 
 impl<E: Copy> State<E> {
@@ -55,6 +57,7 @@ impl<E: Copy> State<E> {
             clock: 0,
             last: 0,
             moves: 0,
+            ticks: VecDeque::new(),
         }
     }
 

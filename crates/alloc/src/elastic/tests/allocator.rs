@@ -107,10 +107,11 @@ impl Allocator {
                     _ if bytes < LARGE => LARGE_SEGMENT,
                     bytes => bytes.next_multiple_of(SMALL_SEGMENT),
                 };
-                self.grow(device, owner, size, is_small).or_else(|| {
-                    self.empty(device);
-                    self.grow(device, owner, size, is_small)
-                })?
+                self.grow(device, owner, size, bytes, is_small)
+                    .or_else(|| {
+                        self.empty(device);
+                        self.grow(device, owner, size, bytes, is_small)
+                    })?
             }
         };
         let rest = if is_small { UNIT } else { SMALL };
@@ -190,9 +191,10 @@ impl Allocator {
         device: &Device,
         owner: Owner,
         bytes: u64,
+        first: u64,
         is_small: bool,
     ) -> Option<(usize, u64)> {
-        let base = device.elastic.segment(bytes, self.is_trusted).ok()?;
+        let base = device.elastic.segment(bytes, first, self.is_trusted).ok()?;
         let is = Is::Free;
         self.segments.push(Segment {
             base,

@@ -159,6 +159,9 @@ impl Machine {
             Action::GiveBack { pages, waits } => {
                 self.device.elastic.give_back(pages * PAGE, waits, PATIENCE);
             }
+            Action::Decay => {
+                self.device.elastic.decay();
+            }
             Action::Export { tensor } => self.export(tensor),
             Action::Uncached { bytes } => self.uncached(bytes),
         }
@@ -418,7 +421,7 @@ impl Machine {
     }
 
     fn uncached(&mut self, bytes: u64) {
-        let Ok(address) = self.device.elastic.segment(bytes, false) else {
+        let Ok(address) = self.device.elastic.segment(bytes, bytes, false) else {
             return;
         };
         let mut tensor = Tensor {

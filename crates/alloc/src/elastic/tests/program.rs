@@ -48,6 +48,7 @@ pub enum Action {
         pages: u64,
         waits: bool,
     },
+    Decay,
     /// A tensor's address leaves the process.
     Export {
         tensor: usize,
@@ -103,6 +104,7 @@ fn action() -> impl Strategy<Value = Action> {
         1 => (4u64..24).prop_map(|pages| Action::Capacity { pages }),
         1 => (0usize..4).prop_map(|pages| Action::Others { pages }),
         1 => (1u64..8, any::<bool>()).prop_map(|(pages, waits)| Action::GiveBack { pages, waits }),
+        2 => Just(Action::Decay),
         1 => n().prop_map(|tensor| Action::Export { tensor }),
         1 => bytes().prop_map(|bytes| Action::Uncached { bytes }),
         1 => (0usize..3, bytes()).prop_map(|(stream, bytes)| Action::Silent { stream, bytes }),

@@ -26,7 +26,9 @@ fn device(pages: u64, mode: Mode) -> (Arc<Sim>, Elastic<Pages>) {
 
 /// A segment of so many pages that is trusted.
 fn segment(elastic: &Elastic<Pages>, pages: u64) -> u64 {
-    elastic.segment(pages * PAGE, true).expect("it fits")
+    elastic
+        .segment(pages * PAGE, pages * PAGE, true)
+        .expect("it fits")
 }
 
 #[test]
@@ -69,7 +71,9 @@ fn a_segment_is_refused_that_does_not_fit_beside_what_lives() {
     let base = segment(&elastic, 8);
     elastic.born(base, 5 * PAGE, 5 * PAGE);
     let refused = Err(Refusal::Driver(Error::OutOfMemory));
-    assert_eq!(elastic.segment(4 * PAGE, true), refused);
+    assert_eq!(elastic.segment(4 * PAGE, 4 * PAGE, true), refused);
+    let base_of_less = elastic.segment(4 * PAGE, 2 * PAGE, true);
+    elastic.free_segment(base_of_less.expect("its first tensor fits"), |_| ());
     segment(&elastic, 3);
     elastic.died(base, 5 * PAGE, 0);
     segment(&elastic, 8);
@@ -91,11 +95,26 @@ fn without_room_a_page_is_the_hosts_and_goes_back() {
 #[test]
 fn pages_of_a_new_allocator_have_memory_until_it_announces() {
     let (_, elastic) = device(100, Mode::Least);
-    let base = elastic.segment(4 * PAGE, false).expect("it fits");
+    let base = elastic.segment(4 * PAGE, PAGE, false).expect("it fits");
     assert_eq!(elastic.stats().in_use, 4 * PAGE);
     assert!(elastic.born(base, PAGE, PAGE).proves);
     let stats = elastic.stats();
     assert_eq!((stats.in_use, stats.hollow), (PAGE, 3 * PAGE));
+}
+
+#[test]
+fn pages_that_stay_hollow_go_back_in_time() {
+    let (sim, elastic) = device(100, Mode::Pressure);
+    let base = segment(&elastic, 60);
+    elastic.born(base, 50 * PAGE, 50 * PAGE);
+    elastic.died(base, 50 * PAGE, 0);
+    let given: Vec<u64> = (0..3).map(|_| elastic.decay()).collect();
+    assert_eq!(given, [0; 3]);
+    elastic.born(base, PAGE, PAGE);
+    elastic.died(base, PAGE, 0);
+    let given: Vec<u64> = (0..6).map(|_| elastic.decay() / PAGE).collect();
+    assert_eq!(given, [0, 49, 0, 0, 1, 0], "one was used since");
+    assert_eq!(sim.in_pages(), (0, 0));
 }
 
 #[test]
@@ -134,7 +153,7 @@ fn what_is_wrong_is_told_once_and_ends_all_moves() {
         elastic.born(base, PAGE, PAGE);
         assert_eq!(step(&elastic, base), Some(trouble(base)));
         assert_eq!(step(&elastic, base), None, "said before");
-        assert_eq!(elastic.segment(PAGE, true), Err(Refusal::Off));
+        assert_eq!(elastic.segment(PAGE, PAGE, true), Err(Refusal::Off));
         let all = elastic.find(other).and_then(|found| found.backed);
         assert_eq!(all, Some(other), "all pages have memory");
         let held = elastic.stats().held;
