@@ -96,6 +96,15 @@ pub struct Args {
         default_missing_value = "all"
     )]
     takeover: Option<OsString>,
+    /// Whether PyTorch's own segments have memory only where a tensor is; without a value: auto (GPUSHIM_ELASTIC).
+    #[arg(
+        long,
+        value_name = "off|auto|on",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "auto"
+    )]
+    elastic: Option<OsString>,
     /// What is written to stderr (GPUSHIM_LOG).
     #[arg(long)]
     log: Option<OsString>,
@@ -113,7 +122,7 @@ pub struct Args {
 }
 
 impl Args {
-    fn options(&self) -> [(&'static str, &Option<OsString>); 14] {
+    fn options(&self) -> [(&'static str, &Option<OsString>); 15] {
         [
             ("GPUSHIM_POLICY", &self.policy),
             ("GPUSHIM_REUSE", &self.reuse),
@@ -128,6 +137,7 @@ impl Args {
             ("GPUSHIM_PYTHON", &self.python),
             ("GPUSHIM_TENSORS", &self.tensors),
             ("GPUSHIM_TAKEOVER", &self.takeover),
+            ("GPUSHIM_ELASTIC", &self.elastic),
             ("GPUSHIM_LOG", &self.log),
         ]
     }

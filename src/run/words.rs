@@ -1,6 +1,6 @@
 //! The words of `gpushim run`: which are ours, and which are the program's.
 //!
-//! `--stacks`, `--python` and `--takeover` may come without a value. The word after one of them is its value if it is one
+//! `--stacks`, `--python`, `--takeover` and `--elastic` may come without a value. The word after one of them is its value if it is one
 //! that the variable accepts (`--stacks all python3 train.py`), and the program if not (`--stacks python3 train.py`).
 
 use std::ffi::{OsStr, OsString};
@@ -8,10 +8,11 @@ use std::ffi::{OsStr, OsString};
 use gpushim_config::Resolved;
 
 /// Options with a value that may be left out, and their variables.
-const OPTIONAL: [(&str, &str); 3] = [
+const OPTIONAL: [(&str, &str); 4] = [
     ("--stacks", "GPUSHIM_STACKS"),
     ("--python", "GPUSHIM_PYTHON"),
     ("--takeover", "GPUSHIM_TAKEOVER"),
+    ("--elastic", "GPUSHIM_ELASTIC"),
 ];
 /// Options that never have a value.
 const FLAGS: [&str; 7] = [

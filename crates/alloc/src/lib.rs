@@ -4,6 +4,7 @@
 //!   after everything that was submitted to that context before the free.
 //! - [`stream_pool`] serves the stream-ordered family, and the `cudaMalloc` family where memory is served in pages: a freed
 //!   block is handed out again to the stream that freed it at once, and to others after its work.
+//! - [`elastic`] serves an allocator above us that announces what it hands out: its segments have memory only where they are used.
 //! - [`plan`] holds planned addresses that a stream pool can follow; [`gate`] keeps calls out of contexts that end.
 //!
 //! A pool calls the driver through a trait, [`device_pool::Device`] or [`stream_pool::Driver`]. The shim implements it with
@@ -50,6 +51,7 @@
 mod bins;
 mod captures;
 pub mod device_pool;
+pub mod elastic;
 mod fences;
 mod few;
 pub mod gate;

@@ -114,6 +114,27 @@ pub(crate) enum Mutation {
     KeepEvents,
     /// Blocks of a context that is gone are kept.
     KeepBlocks,
+    // Elastic segments.
+    /// A wrong sum of live bytes is not noticed.
+    NoBooks,
+    /// When the announcements are wrong, pages stay without memory.
+    NoRestore,
+    /// An emptied page gives its memory away whatever its work.
+    NoPageFence,
+    /// A page is empty when the first of its tensors dies.
+    HollowShared,
+    /// What is born under a capture moves later.
+    NoPinOfBirths,
+    /// What lives under a capture moves later.
+    NoPinOfLives,
+    /// What others may reach moves.
+    NoPinOfExports,
+    /// An allocator is trusted to announce its tensors before it did.
+    TrustUnproven,
+    /// Segments are handed out whatever is in use.
+    NoAdmission,
+    /// A segment is freed under its work.
+    FreeSegmentEarly,
 }
 
 #[cfg(test)]

@@ -247,3 +247,66 @@ pub(crate) fn after_graph(all: (u32, u64), own: (u32, u64)) -> (u32, u64) {
         false => all,
     }
 }
+
+/// Whether the allocator above must tell the sum of live bytes that its announcements give.
+#[inline(always)]
+pub(crate) fn must_agree() -> bool {
+    !planted(Mutation::NoBooks)
+}
+
+/// Whether all pages get memory again when the announcements turn out to be wrong.
+#[inline(always)]
+pub(crate) fn must_restore() -> bool {
+    !planted(Mutation::NoRestore)
+}
+
+/// Whether an emptied page has to wait for an event.
+#[inline(always)]
+pub(crate) fn needs_page_fence() -> bool {
+    !planted(Mutation::NoPageFence)
+}
+
+/// The tensors of a page, after one of them died.
+#[inline(always)]
+pub(crate) fn without_one(tensors: u32) -> u32 {
+    if planted(Mutation::HollowShared) {
+        return 0;
+    }
+    tensors.saturating_sub(1)
+}
+
+/// Whether the segment of a tensor stays as it is: it was born while a stream `is_capturing`.
+#[inline(always)]
+pub(crate) fn pins_births(is_capturing: bool) -> bool {
+    no_unless(is_capturing, Mutation::NoPinOfBirths)
+}
+
+/// Whether a page keeps its memory: it `is_live` while a stream captures.
+#[inline(always)]
+pub(crate) fn pins_lives(is_live: bool) -> bool {
+    no_unless(is_live, Mutation::NoPinOfLives)
+}
+
+/// Whether a segment stays as it is when others may reach it.
+#[inline(always)]
+pub(crate) fn pins_exports() -> bool {
+    !planted(Mutation::NoPinOfExports)
+}
+
+/// Whether a segment has all its memory because its allocator is one that announces nothing, for all that is known.
+#[inline(always)]
+pub(crate) fn must_keep_unproven(is_unproven: bool) -> bool {
+    no_unless(is_unproven, Mutation::TrustUnproven)
+}
+
+/// Whether there may be one more segment: it `fits` beside what is in use.
+#[inline(always)]
+pub(crate) fn may_have_segment(fits: bool) -> bool {
+    yes_if(fits, Mutation::NoAdmission)
+}
+
+/// Whether a segment must not be freed before the work that may use it is over.
+#[inline(always)]
+pub(crate) fn must_wait_for_segment() -> bool {
+    !planted(Mutation::FreeSegmentEarly)
+}

@@ -9,12 +9,14 @@ mod clock;
 mod device;
 mod memory;
 mod mistake;
+mod page_driver;
 mod stream_driver;
 mod watch;
 
 pub use clock::Clock;
 pub use device::DeviceSim;
 pub use mistake::Mistake;
+pub use page_driver::Pages;
 pub use stream_driver::{Probe, World};
 
 use crate::handles::Context;

@@ -33,7 +33,9 @@ mod values;
 mod variables;
 
 pub use path::{DEFAULT_PATTERN, host, job, rank, trace_path, world};
-pub use values::{Announcements, Log, Policies, Stacks, Takeover, TraceMode, duration, size};
+pub use values::{
+    Announcements, Elastic, Log, Policies, Stacks, Takeover, TraceMode, duration, size,
+};
 pub use variables::{LIBRARY, NVTX, TAKEOVER, VARIABLES, Variable, markdown};
 
 /// What is in force.
@@ -77,6 +79,8 @@ pub struct Config {
     pub tensors: Announcements,
     /// Which frameworks are pointed at the stream-ordered API.
     pub takeover: Takeover,
+    /// Whether the segments of PyTorch's own allocator have memory only where a tensor is.
+    pub elastic: Elastic,
     /// What is written to stderr.
     pub log: Log,
 }
@@ -241,6 +245,7 @@ impl Resolved {
             nvtx: source.get(&variables::NVTX, values::announcements),
             tensors: source.get(&variables::TENSORS, values::announcements),
             takeover: source.get(&variables::TAKEOVER, values::takeover),
+            elastic: source.get(&variables::ELASTIC, values::elastic),
             log: source.get(&variables::LOG, values::log),
         };
         Resolved {

@@ -39,6 +39,7 @@ fn defaults_are_those_of_the_table() {
             nvtx: Announcements::Auto,
             tensors: Announcements::Auto,
             takeover: Takeover::default(),
+            elastic: Elastic::Off,
             log: Log::Warn,
         }
     );
@@ -84,6 +85,7 @@ fn values_are_taken() {
             "GPUSHIM_TRACE_SIZE" => " 1MiB ",
             "GPUSHIM_TENSORS" => "off",
             "GPUSHIM_TAKEOVER" => "torch, tf",
+            "GPUSHIM_ELASTIC" => "auto",
             "GPUSHIM_LOG" => "debug",
             _ => return None,
         };
@@ -107,6 +109,7 @@ fn values_are_taken() {
             jax: false,
             tf: true,
         },
+        elastic: Elastic::Auto,
         log: Log::Debug,
         ..default()
     };

@@ -63,6 +63,18 @@ pub enum Announcements {
     Off,
 }
 
+/// Whether the segments of PyTorch's own allocator have memory only where a tensor is (`GPUSHIM_ELASTIC`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Elastic {
+    /// They are allocations like any other.
+    #[default]
+    Off,
+    /// Memory moves when it is short.
+    Auto,
+    /// Memory moves before new memory is got.
+    On,
+}
+
 /// Which frameworks are pointed at the stream-ordered API (`GPUSHIM_TAKEOVER`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Takeover {
@@ -253,6 +265,15 @@ pub(super) fn announcements(text: &str) -> Option<Announcements> {
     match text {
         "auto" => Some(Announcements::Auto),
         "off" => Some(Announcements::Off),
+        _ => None,
+    }
+}
+
+pub(super) fn elastic(text: &str) -> Option<Elastic> {
+    match text {
+        "off" => Some(Elastic::Off),
+        "auto" => Some(Elastic::Auto),
+        "on" => Some(Elastic::On),
         _ => None,
     }
 }

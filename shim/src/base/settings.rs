@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::sync::OnceLock;
 
 use gpushim_alloc::Policy;
-use gpushim_config::{Config, Log, Resolved};
+use gpushim_config::{Config, Elastic, Log, Resolved};
 
 use crate::base::preloaded;
 use crate::base::stderr::say;
@@ -29,10 +29,12 @@ pub fn resolved() -> &'static Resolved {
         if !preloaded::is_ours() {
             // A pool that does not see the process's streams and captures cannot reuse memory safely.
             (resolved.config.policy, resolved.config.stream_policy) = (Policy::Off, Policy::Off);
+            resolved.config.elastic = Elastic::Off;
         }
         if is_privileged() {
             // Such a process gets no trace file in its working folder, and only the driver's own memory.
             (resolved.config.policy, resolved.config.stream_policy) = (Policy::Off, Policy::Off);
+            resolved.config.elastic = Elastic::Off;
             resolved.config.trace = None;
         }
         if resolved.config.log >= Log::Warn {

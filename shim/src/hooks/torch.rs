@@ -1,5 +1,5 @@
 //! PyTorch's tensors: its allocator announces each through two functions of libc10.so that the dynamic linker binds. We
-//! record the call and pass it on.
+//! record the call and pass it on. If its segments are elastic, the tensor's pages have memory when the call returns.
 //!
 //! `c10::reportMemoryUsageToProfiler(void*, int64_t, size_t, size_t, c10::Device)` and
 //! `c10::reportOutOfMemoryToProfiler(int64_t, size_t, size_t, c10::Device)`; PyTorch 1.12 and before
@@ -14,6 +14,7 @@ use gpushim_trace::Kind;
 use crate::base::settings;
 use crate::hooks::caller::Interposed;
 use crate::hooks::entry;
+use crate::memory::elastic;
 use crate::record::events;
 
 /// `c10::Device`: a type and an index, a byte each.
@@ -154,10 +155,24 @@ fn listens(device: TorchDevice) -> bool {
     device.kind == CUDA && settings::config().tensors == Announcements::Auto
 }
 
+/// Tells the segments of a device what is in them. Both totals are those after the call.
+fn follow(address: u64, size: i64, allocated: u64, on: TorchDevice) {
+    if on.kind != CUDA || !elastic::any() {
+        return;
+    }
+    let (device, bytes) = (on.index.into(), size.unsigned_abs());
+    match size {
+        0 => {}
+        ..0 => elastic::died(device, address, bytes, allocated),
+        _ => elastic::born(device, address, bytes, allocated),
+    }
+}
+
 fn see_usage(address: *mut c_void, size: i64, allocated: usize, reserved: usize, on: TorchDevice) {
     entry::serve(
         || (),
         || {
+            follow(address as u64, size, allocated as u64, on);
             if listens(on) {
                 let kind = if size < 0 {
                     Kind::TensorFree

@@ -4,14 +4,14 @@ use gpushim_alloc::Context;
 
 use crate::cuda::captures::{self, Open, PER_THREAD, Stream, Which};
 use crate::cuda::types::Handle;
-use crate::memory::{drain, peer_access, policy, registry, surplus};
+use crate::memory::{drain, elastic, peer_access, policy, registry, surplus};
 use crate::record::events;
 
 /// A capture is about to begin, in a mode of the driver's. Returns its number.
 pub fn begin(stream: Handle, per_thread: bool, mode: u32) -> u64 {
     let began = Open::new(stream, per_thread, mode);
     let number = began.number;
-    if registry::any() || policy::is_paged() || peer_access::any() {
+    if registry::any() || elastic::any() || policy::is_paged() || peer_access::any() {
         began.context.into_iter().for_each(drain::prepare);
     }
     captures::enters(began);
@@ -20,6 +20,7 @@ pub fn begin(stream: Handle, per_thread: bool, mode: u32) -> u64 {
         pool.capture_began(number);
     }
     registry::all().for_each(|entry| entry.pool.capture_began(number));
+    elastic::capture_begins();
     // After the pools: none of them begins a call from here on that would be refused.
     captures::counts();
     events::capture(true, stream as u64, 0);
@@ -77,6 +78,7 @@ fn close(which: Which, stream: u64, graph: Option<u64>) -> bool {
             pool.capture_ended(number, graph);
         }
         registry::all().for_each(|entry| entry.pool.capture_ended(number, graph));
+        elastic::capture_ends();
     });
     if is_closed {
         events::capture(false, stream, graph.unwrap_or(0));

@@ -7,7 +7,7 @@ use gpushim_alloc::device_pool::Device;
 
 use crate::cuda::types::{CUresult, SUCCESS};
 use crate::cuda::{context, device};
-use crate::memory::{budget, registry};
+use crate::memory::{budget, elastic, registry};
 use crate::record::events::Held;
 
 /// How long a query waits for memory that is on its way between pools and the driver, and the interval at which it
@@ -56,12 +56,16 @@ fn returns(device: i32) -> Option<u64> {
 /// Corrects the driver's figures, in bytes, for the current device.
 fn adjust(free: Option<&mut usize>, total: Option<&mut usize>) {
     let limit = budget::limit();
-    if limit.is_none() && registry::used().is_none() && !registry::any() {
+    let is_served = registry::used().is_some() || registry::any() || elastic::any();
+    if limit.is_none() && !is_served {
         return;
     }
     let device = i32::from(context::device());
     let cached = registry::used().map_or(0, |pool| pool.cached_bytes(device));
-    let of_pools = registry::figures(device);
+    let mut of_pools = registry::figures(device);
+    // Hollow pages go back before a request fails.
+    let hollow = elastic::stats(device).hollow;
+    (of_pools.unused, of_pools.cached) = (of_pools.unused + hollow, of_pools.cached + hollow);
     let mut free = free;
     if let Some(free) = free.as_deref_mut() {
         *free += (cached + of_pools.cached) as usize;
@@ -82,7 +86,7 @@ pub fn of_device() -> (u64, u64) {
 /// What the pools of a device hold; `None` if none serves the process. Walks all blocks, under each
 /// pool's lock.
 pub fn of_pools(device: i32) -> Option<Held> {
-    if registry::used().is_none() && !registry::any() {
+    if registry::used().is_none() && !registry::any() && !elastic::any() {
         return None;
     }
     let mut held = Held::default();
@@ -99,6 +103,9 @@ pub fn of_pools(device: i32) -> Option<Held> {
         held.quarantined += stats.quarantined;
         held.largest_free = held.largest_free.max(entry.pool.largest_free());
     }
+    let of_segments = elastic::stats(device);
+    held.allocated += of_segments.in_use;
+    held.reserved += of_segments.held;
     Some(held)
 }
 
@@ -107,7 +114,7 @@ pub fn held_now(device: u8) -> Option<u64> {
     let device = i32::from(device);
     let of_pool = registry::used().map_or(Some(0), |pool| pool.reserved_now(device))?;
     let mut pools = registry::all().filter(|entry| entry.device == device);
-    pools.try_fold(of_pool, |held, entry| {
+    pools.try_fold(of_pool + elastic::held(device), |held, entry| {
         Some(held + entry.pool.reserved_now()?)
     })
 }
@@ -125,4 +132,5 @@ fn limited(free: Option<&mut usize>, total: Option<&mut usize>, limit: u64, held
 pub fn is_held(address: u64) -> bool {
     registry::used().is_some_and(|pool| pool.find(address).is_some())
         || registry::owner(address).is_some_and(|entry| entry.pool.find(address).is_some())
+        || elastic::find(address).is_some()
 }

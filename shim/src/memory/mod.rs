@@ -1,7 +1,7 @@
 //! Memory: the pools of this process, and what the driver serves itself.
 //!
 //! `registry` has the pools, `allocator` and `stream_ordered` serve requests from them, `paged` those of `cudaMalloc`
-//! under the policy `vmm`. `plain_driver` and `stream_driver` are the driver as the pools see it. What no pool serves
+//! under the policy `vmm`, `elastic` the segments of PyTorch's own allocator. `plain_driver` and `stream_driver` are the driver as the pools see it. What no pool serves
 //! goes through `passthrough`.
 
 pub mod allocator;
@@ -9,6 +9,9 @@ pub mod budget;
 pub mod capture_notices;
 pub mod device_memory;
 pub mod drain;
+pub mod elastic;
+pub mod elastic_pages;
+pub mod elastic_sites;
 pub mod growth;
 pub mod mappings;
 pub mod memory_info;

@@ -47,6 +47,34 @@ pub fn create(device: i32, bytes: u64) -> Result<u64, CUresult> {
     Ok(handle)
 }
 
+/// Physical memory of the host, of one of its nodes, for a device; its handle.
+///
+/// # Errors
+/// The driver's.
+pub fn create_on_host(device: i32, node: i32, bytes: u64) -> Result<u64, CUresult> {
+    // SAFETY: as in `create`.
+    let mut properties: sys::CUmemAllocationProp = unsafe { std::mem::zeroed() };
+    properties.type_ = sys::CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED;
+    properties.location.type_ = sys::CUmemLocationType::CU_MEM_LOCATION_TYPE_HOST_NUMA;
+    properties.location.id = node;
+    let mut handle = 0;
+    let create = || {
+        // SAFETY: `handle` is ours to write; the properties live through the call.
+        on_device(device, || unsafe {
+            real::cuMemCreate(&mut handle, bytes as usize, &properties, 0)
+        })
+    };
+    check(thread::timed(create)?)?;
+    Ok(handle)
+}
+
+/// Releases what [`create_on_host`] made, and is mapped nowhere.
+pub fn destroy_on_host(handle: u64) {
+    // A refusal means that the memory is gone already.
+    // SAFETY: the caller made the handle, and gives it back once.
+    let _ = thread::timed(|| unsafe { real::cuMemRelease(handle) });
+}
+
 /// Releases physical memory that is mapped nowhere and whose handle [`create`] made.
 pub fn destroy(device: i32, handle: u64, bytes: u64) {
     // A refusal means that the memory is gone with its device already.

@@ -1,5 +1,6 @@
 //! What pools give back to the driver when memory is short elsewhere in the process.
 
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use gpushim_alloc::stream_pool::PoolId;
@@ -14,13 +15,42 @@ const PATIENCE: Duration = Duration::from_millis(10);
 /// The same for a thread that holds nothing that others wait for.
 const LONG: Duration = Duration::from_secs(2);
 
+/// What else gives memory back: of a device or of all; whether it waits for work, and how long for other threads.
+/// Returns the bytes.
+pub type GiveBack = fn(Option<i32>, bool, Duration) -> u64;
+
+static ELSE: OnceLock<GiveBack> = OnceLock::new();
+
+/// Registers what else gives memory back.
+pub fn when_short(give_back: GiveBack) {
+    // Registered once; a second registration is the same function.
+    let _ = ELSE.set(give_back);
+}
+
+fn others(device: Option<i32>, waits: bool, patience: Duration) -> u64 {
+    ELSE.get()
+        .map_or(0, |give_back| give_back(device, waits, patience))
+}
+
 /// Gives back what is free, after the work that uses it where `waits`: of all pools, or of those of the
 /// device of one that needs memory. Returns the bytes.
 pub fn trim(asking: Option<PoolId>, waits: bool) -> u64 {
-    registry::on(asking.map(|asking| asking.device))
-        .filter(|entry| asking != Some(entry.pool.id()))
+    let device = asking.map(|asking| asking.device);
+    of_pools(device, asking, waits) + others(device, waits, PATIENCE)
+}
+
+fn of_pools(device: Option<i32>, but: Option<PoolId>, waits: bool) -> u64 {
+    registry::on(device)
+        .filter(|entry| but != Some(entry.pool.id()))
         .map(|entry| entry.pool.make_room(device::driver(), waits, PATIENCE))
         .sum()
+}
+
+/// Memory of a device was short for a page of a segment: pools give theirs back. Returns the bytes.
+pub fn make_room_on(device: i32) -> u64 {
+    release_broken();
+    let cached = registry::used().map_or(0, |pool| pool.make_room(Some(device)));
+    cached + of_pools(Some(device), None, true)
 }
 
 /// Memory is short: releases memory that waits for captures which the driver has invalidated or which nothing can end
@@ -56,4 +86,5 @@ pub fn make_room_patiently() {
     for entry in registry::all() {
         entry.pool.make_room(device::driver(), true, LONG);
     }
+    others(None, true, LONG);
 }

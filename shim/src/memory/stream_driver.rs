@@ -91,7 +91,7 @@ impl Driver for Cuda {
 
     fn has_plenty(&self, device: i32, bytes: u64) -> bool {
         let enough = bytes.saturating_add(bytes / 16).saturating_add(PLENTY);
-        budget::fits(device, bytes) && self.free(device).is_some_and(|free| free >= enough)
+        budget::fits(device, bytes) && self.free_bytes(device).is_some_and(|free| free >= enough)
     }
 
     fn unreserve(&self, address: u64, bytes: u64) {
@@ -313,7 +313,7 @@ impl Driver for Cuda {
 
     fn admit(&self, device: i32, bytes: u64) -> bool {
         budget::fits(device, bytes)
-            && (bytes < LARGE || self.free(device).is_none_or(|free| free >= bytes))
+            && (bytes < LARGE || self.free_bytes(device).is_none_or(|free| free >= bytes))
     }
 
     fn make_room(&self, asking: PoolId, waits: bool) -> bool {
@@ -352,7 +352,7 @@ fn companions(event: Event) -> Vec<Event> {
 
 impl Cuda {
     /// Free bytes of a device by the driver's count. `None`: the driver's call failed.
-    fn free(&self, device: i32) -> Option<u64> {
+    pub(super) fn free_bytes(&self, device: i32) -> Option<u64> {
         let (mut free, mut total) = (0, 0);
         // SAFETY: both are ours to write.
         let ask = || unsafe { real::cuMemGetInfo_v2(&mut free, &mut total) };

@@ -10,7 +10,7 @@ use gpushim_trace::background::{self, Background, is_last};
 
 use crate::base::{boundary, settings};
 use crate::memory::shortage::Active;
-use crate::memory::{device_memory, plan_notes, pools, registry};
+use crate::memory::{device_memory, elastic, plan_notes, pools, registry};
 use crate::process::control;
 use crate::record::{events, maintenance, thread_names};
 
@@ -52,6 +52,7 @@ extern "C" fn stop() {
         || {
             thread_names::record();
             plan_notes::note(true);
+            elastic::conclude();
             maintenance::finish();
         },
     );
@@ -107,7 +108,7 @@ fn work(decays: bool, sampled: &mut Option<Instant>) -> bool {
     if decays {
         let _active = Active::begin();
         let cached = registry::used().map_or(0, |pool| pool.decay());
-        events::trimmed(cached + pools::decay());
+        events::trimmed(cached + pools::decay() + elastic::decay());
     }
     device_memory::sample(sampled);
     thread_names::record();

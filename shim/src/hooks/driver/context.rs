@@ -14,8 +14,8 @@ use crate::cuda::types::{CUresult, Handle, INVALID_CONTEXT, PEER_ACCESS_NOT_ENAB
 use crate::cuda::{attached, context, device, primary};
 use crate::hooks::driver::hook::driver_hooks;
 use crate::memory::{
-    budget, capture_notices, device_memory, drain, memory_info, paged, passthrough, peer_access,
-    pool_peers, pools, registry, surplus,
+    budget, capture_notices, device_memory, drain, elastic, memory_info, paged, passthrough,
+    peer_access, pool_peers, pools, registry, surplus,
 };
 use crate::record::events;
 
@@ -27,6 +27,7 @@ fn ended(handle: u64) {
     context::ended(ended);
     budget::context_gone(ended);
     capture_notices::context_gone(ended);
+    elastic::context_gone(ended);
     paged::context_gone(ended);
     attached::none(ended);
     pool_peers::gone(ended);
@@ -355,7 +356,9 @@ driver_hooks! {
                 if let Some(pool) = registry::pool() {
                     pool.peer_enabled(accessor, Context(peer as u64));
                 }
-                if let Err(error) = paged::peer(accessor, Context(peer as u64), true) {
+                let owner = Context(peer as u64);
+                let follow = || elastic::peer(accessor, owner, true);
+                if let Err(error) = paged::peer(accessor, owner, true).and_then(|()| follow()) {
                     disable(peer);
                     return error;
                 }
@@ -368,6 +371,7 @@ driver_hooks! {
         if result == SUCCESS
             && let Some(accessor) = context::current() {
                 let _ = paged::peer(accessor, Context(peer as u64), false);
+                let _ = elastic::peer(accessor, Context(peer as u64), false);
             }
         result
     }

@@ -11,12 +11,13 @@ use crate::cuda::context;
 use crate::cuda::functions::real;
 use crate::cuda::types::{CUresult, DevicePtr, Handle, INVALID_VALUE, SUCCESS};
 use crate::hooks::driver::hook::driver_hooks;
-use crate::memory::passthrough;
 use crate::memory::registry::{self, RegisteredPool};
+use crate::memory::{elastic, passthrough};
 use crate::record::events;
 
 /// Others may reach this memory from here on: its free must be a free.
 pub fn exported(class: Class, address: DevicePtr) {
+    elastic::pin(address);
     if let Some(entry) = registry::owner(address) {
         entry.pool.exported(address);
     }
@@ -40,11 +41,25 @@ fn no_handle(entry: &RegisteredPool) -> CUresult {
     INVALID_VALUE
 }
 
+/// Nor has a segment whose memory comes and goes: it is in pages, as that of the policy vmm.
+fn no_handle_of_segment() -> CUresult {
+    static SAID: Once = Once::new();
+    SAID.call_once(|| {
+        stderr::say(
+            "failed to make an IPC handle: segments of PyTorch's have none with GPUSHIM_ELASTIC; turn it off in this process",
+        );
+    });
+    INVALID_VALUE
+}
+
 driver_hooks! {
     /// A handle with which other processes open an allocation.
     fn cuIpcGetMemHandle(handle: *mut c_void, address: DevicePtr) {
         if let Some(entry) = registry::owner(address) {
             return no_handle(entry);
+        }
+        if elastic::find(address).is_some() {
+            return no_handle_of_segment();
         }
         // SAFETY: the caller's arguments, unchanged; so in every hook of this file.
         let result = unsafe { real::cuIpcGetMemHandle(handle, address) };
@@ -82,6 +97,8 @@ driver_hooks! {
     fn cuMemGetHandleForAddressRange(
         handle: *mut c_void, address: DevicePtr, bytes: usize, kind: c_uint, flags: c_ulonglong,
     ) {
+        // Before: all of the range must have memory.
+        elastic::pin(address);
         // SAFETY: as above.
         let result = unsafe {
             real::cuMemGetHandleForAddressRange(handle, address, bytes, kind, flags)
@@ -102,6 +119,7 @@ driver_hooks! {
     }
     /// The physical memory behind an address, by a handle of the program's own.
     fn cuMemRetainAllocationHandle(handle: *mut c_ulonglong, address: *mut c_void) {
+        elastic::pin(address as u64);
         // SAFETY: as above.
         let result = unsafe { real::cuMemRetainAllocationHandle(handle, address) };
         if result == SUCCESS {

@@ -10,7 +10,7 @@ use crate::cuda::types::{
 use crate::cuda::{context, green};
 use crate::hooks::driver::hook::driver_hooks;
 use crate::hooks::driver::pointer;
-use crate::memory::{allocator, budget, memory_info, paged, passthrough, registry};
+use crate::memory::{allocator, budget, elastic, memory_info, paged, passthrough, registry};
 
 /// Bytes that rows are padded to.
 const PITCH: u64 = 512;
@@ -53,6 +53,9 @@ driver_hooks! {
     fn cuMemFree_v2(address: DevicePtr) {
         if context::is_destroyed() {
             return CONTEXT_IS_DESTROYED;
+        }
+        if let Some(result) = elastic::free(address) {
+            return result;
         }
         match allocator::free(address) {
             Some(Ok(())) => SUCCESS,
@@ -116,6 +119,14 @@ driver_hooks! {
         if context::current().is_none() {
             // The driver returns the reason. SAFETY: the caller's arguments, unchanged.
             return unsafe { real::cuMemGetAddressRange_v2(base, size, address) };
+        }
+        if let Some((segment, _)) = elastic::find(address) {
+            // SAFETY: each is null or the caller's to be written.
+            unsafe {
+                base.as_mut().into_iter().for_each(|base| *base = segment.base);
+                size.as_mut().into_iter().for_each(|size| *size = segment.bytes as usize);
+            }
+            return SUCCESS;
         }
         let ours = match registry::used().map(|pool| pool.look_up(address)) {
             Some(Found::Free) => return NOT_FOUND,

@@ -2,18 +2,22 @@
 
 use std::ffi::{c_int, c_uint, c_void};
 
-use gpushim_alloc::device_pool;
+use gpushim_alloc::elastic::Found;
 use gpushim_alloc::stream_pool::LiveBlock;
+use gpushim_alloc::{Context, device_pool};
 use gpushim_trace::Class;
 
 use crate::cuda::functions::real;
 use crate::cuda::types::{CUresult, DevicePtr, SUCCESS};
 use crate::hooks::driver::external;
 use crate::hooks::driver::hook::driver_hooks;
+use crate::memory::elastic;
 use crate::memory::registry::{self, RegisteredPool};
 
 /// `CU_POINTER_ATTRIBUTE_…`, by number.
 const CONTEXT: c_int = 1;
+const MEMORY_TYPE: c_int = 2;
+const DEVICE_POINTER: c_int = 3;
 /// Asking for these tokens means that another driver is about to reach the memory.
 const P2P_TOKENS: c_int = 5;
 const BUFFER_ID: c_int = 7;
@@ -21,6 +25,9 @@ const IS_LEGACY_CUDA_IPC_CAPABLE: c_int = 10;
 const RANGE_START_ADDR: c_int = 11;
 const RANGE_SIZE: c_int = 12;
 const MEMPOOL_HANDLE: c_int = 17;
+
+/// `CU_MEMORYTYPE_DEVICE`.
+const OF_DEVICE: c_int = 2;
 
 /// An address that no memory has.
 const NOWHERE: DevicePtr = 1;
@@ -82,6 +89,56 @@ impl PoolBlock {
         // SAFETY: each of these attributes is 64 bits wide, at an address that the driver could write.
         unsafe { value.cast::<u64>().write_unaligned(right) };
     }
+}
+
+/// Asks the driver of an address in a segment whose memory comes and goes: of a page that has some. `amend` corrects the
+/// answer.
+fn ask_segment(
+    segment: &Found,
+    driver: impl FnOnce(DevicePtr) -> CUresult,
+    amend: impl FnOnce(),
+) -> CUresult {
+    let result = driver(segment.backed.unwrap_or(NOWHERE));
+    if result == SUCCESS {
+        amend();
+    }
+    result
+}
+
+/// Corrects the driver's answer for an address in a segment.
+///
+/// # Safety
+/// `value` is null or what the driver just wrote for this attribute.
+unsafe fn amend_segment(
+    (segment, context): &(Found, Context),
+    address: DevicePtr,
+    attribute: c_int,
+    value: *mut c_void,
+) {
+    if value.is_null() {
+        return;
+    }
+    let right = match attribute {
+        IS_LEGACY_CUDA_IPC_CAPABLE | MEMORY_TYPE => {
+            // A page may be in the host's memory for a while.
+            let right = if attribute == MEMORY_TYPE {
+                OF_DEVICE
+            } else {
+                0
+            };
+            // SAFETY: these attributes are ints.
+            return unsafe { value.cast::<c_int>().write_unaligned(right) };
+        }
+        CONTEXT => context.0,
+        DEVICE_POINTER => address,
+        BUFFER_ID => OURS | 1 << (PLACE + SERIAL) | segment.number,
+        RANGE_START_ADDR => segment.base,
+        RANGE_SIZE => segment.bytes,
+        MEMPOOL_HANDLE => 0,
+        _ => return,
+    };
+    // SAFETY: each of these attributes is 64 bits wide, at an address that the driver could write.
+    unsafe { value.cast::<u64>().write_unaligned(right) };
 }
 
 /// Asks the driver of an address: of none if it is in a pool, but in no block. `amend` corrects the answer for a live
@@ -152,6 +209,15 @@ driver_hooks! {
             // SAFETY: the caller's arguments, but for the address; so in every hook of this file.
             unsafe { real::cuPointerGetAttribute(value, attribute, address) }
         };
+        if let Some(segment) = elastic::find(address) {
+            if attribute == P2P_TOKENS {
+                external::exported(Class::External, address);
+            }
+            return ask_segment(&segment.0, driver, || {
+                // SAFETY: the driver wrote the value.
+                unsafe { amend_segment(&segment, address, attribute, value) };
+            });
+        }
         if is_range(attribute) && registry::owner(address).is_none() {
             return ask_range(address, driver, |base, bytes| {
                 // SAFETY: the driver wrote the value.
@@ -173,6 +239,14 @@ driver_hooks! {
             // SAFETY: as above.
             unsafe { real::cuPointerGetAttributes(count, attributes, values, address) }
         };
+        if let Some(segment) = elastic::find(address) {
+            return ask_segment(&segment.0, driver, || {
+                for at in 0..count as usize {
+                    // SAFETY: the driver read as many of each and wrote the values.
+                    unsafe { amend_segment(&segment, address, *attributes.add(at), *values.add(at)) };
+                }
+            });
+        }
         // SAFETY: the caller passes as many attributes, which are not read where there are none.
         let has_range = !attributes.is_null()
             && (0..count as usize).any(|at| is_range(unsafe { *attributes.add(at) }));

@@ -1,0 +1,300 @@
+//! The elastic segments of one device.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use super::driver::{PAGE, PageDriver};
+use super::segment::{Page, Segment};
+use super::state::State;
+use super::types::{Born, Found, FreedSegment, Mode, Refusal, Stats, Trouble};
+use crate::policy::TICKS_TO_DECAY;
+use crate::rules;
+
+/// Pages that go back while the lock is held once, at most.
+const AT_ONCE: usize = 32;
+
+/// Segments whose pages come and go; see the [module](super).
+pub struct Elastic<D: PageDriver> {
+    driver: D,
+    /// Captures that are open. One may end while the lock is held.
+    captures: Arc<AtomicU32>,
+    state: Mutex<State<D::Event>>,
+}
+
+impl<D: PageDriver> Elastic<D> {
+    /// No segment yet.
+    pub fn new(driver: D, mode: Mode) -> Self {
+        let captures = Arc::default();
+        Elastic {
+            driver,
+            state: Mutex::new(State::new(mode, Arc::clone(&captures))),
+            captures,
+        }
+    }
+
+    /// The device.
+    pub fn driver(&self) -> &D {
+        &self.driver
+    }
+
+    /// A range of addresses, without memory, whose first tensor has up to `first` bytes. Where the caller is not `trusted` to
+    /// announce its tensors, all pages have memory until one is announced at the beginning of the range.
+    ///
+    /// # Errors
+    /// Out of memory if that tensor does not fit beside all that is in use, as the driver would answer; the driver's.
+    pub fn segment(&self, bytes: u64, first: u64, trusted: bool) -> Result<u64, Refusal<D::Error>> {
+        let mut state = self.state.lock();
+        if state.is_off {
+            return Err(Refusal::Off);
+        }
+        let reserved = bytes.max(1).next_multiple_of(PAGE);
+        let wanted = first.clamp(1, reserved).next_multiple_of(PAGE);
+        let fits = |state: &State<D::Event>| {
+            let room = self.driver.room().saturating_add(state.available());
+            rules::may_have_segment(room >= wanted)
+        };
+        let has_room = fits(&state) || self.driver.make_room() && fits(&state);
+        if !has_room {
+            return Err(Refusal::Driver(D::OUT_OF_MEMORY));
+        }
+        let base = self.driver.reserve(reserved).map_err(Refusal::Driver)?;
+        state.last += 1;
+        let segment = Segment {
+            base,
+            bytes,
+            number: state.last,
+            pages: vec![Page::default(); (reserved / PAGE) as usize],
+            tensors: Default::default(),
+            is_pinned: false,
+            is_unproven: !trusted,
+        };
+        let pages = segment.pages.len();
+        state.segments.insert(base, segment);
+        if rules::must_keep_unproven(!trusted)
+            && state.back(&self.driver, base, 0..pages, false).missing > 0
+        {
+            self.remove(&mut state, base);
+            return Err(Refusal::Driver(D::OUT_OF_MEMORY));
+        }
+        Ok(base)
+    }
+
+    /// Frees a segment, after all work that may use it; `leaves` is told its bytes before another one can have its
+    /// address. `None`: no segment begins there.
+    ///
+    /// # Errors
+    /// The driver's, if that work cannot be waited for: the segment stays.
+    pub fn free_segment(
+        &self,
+        address: u64,
+        leaves: impl FnOnce(u64),
+    ) -> Option<Result<FreedSegment, D::Error>> {
+        let mut state = self.state.lock();
+        let segment = state.segments.get(&address)?;
+        let (bytes, is_live) = (segment.bytes, !segment.tensors.is_empty());
+        if rules::must_wait_for_segment()
+            && let Err(error) = self.driver.drain()
+        {
+            return Some(Err(error));
+        }
+        leaves(bytes);
+        let trouble = (is_live && !state.is_off).then_some(Trouble::FreedLive(address));
+        self.remove(&mut state, address);
+        if trouble.is_some() {
+            state.switch_off(&self.driver);
+        }
+        Some(Ok(FreedSegment { bytes, trouble }))
+    }
+
+    /// Takes a segment apart that no work uses.
+    fn remove(&self, state: &mut State<D::Event>, base: u64) {
+        let Some(segment) = state.segments.remove(&base) else {
+            return;
+        };
+        let mut is_clear = true;
+        for (index, page) in segment.pages.iter().enumerate() {
+            if let Some(memory) = page.memory {
+                match self.driver.unmap(segment.address(index)) {
+                    Ok(()) => self.driver.destroy(memory),
+                    // It ends with the process, and its address with it.
+                    Err(_) => is_clear = false,
+                }
+            }
+        }
+        if is_clear {
+            self.driver.unreserve(base, segment.reserved());
+        }
+        while let Some(spare) = state.spare.pop() {
+            self.driver.destroy(spare);
+        }
+    }
+
+    /// The allocator above hands a tensor out next: its pages have memory from here on. `total`: the bytes of all
+    /// live tensors of the device with this one, as the allocator counts them.
+    pub fn born(&self, address: u64, bytes: u64, total: u64) -> Born {
+        self.state.lock().born(&self.driver, address, bytes, total)
+    }
+
+    /// The allocator above took a tensor back. `total`: the bytes of those that are left. Returns what is wrong, once.
+    pub fn died(&self, address: u64, bytes: u64, total: u64) -> Option<Trouble> {
+        self.state.lock().died(&self.driver, address, bytes, total)
+    }
+
+    /// Others may reach an address without a tensor there: all of its segment has memory from here on, which stays. False if
+    /// there is not as much.
+    pub fn pin(&self, address: u64) -> bool {
+        let mut state = self.state.lock();
+        let Some(segment) = state.around(address) else {
+            return true;
+        };
+        let (base, pages) = (segment.base, segment.pages.len());
+        if let Some(segment) = state.segments.get_mut(&base) {
+            segment.is_pinned |= rules::pins_exports();
+        }
+        state.back(&self.driver, base, 0..pages, false).missing == 0
+    }
+
+    /// A stream is about to capture: what lives from here to the end of the capture stays where it is.
+    pub fn capture_begins(&self) {
+        self.state.lock().capture_begins(&self.driver);
+    }
+
+    /// A capture has ended, or did not begin. Takes no lock: the caller may hold one that the driver's calls need.
+    pub fn capture_ends(&self) {
+        let fewer = |open: u32| Some(open.saturating_sub(1));
+        let _ = self
+            .captures
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, fewer);
+    }
+
+    /// Gives the memory of hollow pages back to the driver, up to this many bytes; after the work on them where `waits`.
+    /// Waits this long for other threads. Returns the bytes.
+    pub fn give_back(&self, bytes: u64, waits: bool, patience: Duration) -> u64 {
+        let Some(mut state) = self.state.try_lock_for(patience) else {
+            return 0;
+        };
+        let mut given = 0;
+        while given < bytes {
+            if let Some(memory) = state.hollow_out(&self.driver) {
+                self.driver.destroy(memory);
+                given += PAGE;
+                continue;
+            }
+            let is_capturing = state.is_capturing();
+            if !waits || state.is_off || !state.emptied.wait(&self.driver, is_capturing) {
+                break;
+            }
+        }
+        given
+    }
+
+    /// A tick of time: the memory of pages that were hollow for [`TICKS_TO_DECAY`] ticks goes back to the driver. Returns the
+    /// bytes.
+    pub fn decay(&self) -> u64 {
+        let mut given = 0;
+        if let Some(before) = self.tick() {
+            while let Some(bytes) = self.give_back_some(before) {
+                given += bytes;
+            }
+        }
+        given
+    }
+
+    /// The clock as it was [`TICKS_TO_DECAY`] ticks ago. `None`: nothing decays now.
+    fn tick(&self) -> Option<u64> {
+        let mut state = self.state.try_lock()?;
+        if state.is_off || state.is_capturing() {
+            return None;
+        }
+        state.emptied.close(&self.driver, false);
+        state.emptied.poll(&self.driver, false);
+        let clock = state.clock;
+        state.ticks.push_back(clock);
+        let is_long = state.ticks.len() > TICKS_TO_DECAY as usize;
+        is_long.then(|| state.ticks.pop_front())?
+    }
+
+    /// Gives the memory of a few pages back that were emptied at a time or before: an announcement waits meanwhile. `None`:
+    /// no such page is found.
+    fn give_back_some(&self, before: u64) -> Option<u64> {
+        let mut state = self.state.try_lock()?;
+        let mut given = 0;
+        for _ in 0..AT_ONCE {
+            if !state.emptied.is_next_before(before) {
+                break;
+            }
+            if let Some(memory) = state.take_next(&self.driver) {
+                self.driver.destroy(memory);
+                given += PAGE;
+            }
+        }
+        (given > 0).then_some(given)
+    }
+
+    /// Lets another device use the memory, or no longer.
+    ///
+    /// # Errors
+    /// The driver's; some pages may have changed.
+    pub fn change_access(&self, other: i32, is_allowed: bool) -> Result<(), D::Error> {
+        let mut others = self.state.lock().others.clone();
+        others.retain(|one| *one != other);
+        others.extend(is_allowed.then_some(other));
+        self.set_access(others)
+    }
+
+    /// Lets these other devices use the memory, and no others.
+    ///
+    /// # Errors
+    /// The driver's; some pages may have changed.
+    pub fn set_access(&self, others: Vec<i32>) -> Result<(), D::Error> {
+        let mut state = self.state.lock();
+        let gone: Vec<i32> = state
+            .others
+            .iter()
+            .copied()
+            .filter(|one| !others.contains(one))
+            .collect();
+        state.others = others;
+        for segment in state.segments.values() {
+            for (index, page) in segment.pages.iter().enumerate() {
+                if page.memory.is_some() {
+                    let address = segment.address(index);
+                    self.driver.allow(address, PAGE, &state.others)?;
+                    if !gone.is_empty() {
+                        self.driver.forbid(address, PAGE, &gone)?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The segment that an address is in.
+    pub fn find(&self, address: u64) -> Option<Found> {
+        self.state.lock().find(address)
+    }
+
+    /// How things stand.
+    pub fn stats(&self) -> Stats {
+        self.state.lock().stats()
+    }
+
+    /// As [`Elastic::stats`]; `None` while another thread is at work.
+    pub fn stats_now(&self) -> Option<Stats> {
+        Some(self.state.try_lock()?.stats())
+    }
+
+    /// The context of the segments has ended, with all work in it: they end, too. `leaves` is told the address and the
+    /// bytes of each.
+    pub fn end(&self, mut leaves: impl FnMut(u64, u64)) {
+        let mut state = self.state.lock();
+        state.emptied.clear(&self.driver);
+        while let Some((&base, segment)) = state.segments.first_key_value() {
+            leaves(base, segment.bytes);
+            self.remove(&mut state, base);
+        }
+    }
+}

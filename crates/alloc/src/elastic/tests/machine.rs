@@ -1,0 +1,491 @@
+//! Runs programs, and looks whether anything goes wrong.
+
+use super::allocator::{Allocator, Handed, Owner};
+use super::program::{Action, Setting};
+use crate::elastic::{Elastic, PAGE};
+use crate::handles::{Context, Stream};
+use crate::sim::{Call, Clock, Pages, Sim};
+use std::sync::Arc;
+use std::time::Duration;
+
+const CONTEXT: Context = Context(1);
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// A physical place: as the simulation tells it.
+type Parts = Vec<(u64, u64, u64)>;
+
+/// The device with its segments.
+pub struct Device {
+    pub sim: Arc<Sim>,
+    pub elastic: Elastic<Pages>,
+    /// Calls fail in this program.
+    pub fails: bool,
+    /// Graphs that are there.
+    graphs: Vec<usize>,
+}
+
+impl Device {
+    pub fn has_graph(&self, number: usize) -> bool {
+        self.graphs.contains(&number)
+    }
+}
+
+/// A tensor, or memory that was not announced.
+#[derive(Clone)]
+struct Tensor {
+    address: u64,
+    bytes: u64,
+    /// Which handing out it was; 0: nobody can use it.
+    grant: u64,
+    owner: Owner,
+    /// Other streams that used it.
+    used_on: Vec<usize>,
+    parts: Parts,
+    is_uncached: bool,
+}
+
+/// A captured piece of work: the memory that it uses, and where that was.
+#[derive(Clone)]
+struct Captured {
+    address: u64,
+    bytes: u64,
+    grant: u64,
+    parts: Parts,
+    /// The number of its segment.
+    segment: Option<u64>,
+    /// It is of the graph's own pool.
+    is_own: bool,
+}
+
+struct Graph {
+    number: usize,
+    stream: usize,
+    uses: Vec<Captured>,
+}
+
+struct Machine {
+    device: Device,
+    allocator: Allocator,
+    tensors: Vec<Tensor>,
+    graphs: Vec<Graph>,
+    capture: Option<Graph>,
+    graphs_made: usize,
+    others: Vec<u64>,
+    /// Not announced, and nobody uses them yet.
+    silent: Vec<Tensor>,
+    /// A birth found no memory at all: the program is over.
+    is_over: bool,
+    /// The announcements were wrong.
+    has_erred: bool,
+}
+
+/// Runs a program; what goes wrong. `lie`: calls without effect.
+pub fn run(setting: &Setting, actions: &[Action], lie: Option<Call>) -> Vec<String> {
+    let sim = Arc::new(Sim::new(setting.pages * PAGE, u64::MAX));
+    sim.add_context(CONTEXT, 0);
+    (0..3).for_each(|n| sim.add_stream(stream(n)));
+    sim.fail(setting.fail);
+    sim.lie(lie);
+    let pages = Pages {
+        sim: sim.clone(),
+        context: CONTEXT,
+    };
+    let mut machine = Machine {
+        device: Device {
+            elastic: Elastic::new(pages, setting.mode),
+            sim: sim.clone(),
+            fails: setting.fail.is_some(),
+            graphs: Vec::new(),
+        },
+        allocator: Allocator::default(),
+        tensors: Vec::new(),
+        graphs: Vec::new(),
+        capture: None,
+        graphs_made: 0,
+        others: Vec::new(),
+        silent: Vec::new(),
+        is_over: false,
+        has_erred: false,
+    };
+    for action in actions {
+        machine.act(setting, action);
+        machine.check();
+        if machine.is_over || !sim.findings().is_empty() {
+            return sim.findings();
+        }
+    }
+    machine.finish();
+    sim.findings()
+}
+
+fn stream(n: usize) -> Stream {
+    Stream {
+        context: CONTEXT,
+        handle: 10 + n as u64,
+        thread: 0,
+    }
+}
+
+impl Machine {
+    fn act(&mut self, setting: &Setting, action: &Action) {
+        let sim = self.device.sim.clone();
+        match *action {
+            Action::Allocate { stream, bytes } => self.allocate(stream, bytes, false),
+            // Once: nothing more is noticed later, and nothing more taken.
+            Action::Silent { stream, bytes } if setting.errs && !self.has_erred => {
+                self.allocate(stream, bytes, true)
+            }
+            Action::WrongSum if setting.errs => {
+                self.allocator.error = 512;
+                self.has_erred = true;
+            }
+            Action::Silent { .. } | Action::WrongSum => {}
+            Action::Free { tensor } => self.free(tensor),
+            Action::Launch { stream, tensors } => self.launch(stream, &tensors),
+            Action::Step { n } => sim.step(n),
+            Action::FinishUnseen => sim.finish_unseen(),
+            Action::Synchronize => {
+                if self.capture.is_none() {
+                    sim.synchronized(&sim.of_context(CONTEXT));
+                }
+            }
+            Action::Capture { stream } => self.begin_capture(stream),
+            Action::EndCapture => self.end_capture(),
+            Action::Replay { graph } => self.replay(graph),
+            Action::DestroyGraph { graph } => self.destroy(graph),
+            Action::EmptyCache => self.allocator.empty(&self.device),
+            Action::Capacity { pages } => sim.set_capacity(pages * PAGE),
+            Action::Others { pages } => self.others(pages),
+            Action::GiveBack { pages, waits } => {
+                self.device.elastic.give_back(pages * PAGE, waits, PATIENCE);
+            }
+            Action::Decay => {
+                self.device.elastic.decay();
+            }
+            Action::Export { tensor } => self.export(tensor),
+            Action::Uncached { bytes } => self.uncached(bytes),
+        }
+    }
+
+    fn allocate(&mut self, on: usize, bytes: u64, is_silent: bool) {
+        let owner = match &self.capture {
+            Some(capture) if capture.stream == on => Owner::Graph(capture.number),
+            _ => Owner::Stream(on),
+        };
+        let handed = self
+            .allocator
+            .allocate(&self.device, owner, bytes, is_silent);
+        let Some(Handed {
+            address,
+            bytes,
+            born,
+            is_first,
+        }) = handed
+        else {
+            return;
+        };
+        let mut tensor = Tensor {
+            address,
+            bytes,
+            grant: 0,
+            owner,
+            used_on: Vec::new(),
+            parts: Vec::new(),
+            is_uncached: false,
+        };
+        let Some(born) = born else {
+            self.has_erred = true;
+            self.silent.push(tensor);
+            return;
+        };
+        self.announced();
+        if born.missing > 0 {
+            if !self.device.fails {
+                self.device
+                    .sim
+                    .note("there is no memory at all, though the host has some");
+            }
+            self.is_over = true;
+            return;
+        }
+        if born.on_host > 0 && is_first && !self.device.fails && !self.has_erred {
+            self.device
+                .sim
+                .note("a segment was handed out that does not fit");
+        }
+        self.grant(&mut tensor);
+        self.tensors.push(tensor);
+    }
+
+    /// Whoever has the tensor may use it from here on.
+    fn grant(&self, tensor: &mut Tensor) {
+        tensor.grant = self.device.sim.granted(tensor.address, tensor.bytes);
+        tensor.parts = self
+            .device
+            .sim
+            .parts(tensor.address, tensor.bytes)
+            .unwrap_or_default();
+    }
+
+    /// An announcement was made: what was not announced before it has memory, if the device has.
+    fn announced(&mut self) {
+        for mut tensor in std::mem::take(&mut self.silent) {
+            if self.device.sim.has_room() && !self.device.fails {
+                self.grant(&mut tensor);
+                self.tensors.push(tensor);
+            }
+        }
+    }
+
+    fn free(&mut self, which: usize) {
+        if self.tensors.is_empty() {
+            return;
+        }
+        let tensor = self.tensors.swap_remove(which % self.tensors.len());
+        self.is_intact(&tensor);
+        let sim = &self.device.sim;
+        sim.returned(tensor.address);
+        if tensor.is_uncached {
+            sim.unpin(tensor.address, tensor.bytes);
+            let freed = self.device.elastic.free_segment(tensor.address, |_| ());
+            if !matches!(freed, Some(Ok(_))) && !self.device.fails {
+                sim.note("memory is not freed");
+            }
+            return;
+        }
+        let clocks = tensor.used_on.iter().map(|n| sim.now(stream(*n)));
+        let clocks: Vec<Clock> = clocks.collect();
+        self.allocator.free(&self.device, tensor.address, clocks);
+        self.announced();
+    }
+
+    fn is_intact(&self, tensor: &Tensor) {
+        let now = self.device.sim.parts(tensor.address, tensor.bytes);
+        if now.as_ref() != Ok(&tensor.parts) {
+            let what = format!("what was in {:#x} is lost: {now:?}", tensor.address);
+            self.device.sim.note(what);
+        }
+    }
+
+    fn launch(&mut self, on: usize, picks: &[usize]) {
+        if self.tensors.is_empty() {
+            return;
+        }
+        let mut uses = Vec::new();
+        let is_capturing = self
+            .capture
+            .as_ref()
+            .is_some_and(|capture| capture.stream == on);
+        for pick in picks {
+            let at = pick % self.tensors.len();
+            let tensor = self.tensors[at].clone();
+            // The program would have to order other streams behind the graph's work.
+            let is_foreign = match tensor.owner {
+                Owner::Stream(n) => n != on,
+                Owner::Graph(n) => !self.is_of(n, on),
+            };
+            if is_foreign && matches!(tensor.owner, Owner::Graph(_)) || tensor.grant == 0 {
+                continue;
+            }
+            if is_foreign && is_capturing {
+                continue;
+            }
+            if is_foreign && let Owner::Stream(owner) = tensor.owner {
+                // As a program does that uses a tensor of another stream, and tells the allocator.
+                let before = self.device.sim.now(stream(owner));
+                self.device.sim.order_after(stream(on), &before);
+                if !tensor.used_on.contains(&on) {
+                    self.tensors[at].used_on.push(on);
+                }
+            }
+            self.is_intact(&tensor);
+            uses.push(tensor);
+        }
+        if is_capturing {
+            let captured: Vec<Captured> = uses
+                .iter()
+                .map(|tensor| Captured {
+                    address: tensor.address,
+                    bytes: tensor.bytes,
+                    grant: tensor.grant,
+                    parts: tensor.parts.clone(),
+                    segment: self.segment_at(tensor.address),
+                    is_own: matches!(tensor.owner, Owner::Graph(_)),
+                })
+                .collect();
+            self.capture
+                .iter_mut()
+                .for_each(|capture| capture.uses.extend(captured.clone()));
+            return;
+        }
+        let uses: Vec<_> = uses.iter().map(|t| (t.address, t.bytes, t.grant)).collect();
+        self.device.sim.launch(stream(on), &uses);
+    }
+
+    /// The number of the segment at an address.
+    fn segment_at(&self, address: u64) -> Option<u64> {
+        self.device.elastic.find(address).map(|found| found.number)
+    }
+
+    /// Whether a graph is of a stream.
+    fn is_of(&self, number: usize, on: usize) -> bool {
+        let mut all = self.graphs.iter().chain(&self.capture);
+        all.any(|graph| graph.number == number && graph.stream == on)
+    }
+
+    fn begin_capture(&mut self, on: usize) {
+        if self.capture.is_some() {
+            return;
+        }
+        self.graphs_made += 1;
+        let number = self.graphs_made;
+        self.device.elastic.capture_begins();
+        self.device.sim.capture_begin(stream(on));
+        self.device.graphs.push(number);
+        self.capture = Some(Graph {
+            number,
+            stream: on,
+            uses: Vec::new(),
+        });
+    }
+
+    fn end_capture(&mut self) {
+        if let Some(graph) = self.capture.take() {
+            self.device.sim.capture_end(stream(graph.stream));
+            self.device.elastic.capture_ends();
+            self.graphs.push(graph);
+        }
+    }
+
+    fn replay(&mut self, which: usize) {
+        if self.graphs.is_empty() || self.capture.is_some() {
+            return;
+        }
+        let graph = &self.graphs[which % self.graphs.len()];
+        let mut uses = Vec::new();
+        for used in &graph.uses {
+            if self.segment_at(used.address) != used.segment {
+                continue;
+            }
+            // A graph may reach memory whose tensor has died: it must not fault there, nor elsewhere.
+            let now = self.device.sim.parts(used.address, used.bytes);
+            if now.as_ref() != Ok(&used.parts) {
+                let what = format!("memory {:#x} of a graph moved: {now:?}", used.address);
+                self.device.sim.note(what);
+            }
+            if used.is_own || self.tensors.iter().any(|tensor| tensor.grant == used.grant) {
+                uses.push((used.address, used.bytes, used.grant));
+            }
+        }
+        self.device.sim.launch(stream(graph.stream), &uses);
+    }
+
+    fn destroy(&mut self, which: usize) {
+        if self.graphs.is_empty() {
+            return;
+        }
+        let graph = self.graphs.swap_remove(which % self.graphs.len());
+        self.device.graphs.retain(|number| *number != graph.number);
+    }
+
+    fn others(&mut self, pages: usize) {
+        if pages == 0 {
+            self.others
+                .drain(..)
+                .for_each(|page| self.device.sim.give(page));
+        }
+        for _ in 0..pages {
+            let page = self.device.sim.take().or_else(|| {
+                self.device.elastic.give_back(PAGE, true, PATIENCE);
+                self.device.sim.take()
+            });
+            self.others.extend(page);
+        }
+    }
+
+    fn export(&mut self, which: usize) {
+        if self.tensors.is_empty() {
+            return;
+        }
+        let tensor = &self.tensors[which % self.tensors.len()];
+        if self.device.elastic.pin(tensor.address) {
+            let (base, bytes) = match self.allocator.segment_of(tensor.address) {
+                Some(segment) => (segment.base, segment.bytes),
+                None => (tensor.address, tensor.bytes),
+            };
+            if let Err(why) = self.device.sim.parts(base, bytes) {
+                self.device.sim.note(format!("registered outside: {why}"));
+            }
+            self.device.sim.pin(base, bytes);
+        }
+    }
+
+    fn uncached(&mut self, bytes: u64) {
+        let Ok(address) = self.device.elastic.segment(bytes, bytes, false) else {
+            return;
+        };
+        let mut tensor = Tensor {
+            address,
+            bytes,
+            grant: 0,
+            owner: Owner::Stream(0),
+            used_on: Vec::new(),
+            parts: Vec::new(),
+            is_uncached: true,
+        };
+        self.grant(&mut tensor);
+        self.tensors.push(tensor);
+    }
+
+    /// What must hold after each action.
+    fn check(&self) {
+        let stats = self.device.elastic.stats();
+        if (stats.held, stats.on_host) != self.device.sim.in_pages() && !self.device.fails {
+            let sim = self.device.sim.in_pages();
+            self.device
+                .sim
+                .note(format!("{stats:?} are told, and held are {sim:?}"));
+        }
+        if stats.in_use + stats.hollow > stats.held {
+            self.device
+                .sim
+                .note(format!("more is used than held: {stats:?}"));
+        }
+    }
+
+    /// All is given back.
+    fn finish(&mut self) {
+        self.end_capture();
+        while !self.tensors.is_empty() {
+            self.free(0);
+            if self.is_over {
+                return;
+            }
+        }
+        for tensor in std::mem::take(&mut self.silent) {
+            self.allocator
+                .free(&self.device, tensor.address, Vec::new());
+        }
+        while !self.graphs.is_empty() {
+            self.destroy(0);
+        }
+        self.device.sim.finish_unseen();
+        self.device.sim.fail(None);
+        if self.device.fails {
+            return;
+        }
+        self.device.sim.lie(None);
+        self.device
+            .sim
+            .synchronized(&self.device.sim.of_context(CONTEXT));
+        self.allocator.empty(&self.device);
+        // What was never announced is there still.
+        let left = self.allocator.segments.iter();
+        left.for_each(|segment| self.device.sim.unpin(segment.base, segment.bytes));
+        self.device.elastic.end(|_, _| ());
+        let left = (self.device.sim.in_pages(), self.device.sim.events());
+        if left != ((0, 0), 0) {
+            self.device.sim.note(format!("left at the end: {left:?}"));
+        }
+    }
+}

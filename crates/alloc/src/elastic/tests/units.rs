@@ -1,0 +1,188 @@
+//! Single steps.
+
+use crate::elastic::{Born, Elastic, Mode, PAGE, Refusal, Trouble};
+use crate::handles::{Context, Stream};
+use crate::sim::{Call, Error, Pages, Sim};
+use std::sync::Arc;
+use std::time::Duration;
+
+const CONTEXT: Context = Context(1);
+const STREAM: Stream = Stream {
+    context: CONTEXT,
+    handle: 10,
+    thread: 0,
+};
+
+fn device(pages: u64, mode: Mode) -> (Arc<Sim>, Elastic<Pages>) {
+    let sim = Arc::new(Sim::new(pages * PAGE, u64::MAX));
+    sim.add_context(CONTEXT, 0);
+    sim.add_stream(STREAM);
+    let pages = Pages {
+        sim: sim.clone(),
+        context: CONTEXT,
+    };
+    (sim, Elastic::new(pages, mode))
+}
+
+/// A segment of so many pages that is trusted.
+fn segment(elastic: &Elastic<Pages>, pages: u64) -> u64 {
+    elastic
+        .segment(pages * PAGE, pages * PAGE, true)
+        .expect("it fits")
+}
+
+#[test]
+fn memory_is_only_where_tensors_are() {
+    let (sim, elastic) = device(100, Mode::Pressure);
+    let base = segment(&elastic, 10);
+    assert_eq!(elastic.stats().held, 0);
+    let born = elastic.born(base + PAGE - 512, 1024, 1024);
+    assert_eq!(born, Born::default());
+    assert_eq!(elastic.stats().held, 2 * PAGE);
+    assert_eq!(
+        sim.calls(0, Call::Allow),
+        1,
+        "neighbours are enabled together"
+    );
+    assert_eq!(elastic.died(base + PAGE - 512, 1024, 0), None);
+    let stats = elastic.stats();
+    assert_eq!((stats.held, stats.hollow), (2 * PAGE, 2 * PAGE));
+}
+
+#[test]
+fn pages_move_under_pressure_and_always_where_the_least_is_held() {
+    let held = |mode, pages| {
+        let (_, elastic) = device(pages, mode);
+        let bases = [segment(&elastic, 4), segment(&elastic, 4)];
+        for base in bases {
+            assert_eq!(elastic.born(base, 4 * PAGE, 4 * PAGE), Born::default());
+            assert_eq!(elastic.died(base, 4 * PAGE, 0), None);
+        }
+        (elastic.stats().held / PAGE, elastic.stats().moves)
+    };
+    assert_eq!(held(Mode::Pressure, 100), (8, 0));
+    assert_eq!(held(Mode::Pressure, 5), (5, 3));
+    assert_eq!(held(Mode::Least, 100), (4, 4));
+}
+
+#[test]
+fn a_segment_is_refused_that_does_not_fit_beside_what_lives() {
+    let (_, elastic) = device(8, Mode::Pressure);
+    let base = segment(&elastic, 8);
+    elastic.born(base, 5 * PAGE, 5 * PAGE);
+    let refused = Err(Refusal::Driver(Error::OutOfMemory));
+    assert_eq!(elastic.segment(4 * PAGE, 4 * PAGE, true), refused);
+    let base_of_less = elastic.segment(4 * PAGE, 2 * PAGE, true);
+    elastic.free_segment(base_of_less.expect("its first tensor fits"), |_| ());
+    segment(&elastic, 3);
+    elastic.died(base, 5 * PAGE, 0);
+    segment(&elastic, 8);
+}
+
+#[test]
+fn without_room_a_page_is_the_hosts_and_goes_back() {
+    let (sim, elastic) = device(2, Mode::Pressure);
+    let (one, two) = (segment(&elastic, 2), segment(&elastic, 2));
+    elastic.born(one, 2 * PAGE, 2 * PAGE);
+    let born = elastic.born(two, PAGE, 3 * PAGE);
+    assert_eq!((born.on_host, born.missing), (1, 0));
+    elastic.died(two, PAGE, 2 * PAGE);
+    elastic.died(one, 2 * PAGE, 0);
+    assert_eq!(elastic.give_back(u64::MAX, true, Duration::ZERO), 2 * PAGE);
+    assert_eq!(sim.in_pages(), (0, 0));
+}
+
+#[test]
+fn pages_of_a_new_allocator_have_memory_until_it_announces() {
+    let (_, elastic) = device(100, Mode::Least);
+    let base = elastic.segment(4 * PAGE, PAGE, false).expect("it fits");
+    assert_eq!(elastic.stats().in_use, 4 * PAGE);
+    assert!(elastic.born(base, PAGE, PAGE).proves);
+    let stats = elastic.stats();
+    assert_eq!((stats.in_use, stats.hollow), (PAGE, 3 * PAGE));
+}
+
+#[test]
+fn pages_that_stay_hollow_go_back_in_time() {
+    let (sim, elastic) = device(100, Mode::Pressure);
+    let base = segment(&elastic, 60);
+    elastic.born(base, 50 * PAGE, 50 * PAGE);
+    elastic.died(base, 50 * PAGE, 0);
+    let given: Vec<u64> = (0..3).map(|_| elastic.decay()).collect();
+    assert_eq!(given, [0; 3]);
+    elastic.born(base, PAGE, PAGE);
+    elastic.died(base, PAGE, 0);
+    let given: Vec<u64> = (0..6).map(|_| elastic.decay() / PAGE).collect();
+    assert_eq!(given, [0, 49, 0, 0, 1, 0], "one was used since");
+    assert_eq!(sim.in_pages(), (0, 0));
+}
+
+#[test]
+fn what_is_wrong_is_told_once_and_ends_all_moves() {
+    type Step = fn(&Elastic<Pages>, u64) -> Option<Trouble>;
+    type Expected = fn(u64) -> Trouble;
+    let steps: [(Step, Expected); 6] = [
+        (
+            |e, base| e.born(base + PAGE, PAGE, 3 * PAGE).trouble,
+            |_| Trouble::Sum {
+                ours: 2 * PAGE,
+                theirs: 3 * PAGE,
+            },
+        ),
+        (
+            |e, base| e.died(base + PAGE, PAGE, 0),
+            |base| Trouble::Unborn(base + PAGE),
+        ),
+        (|e, base| e.died(base, PAGE / 2, PAGE / 2), Trouble::Resized),
+        (
+            |e, base| e.born(base + 512, 512, PAGE + 512).trouble,
+            |base| Trouble::Overlaps(base + 512),
+        ),
+        (
+            |e, base| e.born(base + 3 * PAGE, 2 * PAGE, 3 * PAGE).trouble,
+            |base| Trouble::Straddles(base + 3 * PAGE),
+        ),
+        (
+            |e, base| e.free_segment(base, |_| ())?.ok()?.trouble,
+            Trouble::FreedLive,
+        ),
+    ];
+    for (step, trouble) in steps {
+        let (_, elastic) = device(100, Mode::Least);
+        let (base, other) = (segment(&elastic, 4), segment(&elastic, 4));
+        elastic.born(base, PAGE, PAGE);
+        assert_eq!(step(&elastic, base), Some(trouble(base)));
+        assert_eq!(step(&elastic, base), None, "said before");
+        assert_eq!(elastic.segment(PAGE, PAGE, true), Err(Refusal::Off));
+        let all = elastic.find(other).and_then(|found| found.backed);
+        assert_eq!(all, Some(other), "all pages have memory");
+        let held = elastic.stats().held;
+        assert_eq!(elastic.give_back(u64::MAX, true, Duration::ZERO), 0);
+        assert_eq!(elastic.stats().held, held);
+    }
+}
+
+#[test]
+fn other_devices_may_use_what_is_there_and_what_comes() {
+    let (sim, elastic) = device(100, Mode::Pressure);
+    let base = segment(&elastic, 4);
+    elastic.born(base, PAGE, PAGE);
+    elastic.set_access(vec![1]).expect("no call fails");
+    elastic.born(base + PAGE, PAGE, 2 * PAGE);
+    assert!(sim.is_accessible(0, 0b11));
+    elastic.set_access(Vec::new()).expect("no call fails");
+    assert!(sim.is_accessible(0, 0b1));
+}
+
+#[test]
+fn the_end_of_a_context_ends_its_segments() {
+    let (sim, elastic) = device(100, Mode::Least);
+    let base = segment(&elastic, 4);
+    elastic.born(base, 4 * PAGE, 4 * PAGE);
+    sim.end_device(true);
+    let mut ended = Vec::new();
+    elastic.end(|at, bytes| ended.push((at, bytes)));
+    assert_eq!(ended, [(base, 4 * PAGE)]);
+    assert_eq!(sim.in_pages(), (0, 0));
+    assert_eq!(elastic.find(base), None);
+}

@@ -1,0 +1,123 @@
+//! What elastic segments say.
+
+use std::fmt;
+
+/// Where the memory for a page comes from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// New memory first; pages move when there is none.
+    #[default]
+    Pressure,
+    /// Hollow pages first: the least memory is held.
+    Least,
+}
+
+/// Why no page is hollowed any more: the announcements are not what they should be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trouble {
+    /// The sum of live bytes is not the one before and this tensor.
+    Sum {
+        /// Bytes by our count.
+        ours: u64,
+        /// Bytes that were announced.
+        theirs: u64,
+    },
+    /// A tensor died that was not born.
+    Unborn(u64),
+    /// A tensor died with another size than it was born with.
+    Resized(u64),
+    /// A tensor was born where one lives.
+    Overlaps(u64),
+    /// A tensor lies in a segment in part only.
+    Straddles(u64),
+    /// A segment was freed with a tensor in it.
+    FreedLive(u64),
+}
+
+impl fmt::Display for Trouble {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Trouble::Sum { ours, theirs } => {
+                write!(
+                    f,
+                    "{theirs} bytes are announced as live where {ours} are counted"
+                )
+            }
+            Trouble::Unborn(at) => {
+                write!(f, "a tensor at {at:#x} was freed that was not announced")
+            }
+            Trouble::Resized(at) => write!(f, "the tensor at {at:#x} was freed with another size"),
+            Trouble::Overlaps(at) => write!(f, "a tensor at {at:#x} overlaps a live one"),
+            Trouble::Straddles(at) => write!(
+                f,
+                "a tensor at {at:#x} begins or ends outside of its segment"
+            ),
+            Trouble::FreedLive(at) => {
+                write!(f, "the segment at {at:#x} was freed with live tensors")
+            }
+        }
+    }
+}
+
+/// What came of a birth.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Born {
+    /// The segment was new and not trusted yet; this birth shows that its allocator announces its tensors.
+    pub proves: bool,
+    /// Pages that got memory of the host, because the device had none.
+    pub on_host: u32,
+    /// Pages that got no memory at all.
+    pub missing: u32,
+    /// What is wrong, told once: from here on no page is hollowed.
+    pub trouble: Option<Trouble>,
+}
+
+/// Why there is no segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal<E> {
+    /// The announcements were wrong once.
+    Off,
+    /// The driver's error; out of memory if the bytes and what is in use do not fit.
+    Driver(E),
+}
+
+/// A segment that was freed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FreedSegment {
+    /// Bytes that were asked for.
+    pub bytes: u64,
+    /// What is wrong, told once: from here on no page is hollowed.
+    pub trouble: Option<Trouble>,
+}
+
+/// Where an address is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// The beginning of its segment.
+    pub base: u64,
+    /// Bytes that were asked for.
+    pub bytes: u64,
+    /// Which segment it is: no other has this number.
+    pub number: u64,
+    /// An address in the segment that has memory, the address itself if it has; `None`: the segment has none.
+    pub backed: Option<u64>,
+}
+
+/// How things stand, in bytes unless said otherwise.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Of all segments.
+    pub segments: u64,
+    /// Memory of the device.
+    pub held: u64,
+    /// Of that, in pages that have a tensor or are pinned.
+    pub in_use: u64,
+    /// Of that, in pages that may give their memory away when their work is over.
+    pub hollow: u64,
+    /// Of what is in use, in pages that keep their memory whether or not a tensor is there.
+    pub pinned: u64,
+    /// Memory of the host.
+    pub on_host: u64,
+    /// Pages whose memory went elsewhere, so far.
+    pub moves: u64,
+}

@@ -1,0 +1,346 @@
+//! PyTorch's own segments, with memory only where its tensors are (`GPUSHIM_ELASTIC`).
+//!
+//! A request for a segment comes from PyTorch's library through `cudaMalloc`; what PyTorch cuts from it is announced by the
+//! functions of `hooks/torch.rs`, whose calls arrive here. What is not certain to be PyTorch's is served as ever: requests of
+//! other libraries, in other contexts, and from places in PyTorch after which it announces nothing (`elastic_sites.rs`).
+
+use std::ffi::c_void;
+use std::ptr;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
+use std::sync::{Mutex, Once};
+use std::time::Duration;
+
+use gpushim_alloc::elastic::{Born, Elastic, Found, FreedSegment, Mode, PAGE, Stats, Trouble};
+use gpushim_alloc::{Context, Freed, Grant, Source, Stamp, Stream};
+use gpushim_config::Elastic as Setting;
+
+use crate::base::thread::Uncancelled;
+use crate::base::{boundary, settings, stderr};
+use crate::cuda::types::{CUresult, SUCCESS};
+use crate::cuda::{captures, context, device, devices, green};
+use crate::memory::elastic_pages::Pages;
+use crate::memory::elastic_sites::{self, Trust};
+use crate::memory::{drain, growth, peer_access, room};
+use crate::record::{events, trace};
+
+/// The segments of a device, in one context of it.
+type OfDevice = Elastic<Pages>;
+
+/// Devices that can have segments.
+const DEVICES: usize = 64;
+
+/// By the ordinal of the device; what is there was leaked, and is never freed.
+static TABLE: [AtomicPtr<OfDevice>; DEVICES] = [const { AtomicPtr::new(ptr::null_mut()) }; DEVICES];
+/// Held while an entry is made or replaced.
+static MAKING: Mutex<()> = Mutex::new(());
+/// Whether there is any entry.
+static ANY: AtomicBool = AtomicBool::new(false);
+
+/// Bytes of the segments that PyTorch cuts small requests from, and of the largest of those requests (`kLargeBuffer` and
+/// `kMinLargeAlloc` of its allocator). Other segments are as large as the request that they are for.
+const SHARED: u64 = 20 << 20;
+const LARGEST_SHARING: u64 = 10 << 20;
+
+/// Segments on trial: where they begin, and the place that asked for them.
+static TRIALS: Mutex<Vec<(u64, usize)>> = Mutex::new(Vec::new());
+
+/// Devices of which it was said that their memory was short, a bit each.
+static SAID_HOST: AtomicU64 = AtomicU64::new(0);
+
+/// Whether segments are served here at all.
+#[inline]
+pub fn is_on() -> bool {
+    settings::config().elastic != Setting::Off
+}
+
+/// Whether there are or were segments. Cheap: for calls that have nothing to do without.
+#[inline]
+pub fn any() -> bool {
+    ANY.load(Ordering::Acquire)
+}
+
+#[inline]
+fn at(device: i32) -> Option<&'static OfDevice> {
+    let slot = TABLE.get(usize::try_from(device).ok()?)?;
+    // SAFETY: what is stored there was leaked, and is never freed.
+    unsafe { slot.load(Ordering::Acquire).as_ref() }
+}
+
+fn all() -> impl Iterator<Item = &'static OfDevice> {
+    let devices = if any() { 0..DEVICES as i32 } else { 0..0 };
+    devices.filter_map(at)
+}
+
+/// The segments of a context; made if its device has none yet. `None`: they are another context's.
+fn of(context: Context) -> Option<&'static OfDevice> {
+    let ordinal = device::driver().ordinal_of(context).ok()?;
+    let pool = match at(ordinal) {
+        Some(pool) => pool,
+        None => make(ordinal, context)?,
+    };
+    (pool.driver().context == context).then_some(pool)
+}
+
+#[cold]
+fn make(ordinal: i32, context: Context) -> Option<&'static OfDevice> {
+    let slot = TABLE.get(usize::try_from(ordinal).ok()?)?;
+    if !devices::has_virtual_memory(ordinal) {
+        return None;
+    }
+    let _making = MAKING.lock().ok()?;
+    if let Some(pool) = at(ordinal) {
+        return Some(pool);
+    }
+    boundary::prepare();
+    room::when_short(give_back);
+    let mode = match settings::config().elastic {
+        Setting::On => Mode::Least,
+        Setting::Auto | Setting::Off => Mode::Pressure,
+    };
+    let pool: &OfDevice = Box::leak(Box::new(Elastic::new(Pages::new(ordinal, context), mode)));
+    let peers = peer_access::of(context).into_iter();
+    let peers = peers.filter_map(|peer| device::driver().ordinal_of(peer).ok());
+    // There is no page yet whose access could be refused.
+    let _ = pool.set_access(peers.filter(|peer| *peer != ordinal).collect());
+    captures::with_open(|open| {
+        open.for_each(|_| pool.capture_begins());
+        slot.store(ptr::from_ref(pool).cast_mut(), Ordering::Release);
+        ANY.store(true, Ordering::Release);
+    })?;
+    if captures::any() {
+        drain::prepare(context);
+    }
+    Some(pool)
+}
+
+/// The address of a segment for the place at a return address. `None`: the request is to be served as others are.
+pub fn segment(bytes: u64, caller: *const c_void) -> Option<u64> {
+    if bytes == 0 {
+        return None;
+    }
+    let trust = elastic_sites::trust(caller);
+    if trust == Trust::None {
+        return None;
+    }
+    let _uncancelled = Uncancelled::new();
+    let context = context::current().filter(|context| !green::is(*context))?;
+    trace::open();
+    growth::begins();
+    events::driver_ns();
+    let pool = of(context)?;
+    // What is refused for want of memory is refused by the driver, too, and the error is its own.
+    let first = if bytes == SHARED {
+        LARGEST_SHARING
+    } else {
+        bytes
+    };
+    let address = pool.segment(bytes, first, trust == Trust::Full).ok()?;
+    if trust == Trust::Trial {
+        elastic_sites::tried(caller);
+        if let Ok(mut trials) = TRIALS.lock() {
+            trials.push((address, caller as usize));
+        }
+    }
+    let grant = Grant {
+        address,
+        requested: bytes,
+        size: bytes.next_multiple_of(PAGE),
+        source: Source::Grown,
+        after: Stamp::default(),
+    };
+    events::granted_on(&grant, pool.driver().device, Stream::ALL);
+    Some(address)
+}
+
+/// Frees a segment. `None`: no segment begins there.
+pub fn free(address: u64) -> Option<CUresult> {
+    all().find_map(|pool| free_from(pool, address))
+}
+
+fn free_from(pool: &OfDevice, address: u64) -> Option<CUresult> {
+    // Most frees are of others.
+    if pool.find(address)?.base != address {
+        return None;
+    }
+    let _uncancelled = Uncancelled::new();
+    match pool.free_segment(address, |bytes| left(pool, address, bytes))? {
+        Ok(FreedSegment { trouble, .. }) => {
+            trouble.into_iter().for_each(|why| tell(pool, why));
+            Some(SUCCESS)
+        }
+        Err(error) => Some(error),
+    }
+}
+
+/// A segment ends.
+fn left(pool: &OfDevice, address: u64, bytes: u64) {
+    if let Ok(mut trials) = TRIALS.lock() {
+        trials.retain(|(base, _)| *base != address);
+    }
+    events::freed_on(
+        &Freed {
+            address,
+            requested: bytes,
+            size: bytes.next_multiple_of(PAGE),
+            device: pool.driver().device,
+            for_all: true,
+        },
+        Stream::ALL,
+    );
+}
+
+/// PyTorch announces a tensor on a device, by the sum of live bytes with it.
+#[inline]
+pub fn born(device: i32, address: u64, bytes: u64, total: u64) {
+    if let Some(pool) = at(device).filter(|_| any()) {
+        let _uncancelled = Uncancelled::new();
+        let born = pool.born(address, bytes, total);
+        if born != Born::default() {
+            unusual(pool, address, born);
+        }
+    }
+}
+
+/// PyTorch announces the end of a tensor on a device, by the sum of live bytes without it.
+#[inline]
+pub fn died(device: i32, address: u64, bytes: u64, total: u64) {
+    if let Some(pool) = at(device).filter(|_| any()) {
+        let _uncancelled = Uncancelled::new();
+        if let Some(trouble) = pool.died(address, bytes, total) {
+            tell(pool, trouble);
+        }
+    }
+}
+
+#[cold]
+fn unusual(pool: &OfDevice, address: u64, born: Born) {
+    if born.proves {
+        let trial = TRIALS.lock().ok().and_then(|mut trials| {
+            let at = trials.iter().position(|(base, _)| *base == address)?;
+            Some(trials.swap_remove(at).1)
+        });
+        if let Some(caller) = trial {
+            elastic_sites::has_announced(caller as *const c_void);
+        }
+    }
+    if let Some(trouble) = born.trouble {
+        tell(pool, trouble);
+    }
+    let device = pool.driver().device;
+    let bit = 1 << (device.unsigned_abs() % 64);
+    if born.on_host > 0 && SAID_HOST.fetch_or(bit, Ordering::Relaxed) & bit == 0 {
+        note(
+            device,
+            "the device has no memory for a tensor, which gets the host's instead; that is slow",
+        );
+    }
+    if born.missing > 0 {
+        static SAID: Once = Once::new();
+        SAID.call_once(|| {
+            note(
+                device,
+                "neither the device nor the host has memory for a tensor; the program will fail when it uses it",
+            );
+        });
+    }
+}
+
+fn tell(pool: &OfDevice, trouble: Trouble) {
+    note(
+        pool.driver().device,
+        &format!(
+            "PyTorch's announcements cannot be followed ({trouble}): memory stays where it is from here on"
+        ),
+    );
+}
+
+/// Something that the user should know: a line, and a fact in the trace.
+fn note(device: i32, what: &str) {
+    trace::fact(&format!("device.{device}.elastic"), what);
+    stderr::say(&format!("GPUSHIM_ELASTIC: device {device}: {what}"));
+}
+
+/// Where an address is, if it is in a segment, and the context of that.
+#[inline]
+pub fn find(address: u64) -> Option<(Found, Context)> {
+    all().find_map(|pool| Some((pool.find(address)?, pool.driver().context)))
+}
+
+/// Others reach the memory at an address from here on: if that is a segment, all of it has memory, which stays.
+pub fn pin(address: u64) {
+    for pool in all() {
+        pool.pin(address);
+    }
+}
+
+/// A stream is about to capture.
+pub fn capture_begins() {
+    all().for_each(Elastic::capture_begins);
+}
+
+/// A capture has ended, or did not begin.
+pub fn capture_ends() {
+    all().for_each(Elastic::capture_ends);
+}
+
+/// A context may use another's memory from here on, or no longer.
+///
+/// # Errors
+/// The driver's.
+pub fn peer(accessor: Context, owner: Context, enabled: bool) -> Result<(), CUresult> {
+    let ordinal = |context| device::driver().ordinal_of(context).ok();
+    let Some((accessor, owner)) = ordinal(accessor).zip(ordinal(owner)).filter(|_| any()) else {
+        return Ok(());
+    };
+    match at(owner).filter(|_| accessor != owner) {
+        Some(pool) => pool.change_access(accessor, enabled),
+        None => Ok(()),
+    }
+}
+
+/// A context has ended: its segments ended with it.
+pub fn context_gone(gone: Context) {
+    let Ok(_making) = MAKING.lock() else { return };
+    for pool in all().filter(|pool| pool.driver().context == gone) {
+        if let Some(slot) = TABLE.get(pool.driver().device as usize) {
+            // The device's next context makes an entry of its own.
+            slot.store(ptr::null_mut(), Ordering::Release);
+        }
+        pool.end(|address, bytes| left(pool, address, bytes));
+    }
+}
+
+/// The background thread's tick: gives back pages that have been hollow for some time. Returns the bytes.
+pub fn decay() -> u64 {
+    all().map(Elastic::decay).sum()
+}
+
+/// Gives hollow pages of a device, or of all, back to the driver. Returns the bytes.
+fn give_back(device: Option<i32>, waits: bool, patience: Duration) -> u64 {
+    let of_device = |pool: &&OfDevice| device.is_none_or(|device| pool.driver().device == device);
+    all()
+        .filter(of_device)
+        .map(|pool| pool.give_back(u64::MAX, waits, patience))
+        .sum()
+}
+
+/// The process ends: how often memory moved.
+pub fn conclude() {
+    for pool in all() {
+        let (device, stats) = (pool.driver().device, pool.stats_now());
+        if let Some(stats) = stats {
+            let what = format!("{} of pages", stats.moves);
+            trace::fact(&format!("device.{device}.elastic.moves"), &what);
+        }
+    }
+}
+
+/// How the segments of a device stand; zeros if it has none.
+pub fn stats(device: i32) -> Stats {
+    at(device).map(Elastic::stats).unwrap_or_default()
+}
+
+/// Bytes of a device's memory that segments hold. Takes no lock.
+pub fn held(device: i32) -> u64 {
+    at(device).map_or(0, |pool| pool.driver().held())
+}

@@ -1,0 +1,152 @@
+#!/usr/bin/env python3
+"""PyTorch's own allocator on elastic segments (GPUSHIM_ELASTIC), beside itself and beside expandable segments.
+
+Each workload runs natively first; its peak of allocated bytes, times `--share`, is the limit under which it then runs in
+each way. Losses and weights must be those of the native run. Then programs that use what an allocator has to
+get right: graphs, streams, errors, pools. Prints a line for each run; exit code 1 if an elastic one went wrong.
+
+  python3 tests/gpu/torch_elastic.py --library dist/libgpushim.so --gpushim dist/gpushim
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+GPU = Path(__file__).resolve().parent
+CONF = "PYTORCH_CUDA_ALLOC_CONF"
+MIB = 1 << 20
+WORKLOADS = {
+    "gpt2": ["gpt2.py"],
+    "gpt2-checkpoint": ["gpt2.py", "--checkpoint"],
+    "vit": ["vit.py"],
+    "resnet50": ["resnet50.py"],
+}
+PROGRAMS = {
+    "features": ["torch_elastic_features.py"],
+    "graphs replayed": ["torch_replays.py"],
+    "graph of a step": ["torch_graph.py"],
+    "torch.compile, reduce-overhead": ["torch_compile.py", "--only", "reduce-overhead", "--steps", "300"],
+}
+WAYS = {
+    # name -> environment; under the limit, too, and without
+    "native": {},
+    "expandable": {CONF: "expandable_segments:True"},
+    "elastic auto": {"GPUSHIM_ELASTIC": "auto"},
+    "elastic on": {"GPUSHIM_ELASTIC": "on"},
+}
+PLAIN = {"GPUSHIM_POLICY": "off"}
+"""The shim without a pool of its own: for the limit, and to see what is held."""
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--library", required=True, help="libgpushim.so")
+    parser.add_argument("--gpushim", required=True, help="the command")
+    parser.add_argument("--workloads", default=",".join(WORKLOADS))
+    parser.add_argument("--programs", default=",".join(PROGRAMS))
+    parser.add_argument("--ways", default=",".join(WAYS))
+    parser.add_argument("--steps", type=int, default=30)
+    parser.add_argument("--share", type=float, default=1.05, help="the limit, by the native peak of allocated bytes")
+    parser.add_argument("--timeout", type=int, default=200, help="seconds for one run")
+    return parser.parse_args()
+
+
+class Run:
+    """One process: how it ended, what it printed, its own figures, and what it held of the device."""
+
+    def __init__(self, options, argv, environment, shim=True):
+        with tempfile.TemporaryDirectory() as folder:
+            figures, trace = Path(folder, "figures.json"), Path(folder, "run.trace")
+            env = os.environ | environment
+            if shim:
+                library = Path(options.library).resolve()
+                env |= {"LD_PRELOAD": str(library), "GPUSHIM_TRACE": str(trace)}
+            command = [sys.executable, GPU / argv[0], *argv[1:], "--json", figures]
+            try:
+                done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=options.timeout)
+                self.code, self.stdout, stderr = done.returncode, done.stdout, done.stderr
+            except subprocess.TimeoutExpired:
+                self.code, self.stdout, stderr = "timeout", "", ""
+            self.figures = json.loads(figures.read_text()) if figures.is_file() else {}
+            lines = stderr.splitlines()
+            self.said = [line for line in lines if line.startswith("gpushim")]
+            self.error = next((line for line in reversed(lines) if "Error" in line), "")
+            self.held, facts = seen(options, trace) if trace.is_file() else (0, [])
+            self.said += facts
+
+    def line(self, like):
+        """For a person: how it ended, and its figures."""
+        if self.code != 0:
+            ended = f"FAILED, code {self.code}: {self.error[:110]}"
+        elif self.stdout != like.stdout:
+            ended = "DIFFERS from the native run"
+        else:
+            ended = "ended, equal"
+        get = self.figures.get
+        memory = "allocated {:.0f}, PyTorch reserved {:.0f}, held {:.0f} MiB".format(
+            get("max_memory_allocated", 0) / MIB, get("max_memory_reserved", 0) / MIB, self.held / MIB)
+        step = f"step {get('median_step_ms', 0):.1f} ms, first {get('first_step_ms', 0):.0f} ms"
+        return "; ".join([ended, step, memory, *self.said])
+
+
+def seen(options, trace):
+    """By the trace: bytes that the process held of a device at most, and what it says of elastic segments."""
+    report = subprocess.run([options.gpushim, "report", "--format", "json", trace], capture_output=True, text=True)
+    try:
+        result = json.loads(report.stdout)["results"][0]
+        held = max((device["reserved"]["peak"] for device in result["summary"]["devices"]), default=0)
+        return held, [f"{key}: {value}" for key, value in result["facts"] if ".elastic" in key]
+    except (ValueError, KeyError, IndexError, TypeError):
+        return 0, []
+
+
+def is_right(run, like):
+    return run.code == 0 and run.stdout == like.stdout
+
+
+def workload(options, name):
+    """Whether all elastic runs of a workload ended with the native results."""
+    argv = [*WORKLOADS[name], "--steps", str(options.steps)]
+    like = Run(options, argv, {}, shim=False)
+    print(f"{name}, natively: {like.line(like)}", flush=True)
+    if like.code != 0:
+        return False
+    limit = int(like.figures["max_memory_allocated"] * options.share)
+    fine = True
+    for way in options.ways.split(","):
+        for cap in ({}, {"GPUSHIM_LIMIT": str(limit)}):
+            run = Run(options, argv, PLAIN | WAYS[way] | cap)
+            under = f"limit {limit / MIB:.0f} MiB" if cap else "no limit"
+            print(f"{name}, {way}, {under}: {run.line(like)}", flush=True)
+            fine &= is_right(run, like) or not way.startswith("elastic")
+    return fine
+
+
+def program(options, name):
+    """Whether a program prints the same on elastic segments as natively."""
+    like = Run(options, PROGRAMS[name], {}, shim=False)
+    fine = like.code == 0
+    print(f"{name}, natively: {like.line(like)}", flush=True)
+    for way in ("elastic auto", "elastic on"):
+        run = Run(options, PROGRAMS[name], PLAIN | WAYS[way])
+        print(f"{name}, {way}: {run.line(like)}", flush=True)
+        fine &= is_right(run, like)
+        if run.code == 0 and run.stdout != like.stdout:
+            pairs = zip(like.stdout.splitlines(), run.stdout.splitlines())
+            print("  first difference:", next((pair for pair in pairs if pair[0] != pair[1]), "one is longer"))
+    return fine
+
+
+def main():
+    options = arguments()
+    results = [workload(options, name) for name in options.workloads.split(",") if name]
+    results += [program(options, name) for name in options.programs.split(",") if name]
+    sys.exit(0 if all(results) else 1)
+
+
+if __name__ == "__main__":
+    main()

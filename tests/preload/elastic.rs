@@ -1,0 +1,139 @@
+//! Segments of an allocator that does as PyTorch's, with memory only where its tensors are.
+
+use std::ffi::OsStr;
+
+use gpushim_trace::{Class, Kind};
+
+use crate::support::{Outcome, Run, library, program};
+
+/// More than the 44 MiB that live at most, and less than the segments that they are in.
+const TIGHT: &str = "52M";
+
+fn run(what: &str, elastic: &str) -> Run {
+    let torch = library("libc10_cuda", &[OsStr::new("-l:libcudart.so.13")]);
+    Run::new(program("elastic"))
+        .arg(torch)
+        .arg(what)
+        .env("STANDIN_LATENCY", "set=300us")
+        .env("GPUSHIM_ELASTIC", elastic)
+}
+
+fn limited(what: &str, elastic: &str) -> Run {
+    run(what, elastic).env("GPUSHIM_LIMIT", TIGHT)
+}
+
+/// Bytes of the device that pages hold, at most.
+fn peak(outcome: &Outcome) -> u64 {
+    let (mut held, mut peak) = (0, 0);
+    for event in &outcome.trace().events {
+        match (event.kind, event.class) {
+            (Kind::Reserve, Class::PoolAsync) => held += event.size,
+            (Kind::Release, Class::PoolAsync) => held -= event.size,
+            _ => {}
+        }
+        peak = peak.max(held);
+    }
+    peak
+}
+
+#[test]
+fn what_lives_fits_under_a_limit_that_the_segments_exceed() {
+    let native = limited("rounds", "off").shim();
+    assert!(native.note("refused") > 0, "{}", native.stdout);
+    for elastic in ["auto", "on"] {
+        let (native, shim) = limited("rounds", elastic).both();
+        assert_eq!(native.note("refused"), 0);
+        assert_eq!(shim.note("refused"), 0, "{elastic}: {}", shim.stdout);
+        assert!(shim.stdout.contains("wrong bytes: 0\n"), "{}", shim.stdout);
+        assert!(peak(&shim) <= 52 << 20, "{elastic}: {}", peak(&shim));
+        assert!(shim.note("reserved") > 52 << 20, "{}", shim.stdout);
+        // The segments themselves are seen as ever.
+        let trace = shim.trace();
+        let segments = trace.class(Kind::Alloc, Class::Device);
+        assert!(segments.iter().any(|event| event.size == 24 << 20));
+        assert!(trace.count(Kind::Free, Class::Device) > 0);
+    }
+}
+
+#[test]
+fn what_graphs_use_stays_where_it_is() {
+    for elastic in ["auto", "on"] {
+        let (_, shim) = run("graph", elastic).env("GPUSHIM_LIMIT", "80M").both();
+        assert_eq!(shim.note("refused"), 0, "{elastic}: {}", shim.stdout);
+        assert!(shim.stdout.contains("wrong bytes: 0\n"), "{}", shim.stdout);
+        assert!(shim.note("reserved") > 80 << 20, "{}", shim.stdout);
+    }
+}
+
+#[test]
+fn a_segment_looks_like_one_allocation() {
+    // Two tensors live beside the rounds.
+    let run = run("questions", "on").env("GPUSHIM_LIMIT", "64M");
+    let (native, shim) = run.may_complain().both();
+    assert_eq!((native.note("ipc"), shim.note("ipc")), (0, 1));
+    assert_eq!(
+        shim.complaints(),
+        [
+            "gpushim: failed to make an IPC handle: segments of PyTorch's have none with GPUSHIM_ELASTIC; \
+             turn it off in this process"
+        ]
+    );
+}
+
+#[test]
+fn memory_that_is_not_announced_is_there() {
+    let (_, shim) = run("uncached", "on").both();
+    assert!(shim.stdout.contains("wrong bytes: 0\n"), "{}", shim.stdout);
+    // The first four had segments on trial.
+    let small = |event: &&gpushim_trace::Event| event.size == 3 << 20;
+    let trace = shim.trace();
+    let segments = trace.class(Kind::Alloc, Class::Device);
+    assert_eq!(segments.iter().filter(small).count(), 6);
+}
+
+#[test]
+fn wrong_announcements_end_it_and_lose_nothing() {
+    for elastic in ["auto", "on"] {
+        let (_, shim) = run("error", elastic).may_complain().both();
+        assert!(shim.stdout.contains("wrong bytes: 0\n"), "{}", shim.stdout);
+        let said = shim.complaints();
+        assert_eq!(said.len(), 1, "{said:?}");
+        assert!(
+            said[0].starts_with(
+                "gpushim: GPUSHIM_ELASTIC: device 0: PyTorch's announcements cannot be followed ("
+            ),
+            "{said:?}"
+        );
+        assert_eq!(shim.trace().facts("device.0.elastic").len(), 1);
+    }
+}
+
+#[test]
+fn the_end_of_a_context_gives_all_back() {
+    let (native, shim) = run("reset", "auto").both();
+    assert_eq!(native.note("left"), shim.note("left"));
+}
+
+#[test]
+fn without_memory_on_the_device_it_is_the_hosts() {
+    // Half of what lives: some tensors are refused, as natively, and those that have addresses already are not.
+    let shim = run("rounds", "auto")
+        .env("GPUSHIM_LIMIT", "24M")
+        .may_complain()
+        .shim();
+    assert!(shim.stdout.contains("wrong bytes: 0\n"), "{}", shim.stdout);
+    assert!(peak(&shim) <= 24 << 20);
+    let said = shim.complaints();
+    let slow = "gpushim: GPUSHIM_ELASTIC: device 0: the device has no memory for a tensor, which gets the \
+                host's instead; that is slow";
+    assert_eq!(said, [slow]);
+    let trace = shim.trace();
+    assert_eq!(trace.facts("device.0.elastic").len(), 1);
+    let of_host = |kind| trace.class(kind, Class::Host).len();
+    assert!(of_host(Kind::Alloc) > 0);
+    assert_eq!(
+        of_host(Kind::Alloc),
+        of_host(Kind::Free),
+        "all is given back"
+    );
+}

@@ -1,0 +1,168 @@
+/* A program on an allocator that does as PyTorch's. Arguments: the library with that allocator; what is done. */
+#include "program.h"
+
+static void *(*torch_malloc)(size_t), *(*torch_uncached)(size_t);
+static void (*torch_free)(void *), (*torch_empty)(void), (*torch_private)(int), (*torch_error)(uint64_t);
+static uint64_t (*torch_reserved)(void);
+static CUstream stream;
+static int wrong, refused;
+
+enum { MOST = 64, KEPT = 4 };
+typedef struct { CUdeviceptr at; size_t bytes; unsigned char value; } Tensor;
+
+static Tensor tensor(size_t bytes) {
+    static unsigned char value;
+    Tensor made = {(CUdeviceptr)torch_malloc(bytes), bytes, ++value};
+    if (!made.at) refused++;
+    else OK(cuMemsetD8Async(made.at, made.value, bytes, stream));
+    return made;
+}
+
+static void look(Tensor t) {
+    static unsigned char back[32 * MIB];
+    if (!t.at) return;
+    memset(back, 0, t.bytes);
+    OK(cuMemcpyDtoHAsync_v2(back, t.at, t.bytes, stream));
+    OK(cuStreamSynchronize(stream));
+    for (size_t i = 0; i < t.bytes; i++) wrong += back[i] != t.value;
+}
+
+static void drop(Tensor *t) {
+    if (t->at) torch_free((void *)t->at);
+    t->at = 0;
+}
+
+/* Rounds of tensors of other sizes each, of which some stay for another round, and then a large one: the segments are
+   in use everywhere, but for the most part not. At most 44 MiB live. */
+static void rounds(int times) {
+    static Tensor kept[MOST];
+    static int n;
+    for (int round = 0; round < times; round++) {
+        size_t bytes = (3 + round % 5) * MIB - 4096 * (round % 7);
+        Tensor all[MOST];
+        int m = 0;
+        for (size_t sum = 0; sum + bytes <= 32 * MIB; sum += bytes) all[m++] = tensor(bytes);
+        for (int i = 0; i < n; i++) {
+            look(kept[i]);
+            drop(&kept[i]);
+        }
+        n = 0;
+        for (int i = 0; i < m; i++) {
+            if (i % KEPT == 1) kept[n++] = all[i];
+            else drop(&all[i]);
+        }
+        Tensor large = tensor(24 * MIB);
+        look(large);
+        drop(&large);
+    }
+}
+
+static void graph(void) {
+    CUgraph made = NULL;
+    CUgraphExec exec = NULL;
+    rounds(3);
+    Tensor input = tensor(3 * MIB);
+    OK(cuStreamSynchronize(stream));
+    OK(cuStreamBeginCapture_v2(stream, 2));
+    torch_private(1);
+    Tensor within = tensor(9 * MIB);
+    OK(cuMemcpyDtoDAsync_v2(within.at + 4 * MIB, input.at, 3 * MIB, stream));
+    Tensor result = tensor(5 * MIB);
+    CUdeviceptr at = within.at;
+    drop(&within);
+    torch_private(0);
+    OK(cuStreamEndCapture(stream, &made));
+    OK(cuGraphInstantiateWithFlags(&exec, made, 0));
+    for (int i = 0; i < 20; i++) {
+        rounds(2);
+        OK(cuGraphLaunch(exec, stream));
+        look(input);
+        look(result);
+        look((Tensor){at, 4 * MIB, within.value});
+        look((Tensor){at + 4 * MIB, 3 * MIB, input.value});
+    }
+    OK(cuGraphExecDestroy(exec));
+    OK(cuGraphDestroy(made));
+}
+
+/* What the driver says of a tensor and of its segment. */
+static void questions(void) {
+    Tensor first = tensor(3 * MIB), second = tensor(7 * MIB);
+    IpcHandle handle;
+    CUdeviceptr base = 0;
+    size_t bytes = 0;
+    OK(cuMemGetAddressRange_v2(&base, &bytes, second.at + 5));
+    printf("range: %d, %zu bytes\n", base == first.at, bytes);
+    CUdeviceptr ends[] = {first.at, second.at + 5, first.at + 15 * MIB};
+    for (int i = 0; i < 3; i++) {
+        uint64_t start = 0, size = 0, pointer = 0;
+        int type = 0, device = -1;
+        OK(cuPointerGetAttribute(&start, 11, ends[i]));
+        OK(cuPointerGetAttribute(&size, 12, ends[i]));
+        OK(cuPointerGetAttribute(&pointer, 3, ends[i]));
+        OK(cuPointerGetAttribute(&type, 2, ends[i]));
+        OK(cuPointerGetAttribute(&device, 9, ends[i]));
+        printf("attributes: %d, %llu bytes, %d, type %d on %d\n", start == first.at, (unsigned long long)size,
+               pointer == ends[i], type, device);
+    }
+    printf("# ipc %d\n", cuIpcGetMemHandle(&handle, first.at));
+    rounds(3);
+    look(first);
+    look(second);
+    drop(&first);
+    drop(&second);
+}
+
+static void uncached(void) {
+    Tensor all[6];
+    for (int i = 0; i < 6; i++) {
+        all[i] = (Tensor){(CUdeviceptr)torch_uncached(3 * MIB), 3 * MIB, (unsigned char)(i + 1)};
+        OK(cuMemsetD8Async(all[i].at, all[i].value, 3 * MIB, stream));
+    }
+    rounds(3);
+    for (int i = 0; i < 6; i++) {
+        look(all[i]);
+        OK(cuMemFree_v2(all[i].at));
+    }
+}
+
+int main(int argc, char **argv) {
+    TRUE(argc == 3);
+    void *library = dlopen(argv[1], RTLD_NOW | RTLD_LOCAL);
+    if (!library) printf("%s\n", dlerror());
+    TRUE(library != NULL);
+#define LOOK_UP(name) *(void **)&name = dlsym(library, #name); TRUE(name != NULL)
+    LOOK_UP(torch_malloc);
+    LOOK_UP(torch_uncached);
+    LOOK_UP(torch_free);
+    LOOK_UP(torch_empty);
+    LOOK_UP(torch_private);
+    LOOK_UP(torch_error);
+    LOOK_UP(torch_reserved);
+    start();
+    stream = side_stream();
+    const char *what = argv[2];
+    if (!strcmp(what, "rounds")) rounds(40);
+    if (!strcmp(what, "graph")) graph();
+    if (!strcmp(what, "questions")) questions();
+    if (!strcmp(what, "uncached")) uncached();
+    if (!strcmp(what, "error")) {
+        rounds(3);
+        torch_error(512);
+        rounds(20);
+    }
+    printf("wrong bytes: %d\n", wrong);
+    printf("# refused %d reserved %llu\n", refused, (unsigned long long)torch_reserved());
+    if (!strcmp(what, "reset")) {
+        rounds(3);
+        OK(cuDevicePrimaryCtxReset_v2(0));
+        start();
+        printf("# left %zu\n", free_memory());
+        return 0;
+    }
+    OK(cuStreamSynchronize(stream));
+    size_t before = driver_free();
+    torch_empty();
+    printf("# freed %lld\n", (long long)(driver_free() - before));
+    return 0;
+}

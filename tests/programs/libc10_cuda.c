@@ -1,0 +1,116 @@
+/* Plays libc10_cuda.so: an allocator that cuts segments of cudaMalloc up and announces each tensor, as PyTorch's own does.
+   For one stream, so that a block is free as soon as it is freed. */
+#include "cudart.h"
+#include <stdint.h>
+#include <string.h>
+
+typedef struct { int8_t type, index; } Device;
+/* In PyTorch it is libc10.so's. */
+void report(void *, int64_t, uint64_t, uint64_t, Device) __asm__("_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE");
+__attribute__((noinline)) void report(void *at, int64_t bytes, uint64_t allocated, uint64_t reserved, Device device) {
+    __asm__ volatile("" : : "r"(at), "r"(bytes), "r"(allocated), "r"(reserved), "r"((int)device.type));
+}
+
+enum { SEGMENTS = 64, BLOCKS = 128, UNIT = 512, LARGE = 10 << 20, SEGMENT = 20 << 20, PAGE = 2 << 20 };
+typedef struct { size_t at, bytes; int used; } Block;
+typedef struct { char *base; size_t bytes; int is_private, count; Block block[BLOCKS]; } Segment;
+static Segment segments[SEGMENTS];
+static int count, is_private;
+static uint64_t live, reserved, error;
+
+/* From here on tensors are of a graph's own segments, or no longer. */
+void torch_private(int yes) { is_private = yes; }
+
+/* The next sum of live bytes that is announced is wrong by so much. */
+void torch_error(uint64_t bytes) { error = bytes; }
+
+static void announce(void *at, int64_t bytes) {
+    live += bytes;
+    report(at, bytes, live + error, reserved, (Device){1, 0});
+    error = 0;
+}
+
+/* Gives segments back in which nothing lives. */
+void torch_empty(void) {
+    for (int i = 0; i < count; i++) {
+        Segment *s = &segments[i];
+        if (s->is_private || s->count != 1 || s->block[0].used) continue;
+        reserved -= s->bytes;
+        cudaFree(s->base);
+        segments[i--] = segments[--count];
+    }
+}
+
+static Segment *grow(size_t bytes) {
+    Segment *s = &segments[count];
+    void *base = NULL;
+    if (count == SEGMENTS || cudaMalloc(&base, bytes)) {
+        cudaGetLastError();
+        return NULL;
+    }
+    *s = (Segment){.base = base, .bytes = bytes, .is_private = is_private, .count = 1, .block = {{0, bytes, 0}}};
+    count++;
+    reserved += bytes;
+    return s;
+}
+
+static void *cut(Segment *s, size_t bytes) {
+    for (int i = 0; i < s->count; i++) {
+        Block *b = &s->block[i];
+        if (b->used || b->bytes < bytes || s->count == BLOCKS) continue;
+        size_t left = b->bytes - bytes;
+        if (left) {
+            memmove(b + 2, b + 1, (s->count - i - 1) * sizeof *b);
+            b[1] = (Block){b->at + bytes, left, 0};
+            s->count++;
+        }
+        *b = (Block){b->at, bytes, 1};
+        announce(s->base + b->at, bytes);
+        return s->base + b->at;
+    }
+    return NULL;
+}
+
+void *torch_malloc(size_t bytes) {
+    bytes = (bytes + UNIT - 1) / UNIT * UNIT;
+    for (int i = 0; i < count; i++) {
+        void *found = segments[i].is_private == is_private ? cut(&segments[i], bytes) : NULL;
+        if (found) return found;
+    }
+    size_t wanted = bytes < LARGE ? SEGMENT : (bytes + PAGE - 1) / PAGE * PAGE;
+    Segment *s = grow(wanted);
+    if (!s) {
+        torch_empty();
+        s = grow(wanted);
+    }
+    return s ? cut(s, bytes) : NULL;
+}
+
+void torch_free(void *address) {
+    for (int i = 0; i < count; i++) {
+        Segment *s = &segments[i];
+        for (int k = 0; k < s->count; k++) {
+            Block *b = &s->block[k];
+            if (!b->used || s->base + b->at != address) continue;
+            int64_t bytes = b->bytes;
+            b->used = 0;
+            for (int j = s->count - 1; j > 0; j--) {
+                if (s->block[j].used || s->block[j - 1].used) continue;
+                s->block[j - 1].bytes += s->block[j].bytes;
+                memmove(&s->block[j], &s->block[j + 1], (s->count - j - 1) * sizeof *b);
+                s->count--;
+            }
+            announce(address, -bytes);
+            return;
+        }
+    }
+}
+
+/* As PyTorch does without its cache: nothing is announced. */
+void *torch_uncached(size_t bytes) {
+    void *at = NULL;
+    int result = cudaMalloc(&at, bytes);
+    return result ? NULL : at;
+}
+
+uint64_t torch_reserved(void) { return reserved; }
