@@ -72,6 +72,13 @@ def torch_figures(torch):
     }
 
 
+def restore_numpy_names(numpy):
+    """Names that numpy has dropped and some releases of numba-cuda still mention when they are imported."""
+    for old, new in (("row_stack", "vstack"), ("in1d", "isin"), ("trapz", "trapezoid")):
+        if not hasattr(numpy, old):
+            setattr(numpy, old, getattr(numpy, new))
+
+
 def write_figures(path, figures):
     """Writes the figures as JSON when `--json` was given."""
     if path:

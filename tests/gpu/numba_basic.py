@@ -1,14 +1,10 @@
 """numba: kernels, device arrays, several streams, memory information."""
 
-from common import arguments, digest, emit
+from common import arguments, digest, emit, restore_numpy_names
 
 import numpy
 
-# Names that numpy has dropped and some releases of numba-cuda still mention when they are imported.
-for old, new in (("row_stack", "vstack"), ("in1d", "isin"), ("trapz", "trapezoid")):
-    if not hasattr(numpy, old):
-        setattr(numpy, old, getattr(numpy, new))
-
+restore_numpy_names(numpy)
 from numba import cuda
 
 options = arguments()

@@ -3,9 +3,11 @@
 import random
 import time
 
-from common import arguments, emit, median, write_figures
+from common import arguments, emit, median, restore_numpy_names, write_figures
 
 import numpy
+
+restore_numpy_names(numpy)
 from numba import cuda
 
 options = arguments(steps=60, warmup=5, longest=8_000_000, kept=6)
