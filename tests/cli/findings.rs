@@ -377,9 +377,9 @@ fn tune_advises_what_to_set() {
     let advice = &found["advice"];
     assert_eq!(
         advice["environment"],
-        serde_json::json!({"GPUSHIM_PAGE": "64M"})
+        serde_json::json!({"GPUSHIM_PAGE": "16M"})
     );
-    assert_eq!(advice["line"], "GPUSHIM_PAGE=64M");
+    assert_eq!(advice["line"], "GPUSHIM_PAGE=16M");
     assert_eq!(advice["peak_reserved"], 192 * MIB);
     assert_eq!(advice["utilization"], 1.0);
     assert_eq!(advice["saves"]["than"], "torch");
@@ -399,7 +399,7 @@ fn tune_advises_what_to_set() {
         "\npolicy ",
         "  advised\n",
         "driver calls take at most 2 % of the run after its start",
-        "\n\n  GPUSHIM_PAGE=64M\n\nIt would have held 192.0 MiB at most",
+        "\n\n  GPUSHIM_PAGE=16M\n\nIt would have held 192.0 MiB at most",
         "GPUSHIM_LIMIT=192M would have been enough",
         "\nSure: ",
     ] {
