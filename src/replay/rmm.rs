@@ -163,8 +163,6 @@ impl Rules for Arena {
 
 #[cfg(test)]
 mod tests {
-    use std::time::{Duration, Instant};
-
     use super::super::caching::Caching;
     use super::*;
     use crate::replay::Allocator;
@@ -210,26 +208,5 @@ mod tests {
             assert_eq!(end, arenas.reserved(), "{block}");
         }
         assert!(arenas.reserved() > DEVICE / 2, "it grew");
-    }
-
-    /// The least time of three for a run of so many blocks that all stay.
-    fn growing(blocks: u32) -> Duration {
-        let times = (0..3).map(|_| {
-            let begin = Instant::now();
-            let mut arenas = Caching::new(Arena::default(), UNLIMITED, blocks);
-            for block in 0..blocks {
-                let made = request(block, 20 * MIB + u64::from(block % 1000) * 512);
-                arenas.allocate(&made).expect("no limit");
-            }
-            begin.elapsed()
-        });
-        times.min().unwrap_or_default()
-    }
-
-    /// Eight times as many requests take about eight times as long, and not 64 times.
-    #[test]
-    fn the_time_of_a_request_does_not_grow_with_the_run() {
-        let (short, long) = (growing(5_000), growing(40_000));
-        assert!(long < 24 * short, "{short:?}, {long:?}");
     }
 }

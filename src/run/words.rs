@@ -1,7 +1,8 @@
 //! The words of `gpushim run`: which are ours, and which are the program's.
 //!
-//! `--stacks`, `--python`, `--takeover` and `--elastic` may come without a value. The word after one of them is its value if it is one
-//! that the variable accepts (`--stacks all python3 train.py`), and the program if not (`--stacks python3 train.py`).
+//! `--stacks`, `--python`, `--takeover` and `--elastic` may come without a value. The word after one of them is its value
+//! if it is one that the variable accepts (`--stacks all python3 train.py`), and the program if not
+//! (`--stacks python3 train.py`).
 
 use std::ffi::{OsStr, OsString};
 

@@ -1,18 +1,15 @@
 """Generation by a decoder of GPT-2's size: prompts of random lengths, then one token a turn, with a cache of keys
 and values that each layer makes anew, longer by one, as `torch.cat` does. A step is one batch of prompts.
-Tokens' sums on stdout, step times and memory in `--json`."""
+The sum of its tokens, as its loss, on stdout, step times and memory in `--json`."""
 
 import random
 
-from common import arguments, emit
-from loop import OPTIONS, mark, training_torch
+from common import arguments
+from loop import OPTIONS, train, training_torch
 
 options = arguments(steps=12, batch=16, layers=12, tokens=96, longest=512, **(OPTIONS | {"warmup": 3}))
 torch = training_torch(options)
 
-import time
-
-from common import median, torch_figures, write_figures
 from torch import nn
 from torch.nn import functional
 
@@ -60,28 +57,22 @@ class Decoder(nn.Module):
 device = torch.device("cuda")
 model = Decoder().to(device, torch.bfloat16).eval()
 lengths = random.Random(7)
-times = []
+
+
+def inputs():
+    length = lengths.randrange(options.longest // 8, options.longest)
+    return (torch.randint(0, VOCABULARY, (options.batch, length), device=device),)
+
+
+def step(ids):
+    length = ids.shape[1]
+    caches, total = [None] * options.layers, torch.zeros((), dtype=torch.long, device=device)
+    for turn in range(options.tokens):
+        logits = model(ids, 0 if turn == 0 else length + turn - 1, caches)
+        ids = logits.argmax(dim=-1, keepdim=True)
+        total += ids.sum()
+    return total
+
+
 with torch.inference_mode():
-    for number in range(options.warmup + options.steps):
-        if number == options.warmup:
-            mark(torch)
-        length = lengths.randrange(options.longest // 8, options.longest)
-        ids = torch.randint(0, VOCABULARY, (options.batch, length), device=device)
-        torch.cuda.synchronize()
-        start = time.perf_counter()
-        caches, total = [None] * options.layers, torch.zeros((), dtype=torch.long, device=device)
-        for turn in range(options.tokens):
-            logits = model(ids, 0 if turn == 0 else length + turn - 1, caches)
-            ids = logits.argmax(dim=-1, keepdim=True)
-            total += ids.sum()
-        del caches, logits
-        torch.cuda.synchronize()
-        times.append((time.perf_counter() - start) * 1e3)
-        emit("tokens", number, total.item())
-mark(torch)
-figures = torch_figures(torch)
-figures |= {
-    "backend": torch.cuda.get_allocator_backend(),
-    "median_step_ms": median(times[options.warmup:]), "first_step_ms": times[0], "steps_ms": times,
-}
-write_figures(options.json, figures)
+    train(torch, options, inputs, step)

@@ -1,8 +1,8 @@
 //! Memory: the pools of this process, and what the driver serves itself.
 //!
 //! `registry` has the pools, `allocator` and `stream_ordered` serve requests from them, `paged` those of `cudaMalloc`
-//! under the policy `vmm`, `elastic` the segments of PyTorch's own allocator. `plain_driver` and `stream_driver` are the driver as the pools see it. What no pool serves
-//! goes through `passthrough`.
+//! under the policy `vmm`, `elastic` the segments of PyTorch's own allocator. `plain_driver` and `stream_driver` are the
+//! driver as the pools see it. What no pool serves goes through `passthrough`.
 
 pub mod allocator;
 pub mod budget;

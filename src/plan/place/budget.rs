@@ -29,7 +29,7 @@ pub type Watch<'a> = &'a mut dyn FnMut(u64, u64);
 pub struct Budget<'a> {
     effort: Effort,
     done: u64,
-    /// The share that is used now ends when so many are done.
+    /// The count of done steps at which the present share ends.
     until: u64,
     watch: Watch<'a>,
 }

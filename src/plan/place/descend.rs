@@ -20,8 +20,8 @@ const DIVE: u64 = 20_000_000;
 /// Steps of a try in the first rounds, and how many rounds pass until it is twice as many.
 const TRY: u64 = 3_000_000;
 const ROUNDS: u32 = 4;
-/// Of the steps that are left one part in so many is for the goal, before limits above it are tried: what can be reached
-/// often is within these, and the way there by other limits is longer.
+/// The goal itself is tried first, with this share of the steps that are left (a fourth); then limits above it. A goal that can be
+/// reached is often reached so, and the way by other limits takes more steps.
 const OF_GOAL: u64 = 4;
 /// Tries at the same time. Not that of the machine's cores: the outcome is the same on every machine.
 const TOGETHER: usize = 4;

@@ -55,12 +55,6 @@ impl<E: Copy> Emptied<E> {
         self.open.len()
     }
 
-    /// All entries.
-    pub fn len(&self) -> usize {
-        let fenced: usize = self.fences.iter().map(|fence| fence.pages.len()).sum();
-        self.open.len() + fenced + self.ready.len()
-    }
-
     /// Drops entries that are left behind.
     pub fn retain(&mut self, is_valid: impl Fn(&Entry) -> bool) {
         self.open.retain(&is_valid);

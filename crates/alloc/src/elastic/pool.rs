@@ -13,7 +13,7 @@ use super::types::{Born, Found, FreedSegment, Mode, Refusal, Stats, Trouble};
 use crate::policy::TICKS_TO_DECAY;
 use crate::rules;
 
-/// Pages that go back while the lock is held once, at most.
+/// Emptied pages that are looked at while the lock is held once, at most.
 const AT_ONCE: usize = 32;
 
 /// Segments whose pages come and go; see the [module](super).
@@ -72,6 +72,7 @@ impl<D: PageDriver> Elastic<D> {
             is_unproven: !trusted,
         };
         let pages = segment.pages.len();
+        state.pages += pages;
         state.segments.insert(base, segment);
         if rules::must_keep_unproven(!trusted)
             && state.back(&self.driver, base, 0..pages, false).missing > 0
@@ -114,6 +115,7 @@ impl<D: PageDriver> Elastic<D> {
         let Some(segment) = state.segments.remove(&base) else {
             return;
         };
+        state.pages -= segment.pages.len();
         let mut is_clear = true;
         for (index, page) in segment.pages.iter().enumerate() {
             if let Some(memory) = page.memory {
@@ -218,20 +220,18 @@ impl<D: PageDriver> Elastic<D> {
     }
 
     /// Gives the memory of a few pages back that were emptied at a time or before: an announcement waits meanwhile. `None`:
-    /// no such page is found.
+    /// no such page is left.
     fn give_back_some(&self, before: u64) -> Option<u64> {
         let mut state = self.state.try_lock()?;
-        let mut given = 0;
-        for _ in 0..AT_ONCE {
-            if !state.emptied.is_next_before(before) {
-                break;
-            }
+        let (mut given, mut looks) = (0, 0);
+        while looks < AT_ONCE && state.emptied.is_next_before(before) {
+            looks += 1;
             if let Some(memory) = state.take_next(&self.driver) {
                 self.driver.destroy(memory);
                 given += PAGE;
             }
         }
-        (given > 0).then_some(given)
+        (looks > 0).then_some(given)
     }
 
     /// Lets another device use the memory, or no longer.

@@ -14,7 +14,7 @@ use crate::rules;
 /// Pages that are emptied before an event is recorded for them, while memory is short: an event costs a third of a
 /// microsecond, and a page that has none must be waited for longer.
 const BATCH: usize = 16;
-/// Entries of emptied pages that are left behind, at most, and as many as there are pages.
+/// Pages that are emptied until entries that were left behind are looked for, at least; and twice as many as there are pages.
 const LEFT_BEHIND: usize = 1024;
 
 /// All of it, under one lock.
@@ -33,8 +33,12 @@ pub(super) struct State<E> {
     pub is_short: bool,
     /// The announcements were wrong: nothing is hollowed.
     pub is_off: bool,
-    /// Counts what pages are emptied by.
+    /// Counts what pages are emptied by: one for each entry.
     pub clock: u64,
+    /// The clock when entries that were left behind were dropped last.
+    pub swept: u64,
+    /// Pages of all segments.
+    pub pages: usize,
     /// Counts segments.
     pub last: u64,
     pub moves: u64,
@@ -55,6 +59,8 @@ impl<E: Copy> State<E> {
             is_short: false,
             is_off: false,
             clock: 0,
+            swept: 0,
+            pages: 0,
             last: 0,
             moves: 0,
             ticks: VecDeque::new(),
@@ -147,7 +153,7 @@ impl<E: Copy> State<E> {
             page.tensors += 1;
             page.emptied = 0;
         }
-        // A graph uses it again whenever it runs, and tells nobody.
+        // Each launch of the captured graph uses this memory again, without an announcement.
         if rules::pins_births(is_capturing) {
             segment.is_pinned = true;
         }
@@ -201,17 +207,11 @@ impl<E: Copy> State<E> {
             self.emptied.poll(driver, self.is_capturing());
             self.emptied.close(driver, self.is_capturing());
         }
-        if self.emptied.len() > LEFT_BEHIND {
-            let pages: usize = self
-                .segments
-                .values()
-                .map(|segment| segment.pages.len())
-                .sum();
-            if self.emptied.len() > LEFT_BEHIND + 2 * pages {
-                let mut emptied = std::mem::take(&mut self.emptied);
-                emptied.retain(|entry| self.page_of(entry).is_some());
-                self.emptied = emptied;
-            }
+        if self.clock - self.swept > (LEFT_BEHIND + 2 * self.pages) as u64 {
+            self.swept = self.clock;
+            let mut emptied = std::mem::take(&mut self.emptied);
+            emptied.retain(|entry| self.page_of(entry).is_some());
+            self.emptied = emptied;
         }
     }
 

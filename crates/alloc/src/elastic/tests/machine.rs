@@ -35,7 +35,7 @@ impl Device {
 struct Tensor {
     address: u64,
     bytes: u64,
-    /// Which handing out it was; 0: nobody can use it.
+    /// The number of its allocation in the simulation; 0: it is not handed out.
     grant: u64,
     owner: Owner,
     /// Other streams that used it.
@@ -71,7 +71,7 @@ struct Machine {
     capture: Option<Graph>,
     graphs_made: usize,
     others: Vec<u64>,
-    /// Not announced, and nobody uses them yet.
+    /// Blocks that were handed out without an announcement and are not used yet.
     silent: Vec<Tensor>,
     /// A birth found no memory at all: the program is over.
     is_over: bool,
@@ -217,7 +217,7 @@ impl Machine {
         self.tensors.push(tensor);
     }
 
-    /// Whoever has the tensor may use it from here on.
+    /// Hands the tensor out: work may use it from here on.
     fn grant(&self, tensor: &mut Tensor) {
         tensor.grant = self.device.sim.granted(tensor.address, tensor.bytes);
         tensor.parts = self

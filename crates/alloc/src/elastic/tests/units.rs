@@ -24,7 +24,7 @@ fn device(pages: u64, mode: Mode) -> (Arc<Sim>, Elastic<Pages>) {
     (sim, Elastic::new(pages, mode))
 }
 
-/// A segment of so many pages that is trusted.
+/// A segment of `pages` pages for an allocator that is known to announce its tensors.
 fn segment(elastic: &Elastic<Pages>, pages: u64) -> u64 {
     elastic
         .segment(pages * PAGE, pages * PAGE, true)
@@ -115,6 +115,23 @@ fn pages_that_stay_hollow_go_back_in_time() {
     let given: Vec<u64> = (0..6).map(|_| elastic.decay() / PAGE).collect();
     assert_eq!(given, [0, 49, 0, 0, 1, 0], "one was used since");
     assert_eq!(sim.in_pages(), (0, 0));
+}
+
+#[test]
+fn a_page_goes_back_behind_many_that_were_used_since() {
+    let (sim, elastic) = device(100, Mode::Pressure);
+    let base = segment(&elastic, 60);
+    for page in (0..60).rev() {
+        elastic.born(base + page * PAGE, PAGE, PAGE);
+        elastic.died(base + page * PAGE, PAGE, 0);
+    }
+    let given: Vec<u64> = (0..2).map(|_| elastic.decay()).collect();
+    assert_eq!(given, [0; 2]);
+    // All but the page that was emptied last.
+    elastic.born(base + PAGE, 59 * PAGE, 59 * PAGE);
+    let given: Vec<u64> = (0..3).map(|_| elastic.decay() / PAGE).collect();
+    assert_eq!(given.iter().sum::<u64>(), 1, "{given:?}");
+    assert_eq!(sim.in_pages(), (59 * PAGE, 0));
 }
 
 #[test]

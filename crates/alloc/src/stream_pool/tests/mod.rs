@@ -8,6 +8,7 @@ mod graphs;
 mod machine;
 mod model;
 mod mutations;
+mod piece_size;
 mod placed;
 mod program;
 mod random;

@@ -40,8 +40,13 @@ pub struct Slow {
 
 impl Slow {
     pub fn new(delay: u64) -> Self {
+        Slow::with_capacity(delay, 1 << 30)
+    }
+
+    /// With another number of bytes of memory than 1 GiB.
+    pub fn with_capacity(delay: u64, capacity: u64) -> Self {
         Slow {
-            capacity: 1 << 30,
+            capacity,
             delay,
             memory: Mutex::default(),
             next: AtomicU64::new(1),

@@ -1,0 +1,40 @@
+//! How many pieces requests are got in.
+
+use super::threads::Slow;
+use crate::handles::{Context, Stream};
+use crate::stream_pool::{Settings, StreamPool};
+
+const MIB: u64 = 1 << 20;
+const STREAM: Stream = Stream {
+    context: Context(1),
+    handle: 7,
+    thread: 0,
+};
+
+/// The pieces that a request of an empty pool is got in.
+fn pieces_of_first(bytes: u64) -> u64 {
+    let driver = Slow::with_capacity(0, 64 << 30);
+    let pool = StreamPool::new(0, Settings::default());
+    pool.allocate(&driver, STREAM, bytes).expect("memory");
+    pool.stats().created
+}
+
+#[test]
+fn a_first_request_is_not_cut_small() {
+    let pieces = [2, 16, 64, 1024, 40 << 10].map(|mib| pieces_of_first(mib * MIB));
+    assert_eq!(pieces, [1, 1, 4, 32, 128]);
+}
+
+#[test]
+fn where_memory_comes_and_goes_pieces_are_one_or_two_pages() {
+    let (driver, pool) = (Slow::new(0), StreamPool::new(0, Settings::default()));
+    let allocate = |bytes| pool.allocate(&driver, STREAM, bytes).expect("memory");
+    let first = allocate(64 * MIB);
+    pool.free(STREAM, first.address, |_| ()).expect("a free");
+    allocate(64 * MIB);
+    let before = pool.stats().created;
+    allocate(20 * MIB);
+    assert_eq!(pool.stats().created - before, 10);
+    allocate(64 * MIB);
+    assert_eq!(pool.stats().created - before, 10 + 16);
+}
