@@ -422,5 +422,5 @@ fn tune_advises_what_to_set() {
     // One advice for what can be read.
     let some = run(dir.path(), &["tune", "steps.csv", "missing.csv"]);
     assert_eq!(some.status.code(), Some(2));
-    assert!(stdout(&some).contains("GPUSHIM_PAGE=64M"));
+    assert!(stdout(&some).contains("GPUSHIM_PAGE=16M"));
 }
