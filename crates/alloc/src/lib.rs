@@ -73,4 +73,4 @@ mod types;
 pub use handles::{Address, Context, Stream};
 pub use policy::{Policy, Reuse, TICKS_TO_DECAY};
 pub use stats::Stats;
-pub use types::{FreeError, Freed, Grant, Source, Stamp};
+pub use types::{FreeError, Freed, Grant, Source, Stamp, UNNUMBERED};

@@ -285,7 +285,7 @@ impl Stats {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::types::Stamp;
+    use crate::types::{Stamp, UNNUMBERED};
 
     const MIB: u64 = 1 << 20;
 
@@ -296,6 +296,7 @@ mod tests {
             size: bytes,
             source: Source::Grown,
             after: Stamp::default(),
+            number: UNNUMBERED,
         }
     }
 

@@ -31,6 +31,9 @@ impl From<()> for Stamp {
     }
 }
 
+/// The number of a block that its pool does not keep.
+pub const UNNUMBERED: u32 = u32::MAX;
+
 /// A block handed out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grant {
@@ -44,6 +47,9 @@ pub struct Grant {
     pub source: Source,
     /// The latest free that the pool knew of, the block's own among them.
     pub after: Stamp,
+    /// The block's number in its pool until it is freed, as no other block in the callers' hands has it; [`UNNUMBERED`]: it
+    /// has none.
+    pub number: u32,
 }
 
 /// A block handed back.
@@ -59,6 +65,8 @@ pub struct Freed {
     pub device: i32,
     /// Whether it was handed out for no stream in particular, as `cudaMalloc` does.
     pub for_all: bool,
+    /// The number that it had, see [`Grant::number`].
+    pub number: u32,
 }
 
 /// Why memory could not be freed.

@@ -72,7 +72,7 @@ pub use clock::{Calibration, ClockSource, Pair, monotonic_ns};
 pub use effect::{Bytes, Effect};
 pub use error::Error;
 pub use event::{Class, Cost, Event, Kind, Layer, flags};
-pub use live::Removed;
+pub use live::{Numbers, Removed};
 pub use modules::{BuildId, Module};
 pub use process::Facts;
 pub use reader::{

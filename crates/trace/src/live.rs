@@ -9,39 +9,29 @@
 //! of full groups grow long, among all. An entry says by which of these levels it found its home; a search begins with
 //! the newest.
 //!
+//! Blocks that their owner numbers have places of [their own](own), in groups behind those.
+//!
 //! No lock and no heap. What is required of the caller: a block is inserted, then removed, then inserted again, each
 //! before the other and once. A caller that hands blocks out under a lock meets this requirement.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::event::Event;
-use super::layout::live::{FREE, GROUP_BYTES, HEAD_BYTES, KEYS, WRITING};
+use super::layout::live::{FREE, GROUP_BYTES, HEAD_BYTES};
 use super::ring::{Word, prefetch};
 use super::space::Room;
 
+mod group;
 #[cfg(all(test, not(miri)))]
 mod model;
+mod own;
 #[cfg(test)]
 mod tests;
 
-/// Seven blocks as they lie in the file.
-#[derive(Debug)]
-#[repr(C, align(64))]
-pub struct Group<W> {
-    keys: [W; KEYS],
-    /// Blocks that would be here or in a group before, had there been room.
-    passed: W,
-    entries: [LiveEntry<W>; KEYS],
-}
-
-/// What is known of a block: the words of the event that made it.
-#[derive(Debug)]
-#[repr(C, align(64))]
-struct LiveEntry<W> {
-    /// The level by which the block found its home.
-    level: W,
-    words: [W; 7],
-}
+use group::LiveEntry;
+pub use group::{Group, Removed, Seen, look};
+use own::OwnPlaces;
+pub use own::{Numbers, OwnPlace};
 
 /// How many groups a block tries, from its home on.
 const TRIES: usize = 32;
@@ -60,18 +50,6 @@ const CROWDED: usize = 2;
 /// each branch that the processor mispredicts costs some 10 ns. Up to level [`DENSE_LEVELS`], which takes 4 MiB at most.
 const DENSE: usize = 3;
 const DENSE_LEVELS: usize = 2;
-
-/// How often a reader looks at an entry that changes under its eyes.
-const LOOKS: usize = 4;
-
-/// What was known of a block that was taken out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Removed {
-    /// Bytes asked for.
-    pub size: u64,
-    /// Stack id of its allocation, 0 for none.
-    pub stack: u32,
-}
 
 /// Where a block is entered, or is looked for first.
 #[derive(Clone, Copy, Debug)]
@@ -98,6 +76,7 @@ pub struct Live<'a, W> {
     /// Blocks that found no place.
     missed: &'a W,
     groups: &'a [Group<W>],
+    own: OwnPlaces<'a, W>,
     /// Which of the groups are homes, by level.
     homes: [Homes; LEVELS],
     /// The first level with which every group is a home of some level.
@@ -111,8 +90,10 @@ pub struct Live<'a, W> {
 }
 
 impl<'a, W: Word> Live<'a, W> {
-    /// A table over these groups.
-    pub fn new(missed: &'a W, groups: &'a [Group<W>]) -> Live<'a, W> {
+    /// A table over these groups, of which the last `own` are for blocks with places of their own.
+    pub fn new(missed: &'a W, groups: &'a [Group<W>], own: usize) -> Live<'a, W> {
+        let (groups, own) = groups.split_at(groups.len().saturating_sub(own));
+        let own = OwnPlaces::new(own, groups.len());
         let (mut end, mut all) = (0, 0);
         let homes = std::array::from_fn(|level| {
             if level > 0 && end == groups.len() {
@@ -140,6 +121,7 @@ impl<'a, W: Word> Live<'a, W> {
         Live {
             missed,
             groups,
+            own,
             homes,
             all,
             level: AtomicUsize::new(0),
@@ -172,6 +154,18 @@ impl<'a, W: Word> Live<'a, W> {
             // Relaxed: the pages are there for every thread, whether it sees this store or not.
             self.ready.store(level + 1, Ordering::Relaxed);
         }
+    }
+
+    /// The place of a block's own; it gets one if there is room.
+    #[inline(always)]
+    pub fn own_place(&self, numbers: &Numbers, number: u32) -> Option<OwnPlace<'a, W>> {
+        self.own.get_or_give(&self.room, numbers, number)
+    }
+
+    /// The place of a block's own, if it has one.
+    #[inline(always)]
+    pub fn known_place(&self, numbers: &Numbers, number: u32) -> Option<OwnPlace<'a, W>> {
+        self.own.get(numbers, number)
     }
 
     /// Where the block of a [key](super::layout::live::key) is entered now, and is looked for first.
@@ -252,7 +246,9 @@ impl<'a, W: Word> Live<'a, W> {
                 let level = entry.level();
                 // Release as in `take`.
                 if wanted(&event) && key.swap_if(seen, FREE, Ordering::Release) {
-                    self.unpass(self.home(seen, level), at);
+                    if at < self.groups.len() {
+                        self.unpass(self.home(seen, level), at);
+                    }
                     removed(&event);
                 }
             }
@@ -261,7 +257,7 @@ impl<'a, W: Word> Live<'a, W> {
 
     /// The groups that may hold blocks, with their indexes.
     fn used(&self) -> impl Iterator<Item = (usize, &'a Group<W>)> {
-        let groups = self.groups.iter().enumerate();
+        let groups = self.groups.iter().chain(self.own.groups()).enumerate();
         groups.filter(|(at, _)| self.room.is_present(HEAD_BYTES + at * GROUP_BYTES))
     }
 
@@ -391,109 +387,4 @@ impl<W: Word> Live<'_, W> {
     fn remove_key(&self, key: Option<u64>) -> Option<Removed> {
         self.remove(self.spot(key))
     }
-}
-
-impl<W: Word> Group<W> {
-    /// The first place that holds this key, or is [`FREE`].
-    #[inline]
-    fn place(&self, key: u64) -> Option<usize> {
-        let mut places = self.keys.iter();
-        places.position(|place| place.load(Ordering::Relaxed) == key)
-    }
-
-    /// Enters a block: in which place. `None`: there is none.
-    #[inline(always)]
-    fn put(&self, key: u64, level: usize, words: &[u64; 7]) -> Option<usize> {
-        while let Some(at) = self.place(FREE) {
-            let (place, entry) = (self.keys.get(at)?, self.entries.get(at)?);
-            // Acquire: what is written here comes after what was read when the place was given up.
-            if place.swap_if(FREE, WRITING, Ordering::Acquire) {
-                entry.level.store(level as u64, Ordering::Relaxed);
-                entry.write(words);
-                // Release: a thread that sees the key sees its entry.
-                place.store(key, Ordering::Release);
-                return Some(at);
-            }
-            // Another thread was faster: the next look sees that.
-        }
-        None
-    }
-
-    #[inline]
-    fn take(&self, key: u64) -> Option<(Removed, usize)> {
-        let at = self.place(key)?;
-        let (place, entry) = (self.keys.get(at)?, self.entries.get(at)?);
-        let [_, _, who, _, size, _, _] = &entry.words;
-        let removed = Removed {
-            size: size.load(Ordering::Relaxed),
-            stack: (who.load(Ordering::Relaxed) >> 32) as u32,
-        };
-        let level = entry.level();
-        // Release: the place is given up after its entry was read.
-        place.store(FREE, Ordering::Release);
-        Some((removed, level))
-    }
-
-    #[inline]
-    fn is_passed(&self) -> bool {
-        self.passed.load(Ordering::Relaxed) != 0
-    }
-}
-
-impl<W: Word> LiveEntry<W> {
-    #[inline]
-    fn level(&self) -> usize {
-        self.level.load(Ordering::Relaxed) as usize
-    }
-
-    #[inline]
-    fn write(&self, words: &[u64; 7]) {
-        for (at, (word, value)) in self.words.iter().zip(words).enumerate() {
-            if at == 0 {
-                // The ticks tell entries in the same place apart. Release: a reader that sees them sees
-                // the place taken.
-                word.store(*value, Ordering::Release);
-                // A reader that sees any of the words after them also sees the ticks.
-                W::fence(Ordering::Release);
-            } else {
-                word.store(*value, Ordering::Relaxed);
-            }
-        }
-    }
-}
-
-/// What is in a place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Seen {
-    /// No block.
-    Free,
-    /// A block whose entry is being written, or changes faster than one can look.
-    Writing,
-    /// A block: its key and the words of its event.
-    Block(u64, [u64; 7]),
-}
-
-/// Looks at a place while its writers go on: never at the words of two blocks at once.
-pub fn look<W: Word>(key: &W, words: &[W]) -> Seen {
-    let Some(ticks) = words.first() else {
-        return Seen::Free;
-    };
-    for _ in 0..LOOKS {
-        // Acquire, twice: the key is at least as new as the ticks, and the words as the key.
-        let before = ticks.load(Ordering::Acquire);
-        let key = match key.load(Ordering::Acquire) {
-            FREE => return Seen::Free,
-            WRITING => return Seen::Writing,
-            key => key,
-        };
-        let mut copy = [0; 7];
-        for (to, from) in copy.iter_mut().zip(words) {
-            *to = from.load(Ordering::Relaxed);
-        }
-        W::fence(Ordering::Acquire);
-        if ticks.load(Ordering::Relaxed) == before {
-            return Seen::Block(key, copy);
-        }
-    }
-    Seen::Writing
 }

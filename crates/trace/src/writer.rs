@@ -13,7 +13,7 @@ use super::error::Error;
 use super::event::{Class, Event, Layer};
 use super::layout::live::key;
 use super::layout::{self, cursor, facts, header};
-use super::live::{Live, Removed};
+use super::live::{Live, Numbers, Removed};
 use super::process::{self, Facts};
 use super::ring::Ring;
 use super::space::{Room, Space};
@@ -42,8 +42,8 @@ pub struct WriterOptions {
     pub rank: Option<u32>,
     /// Which facts about the process are recorded.
     pub facts: Facts,
-    /// Blocks that the live table has room for, at least 1,024 and at most 2^26, in whole groups of seven;
-    /// `None`: one for eight events of the ring, at most 131,072.
+    /// Blocks that the live table has room for, at least 1,024 and at most 2^26, in whole groups of seven, and as many
+    /// again that their owners number; `None`: one for eight events of the ring, at most 131,072.
     pub live_blocks: Option<u64>,
     /// How many nodes, each a frame or range of a stack, the file has room for, 16 bytes each. In a file
     /// with a small ring there is room for fewer: they take no more than the ring.
@@ -56,7 +56,7 @@ impl WriterOptions {
     /// The largest ring, 1 TiB.
     pub const MAX_BYTES: u64 = 1 << 40;
 
-    /// Bytes of the file: about 500 KiB and 3 times the ring; for a ring of 16 MiB and more, about 35 MiB and
+    /// Bytes of the file: about 650 KiB and 5 times the ring; for a ring of 16 MiB and more, about 45 MiB and
     /// 1/128 more than the ring. What is not used of it takes neither space on the disk nor memory.
     pub fn file_bytes(&self) -> u64 {
         Places::of(self).end()
@@ -265,20 +265,32 @@ impl Writer {
     /// hands blocks out and takes them back.
     #[inline(always)]
     pub fn record_alloc(&self, event: &Event) {
-        self.alloc(event, None);
-    }
-
-    /// As [`Writer::record_alloc`], for memory whose last free has these ticks, as [`Writer::record_free_at`] gave
-    /// them, or earlier ones: cheaper, as it need not wait for what the thread has under way.
-    #[inline(always)]
-    pub fn record_alloc_after(&self, event: &Event, ticks: u64) {
-        self.alloc(event, Some(ticks));
-    }
-
-    #[inline(always)]
-    fn alloc(&self, event: &Event, after: Option<u64>) {
         let block = (key(event.class, event.address), place(event));
-        thread::record_alloc(&self.mapped, self.clock, event.words(0), after, block);
+        thread::record_alloc(&self.mapped, self.clock, event.words(0), block);
+    }
+
+    /// As [`Writer::record_alloc`], for a block that its owner numbers, in memory whose last free has the ticks of `after`
+    /// or earlier ones, as [`Writer::record_numbered_free`] gave them. Cheaper: the block has a place of its own in the live
+    /// table, and the clock need not wait for what the thread has under way.
+    ///
+    /// A number must stand for one block at a time, from its allocation to its free; `u32::MAX` stands for none.
+    #[inline(always)]
+    pub fn record_numbered_alloc(
+        &self,
+        event: &Event,
+        (numbers, number): (&Numbers, u32),
+        after: u64,
+    ) {
+        let block = (key(event.class, event.address), place(event));
+        let number = (numbers, number);
+        thread::record_numbered_alloc(
+            &self.mapped,
+            self.clock,
+            event.words(0),
+            after,
+            number,
+            block,
+        );
     }
 
     /// Records an event that ended a block, takes the block out of the live table and adds it to the
@@ -305,19 +317,16 @@ impl Writer {
     /// ```
     #[inline(always)]
     pub fn record_free(&self, event: &Event) -> Option<Removed> {
-        self.free(event).1
-    }
-
-    /// As [`Writer::record_free`]; returns the event's ticks.
-    #[inline(always)]
-    pub fn record_free_at(&self, event: &Event) -> u64 {
-        self.free(event).0
-    }
-
-    #[inline(always)]
-    fn free(&self, event: &Event) -> (u64, Option<Removed>) {
         let block = (key(event.class, event.address), place(event));
         thread::record_free(&self.mapped, self.clock, event.words(0), block)
+    }
+
+    /// As [`Writer::record_free`], for a block that its owner numbers, however it was recorded; returns the event's ticks.
+    #[inline(always)]
+    pub fn record_numbered_free(&self, event: &Event, (numbers, number): (&Numbers, u32)) -> u64 {
+        let block = (key(event.class, event.address), place(event));
+        let number = (numbers, number);
+        thread::record_numbered_free(&self.mapped, self.clock, event.words(0), number, block)
     }
 
     /// Takes a block out of the live table before it ends, where from then on its address may be another's.
@@ -325,6 +334,19 @@ impl Writer {
     pub fn take_live(&self, class: Class, address: u64) -> Option<Removed> {
         let live = &self.mapped.live;
         live.remove(live.spot(key(class, address)))
+    }
+
+    /// As [`Writer::take_live`], of a block that its owner numbers.
+    pub fn take_numbered(
+        &self,
+        class: Class,
+        address: u64,
+        (numbers, number): (&Numbers, u32),
+    ) -> Option<Removed> {
+        let own = self.mapped.live.known_place(numbers, number);
+        own.zip(key(class, address))
+            .and_then(|(own, key)| own.take(key))
+            .or_else(|| self.take_live(class, address))
     }
 
     /// Enters a block into the live table that [`Writer::take_live`] took out, given what made it; as of now.

@@ -22,7 +22,7 @@ pub fn allocate(bytes: u64) -> Option<Result<u64, CUresult>> {
     };
     let context = context::current().filter(|context| !green::is(*context))?;
     if let Some(grant) = pool.try_allocate(context, bytes) {
-        events::granted(&grant);
+        events::granted(&grant, registry::numbers());
         return Some(Ok(grant.address));
     }
     Some(allocate_slowly(pool, context, bytes))
@@ -49,7 +49,7 @@ fn allocate_slowly(pool: &DevicePool<Cuda>, context: Context, bytes: u64) -> Res
         result => result,
     });
     match &result {
-        Ok(grant) => events::granted(grant),
+        Ok(grant) => events::granted(grant, registry::numbers()),
         Err(error) => shortage::refused(Class::Device, bytes, *error),
     }
     result.map(|grant| grant.address)
@@ -63,14 +63,15 @@ pub fn allocate_at_once(bytes: u64) -> Option<u64> {
     }
     let context = context::current().filter(|context| !green::is(*context))?;
     let grant = registry::pool()?.try_allocate(context, bytes)?;
-    events::granted(&grant);
+    events::granted(&grant, registry::numbers());
     Some(grant.address)
 }
 
 /// Takes an address back. `None`: it is not the pool's, and the driver must answer.
 #[inline]
 pub fn free(address: u64) -> Option<Result<(), CUresult>> {
-    match registry::used()?.free(address, events::freed) {
+    let seen = |freed: &_| events::freed(freed, registry::numbers());
+    match registry::used()?.free(address, seen) {
         Ok(()) => Some(Ok(())),
         Err(FreeError::Unknown) => None,
         // The driver's result for an address that was freed before.

@@ -11,7 +11,7 @@ use std::sync::{Mutex, Once};
 use std::time::Duration;
 
 use gpushim_alloc::elastic::{Born, Elastic, Found, FreedSegment, Mode, PAGE, Stats, Trouble};
-use gpushim_alloc::{Context, Freed, Grant, Source, Stamp, Stream};
+use gpushim_alloc::{Context, Freed, Grant, Source, Stamp, Stream, UNNUMBERED};
 use gpushim_config::Elastic as Setting;
 
 use crate::base::thread::Uncancelled;
@@ -20,7 +20,7 @@ use crate::cuda::types::{CUresult, SUCCESS};
 use crate::cuda::{captures, context, device, devices, green};
 use crate::memory::elastic_pages::Pages;
 use crate::memory::elastic_sites::{self, Trust};
-use crate::memory::{drain, growth, peer_access, room};
+use crate::memory::{drain, growth, peer_access, registry, room};
 use crate::record::{events, trace};
 
 /// The segments of a device, in one context of it.
@@ -147,8 +147,14 @@ pub fn segment(bytes: u64, caller: *const c_void) -> Option<u64> {
         size: bytes.next_multiple_of(PAGE),
         source: Source::Grown,
         after: Stamp::default(),
+        number: UNNUMBERED,
     };
-    events::granted_on(&grant, pool.driver().device, Stream::ALL);
+    events::granted_on(
+        &grant,
+        pool.driver().device,
+        Stream::ALL,
+        registry::numbers(),
+    );
     Some(address)
 }
 
@@ -184,8 +190,10 @@ fn left(pool: &OfDevice, address: u64, bytes: u64) {
             size: bytes.next_multiple_of(PAGE),
             device: pool.driver().device,
             for_all: true,
+            number: UNNUMBERED,
         },
         Stream::ALL,
+        registry::numbers(),
     );
 }
 

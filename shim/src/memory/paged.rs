@@ -130,7 +130,7 @@ pub fn free_anywhere(address: DevicePtr) -> Option<CUresult> {
 }
 
 fn free_where_made(entry: &RegisteredPool, address: DevicePtr, made: Context) -> CUresult {
-    let seen = |freed: &_| events::freed(freed);
+    let seen = |freed: &_| events::freed(freed, &entry.numbers);
     let result = stream_ordered::code(entry.pool.free_where_made(address, seen));
     if result == SUCCESS {
         freed(made);

@@ -10,6 +10,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use gpushim_alloc::Stream;
 use gpushim_alloc::device_pool::{self, DevicePool};
 use gpushim_alloc::stream_pool::{Settings, StreamPool};
+use gpushim_trace::Numbers;
 
 use crate::base::thread::{self, Uncancelled};
 use crate::base::{boundary, settings, stderr};
@@ -49,6 +50,13 @@ fn create() -> Option<&'static DevicePool<Cuda>> {
     pool.as_ref()
 }
 
+/// Where the trace has the blocks of [`pool`].
+#[inline(always)]
+pub fn numbers() -> &'static Numbers {
+    static NUMBERS: Numbers = Numbers::new();
+    &NUMBERS
+}
+
 /// The pool if it was ever used: for hooks that need not inform an empty pool.
 #[inline]
 pub fn used() -> Option<&'static DevicePool<Cuda>> {
@@ -77,6 +85,8 @@ pub struct RegisteredPool {
     pub(super) owes: AtomicBool,
     /// Our pool.
     pub pool: StreamPool<Cuda>,
+    /// Where the trace has its blocks.
+    pub numbers: Numbers,
 }
 
 impl RegisteredPool {
@@ -296,6 +306,7 @@ pub fn add(
         access: Mutex::default(),
         owes: AtomicBool::new(false),
         pool: StreamPool::new(device, settings),
+        numbers: Numbers::new(),
     }));
     // What captures now may use this pool, too.
     captures::with_open(|open| {

@@ -108,7 +108,7 @@ pub fn allocate(bytes: usize, stream: u64, pool: Option<u64>) -> Option<Result<u
 pub fn allocate_at_once(bytes: usize, stream: u64, pool: Option<u64>) -> Option<u64> {
     let (entry, stream) = served(bytes, stream, pool)?;
     let grant = entry.pool.try_allocate(stream, bytes as u64)?;
-    events::granted_on(&grant, entry.device, stream.handle);
+    events::granted_on(&grant, entry.device, stream.handle, &entry.numbers);
     Some(grant.address)
 }
 
@@ -120,7 +120,7 @@ pub fn allocate_from(
     bytes: u64,
 ) -> Option<Result<u64, CUresult>> {
     if let Some(grant) = entry.pool.try_allocate(stream, bytes) {
-        events::granted_on(&grant, entry.device, stream.handle);
+        events::granted_on(&grant, entry.device, stream.handle, &entry.numbers);
         return Some(Ok(grant.address));
     }
     allocate_slowly(entry, stream, bytes)
@@ -142,7 +142,7 @@ fn allocate_slowly(
     });
     match asked {
         Ok(grant) => {
-            events::granted_on(&grant, entry.device, stream.handle);
+            events::granted_on(&grant, entry.device, stream.handle, &entry.numbers);
             Some(Ok(grant.address))
         }
         Err(_) if entry.steps_aside() => None,
@@ -181,7 +181,7 @@ fn is_live(entry: &RegisteredPool, address: DevicePtr) -> bool {
 /// where it has one caller.
 #[inline(never)]
 pub fn free_from(entry: &RegisteredPool, address: DevicePtr, stream: Stream) -> CUresult {
-    let seen = |freed: &_| events::freed_on(freed, stream.handle);
+    let seen = |freed: &_| events::freed_on(freed, stream.handle, &entry.numbers);
     code(entry.pool.free(stream, address, seen))
 }
 

@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use gpushim_alloc::Stream;
 use gpushim_alloc::device_pool::Gone;
 use gpushim_alloc::{Context, Freed, Grant, Source, Stamp};
-use gpushim_trace::{Class, Cost, Event, Kind, Layer, Writer, flags};
+use gpushim_trace::{Class, Cost, Event, Kind, Layer, Numbers, Removed, Writer, flags};
 
 use crate::base::thread;
 use crate::cuda::{captures, context};
@@ -45,20 +45,20 @@ pub fn family(for_all: bool) -> Class {
 
 /// A block of `cudaMalloc` that its pool handed out, on the thread's device.
 #[inline(always)]
-pub fn granted(grant: &Grant) {
+pub fn granted(grant: &Grant, numbers: &Numbers) {
     let device = thread::with(|t| t.device.get());
-    granted_on(grant, device.into(), Stream::ALL);
+    granted_on(grant, device.into(), Stream::ALL, numbers);
 }
 
 /// Records a block of `cudaMalloc` that came back to its pool. Runs under the pool's lock. Returns when that was.
 #[inline(always)]
-pub fn freed(freed: &Freed) -> Stamp {
-    freed_on(freed, Stream::ALL)
+pub fn freed(freed: &Freed, numbers: &Numbers) -> Stamp {
+    freed_on(freed, Stream::ALL, numbers)
 }
 
-/// A block that a pool handed out.
+/// A block that a pool handed out; `numbers`: where the trace has the pool's blocks.
 #[inline(always)]
-pub fn granted_on(grant: &Grant, device: i32, stream: u64) {
+pub fn granted_on(grant: &Grant, device: i32, stream: u64, numbers: &Numbers) {
     usage::grew(Layer::Device, device as u8, grant.requested);
     if pause::is_on() {
         return left_out();
@@ -79,12 +79,12 @@ pub fn granted_on(grant: &Grant, device: i32, stream: u64) {
         extra: [as_named(stream), Cost::pack(nanos, grant.size)],
         ..event(Kind::Alloc, family(stream == Stream::ALL))
     };
-    writer.record_alloc_after(&made, grant.after.0);
+    writer.record_numbered_alloc(&made, (numbers, grant.number), grant.after.0);
 }
 
 /// Records a block that came back to a pool. Runs under that pool's lock. Returns when that was.
 #[inline(always)]
-pub fn freed_on(freed: &Freed, stream: u64) -> Stamp {
+pub fn freed_on(freed: &Freed, stream: u64, numbers: &Numbers) -> Stamp {
     usage::shrank(Layer::Device, freed.device as u8, freed.requested);
     let Some(writer) = opened() else {
         return Stamp::default();
@@ -97,10 +97,12 @@ pub fn freed_on(freed: &Freed, stream: u64) -> Stamp {
         extra: [as_named(stream), Cost::pack(0, freed.size)],
         ..event(Kind::Free, family(freed.for_all))
     };
+    let number = (numbers, freed.number);
     if pause::was_ever() {
-        return free_if_there(writer, &ended);
+        let taken = writer.take_numbered(ended.class, ended.address, number);
+        return free_if_there(writer, &ended, taken);
     }
-    Stamp(writer.record_free_at(&ended))
+    Stamp(writer.record_numbered_free(&ended, number))
 }
 
 /// An allocation gets no event: what its hook has spent in the driver is not the next one's.
@@ -109,18 +111,19 @@ fn left_out() {
     driver_ns();
 }
 
-/// Records the end of a block if the trace has its beginning, see [`pause`]. Returns when that was.
+/// Records the end of a block that was taken out of the live table, if the trace has its beginning, see [`pause`].
+/// Returns when that was.
 #[cold]
-fn free_if_there(writer: &Writer, ended: &Event) -> Stamp {
-    if take(writer, ended.class, ended.address).is_some() {
+fn free_if_there(writer: &Writer, ended: &Event, taken: Option<Removed>) -> Stamp {
+    if stack_of(writer, taken).is_some() {
         writer.record_left(ended);
     }
     Stamp(writer.now())
 }
 
-/// Takes a block out of the live table, and returns the stack of its allocation; `None`: it was allocated in a pause.
-fn take(writer: &Writer, class: Class, address: u64) -> Option<u32> {
-    match writer.take_live(class, address) {
+/// The stack of the allocation of a block that was taken out of the live table; `None`: it was allocated in a pause.
+fn stack_of(writer: &Writer, taken: Option<Removed>) -> Option<u32> {
+    match taken {
         Some(block) => Some(block.stack),
         // It is not there either if there was no room for it.
         None => (!pause::was_ever() || writer.has_missed_blocks()).then_some(0),
@@ -184,7 +187,7 @@ pub fn forwarded(kind: Kind, class: Class, device: u8, address: u64, size: u64, 
 /// Returns the stack of its allocation for [`stays`]; `None` if the trace does not have it, as [`pause`] tells.
 pub fn leaving(class: Class, address: u64) -> Option<u32> {
     match opened() {
-        Some(writer) => take(writer, class, address),
+        Some(writer) => stack_of(writer, writer.take_live(class, address)),
         None => (!pause::was_ever()).then_some(0),
     }
 }
@@ -398,7 +401,8 @@ pub fn tensor(kind: Kind, device: u8, address: u64, size: u64, allocated: u64, r
             ..event
         }),
         Kind::TensorFree if pause::was_ever() => {
-            free_if_there(writer, &event);
+            let taken = writer.take_live(event.class, event.address);
+            free_if_there(writer, &event, taken);
         }
         Kind::TensorFree => {
             writer.record_free(&event);

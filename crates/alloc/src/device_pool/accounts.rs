@@ -52,6 +52,7 @@ impl<E: Copy> State<E> {
             size: block.size,
             source,
             after: self.latest,
+            number: id,
         };
         if let Some(Some(arena)) = self.arenas.get_mut(index) {
             arena.allocated(grant.size);
@@ -106,6 +107,7 @@ impl<E: Copy> State<E> {
             size,
             device: device.ordinal,
             for_all: true,
+            number: id,
         });
         self.latest = self.latest.max(now.into());
         arena.allocated = arena.allocated.saturating_sub(size);

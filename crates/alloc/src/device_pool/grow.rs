@@ -10,7 +10,7 @@ use super::thread_cache::Flush;
 use super::work::Recorded;
 use crate::handles::Context;
 use crate::size_class::PAGE;
-use crate::types::{Grant, PATIENCE, Source};
+use crate::types::{Grant, PATIENCE, Source, UNNUMBERED};
 use parking_lot::MutexGuard;
 
 /// How often one request takes back what waits for captures, while others take that from it.
@@ -107,6 +107,7 @@ impl<D: Device> DevicePool<D> {
                         size: bytes,
                         source: Source::Grown,
                         after: state.latest,
+                        number: UNNUMBERED,
                     });
                 }
             }
@@ -169,6 +170,7 @@ impl<D: Device> DevicePool<D> {
                     size,
                     source,
                     after: state.latest,
+                    number: UNNUMBERED,
                 })))
             }
             Err(error) if D::is_out_of_memory(error) => {

@@ -206,6 +206,7 @@ impl ThreadCaches {
             size: ready.size,
             source: Source::Hit,
             after: shard.latest,
+            number: ready.id,
         })
     }
 
@@ -232,6 +233,7 @@ impl ThreadCaches {
             size: out.size,
             device: shard.device,
             for_all: true,
+            number: out.id,
         })
         .into();
         shard.back.push(out.id);

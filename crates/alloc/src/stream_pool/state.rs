@@ -247,6 +247,7 @@ impl<E: Copy> State<E> {
             size: block.size,
             source,
             after: self.latest,
+            number: id,
         };
         self.stats.granted(&grant);
         if self.stats.shared.is_some() {
@@ -295,6 +296,7 @@ impl<E: Copy> State<E> {
             size,
             device: self.device,
             for_all,
+            number: id,
         });
         self.latest = self.latest.max(now.into());
         block.tick = tick;

@@ -7,6 +7,7 @@ use loom::thread;
 use super::tests::Memory;
 use super::*;
 use crate::explore::{crowd, explore};
+use crate::layout::live::KEYS;
 
 /// A table with `blocks` blocks with names from 100 on, all of which belong in its first group.
 fn memory<W: Word>(word: impl Fn() -> W, groups: usize, blocks: usize) -> Arc<Memory<W>> {
@@ -135,5 +136,50 @@ fn blocks_come_and_go_while_those_of_a_context_are_taken_out() {
         assert_eq!(taken, [gone]);
         let blocks = memory.blocks();
         assert_eq!((blocks.len(), blocks[&new]), (2, [new; 7]));
+    });
+}
+
+#[test]
+fn a_reader_never_sees_the_words_of_two_blocks_of_a_number() {
+    explore(3, || {
+        let memory = Arc::new(Memory::new(1, || Modelled::new(0)));
+        let first = OwnPlace::of(&memory.groups[0], 0);
+        assert!(first.enter(100, &[100; 7]));
+        let there = Arc::clone(&memory);
+        let writer = thread::spawn(move || {
+            let own = OwnPlace::of(&there.groups[0], 0);
+            own.take(100).expect("it is there");
+            assert!(own.enter(200, &[200; 7]));
+        });
+        let group = &memory.groups[0];
+        match look(&group.keys[0], &group.entries[0].words[..3]) {
+            Seen::Free | Seen::Writing => {}
+            Seen::Block(seen, words) => {
+                assert!([100, 200].contains(&seen));
+                assert_eq!(words[..3], [seen; 3], "words of two blocks");
+            }
+        }
+        writer.join().unwrap();
+    });
+}
+
+#[test]
+fn a_number_is_used_again_while_its_last_block_goes_with_its_context() {
+    explore(3, || {
+        let memory = Arc::new(Memory::new(1, || Modelled::new(0)));
+        let there = Arc::clone(&memory);
+        assert!(OwnPlace::of(&memory.groups[0], 0).enter(100, &[100; 7]));
+        let other = thread::spawn(move || OwnPlace::of(&there.groups[0], 0).enter(200, &[200; 7]));
+        let group = &memory.groups[0];
+        let gone = group.keys[0].swap_if(100, FREE, Ordering::Release);
+        assert!(gone, "nothing else takes it out");
+        let entered = other.join().unwrap();
+        let found = look(&group.keys[0], &group.entries[0].words[..3]);
+        let expected = if entered { 200 } else { FREE };
+        match found {
+            Seen::Free => assert_eq!(expected, FREE),
+            Seen::Block(key, words) => assert_eq!((key, words[0]), (expected, expected)),
+            Seen::Writing => panic!("an entry is being written"),
+        }
     });
 }

@@ -9,16 +9,23 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::event::{Class, Kind};
-use crate::layout::live::key;
+use crate::layout::live::{KEYS, WRITING, key};
 
 /// The memory of a table.
 pub struct Memory<W> {
     pub missed: W,
     pub groups: Vec<Group<W>>,
+    /// How many of them are of places that belong to numbers.
+    pub own: usize,
 }
 
 impl<W: Word> Memory<W> {
     pub fn new(groups: usize, word: impl Fn() -> W) -> Memory<W> {
+        Memory::with_own(groups, 0, word)
+    }
+
+    /// With places that belong to numbers.
+    pub fn with_own(groups: usize, own: usize, word: impl Fn() -> W) -> Memory<W> {
         let entry = || LiveEntry {
             level: word(),
             words: std::array::from_fn(|_| word()),
@@ -30,12 +37,13 @@ impl<W: Word> Memory<W> {
         };
         Memory {
             missed: word(),
-            groups: (0..groups).map(|_| group()).collect(),
+            groups: (0..groups + own).map(|_| group()).collect(),
+            own,
         }
     }
 
     pub fn live(&self) -> Live<'_, W> {
-        Live::new(&self.missed, &self.groups)
+        Live::new(&self.missed, &self.groups, self.own)
     }
 
     /// What every place holds, with its group.
@@ -58,6 +66,9 @@ impl<W: Word> Memory<W> {
                 Seen::Writing => panic!("an entry of group {to} is being written"),
                 Seen::Block(key, words) => {
                     assert_eq!(blocks.insert(key, words), None, "{key:x} twice");
+                    if to >= self.groups.len() - self.own {
+                        continue;
+                    }
                     let group = &self.groups[to];
                     let places = group.keys.iter().zip(&group.entries);
                     let mut of = places.filter(|(at, _)| at.load(Ordering::Relaxed) == key);
@@ -65,7 +76,7 @@ impl<W: Word> Memory<W> {
                     let mut at = self.live().home(key, level);
                     while at != to {
                         passed[at] += 1;
-                        at = (at + 1) % passed.len();
+                        at = (at + 1) % (passed.len() - self.own);
                     }
                 }
             }
@@ -85,7 +96,7 @@ fn memory(groups: usize) -> Memory<AtomicU64> {
 }
 
 /// The event of a block, and its key.
-fn block(address: u64, size: u64) -> (Option<u64>, [u64; 7]) {
+pub fn block(address: u64, size: u64) -> (Option<u64>, [u64; 7]) {
     let event = Event {
         address,
         size,
@@ -355,9 +366,9 @@ fn threads_that_crowd_each_other_lose_nothing() {
 }
 
 /// A word of a process that dies after a number of changes: later changes do not happen.
-struct Mortal {
-    word: AtomicU64,
-    life: Rc<Cell<u64>>,
+pub struct Mortal {
+    pub word: AtomicU64,
+    pub life: Rc<Cell<u64>>,
 }
 
 impl Mortal {

@@ -45,7 +45,7 @@ pub struct LiveTable {
     /// Blocks that found no place since the trace began, freed since or not: not 0 means that the table
     /// may lack some.
     pub missed: u64,
-    /// Blocks that the table has room for.
+    /// Blocks that the table has room for, half of them for blocks that their owners number.
     pub capacity: u64,
     /// What is damaged, each a sentence that names the place.
     pub problems: Vec<String>,

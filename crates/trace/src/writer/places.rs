@@ -72,7 +72,8 @@ fn live_bytes(options: &WriterOptions) -> u64 {
         None => (events / 8).min(BLOCKS_DEFAULT),
     };
     let groups = blocks.max(BLOCKS_LEAST).div_ceil(live::KEYS as u64);
-    live::HEAD_BYTES as u64 + groups * live::GROUP_BYTES as u64
+    // As many again for blocks with places of their own.
+    live::HEAD_BYTES as u64 + 2 * groups * live::GROUP_BYTES as u64
 }
 
 impl Places {

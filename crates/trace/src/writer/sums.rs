@@ -27,7 +27,7 @@ pub unsafe fn tally(map: &MmapRaw, places: &Places) -> Option<Tally<'static, Ato
     (before.is_empty() && after.is_empty()).then(|| Tally::new(stripes))
 }
 
-/// The live table; `None` if it is not all within the mapping.
+/// The live table, the second half of it for blocks with places of their own; `None` if it is not all within the mapping.
 ///
 /// # Safety
 /// The mapping must live longer than what this returns, and the part be accessed atomically only.
@@ -52,7 +52,7 @@ pub unsafe fn live(map: &MmapRaw, places: &Places) -> Option<Live<'static, Atomi
         )
     };
     let missed = head.get(live::MISSED / 8)?;
-    (before.is_empty() && after.is_empty()).then(|| Live::new(missed, groups))
+    (before.is_empty() && after.is_empty()).then(|| Live::new(missed, groups, groups.len() / 2))
 }
 
 impl Mapped {

@@ -128,7 +128,7 @@ fn the_file_is_private_and_never_over_another() {
     assert_eq!(meta.len(), small().file_bytes());
     let large = WriterOptions::default();
     assert_eq!(large.file_bytes() % 4096, 0);
-    assert!(large.file_bytes() < (large.bytes * 129 / 128) + (38 << 20));
+    assert!(large.file_bytes() < (large.bytes * 129 / 128) + (48 << 20));
 }
 
 #[test]

@@ -10,7 +10,7 @@ use std::sync::{Arc, Weak};
 use super::Mapped;
 use crate::clock::ClockSource;
 use crate::event::{Event, Layer};
-use crate::live::Removed;
+use crate::live::{Numbers, OwnPlace, Removed};
 use crate::per_thread::AtThreadEnd;
 use crate::ring::ChunkLease;
 use crate::totals::{Claim, Sort};
@@ -52,52 +52,121 @@ pub fn record(trace: &Arc<Mapped>, clock: ClockSource, event: [u64; 7]) {
     thread.settle();
 }
 
-/// Records an event that made a block, of this key and counted there, later than the ticks of `after`; `None`: than
-/// all that this thread knows of.
+/// Records an event that made a block, of this key and counted there.
 #[inline(always)]
 pub fn record_alloc(
     trace: &Arc<Mapped>,
     clock: ClockSource,
     event: [u64; 7],
-    after: Option<u64>,
     (key, place): (Option<u64>, (Layer, u8)),
 ) {
     let thread = Thread::of(trace);
     let spot = trace.live.spot(key);
     trace.live.prefetch(spot);
-    let ticks = match after {
-        Some(after) => clock.now().max(after.saturating_add(1)),
-        None => clock.now_after(),
-    };
-    let words = thread.timed(ticks, event);
+    let words = thread.timed(clock.now_after(), event);
     trace.live.insert(spot, &words);
-    trace.ring.push(&thread.hold, &words);
-    let [_, _, _, _, size, _, _] = words;
+    count_made(thread, trace, &words, place);
+}
+
+/// As [`record_alloc`], of a block with a number, later than the ticks of `after`.
+#[inline(always)]
+pub fn record_numbered_alloc(
+    trace: &Arc<Mapped>,
+    clock: ClockSource,
+    event: [u64; 7],
+    after: u64,
+    (numbers, number): (&Numbers, u32),
+    (key, place): (Option<u64>, (Layer, u8)),
+) {
+    let thread = Thread::of(trace);
+    let own = trace.live.own_place(numbers, number);
+    own.iter().for_each(OwnPlace::prefetch);
+    let ticks = clock.now().max(after.saturating_add(1));
+    let words = thread.timed(ticks, event);
+    let entered = own
+        .zip(key)
+        .is_some_and(|(own, key)| own.enter(key, &words));
+    if !entered {
+        insert(trace, key, &words);
+    }
+    count_made(thread, trace, &words, place);
+}
+
+/// Enters a block that has no place of its own.
+#[cold]
+fn insert(trace: &Mapped, key: Option<u64>, words: &[u64; 7]) {
+    trace.live.insert(trace.live.spot(key), words);
+}
+
+#[inline(always)]
+fn count_made(thread: &Thread, trace: &Mapped, words: &[u64; 7], place: (Layer, u8)) {
+    trace.ring.push(&thread.hold, words);
+    let [_, _, _, _, size, _, _] = *words;
     trace
         .tally
         .add(&thread.claim, Sort::Allocation, place, size);
     thread.settle();
 }
 
-/// Records an event that ended a block, of this key and counted there. Its ticks, and what was known of the block.
+/// Records an event that ended a block, of this key and counted there. What was known of the block.
 #[inline(always)]
 pub fn record_free(
     trace: &Arc<Mapped>,
     clock: ClockSource,
     event: [u64; 7],
     (key, place): (Option<u64>, (Layer, u8)),
-) -> (u64, Option<Removed>) {
+) -> Option<Removed> {
     let thread = Thread::of(trace);
     let spot = trace.live.spot(key);
     trace.live.prefetch(spot);
     let words = thread.timed(clock.now(), event);
     let removed = trace.live.remove(spot);
-    trace.ring.push(&thread.hold, &words);
-    let [ticks, _, _, _, size, _, _] = words;
+    count_ended(thread, trace, &words, place, removed);
+    removed
+}
+
+/// As [`record_free`], of a block with a number. The event's ticks.
+#[inline(always)]
+pub fn record_numbered_free(
+    trace: &Arc<Mapped>,
+    clock: ClockSource,
+    event: [u64; 7],
+    (numbers, number): (&Numbers, u32),
+    (key, place): (Option<u64>, (Layer, u8)),
+) -> u64 {
+    let thread = Thread::of(trace);
+    let own = trace.live.known_place(numbers, number);
+    own.iter().for_each(OwnPlace::prefetch);
+    let words = thread.timed(clock.now(), event);
+    let taken = own.zip(key).and_then(|(own, key)| own.take(key));
+    let removed = match taken {
+        None => remove(trace, key),
+        taken => taken,
+    };
+    count_ended(thread, trace, &words, place, removed);
+    let [ticks, ..] = words;
+    ticks
+}
+
+/// Takes out a block that was not in a place of its own.
+#[cold]
+fn remove(trace: &Mapped, key: Option<u64>) -> Option<Removed> {
+    trace.live.remove(trace.live.spot(key))
+}
+
+#[inline(always)]
+fn count_ended(
+    thread: &Thread,
+    trace: &Mapped,
+    words: &[u64; 7],
+    place: (Layer, u8),
+    removed: Option<Removed>,
+) {
+    trace.ring.push(&thread.hold, words);
+    let [_, _, _, _, size, _, _] = *words;
     let size = removed.map_or(size, |block| block.size);
     trace.tally.add(&thread.claim, Sort::Free, place, size);
     thread.settle();
-    (ticks, removed)
 }
 
 /// Records an event that ended a block that is no longer in the live table, counted there.
