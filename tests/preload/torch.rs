@@ -107,7 +107,13 @@ fn tensors_are_of_the_current_stream_of_their_thread() {
         .into_iter()
         .find(|name| name.ends_with(".trace"));
     let listed = Command::new(env!("CARGO_BIN_EXE_gpushim"))
-        .args(["events", "--stream", &format!("{side:#x}"), "--format", "json"])
+        .args([
+            "events",
+            "--stream",
+            &format!("{side:#x}"),
+            "--format",
+            "json",
+        ])
         .arg(outcome.folder().join(path.expect("a trace")))
         .output()
         .expect("gpushim runs");

@@ -81,7 +81,9 @@ mod tests {
         // Handles are addresses of structures of one size.
         let handle = |n: u64| 0x55d0_1234_0000 + n * 0x2f0;
         for n in 0..PLACES as u64 {
-            let number = numbers.number(handle(n), |number| drop(given.insert(number, n)));
+            let number = numbers.number(handle(n), |number| {
+                assert_eq!(given.insert(number, n), None)
+            });
             assert_eq!(given.get(&number), Some(&n));
         }
         assert_eq!(given.len(), PLACES);
