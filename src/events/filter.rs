@@ -1,6 +1,6 @@
 //! Which events are wanted.
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::error::{Result, failed};
 use crate::recording::{Frame, Names, Recording};
@@ -112,6 +112,8 @@ pub struct Wanted<'a> {
     open: FxHashMap<u32, u32>,
     /// The thread that began one last: threads without ranges of their own work for it.
     last: u32,
+    /// Live tensors of the stream that is looked for, by device and address: their frees name no stream.
+    tensors: FxHashSet<(u8, u64)>,
 }
 
 impl<'a> Wanted<'a> {
@@ -125,6 +127,7 @@ impl<'a> Wanted<'a> {
             in_range: FxHashMap::default(),
             open: FxHashMap::default(),
             last: 0,
+            tensors: FxHashSet::default(),
         }
     }
 
@@ -137,6 +140,9 @@ impl<'a> Wanted<'a> {
                 self.last = event.thread;
             }
         }
+        let is_on_stream = filter
+            .stream
+            .is_none_or(|stream| self.is_on(stream, record));
         let is_in_block = |address: u64| {
             let is_in = event
                 .address
@@ -150,11 +156,23 @@ impl<'a> Wanted<'a> {
             && filter.thread.is_none_or(|thread| thread == event.thread)
             && filter.gpu.is_none_or(|gpu| gpu == event.device)
             && filter.address.is_none_or(is_in_block)
-            && filter
-                .stream
-                .is_none_or(|stream| self.recording.stream(record) == Some(stream))
+            && is_on_stream
             && self.is_in_range(event.thread, event.stack)
             && self.is_in_stack(event.stack)
+    }
+
+    /// Whether an event is on a stream. To be called for each.
+    fn is_on(&mut self, stream: u64, record: &Record) -> bool {
+        let event = &record.event;
+        let is_said = self.recording.stream(record) == Some(stream);
+        let tensor = (event.device, event.address);
+        match event.kind {
+            Kind::TensorAlloc if is_said => drop(self.tensors.insert(tensor)),
+            Kind::TensorAlloc => drop(self.tensors.remove(&tensor)),
+            Kind::TensorFree => return self.tensors.remove(&tensor) || is_said,
+            _ => {}
+        }
+        is_said
     }
 
     fn is_in_range(&mut self, thread: u32, stack: u32) -> bool {

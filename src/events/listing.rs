@@ -92,7 +92,7 @@ fn text(recording: &dyn Recording, record: &Record, out: &mut impl Write) -> io:
     for name in flag_names(record.event.flags) {
         write!(out, " {name}")?;
     }
-    let detail = Detail::of(recording, &record.event);
+    let detail = Detail::of(recording, record);
     if let Some(name) = &detail.name {
         write!(out, " {name:?}")?;
     }
@@ -176,7 +176,7 @@ impl Line {
             stack: (event.stack != 0).then_some(event.stack),
             frames: None,
             ranges: None,
-            detail: Detail::of(recording, event),
+            detail: Detail::of(recording, record),
         }
     }
 }
@@ -217,7 +217,8 @@ struct Detail {
 }
 
 impl Detail {
-    fn of(recording: &dyn Recording, event: &Event) -> Detail {
+    fn of(recording: &dyn Recording, record: &Record) -> Detail {
+        let event = &record.event;
         let [first, second] = event.extra.map(Some);
         let string = |id: u64| recording.text(id);
         let detail = Detail::default();
@@ -245,6 +246,7 @@ impl Detail {
                 ..detail
             },
             Kind::TensorAlloc | Kind::TensorFree | Kind::TensorOutOfMemory => Detail {
+                stream: recording.stream(record),
                 allocated: first,
                 reserved: second,
                 ..detail

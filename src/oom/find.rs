@@ -45,6 +45,9 @@ pub struct Shortage {
     pub live: u64,
     /// The stacks that held them, those with most bytes first.
     pub holders: Vec<Held>,
+    /// What the recording has of it.
+    #[serde(skip)]
+    pub event: Event,
 }
 
 /// The state of an allocator with a cache.
@@ -100,8 +103,14 @@ impl Shortage {
         self.holders = by_stack(recording, there());
     }
 
-    /// Adds what a framework says beside its events.
+    /// Adds what a framework says beside its events, and the stream.
     pub fn as_told(&mut self, recording: &dyn Recording) {
+        let record = Record {
+            ticket: self.ticket,
+            ns: self.ns,
+            event: self.event,
+        };
+        self.stream = recording.stream(&record).unwrap_or(0);
         let Some(caching) = recording.caching().filter(|_| self.by_framework) else {
             return;
         };
@@ -183,6 +192,7 @@ impl Visitor for Shortages {
                     }),
                     live: 0,
                     holders: Vec::new(),
+                    event: *event,
                 });
             }
             Kind::PoolState => {

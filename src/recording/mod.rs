@@ -7,7 +7,7 @@ use std::path::Path;
 use std::rc::Rc;
 
 use crate::symbols::Symbol;
-use gpushim_trace::{Class, Kind, Layer, LiveBlock, Record, Timeline};
+use gpushim_trace::{Class, Event, Kind, Layer, LiveBlock, Record, Timeline};
 
 mod beside;
 mod blame;
@@ -134,13 +134,10 @@ pub trait Recording: Send + Sync {
     /// The names of the stacks. Creating it takes time, repeated look-ups do not.
     fn names(&self) -> Box<dyn Names + '_>;
 
-    /// The handle of the stream that an allocation or free was ordered on, if the recording says so; 0 is
-    /// the default stream.
+    /// The handle of the stream that an allocation or free was ordered on, or that a tensor was made for, if the recording
+    /// says so; 0 is the default stream.
     fn stream(&self, record: &Record) -> Option<u64> {
-        let event = &record.event;
-        let is_ordered = matches!(event.kind, Kind::Alloc | Kind::Free)
-            && matches!(event.class, Class::PoolAsync | Class::GraphNode);
-        is_ordered.then_some(event.extra[0])
+        ordered_on(&record.event)
     }
 
     /// What a framework's caching allocator says beyond the events, if the recording has it.
@@ -171,6 +168,13 @@ pub trait Recording: Send + Sync {
         let mut facts = self.facts().into_iter();
         facts.find(|(name, _)| name == key).map(|(_, value)| value)
     }
+}
+
+/// The handle of the stream that an allocation or free was ordered on.
+fn ordered_on(event: &Event) -> Option<u64> {
+    let is_ordered = matches!(event.kind, Kind::Alloc | Kind::Free)
+        && matches!(event.class, Class::PoolAsync | Class::GraphNode);
+    is_ordered.then_some(event.extra[0])
 }
 
 /// Names of the stacks of a recording.

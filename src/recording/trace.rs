@@ -8,7 +8,7 @@ use rustc_hash::{FxHashMap, FxHasher};
 
 use super::code::Code;
 use super::nodes::Nodes;
-use super::{Coverage, Frame, Names, Recording};
+use super::{Coverage, Frame, Names, Recording, ordered_on};
 use crate::symbols::{Kind, Options, Symbol, Symbolizer};
 use gpushim_trace::{Layer, LiveBlock, Record, StackNode, Timeline, Trace};
 
@@ -92,6 +92,10 @@ impl Recording for Trace {
 
     fn text(&self, id: u64) -> Option<String> {
         self.string(u32::try_from(id).ok()?)
+    }
+
+    fn stream(&self, record: &Record) -> Option<u64> {
+        ordered_on(&record.event).or_else(|| Trace::stream(self, record.event.stream))
     }
 
     fn open_ranges(&self, stack: u32) -> Vec<String> {

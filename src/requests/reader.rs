@@ -18,6 +18,8 @@ pub(super) struct Reader<'a> {
     pub requests: Requests,
     /// The numbers of blocks that are live, by address.
     numbers: FxHashMap<u64, u32>,
+    /// The streams of tensors whose frees name none, by number; none for the default stream.
+    made_for: FxHashMap<u32, u64>,
     /// The numbers of blocks that only their frees tell of, by address, in the order of the frees.
     unseen: FxHashMap<u64, VecDeque<u32>>,
     /// Bytes held from the driver.
@@ -45,6 +47,7 @@ impl<'a> Reader<'a> {
             caching,
             requests: Requests::default(),
             numbers: FxHashMap::default(),
+            made_for: FxHashMap::default(),
             unseen: FxHashMap::default(),
             reserved: 0,
             segments: BTreeMap::new(),
@@ -265,6 +268,11 @@ impl<'a> Reader<'a> {
             self.is_odd(record);
             return None;
         }
+        if made.class == Class::Tensor
+            && let Some(stream) = request.stream.filter(|stream| *stream != 0)
+        {
+            self.made_for.insert(block, stream);
+        }
         let segment = self.segments.range(..=address).next_back();
         let pool = segment.filter(|(_, (end, _))| address < *end);
         if let Some((_, (_, pool))) = pool.filter(|(_, (_, pool))| *pool != 0) {
@@ -290,7 +298,10 @@ impl<'a> Reader<'a> {
     }
 
     fn free_number(&mut self, record: &Record, freed: &Block, block: u32) {
-        let request = self.request(record, Op::Free, freed.class, (block, freed.size));
+        let mut request = self.request(record, Op::Free, freed.class, (block, freed.size));
+        if let Some(stream) = self.made_for.remove(&block) {
+            request.stream = Some(stream);
+        }
         self.requests.push(request);
         let until = self
             .caching

@@ -1,8 +1,16 @@
 //! Tensors that PyTorch announces, on libraries that play PyTorch's.
 
-use gpushim_trace::{Class, Event, Kind};
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::process::Command;
 
-use crate::support::{Run, library, program};
+use gpushim_command::ledger::Focus;
+use gpushim_command::replay::{Policy, ReplayDevice};
+use gpushim_command::requests::{Op, Requests};
+use gpushim_trace::{Class, Event, Kind, Layer};
+
+use crate::replay::open;
+use crate::support::{Outcome, Run, library, program};
 
 fn run() -> Run {
     run_of("torch")
@@ -46,6 +54,8 @@ fn tensors_are_seen_and_passed_on_with_the_same_arguments() {
         (3, 0, 5 << 40, 904, 6000),
     ];
     assert_eq!(view(Kind::TensorOutOfMemory), [failed, failed].concat());
+    // This library has no function that says which stream is current.
+    assert!(trace.events.iter().all(|event| event.stream == 0));
 }
 
 #[test]
@@ -61,4 +71,100 @@ fn a_function_of_pytorch_is_left_as_by_an_exception() {
     let trace = shim.trace();
     assert_eq!(trace.class(Kind::TensorAlloc, Class::Tensor).len(), 2);
     assert_eq!(trace.class(Kind::TensorOutOfMemory, Class::Tensor).len(), 2);
+}
+
+/// A program whose tensors are of three streams and two threads, on a library with these more arguments to gcc.
+fn streams(more: &[&str]) -> Outcome {
+    let arguments = [&["-l:libcudart.so.13"], more].concat();
+    let arguments: Vec<&OsStr> = arguments.iter().map(OsStr::new).collect();
+    let torch = library("libc10_cuda", &arguments);
+    Run::new(program("torch_streams")).arg(torch).both().1
+}
+
+/// How many tensors were made for each stream, by its handle; `None`: it is not known.
+fn made(outcome: &Outcome) -> HashMap<Option<u64>, u64> {
+    let trace = open(outcome);
+    let mut made = HashMap::new();
+    for record in trace.events() {
+        if record.event.kind == Kind::TensorAlloc {
+            *made.entry(trace.stream(&record)).or_default() += 1;
+        }
+    }
+    made
+}
+
+#[test]
+fn tensors_are_of_the_current_stream_of_their_thread() {
+    let outcome = streams(&[]);
+    let note = |name: &str, stream: u64| outcome.note(&format!("{name}{stream}"));
+    let expected = (0..3).map(|stream| (Some(note("handle", stream)), note("made", stream)));
+    assert_eq!(made(&outcome), expected.collect());
+    let side = note("handle", 2);
+    assert_ne!(side, 0);
+    // Their allocations and, though a free names no stream, their frees.
+    let path = outcome
+        .files()
+        .into_iter()
+        .find(|name| name.ends_with(".trace"));
+    let listed = Command::new(env!("CARGO_BIN_EXE_gpushim"))
+        .args([
+            "events",
+            "--stream",
+            &format!("{side:#x}"),
+            "--format",
+            "json",
+        ])
+        .arg(outcome.folder().join(path.expect("a trace")))
+        .output()
+        .expect("gpushim runs");
+    let listed = String::from_utf8(listed.stdout).expect("text");
+    let count = |kind: &str| listed.matches(&format!("\"kind\":\"{kind}\"")).count() as u64;
+    assert_eq!(count("tensor-alloc"), note("made", 2), "{listed}");
+    assert_eq!(count("tensor-free"), note("made", 2));
+}
+
+#[test]
+fn tensors_of_a_library_without_streams_are_of_none() {
+    let outcome = streams(&["-DWITHOUT_STREAMS"]);
+    let all: u64 = (0..3)
+        .map(|stream| outcome.note(&format!("made{stream}")))
+        .sum();
+    assert_eq!(made(&outcome), HashMap::from([(None, all)]));
+}
+
+/// What the allocator held after each tensor was made: as it said, and by a replay.
+fn held(outcome: &Outcome) -> [Vec<u64>; 2] {
+    let trace = open(outcome);
+    let tensors = trace
+        .events()
+        .filter(|record| record.event.kind == Kind::TensorAlloc);
+    let said = tensors.map(|record| record.event.extra[1]).collect();
+    let focus = Focus {
+        layer: Layer::Tensor,
+        device: None,
+    };
+    let requests = Requests::of(&*trace, focus).remove(&0).expect("one device");
+    let mut torch = Policy::Torch.build(&ReplayDevice::default(), &requests);
+    let mut replayed = Vec::new();
+    for request in requests.iter() {
+        match request.op {
+            Op::Allocate => {
+                torch.allocate(&request).expect("memory");
+                replayed.push(torch.reserved());
+            }
+            Op::Free => torch.free(&request),
+            Op::Done | Op::Trim => panic!("not of this program: {request:?}"),
+        }
+    }
+    [said, replayed]
+}
+
+#[test]
+fn a_replay_holds_what_the_allocator_held_for_each_stream() {
+    let [said, replayed] = held(&streams(&[]));
+    assert!(said.len() > 300, "{}", said.len());
+    assert_eq!(said, replayed);
+    // Without the streams a tensor gets what another stream has freed.
+    let [said, replayed] = held(&streams(&["-DWITHOUT_STREAMS"]));
+    assert!(replayed.last() < said.last(), "{replayed:?}");
 }

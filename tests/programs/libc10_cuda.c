@@ -1,6 +1,8 @@
 /* Plays libc10_cuda.so: an allocator that cuts segments of cudaMalloc up and announces each tensor, as PyTorch's own does.
-   For one stream, so that a block is free as soon as it is freed. */
+   A segment is of the stream that is current when it is asked for, and serves that one only. A block is free as soon as it
+   is freed. */
 #include "cudart.h"
+#include <pthread.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -11,12 +13,30 @@ __attribute__((noinline)) void report(void *at, int64_t bytes, uint64_t allocate
     __asm__ volatile("" : : "r"(at), "r"(bytes), "r"(allocated), "r"(reserved), "r"((int)device.type));
 }
 
-enum { SEGMENTS = 64, BLOCKS = 128, UNIT = 512, LARGE = 10 << 20, SEGMENT = 20 << 20, PAGE = 2 << 20 };
+enum { SEGMENTS = 64, BLOCKS = 128, UNIT = 512, LARGE = 10 << 20, SEGMENT = 20 << 20, PAGE = 2 << 20, STREAMS = 32 };
 typedef struct { size_t at, bytes; int used; } Block;
-typedef struct { char *base; size_t bytes; int is_private, count; Block block[BLOCKS]; } Segment;
+typedef struct { char *base; size_t bytes; int64_t stream; int is_private, count; Block block[BLOCKS]; } Segment;
 static Segment segments[SEGMENTS];
 static int count, is_private;
 static uint64_t live, reserved, error;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* The stream of a thread: 0 the default one, else 1 + its index, 4 bits higher up, as PyTorch's ids have it. */
+static _Thread_local int64_t current;
+static void *streams[STREAMS];
+
+void torch_stream(int index, void *handle) {
+    if (handle) streams[index] = handle;
+    current = handle ? (int64_t)(index + 1) << 4 : 0;
+}
+
+#ifndef WITHOUT_STREAMS
+typedef struct { Device device; int64_t id; } Stream;
+Stream current_stream(int8_t device) __asm__("_ZN3c104cuda20getCurrentCUDAStreamEa");
+Stream current_stream(int8_t device) { return (Stream){{1, device}, current}; }
+void *stream_handle(const Stream *) __asm__("_ZNK3c104cuda10CUDAStream6streamEv");
+void *stream_handle(const Stream *stream) { return stream->id ? streams[(stream->id >> 4) - 1] : 0; }
+#endif
 
 /* From here on tensors are of a graph's own segments, or no longer. */
 void torch_private(int yes) { is_private = yes; }
@@ -30,8 +50,7 @@ static void announce(void *at, int64_t bytes) {
     error = 0;
 }
 
-/* Gives segments back in which nothing lives. */
-void torch_empty(void) {
+static void empty(void) {
     for (int i = 0; i < count; i++) {
         Segment *s = &segments[i];
         if (s->is_private || s->count != 1 || s->block[0].used) continue;
@@ -41,6 +60,13 @@ void torch_empty(void) {
     }
 }
 
+/* Gives segments back in which nothing lives. */
+void torch_empty(void) {
+    pthread_mutex_lock(&lock);
+    empty();
+    pthread_mutex_unlock(&lock);
+}
+
 static Segment *grow(size_t bytes) {
     Segment *s = &segments[count];
     void *base = NULL;
@@ -48,7 +74,8 @@ static Segment *grow(size_t bytes) {
         cudaGetLastError();
         return NULL;
     }
-    *s = (Segment){.base = base, .bytes = bytes, .is_private = is_private, .count = 1, .block = {{0, bytes, 0}}};
+    *s = (Segment){
+        .base = base, .bytes = bytes, .stream = current, .is_private = is_private, .count = 1, .block = {{0, bytes, 0}}};
     count++;
     reserved += bytes;
     return s;
@@ -71,22 +98,29 @@ static void *cut(Segment *s, size_t bytes) {
     return NULL;
 }
 
-void *torch_malloc(size_t bytes) {
-    bytes = (bytes + UNIT - 1) / UNIT * UNIT;
+static void *allocate(size_t bytes) {
     for (int i = 0; i < count; i++) {
-        void *found = segments[i].is_private == is_private ? cut(&segments[i], bytes) : NULL;
+        Segment *s = &segments[i];
+        void *found = s->is_private == is_private && s->stream == current ? cut(s, bytes) : NULL;
         if (found) return found;
     }
     size_t wanted = bytes < LARGE ? SEGMENT : (bytes + PAGE - 1) / PAGE * PAGE;
     Segment *s = grow(wanted);
     if (!s) {
-        torch_empty();
+        empty();
         s = grow(wanted);
     }
     return s ? cut(s, bytes) : NULL;
 }
 
-void torch_free(void *address) {
+void *torch_malloc(size_t bytes) {
+    pthread_mutex_lock(&lock);
+    void *made = allocate((bytes + UNIT - 1) / UNIT * UNIT);
+    pthread_mutex_unlock(&lock);
+    return made;
+}
+
+static void take_back(void *address) {
     for (int i = 0; i < count; i++) {
         Segment *s = &segments[i];
         for (int k = 0; k < s->count; k++) {
@@ -104,6 +138,12 @@ void torch_free(void *address) {
             return;
         }
     }
+}
+
+void torch_free(void *address) {
+    pthread_mutex_lock(&lock);
+    take_back(address);
+    pthread_mutex_unlock(&lock);
 }
 
 /* As PyTorch does without its cache: nothing is announced. */

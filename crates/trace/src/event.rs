@@ -345,6 +345,8 @@ pub struct Event {
     pub flags: u16,
     /// Device ordinal, [`Event::NO_DEVICE`] if unknown.
     pub device: u8,
+    /// The number of the stream that a tensor was made for, 0 if that is not known; see [`Trace::stream`](crate::Trace::stream). Frees do not have it.
+    pub stream: u8,
     /// The driver's result code, 0 for success.
     pub result: i16,
     /// Thread id, as `gettid` gives it.
@@ -363,6 +365,9 @@ impl Event {
     /// The device ordinal for "unknown".
     pub const NO_DEVICE: u8 = 255;
 
+    /// The [`Event::stream`] of the default stream, whose handle is 0. Larger numbers are named by facts.
+    pub const DEFAULT_STREAM: u8 = 1;
+
     /// An event with nothing but its kind and class, on an unknown device.
     pub const fn new(kind: Kind, class: Class) -> Event {
         Event {
@@ -370,6 +375,7 @@ impl Event {
             class,
             flags: 0,
             device: Event::NO_DEVICE,
+            stream: 0,
             result: 0,
             thread: 0,
             stack: 0,
@@ -391,6 +397,7 @@ impl Event {
             | (self.class as u64) << 8
             | (self.flags as u64) << 16
             | (self.device as u64) << 32
+            | (self.stream as u64) << 40
             | (self.result as u16 as u64) << 48;
         let who = self.thread as u64 | (self.stack as u64) << 32;
         [
@@ -412,6 +419,7 @@ impl Event {
             class: Class::from_number((head >> 8) as u8),
             flags: (head >> 16) as u16,
             device: (head >> 32) as u8,
+            stream: (head >> 40) as u8,
             result: (head >> 48) as i16,
             thread: who as u32,
             stack: (who >> 32) as u32,
@@ -446,6 +454,7 @@ mod tests {
         let event = Event {
             flags: flags::CAPTURE | 1 << 15,
             device: 7,
+            stream: 0xa5,
             result: -2,
             thread: u32::MAX,
             stack: 0x8000_0001,

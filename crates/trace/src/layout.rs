@@ -236,13 +236,14 @@ pub mod field {
 }
 
 /// The fields of a record in this version, in the order of [`FieldId`].
-pub const FIELDS: [Field; 13] = [
+pub const FIELDS: [Field; 14] = [
     field("sequence", 0, 8),
     field("ticks", 8, 8),
     field("kind", 16, 1),
     field("class", 17, 1),
     field("flags", 18, 2),
     field("device", 20, 1),
+    field("stream", 21, 1),
     field("result", 22, 2),
     field("thread", 24, 4),
     field("stack", 28, 4),
@@ -262,6 +263,7 @@ pub enum FieldId {
     Class,
     Flags,
     Device,
+    Stream,
     Result,
     Thread,
     Stack,

@@ -60,6 +60,7 @@ mod sites;
 mod space;
 pub mod spool;
 mod stacks;
+mod streams;
 mod strings;
 mod tail;
 mod text;
@@ -80,6 +81,7 @@ pub use reader::{
 };
 pub use sites::Site;
 pub use stacks::{Pushed, SITE, StackNode};
+pub use streams::stream_fact;
 pub use tail::{Missed, Tail, Tailed};
 pub use text::{cut_to, escape_into, unescaped};
 pub use timeline::{DeviceTimeline, Series, Span, Timeline};

@@ -10,3 +10,4 @@ pub mod nvtx;
 pub mod runtime;
 pub mod stats;
 pub mod torch;
+mod torch_stream;

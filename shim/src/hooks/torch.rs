@@ -13,9 +13,10 @@ use gpushim_trace::Kind;
 
 use crate::base::settings;
 use crate::hooks::caller::Interposed;
-use crate::hooks::entry;
+use crate::hooks::{entry, torch_stream};
 use crate::memory::elastic;
 use crate::record::events;
+use crate::record::tensor_streams::UNKNOWN;
 
 /// `c10::Device`: a type and an index, a byte each.
 #[derive(Clone, Copy)]
@@ -55,7 +56,7 @@ macro_rules! torch_functions {
                 Err(_) => panic!("no name"),
             };
             static REAL: Interposed = Interposed::new(NAME);
-            $see($($arg),*);
+            $see(caller, $($arg),*);
             REAL.real(caller).map_or(std::ptr::null(), |real| real.address)
         }
 
@@ -139,7 +140,7 @@ torch_functions! {
         );
     /// A tensor came or went (PyTorch up to 1.12).
     fn report_usage_signed = "_ZN3c1027reportMemoryUsageToProfilerEPvlllNS_6DeviceE", "r9",
-        usage_signed: see_usage(
+        usage_signed: see_usage_signed(
             address: *mut c_void, size: i64, allocated: usize, reserved: usize, device: TorchDevice
         );
     /// A tensor could not be made (PyTorch 1.13 and later).
@@ -147,7 +148,7 @@ torch_functions! {
         out_of_memory: see_out_of_memory(size: i64, allocated: usize, reserved: usize, device: TorchDevice);
     /// A tensor could not be made (PyTorch up to 1.12).
     fn report_out_of_memory_signed = "_ZN3c1027reportOutOfMemoryToProfilerElllNS_6DeviceE", "r8",
-        out_of_memory_signed: see_out_of_memory(size: i64, allocated: usize, reserved: usize, device: TorchDevice);
+        out_of_memory_signed: see_out_of_memory_signed(size: i64, allocated: usize, reserved: usize, device: TorchDevice);
 }
 
 /// Whether what PyTorch says of this device goes into the trace.
@@ -168,45 +169,84 @@ fn follow(address: u64, size: i64, allocated: u64, on: TorchDevice) {
     }
 }
 
-fn see_usage(address: *mut c_void, size: i64, allocated: usize, reserved: usize, on: TorchDevice) {
+fn see_usage(
+    caller: *const c_void,
+    address: *mut c_void,
+    size: i64,
+    allocated: usize,
+    reserved: usize,
+    on: TorchDevice,
+) {
+    let stream = || torch_stream::of_new_tensor(on.index, caller);
+    let sums = [allocated as u64, reserved as u64];
+    told_usage(address as u64, size, sums, on, stream);
+}
+
+/// PyTorch up to 1.12: its streams are not asked for, their numbers had 32 bits.
+fn see_usage_signed(
+    _caller: *const c_void,
+    address: *mut c_void,
+    size: i64,
+    allocated: usize,
+    reserved: usize,
+    on: TorchDevice,
+) {
+    let sums = [allocated as u64, reserved as u64];
+    told_usage(address as u64, size, sums, on, || UNKNOWN);
+}
+
+fn told_usage(
+    address: u64,
+    size: i64,
+    sums: [u64; 2],
+    on: TorchDevice,
+    stream: impl FnOnce() -> u8,
+) {
     entry::serve(
         || (),
         || {
-            follow(address as u64, size, allocated as u64, on);
+            follow(address, size, sums[0], on);
             if listens(on) {
-                let kind = if size < 0 {
-                    Kind::TensorFree
+                let (kind, stream) = if size < 0 {
+                    (Kind::TensorFree, UNKNOWN)
                 } else {
-                    Kind::TensorAlloc
+                    (Kind::TensorAlloc, stream())
                 };
-                events::tensor(
-                    kind,
-                    on.index as u8,
-                    address as u64,
-                    size.unsigned_abs(),
-                    allocated as u64,
-                    reserved as u64,
-                );
+                let (device, bytes) = (on.index as u8, size.unsigned_abs());
+                events::tensor(kind, device, address, bytes, sums, stream);
             }
         },
     );
 }
 
-fn see_out_of_memory(size: i64, allocated: usize, reserved: usize, on: TorchDevice) {
+fn see_out_of_memory(
+    caller: *const c_void,
+    size: i64,
+    allocated: usize,
+    reserved: usize,
+    on: TorchDevice,
+) {
+    let stream = || torch_stream::of_new_tensor(on.index, caller);
+    told_out_of_memory(size, [allocated as u64, reserved as u64], on, stream);
+}
+
+fn see_out_of_memory_signed(
+    _caller: *const c_void,
+    size: i64,
+    allocated: usize,
+    reserved: usize,
+    on: TorchDevice,
+) {
+    told_out_of_memory(size, [allocated as u64, reserved as u64], on, || UNKNOWN);
+}
+
+fn told_out_of_memory(size: i64, sums: [u64; 2], on: TorchDevice, stream: impl FnOnce() -> u8) {
     entry::serve(
         || (),
         || {
             if listens(on) {
-                let kind = Kind::TensorOutOfMemory;
-                let size = size.unsigned_abs();
-                events::tensor(
-                    kind,
-                    on.index as u8,
-                    0,
-                    size,
-                    allocated as u64,
-                    reserved as u64,
-                );
+                let (device, bytes) = (on.index as u8, size.unsigned_abs());
+                events::tensor(Kind::TensorOutOfMemory, device, 0, bytes, sums, stream());
             }
         },
     );

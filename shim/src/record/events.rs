@@ -376,9 +376,10 @@ pub fn trimmed(bytes: u64) {
     });
 }
 
-/// What a framework said of one of its tensors: `kind` is one of the `Tensor` kinds.
+/// What a framework said of one of its tensors: `kind` is one of the `Tensor` kinds, `sums` what it has allocated and
+/// reserved after it, bytes, and `stream` a [number](crate::record::tensor_streams).
 #[inline]
-pub fn tensor(kind: Kind, device: u8, address: u64, size: u64, allocated: u64, reserved: u64) {
+pub fn tensor(kind: Kind, device: u8, address: u64, size: u64, sums: [u64; 2], stream: u8) {
     match kind {
         Kind::TensorAlloc => usage::grew(Layer::Tensor, device, size),
         Kind::TensorFree => usage::shrank(Layer::Tensor, device, size),
@@ -392,7 +393,8 @@ pub fn tensor(kind: Kind, device: u8, address: u64, size: u64, allocated: u64, r
         device,
         address,
         size,
-        extra: [allocated, reserved],
+        stream,
+        extra: sums,
         ..event(kind, Class::Tensor)
     };
     match kind {

@@ -6,7 +6,7 @@ use super::bytes::Bytes;
 use crate::Error;
 use crate::clock::{Calibration, ClockSource, Pair};
 use crate::layout::{
-    self, FIELDS, MAGIC, PartKind, field, get_u16, get_u32, get_u64, header, part,
+    self, FIELDS, FieldId, MAGIC, PartKind, field, get_u16, get_u32, get_u64, header, part,
 };
 
 /// What the header of a trace says.
@@ -194,7 +194,8 @@ fn fields(page: &[u8], problems: &mut Vec<String>) -> [(u16, u16); FIELDS.len()]
     let missing: Vec<_> = FIELDS
         .iter()
         .zip(found)
-        .filter(|(_, (_, width))| *width == 0)
+        // Files from before there were streams of tensors are whole without it.
+        .filter(|(field, (_, width))| *width == 0 && **field != FIELDS[FieldId::Stream as usize])
         .map(|(field, _)| field.name)
         .collect();
     if !missing.is_empty() {

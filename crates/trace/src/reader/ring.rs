@@ -187,6 +187,7 @@ impl Slots {
             class: Class::from_number(get(FieldId::Class) as u8),
             flags: get(FieldId::Flags) as u16,
             device: get(FieldId::Device) as u8,
+            stream: get(FieldId::Stream) as u8,
             result: get(FieldId::Result) as i16,
             thread: get(FieldId::Thread) as u32,
             stack: get(FieldId::Stack) as u32,

@@ -11,6 +11,7 @@ use crate::layout::PartKind;
 use crate::modules::{self, Module};
 use crate::sites::{self, Site};
 use crate::stacks::{self, StackNode};
+use crate::streams::Streams;
 use crate::strings;
 
 /// What does not change while a trace is open.
@@ -18,6 +19,7 @@ use crate::strings;
 pub struct Tables {
     modules: Vec<Module>,
     jit: OnceLock<JitMap>,
+    streams: OnceLock<Streams>,
 }
 
 /// What did not fit into a file, or is not whole in it for that.
@@ -68,6 +70,7 @@ impl Tables {
         Tables {
             modules,
             jit: OnceLock::new(),
+            streams: OnceLock::new(),
         }
     }
 }
@@ -82,6 +85,16 @@ impl Trace {
     pub fn stack(&self, id: u32) -> Stack<'_> {
         let part = self.table(PartKind::Stacks, stacks::layout::WORDS);
         Stack(stacks::Stack::of(part.words, part.each, id))
+    }
+
+    /// The handle of the stream of a tensor, by the number in its event ([`Event::stream`](crate::Event::stream)); 0 is the
+    /// default stream. `None` if it is not known.
+    pub fn stream(&self, number: u8) -> Option<u64> {
+        let streams = self
+            .tables
+            .streams
+            .get_or_init(|| Streams::of(self.facts()));
+        streams.handle(number)
     }
 
     /// The place in source code of an id; `None` for what is no site's id.

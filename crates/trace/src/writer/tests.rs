@@ -58,6 +58,7 @@ fn an_event_comes_back_as_it_was() {
         class: Class::PoolAsync,
         flags: flags::GROWN | flags::CAPTURE,
         device: 3,
+        stream: 9,
         result: -2,
         thread: 0xdead_beef,
         stack: 0xcafe_f00d,

@@ -193,10 +193,11 @@ fn version_1_9() -> Vec<u8> {
     // Address moves to the second half; a field that no reader knows is added.
     let address = header::FIELDS_AT + 9 * field::BYTES;
     layout::put(&mut new, address + field::OFFSET, &96_u16.to_le_bytes());
-    let added = header::FIELDS_AT + layout::FIELDS.len() * field::BYTES;
+    let fields = layout::get_u32(&old, header::FIELDS_COUNT).unwrap();
+    let added = header::FIELDS_AT + fields as usize * field::BYTES;
     layout::put(&mut new, added, b"colour");
     layout::put(&mut new, added + field::WIDTH, &8_u16.to_le_bytes());
-    layout::put(&mut new, header::FIELDS_COUNT, &14_u32.to_le_bytes());
+    layout::put(&mut new, header::FIELDS_COUNT, &(fields + 1).to_le_bytes());
     for slot in old[ring_at..].chunks(64) {
         let mut record = [0xaa; 128];
         record[..64].copy_from_slice(slot);

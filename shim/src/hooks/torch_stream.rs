@@ -1,0 +1,88 @@
+//! The stream that PyTorch makes a tensor for: the current one of the calling thread, which its allocator passes on.
+//!
+//! Both functions are exported by libc10_cuda.so. They read what is the thread's own and tables that do not change any
+//! more: PyTorch calls them for each tensor before it takes the lock under which it announces the tensor. A program that
+//! names another stream to the allocator (`raw_alloc_with_stream`) gets its thread's current one in the trace.
+
+use std::ffi::{CStr, c_void};
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+
+use crate::base::linker;
+use crate::record::tensor_streams;
+
+/// `c10::cuda::getCurrentCUDAStream(c10::DeviceIndex)`.
+const CURRENT: &CStr = c"_ZN3c104cuda20getCurrentCUDAStreamEa";
+/// `c10::cuda::CUDAStream::stream() const`.
+const HANDLE: &CStr = c"_ZNK3c104cuda10CUDAStream6streamEv";
+
+/// `c10::cuda::CUDAStream`: the device, and a number that PyTorch gives; 0 is the default stream.
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct CudaStream {
+    kind: i8,
+    device: i8,
+    id: i64,
+}
+
+type Current = unsafe extern "C" fn(i8) -> CudaStream;
+type Handle = unsafe extern "C" fn(*const CudaStream) -> u64;
+
+/// The two functions; null until they are found.
+static FOUND: [AtomicPtr<c_void>; 2] = [const { AtomicPtr::new(ptr::null_mut()) }; 2];
+/// How often they were looked for in vain.
+static MISSES: AtomicU32 = AtomicU32::new(0);
+/// After so many they are not looked for any more: a process has few call sites of PyTorch's.
+const MOST_MISSES: u32 = 16;
+
+/// The number of the stream for which a thread makes a tensor on a device, for a call from this address; 0 if PyTorch
+/// does not say.
+#[inline]
+pub fn of_new_tensor(device: i8, caller: *const c_void) -> u8 {
+    // With a negative device PyTorch would ask the runtime which one is current.
+    let (Some((current, handle)), 0..) = (functions(caller), device) else {
+        return tensor_streams::UNKNOWN;
+    };
+    // SAFETY: the function has this signature since PyTorch 1.13; it throws only for a device that does not exist.
+    let stream = unsafe { current(device) };
+    let handle = match stream.id {
+        0 => 0,
+        // SAFETY: as above; the stream came from PyTorch and outlives the call.
+        _ => unsafe { handle(&stream) },
+    };
+    tensor_streams::number(handle)
+}
+
+#[inline]
+fn functions(caller: *const c_void) -> Option<(Current, Handle)> {
+    let [current, handle] = FOUND.each_ref().map(|found| found.load(Ordering::Acquire));
+    if !current.is_null() && !handle.is_null() {
+        // SAFETY: these are the addresses of functions of these signatures, and not null.
+        return Some(unsafe {
+            (
+                std::mem::transmute::<*mut c_void, Current>(current),
+                std::mem::transmute::<*mut c_void, Handle>(handle),
+            )
+        });
+    }
+    if MISSES.load(Ordering::Relaxed) >= MOST_MISSES {
+        return None;
+    }
+    find(caller)
+}
+
+/// Looks for them in the library that calls, and in what that depends on.
+#[cold]
+fn find(caller: *const c_void) -> Option<(Current, Handle)> {
+    let of_library = linker::handle_of(caller)
+        .map(|library| [CURRENT, HANDLE].map(|name| linker::symbol(library, name)))
+        .filter(|found| found.iter().all(|address| !address.is_null()));
+    let Some(addresses) = of_library else {
+        MISSES.fetch_add(1, Ordering::Relaxed);
+        return None;
+    };
+    for (found, address) in FOUND.iter().zip(addresses) {
+        found.store(address, Ordering::Release);
+    }
+    functions(caller)
+}
