@@ -38,3 +38,40 @@ fn where_memory_comes_and_goes_pieces_are_one_or_two_pages() {
     allocate(64 * MIB);
     assert_eq!(pool.stats().created - before, 10 + 16);
 }
+
+#[test]
+fn a_pool_that_holds_much_gets_larger_pieces() {
+    let driver = Slow::with_capacity(0, 64 << 30);
+    let pool = StreamPool::new(0, Settings::default());
+    let pieces = |bytes| {
+        let before = pool.stats().created;
+        let block = pool.allocate(&driver, STREAM, bytes).expect("memory");
+        (block.address, pool.stats().created - before)
+    };
+    pieces(32 << 30);
+    // A 512th of 32 GiB is 64 MiB.
+    assert_eq!(pieces(512 * MIB).1, 8);
+    let (second, _) = pieces(4 << 30);
+    pool.free(STREAM, second, |_| ()).expect("a free");
+    // Memory comes and goes now: a 2048th of 36.5 GiB is 18 MiB.
+    assert_eq!(pieces(4608 * MIB).1, 29);
+}
+
+#[test]
+fn a_first_fill_gets_memory_ahead_of_small_requests() {
+    let driver = Slow::with_capacity(0, 64 << 30);
+    let pool = StreamPool::new(0, Settings::default());
+    let allocate = |bytes| pool.allocate(&driver, STREAM, bytes).expect("memory");
+    allocate(16 << 30);
+    let before = pool.stats().created;
+    (0..8).for_each(|_| drop(allocate(MIB)));
+    // A 2048th of 16 GiB is 8 MiB.
+    assert_eq!(pool.stats().created - before, 1);
+    let last = allocate(1 << 30).address;
+    pool.free(STREAM, last, |_| ()).expect("a free");
+    pool.trim(&driver, 1);
+    // Something was freed: the next request gets what it needs.
+    let reserved = pool.stats().reserved;
+    allocate(2 * MIB);
+    assert_eq!(pool.stats().reserved - reserved, 2 * MIB);
+}
