@@ -16,10 +16,12 @@ const PAGES_OF_WHAT_GOES: u64 = 2;
 const OF_HELD_THAT_GOES: u64 = 2048;
 /// Where it stays (the weights of a model, and all that comes before the first free), a larger one.
 const OF_WHAT_STAYS: u64 = 32;
-const PAGES_OF_WHAT_STAYS: (u64, u64) = (8, 16);
+const PAGES_OF_WHAT_STAYS: (u64, u64) = (2, 8);
 const OF_HELD_THAT_STAYS: u64 = 512;
-/// A request of gigabytes is got in about this many pieces, of at most 512 pages: 1 GiB of the smallest pages.
-const PIECES_OF_LARGE: u64 = 128;
+/// A request of gigabytes is got in about this many pieces, of at most 512 pages: 1 GiB of the smallest pages. One that is
+/// larger than all that is allocated is got in fewer: it must be fast, and little will come beside it.
+const PIECES_OF_LARGE: u64 = 256;
+const PIECES_OF_LARGEST: u64 = 128;
 const MOST_PAGES: u64 = 512;
 /// During a first fill a small request gets memory for those that come after it: this share of what is allocated, and
 /// at most 16 pages.
@@ -39,7 +41,12 @@ impl<E: Copy> State<E> {
             let (least, most) = PAGES_OF_WHAT_STAYS;
             let of_held = (held / OF_HELD_THAT_STAYS).min(MOST_PAGES);
             let share = (pages / OF_WHAT_STAYS).clamp(least.max(of_held), most.max(of_held));
-            share.max((pages / PIECES_OF_LARGE).min(MOST_PAGES)) * page
+            let pieces = if need > self.stats.allocated {
+                PIECES_OF_LARGEST
+            } else {
+                PIECES_OF_LARGE
+            };
+            share.max((pages / pieces).min(MOST_PAGES)) * page
         };
         room.min(piece)
     }

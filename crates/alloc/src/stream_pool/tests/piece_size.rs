@@ -22,7 +22,7 @@ fn pieces_of_first(bytes: u64) -> u64 {
 #[test]
 fn a_first_request_is_not_cut_small() {
     let pieces = [2, 16, 64, 1024, 40 << 10].map(|mib| pieces_of_first(mib * MIB));
-    assert_eq!(pieces, [1, 1, 4, 32, 128]);
+    assert_eq!(pieces, [1, 4, 16, 64, 128]);
 }
 
 #[test]
@@ -51,10 +51,12 @@ fn a_pool_that_holds_much_gets_larger_pieces() {
     pieces(32 << 30);
     // A 512th of 32 GiB is 64 MiB.
     assert_eq!(pieces(512 * MIB).1, 8);
+    // A 256th of 24 GiB is 96 MiB.
+    assert_eq!(pieces(24 << 30).1, 256);
     let (second, _) = pieces(4 << 30);
     pool.free(STREAM, second, |_| ()).expect("a free");
-    // Memory comes and goes now: a 2048th of 36.5 GiB is 18 MiB.
-    assert_eq!(pieces(4608 * MIB).1, 29);
+    // Memory comes and goes now: a 2048th of 60.5 GiB is 30 MiB.
+    assert_eq!(pieces(4608 * MIB).1, 18);
 }
 
 #[test]
