@@ -112,13 +112,20 @@ impl<E: Copy> State<E> {
         let fits = is_aimed || self.stats.reserved + missing <= self.budget(need);
         let grows = !mode.is_short() && fits;
         let end = start + need;
+        let ahead = if grows && !is_aimed {
+            self.ahead()
+                .min(self.budget(need) - self.stats.reserved - missing)
+        } else {
+            0
+        };
         let gaps: Vec<(u64, u64)> = interval
             .parts
             .iter()
             .filter(|(a, b, mapped)| !mapped && *a < end && start < *b)
             .map(|(a, b, _)| {
                 let from = a.max(&(start / page * page)).to_owned();
-                (from, end.next_multiple_of(page).min(*b))
+                let to = end.next_multiple_of(page);
+                (from, to.max((from + ahead) / page * page).min(*b))
             })
             .collect();
         let from = gaps.first().map_or(start, |gap| gap.0.min(start));

@@ -159,14 +159,16 @@ fn script(mistake: Mistake) -> Option<(Setting, Vec<Action>)> {
         // little.
         Mutation::NoLastResort => (
             Setting {
-                max_size: 34 * MIB,
+                page: 8 * MIB,
+                piece: 8 * MIB,
+                max_size: 48 * MIB,
                 ..PLAIN
             },
             vec![
-                allocate(0, 2 * MIB),
-                allocate(0, 14 * MIB),
-                allocate(0, 4 * MIB),
-                allocate(0, 14 * MIB),
+                allocate(0, 8 * MIB),
+                allocate(0, 16 * MIB),
+                allocate(0, 8 * MIB),
+                allocate(0, 16 * MIB),
                 free(1, 0),
                 synchronize(0),
                 Action::Threshold {
@@ -178,7 +180,7 @@ fn script(mistake: Mistake) -> Option<(Setting, Vec<Action>)> {
                 free(1, 0),
                 free(1, 0),
                 synchronize(0),
-                allocate(0, 30 * MIB + 4096),
+                allocate(0, 32 * MIB + 4096),
             ],
         ),
         _ => return None,

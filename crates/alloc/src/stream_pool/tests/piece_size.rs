@@ -22,7 +22,7 @@ fn pieces_of_first(bytes: u64) -> u64 {
 #[test]
 fn a_first_request_is_not_cut_small() {
     let pieces = [2, 16, 64, 1024, 40 << 10].map(|mib| pieces_of_first(mib * MIB));
-    assert_eq!(pieces, [1, 1, 4, 32, 128]);
+    assert_eq!(pieces, [1, 4, 16, 64, 128]);
 }
 
 #[test]
@@ -37,4 +37,43 @@ fn where_memory_comes_and_goes_pieces_are_one_or_two_pages() {
     assert_eq!(pool.stats().created - before, 10);
     allocate(64 * MIB);
     assert_eq!(pool.stats().created - before, 10 + 16);
+}
+
+#[test]
+fn a_pool_that_holds_much_gets_larger_pieces() {
+    let driver = Slow::with_capacity(0, 64 << 30);
+    let pool = StreamPool::new(0, Settings::default());
+    let pieces = |bytes| {
+        let before = pool.stats().created;
+        let block = pool.allocate(&driver, STREAM, bytes).expect("memory");
+        (block.address, pool.stats().created - before)
+    };
+    pieces(32 << 30);
+    // A 512th of 32 GiB is 64 MiB.
+    assert_eq!(pieces(512 * MIB).1, 8);
+    // A 256th of 24 GiB is 96 MiB.
+    assert_eq!(pieces(24 << 30).1, 256);
+    let (second, _) = pieces(4 << 30);
+    pool.free(STREAM, second, |_| ()).expect("a free");
+    // Memory comes and goes now: a 2048th of 60.5 GiB is 30 MiB.
+    assert_eq!(pieces(4608 * MIB).1, 18);
+}
+
+#[test]
+fn a_first_fill_gets_memory_ahead_of_small_requests() {
+    let driver = Slow::with_capacity(0, 64 << 30);
+    let pool = StreamPool::new(0, Settings::default());
+    let allocate = |bytes| pool.allocate(&driver, STREAM, bytes).expect("memory");
+    allocate(16 << 30);
+    let before = pool.stats().created;
+    (0..8).for_each(|_| drop(allocate(MIB)));
+    // A 2048th of 16 GiB is 8 MiB.
+    assert_eq!(pool.stats().created - before, 1);
+    let last = allocate(1 << 30).address;
+    pool.free(STREAM, last, |_| ()).expect("a free");
+    pool.trim(&driver, 1);
+    // Something was freed: the next request gets what it needs.
+    let reserved = pool.stats().reserved;
+    allocate(2 * MIB);
+    assert_eq!(pool.stats().reserved - reserved, 2 * MIB);
 }
