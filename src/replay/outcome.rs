@@ -147,12 +147,13 @@ impl Outcome {
     }
 
     /// After a request.
-    pub(super) fn see(
+    #[inline]
+    pub(super) fn see<A: Allocator + ?Sized>(
         &mut self,
         index: usize,
         request: &Request,
         is_refused: bool,
-        allocator: &dyn Allocator,
+        allocator: &A,
     ) {
         match request.op {
             Op::Allocate => {
@@ -183,7 +184,7 @@ impl Outcome {
     }
 
     /// Steps end that end before a request.
-    fn pass(&mut self, request: usize, allocator: &dyn Allocator) {
+    fn pass<A: Allocator + ?Sized>(&mut self, request: usize, allocator: &A) {
         let steps = &mut self.bounds;
         while steps
             .bounds
@@ -209,7 +210,7 @@ impl Outcome {
         }
     }
 
-    fn close(&mut self, allocator: &dyn Allocator) {
+    fn close<A: Allocator + ?Sized>(&mut self, allocator: &A) {
         let largest_free = allocator.largest_free();
         let done = Point {
             requests: self.seen.0 as u64,
@@ -225,7 +226,7 @@ impl Outcome {
         };
     }
 
-    pub(super) fn end(&mut self, allocator: &dyn Allocator) {
+    pub(super) fn end<A: Allocator + ?Sized>(&mut self, allocator: &A) {
         if self.seen.0 > self.seen.1 {
             self.close(allocator);
         }

@@ -34,7 +34,12 @@ impl Requests {
     /// Notes the first request of each step; the last start is the end of the last step.
     pub(super) fn divide(&mut self, starts: &[Start]) {
         let tickets = std::mem::take(&mut self.tickets);
-        let first = |start: &Start| tickets.partition_point(|ticket| *ticket <= start.ticket);
+        let count = self.len();
+        let first = |start: &Start| match tickets.is_empty() {
+            // Tickets count events from 0.
+            true => usize::try_from(start.ticket).map_or(count, |at| at.min(count)),
+            false => tickets.partition_point(|ticket| *ticket <= start.ticket),
+        };
         self.steps = starts.iter().map(first).collect();
     }
 }
