@@ -15,7 +15,10 @@ pub fn torch_options(requests: &Requests) -> String {
 /// Serves all requests and returns the outcome. What is left out of them by an earlier refusal is left out: a block
 /// that could not be had is not freed.
 pub fn run<A: Allocator + ?Sized>(requests: &Requests, allocator: &mut A) -> Outcome {
-    run_watched(requests, allocator, &mut |_| {})
+    let has_steps = !requests.steps().is_empty();
+    let mut outcome = run_watched(requests, allocator, has_steps, &mut |_| {});
+    outcome.divide(requests);
+    outcome
 }
 
 /// Requests between two reports of progress.
@@ -23,14 +26,16 @@ const LOOK: usize = 1 << 14;
 /// Requests that an allocator is told of before they come.
 const AHEAD: usize = 32;
 
-/// As [`run`], telling from time to time how many requests were served.
+/// As [`run`], telling from time to time how many requests were served. `has_steps`: [`Outcome::divide`] follows, once the requests
+/// know their steps.
 pub fn run_watched<A: Allocator + ?Sized>(
     requests: &Requests,
     allocator: &mut A,
+    has_steps: bool,
     served: &mut dyn FnMut(usize),
 ) -> Outcome {
     let mut run = Run {
-        outcome: Outcome::new(requests),
+        outcome: Outcome::new(requests, has_steps),
         refused: FxHashSet::default(),
         skip: if allocator.begin_with(requests.given()) {
             requests.given().blocks.len()

@@ -10,11 +10,11 @@ use gpushim_trace::{Class, Event, Kind, Layer, Record};
 
 mod divided;
 mod lost;
-mod numbered;
 #[cfg(test)]
 #[path = "../../benches/made/requests.rs"]
 #[allow(dead_code, reason = "benches use the rest")]
 pub(crate) mod made;
+mod numbered;
 mod odd;
 mod reader;
 mod slice;

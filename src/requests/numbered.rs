@@ -75,20 +75,27 @@ mod tests {
 
     #[test]
     fn they_are_what_a_ledger_finds() {
-        let recording = log("alloc,0x1000,512,0,1,5\nalloc,0x2000,4096,-,1,6\nalloc,0x3000,64,0x7,2,7\n\
-             free,0x1000,0,0x7,2,9\nalloc,0x1000,1024,0x7,2,9\nfree,0x2000,4096,-,3,12\nfree,0x3000,64,0,3,13\n");
+        let recording = log(
+            "alloc,0x1000,512,0,1,5\nalloc,0x2000,4096,-,1,6\nalloc,0x3000,64,0x7,2,7\n\
+             free,0x1000,0,0x7,2,9\nalloc,0x1000,1024,0x7,2,9\nfree,0x2000,4096,-,3,12\nfree,0x3000,64,0,3,13\n",
+        );
         let focus = Focus::of(&*recording, None);
         let numbered = Requests::numbered(&*recording, focus).expect("all are numbered");
         let found = by_ledger(&*recording, focus);
         let all = |of: &BTreeMap<u8, Requests>| -> Vec<(u8, Vec<Request>)> {
-            of.iter().map(|(device, requests)| (*device, requests.iter().collect())).collect()
+            of.iter()
+                .map(|(device, requests)| (*device, requests.iter().collect()))
+                .collect()
         };
         assert_eq!(all(&numbered), all(&found));
         let starts: Vec<Start> = [0, 3, 7].map(|ticket| Start { ns: 0, ticket }).into();
         let (mut numbered, mut found) = (numbered[&0].clone(), found[&0].clone());
         numbered.divide(&starts);
         found.divide(&starts);
-        assert_eq!((numbered.steps(), found.steps()), (&[0, 3, 7][..], &[0, 3, 7][..]));
+        assert_eq!(
+            (numbered.steps(), found.steps()),
+            (&[0, 3, 7][..], &[0, 3, 7][..])
+        );
         assert_eq!((numbered.len(), numbered.blocks()), (7, 4));
         assert_eq!(
             (numbered.peak(), numbered.has_history(), numbered.odd()),
@@ -114,7 +121,11 @@ mod tests {
             let (numbered, found) = (numbered.get_mut(&0).unwrap(), found.get_mut(&0).unwrap());
             numbered.divide(&starts);
             found.divide(&starts);
-            assert_eq!((numbered.steps(), found.steps()), (&steps[..], &steps[..]), "{lines}");
+            assert_eq!(
+                (numbered.steps(), found.steps()),
+                (&steps[..], &steps[..]),
+                "{lines}"
+            );
             assert!(numbered.iter().eq(found.iter()));
             assert_eq!((numbered.odd(), numbered.odd().empty), (found.odd(), 1));
         }
@@ -135,12 +146,17 @@ mod tests {
             assert!(!Requests::of(&*recording, focus).is_empty(), "{odd}");
         }
         // More streams than are told apart.
-        let many: String = (0..=STREAMS).map(|n| format!("alloc,{:#x},512,{n},1,{n}\n", (n + 1) << 12)).collect();
+        let many: String = (0..=STREAMS)
+            .map(|n| format!("alloc,{:#x},512,{n},1,{n}\n", (n + 1) << 12))
+            .collect();
         let recording = log(&many);
         let focus = Focus::of(&*recording, None);
         assert!(Requests::numbered(&*recording, focus).is_none());
         assert_eq!(Requests::of(&*recording, focus)[&0].odd().more_streams, 1);
-        let other = Focus { device: Some(3), ..focus };
+        let other = Focus {
+            device: Some(3),
+            ..focus
+        };
         assert!(Requests::of(&*recording, other).is_empty());
     }
 }

@@ -99,7 +99,10 @@ pub fn place(blocks: &[Block], budget: &mut Budget<'_>) -> Placement {
         return place_together(blocks, budget);
     };
     let only = |small: bool| -> Vec<Block> {
-        let some = blocks.iter().zip(&is_small).filter(|(_, is_small)| **is_small == small);
+        let some = blocks
+            .iter()
+            .zip(&is_small)
+            .filter(|(_, is_small)| **is_small == small);
         some.map(|(block, _)| *block).collect()
     };
     let below = place_together(&only(false), budget);
@@ -121,7 +124,10 @@ pub fn place(blocks: &[Block], budget: &mut Budget<'_>) -> Placement {
 fn live_peak(blocks: &[Block]) -> u64 {
     let mut blocks = blocks.to_vec();
     let sections = sections::in_sections(&mut blocks);
-    sections::live(&blocks, sections).into_iter().max().unwrap_or(0)
+    sections::live(&blocks, sections)
+        .into_iter()
+        .max()
+        .unwrap_or(0)
 }
 
 /// Places blocks above each other and beside each other, whatever their sizes.

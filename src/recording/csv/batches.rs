@@ -31,7 +31,10 @@ impl Worker {
         let (outbox, batches) = channel();
         let work = move || {
             for block in inbox {
-                if outbox.send(Batch::of(&block, dialect, &mut columns)).is_err() {
+                if outbox
+                    .send(Batch::of(&block, dialect, &mut columns))
+                    .is_err()
+                {
                     return;
                 }
             }

@@ -194,7 +194,11 @@ impl Reader {
                 self.is_plain = false;
             }
         }
-        let stream = if kind == Kind::OutOfMemory { 0 } else { line.stream };
+        let stream = if kind == Kind::OutOfMemory {
+            0
+        } else {
+            line.stream
+        };
         Some(Row {
             ns: self.timed(line.ns),
             address,
