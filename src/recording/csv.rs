@@ -8,9 +8,12 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::{Coverage, Names, NoNames, Recording};
-use gpushim_trace::{Class, LiveBlock, Record, Timeline};
+use super::{Coverage, Names, NoNames, NumberedRequest, Recording};
+use gpushim_trace::{Class, Kind, LiveBlock, Record, Timeline};
 
+mod batches;
+mod blocks;
+mod line;
 mod number;
 mod reader;
 mod row;
@@ -19,8 +22,7 @@ mod tests;
 
 pub(super) use number::decimal;
 use reader::Reader;
-
-use row::Row;
+use row::{By, Row};
 
 /// The most events that are kept, 40 bytes each.
 const KEPT: usize = 1 << 22;
@@ -81,6 +83,10 @@ pub struct LineLog {
     events: u64,
     /// All events, unless they are too many.
     rows: Option<Vec<Row>>,
+    /// Streams and threads of those.
+    by: Vec<By>,
+    /// Whether each event is an allocation, or the free of one.
+    is_plain: bool,
     problems: Vec<String>,
 }
 
@@ -99,18 +105,22 @@ impl LineLog {
             dialect,
             events: 0,
             rows: None,
+            by: Vec::new(),
+            is_plain: false,
             problems: Vec::new(),
         };
         let mut reader = log.reader();
         let mut rows = Some(Vec::new());
-        for record in reader.by_ref() {
+        while let Some(row) = reader.next_row() {
             log.events += 1;
             match &mut rows {
-                Some(kept) if kept.len() < KEPT => kept.push(Row::of(&record)),
+                Some(kept) if kept.len() < KEPT => kept.push(row),
                 _ => rows = None,
             }
         }
         log.rows = rows;
+        log.by = reader.by();
+        log.is_plain = reader.is_plain && reader.blocks <= u64::from(u32::MAX);
         log.problems = reader.faults.sentences();
         log
     }
@@ -149,7 +159,9 @@ impl Recording for LineLog {
         match &self.rows {
             Some(rows) => {
                 let tickets = 0..;
-                Box::new(tickets.zip(rows).map(|(ticket, row)| row.record(ticket)))
+                let by = &self.by;
+                let records = tickets.zip(rows);
+                Box::new(records.map(|(ticket, row)| row.record(ticket, by)))
             }
             None => Box::new(self.reader()),
         }
@@ -157,6 +169,21 @@ impl Recording for LineLog {
 
     fn has_tensors(&self) -> bool {
         false
+    }
+
+    fn numbered(&self) -> Option<Box<dyn Iterator<Item = NumberedRequest> + '_>> {
+        let rows = self.rows.as_ref().filter(|_| self.is_plain)?;
+        Some(Box::new(rows.iter().map(|row| {
+            let (stream, thread) = self.by.get(row.by as usize).copied().unwrap_or_default();
+            NumberedRequest {
+                is_free: row.kind == Kind::Free,
+                block: row.block,
+                bytes: row.size,
+                stream: (row.class == Class::PoolAsync).then_some(stream),
+                thread,
+                ns: row.ns,
+            }
+        })))
     }
 
     fn live(&self) -> Option<Vec<LiveBlock>> {

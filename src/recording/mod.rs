@@ -81,6 +81,23 @@ pub enum Frame {
     Range(String),
 }
 
+/// An allocation or a free of memory that a pool of the driver or ours serves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NumberedRequest {
+    /// Whether the block comes back.
+    pub is_free: bool,
+    /// The number of the block, in the order of allocation, from 0 without gaps; of a block of no bytes it says nothing.
+    pub block: u32,
+    /// Bytes asked for, of a free those of its allocation.
+    pub bytes: u64,
+    /// The handle of the stream it is ordered on; `None` for the `cudaMalloc` family.
+    pub stream: Option<u64>,
+    /// The thread.
+    pub thread: u32,
+    /// Ns since the start of the recording.
+    pub ns: u64,
+}
+
 /// A run.
 pub trait Recording: Send + Sync {
     /// The file.
@@ -138,6 +155,12 @@ pub trait Recording: Send + Sync {
     /// says so; 0 is the default stream.
     fn stream(&self, record: &Record) -> Option<u64> {
         ordered_on(&record.event)
+    }
+
+    /// Its events as requests, if each of them is an allocation or the free of one, of device 0, and it has numbered them. Others
+    /// are found by a ledger.
+    fn numbered(&self) -> Option<Box<dyn Iterator<Item = NumberedRequest> + '_>> {
+        None
     }
 
     /// What a framework's caching allocator says beyond the events, if the recording has it.

@@ -19,6 +19,9 @@ pub struct DriverTime {
 /// An allocator that serves recorded requests. Each block is named by the number that
 /// [`Requests`](crate::requests::Requests) gave it.
 pub trait Allocator {
+    /// These requests come next. Whoever has much memory can have it ready for them.
+    fn expect(&mut self, _next: &[Request]) {}
+
     /// A block is asked for.
     ///
     /// # Errors

@@ -3,7 +3,7 @@
 use super::allocator::{Allocator, DriverTime, OutOfMemory};
 use super::device::{NoMemory, Simulated};
 use super::device::{ReplayDevice, UNLIMITED};
-use crate::requests::Request;
+use crate::requests::{Op, Request};
 use gpushim_alloc as alloc;
 use gpushim_alloc::device_pool::{self, DevicePool};
 use gpushim_alloc::plan::{Family, Plans};
@@ -15,6 +15,9 @@ const CONTEXT: Context = Context(1);
 /// Stands for the legacy default stream where a recording says 0.
 const DEFAULT_STREAM: u64 = Stream::LEGACY;
 
+/// Blocks of a run of which so many may be live that no cache has them.
+const LARGE: u32 = 50_000;
+
 /// The pool of the `cudaMalloc` family and that of streams, as in one process under the shim.
 pub struct GpushimAllocator {
     plain: DevicePool<Simulated>,
@@ -25,6 +28,10 @@ pub struct GpushimAllocator {
     serves_all: bool,
     /// Where each block is, by its number; 0: nowhere.
     places: Vec<u64>,
+    /// Where the blocks are that are freed soon.
+    soon: Vec<u64>,
+    /// Whether no cache has all blocks that are live.
+    is_large: bool,
     /// Ns from one tick of the background thread to the next; 0: no ticks.
     tick: u64,
     /// When the next tick is, ns.
@@ -69,6 +76,8 @@ impl GpushimAllocator {
             serves_all: is_paged && !has_plan,
             ordered: pool(ordered, orders, Family::Streams),
             places: vec![0; blocks as usize],
+            soon: Vec::new(),
+            is_large: blocks > LARGE,
             tick: device.decay / u64::from(TICKS_TO_DECAY),
             next: device.decay / u64::from(TICKS_TO_DECAY),
         }
@@ -133,6 +142,17 @@ fn stream(request: &Request) -> Stream {
 }
 
 impl Allocator for GpushimAllocator {
+    fn expect(&mut self, next: &[Request]) {
+        if !self.is_large {
+            return;
+        }
+        let frees = next.iter().filter(|request| request.op == Op::Free);
+        let freed = frees.filter_map(|request| self.places.get(request.block as usize));
+        self.soon.clear();
+        self.soon.extend(freed.filter(|place| **place != 0));
+        self.ordered.warm(&self.soon);
+    }
+
     fn allocate(&mut self, request: &Request) -> Result<(), OutOfMemory> {
         self.advance(request.ns);
         // As in the shim, nothing is refused while another pool holds what is free.

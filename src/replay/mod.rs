@@ -14,6 +14,7 @@ mod device;
 mod first_fit;
 mod gpushim;
 mod heap;
+mod journal;
 mod least_limit;
 mod outcome;
 mod plot;

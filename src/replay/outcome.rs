@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::allocator::{Allocator, DriverTime};
+use super::journal::Journal;
 use crate::requests::{Op, Request, Requests};
 
 /// Most points of a curve.
@@ -57,17 +58,6 @@ pub struct Step {
     pub driver_ns: u64,
 }
 
-/// Closes steps where they end.
-#[derive(Clone, Debug, Default)]
-struct Steps {
-    /// The first request of each, and last the one after the last.
-    bounds: Vec<usize>,
-    /// Bounds that were passed.
-    passed: usize,
-    open: Step,
-    before: DriverTime,
-}
-
 /// What came of a replay.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -105,12 +95,14 @@ pub struct Outcome {
     seen: (usize, usize),
     #[serde(skip)]
     point: Point,
+    /// What its steps are made of, until they are known.
     #[serde(skip)]
-    bounds: Steps,
+    journal: Option<Journal>,
 }
 
 impl Outcome {
-    pub(super) fn new(requests: &Requests) -> Outcome {
+    /// Of requests that are about to be served. `has_steps`: they are divided into steps afterwards.
+    pub(super) fn new(requests: &Requests, has_steps: bool) -> Outcome {
         Outcome {
             allocations: 0,
             peak_requested: 0,
@@ -128,17 +120,15 @@ impl Outcome {
             each: requests.len().div_ceil(POINTS).max(1),
             seen: (0, 0),
             point: Point::default(),
-            bounds: Steps {
-                bounds: requests.steps().to_vec(),
-                // One that begins with the first request has begun.
-                passed: usize::from(requests.steps().first() == Some(&0)),
-                ..Steps::default()
-            },
+            journal: has_steps.then(Journal::default),
         }
     }
 
     pub(super) fn refused(&mut self, index: usize, request: &Request) {
         self.out_of_memory += 1;
+        if let Some(journal) = &mut self.journal {
+            journal.refused.push(index);
+        }
         self.first_out_of_memory.get_or_insert(Refused {
             request: index as u64,
             bytes: request.bytes,
@@ -147,12 +137,13 @@ impl Outcome {
     }
 
     /// After a request.
-    pub(super) fn see(
+    #[inline]
+    pub(super) fn see<A: Allocator + ?Sized>(
         &mut self,
         index: usize,
         request: &Request,
         is_refused: bool,
-        allocator: &dyn Allocator,
+        allocator: &A,
     ) {
         match request.op {
             Op::Allocate => {
@@ -171,45 +162,23 @@ impl Outcome {
         point.requested = point.requested.max(self.requested);
         point.reserved = point.reserved.max(reserved);
         point.ns = request.ns;
-        let step = &mut self.bounds.open;
-        step.requests += 1;
-        step.peak_requested = step.peak_requested.max(self.requested);
-        step.peak_reserved = step.peak_reserved.max(reserved);
-        self.pass(index + 1, allocator);
+        if let Some(journal) = &mut self.journal {
+            journal.note(index, reserved, allocator.driver_time());
+        }
         self.seen.0 = index + 1;
         if self.seen.0 - self.seen.1 >= self.each {
             self.close(allocator);
         }
     }
 
-    /// Steps end that end before a request.
-    fn pass(&mut self, request: usize, allocator: &dyn Allocator) {
-        let steps = &mut self.bounds;
-        while steps
-            .bounds
-            .get(steps.passed)
-            .is_some_and(|bound| *bound <= request)
-        {
-            let now = allocator.driver_time();
-            if steps.passed > 0 {
-                self.steps.push(Step {
-                    driver_calls: now.calls.saturating_sub(steps.before.calls),
-                    driver_ns: now.ns.saturating_sub(steps.before.ns),
-                    ..steps.open
-                });
-            }
-            steps.passed += 1;
-            steps.before = now;
-            steps.open = Step {
-                requests: 0,
-                peak_requested: self.requested,
-                peak_reserved: allocator.reserved(),
-                ..Step::default()
-            };
+    /// Makes the steps, which the requests know now.
+    pub(super) fn divide(&mut self, requests: &Requests) {
+        if let Some(journal) = self.journal.take() {
+            self.steps = journal.steps(requests);
         }
     }
 
-    fn close(&mut self, allocator: &dyn Allocator) {
+    fn close<A: Allocator + ?Sized>(&mut self, allocator: &A) {
         let largest_free = allocator.largest_free();
         let done = Point {
             requests: self.seen.0 as u64,
@@ -225,11 +194,10 @@ impl Outcome {
         };
     }
 
-    pub(super) fn end(&mut self, allocator: &dyn Allocator) {
+    pub(super) fn end<A: Allocator + ?Sized>(&mut self, allocator: &A) {
         if self.seen.0 > self.seen.1 {
             self.close(allocator);
         }
-        self.pass(usize::MAX, allocator);
         let mut largest: Vec<u64> = self
             .curve
             .0

@@ -76,7 +76,14 @@ impl ReplayReport {
         (policies, device, asks_limit): (&[Policy], &ReplayDevice, bool),
         watch: &mut dyn FnMut(Policy, usize, usize),
     ) -> ReplayReport {
-        let (all, iterations) = Requests::in_iterations(recording, focus);
+        let mut serve = |policy: Policy, requests: &Requests| {
+            OfPolicy::of(policy, (device, asks_limit), requests, watch)
+        };
+        let (all, iterations, mut first) = Requests::in_iterations(recording, focus, |all| {
+            let requests = all.values().next();
+            let (policy, requests) = policies.first().zip(requests)?;
+            Some(serve(*policy, requests))
+        });
         let by = iterations
             .as_ref()
             .map(|found| found.by.in_words(&mut *recording.names()));
@@ -93,7 +100,12 @@ impl ReplayReport {
             is_peak_unsure: requests.is_peak_unsure(),
             policies: policies
                 .iter()
-                .map(|policy| OfPolicy::of(*policy, (device, asks_limit), &requests, watch))
+                .map(|policy| {
+                    // The first policy has served the first device's requests already.
+                    let mut of = first.take().unwrap_or_else(|| serve(*policy, &requests));
+                    of.outcome.divide(&requests);
+                    of
+                })
                 .collect(),
         });
         ReplayReport {
@@ -146,7 +158,7 @@ impl OfPolicy {
         let plans = policy.plans(device, requests);
         let mut allocator = policy.build_with(device, requests, &plans);
         let mut served = |done| watch(policy, done, requests.len());
-        let outcome = run_watched(requests, &mut *allocator, &mut served);
+        let outcome = run_watched(requests, &mut *allocator, true, &mut served);
         let mut replays = 0;
         let mut is_enough = |limit| {
             replays += 1;

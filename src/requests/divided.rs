@@ -13,28 +13,37 @@ use crate::recording::Recording;
 pub const STEPS: usize = 4096;
 
 impl Requests {
-    /// As [`Requests::of`], with the first [`STEPS`] of the iterations, which are found meanwhile.
-    pub fn in_iterations(
+    /// As [`Requests::of`], with the first [`STEPS`] of the iterations. While those are found, `meanwhile` has the requests, which do not
+    /// know their steps yet.
+    pub fn in_iterations<T>(
         recording: &dyn Recording,
         focus: Focus,
-    ) -> (BTreeMap<u8, Requests>, Option<Iterations>) {
-        let (mut all, iterations) = thread::scope(|scope| {
+        meanwhile: impl FnOnce(&BTreeMap<u8, Requests>) -> T,
+    ) -> (BTreeMap<u8, Requests>, Option<Iterations>, T) {
+        let (mut all, iterations, made) = thread::scope(|scope| {
             let iterations = scope.spawn(|| Iterations::find(recording, focus));
             let all = Requests::read(recording, focus);
+            let made = meanwhile(&all);
             let iterations = iterations.join();
-            (all, iterations.unwrap_or_else(|panic| resume_unwind(panic)))
+            let iterations = iterations.unwrap_or_else(|panic| resume_unwind(panic));
+            (all, iterations, made)
         });
         let starts = iterations.as_ref().map_or(&[][..], |found| &found.starts);
         for requests in all.values_mut() {
             requests.divide(starts.get(..=STEPS).unwrap_or(starts));
         }
-        (all, iterations)
+        (all, iterations, made)
     }
 
     /// Notes the first request of each step; the last start is the end of the last step.
     pub(super) fn divide(&mut self, starts: &[Start]) {
         let tickets = std::mem::take(&mut self.tickets);
-        let first = |start: &Start| tickets.partition_point(|ticket| *ticket <= start.ticket);
+        let count = self.len();
+        let first = |start: &Start| match tickets.is_empty() {
+            // Tickets count events from 0.
+            true => usize::try_from(start.ticket).map_or(count, |at| at.min(count)),
+            false => tickets.partition_point(|ticket| *ticket <= start.ticket),
+        };
         self.steps = starts.iter().map(first).collect();
     }
 }

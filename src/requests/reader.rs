@@ -226,7 +226,7 @@ impl<'a> Reader<'a> {
             .requests
             .kept
             .last()
-            .is_none_or(|last| last.op != Op::Trim)
+            .is_none_or(|last| last.op() != Op::Trim)
         {
             let request = Request {
                 stream: None,

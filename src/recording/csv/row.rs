@@ -2,47 +2,45 @@
 
 use gpushim_trace::{Class, Event, Kind, Record};
 
-/// What `Reader` sets in an event; everything else of it follows from that.
+/// `CUDA_ERROR_OUT_OF_MEMORY`.
+const OUT_OF_MEMORY: i16 = 2;
+
+/// A stream, 0 where there is none, and a thread.
+pub(super) type By = (u64, u32);
+
+/// What a log's reader makes of a line.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Row {
-    ns: u64,
-    address: u64,
-    size: u64,
-    stream: u64,
-    thread: u32,
-    result: i16,
-    kind: Kind,
-    class: Class,
+    pub ns: u64,
+    pub address: u64,
+    pub size: u64,
+    /// The number of the block, in the order of allocation, where the log is plain and has no more than can be numbered.
+    pub block: u32,
+    /// The place of its stream and thread.
+    pub by: u32,
+    pub kind: Kind,
+    pub class: Class,
 }
 
 impl Row {
-    /// Of an event that a log's reader made.
-    pub(super) fn of(record: &Record) -> Row {
-        let event = &record.event;
-        Row {
-            ns: record.ns,
-            address: event.address,
-            size: event.size,
-            stream: event.extra[0],
-            thread: event.thread,
-            result: event.result,
-            kind: event.kind,
-            class: event.class,
-        }
-    }
-
-    /// The same event, the one with this place among all.
-    pub(super) fn record(&self, ticket: u64) -> Record {
+    /// The event, the one with this place among all.
+    pub(super) fn record(&self, ticket: u64, by: &[By]) -> Record {
+        let (stream, thread) = by.get(self.by as usize).copied().unwrap_or_default();
+        let result = match self.kind {
+            Kind::OutOfMemory => OUT_OF_MEMORY,
+            _ => 0,
+        };
         Record {
             ticket,
             ns: self.ns,
             event: Event {
-                thread: self.thread,
+                thread,
+                // Such a log is of one memory resource, and so of one device; which, it does not say.
                 device: 0,
-                result: self.result,
+                result,
                 address: self.address,
                 size: self.size,
-                extra: [self.stream, 0],
+                extra: [stream, 0],
                 ..Event::new(self.kind, self.class)
             },
         }

@@ -31,6 +31,7 @@ mod stream_queues;
 #[cfg(test)]
 mod tests;
 mod types;
+mod warm;
 
 pub use contexts::Mark;
 pub use driver::{Driver, PoolId};
