@@ -12,6 +12,8 @@ use crate::cuda::types::SUCCESS;
 const VIRTUAL_MEMORY: c_int = 102;
 /// `CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED`.
 const RDMA: c_int = 110;
+/// `CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED`.
+const DESCRIPTORS: c_int = 103;
 
 fn attribute(device: i32, attribute: c_int) -> bool {
     let mut value = 0;
@@ -25,6 +27,12 @@ fn attribute(device: i32, attribute: c_int) -> bool {
 pub fn has_virtual_memory(device: i32) -> bool {
     static KNOWN: Known = Known::new();
     KNOWN.get(device, || attribute(device, VIRTUAL_MEMORY))
+}
+
+/// Whether a device's virtual memory can have descriptors, by which other processes map it.
+pub fn has_descriptors(device: i32) -> bool {
+    static KNOWN: Known = Known::new();
+    KNOWN.get(device, || attribute(device, DESCRIPTORS))
 }
 
 /// Whether any device has virtual memory management, or there is no telling yet.

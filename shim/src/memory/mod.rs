@@ -1,7 +1,7 @@
 //! Memory: the pools of this process, and what the driver serves itself.
 //!
 //! `registry` has the pools, `allocator` and `stream_ordered` serve requests from them, `paged` those of `cudaMalloc`
-//! under the policy `vmm`, `elastic` the segments of PyTorch's own allocator. `plain_driver` and `stream_driver` are the
+//! under the policy `vmm`, `ipc_export` and `ipc_import` share those with other processes, `elastic` the segments of PyTorch's own allocator. `plain_driver` and `stream_driver` are the
 //! driver as the pools see it. What no pool serves goes through `passthrough`.
 
 pub mod allocator;
@@ -13,6 +13,8 @@ pub mod elastic;
 pub mod elastic_pages;
 pub mod elastic_sites;
 pub mod growth;
+pub mod ipc_export;
+pub mod ipc_import;
 pub mod mappings;
 pub mod memory_info;
 pub mod paged;

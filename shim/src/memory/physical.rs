@@ -8,7 +8,7 @@ use crate::base::thread;
 use crate::cuda::functions::real;
 use crate::cuda::types::{CUresult, OUT_OF_MEMORY, check};
 use crate::cuda::{context, device, devices, primary};
-use crate::memory::budget;
+use crate::memory::{budget, policy};
 
 /// Runs a call that makes nothing in a context in one of the device: the current one, or the primary one.
 pub fn on_device<R>(device: i32, f: impl FnOnce() -> R) -> Result<R, CUresult> {
@@ -20,6 +20,12 @@ pub fn on_device<R>(device: i32, f: impl FnOnce() -> R) -> Result<R, CUresult> {
         Some(context) => context::with(context, f),
         None => Ok(f()),
     }
+}
+
+/// Whether a device's memory is made so that other processes can map it: where `cudaMalloc` is served in pages. Memory of
+/// streams alone has no handles for other processes natively either.
+pub fn is_shareable(device: i32) -> bool {
+    policy::is_paged() && devices::has_descriptors(device)
 }
 
 /// Physical memory of a device, its handle.
@@ -34,6 +40,10 @@ pub fn create(device: i32, bytes: u64) -> Result<u64, CUresult> {
     properties.location.type_ = sys::CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE;
     properties.location.id = device;
     properties.allocFlags.gpuDirectRDMACapable = devices::is_rdma_capable(device).into();
+    if is_shareable(device) {
+        properties.requestedHandleTypes =
+            sys::CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+    }
     let claim = budget::reserve(device, bytes).ok_or(OUT_OF_MEMORY)?;
     let mut handle = 0;
     let create = || {

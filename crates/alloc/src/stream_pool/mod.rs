@@ -7,6 +7,7 @@
 //! large pieces; `pool.rs` and
 //! `miss.rs` carry it out. `stream_queues.rs` knows what each stream has freed, and `fences.rs` when that is over.
 
+mod backing;
 mod bits;
 mod block;
 mod contexts;
@@ -33,6 +34,7 @@ mod tests;
 mod types;
 mod warm;
 
+pub use backing::Backing;
 pub use contexts::Mark;
 pub use driver::{Driver, PoolId};
 pub use plan_follower::{Divergence, Progress};

@@ -214,6 +214,12 @@ declare! {
     fn cuEventCreate(event: *mut Handle, flags: u32);
     fn cuEventQuery(event: Handle);
     fn cuEventRecord(event: Handle, stream: Handle);
+    fn cuMemExportToShareableHandle(
+        shared: *mut c_void, handle: c_ulonglong, kind: c_uint, flags: c_ulonglong,
+    );
+    fn cuMemImportFromShareableHandle(
+        handle: *mut c_ulonglong, shared: *mut c_void, kind: c_uint,
+    );
     fn cuMemAddressReserve(
         address: *mut u64, bytes: usize, alignment: usize, wished: u64, flags: u64,
     );

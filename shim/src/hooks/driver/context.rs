@@ -14,8 +14,8 @@ use crate::cuda::types::{CUresult, Handle, INVALID_CONTEXT, PEER_ACCESS_NOT_ENAB
 use crate::cuda::{attached, context, device, primary};
 use crate::hooks::driver::hook::driver_hooks;
 use crate::memory::{
-    budget, capture_notices, device_memory, drain, elastic, memory_info, paged, passthrough,
-    peer_access, pool_peers, pools, registry, surplus,
+    budget, capture_notices, device_memory, drain, elastic, ipc_import, memory_info, paged,
+    passthrough, peer_access, pool_peers, pools, registry, surplus,
 };
 use crate::record::events;
 
@@ -29,6 +29,7 @@ fn ended(handle: u64) {
     capture_notices::context_gone(ended);
     elastic::context_gone(ended);
     paged::context_gone(ended);
+    ipc_import::context_gone(ended);
     attached::none(ended);
     pool_peers::gone(ended);
     let of_pages = pools::context_gone(ended);

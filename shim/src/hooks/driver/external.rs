@@ -4,6 +4,7 @@ use std::ffi::{c_int, c_uint, c_ulonglong, c_void};
 use std::sync::Once;
 
 use cudarc::driver::sys;
+use gpushim_ipc::Token;
 use gpushim_trace::{Class, Kind};
 
 use crate::base::stderr;
@@ -12,7 +13,7 @@ use crate::cuda::functions::real;
 use crate::cuda::types::{CUresult, DevicePtr, Handle, INVALID_VALUE, SUCCESS};
 use crate::hooks::driver::hook::driver_hooks;
 use crate::memory::registry::{self, RegisteredPool};
-use crate::memory::{elastic, passthrough};
+use crate::memory::{elastic, ipc_export, ipc_import, passthrough};
 use crate::record::events;
 
 /// Others may reach this memory from here on: its free must be a free.
@@ -27,14 +28,33 @@ pub fn exported(class: Class, address: DevicePtr) {
     events::forwarded(Kind::Export, class, context::device(), address, 0, 0);
 }
 
+/// A handle of memory in pages: a token, for processes with this library.
+fn token(handle: *mut c_void, entry: &RegisteredPool, address: DevicePtr) -> CUresult {
+    if handle.is_null() || entry.pool.find(address).is_none() {
+        return INVALID_VALUE;
+    }
+    let Some(token) = ipc_export::token(entry, address) else {
+        return no_handle(entry);
+    };
+    // SAFETY: not null, and the caller's to be written.
+    unsafe {
+        handle
+            .cast::<[u8; Token::SIZE]>()
+            .write_unaligned(token.encode())
+    };
+    // Pages of a live block stay where they are: its pool need not know.
+    events::forwarded(Kind::Export, Class::Ipc, context::device(), address, 0, 0);
+    SUCCESS
+}
+
 /// A block of a stream-ordered pool has no handle for other processes, with the driver's pools as with
 /// ours: a part of a larger allocation would open as all of it.
 fn no_handle(entry: &RegisteredPool) -> CUresult {
     static SAID: Once = Once::new();
     SAID.call_once(|| {
         stderr::say(&format!(
-            "failed to make an IPC handle: memory of a stream-ordered pool or of the policy vmm (device \
-             {}) has none; use GPUSHIM_POLICY=blocks and no takeover in this process",
+            "failed to make an IPC handle: memory of a stream-ordered pool (device {}) has none; use \
+             memory of cudaMalloc, and no takeover in this process",
             entry.device
         ));
     });
@@ -52,16 +72,36 @@ fn no_handle_of_segment() -> CUresult {
     INVALID_VALUE
 }
 
+/// Opens a handle of memory in pages. `None`: it is the driver's.
+fn open(address: *mut DevicePtr, handle: &sys::CUipcMemHandle, flags: c_uint) -> Option<CUresult> {
+    if address.is_null() {
+        return None;
+    }
+    Some(match ipc_import::open(handle, flags)? {
+        Ok(found) => {
+            // SAFETY: not null, and the caller's to be written.
+            unsafe { *address = found };
+            passthrough::allocated(Class::Ipc, found, 0, 0);
+            SUCCESS
+        }
+        Err(error) => error,
+    })
+}
+
 driver_hooks! {
     /// A handle with which other processes open an allocation.
     fn cuIpcGetMemHandle(handle: *mut c_void, address: DevicePtr) {
         if let Some(entry) = registry::owner(address) {
-            return no_handle(entry);
+            return match context::current() {
+                Some(_) => token(handle, entry, address),
+                // The driver returns the reason. SAFETY: the caller's arguments, unchanged; so in every hook of this file.
+                None => unsafe { real::cuIpcGetMemHandle(handle, address) },
+            };
         }
         if elastic::find(address).is_some() {
             return no_handle_of_segment();
         }
-        // SAFETY: the caller's arguments, unchanged; so in every hook of this file.
+        // SAFETY: as above.
         let result = unsafe { real::cuIpcGetMemHandle(handle, address) };
         if result == SUCCESS {
             exported(Class::Ipc, address);
@@ -70,6 +110,9 @@ driver_hooks! {
     }
     /// Another process's allocation, here (CUDA 4 to 10).
     fn cuIpcOpenMemHandle(address: *mut DevicePtr, handle: sys::CUipcMemHandle, flags: c_uint) {
+        if let Some(result) = open(address, &handle, flags) {
+            return result;
+        }
         // SAFETY: as above.
         let result = unsafe { real::cuIpcOpenMemHandle(address, handle, flags) };
         if result == SUCCESS {
@@ -80,6 +123,9 @@ driver_hooks! {
     }
     /// Another process's allocation, here.
     fn cuIpcOpenMemHandle_v2(address: *mut DevicePtr, handle: sys::CUipcMemHandle, flags: c_uint) {
+        if let Some(result) = open(address, &handle, flags) {
+            return result;
+        }
         // SAFETY: as above.
         let result = unsafe { real::cuIpcOpenMemHandle_v2(address, handle, flags) };
         if result == SUCCESS {
@@ -90,8 +136,12 @@ driver_hooks! {
     }
     /// Closes another process's allocation.
     fn cuIpcCloseMemHandle(address: DevicePtr) {
-        // SAFETY: as above.
-        passthrough::free(address, 0, || unsafe { real::cuIpcCloseMemHandle(address) })
+        passthrough::free(address, 0, || match ipc_import::close(address) {
+            Some(Ok(())) => SUCCESS,
+            Some(Err(error)) => error,
+            // SAFETY: as above.
+            None => unsafe { real::cuIpcCloseMemHandle(address) },
+        })
     }
     /// A file descriptor of an address range, for other drivers.
     fn cuMemGetHandleForAddressRange(

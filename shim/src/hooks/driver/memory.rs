@@ -10,7 +10,9 @@ use crate::cuda::types::{
 use crate::cuda::{context, green};
 use crate::hooks::driver::hook::driver_hooks;
 use crate::hooks::driver::pointer;
-use crate::memory::{allocator, budget, elastic, memory_info, paged, passthrough, registry};
+use crate::memory::{
+    allocator, budget, elastic, ipc_import, memory_info, paged, passthrough, registry,
+};
 
 /// Bytes that rows are padded to.
 const PITCH: u64 = 512;
@@ -125,6 +127,14 @@ driver_hooks! {
             unsafe {
                 base.as_mut().into_iter().for_each(|base| *base = segment.base);
                 size.as_mut().into_iter().for_each(|size| *size = segment.bytes as usize);
+            }
+            return SUCCESS;
+        }
+        if let Some((start, bytes)) = ipc_import::find(address) {
+            // SAFETY: as above.
+            unsafe {
+                base.as_mut().into_iter().for_each(|base| *base = start);
+                size.as_mut().into_iter().for_each(|size| *size = bytes as usize);
             }
             return SUCCESS;
         }

@@ -11,8 +11,8 @@ use crate::cuda::functions::real;
 use crate::cuda::types::{CUresult, DevicePtr, SUCCESS};
 use crate::hooks::driver::external;
 use crate::hooks::driver::hook::driver_hooks;
-use crate::memory::elastic;
 use crate::memory::registry::{self, RegisteredPool};
+use crate::memory::{elastic, ipc_export, ipc_import};
 
 /// `CU_POINTER_ATTRIBUTE_…`, by number.
 const CONTEXT: c_int = 1;
@@ -73,8 +73,9 @@ impl PoolBlock {
         }
         let right = match attribute {
             IS_LEGACY_CUDA_IPC_CAPABLE => {
+                let right = ipc_export::is_possible(self.entry, self.block.address);
                 // SAFETY: this attribute is an int.
-                return unsafe { value.cast::<c_int>().write_unaligned(0) };
+                return unsafe { value.cast::<c_int>().write_unaligned(right.into()) };
             }
             CONTEXT if self.block.for_all => self.block.context.0,
             // Stream-ordered memory belongs to no context (measured on an H100).
@@ -173,6 +174,13 @@ fn ask_range(
     driver: impl FnOnce(DevicePtr) -> CUresult,
     amend: impl FnOnce(DevicePtr, u64),
 ) -> CUresult {
+    if let Some((base, bytes)) = ipc_import::find(address) {
+        let result = driver(address);
+        if result == SUCCESS {
+            amend(base, bytes);
+        }
+        return result;
+    }
     match registry::used().map(|pool| pool.look_up(address)) {
         None | Some(device_pool::Found::Unknown) => driver(address),
         Some(device_pool::Found::Free) => driver(NOWHERE),

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::fs::File;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::Arc;
 
 use crate::abi::MemLocation;
@@ -14,6 +14,9 @@ use crate::ranges::Ranges;
 
 /// Size of the file that handles share which never leave the process, in bytes. Sparse.
 const COMMON: u64 = 1 << 40;
+
+/// Contents are copied in pieces of this size, in bytes; memory has a multiple of it.
+const PIECE: usize = 1 << 20;
 
 /// `CUmemAllocationProp`.
 #[repr(C)]
@@ -82,11 +85,7 @@ pub fn sparse_file(size: u64) -> Outcome<File> {
 impl Store {
     /// New memory of zeros, with one user. Whether a device has room for it is the caller's business.
     pub fn create(&mut self, size: u64, prop: MemProp, charged: Option<i32>) -> Outcome<u64> {
-        let (file, offset) = match prop.handles {
-            0 => self.common(size)?,
-            // What may leave the process gets a file of its own.
-            _ => (Arc::new(sparse_file(size)?), 0),
-        };
+        let (file, offset) = self.common(size)?;
         Ok(self.insert(Physical {
             file,
             offset,
@@ -137,22 +136,48 @@ impl Store {
             return None;
         }
         let physical = self.all.remove(&key)?;
+        self.give_back(&physical.file, physical.offset, physical.size);
+        Some(physical)
+    }
+
+    /// A part of the common file, if it is one, is free: nothing is mapped from it any more.
+    fn give_back(&mut self, from: &Arc<File>, offset: u64, size: u64) {
         if let Some((file, space)) = &mut self.common
-            && Arc::ptr_eq(file, &physical.file)
+            && Arc::ptr_eq(file, from)
         {
             let punch = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
-            // SAFETY: our own file; nothing is mapped from this part of it any more.
-            unsafe {
-                libc::fallocate(
-                    file.as_raw_fd(),
-                    punch,
-                    physical.offset as i64,
-                    physical.size as i64,
-                )
-            };
-            space.give(physical.offset, physical.size);
+            // SAFETY: our own file; the caller has nothing mapped from this part of it any more.
+            unsafe { libc::fallocate(file.as_raw_fd(), punch, offset as i64, size as i64) };
+            space.give(offset, size);
         }
-        Some(physical)
+    }
+
+    /// Gives memory that leaves the process a file of its own, with what is in it; `remap` puts that file where the
+    /// memory is mapped. A process that exports none has one file, however much memory it has.
+    pub fn separate(&mut self, key: u64, remap: impl Fn(&File, u64) -> Outcome) -> Outcome {
+        let physical = self.all.get_mut(&key).ok_or(UNKNOWN)?;
+        let is_common = |(file, _): &(Arc<File>, Ranges)| Arc::ptr_eq(file, &physical.file);
+        if !self.common.as_ref().is_some_and(is_common) {
+            return Ok(());
+        }
+        let file = Arc::new(sparse_file(physical.size)?);
+        let mut bytes = vec![0; PIECE.min(physical.size as usize)];
+        for at in (0..physical.size).step_by(bytes.len()) {
+            let copied = physical
+                .file
+                .read_exact_at(&mut bytes, physical.offset + at)
+                .and_then(|()| match bytes.iter().all(|byte| *byte == 0) {
+                    true => Ok(()),
+                    false => file.write_all_at(&bytes, at),
+                });
+            copied.map_err(|_| OUT_OF_MEMORY)?;
+        }
+        remap(&file, physical.size)?;
+        let offset = std::mem::replace(&mut physical.offset, 0);
+        let size = physical.size;
+        let before = std::mem::replace(&mut physical.file, file);
+        self.give_back(&before, offset, size);
+        Ok(())
     }
 
     /// A descriptor of the memory's file for another process, or for this one.

@@ -331,14 +331,21 @@ pub fn access(kind: u32, id: i32, address: u64) -> Outcome<u64> {
 
 /// A descriptor of a handle's memory.
 pub fn export(handle: u64, kind: u32, flags: u64) -> Outcome<i32> {
-    let state = lock()?;
+    let mut state = lock()?;
     let prop = state.vmm.prop(handle)?;
     // Only file descriptors, where the memory was made for them.
     if flags != 0 || kind != 1 || prop.handles & 1 == 0 {
         return Err(INVALID_VALUE);
     }
     let physical = state.vmm.handles.get(handle)?.physical;
-    state.vmm.store.export(physical)
+    let Vmm {
+        store, mappings, ..
+    } = &mut state.vmm;
+    store.separate(physical, |file, size| {
+        let mut places = mappings.iter().filter(|(_, one)| one.physical == physical);
+        places.try_for_each(|(base, _)| map_file(*base, size, file, 0))
+    })?;
+    store.export(physical)
 }
 
 /// A handle of the memory behind a descriptor.

@@ -1,0 +1,45 @@
+//! The memory behind a block, for other processes that are to map it.
+
+use super::driver::Driver;
+use super::pool::StreamPool;
+use super::types::LiveBlock;
+
+/// A block and the pieces of memory that it lies on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Backing {
+    /// The block.
+    pub block: LiveBlock,
+    /// Where the first piece begins.
+    pub base: u64,
+    /// The pieces in the order of their addresses, without a gap: the driver's handle and bytes of each.
+    pub pieces: Vec<(u64, u64)>,
+}
+
+impl<D: Driver> StreamPool<D> {
+    /// The memory behind the block in the caller's hands that contains an address. `None`: there is no such block, or its
+    /// memory has no handles.
+    ///
+    /// The memory stays there while the block is live. Whoever uses the handles asks again afterwards: if the same
+    /// block is still there, they were valid all the time.
+    pub fn backing(&self, address: u64) -> Option<Backing> {
+        let block = self.find(address)?;
+        let end = block.address + block.requested;
+        let state = self.state.lock();
+        let (&base, _) = state.space.pieces.range(..=block.address).next_back()?;
+        let mut covered = base;
+        let mut pieces = Vec::new();
+        for (&at, piece) in state.space.pieces.range(base..end) {
+            if at != covered || piece.handle == 0 {
+                return None;
+            }
+            covered = at + piece.bytes;
+            pieces.push((piece.handle, piece.bytes));
+        }
+        let backing = Backing {
+            block,
+            base,
+            pieces,
+        };
+        (covered >= end).then_some(backing)
+    }
+}

@@ -1,0 +1,92 @@
+//! Where the sockets are: an abstract name, which a network namespace has for itself, and a file in a folder of the
+//! user's, which containers may share.
+
+use std::fs::{self, DirBuilder};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::net::SocketAddrUnix;
+use rustix::process::geteuid;
+
+use crate::link;
+use crate::token::Random;
+
+/// A socket of a process that is gone is removed from this age on: a younger one may not listen yet.
+const AGE: Duration = Duration::from_secs(10);
+
+fn file_name(name: &Random) -> String {
+    let hex = name.iter().map(|byte| format!("{byte:02x}"));
+    format!("gpushim-ipc-{}", hex.collect::<String>())
+}
+
+/// The abstract address of a name.
+pub fn in_network(name: &Random) -> io::Result<SocketAddrUnix> {
+    Ok(SocketAddrUnix::new_abstract_name(
+        file_name(name).as_bytes(),
+    )?)
+}
+
+/// The path of a name.
+pub fn path(folder: &Path, name: &Random) -> PathBuf {
+    folder.join(file_name(name))
+}
+
+/// The folder of this user's sockets. It need not exist.
+pub fn of_user() -> PathBuf {
+    PathBuf::from(format!("/tmp/gpushim-{}", geteuid().as_raw()))
+}
+
+/// Whether a folder is there and only this user can enter it: in a folder for everybody another user may have made it.
+pub fn is_private(folder: &Path) -> bool {
+    fs::symlink_metadata(folder).is_ok_and(|found| {
+        found.is_dir() && found.uid() == geteuid().as_raw() && found.mode() & 0o077 == 0
+    })
+}
+
+/// Makes the folder if need be. False: it is not this user's alone.
+pub fn make(folder: &Path) -> bool {
+    // Fails if it is there.
+    let _ = DirBuilder::new().mode(0o700).create(folder);
+    is_private(folder)
+}
+
+/// Removes sockets on which nobody listens: their processes were killed.
+pub fn tidy(folder: &Path) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let is_old = entry.metadata().is_ok_and(|found| {
+            let age = found.modified().ok().and_then(|then| then.elapsed().ok());
+            found.file_type().is_socket() && age.is_some_and(|age| age > AGE)
+        });
+        let refuses = || {
+            let Ok(address) = SocketAddrUnix::new(entry.path()) else {
+                return false;
+            };
+            let tried = link::connect(&address);
+            tried.is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
+        };
+        if is_old && refuses() {
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    #[test]
+    fn only_a_folder_of_this_user_alone_is_private() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let own = folder.path().join("own");
+        assert!(!is_private(&own), "it is not there");
+        assert!(make(&own) && make(&own));
+        let linked = folder.path().join("linked");
+        symlink(&own, &linked).expect("a link");
+        assert!(!make(&linked), "a link may lead anywhere");
+        fs::set_permissions(&own, fs::Permissions::from_mode(0o755)).expect("permissions");
+        assert!(!make(&own), "others can enter it");
+    }
+}

@@ -1,0 +1,167 @@
+//! What is said over the socket: a request for some pieces of a block, and the reply. Each is one packet.
+
+use crate::token::Random;
+
+/// Pieces of one reply at most; the kernel passes 253 descriptors at once (`SCM_MAX_FD`), and those on their way count
+/// against the limit of the sender.
+pub const BATCH: usize = 32;
+
+/// Asks for pieces of a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// The secret of the token.
+    pub secret: Random,
+    /// The block's number in the token.
+    pub block: u64,
+    /// The first piece that is wanted, counted from 0.
+    pub first: u32,
+}
+
+impl Request {
+    /// Bytes of a request.
+    pub(crate) const SIZE: usize = 28;
+
+    pub(crate) fn encode(&self) -> [u8; Request::SIZE] {
+        let mut bytes = [0; Request::SIZE];
+        bytes[..16].copy_from_slice(&self.secret);
+        bytes[16..24].copy_from_slice(&self.block.to_ne_bytes());
+        bytes[24..].copy_from_slice(&self.first.to_ne_bytes());
+        bytes
+    }
+
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Request> {
+        let bytes: &[u8; Request::SIZE] = bytes.try_into().ok()?;
+        Some(Request {
+            secret: bytes[..16].try_into().ok()?,
+            block: u64::from_ne_bytes(bytes[16..24].try_into().ok()?),
+            first: u32::from_ne_bytes(bytes[24..].try_into().ok()?),
+        })
+    }
+}
+
+/// A piece of memory: its descriptor, and its bytes.
+#[derive(Debug)]
+pub struct Piece<F> {
+    /// The descriptor.
+    pub file: F,
+    /// Bytes.
+    pub bytes: u64,
+}
+
+/// Some pieces of a block.
+#[derive(Debug)]
+pub struct Reply<F> {
+    /// Pieces of the block.
+    pub total: u32,
+    /// Bytes of all of them.
+    pub bytes: u64,
+    /// Bytes of the first piece before the block.
+    pub offset: u64,
+    /// The pieces from the one that was asked for on, as many as fit.
+    pub pieces: Vec<Piece<F>>,
+}
+
+/// Why there is no reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// There is no such block, or no longer.
+    Gone,
+    /// A call to the exporter's driver failed, with this code.
+    Driver(u32),
+}
+
+/// The first word of a reply, if it has pieces.
+const PIECES: u32 = 0;
+/// The first word of a reply if the block is gone.
+const GONE: u32 = 1;
+/// The first word of a reply if the driver refused.
+const DRIVER: u32 = 2;
+/// Bytes of a reply before those of its pieces.
+const HEAD: usize = 24;
+/// Bytes of a reply at most.
+pub(crate) const REPLY: usize = HEAD + 8 * BATCH;
+
+/// The bytes of a reply, without its descriptors.
+pub(crate) fn encode<F>(reply: &Result<Reply<F>, Refused>) -> Vec<u8> {
+    let (kind, total, bytes, offset) = match reply {
+        Ok(reply) => (PIECES, reply.total, reply.bytes, reply.offset),
+        Err(Refused::Gone) => (GONE, 0, 0, 0),
+        Err(Refused::Driver(code)) => (DRIVER, *code, 0, 0),
+    };
+    let mut all = Vec::with_capacity(REPLY);
+    all.extend(kind.to_ne_bytes());
+    all.extend(total.to_ne_bytes());
+    all.extend(bytes.to_ne_bytes());
+    all.extend(offset.to_ne_bytes());
+    for piece in reply.iter().flat_map(|reply| &reply.pieces) {
+        all.extend(piece.bytes.to_ne_bytes());
+    }
+    all
+}
+
+/// The reply in these bytes, with its descriptors. `None`: it is none.
+pub(crate) fn decode<F>(bytes: &[u8], files: Vec<F>) -> Option<Result<Reply<F>, Refused>> {
+    let word = |at: usize| Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
+    let long = |at: usize| Some(u64::from_ne_bytes(bytes.get(at..at + 8)?.try_into().ok()?));
+    let total = word(4)?;
+    match word(0)? {
+        PIECES => {}
+        GONE => return Some(Err(Refused::Gone)),
+        DRIVER => return Some(Err(Refused::Driver(total))),
+        _ => return None,
+    }
+    if bytes.len() != HEAD + 8 * files.len() {
+        return None;
+    }
+    let pieces = files.into_iter().enumerate().map(|(at, file)| {
+        let bytes = long(HEAD + 8 * at)?;
+        Some(Piece { file, bytes })
+    });
+    Some(Ok(Reply {
+        total,
+        bytes: long(8)?,
+        offset: long(16)?,
+        pieces: pieces.collect::<Option<_>>()?,
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn requests_are_read_as_they_were_written(secret: Random, block: u64, first: u32) {
+            let request = Request { secret, block, first };
+            prop_assert_eq!(Request::decode(&request.encode()), Some(request));
+            prop_assert_eq!(Request::decode(&request.encode()[1..]), None);
+        }
+
+        #[test]
+        fn replies_are_read_as_they_were_written(
+            total: u32, bytes: u64, offset: u64, sizes in prop::collection::vec(any::<u64>(), 0..=BATCH),
+        ) {
+            let pieces: Vec<_> = sizes.iter().map(|&bytes| Piece { file: (), bytes }).collect();
+            let written = encode(&Ok(Reply { total, bytes, offset, pieces }));
+            prop_assert!(written.len() <= REPLY);
+            let read = decode(&written, vec![(); sizes.len()]).expect("a reply").expect("pieces");
+            prop_assert_eq!((read.total, read.bytes, read.offset), (total, bytes, offset));
+            prop_assert_eq!(read.pieces.iter().map(|piece| piece.bytes).collect::<Vec<_>>(), sizes.clone());
+            prop_assert!(decode(&written, vec![(); sizes.len() + 1]).is_none());
+        }
+
+        #[test]
+        fn any_bytes_are_read_without_a_panic(bytes: Vec<u8>, files in 0..40usize) {
+            let _ = decode(&bytes, vec![(); files]);
+        }
+    }
+
+    #[test]
+    fn refusals_are_read_as_they_were_written() {
+        for refused in [Refused::Gone, Refused::Driver(2)] {
+            let read = decode::<()>(&encode::<()>(&Err(refused)), Vec::new());
+            assert_eq!(read.expect("a reply").expect_err("a refusal"), refused);
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! What stands in a handle: 64 bytes that the importer's side of this library reads, and a driver refuses.
+
+use std::io;
+
+use rustix::rand::{GetRandomFlags, getrandom};
+
+/// Random bytes.
+pub type Random = [u8; 16];
+
+/// The first bytes of every token; the last of them is the version of the layout and of the messages.
+const MAGIC: [u8; 8] = *b"gpushim\x01";
+
+/// Names one exported block of one process.
+///
+/// Layout: magic (8 bytes), process id (4), zeros (4), name (16), secret (16), block (8), bytes (8). Numbers are in the
+/// byte order of the machine, which the two processes share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Token {
+    /// The exporter's process id, as it sees it itself: for messages only, as other namespaces have other ids.
+    pub process: u32,
+    /// Where the exporter listens: the random part of the socket's name, which others can see.
+    pub name: Random,
+    /// Proves that its owner was given the token.
+    pub secret: Random,
+    /// The exporter's number for the block; no other block of it ever has the same.
+    pub block: u64,
+    /// Bytes of the block.
+    pub bytes: u64,
+}
+
+impl Token {
+    /// Bytes of a token: those of `CUipcMemHandle` (`CU_IPC_HANDLE_SIZE` in cuda.h).
+    pub const SIZE: usize = 64;
+
+    /// The token as the bytes of a handle.
+    pub fn encode(&self) -> [u8; Token::SIZE] {
+        let mut bytes = [0; Token::SIZE];
+        bytes[..8].copy_from_slice(&MAGIC);
+        bytes[8..12].copy_from_slice(&self.process.to_ne_bytes());
+        bytes[16..32].copy_from_slice(&self.name);
+        bytes[32..48].copy_from_slice(&self.secret);
+        bytes[48..56].copy_from_slice(&self.block.to_ne_bytes());
+        bytes[56..].copy_from_slice(&self.bytes.to_ne_bytes());
+        bytes
+    }
+
+    /// The token in a handle's bytes. `None`: the handle is the driver's, or another version's.
+    pub fn decode(bytes: &[u8; Token::SIZE]) -> Option<Token> {
+        let is_token = bytes[..8] == MAGIC && bytes[12..16] == [0; 4];
+        is_token.then_some(())?;
+        Some(Token {
+            process: u32::from_ne_bytes(bytes[8..12].try_into().ok()?),
+            name: bytes[16..32].try_into().ok()?,
+            secret: bytes[32..48].try_into().ok()?,
+            block: u64::from_ne_bytes(bytes[48..56].try_into().ok()?),
+            bytes: u64::from_ne_bytes(bytes[56..].try_into().ok()?),
+        })
+    }
+}
+
+/// Bytes that nobody can guess.
+///
+/// # Errors
+/// The kernel has none.
+pub fn random() -> io::Result<Random> {
+    let mut bytes = Random::default();
+    // As few as this come at once or not at all.
+    let filled = getrandom(&mut bytes, GetRandomFlags::empty())?;
+    match filled == bytes.len() {
+        true => Ok(bytes),
+        false => Err(io::ErrorKind::UnexpectedEof.into()),
+    }
+}
+
+/// Whether two secrets are equal, in a time that does not tell where they differ.
+pub fn is_same(one: &Random, other: &Random) -> bool {
+    let differing = |all, (a, b): (&u8, &u8)| all | (a ^ b);
+    one.iter().zip(other).fold(0, differing) == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_token_is_read_as_it_was_written(
+            process: u32, name: Random, secret: Random, block: u64, bytes: u64,
+        ) {
+            let token = Token { process, name, secret, block, bytes };
+            prop_assert_eq!(Token::decode(&token.encode()), Some(token));
+        }
+
+        #[test]
+        fn a_secret_with_one_other_bit_is_another(secret: Random, at in 0..128usize) {
+            let mut other = secret;
+            prop_assert!(is_same(&secret, &other));
+            other[at / 8] ^= 1 << (at % 8);
+            prop_assert!(!is_same(&secret, &other));
+        }
+    }
+
+    #[test]
+    fn other_handles_are_no_tokens() {
+        assert_eq!(Token::decode(&[0; Token::SIZE]), None);
+        assert_eq!(Token::decode(&[0x55; Token::SIZE]), None);
+        let (name, secret) = ([1; 16], [2; 16]);
+        let token = Token {
+            process: 1,
+            name,
+            secret,
+            block: 3,
+            bytes: 4,
+        };
+        for at in 0..8 {
+            let mut bytes = token.encode();
+            bytes[at] ^= 1;
+            assert_eq!(Token::decode(&bytes), None, "byte {at} of the magic number");
+        }
+    }
+
+    #[test]
+    fn random_bytes_differ() {
+        let [one, other] = [(); 2].map(|()| random().expect("random bytes"));
+        assert!(!is_same(&one, &other));
+    }
+}

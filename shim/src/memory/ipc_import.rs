@@ -1,0 +1,257 @@
+//! Memory in pages of other processes: the importer's side.
+
+use std::collections::BTreeMap;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::ptr;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use cudarc::driver::sys;
+use gpushim_alloc::Context;
+use gpushim_alloc::stream_pool::Driver;
+use gpushim_ipc::{Link, Piece, Refused, Request, Token};
+
+use crate::base::thread::{self, Uncancelled};
+use crate::base::{boundary, stderr};
+use crate::cuda::device::{self, Cuda};
+use crate::cuda::functions::real;
+use crate::cuda::types::{CUresult, INVALID_CONTEXT, INVALID_VALUE, check};
+use crate::cuda::{context, green};
+use crate::memory::{drain, ipc_export};
+
+/// `CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS`: the one flag that there is, and that the driver demands.
+const LAZY_PEER_ACCESS: u32 = sys::CUipcMem_flags_enum::CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS as u32;
+/// `CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR`.
+const DESCRIPTOR: u32 = sys::CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR.0;
+
+/// A block of another process that is mapped here.
+struct Import {
+    token: Token,
+    /// Where it is open: it ends with this context, as natively.
+    context: Context,
+    /// How often it is open.
+    count: u32,
+    range: Range,
+}
+
+/// Reserved addresses, and how much of them has memory.
+#[derive(Clone, Copy)]
+struct Range {
+    base: u64,
+    bytes: u64,
+    mapped: u64,
+}
+
+/// By the address of the block.
+static IMPORTS: Mutex<BTreeMap<u64, Import>> = Mutex::new(BTreeMap::new());
+/// How many there are.
+static COUNT: AtomicUsize = AtomicUsize::new(0);
+
+/// Opens a token in the current context. `None`: it is none, and the driver must answer.
+pub fn open(handle: &sys::CUipcMemHandle, flags: u32) -> Option<Result<u64, CUresult>> {
+    let token = Token::decode(&handle.reserved.map(|byte| byte as u8))?;
+    let _uncancelled = Uncancelled::new();
+    boundary::prepare();
+    Some(open_token(token, flags))
+}
+
+fn open_token(token: Token, flags: u32) -> Result<u64, CUresult> {
+    let context = context::current()
+        .map(green::owner)
+        .ok_or(INVALID_CONTEXT)?;
+    if flags != LAZY_PEER_ACCESS {
+        return Err(INVALID_VALUE);
+    }
+    if ipc_export::is_own(&token) {
+        return Err(INVALID_CONTEXT);
+    }
+    if let Some(address) = again(&token, context) {
+        return Ok(address);
+    }
+    let device = device::driver().ordinal_of(context)?;
+    let (range, offset) = fetch(&token, device)?;
+    let address = range.base + offset;
+    let import = Import {
+        token,
+        context,
+        count: 1,
+        range,
+    };
+    // Another thread may have opened it meanwhile.
+    let known = again(&token, context);
+    if known.is_some() {
+        release(device::driver(), range);
+    } else if let Ok(mut imports) = IMPORTS.lock() {
+        imports.insert(address, import);
+        COUNT.store(imports.len(), Ordering::Release);
+    }
+    Ok(known.unwrap_or(address))
+}
+
+/// One user more of an import that is there; its address.
+fn again(token: &Token, context: Context) -> Option<u64> {
+    let mut imports = IMPORTS.lock().ok()?;
+    let is_same = |import: &Import| import.token == *token && import.context == context;
+    let (address, import) = imports.iter_mut().find(|(_, import)| is_same(import))?;
+    import.count += 1;
+    Some(*address)
+}
+
+/// Maps a block for a device. Returns the addresses, and where the block begins there.
+fn fetch(token: &Token, device: i32) -> Result<(Range, u64), CUresult> {
+    let driver = device::driver();
+    let link = Link::to(&token.name).map_err(|error| unreachable(token, &error))?;
+    let mut range = None;
+    let (mut seen, mut offset) = (0, 0);
+    let result = loop {
+        let request = Request {
+            secret: token.secret,
+            block: token.block,
+            first: seen,
+        };
+        let reply = match link.fetch(&request) {
+            Ok(Ok(reply)) => reply,
+            Ok(Err(Refused::Gone)) => break Err(INVALID_VALUE),
+            Ok(Err(Refused::Driver(code))) => break Err(code),
+            Err(error) => break Err(unreachable(token, &error)),
+        };
+        let into = match &mut range {
+            Some(range) => range,
+            empty => match driver.reserve(device, reply.bytes) {
+                Ok(base) => empty.insert(Range {
+                    base,
+                    bytes: reply.bytes,
+                    mapped: 0,
+                }),
+                Err(error) => break Err(error),
+            },
+        };
+        offset = reply.offset;
+        seen += reply.pieces.len() as u32;
+        let is_empty = reply.pieces.is_empty();
+        let mut pieces = reply.pieces.into_iter();
+        if let Err(error) = pieces.try_for_each(|piece| place(driver, into, piece)) {
+            break Err(error);
+        }
+        if into.mapped == into.bytes {
+            break driver.allow(into.base, into.bytes, &[device]);
+        }
+        // What a confused exporter says must not keep this thread for ever.
+        if is_empty || seen >= reply.total {
+            break Err(INVALID_VALUE);
+        }
+    };
+    match (result, range) {
+        (Ok(()), Some(range)) if offset + token.bytes <= range.bytes => Ok((range, offset)),
+        (result, range) => {
+            range.into_iter().for_each(|range| release(driver, range));
+            Err(result.err().unwrap_or(INVALID_VALUE))
+        }
+    }
+}
+
+/// Maps one piece behind those that are there.
+fn place(driver: &Cuda, range: &mut Range, piece: Piece<OwnedFd>) -> Result<(), CUresult> {
+    if piece.bytes > range.bytes - range.mapped {
+        return Err(INVALID_VALUE);
+    }
+    let mut handle = 0;
+    let file = ptr::without_provenance_mut(piece.file.as_raw_fd() as usize);
+    // SAFETY: `handle` is ours to write; the descriptor is passed by value, and stays ours.
+    let call = || unsafe { real::cuMemImportFromShareableHandle(&mut handle, file, DESCRIPTOR) };
+    check(thread::call(call))?;
+    let mapped = driver.map(range.base + range.mapped, piece.bytes, handle);
+    // The mapping keeps the memory.
+    // SAFETY: the handle was made here, and is given back once.
+    thread::call(|| unsafe { real::cuMemRelease(handle) });
+    mapped?;
+    range.mapped += piece.bytes;
+    Ok(())
+}
+
+/// Gives memory and addresses back. No work uses them.
+fn release(driver: &Cuda, range: Range) {
+    if range.mapped > 0 && driver.unmap(range.base, range.mapped).is_err() {
+        // Addresses behind which there is memory must not be another's.
+        return;
+    }
+    driver.unreserve(range.base, range.bytes);
+}
+
+/// The exporter does not answer: said in one line, because the driver's code does not tell.
+fn unreachable(token: &Token, error: &std::io::Error) -> CUresult {
+    stderr::say(&format!(
+        "failed to open an IPC handle: process {} (its own id) does not answer: {error}; is it still there, of the same \
+         user, and in the same network namespace or with the same /tmp?",
+        token.process
+    ));
+    INVALID_VALUE
+}
+
+/// Closes an import. `None`: none begins at this address, and the driver must answer.
+pub fn close(address: u64) -> Option<Result<(), CUresult>> {
+    let of = used(address, 1)?;
+    let _uncancelled = Uncancelled::new();
+    if let Some(context) = of {
+        // As the driver's own close does: work may still use the memory.
+        if let Err(error) = drain::context(context) {
+            return Some(Err(error));
+        }
+    }
+    let range = {
+        let mut imports = IMPORTS.lock().ok()?;
+        let import = imports.get_mut(&address)?;
+        import.count -= 1;
+        if import.count > 0 {
+            return Some(Ok(()));
+        }
+        let range = imports.remove(&address)?.range;
+        COUNT.store(imports.len(), Ordering::Release);
+        range
+    };
+    release(device::driver(), range);
+    Some(Ok(()))
+}
+
+/// The context of an import that is open no more than `most` times, else `Some(None)`. `None`: there is no import.
+fn used(address: u64, most: u32) -> Option<Option<Context>> {
+    if COUNT.load(Ordering::Acquire) == 0 {
+        return None;
+    }
+    let imports = IMPORTS.lock().ok()?;
+    let import = imports.get(&address)?;
+    Some((import.count <= most).then_some(import.context))
+}
+
+/// Begin and bytes of the import that contains an address.
+pub fn find(address: u64) -> Option<(u64, u64)> {
+    if COUNT.load(Ordering::Acquire) == 0 {
+        return None;
+    }
+    let imports = IMPORTS.lock().ok()?;
+    let (base, import) = imports.range(..=address).next_back()?;
+    (address - base < import.token.bytes).then_some((*base, import.token.bytes))
+}
+
+/// A context has ended, and its imports with it.
+pub fn context_gone(gone: Context) {
+    if COUNT.load(Ordering::Acquire) == 0 {
+        return;
+    }
+    let Ok(mut imports) = IMPORTS.lock() else {
+        return;
+    };
+    let mut ranges = Vec::new();
+    imports.retain(|_, import| {
+        let stays = import.context != gone;
+        if !stays {
+            ranges.push(import.range);
+        }
+        stays
+    });
+    COUNT.store(imports.len(), Ordering::Release);
+    drop(imports);
+    ranges
+        .into_iter()
+        .for_each(|range| release(device::driver(), range));
+}
