@@ -157,6 +157,7 @@ fn listens(device: TorchDevice) -> bool {
 }
 
 /// Tells the segments of a device what is in them. Both totals are those after the call.
+#[inline]
 fn follow(address: u64, size: i64, allocated: u64, on: TorchDevice) {
     if on.kind != CUDA || !elastic::any() {
         return;
@@ -178,11 +179,10 @@ fn see_usage(
     on: TorchDevice,
 ) {
     let stream = || torch_stream::of_new_tensor(on.index, caller);
-    let sums = [allocated as u64, reserved as u64];
-    told_usage(address as u64, size, sums, on, stream);
+    see_usage_on(stream, address, size, allocated, reserved, on);
 }
 
-/// PyTorch up to 1.12: its streams are not asked for, their numbers had 32 bits.
+/// PyTorch up to 1.12: its streams are not asked for.
 fn see_usage_signed(
     _caller: *const c_void,
     address: *mut c_void,
@@ -191,29 +191,37 @@ fn see_usage_signed(
     reserved: usize,
     on: TorchDevice,
 ) {
-    let sums = [allocated as u64, reserved as u64];
-    told_usage(address as u64, size, sums, on, || UNKNOWN);
+    see_usage_on(|| UNKNOWN, address, size, allocated, reserved, on);
 }
 
-fn told_usage(
-    address: u64,
-    size: i64,
-    sums: [u64; 2],
-    on: TorchDevice,
+/// `stream` is asked only for a tensor that goes into the trace.
+#[inline(always)]
+fn see_usage_on(
     stream: impl FnOnce() -> u8,
+    address: *mut c_void,
+    size: i64,
+    allocated: usize,
+    reserved: usize,
+    on: TorchDevice,
 ) {
     entry::serve(
         || (),
         || {
-            follow(address, size, sums[0], on);
+            follow(address as u64, size, allocated as u64, on);
             if listens(on) {
                 let (kind, stream) = if size < 0 {
                     (Kind::TensorFree, UNKNOWN)
                 } else {
                     (Kind::TensorAlloc, stream())
                 };
-                let (device, bytes) = (on.index as u8, size.unsigned_abs());
-                events::tensor(kind, device, address, bytes, sums, stream);
+                events::tensor(
+                    kind,
+                    (on.index as u8, stream),
+                    address as u64,
+                    size.unsigned_abs(),
+                    allocated as u64,
+                    reserved as u64,
+                );
             }
         },
     );
@@ -227,7 +235,7 @@ fn see_out_of_memory(
     on: TorchDevice,
 ) {
     let stream = || torch_stream::of_new_tensor(on.index, caller);
-    told_out_of_memory(size, [allocated as u64, reserved as u64], on, stream);
+    see_out_of_memory_on(stream, size, allocated, reserved, on);
 }
 
 fn see_out_of_memory_signed(
@@ -237,16 +245,28 @@ fn see_out_of_memory_signed(
     reserved: usize,
     on: TorchDevice,
 ) {
-    told_out_of_memory(size, [allocated as u64, reserved as u64], on, || UNKNOWN);
+    see_out_of_memory_on(|| UNKNOWN, size, allocated, reserved, on);
 }
 
-fn told_out_of_memory(size: i64, sums: [u64; 2], on: TorchDevice, stream: impl FnOnce() -> u8) {
+fn see_out_of_memory_on(
+    stream: impl FnOnce() -> u8,
+    size: i64,
+    allocated: usize,
+    reserved: usize,
+    on: TorchDevice,
+) {
     entry::serve(
         || (),
         || {
             if listens(on) {
-                let (device, bytes) = (on.index as u8, size.unsigned_abs());
-                events::tensor(Kind::TensorOutOfMemory, device, 0, bytes, sums, stream());
+                events::tensor(
+                    Kind::TensorOutOfMemory,
+                    (on.index as u8, stream()),
+                    0,
+                    size.unsigned_abs(),
+                    allocated as u64,
+                    reserved as u64,
+                );
             }
         },
     );

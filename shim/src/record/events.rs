@@ -376,10 +376,17 @@ pub fn trimmed(bytes: u64) {
     });
 }
 
-/// What a framework said of one of its tensors: `kind` is one of the `Tensor` kinds, `sums` what it has allocated and
-/// reserved after it, bytes, and `stream` a [number](crate::record::tensor_streams).
+/// What a framework said of one of its tensors: `kind` is one of the `Tensor` kinds, and `stream` a
+/// [number](crate::record::tensor_streams).
 #[inline]
-pub fn tensor(kind: Kind, device: u8, address: u64, size: u64, sums: [u64; 2], stream: u8) {
+pub fn tensor(
+    kind: Kind,
+    (device, stream): (u8, u8),
+    address: u64,
+    size: u64,
+    allocated: u64,
+    reserved: u64,
+) {
     match kind {
         Kind::TensorAlloc => usage::grew(Layer::Tensor, device, size),
         Kind::TensorFree => usage::shrank(Layer::Tensor, device, size),
@@ -389,19 +396,25 @@ pub fn tensor(kind: Kind, device: u8, address: u64, size: u64, sums: [u64; 2], s
         return;
     }
     let Some(writer) = open() else { return };
+    let stack = match kind {
+        Kind::TensorAlloc => stacks::of_allocation(writer, size),
+        Kind::TensorFree => phase::current(),
+        // Rare, and worth a stack whatever sizes get one.
+        _ => stacks::of_allocation(writer, u64::MAX),
+    };
+    // All of it at once: an event that is copied and changed is read again in pieces, which stalls.
     let event = Event {
         device,
+        stream,
+        thread: thread::tid(),
+        stack,
         address,
         size,
-        stream,
-        extra: sums,
-        ..event(kind, Class::Tensor)
+        extra: [allocated, reserved],
+        ..Event::new(kind, Class::Tensor)
     };
     match kind {
-        Kind::TensorAlloc => writer.record_alloc(&Event {
-            stack: stacks::of_allocation(writer, size),
-            ..event
-        }),
+        Kind::TensorAlloc => writer.record_alloc(&event),
         Kind::TensorFree if pause::was_ever() => {
             let taken = writer.take_live(event.class, event.address);
             free_if_there(writer, &event, taken);
@@ -409,11 +422,7 @@ pub fn tensor(kind: Kind, device: u8, address: u64, size: u64, sums: [u64; 2], s
         Kind::TensorFree => {
             writer.record_free(&event);
         }
-        // Rare, and worth a stack whatever sizes get one.
-        _ => writer.record(&Event {
-            stack: stacks::of_allocation(writer, u64::MAX),
-            ..event
-        }),
+        _ => writer.record(&event),
     }
 }
 
