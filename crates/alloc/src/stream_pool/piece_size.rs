@@ -17,6 +17,9 @@ const OF_HELD_THAT_GOES: u64 = 2048;
 /// Where it stays (the weights of a model, and all that comes before the first free), a larger one.
 const OF_WHAT_STAYS: u64 = 32;
 const PAGES_OF_WHAT_STAYS: (u64, u64) = (2, 8);
+/// Of pages above the driver's smallest more: who chose them wants few pieces.
+const LARGE_PAGES_OF_WHAT_STAYS: (u64, u64) = (8, 16);
+const SMALLEST_PAGE: u64 = 2 << 20;
 const OF_HELD_THAT_STAYS: u64 = 512;
 /// A request of gigabytes is got in about this many pieces, of at most 512 pages: 1 GiB of the smallest pages. One that is
 /// larger than all that is allocated is got in fewer: it must be fast, and little will come beside it.
@@ -38,7 +41,11 @@ impl<E: Copy> State<E> {
             let share = (pages / OF_WHAT_GOES).clamp(1, most);
             (share * page).max(self.settings.piece)
         } else {
-            let (least, most) = PAGES_OF_WHAT_STAYS;
+            let (least, most) = if page > SMALLEST_PAGE {
+                LARGE_PAGES_OF_WHAT_STAYS
+            } else {
+                PAGES_OF_WHAT_STAYS
+            };
             let of_held = (held / OF_HELD_THAT_STAYS).min(MOST_PAGES);
             let share = (pages / OF_WHAT_STAYS).clamp(least.max(of_held), most.max(of_held));
             let pieces = if need > self.stats.allocated {
