@@ -371,16 +371,35 @@ static void plain(const char *self) {
     waitpid(child, NULL, 0);
 }
 
-static void without(const char *text) {
-    struct task task = {0};
+static IpcHandle parsed(const char *text) {
+    IpcHandle handle;
     for (int i = 0; i < 64; i++) {
         unsigned byte;
         TRUE(sscanf(text + 2 * i, "%2x", &byte) == 1);
-        task.handle.bytes[i] = (char)byte;
+        handle.bytes[i] = (char)byte;
     }
+    return handle;
+}
+
+static void without(const char *text) {
+    struct task task = {.handle = parsed(text)};
     start();
     TRUE(!getenv("LD_PRELOAD"));
     printf("open: %d\n", carry_out(&task).open);
+}
+
+/* The first byte of what a handle opens, and another one. */
+static void read_two(const char *text, const char *place) {
+    CUdeviceptr block = 0;
+    unsigned char first = 0, other = 0;
+    start();
+    CUresult open = cuIpcOpenMemHandle_v2(&block, parsed(text), 1);
+    if (!open) {
+        OK(cuMemcpyDtoH_v2(&first, block, 1));
+        OK(cuMemcpyDtoH_v2(&other, block + strtoull(place, NULL, 10), 1));
+        OK(cuIpcCloseMemHandle(block));
+    }
+    printf("read: open %d, bytes %d %d\n", open, first, other);
 }
 
 int main(int argc, char **argv) {
@@ -395,6 +414,7 @@ int main(int argc, char **argv) {
     else if (!strcmp(how, "network")) network();
     else if (!strcmp(how, "plain")) plain(argv[0]);
     else if (argc == 3 && !strcmp(how, "without")) without(argv[2]);
+    else if (argc == 4 && !strcmp(how, "read")) read_two(argv[2], argv[3]);
     else return 4;
     return 0;
 }

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::Path;
 use std::time::Duration;
 
-use rustix::io::retry_on_intr;
+use rustix::io::{Errno, retry_on_intr};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{
     self, AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags,
@@ -85,18 +85,24 @@ impl Link {
     }
 }
 
+fn unconnected(more: SocketFlags) -> Result<OwnedFd, Errno> {
+    let flags = SocketFlags::CLOEXEC | more;
+    net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
+}
+
 /// A socket that is connected to an address, with limits to each wait.
 pub fn connect(address: &SocketAddrUnix) -> io::Result<OwnedFd> {
-    let socket = net::socket_with(
-        AddressFamily::UNIX,
-        SocketType::SEQPACKET,
-        SocketFlags::CLOEXEC,
-        None,
-    )?;
+    let socket = unconnected(SocketFlags::empty())?;
     set_socket_timeout(&socket, Timeout::Send, Some(PATIENCE))?;
     set_socket_timeout(&socket, Timeout::Recv, Some(PATIENCE))?;
     retry_on_intr(|| net::connect(&socket, address))?;
     Ok(socket)
+}
+
+/// Whether nobody listens at an address. Does not wait.
+pub fn is_refused(address: &SocketAddrUnix) -> bool {
+    let tried = unconnected(SocketFlags::NONBLOCK).and_then(|socket| net::connect(socket, address));
+    tried == Err(Errno::CONNREFUSED)
 }
 
 /// Whether the process at the other end is of this process's user, as the kernel noted when it connected or began to

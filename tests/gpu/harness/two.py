@@ -37,7 +37,8 @@ def run(session, built, count=None):
         "DDP over NCCL, 50 steps": lambda: equal(session, "DDP over NCCL, 50 steps", ddp, OURS, "weights 1"),
         "peer copies": lambda: equal(session, "peer copies", peers, OURS, "wrong 0"),
         "IPC, blocks": lambda: equal(session, "IPC, blocks", ipc, BLOCKS, "wrong 0\nrefused 0"),
-        "IPC, vmm": lambda: refused(session, "IPC, vmm", ipc, VMM, True),
+        "IPC, vmm": lambda: equal(session, "IPC, vmm", ipc, VMM, "wrong 0\nrefused 0"),
+        "IPC of pages": lambda: equal(session, "IPC of pages", python("ipc_paged.py"), VMM, "wrong 0"),
         # PyTorch's backend has no IPC of its own and refuses before anybody is asked.
         "IPC, takeover": lambda: refused(session, "IPC, takeover", ipc, OURS, False),
     })
