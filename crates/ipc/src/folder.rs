@@ -10,7 +10,7 @@ use std::time::Duration;
 use rustix::net::SocketAddrUnix;
 use rustix::process::geteuid;
 
-use crate::link;
+use crate::socket;
 use crate::token::Random;
 
 /// A socket of a process that is gone is removed from this age on: a younger one may not listen yet.
@@ -61,7 +61,7 @@ pub fn tidy(folder: &Path) {
         });
         let refuses = || {
             let address = SocketAddrUnix::new(entry.path());
-            address.is_ok_and(|address| link::is_refused(&address))
+            address.is_ok_and(|address| socket::is_refused(&address))
         };
         if is_old && refuses() {
             let _ = fs::remove_file(entry.path());
