@@ -101,13 +101,7 @@ fn what_another_process_opens_is_in_its_own_trace() {
 #[test]
 fn everything_is_recorded_under_every_policy() {
     let counts = |policy: &str| {
-        // Under vmm there are no IPC handles, which is said.
         let run = Run::new(program("entry_points")).env("GPUSHIM_POLICY", policy);
-        let run = if policy == "vmm" {
-            run.may_complain()
-        } else {
-            run
-        };
         let shim = run.shim();
         let trace = shim.trace_of(shim.note("process"));
         Class::ALL.map(|class| {

@@ -21,6 +21,7 @@ mod faults;
 mod fleet;
 mod give_back;
 mod interposition;
+mod ipc;
 mod killed;
 mod library;
 mod limits;

@@ -1,5 +1,6 @@
 /* A program on an allocator that does as PyTorch's. Arguments: the library with that allocator; what is done. */
 #include "program.h"
+#include <sys/wait.h>
 
 static void *(*torch_malloc)(size_t), *(*torch_uncached)(size_t);
 static void (*torch_free)(void *), (*torch_empty)(void), (*torch_private)(int), (*torch_error)(uint64_t);
@@ -85,6 +86,22 @@ static void graph(void) {
     OK(cuGraphDestroy(made));
 }
 
+/* Has the program IMPORTER read a byte at the beginning of a segment, and one further on. */
+static void imported(const IpcHandle *handle, size_t at) {
+    char text[2 * sizeof *handle + 1], place[32];
+    const char *importer = getenv("IMPORTER");
+    for (size_t i = 0; i < sizeof *handle; i++) sprintf(text + 2 * i, "%02x", (unsigned char)handle->bytes[i]);
+    sprintf(place, "%zu", at);
+    fflush(stdout);
+    pid_t child = fork();
+    if (child == 0) {
+        execl(importer, importer, "read", text, place, (char *)NULL);
+        _exit(9);
+    }
+    int status = 1;
+    TRUE(waitpid(child, &status, 0) == child && status == 0);
+}
+
 /* What the driver says of a tensor and of its segment. */
 static void questions(void) {
     Tensor first = tensor(3 * MIB), second = tensor(7 * MIB);
@@ -105,7 +122,10 @@ static void questions(void) {
         printf("attributes: %d, %llu bytes, %d, type %d on %d\n", start == first.at, (unsigned long long)size,
                pointer == ends[i], type, device);
     }
-    printf("# ipc %d\n", cuIpcGetMemHandle(&handle, first.at));
+    look(first);
+    look(second);
+    OK(cuIpcGetMemHandle(&handle, first.at));
+    imported(&handle, second.at - first.at);
     rounds(3);
     look(first);
     look(second);

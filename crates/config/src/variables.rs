@@ -33,8 +33,8 @@ variables! {
          memory (the `cudaMallocAsync` family). Any other value applies to both. `blocks`: whole driver \
          allocations, cached one to one, so that IPC, NCCL and address queries give the same results as natively. \
          `segments`: best fit inside large driver allocations. `vmm`: best fit over one reserved range of addresses \
-         for each pool, with pages of memory mapped where they are needed; such memory has no IPC handle. `bins`: \
-         whole driver allocations of power-of-two sizes. `off`: every call goes to the driver and is \
+         for each pool, with pages of memory mapped where they are needed; other processes open memory of \
+         `cudaMalloc` by an IPC handle if gpushim is preloaded there, too. `bins`: whole driver allocations of power-of-two sizes. `off`: every call goes to the driver and is \
          recorded. `plan:FILE`: `vmm` with the addresses in the file, which `gpushim plan` made from a recording, \
          as long as the program repeats the recorded requests; from the first request that differs on, `vmm` alone; \
          a plan of a period is followed again from the next period on. In FILE `%r` is the rank and `%h` the host, as in `GPUSHIM_TRACE`." }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use rustix::net::SocketAddrUnix;
 use rustix::process::geteuid;
 
-use crate::link;
+use crate::socket;
 use crate::token::Random;
 
 /// A socket of a process that is gone is removed from this age on: a younger one may not listen yet.
@@ -60,11 +60,8 @@ pub fn tidy(folder: &Path) {
             found.file_type().is_socket() && age.is_some_and(|age| age > AGE)
         });
         let refuses = || {
-            let Ok(address) = SocketAddrUnix::new(entry.path()) else {
-                return false;
-            };
-            let tried = link::connect(&address);
-            tried.is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
+            let address = SocketAddrUnix::new(entry.path());
+            address.is_ok_and(|address| socket::is_refused(&address))
         };
         if is_old && refuses() {
             let _ = fs::remove_file(entry.path());

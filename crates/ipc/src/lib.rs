@@ -14,6 +14,7 @@ mod folder;
 mod link;
 mod message;
 mod server;
+mod socket;
 mod token;
 
 pub use exports::{Block, Exports};

@@ -2,24 +2,18 @@
 
 use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::path::Path;
-use std::time::Duration;
 
 use rustix::io::retry_on_intr;
-use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{
-    self, AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags,
-    SocketAddrUnix, SocketFlags, SocketType,
+    self, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, SocketAddrUnix,
 };
-use rustix::process::geteuid;
 
 use crate::folder;
 use crate::message::{self, BATCH, REPLY, Refused, Reply, Request};
+use crate::socket::{connect, is_same_user};
 use crate::token::Random;
-
-/// The longest wait for the exporter, which may be stopped or busy: to connect, and for each reply.
-const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A connection to an exporter of the same user.
 #[derive(Debug)]
@@ -83,41 +77,4 @@ impl Link {
         let bytes = bytes.get(..received.bytes).unwrap_or_default();
         message::decode(bytes, files).ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
     }
-}
-
-/// A socket that is connected to an address, with limits to each wait.
-pub fn connect(address: &SocketAddrUnix) -> io::Result<OwnedFd> {
-    let socket = net::socket_with(
-        AddressFamily::UNIX,
-        SocketType::SEQPACKET,
-        SocketFlags::CLOEXEC,
-        None,
-    )?;
-    set_socket_timeout(&socket, Timeout::Send, Some(PATIENCE))?;
-    set_socket_timeout(&socket, Timeout::Recv, Some(PATIENCE))?;
-    retry_on_intr(|| net::connect(&socket, address))?;
-    Ok(socket)
-}
-
-/// Whether the process at the other end is of this process's user, as the kernel noted when it connected or began to
-/// listen. A user that this process's user namespace does not know is never this one's, but for that of unknown ones.
-pub fn is_same_user(socket: impl AsFd) -> bool {
-    // Not rustix's own: it has no value for a process of another process namespace, whose id is 0 here.
-    let mut peer = libc::ucred {
-        pid: 0,
-        uid: libc::uid_t::MAX,
-        gid: 0,
-    };
-    let mut size = size_of::<libc::ucred>() as libc::socklen_t;
-    // SAFETY: the structure and its size are ours to write, and the socket is open.
-    let asked = unsafe {
-        libc::getsockopt(
-            socket.as_fd().as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_PEERCRED,
-            (&raw mut peer).cast(),
-            &mut size,
-        )
-    };
-    asked == 0 && peer.uid == geteuid().as_raw()
 }

@@ -14,8 +14,8 @@ use rustix::net::{
 };
 
 use crate::folder;
-use crate::link::is_same_user;
 use crate::message::{self, BATCH, Refused, Reply, Request};
+use crate::socket::is_same_user;
 use crate::token::{self, Random};
 
 /// Importers that are served at once; others wait in the queue of the socket.
@@ -189,8 +189,9 @@ fn send(socket: &OwnedFd, reply: &Result<Reply<OwnedFd>, Refused>) -> io::Result
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::link::{self, Link};
+    use crate::link::Link;
     use crate::message::Piece;
+    use crate::socket;
     use std::fs::File;
     use std::io::Read;
     use std::os::unix::fs::PermissionsExt;
@@ -298,7 +299,7 @@ mod tests {
             );
             let address = folder::in_network(&server.name).expect("an address");
             for bytes in [0, 1, Request::SIZE - 1, Request::SIZE + 1, 4096] {
-                let socket = link::connect(&address).expect("a connection");
+                let socket = socket::connect(&address).expect("a connection");
                 net::send(&socket, &vec![1; bytes], SendFlags::empty()).expect("sent");
                 let (read, _) =
                     net::recv(&socket, &mut [0; 8][..], RecvFlags::empty()).unwrap_or_default();
@@ -313,7 +314,7 @@ mod tests {
         served(folder.path(), |server| {
             let address = folder::in_network(&server.name).expect("an address");
             let silent: Vec<_> = (0..MOST - 1)
-                .map(|_| link::connect(&address).expect("a connection"))
+                .map(|_| socket::connect(&address).expect("a connection"))
                 .collect();
             let since = Instant::now();
             all_of(&Link::to(&server.name).expect("a link"), server);

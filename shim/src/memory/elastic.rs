@@ -274,6 +274,15 @@ pub fn find(address: u64) -> Option<(Found, Context)> {
     all().find_map(|pool| Some((pool.find(address)?, pool.driver().context)))
 }
 
+/// The segment that an address is in, its device, and the driver's handles of its pages, as
+/// [`Elastic::backing`] tells.
+pub fn backing(address: u64) -> Option<(Found, i32, Vec<u64>)> {
+    all().find_map(|pool| {
+        let (found, pages) = pool.backing(address)?;
+        Some((found, pool.driver().device, pages))
+    })
+}
+
 /// Others reach the memory at an address from here on: if that is a segment, all of it has memory, which stays.
 pub fn pin(address: u64) {
     for pool in all() {

@@ -1,10 +1,10 @@
 //! Memory in pages for other processes: the exporter's side.
 //!
 //! A handle of such memory is a token (`crates/ipc`). The first one starts a thread that gives importers the descriptors
-//! of a block's pages. It takes no lock that is held over a driver call and waits for no importer, so that neither the
-//! program nor an importer can keep the other waiting.
+//! of a block's pages. It waits for no importer, and holds no lock that the program waits for.
 //!
-//! Pages of a live block neither move nor go back, so that an exported block needs no pin. When it is freed its token
+//! Pages of a live block neither move nor go back, so that an exported block needs no pin; a segment of PyTorch's is
+//! pinned. When it is freed its token
 //! is void; importers that have it mapped keep the memory, and the pages may serve other blocks, which they then see.
 //! (Natively that is undefined: a program must not free what importers have open.)
 
@@ -15,15 +15,19 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use cudarc::driver::sys;
-use gpushim_alloc::stream_pool::Backing;
+use gpushim_alloc::Policy;
+use gpushim_alloc::elastic::PAGE;
+use gpushim_alloc::stream_pool::LiveBlock;
 use gpushim_ipc::{BATCH, Block, Exports, Piece, Refused, Reply, Request, Server, Token};
 use gpushim_trace::background::{self, Background, is_left_alone};
 
-use crate::base::{boundary, stderr, thread};
+use crate::base::thread::{self, Uncancelled};
+use crate::base::{boundary, stderr};
+use crate::cuda::captures::relaxed;
 use crate::cuda::functions::real;
 use crate::cuda::types::check;
-use crate::memory::physical;
 use crate::memory::registry::{self, RegisteredPool};
+use crate::memory::{elastic, physical};
 
 /// `CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR`.
 const DESCRIPTOR: u32 = sys::CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR.0;
@@ -43,34 +47,67 @@ static STOPPED: AtomicBool = AtomicBool::new(false);
 /// Held while the thread calls the driver, so that the end of the process waits for that.
 static WORKING: Mutex<()> = Mutex::new(());
 
-/// Whether an address is in a block that other processes can be given: one of `cudaMalloc`, as natively.
-pub fn is_possible(entry: &RegisteredPool, address: u64) -> bool {
-    physical::is_shareable(entry.device)
-        && entry.pool.find(address).is_some_and(|block| block.for_all)
+/// A block and the memory that it is in.
+#[derive(PartialEq, Eq)]
+struct Source {
+    block: Block,
+    /// Bytes that were asked for.
+    requested: u64,
+    /// Where the first piece of memory begins.
+    base: u64,
+    /// The driver's handle and the bytes of each piece.
+    pieces: Vec<(u64, u64)>,
 }
 
-/// The token of the block that contains an address. `None`: it can have none.
-pub fn token(entry: &RegisteredPool, address: u64) -> Option<Token> {
-    if !physical::is_shareable(entry.device) {
-        return None;
+/// What an address is in that other processes can be given: memory of `cudaMalloc`, as natively. `None`: nothing.
+fn source(address: u64) -> Option<Source> {
+    if let Some((segment, device, pages)) = elastic::backing(address) {
+        return physical::is_shareable(device).then(|| Source {
+            block: Block {
+                address: segment.base,
+                serial: segment.number as u32,
+            },
+            requested: segment.bytes,
+            base: segment.base,
+            pieces: pages.into_iter().map(|handle| (handle, PAGE)).collect(),
+        });
     }
+    let entry = registry::owner(address).filter(|entry| physical::is_shareable(entry.device))?;
     let backing = entry.pool.backing(address)?;
-    if !backing.block.for_all {
-        return None;
-    }
+    backing.block.for_all.then_some(Source {
+        block: Block {
+            address: backing.block.address,
+            serial: backing.block.serial,
+        },
+        requested: backing.block.requested,
+        base: backing.base,
+        pieces: backing.pieces,
+    })
+}
+
+/// The memory of a block; `None` if it was freed.
+fn find(block: Block) -> Option<Source> {
+    source(block.address).filter(|source| source.block == block)
+}
+
+/// Whether other processes can be given a block of a pool.
+pub fn is_possible(entry: &RegisteredPool, block: &LiveBlock) -> bool {
+    block.for_all && physical::is_shareable(entry.device) && entry.pool.policy() == Policy::Vmm
+}
+
+/// The token of the block or the segment that contains an address. `None`: it can have none.
+pub fn token(address: u64) -> Option<Token> {
+    let _uncancelled = Uncancelled::new();
+    let source = source(address)?;
     let exporter = EXPORTER.get_or_init(start).as_ref()?;
-    let block = Block {
-        address: backing.block.address,
-        serial: backing.block.serial,
-    };
     let is_live = |block| find(block).is_some();
-    let number = exporter.exports.lock().ok()?.add(block, is_live);
+    let number = exporter.exports.lock().ok()?.add(source.block, is_live);
     Some(Token {
         process: std::process::id(),
         name: exporter.server.name,
         secret: exporter.server.secret,
         block: number,
-        bytes: backing.block.requested,
+        bytes: source.requested,
     })
 }
 
@@ -78,15 +115,6 @@ pub fn token(entry: &RegisteredPool, address: u64) -> Option<Token> {
 pub fn is_own(token: &Token) -> bool {
     let exporter = EXPORTER.get().and_then(Option::as_ref);
     exporter.is_some_and(|exporter| exporter.server.name == token.name)
-}
-
-/// The memory of a block; `None` if it was freed.
-fn find(block: Block) -> Option<Backing> {
-    let backing = registry::owner(block.address)?
-        .pool
-        .backing(block.address)?;
-    let found = &backing.block;
-    ((found.address, found.serial) == (block.address, block.serial)).then_some(backing)
 }
 
 fn start() -> Option<Exporter> {
@@ -172,22 +200,22 @@ fn answer(exporter: &Exporter, request: &Request) -> Result<Reply<OwnedFd>, Refu
     let exports = exporter.exports.lock();
     let block = exports.ok().and_then(|exports| exports.find(request.block));
     let block = block.ok_or(Refused::Gone)?;
-    let backing = find(block).ok_or(Refused::Gone)?;
+    let source = find(block).ok_or(Refused::Gone)?;
     let first = request.first as usize;
-    let wanted = backing.pieces.iter().skip(first).take(BATCH);
+    let wanted = source.pieces.iter().skip(first).take(BATCH);
     let described = wanted.map(|&(handle, bytes)| {
         let file = describe(handle).map_err(Refused::Driver)?;
         Ok(Piece { file, bytes })
     });
     let pieces = described.collect::<Result<Vec<_>, _>>();
     // If it was freed meanwhile, the handles may have become those of other memory.
-    if find(block).as_ref() != Some(&backing) {
+    if find(block).as_ref() != Some(&source) {
         return Err(Refused::Gone);
     }
     Ok(Reply {
-        total: backing.pieces.len() as u32,
-        bytes: backing.pieces.iter().map(|(_, bytes)| bytes).sum(),
-        offset: backing.block.address - backing.base,
+        total: source.pieces.len() as u32,
+        bytes: source.pieces.iter().map(|(_, bytes)| bytes).sum(),
+        offset: source.block.address - source.base,
         pieces: pieces?,
     })
 }
@@ -198,7 +226,8 @@ fn describe(handle: u64) -> Result<OwnedFd, u32> {
     let into = (&raw mut file).cast();
     // SAFETY: the descriptor is ours to write; a handle that is gone is refused.
     let call = || unsafe { real::cuMemExportToShareableHandle(into, handle, DESCRIPTOR, 0) };
-    check(thread::call(call))?;
+    // Another thread's capture goes on.
+    check(relaxed(|| thread::call(call)))?;
     // SAFETY: the driver made the descriptor for its caller.
     Ok(unsafe { OwnedFd::from_raw_fd(file) })
 }

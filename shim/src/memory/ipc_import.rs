@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::ptr;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, Once};
 
 use cudarc::driver::sys;
 use gpushim_alloc::Context;
@@ -13,6 +13,7 @@ use gpushim_ipc::{Link, Piece, Refused, Request, Token};
 
 use crate::base::thread::{self, Uncancelled};
 use crate::base::{boundary, stderr};
+use crate::cuda::captures::relaxed;
 use crate::cuda::device::{self, Cuda};
 use crate::cuda::functions::real;
 use crate::cuda::types::{CUresult, INVALID_CONTEXT, INVALID_VALUE, check};
@@ -159,7 +160,7 @@ fn place(driver: &Cuda, range: &mut Range, piece: Piece<OwnedFd>) -> Result<(), 
     let file = ptr::without_provenance_mut(piece.file.as_raw_fd() as usize);
     // SAFETY: `handle` is ours to write; the descriptor is passed by value, and stays ours.
     let call = || unsafe { real::cuMemImportFromShareableHandle(&mut handle, file, DESCRIPTOR) };
-    check(thread::call(call))?;
+    check(relaxed(|| thread::call(call)))?;
     let mapped = driver.map(range.base + range.mapped, piece.bytes, handle);
     // The mapping keeps the memory.
     // SAFETY: the handle was made here, and is given back once.
@@ -180,11 +181,14 @@ fn release(driver: &Cuda, range: Range) {
 
 /// The exporter does not answer: said in one line, because the driver's code does not tell.
 fn unreachable(token: &Token, error: &std::io::Error) -> CUresult {
-    stderr::say(&format!(
-        "failed to open an IPC handle: process {} (its own id) does not answer: {error}; is it still there, of the same \
-         user, and in the same network namespace or with the same /tmp?",
-        token.process
-    ));
+    static SAID: Once = Once::new();
+    SAID.call_once(|| {
+        stderr::say(&format!(
+            "failed to open an IPC handle: process {} (its own id) does not answer: {error}; is it still there, of the \
+             same user, and in the same network namespace or with the same /tmp?",
+            token.process
+        ));
+    });
     INVALID_VALUE
 }
 

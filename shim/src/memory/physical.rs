@@ -3,8 +3,9 @@
 use cudarc::driver::sys;
 
 use gpushim_alloc::Context;
+use gpushim_config::Elastic;
 
-use crate::base::thread;
+use crate::base::{settings, thread};
 use crate::cuda::functions::real;
 use crate::cuda::types::{CUresult, OUT_OF_MEMORY, check};
 use crate::cuda::{context, device, devices, primary};
@@ -25,7 +26,8 @@ pub fn on_device<R>(device: i32, f: impl FnOnce() -> R) -> Result<R, CUresult> {
 /// Whether a device's memory is made so that other processes can map it: where `cudaMalloc` is served in pages. Memory of
 /// streams alone has no handles for other processes natively either.
 pub fn is_shareable(device: i32) -> bool {
-    policy::is_paged() && devices::has_descriptors(device)
+    let is_elastic = settings::config().elastic != Elastic::Off;
+    (policy::is_paged() || is_elastic) && devices::has_descriptors(device)
 }
 
 /// Physical memory of a device, its handle.

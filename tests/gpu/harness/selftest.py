@@ -74,11 +74,11 @@ def good(argv, shim, env):
     elif program == "torch_takeover.py":
         stdout = "backend cudaMallocAsync\nafter training 1 1 True True\n"
     elif program == "torch_ipc.py":
-        refusing = ours or env.get("GPUSHIM_POLICY") == "vmm"
+        refusing = ours
         stdout = f"wrong 0\nrefused {12 if refusing else 0}\nother process 0\n"
         if refusing:
             return Outcome(0, stdout, "gpushim: IPC is not possible\nrefused: RuntimeError: no\n", 1.0)
-    elif program == "torch_peers.py":
+    elif program in ("torch_peers.py", "ipc_paged.py"):
         stdout = "wrong 0\n"
     elif program == "async_stress":
         broken = "--broken" in argv

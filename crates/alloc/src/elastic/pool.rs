@@ -277,6 +277,13 @@ impl<D: PageDriver> Elastic<D> {
         self.state.lock().find(address)
     }
 
+    /// The memory behind the segment that an address is in, page by page, for other processes: the driver's handles. It stays
+    /// there for as long as the segment lives. `None`: the segment was not pinned, or is in part in memory of the host.
+    pub fn backing(&self, address: u64) -> Option<(Found, Vec<u64>)> {
+        let state = self.state.lock();
+        Some((state.find(address)?, state.backing(address)?))
+    }
+
     /// How things stand.
     pub fn stats(&self) -> Stats {
         self.state.lock().stats()

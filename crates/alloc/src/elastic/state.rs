@@ -291,6 +291,14 @@ impl<E: Copy> State<E> {
         })
     }
 
+    /// The memory of a pinned segment, page by page. `None`: it is not pinned, or not all of it is memory of the device.
+    pub fn backing(&self, address: u64) -> Option<Vec<u64>> {
+        let segment = self.around(address).filter(|segment| segment.is_pinned)?;
+        let of_device = |page: &Page| page.memory.filter(|memory| !memory.is_host);
+        let pages = segment.pages.iter().map(of_device);
+        pages.map(|memory| Some(memory?.number)).collect()
+    }
+
     pub fn stats(&self) -> Stats {
         let mut stats = Stats {
             moves: self.moves,

@@ -28,13 +28,17 @@ pub fn exported(class: Class, address: DevicePtr) {
     events::forwarded(Kind::Export, class, context::device(), address, 0, 0);
 }
 
-/// A handle of memory in pages: a token, for processes with this library.
-fn token(handle: *mut c_void, entry: &RegisteredPool, address: DevicePtr) -> CUresult {
-    if handle.is_null() || entry.pool.find(address).is_none() {
+/// A handle of memory in pages: a token, for processes with this library. `otherwise` says why there is none.
+fn token(
+    handle: *mut c_void,
+    address: DevicePtr,
+    otherwise: impl FnOnce() -> CUresult,
+) -> CUresult {
+    if handle.is_null() {
         return INVALID_VALUE;
     }
-    let Some(token) = ipc_export::token(entry, address) else {
-        return no_handle(entry);
+    let Some(token) = ipc_export::token(address) else {
+        return otherwise();
     };
     // SAFETY: not null, and the caller's to be written.
     unsafe {
@@ -61,12 +65,13 @@ fn no_handle(entry: &RegisteredPool) -> CUresult {
     INVALID_VALUE
 }
 
-/// Nor has a segment whose memory comes and goes: it is in pages, as that of the policy vmm.
+/// Nor has a segment that is in part in memory of the host, because the device had none.
 fn no_handle_of_segment() -> CUresult {
     static SAID: Once = Once::new();
     SAID.call_once(|| {
         stderr::say(
-            "failed to make an IPC handle: segments of PyTorch's have none with GPUSHIM_ELASTIC; turn it off in this process",
+            "failed to make an IPC handle: a segment of PyTorch's (GPUSHIM_ELASTIC) is in part in memory of the host, \
+             because the device has none left, or the device has no descriptors",
         );
     });
     INVALID_VALUE
@@ -91,15 +96,19 @@ fn open(address: *mut DevicePtr, handle: &sys::CUipcMemHandle, flags: c_uint) ->
 driver_hooks! {
     /// A handle with which other processes open an allocation.
     fn cuIpcGetMemHandle(handle: *mut c_void, address: DevicePtr) {
+        if context::current().is_none() {
+            // The driver returns the reason. SAFETY: the caller's arguments, unchanged; so in every hook of this file.
+            return unsafe { real::cuIpcGetMemHandle(handle, address) };
+        }
         if let Some(entry) = registry::owner(address) {
-            return match context::current() {
-                Some(_) => token(handle, entry, address),
-                // The driver returns the reason. SAFETY: the caller's arguments, unchanged; so in every hook of this file.
-                None => unsafe { real::cuIpcGetMemHandle(handle, address) },
-            };
+            if entry.pool.find(address).is_none() {
+                return INVALID_VALUE;
+            }
+            return token(handle, address, || no_handle(entry));
         }
         if elastic::find(address).is_some() {
-            return no_handle_of_segment();
+            elastic::pin(address);
+            return token(handle, address, no_handle_of_segment);
         }
         // SAFETY: as above.
         let result = unsafe { real::cuIpcGetMemHandle(handle, address) };

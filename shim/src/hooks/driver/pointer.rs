@@ -24,6 +24,7 @@ const BUFFER_ID: c_int = 7;
 const IS_LEGACY_CUDA_IPC_CAPABLE: c_int = 10;
 const RANGE_START_ADDR: c_int = 11;
 const RANGE_SIZE: c_int = 12;
+const ALLOWED_HANDLE_TYPES: c_int = 14;
 const MEMPOOL_HANDLE: c_int = 17;
 
 /// `CU_MEMORYTYPE_DEVICE`.
@@ -73,7 +74,7 @@ impl PoolBlock {
         }
         let right = match attribute {
             IS_LEGACY_CUDA_IPC_CAPABLE => {
-                let right = ipc_export::is_possible(self.entry, self.block.address);
+                let right = ipc_export::is_possible(self.entry, &self.block);
                 // SAFETY: this attribute is an int.
                 return unsafe { value.cast::<c_int>().write_unaligned(right.into()) };
             }
@@ -83,6 +84,8 @@ impl PoolBlock {
             BUFFER_ID => self.id(),
             RANGE_START_ADDR => self.block.address,
             RANGE_SIZE => self.block.requested,
+            // The pages have descriptors, which are for our own tokens.
+            ALLOWED_HANDLE_TYPES => 0,
             MEMPOOL_HANDLE if self.block.for_all => 0,
             MEMPOOL_HANDLE => self.entry.handle(),
             _ => return,
@@ -135,7 +138,7 @@ unsafe fn amend_segment(
         BUFFER_ID => OURS | 1 << (PLACE + SERIAL) | segment.number,
         RANGE_START_ADDR => segment.base,
         RANGE_SIZE => segment.bytes,
-        MEMPOOL_HANDLE => 0,
+        ALLOWED_HANDLE_TYPES | MEMPOOL_HANDLE => 0,
         _ => return,
     };
     // SAFETY: each of these attributes is 64 bits wide, at an address that the driver could write.

@@ -203,3 +203,18 @@ fn the_end_of_a_context_ends_its_segments() {
     assert_eq!(sim.in_pages(), (0, 0));
     assert_eq!(elastic.find(base), None);
 }
+
+#[test]
+fn a_pinned_segment_shows_all_its_memory_and_another_none() {
+    let (_, elastic) = device(100, Mode::Pressure);
+    let base = segment(&elastic, 10);
+    elastic.born(base, 512, 512);
+    assert_eq!(elastic.backing(base), None, "its memory may go");
+    assert!(elastic.pin(base + PAGE));
+    let (found, pages) = elastic.backing(base + 3 * PAGE).expect("it is pinned");
+    assert_eq!(
+        (found.base, found.bytes, pages.len()),
+        (base, 10 * PAGE, 10)
+    );
+    assert_eq!(elastic.backing(base + 10 * PAGE), None);
+}

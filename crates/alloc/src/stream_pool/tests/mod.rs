@@ -1,5 +1,6 @@
 //! The pools against a simulated device that watches them.
 
+mod backing;
 mod blocks;
 mod contexts;
 mod departing;

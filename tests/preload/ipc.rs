@@ -1,0 +1,126 @@
+//! Memory in pages, shared with other processes by `cuIpcGetMemHandle`: what importers see, and what is left of it.
+
+use gpushim_trace::{Class, Kind};
+
+use crate::support::{Outcome, Run, program};
+
+/// Milliseconds in which an error must have come: an importer waits for ten seconds for an exporter that is stopped.
+const SOON: u64 = 5000;
+
+fn asking(how: &str) -> Run {
+    Run::new(program("ipc"))
+        .arg(how)
+        .env("GPUSHIM_POLICY", "vmm")
+}
+
+fn importers(outcome: &Outcome) -> Vec<Vec<&str>> {
+    outcome.notes("importer")
+}
+
+#[test]
+fn four_importers_open_and_close_a_thousand_handles() {
+    let shim = asking("many").shim();
+    assert_eq!((shim.code, shim.note("handles")), (0, 1000));
+    assert_eq!((shim.note("wrong"), shim.note("failed")), (0, 0));
+    // Whole pages: all that the block is on, and nothing further away than a piece of memory is large.
+    assert_eq!(shim.signed_note("least"), 0);
+    assert!(shim.note("most") <= 2 * (14 << 20), "{}", shim.note("most"));
+    let left = importers(&shim);
+    assert_eq!(left, vec![vec!["descriptors", "0", "done", "1000"]; 4]);
+    assert_eq!(
+        shim.notes("pages"),
+        vec![vec!["0"]; 4],
+        "addresses were left"
+    );
+    assert_eq!(shim.notes("exporter"), [["descriptors", "0"]]);
+}
+
+#[test]
+fn importers_that_are_killed_leave_nothing_and_the_others_go_on() {
+    let shim = asking("killed").shim();
+    assert_eq!(shim.notes("first"), [["0", "last", "0", "wrong", "0"]]);
+    assert_eq!(shim.signed_note("beyond"), 0);
+    assert_eq!(shim.notes("ms")[0][1..], ["descriptors", "0"]);
+    assert!(shim.note("ms") < SOON, "{} ms", shim.note("ms"));
+}
+
+#[test]
+fn the_handle_of_a_freed_block_is_void_also_when_another_has_its_address() {
+    let shim = asking("stale").shim();
+    assert_eq!(
+        shim.told(),
+        "open: 0, freed: 1, reused: 1\nanother at this address: 0, wrong 0\n"
+    );
+    assert_eq!(
+        shim.notes("same"),
+        [["address", "1", "same", "handle", "0"]]
+    );
+}
+
+/// The exporter was killed: the importer's error comes soon, and its shim says why.
+fn dead(how: &str) {
+    let shim = asking(how).may_complain().shim();
+    assert_eq!(shim.told(), "open: 1\n");
+    assert!(shim.note("ms") < SOON, "{} ms", shim.note("ms"));
+    let complaints = shim.complaints();
+    let said = complaints
+        .iter()
+        .filter(|line| line.contains("failed to open an IPC handle"));
+    assert_eq!(said.count(), 1, "{complaints:?}");
+}
+
+#[test]
+fn a_dead_exporter_is_an_error_at_once() {
+    dead("dead");
+}
+
+#[test]
+fn nor_does_a_forked_child_of_it_keep_importers_waiting() {
+    dead("orphan");
+}
+
+#[test]
+fn a_process_of_another_user_gets_nothing() {
+    let shim = asking("user").may_complain().shim();
+    if shim.note("root") == 0 {
+        eprintln!("not tested: only root can become another user");
+        return;
+    }
+    assert!(
+        shim.note("own") > 0,
+        "the same request of the same user has no answer"
+    );
+    assert_eq!(shim.notes("stranger"), [["0", "open", "1"]]);
+}
+
+#[test]
+fn an_importer_in_another_network_namespace_finds_the_exporter() {
+    let shim = asking("network").shim();
+    if shim.note("namespace") == 0 {
+        eprintln!("not tested: only root can make a network namespace");
+        return;
+    }
+    assert!(shim.signed_note("abstract") < 0, "it is the same namespace");
+    assert_eq!((shim.note("open"), shim.note("wrong")), (0, 0));
+}
+
+#[test]
+fn an_importer_without_the_shim_has_the_drivers_own_error() {
+    let shim = asking("plain").shim();
+    assert_eq!((&shim.told()[..], shim.code), ("open: 1\n", 0));
+}
+
+#[test]
+fn exports_and_imports_are_events() {
+    let shim = asking("stale").shim();
+    let count = |kind| {
+        let traces = shim.traces();
+        traces
+            .iter()
+            .map(|trace| trace.class(kind, Class::Ipc).len())
+            .sum::<usize>()
+    };
+    let counts = [Kind::Export, Kind::Alloc, Kind::Free].map(count);
+    // Each import is opened twice and closed twice, and known by its address.
+    assert_eq!(counts, [2, 4, 2]);
+}
