@@ -16,9 +16,9 @@ impl Effort {
         unit: 2 << 20,
     };
     /// Steps for each block besides: a long run has many more pairs of blocks than a short one.
-    const OF_BLOCK: u64 = 20_000;
+    const OF_BLOCK: u64 = 10_000;
     /// The most steps: some ten seconds on two cores.
-    const MOST: u64 = 3_000_000_000;
+    const MOST: u64 = 2_000_000_000;
 
     /// For a plan of so many blocks that is written.
     pub fn of(blocks: usize) -> Effort {
@@ -94,7 +94,7 @@ mod tests {
     #[test]
     fn long_runs_have_more_steps_and_no_run_has_any_number() {
         let steps = [0, 120_000, usize::MAX].map(|blocks| Effort::of(blocks).steps);
-        assert_eq!(steps, [300_000_000, 2_700_000_000, 3_000_000_000]);
+        assert_eq!(steps, [300_000_000, 1_500_000_000, 2_000_000_000]);
     }
 
     #[test]
