@@ -164,7 +164,7 @@ fn large_and_small() -> Vec<Block> {
         lives: [Life { from, to }, Life::default()],
     };
     let large = (0..40).map(|n| block((64 + 7 * (n as u64 % 5)) << 20, 10 * n, 10 * n + 55));
-    let small = (0..3_000).map(|n| block(GRANULE * (1 + n as u64 % 3), n / 8, n / 8 + 40));
+    let small = (0..3_000).map(|n| block(GRANULE * (1 + n as u64 % 3), n / 8, n / 8 + 20));
     large.chain(small).collect()
 }
 
