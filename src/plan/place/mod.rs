@@ -29,8 +29,8 @@ use super::lives::Span;
 
 pub use budget::{Budget, Effort};
 
-/// Steps that a pair of blocks that meet should have: to be placed in several orders.
-const PAIR: u64 = 16;
+/// Steps that a pair of blocks that meet should have: to be placed in some orders, and moved.
+const PAIR: u64 = 32;
 
 /// From which moment to before which one. Empty where both are the same.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

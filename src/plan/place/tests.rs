@@ -156,3 +156,49 @@ fn problems_of_the_literature_are_placed_in_what_they_need() {
         assert!(placement.least >= largest_live(&blocks), "{name}");
     }
 }
+
+/// Large blocks that come and go, and many small ones beside them.
+fn large_and_small() -> Vec<Block> {
+    let block = |bytes, from, to| Block {
+        bytes,
+        lives: [Life { from, to }, Life::default()],
+    };
+    let large = (0..40).map(|n| block((64 + 7 * (n as u64 % 5)) << 20, 10 * n, 10 * n + 55));
+    let small = (0..3_000).map(|n| block(GRANULE * (1 + n as u64 % 3), n / 8, n / 8 + 20));
+    large.chain(small).collect()
+}
+
+#[test]
+fn small_blocks_lie_apart_where_there_are_too_many_pairs() {
+    let blocks = large_and_small();
+    let is_small = small::small(&blocks, 1_000).expect("too many pairs");
+    let by_size = blocks.iter().map(|block| block.bytes < 64 << 20);
+    assert!(is_small.iter().copied().eq(by_size));
+    assert_eq!(small::small(&blocks, u64::MAX), None, "few enough");
+    let large: Vec<Block> = blocks
+        .iter()
+        .copied()
+        .filter(|block| block.bytes > 1 << 20)
+        .collect();
+    assert_eq!(small::small(&large, 1), None, "none of them is small");
+
+    let few = Effort {
+        steps: 100_000,
+        unit: 1,
+    };
+    let placement = placed(&blocks, few);
+    assert_eq!(fault(&blocks, &placement), None);
+    assert!(placement.least >= largest_live(&blocks));
+    let alone = placed(&large, few);
+    let beyond = placement.bytes - alone.bytes;
+    assert!(
+        beyond <= alone.bytes / 1_000,
+        "{beyond} bytes for small ones"
+    );
+    let above = placement
+        .offsets
+        .iter()
+        .zip(&is_small)
+        .filter(|(_, is_small)| **is_small);
+    assert!(above.into_iter().all(|(offset, _)| *offset >= alone.bytes));
+}

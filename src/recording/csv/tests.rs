@@ -221,6 +221,103 @@ alloc,(nil),512,0,0,20
     );
 }
 
+/// A log of many blocks of lines, some of them without sense.
+fn long_log() -> String {
+    let mut log = "op,ptr,size,stream,thread,time_ns\n".to_string();
+    for n in 0..60_000_u64 {
+        log += &format!(
+            "alloc,{:#x},{},{},1,{}\n",
+            (n + 1) << 9,
+            512 + n % 7,
+            n % 3,
+            10 * n
+        );
+        if n % 10_000 == 9_999 {
+            log += &format!("nonsense {n}\n{}\n", "x".repeat(300_000));
+        }
+        if n >= 100 {
+            log += &format!("free,{:#x},0,-,2,{}\n", (n - 99) << 9, 10 * n + 5);
+        }
+    }
+    log
+}
+
+/// Several threads read a long log; what comes out is in the order of its lines.
+#[test]
+fn a_long_log_is_read_by_several_threads_in_its_order() {
+    let content = long_log();
+    for content in [content.as_bytes().to_vec(), packed(content.as_bytes())] {
+        let recording = opened(&content).unwrap();
+        assert_eq!(recording.events().count(), 60_000 + 59_900);
+        let mut expected = Vec::new();
+        for n in 0..60_000_u64 {
+            let thread = |free| if free { 2 } else { 1 };
+            let (size, address) = (512 + n % 7, (n + 1) << 9);
+            expected.push((
+                10 * n,
+                Kind::Alloc,
+                Class::PoolAsync,
+                address,
+                size,
+                n % 3,
+                thread(false),
+            ));
+            if let Some(old) = n.checked_sub(100) {
+                let (size, address) = (512 + old % 7, (old + 1) << 9);
+                expected.push((
+                    10 * n + 5,
+                    Kind::Free,
+                    Class::PoolAsync,
+                    address,
+                    size,
+                    0,
+                    thread(true),
+                ));
+            }
+        }
+        assert!(said(&*recording) == expected);
+        let problems = recording.problems();
+        assert_eq!(problems.len(), 12, "{problems:?}");
+        let line = 1 + 10_000 + 9_900;
+        assert_eq!(
+            problems[0],
+            format!("line {line} has the unknown action \"nonsense 9999\"")
+        );
+        assert_eq!(
+            problems[1],
+            format!("line {} is too long for a line of such a log", line + 1)
+        );
+        assert_eq!(
+            problems[2],
+            format!(
+                "line {} has the unknown action \"nonsense 19999\"",
+                line + 20_002
+            )
+        );
+    }
+}
+
+#[test]
+fn a_log_numbers_its_blocks() {
+    let recording = opened(REQUESTS.as_bytes()).unwrap();
+    let numbered: Vec<_> = recording.numbered().expect("a plain log").collect();
+    let said: Vec<_> = numbered
+        .iter()
+        .map(|one| (one.is_free, one.block, one.bytes, one.stream, one.ns))
+        .collect();
+    let first = 4 << 20;
+    assert_eq!(
+        said,
+        [
+            (false, 0, first, Some(0), 0),
+            (false, 1, 1024, None, 150),
+            (true, 0, first, Some(0), 200)
+        ]
+    );
+    let odd = format!("{REQUESTS}free,0x1,1,0,0,400\n");
+    assert!(opened(odd.as_bytes()).unwrap().numbered().is_none());
+}
+
 #[test]
 fn kept_events_are_those_of_the_file() {
     let content = "op,ptr,size,stream,thread,time_ns
