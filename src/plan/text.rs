@@ -93,8 +93,7 @@ impl PlanReport {
         } else {
             Requests::of(recording, focus)
         };
-        let blocks = requests.values().map(|requests| requests.blocks() as usize);
-        let mut budget = Budget::new(Effort::of(blocks.sum()), watch);
+        let mut budget = Budget::new(Effort::USUAL, watch);
         let mut among = requests.len();
         for (gpu, requests) in requests {
             if requests.has_history() {

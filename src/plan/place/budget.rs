@@ -10,27 +10,12 @@ pub struct Effort {
 }
 
 impl Effort {
-    /// For a plan of few blocks that is written: some seconds on two cores; pages of 2 MiB, of which a pool's memory is made.
+    /// For a plan that is written: some seconds on two cores; pages of 2 MiB, of which a pool's memory is made.
     pub const USUAL: Effort = Effort {
         steps: 300_000_000,
         unit: 2 << 20,
     };
-    /// Steps for each block besides: a long run has many more pairs of blocks than a short one.
-    const OF_BLOCK: u64 = 10_000;
-    /// The most steps: some ten seconds on two cores.
-    const MOST: u64 = 2_000_000_000;
-
-    /// For a plan of so many blocks that is written.
-    pub fn of(blocks: usize) -> Effort {
-        let more = Effort::OF_BLOCK.saturating_mul(blocks as u64);
-        let steps = Effort::USUAL.steps.saturating_add(more);
-        Effort {
-            steps: steps.min(Effort::MOST),
-            ..Effort::USUAL
-        }
-    }
-
-    /// For an estimate: a tenth of that of few blocks.
+    /// For an estimate: a tenth of that.
     pub const QUICK: Effort = Effort {
         steps: 30_000_000,
         ..Effort::USUAL
@@ -90,12 +75,6 @@ impl Budget<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn long_runs_have_more_steps_and_no_run_has_any_number() {
-        let steps = [0, 120_000, usize::MAX].map(|blocks| Effort::of(blocks).steps);
-        assert_eq!(steps, [300_000_000, 1_500_000_000, 2_000_000_000]);
-    }
 
     #[test]
     fn works_share_the_steps_and_leave_what_they_do_not_take() {

@@ -2,7 +2,6 @@
 //!
 //! This is the problem of dynamic storage allocation, which is NP-hard. What is done, in this order:
 //!
-//! 0. [`small`]: where there are too many pairs, small blocks get a place of their own, above the others.
 //! 1. [`parts`]: blocks that live as long as everything around them lie at the bottom, and times between which nothing
 //!    lives on are problems of their own. Neither costs anything.
 //! 2. [`greedy`]: first fit and best fit in several orders, and stacking by skyline where there are too many pairs.
@@ -21,16 +20,12 @@ mod parts;
 mod search;
 mod sections;
 mod skyline;
-mod small;
 #[cfg(test)]
 mod tests;
 
 use super::lives::Span;
 
 pub use budget::{Budget, Effort};
-
-/// Steps that a pair of blocks that meet should have: to be placed in some orders, and moved.
-const PAIR: u64 = 32;
 
 /// From which moment to before which one. Empty where both are the same.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -95,43 +90,6 @@ pub struct Placement {
 
 /// Places blocks with the steps that are left.
 pub fn place(blocks: &[Block], budget: &mut Budget<'_>) -> Placement {
-    let Some(is_small) = small::small(blocks, budget.left() / PAIR) else {
-        return place_together(blocks, budget);
-    };
-    let only = |small: bool| -> Vec<Block> {
-        let some = blocks
-            .iter()
-            .zip(&is_small)
-            .filter(|(_, is_small)| **is_small == small);
-        some.map(|(block, _)| *block).collect()
-    };
-    let below = place_together(&only(false), budget);
-    // Without steps they are stacked.
-    let above = budget.share(usize::MAX, |budget| place_together(&only(true), budget));
-    let (mut lower, mut upper) = (below.offsets.into_iter(), above.offsets.into_iter());
-    let offsets = is_small.iter().map(|is_small| match is_small {
-        true => upper.next().map(|offset| below.bytes + offset),
-        false => lower.next(),
-    });
-    Placement {
-        offsets: offsets.flatten().collect(),
-        bytes: below.bytes + above.bytes,
-        least: below.least.max(live_peak(blocks)),
-    }
-}
-
-/// The largest sum of blocks that live at the same moment.
-fn live_peak(blocks: &[Block]) -> u64 {
-    let mut blocks = blocks.to_vec();
-    let sections = sections::in_sections(&mut blocks);
-    sections::live(&blocks, sections)
-        .into_iter()
-        .max()
-        .unwrap_or(0)
-}
-
-/// Places blocks above each other and beside each other, whatever their sizes.
-fn place_together(blocks: &[Block], budget: &mut Budget<'_>) -> Placement {
     let mut offsets = vec![0; blocks.len()];
     let (parts, mut least) = parts::of(blocks, &mut offsets);
     let mut problems: Vec<descend::Problem> =

@@ -29,7 +29,15 @@ pub struct Neighbours {
 impl Neighbours {
     /// Of blocks with lives in sections.
     pub fn of(blocks: &[Block]) -> Neighbours {
-        let entries = entries(blocks);
+        let mut entries: Vec<Entry> = Vec::with_capacity(blocks.len());
+        for (at, block) in blocks.iter().enumerate() {
+            entries.extend(block.lives().map(|life| Entry {
+                from: life.from,
+                to: life.to,
+                block: at as u32,
+            }));
+        }
+        entries.sort_unstable_by_key(|entry| (entry.from, entry.block));
         let pairs = pairs(&entries);
         // As many as live on average: then all stops together take as much memory as the entries.
         let every = (pairs / entries.len().max(1) as u64).max(64) as usize;
@@ -109,25 +117,6 @@ impl Neighbours {
             }),
         }
     }
-}
-
-/// The lives of blocks, in the order of their beginnings.
-fn entries(blocks: &[Block]) -> Vec<Entry> {
-    let mut entries: Vec<Entry> = Vec::with_capacity(blocks.len());
-    for (at, block) in blocks.iter().enumerate() {
-        entries.extend(block.lives().map(|life| Entry {
-            from: life.from,
-            to: life.to,
-            block: at as u32,
-        }));
-    }
-    entries.sort_unstable_by_key(|entry| (entry.from, entry.block));
-    entries
-}
-
-/// How often one block comes while another lives.
-pub fn pairs_of(blocks: &[Block]) -> u64 {
-    pairs(&entries(blocks))
 }
 
 /// How many are live when another comes, all added up.
