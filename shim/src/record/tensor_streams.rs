@@ -10,7 +10,7 @@ use crate::record::trace;
 pub const UNKNOWN: u8 = 0;
 /// The least number that the table gives; the one below it is the default stream's.
 const FIRST: usize = Event::DEFAULT_STREAM as usize + 1;
-/// How many the table gives. PyTorch has at most 128 streams of its own on a device.
+/// How many the table gives.
 const PLACES: usize = u8::MAX as usize + 1 - FIRST;
 
 /// The numbers of this process.
