@@ -1,7 +1,7 @@
 //! What the steps of a run are made of. Which steps there are may be found out while it is served.
 
 use super::allocator::DriverTime;
-use super::outcome::Step;
+use super::step::Step;
 use crate::requests::{Op, Requests};
 
 /// What is held after a request, and what calls of the driver there were.

@@ -21,6 +21,7 @@ mod plot;
 mod policy;
 mod rmm;
 mod run;
+mod step;
 mod steps;
 #[cfg(test)]
 mod tests;
@@ -31,7 +32,8 @@ pub use allocator::{Allocator, DriverTime, OutOfMemory};
 pub use device::{ReplayDevice, Simulated};
 pub use gpushim::GpushimAllocator;
 pub use least_limit::{Known, least_limit};
-pub use outcome::{Curve, Outcome, Point, Step};
+pub use outcome::{Curve, Outcome, Point};
 pub use policy::{Policy, decay, held_with};
 pub use run::run;
+pub use step::Step;
 pub use text::ReplayReport;

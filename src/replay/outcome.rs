@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use super::allocator::{Allocator, DriverTime};
 use super::journal::Journal;
+use super::step::Step;
 use crate::requests::{Op, Request, Requests};
 
 /// Most points of a curve.
@@ -40,22 +41,6 @@ pub struct Refused {
     pub bytes: u64,
     /// Bytes live then, as asked for.
     pub requested: u64,
-}
-
-/// A step of the run.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct Step {
-    /// Requests in it.
-    pub requests: u64,
-    /// Highest sum of bytes asked for and not given back.
-    pub peak_requested: u64,
-    /// Highest sum of bytes held from the driver.
-    pub peak_reserved: u64,
-    /// Calls of the driver that get memory, map it or give it back.
-    pub driver_calls: u64,
-    /// How long all driver calls would have taken, ns.
-    pub driver_ns: u64,
 }
 
 /// What came of a replay.

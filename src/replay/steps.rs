@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::outcome::Step;
+use super::step::Step;
 use super::text::OfDevice;
 use crate::output::escape::shown;
 use crate::output::table::{Align, Table};

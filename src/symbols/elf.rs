@@ -92,7 +92,22 @@ fn symbolizer(debug_dirs: &[PathBuf]) -> Symbolizer {
     builder.set_debug_dirs(Some(dirs)).build()
 }
 
+/// Debug information that is only lines names functions without their module (`rustc -C debuginfo=line-tables-only`):
+/// the symbol table has the whole name.
 fn look_up(parsed: &Symbolizer, file: &Path, at: u64, debug: bool) -> Option<Vec<Symbol>> {
+    let mut symbols = symbols_at(parsed, file, at, debug)?;
+    let outer = symbols.last_mut()?;
+    if debug && !outer.function.contains(':') {
+        let tail = format!("::{}", outer.function);
+        let whole = symbols_at(parsed, file, at, false).and_then(|mut table| table.pop());
+        if let Some(whole) = whole.filter(|it| it.function.ends_with(&tail)) {
+            outer.function = whole.function;
+        }
+    }
+    Some(symbols)
+}
+
+fn symbols_at(parsed: &Symbolizer, file: &Path, at: u64, debug: bool) -> Option<Vec<Symbol>> {
     let mut elf = Elf::new(file);
     elf.debug_syms = debug;
     let found = parsed.symbolize_single(&Source::Elf(elf), Input::VirtOffset(at));

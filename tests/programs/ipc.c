@@ -62,6 +62,18 @@ static long addresses(void) {
     return pages * sysconf(_SC_PAGESIZE);
 }
 
+/* When none was opened or closed for 200 ms: connections of the exchange end soon after an answer. */
+static int settled_descriptors(void) {
+    int count = descriptors();
+    for (int same = 0; same < 10; same++) {
+        sleep_ms(20);
+        int now = descriptors();
+        if (now != count) same = 0;
+        count = now;
+    }
+    return count;
+}
+
 static unsigned char byte_at(size_t at, unsigned seed) { return (unsigned char)(at * 31 + at / 4096 + seed); }
 
 /* Not of malloc: that would take addresses in between. */
@@ -109,10 +121,10 @@ static void import_all(int in, int out) {
         struct answer answer = carry_out(&task);
         /* By then the shim's threads have their stacks and malloc its arenas. */
         if (++done == 100) space = addresses();
-        if (!first) first = descriptors();
+        if (!first) first = settled_descriptors();
         if (write(out, &answer, sizeof answer) != (ssize_t)sizeof answer) break;
     }
-    if (first) printf("# importer descriptors %d done %d\n", descriptors() - first, done);
+    if (first) printf("# importer descriptors %d done %d\n", settled_descriptors() - first, done);
     /* In whole pages of the device: what malloc takes is less. */
     if (space) printf("# pages %ld\n", (addresses() - space) / PAGE);
     fflush(stdout);
@@ -183,15 +195,14 @@ static void many(void) {
                 if (answer.beyond < least) least = answer.beyond;
                 if (answer.beyond > most) most = answer.beyond;
             }
-            if (!before) before = descriptors();
+            if (!before) before = settled_descriptors();
         }
         for (unsigned i = 0; i < LIVE; i++) OK(cuMemFree_v2(block[i]));
     }
-    sleep_ms(100); /* the last connections are closed */
     printf("# handles %d wrong %u failed %u\n# least %ld most %ld\n", LIVE * ROUNDS, wrong, failed, least, most);
     /* The last one first: it has the earlier ones' pipes. */
     for (int i = IMPORTERS; i-- > 0;) end(&all[i]);
-    printf("# exporter descriptors %d\n", descriptors() - before + 2 * IMPORTERS);
+    printf("# exporter descriptors %d\n", settled_descriptors() - before + 2 * IMPORTERS);
 }
 
 /* Importers are killed while they open and close. */
@@ -205,7 +216,7 @@ static void killed(void) {
     struct task task = exported(block, 64 * MIB, 1);
     tell(&last, &task);
     struct answer first = answer_of(&last);
-    int before = descriptors();
+    int before = settled_descriptors();
     srand(7);
     for (int i = 0; i < ROUND; i++) {
         for (int n = 0; n < 20; n++) tell(&some[i], &task);
@@ -219,7 +230,7 @@ static void killed(void) {
     struct answer answer = answer_of(&last);
     printf("# first %d last %d wrong %u\n", first.open, answer.open, answer.wrong);
     printf("# beyond %ld\n", first.beyond);
-    printf("# ms %u descriptors %d\n", answer.ms, descriptors() - before + 2 * ROUND);
+    printf("# ms %u descriptors %d\n", answer.ms, settled_descriptors() - before + 2 * ROUND);
     OK(cuMemFree_v2(block));
     end(&last);
 }

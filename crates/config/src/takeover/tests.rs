@@ -252,6 +252,8 @@ fn bytes_that_are_no_text_are_left_alone() {
 #[test]
 fn every_framework_has_limits_and_the_page_has_them() {
     let page = include_str!("../../../../docs/frameworks.md");
+    // Other tables of the page begin with a framework's name, too.
+    let (_, page) = page.split_once("<!-- The table of").expect("the table");
     for limit in &LIMITS {
         let row = format!(
             "| {} | {} | {} |\n",
