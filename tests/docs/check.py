@@ -342,6 +342,7 @@ OTHERS_OPTIONS = {
     "--name": "an example of a program's own",
     "--here": "scripts/guide",
     "--doc": "scripts/faults",
+    "--ipc": "Docker",
     "--cuda-memory-usage": "nsys",
 }
 
