@@ -54,7 +54,7 @@ impl Bytes {
         self.held = self.held.saturating_sub(bytes);
     }
 
-    /// Creates one page, which is nowhere yet.
+    /// Creates one piece of memory, which is nowhere yet.
     pub fn create(&mut self, page: u64) -> Result<(), OutOfMemory> {
         self.hold(page)?;
         let create = price::CREATE.saturating_add((page >> 20).saturating_mul(price::CREATE_MIB));
@@ -62,19 +62,19 @@ impl Bytes {
         Ok(())
     }
 
-    /// Releases one page that is nowhere.
+    /// Releases one piece of memory that is nowhere.
     pub fn destroy(&mut self, page: u64) {
         self.calls(1, price::DESTROY);
         self.held = self.held.saturating_sub(page);
     }
 
-    /// Maps one page; its neighbour's call enables it, too, unless it `is_alone`.
-    pub fn map_one(&mut self, is_alone: bool) {
+    /// Maps and enables one piece of memory.
+    pub fn map_one(&mut self) {
         self.calls(1, price::MAP);
-        self.calls(u64::from(is_alone), price::ALLOW);
+        self.calls(1, price::ALLOW);
     }
 
-    /// Unmaps one page, which stays.
+    /// Unmaps one piece of memory, which stays.
     pub fn unmap_one(&mut self) {
         self.calls(1, price::UNMAP);
     }

@@ -92,11 +92,12 @@ variables! {
          `XLA_PYTHON_CLIENT_PREALLOCATE=false` are set (jax), or `TF_GPU_ALLOCATOR=cuda_malloc_async` (tf). \
          Allocators that the user has set there are kept. `frameworks.md` lists what a framework cannot do then." }
     ELASTIC = { "GPUSHIM_ELASTIC", "off", "off, auto or on",
-        "Whether the segments of PyTorch's own allocator have memory only where a tensor is. `auto`: a page of 2 MiB \
-         keeps its memory until memory is short (the limit, another process, another library); then pages without a \
-         tensor, whose work is over, give theirs to where it is needed. `on`: they do so whenever a page needs memory, \
-         so that the process holds the least. Memory comes back before PyTorch hands out a tensor there. What is captured \
-         by a graph stays in place. `frameworks.md` says what is not possible then." }
+        "Whether the segments of PyTorch's own allocator have memory only where a tensor is. `auto`: a piece of \
+         memory, 2 to 32 MiB, stays where it is until memory is short (the limit, another process, another \
+         library); then pieces without a tensor, whose work is over, go to where memory is needed. `on`: they also \
+         do so where otherwise more would be held than was in use at a time. Memory comes back before PyTorch hands \
+         out a tensor there. What is captured by a graph stays in place. `frameworks.md` says what is not possible \
+         then." }
     LOG = { "GPUSHIM_LOG", "warn", "off, error, warn, info or debug",
         "Which messages gpushim writes to the stderr of the process." }
     LIBRARY = { "GPUSHIM_LIBRARY", "", "a path",

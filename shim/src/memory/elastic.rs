@@ -10,7 +10,9 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 use std::sync::{Mutex, Once};
 use std::time::Duration;
 
-use gpushim_alloc::elastic::{Born, Elastic, Found, FreedSegment, Mode, PAGE, Stats, Trouble};
+use gpushim_alloc::elastic::{
+    Born, Elastic, Found, FreedSegment, Handle, Mode, PAGE, Stats, Trouble,
+};
 use gpushim_alloc::{Context, Freed, Grant, Source, Stamp, Stream, UNNUMBERED};
 use gpushim_config::Elastic as Setting;
 
@@ -274,12 +276,11 @@ pub fn find(address: u64) -> Option<(Found, Context)> {
     all().find_map(|pool| Some((pool.find(address)?, pool.driver().context)))
 }
 
-/// The segment that an address is in, its device, and the driver's handles of its pages, as
-/// [`Elastic::backing`] tells.
-pub fn backing(address: u64) -> Option<(Found, i32, Vec<u64>)> {
+/// The segment that an address is in, its device, and its pieces of memory, as [`Elastic::backing`] tells.
+pub fn backing(address: u64) -> Option<(Found, i32, Vec<Handle>)> {
     all().find_map(|pool| {
-        let (found, pages) = pool.backing(address)?;
-        Some((found, pool.driver().device, pages))
+        let (found, pieces) = pool.backing(address)?;
+        Some((found, pool.driver().device, pieces))
     })
 }
 
@@ -346,7 +347,7 @@ pub fn conclude() {
     for pool in all() {
         let (device, stats) = (pool.driver().device, pool.stats_now());
         if let Some(stats) = stats {
-            let what = format!("{} of pages", stats.moves);
+            let what = format!("{} of pieces", stats.moves);
             trace::fact(&format!("device.{device}.elastic.moves"), &what);
         }
     }

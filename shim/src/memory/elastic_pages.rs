@@ -91,9 +91,9 @@ impl PageDriver for Pages {
         Driver::unreserve(device::driver(), address, bytes);
     }
 
-    fn create(&self) -> Result<u64, CUresult> {
-        let handle = Driver::create(device::driver(), self.device, PAGE)?;
-        self.held.fetch_add(PAGE, Ordering::Relaxed);
+    fn create(&self, bytes: u64) -> Result<u64, CUresult> {
+        let handle = Driver::create(device::driver(), self.device, bytes)?;
+        self.held.fetch_add(bytes, Ordering::Relaxed);
         Ok(handle)
     }
 
@@ -106,8 +106,8 @@ impl PageDriver for Pages {
     fn destroy(&self, handle: Handle) {
         let number = handle.number;
         if !handle.is_host {
-            Driver::destroy(device::driver(), self.device, number, PAGE);
-            self.held.fetch_sub(PAGE, Ordering::Relaxed);
+            Driver::destroy(device::driver(), self.device, number, handle.bytes);
+            self.held.fetch_sub(handle.bytes, Ordering::Relaxed);
             return;
         }
         let in_trace = events::leaving(Class::Host, number);
@@ -118,8 +118,8 @@ impl PageDriver for Pages {
         }
     }
 
-    fn map(&self, address: u64, handle: u64) -> Result<(), CUresult> {
-        Driver::map(device::driver(), address, PAGE, handle)
+    fn map(&self, address: u64, memory: Handle) -> Result<(), CUresult> {
+        Driver::map(device::driver(), address, memory.bytes, memory.number)
     }
 
     fn allow(&self, address: u64, bytes: u64, others: &[i32]) -> Result<(), CUresult> {
@@ -130,8 +130,8 @@ impl PageDriver for Pages {
         Driver::forbid(device::driver(), address, bytes, others)
     }
 
-    fn unmap(&self, address: u64) -> Result<(), CUresult> {
-        Driver::unmap(device::driver(), address, PAGE)
+    fn unmap(&self, address: u64, memory: Handle) -> Result<(), CUresult> {
+        Driver::unmap(device::driver(), address, memory.bytes)
     }
 
     fn record(&self) -> Result<Event, CUresult> {

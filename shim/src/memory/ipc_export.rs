@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use cudarc::driver::sys;
 use gpushim_alloc::Policy;
-use gpushim_alloc::elastic::PAGE;
+use gpushim_alloc::elastic::Handle;
 use gpushim_alloc::stream_pool::LiveBlock;
 use gpushim_ipc::{BATCH, Block, Exports, Piece, Refused, Reply, Request, Server, Token};
 use gpushim_trace::background::{self, Background, is_left_alone};
@@ -61,7 +61,7 @@ struct Source {
 
 /// What an address is in that other processes can be given: memory of `cudaMalloc`, as natively. `None`: nothing.
 fn source(address: u64) -> Option<Source> {
-    if let Some((segment, device, pages)) = elastic::backing(address) {
+    if let Some((segment, device, pieces)) = elastic::backing(address) {
         return physical::is_shareable(device).then(|| Source {
             block: Block {
                 address: segment.base,
@@ -69,7 +69,10 @@ fn source(address: u64) -> Option<Source> {
             },
             requested: segment.bytes,
             base: segment.base,
-            pieces: pages.into_iter().map(|handle| (handle, PAGE)).collect(),
+            pieces: pieces
+                .into_iter()
+                .map(|Handle { number, bytes, .. }| (number, bytes))
+                .collect(),
         });
     }
     let entry = registry::owner(address).filter(|entry| physical::is_shareable(entry.device))?;

@@ -11,6 +11,8 @@ from .session import GPU
 
 BLOCKS = Configuration("blocks", {"GPUSHIM_POLICY": "blocks"}, True)
 VMM = Configuration("vmm", {"GPUSHIM_POLICY": "vmm"}, True)
+# Pages move whether or not memory is short.
+ELASTIC = Configuration("elastic", {"GPUSHIM_POLICY": "off", "GPUSHIM_ELASTIC": "on"}, True)
 
 
 def gpus():
@@ -35,9 +37,12 @@ def run(session, built, count=None):
     ddp, peers, ipc = python("torch_ddp.py"), python("torch_peers.py"), python("torch_ipc.py")
     together(session, "two", {
         "DDP over NCCL, 50 steps": lambda: equal(session, "DDP over NCCL, 50 steps", ddp, OURS, "weights 1"),
+        "DDP over NCCL, elastic": lambda: equal(session, "DDP over NCCL, elastic", ddp, ELASTIC, "weights 1"),
         "peer copies": lambda: equal(session, "peer copies", peers, OURS, "wrong 0"),
+        "peer copies, elastic": lambda: equal(session, "peer copies, elastic", peers, ELASTIC, "wrong 0"),
         "IPC, blocks": lambda: equal(session, "IPC, blocks", ipc, BLOCKS, "wrong 0\nrefused 0"),
         "IPC, vmm": lambda: equal(session, "IPC, vmm", ipc, VMM, "wrong 0\nrefused 0"),
+        "IPC, elastic": lambda: equal(session, "IPC, elastic", ipc, ELASTIC, "wrong 0\nrefused 0"),
         "IPC of pages": lambda: equal(session, "IPC of pages", python("ipc_paged.py"), VMM, "wrong 0"),
         # PyTorch's backend has no IPC of its own and refuses before anybody is asked.
         "IPC, takeover": lambda: refused(session, "IPC, takeover", ipc, OURS),

@@ -5,11 +5,13 @@ use std::fmt::Debug;
 /// Bytes of a page: the smallest physical memory that the driver makes.
 pub const PAGE: u64 = 2 << 20;
 
-/// Physical memory of one page.
+/// A piece of physical memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Handle {
     /// The driver's number of it.
     pub number: u64,
+    /// Its size, a multiple of [`PAGE`].
+    pub bytes: u64,
     /// Whether it is memory of the host, which the device reaches more slowly.
     pub is_host: bool,
 }
@@ -33,11 +35,11 @@ pub trait PageDriver: Sync {
     /// Addresses back; nothing is mapped there.
     fn unreserve(&self, address: u64, bytes: u64);
 
-    /// A page of the device's memory. Legal while a stream captures.
+    /// Memory of the device, of this size. Legal while a stream captures.
     ///
     /// # Errors
     /// The driver's; out of memory beyond the limit, too.
-    fn create(&self) -> Result<u64, Self::Error>;
+    fn create(&self, bytes: u64) -> Result<u64, Self::Error>;
 
     /// A page of the host's memory that the device can use. Legal while a stream captures.
     ///
@@ -45,16 +47,16 @@ pub trait PageDriver: Sync {
     /// The driver's.
     fn create_on_host(&self) -> Result<u64, Self::Error>;
 
-    /// A page's memory back; it is mapped nowhere.
+    /// Memory back; it is mapped nowhere.
     fn destroy(&self, handle: Handle);
 
-    /// Puts memory at the address of a page. Legal while a stream captures.
+    /// Puts memory at the address of a page, and of those behind it that it is large enough for. Legal while a stream captures.
     ///
     /// # Errors
     /// The driver's; nothing is mapped then.
-    fn map(&self, address: u64, handle: u64) -> Result<(), Self::Error>;
+    fn map(&self, address: u64, memory: Handle) -> Result<(), Self::Error>;
 
-    /// Lets devices use neighbouring pages that are mapped: the device itself, and those given. Legal while a stream
+    /// Lets devices use neighbouring pieces that are mapped: the device itself, and those given. Legal while a stream
     /// captures.
     ///
     /// # Errors
@@ -67,11 +69,11 @@ pub trait PageDriver: Sync {
     /// The driver's.
     fn forbid(&self, address: u64, bytes: u64, others: &[i32]) -> Result<(), Self::Error>;
 
-    /// Takes the memory from a page that no work uses any more. Legal while a stream captures.
+    /// Takes memory that no work uses any more from its address. Legal while a stream captures.
     ///
     /// # Errors
-    /// The driver's; the page keeps its memory then.
-    fn unmap(&self, address: u64) -> Result<(), Self::Error>;
+    /// The driver's; it stays there then.
+    fn unmap(&self, address: u64, memory: Handle) -> Result<(), Self::Error>;
 
     /// An event that completes when all work that was submitted so far and may use the segments has.
     ///

@@ -4,7 +4,7 @@
 //! The allocator above (PyTorch's own) asks for large segments and cuts them up itself. It announces each tensor's birth before
 //! anybody can use the tensor, and its death. So it is known, page by page, how many tensors are on it. A page without one,
 //! behind finished work, is *hollow*: its memory may go to another page, and memory comes back before the next tensor
-//! on it is handed out.
+//! on it is handed out. Memory comes in pieces of one page to sixteen, the larger the larger the tensor is, and a piece moves as one.
 //!
 //! The allocator's own sum of live bytes, which each announcement carries, must agree with the announcements. At the
 //! first difference no page is hollowed any more, and as many as there is memory for get it back.
@@ -15,6 +15,7 @@
 mod books;
 mod driver;
 mod emptied;
+mod piece;
 mod pool;
 mod segment;
 mod sources;
@@ -24,5 +25,6 @@ mod tests;
 mod types;
 
 pub use driver::{Handle, PAGE, PageDriver};
+pub use piece::{SIZES, fitting, size_for};
 pub use pool::Elastic;
 pub use types::{Born, Found, FreedSegment, Mode, Refusal, Stats, Trouble};

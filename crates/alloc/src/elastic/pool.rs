@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use super::driver::{PAGE, PageDriver};
+use super::driver::{Handle, PAGE, PageDriver};
 use super::segment::{Page, Segment};
 use super::state::State;
 use super::types::{Born, Found, FreedSegment, Mode, Refusal, Stats, Trouble};
 use crate::policy::TICKS_TO_DECAY;
 use crate::rules;
 
-/// Emptied pages that are looked at while the lock is held once, at most.
+/// Emptied pieces that are looked at while the lock is held once, at most.
 const AT_ONCE: usize = 32;
 
 /// Segments whose pages come and go; see the [module](super).
@@ -67,6 +67,7 @@ impl<D: PageDriver> Elastic<D> {
             bytes,
             number: state.last,
             pages: vec![Page::default(); (reserved / PAGE) as usize],
+            pieces: Default::default(),
             tensors: Default::default(),
             is_pinned: false,
             is_unproven: !trusted,
@@ -75,7 +76,7 @@ impl<D: PageDriver> Elastic<D> {
         state.pages += pages;
         state.segments.insert(base, segment);
         if rules::must_keep_unproven(!trusted)
-            && state.back(&self.driver, base, 0..pages, false).missing > 0
+            && state.back(&self.driver, base, 0..pages, 0, false).missing > 0
         {
             self.remove(&mut state, base);
             return Err(Refusal::Driver(D::OUT_OF_MEMORY));
@@ -117,20 +118,16 @@ impl<D: PageDriver> Elastic<D> {
         };
         state.pages -= segment.pages.len();
         let mut is_clear = true;
-        for (index, page) in segment.pages.iter().enumerate() {
-            if let Some(memory) = page.memory {
-                match self.driver.unmap(segment.address(index)) {
-                    Ok(()) => self.driver.destroy(memory),
-                    // It ends with the process, and its address with it.
-                    Err(_) => is_clear = false,
-                }
+        for (first, piece) in &segment.pieces {
+            state.held.take(piece);
+            match self.driver.unmap(segment.address(*first), piece.memory) {
+                Ok(()) => self.driver.destroy(piece.memory),
+                // It ends with the process, and its address with it.
+                Err(_) => is_clear = false,
             }
         }
         if is_clear {
             self.driver.unreserve(base, segment.reserved());
-        }
-        while let Some(spare) = state.spare.pop() {
-            self.driver.destroy(spare);
         }
     }
 
@@ -156,7 +153,7 @@ impl<D: PageDriver> Elastic<D> {
         if let Some(segment) = state.segments.get_mut(&base) {
             segment.is_pinned |= rules::pins_exports();
         }
-        state.back(&self.driver, base, 0..pages, false).missing == 0
+        state.back(&self.driver, base, 0..pages, 0, false).missing == 0
     }
 
     /// A stream is about to capture: what lives from here to the end of the capture stays where it is.
@@ -172,7 +169,7 @@ impl<D: PageDriver> Elastic<D> {
             .fetch_update(Ordering::AcqRel, Ordering::Acquire, fewer);
     }
 
-    /// Gives the memory of hollow pages back to the driver, up to this many bytes; after the work on them where `waits`.
+    /// Gives the memory of hollow pieces back to the driver until it is this many bytes or more; after the work on them where `waits`.
     /// Waits this long for other threads. Returns the bytes.
     pub fn give_back(&self, bytes: u64, waits: bool, patience: Duration) -> u64 {
         let Some(mut state) = self.state.try_lock_for(patience) else {
@@ -182,7 +179,7 @@ impl<D: PageDriver> Elastic<D> {
         while given < bytes {
             if let Some(memory) = state.hollow_out(&self.driver) {
                 self.driver.destroy(memory);
-                given += PAGE;
+                given += memory.bytes;
                 continue;
             }
             let is_capturing = state.is_capturing();
@@ -193,7 +190,7 @@ impl<D: PageDriver> Elastic<D> {
         given
     }
 
-    /// A tick of time: the memory of pages that were hollow for [`TICKS_TO_DECAY`] ticks goes back to the driver. Returns the
+    /// A tick of time: the memory of pieces that were hollow for [`TICKS_TO_DECAY`] ticks goes back to the driver. Returns the
     /// bytes.
     pub fn decay(&self) -> u64 {
         let mut given = 0;
@@ -219,8 +216,8 @@ impl<D: PageDriver> Elastic<D> {
         is_long.then(|| state.ticks.pop_front())?
     }
 
-    /// Gives the memory of a few pages back that were emptied at a time or before: an announcement waits meanwhile. `None`:
-    /// no such page is left.
+    /// Gives the memory of a few pieces back that were emptied at a time or before: an announcement waits meanwhile. `None`:
+    /// no such piece is left.
     fn give_back_some(&self, before: u64) -> Option<u64> {
         let mut state = self.state.try_lock()?;
         let (mut given, mut looks) = (0, 0);
@@ -228,7 +225,7 @@ impl<D: PageDriver> Elastic<D> {
             looks += 1;
             if let Some(memory) = state.take_next(&self.driver) {
                 self.driver.destroy(memory);
-                given += PAGE;
+                given += memory.bytes;
             }
         }
         (looks > 0).then_some(given)
@@ -259,13 +256,11 @@ impl<D: PageDriver> Elastic<D> {
             .collect();
         state.others = others;
         for segment in state.segments.values() {
-            for (index, page) in segment.pages.iter().enumerate() {
-                if page.memory.is_some() {
-                    let address = segment.address(index);
-                    self.driver.allow(address, PAGE, &state.others)?;
-                    if !gone.is_empty() {
-                        self.driver.forbid(address, PAGE, &gone)?;
-                    }
+            for (first, piece) in &segment.pieces {
+                let (address, bytes) = (segment.address(*first), piece.memory.bytes);
+                self.driver.allow(address, bytes, &state.others)?;
+                if !gone.is_empty() {
+                    self.driver.forbid(address, bytes, &gone)?;
                 }
             }
         }
@@ -277,9 +272,9 @@ impl<D: PageDriver> Elastic<D> {
         self.state.lock().find(address)
     }
 
-    /// The memory behind the segment that an address is in, page by page, for other processes: the driver's handles. It stays
-    /// there for as long as the segment lives. `None`: the segment was not pinned, or is in part in memory of the host.
-    pub fn backing(&self, address: u64) -> Option<(Found, Vec<u64>)> {
+    /// The pieces of memory behind the segment that an address is in, in the order of their addresses, for other processes. They
+    /// stay there for as long as the segment lives. `None`: the segment was not pinned, or is in part in memory of the host.
+    pub fn backing(&self, address: u64) -> Option<(Found, Vec<Handle>)> {
         let state = self.state.lock();
         Some((state.find(address)?, state.backing(address)?))
     }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use super::driver::{Handle, PAGE};
+use super::piece::{self, Piece};
 use crate::rules;
 
 /// One page of a segment.
@@ -11,12 +12,16 @@ use crate::rules;
 pub(super) struct Page {
     /// Live tensors that are on it.
     pub tensors: u32,
-    /// Its memory.
-    pub memory: Option<Handle>,
+    /// The page that the piece begins on which is its memory.
+    pub piece: Option<usize>,
     /// Its memory stays: a graph may use it without telling.
     pub is_pinned: bool,
-    /// When the last tensor on it died; 0: it has one, or never had.
-    pub emptied: u64,
+}
+
+impl Page {
+    fn is_kept(&self) -> bool {
+        self.tensors > 0 || self.is_pinned
+    }
 }
 
 /// A range of addresses that the allocator above cuts up.
@@ -27,6 +32,8 @@ pub(super) struct Segment {
     /// No other segment has or had it.
     pub number: u64,
     pub pages: Vec<Page>,
+    /// Its memory, by the pages that the pieces begin on.
+    pub pieces: BTreeMap<usize, Piece>,
     /// Live tensors: address and bytes.
     pub tensors: BTreeMap<u64, u64>,
     /// The memory of all its pages stays.
@@ -69,9 +76,50 @@ impl Segment {
         self.is_pinned || rules::must_keep_unproven(self.is_unproven)
     }
 
-    /// Whether a page has memory that could serve another page, once its work is over.
-    pub fn is_hollow(&self, index: usize) -> bool {
-        let page = &self.pages[index];
-        page.memory.is_some() && page.tensors == 0 && !page.is_pinned && !self.keeps_all()
+    /// Changes a page. Returns by how many bytes more memory is kept.
+    pub fn change(&mut self, index: usize, change: impl FnOnce(&mut Page)) -> i64 {
+        let page = &mut self.pages[index];
+        let was_kept = page.is_kept();
+        change(page);
+        let is_kept = page.is_kept();
+        let piece = page.piece.and_then(|first| self.pieces.get_mut(&first));
+        let Some(piece) = piece.filter(|_| was_kept != is_kept) else {
+            return 0;
+        };
+        let before = piece.kept_bytes();
+        if is_kept {
+            piece.kept += 1;
+            piece.emptied = 0;
+        } else {
+            piece.kept -= 1;
+        }
+        piece.kept_bytes() as i64 - before as i64
+    }
+
+    /// Memory is there from a page on.
+    pub fn put(&mut self, first: usize, memory: Handle) -> Piece {
+        let pages = &mut self.pages[first..first + piece::pages_of(memory)];
+        pages.iter_mut().for_each(|page| page.piece = Some(first));
+        let kept = pages.iter().filter(|page| page.is_kept()).count();
+        let piece = Piece {
+            memory,
+            kept,
+            emptied: 0,
+        };
+        self.pieces.insert(first, piece);
+        piece
+    }
+
+    /// The memory that was there from a page on.
+    pub fn take(&mut self, first: usize) -> Option<Piece> {
+        let piece = self.pieces.remove(&first)?;
+        let pages = &mut self.pages[first..first + piece::pages_of(piece.memory)];
+        pages.iter_mut().for_each(|page| page.piece = None);
+        Some(piece)
+    }
+
+    /// Whether a piece could serve other pages, once its work is over.
+    pub fn is_hollow(&self, piece: &Piece) -> bool {
+        piece.kept == 0 && !self.keeps_all()
     }
 }

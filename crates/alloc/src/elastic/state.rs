@@ -1,12 +1,14 @@
 //! What is known of all segments of a device, and what announcements change.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::books::Books;
 use super::driver::{Handle, PAGE, PageDriver};
 use super::emptied::{Emptied, Entry};
+use super::piece::{self, Held, Piece};
 use super::segment::{Page, Segment};
 use super::types::{Born, Found, Mode, Stats, Trouble};
 use crate::rules;
@@ -14,7 +16,7 @@ use crate::rules;
 /// Pages that are emptied before an event is recorded for them, while memory is short: an event costs a third of a
 /// microsecond, and a page that has none must be waited for longer.
 const BATCH: usize = 16;
-/// Pages that are emptied until entries that were left behind are looked for, at least; and twice as many as there are pages.
+/// Pieces that are emptied until entries that were left behind are looked for, at least; and twice as many as there are pages.
 const LEFT_BEHIND: usize = 1024;
 
 /// All of it, under one lock.
@@ -27,13 +29,14 @@ pub(super) struct State<E> {
     pub captures: Arc<AtomicU32>,
     /// Other devices that may use the memory.
     pub others: Vec<i32>,
-    /// Memory that is mapped nowhere, for the next page.
-    pub spare: Vec<Handle>,
+    /// The [size](piece::SIZES) of pieces, at most. Smaller once a tensor got memory of the host: smaller pieces keep less that no
+    /// tensor uses.
+    pub largest: usize,
     /// The last request for new memory was refused.
     pub is_short: bool,
     /// The announcements were wrong: nothing is hollowed.
     pub is_off: bool,
-    /// Counts what pages are emptied by: one for each entry.
+    /// Counts what pieces are emptied by: one for each entry.
     pub clock: u64,
     /// The clock when entries that were left behind were dropped last.
     pub swept: u64,
@@ -42,6 +45,7 @@ pub(super) struct State<E> {
     /// Counts segments.
     pub last: u64,
     pub moves: u64,
+    pub held: Held,
     /// The clock at the last ticks of [`Elastic::decay`](super::Elastic::decay), the oldest first.
     pub ticks: VecDeque<u64>,
 }
@@ -55,7 +59,7 @@ impl<E: Copy> State<E> {
             books: Books::default(),
             captures,
             others: Vec::new(),
-            spare: Vec::new(),
+            largest: piece::SIZES - 1,
             is_short: false,
             is_off: false,
             clock: 0,
@@ -63,6 +67,7 @@ impl<E: Copy> State<E> {
             pages: 0,
             last: 0,
             moves: 0,
+            held: Held::default(),
             ticks: VecDeque::new(),
         }
     }
@@ -82,28 +87,41 @@ impl<E: Copy> State<E> {
         segment.contains(address).then_some(segment)
     }
 
-    /// The page of an entry, if it was not left behind: its segment and its place there.
-    pub fn page_of(&self, (address, stamp): &Entry) -> Option<(u64, usize)> {
-        let segment = self.around(*address)?;
-        let index = ((address - segment.base) / PAGE) as usize;
-        let is_it = segment.pages[index].emptied == *stamp && segment.is_hollow(index);
-        is_it.then_some((segment.base, index))
+    /// The piece of an entry, if it was not left behind: its segment and the page there that it begins on.
+    pub fn piece_of(&self, entry: &Entry) -> Option<(&Segment, usize, &Piece)> {
+        let segment = self.around(entry.address)?;
+        let first = ((entry.address - segment.base) / PAGE) as usize;
+        let piece = segment.pieces.get(&first)?;
+        let is_it = piece.emptied == entry.stamp && segment.is_hollow(piece);
+        is_it.then_some((segment, first, piece))
     }
 
-    pub fn page_mut(&mut self, base: u64, index: usize) -> Option<&mut Page> {
-        self.segments.get_mut(&base)?.pages.get_mut(index)
-    }
-
-    /// Notes that pages of a segment have no tensor any more, those of them that may give their memory away.
-    pub fn empty(&mut self, base: u64, pages: std::ops::Range<usize>) {
-        for index in pages {
-            let Some(segment) = self.segments.get_mut(&base) else {
+    /// Notes the pieces on these pages of a segment that may give their memory away from here on.
+    fn empty(&mut self, base: u64, pages: Range<usize>) {
+        let Some(segment) = self.segments.get_mut(&base) else {
+            return;
+        };
+        if segment.keeps_all() {
+            return;
+        }
+        let mut at = pages.start;
+        while at < pages.end {
+            let Some(first) = segment.pages[at].piece else {
+                at += 1;
+                continue;
+            };
+            let Some(piece) = segment.pieces.get_mut(&first) else {
                 return;
             };
-            if segment.is_hollow(index) {
+            at = first + piece::pages_of(piece.memory);
+            if piece.kept == 0 && piece.emptied == 0 {
                 self.clock += 1;
-                segment.pages[index].emptied = self.clock;
-                self.emptied.add((segment.address(index), self.clock));
+                piece.emptied = self.clock;
+                self.emptied.add(Entry {
+                    address: base + first as u64 * PAGE,
+                    stamp: self.clock,
+                    size: piece::size_of(piece.memory),
+                });
             }
         }
     }
@@ -125,8 +143,12 @@ impl<E: Copy> State<E> {
         }
         if let Some(segment) = self.around(address) {
             let (base, pages) = (segment.base, segment.pages_of(address, bytes));
-            let end = pages.end.min(segment.pages.len());
-            let backed = self.back(driver, base, pages.start..end, true);
+            let pages = pages.start..pages.end.min(segment.pages.len());
+            let size = piece::size_for(pages.len(), self.largest);
+            let backed = self.back(driver, base, pages, size, true);
+            if backed.on_host > 0 {
+                self.largest = self.largest.saturating_sub(1);
+            }
             (born.on_host, born.missing) = (backed.on_host, backed.missing);
         }
         self.tidy(driver);
@@ -149,9 +171,9 @@ impl<E: Copy> State<E> {
             .then_some(Trouble::Overlaps(address));
         segment.tensors.insert(address, bytes);
         let pages = segment.pages_of(address, bytes);
-        for page in &mut segment.pages[pages] {
-            page.tensors += 1;
-            page.emptied = 0;
+        let mut kept = 0;
+        for index in pages {
+            kept += segment.change(index, |page| page.tensors += 1);
         }
         // Each launch of the captured graph uses this memory again, without an announcement.
         if rules::pins_births(is_capturing) {
@@ -163,6 +185,7 @@ impl<E: Copy> State<E> {
             let (base, all) = (segment.base, 0..segment.pages.len());
             self.empty(base, all);
         }
+        self.held.keep(kept);
         trouble
     }
 
@@ -194,23 +217,27 @@ impl<E: Copy> State<E> {
             Some(_) => {}
         }
         let (base, pages) = (segment.base, segment.pages_of(address, bytes));
-        for page in &mut segment.pages[pages.clone()] {
-            page.tensors = rules::without_one(page.tensors);
+        let mut kept = 0;
+        for index in pages.clone() {
+            kept += segment.change(index, |page| {
+                page.tensors = rules::without_one(page.tensors)
+            });
         }
+        self.held.keep(kept);
         self.empty(base, pages);
         None
     }
 
     /// Records events while memory is short, and drops what was left behind.
     fn tidy<D: PageDriver<Event = E>>(&mut self, driver: &D) {
-        if (self.is_short || self.mode == Mode::Least) && self.emptied.open() >= BATCH {
+        if (self.is_short || self.mode == Mode::Least) && self.emptied.open_pages() >= BATCH {
             self.emptied.poll(driver, self.is_capturing());
             self.emptied.close(driver, self.is_capturing());
         }
         if self.clock - self.swept > (LEFT_BEHIND + 2 * self.pages) as u64 {
             self.swept = self.clock;
             let mut emptied = std::mem::take(&mut self.emptied);
-            emptied.retain(|entry| self.page_of(entry).is_some());
+            emptied.retain(|entry| self.piece_of(entry).is_some());
             self.emptied = emptied;
         }
     }
@@ -228,7 +255,7 @@ impl<E: Copy> State<E> {
             .map(|(base, s)| (*base, s.pages.len()))
             .collect();
         for (base, pages) in all {
-            self.back(driver, base, 0..pages, false);
+            self.back(driver, base, 0..pages, 0, false);
         }
     }
 
@@ -236,40 +263,43 @@ impl<E: Copy> State<E> {
     pub fn capture_begins<D: PageDriver<Event = E>>(&mut self, driver: &D) {
         self.emptied.poll(driver, self.is_capturing());
         self.captures.fetch_add(1, Ordering::AcqRel);
-        for page in self
-            .segments
-            .values_mut()
-            .flat_map(|segment| &mut segment.pages)
-        {
-            page.is_pinned |= rules::pins_lives(page.tensors > 0);
+        for segment in self.segments.values_mut() {
+            for index in 0..segment.pages.len() {
+                segment.change(index, |page| {
+                    page.is_pinned |= rules::pins_lives(page.tensors > 0);
+                });
+            }
         }
     }
 
     /// Bytes that pages could get without a page in use losing its memory, besides new ones.
     pub fn available(&self) -> u64 {
-        let hollow = if self.is_off {
-            0
-        } else if self.is_capturing() {
-            // Nothing can be waited for.
-            let is_ready = |entry: &&Entry| self.is_on_device(entry);
-            self.emptied.ready().filter(is_ready).count()
-        } else {
-            let all = self.segments.values();
-            all.map(|segment| {
-                let on_device =
-                    |index: &usize| segment.pages[*index].memory.is_some_and(|m| !m.is_host);
-                let hollow = (0..segment.pages.len()).filter(|index| segment.is_hollow(*index));
-                hollow.filter(on_device).count()
-            })
-            .sum()
+        if self.is_off {
+            return 0;
+        }
+        let on_device = |piece: &Piece| {
+            if piece.memory.is_host {
+                0
+            } else {
+                piece.memory.bytes
+            }
         };
-        (hollow + self.spare.len()) as u64 * PAGE
-    }
-
-    fn is_on_device(&self, entry: &Entry) -> bool {
-        let page = self.page_of(entry);
-        let memory = page.and_then(|(base, index)| self.segments.get(&base)?.pages[index].memory);
-        memory.is_some_and(|memory| !memory.is_host)
+        if self.is_capturing() {
+            // Nothing can be waited for.
+            let pieces = self
+                .emptied
+                .ready()
+                .filter_map(|entry| self.piece_of(entry));
+            return pieces.map(|(_, _, piece)| on_device(piece)).sum();
+        }
+        let of_segment = |segment: &Segment| -> u64 {
+            let hollow = segment
+                .pieces
+                .values()
+                .filter(|piece| segment.is_hollow(piece));
+            hollow.map(on_device).sum()
+        };
+        self.segments.values().map(of_segment).sum()
     }
 
     pub fn find(&self, address: u64) -> Option<Found> {
@@ -277,11 +307,11 @@ impl<E: Copy> State<E> {
             .around(address)
             .filter(|s| address < s.base + s.bytes)?;
         let here = ((address - segment.base) / PAGE) as usize;
-        let backed = if segment.pages[here].memory.is_some() {
+        let backed = if segment.pages[here].piece.is_some() {
             Some(address)
         } else {
-            let other = segment.pages.iter().position(|page| page.memory.is_some());
-            other.map(|index| segment.address(index))
+            let first = segment.pieces.keys().next();
+            first.map(|first| segment.address(*first))
         };
         Some(Found {
             base: segment.base,
@@ -291,41 +321,43 @@ impl<E: Copy> State<E> {
         })
     }
 
-    /// The memory of a pinned segment, page by page. `None`: it is not pinned, or not all of it is memory of the device.
-    pub fn backing(&self, address: u64) -> Option<Vec<u64>> {
+    /// The pieces of a pinned segment. `None`: it is not pinned, or not all of it is memory of the device.
+    pub fn backing(&self, address: u64) -> Option<Vec<Handle>> {
         let segment = self.around(address).filter(|segment| segment.is_pinned)?;
-        let of_device = |page: &Page| page.memory.filter(|memory| !memory.is_host);
-        let pages = segment.pages.iter().map(of_device);
-        pages.map(|memory| Some(memory?.number)).collect()
+        if segment.pages.iter().any(|page| page.piece.is_none()) {
+            return None;
+        }
+        let of_device = |piece: &Piece| (!piece.memory.is_host).then_some(piece.memory);
+        segment.pieces.values().map(of_device).collect()
     }
 
     pub fn stats(&self) -> Stats {
         let mut stats = Stats {
             moves: self.moves,
-            held: self.spare.len() as u64 * PAGE,
             ..Stats::default()
         };
         for segment in self.segments.values() {
             stats.segments += segment.bytes;
-            for (index, page) in segment.pages.iter().enumerate() {
-                match page.memory {
-                    None => continue,
-                    Some(memory) if memory.is_host => {
-                        stats.on_host += PAGE;
-                        continue;
-                    }
-                    Some(_) => stats.held += PAGE,
-                }
-                if segment.is_hollow(index) && !self.is_off {
-                    stats.hollow += PAGE;
+            for (first, piece) in &segment.pieces {
+                let bytes = piece.memory.bytes;
+                if piece.memory.is_host {
+                    stats.on_host += bytes;
                     continue;
                 }
-                stats.in_use += PAGE;
-                if page.tensors == 0 || page.is_pinned || segment.is_pinned {
-                    stats.pinned += PAGE;
+                stats.held += bytes;
+                if segment.is_hollow(piece) && !self.is_off {
+                    stats.hollow += bytes;
+                    continue;
                 }
+                stats.in_use += bytes;
+                let pages = &segment.pages[*first..][..piece::pages_of(piece.memory)];
+                let is_pinned = |page: &&Page| {
+                    page.tensors == 0 && piece.kept == 0 || page.is_pinned || segment.is_pinned
+                };
+                stats.pinned += PAGE * pages.iter().filter(is_pinned).count() as u64;
             }
         }
+        debug_assert_eq!(stats.held, self.held.now);
         stats
     }
 }

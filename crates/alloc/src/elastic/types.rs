@@ -8,7 +8,7 @@ pub enum Mode {
     /// New memory first; pages move when there is none.
     #[default]
     Pressure,
-    /// Hollow pages first: the least memory is held.
+    /// Hollow pages first, where otherwise more would be held than was ever in use at a time.
     Least,
 }
 
@@ -118,6 +118,6 @@ pub struct Stats {
     pub pinned: u64,
     /// Memory of the host.
     pub on_host: u64,
-    /// Pages whose memory went elsewhere, so far.
+    /// Pieces of memory that went elsewhere, so far.
     pub moves: u64,
 }

@@ -33,16 +33,21 @@ impl Inner {
         self.memory.total() - host
     }
 
-    fn page(&mut self, of: usize) -> Result<u64, Error> {
+    fn piece(&mut self, of: usize, bytes: u64) -> Result<u64, Error> {
         self.enter(of, Call::Create)?;
-        if of != HOST && self.on_device() + PAGE > self.capacity {
+        if of != HOST && self.on_device() + bytes > self.capacity {
             return Err(Error::OutOfMemory);
         }
-        Ok(self.memory.create(of, PAGE))
+        Ok(self.memory.create(of, bytes))
     }
 }
 
 impl Sim {
+    /// Bytes of the device that are held.
+    pub fn on_device(&self) -> u64 {
+        self.inner.lock().on_device()
+    }
+
     /// Bytes that the device has from here on.
     pub fn set_capacity(&self, bytes: u64) {
         self.inner.lock().capacity = bytes;
@@ -119,12 +124,12 @@ impl PageDriver for Pages {
         });
     }
 
-    fn create(&self) -> Result<u64, Error> {
-        self.with(|sim| sim.page(PAGES))
+    fn create(&self, bytes: u64) -> Result<u64, Error> {
+        self.with(|sim| sim.piece(PAGES, bytes))
     }
 
     fn create_on_host(&self) -> Result<u64, Error> {
-        self.with(|sim| sim.page(HOST))
+        self.with(|sim| sim.piece(HOST, PAGE))
     }
 
     fn destroy(&self, handle: Handle) {
@@ -134,15 +139,15 @@ impl PageDriver for Pages {
                 sim.findings
                     .push("host memory is taken for the device's".into());
             }
-            let finding = sim.memory.destroy(handle.number, PAGE);
+            let finding = sim.memory.destroy(handle.number, handle.bytes);
             sim.find(finding);
         });
     }
 
-    fn map(&self, address: u64, handle: u64) -> Result<(), Error> {
+    fn map(&self, address: u64, memory: Handle) -> Result<(), Error> {
         self.with(|sim| {
             sim.enter(PAGES, Call::Map)?;
-            let finding = sim.memory.map(address, PAGE, handle);
+            let finding = sim.memory.map(address, memory.bytes, memory.number);
             sim.find(finding);
             Ok(())
         })
@@ -166,11 +171,11 @@ impl PageDriver for Pages {
         })
     }
 
-    fn unmap(&self, address: u64) -> Result<(), Error> {
+    fn unmap(&self, address: u64, memory: Handle) -> Result<(), Error> {
         self.with(|sim| {
             sim.enter(PAGES, Call::Unmap)?;
-            sim.vanish(address, PAGE);
-            let finding = sim.memory.unmap(address, PAGE);
+            sim.vanish(address, memory.bytes);
+            let finding = sim.memory.unmap(address, memory.bytes);
             sim.find(finding);
             Ok(())
         })

@@ -154,7 +154,8 @@ impl Machine {
             Action::Replay { graph } => self.replay(graph),
             Action::DestroyGraph { graph } => self.destroy(graph),
             Action::EmptyCache => self.allocator.empty(&self.device),
-            Action::Capacity { pages } => sim.set_capacity(pages * PAGE),
+            // Nobody can take what is held.
+            Action::Capacity { pages } => sim.set_capacity(sim.on_device().max(pages * PAGE)),
             Action::Others { pages } => self.others(pages),
             Action::GiveBack { pages, waits } => {
                 self.device.elastic.give_back(pages * PAGE, waits, PATIENCE);

@@ -84,6 +84,8 @@ fn bytes() -> impl Strategy<Value = u64> {
         1u64..(1 << 20),
         (1u64 << 20)..(6 << 20),
         (6u64 << 20)..(12 << 20),
+        // In pieces of several pages.
+        (16u64 << 20)..(40 << 20),
     ]
 }
 
@@ -101,7 +103,7 @@ fn action() -> impl Strategy<Value = Action> {
         3 => n().prop_map(|graph| Action::Replay { graph }),
         1 => n().prop_map(|graph| Action::DestroyGraph { graph }),
         1 => Just(Action::EmptyCache),
-        1 => (4u64..24).prop_map(|pages| Action::Capacity { pages }),
+        1 => (4u64..48).prop_map(|pages| Action::Capacity { pages }),
         1 => (0usize..4).prop_map(|pages| Action::Others { pages }),
         1 => (1u64..8, any::<bool>()).prop_map(|(pages, waits)| Action::GiveBack { pages, waits }),
         2 => Just(Action::Decay),
@@ -134,7 +136,7 @@ pub fn setting() -> impl Strategy<Value = Setting> {
     let error = prop_oneof![Just(Error::OutOfMemory), Just(Error::Failed)];
     let fail = prop::option::weighted(0.3, (call, 1u64..8, error));
     let errs = prop::bool::weighted(0.2);
-    (mode, 4u64..24, fail, errs).prop_map(|(mode, pages, fail, errs)| Setting {
+    (mode, 4u64..48, fail, errs).prop_map(|(mode, pages, fail, errs)| Setting {
         mode,
         pages,
         fail,
