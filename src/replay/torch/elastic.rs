@@ -112,7 +112,7 @@ impl Elastic {
         let size = size_for((pages.end - pages.start) as usize, SIZES - 1);
         let mut at = pages.start;
         while at < pages.end {
-            let room = self.without_memory(at..pages.end);
+            let room = self.without_memory(at..pages.end.min(at + (1 << size)));
             if room == 0 {
                 at += 1;
                 continue;

@@ -31,7 +31,7 @@ impl<E: Copy> State<E> {
         let mut run = pages.start..pages.start;
         let mut at = pages.start;
         while at < pages.end {
-            let room = self.without_memory(base, at..pages.end);
+            let room = self.without_memory(base, at..pages.end.min(at + (1 << size)));
             if room == 0 {
                 at += 1;
                 continue;
