@@ -297,7 +297,6 @@ impl Allocator for Elastic {
                 page.is_pinned |= is_pinned;
                 // What there was is not refused.
                 if page.piece.is_none() {
-                    page.piece = Some(number);
                     self.put(number, Piece::new(0));
                     self.device.had(PAGE);
                 }

@@ -4,7 +4,8 @@
 //! The allocator above (PyTorch's own) asks for large segments and cuts them up itself. It announces each tensor's birth before
 //! anybody can use the tensor, and its death. So it is known, page by page, how many tensors are on it. A page without one,
 //! behind finished work, is *hollow*: its memory may go to another page, and memory comes back before the next tensor
-//! on it is handed out. Memory comes in pieces of one page to sixteen, the larger the larger the tensor is, and a piece moves as one.
+//! on it is handed out. Memory comes in pieces of one page to sixteen, and a piece moves as one: the larger
+//! the tensor, the larger its pieces.
 //!
 //! The allocator's own sum of live bytes, which each announcement carries, must agree with the announcements. At the
 //! first difference no page is hollowed any more, and as many as there is memory for get it back.
@@ -15,6 +16,7 @@
 mod books;
 mod driver;
 mod emptied;
+mod held;
 mod piece;
 mod pool;
 mod segment;

@@ -18,58 +18,23 @@ pub(super) struct Piece {
     pub memory: Handle,
     /// Its pages that have a tensor or are pinned.
     pub kept: usize,
-    /// When the last of them was left; 0: one is kept, or all were from the beginning.
+    /// When the last of them was left; 0: it is not among the emptied ones.
     pub emptied: u64,
 }
 
 impl Piece {
-    /// Bytes that no other place can have.
+    /// Bytes of the device's memory.
+    pub fn on_device(&self) -> u64 {
+        if self.memory.is_host {
+            0
+        } else {
+            self.memory.bytes
+        }
+    }
+
+    /// Of those, what no other place can have.
     pub fn kept_bytes(&self) -> u64 {
-        if self.kept > 0 { self.memory.bytes } else { 0 }
-    }
-}
-
-/// Bytes of all pieces.
-#[derive(Clone, Copy, Default)]
-pub(super) struct Held {
-    /// Of the device's memory.
-    pub now: u64,
-    /// In pieces with a page that has a tensor or is pinned.
-    kept: u64,
-    /// The most that was kept at a time.
-    most: u64,
-}
-
-impl Held {
-    /// A piece is there.
-    pub fn put(&mut self, piece: &Piece) {
-        self.now += if piece.memory.is_host {
-            0
-        } else {
-            piece.memory.bytes
-        };
-        self.keep(piece.kept_bytes() as i64);
-    }
-
-    /// A piece is there no more.
-    pub fn take(&mut self, piece: &Piece) {
-        self.now -= if piece.memory.is_host {
-            0
-        } else {
-            piece.memory.bytes
-        };
-        self.keep(-(piece.kept_bytes() as i64));
-    }
-
-    /// So many bytes more are kept.
-    pub fn keep(&mut self, more: i64) {
-        self.kept = self.kept.saturating_add_signed(more);
-        self.most = self.most.max(self.kept);
-    }
-
-    /// Whether more than was ever kept would be held with these bytes.
-    pub fn exceeds(&self, bytes: u64) -> bool {
-        self.now + bytes > self.most.max(self.kept + bytes)
+        if self.kept > 0 { self.on_device() } else { 0 }
     }
 }
 

@@ -67,7 +67,7 @@ impl<D: PageDriver> Elastic<D> {
             bytes,
             number: state.last,
             pages: vec![Page::default(); (reserved / PAGE) as usize],
-            pieces: Default::default(),
+            pieces: vec![None; (reserved / PAGE) as usize],
             tensors: Default::default(),
             is_pinned: false,
             is_unproven: !trusted,
@@ -118,9 +118,9 @@ impl<D: PageDriver> Elastic<D> {
         };
         state.pages -= segment.pages.len();
         let mut is_clear = true;
-        for (first, piece) in &segment.pieces {
+        for (first, piece) in segment.pieces() {
             state.held.take(piece);
-            match self.driver.unmap(segment.address(*first), piece.memory) {
+            match self.driver.unmap(segment.address(first), piece.memory) {
                 Ok(()) => self.driver.destroy(piece.memory),
                 // It ends with the process, and its address with it.
                 Err(_) => is_clear = false,
@@ -256,8 +256,8 @@ impl<D: PageDriver> Elastic<D> {
             .collect();
         state.others = others;
         for segment in state.segments.values() {
-            for (first, piece) in &segment.pieces {
-                let (address, bytes) = (segment.address(*first), piece.memory.bytes);
+            for (first, piece) in segment.pieces() {
+                let (address, bytes) = (segment.address(first), piece.memory.bytes);
                 self.driver.allow(address, bytes, &state.others)?;
                 if !gone.is_empty() {
                     self.driver.forbid(address, bytes, &gone)?;

@@ -32,8 +32,8 @@ pub(super) struct Segment {
     /// No other segment has or had it.
     pub number: u64,
     pub pages: Vec<Page>,
-    /// Its memory, by the pages that the pieces begin on.
-    pub pieces: BTreeMap<usize, Piece>,
+    /// Its memory: each piece at the page that it begins on, which an announcement finds without a search.
+    pub pieces: Vec<Option<Piece>>,
     /// Live tensors: address and bytes.
     pub tensors: BTreeMap<u64, u64>,
     /// The memory of all its pages stays.
@@ -76,13 +76,19 @@ impl Segment {
         self.is_pinned || rules::must_keep_unproven(self.is_unproven)
     }
 
+    /// Its pieces, each with the page that it begins on.
+    pub fn pieces(&self) -> impl Iterator<Item = (usize, &Piece)> {
+        let all = self.pieces.iter().enumerate();
+        all.filter_map(|(first, piece)| Some((first, piece.as_ref()?)))
+    }
+
     /// Changes a page. Returns by how many bytes more memory is kept.
     pub fn change(&mut self, index: usize, change: impl FnOnce(&mut Page)) -> i64 {
         let page = &mut self.pages[index];
         let was_kept = page.is_kept();
         change(page);
         let is_kept = page.is_kept();
-        let piece = page.piece.and_then(|first| self.pieces.get_mut(&first));
+        let piece = page.piece.and_then(|first| self.pieces[first].as_mut());
         let Some(piece) = piece.filter(|_| was_kept != is_kept) else {
             return 0;
         };
@@ -106,13 +112,13 @@ impl Segment {
             kept,
             emptied: 0,
         };
-        self.pieces.insert(first, piece);
+        self.pieces[first] = Some(piece);
         piece
     }
 
     /// The memory that was there from a page on.
     pub fn take(&mut self, first: usize) -> Option<Piece> {
-        let piece = self.pieces.remove(&first)?;
+        let piece = self.pieces.get_mut(first)?.take()?;
         let pages = &mut self.pages[first..first + piece::pages_of(piece.memory)];
         pages.iter_mut().for_each(|page| page.piece = None);
         Some(piece)

@@ -99,10 +99,8 @@ impl<E: Copy> State<E> {
         let Some(segment) = self.segments.get_mut(&base) else {
             return;
         };
-        let pieces = segment.pieces.range(run);
-        let pieces: Vec<_> = pieces
-            .map(|(first, piece)| (*first, piece.memory))
-            .collect();
+        let pieces = segment.pieces().filter(|(first, _)| run.contains(first));
+        let pieces: Vec<_> = pieces.map(|(first, piece)| (first, piece.memory)).collect();
         for (first, memory) in pieces {
             if driver.unmap(address(first), memory).is_ok()
                 && let Some(piece) = segment.take(first)

@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use super::books::Books;
 use super::driver::{Handle, PAGE, PageDriver};
 use super::emptied::{Emptied, Entry};
-use super::piece::{self, Held, Piece};
+use super::held::Held;
+use super::piece::{self, Piece};
 use super::segment::{Page, Segment};
 use super::types::{Born, Found, Mode, Stats, Trouble};
 use crate::rules;
@@ -91,7 +92,7 @@ impl<E: Copy> State<E> {
     pub fn piece_of(&self, entry: &Entry) -> Option<(&Segment, usize, &Piece)> {
         let segment = self.around(entry.address)?;
         let first = ((entry.address - segment.base) / PAGE) as usize;
-        let piece = segment.pieces.get(&first)?;
+        let piece = segment.pieces.get(first)?.as_ref()?;
         let is_it = piece.emptied == entry.stamp && segment.is_hollow(piece);
         is_it.then_some((segment, first, piece))
     }
@@ -110,7 +111,7 @@ impl<E: Copy> State<E> {
                 at += 1;
                 continue;
             };
-            let Some(piece) = segment.pieces.get_mut(&first) else {
+            let Some(piece) = segment.pieces[first].as_mut() else {
                 return;
             };
             at = first + piece::pages_of(piece.memory);
@@ -277,27 +278,16 @@ impl<E: Copy> State<E> {
         if self.is_off {
             return 0;
         }
-        let on_device = |piece: &Piece| {
-            if piece.memory.is_host {
-                0
-            } else {
-                piece.memory.bytes
-            }
-        };
         if self.is_capturing() {
             // Nothing can be waited for.
-            let pieces = self
-                .emptied
-                .ready()
-                .filter_map(|entry| self.piece_of(entry));
-            return pieces.map(|(_, _, piece)| on_device(piece)).sum();
+            let ready = self.emptied.ready();
+            let pieces = ready.filter_map(|entry| self.piece_of(entry));
+            return pieces.map(|(_, _, piece)| piece.on_device()).sum();
         }
         let of_segment = |segment: &Segment| -> u64 {
-            let hollow = segment
-                .pieces
-                .values()
-                .filter(|piece| segment.is_hollow(piece));
-            hollow.map(on_device).sum()
+            let pieces = segment.pieces().map(|(_, piece)| piece);
+            let hollow = pieces.filter(|piece| segment.is_hollow(piece));
+            hollow.map(Piece::on_device).sum()
         };
         self.segments.values().map(of_segment).sum()
     }
@@ -310,8 +300,8 @@ impl<E: Copy> State<E> {
         let backed = if segment.pages[here].piece.is_some() {
             Some(address)
         } else {
-            let first = segment.pieces.keys().next();
-            first.map(|first| segment.address(*first))
+            let first = segment.pieces().next();
+            first.map(|(first, _)| segment.address(first))
         };
         Some(Found {
             base: segment.base,
@@ -327,8 +317,9 @@ impl<E: Copy> State<E> {
         if segment.pages.iter().any(|page| page.piece.is_none()) {
             return None;
         }
-        let of_device = |piece: &Piece| (!piece.memory.is_host).then_some(piece.memory);
-        segment.pieces.values().map(of_device).collect()
+        let of_device =
+            |(_, piece): (usize, &Piece)| (!piece.memory.is_host).then_some(piece.memory);
+        segment.pieces().map(of_device).collect()
     }
 
     pub fn stats(&self) -> Stats {
@@ -338,7 +329,7 @@ impl<E: Copy> State<E> {
         };
         for segment in self.segments.values() {
             stats.segments += segment.bytes;
-            for (first, piece) in &segment.pieces {
+            for (first, piece) in segment.pieces() {
                 let bytes = piece.memory.bytes;
                 if piece.memory.is_host {
                     stats.on_host += bytes;
@@ -350,7 +341,7 @@ impl<E: Copy> State<E> {
                     continue;
                 }
                 stats.in_use += bytes;
-                let pages = &segment.pages[*first..][..piece::pages_of(piece.memory)];
+                let pages = &segment.pages[first..][..piece::pages_of(piece.memory)];
                 let is_pinned = |page: &&Page| {
                     page.tensors == 0 && piece.kept == 0 || page.is_pinned || segment.is_pinned
                 };
