@@ -54,31 +54,6 @@ impl Bytes {
         self.held = self.held.saturating_sub(bytes);
     }
 
-    /// Creates one piece of memory, which is nowhere yet.
-    pub fn create(&mut self, page: u64) -> Result<(), OutOfMemory> {
-        self.hold(page)?;
-        let create = price::CREATE.saturating_add((page >> 20).saturating_mul(price::CREATE_MIB));
-        self.calls(1, create);
-        Ok(())
-    }
-
-    /// Releases one piece of memory that is nowhere.
-    pub fn destroy(&mut self, page: u64) {
-        self.calls(1, price::DESTROY);
-        self.held = self.held.saturating_sub(page);
-    }
-
-    /// Maps and enables one piece of memory.
-    pub fn map_one(&mut self) {
-        self.calls(1, price::MAP);
-        self.calls(1, price::ALLOW);
-    }
-
-    /// Unmaps one piece of memory, which stays.
-    pub fn unmap_one(&mut self) {
-        self.calls(1, price::UNMAP);
-    }
-
     /// Whether this many bytes are left.
     pub fn has(&self, bytes: u64) -> bool {
         self.held.saturating_add(bytes) <= self.capacity

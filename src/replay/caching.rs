@@ -110,6 +110,23 @@ impl<R: Rules> Caching<R> {
         Some((heap.address(piece), heap.bytes(piece)))
     }
 
+    /// The address and the bytes of the region of a block that was handed out.
+    pub fn region(&self, block: u32) -> Option<(u64, u64)> {
+        let piece = self.memory.places.get(block as usize).copied();
+        let piece = piece.filter(|piece| *piece != Piece::NONE)?;
+        Some(self.memory.heap.region(piece))
+    }
+
+    /// Where regions began that have ended since the last call.
+    pub fn dropped(&mut self) -> Vec<u64> {
+        self.memory.heap.dropped()
+    }
+
+    /// Whether a block that comes back can serve others only when its streams are done.
+    pub fn is_late(&self, block: u32) -> bool {
+        self.rules.is_late(block)
+    }
+
     /// A block comes back, whatever still uses it.
     pub fn release(&mut self, block: u32) {
         let place = self.memory.places.get_mut(block as usize);

@@ -7,7 +7,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use super::allocator::DriverTime;
 use gpushim_alloc as alloc;
 use gpushim_alloc::Stream;
-use gpushim_alloc::device_pool::{self};
+use gpushim_alloc::device_pool;
+use gpushim_alloc::elastic::{Handle, PageDriver};
 use gpushim_alloc::stream_pool::{self, PoolId};
 use gpushim_alloc::{Address, Context};
 
@@ -82,7 +83,7 @@ pub(super) mod price {
 #[derive(Debug)]
 pub struct Simulated {
     /// Bytes that may be held.
-    capacity: u64,
+    capacity: AtomicU64,
     lag: u64,
     now: AtomicU64,
     next: AtomicU64,
@@ -101,7 +102,7 @@ impl Simulated {
     /// With `capacity` bytes, and GPU work `lag` requests behind.
     pub fn new(capacity: u64, lag: u64) -> Simulated {
         Simulated {
-            capacity,
+            capacity: AtomicU64::new(capacity),
             lag,
             now: AtomicU64::new(0),
             next: AtomicU64::new(1 << 44),
@@ -110,6 +111,25 @@ impl Simulated {
             calls: AtomicU64::new(0),
             ns: AtomicU64::new(0),
         }
+    }
+
+    fn capacity(&self) -> u64 {
+        self.capacity.load(Relaxed)
+    }
+
+    /// Bytes that may be held from here on.
+    pub fn set_capacity(&self, bytes: u64) {
+        self.capacity.store(bytes, Relaxed);
+    }
+
+    /// Bytes that can be had.
+    fn free(&self) -> u64 {
+        self.capacity().saturating_sub(self.taken())
+    }
+
+    /// The next addresses begin here.
+    pub fn place_next(&self, address: u64) {
+        self.next.store(address, Relaxed);
     }
 
     /// Advances the host by one request.
@@ -147,7 +167,7 @@ impl Simulated {
     /// Allocates bytes; more than a page takes whole pages of the device.
     fn take(&self, bytes: u64) -> Result<(), NoMemory> {
         let taken = self.taken.load(Relaxed).saturating_add(whole(bytes));
-        if taken > self.capacity {
+        if taken > self.capacity() {
             return Err(NoMemory);
         }
         self.taken.store(taken, Relaxed);
@@ -223,8 +243,7 @@ impl device_pool::Device for Simulated {
         Ok(())
     }
     fn memory_info(&self, _: Context) -> Result<(u64, u64), NoMemory> {
-        let free = self.capacity.saturating_sub(self.taken.load(Relaxed));
-        Ok((free, self.capacity))
+        Ok((self.free(), self.capacity()))
     }
 }
 
@@ -289,9 +308,64 @@ impl stream_pool::Driver for Simulated {
     }
     fn retire(&self, _: u64) {}
     fn admit(&self, _: i32, bytes: u64) -> bool {
-        self.taken.load(Relaxed).saturating_add(bytes) <= self.capacity
+        self.taken.load(Relaxed).saturating_add(bytes) <= self.capacity()
     }
     fn make_room(&self, _: PoolId, _: bool) -> bool {
+        false
+    }
+}
+
+impl PageDriver for Simulated {
+    type Error = NoMemory;
+    type Event = u64;
+    const OUT_OF_MEMORY: NoMemory = NoMemory;
+
+    fn reserve(&self, bytes: u64) -> Result<u64, NoMemory> {
+        stream_pool::Driver::reserve(self, 0, bytes)
+    }
+    fn unreserve(&self, _: u64, _: u64) {}
+    fn create(&self, bytes: u64) -> Result<u64, NoMemory> {
+        stream_pool::Driver::create(self, 0, bytes)
+    }
+    fn create_on_host(&self) -> Result<u64, NoMemory> {
+        Err(NoMemory)
+    }
+    fn destroy(&self, memory: Handle) {
+        stream_pool::Driver::destroy(self, 0, memory.number, memory.bytes);
+    }
+    fn map(&self, _: u64, _: Handle) -> Result<(), NoMemory> {
+        self.call(price::MAP);
+        Ok(())
+    }
+    fn allow(&self, _: u64, _: u64, _: &[i32]) -> Result<(), NoMemory> {
+        self.call(price::ALLOW);
+        Ok(())
+    }
+    fn forbid(&self, _: u64, _: u64, _: &[i32]) -> Result<(), NoMemory> {
+        Ok(())
+    }
+    fn unmap(&self, _: u64, _: Handle) -> Result<(), NoMemory> {
+        self.call(price::UNMAP);
+        Ok(())
+    }
+    fn record(&self) -> Result<u64, NoMemory> {
+        self.pay(price::RECORD);
+        Ok(self.now.load(Relaxed))
+    }
+    fn is_complete(&self, event: u64) -> Result<bool, NoMemory> {
+        device_pool::Device::is_complete(self, event)
+    }
+    fn wait(&self, _: u64) -> Result<(), NoMemory> {
+        Ok(())
+    }
+    fn retire(&self, _: u64) {}
+    fn drain(&self) -> Result<(), NoMemory> {
+        Ok(())
+    }
+    fn room(&self) -> u64 {
+        self.free()
+    }
+    fn make_room(&self) -> bool {
         false
     }
 }

@@ -44,6 +44,8 @@ pub(super) struct Heap {
     unmapped: BTreeSet<(u32, u64, u32)>,
     /// Where the next region begins.
     next: u64,
+    /// Where regions began that have ended, until somebody asks.
+    dropped: Vec<u64>,
 }
 
 /// Regions lie so far apart that none is taken for the other's neighbour.
@@ -218,9 +220,28 @@ impl Heap {
     /// A free block that is all of its region ends.
     pub fn drop_region(&mut self, piece: Piece) {
         if self.is_region(piece) && self.is_free(piece) {
+            self.dropped.push(self.address(piece));
             self.unlist(piece);
             self.unused.push(piece.0);
         }
+    }
+
+    /// Where regions began that have ended since the last call.
+    pub fn dropped(&mut self) -> Vec<u64> {
+        std::mem::take(&mut self.dropped)
+    }
+
+    /// The address and the bytes of the region of a block.
+    pub fn region(&self, piece: Piece) -> (u64, u64) {
+        let (mut first, mut last) = (piece, piece);
+        while self.before(first) != Piece::NONE {
+            first = self.before(first);
+        }
+        while self.after(last) != Piece::NONE {
+            last = self.after(last);
+        }
+        let base = self.address(first);
+        (base, self.address(last) + self.bytes(last) - base)
     }
 
     /// All free blocks.

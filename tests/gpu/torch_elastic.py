@@ -11,6 +11,7 @@ get right: graphs, streams, errors, pools. Prints a line for each run; exit code
 import argparse
 import json
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -51,6 +52,10 @@ def arguments():
     parser.add_argument("--ways", default=",".join(WAYS))
     parser.add_argument("--steps", type=int, default=30)
     parser.add_argument("--share", type=float, default=1.05, help="the limit, by the native peak of allocated bytes")
+    parser.add_argument("--rounds", type=int, default=0,
+                        help="compare: so many rounds of the native run, then `auto` without and under the limit, then `on`")
+    parser.add_argument("--others", action="store_true",
+                        help="the limit is beside what other libraries in the process hold (cuBLAS, cuDNN): one more run")
     parser.add_argument("--timeout", type=int, default=200, help="seconds for one run")
     return parser.parse_args()
 
@@ -116,6 +121,11 @@ def workload(options, name):
     if like.code != 0:
         return False
     limit = int(like.figures["max_memory_allocated"] * options.share)
+    if options.others:
+        run = Run(options, argv, PLAIN)
+        others = run.held - run.figures.get("max_memory_reserved", run.held)
+        print(f"{name}: other libraries hold {others / MIB:.0f} MiB", flush=True)
+        limit += others
     fine = True
     for way in options.ways.split(","):
         for cap in ({}, {"GPUSHIM_LIMIT": str(limit)}):
@@ -123,6 +133,32 @@ def workload(options, name):
             under = f"limit {limit / MIB:.0f} MiB" if cap else "no limit"
             print(f"{name}, {way}, {under}: {run.line(like)}", flush=True)
             fine &= is_right(run, like) or not way.startswith("elastic")
+    return fine
+
+
+def rounds(options, name):
+    """Step times of a workload, by turns, as medians over the rounds. Whether all results were the native ones."""
+    argv = [*WORKLOADS[name], "--steps", str(options.steps)]
+    ways = {"natively": None, "auto, no limit": WAYS["elastic auto"], "auto, limit": WAYS["elastic auto"],
+            "on": WAYS["elastic on"]}
+    runs = {way: [] for way in ways}
+    fine = True
+    for _ in range(options.rounds):
+        for way, environment in ways.items():
+            if way == "natively":
+                run = Run(options, argv, {}, shim=False)
+            else:
+                limit = int(runs["natively"][0].figures.get("max_memory_allocated", 0) * options.share)
+                cap = {"GPUSHIM_LIMIT": str(limit)} if way == "auto, limit" else {}
+                run = Run(options, argv, PLAIN | environment | cap)
+            runs[way].append(run)
+            fine &= is_right(run, runs["natively"][0])
+    steps = {way: [run.figures.get("median_step_ms", 0) for run in of] for way, of in runs.items()}
+    native = statistics.median(steps["natively"]) or 1
+    for way, of in runs.items():
+        step, like = statistics.median(steps[way]), runs["natively"][0]
+        times = ", ".join(f"{one:.1f}" for one in steps[way])
+        print(f"{name}, {way}: step {step:.1f} ms, {step / native:.3f} of native ({times}); last: {of[-1].line(like)}", flush=True)
     return fine
 
 
@@ -143,7 +179,8 @@ def program(options, name):
 
 def main():
     options = arguments()
-    results = [workload(options, name) for name in options.workloads.split(",") if name]
+    each = rounds if options.rounds else workload
+    results = [each(options, name) for name in options.workloads.split(",") if name]
     results += [program(options, name) for name in options.programs.split(",") if name]
     sys.exit(0 if all(results) else 1)
 

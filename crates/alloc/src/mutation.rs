@@ -121,6 +121,14 @@ pub(crate) enum Mutation {
     NoRestore,
     /// An emptied page gives its memory away whatever its work.
     NoPageFence,
+    /// A piece takes its memory back although another one has it.
+    HaveOthers,
+    /// Memory goes to a piece whatever the order of its streams.
+    HaveUnordered,
+    /// Work of other streams on a tensor is forgotten.
+    ForgetOtherStreams,
+    /// A piece whose memory another one has is unmapped under its work.
+    UnmapPlaceEarly,
     /// A page is empty when the first of its tensors dies.
     HollowShared,
     /// What is born under a capture moves later.

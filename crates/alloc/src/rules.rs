@@ -266,6 +266,30 @@ pub(crate) fn needs_page_fence() -> bool {
     !planted(Mutation::NoPageFence)
 }
 
+/// Whether a piece may have its memory again: it `is_spare`, and not another's.
+#[inline(always)]
+pub(crate) fn is_spare(is_spare: bool) -> bool {
+    yes_if(is_spare, Mutation::HaveOthers)
+}
+
+/// Whether memory may go to another piece although its work is not over: one stream orders it before the other's.
+#[inline(always)]
+pub(crate) fn may_have_in_order(is_ordered: bool) -> bool {
+    yes_if(is_ordered, Mutation::HaveUnordered)
+}
+
+/// Whether the work of a tensor that died is not ordered by its stream: others may use it, too.
+#[inline(always)]
+pub(crate) fn counts_other_streams(may_use: bool) -> bool {
+    no_unless(may_use, Mutation::ForgetOtherStreams)
+}
+
+/// Whether a piece whose memory another one has is unmapped only after its own work.
+#[inline(always)]
+pub(crate) fn must_finish_place() -> bool {
+    !planted(Mutation::UnmapPlaceEarly)
+}
+
 /// The tensors of a page, after one of them died.
 #[inline(always)]
 pub(crate) fn without_one(tensors: u32) -> u32 {

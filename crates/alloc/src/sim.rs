@@ -15,6 +15,7 @@ mod watch;
 
 pub use clock::Clock;
 pub use device::DeviceSim;
+pub use memory::overlap;
 pub use mistake::Mistake;
 pub use page_driver::Pages;
 pub use stream_driver::{Probe, World};

@@ -76,6 +76,11 @@ impl<T: Linked> Slab<T> {
         Some(id)
     }
 
+    /// All items, also those that were removed and not replaced.
+    pub fn all(&self) -> impl Iterator<Item = &T> {
+        self.items.iter()
+    }
+
     pub fn remove(&mut self, id: Id) {
         self.vacant.push(id);
     }

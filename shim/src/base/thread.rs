@@ -37,6 +37,8 @@ pub struct Thread {
     walked: Cell<u32>,
     /// Nanoseconds spent in the driver's memory calls since the hook was entered.
     pub driver_ns: Cell<u64>,
+    /// Whether it recorded an event since PyTorch announced a tensor in it.
+    pub has_recorded: Cell<bool>,
 }
 
 thread_local! {
@@ -58,6 +60,7 @@ thread_local! {
             uncancelled: Cell::new(false),
             walked: Cell::new(0),
             driver_ns: Cell::new(0),
+            has_recorded: Cell::new(false),
         }
     };
 }

@@ -11,7 +11,7 @@ use std::ffi::{CStr, c_void};
 use gpushim_config::Announcements;
 use gpushim_trace::Kind;
 
-use crate::base::settings;
+use crate::base::{settings, thread};
 use crate::hooks::caller::Interposed;
 use crate::hooks::{entry, torch_stream};
 use crate::memory::elastic;
@@ -156,17 +156,22 @@ fn listens(device: TorchDevice) -> bool {
     device.kind == CUDA && settings::config().tensors == Announcements::Auto
 }
 
-/// Tells the segments of a device what is in them. Both totals are those after the call.
+/// Whether the segments of a device are told what is in them.
+fn is_followed(device: TorchDevice) -> bool {
+    device.kind == CUDA && elastic::any()
+}
+
+/// Tells the segments of a device what is in them. The sum is that after the call.
 #[inline]
-fn follow(address: u64, size: i64, allocated: u64, on: TorchDevice) {
-    if on.kind != CUDA || !elastic::any() {
-        return;
-    }
+fn follow(address: u64, size: i64, allocated: u64, on: TorchDevice, stream: u8) {
+    // Events that PyTorch recorded for this tensor, or that others recorded for whatever reason.
+    let has_recorded = thread::with(|thread| thread.has_recorded.replace(false));
     let (device, bytes) = (on.index.into(), size.unsigned_abs());
+    let stream = Some(stream).filter(|stream| *stream != UNKNOWN);
     match size {
         0 => {}
-        ..0 => elastic::died(device, address, bytes, allocated),
-        _ => elastic::born(device, address, bytes, allocated),
+        ..0 => elastic::died(device, address, bytes, allocated, has_recorded),
+        _ => elastic::born(device, address, bytes, allocated, stream),
     }
 }
 
@@ -194,7 +199,7 @@ fn see_usage_signed(
     see_usage_on(|| UNKNOWN, address, size, allocated, reserved, on);
 }
 
-/// `stream` is asked only for a tensor that goes into the trace.
+/// `stream` is asked only for a tensor that is new and of interest.
 #[inline(always)]
 fn see_usage_on(
     stream: impl FnOnce() -> u8,
@@ -207,12 +212,20 @@ fn see_usage_on(
     entry::serve(
         || (),
         || {
-            follow(address as u64, size, allocated as u64, on);
-            if listens(on) {
-                let (kind, stream) = if size < 0 {
-                    (Kind::TensorFree, UNKNOWN)
+            let (is_followed, listens) = (is_followed(on), listens(on));
+            let stream = if size > 0 && (is_followed || listens) {
+                stream()
+            } else {
+                UNKNOWN
+            };
+            if is_followed {
+                follow(address as u64, size, allocated as u64, on, stream);
+            }
+            if listens {
+                let kind = if size < 0 {
+                    Kind::TensorFree
                 } else {
-                    (Kind::TensorAlloc, stream())
+                    Kind::TensorAlloc
                 };
                 events::tensor(
                     kind,

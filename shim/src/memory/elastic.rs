@@ -199,24 +199,25 @@ fn left(pool: &OfDevice, address: u64, bytes: u64) {
     );
 }
 
-/// PyTorch announces a tensor on a device, by the sum of live bytes with it.
+/// PyTorch announces a tensor on a device, by the sum of live bytes with it, and the number of its stream, if that is known.
 #[inline]
-pub fn born(device: i32, address: u64, bytes: u64, total: u64) {
+pub fn born(device: i32, address: u64, bytes: u64, total: u64, stream: Option<u8>) {
     if let Some(pool) = at(device).filter(|_| any()) {
         let _uncancelled = Uncancelled::new();
-        let born = pool.born(address, bytes, total);
+        let born = pool.born(address, bytes, total, stream);
         if born != Born::default() {
             unusual(pool, address, born);
         }
     }
 }
 
-/// PyTorch announces the end of a tensor on a device, by the sum of live bytes without it.
+/// PyTorch announces the end of a tensor on a device, by the sum of live bytes without it. `is_elsewhere`: work of other
+/// streams may use it.
 #[inline]
-pub fn died(device: i32, address: u64, bytes: u64, total: u64) {
+pub fn died(device: i32, address: u64, bytes: u64, total: u64, is_elsewhere: bool) {
     if let Some(pool) = at(device).filter(|_| any()) {
         let _uncancelled = Uncancelled::new();
-        if let Some(trouble) = pool.died(address, bytes, total) {
+        if let Some(trouble) = pool.died(address, bytes, total, is_elsewhere) {
             tell(pool, trouble);
         }
     }
@@ -342,12 +343,17 @@ fn give_back(device: Option<i32>, waits: bool, patience: Duration) -> u64 {
         .sum()
 }
 
-/// The process ends: how often memory moved.
+/// The process ends: how often memory went elsewhere, and what that took.
 pub fn conclude() {
     for pool in all() {
         let (device, stats) = (pool.driver().device, pool.stats_now());
         if let Some(stats) = stats {
-            let what = format!("{} of pieces", stats.moves);
+            let ms = |(count, time): (u64, Duration), what| {
+                format!("{count} {what}, {:.1} ms", time.as_secs_f64() * 1e3)
+            };
+            let waits = ms(pool.driver().waits(), "waits");
+            let events = ms(pool.driver().events(), "events");
+            let what = format!("{} of pieces; {waits}; {events}", stats.moves);
             trace::fact(&format!("device.{device}.elastic.moves"), &what);
         }
     }

@@ -35,6 +35,12 @@ pub struct Pages {
     pub context: Context,
     /// Bytes of the device's memory that are held.
     held: AtomicU64,
+    /// How often an announcement or a request waited for work of the device, and for how many nanoseconds.
+    waits: AtomicU64,
+    waited_ns: AtomicU64,
+    /// How many events were recorded, and in how many nanoseconds.
+    events: AtomicU64,
+    events_ns: AtomicU64,
 }
 
 impl Pages {
@@ -44,12 +50,31 @@ impl Pages {
             device,
             context,
             held: AtomicU64::new(0),
+            waits: AtomicU64::new(0),
+            waited_ns: AtomicU64::new(0),
+            events: AtomicU64::new(0),
+            events_ns: AtomicU64::new(0),
         }
     }
 
     /// Bytes of the device's memory that are held.
     pub fn held(&self) -> u64 {
         self.held.load(Ordering::Relaxed)
+    }
+
+    /// How often work of the device was waited for, and for how long.
+    pub fn waits(&self) -> (u64, Duration) {
+        read(&self.waits, &self.waited_ns)
+    }
+
+    /// How many events were recorded, and in what time.
+    pub fn events(&self) -> (u64, Duration) {
+        read(&self.events, &self.events_ns)
+    }
+
+    /// Counts a call that waits.
+    fn waiting<R>(&self, wait: impl FnOnce() -> R) -> R {
+        timed(&self.waits, &self.waited_ns, wait)
     }
 
     fn ordinal(&self) -> u8 {
@@ -76,6 +101,21 @@ impl Pages {
             _ => 0,
         }
     }
+}
+
+/// Counts a call and its time.
+fn timed<R>(count: &AtomicU64, sum: &AtomicU64, call: impl FnOnce() -> R) -> R {
+    let begun = Instant::now();
+    let result = call();
+    let ns = begun.elapsed().as_nanos() as u64;
+    count.fetch_add(1, Ordering::Relaxed);
+    sum.fetch_add(ns, Ordering::Relaxed);
+    result
+}
+
+fn read(count: &AtomicU64, ns: &AtomicU64) -> (u64, Duration) {
+    let time = Duration::from_nanos(ns.load(Ordering::Relaxed));
+    (count.load(Ordering::Relaxed), time)
 }
 
 impl PageDriver for Pages {
@@ -135,7 +175,9 @@ impl PageDriver for Pages {
     }
 
     fn record(&self) -> Result<Event, CUresult> {
-        Driver::record(device::driver(), self.all())
+        timed(&self.events, &self.events_ns, || {
+            Driver::record(device::driver(), self.all())
+        })
     }
 
     fn is_complete(&self, event: Event) -> Result<bool, CUresult> {
@@ -143,16 +185,18 @@ impl PageDriver for Pages {
     }
 
     fn wait(&self, event: Event) -> Result<(), CUresult> {
-        let begun = Instant::now();
-        // The driver's own wait has no end.
-        while !self.is_complete(event)? {
-            match begun.elapsed() {
-                long if long > PATIENCE => return Err(OUT_OF_MEMORY),
-                short if short < EAGER => yield_now(),
-                _ => sleep(PAUSE),
+        self.waiting(|| {
+            let begun = Instant::now();
+            // The driver's own wait has no end.
+            while !self.is_complete(event)? {
+                match begun.elapsed() {
+                    long if long > PATIENCE => return Err(OUT_OF_MEMORY),
+                    short if short < EAGER => yield_now(),
+                    _ => sleep(PAUSE),
+                }
             }
-        }
-        Ok(())
+            Ok(())
+        })
     }
 
     fn retire(&self, event: Event) {
@@ -160,7 +204,7 @@ impl PageDriver for Pages {
     }
 
     fn drain(&self) -> Result<(), CUresult> {
-        Driver::drain(device::driver(), self.all())
+        self.waiting(|| Driver::drain(device::driver(), self.all()))
     }
 
     fn room(&self) -> u64 {

@@ -1,312 +1,167 @@
-//! PyTorch's own allocator over memory that comes and goes: its segments are ranges of addresses, and memory is only where a
-//! block is.
+//! PyTorch's own allocator over elastic segments: the code that runs in the shim, over a simulated device.
 //!
-//! Memory comes in pieces, of the sizes that `GPUSHIM_ELASTIC` has. A piece without a block behind finished work is
-//! hollow: it may serve another place, and memory comes back before PyTorch hands out a block there. With a limit new
-//! pieces are got first, and memory moves only when the limit is reached. Without one, memory moves where otherwise more would
-//! be held than was in use at a time, as with `GPUSHIM_ELASTIC=on`.
+//! With a limit new memory is got first, and pieces share memory only when the limit is reached. Without one, they share where
+//! otherwise more would be held than was in use at a time, as with `GPUSHIM_ELASTIC=on`. What the shim would serve from memory
+//! of the host is refused here.
 
-use std::collections::BTreeSet;
-use std::ops::Range;
+use std::fmt;
 
-use gpushim_alloc::elastic::{SIZES, fitting, size_for};
+use gpushim_alloc::elastic::{self, Mode};
 use rustc_hash::FxHashMap;
 
-use super::Torch;
+use super::{LARGE_BUFFER, MIN_LARGE, Torch};
 use crate::replay::allocator::{Allocator, DriverTime, OutOfMemory};
-use crate::replay::bytes::Bytes;
 use crate::replay::caching::Caching;
-use crate::replay::device::{PAGE, ReplayDevice, UNLIMITED};
+use crate::replay::device::{ReplayDevice, Simulated, UNLIMITED};
 use crate::requests::{InitialState, Request, Requests};
 
-/// The allocator, and which of its pages have memory.
-#[derive(Debug)]
+/// The allocator, and the memory of its segments.
 pub(in crate::replay) struct Elastic {
     /// What PyTorch believes: its memory has no end.
     torch: Caching<Torch>,
-    device: Bytes,
-    /// Whether memory moves without a limit, too.
-    is_least: bool,
-    lag: u64,
-    now: u64,
-    /// By the number of the page.
-    pages: FxHashMap<u64, Page>,
-    /// By the number of the first page.
-    pieces: FxHashMap<u64, Piece>,
-    /// Pieces without a block, by size: the time of the last free on them, and the first page.
-    hollow: [BTreeSet<(u64, u64)>; SIZES],
-    /// Bytes of pieces that are not hollow, and the most that they were.
-    kept: u64,
-    most_kept: u64,
+    memory: elastic::Elastic<Simulated>,
+    capacity: u64,
+    /// Where blocks are that were not freed, and their bytes.
+    live: FxHashMap<u32, (u64, u64)>,
+    /// Bytes of those.
+    total: u64,
+    /// Streams by the numbers that they get in their order.
+    streams: FxHashMap<u64, u8>,
 }
 
-/// A page of a segment.
-#[derive(Clone, Copy, Debug, Default)]
-struct Page {
-    blocks: u32,
-    /// A graph may use it without telling: its memory stays.
-    is_pinned: bool,
-    /// The first page of the piece that is its memory.
-    piece: Option<u64>,
-}
-
-/// Memory that moves as one.
-#[derive(Clone, Copy, Debug)]
-struct Piece {
-    /// As [`SIZES`] has it.
-    size: usize,
-    /// Its pages that have a block or are pinned.
-    kept: u64,
-    hollow_since: u64,
-}
-
-impl Piece {
-    fn new(size: usize) -> Piece {
-        Piece {
-            size,
-            kept: 1 << size,
-            hollow_since: 0,
-        }
+impl fmt::Debug for Elastic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Elastic").finish_non_exhaustive()
     }
-}
-
-fn bytes_of(size: usize) -> u64 {
-    PAGE << size
 }
 
 impl Elastic {
     /// On this device, for these requests.
     pub fn new(device: &ReplayDevice, requests: &Requests) -> Elastic {
         let torch = Torch::with_segments(requests);
+        let capacity = device.limit.unwrap_or(UNLIMITED);
+        let mode = match device.limit {
+            Some(_) => Mode::Pressure,
+            None => Mode::Least,
+        };
         Elastic {
             torch: Caching::new(torch, UNLIMITED, requests.blocks()),
-            device: Bytes::new(device.limit.unwrap_or(UNLIMITED)),
-            is_least: device.limit.is_none(),
-            lag: device.lag,
-            now: 0,
-            pages: FxHashMap::default(),
-            pieces: FxHashMap::default(),
-            hollow: Default::default(),
-            kept: 0,
-            most_kept: 0,
+            memory: elastic::Elastic::new(Simulated::new(capacity, device.lag), mode),
+            capacity,
+            live: FxHashMap::default(),
+            total: 0,
+            streams: FxHashMap::default(),
         }
     }
 
-    /// A block is in these pages from now on.
-    fn enter(&mut self, pages: Range<u64>, is_pinned: bool) -> Result<(), OutOfMemory> {
-        for number in pages.clone() {
-            let page = self.pages.entry(number).or_default();
-            let was_kept = page.blocks > 0 || page.is_pinned;
-            page.blocks += 1;
-            page.is_pinned |= is_pinned;
-            if let Some(first) = page.piece.filter(|_| !was_kept)
-                && let Some(piece) = self.pieces.get_mut(&first)
-            {
-                if piece.kept == 0 {
-                    self.hollow[piece.size].remove(&(piece.hollow_since, first));
-                    self.kept += bytes_of(piece.size);
-                }
-                piece.kept += 1;
-            }
+    /// PyTorch has handed out a block.
+    fn born(&mut self, block: u32, stream: Option<u64>) -> Result<(), OutOfMemory> {
+        let Some((address, bytes)) = self.torch.place(block) else {
+            return Ok(());
+        };
+        if self.memory.find(address).is_none() {
+            self.new_segment(block)?;
         }
-        let size = size_for((pages.end - pages.start) as usize, SIZES - 1);
-        let mut at = pages.start;
-        while at < pages.end {
-            let room = self.without_memory(at..pages.end.min(at + (1 << size)));
-            if room == 0 {
-                at += 1;
-                continue;
-            }
-            let Ok(size) = self.bring(size.min(fitting(room))) else {
-                self.leave(pages);
-                return Err(OutOfMemory);
-            };
-            self.device.map_one();
-            self.put(at, Piece::new(size));
-            at += 1 << size;
+        let stream = stream.map(|stream| self.number(stream));
+        self.total += bytes;
+        self.live.insert(block, (address, bytes));
+        let born = self.memory.born(address, bytes, self.total, stream);
+        if born.missing > 0 {
+            self.died(block);
+            return Err(OutOfMemory);
+        }
+        if self.torch.rules().is_of_own_pool(block) {
+            // A graph may use it without telling.
+            self.memory.pin(address);
         }
         Ok(())
     }
 
-    /// How many pages have no memory before the first that has.
-    fn without_memory(&self, mut pages: Range<u64>) -> usize {
-        let has = |number: u64| {
-            let page = self.pages.get(&number);
-            page.is_some_and(|page| page.piece.is_some())
+    /// The segment of a block is new.
+    fn new_segment(&mut self, block: u32) -> Result<(), OutOfMemory> {
+        let Some((base, bytes)) = self.torch.region(block) else {
+            return Ok(());
         };
-        let first = pages.clone().find(|number| has(*number));
-        pages.end = first.unwrap_or(pages.end);
-        (pages.end - pages.start) as usize
-    }
-
-    /// Memory is there from a page on.
-    fn put(&mut self, first: u64, piece: Piece) {
-        self.pieces.insert(first, piece);
-        self.kept += bytes_of(piece.size);
-        self.most_kept = self.most_kept.max(self.kept);
-        for number in first..first + (1 << piece.size) {
-            self.pages.entry(number).or_default().piece = Some(first);
-        }
-    }
-
-    /// Memory of this size or smaller; its size.
-    fn bring(&mut self, size: usize) -> Result<usize, OutOfMemory> {
-        let kept = self.most_kept.max(self.kept + bytes_of(size));
-        if self.is_least
-            && self.device.held + bytes_of(size) > kept
-            && let Some(size) = self.reuse(size)
-        {
-            return Ok(size);
-        }
-        if self.device.create(bytes_of(size)).is_ok() {
-            return Ok(size);
-        }
-        let reused = self.reuse(size);
-        reused
-            .or_else(|| self.create_up_to(size))
-            .ok_or(OutOfMemory)
-    }
-
-    fn create_up_to(&mut self, size: usize) -> Option<usize> {
-        let mut sizes = (0..=size).rev();
-        sizes.find(|size| self.device.create(bytes_of(*size)).is_ok())
-    }
-
-    /// The memory of hollow pieces, as one of this size or smaller.
-    fn reuse(&mut self, size: usize) -> Option<usize> {
-        if self.hollow_out(size) {
-            return Some(size);
-        }
-        // A larger one is made smaller, or smaller ones one.
-        let mut pages = 0;
-        while pages < 1 << size {
-            let mut others = (size + 1..SIZES).chain((0..size).rev());
-            let Some(other) = others.find(|other| self.hollow_out(*other)) else {
-                break;
-            };
-            self.device.destroy(bytes_of(other));
-            pages += 1 << other;
-        }
-        let size = size.min(fitting(pages));
-        (pages > 0).then(|| self.create_up_to(size))?
-    }
-
-    /// Takes the memory of the piece of this size that was hollow for longest; false if there is none that the device is done
-    /// with.
-    fn hollow_out(&mut self, size: usize) -> bool {
-        let Some((since, first)) = self.hollow[size].first().copied() else {
-            return false;
+        let first = if bytes == LARGE_BUFFER {
+            MIN_LARGE
+        } else {
+            bytes
         };
-        if self.lag > 0 && since.saturating_add(self.lag) > self.now {
-            return false;
-        }
-        self.hollow[size].remove(&(since, first));
-        self.device.unmap_one();
-        self.pieces.remove(&first);
-        for number in first..first + (1 << size) {
-            self.pages.entry(number).or_default().piece = None;
-        }
-        true
+        self.memory.driver().place_next(base);
+        let made = self.memory.segment(bytes, first, true);
+        made.map(|_| ()).map_err(|_| OutOfMemory)
     }
 
-    /// A block is in these pages no more.
-    fn leave(&mut self, pages: Range<u64>) {
-        for number in pages {
-            let page = self.pages.entry(number).or_default();
-            page.blocks = page.blocks.saturating_sub(1);
-            if page.blocks > 0 || page.is_pinned {
-                continue;
-            }
-            let Some(first) = page.piece else { continue };
-            let Some(piece) = self.pieces.get_mut(&first) else {
-                continue;
-            };
-            piece.kept = piece.kept.saturating_sub(1);
-            if piece.kept == 0 {
-                piece.hollow_since = self.now;
-                self.kept -= bytes_of(piece.size);
-                self.hollow[piece.size].insert((self.now, first));
-            }
+    /// PyTorch announces the end of a block.
+    fn died(&mut self, block: u32) {
+        if let Some((address, bytes)) = self.live.remove(&block) {
+            self.total -= bytes;
+            let is_elsewhere = self.torch.is_late(block);
+            self.memory.died(address, bytes, self.total, is_elsewhere);
         }
     }
 
-    /// A block may have come back: by `free` or by `done`.
-    fn come_back(&mut self, request: &Request, how: impl FnOnce(&mut Caching<Torch>)) {
-        self.now += 1;
-        let before = self.torch.place(request.block);
-        how(&mut self.torch);
-        if let Some(place) = before.filter(|_| self.torch.place(request.block).is_none()) {
-            self.leave(pages(place));
+    /// A number for a stream; those beyond a byte's share the last one.
+    fn number(&mut self, stream: u64) -> u8 {
+        let next = self.streams.len().min(usize::from(u8::MAX)) as u8;
+        *self.streams.entry(stream).or_insert(next)
+    }
+
+    /// Segments that PyTorch gave back end.
+    fn follow(&mut self) {
+        for base in self.torch.dropped() {
+            self.memory.free_segment(base, |_| ());
         }
     }
-}
-
-/// The numbers of the pages that bytes at an address are in.
-fn pages((address, bytes): (u64, u64)) -> std::ops::Range<u64> {
-    address / PAGE..address.saturating_add(bytes).div_ceil(PAGE)
 }
 
 impl Allocator for Elastic {
     fn allocate(&mut self, request: &Request) -> Result<(), OutOfMemory> {
-        self.now += 1;
+        self.memory.driver().advance();
         self.torch.allocate(request)?;
-        let Some(place) = self.torch.place(request.block) else {
-            return Ok(());
-        };
-        let is_pinned = self.torch.rules().is_of_own_pool(request.block);
-        let entered = self.enter(pages(place), is_pinned);
-        if entered.is_err() {
+        self.follow();
+        let born = self.born(request.block, request.stream);
+        if born.is_err() {
             self.torch.release(request.block);
         }
-        entered
+        born
     }
 
     fn free(&mut self, request: &Request) {
-        self.come_back(request, |torch| torch.free(request));
+        self.memory.driver().advance();
+        self.died(request.block);
+        self.torch.free(request);
     }
 
     fn done(&mut self, request: &Request) {
-        self.come_back(request, |torch| torch.done(request));
+        self.memory.driver().advance();
+        self.torch.done(request);
     }
 
     fn trim(&mut self, request: &Request) {
-        self.now += 1;
+        self.memory.driver().advance();
         self.torch.trim(request);
-        if request.stream.is_none() {
-            for size in 0..SIZES {
-                while self.hollow_out(size) {
-                    self.device.destroy(bytes_of(size));
-                }
-            }
-        }
+        self.follow();
     }
 
     fn begin_with(&mut self, given: &InitialState) -> bool {
         if !self.torch.begin_with(given) {
             return false;
         }
+        // What there was is not refused.
+        self.memory.driver().set_capacity(UNLIMITED);
         for block in given.blocks.iter().chain(&given.waiting) {
-            // As much as comes back with it, which is more than was asked for.
-            let Some(place) = self.torch.place(block.block) else {
-                continue;
-            };
-            let is_pinned = self.torch.rules().is_of_own_pool(block.block);
-            for number in pages(place) {
-                let page = self.pages.entry(number).or_default();
-                page.blocks += 1;
-                page.is_pinned |= is_pinned;
-                // What there was is not refused.
-                if page.piece.is_none() {
-                    self.put(number, Piece::new(0));
-                    self.device.had(PAGE);
-                }
-            }
+            let _ = self.born(block.block, block.stream);
         }
+        for block in &given.waiting {
+            self.died(block.block);
+        }
+        self.memory.driver().set_capacity(self.capacity);
         true
     }
 
     fn reserved(&self) -> u64 {
-        self.device.held
+        self.memory.driver().held()
     }
 
     fn largest_free(&self) -> u64 {
@@ -314,7 +169,7 @@ impl Allocator for Elastic {
     }
 
     fn driver_time(&self) -> DriverTime {
-        self.device.time
+        self.memory.driver().driver_time()
     }
 }
 
@@ -365,14 +220,35 @@ mod tests {
         );
         let ample = outcome(&requests, Some(50 * MIB), 0);
         assert_eq!(ample.peak_reserved, 50 * MIB);
-        assert!(ample.driver_calls < least.driver_calls, "{ample:?}");
+        // A piece that shares memory needs no call more than one that gets its own.
+        assert!(ample.driver_calls >= least.driver_calls, "{ample:?}");
     }
 
     #[test]
-    fn pages_behind_unfinished_work_do_not_move() {
+    fn memory_behind_unfinished_work_moves_after_a_wait_or_in_its_stream() {
         let requests = steps();
-        assert_eq!(outcome(&requests, None, 100).peak_reserved, 50 * MIB);
-        assert_eq!(outcome(&requests, Some(32 * MIB), 100).out_of_memory, 1);
+        for lag in [0, 100] {
+            let limited = outcome(&requests, Some(32 * MIB), lag);
+            assert_eq!(
+                (limited.peak_reserved, limited.out_of_memory),
+                (30 * MIB, 0)
+            );
+        }
+    }
+
+    #[test]
+    fn a_step_that_repeats_calls_nothing() {
+        let step = [
+            (Op::Allocate, 0, 20 * MIB),
+            (Op::Free, 0, 20 * MIB),
+            (Op::Allocate, 1, 30 * MIB),
+            (Op::Free, 1, 30 * MIB),
+        ];
+        let calls = |times: usize| {
+            let requests = made(&step.repeat(times));
+            outcome(&requests, Some(32 * MIB), 100).driver_calls
+        };
+        assert_eq!(calls(2), calls(20));
     }
 
     #[test]
@@ -409,14 +285,11 @@ mod tests {
             thread: 1,
             ns: 1,
         };
+        let spare = |elastic: &Elastic| elastic.memory.stats().hollow / (2 * MIB);
         elastic.free(&free(0));
-        assert_eq!(
-            elastic.hollow[0].len(),
-            1,
-            "the second block is on the second page"
-        );
+        assert_eq!(spare(&elastic), 1, "the second block is on a page, too");
         elastic.free(&free(1));
-        assert_eq!(elastic.hollow[0].len(), 2);
+        assert_eq!(spare(&elastic), 2);
     }
 
     #[test]

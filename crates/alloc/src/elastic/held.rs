@@ -1,39 +1,30 @@
 //! How much memory of the device the segments hold.
 
-use super::piece::Piece;
+/// The share of what pieces had at most that may be held beside it: with a 64th a step that repeats needs a tenth of the
+/// calls that it needs without (`docs/measurements/2026-11-25-elastic.md`).
+const BESIDE: u64 = 64;
 
-/// Bytes of all pieces.
+/// Bytes of all memory.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Held {
-    /// That are there.
+    /// That is there.
     pub now: u64,
-    /// In pieces with a page that has a tensor or is pinned.
+    /// That some piece has.
     kept: u64,
-    /// The most that was kept at a time.
+    /// The most that pieces had at a time.
     most: u64,
 }
 
 impl Held {
-    /// A piece is there.
-    pub fn put(&mut self, piece: &Piece) {
-        self.now += piece.on_device();
-        self.keep(piece.kept_bytes() as i64);
-    }
-
-    /// A piece is there no more.
-    pub fn take(&mut self, piece: &Piece) {
-        self.now -= piece.on_device();
-        self.keep(-(piece.kept_bytes() as i64));
-    }
-
-    /// So many bytes more are kept.
+    /// Pieces have so many bytes more.
     pub fn keep(&mut self, more: i64) {
         self.kept = self.kept.saturating_add_signed(more);
         self.most = self.most.max(self.kept);
     }
 
-    /// Whether more than was ever kept would be held with these bytes.
+    /// Whether more than pieces ever had would be held with these bytes, and a little beside it.
     pub fn exceeds(&self, bytes: u64) -> bool {
-        self.now + bytes > self.most.max(self.kept + bytes)
+        let most = self.most.max(self.kept + bytes);
+        self.now + bytes > most + most / BESIDE
     }
 }

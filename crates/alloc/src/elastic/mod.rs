@@ -2,10 +2,13 @@
 //! of that allocator is.
 //!
 //! The allocator above (PyTorch's own) asks for large segments and cuts them up itself. It announces each tensor's birth before
-//! anybody can use the tensor, and its death. So it is known, page by page, how many tensors are on it. A page without one,
-//! behind finished work, is *hollow*: its memory may go to another page, and memory comes back before the next tensor
-//! on it is handed out. Memory comes in pieces of one page to sixteen, and a piece moves as one: the larger
-//! the tensor, the larger its pieces.
+//! anybody can use the tensor, and its death. So it is known, page by page, how many tensors are on it. Memory comes in pieces
+//! of one, two or four pages: the larger the tensor, the larger its pieces. The memory of a piece without a tensor is *spare*:
+//! another piece may have it, which it is then mapped at, too; and a piece has memory before the next tensor on it is handed
+//! out, its own if that is still spare. So a program that repeats its steps soon calls the driver no more.
+//!
+//! Memory goes from one tensor to another by the order of their stream, if it is the same and no other used the first
+//! tensor, as the allocator above does it with its blocks; otherwise behind finished work.
 //!
 //! The allocator's own sum of live bytes, which each announcement carries, must agree with the announcements. At the
 //! first difference no page is hollowed any more, and as many as there is memory for get it back.
@@ -14,9 +17,11 @@
 //! over each announcement and each request of a segment, so no thread waits that would not wait natively.
 
 mod books;
+mod claims;
 mod driver;
-mod emptied;
+mod fences;
 mod held;
+mod memory;
 mod piece;
 mod pool;
 mod segment;
@@ -27,6 +32,5 @@ mod tests;
 mod types;
 
 pub use driver::{Handle, PAGE, PageDriver};
-pub use piece::{SIZES, fitting, size_for};
 pub use pool::Elastic;
 pub use types::{Born, Found, FreedSegment, Mode, Refusal, Stats, Trouble};

@@ -1,50 +1,54 @@
-//! Pieces: memory of several pages that is mapped, and moves, as one.
+//! Pieces: pages side by side that are mapped as one.
 //!
-//! A move costs 60 microseconds on an H100, whatever the size (`docs/measurements/2026-11-25-elastic.md`). So a large tensor
-//! gets large pieces. A piece is hollow only when all of its pages are, so that one which is large beside its tensor
-//! would keep memory of others.
+//! A call of the driver takes the same time whatever the size (`docs/measurements/2026-11-25-elastic.md`). So a large tensor
+//! gets large pieces. Memory is spare only when all pages of its piece are empty, so that a piece which is large beside its
+//! tensor would keep memory of others.
 
 use super::driver::{Handle, PAGE};
+use crate::slab::Id;
 
-/// Sizes of pieces: size `n` has `1 << n` pages, up to 32 MiB.
-pub const SIZES: usize = 5;
+/// Sizes of pieces: size `n` has `1 << n` pages, up to 8 MiB.
+pub(super) const SIZES: usize = 3;
 
 /// A tensor has this many pieces or more, if it has as many pages.
 const LEAST_PIECES: usize = 4;
 
-/// Memory at its place in a segment.
+/// Pages of a segment at which memory is mapped.
 #[derive(Clone, Copy)]
 pub(super) struct Piece {
-    pub memory: Handle,
-    /// Its pages that have a tensor or are pinned.
-    pub kept: usize,
-    /// When the last of them was left; 0: it is not among the emptied ones.
-    pub emptied: u64,
+    pub memory: Id,
+    pub pages: usize,
+    /// Live tensors that are on it.
+    pub tensors: u32,
+    /// It keeps its memory: a graph may use it without telling, or another process.
+    pub is_pinned: bool,
+    /// When it left its memory last.
+    pub left: u64,
+    /// The stream that orders all work of its tensors, if there is one.
+    pub stream: Option<u8>,
 }
 
 impl Piece {
-    /// Bytes of the device's memory.
-    pub fn on_device(&self) -> u64 {
-        if self.memory.is_host {
-            0
-        } else {
-            self.memory.bytes
-        }
+    /// Whether it keeps its memory for now.
+    pub fn is_kept(&self) -> bool {
+        self.tensors > 0 || self.is_pinned
     }
 
-    /// Of those, what no other place can have.
-    pub fn kept_bytes(&self) -> u64 {
-        if self.kept > 0 { self.on_device() } else { 0 }
+    /// Work of this stream uses it, too.
+    pub fn orders(&mut self, stream: Option<u8>) {
+        if self.stream != stream {
+            self.stream = None;
+        }
     }
 }
 
 /// The size of pieces for a tensor on this many pages, at most `largest`.
-pub fn size_for(pages: usize, largest: usize) -> usize {
+pub(super) fn size_for(pages: usize, largest: usize) -> usize {
     fitting(pages / LEAST_PIECES).min(largest)
 }
 
 /// The largest size of this many pages or fewer; the smallest if there is none.
-pub fn fitting(pages: usize) -> usize {
+pub(super) fn fitting(pages: usize) -> usize {
     (pages.max(1).ilog2() as usize).min(SIZES - 1)
 }
 

@@ -7,13 +7,15 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use super::driver::{Handle, PAGE, PageDriver};
-use super::segment::{Page, Segment};
+use super::memory::Memories;
+use super::segment::Segment;
+use super::sources::Wanted;
 use super::state::State;
 use super::types::{Born, Found, FreedSegment, Mode, Refusal, Stats, Trouble};
 use crate::policy::TICKS_TO_DECAY;
 use crate::rules;
 
-/// Emptied pieces that are looked at while the lock is held once, at most.
+/// Memories that go back while the lock is held once, at most.
 const AT_ONCE: usize = 32;
 
 /// Segments whose pages come and go; see the [module](super).
@@ -62,21 +64,14 @@ impl<D: PageDriver> Elastic<D> {
         }
         let base = self.driver.reserve(reserved).map_err(Refusal::Driver)?;
         state.last += 1;
-        let segment = Segment {
-            base,
-            bytes,
-            number: state.last,
-            pages: vec![Page::default(); (reserved / PAGE) as usize],
-            pieces: vec![None; (reserved / PAGE) as usize],
-            tensors: Default::default(),
-            is_pinned: false,
-            is_unproven: !trusted,
-        };
-        let pages = segment.pages.len();
-        state.pages += pages;
+        let segment = Segment::new(base, bytes.max(1), state.last, !trusted);
+        let pages = segment.all();
         state.segments.insert(base, segment);
         if rules::must_keep_unproven(!trusted)
-            && state.back(&self.driver, base, 0..pages, 0, false).missing > 0
+            && state
+                .back(&self.driver, base, pages, Wanted::UNNEEDED)
+                .missing
+                > 0
         {
             self.remove(&mut state, base);
             return Err(Refusal::Driver(D::OUT_OF_MEMORY));
@@ -102,6 +97,8 @@ impl<D: PageDriver> Elastic<D> {
         {
             return Some(Err(error));
         }
+        let now = state.clock;
+        state.fences.all_over(&self.driver, now);
         leaves(bytes);
         let trouble = (is_live && !state.is_off).then_some(Trouble::FreedLive(address));
         self.remove(&mut state, address);
@@ -111,20 +108,15 @@ impl<D: PageDriver> Elastic<D> {
         Some(Ok(FreedSegment { bytes, trouble }))
     }
 
-    /// Takes a segment apart that no work uses.
+    /// Takes a segment apart that no work uses. Memory that no other piece is mapped at goes back to the driver.
     fn remove(&self, state: &mut State<D::Event>, base: u64) {
         let Some(segment) = state.segments.remove(&base) else {
             return;
         };
-        state.pages -= segment.pages.len();
         let mut is_clear = true;
         for (first, piece) in segment.pieces() {
-            state.held.take(piece);
-            match self.driver.unmap(segment.address(first), piece.memory) {
-                Ok(()) => self.driver.destroy(piece.memory),
-                // It ends with the process, and its address with it.
-                Err(_) => is_clear = false,
-            }
+            let address = segment.address(first);
+            is_clear &= state.leave_for_good(&self.driver, address, piece.memory);
         }
         if is_clear {
             self.driver.unreserve(base, segment.reserved());
@@ -132,14 +124,24 @@ impl<D: PageDriver> Elastic<D> {
     }
 
     /// The allocator above hands a tensor out next: its pages have memory from here on. `total`: the bytes of all
-    /// live tensors of the device with this one, as the allocator counts them.
-    pub fn born(&self, address: u64, bytes: u64, total: u64) -> Born {
-        self.state.lock().born(&self.driver, address, bytes, total)
+    /// live tensors of the device with this one, as the allocator counts them. `stream`: a number of the stream that the
+    /// tensor is for, that is, which orders all its work until its end, if it is known.
+    pub fn born(&self, address: u64, bytes: u64, total: u64, stream: Option<u8>) -> Born {
+        let mut state = self.state.lock();
+        state.born(&self.driver, address, bytes, total, stream)
     }
 
-    /// The allocator above took a tensor back. `total`: the bytes of those that are left. Returns what is wrong, once.
-    pub fn died(&self, address: u64, bytes: u64, total: u64) -> Option<Trouble> {
-        self.state.lock().died(&self.driver, address, bytes, total)
+    /// The allocator above took a tensor back. `total`: the bytes of those that are left. `is_elsewhere`: work of other
+    /// streams may use it, and is not ordered before later work of its own. Returns what is wrong, once.
+    pub fn died(
+        &self,
+        address: u64,
+        bytes: u64,
+        total: u64,
+        is_elsewhere: bool,
+    ) -> Option<Trouble> {
+        let mut state = self.state.lock();
+        state.died(&self.driver, address, bytes, total, is_elsewhere)
     }
 
     /// Others may reach an address without a tensor there: all of its segment has memory from here on, which stays. False if
@@ -149,11 +151,19 @@ impl<D: PageDriver> Elastic<D> {
         let Some(segment) = state.around(address) else {
             return true;
         };
-        let (base, pages) = (segment.base, segment.pages.len());
+        let (base, pages) = (segment.base, segment.all());
+        let is_pinned = rules::pins_exports();
         if let Some(segment) = state.segments.get_mut(&base) {
-            segment.is_pinned |= rules::pins_exports();
+            segment.is_pinned |= is_pinned;
         }
-        state.back(&self.driver, base, 0..pages, 0, false).missing == 0
+        let wanted = Wanted::UNNEEDED;
+        let mut backed = state.claim(&self.driver, base, pages.clone(), wanted);
+        backed += state.back(&self.driver, base, pages, wanted);
+        if let Some(segment) = state.segments.get_mut(&base) {
+            let pieces = segment.pieces_mut();
+            pieces.for_each(|piece| piece.is_pinned |= is_pinned);
+        }
+        backed.missing == 0
     }
 
     /// A stream is about to capture: what lives from here to the end of the capture stays where it is.
@@ -169,7 +179,7 @@ impl<D: PageDriver> Elastic<D> {
             .fetch_update(Ordering::AcqRel, Ordering::Acquire, fewer);
     }
 
-    /// Gives the memory of hollow pieces back to the driver until it is this many bytes or more; after the work on them where `waits`.
+    /// Gives spare memory back to the driver until it is this many bytes or more; after the work on it where `waits`.
     /// Waits this long for other threads. Returns the bytes.
     pub fn give_back(&self, bytes: u64, waits: bool, patience: Duration) -> u64 {
         let Some(mut state) = self.state.try_lock_for(patience) else {
@@ -177,20 +187,21 @@ impl<D: PageDriver> Elastic<D> {
         };
         let mut given = 0;
         while given < bytes {
-            if let Some(memory) = state.hollow_out(&self.driver) {
-                self.driver.destroy(memory);
-                given += memory.bytes;
+            if let Some(bytes) = state.give_back_first(&self.driver, u64::MAX) {
+                given += bytes;
                 continue;
             }
-            let is_capturing = state.is_capturing();
-            if !waits || state.is_off || !state.emptied.wait(&self.driver, is_capturing) {
+            state.look(&self.driver);
+            if let Some(bytes) = state.give_back_first(&self.driver, u64::MAX) {
+                given += bytes;
+            } else if !waits || state.is_off || !state.has_spare() || !state.wait(&self.driver) {
                 break;
             }
         }
         given
     }
 
-    /// A tick of time: the memory of pieces that were hollow for [`TICKS_TO_DECAY`] ticks goes back to the driver. Returns the
+    /// A tick of time: memory that was spare for [`TICKS_TO_DECAY`] ticks goes back to the driver. Returns the
     /// bytes.
     pub fn decay(&self) -> u64 {
         let mut given = 0;
@@ -208,27 +219,20 @@ impl<D: PageDriver> Elastic<D> {
         if state.is_off || state.is_capturing() {
             return None;
         }
-        state.emptied.close(&self.driver, false);
-        state.emptied.poll(&self.driver, false);
+        state.look(&self.driver);
         let clock = state.clock;
         state.ticks.push_back(clock);
         let is_long = state.ticks.len() > TICKS_TO_DECAY as usize;
         is_long.then(|| state.ticks.pop_front())?
     }
 
-    /// Gives the memory of a few pieces back that were emptied at a time or before: an announcement waits meanwhile. `None`:
-    /// no such piece is left.
+    /// Gives a little memory back that was left at a time or before: an announcement waits meanwhile. `None`: there is none
+    /// left.
     fn give_back_some(&self, before: u64) -> Option<u64> {
         let mut state = self.state.try_lock()?;
-        let (mut given, mut looks) = (0, 0);
-        while looks < AT_ONCE && state.emptied.is_next_before(before) {
-            looks += 1;
-            if let Some(memory) = state.take_next(&self.driver) {
-                self.driver.destroy(memory);
-                given += memory.bytes;
-            }
-        }
-        (looks > 0).then_some(given)
+        let mut next = || state.give_back_first(&self.driver, before);
+        let given: Vec<u64> = std::iter::from_fn(&mut next).take(AT_ONCE).collect();
+        (!given.is_empty()).then(|| given.iter().sum())
     }
 
     /// Lets another device use the memory, or no longer.
@@ -257,7 +261,7 @@ impl<D: PageDriver> Elastic<D> {
         state.others = others;
         for segment in state.segments.values() {
             for (first, piece) in segment.pieces() {
-                let (address, bytes) = (segment.address(first), piece.memory.bytes);
+                let (address, bytes) = (segment.address(first), piece.pages as u64 * PAGE);
                 self.driver.allow(address, bytes, &state.others)?;
                 if !gone.is_empty() {
                     self.driver.forbid(address, bytes, &gone)?;
@@ -293,10 +297,12 @@ impl<D: PageDriver> Elastic<D> {
     /// bytes of each.
     pub fn end(&self, mut leaves: impl FnMut(u64, u64)) {
         let mut state = self.state.lock();
-        state.emptied.clear(&self.driver);
+        state.fences.clear(&self.driver);
         while let Some((&base, segment)) = state.segments.first_key_value() {
             leaves(base, segment.bytes);
             self.remove(&mut state, base);
         }
+        // What the driver refused to unmap ends with the process.
+        state.memories = Memories::new();
     }
 }

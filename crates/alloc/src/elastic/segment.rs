@@ -1,28 +1,11 @@
-//! One segment: its pages, and the tensors in it.
+//! One segment: its pieces, and the tensors in it.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use super::driver::{Handle, PAGE};
-use super::piece::{self, Piece};
+use super::driver::PAGE;
+use super::piece::Piece;
 use crate::rules;
-
-/// One page of a segment.
-#[derive(Clone, Copy, Default)]
-pub(super) struct Page {
-    /// Live tensors that are on it.
-    pub tensors: u32,
-    /// The page that the piece begins on which is its memory.
-    pub piece: Option<usize>,
-    /// Its memory stays: a graph may use it without telling.
-    pub is_pinned: bool,
-}
-
-impl Page {
-    fn is_kept(&self) -> bool {
-        self.tensors > 0 || self.is_pinned
-    }
-}
 
 /// A range of addresses that the allocator above cuts up.
 pub(super) struct Segment {
@@ -31,28 +14,56 @@ pub(super) struct Segment {
     pub bytes: u64,
     /// No other segment has or had it.
     pub number: u64,
-    pub pages: Vec<Page>,
-    /// Its memory: each piece at the page that it begins on, which an announcement finds without a search.
-    pub pieces: Vec<Option<Piece>>,
+    /// For each page the one that its piece begins on, if it has memory.
+    pages: Vec<Option<u32>>,
+    /// Each piece at the page that it begins on, which an announcement finds without a search.
+    pieces: Vec<Option<Piece>>,
     /// Live tensors: address and bytes.
     pub tensors: BTreeMap<u64, u64>,
-    /// The memory of all its pages stays.
+    /// What has memory keeps it.
     pub is_pinned: bool,
+    /// A tensor has a page without memory.
+    pub is_incomplete: bool,
     /// No tensor was announced in it yet, and its allocator may be one that announces none.
     pub is_unproven: bool,
 }
 
 impl Segment {
+    /// Of this many bytes, without memory.
+    pub fn new(base: u64, bytes: u64, number: u64, is_unproven: bool) -> Self {
+        let pages = bytes.div_ceil(PAGE) as usize;
+        Segment {
+            base,
+            bytes,
+            number,
+            pages: vec![None; pages],
+            pieces: vec![None; pages],
+            tensors: BTreeMap::new(),
+            is_pinned: false,
+            is_incomplete: false,
+            is_unproven,
+        }
+    }
+
+    /// Its pages.
+    pub fn all(&self) -> Range<usize> {
+        0..self.pages.len()
+    }
+
     /// The addresses of a page.
     pub fn address(&self, index: usize) -> u64 {
         self.base + index as u64 * PAGE
     }
 
+    /// The page of an address.
+    pub fn index(&self, address: u64) -> usize {
+        ((address - self.base) / PAGE) as usize
+    }
+
     /// The pages that bytes are on.
     pub fn pages_of(&self, address: u64, bytes: u64) -> Range<usize> {
-        let first = (address - self.base) / PAGE;
-        let end = (address - self.base + bytes).div_ceil(PAGE);
-        first as usize..end as usize
+        let end = (address - self.base + bytes).div_ceil(PAGE) as usize;
+        self.index(address)..end.min(self.pages.len())
     }
 
     /// Bytes of addresses.
@@ -71,9 +82,41 @@ impl Segment {
         before.is_some_and(|(at, size)| at + size > address)
     }
 
-    /// Whether the memory of all its pages stays.
+    /// Live tensors on some pages that got memory now, `new` of which came with it.
+    pub fn tensors_on(&self, pages: Range<usize>, new: u32) -> u32 {
+        if !self.is_incomplete {
+            return new;
+        }
+        let (first, end) = (self.address(pages.start), self.address(pages.end));
+        let before_end = self.tensors.range(..end);
+        before_end
+            .filter(|(at, bytes)| *at + *bytes > first)
+            .count() as u32
+    }
+
+    /// Whether what has memory keeps it.
     pub fn keeps_all(&self) -> bool {
         self.is_pinned || rules::must_keep_unproven(self.is_unproven)
+    }
+
+    /// Whether a page has memory.
+    pub fn has_memory(&self, index: usize) -> bool {
+        self.pages[index].is_some()
+    }
+
+    /// The first of these pages that have no memory.
+    pub fn gap(&self, pages: Range<usize>) -> Option<Range<usize>> {
+        let mut start = pages.start;
+        while start < pages.end
+            && let Some(first) = self.pages[start]
+        {
+            let first = first as usize;
+            start = first + self.pieces[first].map_or(1, |piece| piece.pages);
+        }
+        let mut of_pages = self.pages.get(start..pages.end)?.iter();
+        let end = of_pages.position(Option::is_some);
+        let end = end.map_or(pages.end, |more| start + more);
+        (start < end).then_some(start..end)
     }
 
     /// Its pieces, each with the page that it begins on.
@@ -82,50 +125,29 @@ impl Segment {
         all.filter_map(|(first, piece)| Some((first, piece.as_ref()?)))
     }
 
-    /// Changes a page. Returns by how many bytes more memory is kept.
-    pub fn change(&mut self, index: usize, change: impl FnOnce(&mut Page)) -> i64 {
-        let page = &mut self.pages[index];
-        let was_kept = page.is_kept();
-        change(page);
-        let is_kept = page.is_kept();
-        let piece = page.piece.and_then(|first| self.pieces[first].as_mut());
-        let Some(piece) = piece.filter(|_| was_kept != is_kept) else {
-            return 0;
-        };
-        let before = piece.kept_bytes();
-        if is_kept {
-            piece.kept += 1;
-            piece.emptied = 0;
-        } else {
-            piece.kept -= 1;
-        }
-        piece.kept_bytes() as i64 - before as i64
+    /// Its pieces.
+    pub fn pieces_mut(&mut self) -> impl Iterator<Item = &mut Piece> {
+        self.pieces.iter_mut().flatten()
     }
 
-    /// Memory is there from a page on.
-    pub fn put(&mut self, first: usize, memory: Handle) -> Piece {
-        let pages = &mut self.pages[first..first + piece::pages_of(memory)];
-        pages.iter_mut().for_each(|page| page.piece = Some(first));
-        let kept = pages.iter().filter(|page| page.is_kept()).count();
-        let piece = Piece {
-            memory,
-            kept,
-            emptied: 0,
-        };
+    /// The first piece on these pages, with the page that it begins on.
+    pub fn next_piece(&mut self, pages: Range<usize>) -> Option<(usize, &mut Piece)> {
+        let mut of_pages = self.pages.get(pages)?.iter();
+        let first = of_pages.find_map(|first| *first)? as usize;
+        Some((first, self.pieces.get_mut(first)?.as_mut()?))
+    }
+
+    /// Memory is mapped from a page on.
+    pub fn put(&mut self, first: usize, piece: Piece) {
+        self.pages[first..first + piece.pages].fill(Some(first as u32));
         self.pieces[first] = Some(piece);
-        piece
     }
 
-    /// The memory that was there from a page on.
-    pub fn take(&mut self, first: usize) -> Option<Piece> {
-        let piece = self.pieces.get_mut(first)?.take()?;
-        let pages = &mut self.pages[first..first + piece::pages_of(piece.memory)];
-        pages.iter_mut().for_each(|page| page.piece = None);
-        Some(piece)
-    }
-
-    /// Whether a piece could serve other pages, once its work is over.
-    pub fn is_hollow(&self, piece: &Piece) -> bool {
-        piece.kept == 0 && !self.keeps_all()
+    /// What was mapped from an address on is there no more.
+    pub fn take(&mut self, address: u64) {
+        let first = self.index(address);
+        if let Some(piece) = self.pieces[first].take() {
+            self.pages[first..first + piece.pages].fill(None);
+        }
     }
 }

@@ -1,65 +1,101 @@
-//! Where the memory for pages comes from.
+//! Where pages get their memory from.
 
-use std::ops::Range;
+use std::ops::{AddAssign, Range};
 
 use super::driver::{Handle, PAGE, PageDriver};
-use super::emptied::Entry;
-use super::piece::{self, SIZES, bytes_of};
+use super::piece::{self, Piece, SIZES, bytes_of};
 use super::state::State;
 use super::types::Mode;
+use crate::slab::Id;
 
-/// What came of backing pages, in pages.
+/// What pages are to get.
+#[derive(Clone, Copy)]
+pub(super) struct Wanted {
+    /// In pieces of this [size](SIZES) or smaller.
+    pub size: usize,
+    /// The stream that their work is ordered by, if it is known.
+    pub stream: Option<u8>,
+    /// Tensors that come with it.
+    pub tensors: u32,
+    /// The host's memory, too, where the device has none.
+    pub is_needed: bool,
+}
+
+impl Wanted {
+    /// Page by page, of the device.
+    pub const UNNEEDED: Wanted = Wanted {
+        size: 0,
+        stream: None,
+        tensors: 0,
+        is_needed: false,
+    };
+}
+
+/// What came of it, in pages.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Backed {
     pub on_host: u32,
     pub missing: u32,
 }
 
+impl AddAssign for Backed {
+    fn add_assign(&mut self, more: Backed) {
+        self.on_host += more.on_host;
+        self.missing += more.missing;
+    }
+}
+
 impl<E: Copy> State<E> {
-    /// Gives memory to those of a segment's pages that have none, in pieces of this [size](SIZES) or smaller; the host's, too,
-    /// if `is_needed`. None of the pages may be hollow.
+    /// Gives memory to those of a segment's pages that have none.
     pub fn back<D: PageDriver<Event = E>>(
         &mut self,
         driver: &D,
         base: u64,
         pages: Range<usize>,
-        size: usize,
-        is_needed: bool,
+        wanted: Wanted,
     ) -> Backed {
         let mut backed = Backed::default();
         // Pages side by side that were mapped, and not enabled yet.
         let mut run = pages.start..pages.start;
         let mut at = pages.start;
-        while at < pages.end {
-            let room = self.without_memory(base, at..pages.end.min(at + (1 << size)));
-            if room == 0 {
-                at += 1;
-                continue;
-            }
+        while let Some(gap) = self.gap(base, at..pages.end) {
+            at = gap.start;
             if run.end != at {
                 self.enable(driver, base, run, &mut backed);
                 run = at..at;
             }
-            let size = size.min(piece::fitting(room));
-            let Some(memory) = self.obtain(driver, size, is_needed) else {
+            let size = wanted.size.min(piece::fitting(gap.len()));
+            let Some(id) = self.obtain(driver, Wanted { size, ..wanted }) else {
                 backed.missing += 1;
                 at += 1;
-                if is_needed {
+                if wanted.is_needed {
                     continue;
                 }
                 // The other pages will not get any either.
                 break;
             };
+            let memory = self.memories.at(id).handle;
             let count = piece::pages_of(memory);
-            if driver.map(base + at as u64 * PAGE, memory).is_err() {
-                driver.destroy(memory);
+            let address = base + at as u64 * PAGE;
+            if driver.map(address, memory).is_err() {
+                self.release_unused(driver, id);
                 backed.missing += count as u32;
                 at += count;
                 continue;
             }
             backed.on_host += u32::from(memory.is_host);
+            self.memories.at_mut(id).places.push(address);
+            self.memories.own(id, address);
             if let Some(segment) = self.segments.get_mut(&base) {
-                self.held.put(&segment.put(at, memory));
+                let piece = Piece {
+                    memory: id,
+                    pages: count,
+                    tensors: segment.tensors_on(at..at + count, wanted.tensors),
+                    is_pinned: false,
+                    left: 0,
+                    stream: wanted.stream,
+                };
+                segment.put(at, piece);
             }
             at += count;
             run.end = at;
@@ -68,12 +104,43 @@ impl<E: Copy> State<E> {
         backed
     }
 
-    /// How many of a segment's pages have no memory before the first that has.
-    fn without_memory(&self, base: u64, pages: Range<usize>) -> usize {
-        self.segments.get(&base).map_or(0, |segment| {
-            let pages = segment.pages[pages].iter();
-            pages.take_while(|page| page.piece.is_none()).count()
-        })
+    /// The first of a segment's pages that have no memory.
+    fn gap(&self, base: u64, pages: Range<usize>) -> Option<Range<usize>> {
+        self.segments.get(&base)?.gap(pages)
+    }
+
+    /// Memory that was obtained for a piece which did not get it.
+    fn release_unused<D: PageDriver<Event = E>>(&mut self, driver: &D, id: Id) {
+        if self.memories.at(id).places.is_empty() {
+            driver.destroy(self.memories.at(id).handle);
+            self.memories.destroyed(id);
+        } else {
+            self.clock += 1;
+            self.memories.release(id, self.clock, None);
+        }
+    }
+
+    /// A piece ends with its segment, whose work is over. False if the driver refuses.
+    pub fn leave_for_good<D: PageDriver<Event = E>>(
+        &mut self,
+        driver: &D,
+        address: u64,
+        id: Id,
+    ) -> bool {
+        let memory = self.memories.at_mut(id);
+        let (handle, is_own) = (memory.handle, memory.owner == Some(address));
+        let is_unmapped = driver.unmap(address, handle).is_ok();
+        if is_unmapped {
+            memory.places.retain(|place| *place != address);
+        }
+        if is_own {
+            self.memories.release(id, self.clock, None);
+        }
+        let memory = self.memories.at(id);
+        if memory.places.is_empty() && memory.owner.is_none() {
+            self.destroy(driver, id);
+        }
+        is_unmapped
     }
 
     /// Enables pages that were mapped; if the driver refuses, they have no memory after all.
@@ -96,174 +163,169 @@ impl<E: Copy> State<E> {
             return;
         }
         backed.missing += run.len() as u32;
-        let Some(segment) = self.segments.get_mut(&base) else {
-            return;
-        };
-        let pieces = segment.pieces().filter(|(first, _)| run.contains(first));
-        let pieces: Vec<_> = pieces.map(|(first, piece)| (first, piece.memory)).collect();
-        for (first, memory) in pieces {
-            if driver.unmap(address(first), memory).is_ok()
-                && let Some(piece) = segment.take(first)
-            {
-                self.held.take(&piece);
-                driver.destroy(memory);
+        let mut at = run.start;
+        while let Some(segment) = self.segments.get_mut(&base)
+            && let Some((first, piece)) = segment.next_piece(at..run.end)
+        {
+            let piece = *piece;
+            at = first + piece.pages;
+            let memory = self.memories.at(piece.memory).handle;
+            if driver.unmap(address(first), memory).is_err() {
+                continue;
             }
+            if let Some(segment) = self.segments.get_mut(&base) {
+                segment.take(address(first));
+            }
+            self.memories.disown(piece.memory);
+            let memory = self.memories.at_mut(piece.memory);
+            memory.places.retain(|place| *place != address(first));
+            self.release_unused(driver, piece.memory);
         }
     }
 
-    /// Memory of this size, or smaller; the host's, too, if `is_needed`.
-    fn obtain<D: PageDriver<Event = E>>(
-        &mut self,
-        driver: &D,
-        size: usize,
-        is_needed: bool,
-    ) -> Option<Handle> {
-        let exceeds = self.mode == Mode::Least && self.held.exceeds(bytes_of(size));
-        let hollow_first = self.is_short || exceeds;
-        if hollow_first && let Some(memory) = self.reuse(driver, size) {
+    /// Memory, which is in no list.
+    fn obtain<D: PageDriver<Event = E>>(&mut self, driver: &D, wanted: Wanted) -> Option<Id> {
+        let size = wanted.size;
+        let exceeds = self.mode == Mode::Least && self.memories.held.exceeds(bytes_of(size));
+        let spare_first = self.is_short || exceeds;
+        if spare_first && let Some(memory) = self.reuse(driver, wanted) {
             return Some(memory);
         }
-        let new = create(driver, size);
+        let new = self.create(driver, size);
         self.is_short = new.is_none();
         if new.is_some() {
             return new;
         }
-        if let Some(memory) = self.reuse(driver, size) {
+        if let Some(memory) = self.reuse(driver, wanted) {
             return Some(memory);
         }
-        if let Some(memory) = create_up_to(driver, size) {
+        if let Some(memory) = self.create_up_to(driver, size) {
             return Some(memory);
         }
         if driver.make_room()
-            && let Some(memory) = create_up_to(driver, size)
+            && let Some(memory) = self.create_up_to(driver, size)
         {
             return Some(memory);
         }
-        while !self.is_off && self.emptied.wait(driver, self.is_capturing()) {
-            if let Some(memory) = self.reuse(driver, size) {
+        while !self.is_off && self.wait(driver) {
+            if let Some(memory) = self.reuse(driver, wanted) {
                 return Some(memory);
             }
         }
-        if !is_needed {
+        if !wanted.is_needed {
             return None;
         }
-        Some(Handle {
+        self.memories.made(Handle {
             number: driver.create_on_host().ok()?,
             bytes: PAGE,
             is_host: true,
         })
     }
 
-    /// The memory of hollow pieces whose work is over, as one of this size or smaller.
-    fn reuse<D: PageDriver<Event = E>>(&mut self, driver: &D, size: usize) -> Option<Handle> {
-        self.reuse_ready(driver, size).or_else(|| {
+    /// Waits for some work. False if there is none to wait for.
+    pub fn wait<D: PageDriver<Event = E>>(&mut self, driver: &D) -> bool {
+        let is_capturing = self.is_capturing();
+        self.fences.wait(driver, self.clock, is_capturing)
+    }
+
+    /// Spare memory that may be had now, as one of this size or smaller.
+    fn reuse<D: PageDriver<Event = E>>(&mut self, driver: &D, wanted: Wanted) -> Option<Id> {
+        if self.is_off {
+            return None;
+        }
+        self.reuse_ready(driver, wanted).or_else(|| {
+            self.is_behind();
             self.look(driver);
-            self.reuse_ready(driver, size)
+            self.reuse_ready(driver, wanted)
         })
     }
 
-    fn reuse_ready<D: PageDriver<Event = E>>(&mut self, driver: &D, size: usize) -> Option<Handle> {
-        if let Some(memory) = self.take_ready(driver, size) {
-            return Some(memory);
+    /// Spare memory of this size for work that this stream orders.
+    fn spare_for(&self, size: usize, stream: Option<u8>) -> Option<Id> {
+        let mut all = self.memories.spare_of(size);
+        let found = all.find(|(_, memory)| self.may_have(memory, stream));
+        found.map(|(id, _)| id)
+    }
+
+    fn reuse_ready<D: PageDriver<Event = E>>(&mut self, driver: &D, wanted: Wanted) -> Option<Id> {
+        let size = wanted.size;
+        if let Some(id) = self.spare_for(size, wanted.stream) {
+            self.memories.unlink(id);
+            self.moves += 1;
+            return Some(id);
         }
         // A larger one is made smaller, or smaller ones one.
         let mut bytes = 0;
         let others = (size + 1..SIZES).chain((0..size).rev());
         let next = |state: &mut Self| {
-            others
-                .clone()
-                .find_map(|size| state.take_ready(driver, size))
+            others.clone().find_map(|size| {
+                let (id, memory) = state.memories.spare_of(size).next()?;
+                let is_over = state.fences.is_over(memory.left);
+                is_over.then(|| state.destroy(driver, id))
+            })
         };
-        while let Some(memory) = next(self) {
-            driver.destroy(memory);
-            bytes += memory.bytes;
+        while let Some(given) = next(self) {
+            bytes += given;
             if bytes >= bytes_of(size)
-                && let Some(memory) = create(driver, size)
+                && let Some(memory) = self.create(driver, size)
             {
+                self.moves += 1;
                 return Some(memory);
             }
         }
         let size = size.min(piece::fitting((bytes / PAGE) as usize));
-        (bytes > 0).then(|| create_up_to(driver, size))?
-    }
-
-    /// Records an event for what has none, and looks which have completed.
-    fn look<D: PageDriver<Event = E>>(&mut self, driver: &D) {
-        if !self.is_off {
-            self.emptied.close(driver, self.is_capturing());
-            self.emptied.poll(driver, self.is_capturing());
-        }
-    }
-
-    /// The memory of the piece of this size that was emptied first, of those whose work is over.
-    fn take_ready<D: PageDriver<Event = E>>(&mut self, driver: &D, size: usize) -> Option<Handle> {
-        while !self.is_off {
-            let entry = self.emptied.next_ready_of(size)?;
-            if let Some(memory) = self.take(driver, &entry) {
-                return Some(memory);
-            }
-        }
-        None
-    }
-
-    /// Takes the memory of the piece that was emptied first, of those whose work is over.
-    pub fn hollow_out<D: PageDriver<Event = E>>(&mut self, driver: &D) -> Option<Handle> {
-        let mut has_looked = false;
-        while !self.is_off {
-            if self.emptied.is_next_before(u64::MAX) {
-                if let Some(memory) = self.take_next(driver) {
-                    return Some(memory);
-                }
-            } else if std::mem::replace(&mut has_looked, true) {
-                return None;
-            } else {
-                self.look(driver);
-            }
-        }
-        None
-    }
-
-    /// Takes the memory of the next piece whose work is over. `None`: it has none for other pages. Memory of the host goes
-    /// back.
-    pub fn take_next<D: PageDriver<Event = E>>(&mut self, driver: &D) -> Option<Handle> {
-        let entry = self.emptied.next_ready()?;
-        self.take(driver, &entry)
-    }
-
-    /// Takes the memory of a piece. `None`: it was left behind, or is the host's, which goes back.
-    fn take<D: PageDriver<Event = E>>(&mut self, driver: &D, entry: &Entry) -> Option<Handle> {
-        let (segment, first, piece) = self.piece_of(entry)?;
-        let (base, memory) = (segment.base, piece.memory);
-        let is_unmapped = driver.unmap(entry.address, memory).is_ok();
-        let segment = self.segments.get_mut(&base)?;
-        if !is_unmapped {
-            // It would be refused again.
-            self.held
-                .keep(segment.change(first, |page| page.is_pinned = true));
-            return None;
-        }
-        self.held.take(&segment.take(first)?);
-        if memory.is_host {
-            driver.destroy(memory);
-            return None;
-        }
+        let memory = (bytes > 0).then(|| self.create_up_to(driver, size))??;
         self.moves += 1;
         Some(memory)
     }
-}
 
-/// New memory of this size.
-fn create<D: PageDriver>(driver: &D, size: usize) -> Option<Handle> {
-    let bytes = bytes_of(size);
-    let number = driver.create(bytes).ok()?;
-    Some(Handle {
-        number,
-        bytes,
-        is_host: false,
-    })
-}
+    /// The spare memory that was left first goes back to the driver, if it was left at a time or before and its work is over.
+    /// Returns the device's bytes.
+    pub fn give_back_first<D: PageDriver<Event = E>>(
+        &mut self,
+        driver: &D,
+        before: u64,
+    ) -> Option<u64> {
+        let (id, memory) = self.memories.first_left()?;
+        let may_go = !self.is_off && memory.left <= before && self.fences.is_over(memory.left);
+        may_go.then(|| self.destroy(driver, id))
+    }
 
-/// New memory of this size, or of the largest below it that there is.
-fn create_up_to<D: PageDriver>(driver: &D, size: usize) -> Option<Handle> {
-    (0..=size).rev().find_map(|size| create(driver, size))
+    /// Spare memory whose work is over goes back to the driver. Returns the device's bytes; 0 if the driver refuses to unmap
+    /// it.
+    pub fn destroy<D: PageDriver<Event = E>>(&mut self, driver: &D, id: Id) -> u64 {
+        self.memories.unlink(id);
+        let handle = self.memories.at(id).handle;
+        while let Some(&place) = self.memories.at(id).places.last() {
+            if driver.unmap(place, handle).is_err() {
+                // It would be refused again: the piece has it from here on.
+                self.memories.own(id, place);
+                return 0;
+            }
+            self.memories.at_mut(id).places.pop();
+            if let Some(segment) = self.around_mut(place) {
+                segment.take(place);
+            }
+        }
+        let bytes = self.memories.at(id).on_device();
+        driver.destroy(handle);
+        self.memories.destroyed(id);
+        bytes
+    }
+
+    /// New memory of this size.
+    fn create<D: PageDriver<Event = E>>(&mut self, driver: &D, size: usize) -> Option<Id> {
+        let bytes = bytes_of(size);
+        let number = driver.create(bytes).ok()?;
+        self.memories.made(Handle {
+            number,
+            bytes,
+            is_host: false,
+        })
+    }
+
+    /// New memory of this size, or of the largest below it that there is.
+    fn create_up_to<D: PageDriver<Event = E>>(&mut self, driver: &D, size: usize) -> Option<Id> {
+        (0..=size).rev().find_map(|size| self.create(driver, size))
+    }
 }

@@ -7,24 +7,28 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::books::Books;
 use super::driver::{Handle, PAGE, PageDriver};
-use super::emptied::{Emptied, Entry};
-use super::held::Held;
+use super::fences::Fences;
+use super::memory::{Memories, Memory};
 use super::piece::{self, Piece};
-use super::segment::{Page, Segment};
+use super::segment::Segment;
+use super::sources::Wanted;
 use super::types::{Born, Found, Mode, Stats, Trouble};
 use crate::rules;
 
-/// Pages that are emptied before an event is recorded for them, while memory is short: an event costs a third of a
-/// microsecond, and a page that has none must be waited for longer.
+/// Pages that are left before an event is recorded for them, while memory is short. Memory whose event comes late must be
+/// waited for longer; but an event costs time on the host and in every stream, and memory that goes from one tensor to
+/// another by the order of their stream needs none.
 const BATCH: usize = 16;
-/// Pieces that are emptied until entries that were left behind are looked for, at least; and twice as many as there are pages.
-const LEFT_BEHIND: usize = 1024;
+const LARGE_BATCH: usize = 1024;
+/// How many events follow each other after few pages, once memory was wanted whose work was not over.
+const EAGER: u32 = 64;
 
 /// All of it, under one lock.
 pub(super) struct State<E> {
     pub mode: Mode,
     pub segments: BTreeMap<u64, Segment>,
-    pub emptied: Emptied<E>,
+    pub memories: Memories,
+    pub fences: Fences<E>,
     pub books: Books,
     /// Captures that are open.
     pub captures: Arc<AtomicU32>,
@@ -35,18 +39,15 @@ pub(super) struct State<E> {
     pub largest: usize,
     /// The last request for new memory was refused.
     pub is_short: bool,
+    /// So many events are recorded after few pages yet.
+    pub eager: u32,
     /// The announcements were wrong: nothing is hollowed.
     pub is_off: bool,
-    /// Counts what pieces are emptied by: one for each entry.
+    /// Counts how often memory was left.
     pub clock: u64,
-    /// The clock when entries that were left behind were dropped last.
-    pub swept: u64,
-    /// Pages of all segments.
-    pub pages: usize,
     /// Counts segments.
     pub last: u64,
     pub moves: u64,
-    pub held: Held,
     /// The clock at the last ticks of [`Elastic::decay`](super::Elastic::decay), the oldest first.
     pub ticks: VecDeque<u64>,
 }
@@ -56,19 +57,18 @@ impl<E: Copy> State<E> {
         State {
             mode,
             segments: BTreeMap::new(),
-            emptied: Emptied::default(),
+            memories: Memories::new(),
+            fences: Fences::default(),
             books: Books::default(),
             captures,
             others: Vec::new(),
             largest: piece::SIZES - 1,
             is_short: false,
+            eager: 0,
             is_off: false,
             clock: 0,
-            swept: 0,
-            pages: 0,
             last: 0,
             moves: 0,
-            held: Held::default(),
             ticks: VecDeque::new(),
         }
     }
@@ -77,63 +77,60 @@ impl<E: Copy> State<E> {
         self.captures.load(Ordering::Acquire) > 0
     }
 
+    /// Whether any memory is spare.
+    pub fn has_spare(&self) -> bool {
+        self.memories.first_left().is_some()
+    }
+
     /// The segment that an address is in.
     pub fn around(&self, address: u64) -> Option<&Segment> {
         let (_, segment) = self.segments.range(..=address).next_back()?;
         segment.contains(address).then_some(segment)
     }
 
-    fn around_mut(&mut self, address: u64) -> Option<&mut Segment> {
+    pub fn around_mut(&mut self, address: u64) -> Option<&mut Segment> {
         let (_, segment) = self.segments.range_mut(..=address).next_back()?;
         segment.contains(address).then_some(segment)
     }
 
-    /// The piece of an entry, if it was not left behind: its segment and the page there that it begins on.
-    pub fn piece_of(&self, entry: &Entry) -> Option<(&Segment, usize, &Piece)> {
-        let segment = self.around(entry.address)?;
-        let first = ((entry.address - segment.base) / PAGE) as usize;
-        let piece = segment.pieces.get(first)?.as_ref()?;
-        let is_it = piece.emptied == entry.stamp && segment.is_hollow(piece);
-        is_it.then_some((segment, first, piece))
+    /// The pieces of a segment that have no tensor leave their memory.
+    fn empty(&mut self, base: u64) {
+        let all = self.segments.get(&base).map_or(0..0, Segment::all);
+        self.change(base, all, |_| ());
     }
 
-    /// Notes the pieces on these pages of a segment that may give their memory away from here on.
-    fn empty(&mut self, base: u64, pages: Range<usize>) {
+    /// Changes the pieces on these pages of a segment. Those that are not kept any more leave their memory.
+    fn change(&mut self, base: u64, pages: Range<usize>, change: impl Fn(&mut Piece)) {
         let Some(segment) = self.segments.get_mut(&base) else {
             return;
         };
-        if segment.keeps_all() {
-            return;
-        }
+        let keeps_all = segment.keeps_all() || self.is_off;
         let mut at = pages.start;
-        while at < pages.end {
-            let Some(first) = segment.pages[at].piece else {
-                at += 1;
+        while let Some((first, piece)) = segment.next_piece(at..pages.end) {
+            at = first + piece.pages;
+            change(piece);
+            if keeps_all || piece.is_kept() {
                 continue;
-            };
-            let Some(piece) = segment.pieces[first].as_mut() else {
-                return;
-            };
-            at = first + piece::pages_of(piece.memory);
-            if piece.kept == 0 && piece.emptied == 0 {
+            }
+            let address = base + first as u64 * PAGE;
+            if self.memories.at(piece.memory).owner == Some(address) {
                 self.clock += 1;
-                piece.emptied = self.clock;
-                self.emptied.add(Entry {
-                    address: base + first as u64 * PAGE,
-                    stamp: self.clock,
-                    size: piece::size_of(piece.memory),
-                });
+                piece.left = self.clock;
+                self.fences.left(piece.pages);
+                self.memories
+                    .release(piece.memory, self.clock, piece.stream);
             }
         }
     }
 
-    /// A tensor was born.
+    /// A tensor was born for a stream, if it is known.
     pub fn born<D: PageDriver<Event = E>>(
         &mut self,
         driver: &D,
         address: u64,
         bytes: u64,
         total: u64,
+        stream: Option<u8>,
     ) -> Born {
         let mut born = Born::default();
         let trouble = self.books.born(bytes, total);
@@ -144,11 +141,21 @@ impl<E: Copy> State<E> {
         }
         if let Some(segment) = self.around(address) {
             let (base, pages) = (segment.base, segment.pages_of(address, bytes));
-            let pages = pages.start..pages.end.min(segment.pages.len());
-            let size = piece::size_for(pages.len(), self.largest);
-            let backed = self.back(driver, base, pages, size, true);
-            if backed.on_host > 0 {
+            let wanted = Wanted {
+                size: piece::size_for(pages.len(), self.largest),
+                stream,
+                tensors: 1,
+                is_needed: true,
+            };
+            let mut backed = self.claim(driver, base, pages.clone(), wanted);
+            backed += self.back(driver, base, pages, wanted);
+            if backed.on_host + backed.missing > 0 {
                 self.largest = self.largest.saturating_sub(1);
+            }
+            if backed.missing > 0
+                && let Some(segment) = self.segments.get_mut(&base)
+            {
+                segment.is_incomplete = true;
             }
             (born.on_host, born.missing) = (backed.on_host, backed.missing);
         }
@@ -156,7 +163,7 @@ impl<E: Copy> State<E> {
         born
     }
 
-    /// Counts a tensor on its pages.
+    /// Notes a tensor.
     fn enter(&mut self, address: u64, bytes: u64, born: &mut Born) -> Option<Trouble> {
         let is_capturing = self.is_capturing();
         let Some(segment) = self.around_mut(address) else {
@@ -171,11 +178,6 @@ impl<E: Copy> State<E> {
             .overlaps(address, bytes)
             .then_some(Trouble::Overlaps(address));
         segment.tensors.insert(address, bytes);
-        let pages = segment.pages_of(address, bytes);
-        let mut kept = 0;
-        for index in pages {
-            kept += segment.change(index, |page| page.tensors += 1);
-        }
         // Each launch of the captured graph uses this memory again, without an announcement.
         if rules::pins_births(is_capturing) {
             segment.is_pinned = true;
@@ -183,24 +185,24 @@ impl<E: Copy> State<E> {
         if segment.is_unproven && segment.base == address {
             segment.is_unproven = false;
             born.proves = true;
-            let (base, all) = (segment.base, 0..segment.pages.len());
-            self.empty(base, all);
+            let base = segment.base;
+            self.empty(base);
         }
-        self.held.keep(kept);
         trouble
     }
 
-    /// A tensor died.
+    /// A tensor died. `is_elsewhere`: work of other streams may use it.
     pub fn died<D: PageDriver<Event = E>>(
         &mut self,
         driver: &D,
         address: u64,
         bytes: u64,
         total: u64,
+        is_elsewhere: bool,
     ) -> Option<Trouble> {
         let trouble = self.books.died(bytes, total);
         let trouble = trouble
-            .or(self.leave(address, bytes))
+            .or(self.leave(address, bytes, is_elsewhere))
             .filter(|_| !self.is_off);
         if trouble.is_some() {
             self.switch_off(driver);
@@ -210,7 +212,7 @@ impl<E: Copy> State<E> {
     }
 
     /// Takes a tensor off its pages.
-    fn leave(&mut self, address: u64, bytes: u64) -> Option<Trouble> {
+    fn leave(&mut self, address: u64, bytes: u64, is_elsewhere: bool) -> Option<Trouble> {
         let segment = self.around_mut(address)?;
         match segment.tensors.remove(&address) {
             None => return Some(Trouble::Unborn(address)),
@@ -218,59 +220,80 @@ impl<E: Copy> State<E> {
             Some(_) => {}
         }
         let (base, pages) = (segment.base, segment.pages_of(address, bytes));
-        let mut kept = 0;
-        for index in pages.clone() {
-            kept += segment.change(index, |page| {
-                page.tensors = rules::without_one(page.tensors)
-            });
-        }
-        self.held.keep(kept);
-        self.empty(base, pages);
+        let is_elsewhere = rules::counts_other_streams(is_elsewhere);
+        self.change(base, pages, |piece| {
+            piece.tensors = rules::without_one(piece.tensors);
+            if is_elsewhere {
+                piece.stream = None;
+            }
+        });
         None
     }
 
-    /// Records events while memory is short, and drops what was left behind.
+    /// Records events while memory is short.
     fn tidy<D: PageDriver<Event = E>>(&mut self, driver: &D) {
-        if (self.is_short || self.mode == Mode::Least) && self.emptied.open_pages() >= BATCH {
-            self.emptied.poll(driver, self.is_capturing());
-            self.emptied.close(driver, self.is_capturing());
-        }
-        if self.clock - self.swept > (LEFT_BEHIND + 2 * self.pages) as u64 {
-            self.swept = self.clock;
-            let mut emptied = std::mem::take(&mut self.emptied);
-            emptied.retain(|entry| self.piece_of(entry).is_some());
-            self.emptied = emptied;
+        let batch = if self.eager > 0 { BATCH } else { LARGE_BATCH };
+        if (self.is_short || self.mode == Mode::Least) && self.fences.open_pages() >= batch {
+            self.eager = self.eager.saturating_sub(1);
+            self.look(driver);
         }
     }
 
-    /// The announcements cannot be trusted: every page gets memory again, as far as there is some, and keeps it.
+    /// Memory was wanted whose work is not over: it may be again.
+    pub fn is_behind(&mut self) {
+        self.eager = EAGER;
+    }
+
+    /// Records an event for what has none, and looks which have completed.
+    pub fn look<D: PageDriver<Event = E>>(&mut self, driver: &D) {
+        let is_capturing = self.is_capturing();
+        self.fences.close(driver, self.clock, is_capturing);
+        self.fences.poll(driver, is_capturing);
+    }
+
+    /// The announcements cannot be trusted: every page gets memory of its own, as far as there is some, and keeps it.
     pub fn switch_off<D: PageDriver<Event = E>>(&mut self, driver: &D) {
         self.is_off = true;
-        self.emptied.clear(driver);
+        self.part(driver);
         if !rules::must_restore() {
             return;
         }
-        let all: Vec<(u64, usize)> = self
-            .segments
-            .iter()
-            .map(|(base, s)| (*base, s.pages.len()))
-            .collect();
-        for (base, pages) in all {
-            self.back(driver, base, 0..pages, 0, false);
+        let all = self.segments.values().map(|s| (s.base, s.all()));
+        for (base, pages) in all.collect::<Vec<_>>() {
+            self.back(driver, base, pages, Wanted::UNNEEDED);
         }
+    }
+
+    /// No memory is at two pieces any more, or spare.
+    fn part<D: PageDriver<Event = E>>(&mut self, driver: &D) {
+        while let Some((id, memory)) = self.memories.first_left() {
+            let owner = memory.places.iter().find(|place| **place == memory.last);
+            match owner.or(memory.places.first()).copied() {
+                Some(owner) => {
+                    self.memories.unlink(id);
+                    self.memories.own(id, owner);
+                }
+                None => {
+                    self.destroy(driver, id);
+                }
+            }
+        }
+        let segments = self.segments.values();
+        let pieces =
+            segments.flat_map(|s| s.pieces().map(|(first, piece)| (s.address(first), *piece)));
+        let shared = pieces.filter(|(at, piece)| self.memories.at(piece.memory).owner != Some(*at));
+        for (address, piece) in shared.collect::<Vec<_>>() {
+            self.unmap(driver, address, piece);
+        }
+        self.fences.clear(driver);
     }
 
     /// A capture is about to begin: its graph may use what lives now.
     pub fn capture_begins<D: PageDriver<Event = E>>(&mut self, driver: &D) {
-        self.emptied.poll(driver, self.is_capturing());
+        self.fences.poll(driver, self.is_capturing());
         self.captures.fetch_add(1, Ordering::AcqRel);
-        for segment in self.segments.values_mut() {
-            for index in 0..segment.pages.len() {
-                segment.change(index, |page| {
-                    page.is_pinned |= rules::pins_lives(page.tensors > 0);
-                });
-            }
-        }
+        let pieces = self.segments.values_mut().flat_map(Segment::pieces_mut);
+        pieces.for_each(|piece| piece.is_pinned |= rules::pins_lives(piece.tensors > 0));
     }
 
     /// Bytes that pages could get without a page in use losing its memory, besides new ones.
@@ -278,26 +301,18 @@ impl<E: Copy> State<E> {
         if self.is_off {
             return 0;
         }
-        if self.is_capturing() {
-            // Nothing can be waited for.
-            let ready = self.emptied.ready();
-            let pieces = ready.filter_map(|entry| self.piece_of(entry));
-            return pieces.map(|(_, _, piece)| piece.on_device()).sum();
-        }
-        let of_segment = |segment: &Segment| -> u64 {
-            let pieces = segment.pieces().map(|(_, piece)| piece);
-            let hollow = pieces.filter(|piece| segment.is_hollow(piece));
-            hollow.map(Piece::on_device).sum()
-        };
-        self.segments.values().map(of_segment).sum()
+        let is_capturing = self.is_capturing();
+        let spare = self.memories.spare().map(|(_, memory)| memory);
+        // Nothing can be waited for under a capture.
+        let usable = spare.filter(|memory| !is_capturing || self.fences.is_over(memory.left));
+        usable.map(Memory::on_device).sum()
     }
 
     pub fn find(&self, address: u64) -> Option<Found> {
         let segment = self
             .around(address)
             .filter(|s| address < s.base + s.bytes)?;
-        let here = ((address - segment.base) / PAGE) as usize;
-        let backed = if segment.pages[here].piece.is_some() {
+        let backed = if segment.has_memory(segment.index(address)) {
             Some(address)
         } else {
             let first = segment.pieces().next();
@@ -314,12 +329,14 @@ impl<E: Copy> State<E> {
     /// The pieces of a pinned segment. `None`: it is not pinned, or not all of it is memory of the device.
     pub fn backing(&self, address: u64) -> Option<Vec<Handle>> {
         let segment = self.around(address).filter(|segment| segment.is_pinned)?;
-        if segment.pages.iter().any(|page| page.piece.is_none()) {
+        if segment.all().any(|page| !segment.has_memory(page)) {
             return None;
         }
-        let of_device =
-            |(_, piece): (usize, &Piece)| (!piece.memory.is_host).then_some(piece.memory);
-        segment.pieces().map(of_device).collect()
+        let pieces = segment.pieces();
+        let memory = pieces.map(|(_, piece)| self.memories.at(piece.memory).handle);
+        memory
+            .map(|memory| (!memory.is_host).then_some(memory))
+            .collect()
     }
 
     pub fn stats(&self) -> Stats {
@@ -327,28 +344,26 @@ impl<E: Copy> State<E> {
             moves: self.moves,
             ..Stats::default()
         };
-        for segment in self.segments.values() {
-            stats.segments += segment.bytes;
-            for (first, piece) in segment.pieces() {
-                let bytes = piece.memory.bytes;
-                if piece.memory.is_host {
-                    stats.on_host += bytes;
-                    continue;
-                }
-                stats.held += bytes;
-                if segment.is_hollow(piece) && !self.is_off {
-                    stats.hollow += bytes;
-                    continue;
-                }
-                stats.in_use += bytes;
-                let pages = &segment.pages[first..][..piece::pages_of(piece.memory)];
-                let is_pinned = |page: &&Page| {
-                    page.tensors == 0 && piece.kept == 0 || page.is_pinned || segment.is_pinned
-                };
-                stats.pinned += PAGE * pages.iter().filter(is_pinned).count() as u64;
+        for memory in self.memories.all() {
+            let bytes = memory.on_device();
+            stats.held += bytes;
+            stats.on_host += memory.handle.bytes - bytes;
+            match memory.owner {
+                Some(_) => stats.in_use += bytes,
+                None => stats.hollow += bytes,
             }
         }
-        debug_assert_eq!(stats.held, self.held.now);
+        for segment in self.segments.values() {
+            stats.segments += segment.bytes;
+            let own = segment.pieces().filter(|(first, piece)| {
+                let memory = self.memories.at(piece.memory);
+                memory.owner == Some(segment.address(*first)) && !memory.handle.is_host
+            });
+            let stays =
+                own.filter(|(_, piece)| piece.tensors == 0 || piece.is_pinned || segment.is_pinned);
+            stats.pinned += PAGE * stays.map(|(_, piece)| piece.pages as u64).sum::<u64>();
+        }
+        debug_assert_eq!(stats.held, self.memories.held.now);
         stats
     }
 }

@@ -87,6 +87,10 @@ declare! {
     fn cuStreamEndCapture_ptsz(stream: Handle, graph: *mut Handle);
     fn cuStreamSynchronize(stream: Handle);
     fn cuStreamSynchronize_ptsz(stream: Handle);
+    fn cuEventRecord(event: Handle, stream: Handle);
+    fn cuEventRecord_ptsz(event: Handle, stream: Handle);
+    fn cuEventRecordWithFlags(event: Handle, stream: Handle, flags: c_uint);
+    fn cuEventRecordWithFlags_ptsz(event: Handle, stream: Handle, flags: c_uint);
     fn cuEventSynchronize(event: Handle);
     fn cuStreamDestroy(stream: Handle);
     fn cuStreamDestroy_v2(stream: Handle);
@@ -213,7 +217,6 @@ declare! {
     fn cuDriverGetVersion(version: *mut c_int);
     fn cuEventCreate(event: *mut Handle, flags: u32);
     fn cuEventQuery(event: Handle);
-    fn cuEventRecord(event: Handle, stream: Handle);
     fn cuMemExportToShareableHandle(
         shared: *mut c_void, handle: c_ulonglong, kind: c_uint, flags: c_ulonglong,
     );

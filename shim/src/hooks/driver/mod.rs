@@ -5,6 +5,7 @@
 
 pub mod array;
 pub mod context;
+pub mod event;
 pub mod external;
 pub mod get_proc_address;
 pub mod graph;
@@ -27,7 +28,7 @@ use crate::cuda::functions;
 use hook::Hook;
 
 /// All hooks.
-pub static FAMILIES: [&[Hook]; 14] = [
+pub static FAMILIES: [&[Hook]; 15] = [
     memory::HOOKS,
     stream_ordered::HOOKS,
     mempool::HOOKS,
@@ -35,6 +36,7 @@ pub static FAMILIES: [&[Hook]; 14] = [
     context::HOOKS,
     green::HOOKS,
     stream::HOOKS,
+    event::HOOKS,
     graph::HOOKS,
     virtual_memory::HOOKS,
     external::HOOKS,

@@ -131,15 +131,6 @@ driver_hooks! {
             real::cuStreamSynchronize_ptsz(stream)
         })
     }
-    /// Waits for an event.
-    fn cuEventSynchronize(event: Handle) {
-        // SAFETY: as above.
-        let result = unsafe { real::cuEventSynchronize(event) };
-        if result == SUCCESS {
-            registry::all().for_each(surplus::release_surplus);
-        }
-        result
-    }
     /// A stream ends, and with it the capture that it may be in (CUDA 2 and 3).
     fn cuStreamDestroy(stream: Handle) {
         // SAFETY: as above.

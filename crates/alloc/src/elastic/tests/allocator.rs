@@ -91,6 +91,7 @@ impl Allocator {
         &mut self,
         device: &Device,
         owner: Owner,
+        stream: Option<u8>,
         bytes: u64,
         is_silent: bool,
     ) -> Option<Handed> {
@@ -133,7 +134,8 @@ impl Allocator {
         self.total += bytes;
         let born = (!is_silent).then(|| {
             let error = std::mem::take(&mut self.error);
-            let born = device.elastic.born(address, bytes, self.total + error);
+            let total = self.total + error;
+            let born = device.elastic.born(address, bytes, total, stream);
             self.is_trusted |= born.proves;
             born
         });
@@ -151,6 +153,7 @@ impl Allocator {
         let segment = self.segments.iter_mut().find(holds).expect("a segment");
         let block = segment.blocks.get_mut(&address).expect("a block");
         let bytes = block.bytes;
+        let is_elsewhere = !after.is_empty();
         if after.is_empty() {
             block.is = Is::Free;
             segment.merge();
@@ -159,7 +162,8 @@ impl Allocator {
         }
         self.total -= bytes;
         let error = std::mem::take(&mut self.error);
-        device.elastic.died(address, bytes, self.total + error);
+        let total = self.total + error;
+        device.elastic.died(address, bytes, total, is_elsewhere);
     }
 
     fn process(&mut self, device: &Device) {

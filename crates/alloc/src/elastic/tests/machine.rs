@@ -4,7 +4,7 @@ use super::allocator::{Allocator, Handed, Owner};
 use super::program::{Action, Setting};
 use crate::elastic::{Elastic, PAGE};
 use crate::handles::{Context, Stream};
-use crate::sim::{Call, Clock, Pages, Sim};
+use crate::sim::{Call, Clock, Pages, Sim, overlap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -71,6 +71,8 @@ struct Machine {
     capture: Option<Graph>,
     graphs_made: usize,
     others: Vec<u64>,
+    /// Segments that are registered outside the process: address, bytes and number.
+    exports: Vec<(u64, u64, Option<u64>)>,
     /// Blocks that were handed out without an announcement and are not used yet.
     silent: Vec<Tensor>,
     /// A birth found no memory at all: the program is over.
@@ -103,6 +105,7 @@ pub fn run(setting: &Setting, actions: &[Action], lie: Option<Call>) -> Vec<Stri
         capture: None,
         graphs_made: 0,
         others: Vec::new(),
+        exports: Vec::new(),
         silent: Vec::new(),
         is_over: false,
         has_erred: false,
@@ -175,7 +178,7 @@ impl Machine {
         };
         let handed = self
             .allocator
-            .allocate(&self.device, owner, bytes, is_silent);
+            .allocate(&self.device, owner, Some(on as u8), bytes, is_silent);
         let Some(Handed {
             address,
             bytes,
@@ -264,6 +267,25 @@ impl Machine {
         let now = self.device.sim.parts(tensor.address, tensor.bytes);
         if now.as_ref() != Ok(&tensor.parts) {
             let what = format!("what was in {:#x} is lost: {now:?}", tensor.address);
+            self.device.sim.note(what);
+        }
+    }
+
+    /// No tensor at other addresses has memory of these.
+    fn is_apart(&self, address: u64, bytes: u64, parts: &Parts) {
+        let shares = |tensor: &&Tensor| {
+            let mut pairs = tensor
+                .parts
+                .iter()
+                .flat_map(|a| parts.iter().map(move |b| (a, b)));
+            pairs.any(|(a, b)| a.0 == b.0 && overlap(a.1, a.2, b.1, b.2))
+        };
+        let others = self
+            .tensors
+            .iter()
+            .filter(|t| !overlap(t.address, t.bytes, address, bytes));
+        if let Some(other) = others.filter(|t| t.grant > 0).find(shares) {
+            let what = format!("{:#x} has the memory of {address:#x}", other.address);
             self.device.sim.note(what);
         }
     }
@@ -368,7 +390,8 @@ impl Machine {
             if self.segment_at(used.address) != used.segment {
                 continue;
             }
-            // A graph may reach memory whose tensor has died: it must not fault there, nor elsewhere.
+            // A graph may reach memory whose tensor has died: it must not fault there, nor reach others'.
+            self.is_apart(used.address, used.bytes, &used.parts);
             let now = self.device.sim.parts(used.address, used.bytes);
             if now.as_ref() != Ok(&used.parts) {
                 let what = format!("memory {:#x} of a graph moved: {now:?}", used.address);
@@ -418,6 +441,7 @@ impl Machine {
                 self.device.sim.note(format!("registered outside: {why}"));
             }
             self.device.sim.pin(base, bytes);
+            self.exports.push((base, bytes, self.segment_at(base)));
         }
     }
 
@@ -440,6 +464,16 @@ impl Machine {
 
     /// What must hold after each action.
     fn check(&self) {
+        for tensor in self.tensors.iter().filter(|tensor| tensor.grant > 0) {
+            self.is_apart(tensor.address, tensor.bytes, &tensor.parts);
+        }
+        for (base, bytes, number) in &self.exports {
+            if self.segment_at(*base) == *number
+                && let Ok(parts) = self.device.sim.parts(*base, *bytes)
+            {
+                self.is_apart(*base, *bytes, &parts);
+            }
+        }
         let stats = self.device.elastic.stats();
         if (stats.held, stats.on_host) != self.device.sim.in_pages() && !self.device.fails {
             let sim = self.device.sim.in_pages();

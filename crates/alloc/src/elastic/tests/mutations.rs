@@ -8,7 +8,7 @@ use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::TestRunner;
 
 /// Programs that are tried at most.
-const MOST: usize = 4_000;
+const MOST: usize = 40_000;
 
 /// How many programs it takes until one goes wrong that would not without the mistake, and how.
 fn until(mistake: Mistake) -> Option<(usize, String)> {
@@ -30,10 +30,14 @@ fn until(mistake: Mistake) -> Option<(usize, String)> {
     })
 }
 
-const RULES: [Mutation; 13] = [
+const RULES: [Mutation; 17] = [
     Mutation::NoBooks,
     Mutation::NoRestore,
     Mutation::NoPageFence,
+    Mutation::HaveOthers,
+    Mutation::HaveUnordered,
+    Mutation::ForgetOtherStreams,
+    Mutation::UnmapPlaceEarly,
     Mutation::HollowShared,
     Mutation::NoPinOfBirths,
     Mutation::NoPinOfLives,

@@ -1,0 +1,164 @@
+//! How pieces that were left get their memory again, and what becomes of those whose memory another one has.
+
+use std::ops::Range;
+
+use super::driver::{PAGE, PageDriver};
+use super::fences::Fences;
+use super::memory::{Memories, Memory};
+use super::piece::Piece;
+use super::sources::{Backed, Wanted};
+use super::state::State;
+use crate::rules;
+
+impl<E: Copy> State<E> {
+    /// The pieces on these pages get the memory that is mapped at them. Those whose memory another piece has are unmapped.
+    pub fn claim<D: PageDriver<Event = E>>(
+        &mut self,
+        driver: &D,
+        base: u64,
+        pages: Range<usize>,
+        wanted: Wanted,
+    ) -> Backed {
+        let mut backed = Backed::default();
+        let mut at = pages.start;
+        while let Some((first, piece)) = self.claim_at_once(base, at..pages.end, wanted) {
+            let address = base + first as u64 * PAGE;
+            at = first + piece.pages;
+            if self.may_regain(driver, piece, wanted.stream) {
+                let is_ready = self.may_have(self.memories.at(piece.memory), wanted.stream);
+                let segment = self.segments.get_mut(&base);
+                if let Some((_, piece)) = segment.and_then(|of| of.next_piece(first..at)) {
+                    regain(&mut self.memories, piece, address, wanted, is_ready);
+                }
+            } else if !self.unmap(driver, address, piece) {
+                backed.missing += piece.pages as u32;
+            }
+        }
+        backed
+    }
+
+    /// The same, up to the first piece whose memory another one has, or had and is at work with, or that has the host's; that
+    /// piece.
+    fn claim_at_once(
+        &mut self,
+        base: u64,
+        pages: Range<usize>,
+        wanted: Wanted,
+    ) -> Option<(usize, Piece)> {
+        let Wanted { stream, .. } = wanted;
+        let is_capturing = self.is_capturing();
+        let segment = self.segments.get_mut(&base)?;
+        let mut at = pages.start;
+        while let Some((first, piece)) = segment.next_piece(at..pages.end) {
+            at = first + piece.pages;
+            let address = base + first as u64 * PAGE;
+            let memory = self.memories.at(piece.memory);
+            if memory.owner == Some(address) {
+                piece.orders(stream);
+                piece.tensors += wanted.tensors;
+                continue;
+            }
+            let is_spare = rules::is_spare(memory.owner.is_none());
+            let is_ready = may_have(&self.fences, memory, stream, is_capturing);
+            // What is above us orders the piece's own tensors.
+            let is_own = memory.last == address;
+            if !is_spare || memory.handle.is_host || !is_ready && !is_own {
+                return Some((first, *piece));
+            }
+            regain(&mut self.memories, piece, address, wanted, is_ready);
+        }
+        None
+    }
+
+    /// Whether a piece may have its memory again after all, if need be after a wait: nobody else has it, nor has the device
+    /// some in place of the host's.
+    fn may_regain<D: PageDriver<Event = E>>(
+        &mut self,
+        driver: &D,
+        piece: Piece,
+        stream: Option<u8>,
+    ) -> bool {
+        let memory = self.memories.at(piece.memory);
+        if memory.owner.is_some() {
+            return false;
+        }
+        self.look(driver);
+        let memory = self.memories.at(piece.memory);
+        let (is_over, left) = (self.fences.is_over(piece.left), memory.left);
+        if memory.handle.is_host {
+            let mut spare = self.memories.spare();
+            let has_room = !self.is_short || spare.any(|(_, of)| self.may_have(of, stream));
+            return !is_over || !has_room;
+        }
+        self.may_have(memory, stream) || !is_over && self.finish(driver, left)
+    }
+
+    /// Whether memory may go to another piece now, for work that this stream orders.
+    pub fn may_have(&self, memory: &Memory, stream: Option<u8>) -> bool {
+        may_have(&self.fences, memory, stream, self.is_capturing())
+    }
+
+    /// Waits for the work on what was left at a time.
+    fn finish<D: PageDriver<Event = E>>(&mut self, driver: &D, time: u64) -> bool {
+        let is_capturing = self.is_capturing();
+        if !self.fences.is_over(time) {
+            self.is_behind();
+        }
+        self.fences.finish(driver, time, self.clock, is_capturing)
+    }
+
+    /// Takes a piece from its memory, which another one has, or nobody. False if the driver refuses.
+    pub fn unmap<D: PageDriver<Event = E>>(
+        &mut self,
+        driver: &D,
+        address: u64,
+        piece: Piece,
+    ) -> bool {
+        if rules::must_finish_place() && !self.finish(driver, piece.left) {
+            return false;
+        }
+        let memory = self.memories.at(piece.memory);
+        let (handle, is_spare) = (memory.handle, memory.owner.is_none());
+        if driver.unmap(address, handle).is_err() {
+            return false;
+        }
+        let memory = self.memories.at_mut(piece.memory);
+        memory.places.retain(|place| *place != address);
+        let is_nowhere = memory.places.is_empty();
+        if let Some(segment) = self.around_mut(address) {
+            segment.take(address);
+        }
+        if is_nowhere && is_spare && (handle.is_host || self.is_off) {
+            self.memories.unlink(piece.memory);
+            driver.destroy(handle);
+            self.memories.destroyed(piece.memory);
+        }
+        true
+    }
+}
+
+/// A piece has its memory again.
+fn regain(
+    memories: &mut Memories,
+    piece: &mut Piece,
+    address: u64,
+    wanted: Wanted,
+    is_ready: bool,
+) {
+    // Work of the tensors before may still use the piece, beside that of this one.
+    piece.stream = wanted.stream.filter(|_| is_ready);
+    piece.tensors += wanted.tensors;
+    memories.unlink(piece.memory);
+    memories.own(piece.memory, address);
+}
+
+/// Whether memory may go to a piece, for work that this stream orders: the work on it is over or ordered before.
+fn may_have<E: Copy>(
+    fences: &Fences<E>,
+    memory: &Memory,
+    stream: Option<u8>,
+    is_capturing: bool,
+) -> bool {
+    let is_ordered = stream.is_some() && memory.stream == stream && !is_capturing;
+    fences.is_over(memory.left) || rules::may_have_in_order(is_ordered)
+}
