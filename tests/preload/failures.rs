@@ -179,7 +179,11 @@ fn failure_10_memory_info_without_a_place_for_the_answer() {
 
 #[test]
 fn failure_11_a_free_of_what_the_shim_never_saw_is_refused() {
-    let (_, shim) = Run::new(program("unseen")).may("double free").both();
+    // Frees that go past the shim reach the driver, which knows whole allocations only.
+    let (_, shim) = Run::new(program("unseen"))
+        .may("double free")
+        .env("GPUSHIM_POLICY", "blocks")
+        .both();
     assert_eq!(
         shim.notes("true"),
         [["libcuda.so.1,", "usual", "libgpushim.so"]]
@@ -267,9 +271,11 @@ fn failure_14_a_library_that_children_cannot_load() {
     assert_eq!((&shim.stdout[..], shim.code), ("1\nchild\n", 0));
 }
 
+/// Under `blocks`: the pages of `vmm` stay where they are, which `crates/alloc` tests.
 fn exported(how: &str) -> (Outcome, bool) {
     let (_, shim) = Run::new(program("exported"))
         .may("double free")
+        .env("GPUSHIM_POLICY", "blocks")
         .arg(how)
         .both();
     assert_eq!(shim.note("taken"), 128 << 20);
@@ -299,6 +305,27 @@ fn exported(how: &str) -> (Outcome, bool) {
         );
     }
     (shim, worked)
+}
+
+/// The driver refuses the attribute for memory in pages: its context has it then, and the program sees no difference.
+#[test]
+fn copies_of_memory_in_pages_can_be_made_to_synchronise() {
+    for policy in ["auto", "blocks", "vmm"] {
+        let (_, shim) = Run::new(program("exported"))
+            .arg("attribute")
+            .may("double free")
+            .env("GPUSHIM_POLICY", policy)
+            .both();
+        assert_eq!(shim.stdout.matches("attribute: 0\n").count(), 2, "{policy}");
+    }
+    // A driver that does not know the flag: its own answer.
+    let shim = Run::new(program("exported"))
+        .arg("attribute")
+        .may("double free")
+        .env("GPUSHIM_POLICY", "vmm")
+        .older_driver(&["cuCtxSetFlags"])
+        .shim();
+    assert_eq!(shim.stdout.matches("attribute: 801\n").count(), 2);
 }
 
 #[test]

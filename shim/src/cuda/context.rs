@@ -11,7 +11,7 @@ use gpushim_trace::Event;
 
 use crate::base::thread;
 use crate::cuda::functions::real;
-use crate::cuda::types::SUCCESS;
+use crate::cuda::types::{CUresult, SUCCESS, check};
 
 /// What threads remember is valid while this stands.
 static EPOCH: AtomicU64 = AtomicU64::new(1);
@@ -132,7 +132,7 @@ pub fn is_destroyed() -> bool {
 }
 
 /// Runs `f` with `context` current, which it usually is.
-pub fn with<R>(context: Context, f: impl FnOnce() -> R) -> Result<R, crate::cuda::types::CUresult> {
+pub fn with<R>(context: Context, f: impl FnOnce() -> R) -> Result<R, CUresult> {
     thread::call(|| {
         if current() == Some(context) {
             return Ok(f());
@@ -146,8 +146,36 @@ pub fn with<R>(context: Context, f: impl FnOnce() -> R) -> Result<R, crate::cuda
     })
 }
 
+/// `CU_CTX_SYNC_MEMOPS`: the host's copies that are named synchronous wait for the device, each of them.
+const SYNC_MEMOPS: u32 = 0x80;
+
+fn flags() -> Result<u32, CUresult> {
+    let mut flags = 0;
+    // SAFETY: `flags` is ours to write.
+    check(unsafe { real::cuCtxGetFlags(&mut flags) })?;
+    Ok(flags)
+}
+
+/// Whether all copies in a context that are named synchronous wait for the device.
+pub fn has_sync_memops(context: Context) -> bool {
+    let flags = with(context, flags).and_then(|flags| flags);
+    flags.is_ok_and(|flags| flags & SYNC_MEMOPS != 0)
+}
+
+/// From now on all of them do. They go on to until the context ends.
+///
+/// # Errors
+/// The driver's, if it is older than CUDA 12.3.
+pub fn set_sync_memops(context: Context) -> Result<(), CUresult> {
+    with(context, || {
+        let flags = flags()?;
+        // SAFETY: no memory is passed.
+        check(unsafe { real::cuCtxSetFlags(flags | SYNC_MEMOPS) })
+    })?
+}
+
 /// Makes a context current. A living context's push is not refused twice; what has to be done in it would be lost.
-fn push(context: Context) -> Result<(), crate::cuda::types::CUresult> {
+fn push(context: Context) -> Result<(), CUresult> {
     // SAFETY: the handle is a context's that the process made current before.
     let again = || unsafe { real::cuCtxPushCurrent_v2(context.0 as *mut _) };
     match again() {

@@ -205,7 +205,9 @@ declare! {
     fn cuCtxFromGreenCtx(context: *mut Handle, green: Handle);
     fn cuCtxGetCurrent(context: *mut Handle);
     fn cuCtxGetDevice(device: *mut c_int);
+    fn cuCtxGetFlags(flags: *mut c_uint);
     fn cuCtxRecordEvent(context: Handle, event: Handle);
+    fn cuCtxSetFlags(flags: c_uint);
     fn cuCtxWaitEvent(context: Handle, event: Handle);
     fn cuDeviceGetAttribute(value: *mut c_int, attribute: c_int, device: c_int);
     fn cuDeviceGetDefaultMemPool(pool: *mut Handle, device: c_int);

@@ -12,6 +12,7 @@ use crate::cuda::context;
 use crate::cuda::functions::real;
 use crate::cuda::types::{CUresult, DevicePtr, Handle, INVALID_VALUE, SUCCESS};
 use crate::hooks::driver::hook::driver_hooks;
+use crate::hooks::driver::pointer;
 use crate::memory::registry::{self, RegisteredPool};
 use crate::memory::{elastic, ipc_export, ipc_import, passthrough};
 use crate::record::events;
@@ -93,6 +94,18 @@ fn open(address: *mut DevicePtr, handle: &sys::CUipcMemHandle, flags: c_uint) ->
     })
 }
 
+/// Makes copies of a block of `cudaMalloc` wait for the device. Memory in pages cannot have this attribute (the driver's
+/// answer is `CUDA_ERROR_NOT_SUPPORTED`), so that its context gets it, for all of its blocks, and keeps it. `None`: the
+/// driver must answer.
+fn set_sync_memops(value: *const c_uint, address: DevicePtr) -> Option<CUresult> {
+    let found = pointer::block(address).filter(|found| found.block.for_all)?;
+    // SAFETY: null, or the caller's value of this attribute, which is an int.
+    let is_on = unsafe { value.as_ref() }? != &0;
+    let set = || context::set_sync_memops(found.block.context).ok();
+    let done = if is_on { set() } else { Some(()) };
+    done.map(|()| SUCCESS)
+}
+
 driver_hooks! {
     /// A handle with which other processes open an allocation.
     fn cuIpcGetMemHandle(handle: *mut c_void, address: DevicePtr) {
@@ -169,6 +182,11 @@ driver_hooks! {
     }
     /// An attribute such as SYNC_MEMOPS stays with the memory: the next owner must not inherit it.
     fn cuPointerSetAttribute(value: *const c_void, attribute: c_int, address: DevicePtr) {
+        if attribute == pointer::SYNC_MEMOPS
+            && let Some(result) = set_sync_memops(value.cast(), address)
+        {
+            return result;
+        }
         // SAFETY: as above.
         let result = unsafe { real::cuPointerSetAttribute(value, attribute, address) };
         if result == SUCCESS {

@@ -7,6 +7,7 @@ use gpushim_alloc::stream_pool::LiveBlock;
 use gpushim_alloc::{Context, device_pool};
 use gpushim_trace::Class;
 
+use crate::cuda::context;
 use crate::cuda::functions::real;
 use crate::cuda::types::{CUresult, DevicePtr, SUCCESS};
 use crate::hooks::driver::external;
@@ -20,6 +21,7 @@ const MEMORY_TYPE: c_int = 2;
 const DEVICE_POINTER: c_int = 3;
 /// Asking for these tokens means that another driver is about to reach the memory.
 const P2P_TOKENS: c_int = 5;
+pub(super) const SYNC_MEMOPS: c_int = 6;
 const BUFFER_ID: c_int = 7;
 const IS_LEGACY_CUDA_IPC_CAPABLE: c_int = 10;
 const RANGE_START_ADDR: c_int = 11;
@@ -72,12 +74,16 @@ impl PoolBlock {
         if value.is_null() {
             return;
         }
+        let yes_or_no = match attribute {
+            IS_LEGACY_CUDA_IPC_CAPABLE => Some(ipc_export::is_possible(self.entry, &self.block)),
+            SYNC_MEMOPS if self.block.for_all => Some(context::has_sync_memops(self.block.context)),
+            _ => None,
+        };
+        if let Some(right) = yes_or_no {
+            // SAFETY: these attributes are ints, at an address that the driver could write.
+            return unsafe { value.cast::<c_int>().write_unaligned(right.into()) };
+        }
         let right = match attribute {
-            IS_LEGACY_CUDA_IPC_CAPABLE => {
-                let right = ipc_export::is_possible(self.entry, &self.block);
-                // SAFETY: this attribute is an int.
-                return unsafe { value.cast::<c_int>().write_unaligned(right.into()) };
-            }
             CONTEXT if self.block.for_all => self.block.context.0,
             // Stream-ordered memory belongs to no context (measured on an H100).
             CONTEXT => 0,

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use crate::abi::{In, Out};
-use crate::codes::{INVALID_VALUE, Outcome};
+use crate::codes::{INVALID_VALUE, NOT_SUPPORTED, Outcome};
 use crate::memory::{Allocation, Kind, PAGE, round};
 use crate::state::{State, lock};
 
@@ -185,6 +185,10 @@ api! {
         }
         let is_on = value.get()? != 0;
         let (_, found) = find(&mut state, address)?;
+        // As a driver of CUDA 12 and 13 answers, by what users of libfabric and UCX report.
+        if found.kind == Kind::Mapped {
+            return Err(NOT_SUPPORTED);
+        }
         match is_on {
             true => state.sync_memops.0.insert(found.id),
             false => state.sync_memops.0.remove(&found.id),
