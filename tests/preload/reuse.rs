@@ -154,20 +154,19 @@ fn idle_memory_goes_back_to_the_driver() {
 
 #[test]
 fn a_cache_of_nothing_keeps_nothing() {
-    let none = Run::new(program("decay"))
-        .arg("0")
-        .env("GPUSHIM_CACHE_MAX", "0")
-        .shim();
-    assert_eq!(none.note("cached"), 0);
-    let some = Run::new(program("decay"))
-        .arg("0")
-        .env("GPUSHIM_CACHE_MAX", "20M")
-        .shim();
-    assert!(
-        (1..=20 << 20).contains(&some.note("cached")),
-        "{}",
-        some.stdout
-    );
+    for policy in ["auto", "blocks"] {
+        let run = Run::new(program("decay"))
+            .arg("0")
+            .env("GPUSHIM_POLICY", policy);
+        let none = run.clone().env("GPUSHIM_CACHE_MAX", "0").shim();
+        assert_eq!(none.note("cached"), 0, "{policy}");
+        let some = run.env("GPUSHIM_CACHE_MAX", "20M").shim();
+        assert!(
+            (1..=20 << 20).contains(&some.note("cached")),
+            "{policy}: {}",
+            some.stdout
+        );
+    }
 }
 
 #[test]

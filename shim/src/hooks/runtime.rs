@@ -12,7 +12,7 @@ use crate::cuda::streams::named;
 use crate::cuda::types::{Handle, SUCCESS};
 use crate::hooks::caller::{Interposed, Real};
 use crate::hooks::entry;
-use crate::memory::{allocator, elastic, stream_ordered};
+use crate::memory::{allocator, elastic, paged, stream_ordered};
 
 /// `cudaErrorStubLibrary`, for the case that no cudart stands behind the symbol: a program without one that
 /// meets these by a weak reference.
@@ -112,7 +112,8 @@ runtime_functions! {
         let address = address as u64;
         address != 0
             && (elastic::free(address) == Some(SUCCESS)
-                || matches!(allocator::free(address), Some(Ok(()))))
+                || matches!(allocator::free(address), Some(Ok(())))
+                || paged::free(address) == Some(SUCCESS))
     };
     /// Memory from the device's current pool.
     fn cudaMallocAsync(address: *mut *mut c_void, bytes: usize, stream: Handle), malloc_async, "rcx", |real, _caller| {

@@ -118,10 +118,10 @@ pub fn peer(accessor: Context, owner: Context, enabled: bool) -> Result<(), CUre
 /// Memory of ours that is freed without a stream: any work of the current context may be using it, or
 /// of the context in which `cudaMalloc` made it.
 pub fn free_anywhere(address: DevicePtr) -> Option<CUresult> {
-    let entry = registry::owner(address)?;
-    if let Some(found) = entry.pool.find(address).filter(|found| found.for_all) {
-        return Some(free_where_made(entry, address, found.context));
+    if let Some(result) = free(address) {
+        return Some(result);
     }
+    let entry = registry::owner(address)?;
     // The driver frees memory without a current context, too. It must not see an address of ours.
     let context = context::current().or_else(|| primary::of(entry.device));
     Some(context.map_or(INVALID_CONTEXT, |context| {
@@ -129,11 +129,32 @@ pub fn free_anywhere(address: DevicePtr) -> Option<CUresult> {
     }))
 }
 
+/// A block of `cudaMalloc` in pages is freed. `None`: there is none at this address.
+pub fn free(address: DevicePtr) -> Option<CUresult> {
+    let entry = registry::owner(address)?;
+    let found = entry.pool.find(address).filter(|found| found.for_all)?;
+    Some(free_where_made(entry, address, found.context))
+}
+
 fn free_where_made(entry: &RegisteredPool, address: DevicePtr, made: Context) -> CUresult {
     let seen = |freed: &_| events::freed(freed, &entry.numbers);
     let result = stream_ordered::code(entry.pool.free_where_made(address, seen));
     if result == SUCCESS {
         freed(made);
+        if let Some(most) = settings::config().cache_max {
+            keep_at_most(entry, most);
+        }
     }
     result
+}
+
+/// Gives back what `cudaMalloc` has cached beyond `most` bytes, as far as its work is known to be over.
+#[cold]
+fn keep_at_most(entry: &RegisteredPool, most: u64) {
+    let stats = entry.pool.stats();
+    let surplus = stats.cached_for_all().saturating_sub(most);
+    if surplus > 0 && !captures::any() {
+        let keep = stats.reserved.saturating_sub(surplus);
+        entry.pool.trim(device::driver(), keep);
+    }
 }
