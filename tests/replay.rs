@@ -6,8 +6,7 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
-const POLICIES: [&str; 12] = [
-    "auto",
+const POLICIES: [&str; 11] = [
     "vmm",
     "segments",
     "blocks",

@@ -174,7 +174,7 @@ fn candidates(by_framework: bool, policy: Option<&str>) -> Vec<Policy> {
     let recorded = match (recorded, policy) {
         (Some(recorded), _) => recorded,
         (None, Some("off")) => Policy::Gpushim(Ours::Blocks),
-        (None, _) => Policy::Auto,
+        (None, _) => vmm,
     };
     vec![recorded, vmm, segments]
 }

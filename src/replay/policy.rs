@@ -22,9 +22,7 @@ use gpushim_config::duration;
 /// An allocator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Policy {
-    /// That of gpushim by default: `blocks` for `cudaMalloc`, `vmm` for streams.
-    Auto,
-    /// One of ours for both.
+    /// One of ours, for `cudaMalloc` and for streams; `vmm` is what `auto` means.
     Gpushim(alloc::Policy),
     /// PyTorch's caching allocator.
     Torch,
@@ -44,8 +42,7 @@ pub enum Policy {
 
 impl Policy {
     /// All of them: ours first.
-    pub const ALL: [Policy; 12] = [
-        Policy::Auto,
+    pub const ALL: [Policy; 11] = [
         Policy::Gpushim(alloc::Policy::Vmm),
         Policy::Gpushim(alloc::Policy::Segments),
         Policy::Gpushim(alloc::Policy::Blocks),
@@ -62,7 +59,6 @@ impl Policy {
     /// Its name on the command line.
     pub const fn name(self) -> &'static str {
         match self {
-            Policy::Auto => "auto",
             Policy::Gpushim(policy) => policy.name(),
             Policy::Plan => "plan",
             Policy::Torch => "torch",
@@ -77,7 +73,7 @@ impl Policy {
     /// What there is to know of it, for people.
     pub const fn about(self) -> &'static str {
         match self {
-            Policy::Auto => "gpushim, by default",
+            Policy::Gpushim(alloc::Policy::Vmm) => "gpushim, by default",
             Policy::Gpushim(_) => "gpushim",
             Policy::Plan => "gpushim, every place chosen beforehand",
             Policy::Torch => "PyTorch's allocator",
@@ -123,11 +119,9 @@ impl Policy {
                 blocks,
             ))
         };
-        use alloc::Policy::{Blocks, Vmm};
         match self {
-            Policy::Auto => ours(Blocks, Vmm),
             Policy::Gpushim(policy) => ours(policy, policy),
-            Policy::Plan => ours(Vmm, Vmm),
+            Policy::Plan => ours(alloc::Policy::Vmm, alloc::Policy::Vmm),
             Policy::Torch => Box::new(Caching::new(Torch::as_recorded(requests), capacity, blocks)),
             Policy::TorchExpandable => {
                 Box::new(Caching::new(Torch::expandable(requests), capacity, blocks))
@@ -177,6 +171,10 @@ impl FromStr for Policy {
     type Err = Error;
 
     fn from_str(name: &str) -> Result<Policy> {
+        // As for `GPUSHIM_POLICY`.
+        if name == "auto" {
+            return Ok(Policy::Gpushim(alloc::Policy::Vmm));
+        }
         let mut all = Policy::ALL.into_iter();
         all.find(|policy| policy.name() == name).ok_or_else(|| {
             let names = Policy::ALL.map(Policy::name).join(", ");

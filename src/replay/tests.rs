@@ -50,7 +50,9 @@ fn what_one_family_has_freed_serves_the_other_under_vmm() {
     }
     let held = |policy| outcome(policy, &requests, None).peak_reserved;
     assert_eq!(held(Policy::Gpushim(alloc::Policy::Vmm)), 40 * MIB);
-    assert_eq!(held(Policy::Auto), 80 * MIB);
+    assert_eq!(held("auto".parse().unwrap()), 40 * MIB);
+    let blocks = Policy::Gpushim(alloc::Policy::Blocks);
+    assert_eq!(held(blocks), 80 * MIB);
 }
 
 #[test]

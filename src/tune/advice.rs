@@ -81,11 +81,7 @@ const KEPT: [&str; 2] = ["GPUSHIM_TAKEOVER", "GPUSHIM_REUSE"];
 const CHOSEN: [&str; 3] = ["GPUSHIM_POLICY", "GPUSHIM_PAGE", "GPUSHIM_CACHE_MAX"];
 
 /// What to set so that a candidate is in force in a run like those recorded.
-pub(super) fn environment(
-    candidate: &Candidate,
-    families: Families,
-    recorded: &[Recorded],
-) -> Environment {
+pub(super) fn environment(candidate: &Candidate, recorded: &[Recorded]) -> Environment {
     let had = |name: &'static str| {
         let settings = recorded.iter().filter_map(|one| one.settings.get(name));
         let default = VARIABLES.iter().find(|variable| variable.name == name);
@@ -101,7 +97,7 @@ pub(super) fn environment(
         // A framework with its own cache makes few requests.
         set.push(("GPUSHIM_TAKEOVER", "torch".to_string()));
     }
-    set.extend(candidate.variables(families));
+    set.extend(candidate.variables());
     let unset = CHOSEN
         .into_iter()
         .filter(|name| had(name).is_some() && !is_set(&set, name));

@@ -19,10 +19,8 @@ pub struct Families {
 /// Settings that the runs could have had.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Candidate {
-    /// For `cudaMalloc` and its kin.
-    pub plain: alloc::Policy,
-    /// For `cudaMallocAsync` and its kin.
-    pub ordered: alloc::Policy,
+    /// For both families of calls.
+    pub policy: alloc::Policy,
     /// `GPUSHIM_PAGE`, bytes.
     pub page: u64,
     /// `GPUSHIM_CACHE_MAX`, bytes.
@@ -54,61 +52,32 @@ impl Families {
 }
 
 impl Candidate {
-    /// A policy for both families of calls.
+    /// A policy with its parameters by default.
     pub const fn of(policy: alloc::Policy) -> Candidate {
         Candidate {
-            plain: policy,
-            ordered: policy,
+            policy,
             page: PAGE,
             cache_max: None,
         }
     }
 
     /// The default settings: `auto`.
-    pub const DEFAULT: Candidate = Candidate {
-        plain: alloc::Policy::Blocks,
-        ordered: alloc::Policy::Vmm,
-        page: PAGE,
-        cache_max: None,
-    };
-
-    /// The same with what makes no difference for these calls as in a policy for both families.
-    fn plainly(self, families: Families) -> Candidate {
-        match families {
-            Families { plain: false, .. } => Candidate {
-                plain: self.ordered,
-                ..self
-            },
-            Families { ordered: false, .. } => Candidate {
-                ordered: self.plain,
-                ..self
-            },
-            _ => self,
-        }
-    }
-
-    fn replayed(&self) -> Policy {
-        if self.plain == self.ordered {
-            Policy::Gpushim(self.plain)
-        } else {
-            Policy::Auto
-        }
-    }
+    pub const DEFAULT: Candidate = Candidate::of(alloc::Policy::Vmm);
 
     /// The value of `GPUSHIM_POLICY`.
     pub fn policy(&self) -> &'static str {
-        self.replayed().name()
+        self.policy.name()
     }
 
-    /// Whether pages are mapped for either family.
+    /// Whether pages are mapped.
     pub fn is_paged(&self) -> bool {
-        self.plain == alloc::Policy::Vmm || self.ordered == alloc::Policy::Vmm
+        self.policy == alloc::Policy::Vmm
     }
 
     /// Its replay of a run, on this device otherwise.
     pub fn job<'a>(&self, device: &ReplayDevice, run: Run<'a>) -> Job<'a> {
         Job {
-            policy: self.replayed(),
+            policy: Policy::Gpushim(self.policy),
             device: ReplayDevice {
                 page: self.page,
                 cache_max: self.cache_max,
@@ -118,11 +87,11 @@ impl Candidate {
         }
     }
 
-    /// The variables that have to be set so that it is in force for these calls.
-    pub fn variables(&self, families: Families) -> Vec<(&'static str, String)> {
-        let default = Candidate::DEFAULT.plainly(families);
+    /// The variables that have to be set so that it is in force.
+    pub fn variables(&self) -> Vec<(&'static str, String)> {
+        let default = Candidate::DEFAULT;
         let mut variables = Vec::new();
-        if (self.plain, self.ordered) != (default.plain, default.ordered) {
+        if self.policy != default.policy {
             variables.push(("GPUSHIM_POLICY", self.policy().to_string()));
         }
         if self.is_paged() && self.page != default.page {
@@ -141,13 +110,11 @@ impl Candidate {
     ) -> Option<Candidate> {
         let bytes = |name: &str| setting(name).and_then(|text| gpushim_config::size(&text));
         let of = match setting("GPUSHIM_POLICY")?.parse().ok()? {
-            Policy::Auto => Candidate::DEFAULT,
             Policy::Gpushim(policy) => Candidate::of(policy),
             _ => return None,
         };
         let page = bytes("GPUSHIM_PAGE").unwrap_or(PAGE);
-        let cache_max = bytes("GPUSHIM_CACHE_MAX").filter(|_| of.plain != alloc::Policy::Vmm);
-        let of = of.plainly(families);
+        let cache_max = bytes("GPUSHIM_CACHE_MAX").filter(|_| !of.is_paged());
         Some(Candidate {
             page: if of.is_paged() { page } else { PAGE },
             cache_max: cache_max.filter(|_| families.plain),
@@ -173,19 +140,15 @@ impl fmt::Display for Candidate {
 /// best, and last those that differ little from earlier ones. Of two that differ little from each other the one with
 /// fewer changes comes first.
 pub fn candidates(families: Families, peak: u64) -> Vec<Candidate> {
-    use alloc::Policy::{Bins, Blocks, Segments, Vmm};
-    let mut all = vec![Candidate::DEFAULT];
-    all.extend([Vmm, Segments].map(Candidate::of));
-    let paged = |page| {
-        [Blocks, Vmm].map(|plain| Candidate {
-            plain,
-            page,
-            ..Candidate::of(Vmm)
-        })
+    use alloc::Policy::{Bins, Blocks, Segments};
+    let mut all = vec![Candidate::DEFAULT, Candidate::of(Segments)];
+    let paged = |page: &u64| Candidate {
+        page: *page,
+        ..Candidate::DEFAULT
     };
-    all.extend(PAGES.iter().take(1).flat_map(|page| paged(*page)));
+    all.extend(PAGES.iter().take(1).map(paged));
     all.extend([Blocks, Bins].map(Candidate::of));
-    all.extend(PAGES.iter().skip(1).flat_map(|page| paged(*page)));
+    all.extend(PAGES.iter().skip(1).map(paged));
     for part in CACHES {
         // A size that one can remember.
         let bytes = (peak / part).checked_next_power_of_two().unwrap_or(peak);
@@ -196,20 +159,7 @@ pub fn candidates(families: Families, peak: u64) -> Vec<Candidate> {
             }));
         }
     }
-    let mut different: Vec<Candidate> = Vec::new();
-    for candidate in all.into_iter().map(|one| one.plainly(families)) {
-        // Without pages their size makes no difference.
-        let page = if candidate.is_paged() {
-            candidate.page
-        } else {
-            PAGE
-        };
-        let candidate = Candidate { page, ..candidate };
-        if !different.contains(&candidate) {
-            different.push(candidate);
-        }
-    }
-    different
+    all
 }
 
 /// Bytes as a variable takes them, rounded up to a MiB.

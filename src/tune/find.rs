@@ -146,7 +146,7 @@ pub fn tune(
     }
     tuned.advice = Some(Advice {
         chosen,
-        environment: advice::environment(&best.candidate, families, recorded),
+        environment: advice::environment(&best.candidate, recorded),
         is_worth_it: advice::is_worth_it(best.sum, &than, options.limit, duration),
         baseline,
         smallest_limit,

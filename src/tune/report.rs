@@ -192,7 +192,7 @@ impl TuneReport {
             .collect();
         let row = |at: usize| rows.get(at).cloned();
         let default = (tuned.tried.iter().zip(&rows))
-            .find(|(tried, _)| tried.candidate.variables(tuned.families).is_empty());
+            .find(|(tried, _)| tried.candidate.variables().is_empty());
         let recordings = subjects.into_iter().zip(recorded);
         TuneReport {
             recordings: recordings
@@ -357,19 +357,19 @@ fn notes(tuned: &Tuned, advice: &Advice) -> Vec<&'static str> {
             .iter()
             .any(|(other, _)| *other == name)
     };
-    let plain = tuned
+    let policy = tuned
         .tried
         .get(advice.chosen)
-        .map(|tried| tried.candidate.plain);
+        .map(|tried| tried.candidate.policy);
     let mut notes = Vec::new();
     if is_set("GPUSHIM_TAKEOVER") {
         notes.push("What a framework cannot do under GPUSHIM_TAKEOVER is in docs/frameworks.md.");
     }
-    if tuned.families.plain && plain == Some(alloc::Policy::Segments) {
+    if tuned.families.plain && policy == Some(alloc::Policy::Segments) {
         notes
             .push("Pointers of cudaMalloc cannot be shared with other processes by CUDA IPC then.");
     }
-    if tuned.families.plain && plain == Some(alloc::Policy::Vmm) {
+    if tuned.families.plain && policy == Some(alloc::Policy::Vmm) {
         notes.push("CUDA IPC then needs gpushim in the importing processes, too.");
     }
     notes

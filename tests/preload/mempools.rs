@@ -117,8 +117,9 @@ fn segments_are_told_by_the_pools_that_hold_them() {
     };
     let reserved = run.note("reserved");
     assert!((5 << 20..=6 << 20).contains(&reserved), "{reserved}");
-    assert_eq!(held(Class::PoolAsync), reserved);
-    assert!(held(Class::Device) >= 30 << 20);
+    // The pages of `cudaMalloc` are of a pool, too, but not of the program's.
+    assert_eq!(held(Class::PoolAsync), reserved + (30 << 20));
+    assert_eq!(held(Class::Device), 0);
 }
 
 #[test]
@@ -372,13 +373,15 @@ fn what_one_family_has_cached_serves_the_other() {
             "trimmed: used 0, at most 134217728; reserved none",
         ],
     );
-    let held = most_held(&run.env("GPUSHIM_POLICY", "vmm").shim());
-    assert!((128 << 20..=134 << 20).contains(&held), "{held}");
+    for policy in ["auto", "vmm"] {
+        let held = most_held(&run.clone().env("GPUSHIM_POLICY", policy).shim());
+        assert!((128 << 20..=134 << 20).contains(&held), "{policy}: {held}");
+    }
 }
 
 #[test]
 fn what_one_family_has_cached_is_given_up_before_the_other_lacks_memory() {
-    for policy in ["auto", "blocks", "segments", "bins"] {
+    for policy in ["blocks", "segments", "bins"] {
         let run = || Run::new(program("both_families")).env("GPUSHIM_POLICY", policy);
         let freely = most_held(&run().shim());
         assert!(freely >= 250 << 20, "{policy}: both caches, {freely}");

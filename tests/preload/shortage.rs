@@ -186,7 +186,9 @@ fn a_process_whose_first_thread_has_ended_ends_with_the_last() {
 
 #[test]
 fn a_cancelled_thread_ends_and_the_process_goes_on() {
+    // The thread is cancelled while the driver's cuMemAlloc takes its time.
     let shim = Run::new(program("cancelled"))
+        .env("GPUSHIM_POLICY", "blocks")
         .env("STANDIN_LATENCY", "malloc=500ms")
         .shim();
     assert_eq!((&shim.stdout[..], shim.code), ("cancelled: 1\ndone\n", 0));

@@ -167,8 +167,12 @@ fn a_process_with_few_addresses_left_goes_on_without_a_trace() {
         );
         let lines = outcome.complaints();
         if outcome.files().is_empty() {
-            assert_eq!(lines.len(), 1, "{kib}: {lines:?}");
-            assert!(lines[0].contains("without one"), "{kib}: {lines:?}");
+            // There are no addresses for a pool in pages either.
+            let pages = "gpushim: device 0: cuMemAddressReserve gave 2;";
+            let (pages, others): (Vec<&str>, Vec<&str>) =
+                lines.iter().partition(|line| line.starts_with(pages));
+            assert_eq!((pages.len(), others.len()), (1, 1), "{kib}: {lines:?}");
+            assert!(others[0].contains("without one"), "{kib}: {lines:?}");
             without += 1;
         } else {
             with += 1;

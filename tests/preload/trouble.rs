@@ -108,6 +108,8 @@ fn a_trace_beyond_the_limit_on_file_sizes() {
     let run = Run::new(program("limited_files"))
         .arg("200000")
         .arg(program("once"))
+        // The stand-in's memory that other processes can map is a file, too.
+        .env("GPUSHIM_POLICY", "blocks")
         .may_complain();
     let outcome = run.env("GPUSHIM_TRACE", "{}/x.trace").shim();
     no_trace(&outcome, "x.trace");

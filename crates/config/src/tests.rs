@@ -20,7 +20,7 @@ fn defaults_are_those_of_the_table() {
     assert_eq!(
         resolved.config,
         Config {
-            policy: Policy::Blocks,
+            policy: Policy::Vmm,
             stream_policy: Policy::Vmm,
             plan: None,
             reuse: Reuse::Order,
@@ -119,16 +119,16 @@ fn values_are_taken() {
 #[test]
 fn every_policy_is_known() {
     for (name, policy, stream, sound) in [
-        ("auto", Policy::Blocks, Policy::Vmm, true),
+        ("auto", Policy::Vmm, Policy::Vmm, true),
         ("off", Policy::Off, Policy::Off, true),
         ("blocks", Policy::Blocks, Policy::Blocks, true),
         ("segments", Policy::Segments, Policy::Segments, true),
         ("vmm", Policy::Vmm, Policy::Vmm, true),
         ("bins", Policy::Bins, Policy::Bins, true),
-        ("driver", Policy::Blocks, Policy::Vmm, false),
+        ("driver", Policy::Vmm, Policy::Vmm, false),
         ("plan:run.plan", Policy::Vmm, Policy::Vmm, true),
-        ("plan", Policy::Blocks, Policy::Vmm, false),
-        ("plan:", Policy::Blocks, Policy::Vmm, false),
+        ("plan", Policy::Vmm, Policy::Vmm, false),
+        ("plan:", Policy::Vmm, Policy::Vmm, false),
     ] {
         let resolved = with(&[("GPUSHIM_POLICY", name)]);
         let config = &resolved.config;

@@ -22,7 +22,7 @@ impl Default for Policies {
     /// Those of `auto`.
     fn default() -> Policies {
         Policies {
-            device: Policy::Blocks,
+            device: Policy::Vmm,
             stream: Policy::Vmm,
             plan: None,
         }

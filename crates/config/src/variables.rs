@@ -29,9 +29,11 @@ macro_rules! variables {
 
 variables! {
     POLICY = { "GPUSHIM_POLICY", "auto", "auto, off, blocks, segments, bins, vmm or plan:FILE",
-        "How device memory is allocated. `auto`: `blocks` for the `cudaMalloc` family, `vmm` for stream-ordered \
-         memory (the `cudaMallocAsync` family). Any other value applies to both. `blocks`: whole driver \
-         allocations, cached one to one, so that IPC, NCCL and address queries give the same results as natively. \
+        "How device memory is allocated, for the `cudaMalloc` family and for stream-ordered memory (the \
+         `cudaMallocAsync` family). `auto`: `vmm`; where no device has virtual memory management, `blocks` for the \
+         first family and `segments` for the second. `blocks`: whole driver \
+         allocations, cached one to one, so that IPC and address queries give the same results as natively; set it where \
+         a process without gpushim opens the program's IPC handles. \
          `segments`: best fit inside large driver allocations. `vmm`: best fit over one reserved range of addresses \
          for each pool, with pages of memory mapped where they are needed; other processes open memory of \
          `cudaMalloc` by an IPC handle if gpushim is preloaded there, too. `bins`: whole driver allocations of power-of-two sizes. `off`: every call goes to the driver and is \
