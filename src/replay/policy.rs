@@ -28,7 +28,7 @@ pub enum Policy {
     Torch,
     /// The same with expandable segments.
     TorchExpandable,
-    /// The same without them, over pages that move from where no block is to where one is.
+    /// The same on elastic segments: memory is where a block is.
     TorchElastic,
     /// `vmm`, following a placement that was made of these requests.
     Plan,
@@ -78,7 +78,7 @@ impl Policy {
             Policy::Plan => "gpushim, every place chosen beforehand",
             Policy::Torch => "PyTorch's allocator",
             Policy::TorchExpandable => "PyTorch's with expandable_segments",
-            Policy::TorchElastic => "PyTorch's over pages that move (only simulated)",
+            Policy::TorchElastic => "PyTorch's on elastic segments (GPUSHIM_ELASTIC)",
             Policy::RmmPool => "RMM's pool, without initial size",
             Policy::RmmArena => "RMM's arenas, half of the device at once",
             Policy::Bfc => "TensorFlow's and XLA's BFC, growing",

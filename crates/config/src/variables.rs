@@ -94,12 +94,12 @@ variables! {
          `XLA_PYTHON_CLIENT_PREALLOCATE=false` are set (jax), or `TF_GPU_ALLOCATOR=cuda_malloc_async` (tf). \
          Allocators that the user has set there are kept. `frameworks.md` lists what a framework cannot do then." }
     ELASTIC = { "GPUSHIM_ELASTIC", "off", "off, auto or on",
-        "Whether the segments of PyTorch's own allocator have memory only where a tensor is. `auto`: a piece of \
-         memory, 2 to 32 MiB, stays where it is until memory is short (the limit, another process, another \
-         library); then pieces without a tensor, whose work is over, go to where memory is needed. `on`: they also \
-         do so where otherwise more would be held than was in use at a time. Memory comes back before PyTorch hands \
-         out a tensor there. What is captured by a graph stays in place. `frameworks.md` says what is not possible \
-         then." }
+        "Whether the segments of PyTorch's own allocator have memory only where a tensor is. `auto`: each \
+         piece of 2 to 8 MiB has memory of its own until memory is short (the limit, another process, \
+         another library); then pieces share memory, of which one with a tensor has it. `on`: they also \
+         share it where otherwise more would be held than was in use at a time. A tensor has its memory \
+         before PyTorch hands it out. What is captured by a graph keeps its memory. `frameworks.md` says \
+         what is not possible then." }
     LOG = { "GPUSHIM_LOG", "warn", "off, error, warn, info or debug",
         "Which messages gpushim writes to the stderr of the process." }
     LIBRARY = { "GPUSHIM_LIBRARY", "", "a path",

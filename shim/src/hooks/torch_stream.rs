@@ -9,6 +9,7 @@ use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 use crate::base::linker;
+use crate::cuda::captures;
 use crate::record::tensor_streams;
 
 /// `c10::cuda::getCurrentCUDAStream(c10::DeviceIndex)`.
@@ -50,7 +51,11 @@ pub fn of_new_tensor(device: i8, caller: *const c_void) -> u8 {
         // SAFETY: as above; the stream came from PyTorch and outlives the call.
         _ => unsafe { handle(&stream) },
     };
-    tensor_streams::number(handle)
+    match handle {
+        // That is another stream in each thread.
+        captures::PER_THREAD => tensor_streams::UNKNOWN,
+        handle => tensor_streams::number(handle),
+    }
 }
 
 #[inline]

@@ -329,12 +329,12 @@ pub fn context_gone(gone: Context) {
     }
 }
 
-/// The background thread's tick: gives back pages that have been hollow for some time. Returns the bytes.
+/// The background thread's tick: gives back memory that has been spare for some time. Returns the bytes.
 pub fn decay() -> u64 {
     all().map(Elastic::decay).sum()
 }
 
-/// Gives hollow pages of a device, or of all, back to the driver. Returns the bytes.
+/// Gives spare memory of a device, or of all, back to the driver. Returns the bytes.
 fn give_back(device: Option<i32>, waits: bool, patience: Duration) -> u64 {
     let of_device = |pool: &&OfDevice| device.is_none_or(|device| pool.driver().device == device);
     all()

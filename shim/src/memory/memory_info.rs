@@ -64,8 +64,8 @@ fn adjust(free: Option<&mut usize>, total: Option<&mut usize>) {
     let cached = registry::used().map_or(0, |pool| pool.cached_bytes(device));
     let mut of_pools = registry::figures(device);
     // Hollow pages go back before a request fails.
-    let hollow = elastic::stats(device).hollow;
-    (of_pools.unused, of_pools.cached) = (of_pools.unused + hollow, of_pools.cached + hollow);
+    let spare = elastic::stats(device).spare;
+    (of_pools.unused, of_pools.cached) = (of_pools.unused + spare, of_pools.cached + spare);
     let mut free = free;
     if let Some(free) = free.as_deref_mut() {
         *free += (cached + of_pools.cached) as usize;

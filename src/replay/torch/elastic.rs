@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_of_two_blocks_that_were_there_is_hollow_after_both() {
+    fn a_page_of_two_blocks_that_were_there_is_spare_after_both() {
         let requests = made(&[(Op::Allocate, 0, 2 * MIB), (Op::Allocate, 1, MIB)]);
         let base = 1 << 30;
         let block = |block, address, bytes| InitialBlock {
@@ -285,7 +285,7 @@ mod tests {
             thread: 1,
             ns: 1,
         };
-        let spare = |elastic: &Elastic| elastic.memory.stats().hollow / (2 * MIB);
+        let spare = |elastic: &Elastic| elastic.memory.stats().spare / (2 * MIB);
         elastic.free(&free(0));
         assert_eq!(spare(&elastic), 1, "the second block is on a page, too");
         elastic.free(&free(1));

@@ -6,8 +6,8 @@ use super::driver::{PAGE, PageDriver};
 use super::fences::Fences;
 use super::memory::{Memories, Memory};
 use super::piece::Piece;
-use super::sources::{Backed, Wanted};
 use super::state::State;
+use super::wanted::{Backed, Wanted};
 use crate::rules;
 
 impl<E: Copy> State<E> {

@@ -11,7 +11,7 @@
 //! tensor, as the allocator above does it with its blocks; otherwise behind finished work.
 //!
 //! The allocator's own sum of live bytes, which each announcement carries, must agree with the announcements. At the
-//! first difference no page is hollowed any more, and as many as there is memory for get it back.
+//! first difference no memory becomes spare any more, and all pieces get memory of their own as far as there is some.
 //!
 //! Unlike the pools, [`Elastic`] calls the driver with its lock held. The allocator above holds a lock of its own
 //! over each announcement and each request of a segment, so no thread waits that would not wait natively.
@@ -30,6 +30,7 @@ mod state;
 #[cfg(test)]
 mod tests;
 mod types;
+mod wanted;
 
 pub use driver::{Handle, PAGE, PageDriver};
 pub use pool::Elastic;

@@ -9,9 +9,9 @@ use parking_lot::Mutex;
 use super::driver::{Handle, PAGE, PageDriver};
 use super::memory::Memories;
 use super::segment::Segment;
-use super::sources::Wanted;
 use super::state::State;
 use super::types::{Born, Found, FreedSegment, Mode, Refusal, Stats, Trouble};
+use super::wanted::Wanted;
 use crate::policy::TICKS_TO_DECAY;
 use crate::rules;
 

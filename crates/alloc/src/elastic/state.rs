@@ -11,8 +11,8 @@ use super::fences::Fences;
 use super::memory::{Memories, Memory};
 use super::piece::{self, Piece};
 use super::segment::Segment;
-use super::sources::Wanted;
 use super::types::{Born, Found, Mode, Stats, Trouble};
+use super::wanted::Wanted;
 use crate::rules;
 
 /// Pages that are left before an event is recorded for them, while memory is short. Memory whose event comes late must be
@@ -41,7 +41,7 @@ pub(super) struct State<E> {
     pub is_short: bool,
     /// So many events are recorded after few pages yet.
     pub eager: u32,
-    /// The announcements were wrong: nothing is hollowed.
+    /// The announcements were wrong: no memory becomes spare.
     pub is_off: bool,
     /// Counts how often memory was left.
     pub clock: u64,
@@ -350,7 +350,7 @@ impl<E: Copy> State<E> {
             stats.on_host += memory.handle.bytes - bytes;
             match memory.owner {
                 Some(_) => stats.in_use += bytes,
-                None => stats.hollow += bytes,
+                None => stats.spare += bytes,
             }
         }
         for segment in self.segments.values() {

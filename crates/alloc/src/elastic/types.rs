@@ -2,17 +2,17 @@
 
 use std::fmt;
 
-/// Where the memory for a page comes from.
+/// Where the memory for a piece comes from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
-    /// New memory first; pages move when there is none.
+    /// New memory first; spare memory when there is none.
     #[default]
     Pressure,
-    /// Hollow pages first, where otherwise more would be held than was ever in use at a time.
+    /// Spare memory first, where otherwise more would be held than pieces ever had at a time, and a 64th.
     Least,
 }
 
-/// Why no page is hollowed any more: the announcements are not what they should be.
+/// Why no memory becomes spare any more: the announcements are not what they should be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trouble {
     /// The sum of live bytes is not the one before and this tensor.
@@ -68,7 +68,7 @@ pub struct Born {
     pub on_host: u32,
     /// Pages that got no memory at all.
     pub missing: u32,
-    /// What is wrong, told once: from here on no page is hollowed.
+    /// What is wrong, told once: from here on no memory becomes spare.
     pub trouble: Option<Trouble>,
 }
 
@@ -86,7 +86,7 @@ pub enum Refusal<E> {
 pub struct FreedSegment {
     /// Bytes that were asked for.
     pub bytes: u64,
-    /// What is wrong, told once: from here on no page is hollowed.
+    /// What is wrong, told once: from here on no memory becomes spare.
     pub trouble: Option<Trouble>,
 }
 
@@ -110,14 +110,14 @@ pub struct Stats {
     pub segments: u64,
     /// Memory of the device.
     pub held: u64,
-    /// Of that, in pages that have a tensor or are pinned.
+    /// Of that, what some piece has.
     pub in_use: u64,
-    /// Of that, in pages that may give their memory away when their work is over.
-    pub hollow: u64,
-    /// Of what is in use, in pages that keep their memory whether or not a tensor is there.
+    /// Of that, what any piece may have.
+    pub spare: u64,
+    /// Of what is in use, in pieces that keep their memory whether or not a tensor is there.
     pub pinned: u64,
     /// Memory of the host.
     pub on_host: u64,
-    /// Pieces of memory that went elsewhere, so far.
+    /// How often memory went to another piece, so far.
     pub moves: u64,
 }

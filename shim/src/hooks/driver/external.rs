@@ -1,6 +1,6 @@
 //! Memory that leaves the process or comes into it.
 
-use std::ffi::{c_int, c_uint, c_ulonglong, c_void};
+use std::ffi::{c_uint, c_ulonglong, c_void};
 use std::sync::Once;
 
 use cudarc::driver::sys;
@@ -12,7 +12,6 @@ use crate::cuda::context;
 use crate::cuda::functions::real;
 use crate::cuda::types::{CUresult, DevicePtr, Handle, INVALID_VALUE, SUCCESS};
 use crate::hooks::driver::hook::driver_hooks;
-use crate::hooks::driver::pointer;
 use crate::memory::registry::{self, RegisteredPool};
 use crate::memory::{elastic, ipc_export, ipc_import, passthrough};
 use crate::record::events;
@@ -94,18 +93,6 @@ fn open(address: *mut DevicePtr, handle: &sys::CUipcMemHandle, flags: c_uint) ->
     })
 }
 
-/// Makes copies of a block of `cudaMalloc` wait for the device. Memory in pages cannot have this attribute (the driver's
-/// answer is `CUDA_ERROR_NOT_SUPPORTED`), so that its context gets it, for all of its blocks, and keeps it. `None`: the
-/// driver must answer.
-fn set_sync_memops(value: *const c_uint, address: DevicePtr) -> Option<CUresult> {
-    let found = pointer::block(address).filter(|found| found.block.for_all)?;
-    // SAFETY: null, or the caller's value of this attribute, which is an int.
-    let is_on = unsafe { value.as_ref() }? != &0;
-    let set = || context::set_sync_memops(found.block.context).ok();
-    let done = if is_on { set() } else { Some(()) };
-    done.map(|()| SUCCESS)
-}
-
 driver_hooks! {
     /// A handle with which other processes open an allocation.
     fn cuIpcGetMemHandle(handle: *mut c_void, address: DevicePtr) {
@@ -177,20 +164,6 @@ driver_hooks! {
         };
         if result == SUCCESS {
             exported(Class::External, address);
-        }
-        result
-    }
-    /// An attribute such as SYNC_MEMOPS stays with the memory: the next owner must not inherit it.
-    fn cuPointerSetAttribute(value: *const c_void, attribute: c_int, address: DevicePtr) {
-        if attribute == pointer::SYNC_MEMOPS
-            && let Some(result) = set_sync_memops(value.cast(), address)
-        {
-            return result;
-        }
-        // SAFETY: as above.
-        let result = unsafe { real::cuPointerSetAttribute(value, attribute, address) };
-        if result == SUCCESS {
-            exported(Class::Device, address);
         }
         result
     }

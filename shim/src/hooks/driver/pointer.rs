@@ -21,7 +21,7 @@ const MEMORY_TYPE: c_int = 2;
 const DEVICE_POINTER: c_int = 3;
 /// Asking for these tokens means that another driver is about to reach the memory.
 const P2P_TOKENS: c_int = 5;
-pub(super) const SYNC_MEMOPS: c_int = 6;
+const SYNC_MEMOPS: c_int = 6;
 const BUFFER_ID: c_int = 7;
 const IS_LEGACY_CUDA_IPC_CAPABLE: c_int = 10;
 const RANGE_START_ADDR: c_int = 11;
@@ -219,6 +219,18 @@ unsafe fn amend_range(attribute: c_int, value: *mut c_void, base: DevicePtr, byt
     }
 }
 
+/// Makes copies of a block of `cudaMalloc` wait for the device. Memory in pages cannot have this attribute (the driver's
+/// answer is `CUDA_ERROR_NOT_SUPPORTED`), so that its context gets it, for all of its blocks, and keeps it. `None`: the
+/// driver must answer.
+fn set_sync_memops(value: *const c_uint, address: DevicePtr) -> Option<CUresult> {
+    let found = block(address).filter(|found| found.block.for_all)?;
+    // SAFETY: null, or the caller's value of this attribute, which is an int.
+    let is_on = unsafe { value.as_ref() }? != &0;
+    let set = || context::set_sync_memops(found.block.context).ok();
+    let done = if is_on { set() } else { Some(()) };
+    done.map(|()| SUCCESS)
+}
+
 driver_hooks! {
     /// One attribute of an address.
     fn cuPointerGetAttribute(value: *mut c_void, attribute: c_int, address: DevicePtr) {
@@ -281,5 +293,19 @@ driver_hooks! {
                 unsafe { found.amend(*attributes.add(at), *values.add(at)) };
             }
         })
+    }
+    /// An attribute such as SYNC_MEMOPS stays with the memory: the next owner must not inherit it.
+    fn cuPointerSetAttribute(value: *const c_void, attribute: c_int, address: DevicePtr) {
+        if attribute == SYNC_MEMOPS
+            && let Some(result) = set_sync_memops(value.cast(), address)
+        {
+            return result;
+        }
+        // SAFETY: as above.
+        let result = unsafe { real::cuPointerSetAttribute(value, attribute, address) };
+        if result == SUCCESS {
+            external::exported(Class::Device, address);
+        }
+        result
     }
 }

@@ -481,7 +481,7 @@ impl Machine {
                 .sim
                 .note(format!("{stats:?} are told, and held are {sim:?}"));
         }
-        if stats.in_use + stats.hollow > stats.held {
+        if stats.in_use + stats.spare > stats.held {
             self.device
                 .sim
                 .note(format!("more is used than held: {stats:?}"));

@@ -46,7 +46,7 @@ fn memory_is_only_where_tensors_are() {
     );
     assert_eq!(elastic.died(base + PAGE - 512, 1024, 0, false), None);
     let stats = elastic.stats();
-    assert_eq!((stats.held, stats.hollow), (2 * PAGE, 2 * PAGE));
+    assert_eq!((stats.held, stats.spare), (2 * PAGE, 2 * PAGE));
 }
 
 #[test]
@@ -102,11 +102,11 @@ fn pages_of_a_new_allocator_have_memory_until_it_announces() {
     assert_eq!(elastic.stats().in_use, 4 * PAGE);
     assert!(elastic.born(base, PAGE, PAGE, None).proves);
     let stats = elastic.stats();
-    assert_eq!((stats.in_use, stats.hollow), (PAGE, 3 * PAGE));
+    assert_eq!((stats.in_use, stats.spare), (PAGE, 3 * PAGE));
 }
 
 #[test]
-fn pages_that_stay_hollow_go_back_in_time() {
+fn memory_that_stays_spare_goes_back_in_time() {
     let (sim, elastic) = device(100, Mode::Pressure);
     let base = segment(&elastic, 60);
     elastic.born(base, 50 * PAGE, 50 * PAGE, None);
@@ -245,16 +245,16 @@ fn a_large_tensor_has_large_pieces_which_move_as_one() {
 }
 
 #[test]
-fn a_piece_is_hollow_when_all_of_its_pages_are() {
+fn memory_is_spare_when_all_pages_of_its_piece_are_empty() {
     let (_, elastic) = device(40, Mode::Pressure);
     let base = segment(&elastic, 40);
     elastic.born(base, 8 * PAGE, 8 * PAGE, None);
     elastic.died(base, 8 * PAGE, 0, false);
     elastic.born(base + PAGE, 512, 512, None);
     let stats = elastic.stats();
-    assert_eq!((stats.in_use, stats.hollow), (2 * PAGE, 6 * PAGE));
+    assert_eq!((stats.in_use, stats.spare), (2 * PAGE, 6 * PAGE));
     elastic.died(base + PAGE, 512, 0, false);
-    assert_eq!(elastic.stats().hollow, 8 * PAGE);
+    assert_eq!(elastic.stats().spare, 8 * PAGE);
 }
 
 #[test]
