@@ -152,7 +152,9 @@ static void attributes(CUdeviceptr address, int has_handle) {
     CUhandle memory = 0;
     C(cuPointerGetAttribute, L(&value[3]), 2, L(address));
     C(cuPointerGetAttributes, 3, L(names), L(data), L(address));
-    C(cuPointerSetAttribute, L(&on), 6, L(address));
+    /* Stream-ordered memory in pages cannot have it. */
+    if (has_handle) C(cuPointerSetAttribute, L(&on), 6, L(address));
+    else MAY(cuPointerSetAttribute, L(&on), 6, L(address));
     if (has_handle) MAY(cuIpcGetMemHandle, L(handle), L(address));
     if (MAY(cuMemRetainAllocationHandle, L(&memory), L(address)) == SUCCESS) C(cuMemRelease, L(memory));
     MAY(cuMemGetHandleForAddressRange, L(&value[3]), L(address), L(2 * MIB), 1, 0);
