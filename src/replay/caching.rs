@@ -117,7 +117,7 @@ impl<R: Rules> Caching<R> {
         Some(self.memory.heap.region(piece))
     }
 
-    /// Where regions began that have ended since the last call.
+    /// Addresses of regions that have ended since the last call.
     pub fn dropped(&mut self) -> Vec<u64> {
         self.memory.heap.dropped()
     }

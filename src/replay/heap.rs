@@ -44,7 +44,7 @@ pub(super) struct Heap {
     unmapped: BTreeSet<(u32, u64, u32)>,
     /// Where the next region begins.
     next: u64,
-    /// Where regions began that have ended, until somebody asks.
+    /// Addresses of regions that have ended since the last call of [`Heap::dropped`].
     dropped: Vec<u64>,
 }
 
@@ -226,7 +226,7 @@ impl Heap {
         }
     }
 
-    /// Where regions began that have ended since the last call.
+    /// Addresses of regions that have ended since the last call.
     pub fn dropped(&mut self) -> Vec<u64> {
         std::mem::take(&mut self.dropped)
     }

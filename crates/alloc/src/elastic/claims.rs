@@ -37,8 +37,8 @@ impl<E: Copy> State<E> {
         backed
     }
 
-    /// The same, up to the first piece whose memory another one has, or had and is at work with, or that has the host's; that
-    /// piece.
+    /// The same, without a wait. It stops at the first piece that cannot have its memory at once, and returns it: another piece
+    /// has the memory or its work on it is not over, or the memory is the host's.
     fn claim_at_once(
         &mut self,
         base: u64,
@@ -70,8 +70,8 @@ impl<E: Copy> State<E> {
         None
     }
 
-    /// Whether a piece may have its memory again after all, if need be after a wait: nobody else has it, nor has the device
-    /// some in place of the host's.
+    /// Whether a piece that [`State::claim_at_once`] stopped at may have its memory again. Waits for the work on it. False if
+    /// another piece has the memory, or if it is the host's and the device has some now.
     fn may_regain<D: PageDriver<Event = E>>(
         &mut self,
         driver: &D,
@@ -107,7 +107,7 @@ impl<E: Copy> State<E> {
         self.fences.finish(driver, time, self.clock, is_capturing)
     }
 
-    /// Takes a piece from its memory, which another one has, or nobody. False if the driver refuses.
+    /// Unmaps a piece, after its work. Another piece may have the memory. False if the driver refuses.
     pub fn unmap<D: PageDriver<Event = E>>(
         &mut self,
         driver: &D,

@@ -16,7 +16,7 @@ pub(super) struct Held {
 }
 
 impl Held {
-    /// Pieces have so many bytes more.
+    /// The bytes that pieces have grow by `more`.
     pub fn keep(&mut self, more: i64) {
         self.kept = self.kept.saturating_add_signed(more);
         self.most = self.most.max(self.kept);

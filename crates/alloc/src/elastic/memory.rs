@@ -105,7 +105,7 @@ impl Memories {
         Some(id)
     }
 
-    /// The driver has destroyed it; it was not in a list, and nobody's.
+    /// The driver has destroyed it. No piece had it, and it was in no list.
     pub fn destroyed(&mut self, id: Id) {
         self.held.now -= self.all.at(id).on_device();
         *self.all.at_mut(id) = Memory::spare();
