@@ -368,4 +368,7 @@ impl PageDriver for Simulated {
     fn make_room(&self) -> bool {
         false
     }
+    fn make_room_elsewhere(&self, _: u64) -> bool {
+        false
+    }
 }

@@ -47,3 +47,4 @@ mod torch;
 mod trace_files;
 mod trouble;
 mod tune;
+mod turns;

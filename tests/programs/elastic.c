@@ -1,5 +1,7 @@
-/* A program on an allocator that does as PyTorch's. Arguments: the library with that allocator; what is done. */
+/* A program on an allocator that does as PyTorch's. Arguments: the library with that allocator; what is done;
+   for turns the file of the turns and which are this process's. */
 #include "program.h"
+#include "turns.h"
 #include <sys/wait.h>
 
 static void *(*torch_malloc)(size_t), *(*torch_uncached)(size_t);
@@ -146,8 +148,19 @@ static void uncached(void) {
     }
 }
 
+/* Rounds in turn with another process, which has the odd turns if this one has the even ones. */
+static void turns(const char *file, int which) {
+    for (int i = 0; i < 6; i++) {
+        await_turn(file, 2 * i + which);
+        rounds(3);
+        OK(cuStreamSynchronize(stream));
+        pass_turn(file);
+    }
+    await_turn(file, 12);
+}
+
 int main(int argc, char **argv) {
-    TRUE(argc == 3);
+    TRUE(argc >= 3);
     void *library = dlopen(argv[1], RTLD_NOW | RTLD_LOCAL);
     if (!library) printf("%s\n", dlerror());
     TRUE(library != NULL);
@@ -163,6 +176,7 @@ int main(int argc, char **argv) {
     stream = side_stream();
     const char *what = argv[2];
     if (!strcmp(what, "rounds")) rounds(40);
+    if (!strcmp(what, "turns")) turns(argv[3], atoi(argv[4]));
     if (!strcmp(what, "graph")) graph();
     if (!strcmp(what, "questions")) questions();
     if (!strcmp(what, "uncached")) uncached();

@@ -294,14 +294,15 @@ static void dead(int has_child) {
 /* Bytes that the exporter's socket answers to a request with the right secret; 0: it hung up. */
 static long asked(const IpcHandle *handle) {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
-    char request[28] = {0}, reply[400];
+    char request[32] = {0}, reply[400];
     int length = snprintf(address.sun_path + 1, sizeof address.sun_path - 1, "gpushim-ipc-");
     for (int i = 16; i < 32; i++)
         length += snprintf(address.sun_path + 1 + length, 3, "%02x", (unsigned char)handle->bytes[i]);
     int fd = socket(AF_UNIX, SOCK_SEQPACKET, 0);
     socklen_t size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)length);
     if (connect(fd, (struct sockaddr *)&address, size)) return -errno;
-    memcpy(request, handle->bytes + 32, 24);
+    memcpy(request + 8, handle->bytes + 48, 8);
+    memcpy(request + 16, handle->bytes + 32, 16);
     if (send(fd, request, sizeof request, MSG_NOSIGNAL) < 0) return 0;
     long got = recv(fd, reply, sizeof reply, 0);
     close(fd);

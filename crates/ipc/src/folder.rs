@@ -16,9 +16,22 @@ use crate::token::Random;
 /// A socket of a process that is gone is removed from this age on: a younger one may not listen yet.
 const AGE: Duration = Duration::from_secs(10);
 
+/// What each name begins with, here and there.
+const PREFIX: &str = "gpushim-ipc-";
+
 fn file_name(name: &Random) -> String {
     let hex = name.iter().map(|byte| format!("{byte:02x}"));
-    format!("gpushim-ipc-{}", hex.collect::<String>())
+    PREFIX
+        .chars()
+        .chain(hex.collect::<String>().chars())
+        .collect()
+}
+
+/// The name whose file name this is. `None`: it is none.
+fn name_of(file_name: &str) -> Option<Random> {
+    let number = u128::from_str_radix(file_name.strip_prefix(PREFIX)?, 16).ok()?;
+    let name = number.to_be_bytes();
+    (self::file_name(&name) == file_name).then_some(name)
 }
 
 /// The abstract address of a name.
@@ -26,6 +39,23 @@ pub fn in_network(name: &Random) -> io::Result<SocketAddrUnix> {
     Ok(SocketAddrUnix::new_abstract_name(
         file_name(name).as_bytes(),
     )?)
+}
+
+/// The names of all sockets in this network namespace, of all users.
+pub fn all_in_network() -> Vec<Random> {
+    // The last column is the address; `@` stands for the zero byte of an abstract one (proc_net_unix(5)).
+    let sockets = fs::read_to_string("/proc/net/unix").unwrap_or_default();
+    let addresses = sockets.lines().filter_map(|line| line.rsplit(' ').next());
+    let names = addresses.filter_map(|address| name_of(address.strip_prefix('@')?));
+    names.collect()
+}
+
+/// The names of all sockets in a folder.
+pub fn all_in(folder: &Path) -> Vec<Random> {
+    let files = fs::read_dir(folder).into_iter().flatten().flatten();
+    files
+        .filter_map(|file| name_of(file.file_name().to_str()?))
+        .collect()
 }
 
 /// The path of a name.

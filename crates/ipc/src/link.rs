@@ -11,7 +11,7 @@ use rustix::net::{
 };
 
 use crate::folder;
-use crate::message::{self, BATCH, REPLY, Refused, Reply, Request};
+use crate::message::{self, Ask, BATCH, REPLY, Refused, Reply, Request};
 use crate::socket::{connect, is_same_user};
 use crate::token::Random;
 
@@ -55,7 +55,8 @@ impl Link {
     /// # Errors
     /// The connection ended, or there was no answer for 10 s; the exporter's refusal within the answer.
     pub fn fetch(&self, request: &Request) -> io::Result<Result<Reply<OwnedFd>, Refused>> {
-        retry_on_intr(|| net::send(&self.socket, &request.encode(), SendFlags::NOSIGNAL))?;
+        let ask = Ask::Pieces(*request).encode();
+        retry_on_intr(|| net::send(&self.socket, &ask, SendFlags::NOSIGNAL))?;
         let mut bytes = [0; REPLY];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(BATCH))];
         let mut control = RecvAncillaryBuffer::new(&mut space);

@@ -1,10 +1,19 @@
-//! What is said over the socket: a request for some pieces of a block, and the reply. Each is one packet.
+//! What is said over the socket: a request, and the reply. Each is one packet.
 
 use crate::token::Random;
 
 /// Pieces of one reply at most; the kernel passes 253 descriptors at once (`SCM_MAX_FD`), and those on their way count
 /// against the limit of the sender.
 pub const BATCH: usize = 32;
+
+/// What one process asks another for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ask {
+    /// Pieces of a block.
+    Pieces(Request),
+    /// Memory that it does not use.
+    Room(Room),
+}
 
 /// Asks for pieces of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,25 +26,56 @@ pub struct Request {
     pub first: u32,
 }
 
-impl Request {
-    /// Bytes of a request.
-    pub(crate) const SIZE: usize = 28;
+/// Asks for memory of a device to go back to its driver. The reply is the number of bytes that did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Room {
+    /// The device, as `cuDeviceGetUuid` names it: processes may number their devices differently.
+    pub device: [u8; 16],
+    /// Bytes that are wanted.
+    pub bytes: u64,
+}
 
-    pub(crate) fn encode(&self) -> [u8; Request::SIZE] {
-        let mut bytes = [0; Request::SIZE];
-        bytes[..16].copy_from_slice(&self.secret);
-        bytes[16..24].copy_from_slice(&self.block.to_ne_bytes());
-        bytes[24..].copy_from_slice(&self.first.to_ne_bytes());
+/// The first word of each request.
+const ASKS_PIECES: u32 = 0;
+const ASKS_ROOM: u32 = 1;
+
+impl Ask {
+    /// Bytes of a request at most.
+    pub(crate) const SIZE: usize = 32;
+
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(Ask::SIZE);
+        match self {
+            Ask::Pieces(request) => {
+                bytes.extend(ASKS_PIECES.to_ne_bytes());
+                bytes.extend(request.first.to_ne_bytes());
+                bytes.extend(request.block.to_ne_bytes());
+                bytes.extend(request.secret);
+            }
+            Ask::Room(room) => {
+                bytes.extend(ASKS_ROOM.to_ne_bytes());
+                bytes.extend(room.bytes.to_ne_bytes());
+                bytes.extend(room.device);
+            }
+        }
         bytes
     }
 
-    pub(crate) fn decode(bytes: &[u8]) -> Option<Request> {
-        let bytes: &[u8; Request::SIZE] = bytes.try_into().ok()?;
-        Some(Request {
-            secret: bytes[..16].try_into().ok()?,
-            block: u64::from_ne_bytes(bytes[16..24].try_into().ok()?),
-            first: u32::from_ne_bytes(bytes[24..].try_into().ok()?),
-        })
+    /// The request in these bytes. `None`: it is none.
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Ask> {
+        let (kind, rest) = bytes.split_first_chunk()?;
+        match (u32::from_ne_bytes(*kind), rest.len()) {
+            (ASKS_PIECES, 28) => Some(Ask::Pieces(Request {
+                first: u32::from_ne_bytes(rest[..4].try_into().ok()?),
+                block: u64::from_ne_bytes(rest[4..12].try_into().ok()?),
+                secret: rest[12..].try_into().ok()?,
+            })),
+            (ASKS_ROOM, 24) => Some(Ask::Room(Room {
+                bytes: u64::from_ne_bytes(rest[..8].try_into().ok()?),
+                device: rest[8..].try_into().ok()?,
+            })),
+            _ => None,
+        }
     }
 }
 
@@ -133,9 +173,12 @@ mod tests {
     proptest! {
         #[test]
         fn requests_are_read_as_they_were_written(secret: Random, block: u64, first: u32) {
-            let request = Request { secret, block, first };
-            prop_assert_eq!(Request::decode(&request.encode()), Some(request));
-            prop_assert_eq!(Request::decode(&request.encode()[1..]), None);
+            for ask in [Ask::Pieces(Request { secret, block, first }), Ask::Room(Room { device: secret, bytes: block })] {
+                let written = ask.encode();
+                prop_assert!(written.len() <= Ask::SIZE);
+                prop_assert_eq!(Ask::decode(&written), Some(ask));
+                prop_assert_eq!(Ask::decode(&written[..written.len() - 1]), None);
+            }
         }
 
         #[test]
@@ -153,6 +196,7 @@ mod tests {
 
         #[test]
         fn any_bytes_are_read_without_a_panic(bytes: Vec<u8>, files in 0..40usize) {
+            let _ = Ask::decode(&bytes);
             let _ = decode(&bytes, vec![(); files]);
         }
     }

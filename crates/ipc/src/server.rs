@@ -1,4 +1,4 @@
-//! The exporter's end: one thread serves all importers, and waits for none of them.
+//! The end that answers: one thread serves all other processes, and waits for none of them.
 
 use std::fs;
 use std::io::{self, IoSlice};
@@ -14,7 +14,7 @@ use rustix::net::{
 };
 
 use crate::folder;
-use crate::message::{self, BATCH, Refused, Reply, Request};
+use crate::message::{self, Ask, BATCH, Refused, Reply, Request, Room};
 use crate::socket::is_same_user;
 use crate::token::{self, Random};
 
@@ -32,7 +32,22 @@ const LOOK: Timespec = Timespec {
 /// Pause after connections could not be accepted, for want of descriptors.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// The sockets of an exporter.
+/// What a server answers with. It is called by the thread that runs the server.
+pub trait Service {
+    /// Whether to go on; asked at least once in a second.
+    fn goes_on(&self) -> bool;
+
+    /// Pieces of a block.
+    ///
+    /// # Errors
+    /// Why there are none.
+    fn pieces(&self, request: &Request) -> Result<Reply<OwnedFd>, Refused>;
+
+    /// Gives memory that is not in use back to the driver; the bytes that went back.
+    fn make_room(&self, room: &Room) -> u64;
+}
+
+/// The sockets that a process answers at.
 #[derive(Debug)]
 pub struct Server {
     /// The random part of their name.
@@ -94,14 +109,10 @@ impl Server {
         }
     }
 
-    /// Answers requests while `goes_on` says so, which is asked at least once in a second.
-    pub fn run(
-        &self,
-        mut goes_on: impl FnMut() -> bool,
-        mut answer: impl FnMut(&Request) -> Result<Reply<OwnedFd>, Refused>,
-    ) {
+    /// Answers requests until the service does not go on.
+    pub fn run(&self, service: &impl Service) {
         let mut peers = Vec::new();
-        while goes_on() {
+        while service.goes_on() {
             let now = Instant::now();
             peers.retain(|peer: &Peer| peer.until > now);
             let listeners: &[OwnedFd] = match peers.len() < MOST {
@@ -121,7 +132,7 @@ impl Server {
             let of_listeners: Vec<bool> = ready.collect();
             let mut asks = of_peers.into_iter();
             peers.retain_mut(|peer| {
-                !asks.next().unwrap_or(false) || self.serve(peer, &mut answer).is_some()
+                !asks.next().unwrap_or(false) || self.serve(peer, service).is_some()
             });
             let new = listeners.iter().zip(of_listeners);
             for (listener, _) in new.filter(|(_, is_ready)| *is_ready) {
@@ -130,20 +141,22 @@ impl Server {
         }
     }
 
-    /// Answers one request. `None`: the importer is to be let go.
-    fn serve(
-        &self,
-        peer: &mut Peer,
-        answer: &mut impl FnMut(&Request) -> Result<Reply<OwnedFd>, Refused>,
-    ) -> Option<()> {
+    /// Answers one request. `None`: the other process is to be let go.
+    fn serve(&self, peer: &mut Peer, service: &impl Service) -> Option<()> {
         // One byte more than a request has: a longer packet is none.
-        let mut bytes = [0; Request::SIZE + 1];
+        let mut bytes = [0; Ask::SIZE + 1];
         let (read, _) = net::recv(&peer.socket, &mut bytes[..], RecvFlags::DONTWAIT).ok()?;
-        let request = Request::decode(bytes.get(..read)?)?;
-        if !token::is_same(&request.secret, &self.secret) {
-            return None;
+        match Ask::decode(bytes.get(..read)?)? {
+            Ask::Pieces(request) if token::is_same(&request.secret, &self.secret) => {
+                send(&peer.socket, &service.pieces(&request)).ok()?;
+            }
+            Ask::Pieces(_) => return None,
+            Ask::Room(room) => {
+                let given = service.make_room(&room).to_ne_bytes();
+                let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+                net::send(&peer.socket, &given, flags).ok()?;
+            }
         }
-        send(&peer.socket, &answer(&request)).ok()?;
         peer.until = Instant::now() + PATIENCE;
         Some(())
     }
@@ -207,14 +220,35 @@ mod tests {
     /// Runs `test` while the server answers with files that contain the number of the piece.
     fn served(folder: &Path, test: impl FnOnce(&Server)) {
         let server = Server::open_in(folder).expect("a server");
-        let stops = AtomicBool::new(false);
+        let service = Numbered::default();
         thread::scope(|scope| {
-            scope.spawn(|| server.run(|| !stops.load(Ordering::Relaxed), of_three_and_sixty));
+            scope.spawn(|| server.run(&service));
             let tested = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| test(&server)));
-            stops.store(true, Ordering::Relaxed);
+            service.stops.store(true, Ordering::Relaxed);
             tested.unwrap_or_else(|why| std::panic::resume_unwind(why));
         });
         server.remove();
+    }
+
+    /// Files that contain the number of the piece.
+    #[derive(Default)]
+    struct Numbered {
+        stops: AtomicBool,
+    }
+
+    impl Service for Numbered {
+        fn goes_on(&self) -> bool {
+            !self.stops.load(Ordering::Relaxed)
+        }
+
+        fn pieces(&self, request: &Request) -> Result<Reply<OwnedFd>, Refused> {
+            of_three_and_sixty(request)
+        }
+
+        /// Device 7 has 5 bytes, and no other has any.
+        fn make_room(&self, room: &Room) -> u64 {
+            if room.device == [7; 16] { 5 } else { 0 }
+        }
     }
 
     /// Block 1 has 63 pieces, and there is no other.
@@ -298,7 +332,7 @@ mod tests {
                 .is_err()
             );
             let address = folder::in_network(&server.name).expect("an address");
-            for bytes in [0, 1, Request::SIZE - 1, Request::SIZE + 1, 4096] {
+            for bytes in [0, 1, Ask::SIZE - 1, Ask::SIZE, Ask::SIZE + 1, 4096] {
                 let socket = socket::connect(&address).expect("a connection");
                 net::send(&socket, &vec![1; bytes], SendFlags::empty()).expect("sent");
                 let (read, _) =

@@ -26,10 +26,16 @@ pub fn connect(address: &SocketAddrUnix) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
+/// A socket that is connected to an address. Neither this call nor any on the socket waits.
+pub fn connect_at_once(address: &SocketAddrUnix) -> Result<OwnedFd, Errno> {
+    let socket = unconnected(SocketFlags::NONBLOCK)?;
+    net::connect(&socket, address)?;
+    Ok(socket)
+}
+
 /// Whether nobody listens at an address. Does not wait.
 pub fn is_refused(address: &SocketAddrUnix) -> bool {
-    let tried = unconnected(SocketFlags::NONBLOCK).and_then(|socket| net::connect(socket, address));
-    tried == Err(Errno::CONNREFUSED)
+    connect_at_once(address).err() == Some(Errno::CONNREFUSED)
 }
 
 /// Whether the process at the other end is of this process's user, as the kernel noted when it connected or began to

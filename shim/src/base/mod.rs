@@ -1,6 +1,7 @@
 //! What every floor uses: settings, the state of a thread, the dynamic linker, and the boundary to the host:
 //! panics stop there, and after a fork every call of the child is forwarded.
 
+pub mod addresses;
 pub mod boundary;
 pub mod linker;
 pub mod newcomers;

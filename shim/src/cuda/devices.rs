@@ -4,6 +4,8 @@ use std::ffi::c_int;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use cudarc::driver::sys;
+
 use crate::base::thread;
 use crate::cuda::functions::real;
 use crate::cuda::types::SUCCESS;
@@ -41,6 +43,23 @@ pub fn is_vmm_possible() -> bool {
     // SAFETY: `count` is ours to write.
     let asked = thread::call(|| unsafe { real::cuDeviceGetCount(&mut count) });
     asked != SUCCESS || (0..count).any(has_virtual_memory)
+}
+
+/// What tells a device apart from all others, for other processes: they may number their devices differently.
+pub fn uuid(device: i32) -> Option<[u8; 16]> {
+    let mut uuid = sys::CUuuid { bytes: [0; 16] };
+    // SAFETY: `uuid` is ours to write.
+    let asked = thread::call(|| unsafe { real::cuDeviceGetUuid_v2(&mut uuid, device) });
+    (asked == SUCCESS).then(|| uuid.bytes.map(|byte| byte as u8))
+}
+
+/// The device with this [`uuid`]. `None`: this process does not see it.
+pub fn with_uuid(wanted: [u8; 16]) -> Option<i32> {
+    let mut count = 0;
+    // SAFETY: `count` is ours to write.
+    let asked = thread::call(|| unsafe { real::cuDeviceGetCount(&mut count) });
+    let mut devices = 0..if asked == SUCCESS { count } else { 0 };
+    devices.find(|device| uuid(*device) == Some(wanted))
 }
 
 /// Whether network cards can reach a device's virtual memory.

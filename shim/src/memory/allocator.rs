@@ -37,7 +37,8 @@ fn allocate_slowly(pool: &DevicePool<Cuda>, context: Context, bytes: u64) -> Res
     if captures::any() {
         capture_notices::close_of_ended_threads();
     }
-    let result = shortage::ask(|| match pool.allocate(context, bytes) {
+    let device = context::device().into();
+    let result = shortage::ask(device, bytes, || match pool.allocate(context, bytes) {
         Err(OUT_OF_MEMORY) => {
             let is_more = room::release_broken();
             if room::trim(None, true) > 0 || is_more {

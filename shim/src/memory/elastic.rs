@@ -334,12 +334,12 @@ pub fn decay() -> u64 {
     all().map(Elastic::decay).sum()
 }
 
-/// Gives spare memory of a device, or of all, back to the driver. Returns the bytes.
-fn give_back(device: Option<i32>, waits: bool, patience: Duration) -> u64 {
+/// Gives up to so many bytes of spare memory of a device, or of each, back to the driver. Returns the bytes.
+fn give_back(device: Option<i32>, bytes: u64, waits: bool, patience: Duration) -> u64 {
     let of_device = |pool: &&OfDevice| device.is_none_or(|device| pool.driver().device == device);
     all()
         .filter(of_device)
-        .map(|pool| pool.give_back(u64::MAX, waits, patience))
+        .map(|pool| pool.give_back(bytes, waits, patience))
         .sum()
 }
 

@@ -13,7 +13,7 @@ use crate::base::thread;
 use crate::cuda::device::{self, Event};
 use crate::cuda::functions::real;
 use crate::cuda::types::{CUresult, OUT_OF_MEMORY, SUCCESS};
-use crate::memory::{budget, physical, room};
+use crate::memory::{budget, neighbours, physical, room};
 use crate::record::events;
 
 /// `CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID`.
@@ -218,5 +218,9 @@ impl PageDriver for Pages {
 
     fn make_room(&self) -> bool {
         room::make_room_on(self.device) > 0
+    }
+
+    fn make_room_elsewhere(&self, bytes: u64) -> bool {
+        neighbours::make_room(self.device, bytes)
     }
 }

@@ -1,7 +1,7 @@
 //! Memory in pages for other processes: the exporter's side.
 //!
-//! A handle of such memory is a token (`crates/ipc`). The first one starts a thread that gives importers the descriptors
-//! of a block's pages. It waits for no importer, and holds no lock that the program waits for.
+//! A handle of such memory is a token (`crates/ipc`). The thread of `ipc_server.rs` gives importers the descriptors
+//! of a block's pages.
 //!
 //! Pages of a live block neither move nor go back, so that an exported block needs no pin; a segment of PyTorch's is
 //! pinned. When it is freed its token
@@ -9,43 +9,26 @@
 //! (Natively that is undefined: a program must not free what importers have open.)
 
 use std::os::fd::{FromRawFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
-use std::sync::{Mutex, OnceLock};
-use std::thread::sleep;
-use std::time::Duration;
+use std::sync::{LazyLock, Mutex};
 
 use cudarc::driver::sys;
 use gpushim_alloc::Policy;
 use gpushim_alloc::elastic::Handle;
 use gpushim_alloc::stream_pool::LiveBlock;
-use gpushim_ipc::{BATCH, Block, Exports, Piece, Refused, Reply, Request, Server, Token};
-use gpushim_trace::background::{self, Background, is_left_alone};
+use gpushim_ipc::{BATCH, Block, Exports, Piece, Refused, Reply, Request, Token};
 
 use crate::base::thread::{self, Uncancelled};
-use crate::base::{boundary, stderr};
 use crate::cuda::captures::relaxed;
 use crate::cuda::functions::real;
 use crate::cuda::types::check;
 use crate::memory::registry::{self, RegisteredPool};
-use crate::memory::{elastic, physical};
+use crate::memory::{elastic, ipc_server, physical};
 
 /// `CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR`.
 const DESCRIPTOR: u32 = sys::CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR.0;
 
-/// This process as an exporter.
-struct Exporter {
-    server: Server,
-    exports: Mutex<Exports>,
-}
-
-/// Set at the first export. `None`: there is no socket or thread to be had.
-static EXPORTER: OnceLock<Option<Exporter>> = OnceLock::new();
-/// The sockets, for a forked child; -1: none.
-static SOCKETS: [AtomicI32; 2] = [const { AtomicI32::new(-1) }; 2];
-/// Set when the process ends: the driver may be gone from then on.
-static STOPPED: AtomicBool = AtomicBool::new(false);
-/// Held while the thread calls the driver, so that the end of the process waits for that.
-static WORKING: Mutex<()> = Mutex::new(());
+/// The blocks of which tokens were given away.
+static EXPORTS: LazyLock<Mutex<Exports>> = LazyLock::new(Mutex::default);
 
 /// A block and the memory that it is in.
 #[derive(PartialEq, Eq)]
@@ -102,13 +85,13 @@ pub fn is_possible(entry: &RegisteredPool, block: &LiveBlock) -> bool {
 pub fn token(address: u64) -> Option<Token> {
     let _uncancelled = Uncancelled::new();
     let source = source(address)?;
-    let exporter = EXPORTER.get_or_init(start).as_ref()?;
+    let server = ipc_server::server()?;
     let is_live = |block| find(block).is_some();
-    let number = exporter.exports.lock().ok()?.add(source.block, is_live);
+    let number = EXPORTS.lock().ok()?.add(source.block, is_live);
     Some(Token {
         process: std::process::id(),
-        name: exporter.server.name,
-        secret: exporter.server.secret,
+        name: server.name,
+        secret: server.secret,
         block: number,
         bytes: source.requested,
     })
@@ -116,91 +99,15 @@ pub fn token(address: u64) -> Option<Token> {
 
 /// Whether a token is this process's own.
 pub fn is_own(token: &Token) -> bool {
-    let exporter = EXPORTER.get().and_then(Option::as_ref);
-    exporter.is_some_and(|exporter| exporter.server.name == token.name)
+    ipc_server::server().is_some_and(|server| server.name == token.name)
 }
 
-fn start() -> Option<Exporter> {
-    let server = match Server::open() {
-        Ok(server) => server,
-        Err(error) => {
-            stderr::say(&format!("failed to listen for other processes: {error}"));
-            return None;
-        }
-    };
-    for (slot, socket) in SOCKETS.iter().zip(server.descriptors()) {
-        slot.store(socket, Ordering::Release);
-    }
-    // SAFETY: both handlers are `extern "C"` functions that do not unwind.
-    unsafe {
-        libc::pthread_atfork(None, None, Some(in_child));
-        libc::atexit(stop);
-    }
-    match background::spawn("gpushim-ipc", 256 << 10, serve) {
-        Ok(_) => Some(Exporter {
-            server,
-            exports: Mutex::default(),
-        }),
-        Err(error) => {
-            stderr::say(&format!(
-                "failed to start a thread for other processes: {error}"
-            ));
-            server.remove();
-            None
-        }
-    }
-}
-
-/// A forked child has the sockets, and nobody there answers: importers would wait for nothing after the parent's end.
-extern "C" fn in_child() {
-    for slot in &SOCKETS {
-        let socket = slot.swap(-1, Ordering::AcqRel);
-        if socket >= 0 {
-            // SAFETY: the child's copy of a socket that only the parent's thread uses.
-            unsafe { libc::close(socket) };
-        }
-    }
-}
-
-extern "C" fn stop() {
-    STOPPED.store(true, Ordering::Release);
-    if boundary::bypassed() {
-        // In a forked child: the sockets are the parent's.
-        return;
-    }
-    if let Some(Some(exporter)) = EXPORTER.get() {
-        exporter.server.remove();
-    }
-    // Waits for a call in progress, but not for ever: the process wants to end.
-    for _ in 0..100 {
-        if WORKING.try_lock().is_ok() {
-            break;
-        }
-        sleep(Duration::from_millis(1));
-    }
-}
-
-/// The thread.
-fn serve() {
-    let _background = Background::new();
-    // The thread that starts this one is about to store it.
-    let exporter = EXPORTER.wait();
-    let Some(exporter) = exporter else { return };
-    let goes_on = || !STOPPED.load(Ordering::Acquire) && !boundary::bypassed() && !is_left_alone();
-    exporter.server.run(goes_on, |request| {
-        let Ok(_working) = WORKING.lock() else {
-            return Err(Refused::Gone);
-        };
-        if STOPPED.load(Ordering::Acquire) {
-            return Err(Refused::Gone);
-        }
-        boundary::run(|| Err(Refused::Gone), || answer(exporter, request))
-    });
-}
-
-/// The descriptors of some pages of a block.
-fn answer(exporter: &Exporter, request: &Request) -> Result<Reply<OwnedFd>, Refused> {
-    let exports = exporter.exports.lock();
+/// The descriptors of some pages of a block, for an importer.
+///
+/// # Errors
+/// The block is gone; the driver's.
+pub fn pieces(request: &Request) -> Result<Reply<OwnedFd>, Refused> {
+    let exports = EXPORTS.lock();
     let block = exports.ok().and_then(|exports| exports.find(request.block));
     let block = block.ok_or(Refused::Gone)?;
     let source = find(block).ok_or(Refused::Gone)?;

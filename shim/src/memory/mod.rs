@@ -1,7 +1,8 @@
 //! Memory: the pools of this process, and what the driver serves itself.
 //!
 //! `registry` has the pools, `allocator` and `stream_ordered` serve requests from them, `paged` those of `cudaMalloc`
-//! under the policy `vmm`, `ipc_export` and `ipc_import` share those with other processes, `elastic` the segments of PyTorch's own allocator. `plain_driver` and `stream_driver` are the
+//! under the policy `vmm`, `ipc_export` and `ipc_import` share those with other processes, `neighbours` asks those for memory,
+//! `elastic` serves the segments of PyTorch's own allocator. `plain_driver` and `stream_driver` are the
 //! driver as the pools see it. What no pool serves goes through `passthrough`.
 
 pub mod allocator;
@@ -13,10 +14,13 @@ pub mod elastic;
 pub mod elastic_pages;
 pub mod elastic_sites;
 pub mod growth;
+pub mod ipc_answers;
 pub mod ipc_export;
 pub mod ipc_import;
+pub mod ipc_server;
 pub mod mappings;
 pub mod memory_info;
+pub mod neighbours;
 pub mod paged;
 pub mod passthrough;
 pub mod peer_access;

@@ -179,7 +179,8 @@ pub fn forward_on(
     };
     let mut result = thread::timed(&mut call);
     if result == OUT_OF_MEMORY {
-        let again = shortage::ask(|| {
+        let on = device.unwrap_or_else(|| context::device().into());
+        let again = shortage::ask(on, bytes, || {
             room::make_room();
             check(thread::timed(&mut call))
         });
@@ -208,7 +209,7 @@ fn claim(device: Option<i32>, class: Class, bytes: u64) -> Option<Claim> {
             room::make_room();
             budget::reserve(device, bytes).ok_or(OUT_OF_MEMORY)
         };
-        shortage::ask(again).ok()
+        shortage::ask(device, bytes, again).ok()
     })
 }
 

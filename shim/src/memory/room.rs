@@ -15,9 +15,12 @@ const PATIENCE: Duration = Duration::from_millis(10);
 /// The same for a thread that holds nothing that others wait for.
 const LONG: Duration = Duration::from_secs(2);
 
-/// What else gives memory back: of a device or of all; whether it waits for work, and how long for other threads.
-/// Returns the bytes.
-pub type GiveBack = fn(Option<i32>, bool, Duration) -> u64;
+/// How long another process's request waits for a thread of this one: its own patience is a second.
+const FOR_NEIGHBOURS: Duration = Duration::from_millis(200);
+
+/// What else gives memory back: of a device or of all; how many bytes; whether it waits for work, and how long for other
+/// threads. Returns the bytes.
+pub type GiveBack = fn(Option<i32>, u64, bool, Duration) -> u64;
 
 static ELSE: OnceLock<GiveBack> = OnceLock::new();
 
@@ -28,8 +31,12 @@ pub fn when_short(give_back: GiveBack) {
 }
 
 fn others(device: Option<i32>, waits: bool, patience: Duration) -> u64 {
-    ELSE.get()
-        .map_or(0, |give_back| give_back(device, waits, patience))
+    others_up_to(u64::MAX, device, waits, patience)
+}
+
+fn others_up_to(bytes: u64, device: Option<i32>, waits: bool, patience: Duration) -> u64 {
+    let give_back = ELSE.get();
+    give_back.map_or(0, |give_back| give_back(device, bytes, waits, patience))
 }
 
 /// Gives back what is free, after the work that uses it where `waits`: of all pools, or of those of the
@@ -44,6 +51,15 @@ fn of_pools(device: Option<i32>, but: Option<PoolId>, waits: bool) -> u64 {
         .filter(|entry| but != Some(entry.pool.id()))
         .map(|entry| entry.pool.make_room(device::driver(), waits, PATIENCE))
         .sum()
+}
+
+/// Another process has no memory on a device: what is free here goes back, about this many bytes of it. What work of
+/// streams still uses is not waited for. Returns the bytes.
+pub fn for_neighbour(device: i32, bytes: u64) -> u64 {
+    let cached = registry::used().map_or(0, |pool| pool.trim(Some(device), 0));
+    let given = cached + of_pools(Some(device), None, false);
+    let missing = bytes.saturating_sub(given);
+    given + others_up_to(missing, Some(device), false, FOR_NEIGHBOURS)
 }
 
 /// Memory of a device was short for a page of a segment: pools give theirs back. Returns the bytes.

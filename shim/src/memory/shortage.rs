@@ -1,8 +1,10 @@
-//! Requests that found no memory while other threads were giving memory back.
+//! Requests that found no memory while other threads were giving memory back, or while other processes have some that they do
+//! not use.
 //!
 //! Memory that is being given back counts neither as the pool's nor as the driver's: a request that comes just then
 //! finds none and would fail although there is memory. So a failed request is tried again, one thread at a time, after
-//! the other threads' calls are over. It is not tried again if no other thread was giving memory back or asking.
+//! the other threads' calls are over. It is not tried again if no other thread was giving memory back or asking, unless
+//! another process gives memory back when it is asked to (`neighbours.rs`).
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,7 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use gpushim_trace::Class;
 
 use crate::cuda::types::{CUresult, OUT_OF_MEMORY};
-use crate::memory::{memory_info, room};
+use crate::memory::{memory_info, neighbours, room};
 use crate::record::events;
 
 /// Threads that look for memory or give it back.
@@ -50,11 +52,24 @@ impl Drop for Active {
     }
 }
 
-/// Calls `ask` for memory; calls it again if other threads were moving memory meanwhile.
+/// Calls `ask` for this many bytes of a device; calls it again if other threads were moving memory meanwhile, or if other
+/// processes give memory back to the device.
 ///
 /// # Errors
 /// Those of `ask`.
-pub fn ask<T>(mut ask: impl FnMut() -> Result<T, CUresult>) -> Result<T, CUresult> {
+pub fn ask<T>(
+    device: i32,
+    bytes: u64,
+    mut ask: impl FnMut() -> Result<T, CUresult>,
+) -> Result<T, CUresult> {
+    match ask_in_turn(&mut ask) {
+        Err(OUT_OF_MEMORY) if neighbours::make_room(device, bytes) => ask_in_turn(&mut ask),
+        result => result,
+    }
+}
+
+/// Calls `ask`; calls it again if other threads were moving memory meanwhile.
+fn ask_in_turn<T>(mut ask: impl FnMut() -> Result<T, CUresult>) -> Result<T, CUresult> {
     let active = Active::begin();
     let mut result = ask();
     if !matches!(result, Err(OUT_OF_MEMORY)) || active.was_alone() {

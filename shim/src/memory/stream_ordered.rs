@@ -135,7 +135,7 @@ fn allocate_slowly(
     trace::open();
     growth::begins();
     events::driver_ns();
-    let asked = shortage::ask(|| {
+    let asked = shortage::ask(entry.device, bytes, || {
         let asked = entry.pool.allocate(device::driver(), stream, bytes);
         // A request that the pool leaves to the driver is no shortage.
         asked.map_err(|error| entry.pool.refusal().map_or(error, |_| INVALID_VALUE))

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use gpushim_trace::Writer;
 
-use crate::base::{boundary, settings, stderr};
+use crate::base::{addresses, boundary, settings, stderr};
 
 /// The trace of this process; `None` inside: off, or it could not be written.
 static TRACE: OnceLock<Option<Writer>> = OnceLock::new();
@@ -53,7 +53,7 @@ fn create() -> Option<&'static Writer> {
         first = true;
         boundary::prepare();
         let (path, options) = settings::config().trace_file()?;
-        if !has_addresses(usize::try_from(options.bytes).ok()?.checked_add(BESIDE)?) {
+        if !addresses::are_free(usize::try_from(options.bytes).ok()?.checked_add(BESIDE)?) {
             stderr::say(
                 "failed to create the trace: the process has few addresses left (`ulimit -v`); the program runs on without one",
             );
@@ -99,16 +99,6 @@ fn create() -> Option<&'static Writer> {
         }
     }
     Some(writer)
-}
-
-/// Whether the process has room in its address space for a mapping of this size.
-fn has_addresses(bytes: usize) -> bool {
-    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-    // SAFETY: a mapping of its own, without access, where the kernel likes; nothing refers to it.
-    unsafe {
-        let place = libc::mmap(std::ptr::null_mut(), bytes, libc::PROT_NONE, flags, -1, 0);
-        place != libc::MAP_FAILED && libc::munmap(place, bytes) == 0
-    }
 }
 
 /// The trace, if it is open. For places that must not open it: under the pool's lock, and where a framework announces a tensor.

@@ -108,4 +108,7 @@ pub trait PageDriver: Sync {
 
     /// Has others in the process give back what they do not use. Whether they gave any.
     fn make_room(&self) -> bool;
+
+    /// Has other processes give back what they do not use, where the device cannot give this many bytes. Whether they gave any.
+    fn make_room_elsewhere(&self, bytes: u64) -> bool;
 }

@@ -58,7 +58,9 @@ impl<D: PageDriver> Elastic<D> {
             let room = self.driver.room().saturating_add(state.available());
             rules::may_have_segment(room >= wanted)
         };
-        let has_room = fits(&state) || self.driver.make_room() && fits(&state);
+        let has_room = fits(&state)
+            || self.driver.make_room() && fits(&state)
+            || self.driver.make_room_elsewhere(wanted) && fits(&state);
         if !has_room {
             return Err(Refusal::Driver(D::OUT_OF_MEMORY));
         }

@@ -176,6 +176,11 @@ impl<E: Copy> State<E> {
                 return Some(memory);
             }
         }
+        if driver.make_room_elsewhere(bytes_of(size))
+            && let Some(memory) = self.create_up_to(driver, size)
+        {
+            return Some(memory);
+        }
         if !wanted.is_needed {
             return None;
         }

@@ -240,4 +240,8 @@ impl PageDriver for Pages {
     fn make_room(&self) -> bool {
         false
     }
+
+    fn make_room_elsewhere(&self, _: u64) -> bool {
+        false
+    }
 }

@@ -214,6 +214,7 @@ declare! {
     fn cuDeviceGetMemPool(pool: *mut Handle, device: c_int);
     fn cuDeviceGet(device: *mut c_int, ordinal: c_int);
     fn cuDeviceGetCount(count: *mut c_int);
+    fn cuDeviceGetUuid_v2(uuid: *mut sys::CUuuid, device: c_int);
     fn cuDeviceGetName(name: *mut c_char, length: c_int, device: c_int);
     fn cuDeviceTotalMem_v2(bytes: *mut usize, device: c_int);
     fn cuDriverGetVersion(version: *mut c_int);

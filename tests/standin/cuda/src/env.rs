@@ -50,6 +50,8 @@ pub struct Settings {
     pub devices: u32,
     /// `STANDIN_MEMORY`: memory of each device, in bytes.
     pub memory: u64,
+    /// `STANDIN_SHARED`: a file in which processes note what they have taken: it counts for all that name the file.
+    pub shared: Option<PathBuf>,
     /// `STANDIN_LATENCY`: `name=time,...`. Names of host calls: malloc, free; of work on streams:
     /// copy, set, launch.
     pub latency: Latency,
@@ -78,6 +80,7 @@ impl Default for Settings {
         Settings {
             devices: 1,
             memory: 8 << 30,
+            shared: None,
             latency: Latency::default(),
             report: None,
             version: 13000,
@@ -171,6 +174,7 @@ impl Settings {
         settings.report = lookup("STANDIN_REPORT")
             .filter(|path| !path.is_empty())
             .map(PathBuf::from);
+        settings.shared = lookup("STANDIN_SHARED").map(PathBuf::from);
         (settings, problems)
     }
 }

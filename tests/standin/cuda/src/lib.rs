@@ -60,6 +60,7 @@ mod primary;
 mod procs;
 mod ranges;
 mod report;
+mod shared;
 mod state;
 mod stream;
 mod stream_attr;

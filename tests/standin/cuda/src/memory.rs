@@ -7,7 +7,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 
 use crate::codes::{INVALID_VALUE, OUT_OF_MEMORY, Outcome};
+use crate::env::settings;
 use crate::ranges::Ranges;
+use crate::shared::Shared;
 use crate::state::{Guard, State};
 use crate::work::Place;
 
@@ -270,23 +272,43 @@ fn map(bytes: u64) -> Option<u64> {
     Some(at as u64)
 }
 
+/// What other processes have taken, if that counts.
+fn shared() -> Option<Shared> {
+    Shared::open(settings().shared.as_ref()?)
+}
+
 impl State {
     /// Takes `bytes` of a device's memory into account.
     pub fn charge(&mut self, device: i32, bytes: u64) -> Outcome {
-        let device = self.device(device)?;
-        match device.used.checked_add(bytes) {
-            Some(used) if used <= device.total => {
-                device.used = used;
+        let shared = shared();
+        let others = shared.as_ref().map_or(0, |shared| shared.others(device));
+        let of = self.device(device)?;
+        match of.used.checked_add(bytes) {
+            Some(used) if used.saturating_add(others) <= of.total => {
+                of.used = used;
+                if let Some(shared) = shared {
+                    shared.note(device, used);
+                }
                 Ok(())
             }
             _ => Err(OUT_OF_MEMORY),
         }
     }
 
+    /// Memory of a device that nobody has taken, in bytes.
+    pub fn free_memory(&mut self, device: i32) -> Outcome<u64> {
+        let others = shared().map_or(0, |shared| shared.others(device));
+        let device = self.device(device)?;
+        Ok(device.total.saturating_sub(device.used + others))
+    }
+
     /// The reverse of [`State::charge`].
     pub fn refund(&mut self, device: i32, bytes: u64) {
-        if let Ok(device) = self.device(device) {
-            device.used = device.used.saturating_sub(bytes);
+        if let Ok(of) = self.device(device) {
+            of.used = of.used.saturating_sub(bytes);
+            if let Some(shared) = shared() {
+                shared.note(device, of.used);
+            }
         }
     }
 

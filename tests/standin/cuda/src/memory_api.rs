@@ -63,9 +63,8 @@ api! {
         let mut state = lock()?;
         let current = state.current()?;
         let ordinal = state.contexts.get(current)?.device;
-        let device = state.device(ordinal)?;
-        free.maybe((device.total - device.used) as usize);
-        total.maybe(device.total as usize);
+        free.maybe(state.free_memory(ordinal)? as usize);
+        total.maybe(state.device(ordinal)?.total as usize);
         Ok(())
     }
     /// Device memory.

@@ -1,0 +1,61 @@
+//! Memory of the devices that other processes have taken, if `STANDIN_SHARED` names a file in which each process notes its own.
+//!
+//! A line of the file has a process, a device and its bytes there. The lines of processes that have ended do not count.
+
+use std::fs::{File, read_link};
+use std::io::{Read, Seek, Write};
+use std::path::Path;
+
+/// What all processes have taken, with the file locked until it is dropped.
+pub struct Shared {
+    file: File,
+    /// Process, device, bytes.
+    lines: Vec<(u32, i32, u64)>,
+}
+
+impl Shared {
+    /// Reads the file, and makes it if need be. `None`: it cannot be had.
+    pub fn open(path: &Path) -> Option<Shared> {
+        let mut options = File::options();
+        let made = options.read(true).write(true).create(true).truncate(false);
+        let mut file = made.open(path).ok()?;
+        file.lock().ok()?;
+        let mut text = String::new();
+        file.read_to_string(&mut text).ok()?;
+        let line = |line: &str| {
+            let mut words = line.split(' ');
+            let process = words.next()?.parse().ok()?;
+            let device = words.next()?.parse().ok()?;
+            Some((process, device, words.next()?.parse().ok()?))
+        };
+        let mut lines: Vec<_> = text.lines().filter_map(line).collect();
+        // A process that nobody has waited for yet has no program any more.
+        lines.retain(|(process, _, _)| read_link(format!("/proc/{process}/exe")).is_ok());
+        Some(Shared { file, lines })
+    }
+
+    /// Bytes of a device that other processes have.
+    pub fn others(&self, device: i32) -> u64 {
+        let own = std::process::id();
+        let others = self.lines.iter();
+        let others = others.filter(|(process, of, _)| *process != own && *of == device);
+        others.map(|(_, _, bytes)| bytes).sum()
+    }
+
+    /// Notes the bytes of a device that this process has.
+    pub fn note(mut self, device: i32, bytes: u64) {
+        let own = std::process::id();
+        let is_other = |(process, of, _): &(u32, i32, u64)| (*process, *of) != (own, device);
+        self.lines.retain(is_other);
+        self.lines.push((own, device, bytes));
+        let lines = self.lines.iter();
+        let text: String = lines
+            .map(|(process, device, bytes)| format!("{process} {device} {bytes}\n"))
+            .collect();
+        let written = self.file.set_len(0).and_then(|()| self.file.rewind());
+        let written = written.and_then(|()| self.file.write_all(text.as_bytes()));
+        if let Err(error) = written {
+            eprintln!("standin: failed to write the memory that processes share: {error}");
+        }
+    }
+}
