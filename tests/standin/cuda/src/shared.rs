@@ -4,6 +4,7 @@
 
 use std::fs::{File, read_link};
 use std::io::{Read, Seek, Write};
+use std::os::fd::AsRawFd;
 use std::path::Path;
 
 /// What all processes have taken, with the file locked until it is dropped.
@@ -19,7 +20,9 @@ impl Shared {
         let mut options = File::options();
         let made = options.read(true).write(true).create(true).truncate(false);
         let mut file = made.open(path).ok()?;
-        file.lock().ok()?;
+        // SAFETY: the descriptor is open.
+        let locked = unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX) };
+        (locked == 0).then_some(())?;
         let mut text = String::new();
         file.read_to_string(&mut text).ok()?;
         let line = |line: &str| {
