@@ -23,7 +23,7 @@ sys.path.insert(0, str(ROOT / "tests" / "faults"))
 
 import rules
 
-POLICIES = ("auto", "blocks", "segments", "bins", "vmm", "auto/novmm")
+POLICIES = ("auto", "blocks", "segments", "bins", "auto/novmm")
 MEMORY = {"bins": "512M"}  # which rounds up
 # Functions that a pool of mapped memory needs: refused from some call on, it must serve without them.
 REFUSED = [(name, code) for name in ("cuMemAddressReserve", "cuMemCreate", "cuMemMap", "cuMemSetAccess") for code in (1, 2, 800, 801)]
@@ -140,7 +140,7 @@ class Sweep:
                         yield Case(policy, "code", function, str(when), code, trace=self.random.random() < 0.1)
                     yield Case(policy, "delay", function, str(when), self.random.choice((5, 15, 50)), "together")
                 yield Case(policy, "code", function, str(self.random.randint(1, calls)), self.random.choice(rules.codes(function)), "together")
-            if policy in ("auto", "vmm"):
+            if policy == "auto":
                 for function, code in REFUSED:
                     for when in {1, self.random.randint(1, max(counts.get(function, 1), 1))}:
                         yield Case(policy, "refusal", function, f"{when}+", code)

@@ -30,7 +30,7 @@ PROGRAMS = {
     "features": ["torch_elastic_features.py"],
     "graphs replayed": ["torch_replays.py"],
     "graph of a step": ["torch_graph.py"],
-    "torch.compile, reduce-overhead": ["torch_compile.py", "--only", "reduce-overhead", "--steps", "300"],
+    "reduce-overhead": ["torch_compile.py", "--only", "reduce-overhead", "--steps", "1000", "--churn"],
 }
 WAYS = {
     # name -> environment; under the limit, too, and without

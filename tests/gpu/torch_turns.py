@@ -129,7 +129,11 @@ def together(options, name, left, likes):
         folder = Path(folder)
         trainers = [Trainer(options, WAYS[name], folder, which) for which in (0, 1)]
         taker = subprocess.Popen([sys.executable, __file__, "--takes"], text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-        wait_for(folder / "ready", 2)
+        ready = folder / "ready"
+        while not (ready.is_file() and ready.stat().st_size == 2):
+            if any(trainer.process.poll() is not None for trainer in trainers):
+                sys.exit(f"{name}: a process ended before its first turn: {[trainer.end(1) for trainer in trainers]}")
+            time.sleep(0.01)
         taker.stdin.write(f"{left}\n")
         taker.stdin.flush()
         taken = taker.stdout.readline().split()
@@ -168,6 +172,8 @@ def main():
         with tempfile.TemporaryDirectory() as folder:
             code, stdout, said = Trainer(options, None, Path(folder), which, ["--alone"]).end(options.timeout)
         print(f"natively, alone: code {code}; {said}", flush=True)
+        if code != 0:
+            sys.exit(1)
         likes.append(stdout)
         reserved += int(next((line.split()[1] for line in said if line.startswith("reserved")), "0"))
     results = {name: together(options, name, int(reserved / options.over), likes) for name in WAYS}

@@ -305,7 +305,13 @@ fn adds_up(path: &str, is_whole: bool) -> u64 {
     );
     let live = trace.live().expect("a live table");
     assert!(live.is_complete(), "{live:?}");
-    assert!((1..=4 * 32 + 1).contains(&live.blocks.len()));
+    let count = live.blocks.len();
+    // A block that was freed after its slot was copied may be there beside the next one of its thread. Where no event was
+    // overwritten meanwhile, it is so for few.
+    assert!(
+        count >= 1 && (count <= 4 * 32 + 1 + 4 || !is_whole),
+        "{count}"
+    );
     let held: HashSet<u64> = live.blocks.iter().map(|one| one.event.address).collect();
     let (mut told, mut made) = (HashSet::new(), HashSet::new());
     for record in trace.events() {

@@ -49,7 +49,6 @@ shim!(AUTO, "auto",);
 shim!(BLOCKS, "blocks", "GPUSHIM_POLICY" = "blocks");
 shim!(SEGMENTS, "segments", "GPUSHIM_POLICY" = "segments");
 shim!(BINS, "bins", "GPUSHIM_POLICY" = "bins");
-shim!(VMM, "vmm", "GPUSHIM_POLICY" = "vmm");
 shim!(OFF, "off", "GPUSHIM_POLICY" = "off");
 shim!(
     WAIT,
@@ -114,9 +113,9 @@ static LIMITED_OFF: Shim = Shim {
     pause: 0,
 };
 
-static POLICIES: [&Shim; 6] = [&AUTO, &BLOCKS, &SEGMENTS, &BINS, &VMM, &OFF];
-static ALL: [&Shim; 11] = [
-    &AUTO, &BLOCKS, &SEGMENTS, &BINS, &VMM, &OFF, &WAIT, &STRICT, &VMM_WAIT, &TRACED, &SPOOLED,
+static POLICIES: [&Shim; 5] = [&AUTO, &BLOCKS, &SEGMENTS, &BINS, &OFF];
+static ALL: [&Shim; 10] = [
+    &AUTO, &BLOCKS, &SEGMENTS, &BINS, &OFF, &WAIT, &STRICT, &VMM_WAIT, &TRACED, &SPOOLED,
 ];
 static DECAYING: [&Shim; 2] = [&DECAY, &DECAY_SEGMENTS];
 static WITH_LIMIT: [&Shim; 3] = [&LIMITED, &LIMITED_SEGMENTS, &LIMITED_OFF];

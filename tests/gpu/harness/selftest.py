@@ -80,6 +80,8 @@ def good(argv, shim, env):
             return Outcome(0, stdout, "gpushim: IPC is not possible\nrefused: RuntimeError: no\n", 1.0)
     elif program in ("torch_peers.py", "ipc_paged.py"):
         stdout = "wrong 0\n"
+    elif program == "torch_turns.py":
+        stdout = "natively, alone\n" * 2 + "elastic auto: ended, equal\nelastic on: ended, equal\n"
     elif program == "async_stress":
         broken = "--broken" in argv
         return Outcome(1 if broken else 0, "mismatches\n" if broken else "no mismatches\n", "made 9 freed 9\n", 1.0)
@@ -114,7 +116,7 @@ ONLY = {
     "tune": {"mistaken": (lambda *run: dataclasses.replace(good(*run), traces=["mistaken.trace"]), {"PASS", "SKIP"})},
 }
 """More scripts of one section."""
-LOGIC = ("situations", "shortages", "workloads", "fill", "pair", "takeover", "plain", "others", "tune", "two", "sanitizer")
+LOGIC = ("situations", "shortages", "workloads", "fill", "pair", "takeover", "plain", "elastic", "others", "tune", "two", "sanitizer")
 """Sections whose runs all go through the session, so that they can be played."""
 SHOWN_ANYWAY = {"an order left out is seen", "the trace says so", "tensors in the trace"}
 """Checks that a crash fulfils, and those that rest on the made-up survey alone."""

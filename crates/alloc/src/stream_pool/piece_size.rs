@@ -26,6 +26,10 @@ const OF_HELD_THAT_STAYS: u64 = 512;
 const PIECES_OF_LARGE: u64 = 256;
 const PIECES_OF_LARGEST: u64 = 128;
 const MOST_PAGES: u64 = 512;
+/// Of so many pages (8 GiB of the smallest) such a request is a reservation for the rest of the run, as a rule: a cache of
+/// keys and values, or what a framework takes at its start.
+const VAST: u64 = 4096;
+const PIECES_OF_VAST: u64 = 16;
 /// During a first fill a small request gets memory for those that come after it: this share of what is allocated, and
 /// at most 16 pages.
 const AHEAD: u64 = 2048;
@@ -48,12 +52,12 @@ impl<E: Copy> State<E> {
             };
             let of_held = (held / OF_HELD_THAT_STAYS).min(MOST_PAGES);
             let share = (pages / OF_WHAT_STAYS).clamp(least.max(of_held), most.max(of_held));
-            let pieces = if need > self.stats.allocated {
-                PIECES_OF_LARGEST
-            } else {
-                PIECES_OF_LARGE
+            let of_large = match need > self.stats.allocated {
+                true if pages >= VAST => pages / PIECES_OF_VAST,
+                true => (pages / PIECES_OF_LARGEST).min(MOST_PAGES),
+                false => (pages / PIECES_OF_LARGE).min(MOST_PAGES),
             };
-            share.max((pages / pieces).min(MOST_PAGES)) * page
+            share.max(of_large) * page
         };
         room.min(piece)
     }
