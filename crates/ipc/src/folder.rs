@@ -20,11 +20,7 @@ const AGE: Duration = Duration::from_secs(10);
 const PREFIX: &str = "gpushim-ipc-";
 
 fn file_name(name: &Random) -> String {
-    let hex = name.iter().map(|byte| format!("{byte:02x}"));
-    PREFIX
-        .chars()
-        .chain(hex.collect::<String>().chars())
-        .collect()
+    format!("{PREFIX}{:032x}", u128::from_be_bytes(*name))
 }
 
 /// The name whose file name this is. `None`: it is none.
@@ -43,11 +39,21 @@ pub fn in_network(name: &Random) -> io::Result<SocketAddrUnix> {
 
 /// The names of all sockets in this network namespace, of all users.
 pub fn all_in_network() -> Vec<Random> {
-    // The last column is the address; `@` stands for the zero byte of an abstract one (proc_net_unix(5)).
-    let sockets = fs::read_to_string("/proc/net/unix").unwrap_or_default();
-    let addresses = sockets.lines().filter_map(|line| line.rsplit(' ').next());
-    let names = addresses.filter_map(|address| name_of(address.strip_prefix('@')?));
-    names.collect()
+    let table = fs::read("/proc/net/unix").unwrap_or_default();
+    let table = String::from_utf8_lossy(&table);
+    table.lines().filter_map(listener).collect()
+}
+
+/// The name in a line of `/proc/net/unix` (proc_pid_net(5)), if it is of a socket that listens. The server's end of each connection has
+/// the same name.
+fn listener(line: &str) -> Option<Random> {
+    /// `__SO_ACCEPTCON`, in hexadecimal.
+    const LISTENS: &str = "00010000";
+    let mut columns = line.split_ascii_whitespace();
+    let flags = columns.nth(3)?;
+    // `@` stands for the zero byte of an abstract address.
+    let name = columns.nth(3)?.strip_prefix('@')?;
+    (flags == LISTENS).then(|| name_of(name))?
 }
 
 /// The names of all sockets in a folder.

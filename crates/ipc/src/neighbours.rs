@@ -5,6 +5,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use rustix::net::{self, RecvFlags, SendFlags, SocketAddrUnix};
 
 use crate::folder;
@@ -13,9 +14,11 @@ use crate::socket::{connect_at_once, is_same_user};
 use crate::token::Random;
 
 /// Asks all other processes of this user that have a server for memory that they do not use, at the same time, and waits for their
-/// answers, this long at most. Returns the bytes that went back to the driver. `own`: this process's own server.
+/// answers: until there is as much as is wanted, and this long at most. Returns the bytes that went back to the driver.
+/// `own`: this process's own server.
 pub fn make_room(own: Option<&Random>, room: &Room, patience: Duration) -> u64 {
-    ask(connected(&folder::of_user(), own), room, patience)
+    let here = folder::all_in_network();
+    ask(connected(&here, &folder::of_user(), own), room, patience)
 }
 
 /// Asks the servers at the other ends of these connections.
@@ -25,21 +28,17 @@ fn ask(mut asked: Vec<OwnedFd>, room: &Room, patience: Duration) -> u64 {
     asked.retain(|socket| net::send(socket, &bytes, flags).is_ok());
     let until = Instant::now() + patience;
     let mut given = 0;
-    while !asked.is_empty() {
-        let left = until.saturating_duration_since(Instant::now());
+    while !asked.is_empty() && given < room.bytes {
+        let left = Timespec::try_from(until.saturating_duration_since(Instant::now()));
         let mut waited: Vec<_> = asked
             .iter()
             .map(|socket| PollFd::new(socket, PollFlags::IN))
             .collect();
-        let Ok(left) = Timespec::try_from(left) else {
-            break;
-        };
-        match poll(&mut waited, Some(&left)) {
-            Ok(0) => break,
-            Ok(_) => {}
+        match left.map(|left| poll(&mut waited, Some(&left))) {
+            Ok(Ok(1..)) => {}
             // A signal.
-            Err(_) if Instant::now() < until => continue,
-            Err(_) => break,
+            Ok(Err(Errno::INTR)) => continue,
+            _ => break,
         }
         let ready: Vec<bool> = waited.iter().map(|one| !one.revents().is_empty()).collect();
         let mut ready = ready.into_iter();
@@ -61,25 +60,19 @@ fn answer(socket: &OwnedFd) -> Option<u64> {
     (read == bytes.len()).then(|| u64::from_ne_bytes(bytes))
 }
 
-/// Connections to this user's servers.
-fn connected(folder: &Path, own: Option<&Random>) -> Vec<OwnedFd> {
-    let here = folder::all_in_network();
-    let mut found: Vec<_> = here
-        .iter()
-        .filter(|name| Some(*name) != own)
-        .filter_map(|name| connect_at_once(&folder::in_network(name).ok()?).ok())
-        .collect();
+/// Connections to this user's servers: those in this network namespace, and those of others that have a file in the folder.
+fn connected(here: &[Random], folder: &Path, own: Option<&Random>) -> Vec<OwnedFd> {
+    let others = here.iter().filter(|name| Some(*name) != own);
+    let mut addresses: Vec<_> = others.map(folder::in_network).collect();
     if folder::is_private(folder) {
-        // Those of other network namespaces.
         let there = folder::all_in(folder).into_iter();
         let there = there.filter(|name| Some(name) != own && !here.contains(name));
-        found.extend(there.filter_map(|name| {
-            let address = SocketAddrUnix::new(folder::path(folder, &name)).ok()?;
-            connect_at_once(&address).ok()
-        }));
+        let paths = there.map(|name| folder::path(folder, &name));
+        addresses.extend(paths.map(|path| Ok(SocketAddrUnix::new(path)?)));
     }
-    found.retain(|socket| is_same_user(socket));
-    found
+    let sockets = addresses.into_iter().flatten();
+    let sockets = sockets.filter_map(|address| connect_at_once(&address).ok());
+    sockets.filter(|socket| is_same_user(socket)).collect()
 }
 
 #[cfg(test)]
@@ -149,7 +142,7 @@ mod tests {
                 scope.spawn(|| server.run(giver));
             }
             let asked = |device| {
-                let room = Room { device, bytes: 1 };
+                let room = Room { device, bytes: 111 };
                 ask(servers.iter().map(connection).collect(), &room, PATIENCE)
             };
             assert_eq!(asked([7; 16]), 111);
@@ -181,17 +174,34 @@ mod tests {
     #[test]
     fn servers_are_found_in_the_network_and_in_the_folder() {
         let folder = private();
-        let found = || connected(folder.path(), None).len();
         let server = Server::open_in(folder.path()).expect("a server");
-        assert!(folder::all_in_network().contains(&server.name));
-        assert_eq!(folder::all_in(folder.path()), [server.name]);
-        assert!(found() >= 1);
         let name = server.name;
-        drop(server);
+        let found = |here: &[Random], own| connected(here, folder.path(), own).len();
+        // The end of a connection at the server has the server's name.
+        let open = connection(&server);
+        let all = folder::all_in_network();
+        assert_eq!(all.iter().filter(|one| **one == name).count(), 1);
+        assert_eq!(folder::all_in(folder.path()), [name]);
+        assert_eq!(found(&[name], None), 1, "the file is of the same server");
+        assert_eq!(found(&[], None), 1, "by the file");
+        assert_eq!(found(&[name], Some(&name)), 0);
+        assert_eq!(found(&[], Some(&name)), 0);
+        drop((server, open));
         assert!(!folder::all_in_network().contains(&name));
         // Its file is left, and nobody listens.
         assert_eq!(folder::all_in(folder.path()), [name]);
-        let address = SocketAddrUnix::new(folder::path(folder.path(), &name));
-        assert!(connect_at_once(&address.expect("an address")).is_err());
+        assert_eq!(found(&[name], None) + found(&[], None), 0);
+    }
+
+    #[test]
+    fn a_server_that_stopped_is_not_waited_for() {
+        let folder = private();
+        let server = Server::open_in(folder.path()).expect("a server");
+        let giver = Giver::new([7; 16], 1);
+        giver.stops.store(true, Ordering::Relaxed);
+        server.run(&giver);
+        assert_eq!(connected(&[server.name], folder.path(), None).len(), 0);
+        assert_eq!(connected(&[], folder.path(), None).len(), 0);
+        server.remove();
     }
 }

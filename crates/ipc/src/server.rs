@@ -18,11 +18,11 @@ use crate::message::{self, Ask, BATCH, Refused, Reply, Request, Room};
 use crate::socket::is_same_user;
 use crate::token::{self, Random};
 
-/// Importers that are served at once; others wait in the queue of the socket.
+/// Processes that are served at once; others wait in the queue of the socket.
 const MOST: usize = 64;
-/// Importers that wait there.
+/// Processes that wait there.
 const QUEUE: i32 = 128;
-/// An importer that asks for nothing for so long is let go.
+/// A process that asks for nothing for so long is let go.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How often the thread looks whether it is to go on.
 const LOOK: Timespec = Timespec {
@@ -52,13 +52,13 @@ pub trait Service {
 pub struct Server {
     /// The random part of their name.
     pub name: Random,
-    /// What importers must know.
+    /// What importers must know: it stands in tokens.
     pub secret: Random,
     listeners: Vec<OwnedFd>,
     path: Option<PathBuf>,
 }
 
-/// An importer that is connected.
+/// A process that is connected.
 struct Peer {
     socket: OwnedFd,
     until: Instant,
@@ -82,7 +82,7 @@ impl Server {
             listeners: vec![listen(&folder::in_network(&name)?)?],
             path: None,
         };
-        // Without it, importers in other network namespaces find nothing.
+        // Without it, processes in other network namespaces find nothing.
         if folder::make(folder) {
             folder::tidy(folder);
             let path = folder::path(folder, &name);
@@ -104,13 +104,26 @@ impl Server {
 
     /// The process ends: removes what would be left of it.
     pub fn remove(&self) {
+        self.close();
         if let Some(path) = &self.path {
             let _ = fs::remove_file(path);
         }
     }
 
-    /// Answers requests until the service does not go on.
+    /// From here on who connects is refused, and need not wait.
+    fn close(&self) {
+        for listener in &self.listeners {
+            let _ = net::shutdown(listener, net::Shutdown::Both);
+        }
+    }
+
+    /// Answers requests until the service does not go on, and listens no more then.
     pub fn run(&self, service: &impl Service) {
+        self.answer(service);
+        self.close();
+    }
+
+    fn answer(&self, service: &impl Service) {
         let mut peers = Vec::new();
         while service.goes_on() {
             let now = Instant::now();
@@ -170,7 +183,7 @@ fn listen(address: &SocketAddrUnix) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// A new importer, if it is this user's.
+/// A process that connects, if it is this user's.
 fn accept(listener: &OwnedFd) -> Option<Peer> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = match net::accept_with(listener, flags) {

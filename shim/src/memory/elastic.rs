@@ -94,7 +94,10 @@ fn make(ordinal: i32, context: Context) -> Option<&'static OfDevice> {
         return Some(pool);
     }
     boundary::prepare();
-    room::when_short(give_back);
+    room::when_short(room::Else {
+        give_back,
+        give_complete,
+    });
     let mode = match settings::config().elastic {
         Setting::On => Mode::Least,
         Setting::Auto | Setting::Off => Mode::Pressure,
@@ -334,13 +337,18 @@ pub fn decay() -> u64 {
     all().map(Elastic::decay).sum()
 }
 
-/// Gives up to so many bytes of spare memory of a device, or of each, back to the driver. Returns the bytes.
-fn give_back(device: Option<i32>, bytes: u64, waits: bool, patience: Duration) -> u64 {
+/// Gives spare memory of a device, or of all, back to the driver. Returns the bytes.
+fn give_back(device: Option<i32>, waits: bool, patience: Duration) -> u64 {
     let of_device = |pool: &&OfDevice| device.is_none_or(|device| pool.driver().device == device);
     all()
         .filter(of_device)
-        .map(|pool| pool.give_back(bytes, waits, patience))
+        .map(|pool| pool.give_back(u64::MAX, waits, patience))
         .sum()
+}
+
+/// Gives about so many bytes of spare memory that no work uses any more back to the driver. Returns the bytes.
+fn give_complete(device: i32, bytes: u64, patience: Duration) -> u64 {
+    at(device).map_or(0, |pool| pool.give_complete(bytes, patience))
 }
 
 /// The process ends: how often memory went elsewhere, and what that took.

@@ -221,6 +221,6 @@ impl PageDriver for Pages {
     }
 
     fn make_room_elsewhere(&self, bytes: u64) -> bool {
-        neighbours::make_room(self.device, bytes)
+        budget::fits(self.device, bytes) && neighbours::make_room(self.device, bytes)
     }
 }

@@ -1,5 +1,4 @@
-//! The sockets at which this process answers others, and the thread that does. It waits for no other process, and holds
-//! no lock that the program waits for.
+//! The sockets at which this process answers others, and the thread that does. It waits for no other process.
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
@@ -54,16 +53,18 @@ fn open(answers: Answers) -> Option<Server> {
             return None;
         }
     };
-    for (slot, socket) in SOCKETS.iter().zip(server.descriptors()) {
-        slot.store(socket, Ordering::Release);
-    }
     // SAFETY: both handlers are `extern "C"` functions that do not unwind.
     unsafe {
         libc::pthread_atfork(None, None, Some(in_child));
         libc::atexit(stop);
     }
     match background::spawn("gpushim-ipc", 256 << 10, move || serve(answers)) {
-        Ok(_) => Some(server),
+        Ok(_) => {
+            for (slot, socket) in SOCKETS.iter().zip(server.descriptors()) {
+                slot.store(socket, Ordering::Release);
+            }
+            Some(server)
+        }
         Err(error) => {
             stderr::say(&format!(
                 "failed to start a thread for other processes: {error}"

@@ -40,6 +40,11 @@ fn takes_device_memory(class: Class) -> bool {
     )
 }
 
+/// Whether a request of this class may have been refused because the device has no memory.
+fn may_be_of_device(class: Class) -> bool {
+    takes_device_memory(class) || class == Class::Unknown
+}
+
 /// The context that memory of this class ends with, if it is handed out now.
 fn context_of(class: Class) -> Option<Context> {
     let ends = matches!(
@@ -179,12 +184,16 @@ pub fn forward_on(
     };
     let mut result = thread::timed(&mut call);
     if result == OUT_OF_MEMORY {
-        let on = device.unwrap_or_else(|| context::device().into());
-        let again = shortage::ask(on, bytes, || {
+        let mut again = || {
             room::make_room();
             check(thread::timed(&mut call))
-        });
-        result = again.map_or_else(|error| error, |()| SUCCESS);
+        };
+        let mut asked = shortage::ask_in_turn(&mut again);
+        if asked == Err(OUT_OF_MEMORY) && may_be_of_device(class) {
+            let on = device.unwrap_or_else(|| context::device().into());
+            asked = shortage::ask_beside_neighbours(on, bytes, again);
+        }
+        result = asked.map_or_else(|error| error, |()| SUCCESS);
         if result == OUT_OF_MEMORY {
             shortage::refused(class, bytes, result);
         }
@@ -209,7 +218,7 @@ fn claim(device: Option<i32>, class: Class, bytes: u64) -> Option<Claim> {
             room::make_room();
             budget::reserve(device, bytes).ok_or(OUT_OF_MEMORY)
         };
-        shortage::ask(device, bytes, again).ok()
+        shortage::ask_in_turn(again).ok()
     })
 }
 
@@ -225,4 +234,9 @@ pub fn retry(mut call: impl FnMut() -> CUresult) -> CUresult {
 /// As [`forward`], for calls that take memory of an unknown size.
 pub fn forward_unsized(call: impl FnMut() -> CUresult) -> CUresult {
     forward(Class::Unknown, 0, call)
+}
+
+/// As [`forward_unsized`], for a device that need not be the current one.
+pub fn forward_unsized_on(device: i32, call: impl FnMut() -> CUresult) -> CUresult {
+    forward_on(Some(device), Class::Unknown, 0, call)
 }

@@ -1,6 +1,7 @@
 //! What pools give back to the driver when memory is short elsewhere in the process.
 
 use std::sync::OnceLock;
+use std::thread::sleep;
 use std::time::Duration;
 
 use gpushim_alloc::stream_pool::PoolId;
@@ -15,28 +16,31 @@ const PATIENCE: Duration = Duration::from_millis(10);
 /// The same for a thread that holds nothing that others wait for.
 const LONG: Duration = Duration::from_secs(2);
 
-/// How long another process's request waits for a thread of this one: its own patience is a second.
-const FOR_NEIGHBOURS: Duration = Duration::from_millis(200);
+/// How long another process's request waits for a thread of this one, each time: its own patience is a second.
+const FOR_NEIGHBOURS: Duration = Duration::from_millis(100);
+/// How often it looks whether work is over, and how long it waits between: an event that was just recorded completes a little later.
+const LOOKS: u32 = 4;
+const BETWEEN_LOOKS: Duration = Duration::from_millis(2);
 
-/// What else gives memory back: of a device or of all; how many bytes; whether it waits for work, and how long for other
-/// threads. Returns the bytes.
-pub type GiveBack = fn(Option<i32>, u64, bool, Duration) -> u64;
+/// What else gives memory back.
+pub struct Else {
+    /// Of a device or of all; whether it waits for work, and how long for other threads. Returns the bytes.
+    pub give_back: fn(Option<i32>, bool, Duration) -> u64,
+    /// About so many bytes of a device, without a wait for work; how long it waits for other threads. Returns the bytes.
+    pub give_complete: fn(i32, u64, Duration) -> u64,
+}
 
-static ELSE: OnceLock<GiveBack> = OnceLock::new();
+static ELSE: OnceLock<Else> = OnceLock::new();
 
 /// Registers what else gives memory back.
-pub fn when_short(give_back: GiveBack) {
-    // Registered once; a second registration is the same function.
+pub fn when_short(give_back: Else) {
+    // Registered once; a second registration is the same functions.
     let _ = ELSE.set(give_back);
 }
 
 fn others(device: Option<i32>, waits: bool, patience: Duration) -> u64 {
-    others_up_to(u64::MAX, device, waits, patience)
-}
-
-fn others_up_to(bytes: u64, device: Option<i32>, waits: bool, patience: Duration) -> u64 {
-    let give_back = ELSE.get();
-    give_back.map_or(0, |give_back| give_back(device, bytes, waits, patience))
+    ELSE.get()
+        .map_or(0, |others| (others.give_back)(device, waits, patience))
 }
 
 /// Gives back what is free, after the work that uses it where `waits`: of all pools, or of those of the
@@ -53,13 +57,36 @@ fn of_pools(device: Option<i32>, but: Option<PoolId>, waits: bool) -> u64 {
         .sum()
 }
 
-/// Another process has no memory on a device: what is free here goes back, about this many bytes of it. What work of
-/// streams still uses is not waited for. Returns the bytes.
+/// Another process has no memory on a device: about this many bytes go back of what no work uses any more. Memory that the
+/// driver gave as allocations goes back when the driver's own wait for the context is over. Returns the bytes.
 pub fn for_neighbour(device: i32, bytes: u64) -> u64 {
-    let cached = registry::used().map_or(0, |pool| pool.trim(Some(device), 0));
-    let given = cached + of_pools(Some(device), None, false);
+    let mut given = 0;
+    for look in 0..LOOKS {
+        if look > 0 {
+            sleep(BETWEEN_LOOKS);
+        }
+        given += give_complete(device, bytes - given);
+        if given >= bytes {
+            break;
+        }
+    }
+    given
+}
+
+fn give_complete(device: i32, bytes: u64) -> u64 {
+    let mut given = registry::used().map_or(0, |pool| pool.give_complete(device));
+    for entry in registry::on(Some(device)) {
+        let missing = bytes.saturating_sub(given);
+        if missing > 0 {
+            let pool = &entry.pool;
+            given += pool.give_complete(device::driver(), missing, FOR_NEIGHBOURS);
+        }
+    }
     let missing = bytes.saturating_sub(given);
-    given + others_up_to(missing, Some(device), false, FOR_NEIGHBOURS)
+    match ELSE.get().filter(|_| missing > 0) {
+        Some(others) => given + (others.give_complete)(device, missing, FOR_NEIGHBOURS),
+        None => given,
+    }
 }
 
 /// Memory of a device was short for a page of a segment: pools give theirs back. Returns the bytes.

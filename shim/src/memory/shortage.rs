@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use gpushim_trace::Class;
 
 use crate::cuda::types::{CUresult, OUT_OF_MEMORY};
-use crate::memory::{memory_info, neighbours, room};
+use crate::memory::{budget, memory_info, neighbours, room};
 use crate::record::events;
 
 /// Threads that look for memory or give it back.
@@ -53,7 +53,7 @@ impl Drop for Active {
 }
 
 /// Calls `ask` for this many bytes of a device; calls it again if other threads were moving memory meanwhile, or if other
-/// processes give memory back to the device.
+/// processes give memory back to the device. Nothing of it is counted against the limit yet.
 ///
 /// # Errors
 /// Those of `ask`.
@@ -63,13 +63,33 @@ pub fn ask<T>(
     mut ask: impl FnMut() -> Result<T, CUresult>,
 ) -> Result<T, CUresult> {
     match ask_in_turn(&mut ask) {
-        Err(OUT_OF_MEMORY) if neighbours::make_room(device, bytes) => ask_in_turn(&mut ask),
+        Err(OUT_OF_MEMORY) if budget::fits(device, bytes) => {
+            ask_beside_neighbours(device, bytes, ask)
+        }
         result => result,
     }
 }
 
+/// Calls `ask` for this many bytes of a device that has refused them, if other processes give memory back to it.
+///
+/// # Errors
+/// Those of `ask`; out of memory.
+pub fn ask_beside_neighbours<T>(
+    device: i32,
+    bytes: u64,
+    ask: impl FnMut() -> Result<T, CUresult>,
+) -> Result<T, CUresult> {
+    match neighbours::make_room(device, bytes) {
+        true => ask_in_turn(ask),
+        false => Err(OUT_OF_MEMORY),
+    }
+}
+
 /// Calls `ask`; calls it again if other threads were moving memory meanwhile.
-fn ask_in_turn<T>(mut ask: impl FnMut() -> Result<T, CUresult>) -> Result<T, CUresult> {
+///
+/// # Errors
+/// Those of `ask`.
+pub fn ask_in_turn<T>(mut ask: impl FnMut() -> Result<T, CUresult>) -> Result<T, CUresult> {
     let active = Active::begin();
     let mut result = ask();
     if !matches!(result, Err(OUT_OF_MEMORY)) || active.was_alone() {

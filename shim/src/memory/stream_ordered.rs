@@ -2,7 +2,7 @@
 
 use gpushim_alloc::{FreeError, Stream};
 
-use crate::base::thread;
+use crate::base::thread::{self, Uncancelled};
 use crate::cuda::functions::real;
 use crate::cuda::types::{
     CAPTURE_IMPLICIT, CAPTURE_INVALIDATED, CUresult, DevicePtr, Handle, INVALID_CONTEXT,
@@ -132,6 +132,7 @@ fn allocate_slowly(
     stream: Stream,
     bytes: u64,
 ) -> Option<Result<u64, CUresult>> {
+    let _uncancelled = Uncancelled::new();
     trace::open();
     growth::begins();
     events::driver_ns();

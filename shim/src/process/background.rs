@@ -1,4 +1,4 @@
-//! The one thread of the shim: gives back memory that is not in use, keeps the trace's clock, and serves `gpushim control`.
+//! The background thread: gives back memory that is not in use, keeps the trace's clock, and serves `gpushim control`.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, Once};

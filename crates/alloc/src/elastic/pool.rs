@@ -60,7 +60,7 @@ impl<D: PageDriver> Elastic<D> {
         };
         let has_room = fits(&state)
             || self.driver.make_room() && fits(&state)
-            || self.driver.make_room_elsewhere(wanted) && fits(&state);
+            || self.has_room_elsewhere(&state, wanted) && fits(&state);
         if !has_room {
             return Err(Refusal::Driver(D::OUT_OF_MEMORY));
         }
@@ -79,6 +79,12 @@ impl<D: PageDriver> Elastic<D> {
             return Err(Refusal::Driver(D::OUT_OF_MEMORY));
         }
         Ok(base)
+    }
+
+    /// Whether other processes gave memory back for a tensor of this size.
+    fn has_room_elsewhere(&self, state: &State<D::Event>, bytes: u64) -> bool {
+        let missing = bytes.saturating_sub(state.available());
+        self.driver.make_room_elsewhere(missing)
     }
 
     /// Frees a segment, after all work that may use it; `leaves` is told its bytes before another one can have its
@@ -199,6 +205,21 @@ impl<D: PageDriver> Elastic<D> {
             } else if !waits || state.is_off || !state.has_spare() || !state.wait(&self.driver) {
                 break;
             }
+        }
+        given
+    }
+
+    /// Memory is short in another process: spare memory goes back until it is about this many bytes. Waits for no work, and an
+    /// announcement waits for a little of it only. Returns the bytes.
+    pub fn give_complete(&self, bytes: u64, patience: Duration) -> u64 {
+        if let Some(mut state) = self.state.try_lock_for(patience) {
+            state.look(&self.driver);
+        }
+        let mut given = 0;
+        while given < bytes
+            && let Some(more) = self.give_back_some(u64::MAX)
+        {
+            given += more;
         }
         given
     }

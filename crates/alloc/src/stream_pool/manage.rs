@@ -49,6 +49,17 @@ impl<D: Driver> StreamPool<D> {
         self.give_back(driver, u64::MAX, 0)
     }
 
+    /// Memory is short in another process: about this many bytes go back of what no work uses any more. Waits for no
+    /// work, and for other threads in this pool no longer than `patience`. Returns the bytes given back.
+    pub fn give_complete(&self, driver: &D, bytes: u64, patience: Duration) -> u64 {
+        let Some(_misses) = self.misses.try_lock_for(patience) else {
+            return 0;
+        };
+        self.refresh(driver);
+        self.reap(driver);
+        self.give_back(driver, bytes, 0)
+    }
+
     /// One tick of the background thread's clock: what was freed [`TICKS_TO_DECAY`] ticks ago and not asked
     /// for since goes back, if its work is over. Returns the bytes given back.
     pub fn decay(&self, driver: &D) -> u64 {

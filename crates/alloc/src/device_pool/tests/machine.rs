@@ -262,6 +262,12 @@ impl Machine {
             Action::Decay => {
                 self.pool.decay();
             }
+            Action::GiveComplete { device } => {
+                let before = self.sim().held(device);
+                let given = self.pool.give_complete(device);
+                let after = self.sim().held(device);
+                assert_eq!(given, before - after, "it tells what it gave back");
+            }
             Action::Reset { context } => self.reset(context),
         }
     }

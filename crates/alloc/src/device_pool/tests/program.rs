@@ -64,6 +64,10 @@ pub enum Action {
         keep: u64,
     },
     Decay,
+    /// Another process asks for memory.
+    GiveComplete {
+        device: i32,
+    },
     Reset {
         context: usize,
     },
@@ -164,6 +168,7 @@ pub fn action() -> impl Strategy<Value = Action> {
         1 => (prop_oneof![Just(None), (0..2i32).prop_map(Some)], 0..30 * MIB)
             .prop_map(|(device, keep)| Action::Trim { device, keep }),
         2 => Just(Action::Decay),
+        1 => (0..2i32).prop_map(|device| Action::GiveComplete { device }),
         1 => (0..4usize).prop_map(|context| Action::Reset { context }),
     ]
 }

@@ -166,6 +166,16 @@ impl Machine {
             Action::Decay => {
                 self.device.elastic.decay();
             }
+            Action::GiveComplete { pages } => {
+                let before = sim.on_device();
+                let elastic = &self.device.elastic;
+                let given = elastic.give_complete(pages * PAGE, PATIENCE);
+                assert_eq!(
+                    given,
+                    before - sim.on_device(),
+                    "it tells what it gave back"
+                );
+            }
             Action::Export { tensor } => self.export(tensor),
             Action::Uncached { bytes } => self.uncached(bytes),
         }

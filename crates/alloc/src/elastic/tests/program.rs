@@ -49,6 +49,10 @@ pub enum Action {
         waits: bool,
     },
     Decay,
+    /// Another process asks for memory.
+    GiveComplete {
+        pages: u64,
+    },
     /// A tensor's address leaves the process.
     Export {
         tensor: usize,
@@ -107,6 +111,7 @@ fn action() -> impl Strategy<Value = Action> {
         1 => (0usize..4).prop_map(|pages| Action::Others { pages }),
         1 => (1u64..8, any::<bool>()).prop_map(|(pages, waits)| Action::GiveBack { pages, waits }),
         2 => Just(Action::Decay),
+        1 => (1u64..8).prop_map(|pages| Action::GiveComplete { pages }),
         1 => n().prop_map(|tensor| Action::Export { tensor }),
         1 => bytes().prop_map(|bytes| Action::Uncached { bytes }),
         1 => (0usize..3, bytes()).prop_map(|(stream, bytes)| Action::Silent { stream, bytes }),

@@ -259,6 +259,14 @@ impl Machine {
             Action::Decay => self.each(|pool, probe| {
                 pool.decay(probe);
             }),
+            Action::GiveComplete { pool, bytes } => {
+                let (before, probe) = (self.sim().held(pool).0, &self.probes[pool]);
+                let given = self
+                    .pool(pool)
+                    .give_complete(probe, bytes, crate::types::PATIENCE);
+                let after = self.sim().held(pool).0;
+                assert_eq!(given, before - after, "it tells what it gave back");
+            }
             Action::ResetPeaks { pool } => {
                 self.pool(pool).reset_peak_reserved();
                 self.pool(pool).reset_peak_requested();

@@ -96,6 +96,11 @@ pub enum Action {
         keep: u64,
     },
     Decay,
+    /// Another process asks for memory.
+    GiveComplete {
+        pool: usize,
+        bytes: u64,
+    },
     ResetPeaks {
         pool: usize,
     },
@@ -290,6 +295,7 @@ fn action(share: u32) -> impl Strategy<Value = Action> {
         1 => block().prop_map(|block| Action::Export { block }),
         6 => (pool(), keep()).prop_map(|(pool, keep)| Action::Trim { pool, keep }),
         12 => Just(Action::Decay),
+        4 => (pool(), keep()).prop_map(|(pool, bytes)| Action::GiveComplete { pool, bytes }),
         2 => pool().prop_map(|pool| Action::ResetPeaks { pool }),
         2 => (0..8usize).prop_map(|context| Action::EndContext { context }),
         1 => Just(Action::EndDevice),
