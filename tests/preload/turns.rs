@@ -53,6 +53,19 @@ fn what_one_process_caches_another_can_have() {
     }
 }
 
+/// Code that is loaded takes memory of the device, nobody knows how much.
+#[test]
+fn code_finds_the_memory_that_another_process_caches() {
+    let run = |turns: &Path, which: &str| {
+        let run = Run::new(program("turns")).arg(turns).arg(which);
+        let run = run.args(["40", "3", "loads"]);
+        run.env("STANDIN_MODULE_BYTES", "40M")
+    };
+    for native in [true, false] {
+        assert_eq!(refused(&together("64M", run, native)), 0, "{native}");
+    }
+}
+
 /// Segments that natively do not fit on the device together.
 #[test]
 fn segments_of_two_processes_that_need_memory_in_turn() {

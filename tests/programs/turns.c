@@ -1,5 +1,6 @@
 /* Needs much memory in each of its turns, and none between. Arguments: the file of the turns; this process's number, 0 or 1;
-   MiB; how many turns; "async" for stream-ordered memory, which the pool keeps (its release threshold is all). */
+   MiB; how many turns; "async" for stream-ordered memory, which the pool keeps (its release threshold is all),
+   "loads" to load code first. */
 #include "program.h"
 #include "turns.h"
 
@@ -9,7 +10,7 @@ int main(int argc, char **argv) {
     TRUE(argc >= 5);
     const char *file = argv[1];
     size_t bytes = (size_t)atol(argv[3]) * MIB / BLOCKS;
-    int refused = 0, is_async = argc > 5;
+    int refused = 0, loads = argc > 5 && !strcmp(argv[5], "loads"), is_async = argc > 5 && !loads;
     start();
     if (is_async) {
         CUmemoryPool pool = NULL;
@@ -20,6 +21,12 @@ int main(int argc, char **argv) {
     for (int i = 0; i < atoi(argv[4]); i++) {
         CUdeviceptr block[BLOCKS] = {0};
         await_turn(file, 2 * i + atoi(argv[2]));
+        if (loads) {
+            void *module = NULL;
+            int code = cuModuleLoadData(&module, "code");
+            if (code) refused++;
+            else OK(cuModuleUnload(module));
+        }
         for (int j = 0; j < BLOCKS; j++) {
             int code = is_async ? cuMemAllocAsync(&block[j], bytes, NULL) : cuMemAlloc_v2(&block[j], bytes);
             if (code) refused++;
