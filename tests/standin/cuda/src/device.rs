@@ -1,5 +1,7 @@
 //! Devices: their properties, and the attributes that they report.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
+
 use crate::abi::{Out, Text};
 use crate::codes::{INVALID_DEVICE, INVALID_VALUE, Outcome};
 use crate::env::{Feature, Settings, settings};
@@ -113,8 +115,15 @@ fn feature(number: i32) -> Option<Feature> {
 /// Number of the first attribute that does not exist (`CU_DEVICE_ATTRIBUTE_MAX`, 13.0).
 const ATTRIBUTES: i32 = 148;
 
+/// Each process has devices of its own, but for those that share their memory.
 fn uuid(ordinal: i32) -> [u8; 16] {
-    let mut uuid = *b"gpushim-stand-in";
+    let mut of = DefaultHasher::new();
+    match &settings().shared {
+        Some(path) => path.hash(&mut of),
+        None => std::process::id().hash(&mut of),
+    }
+    let mut uuid = *b"standin.........";
+    uuid[7..15].copy_from_slice(&of.finish().to_ne_bytes());
     uuid[15] = ordinal as u8;
     uuid
 }
