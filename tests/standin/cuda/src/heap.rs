@@ -128,6 +128,7 @@ unsafe impl GlobalAlloc for Heap {
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::sync::Mutex;
     use std::sync::atomic::{AtomicBool, Ordering};
 
     /// KiB of mappings of `/dev/zero`.
@@ -149,18 +150,26 @@ mod tests {
         kib
     }
 
+    /// These tests run one at a time.
+    static ALONE: Mutex<()> = Mutex::new(());
+
     #[test]
     fn what_is_allocated_lies_in_mappings_of_its_own_until_it_is_freed() {
-        // Other tests allocate meanwhile, but not as much.
-        let before = mapped();
-        let block = std::hint::black_box(vec![0u8; 1 << 30]);
-        assert!(mapped() > before + (1 << 19));
-        drop(block);
-        assert!(mapped() < before + (1 << 19));
+        let _alone = ALONE.lock();
+        // Other tests allocate meanwhile, but not as much. What they allocate just behind the block keeps its memory here.
+        let comes_and_goes = |_| {
+            let before = mapped();
+            let block = std::hint::black_box(vec![0u8; 1 << 30]);
+            let with = mapped();
+            drop(block);
+            with > before + (1 << 19) && mapped() < before + (1 << 19)
+        };
+        assert!((0..20).any(comes_and_goes));
     }
 
     #[test]
     fn a_child_of_fork_can_allocate() {
+        let _alone = ALONE.lock();
         let over = AtomicBool::new(false);
         std::thread::scope(|scope| {
             scope.spawn(|| {
