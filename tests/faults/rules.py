@@ -41,8 +41,8 @@ GIVES_BACK = {
     "cuMemFree_v2", "cuMemUnmap", "cuMemRelease", "cuMemFreeAsync", "cuMemFreeAsync_ptsz", "cuMemPoolTrimTo", "cuCtxDestroy_v2",
     "cuDeviceGraphMemTrim", "cuMemPoolDestroy",
 }
-# Some memory has no handle: these fail without a fault, too.
-MAY_FAIL = {"cuMemRetainAllocationHandle", "cuMemGetHandleForAddressRange", "cuIpcGetMemHandle"}
+# Some memory has no handle, and some no SYNC_MEMOPS: these fail without a fault, too.
+MAY_FAIL = {"cuMemRetainAllocationHandle", "cuMemGetHandleForAddressRange", "cuIpcGetMemHandle", "cuPointerSetAttribute"}
 OUT_OF_MEMORY = 2
 # A small block of the second thread, which has one at a time, keeps the segment that it is in from going back.
 PINS = {"segments", "auto/novmm"}
