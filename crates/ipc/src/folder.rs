@@ -106,9 +106,16 @@ pub fn tidy(folder: &Path) {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use std::os::unix::fs::{PermissionsExt, symlink};
+
+    /// A folder that only this user can enter.
+    pub(crate) fn private() -> tempfile::TempDir {
+        let mode = fs::Permissions::from_mode(0o700);
+        let made = tempfile::Builder::new().permissions(mode).tempdir();
+        made.expect("a folder")
+    }
 
     #[test]
     fn only_a_folder_of_this_user_alone_is_private() {

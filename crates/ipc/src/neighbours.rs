@@ -78,14 +78,14 @@ fn connected(here: &[Random], folder: &Path, own: Option<&Random>) -> Vec<OwnedF
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::folder::tests::private;
     use crate::message::{Refused, Reply, Request};
     use crate::server::{Server, Service};
-    use std::os::unix::fs::PermissionsExt;
     use std::sync::atomic::{AtomicBool, Ordering};
 
     const PATIENCE: Duration = Duration::from_secs(5);
 
-    /// Gives so many bytes of its device.
+    /// Gives back `bytes` of one device, each time that it is asked.
     struct Giver {
         device: [u8; 16],
         bytes: u64,
@@ -119,12 +119,6 @@ mod tests {
                 0
             }
         }
-    }
-
-    fn private() -> tempfile::TempDir {
-        let mode = std::fs::Permissions::from_mode(0o700);
-        let made = tempfile::Builder::new().permissions(mode).tempdir();
-        made.expect("a folder")
     }
 
     fn connection(server: &Server) -> OwnedFd {
@@ -188,7 +182,7 @@ mod tests {
         assert_eq!(found(&[], Some(&name)), 0);
         drop((server, open));
         assert!(!folder::all_in_network().contains(&name));
-        // Its file is left, and nobody listens.
+        // The file of its socket is still there, but no process listens on it.
         assert_eq!(folder::all_in(folder.path()), [name]);
         assert_eq!(found(&[name], None) + found(&[], None), 0);
     }

@@ -215,20 +215,14 @@ fn send(socket: &OwnedFd, reply: &Result<Reply<OwnedFd>, Refused>) -> io::Result
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::folder::tests::private;
     use crate::link::Link;
     use crate::message::Piece;
     use crate::socket;
     use std::fs::File;
     use std::io::Read;
-    use std::os::unix::fs::PermissionsExt;
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::thread;
-
-    fn private() -> tempfile::TempDir {
-        let mode = fs::Permissions::from_mode(0o700);
-        let made = tempfile::Builder::new().permissions(mode).tempdir();
-        made.expect("a folder")
-    }
 
     /// Runs `test` while the server answers with files that contain the number of the piece.
     fn served(folder: &Path, test: impl FnOnce(&Server)) {

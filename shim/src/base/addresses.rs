@@ -1,6 +1,6 @@
 //! The address space of the process, which `ulimit -v` may limit.
 
-/// Whether there is room for a mapping of so many bytes.
+/// Whether the address space has room for a mapping of this size, in bytes.
 pub fn are_free(bytes: usize) -> bool {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
     // SAFETY: a mapping of its own, without access, where the kernel likes; nothing refers to it.

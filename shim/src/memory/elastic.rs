@@ -346,7 +346,7 @@ fn give_back(device: Option<i32>, waits: bool, patience: Duration) -> u64 {
         .sum()
 }
 
-/// Gives about so many bytes of spare memory that no work uses any more back to the driver. Returns the bytes.
+/// Gives spare memory that no work uses back to the driver, until it is `bytes` or a little more. Returns the bytes given back.
 fn give_complete(device: i32, bytes: u64, patience: Duration) -> u64 {
     at(device).map_or(0, |pool| pool.give_complete(bytes, patience))
 }

@@ -75,7 +75,8 @@ fn open(answers: Answers) -> Option<Server> {
     }
 }
 
-/// A forked child has the sockets, and nobody there answers: others would wait for nothing after the parent's end.
+/// A forked child inherits the sockets, but not the thread that answers. It closes them, so that the kernel refuses other
+/// processes once the parent has ended.
 extern "C" fn in_child() {
     for slot in &SOCKETS {
         let socket = slot.swap(-1, Ordering::AcqRel);

@@ -26,8 +26,8 @@ const OF_HELD_THAT_STAYS: u64 = 512;
 const PIECES_OF_LARGE: u64 = 256;
 const PIECES_OF_LARGEST: u64 = 128;
 const MOST_PAGES: u64 = 512;
-/// Of so many pages (8 GiB of the smallest) such a request is a reservation for the rest of the run, as a rule: a cache of
-/// keys and values, or what a framework takes at its start.
+/// From this number of pages on (8 GiB with pages of 2 MiB) such a request usually reserves memory for the rest of the run: a
+/// key-value cache, or what a framework preallocates.
 const VAST: u64 = 4096;
 const PIECES_OF_VAST: u64 = 16;
 /// During a first fill a small request gets memory for those that come after it: this share of what is allocated, and
