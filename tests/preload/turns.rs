@@ -53,6 +53,23 @@ fn what_one_process_caches_another_can_have() {
     }
 }
 
+/// A process whose driver is slow, as on a busy machine, is waited for.
+#[test]
+fn a_process_that_gives_memory_slowly_is_waited_for() {
+    let run = |turns: &Path, which: &str| {
+        let run = Run::new(program("turns")).arg(turns).arg(which);
+        let run = run
+            .args(["40", "2"])
+            .env("GPUSHIM_POLICY", "segments")
+            .env("GPUSHIM_DECAY", "off");
+        match which {
+            "0" => run.env("STANDIN_FAULT", "cuMemFree_v2:1:0:before=2s"),
+            _ => run,
+        }
+    };
+    assert_eq!(refused(&together("64M", run, false)), 0);
+}
+
 /// Code that is loaded takes memory of the device, nobody knows how much.
 #[test]
 fn code_finds_the_memory_that_another_process_caches() {

@@ -2,6 +2,7 @@
 
 use std::os::fd::OwnedFd;
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -13,66 +14,141 @@ use crate::message::{Ask, Room};
 use crate::socket::{connect_at_once, is_same_user};
 use crate::token::Random;
 
-/// Asks all other processes of this user that have a server for memory that they do not use, at the same time, and waits for their
-/// answers: until there is as much as is wanted, and this long at most. Returns the bytes that went back to the driver.
-/// `own`: this process's own server.
-pub fn make_room(own: Option<&Random>, room: &Room, patience: Duration) -> u64 {
-    let here = folder::all_in_network();
-    ask(connected(&here, &folder::of_user(), own), room, patience)
+/// The processes that this one has asked for memory.
+#[derive(Debug, Default)]
+pub struct Neighbours {
+    /// Those that have not answered yet.
+    asked: Mutex<Vec<Asked>>,
 }
 
-/// Asks the servers at the other ends of these connections.
-fn ask(mut asked: Vec<OwnedFd>, room: &Room, patience: Duration) -> u64 {
-    let bytes = Ask::Room(*room).encode();
-    let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
-    asked.retain(|socket| net::send(socket, &bytes, flags).is_ok());
-    let until = Instant::now() + patience;
-    let mut given = 0;
-    while !asked.is_empty() && given < room.bytes {
-        let left = Timespec::try_from(until.saturating_duration_since(Instant::now()));
-        let mut waited: Vec<_> = asked
-            .iter()
-            .map(|socket| PollFd::new(socket, PollFlags::IN))
-            .collect();
-        match left.map(|left| poll(&mut waited, Some(&left))) {
-            Ok(Ok(1..)) => {}
-            // A signal.
-            Ok(Err(Errno::INTR)) => continue,
-            _ => break,
-        }
-        let ready: Vec<bool> = waited.iter().map(|one| !one.revents().is_empty()).collect();
-        let mut ready = ready.into_iter();
-        asked.retain(|socket| {
-            let answers = ready.next().unwrap_or(false);
-            if answers {
-                given += answer(socket).unwrap_or(0);
-            }
-            !answers
-        });
+/// A process that owes an answer.
+#[derive(Debug)]
+struct Asked {
+    name: Random,
+    socket: OwnedFd,
+    device: [u8; 16],
+    /// From then on nobody waits for it: it may be stopped.
+    until: Instant,
+}
+
+impl Neighbours {
+    /// None of them was asked yet.
+    pub const fn new() -> Neighbours {
+        let asked = Mutex::new(Vec::new());
+        Neighbours { asked }
     }
+
+    /// Asks all other processes of this user that have a server for memory that they do not use, at the same time. Waits until
+    /// they have answered, or until `enough` bytes went back to the driver, but for none of them longer than this. Who owes an
+    /// answer is not asked again; an answer that comes late counts when the next question is asked. Returns the bytes.
+    ///
+    /// `own`: this process's own server.
+    pub fn make_room(
+        &self,
+        own: Option<&Random>,
+        room: &Room,
+        enough: u64,
+        patience: Duration,
+    ) -> u64 {
+        let here = folder::all_in_network();
+        let connect = |is_free: &dyn Fn(&Random) -> bool| {
+            let is_wanted = |name: &Random| Some(name) != own && is_free(name);
+            connected(&here, &folder::of_user(), is_wanted)
+        };
+        self.ask(connect, room, enough, patience)
+    }
+
+    /// Asks those that `connect` gives; it is told of whom to be free.
+    fn ask(
+        &self,
+        connect: impl FnOnce(&dyn Fn(&Random) -> bool) -> Vec<(Random, OwnedFd)>,
+        room: &Room,
+        enough: u64,
+        patience: Duration,
+    ) -> u64 {
+        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut given = take_answers(&mut asked, room.device);
+        let new = connect(&|name| asked.iter().all(|asked| asked.name != *name));
+        let words = Ask::Room(*room).encode();
+        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+        let new = new.into_iter();
+        let new = new.filter(|(_, socket)| net::send(socket, &words, flags).is_ok());
+        let (device, until) = (room.device, Instant::now() + patience);
+        asked.extend(new.map(|(name, socket)| Asked {
+            name,
+            socket,
+            device,
+            until,
+        }));
+        while given < enough && wait(&asked) {
+            given += take_answers(&mut asked, room.device);
+        }
+        given
+    }
+}
+
+/// Waits for one more of them to answer. False: there is none left that is waited for.
+fn wait(asked: &[Asked]) -> bool {
+    let now = Instant::now();
+    let waited = asked.iter().filter(|asked| asked.until > now);
+    let Some(until) = waited.map(|asked| asked.until).max() else {
+        return false;
+    };
+    let sockets = asked.iter().map(|asked| &asked.socket);
+    let mut polled: Vec<_> = sockets
+        .map(|socket| PollFd::new(socket, PollFlags::IN))
+        .collect();
+    let left = Timespec::try_from(until - now);
+    let polled = left.map(|left| poll(&mut polled, Some(&left)));
+    matches!(polled, Ok(Ok(1..) | Err(Errno::INTR)))
+}
+
+/// Removes those that have answered or are gone. Returns the bytes that they gave back on a device.
+fn take_answers(asked: &mut Vec<Asked>, device: [u8; 16]) -> u64 {
+    let mut given: u64 = 0;
+    asked.retain(|asked| {
+        let answer = answer(&asked.socket);
+        if asked.device == device {
+            given = given.saturating_add(answer.unwrap_or(0));
+        }
+        matches!(answer, Err(Errno::AGAIN | Errno::INTR))
+    });
     given
 }
 
-/// The bytes that a process gave back, as it says.
-fn answer(socket: &OwnedFd) -> Option<u64> {
+/// The bytes that a process gave back, as it says; 0 if it is gone.
+fn answer(socket: &OwnedFd) -> Result<u64, Errno> {
     let mut bytes = [0; 8];
-    let (read, _) = net::recv(socket, &mut bytes[..], RecvFlags::DONTWAIT).ok()?;
-    (read == bytes.len()).then(|| u64::from_ne_bytes(bytes))
+    let (read, _) = net::recv(socket, &mut bytes[..], RecvFlags::DONTWAIT)?;
+    Ok(match read == bytes.len() {
+        true => u64::from_ne_bytes(bytes),
+        false => 0,
+    })
 }
 
-/// Connections to this user's servers: those in this network namespace, and those of others that have a file in the folder.
-fn connected(here: &[Random], folder: &Path, own: Option<&Random>) -> Vec<OwnedFd> {
-    let others = here.iter().filter(|name| Some(*name) != own);
-    let mut addresses: Vec<_> = others.map(folder::in_network).collect();
+/// Connections to servers of this user of which `is_wanted` holds: those in this network namespace, and those of others that have a
+/// file in the folder.
+fn connected(
+    here: &[Random],
+    folder: &Path,
+    is_wanted: impl Fn(&Random) -> bool,
+) -> Vec<(Random, OwnedFd)> {
+    let in_network = here.iter().map(|name| (*name, folder::in_network(name)));
+    let mut addresses: Vec<_> = in_network.collect();
     if folder::is_private(folder) {
         let there = folder::all_in(folder).into_iter();
-        let there = there.filter(|name| Some(name) != own && !here.contains(name));
-        let paths = there.map(|name| folder::path(folder, &name));
-        addresses.extend(paths.map(|path| Ok(SocketAddrUnix::new(path)?)));
+        let there = there.filter(|name| !here.contains(name));
+        addresses.extend(there.map(|name| {
+            let address = SocketAddrUnix::new(folder::path(folder, &name));
+            (name, address.map_err(Into::into))
+        }));
     }
-    let sockets = addresses.into_iter().flatten();
-    let sockets = sockets.filter_map(|address| connect_at_once(&address).ok());
-    sockets.filter(|socket| is_same_user(socket)).collect()
+    let wanted = addresses.into_iter().filter(|(name, _)| is_wanted(name));
+    let sockets = wanted.filter_map(|(name, address)| {
+        let socket = connect_at_once(&address.ok()?).ok()?;
+        is_same_user(&socket).then_some((name, socket))
+    });
+    sockets.collect()
 }
 
 #[cfg(test)]
@@ -81,7 +157,7 @@ mod tests {
     use crate::folder::tests::private;
     use crate::message::{Refused, Reply, Request};
     use crate::server::{Server, Service};
-    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
     const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -121,9 +197,10 @@ mod tests {
         }
     }
 
-    fn connection(server: &Server) -> OwnedFd {
+    fn connection(server: &Server) -> (Random, OwnedFd) {
         let address = folder::in_network(&server.name).expect("an address");
-        connect_at_once(&address).expect("a connection")
+        let socket = connect_at_once(&address).expect("a connection");
+        (server.name, socket)
     }
 
     #[test]
@@ -137,7 +214,9 @@ mod tests {
             }
             let asked = |device| {
                 let room = Room { device, bytes: 111 };
-                ask(servers.iter().map(connection).collect(), &room, PATIENCE)
+                let connect =
+                    |_: &dyn Fn(&Random) -> bool| servers.iter().map(connection).collect();
+                Neighbours::new().ask(connect, &room, 111, PATIENCE)
             };
             assert_eq!(asked([7; 16]), 111);
             assert_eq!(asked([8; 16]), 0);
@@ -149,19 +228,63 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_does_not_answer_is_waited_for_as_long_as_asked() {
+    fn a_server_that_does_not_answer_is_waited_for_once_and_its_answer_counts_later() {
         let folder = private();
         let server = Server::open_in(folder.path()).expect("a server");
-        let room = Room {
-            device: [7; 16],
-            bytes: 1,
+        let giver = Giver::new([7; 16], 1);
+        let neighbours = Neighbours::new();
+        let connections = AtomicUsize::new(0);
+        let asked = |device, patience| {
+            let connect = |is_free: &dyn Fn(&Random) -> bool| {
+                let free = is_free(&server.name).then(|| connection(&server));
+                connections.fetch_add(free.iter().len(), Ordering::Relaxed);
+                free.into_iter().collect()
+            };
+            let room = Room { device, bytes: 1 };
+            let since = Instant::now();
+            let given = neighbours.ask(connect, &room, 1, patience);
+            (given, since.elapsed())
         };
-        let (patience, since) = (Duration::from_millis(100), Instant::now());
-        assert_eq!(ask(vec![connection(&server)], &room, patience), 0);
-        assert!((patience..PATIENCE).contains(&since.elapsed()));
-        let since = Instant::now();
-        assert_eq!(ask(Vec::new(), &room, PATIENCE), 0);
-        assert!(since.elapsed() < PATIENCE);
+        let patience = Duration::from_millis(200);
+        let (given, took) = asked([7; 16], patience);
+        assert!(given == 0 && took >= patience, "{given} {took:?}");
+        let (given, took) = asked([7; 16], PATIENCE);
+        assert!(given == 0 && took < PATIENCE, "{given} {took:?}");
+        assert_eq!(connections.load(Ordering::Relaxed), 1, "asked again");
+        std::thread::scope(|scope| {
+            scope.spawn(|| server.run(&giver));
+            let until = Instant::now() + PATIENCE;
+            let mut given = 0;
+            while given == 0 && Instant::now() < until {
+                // Asks nobody while the answer is owed.
+                given = asked([7; 16], Duration::ZERO).0;
+            }
+            assert_eq!(given, 1, "the late answer");
+            giver.stops.store(true, Ordering::Relaxed);
+        });
+        server.remove();
+    }
+
+    #[test]
+    fn an_answer_about_another_device_does_not_count() {
+        let folder = private();
+        let server = Server::open_in(folder.path()).expect("a server");
+        let giver = Giver::new([7; 16], 1);
+        let neighbours = Neighbours::new();
+        let asked = |device, patience| {
+            let connect = |is_free: &dyn Fn(&Random) -> bool| {
+                let free = is_free(&server.name).then(|| connection(&server));
+                free.into_iter().collect()
+            };
+            neighbours.ask(connect, &Room { device, bytes: 1 }, 1, patience)
+        };
+        assert_eq!(asked([7; 16], Duration::ZERO), 0);
+        std::thread::scope(|scope| {
+            scope.spawn(|| server.run(&giver));
+            std::thread::sleep(Duration::from_millis(200));
+            assert_eq!(asked([8; 16], PATIENCE), 0, "the other device's");
+            giver.stops.store(true, Ordering::Relaxed);
+        });
         server.remove();
     }
 
@@ -170,7 +293,8 @@ mod tests {
         let folder = private();
         let server = Server::open_in(folder.path()).expect("a server");
         let name = server.name;
-        let found = |here: &[Random], own| connected(here, folder.path(), own).len();
+        let found =
+            |here: &[Random], own| connected(here, folder.path(), |name| Some(name) != own).len();
         // The end of a connection at the server has the server's name.
         let open = connection(&server);
         let all = folder::all_in_network();
@@ -194,8 +318,8 @@ mod tests {
         let giver = Giver::new([7; 16], 1);
         giver.stops.store(true, Ordering::Relaxed);
         server.run(&giver);
-        assert_eq!(connected(&[server.name], folder.path(), None).len(), 0);
-        assert_eq!(connected(&[], folder.path(), None).len(), 0);
+        assert_eq!(connected(&[server.name], folder.path(), |_| true).len(), 0);
+        assert_eq!(connected(&[], folder.path(), |_| true).len(), 0);
         server.remove();
     }
 }

@@ -4,16 +4,16 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use gpushim_ipc::Room;
+use gpushim_ipc::{Neighbours, Room};
 
 use crate::cuda::{device, devices};
 use crate::memory::ipc_server;
 use crate::record::trace;
 
-/// How long the others have for their answers.
-const PATIENCE: Duration = Duration::from_secs(1);
-/// Once nobody had any memory, nobody is asked again for so long, and for ten times as long as the answers took.
-const PAUSE: Duration = Duration::from_millis(100);
+/// How long each of the others is waited for, once: a busy machine is slow, and a program that gets no memory usually ends.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Once nobody had any memory, nobody is asked again for ten times as long as the answers took, within these bounds.
+const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(1));
 /// Free memory of the device below which it may refuse a request of few bytes: the driver needs some of its own.
 const MARGIN: u64 = 32 << 20;
 /// What others are asked for at least; also if it is unknown how much is needed. Each time costs a round of all processes.
@@ -30,28 +30,37 @@ struct Last {
     is_told: bool,
 }
 
+static NEIGHBOURS: Neighbours = Neighbours::new();
 static LAST: Mutex<BTreeMap<i32, Last>> = Mutex::new(BTreeMap::new());
 
-/// A device has refused a request of this many bytes; 0 if that is unknown. True if others gave memory back to it, so that it is to be
-/// asked again.
+/// A device has refused a request of this many bytes; 0 if that is unknown. True if it is to be asked again: others gave memory
+/// back to it.
 pub fn make_room(device: i32, bytes: u64) -> bool {
-    if !is_short(device, bytes) {
-        return false;
-    }
-    let Some(room) = room(device, bytes) else {
+    let needed = needed(bytes);
+    let Some(is_short) = is_short(device, needed) else {
+        // Without a context there the device does not say what is free. Of a known request the pool has asked before.
+        return bytes == 0 && ask(device, needed);
+    };
+    // A process may have given memory back since the device refused.
+    !is_short || ask(device, needed)
+}
+
+/// Asks others for memory of a device. True if it has more.
+fn ask(device: i32, needed: u64) -> bool {
+    let Some(room) = room(device, needed) else {
         return false;
     };
     let begun = Instant::now();
     let own = ipc_server::server().map(|server| &server.name);
-    let given = gpushim_ipc::make_room(own, &room, PATIENCE);
-    // Who did not answer in time may have given memory since.
-    let has_room = given > 0 || !is_short(device, bytes);
+    let given = NEIGHBOURS.make_room(own, &room, needed, PATIENCE);
+    // Who has not answered yet may have given memory nevertheless.
+    let has_room = given > 0 || is_short(device, needed) == Some(false);
     note(device, given, (!has_room).then(|| begun.elapsed()));
     has_room
 }
 
 /// What others are asked for. `None`: they were asked in vain just now.
-fn room(device: i32, bytes: u64) -> Option<Room> {
+fn room(device: i32, needed: u64) -> Option<Room> {
     let mut least = LEAST;
     if let Some(last) = LAST.lock().ok()?.get(&device) {
         if last.not_before.is_some_and(|then| Instant::now() < then) {
@@ -63,7 +72,7 @@ fn room(device: i32, bytes: u64) -> Option<Room> {
     }
     Some(Room {
         device: devices::uuid(device)?,
-        bytes: bytes.saturating_add(MARGIN).max(least),
+        bytes: needed.max(least),
     })
 }
 
@@ -76,7 +85,7 @@ fn note(device: i32, given: u64, vain: Option<Duration>) {
         is_told: false,
     });
     let now = Instant::now();
-    last.not_before = vain.map(|took| now + PAUSE.max(10 * took));
+    last.not_before = vain.map(|took| now + (10 * took).clamp(PAUSE.0, PAUSE.1));
     last.gave = (given > 0).then_some((now, given));
     if given > 0 && !last.is_told {
         last.is_told = true;
@@ -85,12 +94,16 @@ fn note(device: i32, given: u64, vain: Option<Duration>) {
     }
 }
 
-/// Whether it is the device that has no memory. Without a context there, it does not say what is free.
-fn is_short(device: i32, bytes: u64) -> bool {
-    let needed = match bytes {
+/// Free bytes of the device below which it may refuse a request of so many; 0 if that is unknown.
+fn needed(bytes: u64) -> u64 {
+    match bytes {
         0 => LEAST,
         _ => bytes.saturating_add(MARGIN),
-    };
+    }
+}
+
+/// Whether a device has less than this free. `None`: it does not say, as this thread has no context there.
+fn is_short(device: i32, needed: u64) -> Option<bool> {
     let free = device::driver().free_bytes(device);
-    free.map_or(bytes == 0, |free| free < needed)
+    free.map(|free| free < needed)
 }

@@ -16,11 +16,12 @@ const PATIENCE: Duration = Duration::from_millis(10);
 /// The same for a thread that holds nothing that others wait for.
 const LONG: Duration = Duration::from_secs(2);
 
-/// How long another process's request waits for a thread of this one, each time: its own patience is a second.
+/// How long another process's request waits for a thread of this one, each time: its own patience is some seconds.
 const FOR_NEIGHBOURS: Duration = Duration::from_millis(100);
-/// How often it looks whether work is over, and how long it waits between: an event that was just recorded completes a little later.
-const LOOKS: u32 = 4;
-const BETWEEN_LOOKS: Duration = Duration::from_millis(2);
+/// How often it looks whether work is over, and how long it waits before the second look, and twice as long each time from then on:
+/// an event that was just recorded completes when the device gets to this process, which takes turns on it with the other one.
+const LOOKS: u32 = 6;
+const FIRST_WAIT: Duration = Duration::from_millis(1);
 
 /// What else gives memory back.
 pub struct Else {
@@ -60,10 +61,11 @@ fn of_pools(device: Option<i32>, but: Option<PoolId>, waits: bool) -> u64 {
 /// Another process has no memory on a device: about this many bytes go back of what no work uses any more. Memory that the
 /// driver gave as allocations goes back when the driver's own wait for the context is over. Returns the bytes.
 pub fn for_neighbour(device: i32, bytes: u64) -> u64 {
-    let mut given = 0;
+    let (mut given, mut wait) = (0, FIRST_WAIT);
     for look in 0..LOOKS {
         if look > 0 {
-            sleep(BETWEEN_LOOKS);
+            sleep(wait);
+            wait *= 2;
         }
         given += give_complete(device, bytes - given);
         if given >= bytes {
