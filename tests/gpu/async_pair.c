@@ -4,6 +4,9 @@
  *
  * Then one size again and again (`same_`).
  *
+ * With `--threads N` it times other pairs: of one thread, then of N at once, each on a stream of its own, of one size (`same_mean`), of
+ * seven sizes from 64 KiB to 4 MiB (`mean`), and of twelve blocks that are freed in the reverse order (`deep_mean`).
+ *
  * Prints a line of JSON for each number of live blocks; times in ns. `p50` and `p99` are of single pairs
  * between two readings of the time stamp counter, nothing subtracted; `mean` is over all pairs of a
  * loop without a clock in it. Native and under the shim it is the same program; the driver's pool keeps its
@@ -13,6 +16,7 @@
 #define _GNU_SOURCE
 #include "live_blocks.h"
 #include <dlfcn.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -44,6 +48,8 @@ static void *symbol(void *library, const char *name)
     return found;
 }
 
+static void *the_context;
+
 static void *start(int legacy)
 {
     static const struct {
@@ -67,6 +73,7 @@ static void *start(int legacy)
     must(init(0), "cuInit");
     must(retain(&context, 0), "cuDevicePrimaryCtxRetain");
     must(set_current(context), "cuCtxSetCurrent");
+    the_context = context;
     if (!legacy)
         must(create_stream(&stream, 1), "cuStreamCreate");
     uint64_t keep = UINT64_MAX;
@@ -167,10 +174,72 @@ static void measure(int live, long pairs, void *stream, double scale)
     must(synchronize(), "cuCtxSynchronize");
 }
 
+enum { MOST_THREADS = 64 };
+
+struct worker {
+    pthread_t id;
+    long pairs;
+    double means[3];
+};
+
+static pthread_barrier_t gate;
+
+enum { DEEP = 12 };
+
+/* The mean of the pairs of one size (0), of seven (1), or of twelve blocks at a time (2). */
+static double mean_of(int kind, long pairs, void *stream)
+{
+    pthread_barrier_wait(&gate);
+    double begin = now_ns();
+    for (long i = 0; kind < 2 && i < pairs; i++)
+        pair(kind ? (size_t)65536 << (i % 7) : 1 << 20, stream);
+    for (long i = 0; kind == 2 && i < pairs; i += DEEP) {
+        word blocks[DEEP];
+        for (int j = 0; j < DEEP; j++)
+            must(allocate(&blocks[j], 1 << 20, stream), "cuMemAllocAsync");
+        for (int j = DEEP; j-- > 0;)
+            must(release(blocks[j], stream), "cuMemFreeAsync");
+    }
+    double mean = (now_ns() - begin) / (double)pairs;
+    pthread_barrier_wait(&gate);
+    return mean;
+}
+
+static void *work(void *argument)
+{
+    struct worker *worker = argument;
+    void *stream = NULL;
+    must(set_current(the_context), "cuCtxSetCurrent");
+    must(create_stream(&stream, 1), "cuStreamCreate");
+    for (int kind = 0; kind < 3; kind++) {
+        mean_of(kind, worker->pairs / 10, stream);
+        worker->means[kind] = mean_of(kind, worker->pairs, stream);
+    }
+    return NULL;
+}
+
+static void crowd(int count, long pairs)
+{
+    static struct worker workers[MOST_THREADS];
+    double means[3] = {0};
+    pthread_barrier_init(&gate, NULL, (unsigned)count);
+    for (int i = 0; i < count; i++) {
+        workers[i].pairs = pairs;
+        must(pthread_create(&workers[i].id, NULL, work, &workers[i]), "pthread_create");
+    }
+    for (int i = 0; i < count; i++) {
+        pthread_join(workers[i].id, NULL);
+        for (int kind = 0; kind < 3; kind++)
+            means[kind] += workers[i].means[kind] / count;
+    }
+    pthread_barrier_destroy(&gate);
+    printf("{\"threads\": %d, \"same_mean\": %.1f, \"mean\": %.1f, \"deep_mean\": %.1f}\n", count, means[0], means[1], means[2]);
+}
+
 int main(int argc, char **argv)
 {
     long pairs = 1000000;
-    int legacy = 0, most = MOST_LIVE;
+    int legacy = 0, most = MOST_LIVE, threads = 0;
     for (int i = 1; i < argc; i++) {
         if (!strcmp(argv[i], "--legacy"))
             legacy = 1;
@@ -178,10 +247,19 @@ int main(int argc, char **argv)
             pairs = atol(argv[++i]);
         else if (!strcmp(argv[i], "--most") && i + 1 < argc)
             most = atoi(argv[++i]);
+        else if (!strcmp(argv[i], "--threads") && i + 1 < argc)
+            threads = atoi(argv[++i]);
         else
             return 2;
     }
+    if (threads < 0 || threads > MOST_THREADS)
+        return 2;
     void *stream = start(legacy);
+    if (threads > 0) {
+        crowd(1, pairs);
+        crowd(threads, pairs);
+        return 0;
+    }
     double scale = ns_per_tick();
     static const int lives[] = {1, 100, 1000, 10000};
     for (int i = 0; i < 4; i++)

@@ -59,6 +59,7 @@ mod handles;
 mod lock;
 mod mutation;
 mod neighbours;
+mod per_thread;
 pub mod plan;
 mod policy;
 mod rules;

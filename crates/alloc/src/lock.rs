@@ -3,7 +3,7 @@
 //! Giving it back is a plain store: no thread is woken. A thread that waits spins, then
 //! sleeps: a thread of real-time priority must let the holder run on the processor that they share.
 
-use parking_lot::lock_api::{GuardSend, Mutex, RawMutex};
+use parking_lot::lock_api::{GuardSend, Mutex, MutexGuard, RawMutex};
 use std::hint;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -11,6 +11,8 @@ use std::time::Duration;
 
 /// A value behind such a lock.
 pub(crate) type Lock<T> = Mutex<Raw, T>;
+/// The value while a thread has the lock.
+pub(crate) type Locked<'a, T> = MutexGuard<'a, Raw, T>;
 
 /// Looks without a pause, and looks after the processor was offered to others.
 const SPINS: u32 = 64;

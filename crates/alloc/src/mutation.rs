@@ -54,6 +54,8 @@ pub(crate) enum Mutation {
     UseForAll,
     /// Blocks freed on no stream in particular are handed out whatever their fence.
     AtHandForAll,
+    /// Blocks of a thread cache are handed out on any stream.
+    CacheForAll,
     /// One in two neighbours that could be merged stays apart.
     MergeSome,
     /// Neighbours of two queues stay apart when their work is over.

@@ -53,6 +53,12 @@ pub(crate) fn may_use_unseen(is_ordered: bool) -> bool {
     yes_if(is_ordered, Mutation::UseForAll)
 }
 
+/// Whether a block of a thread cache may be handed out: it was freed on `this_stream`.
+#[inline(always)]
+pub(crate) fn may_use_cached(this_stream: bool) -> bool {
+    yes_if(this_stream, Mutation::CacheForAll)
+}
+
 /// Whether a block at hand of a queue without an order of its own may be handed out: its work is over.
 #[inline(always)]
 pub(crate) fn may_use_at_hand(is_usable: bool) -> bool {

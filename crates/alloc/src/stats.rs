@@ -66,6 +66,45 @@ pub(crate) struct Shared {
     peak_reserved: u64,
 }
 
+/// What happened in a thread cache since the pool last heard of it. Sizes are in bytes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Delta {
+    /// Handed out less taken back, in blocks and as asked for: negative if more came back.
+    allocated: i64,
+    requested: i64,
+    /// The most that these were.
+    most_allocated: i64,
+    most_requested: i64,
+    pub granted: u64,
+    freed: u64,
+    freed_bytes: u64,
+}
+
+impl Delta {
+    #[inline(always)]
+    pub fn granted(&mut self, size: u64, requested: u64) {
+        self.allocated += size as i64;
+        self.requested += requested as i64;
+        self.most_allocated = self.most_allocated.max(self.allocated);
+        self.most_requested = self.most_requested.max(self.requested);
+        self.granted += 1;
+    }
+
+    #[inline(always)]
+    pub fn freed(&mut self, size: u64, requested: u64) {
+        self.allocated -= size as i64;
+        self.requested -= requested as i64;
+        self.freed += 1;
+        self.freed_bytes += size;
+    }
+
+    /// Whether nothing happened.
+    #[inline(always)]
+    pub fn is_none(&self) -> bool {
+        self.granted + self.freed == 0
+    }
+}
+
 impl Stats {
     /// Bytes held from the driver and not handed out.
     pub fn cached(&self) -> u64 {
@@ -265,6 +304,26 @@ impl Stats {
         self.live = self.live.saturating_sub(1);
         self.freed += 1;
         self.freed_bytes += size;
+    }
+
+    /// What happened in a thread cache. The highest figures are exact as long as one thread has blocks in its cache; else they may be off
+    /// by what the caches had.
+    #[cold]
+    pub(crate) fn happened(&mut self, delta: &Delta) {
+        let (allocated, requested) = (self.allocated, self.requested);
+        self.allocated = allocated.saturating_add_signed(delta.most_allocated);
+        self.requested = requested.saturating_add_signed(delta.most_requested);
+        self.peak_allocated = self.peak_allocated.max(self.allocated);
+        self.peak_requested = self.peak_requested.max(self.requested);
+        if self.shared.is_some() {
+            self.note_peaks();
+        }
+        self.allocated = allocated.saturating_add_signed(delta.allocated);
+        self.requested = requested.saturating_add_signed(delta.requested);
+        self.live = (self.live + delta.granted).saturating_sub(delta.freed);
+        self.hits += delta.granted;
+        self.freed += delta.freed;
+        self.freed_bytes += delta.freed_bytes;
     }
 
     /// Memory came from the driver.

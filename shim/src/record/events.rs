@@ -50,7 +50,7 @@ pub fn granted(grant: &Grant, numbers: &Numbers) {
     granted_on(grant, device.into(), Stream::ALL, numbers);
 }
 
-/// Records a block of `cudaMalloc` that came back to its pool. Runs under the pool's lock. Returns when that was.
+/// Records a block of `cudaMalloc` that came back to its pool. Runs under the pool's lock or a thread cache's. Returns when that was.
 #[inline(always)]
 pub fn freed(freed: &Freed, numbers: &Numbers) -> Stamp {
     freed_on(freed, Stream::ALL, numbers)
@@ -82,7 +82,7 @@ pub fn granted_on(grant: &Grant, device: i32, stream: u64, numbers: &Numbers) {
     writer.record_numbered_alloc(&made, (numbers, grant.number), grant.after.0);
 }
 
-/// Records a block that came back to a pool. Runs under that pool's lock. Returns when that was.
+/// Records a block that came back to a pool. Runs under that pool's lock or a thread cache's. Returns when that was.
 #[inline(always)]
 pub fn freed_on(freed: &Freed, stream: u64, numbers: &Numbers) -> Stamp {
     usage::shrank(Layer::Device, freed.device as u8, freed.requested);

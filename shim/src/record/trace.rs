@@ -101,7 +101,7 @@ fn create() -> Option<&'static Writer> {
     Some(writer)
 }
 
-/// The trace, if it is open. For places that must not open it: under the pool's lock, and where a framework announces a tensor.
+/// The trace, if it is open. For places that must not open it: under the lock of a pool or of a thread cache, and where a framework announces a tensor.
 #[inline]
 pub fn opened() -> Option<&'static Writer> {
     TRACE.get().and_then(Option::as_ref)

@@ -66,7 +66,7 @@ def programs(session):
     built = {
         "libcounter.so": ["gcc", *warn, "-shared", "-fPIC", GPU / "counter.c", "-o", work / "libcounter.so", "-ldl"],
         "bench_driver": ["gcc", *warn, GPU / "bench_pair.c", "-o", work / "bench_driver", "-ldl", "-lpthread"],
-        "async_pair": ["gcc", *warn, GPU / "async_pair.c", "-o", work / "async_pair", "-ldl", "-lm"],
+        "async_pair": ["gcc", *warn, GPU / "async_pair.c", "-o", work / "async_pair", "-ldl", "-lm", "-lpthread"],
     }
     sources = sorted((ROOT / "tests" / "conformance").glob("*.c"))
     if sources:

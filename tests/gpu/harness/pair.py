@@ -1,5 +1,5 @@
 """Section `pair`: cuMemAllocAsync + cuMemFreeAsync that hits, at the driver door, with 1 to 10,000 live
-blocks of mixed sizes: the driver's own pool, ours, ours without a trace, in turn; PyTorch's beside them."""
+blocks of mixed sizes: the driver's own pool, ours, ours without a trace, in turn; PyTorch's beside them. Then 8 threads at once."""
 
 import json
 import sys
@@ -14,19 +14,22 @@ MOST_P50, MOST_P99, FLAT = 120, 1000, 1.25
 """Most ns of a pair in the middle and at the 99th percentile; p50 may vary by this factor from 100 to
 10,000 live blocks."""
 
+THREADS, CROWDED = 8, 1.5
+"""So many threads take at most so many times as long for a pair as one."""
+
 DRIVER = Configuration("driver")
 POOL = Configuration("ours", shim=True)
 NO_TRACE = Configuration("ours, trace off", {"GPUSHIM_TRACE": "off"}, True)
 LIVE = (1, 100, 1000, 10000)
 
 
-def lines(outcome):
-    """live -> figures, of what async_pair printed."""
+def lines(outcome, of="live"):
+    """live, or threads -> figures, of what async_pair printed."""
     found = {}
     for line in outcome.stdout.splitlines():
         try:
             one = json.loads(line)
-            found[one["live"]] = one
+            found[one[of]] = one
         except (ValueError, KeyError, TypeError):
             continue
     return found
@@ -52,6 +55,24 @@ def torch_pair(session, configuration):
         live: {key: figures[f"live_{live}_{key}"] for key in ("p50", "p99", "mean")}
         for live in LIVE if f"live_{live}_p50" in figures
     }
+
+
+def crowd(session, argv):
+    """Pairs of several threads at once, beside those of one."""
+    rows = []
+    for one in (DRIVER, POOL, NO_TRACE):
+        outcome = one.run(session, f"pair, {THREADS} threads", [*argv, "--threads", str(THREADS)], timeout=60)
+        found = lines(outcome, "threads")
+        if 1 not in found or THREADS not in found:
+            session.result("pair", f"{THREADS} threads, {one.name}", "SKIP" if outcome.skipped else "FAIL", outcome.stderr[-200:])
+            continue
+        for kind, sizes in (("same_mean", "one size"), ("mean", "seven sizes"), ("deep_mean", "twelve blocks")):
+            alone, together = found[1][kind], found[THREADS][kind]
+            rows.append([f"{one.name}, {sizes}", f"{alone:.0f}", f"{together:.0f}", f"{together / alone:.2f}"])
+            if one is not DRIVER:
+                detail = f"{together:.0f} ns, {alone:.0f} alone: {together / alone:.2f} x, at most {CROWDED}"
+                session.result("pair", f"{THREADS} threads, {one.name}, {sizes}", "PASS" if together <= CROWDED * alone else "FAIL", detail)
+    session.table("One pair of calls, each thread on its own stream: mean, ns", ["", "1 thread", f"{THREADS} threads", "ratio"], rows)
 
 
 def cell(figures):
@@ -101,3 +122,4 @@ def run(session, built):
         ["live blocks", "driver's pool", "ours", "ours, trace off", "ours, legacy stream", "PyTorch's allocator", "PyTorch's backend over ours"],
         rows,
     )
+    crowd(session, argv)

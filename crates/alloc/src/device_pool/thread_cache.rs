@@ -1,7 +1,7 @@
 //! The thread cache: for each thread, blocks at hand and blocks that came back, so that a pair that hits
 //! takes no lock that others want.
 //!
-//! A *shard* belongs to one thread (to several, once there are more than [`SHARDS`]). It borrows ready
+//! A *shard* belongs to one thread (to several, once there are more than [`PARTS`]). It borrows ready
 //! blocks of one context from the pool, hands them out and takes them back; blocks that came back wait
 //! in it until the next visit to the pool, where they join the open fence. To the pool such a block is
 //! *in a thread cache*, whether it is at hand, in the caller's hands, or back. A block that joins
@@ -12,15 +12,10 @@
 use super::block::{Id, State as BlockState};
 use super::state::State;
 use crate::handles::{Address, Context};
+use crate::per_thread::{PARTS, Part, own};
 use crate::types::{Freed, Grant, Source, Stamp};
 use rustc_hash::FxHashMap;
-use spin::mutex::{SpinMutex, SpinMutexGuard};
-use std::cell::Cell;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 
-/// Shards of a pool: the bits of [`State::in_caches`].
-const SHARDS: usize = 64;
 /// Sizes that a shard has blocks at hand of.
 const SIZES: usize = 32;
 /// Blocks of one size that are borrowed at once, at most, and their bytes.
@@ -105,45 +100,9 @@ impl Shard {
     }
 }
 
-/// All shards, each on cache lines of its own.
-#[repr(align(128))]
-struct Line(SpinMutex<Shard>);
-
-/// How often a thread looks whether a shard is free before it sleeps.
-const LOOKS: usize = 100;
-/// For how long it sleeps then, each time.
-const NAP: Duration = Duration::from_micros(50);
-
-impl Line {
-    /// The shard. Its own thread nearly always finds it free, and a lock that is let go by a plain store is
-    /// the cheapest.
-    #[inline(always)]
-    fn lock(&self) -> SpinMutexGuard<'_, Shard> {
-        match self.0.try_lock() {
-            Some(shard) => shard,
-            None => self.wait(),
-        }
-    }
-
-    /// A thread that waits sleeps: one of real-time priority would otherwise keep the processor from the
-    /// one that it waits for.
-    #[cold]
-    fn wait(&self) -> SpinMutexGuard<'_, Shard> {
-        loop {
-            for _ in 0..LOOKS {
-                if let Some(shard) = self.0.try_lock() {
-                    return shard;
-                }
-                std::hint::spin_loop();
-            }
-            std::thread::sleep(NAP);
-        }
-    }
-}
-
 /// The thread cache of a pool.
 pub(super) struct ThreadCaches {
-    shards: Box<[Line]>,
+    shards: Box<[Part<Shard>]>,
 }
 
 /// How much goes back to the pool.
@@ -159,27 +118,10 @@ pub(super) enum Flush {
     All,
 }
 
-/// The calling thread's shard, of every pool.
-#[inline]
-fn own() -> usize {
-    static NEXT: AtomicUsize = AtomicUsize::new(0);
-    thread_local! {
-        static OWN: Cell<usize> = const { Cell::new(usize::MAX) };
-    }
-    OWN.with(|own| {
-        if own.get() == usize::MAX {
-            own.set(NEXT.fetch_add(1, Ordering::Relaxed) % SHARDS);
-        }
-        own.get()
-    })
-}
-
 impl ThreadCaches {
     pub fn new() -> Self {
         ThreadCaches {
-            shards: (0..SHARDS)
-                .map(|_| Line(SpinMutex::new(Shard::new())))
-                .collect(),
+            shards: (0..PARTS).map(|_| Part::new(Shard::new())).collect(),
         }
     }
 

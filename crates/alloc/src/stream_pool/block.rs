@@ -28,6 +28,8 @@ pub(super) enum State {
     Busy,
     /// Freed, but a graph may still use it.
     Quarantined,
+    /// At hand in a thread cache, or in the hands of a caller that has it from there.
+    InThreadCache,
 }
 
 /// A range of addresses.
@@ -58,6 +60,8 @@ pub(super) struct Block {
     pub small: bool,
     /// Handed out for no stream in particular, and live.
     pub for_all: bool,
+    /// The thread cache that it is in, if it is in one.
+    pub part: u8,
 }
 
 impl Block {
@@ -79,6 +83,7 @@ impl Block {
             state,
             small: false,
             for_all: false,
+            part: 0,
         }
     }
 

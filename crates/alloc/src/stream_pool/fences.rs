@@ -14,6 +14,8 @@ const LOOKS: u32 = 64;
 /// Pages that a pool may hold beyond what is allocated, however large it is: blocks end within pages. Fewer cost more
 /// memory than they save, since what moves is replaced by smaller blocks.
 const HALF_PAGES: u64 = 16;
+/// Pages that it may hold beyond that for each thread cache.
+const CACHED_PAGES: u64 = 16;
 /// Stream queues of destroyed streams that are looked at when one more stream is destroyed.
 const ENDS: u32 = 4;
 
@@ -24,7 +26,10 @@ impl<E: Copy> State<E> {
         let most = self.stats.peak_allocated.max(most);
         let spare = (most / 1000).saturating_mul(self.settings.spare);
         let halves = self.settings.page.saturating_mul(HALF_PAGES);
+        let beside = CACHED_PAGES * u64::from(self.in_caches.count_ones());
+        let beside = self.settings.page.saturating_mul(beside);
         most.saturating_add(spare.min(halves.max(most / 500)))
+            .saturating_add(beside)
     }
 
     /// How a stream may come behind work of others: whether it is made to wait, or else the host.

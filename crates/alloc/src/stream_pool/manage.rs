@@ -67,6 +67,7 @@ impl<D: Driver> StreamPool<D> {
             return 0;
         };
         let mut state = self.state.lock();
+        self.state.caches.tick(&mut state);
         state.tick = state.tick.wrapping_add(1);
         if state.tick.is_multiple_of(TICKS_TO_DECAY) {
             state.stats.roll();
@@ -84,10 +85,14 @@ impl<D: Driver> StreamPool<D> {
     #[inline]
     pub fn is_above_threshold(&self) -> bool {
         let threshold = self.threshold.load(Ordering::Relaxed);
-        threshold != u64::MAX && {
+        threshold != u64::MAX && self.holds_more_than(threshold) && {
             let stats = self.stats();
             stats.reserved_on_streams() > threshold && stats.reserved > stats.allocated
         }
+    }
+
+    fn holds_more_than(&self, bytes: u64) -> bool {
+        self.state.lock_without_caches().stats.reserved > bytes
     }
 
     /// Bytes to keep at a synchronisation; 0 at first, as documented.
@@ -225,8 +230,10 @@ impl<D: Driver> StreamPool<D> {
         if !self.owns(address) {
             return None;
         }
-        let state = self.state.lock();
-        let block = state.slab.at(state.find(address)?);
+        let mut state = self.state.lock_without_caches();
+        let id = state.find(address)?;
+        self.state.caches.take_out(&mut state, id);
+        let block = state.slab.at(id);
         (block.state == super::block::State::Live).then_some(LiveBlock {
             address: block.address,
             requested: block.requested,
@@ -264,10 +271,28 @@ impl<D: Driver> StreamPool<D> {
         Some(self.state.try_lock()?.stats)
     }
 
+    /// [`Stats::given_up`] as of now, with all blocks left where they are.
+    #[cfg(test)]
+    pub(crate) fn given_up(&self) -> u64 {
+        self.state.lock_without_caches().stats.given_up
+    }
+
+    /// There are thread caches from here on, as if threads had waited for the lock.
+    #[cfg(test)]
+    pub(crate) fn crowd(&self) {
+        self.state.caches.begin();
+    }
+
+    /// Whether there are thread caches.
+    #[cfg(test)]
+    pub(crate) fn is_crowded(&self) -> bool {
+        self.state.caches.serve()
+    }
+
     /// The pool's lock, held.
     #[cfg(test)]
     pub(crate) fn hold(&self) -> impl Drop {
-        self.state.lock()
+        self.state.lock_without_caches()
     }
 
     /// How often memory went back to the driver; `None` while the driver is being told of some, and the sum of what it
@@ -279,7 +304,7 @@ impl<D: Driver> StreamPool<D> {
 
     /// Bytes held from the driver; `None` while another thread has the lock. For callers that must not wait.
     pub fn reserved_now(&self) -> Option<u64> {
-        Some(self.state.try_lock()?.stats.reserved)
+        Some(self.state.try_lock_without_caches()?.stats.reserved)
     }
 
     /// All memory goes back, whatever it is used for: its context is about to end. Returns the bytes

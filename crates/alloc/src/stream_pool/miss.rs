@@ -19,6 +19,9 @@ impl<D: Driver> StreamPool<D> {
     #[cold]
     pub(super) fn miss(&self, driver: &D, stream: Stream, bytes: u64) -> Result<Grant, D::Error> {
         let mut misses = self.misses.lock();
+        if let Some(grant) = self.grow_beside_caches(driver, &mut misses, stream, bytes) {
+            return Ok(grant);
+        }
         let mut error = D::OUT_OF_MEMORY;
         misses.short = None;
         if bytes <= self.state.lock().settings.addresses {
@@ -105,6 +108,21 @@ impl<D: Driver> StreamPool<D> {
         self.grow(driver, misses, stream, bytes, mode)
     }
 
+    /// Memory for a request while what the thread caches have stays there, as long as the pool need not save it.
+    fn grow_beside_caches(
+        &self,
+        driver: &D,
+        misses: &mut Misses<D::Error>,
+        stream: Stream,
+        bytes: u64,
+    ) -> Option<Grant> {
+        let state = self.state.lock_without_caches();
+        let may_grow = state.may_grow_beside_caches(bytes) && !state.captures.is_open();
+        drop(state);
+        let grown = may_grow.then(|| self.grow(driver, misses, stream, bytes, Mode::Balanced));
+        grown?.ok()
+    }
+
     /// New memory, or free memory from elsewhere in the pool, for a request.
     fn grow(
         &self,
@@ -114,7 +132,7 @@ impl<D: Driver> StreamPool<D> {
         bytes: u64,
         mode: Mode,
     ) -> Result<Grant, D::Error> {
-        let mut state = self.state.lock();
+        let mut state = self.state.lock_without_caches();
         let need = state.block_bytes(bytes);
         if state.settings.policy != Policy::Vmm {
             drop(state);
@@ -124,7 +142,7 @@ impl<D: Driver> StreamPool<D> {
         if !state.space.is_reserved() {
             drop(state);
             self.reserve(driver, misses, need)?;
-            state = self.state.lock();
+            state = self.state.lock_without_caches();
         }
         let queue = state.queues.of(stream);
         let Some(mapping) = state.mapping(queue, need, mode) else {
@@ -139,7 +157,7 @@ impl<D: Driver> StreamPool<D> {
         } else {
             self.carry_out(driver, misses, &mapping, &mut handles)
         };
-        let mut state = self.state.lock();
+        let mut state = self.state.lock_without_caches();
         match result {
             Ok(()) => {
                 let id = state.mapped(mapping, &handles, queue);
@@ -188,9 +206,11 @@ impl<D: Driver> StreamPool<D> {
         for (id, address, piece) in &mapping.given {
             let is_over = rules::may_take_back(|| self.finish(driver, *id));
             if is_over && self.end_piece(driver, *address, piece) {
-                self.state.lock().evicted(*id, *address, *piece);
+                self.state
+                    .lock_without_caches()
+                    .evicted(*id, *address, *piece);
             } else {
-                self.state.lock().insert(*id);
+                self.state.lock_without_caches().insert(*id);
             }
         }
     }
@@ -212,7 +232,7 @@ impl<D: Driver> StreamPool<D> {
                     created.inspect_err(|error| misses.note::<D>(CREATE, *error, missing))?
                 }
                 PageSource::Moved(from, _) | PageSource::Aliased(from, _) => {
-                    let state = self.state.lock();
+                    let state = self.state.lock_without_caches();
                     state
                         .space
                         .pieces
@@ -250,7 +270,7 @@ impl<D: Driver> StreamPool<D> {
 
     /// Whether the pool would hold more than its creator allowed with `bytes` bytes more.
     fn is_beyond(&self, bytes: u64) -> bool {
-        let state = self.state.lock();
+        let state = self.state.lock_without_caches();
         let held = state.stats.reserved.saturating_add(bytes);
         !rules::may_hold(held, state.settings.max_size)
     }

@@ -2,7 +2,7 @@
 //!
 //! What one stream frees it may have again at once; other streams get it when the work before the free is over, or after
 //! they were made to wait for it. What is freed on no stream in particular waits for everything in its context.
-//! [`StreamPool`] has one lock and holds it over no call to its [`Driver`]. `state.rs` decides which free memory answers a
+//! [`StreamPool`] has one lock and holds it over no call to its [`Driver`]; threads that crowd at it have thread caches (`thread_caches.rs`). `state.rs` decides which free memory answers a
 //! request, `mapping.rs` where new memory goes and where it comes from (`follow.rs`, where a plan says so), `piece_size.rs` in how
 //! large pieces; `pool.rs` and
 //! `miss.rs` carry it out. `stream_queues.rs` knows what each stream has freed, and `fences.rs` when that is over.
@@ -12,6 +12,7 @@ mod bits;
 mod block;
 mod contexts;
 mod driver;
+mod ended_queues;
 mod exact_fit;
 mod fences;
 mod follow;
@@ -31,6 +32,8 @@ mod stream_queue;
 mod stream_queues;
 #[cfg(test)]
 mod tests;
+mod thread_cache;
+mod thread_caches;
 mod types;
 mod warm;
 

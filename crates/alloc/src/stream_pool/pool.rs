@@ -3,9 +3,9 @@
 use super::driver::{Driver, PoolId};
 use super::misses::Misses;
 use super::state::State;
+use super::thread_caches::Shared;
 use super::types::Settings;
 use crate::handles::Stream;
-use crate::lock::Lock;
 use crate::types::{FreeError, Freed, Grant, PATIENCE, Stamp};
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 /// A stream-ordered pool of one device.
 pub struct StreamPool<D: Driver> {
     pub(super) device: i32,
-    pub(super) state: Lock<State<D::Event>>,
+    pub(super) state: Shared<D::Event>,
     /// Held by a miss from its first look for memory until that is in place: misses take turns.
     pub(super) misses: Mutex<Misses<D::Error>>,
     /// The reserved addresses, under [`Policy::Vmm`], as [`pack`] tells; 0 until there are any.
@@ -40,7 +40,7 @@ impl<D: Driver> StreamPool<D> {
     pub fn new(device: i32, settings: Settings) -> Self {
         StreamPool {
             device,
-            state: Lock::new(State::new(device, settings)),
+            state: Shared::new(State::new(device, settings)),
             misses: Mutex::new(Misses {
                 devices: vec![device],
                 reserved: None,
@@ -73,7 +73,7 @@ impl<D: Driver> StreamPool<D> {
             let (base, bytes) = (range >> BYTES, range & ((1 << BYTES) - 1));
             return (address >> UNIT).wrapping_sub(base) < bytes;
         }
-        let state = self.state.lock();
+        let state = self.state.lock_without_caches();
         match state.find(address) {
             None if state.leaving == address => {
                 drop(state);
@@ -112,19 +112,29 @@ impl<D: Driver> StreamPool<D> {
     /// As [`StreamPool::try_allocate`]; `all`: of however many streams.
     #[inline(always)]
     pub(super) fn take(&self, stream: Stream, bytes: u64, all: bool) -> Option<Grant> {
-        let mut state = self.state.lock();
-        let queue = state.queues.of(stream);
-        if state.follower.is_some() {
-            match state.take_place(queue, bytes) {
-                Ok(None) => {}
-                Ok(grant) => return grant,
-                Err(()) => return None,
-            }
+        if self.state.caches.serve() {
+            return self.take_beside_caches(stream, bytes, all);
         }
-        if let Some(grant) = state.take_exact(queue, bytes) {
+        let mut state = self.state.lock_without_caches();
+        let queue = state.queues.of(stream);
+        state.take_any(queue, bytes, all)
+    }
+
+    #[inline(never)]
+    fn take_beside_caches(&self, stream: Stream, bytes: u64, all: bool) -> Option<Grant> {
+        let caches = &self.state.caches;
+        if let Some(grant) = caches.take(stream, bytes) {
             return Some(grant);
         }
-        state.take(queue, bytes, all)
+        let mut state = self.state.lock_without_caches();
+        caches.report_own(&mut state);
+        let queue = state.queues.of(stream);
+        let grant = state.take_any(queue, bytes, all);
+        if grant.is_some() || state.in_caches == 0 || state.may_grow_beside_caches(bytes) {
+            return grant;
+        }
+        caches.call_in(&mut state);
+        state.take_any(queue, bytes, all)
     }
 
     /// A block of at least `bytes` bytes, aligned to 512 bytes, for work submitted to the stream from
@@ -140,8 +150,8 @@ impl<D: Driver> StreamPool<D> {
         }
     }
 
-    /// Takes a block back after all work submitted to the stream so far. `seen` runs under the lock,
-    /// before the block can be handed out again.
+    /// Takes a block back after all work submitted to the stream so far. `seen` runs before the block can be handed out again, under
+    /// the pool's lock or that of a thread cache.
     ///
     /// # Errors
     /// [`FreeError::Unknown`] if the address is not the beginning of a block, [`FreeError::NotLive`] if
@@ -153,9 +163,32 @@ impl<D: Driver> StreamPool<D> {
         address: u64,
         seen: impl FnOnce(&Freed) -> S,
     ) -> Result<(), FreeError<D::Error>> {
-        let mut state = self.state.lock();
+        if self.state.caches.serve() {
+            return self.free_beside_caches(stream, address, seen);
+        }
+        let mut state = self.state.lock_without_caches();
         let queue = state.queues.of(stream);
-        state.free(address, queue, seen)
+        // The block is in no cache: its caller, who had it while they served, knows of that.
+        state.free(address, queue, None, seen)
+    }
+
+    #[inline(never)]
+    fn free_beside_caches<S: Into<Stamp>>(
+        &self,
+        stream: Stream,
+        address: u64,
+        seen: impl FnOnce(&Freed) -> S,
+    ) -> Result<(), FreeError<D::Error>> {
+        let caches = &self.state.caches;
+        let seen = match caches.free((stream, self.device), address, seen) {
+            Ok(()) => return Ok(()),
+            Err(seen) => seen,
+        };
+        let mut state = self.state.lock_without_caches();
+        caches.take_out_at(&mut state, address);
+        let queue = state.queues.of(stream);
+        let mut keeper = caches.keeper(&mut state, stream);
+        state.free(address, queue, keeper.as_deref_mut(), seen)
     }
 
     /// As [`StreamPool::free`], on no stream in particular of the context in which it was allocated.
@@ -167,10 +200,11 @@ impl<D: Driver> StreamPool<D> {
         address: u64,
         seen: impl FnOnce(&Freed) -> S,
     ) -> Result<(), FreeError<D::Error>> {
-        let mut state = self.state.lock();
+        let mut state = self.state.lock_without_caches();
         let id = *state.map.get(&address).ok_or(FreeError::Unknown)?;
+        self.state.caches.take_out(&mut state, id);
         let context = state.slab.at(id).context;
         let queue = state.queues.of(Stream::all_of(context));
-        state.free(address, queue, seen)
+        state.free(address, queue, None, seen)
     }
 }

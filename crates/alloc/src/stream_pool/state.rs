@@ -5,6 +5,7 @@ use super::block::{Block, Id, Slab, State as Is};
 use super::plan_follower::{PlanFollower, Progress};
 use super::space::{SMALL, Space};
 use super::stream_queues::StreamQueues;
+use super::thread_cache::Cache;
 use super::types::Settings;
 use crate::captures::Captures;
 use crate::handles::Context;
@@ -21,8 +22,17 @@ use rustc_hash::FxHashMap;
 const NEAR: u32 = 32;
 
 #[inline(always)]
-fn is_small(bytes: u64) -> bool {
+pub(super) fn is_small(bytes: u64) -> bool {
     bytes <= SMALL
+}
+
+/// Bytes of the block for a request.
+#[inline(always)]
+pub(super) fn block_bytes(policy: Policy, bytes: u64) -> u64 {
+    match policy {
+        Policy::Bins => size_class::power_of_two(bytes),
+        _ => bytes.checked_next_multiple_of(GRANULE).unwrap_or(bytes),
+    }
 }
 
 pub(super) struct State<E> {
@@ -53,6 +63,10 @@ pub(super) struct State<E> {
     pub leaving: u64,
     /// The driver is being told to take memory back.
     pub tells: bool,
+    /// The thread caches, a bit each, that may have blocks, or know what the pool does not.
+    pub in_caches: u64,
+    /// Requests that they served since the last tick, as far as the pool knows.
+    pub served: u64,
 }
 
 impl<E: Copy> State<E> {
@@ -75,16 +89,32 @@ impl<E: Copy> State<E> {
             calm: 0,
             leaving: 0,
             tells: false,
+            in_caches: 0,
+            served: 0,
         }
     }
 
     /// Bytes of the block for a request.
     #[inline]
     pub fn block_bytes(&self, bytes: u64) -> u64 {
-        match self.settings.policy {
-            Policy::Bins => size_class::power_of_two(bytes),
-            _ => bytes.checked_next_multiple_of(GRANULE).unwrap_or(bytes),
+        block_bytes(self.settings.policy, bytes)
+    }
+
+    /// A block that the queue may use as it is: in the place of the plan, of this very size, or the best one; `all` as for
+    /// [`State::take`].
+    #[inline(always)]
+    pub fn take_any(&mut self, queue: u32, bytes: u64, all: bool) -> Option<Grant> {
+        if self.follower.is_some() {
+            match self.take_place(queue, bytes) {
+                Ok(None) => {}
+                Ok(grant) => return grant,
+                Err(()) => return None,
+            }
         }
+        if let Some(grant) = self.take_exact(queue, bytes) {
+            return Some(grant);
+        }
+        self.take(queue, bytes, all)
     }
 
     /// A block that was freed on the same queue in this very size, where the queue's work is ordered by itself.
@@ -265,12 +295,13 @@ impl<E: Copy> State<E> {
         self.grant(id, bytes, source)
     }
 
-    /// Takes a block back on a queue.
+    /// Takes a block back on a queue. `keeper`: the thread cache that may have it.
     #[inline(always)]
     pub fn free<X, S: Into<Stamp>>(
         &mut self,
         address: u64,
         queue: u32,
+        keeper: Option<&mut Cache>,
         seen: impl FnOnce(&Freed) -> S,
     ) -> Result<(), FreeError<X>> {
         let id = *self.map.get(&address).ok_or(FreeError::Unknown)?;
@@ -311,6 +342,12 @@ impl<E: Copy> State<E> {
         if self.captures.quarantine(id, group) {
             self.slab.at_mut(id).state = Is::Quarantined;
             self.stats.quarantined += size;
+        } else if let Some(keeper) = keeper
+            && group == 0
+            && !for_all
+            && keeper.keep(&mut self.slab, id, self.latest)
+        {
+            // It joins a fence again when the cache gives it back.
         } else if self.follower.is_some()
             || !match to.ordered {
                 true => to.keep(&mut self.slab, id, size, is_small(size)),
@@ -362,93 +399,6 @@ impl<E: Copy> State<E> {
         (block.queue, block.fence) = rules::after_graph(all, (block.queue, block.fence));
         self.stats.quarantined = self.stats.quarantined.saturating_sub(block.size);
         self.insert(id);
-    }
-
-    /// A queue and a fence behind everything that was submitted to a context, or to its device if it has
-    /// ended.
-    fn behind_all_of(&mut self, context: Context) -> (u32, u64) {
-        let queue = self.queues.of(match context {
-            Context(0) => Stream::all_of_device(self.device),
-            context => Stream::all_of(context),
-        });
-        (queue, self.queues.join(queue))
-    }
-
-    /// Ends a queue whose stream and work are over: its blocks are free for everybody.
-    pub fn end_queue(&mut self, queue: u32) {
-        if !self.queues.can_end(queue) {
-            return;
-        }
-        self.move_blocks(queue, |_, _| (SHARED, 0));
-        self.queues.end(queue);
-    }
-
-    /// The stream of a queue is gone, and its last work is known as a part of the context's only.
-    /// Returns events that are of no use any more.
-    pub fn merge_queue(&mut self, queue: u32) -> Vec<E> {
-        let Some(context) = self.queues.get(queue).map(|queue| queue.context) else {
-            return Vec::new();
-        };
-        self.queues.unlist(queue);
-        let (every, behind) = self.behind_all_of(context);
-        self.move_blocks(queue, |state, id| {
-            if state.is_complete(id) {
-                (SHARED, 0)
-            } else {
-                (every, behind)
-            }
-        });
-        let events = self
-            .queues
-            .at(queue)
-            .map(|queue| queue.fences.forget().collect());
-        self.queues.end(queue);
-        events.unwrap_or_default()
-    }
-
-    /// Moves all free blocks of a queue to others.
-    fn move_blocks(&mut self, queue: u32, to: impl Fn(&Self, Id) -> (u32, u64)) {
-        for small in [false, true] {
-            while let Some(id) = self
-                .queues
-                .at(queue)
-                .and_then(|l| l.pop(&mut self.slab, small))
-            {
-                let place = to(self, id);
-                let block = self.slab.at_mut(id);
-                (block.queue, block.fence) = place;
-                self.insert(id);
-            }
-            // Again where one that was moved was merged into one that was not.
-            loop {
-                let ids = self.free_of(queue, small, 0);
-                if ids.is_empty() {
-                    break;
-                }
-                for id in ids {
-                    // One that was merged into another since is free no more.
-                    let block = self.slab.at(id);
-                    if block.state != Is::Free || block.queue != queue {
-                        continue;
-                    }
-                    self.unlist(id);
-                    let place = to(self, id);
-                    let block = self.slab.at_mut(id);
-                    (block.queue, block.fence) = place;
-                    self.insert(id);
-                }
-            }
-        }
-        for at in 0..self.space.stale.len() {
-            let Some(&(id, _)) = self.space.stale.get(at) else {
-                break;
-            };
-            if self.slab.at(id).queue == queue {
-                let place = to(self, id);
-                let block = self.slab.at_mut(id);
-                (block.queue, block.fence) = place;
-            }
-        }
     }
 
     /// The block that contains an address.

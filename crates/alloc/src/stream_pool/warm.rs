@@ -12,7 +12,7 @@ impl<D: Driver> StreamPool<D> {
     /// Reads what frees of these addresses will read. The loads do not depend on each other, so memory answers
     /// them at the same time, where frees would wait for one after the other. Changes nothing.
     pub fn warm(&self, addresses: &[u64]) {
-        let state = self.state.lock();
+        let state = self.state.lock_without_caches();
         for some in addresses.chunks(TOGETHER) {
             let mut ids = [NIL; TOGETHER];
             for (id, address) in ids.iter_mut().zip(some) {

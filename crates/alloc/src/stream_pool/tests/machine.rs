@@ -6,6 +6,7 @@ use super::model::Model;
 use super::program::{Action, Setting};
 use crate::handles::Context;
 use crate::handles::Stream;
+use crate::per_thread;
 use crate::policy::Reuse;
 use crate::sim::{Call, Clock, Error, Probe, Sim, Use, World};
 use crate::stream_pool::{Settings, StreamPool};
@@ -164,6 +165,11 @@ impl Machine {
 
     pub fn act(&mut self, action: &Action) {
         self.done += 1;
+        if self.setting.threads > 0 {
+            per_thread::have((self.done / 4 % self.setting.threads) as usize);
+            // A tick may have ended the thread caches.
+            self.each(|pool, _| pool.crowd());
+        }
         match *action {
             Action::Allocate {
                 pool,

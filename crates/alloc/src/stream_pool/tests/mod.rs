@@ -15,4 +15,5 @@ mod program;
 mod random;
 mod regressions;
 mod shortage;
+mod thread_cache;
 mod threads;

@@ -11,6 +11,8 @@ use crate::types::Grant;
 
 /// Operations between two looks at everything.
 const EVERY: u64 = 8;
+/// Operations between two looks at figures, where there are thread caches.
+const UNSEEN: u64 = 24;
 
 /// One pool's figures.
 pub struct Model {
@@ -134,6 +136,7 @@ fn audit(pool: &StreamPool<Probe>, pages: bool) -> Audit {
             Is::Quarantined => found.quarantined += block.size,
             Is::Free | Is::AtHand => found.free += block.size,
             Is::Unmapped | Is::Stale => {}
+            Is::InThreadCache => panic!("it is not called in: {block:?}"),
             Is::Busy => panic!("a busy block while no thread works: {block:?}"),
         }
         free += usize::from(block.state == Is::Free);
@@ -160,11 +163,15 @@ impl Machine {
     /// Compares what the pools tell with what they did.
     pub fn check(&mut self) {
         for number in 0..self.models.len() {
-            let given_up = self.pool(number).stats().given_up;
+            let given_up = self.pool(number).given_up();
             if std::mem::replace(&mut self.models[number].given_up, given_up) != given_up {
                 // Natively they were free: to run such a graph on is the program's own mistake.
                 self.forget_freed(number);
             }
+        }
+        // A look calls in what is in thread caches.
+        if self.setting.threads > 0 && !self.done.is_multiple_of(UNSEEN) {
+            return;
         }
         for number in 0..self.models.len() {
             let stats = self.pool(number).stats();
@@ -184,7 +191,10 @@ impl Machine {
             );
             assert_eq!(stats.out_of_memory, model.refused);
             let peaks = (stats.peak_allocated, stats.peak_requested);
-            assert_eq!(peaks, (model.peak_allocated, model.peak_requested));
+            if self.setting.threads <= 1 {
+                assert_eq!(peaks, (model.peak_allocated, model.peak_requested));
+            }
+            assert!(stats.peak_allocated >= stats.allocated);
             model.seen_reserved = model.seen_reserved.max(held);
             assert!((model.seen_reserved..=peak).contains(&stats.peak_reserved));
             assert!(stats.allocated + stats.quarantined + largest_free <= stats.reserved);

@@ -9,7 +9,7 @@ use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::TestRunner;
 
 /// Programs that are tried at most.
-const MOST: usize = 10_000;
+const MOST: usize = 20_000;
 
 /// The same random programs for every mistake, most of them with pages.
 struct Programs {
@@ -56,6 +56,7 @@ impl Programs {
 }
 
 pub const PLAIN: Setting = Setting {
+    threads: 0,
     policy: Policy::Vmm,
     page: 2 * MIB,
     spare: 20,
@@ -189,12 +190,13 @@ fn script(mistake: Mistake) -> Option<(Setting, Vec<Action>)> {
 }
 
 /// The steps of this pool.
-const STEPS: [Mutation; 44] = [
+const STEPS: [Mutation; 45] = [
     Mutation::NoFence,
     Mutation::OlderFence,
     Mutation::UseEarly,
     Mutation::UseForAll,
     Mutation::AtHandForAll,
+    Mutation::CacheForAll,
     Mutation::OrderOlder,
     Mutation::NoClose,
     Mutation::NoGiveUp,

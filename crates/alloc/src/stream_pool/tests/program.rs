@@ -145,6 +145,8 @@ pub struct Setting {
     pub fail: Option<(Call, u64, Error)>,
     pub ending: Ending,
     pub plans: PoolPlans,
+    /// Threads that the program takes turns on, with thread caches; 0: one, and there are no caches.
+    pub threads: u64,
 }
 
 /// What each pool is to follow.
@@ -199,6 +201,7 @@ pub fn setting(policy: Policy) -> impl Strategy<Value = Setting> {
         Just(Ending::Large)
     ];
     let orders = (prop::bool::weighted(0.8), any::<bool>(), 1..3usize);
+    let threads = prop_oneof![4 => Just(0u64), 1 => Just(1), 1 => Just(3)];
     (
         place,
         orders,
@@ -207,6 +210,7 @@ pub fn setting(policy: Policy) -> impl Strategy<Value = Setting> {
         most(u64::MAX),
         fail,
         ending,
+        threads,
     )
         .prop_map(
             move |(
@@ -217,6 +221,7 @@ pub fn setting(policy: Policy) -> impl Strategy<Value = Setting> {
                 limit,
                 fail,
                 ending,
+                threads,
             )| Setting {
                 policy,
                 page,
@@ -231,6 +236,7 @@ pub fn setting(policy: Policy) -> impl Strategy<Value = Setting> {
                 fail,
                 ending,
                 plans: PoolPlans::default(),
+                threads,
             },
         )
 }

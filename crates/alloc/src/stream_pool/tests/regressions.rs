@@ -15,6 +15,7 @@ fn nothing_goes_wrong(setting: &Setting, actions: &[Action]) {
 #[test]
 fn memory_of_a_device_freed_on_a_stream_elsewhere_moves_after_its_earlier_work() {
     let setting = Setting {
+        threads: 0,
         policy: Vmm,
         page: 2097152,
         spare: 20,
@@ -159,6 +160,7 @@ fn memory_of_a_device_freed_on_a_stream_elsewhere_moves_after_its_earlier_work()
 #[test]
 fn memory_of_a_device_freed_on_a_stream_elsewhere_goes_back_after_its_earlier_work() {
     let setting = Setting {
+        threads: 0,
         policy: Blocks,
         page: 2097152,
         spare: 20,

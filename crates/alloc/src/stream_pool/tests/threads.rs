@@ -93,6 +93,10 @@ impl Slow {
         handle
     }
 
+    pub fn capacity(&self) -> u64 {
+        self.capacity
+    }
+
     pub fn held(&self) -> u64 {
         self.memory
             .lock()
@@ -199,19 +203,27 @@ fn stream(handle: u64) -> Stream {
     }
 }
 
-fn work(pool: &StreamPool<Slow>, driver: &Slow, seed: u64, operations: usize) {
+/// Where there are thread caches, a thread mostly does what leaves blocks in them.
+fn work(pool: &StreamPool<Slow>, driver: &Slow, seed: u64, operations: usize, is_crowded: bool) {
     let mut random = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15);
     let mut live = Vec::new();
     for _ in 0..operations {
+        if is_crowded {
+            pool.crowd();
+        }
         // A thread's own streams end while no other thread uses them.
         let own = stream(100 + seed);
         let any = match next(&mut random) % 3 {
             0 => own,
+            _ if is_crowded && !next(&mut random).is_multiple_of(16) => own,
             _ => stream(16 + next(&mut random) % THREADS),
         };
-        match next(&mut random) % 24 {
-            0..11 if live.len() < 40 => {
-                let bytes = next(&mut random) % (1 << (10 + next(&mut random) % 14)) + 1;
+        match next(&mut random) % if is_crowded { 200 } else { 24 } {
+            0..11 | 110.. if live.len() < 40 => {
+                let bytes = match is_crowded {
+                    true => 4096 << (next(&mut random) % 8),
+                    false => next(&mut random) % (1 << (10 + next(&mut random) % 14)) + 1,
+                };
                 if let Ok(grant) = pool.allocate(driver, any, bytes) {
                     driver.granted(grant.address, grant.size);
                     live.push(grant.address);
@@ -231,7 +243,7 @@ fn work(pool: &StreamPool<Slow>, driver: &Slow, seed: u64, operations: usize) {
             _ if !live.is_empty() => {
                 let which = next(&mut random) as usize % live.len();
                 let address = live.swap_remove(which);
-                assert!(pool.find(address).is_some());
+                assert!(is_crowded || pool.find(address).is_some());
                 driver.returned(address);
                 let free = pool.free(any, address, |freed| assert_eq!(freed.address, address));
                 free.expect("a live block");
@@ -246,7 +258,7 @@ fn work(pool: &StreamPool<Slow>, driver: &Slow, seed: u64, operations: usize) {
     }
 }
 
-fn storm(policy: Policy, delay: u64, operations: usize) {
+fn storm(policy: Policy, delay: u64, operations: usize, is_crowded: bool) {
     let driver = Slow::new(delay);
     let settings = Settings {
         policy,
@@ -256,7 +268,7 @@ fn storm(policy: Policy, delay: u64, operations: usize) {
     thread::scope(|scope| {
         for seed in 1..=THREADS {
             let (pool, driver) = (&pool, &driver);
-            scope.spawn(move || work(pool, driver, seed, operations));
+            scope.spawn(move || work(pool, driver, seed, operations, is_crowded));
         }
     });
     let stats = pool.stats();
@@ -276,7 +288,9 @@ fn a_storm() {
     let operations = if cfg!(miri) { 20 } else { 10_000 };
     for policy in [Policy::Vmm, Policy::Segments, Policy::Blocks, Policy::Bins] {
         for delay in [0, 20] {
-            storm(policy, delay, operations);
+            for is_crowded in [false, true] {
+                storm(policy, delay, operations, is_crowded);
+            }
         }
     }
 }

@@ -1,0 +1,94 @@
+//! Queues that end: their blocks go to others.
+
+use super::block::{Id, SHARED, State as Is};
+use super::state::State;
+use crate::handles::{Context, Stream};
+
+impl<E: Copy> State<E> {
+    /// A queue and a fence behind everything that was submitted to a context, or to its device if it has
+    /// ended.
+    pub fn behind_all_of(&mut self, context: Context) -> (u32, u64) {
+        let queue = self.queues.of(match context {
+            Context(0) => Stream::all_of_device(self.device),
+            context => Stream::all_of(context),
+        });
+        (queue, self.queues.join(queue))
+    }
+
+    /// Ends a queue whose stream and work are over: its blocks are free for everybody.
+    pub fn end_queue(&mut self, queue: u32) {
+        if !self.queues.can_end(queue) {
+            return;
+        }
+        self.move_blocks(queue, |_, _| (SHARED, 0));
+        self.queues.end(queue);
+    }
+
+    /// The stream of a queue is gone, and its last work is known as a part of the context's only.
+    /// Returns events that are of no use any more.
+    pub fn merge_queue(&mut self, queue: u32) -> Vec<E> {
+        let Some(context) = self.queues.get(queue).map(|queue| queue.context) else {
+            return Vec::new();
+        };
+        self.queues.unlist(queue);
+        let (every, behind) = self.behind_all_of(context);
+        self.move_blocks(queue, |state, id| {
+            if state.is_complete(id) {
+                (SHARED, 0)
+            } else {
+                (every, behind)
+            }
+        });
+        let events = self
+            .queues
+            .at(queue)
+            .map(|queue| queue.fences.forget().collect());
+        self.queues.end(queue);
+        events.unwrap_or_default()
+    }
+
+    /// Moves all free blocks of a queue to others.
+    fn move_blocks(&mut self, queue: u32, to: impl Fn(&Self, Id) -> (u32, u64)) {
+        for small in [false, true] {
+            while let Some(id) = self
+                .queues
+                .at(queue)
+                .and_then(|l| l.pop(&mut self.slab, small))
+            {
+                let place = to(self, id);
+                let block = self.slab.at_mut(id);
+                (block.queue, block.fence) = place;
+                self.insert(id);
+            }
+            // Again where one that was moved was merged into one that was not.
+            loop {
+                let ids = self.free_of(queue, small, 0);
+                if ids.is_empty() {
+                    break;
+                }
+                for id in ids {
+                    // One that was merged into another since is free no more.
+                    let block = self.slab.at(id);
+                    if block.state != Is::Free || block.queue != queue {
+                        continue;
+                    }
+                    self.unlist(id);
+                    let place = to(self, id);
+                    let block = self.slab.at_mut(id);
+                    (block.queue, block.fence) = place;
+                    self.insert(id);
+                }
+            }
+        }
+        for at in 0..self.space.stale.len() {
+            let Some(&(id, _)) = self.space.stale.get(at) else {
+                break;
+            };
+            if self.slab.at(id).queue == queue {
+                let place = to(self, id);
+                let block = self.slab.at_mut(id);
+                (block.queue, block.fence) = place;
+            }
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! Thread caches, one after the other on one thread that stands for several.
+
+use super::machine::stream;
+use super::program::MIB;
+use super::threads::Slow;
+use crate::handles::{Context, Stream};
+use crate::per_thread;
+use crate::policy::Policy;
+use crate::stream_pool::{Settings, StreamPool};
+use crate::types::{FreeError, Grant};
+
+const STREAM: u64 = 16;
+
+struct Program {
+    driver: Slow,
+    pool: StreamPool<Slow>,
+}
+
+impl Program {
+    /// With thread caches.
+    fn new() -> Program {
+        let settings = Settings {
+            policy: Policy::Vmm,
+            ..Settings::default()
+        };
+        let pool = StreamPool::new(0, settings);
+        pool.crowd();
+        let driver = Slow::new(0);
+        Program { driver, pool }
+    }
+
+    fn on(handle: u64) -> Stream {
+        stream(Context(1), handle)
+    }
+
+    /// A thread allocates on a stream.
+    fn allocate(&self, thread: usize, handle: u64, bytes: u64) -> Grant {
+        per_thread::have(thread);
+        let grant = self.pool.allocate(&self.driver, Program::on(handle), bytes);
+        grant.expect("memory")
+    }
+
+    /// A thread frees on a stream.
+    fn free(&self, thread: usize, handle: u64, grant: Grant) -> Result<(), FreeError<()>> {
+        per_thread::have(thread);
+        let on = Program::on(handle);
+        let freed = self.pool.free(on, grant.address, |freed| {
+            assert_eq!(freed.requested, grant.requested);
+        });
+        freed.map_err(|error| match error {
+            FreeError::NotLive => FreeError::NotLive,
+            _ => FreeError::Unknown,
+        })
+    }
+
+    /// A block in a thread's cache.
+    fn cached(&self, thread: usize, bytes: u64) -> Grant {
+        let grant = self.allocate(thread, STREAM, bytes);
+        self.free(thread, STREAM, grant).expect("a free");
+        grant
+    }
+}
+
+#[test]
+fn a_pair_needs_no_lock() {
+    let program = Program::new();
+    let first = program.cached(1, MIB);
+    let held = program.pool.hold();
+    let again = program.allocate(1, STREAM, MIB);
+    assert_eq!((again.address, again.number), (first.address, first.number));
+    program.free(1, STREAM, again).expect("a free");
+    drop(held);
+    let stats = program.pool.stats();
+    assert_eq!((stats.live, stats.allocated, stats.freed), (0, 0, 2));
+    assert_eq!((stats.hits, stats.peak_allocated), (1, MIB));
+}
+
+#[test]
+fn a_block_is_freed_once_wherever_it_is() {
+    let program = Program::new();
+    let at_hand = program.cached(1, MIB);
+    for thread in [1, 2] {
+        let again = program.free(thread, STREAM, at_hand);
+        assert_eq!(again, Err(FreeError::NotLive));
+    }
+    // In the caller's hands, and freed by another thread or on another stream.
+    for (thread, handle) in [(2, STREAM), (1, STREAM + 1)] {
+        let grant = program.allocate(1, STREAM, MIB);
+        assert_eq!(program.free(thread, handle, grant), Ok(()));
+        assert_eq!(program.free(1, STREAM, grant), Err(FreeError::NotLive));
+    }
+    assert_eq!(program.pool.stats().live, 0);
+}
+
+#[test]
+fn a_block_in_its_callers_hands_is_found() {
+    let program = Program::new();
+    let first = program.cached(1, 2 * MIB);
+    let inside = first.address + 5;
+    assert!(program.pool.find(inside).is_none(), "it is free");
+    let again = program.allocate(1, STREAM, 2 * MIB - 100);
+    assert_eq!(again.address, first.address);
+    let found = program.pool.find(inside).expect("it is live");
+    assert_eq!(
+        (found.address, found.requested),
+        (again.address, 2 * MIB - 100)
+    );
+    assert_eq!(
+        program.pool.find(inside).map(|found| found.serial),
+        Some(found.serial)
+    );
+}
+
+#[test]
+fn another_stream_and_another_thread_get_none_of_it_unseen() {
+    let program = Program::new();
+    let cached = program.cached(1, MIB);
+    let other = program.allocate(1, STREAM + 1, MIB);
+    assert_ne!(other.address, cached.address);
+    let other = program.allocate(2, STREAM, MIB);
+    assert_ne!(other.address, cached.address);
+}
+
+#[test]
+fn memory_in_caches_serves_a_request_before_it_is_refused() {
+    let program = Program::new();
+    let all = program.driver.capacity();
+    let parts: Vec<Grant> = (0..16)
+        .map(|_| program.allocate(1, STREAM, all / 16))
+        .collect();
+    for part in parts {
+        program.free(1, STREAM, part).expect("a free");
+    }
+    let whole = program.allocate(2, STREAM, all);
+    assert_eq!(program.pool.stats().live, 1);
+    program.free(2, STREAM, whole).expect("a free");
+}
+
+#[test]
+fn a_thread_that_only_frees_keeps_nothing() {
+    let program = Program::new();
+    for _ in 0..1000 {
+        let grant = program.allocate(1, STREAM, MIB);
+        program.free(2, STREAM, grant).expect("a free");
+    }
+    assert_eq!(program.pool.stats().reserved, 2 * MIB);
+}
+
+#[test]
+fn caches_that_serve_little_end_with_a_tick() {
+    let program = Program::new();
+    let pairs = |count: usize| {
+        for _ in 0..count {
+            program.cached(1, MIB);
+        }
+    };
+    pairs(2000);
+    program.pool.decay(&program.driver);
+    assert!(program.pool.is_crowded(), "they served");
+    pairs(10);
+    program.pool.decay(&program.driver);
+    assert!(!program.pool.is_crowded());
+    pairs(10);
+    assert_eq!(program.pool.stats().freed, 2020);
+}
