@@ -289,3 +289,20 @@ fn the_trace_names_the_stream_of_each_block() {
         }
     }
 }
+
+/// Threads that crowd at a pool get caches of their own; every block comes back all the same, and no two have one at a time.
+#[test]
+fn threads_that_crowd_lose_nothing() {
+    const PAIRS: usize = 40_000;
+    for policy in ["vmm", "segments", "blocks"] {
+        let run = Run::new(program("crowd")).args(["4", &PAIRS.to_string()]);
+        let run = run.env("GPUSHIM_POLICY", policy);
+        let outcome = run.env("GPUSHIM_TRACE_SIZE", "64M").shim();
+        assert_eq!(outcome.stdout, "in use: 0\n", "{policy}");
+        let trace = outcome.trace();
+        assert_eq!(trace.lost, 0, "{policy}: the trace is too small");
+        let made = trace.class(Kind::Alloc, Class::PoolAsync).len();
+        let freed = trace.count(Kind::Free, Class::PoolAsync);
+        assert_eq!((made, freed), (8 * PAIRS, 8 * PAIRS), "{policy}");
+    }
+}

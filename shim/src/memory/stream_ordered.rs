@@ -107,7 +107,20 @@ pub fn allocate(bytes: usize, stream: u64, pool: Option<u64>) -> Option<Result<u
 #[inline]
 pub fn allocate_at_once(bytes: usize, stream: u64, pool: Option<u64>) -> Option<u64> {
     let (entry, stream) = served(bytes, stream, pool)?;
-    let grant = entry.pool.try_allocate(stream, bytes as u64)?;
+    if entry.pool.has_caches() {
+        return take_beside_caches(entry, stream, bytes as u64);
+    }
+    let grant = entry
+        .pool
+        .try_allocate_without_caches(stream, bytes as u64)?;
+    events::granted_on(&grant, entry.device, stream.handle, &entry.numbers);
+    Some(grant.address)
+}
+
+/// The same where threads crowd at the pool. A function of its own: the others are as fast as if it were not there.
+#[inline(never)]
+fn take_beside_caches(entry: &RegisteredPool, stream: Stream, bytes: u64) -> Option<u64> {
+    let grant = entry.pool.try_allocate(stream, bytes)?;
     events::granted_on(&grant, entry.device, stream.handle, &entry.numbers);
     Some(grant.address)
 }
@@ -119,7 +132,11 @@ pub fn allocate_from(
     stream: Stream,
     bytes: u64,
 ) -> Option<Result<u64, CUresult>> {
-    if let Some(grant) = entry.pool.try_allocate(stream, bytes) {
+    if entry.pool.has_caches() {
+        if let Some(address) = take_beside_caches(entry, stream, bytes) {
+            return Some(Ok(address));
+        }
+    } else if let Some(grant) = entry.pool.try_allocate_without_caches(stream, bytes) {
         events::granted_on(&grant, entry.device, stream.handle, &entry.numbers);
         return Some(Ok(grant.address));
     }
@@ -182,6 +199,16 @@ fn is_live(entry: &RegisteredPool, address: DevicePtr) -> bool {
 /// where it has one caller.
 #[inline(never)]
 pub fn free_from(entry: &RegisteredPool, address: DevicePtr, stream: Stream) -> CUresult {
+    if entry.pool.has_caches() {
+        return free_beside_caches(entry, address, stream);
+    }
+    let seen = |freed: &_| events::freed_on(freed, stream.handle, &entry.numbers);
+    code(entry.pool.free_without_caches(stream, address, seen))
+}
+
+/// The same where threads crowd at the pool.
+#[inline(never)]
+fn free_beside_caches(entry: &RegisteredPool, address: DevicePtr, stream: Stream) -> CUresult {
     let seen = |freed: &_| events::freed_on(freed, stream.handle, &entry.numbers);
     code(entry.pool.free(stream, address, seen))
 }

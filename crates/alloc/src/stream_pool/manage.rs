@@ -283,12 +283,6 @@ impl<D: Driver> StreamPool<D> {
         self.state.caches.begin();
     }
 
-    /// Whether there are thread caches.
-    #[cfg(test)]
-    pub(crate) fn is_crowded(&self) -> bool {
-        self.state.caches.serve()
-    }
-
     /// The pool's lock, held.
     #[cfg(test)]
     pub(crate) fn hold(&self) -> impl Drop {

@@ -112,17 +112,10 @@ impl<D: Driver> StreamPool<D> {
     /// As [`StreamPool::try_allocate`]; `all`: of however many streams.
     #[inline(always)]
     pub(super) fn take(&self, stream: Stream, bytes: u64, all: bool) -> Option<Grant> {
-        if self.state.caches.serve() {
-            return self.take_beside_caches(stream, bytes, all);
-        }
-        let mut state = self.state.lock_without_caches();
-        let queue = state.queues.of(stream);
-        state.take_any(queue, bytes, all)
-    }
-
-    #[inline(never)]
-    fn take_beside_caches(&self, stream: Stream, bytes: u64, all: bool) -> Option<Grant> {
         let caches = &self.state.caches;
+        if !caches.serve() {
+            return self.take_without_caches(stream, bytes, all);
+        }
         if let Some(grant) = caches.take(stream, bytes) {
             return Some(grant);
         }
@@ -135,6 +128,19 @@ impl<D: Driver> StreamPool<D> {
         }
         caches.call_in(&mut state);
         state.take_any(queue, bytes, all)
+    }
+
+    #[inline(always)]
+    fn take_without_caches(&self, stream: Stream, bytes: u64, all: bool) -> Option<Grant> {
+        let mut state = self.state.lock_without_caches();
+        let queue = state.queues.of(stream);
+        state.take_any(queue, bytes, all)
+    }
+
+    /// As [`StreamPool::try_allocate`], without a use of thread caches: the fastest way where [`StreamPool::has_caches`] is false.
+    #[inline(always)]
+    pub fn try_allocate_without_caches(&self, stream: Stream, bytes: u64) -> Option<Grant> {
+        self.take_without_caches(stream, bytes, false)
     }
 
     /// A block of at least `bytes` bytes, aligned to 512 bytes, for work submitted to the stream from
@@ -163,23 +169,10 @@ impl<D: Driver> StreamPool<D> {
         address: u64,
         seen: impl FnOnce(&Freed) -> S,
     ) -> Result<(), FreeError<D::Error>> {
-        if self.state.caches.serve() {
-            return self.free_beside_caches(stream, address, seen);
-        }
-        let mut state = self.state.lock_without_caches();
-        let queue = state.queues.of(stream);
-        // The block is in no cache: its caller, who had it while they served, knows of that.
-        state.free(address, queue, None, seen)
-    }
-
-    #[inline(never)]
-    fn free_beside_caches<S: Into<Stamp>>(
-        &self,
-        stream: Stream,
-        address: u64,
-        seen: impl FnOnce(&Freed) -> S,
-    ) -> Result<(), FreeError<D::Error>> {
         let caches = &self.state.caches;
+        if !caches.serve() {
+            return self.free_without_caches(stream, address, seen);
+        }
         let seen = match caches.free((stream, self.device), address, seen) {
             Ok(()) => return Ok(()),
             Err(seen) => seen,
@@ -189,6 +182,31 @@ impl<D: Driver> StreamPool<D> {
         let queue = state.queues.of(stream);
         let mut keeper = caches.keeper(&mut state, stream);
         state.free(address, queue, keeper.as_deref_mut(), seen)
+    }
+
+    /// Whether there are thread caches now. They come and go while threads allocate.
+    #[inline(always)]
+    pub fn has_caches(&self) -> bool {
+        self.state.caches.serve()
+    }
+
+    /// As [`StreamPool::free`], without a use of thread caches: the fastest way where [`StreamPool::has_caches`] is false.
+    ///
+    /// # Errors
+    /// As [`StreamPool::free`].
+    #[inline(always)]
+    pub fn free_without_caches<S: Into<Stamp>>(
+        &self,
+        stream: Stream,
+        address: u64,
+        seen: impl FnOnce(&Freed) -> S,
+    ) -> Result<(), FreeError<D::Error>> {
+        let mut state = self.state.lock_without_caches();
+        if state.in_caches != 0 {
+            self.state.caches.take_out_at(&mut state, address);
+        }
+        let queue = state.queues.of(stream);
+        state.free(address, queue, None, seen)
     }
 
     /// As [`StreamPool::free`], on no stream in particular of the context in which it was allocated.
