@@ -79,6 +79,20 @@ fn nor_does_a_forked_child_of_it_keep_importers_waiting() {
     dead("orphan");
 }
 
+/// One line, and only as the program exports; the trace says it at once.
+#[test]
+fn a_process_that_may_make_no_sockets_is_told_when_it_exports() {
+    let shim = asking("unheard").may_complain().shim();
+    assert_eq!((&shim.told()[..], shim.code), ("handle: 1\nhandle: 1\n", 0));
+    let complaints = shim.complaints();
+    assert_eq!(complaints.len(), 1, "{complaints:?}");
+    let why = "there is no socket for other processes: Permission denied";
+    assert!(complaints[0].contains(why), "{complaints:?}");
+    let trace = shim.trace();
+    let facts = trace.facts("ipc");
+    assert!(facts.len() == 1 && facts[0].contains(why), "{facts:?}");
+}
+
 #[test]
 fn a_process_of_another_user_gets_nothing() {
     let shim = asking("user").may_complain().shim();

@@ -1,12 +1,17 @@
 /* Memory shared with other processes by cuIpcGetMemHandle: `many`, `killed`, `stale`, `dead`, `orphan`, `user`, `network`, `plain`.
-   Importers are forked before CUDA is used, and do what they are told through a pipe. */
+   `unheard` may make no sockets. Importers are forked before CUDA is used, and do what they are told through a pipe. */
 #include "program.h"
 #include <errno.h>
 #include <dirent.h>
 #include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <stddef.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 
@@ -259,6 +264,26 @@ static void stale(void) {
     end(&one);
 }
 
+/* A sandbox forbids sockets: memory is served all the same, but not exported. */
+static void unheard(void) {
+    struct sock_filter rules[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_socket, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EACCES),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog filter = {sizeof rules / sizeof *rules, rules};
+    start();
+    TRUE(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0);
+    TRUE(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0);
+    CUdeviceptr block = allocate(4 * MIB);
+    for (int i = 0; i < 2; i++) {
+        IpcHandle handle;
+        printf("handle: %d\n", cuIpcGetMemHandle(&handle, block));
+    }
+    OK(cuMemFree_v2(block));
+}
+
 /* The exporter is killed; `orphan`: it leaves a forked child that lives on. */
 static void dead(int has_child) {
     struct task task;
@@ -422,6 +447,7 @@ int main(int argc, char **argv) {
     else if (!strcmp(how, "stale")) stale();
     else if (!strcmp(how, "dead")) dead(0);
     else if (!strcmp(how, "orphan")) dead(1);
+    else if (!strcmp(how, "unheard")) unheard();
     else if (!strcmp(how, "user")) user();
     else if (!strcmp(how, "network")) network();
     else if (!strcmp(how, "plain")) plain(argv[0]);

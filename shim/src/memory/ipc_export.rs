@@ -97,6 +97,11 @@ pub fn token(address: u64) -> Option<Token> {
     })
 }
 
+/// Why no block has a token, if that is so.
+pub fn why_none() -> Option<&'static str> {
+    ipc_server::why_none()
+}
+
 /// Whether a token is this process's own.
 pub fn is_own(token: &Token) -> bool {
     ipc_server::server().is_some_and(|server| server.name == token.name)

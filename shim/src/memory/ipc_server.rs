@@ -9,7 +9,8 @@ use std::time::Duration;
 use gpushim_ipc::{Refused, Reply, Request, Room, Server, Service};
 use gpushim_trace::background::{self, Background, is_left_alone};
 
-use crate::base::{addresses, boundary, stderr};
+use crate::base::{addresses, boundary};
+use crate::record::trace;
 
 /// What others are answered with.
 pub struct Answers {
@@ -23,8 +24,8 @@ pub struct Answers {
 /// still take then, bytes.
 const BESIDE: usize = 256 << 20;
 
-/// Set once. `None`: there is no socket or thread to be had.
-static SERVER: OnceLock<Option<Server>> = OnceLock::new();
+/// Set once. An error: why there is none.
+static SERVER: OnceLock<Result<Server, String>> = OnceLock::new();
 /// The sockets, for a forked child; -1: none.
 static SOCKETS: [AtomicI32; 2] = [const { AtomicI32::new(-1) }; 2];
 /// Set when the process ends: the driver may be gone from then on.
@@ -34,25 +35,32 @@ static WORKING: Mutex<()> = Mutex::new(());
 
 /// Starts the thread, once.
 pub fn start(answers: Answers) {
-    SERVER.get_or_init(|| open(answers));
+    SERVER.get_or_init(|| {
+        let opened = open(answers);
+        if let Err(why) = &opened {
+            trace::fact("ipc", why);
+        }
+        opened
+    });
 }
 
 /// The sockets, if the thread was started.
 pub fn server() -> Option<&'static Server> {
-    SERVER.get()?.as_ref()
+    SERVER.get()?.as_ref().ok()
 }
 
-fn open(answers: Answers) -> Option<Server> {
+/// Why there are none, if the thread could not be started.
+pub fn why_none() -> Option<&'static str> {
+    Some(SERVER.get()?.as_ref().err()?)
+}
+
+fn open(answers: Answers) -> Result<Server, String> {
     if !addresses::are_free(BESIDE) {
-        return None;
+        return Err("fewer than 256 MiB of addresses are left (ulimit -v)".to_owned());
     }
-    let server = match Server::open() {
-        Ok(server) => server,
-        Err(error) => {
-            stderr::say(&format!("failed to listen for other processes: {error}"));
-            return None;
-        }
-    };
+    let server = Server::open();
+    let server =
+        server.map_err(|error| format!("there is no socket for other processes: {error}"))?;
     // SAFETY: both handlers are `extern "C"` functions that do not unwind.
     unsafe {
         libc::pthread_atfork(None, None, Some(in_child));
@@ -63,14 +71,11 @@ fn open(answers: Answers) -> Option<Server> {
             for (slot, socket) in SOCKETS.iter().zip(server.descriptors()) {
                 slot.store(socket, Ordering::Release);
             }
-            Some(server)
+            Ok(server)
         }
         Err(error) => {
-            stderr::say(&format!(
-                "failed to start a thread for other processes: {error}"
-            ));
             server.remove();
-            None
+            Err(format!("there is no thread for other processes: {error}"))
         }
     }
 }
@@ -109,7 +114,7 @@ extern "C" fn stop() {
 fn serve(answers: Answers) {
     let _background = Background::new();
     // The thread that starts this one is about to store it.
-    if let Some(server) = SERVER.wait() {
+    if let Ok(server) = SERVER.wait() {
         server.run(&answers);
     }
 }

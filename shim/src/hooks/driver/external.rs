@@ -38,7 +38,10 @@ fn token(
         return INVALID_VALUE;
     }
     let Some(token) = ipc_export::token(address) else {
-        return otherwise();
+        return match ipc_export::why_none() {
+            Some(why) => nobody_answers(why),
+            None => otherwise(),
+        };
     };
     // SAFETY: not null, and the caller's to be written.
     unsafe {
@@ -49,6 +52,13 @@ fn token(
     // Pages of a live block stay where they are: its pool need not know.
     events::forwarded(Kind::Export, Class::Ipc, context::device(), address, 0, 0);
     SUCCESS
+}
+
+/// There is nobody who could answer importers.
+fn nobody_answers(why: &str) -> CUresult {
+    static SAID: Once = Once::new();
+    SAID.call_once(|| stderr::say(&format!("failed to make an IPC handle: {why}")));
+    INVALID_VALUE
 }
 
 /// A block of a stream-ordered pool has no handle for other processes, with the driver's pools as with
