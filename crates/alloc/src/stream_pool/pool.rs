@@ -180,8 +180,10 @@ impl<D: Driver> StreamPool<D> {
         let mut state = self.state.lock_without_caches();
         caches.take_out_at(&mut state, address);
         let queue = state.queues.of(stream);
-        let mut keeper = caches.keeper(&mut state, stream);
-        state.free(address, queue, keeper.as_deref_mut(), seen)
+        let keeper = caches.keeper(&mut state, stream);
+        let keeps =
+            |slab: &mut _, id, now| keeper.is_some_and(|mut cache| cache.keep(slab, id, now));
+        state.free(address, queue, keeps, seen)
     }
 
     /// Whether there are thread caches now. They come and go while threads allocate.
@@ -206,7 +208,7 @@ impl<D: Driver> StreamPool<D> {
             self.state.caches.take_out_at(&mut state, address);
         }
         let queue = state.queues.of(stream);
-        state.free(address, queue, None, seen)
+        state.free(address, queue, |_, _, _| false, seen)
     }
 
     /// As [`StreamPool::free`], on no stream in particular of the context in which it was allocated.
@@ -223,6 +225,6 @@ impl<D: Driver> StreamPool<D> {
         self.state.caches.take_out(&mut state, id);
         let context = state.slab.at(id).context;
         let queue = state.queues.of(Stream::all_of(context));
-        state.free(address, queue, None, seen)
+        state.free(address, queue, |_, _, _| false, seen)
     }
 }

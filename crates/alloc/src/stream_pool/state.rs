@@ -5,7 +5,6 @@ use super::block::{Block, Id, Slab, State as Is};
 use super::plan_follower::{PlanFollower, Progress};
 use super::space::{SMALL, Space};
 use super::stream_queues::StreamQueues;
-use super::thread_cache::Cache;
 use super::types::Settings;
 use crate::captures::Captures;
 use crate::handles::Context;
@@ -295,13 +294,13 @@ impl<E: Copy> State<E> {
         self.grant(id, bytes, source)
     }
 
-    /// Takes a block back on a queue. `keeper`: the thread cache that may have it.
+    /// Takes a block back on a queue. `keeps`: whether a thread cache keeps it, asked of a block that may be kept.
     #[inline(always)]
     pub fn free<X, S: Into<Stamp>>(
         &mut self,
         address: u64,
         queue: u32,
-        keeper: Option<&mut Cache>,
+        keeps: impl FnOnce(&mut Slab, Id, Stamp) -> bool,
         seen: impl FnOnce(&Freed) -> S,
     ) -> Result<(), FreeError<X>> {
         let id = *self.map.get(&address).ok_or(FreeError::Unknown)?;
@@ -342,11 +341,7 @@ impl<E: Copy> State<E> {
         if self.captures.quarantine(id, group) {
             self.slab.at_mut(id).state = Is::Quarantined;
             self.stats.quarantined += size;
-        } else if let Some(keeper) = keeper
-            && group == 0
-            && !for_all
-            && keeper.keep(&mut self.slab, id, self.latest)
-        {
+        } else if group == 0 && !for_all && keeps(&mut self.slab, id, self.latest) {
             // It joins a fence again when the cache gives it back.
         } else if self.follower.is_some()
             || !match to.ordered {
