@@ -14,33 +14,32 @@ use crate::message::{Ask, Room};
 use crate::socket::{connect_at_once, is_same_user};
 use crate::token::Random;
 
-/// The processes that this one has asked for memory.
+/// A process that did not answer in time is not asked again for so many times that long.
+const SILENCE: u32 = 10;
+
+/// What this process knows of others that it has asked.
 #[derive(Debug, Default)]
 pub struct Neighbours {
-    /// Those that have not answered yet.
-    asked: Mutex<Vec<Asked>>,
+    /// Those that did not answer in time, and when they are asked again: they may be stopped.
+    silent: Mutex<Vec<(Random, Instant)>>,
 }
 
-/// A process that owes an answer.
-#[derive(Debug)]
+/// A process that is about to answer.
 struct Asked {
     name: Random,
     socket: OwnedFd,
-    device: [u8; 16],
-    /// From then on nobody waits for it: it may be stopped.
-    until: Instant,
 }
 
 impl Neighbours {
-    /// None of them was asked yet.
+    /// Nobody was asked yet.
     pub const fn new() -> Neighbours {
-        let asked = Mutex::new(Vec::new());
-        Neighbours { asked }
+        let silent = Mutex::new(Vec::new());
+        Neighbours { silent }
     }
 
     /// Asks all other processes of this user that have a server for memory that they do not use, at the same time. Waits until
-    /// they have answered, or until `enough` bytes went back to the driver, but for none of them longer than this. Who owes an
-    /// answer is not asked again; an answer that comes late counts when the next question is asked. Returns the bytes.
+    /// all have answered or `enough` bytes went back to the driver, but no longer than `patience`. Who has not answered by then
+    /// is not asked for ten times as long. Returns the bytes.
     ///
     /// `own`: this process's own server.
     pub fn make_room(
@@ -51,66 +50,69 @@ impl Neighbours {
         patience: Duration,
     ) -> u64 {
         let here = folder::all_in_network();
-        let connect = |is_free: &dyn Fn(&Random) -> bool| {
-            let is_wanted = |name: &Random| Some(name) != own && is_free(name);
+        let connect = |silent: &[Random]| {
+            let is_wanted = |name: &Random| Some(name) != own && !silent.contains(name);
             connected(&here, &folder::of_user(), is_wanted)
         };
         self.ask(connect, room, enough, patience)
     }
 
-    /// Asks those that `connect` gives; it is told of whom to be free.
+    /// Asks those that `connect` gives; it is told who is silent.
     fn ask(
         &self,
-        connect: impl FnOnce(&dyn Fn(&Random) -> bool) -> Vec<(Random, OwnedFd)>,
+        connect: impl FnOnce(&[Random]) -> Vec<(Random, OwnedFd)>,
         room: &Room,
         enough: u64,
         patience: Duration,
     ) -> u64 {
-        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut given = take_answers(&mut asked, room.device);
-        let new = connect(&|name| asked.iter().all(|asked| asked.name != *name));
         let words = Ask::Room(*room).encode();
         let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
-        let new = new.into_iter();
+        let new = connect(&self.silent()).into_iter();
         let new = new.filter(|(_, socket)| net::send(socket, &words, flags).is_ok());
-        let (device, until) = (room.device, Instant::now() + patience);
-        asked.extend(new.map(|(name, socket)| Asked {
-            name,
-            socket,
-            device,
-            until,
-        }));
-        while given < enough && wait(&asked) {
-            given += take_answers(&mut asked, room.device);
+        let mut asked: Vec<_> = new.map(|(name, socket)| Asked { name, socket }).collect();
+        let until = Instant::now() + patience;
+        let mut given: u64 = 0;
+        while given < enough && !asked.is_empty() {
+            if !wait(&asked, until) {
+                self.are_silent(&asked, SILENCE * patience);
+                break;
+            }
+            given = given.saturating_add(take_answers(&mut asked));
         }
         given
     }
+
+    fn silent(&self) -> Vec<Random> {
+        let mut silent = self.silent.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        silent.retain(|(_, until)| *until > now);
+        silent.iter().map(|(name, _)| *name).collect()
+    }
+
+    fn are_silent(&self, asked: &[Asked], time: Duration) {
+        let mut silent = self.silent.lock().unwrap_or_else(PoisonError::into_inner);
+        let until = Instant::now() + time;
+        silent.extend(asked.iter().map(|asked| (asked.name, until)));
+    }
 }
 
-/// Waits for one more of them to answer. False: there is none left that is waited for.
-fn wait(asked: &[Asked]) -> bool {
-    let now = Instant::now();
-    let waited = asked.iter().filter(|asked| asked.until > now);
-    let Some(until) = waited.map(|asked| asked.until).max() else {
-        return false;
-    };
+/// Waits for one more of them to answer. False: none did until then.
+fn wait(asked: &[Asked], until: Instant) -> bool {
+    let left = until.saturating_duration_since(Instant::now());
     let sockets = asked.iter().map(|asked| &asked.socket);
     let mut polled: Vec<_> = sockets
         .map(|socket| PollFd::new(socket, PollFlags::IN))
         .collect();
-    let left = Timespec::try_from(until - now);
-    let polled = left.map(|left| poll(&mut polled, Some(&left)));
+    let polled = Timespec::try_from(left).map(|left| poll(&mut polled, Some(&left)));
     matches!(polled, Ok(Ok(1..) | Err(Errno::INTR)))
 }
 
-/// Removes those that have answered or are gone. Returns the bytes that they gave back on a device.
-fn take_answers(asked: &mut Vec<Asked>, device: [u8; 16]) -> u64 {
+/// Removes those that have answered or are gone. Returns the bytes that they gave back.
+fn take_answers(asked: &mut Vec<Asked>) -> u64 {
     let mut given: u64 = 0;
     asked.retain(|asked| {
         let answer = answer(&asked.socket);
-        if asked.device == device {
-            given = given.saturating_add(answer.unwrap_or(0));
-        }
+        given = given.saturating_add(answer.unwrap_or(0));
         matches!(answer, Err(Errno::AGAIN | Errno::INTR))
     });
     given
@@ -157,7 +159,7 @@ mod tests {
     use crate::folder::tests::private;
     use crate::message::{Refused, Reply, Request};
     use crate::server::{Server, Service};
-    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+    use std::sync::atomic::{AtomicBool, Ordering};
 
     const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -214,8 +216,7 @@ mod tests {
             }
             let asked = |device| {
                 let room = Room { device, bytes: 111 };
-                let connect =
-                    |_: &dyn Fn(&Random) -> bool| servers.iter().map(connection).collect();
+                let connect = |_: &[Random]| servers.iter().map(connection).collect();
                 Neighbours::new().ask(connect, &room, 111, PATIENCE)
             };
             assert_eq!(asked([7; 16]), 111);
@@ -228,62 +229,35 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_does_not_answer_is_waited_for_once_and_its_answer_counts_later() {
+    fn a_server_that_does_not_answer_is_waited_for_once_and_asked_again_later() {
         let folder = private();
         let server = Server::open_in(folder.path()).expect("a server");
         let giver = Giver::new([7; 16], 1);
         let neighbours = Neighbours::new();
-        let connections = AtomicUsize::new(0);
-        let asked = |device, patience| {
-            let connect = |is_free: &dyn Fn(&Random) -> bool| {
-                let free = is_free(&server.name).then(|| connection(&server));
-                connections.fetch_add(free.iter().len(), Ordering::Relaxed);
-                free.into_iter().collect()
+        let asked = |patience| {
+            let connect = |silent: &[Random]| {
+                let is_asked = !silent.contains(&server.name);
+                is_asked.then(|| connection(&server)).into_iter().collect()
             };
-            let room = Room { device, bytes: 1 };
+            let device = [7; 16];
             let since = Instant::now();
-            let given = neighbours.ask(connect, &room, 1, patience);
+            let given = neighbours.ask(connect, &Room { device, bytes: 1 }, 1, patience);
             (given, since.elapsed())
         };
         let patience = Duration::from_millis(200);
-        let (given, took) = asked([7; 16], patience);
+        let (given, took) = asked(patience);
         assert!(given == 0 && took >= patience, "{given} {took:?}");
-        let (given, took) = asked([7; 16], PATIENCE);
-        assert!(given == 0 && took < PATIENCE, "{given} {took:?}");
-        assert_eq!(connections.load(Ordering::Relaxed), 1, "asked again");
         std::thread::scope(|scope| {
             scope.spawn(|| server.run(&giver));
-            let until = Instant::now() + PATIENCE;
+            let since = Instant::now();
             let mut given = 0;
-            while given == 0 && Instant::now() < until {
-                // Asks nobody while the answer is owed.
-                given = asked([7; 16], Duration::ZERO).0;
+            while given == 0 && since.elapsed() < PATIENCE {
+                given = asked(PATIENCE).0;
+                std::thread::sleep(Duration::from_millis(10));
             }
-            assert_eq!(given, 1, "the late answer");
             giver.stops.store(true, Ordering::Relaxed);
-        });
-        server.remove();
-    }
-
-    #[test]
-    fn an_answer_about_another_device_does_not_count() {
-        let folder = private();
-        let server = Server::open_in(folder.path()).expect("a server");
-        let giver = Giver::new([7; 16], 1);
-        let neighbours = Neighbours::new();
-        let asked = |device, patience| {
-            let connect = |is_free: &dyn Fn(&Random) -> bool| {
-                let free = is_free(&server.name).then(|| connection(&server));
-                free.into_iter().collect()
-            };
-            neighbours.ask(connect, &Room { device, bytes: 1 }, 1, patience)
-        };
-        assert_eq!(asked([7; 16], Duration::ZERO), 0);
-        std::thread::scope(|scope| {
-            scope.spawn(|| server.run(&giver));
-            std::thread::sleep(Duration::from_millis(200));
-            assert_eq!(asked([8; 16], PATIENCE), 0, "the other device's");
-            giver.stops.store(true, Ordering::Relaxed);
+            assert_eq!(given, 1);
+            assert!(since.elapsed() >= 5 * patience, "{:?}", since.elapsed());
         });
         server.remove();
     }

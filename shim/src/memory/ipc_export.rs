@@ -97,8 +97,9 @@ pub fn token(address: u64) -> Option<Token> {
     })
 }
 
-/// Why no block has a token, if that is so.
-pub fn why_none() -> Option<&'static str> {
+/// Why the block at an address has no token, if it could have one but for that.
+pub fn why_none(address: u64) -> Option<&'static str> {
+    source(address)?;
     ipc_server::why_none()
 }
 

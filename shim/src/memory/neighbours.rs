@@ -10,7 +10,7 @@ use crate::cuda::{device, devices};
 use crate::memory::ipc_server;
 use crate::record::trace;
 
-/// How long each of the others is waited for, once: a busy machine is slow, and a program that gets no memory usually ends.
+/// How long the others are waited for: on a busy machine they are slow, and a program that gets no memory usually ends.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Once nobody had any memory, nobody is asked again for ten times as long as the answers took, within these bounds.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(1));
@@ -33,16 +33,12 @@ struct Last {
 static NEIGHBOURS: Neighbours = Neighbours::new();
 static LAST: Mutex<BTreeMap<i32, Last>> = Mutex::new(BTreeMap::new());
 
-/// A device has refused a request of this many bytes; 0 if that is unknown. True if it is to be asked again: others gave memory
-/// back to it.
+/// A device has refused a request of this many bytes; 0 if that is unknown. True if others gave memory back to it, so that it is to be
+/// asked again.
 pub fn make_room(device: i32, bytes: u64) -> bool {
     let needed = needed(bytes);
-    let Some(is_short) = is_short(device, needed) else {
-        // Without a context there the device does not say what is free. Of a known request the pool has asked before.
-        return bytes == 0 && ask(device, needed);
-    };
-    // A process may have given memory back since the device refused.
-    !is_short || ask(device, needed)
+    // Without a context there the device does not say what is free. A known request comes with a context.
+    is_short(device, needed).unwrap_or(bytes == 0) && ask(device, needed)
 }
 
 /// Asks others for memory of a device. True if it has more.

@@ -15,7 +15,7 @@ const SIZES: usize = 64;
 const DEPTH: usize = 16;
 /// Bytes of a block in a cache at most.
 const LARGEST: u64 = 64 << 20;
-/// Frees without a request between them, after which a cache keeps no more: the thread may only free what others ask for.
+/// Frees without a request between them, after which a cache keeps no more: such a thread frees what others ask for.
 const UNASKED: u32 = 64;
 /// Frees in a row on other streams than the cache's, after which it changes over to theirs.
 const PATIENCE: u32 = 64;
@@ -25,7 +25,7 @@ pub(super) struct Cache {
     /// All its blocks were freed on this stream.
     stream: Option<Stream>,
     policy: Policy,
-    /// The stream of the thread's latest request on another.
+    /// The stream of the thread's latest request that was not on the cache's.
     asked: Option<Stream>,
     /// Blocks that came into it since the thread's latest request.
     unasked: u32,
@@ -89,7 +89,7 @@ impl Cache {
     pub fn take(&mut self, stream: Stream, bytes: u64) -> Option<Grant> {
         self.unasked = 0;
         let is_own = self.stream == Some(stream);
-        if !is_own {
+        if !is_own && stream.is_ordered() {
             self.asked = Some(stream);
         }
         if !rules::may_use_cached(is_own) {

@@ -3,7 +3,7 @@
 //!
 //! To the pool such a block is *in a thread cache*, whether it is at hand there or in the caller's hands. All that looks at
 //! the pool's blocks calls them in first ([`Shared::lock`]). Only requests and frees leave them where they are
-//! ([`Shared::lock_without_caches`]): a free of a single block takes that one out, and a request that finds nothing calls all in.
+//! ([`Shared::lock_without_caches`]): a free of a single block takes that one out, and a request that finds nothing gets new memory, or calls all in.
 //!
 //! Locks are taken in one order: the pool's, then a cache's.
 
@@ -20,8 +20,8 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
-/// How often threads wait for the lock within a second before there are caches; they go if they serve fewer requests than this
-/// from one tick of the background thread to the next.
+/// How often threads wait for the lock within a second before there are caches. The caches go if they serve fewer requests than this
+/// from one tick of the background thread to the next; without ticks (`GPUSHIM_DECAY=off`) they stay.
 const CROWD: u64 = 1000;
 
 /// A pool's state, with the caches in front of it.

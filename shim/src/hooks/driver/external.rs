@@ -38,7 +38,7 @@ fn token(
         return INVALID_VALUE;
     }
     let Some(token) = ipc_export::token(address) else {
-        return match ipc_export::why_none() {
+        return match ipc_export::why_none(address) {
             Some(why) => nobody_answers(why),
             None => otherwise(),
         };
