@@ -14,7 +14,7 @@ use crate::message::{Ask, Room};
 use crate::socket::{connect_at_once, is_same_user};
 use crate::token::Random;
 
-/// A process that did not answer in time is not asked again for so many times that long.
+/// After a process has not answered in time, it is not asked for this many times as long.
 const SILENCE: u32 = 10;
 
 /// What this process knows of others that it has asked.

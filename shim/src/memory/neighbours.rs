@@ -12,7 +12,7 @@ use crate::record::trace;
 
 /// How long the others are waited for: on a busy machine they are slow, and a program that gets no memory usually ends.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Once nobody had any memory, nobody is asked again for ten times as long as the answers took, within these bounds.
+/// When no process had memory to give, the next question comes ten times as long as the answers took later, within these bounds.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(1));
 /// Free memory of the device below which it may refuse a request of few bytes: the driver needs some of its own.
 const MARGIN: u64 = 32 << 20;
@@ -90,7 +90,7 @@ fn note(device: i32, given: u64, vain: Option<Duration>) {
     }
 }
 
-/// Free bytes of the device below which it may refuse a request of so many; 0 if that is unknown.
+/// A device with fewer free bytes than this may refuse a request of `bytes`. 0: it is unknown how many are requested.
 fn needed(bytes: u64) -> u64 {
     match bytes {
         0 => LEAST,

@@ -5,7 +5,7 @@
 use super::block::{Id, NIL, Slab, State};
 
 /// Sizes kept at hand; a bit each in a word.
-const SLOTS: usize = 64;
+pub(super) const SLOTS: usize = 64;
 /// Blocks of one size on one stream, at most.
 const DEPTH: u32 = 16;
 
@@ -25,8 +25,9 @@ pub(super) struct ExactFit {
     filled: u64,
 }
 
+/// The slot of a size.
 #[inline]
-fn slot(size: u64) -> usize {
+pub(super) fn slot(size: u64) -> usize {
     // Fibonacci hashing: the upper bits of the product depend on all bits of the size.
     (size.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58) as usize
 }

@@ -1,6 +1,7 @@
 //! One thread's cache of blocks (`thread_caches.rs`).
 
 use super::block::{Id, NIL, Slab, State as Is};
+use super::exact_fit::{SLOTS, slot};
 use super::state::{State, block_bytes, is_small};
 use crate::handles::{Address, Stream};
 use crate::per_thread::own;
@@ -10,8 +11,7 @@ use crate::stats::Delta;
 use crate::types::{Freed, Grant, Source, Stamp};
 use rustc_hash::FxHashMap;
 
-/// Sizes that a cache has blocks of, and how many of each.
-const SIZES: usize = 64;
+/// Blocks of one size in a cache, at most.
 const DEPTH: usize = 16;
 /// Bytes of a block in a cache at most.
 const LARGEST: u64 = 64 << 20;
@@ -32,7 +32,7 @@ pub(super) struct Cache {
     /// Frees in a row on other streams.
     strange: u32,
     /// Made when they are needed first.
-    at_hand: Option<Box<[Slot; SIZES]>>,
+    at_hand: Option<Box<[Slot; SLOTS]>>,
     count: usize,
     out: FxHashMap<Address, Out>,
     /// The latest free.
@@ -71,12 +71,6 @@ impl Default for Cache {
             delta: Delta::default(),
         }
     }
-}
-
-#[inline]
-fn slot(size: u64) -> usize {
-    // Fibonacci hashing: the upper bits of the product depend on all bits of the size.
-    (size.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58) as usize
 }
 
 impl Cache {
@@ -218,7 +212,7 @@ impl Cache {
                     size: 0,
                     count: 0,
                     blocks: [(NIL, 0); DEPTH],
-                }; SIZES],
+                }; SLOTS],
             )
         });
         true
@@ -273,8 +267,8 @@ impl<E: Copy> State<E> {
         (block.state, block.requested, block.serial) = (Is::Live, out.requested, serial);
     }
 
-    /// A block at hand in a thread cache comes back. It joins the open fence only now: whoever closes a fence calls all blocks in first,
-    /// so that this fence closes after the free.
+    /// A block at hand in a thread cache comes back, and joins the open fence. That fence was open when the block was freed, too: before a
+    /// fence is closed, all blocks in caches come back.
     fn comes_back(&mut self, id: Id, queue: u32) {
         let fence = self.queues.join(queue);
         let context = self.queues.get(queue).map(|queue| queue.context);

@@ -39,7 +39,7 @@ fn token(
     }
     let Some(token) = ipc_export::token(address) else {
         return match ipc_export::why_none(address) {
-            Some(why) => nobody_answers(why),
+            Some(why) => no_server(why),
             None => otherwise(),
         };
     };
@@ -54,8 +54,8 @@ fn token(
     SUCCESS
 }
 
-/// There is nobody who could answer importers.
-fn nobody_answers(why: &str) -> CUresult {
+/// This process has no server for importers.
+fn no_server(why: &str) -> CUresult {
     static SAID: Once = Once::new();
     SAID.call_once(|| stderr::say(&format!("failed to make an IPC handle: {why}")));
     INVALID_VALUE
