@@ -11,15 +11,18 @@ get right: graphs, streams, errors, pools. Prints a line for each run; exit code
 import argparse
 import json
 import os
-import statistics
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
+from harness.rounds import typical_step
+
 GPU = Path(__file__).resolve().parent
 CONF = "PYTORCH_CUDA_ALLOC_CONF"
 MIB = 1 << 20
+WARM_UP = 10
+"""Steps of a workload that do not count: its default."""
 WORKLOADS = {
     "gpt2": ["gpt2.py"],
     "gpt2-checkpoint": ["gpt2.py", "--checkpoint"],
@@ -53,7 +56,7 @@ def arguments():
     parser.add_argument("--steps", type=int, default=30)
     parser.add_argument("--share", type=float, default=1.05, help="the limit, by the native peak of allocated bytes")
     parser.add_argument("--rounds", type=int, default=0,
-                        help="compare: so many rounds of the native run, then `auto` without and under the limit, then `on`")
+                        help="compare: so many rounds of the native run, of one with the recorder alone, of `auto` without and under the limit, of `on`")
     parser.add_argument("--others", action="store_true",
                         help="the limit is beside what other libraries in the process hold (cuBLAS, cuDNN): one more run")
     parser.add_argument("--timeout", type=int, default=200, help="seconds for one run")
@@ -137,9 +140,9 @@ def workload(options, name):
 
 
 def rounds(options, name):
-    """Step times of a workload, by turns, as medians over the rounds. Whether all results were the native ones."""
+    """Step times of a workload, by turns, by the fastest round of each step. Whether all results were the native ones."""
     argv = [*WORKLOADS[name], "--steps", str(options.steps)]
-    ways = {"natively": None, "auto, no limit": WAYS["elastic auto"], "auto, limit": WAYS["elastic auto"],
+    ways = {"natively": None, "recorder": {}, "auto, no limit": WAYS["elastic auto"], "auto, limit": WAYS["elastic auto"],
             "on": WAYS["elastic on"]}
     runs = {way: [] for way in ways}
     fine = True
@@ -153,12 +156,13 @@ def rounds(options, name):
                 run = Run(options, argv, PLAIN | environment | cap)
             runs[way].append(run)
             fine &= is_right(run, runs["natively"][0])
-    steps = {way: [run.figures.get("median_step_ms", 0) for run in of] for way, of in runs.items()}
-    native = statistics.median(steps["natively"]) or 1
+    steps = {way: typical_step([run.figures.get("steps_ms", []) for run in of], WARM_UP) for way, of in runs.items()}
+    native = steps["natively"] or 1
     for way, of in runs.items():
-        step, like = statistics.median(steps[way]), runs["natively"][0]
-        times = ", ".join(f"{one:.1f}" for one in steps[way])
-        print(f"{name}, {way}: step {step:.1f} ms, {step / native:.3f} of native ({times}); last: {of[-1].line(like)}", flush=True)
+        step, like = steps[way], runs["natively"][0]
+        times = ", ".join(f"{run.figures.get('median_step_ms', 0):.1f}" for run in of)
+        print(f"{name}, {way}: step {step:.1f} ms, {step / native:.3f} of native (medians of the rounds: {times}); "
+              f"last: {of[-1].line(like)}", flush=True)
     return fine
 
 

@@ -13,15 +13,18 @@ use crate::space::Room;
 #[cfg(test)]
 mod tests;
 
-/// Numbers that get their places together, 37 KiB of them.
-const RANGE: u32 = 512;
+/// Groups that a range gets, 32 KiB.
+const RANGE_GROUPS: u32 = 64;
+/// Numbers that get their places together. Successive numbers are in different groups: blocks of different threads, which
+/// often have such numbers, do not share a cache line of keys.
+const RANGE: u32 = RANGE_GROUPS * KEYS as u32;
 /// Ranges of one owner. Blocks with higher numbers have no places of their own.
 const RANGES: usize = 2048;
 
 /// Which places the blocks of one owner have, by the owner's numbers. They are of one table: the first that is asked.
 #[derive(Debug)]
 pub struct Numbers {
-    /// For each range its first place, plus one; 0: it has none.
+    /// For each range its first group, plus one; 0: it has none.
     ranges: [AtomicU32; RANGES],
 }
 
@@ -39,13 +42,14 @@ impl Numbers {
         }
     }
 
-    /// The place of a number, if its range has places.
+    /// The group of a number and its place there, if its range has places.
     #[inline(always)]
-    fn place(&self, number: u32) -> Option<usize> {
+    fn place(&self, number: u32) -> Option<(usize, usize)> {
         let range = self.ranges.get((number / RANGE) as usize)?;
         // Relaxed: the places are in the mapping from the start.
         let first = range.load(Ordering::Relaxed).checked_sub(1)?;
-        Some((first + number % RANGE) as usize)
+        let (group, place) = (number % RANGE_GROUPS, number % RANGE / RANGE_GROUPS);
+        Some(((first + group) as usize, place as usize))
     }
 }
 
@@ -55,7 +59,7 @@ pub(super) struct OwnPlaces<'a, W> {
     groups: &'a [Group<W>],
     /// Bytes of the part before the first of them.
     at: usize,
-    /// Places that were given to ranges, the first of them.
+    /// Groups that were given to ranges, the first of them.
     given: AtomicUsize,
 }
 
@@ -77,11 +81,11 @@ impl<'a, W: Word> OwnPlaces<'a, W> {
     /// The place of a block, if it has one.
     #[inline(always)]
     pub fn get(&self, numbers: &Numbers, number: u32) -> Option<OwnPlace<'a, W>> {
-        let place = numbers.place(number)?;
-        let group = self.groups.get(place / KEYS)?;
+        let (group, place) = numbers.place(number)?;
+        let group = self.groups.get(group)?;
         Some(OwnPlace {
-            key: group.keys.get(place % KEYS)?,
-            entry: group.entries.get(place % KEYS)?,
+            key: group.keys.get(place)?,
+            entry: group.entries.get(place)?,
         })
     }
 
@@ -105,10 +109,9 @@ impl<'a, W: Word> OwnPlaces<'a, W> {
         let relaxed = Ordering::Relaxed;
         let mut first = self.given.load(relaxed);
         loop {
-            let end = first + RANGE as usize;
-            let (from, to) = (first / KEYS, end.div_ceil(KEYS));
-            let bytes = (to - from) * GROUP_BYTES;
-            if to > self.groups.len() || !room.has(self.at + from * GROUP_BYTES, bytes) {
+            let end = first + RANGE_GROUPS as usize;
+            let bytes = RANGE_GROUPS as usize * GROUP_BYTES;
+            if end > self.groups.len() || !room.has(self.at + first * GROUP_BYTES, bytes) {
                 return None;
             }
             match self

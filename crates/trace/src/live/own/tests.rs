@@ -11,7 +11,7 @@ use super::*;
 
 /// Groups for the places of this many ranges.
 fn groups(ranges: usize) -> usize {
-    (ranges * RANGE as usize).div_ceil(KEYS)
+    ranges * RANGE_GROUPS as usize
 }
 
 fn memory(ranges: usize) -> Memory<AtomicU64> {
@@ -79,6 +79,19 @@ fn all_numbers_of_a_range_have_different_places() {
     }
     assert_eq!(counts(&memory), (2 * RANGE as usize, 0));
     assert_eq!(memory.blocks().len(), 2 * RANGE as usize);
+}
+
+#[test]
+fn successive_numbers_share_no_line_of_keys() {
+    let (memory, numbers) = (memory(2), Numbers::new());
+    let live = memory.live();
+    live.own_place(&numbers, 0);
+    live.own_place(&numbers, RANGE);
+    for first in 0..2 * RANGE - 16 {
+        let groups = (first..first + 16).map(|number| numbers.place(number).unwrap().0);
+        let groups: std::collections::BTreeSet<usize> = groups.collect();
+        assert_eq!(groups.len(), 16, "from {first} on");
+    }
 }
 
 #[test]
