@@ -22,11 +22,17 @@ impl<E: Copy> State<E> {
         let mut backed = Backed::default();
         let mut at = pages.start;
         while let Some((first, piece)) = self.claim_at_once(base, at..pages.end, wanted) {
+            if self.is_lazy && !piece.owns_memory {
+                // The piece that has the memory may be idle.
+                self.release_idle();
+                at = first;
+                continue;
+            }
             let address = base + first as u64 * PAGE;
             at = first + piece.pages;
             if self.may_regain(driver, piece, wanted.stream) {
                 let is_ready = self.may_have(self.memories.at(piece.memory), wanted.stream);
-                let segment = self.segments.get_mut(&base);
+                let segment = self.segments.get_mut(base);
                 if let Some((_, piece)) = segment.and_then(|of| of.next_piece(first..at)) {
                     regain(&mut self.memories, piece, address, wanted, is_ready);
                 }
@@ -47,19 +53,33 @@ impl<E: Copy> State<E> {
     ) -> Option<(usize, Piece)> {
         let Wanted { stream, .. } = wanted;
         let is_capturing = self.is_capturing();
-        let segment = self.segments.get_mut(&base)?;
+        let segment = self.segments.get_mut(base)?;
         let mut at = pages.start;
         while let Some((first, piece)) = segment.next_piece(at..pages.end) {
             at = first + piece.pages;
-            let address = base + first as u64 * PAGE;
-            let memory = self.memories.at(piece.memory);
-            if memory.owner == Some(address) {
+            if piece.is_idle() {
+                // What is above us orders the piece's own tensors, but not what other streams did with the last one.
+                let is_ordered =
+                    may_have(&self.fences, piece.left, piece.stream, stream, is_capturing);
+                piece.stream = stream.filter(|_| is_ordered);
+                piece.tensors += wanted.tensors;
+                continue;
+            }
+            if piece.owns_memory {
                 piece.orders(stream);
                 piece.tensors += wanted.tensors;
                 continue;
             }
+            let address = base + first as u64 * PAGE;
+            let memory = self.memories.at(piece.memory);
             let is_spare = rules::is_spare(memory.owner.is_none());
-            let is_ready = may_have(&self.fences, memory, stream, is_capturing);
+            let is_ready = may_have(
+                &self.fences,
+                memory.left,
+                memory.stream,
+                stream,
+                is_capturing,
+            );
             // What is above us orders the piece's own tensors.
             let is_own = memory.last == address;
             if !is_spare || memory.handle.is_host || !is_ready && !is_own {
@@ -95,7 +115,13 @@ impl<E: Copy> State<E> {
 
     /// Whether memory may go to another piece now, for work that this stream orders.
     pub fn may_have(&self, memory: &Memory, stream: Option<u8>) -> bool {
-        may_have(&self.fences, memory, stream, self.is_capturing())
+        may_have(
+            &self.fences,
+            memory.left,
+            memory.stream,
+            stream,
+            self.is_capturing(),
+        )
     }
 
     /// Waits for the work on what was left at a time.
@@ -125,7 +151,7 @@ impl<E: Copy> State<E> {
         let memory = self.memories.at_mut(piece.memory);
         memory.places.retain(|place| *place != address);
         let is_nowhere = memory.places.is_empty();
-        if let Some(segment) = self.around_mut(address) {
+        if let Some(segment) = self.segments.around_mut(address) {
             segment.take(address);
         }
         if is_nowhere && is_spare && (handle.is_host || self.is_off) {
@@ -148,17 +174,20 @@ fn regain(
     // Work of the tensors before may still use the piece, beside that of this one.
     piece.stream = wanted.stream.filter(|_| is_ready);
     piece.tensors += wanted.tensors;
+    piece.owns_memory = true;
     memories.unlink(piece.memory);
     memories.own(piece.memory, address);
 }
 
-/// Whether memory may go to a piece, for work that this stream orders: the work on it is over or ordered before.
+/// Whether memory that was left at a time may go to a piece, for work that a stream orders: the work on it is over, or ordered
+/// before by the stream that it was `of`.
 fn may_have<E: Copy>(
     fences: &Fences<E>,
-    memory: &Memory,
+    left: u64,
+    of: Option<u8>,
     stream: Option<u8>,
     is_capturing: bool,
 ) -> bool {
-    let is_ordered = stream.is_some() && memory.stream == stream && !is_capturing;
-    fences.is_over(memory.left) || rules::may_have_in_order(is_ordered)
+    let is_ordered = stream.is_some() && of == stream && !is_capturing;
+    fences.is_over(left) || rules::may_have_in_order(is_ordered)
 }

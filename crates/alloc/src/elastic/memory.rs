@@ -5,7 +5,7 @@
 
 use super::driver::Handle;
 use super::held::Held;
-use super::piece::{self, SIZES};
+use super::piece::{self, Piece, SIZES};
 use crate::slab::{Id, Link, Linked, List, NIL, Slab, UNLINKED};
 
 /// One handle of the driver's.
@@ -128,13 +128,19 @@ impl Memories {
         }
     }
 
-    /// It becomes spare: left just now, after work that this stream orders.
+    /// It becomes spare: left at a time, after work that this stream orders.
     pub fn release(&mut self, id: Id, now: u64, stream: Option<u8>) {
         self.disown(id);
         let memory = self.all.at_mut(id);
         (memory.left, memory.stream) = (now, stream);
         let handle = memory.handle;
         list(&mut self.spare, &mut self.spare_of_host, handle).push(&mut self.all, (), id);
+    }
+
+    /// What a piece has becomes spare, left when its last tensor died.
+    pub fn release_from(&mut self, piece: &mut Piece) {
+        piece.owns_memory = false;
+        self.release(piece.memory, piece.left, piece.stream);
     }
 
     /// It is spare no more.

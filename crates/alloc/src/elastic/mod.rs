@@ -21,10 +21,12 @@ mod claims;
 mod driver;
 mod fences;
 mod held;
+mod idle;
 mod memory;
 mod piece;
 mod pool;
 mod segment;
+mod segments;
 mod sources;
 mod state;
 #[cfg(test)]

@@ -17,12 +17,14 @@ const LEAST_PIECES: usize = 4;
 #[derive(Clone, Copy)]
 pub(super) struct Piece {
     pub memory: Id,
+    /// The memory is its own now: no other piece has it, and it is not spare.
+    pub owns_memory: bool,
     pub pages: usize,
     /// Live tensors that are on it.
     pub tensors: u32,
     /// It keeps its memory: a graph may use it without telling, or another process.
     pub is_pinned: bool,
-    /// When it left its memory last.
+    /// When its last tensor left it.
     pub left: u64,
     /// The stream that orders all work of its tensors, if there is one.
     pub stream: Option<u8>,
@@ -32,6 +34,11 @@ impl Piece {
     /// Whether it keeps its memory for now.
     pub fn is_kept(&self) -> bool {
         self.tensors > 0 || self.is_pinned
+    }
+
+    /// Whether it has memory that could be spare (`idle.rs`).
+    pub fn is_idle(&self) -> bool {
+        self.owns_memory && !self.is_kept()
     }
 
     /// Work of this stream uses it, too.

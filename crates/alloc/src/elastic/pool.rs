@@ -68,7 +68,7 @@ impl<D: PageDriver> Elastic<D> {
         state.last += 1;
         let segment = Segment::new(base, bytes.max(1), state.last, !trusted);
         let pages = segment.all();
-        state.segments.insert(base, segment);
+        state.segments.insert(segment);
         if rules::must_keep_unproven(!trusted)
             && state
                 .back(&self.driver, base, pages, Wanted::UNNEEDED)
@@ -98,7 +98,7 @@ impl<D: PageDriver> Elastic<D> {
         leaves: impl FnOnce(u64),
     ) -> Option<Result<FreedSegment, D::Error>> {
         let mut state = self.state.lock();
-        let segment = state.segments.get(&address)?;
+        let segment = state.segments.get(address)?;
         let (bytes, is_live) = (segment.bytes, !segment.tensors.is_empty());
         if rules::must_wait_for_segment()
             && let Err(error) = self.driver.drain()
@@ -118,7 +118,7 @@ impl<D: PageDriver> Elastic<D> {
 
     /// Takes a segment apart that no work uses. Memory that no other piece is mapped at goes back to the driver.
     fn remove(&self, state: &mut State<D::Event>, base: u64) {
-        let Some(segment) = state.segments.remove(&base) else {
+        let Some(segment) = state.segments.remove(base) else {
             return;
         };
         let mut is_clear = true;
@@ -156,18 +156,18 @@ impl<D: PageDriver> Elastic<D> {
     /// there is not as much.
     pub fn pin(&self, address: u64) -> bool {
         let mut state = self.state.lock();
-        let Some(segment) = state.around(address) else {
+        let Some(segment) = state.segments.around(address) else {
             return true;
         };
         let (base, pages) = (segment.base, segment.all());
         let is_pinned = rules::pins_exports();
-        if let Some(segment) = state.segments.get_mut(&base) {
+        if let Some(segment) = state.segments.get_mut(base) {
             segment.is_pinned |= is_pinned;
         }
         let wanted = Wanted::UNNEEDED;
         let mut backed = state.claim(&self.driver, base, pages.clone(), wanted);
         backed += state.back(&self.driver, base, pages, wanted);
-        if let Some(segment) = state.segments.get_mut(&base) {
+        if let Some(segment) = state.segments.get_mut(base) {
             let pieces = segment.pieces_mut();
             pieces.for_each(|piece| piece.is_pinned |= is_pinned);
         }
@@ -193,6 +193,7 @@ impl<D: PageDriver> Elastic<D> {
         let Some(mut state) = self.state.try_lock_for(patience) else {
             return 0;
         };
+        state.release_idle();
         let mut given = 0;
         while given < bytes {
             if let Some(bytes) = state.give_back_first(&self.driver, u64::MAX) {
@@ -213,6 +214,7 @@ impl<D: PageDriver> Elastic<D> {
     /// announcement waits for a little of it only. Returns the bytes.
     pub fn give_complete(&self, bytes: u64, patience: Duration) -> u64 {
         if let Some(mut state) = self.state.try_lock_for(patience) {
+            state.release_idle();
             state.look(&self.driver);
         }
         let mut given = 0;
@@ -245,8 +247,11 @@ impl<D: PageDriver> Elastic<D> {
         state.look(&self.driver);
         let clock = state.clock;
         state.ticks.push_back(clock);
+        state.may_be_lazy();
         let is_long = state.ticks.len() > TICKS_TO_DECAY as usize;
-        is_long.then(|| state.ticks.pop_front())?
+        let before = is_long.then(|| state.ticks.pop_front())??;
+        state.release_idle_since(before);
+        Some(before)
     }
 
     /// Gives a little memory back that was left at a time or before: an announcement waits meanwhile. `None`: there is none
@@ -321,8 +326,10 @@ impl<D: PageDriver> Elastic<D> {
     pub fn end(&self, mut leaves: impl FnMut(u64, u64)) {
         let mut state = self.state.lock();
         state.fences.clear(&self.driver);
-        while let Some((&base, segment)) = state.segments.first_key_value() {
-            leaves(base, segment.bytes);
+        let all = state.segments.values();
+        let all: Vec<(u64, u64)> = all.map(|segment| (segment.base, segment.bytes)).collect();
+        for (base, bytes) in all {
+            leaves(base, bytes);
             self.remove(&mut state, base);
         }
         // What the driver refused to unmap ends with the process.

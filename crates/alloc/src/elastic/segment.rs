@@ -71,11 +71,6 @@ impl Segment {
         self.pages.len() as u64 * PAGE
     }
 
-    /// Whether an address is in it.
-    pub fn contains(&self, address: u64) -> bool {
-        (self.base..self.base + self.reserved()).contains(&address)
-    }
-
     /// Whether bytes are shared with a live tensor.
     pub fn overlaps(&self, address: u64, bytes: u64) -> bool {
         let before = self.tensors.range(..address + bytes).next_back();

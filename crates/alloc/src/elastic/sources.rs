@@ -50,9 +50,10 @@ impl<E: Copy> State<E> {
             backed.on_host += u32::from(memory.is_host);
             self.memories.at_mut(id).places.push(address);
             self.memories.own(id, address);
-            if let Some(segment) = self.segments.get_mut(&base) {
+            if let Some(segment) = self.segments.get_mut(base) {
                 let piece = Piece {
                     memory: id,
+                    owns_memory: true,
                     pages: count,
                     tensors: segment.tensors_on(at..at + count, wanted.tensors),
                     is_pinned: false,
@@ -70,7 +71,7 @@ impl<E: Copy> State<E> {
 
     /// The first of a segment's pages that have no memory.
     fn gap(&self, base: u64, pages: Range<usize>) -> Option<Range<usize>> {
-        self.segments.get(&base)?.gap(pages)
+        self.segments.get(base)?.gap(pages)
     }
 
     /// Memory that was obtained for a piece which did not get it.
@@ -128,7 +129,7 @@ impl<E: Copy> State<E> {
         }
         backed.missing += run.len() as u32;
         let mut at = run.start;
-        while let Some(segment) = self.segments.get_mut(&base)
+        while let Some(segment) = self.segments.get_mut(base)
             && let Some((first, piece)) = segment.next_piece(at..run.end)
         {
             let piece = *piece;
@@ -137,7 +138,7 @@ impl<E: Copy> State<E> {
             if driver.unmap(address(first), memory).is_err() {
                 continue;
             }
-            if let Some(segment) = self.segments.get_mut(&base) {
+            if let Some(segment) = self.segments.get_mut(base) {
                 segment.take(address(first));
             }
             self.memories.disown(piece.memory);
@@ -202,6 +203,7 @@ impl<E: Copy> State<E> {
         if self.is_off {
             return None;
         }
+        self.release_idle();
         self.reuse_ready(driver, wanted).or_else(|| {
             self.is_behind();
             self.look(driver);
@@ -268,11 +270,11 @@ impl<E: Copy> State<E> {
         while let Some(&place) = self.memories.at(id).places.last() {
             if driver.unmap(place, handle).is_err() {
                 // It would be refused again: the piece has it from here on.
-                self.memories.own(id, place);
+                self.own(id, place);
                 return 0;
             }
             self.memories.at_mut(id).places.pop();
-            if let Some(segment) = self.around_mut(place) {
+            if let Some(segment) = self.segments.around_mut(place) {
                 segment.take(place);
             }
         }

@@ -1,6 +1,6 @@
 //! What is known of all segments of a device, and what announcements change.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -11,9 +11,11 @@ use super::fences::Fences;
 use super::memory::{Memories, Memory};
 use super::piece::{self, Piece};
 use super::segment::Segment;
+use super::segments::Segments;
 use super::types::{Born, Found, Mode, Stats, Trouble};
 use super::wanted::Wanted;
 use crate::rules;
+use crate::slab::Id;
 
 /// Pages that are left before an event is recorded for them, while memory is short. Memory whose event comes late must be
 /// waited for longer; but an event costs time on the host and in every stream, and memory that goes from one tensor to
@@ -26,7 +28,7 @@ const EAGER: u32 = 64;
 /// All of it, under one lock.
 pub(super) struct State<E> {
     pub mode: Mode,
-    pub segments: BTreeMap<u64, Segment>,
+    pub segments: Segments,
     pub memories: Memories,
     pub fences: Fences<E>,
     pub books: Books,
@@ -43,6 +45,8 @@ pub(super) struct State<E> {
     pub eager: u32,
     /// The announcements were wrong: no memory becomes spare.
     pub is_off: bool,
+    /// Pieces keep their memory when their last tensor dies, until somebody wants memory (`idle.rs`).
+    pub is_lazy: bool,
     /// Counts how often memory was left.
     pub clock: u64,
     /// Counts segments.
@@ -56,7 +60,7 @@ impl<E: Copy> State<E> {
     pub fn new(mode: Mode, captures: Arc<AtomicU32>) -> Self {
         State {
             mode,
-            segments: BTreeMap::new(),
+            segments: Segments::default(),
             memories: Memories::new(),
             fences: Fences::default(),
             books: Books::default(),
@@ -66,6 +70,7 @@ impl<E: Copy> State<E> {
             is_short: false,
             eager: 0,
             is_off: false,
+            is_lazy: mode == Mode::Pressure,
             clock: 0,
             last: 0,
             moves: 0,
@@ -82,26 +87,15 @@ impl<E: Copy> State<E> {
         self.memories.first_left().is_some()
     }
 
-    /// The segment that an address is in.
-    pub fn around(&self, address: u64) -> Option<&Segment> {
-        let (_, segment) = self.segments.range(..=address).next_back()?;
-        segment.contains(address).then_some(segment)
-    }
-
-    pub fn around_mut(&mut self, address: u64) -> Option<&mut Segment> {
-        let (_, segment) = self.segments.range_mut(..=address).next_back()?;
-        segment.contains(address).then_some(segment)
-    }
-
     /// The pieces of a segment that have no tensor leave their memory.
     fn empty(&mut self, base: u64) {
-        let all = self.segments.get(&base).map_or(0..0, Segment::all);
+        let all = self.segments.get(base).map_or(0..0, Segment::all);
         self.change(base, all, |_| ());
     }
 
     /// Changes the pieces on these pages of a segment. Those that are not kept any more leave their memory.
     fn change(&mut self, base: u64, pages: Range<usize>, change: impl Fn(&mut Piece)) {
-        let Some(segment) = self.segments.get_mut(&base) else {
+        let Some(segment) = self.segments.get_mut(base) else {
             return;
         };
         let keeps_all = segment.keeps_all() || self.is_off;
@@ -109,16 +103,14 @@ impl<E: Copy> State<E> {
         while let Some((first, piece)) = segment.next_piece(at..pages.end) {
             at = first + piece.pages;
             change(piece);
-            if keeps_all || piece.is_kept() {
+            if !piece.is_idle() {
                 continue;
             }
-            let address = base + first as u64 * PAGE;
-            if self.memories.at(piece.memory).owner == Some(address) {
-                self.clock += 1;
-                piece.left = self.clock;
-                self.fences.left(piece.pages);
-                self.memories
-                    .release(piece.memory, self.clock, piece.stream);
+            self.clock += 1;
+            piece.left = self.clock;
+            self.fences.left(piece.pages);
+            if !keeps_all && !self.is_lazy {
+                self.memories.release_from(piece);
             }
         }
     }
@@ -139,7 +131,7 @@ impl<E: Copy> State<E> {
             born.trouble = Some(trouble);
             self.switch_off(driver);
         }
-        if let Some(segment) = self.around(address) {
+        if let Some(segment) = self.segments.around(address) {
             let (base, pages) = (segment.base, segment.pages_of(address, bytes));
             let wanted = Wanted {
                 size: piece::size_for(pages.len(), self.largest),
@@ -153,7 +145,7 @@ impl<E: Copy> State<E> {
                 self.largest = self.largest.saturating_sub(1);
             }
             if backed.missing > 0
-                && let Some(segment) = self.segments.get_mut(&base)
+                && let Some(segment) = self.segments.get_mut(base)
             {
                 segment.is_incomplete = true;
             }
@@ -166,9 +158,8 @@ impl<E: Copy> State<E> {
     /// Notes a tensor.
     fn enter(&mut self, address: u64, bytes: u64, born: &mut Born) -> Option<Trouble> {
         let is_capturing = self.is_capturing();
-        let Some(segment) = self.around_mut(address) else {
-            let next = self.segments.range(address..).next();
-            let reaches = next.is_some_and(|(base, _)| *base < address.saturating_add(bytes));
+        let Some(segment) = self.segments.around_mut(address) else {
+            let reaches = self.segments.reach(address, bytes);
             return reaches.then_some(Trouble::Straddles(address));
         };
         if address + bytes > segment.base + segment.reserved() {
@@ -213,7 +204,7 @@ impl<E: Copy> State<E> {
 
     /// Takes a tensor off its pages.
     fn leave(&mut self, address: u64, bytes: u64, is_elsewhere: bool) -> Option<Trouble> {
-        let segment = self.around_mut(address)?;
+        let segment = self.segments.around_mut(address)?;
         match segment.tensors.remove(&address) {
             None => return Some(Trouble::Unborn(address)),
             Some(size) if size != bytes => return Some(Trouble::Resized(address)),
@@ -271,7 +262,7 @@ impl<E: Copy> State<E> {
             match owner.or(memory.places.first()).copied() {
                 Some(owner) => {
                     self.memories.unlink(id);
-                    self.memories.own(id, owner);
+                    self.own(id, owner);
                 }
                 None => {
                     self.destroy(driver, id);
@@ -281,7 +272,7 @@ impl<E: Copy> State<E> {
         let segments = self.segments.values();
         let pieces =
             segments.flat_map(|s| s.pieces().map(|(first, piece)| (s.address(first), *piece)));
-        let shared = pieces.filter(|(at, piece)| self.memories.at(piece.memory).owner != Some(*at));
+        let shared = pieces.filter(|(_, piece)| !piece.owns_memory);
         for (address, piece) in shared.collect::<Vec<_>>() {
             self.unmap(driver, address, piece);
         }
@@ -304,12 +295,27 @@ impl<E: Copy> State<E> {
         let is_capturing = self.is_capturing();
         let spare = self.memories.spare().map(|(_, memory)| memory);
         // Nothing can be waited for under a capture.
-        let usable = spare.filter(|memory| !is_capturing || self.fences.is_over(memory.left));
-        usable.map(Memory::on_device).sum()
+        let usable = |left: u64| !is_capturing || self.fences.is_over(left);
+        let spare = spare.filter(|memory| usable(memory.left));
+        let idle = self.idle().filter(|piece| usable(piece.left));
+        let idle = idle.map(|piece| self.memories.at(piece.memory).on_device());
+        spare.map(Memory::on_device).chain(idle).sum()
+    }
+
+    /// The piece at an address has this memory from here on, which is in no list.
+    pub fn own(&mut self, id: Id, address: u64) {
+        self.memories.own(id, address);
+        if let Some(segment) = self.segments.around_mut(address) {
+            let page = segment.index(address);
+            if let Some((_, piece)) = segment.next_piece(page..page + 1) {
+                piece.owns_memory = true;
+            }
+        }
     }
 
     pub fn find(&self, address: u64) -> Option<Found> {
         let segment = self
+            .segments
             .around(address)
             .filter(|s| address < s.base + s.bytes)?;
         let backed = if segment.has_memory(segment.index(address)) {
@@ -328,7 +334,10 @@ impl<E: Copy> State<E> {
 
     /// The pieces of a pinned segment. `None`: it is not pinned, or not all of it is memory of the device.
     pub fn backing(&self, address: u64) -> Option<Vec<Handle>> {
-        let segment = self.around(address).filter(|segment| segment.is_pinned)?;
+        let segment = self
+            .segments
+            .around(address)
+            .filter(|segment| segment.is_pinned)?;
         if segment.all().any(|page| !segment.has_memory(page)) {
             return None;
         }
@@ -353,14 +362,19 @@ impl<E: Copy> State<E> {
                 None => stats.spare += bytes,
             }
         }
+        for piece in self.idle() {
+            let bytes = self.memories.at(piece.memory).on_device();
+            (stats.in_use, stats.spare) = (stats.in_use - bytes, stats.spare + bytes);
+        }
         for segment in self.segments.values() {
             stats.segments += segment.bytes;
-            let own = segment.pieces().filter(|(first, piece)| {
-                let memory = self.memories.at(piece.memory);
-                memory.owner == Some(segment.address(*first)) && !memory.handle.is_host
+            let own = segment.pieces().filter(|(_, piece)| {
+                piece.owns_memory && !self.memories.at(piece.memory).handle.is_host
             });
-            let stays =
-                own.filter(|(_, piece)| piece.tensors == 0 || piece.is_pinned || segment.is_pinned);
+            let keeps_all = segment.keeps_all() || self.is_off;
+            let stays = own.filter(|(_, piece)| {
+                piece.is_pinned || segment.is_pinned || piece.tensors == 0 && keeps_all
+            });
             stats.pinned += PAGE * stays.map(|(_, piece)| piece.pages as u64).sum::<u64>();
         }
         debug_assert_eq!(stats.held, self.memories.held.now);
