@@ -57,6 +57,7 @@ def arguments():
     parser.add_argument("--share", type=float, default=1.05, help="the limit, by the native peak of allocated bytes")
     parser.add_argument("--rounds", type=int, default=0,
                         help="compare: so many rounds of the native run, of one with the recorder alone, of `auto` without and under the limit, of `on`")
+    parser.add_argument("--limit-only", action="store_true", help="do not run the ways without the limit, too")
     parser.add_argument("--others", action="store_true",
                         help="the limit is beside what other libraries in the process hold (cuBLAS, cuDNN): one more run")
     parser.add_argument("--timeout", type=int, default=200, help="seconds for one run")
@@ -131,7 +132,8 @@ def workload(options, name):
         limit += others
     fine = True
     for way in options.ways.split(","):
-        for cap in ({}, {"GPUSHIM_LIMIT": str(limit)}):
+        capped = {"GPUSHIM_LIMIT": str(limit)}
+        for cap in (capped,) if options.limit_only else ({}, capped):
             run = Run(options, argv, PLAIN | WAYS[way] | cap)
             under = f"limit {limit / MIB:.0f} MiB" if cap else "no limit"
             print(f"{name}, {way}, {under}: {run.line(like)}", flush=True)

@@ -105,7 +105,7 @@ class Session:
         `count` preloads the independent counter instead of the shim; `figures` passes `--json`.
         """
         folder = self.folder()
-        timeout = min(timeout, self.left() - 5)
+        allowed, timeout = timeout, min(timeout, self.left() - 5)
         label = f"{name} [{'shim' if shim else 'counted' if count else 'native'}]"
         if timeout < 3:
             self.log(f"{label}: skipped, no time left")
@@ -138,6 +138,9 @@ class Session:
                 timed_out = True
                 os.killpg(process.pid, signal.SIGKILL)
                 code = process.wait()
+        if timed_out and timeout < allowed:
+            self.log(f"{label}: cut off after {timeout:.0f} s, no time left")
+            return Outcome(-1, "", "no time left", timeout, skipped=True)
         outcome = Outcome(
             code,
             (folder / "stdout").read_text(errors="replace"),

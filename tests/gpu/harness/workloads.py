@@ -16,8 +16,9 @@ MIB = 1 << 20
 ROUNDS = 3
 ROUNDS_OF_ONE = 5
 """Rounds if all workloads run, and if one of them does."""
-WARM_UP = 10
-STEPS = ["--warmup", str(WARM_UP), "--steps", "30"]
+WARM_UP, STEPS = 10, 30
+FEWER = {"Generation": (4, 12)}
+"""Steps that do not count, and those that do; fewer where one takes a second."""
 CONFIGURATIONS = (NATIVE, EXPANDABLE, OURS)
 WORKLOADS = {
     # Batches such that a step takes 50 to 100 ms on an H100 and a run below 10 s.
@@ -34,8 +35,13 @@ SLOWER, MORE = 1.01, 1.015
 class Runs:
     """The runs of one configuration of one workload."""
 
-    def __init__(self, configuration):
+    def __init__(self, configuration, name):
         self.configuration, self.outcomes, self.device_peak, self.survey = configuration, [], 0, None
+        self.warm_up, self.counted = FEWER.get(name, (WARM_UP, STEPS))
+
+    def options(self):
+        """How many steps the program takes."""
+        return ["--warmup", str(self.warm_up), "--steps", str(self.counted)]
 
     def once(self, session, name, argv):
         """One more run. The first one is watched through NVML, and its trace is read."""
@@ -60,14 +66,15 @@ class Runs:
         """The median step of each round, ms."""
         return [o.figures["median_step_ms"] for o in self.outcomes if o.ok and "median_step_ms" in o.figures]
 
-    def step(self):
-        """Its typical step, ms, by the fastest round of each step."""
-        return typical_step([o.figures["steps_ms"] for o in self.outcomes if o.ok and "steps_ms" in o.figures], WARM_UP)
+    def step(self, most):
+        """Its typical step, ms, by the fastest round of each step, of so many rounds."""
+        rounds = [o.figures["steps_ms"] for o in self.outcomes if o.ok and "steps_ms" in o.figures]
+        return typical_step(rounds[:most], self.warm_up)
 
     def brief(self):
         """For results.json."""
         return {
-            "step_ms": self.steps(), "fastest_ms": self.step(), "allocated": self.figure("max_memory_allocated"),
+            "step_ms": self.steps(), "fastest_ms": self.step(len(self.outcomes)), "allocated": self.figure("max_memory_allocated"),
             "reserved": self.figure("max_memory_reserved"), "device_peak": self.device_peak,
             "trace": self.survey.brief() if self.survey else None,
         }
@@ -75,12 +82,12 @@ class Runs:
 
 def run(session, built, only=None):
     """Round by round, so that a cut-off run has whole rounds; neighbours in time are compared. `only`: one workload."""
-    table = {name: [Runs(one) for one in CONFIGURATIONS] for name in WORKLOADS if only in (None, name)}
+    table = {name: [Runs(one, name) for one in CONFIGURATIONS] for name in WORKLOADS if only in (None, name)}
     for _ in range(ROUNDS_OF_ONE if only else ROUNDS):
         for name in table:
             program, *rest = WORKLOADS[name]
             for runs in table[name]:
-                runs.once(session, name, [sys.executable, GPU / program, *rest, *STEPS, "--fast"])
+                runs.once(session, name, [sys.executable, GPU / program, *rest, *runs.options(), "--fast"])
     rows = [judge(session, name, *runs) for name, runs in table.items()]
     session.table(
         "Training: PyTorch's native allocator, its expandable segments, ours",
@@ -116,7 +123,8 @@ def judge(session, name, native, expandable, ours):
     backend = ours.outcomes[0].figures.get("backend")
     if backend != "cudaMallocAsync":
         session.result("workloads", f"{name}, takeover", "FAIL", f"the backend is {backend}: nothing was taken over")
-    step = {runs: runs.step() for runs in (native, expandable, ours)}
+    rounds = min(len(runs.steps()) for runs in (native, expandable, ours))
+    step = {runs: runs.step(rounds) for runs in (native, expandable, ours)}
     ratio = step[ours] / min(step[native], step[expandable])
     detail = (
         f"{step[ours]:.2f} ms, native {step[native]:.2f}, expandable {step[expandable]:.2f}: {ratio:.3f} x the better, "
@@ -137,7 +145,7 @@ def judge(session, name, native, expandable, ours):
     peaks = ", ".join(str(runs.device_peak // MIB) for runs in (native, expandable, ours))
     return [
         name, *(f"{step[runs]:.1f}" for runs in (native, expandable, ours)), f"{ratio:.3f}", allocated // MIB,
-        theirs[0] // MIB, theirs[1] // MIB, held // MIB, f"{share:.3f}", peaks, len(ours.steps()),
+        theirs[0] // MIB, theirs[1] // MIB, held // MIB, f"{share:.3f}", peaks, rounds,
     ]
 
 
