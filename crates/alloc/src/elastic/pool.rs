@@ -311,6 +311,11 @@ impl<D: PageDriver> Elastic<D> {
         Some((state.find(address)?, state.backing(address)?))
     }
 
+    #[cfg(test)]
+    pub(super) fn is_lazy(&self) -> bool {
+        self.state.lock().is_lazy
+    }
+
     /// How things stand.
     pub fn stats(&self) -> Stats {
         self.state.lock().stats()

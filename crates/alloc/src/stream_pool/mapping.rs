@@ -140,9 +140,10 @@ impl<E: Copy> State<E> {
         let mut fills = Vec::new();
         let mut given = Vec::new();
         let mut credit = 0;
-        for (mut at, end) in gaps {
+        for (from, end) in gaps {
+            let mut at = from;
             while at < end {
-                let fill = self.fill(&mut donors, at, end - at, need);
+                let fill = self.fill(&mut donors, at, (at - from, end - at), need);
                 at += fill.bytes;
                 if !grows && matches!(fill.source, PageSource::New) {
                     if credit < fill.bytes
@@ -165,8 +166,15 @@ impl<E: Copy> State<E> {
         })
     }
 
-    /// The next piece of a gap of `room` bytes, for a request of `need`: the largest donor that fits, or new memory.
-    fn fill(&mut self, donors: &mut Vec<(u64, Piece, Id)>, to: u64, room: u64, need: u64) -> Fill {
+    /// The next piece of a gap, after `done` bytes of it and before `room` more, for a request of `need`: the largest donor that
+    /// fits, or new memory.
+    fn fill(
+        &mut self,
+        donors: &mut Vec<(u64, Piece, Id)>,
+        to: u64,
+        (done, room): (u64, u64),
+        need: u64,
+    ) -> Fill {
         while let Some(at) = donors.iter().rposition(|(_, piece, _)| piece.bytes <= room) {
             let (address, piece, block) = donors.remove(at);
             // The block may have been cut when another piece was taken from it.
@@ -185,7 +193,7 @@ impl<E: Copy> State<E> {
             };
             return Fill { to, bytes, source };
         }
-        let bytes = self.piece_size(need, room);
+        let bytes = self.piece_size(need, done, room);
         Fill {
             to,
             bytes,

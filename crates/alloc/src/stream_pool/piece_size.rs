@@ -30,14 +30,18 @@ const MOST_PAGES: u64 = 512;
 /// key-value cache, or what a framework preallocates.
 const VAST: u64 = 4096;
 const PIECES_OF_VAST: u64 = 16;
+/// Its first and last pieces have this number of pages, and those further in more: after its end small blocks are cut from its
+/// ends, and keep no more than the pieces there.
+const PAGES_AT_ENDS: u64 = 32;
 /// During a first fill a small request gets memory for those that come after it: this share of what is allocated, and
 /// at most 16 pages.
 const AHEAD: u64 = 2048;
 const MOST_PAGES_AHEAD: u64 = 16;
 
 impl<E: Copy> State<E> {
-    /// Bytes of the next piece of new memory for a request of `need` bytes, of which `room` bytes lack memory here.
-    pub fn piece_size(&self, need: u64, room: u64) -> u64 {
+    /// Bytes of the next piece of new memory for a request of `need` bytes, of which `room` bytes lack memory here, and `done`
+    /// bytes before them got it.
+    pub fn piece_size(&self, need: u64, done: u64, room: u64) -> u64 {
         let page = self.settings.page;
         let (pages, held) = (need / page, self.stats.reserved / page);
         let piece = if self.freed_more_than(16) {
@@ -53,7 +57,10 @@ impl<E: Copy> State<E> {
             let of_held = (held / OF_HELD_THAT_STAYS).min(MOST_PAGES);
             let share = (pages / OF_WHAT_STAYS).clamp(least.max(of_held), most.max(of_held));
             let of_large = match need > self.stats.allocated {
-                true if pages >= VAST => pages / PIECES_OF_VAST,
+                true if pages >= VAST => {
+                    let to_ends = done.min(room / 2) / page;
+                    (pages / PIECES_OF_VAST).min(to_ends.max(PAGES_AT_ENDS))
+                }
                 true => (pages / PIECES_OF_LARGEST).min(MOST_PAGES),
                 false => (pages / PIECES_OF_LARGE).min(MOST_PAGES),
             };

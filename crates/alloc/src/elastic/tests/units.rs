@@ -369,3 +369,51 @@ fn memory_that_two_pieces_share_is_one_pieces_when_announcements_are_wrong() {
     assert_eq!((shared.count(), elastic.stats().held), (0, 8 * PAGE));
     assert_eq!(sim.findings(), Vec::<String>::new());
 }
+
+#[test]
+fn idle_pieces_give_their_memory_in_the_order_in_which_they_were_left() {
+    let (sim, elastic) = device(4, Mode::Pressure);
+    let (one, two) = (segment(&elastic, 3), segment(&elastic, 3));
+    let born = |address, pages| elastic.born(address, PAGE, pages * PAGE, Some(1));
+    (0..3).for_each(|page| {
+        born(one + page * PAGE, page + 1);
+    });
+    let parts = |address| sim.parts(address, PAGE).expect("it is mapped");
+    let was = [2, 0, 1].map(|page| parts(one + page * PAGE));
+    for (left, page) in [2, 0, 1].into_iter().enumerate() {
+        elastic.died(one + page * PAGE, PAGE, (2 - left as u64) * PAGE, false);
+    }
+    assert_eq!(
+        (elastic.stats().in_use, elastic.stats().spare),
+        (0, 3 * PAGE)
+    );
+    // The device has one page more; then the one that was left first is shared.
+    (0..3).for_each(|page| {
+        born(two + page * PAGE, page + 1);
+    });
+    assert_eq!(
+        [1, 2].map(|page| parts(two + page * PAGE)),
+        [was[0].clone(), was[1].clone()]
+    );
+    assert_eq!((elastic.stats().moves, elastic.stats().held), (2, 4 * PAGE));
+}
+
+#[test]
+fn a_tick_without_shortage_lets_idle_pieces_keep_their_memory_again() {
+    let (sim, elastic) = device(8, Mode::Pressure);
+    let bases = [segment(&elastic, 4), segment(&elastic, 4)];
+    step(&sim, &elastic, bases, false);
+    assert!(elastic.is_lazy());
+    // Another library in the process asks for a page.
+    assert_eq!(elastic.give_back(PAGE, true, Duration::ZERO), PAGE);
+    assert!(!elastic.is_lazy());
+    elastic.decay();
+    assert!(elastic.is_lazy());
+    step(&sim, &elastic, bases, false);
+    assert_eq!(elastic.stats().held, 8 * PAGE);
+    let (sim, elastic) = device(5, Mode::Pressure);
+    let bases = [segment(&elastic, 4), segment(&elastic, 4)];
+    step(&sim, &elastic, bases, false);
+    elastic.decay();
+    assert!(!elastic.is_lazy(), "the device has no more");
+}

@@ -22,7 +22,29 @@ fn pieces_of_first(bytes: u64) -> u64 {
 #[test]
 fn a_first_request_is_not_cut_small() {
     let pieces = [2, 16, 64, 1024, 40 << 10].map(|mib| pieces_of_first(mib * MIB));
-    assert_eq!(pieces, [1, 4, 16, 64, 16]);
+    assert_eq!(pieces, [1, 4, 16, 64, 27]);
+}
+
+#[test]
+fn small_blocks_at_the_ends_of_what_was_a_vast_one_keep_little() {
+    let driver = Slow::with_capacity(0, 64 << 30);
+    let pool = StreamPool::new(0, Settings::default());
+    let allocate = |bytes| {
+        pool.allocate(&driver, STREAM, bytes)
+            .expect("memory")
+            .address
+    };
+    let free = |address| pool.free(STREAM, address, |_| ()).expect("a free");
+    let vast = allocate(16 << 30);
+    free(vast);
+    // The one at the beginning is cut from it, and that at the end from what the next large block leaves.
+    let first = allocate(3 * MIB);
+    let most = allocate((16 << 30) - 12 * MIB);
+    let last = allocate(6 * MIB);
+    free(most);
+    pool.trim(&driver, 0);
+    assert!(vast <= first && last < vast + (16 << 30));
+    assert_eq!(pool.stats().reserved, 2 * 64 * MIB);
 }
 
 #[test]
