@@ -45,8 +45,9 @@ impl<E: Copy> State<E> {
         }
     }
 
-    /// At a tick: idle pieces keep their memory again, if nobody lacks any.
+    /// At a tick: idle pieces keep their memory again, if nobody lacks any, and none is the host's: that is to be replaced.
     pub fn may_be_lazy(&mut self) {
-        self.is_lazy = self.mode == Mode::Pressure && !self.is_short;
+        let any_on_host = self.memories.all().any(|memory| memory.handle.is_host);
+        self.is_lazy = self.mode == Mode::Pressure && !self.is_short && !any_on_host;
     }
 }

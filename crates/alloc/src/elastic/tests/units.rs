@@ -358,6 +358,22 @@ fn memory_of_the_host_is_the_devices_again_when_that_has_some() {
 }
 
 #[test]
+fn memory_of_the_host_is_not_kept_by_an_idle_piece() {
+    let (sim, elastic) = device(2, Mode::Pressure);
+    let (one, two) = (segment(&elastic, 2), segment(&elastic, 2));
+    elastic.born(one, 2 * PAGE, 2 * PAGE, None);
+    assert_eq!(elastic.born(two, PAGE, 3 * PAGE, None).on_host, 1);
+    // The device has more from here on.
+    sim.set_capacity(8 * PAGE);
+    elastic.born(two + PAGE, PAGE, 4 * PAGE, None);
+    elastic.decay();
+    elastic.died(two, PAGE, 3 * PAGE, false);
+    elastic.decay();
+    elastic.born(two, PAGE, 4 * PAGE, None);
+    assert_eq!(elastic.stats().on_host, 0);
+}
+
+#[test]
 fn memory_that_two_pieces_share_is_one_pieces_when_announcements_are_wrong() {
     let (sim, elastic) = device(40, Mode::Least);
     let bases = [segment(&elastic, 4), segment(&elastic, 4)];
