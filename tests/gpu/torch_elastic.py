@@ -158,12 +158,16 @@ def rounds(options, name):
                 run = Run(options, argv, PLAIN | environment | cap)
             runs[way].append(run)
             fine &= is_right(run, runs["natively"][0])
-    steps = {way: typical_step([run.figures.get("steps_ms", []) for run in of], WARM_UP) for way, of in runs.items()}
-    native = steps["natively"] or 1
+    whole = {way: [run.figures["steps_ms"] for run in of if run.code == 0] for way, of in runs.items()}
+    steps = {way: typical_step(times, WARM_UP) for way, times in whole.items()}
+    native = steps["natively"]
+    if not native:
+        print(f"{name}: no native run ended", flush=True)
+        return False
     for way, of in runs.items():
         step, like = steps[way], runs["natively"][0]
         times = ", ".join(f"{run.figures.get('median_step_ms', 0):.1f}" for run in of)
-        print(f"{name}, {way}: step {step:.1f} ms, {step / native:.3f} of native (medians of the rounds: {times}); "
+        print(f"{name}, {way}: step {step:.1f} ms, {step / native:.3f} of native ({len(whole[way])} rounds, their medians: {times}); "
               f"last: {of[-1].line(like)}", flush=True)
     return fine
 

@@ -281,7 +281,7 @@ const fn field(name: &'static str, offset: u16, width: u16) -> Field {
     }
 }
 
-/// The most slots that this version puts into a chunk. Threads that record all the time meet at each new one: with 64 they do so a
+/// The most slots that this version puts into a chunk. Threads contend for a counter at each new chunk: with 64 slots a
 /// fourth as often as with 16 (`docs/measurements/2026-11-26-threads.md`).
 pub const CHUNK_SLOTS: usize = 64;
 

@@ -28,6 +28,8 @@ class Outcome:
     seconds: float
     timed_out: bool = False
     skipped: bool = False
+    is_cut_off: bool = False
+    """It ran out of the session's time, not of its own."""
     figures: dict = field(default_factory=dict)
     counts: dict = field(default_factory=dict)
     traces: list = field(default_factory=list)
@@ -138,15 +140,13 @@ class Session:
                 timed_out = True
                 os.killpg(process.pid, signal.SIGKILL)
                 code = process.wait()
-        if timed_out and timeout < allowed:
-            self.log(f"{label}: cut off after {timeout:.0f} s, no time left")
-            return Outcome(-1, "", "no time left", timeout, skipped=True)
         outcome = Outcome(
             code,
             (folder / "stdout").read_text(errors="replace"),
             (folder / "stderr").read_text(errors="replace"),
             time.monotonic() - start,
             timed_out,
+            is_cut_off=timed_out and timeout < allowed,
             traces=sorted(folder.glob("*.trace")),
         )
         try:

@@ -22,7 +22,7 @@ impl<E: Copy> State<E> {
         let mut backed = Backed::default();
         let mut at = pages.start;
         while let Some((first, piece)) = self.claim_at_once(base, at..pages.end, wanted) {
-            if self.is_lazy && !piece.owns_memory {
+            if self.keeps_idle && self.memories.at(piece.memory).owner.is_some() {
                 // The piece that has the memory may be idle.
                 self.release_idle();
                 at = first;
@@ -180,14 +180,14 @@ fn regain(
 }
 
 /// Whether memory that was left at a time may go to a piece, for work that a stream orders: the work on it is over, or ordered
-/// before by the stream that it was `of`.
+/// before by the stream that ordered the work of its last tensors.
 fn may_have<E: Copy>(
     fences: &Fences<E>,
     left: u64,
-    of: Option<u8>,
+    last: Option<u8>,
     stream: Option<u8>,
     is_capturing: bool,
 ) -> bool {
-    let is_ordered = stream.is_some() && of == stream && !is_capturing;
+    let is_ordered = stream.is_some() && last == stream && !is_capturing;
     fences.is_over(left) || rules::may_have_in_order(is_ordered)
 }

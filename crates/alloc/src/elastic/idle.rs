@@ -1,8 +1,10 @@
 //! Pieces that are idle: they have memory, and no tensor.
 //!
-//! While nobody lacks memory there is no need to have it in the lists of what is spare: most pieces have a tensor again soon.
-//! So an idle piece keeps its memory, which costs a store for each piece and not ten, and becomes spare when somebody
-//! looks for memory, or when it was idle for long.
+//! While nobody lacks memory, that of idle pieces need not be in the lists of what is spare: most pieces have a tensor again
+//! soon. So an idle piece keeps its memory, which costs one store. The memory becomes spare when somebody looks for memory, or
+//! when the piece was idle for long.
+//!
+//! While idle pieces do not keep their memory, there is none outside of segments that keep all of theirs.
 
 use super::piece::Piece;
 use super::segment::Segment;
@@ -22,14 +24,14 @@ impl<E: Copy> State<E> {
 
     /// Somebody lacks memory: what idle pieces have is spare from here on, and becomes so at once.
     pub fn release_idle(&mut self) {
-        if self.is_lazy {
-            self.is_lazy = false;
-            self.release_idle_since(u64::MAX);
+        if self.keeps_idle {
+            self.keeps_idle = false;
+            self.release_left_until(u64::MAX);
         }
     }
 
-    /// The memory of pieces becomes spare that have been idle since a time or longer, what was left first before the rest.
-    pub fn release_idle_since(&mut self, time: u64) {
+    /// The memory of pieces becomes spare whose last tensor left at a time or before, in the order in which they were left.
+    pub fn release_left_until(&mut self, time: u64) {
         if self.is_off {
             return;
         }
@@ -45,9 +47,10 @@ impl<E: Copy> State<E> {
         }
     }
 
-    /// At a tick: idle pieces keep their memory again, if nobody lacks any, and none is the host's: that is to be replaced.
-    pub fn may_be_lazy(&mut self) {
+    /// At a tick: idle pieces keep their memory again, if nobody lacks any, and none is the host's, which is to be replaced by the
+    /// device's. Memory of the host that stays (a weight is on it) ends this for the run.
+    pub fn may_keep_idle(&mut self) {
         let any_on_host = self.memories.all().any(|memory| memory.handle.is_host);
-        self.is_lazy = self.mode == Mode::Pressure && !self.is_short && !any_on_host;
+        self.keeps_idle = self.mode == Mode::Pressure && !self.is_short && !any_on_host;
     }
 }

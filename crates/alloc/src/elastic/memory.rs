@@ -129,10 +129,10 @@ impl Memories {
     }
 
     /// It becomes spare: left at a time, after work that this stream orders.
-    pub fn release(&mut self, id: Id, now: u64, stream: Option<u8>) {
+    pub fn release(&mut self, id: Id, left: u64, stream: Option<u8>) {
         self.disown(id);
         let memory = self.all.at_mut(id);
-        (memory.left, memory.stream) = (now, stream);
+        (memory.left, memory.stream) = (left, stream);
         let handle = memory.handle;
         list(&mut self.spare, &mut self.spare_of_host, handle).push(&mut self.all, (), id);
     }

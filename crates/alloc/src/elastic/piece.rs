@@ -32,13 +32,13 @@ pub(super) struct Piece {
 
 impl Piece {
     /// Whether it keeps its memory for now.
-    pub fn is_kept(&self) -> bool {
+    pub fn must_keep(&self) -> bool {
         self.tensors > 0 || self.is_pinned
     }
 
     /// Whether it has memory that could be spare (`idle.rs`).
     pub fn is_idle(&self) -> bool {
-        self.owns_memory && !self.is_kept()
+        self.owns_memory && !self.must_keep()
     }
 
     /// Work of this stream uses it, too.

@@ -65,6 +65,11 @@ impl<D: PageDriver> Elastic<D> {
             return Err(Refusal::Driver(D::OUT_OF_MEMORY));
         }
         let base = self.driver.reserve(reserved).map_err(Refusal::Driver)?;
+        if !base.is_multiple_of(PAGE) {
+            // Segments are found by their pages.
+            self.driver.unreserve(base, reserved);
+            return Err(Refusal::Off);
+        }
         state.last += 1;
         let segment = Segment::new(base, bytes.max(1), state.last, !trusted);
         let pages = segment.all();
@@ -247,10 +252,10 @@ impl<D: PageDriver> Elastic<D> {
         state.look(&self.driver);
         let clock = state.clock;
         state.ticks.push_back(clock);
-        state.may_be_lazy();
+        state.may_keep_idle();
         let is_long = state.ticks.len() > TICKS_TO_DECAY as usize;
         let before = is_long.then(|| state.ticks.pop_front())??;
-        state.release_idle_since(before);
+        state.release_left_until(before);
         Some(before)
     }
 
@@ -312,8 +317,8 @@ impl<D: PageDriver> Elastic<D> {
     }
 
     #[cfg(test)]
-    pub(super) fn is_lazy(&self) -> bool {
-        self.state.lock().is_lazy
+    pub(super) fn keeps_idle(&self) -> bool {
+        self.state.lock().keeps_idle
     }
 
     /// How things stand.

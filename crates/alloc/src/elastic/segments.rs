@@ -69,8 +69,9 @@ impl Segments {
 
     /// Whether any of these bytes are in one.
     pub fn reach(&self, address: u64, bytes: u64) -> bool {
-        let last = address.saturating_add(bytes.max(1) - 1);
-        (address / PAGE..=last / PAGE).any(|page| self.by_page.contains_key(&page))
+        let end = address.saturating_add(bytes);
+        let mut all = self.values();
+        all.any(|segment| segment.base < end && address < segment.base + segment.reserved())
     }
 
     /// All.

@@ -80,6 +80,8 @@ impl<E: Copy> State<E> {
             driver.destroy(self.memories.at(id).handle);
             self.memories.destroyed(id);
         } else {
+            // What idle pieces have was left before.
+            self.release_idle();
             self.clock += 1;
             self.memories.release(id, self.clock, None);
         }
@@ -99,6 +101,10 @@ impl<E: Copy> State<E> {
             memory.places.retain(|place| *place != address);
         }
         if is_own {
+            if !self.memories.at(id).places.is_empty() {
+                // It is spare for the other places. What idle pieces have was left before.
+                self.release_idle();
+            }
             self.memories.release(id, self.clock, None);
         }
         let memory = self.memories.at(id);
@@ -269,7 +275,7 @@ impl<E: Copy> State<E> {
         let handle = self.memories.at(id).handle;
         while let Some(&place) = self.memories.at(id).places.last() {
             if driver.unmap(place, handle).is_err() {
-                // It would be refused again: the piece has it from here on.
+                // It would be refused again now: the piece has it, and is asked for it at a later tick.
                 self.own(id, place);
                 return 0;
             }

@@ -45,9 +45,9 @@ pub(super) struct State<E> {
     pub eager: u32,
     /// The announcements were wrong: no memory becomes spare.
     pub is_off: bool,
-    /// Pieces keep their memory when their last tensor dies, until somebody wants memory (`idle.rs`).
-    pub is_lazy: bool,
-    /// Counts how often memory was left.
+    /// Pieces keep their memory when their last tensor dies, until somebody lacks memory (`idle.rs`).
+    pub keeps_idle: bool,
+    /// Counts how often the last tensor left a piece.
     pub clock: u64,
     /// Counts segments.
     pub last: u64,
@@ -70,7 +70,7 @@ impl<E: Copy> State<E> {
             is_short: false,
             eager: 0,
             is_off: false,
-            is_lazy: mode == Mode::Pressure,
+            keeps_idle: mode == Mode::Pressure,
             clock: 0,
             last: 0,
             moves: 0,
@@ -87,13 +87,13 @@ impl<E: Copy> State<E> {
         self.memories.first_left().is_some()
     }
 
-    /// The pieces of a segment that have no tensor leave their memory.
+    /// The pieces of a segment that have no tensor become idle, or their memory spare.
     fn empty(&mut self, base: u64) {
         let all = self.segments.get(base).map_or(0..0, Segment::all);
         self.change(base, all, |_| ());
     }
 
-    /// Changes the pieces on these pages of a segment. Those that are not kept any more leave their memory.
+    /// Changes the pieces on these pages of a segment. Those that no tensor is on any more become idle, or their memory spare.
     fn change(&mut self, base: u64, pages: Range<usize>, change: impl Fn(&mut Piece)) {
         let Some(segment) = self.segments.get_mut(base) else {
             return;
@@ -108,8 +108,11 @@ impl<E: Copy> State<E> {
             }
             self.clock += 1;
             piece.left = self.clock;
+            if keeps_all {
+                continue;
+            }
             self.fences.left(piece.pages);
-            if !keeps_all && !self.is_lazy {
+            if !self.keeps_idle {
                 self.memories.release_from(piece);
             }
         }

@@ -30,8 +30,8 @@ const MOST_PAGES: u64 = 512;
 /// key-value cache, or what a framework preallocates.
 const VAST: u64 = 4096;
 const PIECES_OF_VAST: u64 = 16;
-/// Its first and last pieces have this number of pages, and those further in more: after its end small blocks are cut from its
-/// ends, and keep no more than the pieces there.
+/// The first and last pieces of the memory that it gets have about this number of pages, and those further in more: after its end
+/// small blocks are cut from its ends, and keep no more than the pieces there.
 const PAGES_AT_ENDS: u64 = 32;
 /// During a first fill a small request gets memory for those that come after it: this share of what is allocated, and
 /// at most 16 pages.

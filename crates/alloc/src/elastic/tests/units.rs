@@ -419,17 +419,17 @@ fn a_tick_without_shortage_lets_idle_pieces_keep_their_memory_again() {
     let (sim, elastic) = device(8, Mode::Pressure);
     let bases = [segment(&elastic, 4), segment(&elastic, 4)];
     step(&sim, &elastic, bases, false);
-    assert!(elastic.is_lazy());
+    assert!(elastic.keeps_idle());
     // Another library in the process asks for a page.
     assert_eq!(elastic.give_back(PAGE, true, Duration::ZERO), PAGE);
-    assert!(!elastic.is_lazy());
+    assert!(!elastic.keeps_idle());
     elastic.decay();
-    assert!(elastic.is_lazy());
+    assert!(elastic.keeps_idle());
     step(&sim, &elastic, bases, false);
     assert_eq!(elastic.stats().held, 8 * PAGE);
     let (sim, elastic) = device(5, Mode::Pressure);
     let bases = [segment(&elastic, 4), segment(&elastic, 4)];
     step(&sim, &elastic, bases, false);
     elastic.decay();
-    assert!(!elastic.is_lazy(), "the device has no more");
+    assert!(!elastic.keeps_idle(), "the device has no more");
 }
