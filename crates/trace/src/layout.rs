@@ -281,9 +281,10 @@ const fn field(name: &'static str, offset: u16, width: u16) -> Field {
     }
 }
 
-/// The most slots that this version puts into a chunk. Threads contend for a counter at each new chunk: with 64 slots a
-/// fourth as often as with 16 (`docs/measurements/2026-11-26-threads.md`).
-pub const CHUNK_SLOTS: usize = 64;
+/// The most slots that this version puts into a chunk. Threads contend for a counter at each new chunk, so that many slots are
+/// faster (`docs/measurements/2026-11-26-threads.md`); but a thread that ends after a few events leaves the others of
+/// its chunk empty, so that the ring then keeps fewer events.
+pub const CHUNK_SLOTS: usize = 32;
 
 /// How many slots a chunk of a ring has: both are powers of two. A small ring gets small chunks, so
 /// that threads that hold one each do not hold all of it.

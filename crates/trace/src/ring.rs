@@ -129,7 +129,7 @@ const AHEAD: usize = 4;
 const TRIES: usize = 1024;
 
 /// Chunks that get space at once, when a thread comes upon one without: 64 KiB of slots.
-const STEP: usize = 16;
+const STEP: usize = 32;
 
 /// Asks for the cache line where something begins. A hint: it has no effect that a program could see.
 #[inline]
