@@ -1,10 +1,10 @@
-//! Pieces that are idle: they have memory, and no tensor.
+//! Idle pieces: they have memory, and no tensor.
 //!
-//! While nobody lacks memory, that of idle pieces need not be in the lists of what is spare: most pieces have a tensor again
-//! soon. So an idle piece keeps its memory, which costs one store. The memory becomes spare when somebody looks for memory, or
-//! when the piece was idle for long.
+//! Most idle pieces soon have a tensor again. So while no request lacks memory, an idle piece keeps its own: a tensor's death costs
+//! one store for each of its pieces, and no change of a list. The memory becomes spare when a request lacks memory, or when the
+//! piece was idle for long.
 //!
-//! While idle pieces do not keep their memory, there is none outside of segments that keep all of theirs.
+//! Once a request has lacked memory, pieces become spare at once, and only segments that keep all their memory have idle ones.
 
 use super::piece::Piece;
 use super::segment::Segment;
@@ -22,7 +22,7 @@ impl<E: Copy> State<E> {
             .filter(|piece| piece.is_idle())
     }
 
-    /// Somebody lacks memory: what idle pieces have is spare from here on, and becomes so at once.
+    /// A request lacks memory: that of idle pieces becomes spare, and that of later ones at once.
     pub fn release_idle(&mut self) {
         if self.keeps_idle {
             self.keeps_idle = false;
@@ -30,7 +30,7 @@ impl<E: Copy> State<E> {
         }
     }
 
-    /// The memory of pieces becomes spare whose last tensor left at a time or before, in the order in which they were left.
+    /// The memory of pieces that became idle at a time or before it becomes spare, in the order in which they did.
     pub fn release_left_until(&mut self, time: u64) {
         if self.is_off {
             return;
@@ -47,8 +47,8 @@ impl<E: Copy> State<E> {
         }
     }
 
-    /// At a tick: idle pieces keep their memory again, if nobody lacks any, and none is the host's, which is to be replaced by the
-    /// device's. Memory of the host that stays (a weight is on it) ends this for the run.
+    /// At a tick: idle pieces keep their memory again if the last request for new memory was met. Not while any memory is the
+    /// host's: a piece must not keep that, since the device may have some by its next tensor.
     pub fn may_keep_idle(&mut self) {
         let any_on_host = self.memories.all().any(|memory| memory.handle.is_host);
         self.keeps_idle = self.mode == Mode::Pressure && !self.is_short && !any_on_host;

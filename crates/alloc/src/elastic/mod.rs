@@ -3,9 +3,10 @@
 //!
 //! The allocator above (PyTorch's own) asks for large segments and cuts them up itself. It announces each tensor's birth before
 //! anybody can use the tensor, and its death. So it is known, page by page, how many tensors are on it. Memory comes in pieces
-//! of one, two or four pages: the larger the tensor, the larger its pieces. The memory of a piece without a tensor is *spare*,
-//! at once or as soon as somebody lacks memory (`idle.rs`): another piece may have it, which it is then mapped at, too; and a piece has memory before the next tensor on it is handed
-//! out, its own if that is still spare. So a program that repeats its steps soon calls the driver no more.
+//! of one, two or four pages: the larger the tensor, the larger its pieces. A piece without a tensor is *idle*. Its memory becomes
+//! *spare*, at once or as soon as a request lacks memory (`idle.rs`). Another piece may have spare memory, and it is then mapped at
+//! both. A piece has memory before the next tensor on it is handed out, its own if that is still spare. So a program that repeats
+//! its steps soon calls the driver no more.
 //!
 //! Memory goes from one tensor to another by the order of their stream, if it is the same and no other used the first
 //! tensor, as the allocator above does it with its blocks; otherwise behind finished work.

@@ -45,7 +45,7 @@ pub(super) struct State<E> {
     pub eager: u32,
     /// The announcements were wrong: no memory becomes spare.
     pub is_off: bool,
-    /// Pieces keep their memory when their last tensor dies, until somebody lacks memory (`idle.rs`).
+    /// A piece keeps its memory when its last tensor dies, until a request lacks memory (`idle.rs`).
     pub keeps_idle: bool,
     /// Counts how often the last tensor left a piece.
     pub clock: u64,

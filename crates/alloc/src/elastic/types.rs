@@ -75,7 +75,7 @@ pub struct Born {
 /// Why there is no segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal<E> {
-    /// The announcements were wrong once.
+    /// None is served: the announcements were wrong once, or the driver's addresses do not begin on a page.
     Off,
     /// The driver's error; out of memory if the bytes and what is in use do not fit.
     Driver(E),
