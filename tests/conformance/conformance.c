@@ -189,6 +189,7 @@ static const struct { const char *name; Section *run; } sections[] = {
     {"attributes", section_attributes},   {"order", section_order},         {"ctxevent", section_ctxevent},
     {"vmm", section_vmm},                 {"pool", section_pool},           {"capture", section_capture},
     {"graph", section_graph},             {"ipc", section_ipc},
+    {"questions", section_questions},
 };
 
 /* Each section is a process of its own: fresh driver state, and a crash or a hang ends that section only. */

@@ -131,6 +131,9 @@ enum { MISSING = -12345, NOT_READY = 600 };
     F(cuDeviceGetGraphMemAttribute, (CUdevice, int, void *)) F(cuDeviceSetGraphMemAttribute, (CUdevice, int, void *)) \
     F(cuIpcGetMemHandle, (IpcHandle *, CUdeviceptr)) F(cuIpcOpenMemHandle_v2, (CUdeviceptr *, IpcHandle, unsigned)) \
     F(cuIpcCloseMemHandle, (CUdeviceptr)) F(cuIpcGetEventHandle, (IpcHandle *, CUevent)) F(cuIpcOpenEventHandle, (CUevent *, IpcHandle)) \
+    F(cuMemAdvise, (CUdeviceptr, size_t, int, CUdevice)) F(cuMemPrefetchAsync, (CUdeviceptr, size_t, CUdevice, CUstream)) \
+    F(cuMemRangeGetAttribute, (void *, size_t, int, CUdeviceptr, size_t)) \
+    F(cuStreamAttachMemAsync, (CUstream, CUdeviceptr, size_t, unsigned)) \
     F(cuDeviceCanAccessPeer, (int *, CUdevice, CUdevice)) F(cuDeviceGetP2PAttribute, (int *, int, CUdevice, CUdevice)) \
     F(cuCtxEnablePeerAccess, (CUcontext, unsigned)) F(cuCtxDisablePeerAccess, (CUcontext))
 #define DECLARE(name, args) extern CUresult(*name) args;
@@ -170,5 +173,8 @@ void verdict(const char *topic, CUresult result, int before, int after);
 
 typedef void Section(void);
 Section section_procaddress, section_context, section_nocontext, section_alloc, section_kinds, section_copy, section_attributes,
-    section_order, section_ctxevent, section_vmm, section_pool, section_capture, section_graph, section_ipc;
+    section_order, section_ctxevent, section_vmm, section_pool, section_capture, section_graph, section_ipc, section_questions;
+
+/* What functions of other families say of an address, for `bytes` bytes from there on. */
+void questions_of(const char *where, CUdeviceptr p, size_t bytes);
 #endif

@@ -35,6 +35,7 @@ static void importer(int in, int out) {
         code(cuIpcOpenMemHandle_v2(&q, m.base, 1), "ipc.open.second_time");
         number(p == q, "ipc.open.second_time.same_address");
         code(cuMemFree_v2(p), "ipc.open.cuMemFree");
+        questions_of("imported", p, 4 * MIB);
         q = 0;
         code(cuIpcOpenMemHandle_v2(&q, m.interior, 1), "ipc.open.interior_handle");
         if (q) {

@@ -112,6 +112,8 @@ pub(crate) enum Mutation {
     KeepOrder,
     /// A queue ends before its work is over.
     EndQueueEarly,
+    /// Memory that was freed in a context that ends waits for no other context.
+    EndAlone,
     /// Events of a context that is gone are kept.
     KeepEvents,
     /// Blocks of a context that is gone are kept.

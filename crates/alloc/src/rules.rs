@@ -228,6 +228,12 @@ pub(crate) fn events_end_with_context(are_its_own: bool) -> bool {
     no_unless(are_its_own, Mutation::KeepEvents)
 }
 
+/// Whether what was freed on a queue waits for no other context once its own has ended: the queue is of one stream.
+#[inline(always)]
+pub(crate) fn ends_alone(is_of_stream: bool) -> bool {
+    yes_if(is_of_stream, Mutation::EndAlone)
+}
+
 /// Whether blocks end with a context: it may have some that are for no stream in particular.
 #[inline(always)]
 pub(crate) fn blocks_end_with_context(may_have_some: bool) -> bool {

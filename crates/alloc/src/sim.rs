@@ -32,6 +32,8 @@ use std::collections::HashMap;
 pub enum Error {
     /// No memory left.
     OutOfMemory,
+    /// The context is being destroyed.
+    Ended,
     /// Any other failure.
     Failed,
 }

@@ -61,6 +61,21 @@ pub fn enter(context: Context) -> Result<Pass, CUresult> {
     gate::enter(context).ok_or(CONTEXT_IS_DESTROYED)
 }
 
+/// Runs a call about work of a context. A context that is closed has none left: it was waited for before. The call
+/// succeeds with `ended` then.
+///
+/// # Errors
+/// The driver's.
+pub fn unless_ended<T>(
+    ended: T,
+    call: impl FnOnce() -> Result<T, CUresult>,
+) -> Result<T, CUresult> {
+    match call() {
+        Err(CONTEXT_IS_DESTROYED) => Ok(ended),
+        result => result,
+    }
+}
+
 impl Cuda {
     /// The driver of this process.
     pub const fn new() -> Self {

@@ -15,11 +15,12 @@ use gpushim_alloc::gate;
 
 use crate::base::thread;
 use crate::cuda::captures::{self, relaxed};
+use crate::cuda::device::{self, unless_ended};
 use crate::cuda::functions::real;
 use crate::cuda::types::{
     CAPTURE_UNSUPPORTED, CONTEXT_IS_DESTROYED, CUresult, OUT_OF_MEMORY, check,
 };
-use crate::cuda::{context, device, green};
+use crate::cuda::{context, green};
 use crate::memory::{registry, room};
 
 /// An allocation that is kept for a wait.
@@ -159,6 +160,10 @@ pub fn owns(address: u64) -> bool {
 /// # Errors
 /// The driver's; [`CAPTURE_UNSUPPORTED`] of a green context in which a stream captures.
 pub fn context(of: Context) -> Result<(), CUresult> {
+    unless_ended((), || wait(of))
+}
+
+fn wait(of: Context) -> Result<(), CUresult> {
     // Without a capture an ordinary wait works, which takes no memory.
     match Device::synchronize(device::driver(), of) {
         Err(CAPTURE_UNSUPPORTED) => {}

@@ -12,7 +12,7 @@ use crate::base::settings;
 use crate::cuda::types::{CUresult, DevicePtr, INVALID_CONTEXT, SUCCESS};
 use crate::cuda::{captures, context, device, devices, green, primary};
 use crate::memory::registry::{self, Access, RegisteredPool};
-use crate::memory::{drain, peer_access, policy, pools, stream_ordered, surplus};
+use crate::memory::{peer_access, policy, pools, stream_ordered, surplus};
 use crate::record::events;
 
 /// The address of memory in the current context. `None`: the driver must answer.
@@ -46,24 +46,13 @@ fn freed(context: Context) {
 }
 
 /// A context was made: its work may use the memory of its device's others.
-pub fn context_made(context: Context) {
-    peer_access::known(context);
+pub fn context_made(context: Context, device: i32) {
+    peer_access::known(context, device);
     if policy::is_paged() && peer_access::any() {
         for owner in peer_access::of(context) {
             follow(context, owner);
         }
     }
-}
-
-/// A context is about to be forgotten: others may still work on its memory, which is free then.
-pub fn context_gone(context: Context) {
-    if policy::is_paged() && peer_access::any() {
-        for other in peer_access::of(context) {
-            // What cannot be waited for has ended, too.
-            let _ = drain::context(other);
-        }
-    }
-    peer_access::gone(context);
 }
 
 /// Blocks of `owner` may have been handed out while earlier work on them was unfinished, and only `owner` was made to

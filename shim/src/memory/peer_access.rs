@@ -6,15 +6,15 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use gpushim_alloc::Context;
-use gpushim_alloc::device_pool::Device;
 
 use crate::cuda::device::{self, Event};
 
 #[derive(Default)]
 struct Table {
-    known: Vec<Context>,
-    /// Owner and accessor. Kept when access ends: work from before may go on.
-    peers: Vec<(Context, Context)>,
+    /// Contexts with the ordinals of their devices.
+    known: Vec<(Context, i32)>,
+    /// Devices with contexts of others that use their memory. Kept when access ends: work from before may go on.
+    peers: Vec<(i32, Context)>,
     /// The events of other contexts that belong to one, by its handle.
     companions: Option<HashMap<u64, Vec<Event>>>,
 }
@@ -34,13 +34,21 @@ pub fn any() -> bool {
     ANY.load(Ordering::Relaxed)
 }
 
-/// A context exists.
-pub fn known(context: Context) {
+/// A context of a device exists.
+pub fn known(context: Context, device: i32) {
     let Ok(mut table) = TABLE.lock() else { return };
-    if !table.known.contains(&context) {
-        table.known.push(context);
+    if !table.known.contains(&(context, device)) {
+        table.known.push((context, device));
         ANY.store(table.known.len() > 1, Ordering::Relaxed);
     }
+}
+
+/// Whether a context was made and has not ended.
+pub fn is_known(context: Context) -> bool {
+    let is_it = |(known, _): &(Context, i32)| *known == context;
+    TABLE
+        .lock()
+        .is_ok_and(|table| table.known.iter().any(is_it))
 }
 
 /// Whether there is no context whose work could use any memory.
@@ -50,9 +58,12 @@ pub fn none() -> bool {
 
 /// One context may use another's memory from here on.
 pub fn peer(accessor: Context, owner: Context) {
+    let Ok(device) = device::driver().ordinal_of(owner) else {
+        return;
+    };
     let Ok(mut table) = TABLE.lock() else { return };
-    if !table.peers.contains(&(owner, accessor)) {
-        table.peers.push((owner, accessor));
+    if !table.peers.contains(&(device, accessor)) {
+        table.peers.push((device, accessor));
         ANY.store(true, Ordering::Relaxed);
     }
 }
@@ -60,39 +71,32 @@ pub fn peer(accessor: Context, owner: Context) {
 /// A context has ended, with its events.
 pub fn gone(context: Context) {
     let Ok(mut table) = TABLE.lock() else { return };
-    table.known.retain(|known| *known != context);
-    table
-        .peers
-        .retain(|(owner, accessor)| ![owner, accessor].contains(&&context));
+    table.known.retain(|(known, _)| *known != context);
+    table.peers.retain(|(_, accessor)| *accessor != context);
     for events in table.companions.iter_mut().flat_map(HashMap::values_mut) {
         events.retain(|event| event.context() != context);
     }
 }
 
-/// A context of a device, if there is one.
-pub fn on(device: i32) -> Option<Context> {
-    let known = TABLE.lock().ok()?.known.clone();
-    let ordinal = |context| device::driver().ordinal(context).ok();
-    known
-        .into_iter()
-        .find(|known| ordinal(*known) == Some(device))
+/// The contexts whose work may use the memory of a device: its own, and others that were given access.
+pub fn on(device: i32) -> Vec<Context> {
+    let Ok(table) = TABLE.lock() else {
+        return Vec::new();
+    };
+    let own = table.known.iter().filter(|(_, on)| *on == device);
+    let far = table.peers.iter().filter(|(of, _)| *of == device);
+    let own = own.map(|(context, _)| *context);
+    let mut all: Vec<_> = own.chain(far.map(|(_, accessor)| *accessor)).collect();
+    all.sort_unstable_by_key(|context| context.0);
+    all.dedup();
+    all
 }
 
 /// The contexts, beside itself, whose work may use the memory of one.
 pub fn of(owner: Context) -> Vec<Context> {
-    let Ok(table) = TABLE.lock() else {
-        return Vec::new();
-    };
-    let (known, peers) = (table.known.clone(), table.peers.clone());
-    drop(table);
-    let ordinal = |context| device::driver().ordinal(context).ok();
-    let device = ordinal(owner);
-    let near = known.into_iter().filter(|known| ordinal(*known) == device);
-    let far = peers.into_iter().filter(|(of, _)| *of == owner);
-    let mut all: Vec<_> = near.chain(far.map(|(_, accessor)| accessor)).collect();
+    let device = device::driver().ordinal_of(owner);
+    let mut all = device.map_or_else(|_| Vec::new(), on);
     all.retain(|context| *context != owner);
-    all.sort_unstable_by_key(|context| context.0);
-    all.dedup();
     all
 }
 

@@ -8,7 +8,7 @@ use gpushim_trace::{Class, Kind};
 use crate::base::thread;
 use crate::cuda::captures::{self, relaxed};
 use crate::cuda::context;
-use crate::cuda::device::{Cuda, Event, enter};
+use crate::cuda::device::{Cuda, Event, enter, unless_ended};
 use crate::cuda::functions::{self, real, slots};
 use crate::cuda::types::{
     CAPTURE_UNSUPPORTED, CONTEXT_IS_DESTROYED, CUresult, OUT_OF_MEMORY, SUCCESS, check,
@@ -38,6 +38,10 @@ impl Device for Cuda {
 
     fn is_capture(error: CUresult) -> bool {
         error == CAPTURE_UNSUPPORTED
+    }
+
+    fn is_end(error: CUresult) -> bool {
+        error == CONTEXT_IS_DESTROYED
     }
 
     fn ordinal(&self, context: Context) -> Result<i32, CUresult> {
@@ -106,17 +110,21 @@ impl Device for Cuda {
     fn order(&self, context: Context, event: Event) -> Result<(), CUresult> {
         let is_own = event.context() == context;
         let born = if is_own { event.born() } else { u64::MAX };
-        let _pass = captures::enter(context, born)?;
-        let _other = if is_own { None } else { Some(event.enter()?) };
-        // SAFETY: both handles are live.
-        check(thread::call(|| unsafe {
-            real::cuCtxWaitEvent(context.0 as *mut _, event.raw())
-        }))
+        unless_ended((), || {
+            let _pass = captures::enter(context, born)?;
+            let _other = if is_own { None } else { Some(event.enter()?) };
+            // SAFETY: both handles are live.
+            check(thread::call(|| unsafe {
+                real::cuCtxWaitEvent(context.0 as *mut _, event.raw())
+            }))
+        })
     }
 
     fn is_complete(&self, event: Event) -> Result<bool, CUresult> {
         // The driver refuses the question while a stream captures that the mode doesn't allow it for.
-        let _pass = gate::enter_loud(event.context(), event.born()).ok_or(CONTEXT_IS_DESTROYED)?;
+        let Some(_pass) = gate::enter_loud(event.context(), event.born()) else {
+            return Ok(true);
+        };
         // SAFETY: the event is live.
         let query = || thread::call(|| unsafe { real::cuEventQuery(event.raw()) });
         let answer = if captures::any() {
@@ -125,18 +133,20 @@ impl Device for Cuda {
             query()
         };
         match answer {
-            SUCCESS => Ok(true),
+            SUCCESS | CONTEXT_IS_DESTROYED => Ok(true),
             NOT_READY => Ok(false),
             error => Err(error),
         }
     }
 
     fn wait(&self, event: Event) -> Result<(), CUresult> {
-        let _pass = event.enter()?;
-        check(thread::timed(|| {
-            // SAFETY: the event is live.
-            relaxed(|| unsafe { real::cuEventSynchronize(event.raw()) })
-        }))
+        unless_ended((), || {
+            let _pass = event.enter()?;
+            check(thread::timed(|| {
+                // SAFETY: the event is live.
+                relaxed(|| unsafe { real::cuEventSynchronize(event.raw()) })
+            }))
+        })
     }
 
     fn retire(&self, event: Event) {
@@ -156,13 +166,15 @@ impl Device for Cuda {
     }
 
     fn synchronize(&self, context: Context) -> Result<(), CUresult> {
-        let _pass = captures::enter(context, u64::MAX)?;
-        check(thread::timed(|| {
-            context::with(context, || {
-                // SAFETY: no arguments; the context is current inside.
-                relaxed(|| unsafe { real::cuCtxSynchronize() })
-            })
-        })?)
+        unless_ended((), || {
+            let _pass = captures::enter(context, u64::MAX)?;
+            check(thread::timed(|| {
+                context::with(context, || {
+                    // SAFETY: no arguments; the context is current inside.
+                    relaxed(|| unsafe { real::cuCtxSynchronize() })
+                })
+            })?)
+        })
     }
 
     fn memory_info(&self, context: Context) -> Result<(u64, u64), CUresult> {

@@ -107,6 +107,13 @@ fn of_default(device: i32) -> Settings {
     }
 }
 
+/// A context is about to end, and its own work is complete: what was freed there waits for its device's other contexts.
+pub fn context_leaves(doomed: Context) {
+    for entry in all() {
+        entry.pool.context_leaves(device::driver(), doomed);
+    }
+}
+
 /// A context has ended, and the blocks of `cudaMalloc` in it; stream-ordered ones live on. Returns the bytes that
 /// `cudaMalloc` had handed out there.
 pub fn context_gone(gone: Context) -> u64 {

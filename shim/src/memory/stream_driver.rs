@@ -267,16 +267,13 @@ impl Driver for Cuda {
 
     fn drain(&self, stream: Stream) -> Result<(), CUresult> {
         let contexts = match stream.context {
-            Context(0) => peer_access::on(stream.thread as i32).into_iter().collect(),
-            context => vec![context],
+            Context(0) => peer_access::on(stream.thread as i32),
+            context => peer_access::of(context)
+                .into_iter()
+                .chain([context])
+                .collect(),
         };
-        for context in contexts {
-            let others = peer_access::of(context);
-            for one in others.into_iter().chain([context]) {
-                drain::context(one)?;
-            }
-        }
-        Ok(())
+        contexts.into_iter().try_for_each(drain::context)
     }
 
     fn order(&self, stream: Stream, event: Event) -> Result<(), CUresult> {
@@ -379,33 +376,44 @@ impl Cuda {
 
     /// An event for everything that was submitted to a device.
     fn record_device(&self, device: i32) -> Result<Event, CUresult> {
-        match peer_access::on(device) {
-            Some(context) => self.record_all(context),
-            None => self.record_context(primary::hold(device)?),
+        let mut contexts = peer_access::on(device);
+        while let Some(context) = contexts.pop() {
+            match self.record_context(context) {
+                Err(CONTEXT_IS_DESTROYED) => {}
+                recorded => return self.accompany(recorded?, contexts),
+            }
         }
+        self.record_context(primary::hold(device)?)
     }
 
     /// An event for everything that may use the memory of a context.
     fn record_all(&self, context: Context) -> Result<Event, CUresult> {
         let event = self.record_context(context)?;
-        if peer_access::any() {
-            let mut others = Vec::new();
-            for other in peer_access::of(context) {
-                match self.record_context(other) {
-                    Ok(event) => others.push(event),
-                    // A capture whose thread has ended makes the driver refuse a context's events for ever, though it
-                    // is over.
-                    Err(CAPTURE_UNSUPPORTED)
-                        if !captures::is_in(other) && drain::context(other).is_ok() => {}
-                    Err(error) => {
-                        let all = others.into_iter().chain([event]);
-                        all.for_each(|event| Device::retire(self, event));
-                        return Err(error);
-                    }
+        match peer_access::any() {
+            true => self.accompany(event, peer_access::of(context)),
+            false => Ok(event),
+        }
+    }
+
+    /// Adds events of other contexts to one.
+    fn accompany(&self, event: Event, contexts: Vec<Context>) -> Result<Event, CUresult> {
+        let mut others = Vec::new();
+        for other in contexts {
+            match self.record_context(other) {
+                Ok(event) => others.push(event),
+                Err(CONTEXT_IS_DESTROYED) => {}
+                // A capture whose thread has ended makes the driver refuse a context's events for ever, though it
+                // is over.
+                Err(CAPTURE_UNSUPPORTED)
+                    if !captures::is_in(other) && drain::context(other).is_ok() => {}
+                Err(error) => {
+                    let all = others.into_iter().chain([event]);
+                    all.for_each(|event| Device::retire(self, event));
+                    return Err(error);
                 }
             }
-            peer_access::accompany(event, others);
         }
+        peer_access::accompany(event, others);
         Ok(event)
     }
 

@@ -23,6 +23,11 @@ pub trait Device: Sync {
         false
     }
 
+    /// Whether a call was refused because its context ends or has ended: it has no work to wait for.
+    fn is_end(_: Self::Error) -> bool {
+        false
+    }
+
     /// The ordinal of the device that the context is on.
     fn ordinal(&self, context: Context) -> Result<i32, Self::Error>;
 

@@ -26,6 +26,8 @@ struct Devices {
     capturing: Vec<(Context, Option<u64>)>,
     /// Of this number of calls one fails.
     failing: HashMap<Call, u64>,
+    /// Contexts that are being destroyed.
+    closed: Vec<Context>,
 }
 
 impl DeviceSim {
@@ -59,9 +61,17 @@ impl DeviceSim {
         self.inner.lock().inner.time.add_context(context, device);
     }
 
+    /// The driver begins to destroy a context, whose work was waited for: it refuses events of it from here on.
+    pub fn close_context(&self, context: Context) {
+        let mut devices = self.inner.lock();
+        devices.finish(context);
+        devices.closed.push(context);
+    }
+
     /// Destroys a context with its memory and work.
     pub fn destroy_context(&self, context: Context) {
         let mut devices = self.inner.lock();
+        devices.closed.retain(|closed| *closed != context);
         let Devices {
             inner, allocations, ..
         } = &mut *devices;
@@ -241,6 +251,10 @@ impl Device for DeviceSim {
         error == Error::OutOfMemory
     }
 
+    fn is_end(error: Error) -> bool {
+        error == Error::Ended
+    }
+
     fn ordinal(&self, context: Context) -> Result<i32, Error> {
         let devices = self.inner.lock();
         devices.inner.time.device(context).ok_or(Error::Failed)
@@ -290,6 +304,9 @@ impl Device for DeviceSim {
 
     fn record(&self, context: Context) -> Result<Option<Event>, Error> {
         let mut devices = self.inner.lock();
+        if devices.closed.contains(&context) {
+            return Err(Error::Ended);
+        }
         let lies = devices.enter(Call::Record, context, true)?;
         if devices.no_events {
             return Ok(None);

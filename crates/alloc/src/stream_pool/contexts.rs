@@ -1,12 +1,10 @@
 //! What the program does to streams, contexts, captures and graphs, as far as a pool must know of it.
 
-use super::block::SHARED;
 use super::block::{Block, Id, State as Is};
 use super::driver::Driver;
 use super::pool::StreamPool;
 use super::space::Piece;
 use super::state::State;
-use super::stream_queue::StreamQueue;
 use crate::handles::Context;
 use crate::handles::Stream;
 use crate::rules::{self, Call};
@@ -84,7 +82,7 @@ impl<D: Driver> StreamPool<D> {
             state.end_queue(queue);
             Vec::new()
         } else {
-            state.merge_queue(queue)
+            state.merge_queue(queue, stream.context)
         };
         drop(state);
         void.into_iter().for_each(|event| driver.retire(event));
@@ -95,14 +93,23 @@ impl<D: Driver> StreamPool<D> {
         let mut state = self.state.lock();
         let mut void = Vec::new();
         for queue in state.queues.of_thread(thread) {
-            void.extend(state.merge_queue(queue));
+            if let Some(context) = state.queues.get(queue).map(|queue| queue.context) {
+                void.extend(state.merge_queue(queue, context));
+            }
         }
         drop(state);
         void.into_iter().for_each(|event| driver.retire(event));
     }
 
-    /// A context has ended with its streams: all their work is over, and their events are void. So are the blocks that
-    /// were allocated in it for no stream in particular. Returns their bytes.
+    /// A context is about to end, and its own work is complete: what was freed in it waits for its device's other contexts.
+    pub fn context_leaves(&self, driver: &D, context: Context) {
+        let _misses = self.misses.lock();
+        let events = self.state.lock().end_queues_of(context);
+        events.into_iter().for_each(|event| driver.retire(event));
+    }
+
+    /// A context has ended with its streams: their work is complete, and their events are void. Frees the blocks that were
+    /// allocated in it for no stream in particular; other contexts may still use them. Returns their bytes.
     pub fn context_gone(&self, driver: &D, context: Context) -> u64 {
         let _misses = self.misses.lock();
         let mut state = self.state.lock();
@@ -112,30 +119,15 @@ impl<D: Driver> StreamPool<D> {
         }
         let gone = before - state.stats.allocated;
         state.forget_context(context);
-        let mut events = Vec::new();
+        let mut events = state.end_queues_of(context);
         // An event of a device may be one of this context.
         if let Some(queue) = state.queues.known(Stream::all_of_device(self.device))
             && let Some(queue) = state.queues.at(queue)
         {
             events.extend(queue.fences.void());
         }
-        for number in state.queues.numbers() {
-            let of_context =
-                |queue: &StreamQueue<D::Event>| number != SHARED && queue.context == context;
-            let is_its_own = state.queues.get(number).is_some_and(of_context);
-            if !rules::events_end_with_context(is_its_own) {
-                continue;
-            }
-            state.queues.unlist(number);
-            if let Some(queue) = state.queues.at(number) {
-                events.extend(queue.fences.forget());
-            }
-            state.end_queue(number);
-        }
         drop(state);
-        for event in events {
-            driver.retire(event);
-        }
+        events.into_iter().for_each(|event| driver.retire(event));
         gone
     }
 

@@ -2,7 +2,9 @@
 
 use super::block::{Id, SHARED, State as Is};
 use super::state::State;
+use super::stream_queue::StreamQueue;
 use crate::handles::{Context, Stream};
+use crate::rules;
 
 impl<E: Copy> State<E> {
     /// A queue and a fence behind everything that was submitted to a context, or to its device if it has
@@ -24,12 +26,34 @@ impl<E: Copy> State<E> {
         self.queues.end(queue);
     }
 
-    /// The stream of a queue is gone, and its last work is known as a part of the context's only.
-    /// Returns events that are of no use any more.
-    pub fn merge_queue(&mut self, queue: u32) -> Vec<E> {
-        let Some(context) = self.queues.get(queue).map(|queue| queue.context) else {
-            return Vec::new();
-        };
+    /// A context and its streams end, and their work is complete. What was freed on no stream in particular waits for the
+    /// other contexts of the device. Returns events that are of no use any more.
+    pub fn end_queues_of(&mut self, context: Context) -> Vec<E> {
+        let mut events = Vec::new();
+        for number in self.queues.numbers() {
+            let serves = |queue: &&StreamQueue<E>| queue.stream.is_some() || queue.ends;
+            let is_its_own = |queue: &&StreamQueue<E>| serves(queue) && queue.context == context;
+            let own = self.queues.get(number).filter(is_its_own);
+            let ordered = own.map(|queue| queue.ordered);
+            if !rules::events_end_with_context(ordered.is_some()) {
+                continue;
+            }
+            if rules::ends_alone(ordered == Some(true)) {
+                self.queues.unlist(number);
+                if let Some(queue) = self.queues.at(number) {
+                    events.extend(queue.fences.forget());
+                }
+                self.end_queue(number);
+            } else {
+                events.extend(self.merge_queue(number, Context(0)));
+            }
+        }
+        events
+    }
+
+    /// The stream of a queue is gone, and its last work is known as a part of a context's only, or of its device's if that
+    /// ends, too. Returns events that are of no use any more.
+    pub fn merge_queue(&mut self, queue: u32, context: Context) -> Vec<E> {
         self.queues.unlist(queue);
         let (every, behind) = self.behind_all_of(context);
         self.move_blocks(queue, |state, id| {

@@ -8,7 +8,6 @@ use gpushim_alloc::gate;
 use pool_peers::Disabling;
 use primary::End;
 
-use crate::cuda::captures::relaxed;
 use crate::cuda::functions::real;
 use crate::cuda::types::{CUresult, Handle, INVALID_CONTEXT, PEER_ACCESS_NOT_ENABLED, SUCCESS};
 use crate::cuda::{attached, context, device, primary};
@@ -28,7 +27,7 @@ fn ended(handle: u64) {
     budget::context_gone(ended);
     capture_notices::context_gone(ended);
     elastic::context_gone(ended);
-    paged::context_gone(ended);
+    peer_access::gone(ended);
     ipc_import::context_gone(ended);
     attached::none(ended);
     pool_peers::gone(ended);
@@ -43,8 +42,14 @@ fn ended(handle: u64) {
     }
 }
 
-/// A context is about to end: its addresses may be another thread's before the driver's call returns.
+/// A context is about to end. Its addresses may be another thread's before the driver's call returns, and from here on no
+/// fence covers its work, which is waited for.
 fn leaves(doomed: Context) {
+    // A refusal means that its work has failed, or that the handle is none.
+    if peer_access::is_known(doomed) && drain::context(doomed).is_ok() {
+        pools::context_leaves(doomed);
+    }
+    gate::close(doomed);
     if let Some(pool) = registry::used() {
         pool.context_leaves(doomed);
     }
@@ -55,13 +60,13 @@ fn stays(context: Context) {
     if let Some(pool) = registry::used() {
         pool.context_stays(context);
     }
+    gate::stays(context);
 }
 
 /// Calls the driver's destroying function and drops what we had in the context.
 pub(super) fn destroy(handle: Handle, call: impl FnOnce() -> CUresult) -> CUresult {
     let doomed = Context(handle as u64);
     let watched = device_memory::unwatch(doomed);
-    gate::close(doomed);
     leaves(doomed);
     let result = call();
     context::changed();
@@ -69,7 +74,6 @@ pub(super) fn destroy(handle: Handle, call: impl FnOnce() -> CUresult) -> CUresu
         ended(handle as u64);
     } else {
         stays(doomed);
-        gate::stays(doomed);
         watched
             .into_iter()
             .for_each(|device| device_memory::watch(device, doomed));
@@ -82,31 +86,19 @@ fn end_primary(device: c_int, primary: Context, call: impl FnOnce() -> CUresult)
     if pools::in_primary(device).next().is_some() {
         // What lies in the context must go before it, and not under its work, nor under that of other contexts: the
         // memory may have been freed on their streams.
-        // SAFETY: no arguments; the context is current inside.
-        let synchronize = || relaxed(|| unsafe { real::cuCtxSynchronize() });
-        let _ = context::with(primary, synchronize);
-        for other in peer_access::of(primary) {
-            // A refusal means that the context has ended, or that its work has failed.
-            let _ = drain::context(other);
+        for one in peer_access::on(device).into_iter().chain([primary]) {
+            // A refusal means that its work has failed.
+            let _ = drain::context(one);
         }
         pools_gone(primary, device);
     }
-    let watched = device_memory::unwatch(primary);
-    gate::close(primary);
-    leaves(primary);
-    let result = call();
-    context::changed();
-    if result == SUCCESS {
-        primary::ended(device);
-        ended(primary.0);
-    } else {
-        stays(primary);
-        gate::stays(primary);
-        watched
-            .into_iter()
-            .for_each(|_| device_memory::watch(device, primary));
-    }
-    result
+    destroy(primary.0 as Handle, || {
+        let result = call();
+        if result == SUCCESS {
+            primary::ended(device);
+        }
+        result
+    })
 }
 
 /// Everything in a device's primary context ends.
@@ -162,7 +154,7 @@ pub(super) fn make(
         let made = Context(unsafe { *context } as u64);
         context::made(made);
         gate::made(made);
-        paged::context_made(made);
+        paged::context_made(made, device);
         device_memory::watch(device, made);
         if let Some(pool) = registry::pool() {
             pool.context_known(made);

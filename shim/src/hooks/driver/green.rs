@@ -41,7 +41,7 @@ fn take_in(handle: Handle, device: c_int) {
     });
     context::made(context);
     gate::made(context);
-    paged::context_made(context);
+    paged::context_made(context, device);
     if let Some(pool) = registry::pool() {
         pool.context_known(context);
     }

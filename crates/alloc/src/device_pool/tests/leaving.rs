@@ -2,7 +2,7 @@
 
 use crate::device_pool::{Device, DevicePool, Settings};
 use crate::handles::{Address, Context};
-use crate::policy::{Policy, TICKS_TO_DECAY};
+use crate::policy::{Policy, Reuse, TICKS_TO_DECAY};
 use crate::sim::{DeviceSim, Error, Event};
 use crate::types::FreeError;
 use parking_lot::Mutex;
@@ -12,13 +12,14 @@ const MIB: u64 = 1 << 20;
 const OTHER: Context = Context(1);
 pub const DOOMED: Context = Context(2);
 
-fn each(test: impl Fn(&DevicePool<DeviceSim>)) {
+fn each(reuse: Reuse, test: impl Fn(&DevicePool<DeviceSim>)) {
     for policy in [Policy::Blocks, Policy::Segments, Policy::Bins] {
         let sim = DeviceSim::new(1 << 30);
         sim.add_context(OTHER, 0);
         sim.add_context(DOOMED, 0);
         let settings = Settings {
             policy,
+            reuse,
             margin: Some(0),
             ..Settings::default()
         };
@@ -28,7 +29,7 @@ fn each(test: impl Fn(&DevicePool<DeviceSim>)) {
 
 #[test]
 fn addresses_of_a_context_that_ends_are_another_s_at_once() {
-    each(|pool| {
+    each(Reuse::Order, |pool| {
         let live = pool.allocate(DOOMED, 3 * MIB).unwrap().address;
         let cached = pool.allocate(DOOMED, 5 * MIB).unwrap().address;
         pool.free(cached, |_| ()).unwrap();
@@ -51,7 +52,7 @@ fn addresses_of_a_context_that_ends_are_another_s_at_once() {
 
 #[test]
 fn a_context_that_stays_has_its_blocks_back() {
-    each(|pool| {
+    each(Reuse::Order, |pool| {
         let first = pool.allocate(DOOMED, 3 * MIB).unwrap().address;
         let second = pool.allocate(DOOMED, 3 * MIB).unwrap().address;
         pool.free(second, |_| ()).unwrap();
@@ -68,7 +69,7 @@ fn a_context_that_stays_has_its_blocks_back() {
 
 #[test]
 fn nothing_goes_back_while_a_context_ends() {
-    each(|pool| {
+    each(Reuse::Order, |pool| {
         let blocks: Vec<_> = (3..6)
             .map(|n| pool.allocate(DOOMED, n * MIB).unwrap().address)
             .collect();
@@ -92,6 +93,33 @@ fn nothing_goes_back_while_a_context_ends() {
         assert_eq!(pool.stats(None).live, 6);
         assert_eq!(pool.device().findings(), Vec::<String>::new());
     });
+}
+
+#[test]
+fn a_context_that_ends_holds_back_no_block_of_another() {
+    for reuse in [Reuse::Order, Reuse::Wait, Reuse::Strict] {
+        each(reuse, |pool| {
+            pool.context_known(DOOMED);
+            let sim = pool.device();
+            sim.close_context(DOOMED);
+            pool.context_leaves(DOOMED);
+            let mut addresses = Vec::new();
+            for _ in 0..20 {
+                let grant = pool.allocate(OTHER, 3 * MIB).unwrap();
+                let number = sim.granted(grant.address, grant.size);
+                sim.launch(OTHER, &[(grant.address, grant.size, number)]);
+                sim.returned(grant.address);
+                pool.free(grant.address, |_| ()).unwrap();
+                addresses.push(grant.address);
+            }
+            let first = addresses[0];
+            assert_eq!(addresses, [first; 20], "{reuse:?}: the pool grows");
+            let exported = pool.allocate(OTHER, 3 * MIB).unwrap().address;
+            pool.exported(exported);
+            assert_eq!(pool.free(exported, |_| ()), Ok(()), "{reuse:?}");
+            assert_eq!(sim.findings(), Vec::<String>::new());
+        });
+    }
 }
 
 /// What happens within one call.

@@ -63,6 +63,8 @@ pub struct Machine {
     pub loose: BTreeSet<u64>,
     /// Freed where the driver would have refused the free or the allocation.
     pub kept: Vec<Kept>,
+    /// A context is being destroyed: what is cached there cannot be given back.
+    is_ending: bool,
     pub next: u64,
     pub peaks: BTreeMap<i32, (u64, u64)>,
 }
@@ -118,6 +120,7 @@ pub fn run(setting: &Setting, actions: &[Action], lie: Option<Call>) -> Vec<Stri
         graphs: Vec::new(),
         loose: BTreeSet::new(),
         kept: Vec::new(),
+        is_ending: false,
         next: 100,
         peaks: BTreeMap::new(),
     };
@@ -349,7 +352,7 @@ impl Machine {
 
     /// A refusal is honest: nothing that could have been given back is kept.
     fn check_refusal(&self, device: i32, bytes: u64) {
-        if self.setting.fail.is_some() || self.setting.policy != Policy::Blocks {
+        if self.setting.fail.is_some() || self.setting.policy != Policy::Blocks || self.is_ending {
             return;
         }
         let stats = self.pool.stats(Some(device));
@@ -477,11 +480,30 @@ impl Machine {
         self.pool.capture_ended(capture.id, graph.then_some(id));
     }
 
+    /// Others allocate and free while the driver destroys a context.
+    fn end_slowly(&mut self, context: usize) {
+        let handle = self.contexts[context].0;
+        self.sim().close_context(handle);
+        self.pool.context_leaves(handle);
+        self.is_ending = true;
+        for other in (0..self.contexts.len()).filter(|other| *other != context) {
+            let before = self.live.len();
+            self.allocate(other, MIB, false);
+            if self.live.len() > before
+                && let Some(block) = self.live.pop()
+            {
+                self.free(block);
+            }
+        }
+        self.is_ending = false;
+    }
+
     fn reset(&mut self, context: usize) {
         let (handle, device) = self.contexts[context];
         while let Some(at) = self.captures.iter().position(|c| c.context == context) {
             self.end_capture(at, false);
         }
+        self.end_slowly(context);
         self.live.retain(|block| block.context != context);
         let graphs = self.graphs.iter_mut().map(|graph| &mut graph.uses);
         let open = self.captures.iter_mut().map(|open| &mut open.recorded);

@@ -42,6 +42,9 @@ impl Device for Probe {
     fn is_out_of_memory(error: Error) -> bool {
         DeviceSim::is_out_of_memory(error)
     }
+    fn is_end(error: Error) -> bool {
+        DeviceSim::is_end(error)
+    }
     fn ordinal(&self, context: Context) -> Result<i32, Error> {
         self.peek().ordinal(context)
     }

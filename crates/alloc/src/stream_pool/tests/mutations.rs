@@ -190,7 +190,7 @@ fn script(mistake: Mistake) -> Option<(Setting, Vec<Action>)> {
 }
 
 /// The steps of this pool.
-const STEPS: [Mutation; 45] = [
+const STEPS: [Mutation; 46] = [
     Mutation::NoFence,
     Mutation::OlderFence,
     Mutation::UseEarly,
@@ -234,6 +234,7 @@ const STEPS: [Mutation; 45] = [
     Mutation::MarkOtherStreams,
     Mutation::MarkOtherContexts,
     Mutation::MarkDespitePeers,
+    Mutation::EndAlone,
     Mutation::KeepEvents,
     Mutation::KeepBlocks,
 ];
