@@ -30,7 +30,7 @@ static void describe(char *out, size_t size, int attribute, unsigned long long v
     }
 }
 
-static void all_of(const char *kind, CUdeviceptr p, CUcontext context) {
+void attributes_of(const char *kind, CUdeviceptr p, CUcontext context) {
     for (int attribute = 1; attribute <= 20; attribute++) {
         if (attribute == 5) continue;
         unsigned long long value[4] = {0};
@@ -63,58 +63,60 @@ void section_attributes(void) {
     CUdeviceptr p = 0, q = 0;
     void *host = NULL;
     cuMemAlloc_v2(&p, 1000);
-    all_of("device", p, context);
-    all_of("device_interior", p + 100, context);
-    all_of("device_one_past", p + 1000, context);
+    attributes_of("device", p, context);
+    attributes_of("device_interior", p + 100, context);
+    attributes_of("device_one_past", p + 1000, context);
     unsigned long long id = 0, id2 = 0;
     cuPointerGetAttribute(&id, 7, p);
     cuMemFree_v2(p);
-    all_of("freed", p, context);
+    attributes_of("freed", p, context);
     cuMemAlloc_v2(&q, 1000);
     cuPointerGetAttribute(&id2, 7, q);
     number(p == q, "attribute.buffer_id.same_address");
     number(id != id2, "attribute.buffer_id.new_after_free");
     cuMemFree_v2(q);
     cuMemAlloc_v2(&p, 5 * MIB);
-    all_of("device_large", p, context);
+    attributes_of("device_large", p, context);
+    attributes_of("device_large_second_page", p + 3 * MIB, context);
+    attributes_of("device_large_past", p + 5 * MIB, context);
     cuMemFree_v2(p);
     cuMemAllocManaged(&p, 1000, 1);
-    all_of("managed", p, context);
+    attributes_of("managed", p, context);
     cuMemFree_v2(p);
     cuMemHostAlloc(&host, 1000, 0);
-    all_of("host", (CUdeviceptr)(uintptr_t)host, context);
-    all_of("host_interior", (CUdeviceptr)(uintptr_t)host + 8, context);
+    attributes_of("host", (CUdeviceptr)(uintptr_t)host, context);
+    attributes_of("host_interior", (CUdeviceptr)(uintptr_t)host + 8, context);
     cuMemFreeHost(host);
     host = mmap(NULL, 65536, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    all_of("plain_host", (CUdeviceptr)(uintptr_t)host, context);
+    attributes_of("plain_host", (CUdeviceptr)(uintptr_t)host, context);
     cuMemHostRegister_v2(host, 65536, 0);
-    all_of("registered", (CUdeviceptr)(uintptr_t)host, context);
+    attributes_of("registered", (CUdeviceptr)(uintptr_t)host, context);
     cuMemHostUnregister(host);
     munmap(host, 65536);
-    all_of("null", 0, context);
+    attributes_of("null", 0, context);
     size_t pitch = 0;
     cuMemAllocPitch_v2(&p, &pitch, 100, 10, 4);
-    all_of("pitched", p, context);
+    attributes_of("pitched", p, context);
     cuMemFree_v2(p);
     p = 0;
     cuMemAllocAsync(&p, 1000, NULL);
     cuStreamSynchronize(NULL);
-    all_of("async", p, context);
+    attributes_of("async", p, context);
     cuMemFreeAsync(p, NULL);
     cuStreamSynchronize(NULL);
-    all_of("async_freed", p, context);
+    attributes_of("async_freed", p, context);
 
     AllocationProp prop = {.type = 1, .location = {1, 0}};
     AccessDesc access = {{1, 0}, 3};
     CUhandle handle = 0;
     cuMemAddressReserve(&p, 8 * MIB, 0, 0, 0);
-    all_of("reserved", p, context);
+    attributes_of("reserved", p, context);
     cuMemCreate(&handle, 2 * MIB, &prop, 0);
     cuMemMap(p + 2 * MIB, 2 * MIB, 0, handle, 0);
-    all_of("mapped_no_access", p + 2 * MIB, context);
+    attributes_of("mapped_no_access", p + 2 * MIB, context);
     cuMemSetAccess(p + 2 * MIB, 2 * MIB, &access, 1);
-    all_of("mapped", p + 2 * MIB, context);
-    all_of("mapped_interior", p + 3 * MIB, context);
+    attributes_of("mapped", p + 2 * MIB, context);
+    attributes_of("mapped_interior", p + 3 * MIB, context);
     cuMemUnmap(p + 2 * MIB, 2 * MIB);
     cuMemRelease(handle);
     cuMemAddressFree(p, 8 * MIB);

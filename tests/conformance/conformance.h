@@ -175,6 +175,8 @@ typedef void Section(void);
 Section section_procaddress, section_context, section_nocontext, section_alloc, section_kinds, section_copy, section_attributes,
     section_order, section_ctxevent, section_vmm, section_pool, section_capture, section_graph, section_ipc, section_questions;
 
+/* Every attribute of an address. */
+void attributes_of(const char *kind, CUdeviceptr p, CUcontext context);
 /* What functions of other families say of an address, for `bytes` bytes from there on. */
 void questions_of(const char *where, CUdeviceptr p, size_t bytes);
 #endif

@@ -13,7 +13,7 @@ static void importer(int in, int out) {
     struct message m;
     char go = 0;
     if (read(in, &m, sizeof m) != (ssize_t)sizeof m) exit(0);
-    start();
+    CUcontext context = start();
     CUdeviceptr p = 0, q = 0, begin = 0;
     size_t size = 0;
     unsigned char bytes[2] = {0};
@@ -35,6 +35,7 @@ static void importer(int in, int out) {
         code(cuIpcOpenMemHandle_v2(&q, m.base, 1), "ipc.open.second_time");
         number(p == q, "ipc.open.second_time.same_address");
         code(cuMemFree_v2(p), "ipc.open.cuMemFree");
+        attributes_of("imported", p, context);
         questions_of("imported", p, 4 * MIB);
         q = 0;
         code(cuIpcOpenMemHandle_v2(&q, m.interior, 1), "ipc.open.interior_handle");

@@ -227,14 +227,28 @@ fn used(address: u64, most: u32) -> Option<Option<Context>> {
     Some((import.count <= most).then_some(import.context))
 }
 
-/// Begin and bytes of the import that contains an address.
-pub fn find(address: u64) -> Option<(u64, u64)> {
+/// A block of another process, where it is open.
+pub struct Opened {
+    /// Its first address here.
+    pub address: u64,
+    /// Bytes that its exporter was asked for.
+    pub bytes: u64,
+    /// The context that it was opened in.
+    pub context: Context,
+}
+
+/// The import that contains an address.
+pub fn find(address: u64) -> Option<Opened> {
     if COUNT.load(Ordering::Acquire) == 0 {
         return None;
     }
     let imports = IMPORTS.lock().ok()?;
     let (base, import) = imports.range(..=address).next_back()?;
-    (address - base < import.token.bytes).then_some((*base, import.token.bytes))
+    (address - base < import.token.bytes).then_some(Opened {
+        address: *base,
+        bytes: import.token.bytes,
+        context: import.context,
+    })
 }
 
 /// A context has ended, and its imports with it.

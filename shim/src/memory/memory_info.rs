@@ -127,10 +127,3 @@ fn limited(free: Option<&mut usize>, total: Option<&mut usize>, limit: u64, held
         *total = (*total).min(limit as usize);
     }
 }
-
-/// Whether a pool holds the block at an address.
-pub fn is_held(address: u64) -> bool {
-    registry::used().is_some_and(|pool| pool.find(address).is_some())
-        || registry::owner(address).is_some_and(|entry| entry.pool.find(address).is_some())
-        || elastic::find(address).is_some()
-}

@@ -15,7 +15,9 @@ use crate::cuda::types::{
     CAPTURE_UNSUPPORTED, CONTEXT_IS_DESTROYED, CUresult, NOT_FOUND, OUT_OF_MEMORY, SUCCESS, check,
 };
 use crate::cuda::{context, primary};
-use crate::memory::{budget, drain, mappings, peer_access, physical, pool_peers, registry, room};
+use crate::memory::{
+    budget, drain, mappings, peer_access, physical, pool_peers, registry, reservations, room,
+};
 use crate::record::events;
 
 /// `CU_MEM_ACCESS_FLAGS_PROT_NONE` and `..._PROT_READWRITE`.
@@ -95,6 +97,7 @@ impl Driver for Cuda {
     }
 
     fn unreserve(&self, address: u64, bytes: u64) {
+        reservations::remove(address);
         // What is refused here ends with the process.
         // SAFETY: the pool has nothing mapped there, and gives the addresses back once.
         let _ = thread::timed(|| unsafe { real::cuMemAddressFree(address, bytes as usize) });
@@ -106,6 +109,7 @@ impl Driver for Cuda {
         check(thread::timed(|| unsafe {
             real::cuMemAddressReserve(&mut address, bytes as usize, 0, 0, 0)
         }))?;
+        reservations::add(address, bytes);
         Ok(address)
     }
 

@@ -20,6 +20,9 @@ use rustc_hash::FxHashMap;
 /// Queues of other streams that a request looks at before it asks what is over.
 const NEAR: u32 = 32;
 
+/// What large blocks begin at multiples of: the pages of the host, of which a DMA-BUF is made.
+const HOST_PAGE: u64 = 4096;
+
 #[inline(always)]
 pub(super) fn is_small(bytes: u64) -> bool {
     bytes <= SMALL
@@ -30,7 +33,10 @@ pub(super) fn is_small(bytes: u64) -> bool {
 pub(super) fn block_bytes(policy: Policy, bytes: u64) -> u64 {
     match policy {
         Policy::Bins => size_class::power_of_two(bytes),
-        _ => bytes.checked_next_multiple_of(GRANULE).unwrap_or(bytes),
+        _ => {
+            let unit = if is_small(bytes) { GRANULE } else { HOST_PAGE };
+            bytes.checked_next_multiple_of(unit).unwrap_or(bytes)
+        }
     }
 }
 

@@ -144,6 +144,13 @@ declare! {
     fn cuMemMap(
         address: DevicePtr, bytes: usize, offset: usize, handle: c_ulonglong, flags: c_ulonglong,
     );
+    fn cuMemAddressFree(address: DevicePtr, bytes: usize);
+    fn cuMemSetAccess(
+        address: DevicePtr, bytes: usize, access: *const sys::CUmemAccessDesc, count: usize,
+    );
+    fn cuMemGetAccess(
+        flags: *mut c_ulonglong, location: *const sys::CUmemLocation, address: DevicePtr,
+    );
     fn cuMemUnmap(address: DevicePtr, bytes: usize);
     // Other processes and other APIs.
     fn cuIpcGetMemHandle(handle: *mut c_void, address: DevicePtr);
@@ -173,6 +180,10 @@ declare! {
     fn cuMemFreeHost(address: *mut c_void);
     fn cuMemHostRegister_v2(address: *mut c_void, bytes: usize, flags: c_uint);
     fn cuMemHostUnregister(address: *mut c_void);
+    fn cuMemHostGetDevicePointer_v2(
+        device: *mut DevicePtr, address: *mut c_void, flags: c_uint,
+    );
+    fn cuMemHostGetFlags(flags: *mut c_uint, address: *mut c_void);
     // Code.
     fn cuModuleLoad(module: *mut Handle, file: *const c_char);
     fn cuModuleLoadData(module: *mut Handle, image: *const c_void);
@@ -229,8 +240,6 @@ declare! {
     fn cuMemAddressReserve(
         address: *mut u64, bytes: usize, alignment: usize, wished: u64, flags: u64,
     );
-    fn cuMemAddressFree(address: u64, bytes: usize);
-    fn cuMemSetAccess(address: u64, bytes: usize, access: *const c_void, count: usize);
     fn cuStreamGetCtx(stream: Handle, context: *mut Handle);
     fn cuStreamIsCapturing(stream: Handle, status: *mut c_int);
     fn cuStreamIsCapturing_ptsz(stream: Handle, status: *mut c_int);

@@ -13,10 +13,15 @@ use crate::cuda::types::{CUresult, Handle, INVALID_CONTEXT, PEER_ACCESS_NOT_ENAB
 use crate::cuda::{attached, context, device, primary};
 use crate::hooks::driver::hook::driver_hooks;
 use crate::memory::{
-    budget, capture_notices, device_memory, drain, elastic, ipc_import, memory_info, paged,
-    passthrough, peer_access, pool_peers, pools, registry, surplus,
+    budget, capture_notices, device_memory, drain, elastic, ipc_import, owner, paged, passthrough,
+    peer_access, pool_peers, pools, registry, surplus,
 };
 use crate::record::events;
+
+/// Whether the program still has the block at an address from us.
+fn is_held(address: u64) -> bool {
+    owner::of(address).is_ours()
+}
 
 /// A context was destroyed or reset: its memory went with it.
 fn ended(handle: u64) {
@@ -38,7 +43,7 @@ fn ended(handle: u64) {
         pool.device().forget(ended);
         events::blocks_gone(ended, device, &gone);
     } else if of_pages > 0 {
-        events::context_gone(ended, of_streams, of_pages, memory_info::is_held);
+        events::context_gone(ended, of_streams, of_pages, is_held);
     }
 }
 
@@ -115,7 +120,7 @@ fn reset(device: c_int, call: impl FnOnce() -> CUresult) -> CUresult {
 fn pools_gone(primary: Context, device: c_int) {
     let (allocated, reserved) = pools::primary_gone(device);
     if allocated + reserved > 0 {
-        events::context_gone(primary, Some(device), allocated, memory_info::is_held);
+        events::context_gone(primary, Some(device), allocated, is_held);
     }
 }
 

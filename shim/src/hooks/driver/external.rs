@@ -12,8 +12,9 @@ use crate::cuda::context;
 use crate::cuda::functions::real;
 use crate::cuda::types::{CUresult, DevicePtr, Handle, INVALID_VALUE, SUCCESS};
 use crate::hooks::driver::hook::driver_hooks;
+use crate::memory::owner::{self, Owner};
 use crate::memory::registry::{self, RegisteredPool};
-use crate::memory::{elastic, ipc_export, ipc_import, passthrough};
+use crate::memory::{elastic, ipc_export, ipc_import, passthrough, reservations};
 use crate::record::events;
 
 /// Others may reach this memory from here on: its free must be a free.
@@ -110,15 +111,14 @@ driver_hooks! {
             // The driver returns the reason. SAFETY: the caller's arguments, unchanged; so in every hook of this file.
             return unsafe { real::cuIpcGetMemHandle(handle, address) };
         }
-        if let Some(entry) = registry::owner(address) {
-            if entry.pool.find(address).is_none() {
-                return INVALID_VALUE;
+        match owner::of(address) {
+            Owner::Pool(pool, _) => return token(handle, address, || no_handle(pool)),
+            Owner::Segment(..) => {
+                elastic::pin(address);
+                return token(handle, address, no_handle_of_segment);
             }
-            return token(handle, address, || no_handle(entry));
-        }
-        if elastic::find(address).is_some() {
-            elastic::pin(address);
-            return token(handle, address, no_handle_of_segment);
+            Owner::Import(_) | Owner::Nobody => return INVALID_VALUE,
+            Owner::Whole(..) | Owner::Driver => {}
         }
         // SAFETY: as above.
         let result = unsafe { real::cuIpcGetMemHandle(handle, address) };
@@ -166,6 +166,18 @@ driver_hooks! {
     fn cuMemGetHandleForAddressRange(
         handle: *mut c_void, address: DevicePtr, bytes: usize, kind: c_uint, flags: c_ulonglong,
     ) {
+        // The driver knows the memory around a block, and would give that away, too.
+        let owner = owner::of(address);
+        let is_inside = |(base, size): (u64, u64)| (address - base).saturating_add(bytes as u64) <= size;
+        let is_refused = match owner {
+            Owner::Driver => false,
+            Owner::Pool(_, block) if !block.for_all => true,
+            Owner::Import(_) | Owner::Nobody => true,
+            _ => !owner.range().is_some_and(is_inside),
+        };
+        if is_refused {
+            return INVALID_VALUE;
+        }
         // Before: all of the range must have memory.
         elastic::pin(address);
         // SAFETY: as above.
@@ -177,9 +189,12 @@ driver_hooks! {
         }
         result
     }
-    /// The physical memory behind an address, by a handle of the program's own.
+    /// The physical memory behind an address, by a handle of the program's own. Memory of `cudaMalloc` has none: a page
+    /// has more than one block.
     fn cuMemRetainAllocationHandle(handle: *mut c_ulonglong, address: *mut c_void) {
-        elastic::pin(address as u64);
+        if reservations::overlap(address as u64, 1) {
+            return INVALID_VALUE;
+        }
         // SAFETY: as above.
         let result = unsafe { real::cuMemRetainAllocationHandle(handle, address) };
         if result == SUCCESS {

@@ -5,9 +5,9 @@ use std::ffi::{c_uint, c_void};
 use gpushim_trace::Class;
 
 use crate::cuda::functions::real;
-use crate::cuda::types::{CUresult, SUCCESS};
+use crate::cuda::types::{CUresult, DevicePtr, INVALID_VALUE, SUCCESS};
 use crate::hooks::driver::hook::driver_hooks;
-use crate::memory::passthrough;
+use crate::memory::{passthrough, reservations};
 
 fn allocate(
     class: Class,
@@ -53,5 +53,22 @@ driver_hooks! {
     fn cuMemHostUnregister(address: *mut c_void) {
         // SAFETY: as above.
         passthrough::free(address as u64, 0, || unsafe { real::cuMemHostUnregister(address) })
+    }
+    /// The device's address of pinned memory. The real driver has one for mapped device memory, too, and none for that of
+    /// `cudaMalloc`.
+    fn cuMemHostGetDevicePointer_v2(device: *mut DevicePtr, address: *mut c_void, flags: c_uint) {
+        if reservations::overlap(address as u64, 1) {
+            return INVALID_VALUE;
+        }
+        // SAFETY: as above.
+        unsafe { real::cuMemHostGetDevicePointer_v2(device, address, flags) }
+    }
+    /// The flags of pinned memory: likewise.
+    fn cuMemHostGetFlags(flags: *mut c_uint, address: *mut c_void) {
+        if reservations::overlap(address as u64, 1) {
+            return INVALID_VALUE;
+        }
+        // SAFETY: as above.
+        unsafe { real::cuMemHostGetFlags(flags, address) }
     }
 }

@@ -1,6 +1,5 @@
 //! Device memory: what the pool serves, and what stands close to it.
 
-use gpushim_alloc::device_pool::Found;
 use gpushim_trace::Class;
 
 use crate::cuda::functions::real;
@@ -9,10 +8,8 @@ use crate::cuda::types::{
 };
 use crate::cuda::{context, green};
 use crate::hooks::driver::hook::driver_hooks;
-use crate::hooks::driver::pointer;
-use crate::memory::{
-    allocator, budget, elastic, ipc_import, memory_info, paged, passthrough, registry,
-};
+use crate::memory::owner::{self, Owner};
+use crate::memory::{allocator, budget, elastic, memory_info, paged, passthrough};
 
 /// Bytes that rows are padded to.
 const PITCH: u64 = 512;
@@ -122,38 +119,21 @@ driver_hooks! {
             // The driver returns the reason. SAFETY: the caller's arguments, unchanged.
             return unsafe { real::cuMemGetAddressRange_v2(base, size, address) };
         }
-        if let Some((segment, _)) = elastic::find(address) {
-            // SAFETY: each is null or the caller's to be written.
-            unsafe {
-                base.as_mut().into_iter().for_each(|base| *base = segment.base);
-                size.as_mut().into_iter().for_each(|size| *size = segment.bytes as usize);
+        let owner = owner::of(address);
+        let ours = match owner {
+            Owner::Nobody => return NOT_FOUND,
+            Owner::Whole(start, requested) => Some((start, requested)),
+            Owner::Driver => None,
+            Owner::Pool(..) | Owner::Segment(..) | Owner::Import(_) => {
+                let (start, requested) = owner.range().unwrap_or_default();
+                // SAFETY: each is null or the caller's to be written.
+                unsafe {
+                    base.as_mut().into_iter().for_each(|base| *base = start);
+                    size.as_mut().into_iter().for_each(|size| *size = requested as usize);
+                }
+                return SUCCESS;
             }
-            return SUCCESS;
-        }
-        if let Some((start, bytes)) = ipc_import::find(address) {
-            // SAFETY: as above.
-            unsafe {
-                base.as_mut().into_iter().for_each(|base| *base = start);
-                size.as_mut().into_iter().for_each(|size| *size = bytes as usize);
-            }
-            return SUCCESS;
-        }
-        let ours = match registry::used().map(|pool| pool.look_up(address)) {
-            Some(Found::Free) => return NOT_FOUND,
-            Some(Found::Live(start, requested)) => Some((start, requested)),
-            Some(Found::Unknown) | None => None,
         };
-        if registry::owner(address).is_some() {
-            let Some(pointer::PoolBlock { block, .. }) = pointer::block(address) else {
-                return NOT_FOUND;
-            };
-            // SAFETY: each is null or the caller's to be written.
-            unsafe {
-                base.as_mut().into_iter().for_each(|base| *base = block.address);
-                size.as_mut().into_iter().for_each(|size| *size = block.requested as usize);
-            }
-            return SUCCESS;
-        }
         // SAFETY: the caller's arguments, unchanged.
         let result = unsafe { real::cuMemGetAddressRange_v2(base, size, address) };
         if result == SUCCESS && !size.is_null()

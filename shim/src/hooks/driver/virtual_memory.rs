@@ -6,9 +6,10 @@ use cudarc::driver::sys;
 use gpushim_trace::Class;
 
 use crate::cuda::functions::real;
-use crate::cuda::types::{CUresult, DevicePtr, SUCCESS};
+use crate::cuda::types::{CUresult, DevicePtr, INVALID_VALUE, SUCCESS};
 use crate::hooks::driver::hook::driver_hooks;
-use crate::memory::passthrough;
+use crate::hooks::driver::pointer;
+use crate::memory::{owner, passthrough, reservations};
 
 /// `CU_MEM_LOCATION_TYPE_DEVICE`; every other location is memory of the host's.
 const DEVICE: u32 = sys::CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE as u32;
@@ -44,14 +45,19 @@ driver_hooks! {
         // SAFETY: as above.
         passthrough::free(handle, 0, || unsafe { real::cuMemRelease(handle) })
     }
+    /// Addresses of the program's own end.
+    fn cuMemAddressFree(address: DevicePtr, bytes: usize) {
+        // SAFETY: as above.
+        elsewhere(address, bytes, || unsafe { real::cuMemAddressFree(address, bytes) })
+    }
     /// Physical memory gets an address.
     fn cuMemMap(
         address: DevicePtr, bytes: usize, offset: usize, handle: c_ulonglong, flags: c_ulonglong,
     ) {
         // SAFETY: as above.
-        let result = passthrough::forward(Class::VmmMap, bytes as u64, || unsafe {
+        let result = elsewhere(address, bytes, || passthrough::forward(Class::VmmMap, bytes as u64, || unsafe {
             real::cuMemMap(address, bytes, offset, handle, flags)
-        });
+        }));
         if result == SUCCESS {
             passthrough::allocated(Class::VmmMap, address, bytes as u64, 0);
         }
@@ -60,6 +66,36 @@ driver_hooks! {
     /// An address loses its physical memory.
     fn cuMemUnmap(address: DevicePtr, bytes: usize) {
         // SAFETY: as above.
-        passthrough::free(address, 0, || unsafe { real::cuMemUnmap(address, bytes) })
+        elsewhere(address, bytes, || passthrough::free(address, 0, || unsafe { real::cuMemUnmap(address, bytes) }))
+    }
+    /// Devices may use what is mapped at an address, or no longer.
+    fn cuMemSetAccess(
+        address: DevicePtr, bytes: usize, access: *const sys::CUmemAccessDesc, count: usize,
+    ) {
+        // SAFETY: as above.
+        elsewhere(address, bytes, || unsafe { real::cuMemSetAccess(address, bytes, access, count) })
+    }
+    /// Says what a device may do with what is mapped at an address: nothing is said of what the program did not map.
+    fn cuMemGetAccess(
+        flags: *mut c_ulonglong, location: *const sys::CUmemLocation, address: DevicePtr,
+    ) {
+        let owner = owner::of(address);
+        // SAFETY: as above, but for the address.
+        let result = pointer::ask(&owner, address, |address| unsafe {
+            real::cuMemGetAccess(flags, location, address)
+        });
+        if result == SUCCESS && owner.is_ours() {
+            // SAFETY: the driver wrote it just now.
+            unsafe { *flags = 0 };
+        }
+        result
+    }
+}
+
+/// Calls the driver about mapped memory of the program's own. The memory of `cudaMalloc` is none.
+fn elsewhere(address: DevicePtr, bytes: usize, call: impl FnOnce() -> CUresult) -> CUresult {
+    match reservations::overlap(address, bytes as u64) {
+        true => INVALID_VALUE,
+        false => call(),
     }
 }

@@ -91,6 +91,7 @@ fn attribute(number: i32, ordinal: i32) -> i32 {
         106 => 32,          // blocks of a multiprocessor
         108 => 32_768_000,  // persisting L2
         109 => 134_213_632, // access policy window
+        110 | 116 => 1,     // network cards reach memory, VMM's too
         111 => 1024,        // reserved shared memory of a block
         113..=115 => 1,     // read-only register, timeline semaphores, memory pools
         119 => 1,           // pool handle types: file descriptors

@@ -148,8 +148,13 @@ fn register(address: u64, bytes: usize, flags: u32) -> Outcome {
     capture::unsafe_call(&mut state)?;
     let end = address + bytes as u64;
     let overlaps = |(base, found): (u64, &Allocation)| base < end && base + found.size > address;
-    if state.memory.iter().any(overlaps) {
-        return Err(HOST_MEMORY_ALREADY_REGISTERED);
+    let mut overlapping = state.memory.iter().filter(|one| overlaps(*one));
+    match overlapping.next().map(|(_, found)| found.kind) {
+        Some(Kind::Host | Kind::Registered) => return Err(HOST_MEMORY_ALREADY_REGISTERED),
+        Some(_) => return Err(INVALID_VALUE),
+        None if state.memory.owns(address) => return Err(INVALID_VALUE),
+        None => {}
     }
+    drop(overlapping);
     insert(&mut state, address, bytes as u64, Kind::Registered, flags)
 }

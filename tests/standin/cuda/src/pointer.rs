@@ -124,6 +124,7 @@ fn value(state: &mut State, number: u32, address: u64) -> Outcome<u64> {
         BUFFER_ID => found.id,
         IS_MANAGED => u64::from(is_managed),
         DEVICE_ORDINAL => found.device as u64,
+        IS_RDMA_CAPABLE if found.kind == Kind::Mapped => u64::from(state.vmm.is_rdma_capable(base)),
         IS_LEGACY_IPC_CAPABLE | IS_RDMA_CAPABLE => u64::from(found.kind == Kind::Device),
         RANGE_START | RANGE_SIZE => {
             let range = state

@@ -7,6 +7,7 @@ use crate::api::Via;
 use crate::capture;
 use crate::clock::Lane;
 use crate::codes::{INVALID_HANDLE, INVALID_VALUE, NOT_READY, Outcome};
+use crate::memory;
 use crate::state::{State, lock, now};
 use crate::thread;
 use crate::timeline::Kind;
@@ -231,6 +232,9 @@ api! {
     cuStreamAttachMemAsync 6000 => fn cuStreamAttachMemAsync | cuStreamAttachMemAsync_ptsz[via](stream: u64, address: u64, _bytes: usize, _flags: u32) {
         let mut state = lock()?;
         state.stream(via, stream)?;
-        state.memory.find(address).map(|_| ()).ok_or(INVALID_VALUE)
+        match state.memory.find(address) {
+            Some((_, found)) if found.kind == memory::Kind::Managed => Ok(()),
+            _ => Err(INVALID_VALUE),
+        }
     }
 }

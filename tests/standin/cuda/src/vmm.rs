@@ -68,6 +68,13 @@ impl Vmm {
         (address < base + mapping.size).then_some((*base, mapping))
     }
 
+    /// Whether what is mapped at an address was made so that network cards may reach it.
+    pub fn is_rdma_capable(&self, address: u64) -> bool {
+        let physical = self.mapping(address).map(|(_, mapping)| mapping.physical);
+        let physical = physical.and_then(|physical| self.store.get(physical));
+        physical.is_some_and(|physical| physical.prop.rdma != 0)
+    }
+
     /// What was asked for when a handle's memory was made.
     pub fn prop(&self, handle: u64) -> Outcome<MemProp> {
         let handle = self.handles.get(handle).map_err(|_| INVALID_VALUE)?;
@@ -320,13 +327,13 @@ pub fn set_access(address: u64, size: u64, wanted: &[(u32, i32, u32)]) -> Outcom
     Ok(())
 }
 
-/// What a location may do with the memory at an address.
+/// What a location may do with the memory at an address: nothing is said of memory that was not mapped by the program.
 pub fn access(kind: u32, id: i32, address: u64) -> Outcome<u64> {
     let state = lock()?;
-    let (_, mapping) = state.vmm.mapping(address).ok_or(INVALID_VALUE)?;
-    Ok(u64::from(
-        mapping.access.get(&(kind, id)).copied().unwrap_or(0),
-    ))
+    match state.vmm.mapping(address) {
+        Some((_, mapping)) => Ok(mapping.access.get(&(kind, id)).copied().unwrap_or(0).into()),
+        None => state.memory.find(address).map(|_| 0).ok_or(INVALID_VALUE),
+    }
 }
 
 /// A descriptor of a handle's memory.

@@ -1,11 +1,15 @@
 //! The driver's functions for virtual memory management.
 
 use crate::abi::{In, MemLocation, Out};
-use crate::codes::{INVALID_VALUE, NOT_SUPPORTED};
-use crate::memory::PAGE;
-use crate::physical::MemProp;
+use crate::codes::INVALID_VALUE;
+use crate::memory::{Kind, PAGE};
+use crate::physical::{MemProp, sparse_file};
 use crate::state::lock;
 use crate::vmm;
+use std::os::fd::IntoRawFd;
+
+/// Bytes of the pages that a DMA-BUF is made of.
+const HOST_PAGE: u64 = 4096;
 
 /// `CUmemAccessDesc`.
 #[repr(C)]
@@ -88,14 +92,25 @@ api! {
         handle.required()?;
         handle.put(vmm::import(shared as i32, kind)?)
     }
-    /// A DMA-BUF of memory: there is no device to share it with.
+    /// A DMA-BUF of whole host pages of memory: a descriptor, behind which is nothing.
     cuMemGetHandleForAddressRange 11070 => fn cuMemGetHandleForAddressRange(handle: Out<i32>, address: u64, size: usize, _kind: u32, _flags: u64) {
         handle.required()?;
         let state = lock()?;
-        let (base, found) = state.memory.find(address).ok_or(INVALID_VALUE)?;
-        if address + size as u64 > base + found.size {
+        let is_whole = address.is_multiple_of(HOST_PAGE) && (size as u64).is_multiple_of(HOST_PAGE);
+        if size == 0 || !is_whole {
             return Err(INVALID_VALUE);
         }
-        Err(NOT_SUPPORTED)
+        // Mappings that follow each other count as one.
+        let (mut at, end) = (address, address + size as u64);
+        while at < end {
+            let (base, found) = state.memory.find(at).ok_or(INVALID_VALUE)?;
+            let beyond = base + found.size;
+            match found.kind {
+                Kind::Mapped => at = beyond,
+                Kind::Device if end <= beyond => at = end,
+                _ => return Err(INVALID_VALUE),
+            }
+        }
+        handle.put(sparse_file(0)?.into_raw_fd())
     }
 }

@@ -1,10 +1,12 @@
 //! The stand-in does what the real driver was seen to do: one C program prints what it observes, its
 //! output on a real one is recorded in `tests/conformance/recorded.txt`, and here it runs on the stand-in.
-//! Every difference is listed with its reason in `tests/conformance/exceptions.txt`.
+//! Every difference is listed with its reason in `tests/conformance/exceptions.txt`. With the library
+//! preloaded the program sees the same, except for what `tests/conformance/preloaded.txt` lists.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::OnceLock;
 
 /// Observations by topic; a topic that comes several times has several values.
 type Observations = BTreeMap<String, Vec<String>>;
@@ -38,31 +40,55 @@ fn library() -> PathBuf {
     built
 }
 
-/// Builds the program and runs it on the stand-in.
-fn observe() -> Observations {
-    let room = Path::new(env!("CARGO_TARGET_TMPDIR")).join("conformance");
-    std::fs::create_dir_all(&room).expect("a directory for the program");
-    let link = room.join("libcuda.so.1");
-    let _ = std::fs::remove_file(&link);
-    std::os::unix::fs::symlink(library(), &link).expect("a link under the driver's name");
-    let sources = std::fs::read_dir(conformance())
-        .expect("the program's sources")
-        .map(|entry| entry.expect("an entry").path());
-    let program = room.join("conformance");
-    let status = Command::new("gcc")
-        .args(["-Wall", "-Wextra", "-Werror", "-O1", "-o"])
-        .arg(&program)
-        .args(sources.filter(|path| path.extension().is_some_and(|extension| extension == "c")))
-        .args(["-ldl", "-pthread"])
-        .status()
-        .expect("gcc runs");
-    assert!(status.success(), "the program compiles without a warning");
-    let output = Command::new(&program)
-        .env("LD_LIBRARY_PATH", &room)
+/// Builds the program, once.
+fn program() -> &'static Path {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM.get_or_init(|| {
+        let room = Path::new(env!("CARGO_TARGET_TMPDIR")).join("conformance");
+        std::fs::create_dir_all(&room).expect("a directory for the program");
+        // Tests may be processes of their own: each builds under a name of its own.
+        let own = |name: &str| room.join(format!("{name}.{}", std::process::id()));
+        let (program, link) = (own("conformance"), own("libcuda"));
+        std::os::unix::fs::symlink(library(), &link).expect("a link to the driver");
+        std::fs::rename(link, room.join("libcuda.so.1")).expect("its name");
+        let sources = std::fs::read_dir(conformance())
+            .expect("the program's sources")
+            .map(|entry| entry.expect("an entry").path());
+        let status = Command::new("gcc")
+            .args(["-Wall", "-Wextra", "-Werror", "-O1", "-o"])
+            .arg(&program)
+            .args(sources.filter(|path| path.extension().is_some_and(|extension| extension == "c")))
+            .args(["-ldl", "-pthread"])
+            .status()
+            .expect("gcc runs");
+        assert!(status.success(), "the program compiles without a warning");
+        program
+    })
+}
+
+/// Runs the program on the stand-in, with the library preloaded under a policy or without it.
+fn observe(policy: Option<&str>) -> Observations {
+    let room = program().parent().expect("the program lies in a directory");
+    let mut command = Command::new(program());
+    command
+        .env("LD_LIBRARY_PATH", room)
         // As much as the device of the recording has.
-        .env("STANDIN_MEMORY", "80G")
-        .output()
-        .expect("the program runs");
+        .env("STANDIN_MEMORY", "80G");
+    if let Some(policy) = policy {
+        let built = library();
+        let shim = built.parent().and_then(Path::parent);
+        let shim = shim.expect("a target directory").join("libgpushim.so");
+        assert!(
+            shim.exists(),
+            "no {}: cargo build -p gpushim-shim",
+            shim.display()
+        );
+        command
+            .env("LD_PRELOAD", shim)
+            .env("GPUSHIM_TRACE", "off")
+            .env("GPUSHIM_POLICY", policy);
+    }
+    let output = command.output().expect("the program runs");
     assert!(
         output.status.success(),
         "{}",
@@ -71,10 +97,10 @@ fn observe() -> Observations {
     read(&String::from_utf8_lossy(&output.stdout))
 }
 
-/// One line of exceptions.txt: `topic: reason`, where a `*` stands for anything.
+/// One line of a file of exceptions: `topic: reason`, where a `*` stands for anything.
 struct Exception {
     topic: String,
-    line: usize,
+    place: String,
 }
 
 impl Exception {
@@ -91,39 +117,37 @@ impl Exception {
     }
 }
 
-fn exceptions() -> Vec<Exception> {
-    let text =
-        std::fs::read_to_string(conformance().join("exceptions.txt")).expect("exceptions.txt");
-    let lines = text
-        .lines()
-        .enumerate()
-        .filter(|(_, line)| !line.starts_with('#') && !line.trim().is_empty());
-    lines
-        .map(|(index, line)| {
-            let (topic, reason) = line
-                .split_once(": ")
-                .unwrap_or_else(|| panic!("exceptions.txt:{}: no reason", index + 1));
-            assert!(
-                !reason.trim().is_empty(),
-                "exceptions.txt:{}: no reason",
-                index + 1
-            );
-            Exception {
-                topic: topic.to_string(),
-                line: index + 1,
-            }
-        })
-        .collect()
+/// The exceptions of a file. `of`: the policy that a line must name, if each names some; `POLICY?` is a difference that
+/// depends on the moment.
+fn exceptions(file: &str, of: Option<&str>) -> Vec<Exception> {
+    let text = std::fs::read_to_string(conformance().join(file)).expect("a file of exceptions");
+    let mut all = Vec::new();
+    for (index, line) in text.lines().enumerate() {
+        if line.starts_with('#') || line.trim().is_empty() {
+            continue;
+        }
+        let place = format!("{file}:{}", index + 1);
+        let (topic, reason) = line.split_once(": ").unwrap_or((line, ""));
+        assert!(!reason.trim().is_empty(), "{place}: no reason");
+        let (policies, topic) = match of {
+            Some(_) => topic.split_once(' ').expect("policies before the topic"),
+            None => ("", topic),
+        };
+        if of.is_none_or(|of| policies.split(',').any(|policy| policy == of)) {
+            let topic = topic.to_string();
+            all.push(Exception { topic, place });
+        }
+    }
+    all
 }
 
-#[test]
-fn the_stand_in_does_what_the_real_driver_does() {
+/// Compares what was observed with the recording.
+fn compare(ours: &Observations, always: Vec<Exception>, must_apply: Vec<Exception>) {
     let recorded =
         std::fs::read_to_string(conformance().join("recorded.txt")).expect("the recording");
-    let (real, ours) = (read(&recorded), observe());
-    let exceptions = exceptions();
+    let real = read(&recorded);
     let none = Vec::new();
-    let mut used = vec![false; exceptions.len()];
+    let mut used = vec![false; must_apply.len()];
     let mut wrong = Vec::new();
     let topics: std::collections::BTreeSet<&String> = real.keys().chain(ours.keys()).collect();
     assert!(topics.len() > 1000, "only {} topics", topics.len());
@@ -135,22 +159,17 @@ fn the_stand_in_does_what_the_real_driver_does() {
         if is == should {
             continue;
         }
-        match exceptions
-            .iter()
-            .position(|exception| exception.covers(topic))
-        {
+        let covers = |exception: &Exception| exception.covers(topic);
+        match must_apply.iter().position(covers) {
             Some(index) => used[index] = true,
-            None => wrong.push(format!(
-                "{topic}: the real driver {should:?}, the stand-in {is:?}"
-            )),
+            None if always.iter().any(covers) => {}
+            None => wrong.push(format!("{topic}: the real driver {should:?}, here {is:?}")),
         }
     }
-    for (exception, used) in exceptions.iter().zip(used) {
+    for (exception, used) in must_apply.iter().zip(used) {
         if !used {
-            wrong.push(format!(
-                "exceptions.txt:{}: {} no longer differs",
-                exception.line, exception.topic
-            ));
+            let Exception { topic, place } = exception;
+            wrong.push(format!("{place}: {topic} no longer differs"));
         }
     }
     assert!(
@@ -159,4 +178,39 @@ fn the_stand_in_does_what_the_real_driver_does() {
         wrong.len(),
         wrong.join("\n")
     );
+}
+
+#[test]
+fn the_stand_in_does_what_the_real_driver_does() {
+    compare(
+        &observe(None),
+        Vec::new(),
+        exceptions("exceptions.txt", None),
+    );
+}
+
+fn preloaded(policy: &str) {
+    compare(
+        &observe(Some(policy)),
+        exceptions("exceptions.txt", None)
+            .into_iter()
+            .chain(exceptions("preloaded.txt", Some(&format!("{policy}?"))))
+            .collect(),
+        exceptions("preloaded.txt", Some(policy)),
+    );
+}
+
+#[test]
+fn a_program_under_auto_sees_the_driver() {
+    preloaded("auto");
+}
+
+#[test]
+fn a_program_under_blocks_sees_the_driver() {
+    preloaded("blocks");
+}
+
+#[test]
+fn a_program_under_off_sees_the_driver() {
+    preloaded("off");
 }

@@ -1,0 +1,83 @@
+//! The owner of an address: what the program has there, if it has it from this library.
+
+use gpushim_alloc::Context;
+use gpushim_alloc::device_pool;
+use gpushim_alloc::elastic::Found;
+use gpushim_alloc::stream_pool::LiveBlock;
+
+use crate::memory::ipc_import::{self, Opened};
+use crate::memory::registry::{self, RegisteredPool};
+use crate::memory::{elastic, reservations};
+
+/// Memory at an address, in terms of what the program asked for.
+pub enum Owner {
+    /// A live block of a pool.
+    Pool(&'static RegisteredPool, LiveBlock),
+    /// A live block of the pool of whole driver allocations: its first address and the bytes that were asked for.
+    Whole(u64, u64),
+    /// A segment of PyTorch's whose memory comes and goes.
+    Segment(Found, Context),
+    /// A block of another process that is open here.
+    Import(Opened),
+    /// No memory: a free block, the rest of a block beyond what was asked for, or addresses that are only reserved.
+    Nobody,
+    /// Memory of the driver's, or none.
+    Driver,
+}
+
+/// The owner of an address.
+pub fn of(address: u64) -> Owner {
+    let within = |base: u64, bytes: u64| address - base < bytes;
+    if let Some(pool) = registry::owner(address) {
+        return match pool.pool.find(address) {
+            Some(block) if within(block.address, block.requested) => Owner::Pool(pool, block),
+            _ => Owner::Nobody,
+        };
+    }
+    match registry::used().map(|pool| pool.look_up(address)) {
+        Some(device_pool::Found::Live(base, bytes)) if within(base, bytes) => {
+            return Owner::Whole(base, bytes);
+        }
+        Some(device_pool::Found::Live(..) | device_pool::Found::Free) => return Owner::Nobody,
+        Some(device_pool::Found::Unknown) | None => {}
+    }
+    if let Some((segment, context)) = elastic::find(address) {
+        return match within(segment.base, segment.bytes) {
+            true => Owner::Segment(segment, context),
+            false => Owner::Nobody,
+        };
+    }
+    match ipc_import::find(address) {
+        Some(opened) => Owner::Import(opened),
+        None if reservations::overlap(address, 1) => Owner::Nobody,
+        None => Owner::Driver,
+    }
+}
+
+impl Owner {
+    /// The first address of the memory, and the bytes that were asked for.
+    pub fn range(&self) -> Option<(u64, u64)> {
+        match self {
+            Owner::Pool(_, block) => Some((block.address, block.requested)),
+            Owner::Whole(base, bytes) => Some((*base, *bytes)),
+            Owner::Segment(segment, _) => Some((segment.base, segment.bytes)),
+            Owner::Import(opened) => Some((opened.address, opened.bytes)),
+            Owner::Nobody | Owner::Driver => None,
+        }
+    }
+
+    /// The context that the memory belongs to or was last used in, where the driver would not know it.
+    pub fn context(&self) -> Option<Context> {
+        match self {
+            Owner::Pool(_, block) => Some(block.context),
+            Owner::Segment(_, context) => Some(*context),
+            Owner::Import(opened) => Some(opened.context),
+            Owner::Whole(..) | Owner::Nobody | Owner::Driver => None,
+        }
+    }
+
+    /// Whether the program has memory of this library there.
+    pub fn is_ours(&self) -> bool {
+        self.range().is_some()
+    }
+}

@@ -1,0 +1,52 @@
+//! Addresses that this library has reserved: where its pools, segments and imports have memory. The program's own calls about
+//! mapped memory must not reach them, as they would not reach memory of `cudaMalloc`.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+
+/// Bytes of each range, by its first address.
+static RANGES: Mutex<BTreeMap<u64, u64>> = Mutex::new(BTreeMap::new());
+
+/// The driver has reserved a range of this many bytes.
+pub fn add(base: u64, bytes: u64) {
+    let mut ranges = RANGES.lock().unwrap_or_else(PoisonError::into_inner);
+    ranges.insert(base, bytes);
+}
+
+/// The range that begins at an address is about to go back.
+pub fn remove(base: u64) {
+    let mut ranges = RANGES.lock().unwrap_or_else(PoisonError::into_inner);
+    ranges.remove(&base);
+}
+
+/// Whether any of `bytes` bytes from an address on are reserved.
+pub fn overlap(address: u64, bytes: u64) -> bool {
+    let last = address.saturating_add(bytes.saturating_sub(1));
+    let ranges = RANGES.lock().unwrap_or_else(PoisonError::into_inner);
+    let before = ranges.range(..=last).next_back();
+    before.is_some_and(|(base, size)| address < base.saturating_add(*size))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_overlaps_whatever_touches_it() {
+        const BASE: u64 = 0x7_0000_0000;
+        add(BASE, 0x1000);
+        for (address, bytes, overlaps) in [
+            (BASE - 1, 1, false),
+            (BASE - 1, 2, true),
+            (BASE, 0, true),
+            (BASE + 0xfff, 1, true),
+            (BASE + 0x1000, 1, false),
+            (BASE - 0x1000, 0x4000, true),
+            (BASE - 1, u64::MAX, true),
+        ] {
+            assert_eq!(overlap(address, bytes), overlaps, "{address:#x} {bytes}");
+        }
+        remove(BASE);
+        assert!(!overlap(BASE, 1));
+    }
+}
