@@ -10,7 +10,7 @@ use crate::base::thread::{self, Uncancelled};
 use crate::cuda::types::{CUresult, INVALID_VALUE, OUT_OF_MEMORY, SUCCESS, check};
 use crate::cuda::{context, green};
 use crate::memory::budget::{self, Claim};
-use crate::memory::{drain, room, shortage};
+use crate::memory::{drain, policy, room, shortage};
 use crate::record::events;
 
 /// One allocation of the driver's.
@@ -183,7 +183,7 @@ pub fn forward_on(
         return OUT_OF_MEMORY;
     };
     let mut result = thread::timed(&mut call);
-    if result == OUT_OF_MEMORY {
+    if result == OUT_OF_MEMORY && !policy::is_off() {
         let mut again = || {
             room::make_room();
             check(thread::timed(&mut call))
@@ -194,9 +194,9 @@ pub fn forward_on(
             asked = shortage::ask_beside_neighbours(on, bytes, again);
         }
         result = asked.map_or_else(|error| error, |()| SUCCESS);
-        if result == OUT_OF_MEMORY {
-            shortage::refused(class, bytes, result);
-        }
+    }
+    if result == OUT_OF_MEMORY {
+        shortage::refused(class, bytes, result);
     }
     if result == SUCCESS {
         match context_of(class) {

@@ -3,6 +3,7 @@
 use std::sync::OnceLock;
 
 use gpushim_alloc::Policy;
+use gpushim_config::Elastic;
 
 use crate::base::settings;
 use crate::cuda::devices;
@@ -35,6 +36,12 @@ pub fn is_paged() -> bool {
 pub fn serves_streams() -> bool {
     static ENABLED: OnceLock<bool> = OnceLock::new();
     *ENABLED.get_or_init(|| settings::config().stream_policy != Policy::Off)
+}
+
+/// Whether this library only records: what the driver refuses is refused.
+pub fn is_off() -> bool {
+    let config = settings::config();
+    !serves_streams() && config.policy == Policy::Off && config.elastic == Elastic::Off
 }
 
 /// Where the memory of a device's stream-ordered pools comes from.
