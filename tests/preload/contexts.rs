@@ -232,3 +232,37 @@ fn memory_of_green_contexts_is_the_primary_contexts() {
         assert!(native.stdout.ends_with("done\n"), "{}", native.stdout);
     }
 }
+
+/// Contexts of a kind end beside threads that allocate and free in another one.
+fn end_beside(kind: &str) {
+    for policy in ["auto", "blocks", "segments", "off"] {
+        for reuse in ["order", "wait", "strict"] {
+            let (native, shim) = Run::new(program("context_ends"))
+                .arg(kind)
+                .env("GPUSHIM_POLICY", policy)
+                .env("GPUSHIM_REUSE", reuse)
+                .both();
+            assert_eq!(shim.stdout, native.stdout, "{policy} {reuse}");
+            if kind != "busy" {
+                // 40 blocks live, and one more for each that waits for its work.
+                let held = shim.note("MiB");
+                assert!(held <= 128, "{policy} {reuse}: {held} MiB held");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_context_that_ends_disturbs_no_other() {
+    end_beside("plain");
+}
+
+#[test]
+fn a_green_context_that_ends_disturbs_no_other() {
+    end_beside("green");
+}
+
+#[test]
+fn the_end_of_a_context_waits_for_no_work_of_another() {
+    end_beside("busy");
+}

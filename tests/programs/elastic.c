@@ -104,6 +104,29 @@ static void imported(const IpcHandle *handle, size_t at) {
     TRUE(waitpid(child, &status, 0) == child && status == 0);
 }
 
+/* What functions about mapped and about host memory say of a segment: none of them has an effect. */
+static void refusals(CUdeviceptr at, size_t bytes) {
+    AllocationProp prop = {.type = 1, .location = {1, 0}};
+    AccessDesc none = {{1, 0}, 0};
+    CUhandle handle = 0, own = 0;
+    CUdeviceptr other = 0, page = at & ~(CUdeviceptr)(2 * MIB - 1);
+    unsigned long long access = 9;
+    unsigned flags = 0, on = 1;
+    int fd = -1;
+    OK(cuMemCreate(&own, 2 * MIB, &prop, 0));
+    printf("retain %d, map %d, unmap %d, access %d, give back %d\n", cuMemRetainAllocationHandle(&handle, (void *)at),
+           cuMemMap(page, 2 * MIB, 0, own, 0), cuMemUnmap(page, 2 * MIB), cuMemSetAccess(page, 2 * MIB, &none, 1),
+           cuMemAddressFree(page, bytes));
+    OK(cuMemRelease(own));
+    int got = cuMemGetAccess(&access, &none.location, at);
+    printf("its access %d: %llu, host pointer %d, flags %d, synchronous copies %d\n", got, access,
+           cuMemHostGetDevicePointer_v2(&other, (void *)at, 0), cuMemHostGetFlags(&flags, (void *)at),
+           cuPointerSetAttribute(&on, 6, at));
+    printf("descriptor: inside %d", cuMemGetHandleForAddressRange(&fd, at, bytes, 1, 0));
+    close(fd);
+    printf(", beyond %d\n", cuMemGetHandleForAddressRange(&fd, at, bytes + 2 * MIB, 1, 0));
+}
+
 /* What the driver says of a tensor and of its segment. */
 static void questions(void) {
     Tensor first = tensor(3 * MIB), second = tensor(7 * MIB);
@@ -124,6 +147,7 @@ static void questions(void) {
         printf("attributes: %d, %llu bytes, %d, type %d on %d\n", start == first.at, (unsigned long long)size,
                pointer == ends[i], type, device);
     }
+    refusals(base, bytes);
     look(first);
     look(second);
     OK(cuIpcGetMemHandle(&handle, first.at));

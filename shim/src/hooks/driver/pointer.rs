@@ -9,8 +9,8 @@ use crate::cuda::functions::real;
 use crate::cuda::types::{CUresult, DevicePtr, INVALID_VALUE, SUCCESS};
 use crate::hooks::driver::external;
 use crate::hooks::driver::hook::driver_hooks;
-use crate::memory::ipc_export;
 use crate::memory::owner::{self, Owner};
+use crate::memory::{elastic, ipc_export};
 
 /// `CU_POINTER_ATTRIBUTE_…`, by number.
 const CONTEXT: c_int = 1;
@@ -140,24 +140,23 @@ pub(super) fn ask(
 }
 
 /// Makes copies of memory of ours wait for the device. Memory in pages cannot have this attribute (the driver's answer is
-/// `CUDA_ERROR_NOT_SUPPORTED`), so that its context gets it, for all of its memory, and keeps it.
-fn set_sync_memops(owner: &Owner, value: *const c_uint) -> CUresult {
+/// `CUDA_ERROR_NOT_SUPPORTED`), so that its context gets it, for all of its memory, and keeps it. `None`: the driver must
+/// answer, as it is too old for that.
+fn set_sync_memops(owner: &Owner, value: *const c_uint) -> Option<CUresult> {
     // SAFETY: null, or the caller's value of this attribute, which is an int.
-    let is_on = unsafe { value.as_ref() };
-    match (owner.context(), is_on) {
-        (_, Some(0)) => SUCCESS,
-        (Some(context), Some(_)) => context::set_sync_memops(context).err().unwrap_or(SUCCESS),
-        _ => INVALID_VALUE,
-    }
+    let is_on = unsafe { value.as_ref() }? != &0;
+    let set = || context::set_sync_memops(owner.context()?).ok();
+    let done = if is_on { set() } else { Some(()) };
+    done.map(|()| SUCCESS)
 }
 
 driver_hooks! {
     /// One attribute of an address.
     fn cuPointerGetAttribute(value: *mut c_void, attribute: c_int, address: DevicePtr) {
         let owner = owner::of(address);
-        if attribute == P2P_TOKENS && owner.is_ours() {
-            // Before: all of it must have memory.
-            external::exported(Class::External, address);
+        if attribute == P2P_TOKENS {
+            // Before: all of a segment must have memory.
+            elastic::pin(address);
         }
         let result = ask(&owner, address, |address| {
             // SAFETY: the caller's arguments, but for the address; so in every hook of this file.
@@ -166,6 +165,9 @@ driver_hooks! {
         if result == SUCCESS {
             // SAFETY: the driver wrote the value.
             unsafe { amend(&owner, attribute, address, value) };
+            if attribute == P2P_TOKENS {
+                external::exported(Class::External, address);
+            }
         }
         result
     }
@@ -192,9 +194,12 @@ driver_hooks! {
         match owner {
             Owner::Nobody => return INVALID_VALUE,
             Owner::Driver | Owner::Whole(..) => {}
-            _ if attribute == SYNC_MEMOPS => return set_sync_memops(&owner, value.cast()),
-            // The driver knows no other attribute that can be set.
-            _ => return INVALID_VALUE,
+            _ if attribute != SYNC_MEMOPS => return INVALID_VALUE,
+            _ => {
+                if let Some(result) = set_sync_memops(&owner, value.cast()) {
+                    return result;
+                }
+            }
         }
         // SAFETY: as above.
         let result = unsafe { real::cuPointerSetAttribute(value, attribute, address) };
