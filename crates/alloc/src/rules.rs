@@ -228,7 +228,8 @@ pub(crate) fn events_end_with_context(are_its_own: bool) -> bool {
     no_unless(are_its_own, Mutation::KeepEvents)
 }
 
-/// Whether what was freed on a queue waits for no other context once its own has ended: the queue is of one stream.
+/// Tells whether a queue is complete once its context has ended.
+/// That of a stream is: no other context uses it.
 #[inline(always)]
 pub(crate) fn ends_alone(is_of_stream: bool) -> bool {
     yes_if(is_of_stream, Mutation::EndAlone)

@@ -61,8 +61,7 @@ pub fn enter(context: Context) -> Result<Pass, CUresult> {
     gate::enter(context).ok_or(CONTEXT_IS_DESTROYED)
 }
 
-/// Runs a call about work of a context. A context that is closed has none left: it was waited for before. The call
-/// succeeds with `ended` then.
+/// Runs a call about work of a context. Gives `ended` if the context is closed: it has no work left.
 ///
 /// # Errors
 /// The driver's.

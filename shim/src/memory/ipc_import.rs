@@ -227,13 +227,13 @@ fn used(address: u64, most: u32) -> Option<Option<Context>> {
     Some((import.count <= most).then_some(import.context))
 }
 
-/// A block of another process, where it is open.
+/// A block of another process, as this one has it open.
 pub struct Opened {
-    /// Its first address here.
+    /// The first address in this process.
     pub address: u64,
-    /// Bytes that its exporter was asked for.
+    /// Bytes that the exporter's program asked for.
     pub bytes: u64,
-    /// The context that it was opened in.
+    /// The context that the block was opened in.
     pub context: Context,
 }
 

@@ -11,15 +11,15 @@ use crate::memory::{elastic, reservations};
 
 /// Memory at an address, in terms of what the program asked for.
 pub enum Owner {
-    /// A live block of a pool.
+    /// A live block in pages or segments, and its pool.
     Pool(&'static RegisteredPool, LiveBlock),
-    /// A live block of the pool of whole driver allocations: its first address and the bytes that were asked for.
+    /// A live block that is a driver allocation: its first address and the bytes that were asked for.
     Whole(u64, u64),
-    /// A segment of PyTorch's whose memory comes and goes.
+    /// A segment of PyTorch's under `GPUSHIM_ELASTIC`, and its context.
     Segment(Found, Context),
     /// A block of another process that is open here.
     Import(Opened),
-    /// No memory: a free block, the rest of a block beyond what was asked for, or addresses that are only reserved.
+    /// No memory: a free block, the rest of a block, or an address that this library has reserved.
     Nobody,
     /// Memory of the driver's, or none.
     Driver,
@@ -76,7 +76,7 @@ impl Owner {
         }
     }
 
-    /// Whether the program has memory of this library there.
+    /// Tells whether the program has memory of this library there.
     pub fn is_ours(&self) -> bool {
         self.range().is_some()
     }

@@ -13,7 +13,8 @@ use crate::cuda::device::{self, Event};
 struct Table {
     /// Contexts with the ordinals of their devices.
     known: Vec<(Context, i32)>,
-    /// Devices with contexts of others that use their memory. Kept when access ends: work from before may go on.
+    /// Devices, each with a context of another one that uses its memory.
+    /// Kept when the access ends: earlier work may go on.
     peers: Vec<(i32, Context)>,
     /// The events of other contexts that belong to one, by its handle.
     companions: Option<HashMap<u64, Vec<Event>>>,
@@ -43,7 +44,7 @@ pub fn known(context: Context, device: i32) {
     }
 }
 
-/// Whether a context was made and has not ended.
+/// Tells whether a context was made and has not ended.
 pub fn is_known(context: Context) -> bool {
     let is_it = |(known, _): &(Context, i32)| *known == context;
     TABLE

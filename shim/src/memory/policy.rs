@@ -38,7 +38,7 @@ pub fn serves_streams() -> bool {
     *ENABLED.get_or_init(|| settings::config().stream_policy != Policy::Off)
 }
 
-/// Whether this library only records: what the driver refuses is refused.
+/// Tells whether this library only records. What the driver refuses is refused then.
 pub fn is_off() -> bool {
     let config = settings::config();
     !serves_streams() && config.policy == Policy::Off && config.elastic == Elastic::Off

@@ -107,7 +107,7 @@ fn of_default(device: i32) -> Settings {
     }
 }
 
-/// A context is about to end, and its own work is complete: what was freed there waits for its device's other contexts.
+/// Prepares for the end of a context whose own work is complete.
 pub fn context_leaves(doomed: Context) {
     for entry in all() {
         entry.pool.context_leaves(device::driver(), doomed);

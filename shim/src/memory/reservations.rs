@@ -1,5 +1,5 @@
-//! Addresses that this library has reserved: where its pools, segments and imports have memory. The program's own calls about
-//! mapped memory must not reach them, as they would not reach memory of `cudaMalloc`.
+//! Addresses that this library has reserved, where pools, segments and imports have memory.
+//! The program's own calls about mapped memory must not reach them.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -19,7 +19,7 @@ pub fn remove(base: u64) {
     ranges.remove(&base);
 }
 
-/// Whether any of `bytes` bytes from an address on are reserved.
+/// Tells whether any of `bytes` bytes from an address on are reserved.
 pub fn overlap(address: u64, bytes: u64) -> bool {
     let last = address.saturating_add(bytes.saturating_sub(1));
     let ranges = RANGES.lock().unwrap_or_else(PoisonError::into_inner);

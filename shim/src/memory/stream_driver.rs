@@ -406,8 +406,7 @@ impl Cuda {
             match self.record_context(other) {
                 Ok(event) => others.push(event),
                 Err(CONTEXT_IS_DESTROYED) => {}
-                // A capture whose thread has ended makes the driver refuse a context's events for ever, though it
-                // is over.
+                // A capture whose thread has ended makes the driver refuse a context's events for ever.
                 Err(CAPTURE_UNSUPPORTED)
                     if !captures::is_in(other) && drain::context(other).is_ok() => {}
                 Err(error) => {

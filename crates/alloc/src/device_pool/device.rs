@@ -23,7 +23,8 @@ pub trait Device: Sync {
         false
     }
 
-    /// Whether a call was refused because its context ends or has ended: it has no work to wait for.
+    /// Tells an error that means that the call's context ends or has ended.
+    /// Such a context has no work to wait for.
     fn is_end(_: Self::Error) -> bool {
         false
     }

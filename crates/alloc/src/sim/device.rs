@@ -61,7 +61,7 @@ impl DeviceSim {
         self.inner.lock().inner.time.add_context(context, device);
     }
 
-    /// The driver begins to destroy a context, whose work was waited for: it refuses events of it from here on.
+    /// Begins to destroy a context, whose work is complete. The driver refuses its events until it is gone.
     pub fn close_context(&self, context: Context) {
         let mut devices = self.inner.lock();
         devices.finish(context);

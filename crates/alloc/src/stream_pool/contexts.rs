@@ -101,15 +101,18 @@ impl<D: Driver> StreamPool<D> {
         void.into_iter().for_each(|event| driver.retire(event));
     }
 
-    /// A context is about to end, and its own work is complete: what was freed in it waits for its device's other contexts.
+    /// Prepares for the end of a context whose own work is complete.
+    /// Blocks that were freed in it wait for the other contexts of the device.
     pub fn context_leaves(&self, driver: &D, context: Context) {
         let _misses = self.misses.lock();
         let events = self.state.lock().end_queues_of(context);
         events.into_iter().for_each(|event| driver.retire(event));
     }
 
-    /// A context has ended with its streams: their work is complete, and their events are void. Frees the blocks that were
-    /// allocated in it for no stream in particular; other contexts may still use them. Returns their bytes.
+    /// Takes note that a context has ended with its streams. Their work is complete and their events are void.
+    /// Frees the blocks that were allocated in it for no stream in particular.
+    /// Other contexts may still use those.
+    /// Returns their bytes.
     pub fn context_gone(&self, driver: &D, context: Context) -> u64 {
         let _misses = self.misses.lock();
         let mut state = self.state.lock();

@@ -26,8 +26,9 @@ impl<E: Copy> State<E> {
         self.queues.end(queue);
     }
 
-    /// A context and its streams end, and their work is complete. What was freed on no stream in particular waits for the
-    /// other contexts of the device. Returns events that are of no use any more.
+    /// Ends the queues of a context that ends with its streams, whose work is complete.
+    /// Blocks that were freed on no stream in particular wait for the other contexts of the device.
+    /// Returns events that are of no use any more.
     pub fn end_queues_of(&mut self, context: Context) -> Vec<E> {
         let mut events = Vec::new();
         for number in self.queues.numbers() {
@@ -51,8 +52,9 @@ impl<E: Copy> State<E> {
         events
     }
 
-    /// The stream of a queue is gone, and its last work is known as a part of a context's only, or of its device's if that
-    /// ends, too. Returns events that are of no use any more.
+    /// Ends a queue whose stream is gone and whose last work is known only as a part of a context's.
+    /// Its blocks wait for that context, or for the device if `context` is 0.
+    /// Returns events that are of no use any more.
     pub fn merge_queue(&mut self, queue: u32, context: Context) -> Vec<E> {
         self.queues.unlist(queue);
         let (every, behind) = self.behind_all_of(context);

@@ -20,7 +20,7 @@ use rustc_hash::FxHashMap;
 /// Queues of other streams that a request looks at before it asks what is over.
 const NEAR: u32 = 32;
 
-/// What large blocks begin at multiples of: the pages of the host, of which a DMA-BUF is made.
+/// Bytes that large blocks begin at multiples of: a page of the host, of which a DMA-BUF is made.
 const HOST_PAGE: u64 = 4096;
 
 #[inline(always)]

@@ -18,7 +18,7 @@ use crate::memory::{
 };
 use crate::record::events;
 
-/// Whether the program still has the block at an address from us.
+/// Tells whether the program still has the block at an address from us.
 fn is_held(address: u64) -> bool {
     owner::of(address).is_ours()
 }
@@ -47,8 +47,8 @@ fn ended(handle: u64) {
     }
 }
 
-/// A context is about to end. Its addresses may be another thread's before the driver's call returns, and from here on no
-/// fence covers its work, which is waited for.
+/// Closes a context that is about to end. Its work is complete then: no fence covers it any more.
+/// Its addresses may be another thread's before the driver's call returns.
 fn leaves(doomed: Context) {
     // A refusal means that its work has failed, or that the handle is none.
     if peer_access::is_known(doomed) && drain::context(doomed).is_ok() {

@@ -189,8 +189,8 @@ driver_hooks! {
         }
         result
     }
-    /// The physical memory behind an address, by a handle of the program's own. Memory of `cudaMalloc` has none: a page
-    /// has more than one block.
+    /// A handle of the physical memory behind an address.
+    /// Memory of `cudaMalloc` has none: a page has more than one block.
     fn cuMemRetainAllocationHandle(handle: *mut c_ulonglong, address: *mut c_void) {
         if reservations::overlap(address as u64, 1) {
             return INVALID_VALUE;

@@ -54,8 +54,8 @@ driver_hooks! {
         // SAFETY: as above.
         passthrough::free(address as u64, 0, || unsafe { real::cuMemHostUnregister(address) })
     }
-    /// The device's address of pinned memory. The real driver has one for mapped device memory, too, and none for that of
-    /// `cudaMalloc`.
+    /// The device's address of pinned memory.
+    /// Memory of `cudaMalloc` is none, though the driver has an address for its pages.
     fn cuMemHostGetDevicePointer_v2(device: *mut DevicePtr, address: *mut c_void, flags: c_uint) {
         if reservations::overlap(address as u64, 1) {
             return INVALID_VALUE;

@@ -45,11 +45,9 @@ const OURS: u64 = 1 << 63;
 const PLACE: u32 = 38;
 const SERIAL: u32 = 24;
 
-/// An attribute's value.
+/// The value of an attribute, by the type that the driver writes.
 enum Value {
-    /// An `int`.
     Int(c_int),
-    /// 64 bits.
     Wide(u64),
 }
 
@@ -65,7 +63,7 @@ fn id(owner: &Owner) -> Option<u64> {
     }
 }
 
-/// What the driver would say of its own memory, where it says something else of ours.
+/// The driver's answer for its own memory, where it has another one for ours.
 fn right(owner: &Owner, attribute: c_int, address: DevicePtr) -> Option<Value> {
     // Stream-ordered memory belongs to no context, and no network card reaches it (measured on an H100).
     let is_ordered = matches!(owner, Owner::Pool(_, block) if !block.for_all);
@@ -126,7 +124,8 @@ unsafe fn amend(owner: &Owner, attribute: c_int, address: DevicePtr, value: *mut
     }
 }
 
-/// Asks the driver of an address: of a page that has memory if it is in a segment, of none if the program has nothing there.
+/// Asks the driver about an address that it knows to be like it.
+/// In a segment that is a page with memory; where the program has nothing, it is an address without memory.
 pub(super) fn ask(
     owner: &Owner,
     address: DevicePtr,
@@ -139,9 +138,10 @@ pub(super) fn ask(
     })
 }
 
-/// Makes copies of memory of ours wait for the device. Memory in pages cannot have this attribute (the driver's answer is
-/// `CUDA_ERROR_NOT_SUPPORTED`), so that its context gets it, for all of its memory, and keeps it. `None`: the driver must
-/// answer, as it is too old for that.
+/// Makes copies of memory of ours wait for the device.
+/// The driver cannot do that for memory in pages (`CUDA_ERROR_NOT_SUPPORTED`).
+/// So the context does it for all copies, until it ends.
+/// `None`: the driver must answer, as it is too old.
 fn set_sync_memops(owner: &Owner, value: *const c_uint) -> Option<CUresult> {
     // SAFETY: null, or the caller's value of this attribute, which is an int.
     let is_on = unsafe { value.as_ref() }? != &0;

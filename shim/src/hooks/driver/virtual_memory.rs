@@ -75,7 +75,7 @@ driver_hooks! {
         // SAFETY: as above.
         elsewhere(address, bytes, || unsafe { real::cuMemSetAccess(address, bytes, access, count) })
     }
-    /// Says what a device may do with what is mapped at an address: nothing is said of what the program did not map.
+    /// The access of a device to mapped memory. For memory that the program did not map the driver gives 0.
     fn cuMemGetAccess(
         flags: *mut c_ulonglong, location: *const sys::CUmemLocation, address: DevicePtr,
     ) {

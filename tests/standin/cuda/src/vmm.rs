@@ -68,7 +68,7 @@ impl Vmm {
         (address < base + mapping.size).then_some((*base, mapping))
     }
 
-    /// Whether what is mapped at an address was made so that network cards may reach it.
+    /// Tells whether network cards may reach the memory that is mapped at an address.
     pub fn is_rdma_capable(&self, address: u64) -> bool {
         let physical = self.mapping(address).map(|(_, mapping)| mapping.physical);
         let physical = physical.and_then(|physical| self.store.get(physical));
@@ -327,7 +327,7 @@ pub fn set_access(address: u64, size: u64, wanted: &[(u32, i32, u32)]) -> Outcom
     Ok(())
 }
 
-/// What a location may do with the memory at an address: nothing is said of memory that was not mapped by the program.
+/// The access of a location to the memory at an address; 0 for memory that was not mapped by the program.
 pub fn access(kind: u32, id: i32, address: u64) -> Outcome<u64> {
     let state = lock()?;
     match state.vmm.mapping(address) {

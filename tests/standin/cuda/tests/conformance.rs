@@ -117,8 +117,8 @@ impl Exception {
     }
 }
 
-/// The exceptions of a file. `of`: the policy that a line must name, if each names some; `POLICY?` is a difference that
-/// depends on the moment.
+/// The exceptions of a file. `of`: the policy that a line must name, if each names some.
+/// `POLICY?` names a difference that depends on the moment.
 fn exceptions(file: &str, of: Option<&str>) -> Vec<Exception> {
     let text = std::fs::read_to_string(conformance().join(file)).expect("a file of exceptions");
     let mut all = Vec::new();

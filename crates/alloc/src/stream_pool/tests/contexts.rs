@@ -42,7 +42,7 @@ impl Machine {
     }
 
     pub fn end_context(&mut self, (context, device): (Context, i32)) {
-        // Every other time its work is waited for first, as where other threads are not to wait for the driver's call.
+        // Every other time the pools hear of it before the driver does.
         if self.done.is_multiple_of(2) {
             self.sim().synchronized(&self.sim().of_context(context));
             self.each(|pool, probe| pool.context_leaves(probe, context));
