@@ -109,7 +109,7 @@ impl<D: Driver> StreamPool<D> {
         events.into_iter().for_each(|event| driver.retire(event));
     }
 
-    /// Takes note that a context has ended with its streams. Their work is complete and their events are void.
+    /// Takes note that a context has ended with its streams. Their work is complete, their events are void.
     /// Frees the blocks that were allocated in it for no stream in particular.
     /// Other contexts may still use those.
     /// Returns their bytes.
