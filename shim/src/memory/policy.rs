@@ -34,12 +34,12 @@ pub fn is_paged() -> bool {
 #[inline]
 pub fn serves_streams() -> bool {
     static ENABLED: OnceLock<bool> = OnceLock::new();
-    *ENABLED.get_or_init(|| settings::config().stream_policy != Policy::Off)
+    *ENABLED.get_or_init(|| settings::config().policy != Policy::Off)
 }
 
 /// Where the memory of a device's stream-ordered pools comes from.
 pub fn of_streams(device: i32) -> Policy {
-    let policy = settings::config().stream_policy;
+    let policy = settings::config().policy;
     if policy == Policy::Vmm && !devices::has_virtual_memory(device) {
         trace::fact(
             &format!("device.{device}.stream_policy"),
