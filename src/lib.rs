@@ -61,7 +61,6 @@ pub mod metrics;
 mod oom;
 mod peak;
 mod phases;
-mod plan;
 pub mod replay;
 pub mod report;
 mod run;

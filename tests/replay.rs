@@ -6,12 +6,11 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
-const POLICIES: [&str; 11] = [
+const POLICIES: [&str; 10] = [
     "vmm",
     "segments",
     "blocks",
     "bins",
-    "plan",
     "torch",
     "torch-expandable",
     "torch-elastic",

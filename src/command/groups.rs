@@ -78,7 +78,6 @@ const GROUPS: [(&str, &[(&str, &str)]); 6] = [
                 "the settings that need least memory, and what they save",
             ),
             ("replay", "what other allocators would have held"),
-            ("plan", "an address for every block of a run that repeats"),
         ],
     ),
     (

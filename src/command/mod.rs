@@ -92,7 +92,6 @@ enum Command {
   gpushim phases --iteration 4MiB train.trace  # each allocation of this size begins one")]
     Phases(IterationArgs),
     Replay(crate::replay::command::Args),
-    Plan(crate::plan::command::Args),
     Tune(crate::tune::command::Args),
     /// Show how much reserved memory is free but unusable, a map of it, and the blocks that pin it.
     ///
@@ -161,7 +160,6 @@ pub fn main() -> ExitCode {
         Command::Fleet(args) => crate::fleet::command::main(&args),
         Command::Phases(args) => args.each_named(PhasesReport::of),
         Command::Replay(args) => crate::replay::command::main(&args),
-        Command::Plan(args) => crate::plan::command::main(&args),
         Command::Tune(args) => crate::tune::command::main(&args),
         Command::Drops(args) => args.each_named(DropsReport::of),
         Command::Flamegraph(args) => crate::flamegraph::command::main(&args),

@@ -49,7 +49,6 @@ fn commands(types: &mut SchemaGenerator) -> Vec<(&'static str, Value, Option<Val
         ("oom", of::<crate::oom::OomReport>(types), None),
         ("peak", of::<crate::peak::PeakReport>(types), None),
         ("phases", of::<crate::phases::PhasesReport>(types), None),
-        ("plan", of::<crate::plan::PlanReport>(types), None),
         ("replay", of::<crate::replay::ReplayReport>(types), None),
         ("report", of::<crate::report::Report>(types), Some(job)),
         (

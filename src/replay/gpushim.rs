@@ -6,7 +6,6 @@ use super::device::{ReplayDevice, UNLIMITED};
 use crate::requests::{Op, Request};
 use gpushim_alloc as alloc;
 use gpushim_alloc::device_pool::{self, DevicePool};
-use gpushim_alloc::plan::{Family, Plans};
 use gpushim_alloc::stream_pool::{self, StreamPool};
 use gpushim_alloc::{Context, Grant, Reuse, Stream, TICKS_TO_DECAY};
 
@@ -21,10 +20,8 @@ const LARGE: u32 = 50_000;
 /// The pool of the `cudaMalloc` family and that of streams, as in one process under the shim.
 pub struct GpushimAllocator {
     plain: DevicePool<Simulated>,
-    /// Serves the `cudaMalloc` family instead of `plain` if that family has its own plan.
-    planned: Option<StreamPool<Simulated>>,
     ordered: StreamPool<Simulated>,
-    /// Where pages serve, that pool serves both families.
+    /// True if `ordered` serves both families, as it does in pages.
     serves_all: bool,
     /// Where each block is, by its number; 0: nowhere.
     places: Vec<u64>,
@@ -39,42 +36,29 @@ pub struct GpushimAllocator {
 }
 
 impl GpushimAllocator {
-    /// With these policies for `cudaMalloc` and for streams, on this device, for `blocks` blocks. Plans are followed by
-    /// pools of pages only.
-    pub fn new(
-        device: &ReplayDevice,
-        (plain, ordered): (alloc::Policy, alloc::Policy),
-        plans: &Plans,
-        blocks: u32,
-    ) -> GpushimAllocator {
-        let settings = device_pool::Settings {
-            policy: plain,
+    /// Pools of a policy on a device, for `blocks` blocks.
+    pub fn new(device: &ReplayDevice, policy: alloc::Policy, blocks: u32) -> GpushimAllocator {
+        let plain = device_pool::Settings {
+            policy,
             limit: device.limit,
             reuse: device.reuse,
             cache_max: device.cache_max,
             ..device_pool::Settings::default()
         };
-        let pool = |policy, orders, family| {
-            let settings = stream_pool::Settings {
-                policy,
-                page: device.page,
-                orders,
-                waits: !orders,
-                reuse: device.reuse,
-                plan: plans.of(0, family),
-                ..stream_pool::Settings::default()
-            };
-            StreamPool::new(0, settings)
-        };
         let orders = device.reuse == Reuse::Order;
-        let is_paged = plain == alloc::Policy::Vmm;
-        let has_plan = ordered != plain || !plans.pools.is_empty();
+        let ordered = stream_pool::Settings {
+            policy,
+            page: device.page,
+            orders,
+            waits: !orders,
+            reuse: device.reuse,
+            ..stream_pool::Settings::default()
+        };
         let simulated = Simulated::new(device.limit.unwrap_or(UNLIMITED), device.lag);
         GpushimAllocator {
-            plain: DevicePool::new(simulated, settings),
-            planned: (is_paged && has_plan).then(|| pool(plain, orders, Family::Plain)),
-            serves_all: is_paged && !has_plan,
-            ordered: pool(ordered, orders, Family::Streams),
+            plain: DevicePool::new(simulated, plain),
+            serves_all: policy == alloc::Policy::Vmm,
+            ordered: StreamPool::new(0, ordered),
             places: vec![0; blocks as usize],
             soon: Vec::new(),
             is_large: blocks > LARGE,
@@ -93,17 +77,13 @@ impl GpushimAllocator {
             }
             self.next = self.next.saturating_add(self.tick);
             self.plain.decay();
-            for pool in self.planned.iter().chain([&self.ordered]) {
-                pool.decay(self.plain.device());
-            }
+            self.ordered.decay(self.plain.device());
         }
         self.next = ns.saturating_add(self.tick);
     }
 
     fn give_back(&self) {
-        for pool in self.planned.iter().chain([&self.ordered]) {
-            pool.trim(self.plain.device(), 0);
-        }
+        self.ordered.trim(self.plain.device(), 0);
         self.plain.trim(None, 0);
     }
 
@@ -119,11 +99,7 @@ impl GpushimAllocator {
 
     /// The pool of pages or streams that serves a request; `None`: that of `cudaMalloc` does.
     fn pool(&self, request: &Request) -> Option<&StreamPool<Simulated>> {
-        match request.stream {
-            None if self.serves_all => Some(&self.ordered),
-            None => self.planned.as_ref(),
-            Some(_) => Some(&self.ordered),
-        }
+        (self.serves_all || request.stream.is_some()).then_some(&self.ordered)
     }
 }
 
@@ -203,9 +179,8 @@ impl Allocator for GpushimAllocator {
     }
 
     fn largest_free(&self) -> u64 {
-        let pools = self.planned.iter().chain([&self.ordered]);
-        let largest = pools.map(StreamPool::largest_free).max();
-        self.plain.largest_free(0).max(largest.unwrap_or(0))
+        let largest = self.plain.largest_free(0);
+        largest.max(self.ordered.largest_free())
     }
 
     fn driver_time(&self) -> DriverTime {

@@ -33,7 +33,7 @@ pub use device::{ReplayDevice, Simulated};
 pub use gpushim::GpushimAllocator;
 pub use least_limit::{Known, least_limit};
 pub use outcome::{Curve, Outcome, Point};
-pub use policy::{Policy, decay, held_with};
+pub use policy::{Policy, decay};
 pub use run::run;
 pub use step::Step;
 pub use text::ReplayReport;

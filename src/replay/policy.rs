@@ -9,14 +9,11 @@ use super::bfc::Bfc;
 use super::caching::Caching;
 use super::device::{ReplayDevice, UNLIMITED};
 use super::gpushim::GpushimAllocator;
-use super::run::run;
 use super::torch::{Elastic, Torch};
 use crate::error::{Error, Result, failed};
-use crate::plan::{Budget, Effort, choose};
 use crate::replay::rmm;
 use crate::requests::Requests;
 use gpushim_alloc as alloc;
-use gpushim_alloc::plan::Plans;
 use gpushim_config::duration;
 
 /// An allocator.
@@ -30,8 +27,6 @@ pub enum Policy {
     TorchExpandable,
     /// The same on elastic segments: memory is where a block is.
     TorchElastic,
-    /// `vmm`, following a placement that was made of these requests.
-    Plan,
     /// RMM's pool.
     RmmPool,
     /// RMM's arenas.
@@ -42,12 +37,11 @@ pub enum Policy {
 
 impl Policy {
     /// All of them: ours first.
-    pub const ALL: [Policy; 11] = [
+    pub const ALL: [Policy; 10] = [
         Policy::Gpushim(alloc::Policy::Vmm),
         Policy::Gpushim(alloc::Policy::Segments),
         Policy::Gpushim(alloc::Policy::Blocks),
         Policy::Gpushim(alloc::Policy::Bins),
-        Policy::Plan,
         Policy::Torch,
         Policy::TorchExpandable,
         Policy::TorchElastic,
@@ -60,7 +54,6 @@ impl Policy {
     pub const fn name(self) -> &'static str {
         match self {
             Policy::Gpushim(policy) => policy.name(),
-            Policy::Plan => "plan",
             Policy::Torch => "torch",
             Policy::TorchExpandable => "torch-expandable",
             Policy::TorchElastic => "torch-elastic",
@@ -75,7 +68,6 @@ impl Policy {
         match self {
             Policy::Gpushim(alloc::Policy::Vmm) => "gpushim, by default",
             Policy::Gpushim(_) => "gpushim",
-            Policy::Plan => "gpushim, every place chosen beforehand",
             Policy::Torch => "PyTorch's allocator",
             Policy::TorchExpandable => "PyTorch's with expandable_segments",
             Policy::TorchElastic => "PyTorch's on elastic segments (GPUSHIM_ELASTIC)",
@@ -87,41 +79,10 @@ impl Policy {
 
     /// Makes it, for these requests.
     pub fn build(self, device: &ReplayDevice, requests: &Requests) -> Box<dyn Allocator> {
-        self.build_with(device, requests, &self.plans(device, requests))
-    }
-
-    /// The placements that it follows, which take time to make.
-    pub(super) fn plans(self, device: &ReplayDevice, requests: &Requests) -> Plans {
-        match self {
-            Policy::Plan => {
-                let simulate = |plans: &Plans| held_with(plans, device, requests);
-                let watch = &mut |_, _| {};
-                choose(requests, &simulate, &mut Budget::new(Effort::QUICK, watch)).plans(0)
-            }
-            _ => Plans::default(),
-        }
-    }
-
-    /// As [`Policy::build`], with placements that were made before.
-    pub(super) fn build_with(
-        self,
-        device: &ReplayDevice,
-        requests: &Requests,
-        plans: &Plans,
-    ) -> Box<dyn Allocator> {
         let blocks = requests.blocks();
         let capacity = device.limit.unwrap_or(UNLIMITED);
-        let ours = |plain, ordered| {
-            Box::new(GpushimAllocator::new(
-                device,
-                (plain, ordered),
-                plans,
-                blocks,
-            ))
-        };
         match self {
-            Policy::Gpushim(policy) => ours(policy, policy),
-            Policy::Plan => ours(alloc::Policy::Vmm, alloc::Policy::Vmm),
+            Policy::Gpushim(policy) => Box::new(GpushimAllocator::new(device, policy, blocks)),
             Policy::Torch => Box::new(Caching::new(Torch::as_recorded(requests), capacity, blocks)),
             Policy::TorchExpandable => {
                 Box::new(Caching::new(Torch::expandable(requests), capacity, blocks))
@@ -131,18 +92,6 @@ impl Policy {
             Policy::RmmArena => Box::new(Caching::new(rmm::Arena::default(), capacity, blocks)),
             Policy::Bfc => Box::new(Caching::new(Bfc::default(), capacity, blocks)),
         }
-    }
-}
-
-/// Bytes that `vmm` for all requests holds from the driver at most when it follows these plans of device 0.
-pub fn held_with(plans: &Plans, device: &ReplayDevice, requests: &Requests) -> u64 {
-    let policies = (alloc::Policy::Vmm, alloc::Policy::Vmm);
-    let mut allocator = GpushimAllocator::new(device, policies, plans, requests.blocks());
-    let outcome = run(requests, &mut allocator);
-    // What is refused is worse than anything that is served.
-    match outcome.out_of_memory {
-        0 => outcome.peak_reserved,
-        _ => u64::MAX,
     }
 }
 

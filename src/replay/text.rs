@@ -155,8 +155,7 @@ impl OfPolicy {
         requests: &Requests,
         watch: &mut dyn FnMut(Policy, usize, usize),
     ) -> OfPolicy {
-        let plans = policy.plans(device, requests);
-        let mut allocator = policy.build_with(device, requests, &plans);
+        let mut allocator = policy.build(device, requests);
         let mut served = |done| watch(policy, done, requests.len());
         let outcome = run_watched(requests, &mut *allocator, true, &mut served);
         let mut replays = 0;
@@ -165,10 +164,7 @@ impl OfPolicy {
             watch(policy, replays, LEAST_LIMIT_REPLAYS);
             let limit = Some(limit);
             let device = ReplayDevice { limit, ..*device };
-            Some(fits(
-                requests,
-                &mut *policy.build_with(&device, requests, &plans),
-            ))
+            Some(fits(requests, &mut *policy.build(&device, requests)))
         };
         let known = Known {
             live: requests.peak(),

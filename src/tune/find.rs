@@ -13,7 +13,6 @@ use super::cost::{Cost, Sum};
 use super::fit;
 use super::recorded::{Recorded, Tried, peak};
 use super::search::{self, Job, Progress, Run};
-use crate::plan::repeats;
 use crate::replay::{self, Policy, ReplayDevice};
 use gpushim_alloc::Reuse;
 
@@ -45,8 +44,6 @@ pub struct Tuned {
     pub limits_now: Vec<(&'static str, u64)>,
     /// How sure the advice is.
     pub confidence: Confidence,
-    /// What a placement made beforehand would hold, bytes; of runs that repeat themselves.
-    pub plan: Option<u64>,
     /// Candidates for which there was no time.
     pub not_tried: usize,
     /// Ns that all runs took together without their start; 0 if they have no times.
@@ -95,7 +92,6 @@ pub fn tune(
         closest: None,
         limits_now: Vec::new(),
         confidence: Confidence::default(),
-        plan: None,
         not_tried: all.len() - tried.len(),
         duration,
         iterations,
@@ -152,12 +148,6 @@ pub fn tune(
         smallest_limit,
         within: allowance.is_none_or(|allowance| best.sum.steady_ns <= allowance),
     });
-    let is_sure = recorded.iter().all(|one| one.is_sure);
-    // A plan begins where a run does.
-    let is_whole = !recorded.iter().any(|one| one.is_wrapped);
-    if iterations > 0 && is_sure && is_whole && runs.iter().all(|run| repeats(run.requests)) {
-        tuned.plan = planned(&runs, &|jobs| replays(jobs, 1.0, "plan"));
-    }
     tuned
 }
 
@@ -212,18 +202,4 @@ fn gather(all: &[Candidate], costs: &[Option<Cost>], runs: usize) -> Vec<Tried> 
         })
     });
     tried.collect()
-}
-
-/// What a placement of all blocks of each run would hold at most.
-fn planned(runs: &[Run], replays: &dyn Fn(&[Job]) -> Vec<Option<Cost>>) -> Option<u64> {
-    let jobs: Vec<Job> = runs
-        .iter()
-        .map(|run| Job {
-            policy: Policy::Plan,
-            device: ReplayDevice::default(),
-            run: *run,
-        })
-        .collect();
-    let costs: Vec<Cost> = replays(&jobs).into_iter().collect::<Option<_>>()?;
-    Some(Sum::of(&costs).peak_reserved)
 }

@@ -47,7 +47,6 @@ pub struct TuneReport {
     pub(super) closest: Option<Closest>,
     /// The least limits at which the runs still fit: with the best that was tried, and with what the program has now.
     pub(super) least_limits: Vec<LeastLimit>,
-    pub(super) plan: Option<OfPlan>,
     pub(super) confidence: OfConfidence,
     pub(super) tried: usize,
     pub(super) not_tried: usize,
@@ -161,12 +160,6 @@ pub(super) struct LeastLimit {
 
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(super) struct OfPlan {
-    pub(super) peak_reserved: u64,
-}
-
-#[derive(Clone, Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct OfConfidence {
     #[serde(flatten)]
     confidence: Confidence,
@@ -218,7 +211,6 @@ impl TuneReport {
                 })
             }),
             least_limits: least_limits(&tuned, &rows),
-            plan: tuned.plan.map(|peak_reserved| OfPlan { peak_reserved }),
             tried: tuned.tried.len(),
             not_tried: tuned.not_tried,
             confidence: OfConfidence::of(tuned.confidence, tuned.iterations),

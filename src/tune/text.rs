@@ -2,7 +2,6 @@
 
 use std::fmt;
 
-use super::advice::WORTH;
 use super::candidate::size;
 use super::report::{OfAdvice, OfRecording, Row, TuneReport};
 use crate::output::answer::Answer;
@@ -75,18 +74,6 @@ impl Answer for TuneReport {
                 f,
                 "The least memory in which the run still fits: {}.",
                 limits.join(", ")
-            )?;
-        }
-        if let Some(plan) = &self.plan
-            && let Some(less) = advice.row.peak_reserved.checked_sub(plan.peak_reserved)
-            && 100.0 * less as f64 >= WORTH * advice.row.peak_reserved as f64
-        {
-            let less = less as f64;
-            writeln!(
-                f,
-                "The run repeats itself: with a placement made beforehand (`gpushim plan`) {} would be enough, {} less.",
-                bytes(plan.peak_reserved),
-                percent(less, advice.row.peak_reserved as f64)
             )?;
         }
         writeln!(f, "{}", shown(&self.confidence.sentence))

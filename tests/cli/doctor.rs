@@ -98,7 +98,10 @@ fn doctor_examines_the_machine() {
     command
         .env("GPUSHIM_LIBRARY", dir.path().join("broken.so"))
         .env("GPUSHIM_TRACE", "no/such/%p");
-    let output = command.env("GPUSHIM_POLICY", "plan").output().unwrap();
+    let output = command
+        .env("GPUSHIM_POLICY", "plan:run.plan")
+        .output()
+        .unwrap();
     assert_eq!(output.status.code(), Some(1));
     let broken = result(&output);
     assert_eq!(check(&broken, "libgpushim.so")["verdict"], "problem");
@@ -114,7 +117,7 @@ fn doctor_examines_the_machine() {
         check(&broken, "setting")["detail"]
             .as_str()
             .unwrap()
-            .contains("GPUSHIM_POLICY=plan")
+            .contains("GPUSHIM_POLICY=plan:run.plan")
     );
 }
 

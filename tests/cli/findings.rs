@@ -3,7 +3,7 @@
 use super::*;
 
 /// The subcommands that read recordings.
-const READERS: [&str; 16] = [
+const READERS: [&str; 15] = [
     "report",
     "events",
     "doctor",
@@ -18,7 +18,6 @@ const READERS: [&str; 16] = [
     "flamegraph",
     "top",
     "replay",
-    "plan",
     "tune",
 ];
 
@@ -246,13 +245,6 @@ fn what_a_snapshot_without_a_history_allows() {
         stderr(&tune).contains("it says what was live, but has no history of requests"),
         "{}",
         stderr(&tune)
-    );
-    let plan = run(dir.path(), &["plan", "a.pickle.gz"]);
-    assert_eq!(plan.status.code(), Some(1), "{}", stderr(&plan));
-    assert!(
-        stdout(&plan).contains("has no history of requests: no plan is written"),
-        "{}",
-        stdout(&plan)
     );
     let replay = stdout(&run(dir.path(), &["replay", "a.pickle.gz"]));
     assert!(

@@ -95,7 +95,7 @@ pub fn gpushim(folder: &Path, args: &[&str], mib: u64, limit: Duration) -> Ran {
 }
 
 /// Subcommands that read a recording, with what comes before its name.
-pub const READERS: [&[&str]; 20] = [
+pub const READERS: [&[&str]; 19] = [
     &["report"],
     &["growth"],
     &["leaks"],
@@ -103,7 +103,6 @@ pub const READERS: [&[&str]; 20] = [
     &["oom"],
     &["phases"],
     &["replay", "--policy", "vmm"],
-    &["plan", "-o", "out.plan"],
     &["fragmentation"],
     &["timeline"],
     &["flamegraph"],

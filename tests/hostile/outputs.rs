@@ -26,9 +26,8 @@ fn what_is_derived_is_the_owners_and_no_link_is_followed() {
     for name in ["out", "out.part", "a.trace.symbols"] {
         symlink(&victim, at(name)).expect("linked");
     }
-    let written: [(&[&str], &str, u32); 9] = [
+    let written: [(&[&str], &str, u32); 8] = [
         (&["html", "-o", "out"], "out", 0o600),
-        (&["plan", "-o", "out"], "out", 0o600),
         (&["export", "--to", "json", "-o", "out"], "out", 0o600),
         (&["export", "--to", "perfetto", "-o", "out"], "out", 0o600),
         (&["flamegraph", "--svg", "out"], "out", 0o600),

@@ -28,7 +28,6 @@ mod limits;
 mod mempools;
 mod nvtx;
 mod oom;
-mod plan;
 mod privileged;
 mod python;
 mod replay;

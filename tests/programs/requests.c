@@ -1,6 +1,6 @@
 /* Asks for memory and gives it back as a training does, with nothing of it in use: what the pool does then is the same
-   each time. Arguments: plain or streams, rounds, and perhaps "same": each round asks for the
-   same, or "trimmed": what is free goes back as the program waits for a stream, now and then. */
+   each time. Arguments: plain or streams, rounds, and perhaps "trimmed": what is free goes back as the program waits
+   for a stream, now and then. */
 #include "streams.h"
 
 enum { LAYERS = 24, STREAMS = 3 };
@@ -23,7 +23,7 @@ static void give(CUdeviceptr block, int stream) {
 int main(int argc, char **argv) {
     int rounds = argc > 2 ? atoi(argv[2]) : 20;
     by_stream = argc > 1 && !strcmp(argv[1], "streams");
-    int same = argc > 3 && !strcmp(argv[3], "same"), trimmed = argc > 3 && !strcmp(argv[3], "trimmed");
+    int trimmed = argc > 3 && !strcmp(argv[3], "trimmed");
     unsigned random = 99;
     start();
     for (int i = 1; i < STREAMS; i++) streams[i] = side_stream();
@@ -31,7 +31,6 @@ int main(int argc, char **argv) {
     if (!trimmed) OK(cuMemPoolSetAttribute(default_pool(0), RELEASE_THRESHOLD, &all));
     for (int round = 0; round < rounds; round++) {
         CUdeviceptr kept[LAYERS], passing;
-        if (same) random = 99;
         if (trimmed && round % 3 == 2) OK(cuCtxSynchronize());
         if (trimmed && round % 7 == 6) OK(cuMemPoolTrimTo(default_pool(0), 1 << 20));
         for (int i = 0; i < LAYERS; i++) {
@@ -43,7 +42,7 @@ int main(int argc, char **argv) {
             give(passing, stream);
         }
         /* Now and then one stays. */
-        for (int i = LAYERS - 1; i >= (!same && round % 5 == 0); i--) give(kept[i], i % STREAMS);
+        for (int i = LAYERS - 1; i >= (round % 5 == 0); i--) give(kept[i], i % STREAMS);
     }
     printf("done\n");
     return 0;

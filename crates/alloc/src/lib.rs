@@ -5,7 +5,7 @@
 //! - [`stream_pool`] serves the stream-ordered family, and the `cudaMalloc` family where memory is served in pages: a freed
 //!   block is handed out again to the stream that freed it at once, and to others after its work.
 //! - [`elastic`] serves an allocator above us that announces what it hands out: its segments have memory only where they are used.
-//! - [`plan`] holds planned addresses that a stream pool can follow; [`gate`] keeps calls out of contexts that end.
+//! - [`gate`] keeps calls out of contexts that end.
 //!
 //! A pool calls the driver through a trait, [`device_pool::Device`] or [`stream_pool::Driver`]. The shim implements it with
 //! CUDA, `gpushim replay` and the tests with simulations:
@@ -60,7 +60,6 @@ mod lock;
 mod mutation;
 mod neighbours;
 mod per_thread;
-pub mod plan;
 mod policy;
 mod rules;
 #[cfg(test)]

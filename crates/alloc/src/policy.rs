@@ -4,9 +4,10 @@
 pub const TICKS_TO_DECAY: u32 = 4;
 
 /// Where the memory of a pool comes from (`GPUSHIM_POLICY`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Policy {
     /// Physical memory mapped into one reserved range of addresses, moved where it is needed.
+    #[default]
     Vmm,
     /// Best fit inside large driver allocations, which are split and merged.
     Segments,

@@ -33,20 +33,14 @@ mod values;
 mod variables;
 
 pub use path::{DEFAULT_PATTERN, host, job, rank, trace_path, world};
-pub use values::{
-    Announcements, Elastic, Log, Policies, Stacks, Takeover, TraceMode, duration, size,
-};
+pub use values::{Announcements, Elastic, Log, Stacks, Takeover, TraceMode, duration, size};
 pub use variables::{LIBRARY, NVTX, TAKEOVER, VARIABLES, Variable, markdown};
 
 /// What is in force.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// Where the memory of `cudaMalloc` and its kin comes from.
+    /// The source of device memory, for `cudaMalloc` and for stream-ordered allocations.
     pub policy: Policy,
-    /// Where stream-ordered memory comes from.
-    pub stream_policy: Policy,
-    /// Pattern of the path of a file with placements that the pools follow first.
-    pub plan: Option<String>,
     /// What makes a freed block safe to hand out again.
     pub reuse: Reuse,
     /// Bytes that the process may hold per device; `None` for no limit of ours.
@@ -172,14 +166,11 @@ impl Config {
         (resolved.config, resolved.problems)
     }
 
-    /// Where this process finds its plan; `None` if it follows none.
-    pub fn plan_file(&self) -> Option<PathBuf> {
-        Some(expanded(self.plan.as_deref()?).0)
-    }
-
     /// Where this process writes its trace, and how; `None` if it writes none.
     pub fn trace_file(&self) -> Option<(PathBuf, WriterOptions)> {
-        let (path, rank) = expanded(self.trace.as_deref()?);
+        let pattern = self.trace.as_deref()?;
+        let rank = rank(|name| std::env::var_os(name));
+        let path = trace_path(pattern, std::process::id(), rank.unwrap_or(0), &host());
         Some((
             path,
             WriterOptions {
@@ -190,13 +181,6 @@ impl Config {
             },
         ))
     }
-}
-
-/// The path that a pattern gives for this process, and its rank.
-fn expanded(pattern: &str) -> (PathBuf, Option<u32>) {
-    let rank = rank(|name| std::env::var_os(name));
-    let path = trace_path(pattern, std::process::id(), rank.unwrap_or(0), &host());
-    (path, rank)
 }
 
 impl Resolved {
@@ -224,11 +208,8 @@ impl Resolved {
             settings: Vec::new(),
             problems: Vec::new(),
         };
-        let policies = source.get(&variables::POLICY, values::policies);
         let config = Config {
-            policy: policies.device,
-            stream_policy: policies.stream,
-            plan: policies.plan,
+            policy: source.get(&variables::POLICY, values::policy),
             reuse: source.get(&variables::REUSE, Reuse::parse),
             limit: source.get(&variables::LIMIT, values::limit),
             cache_max: source.get(&variables::CACHE_MAX, values::cache_max),

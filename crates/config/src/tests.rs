@@ -21,8 +21,6 @@ fn defaults_are_those_of_the_table() {
         resolved.config,
         Config {
             policy: Policy::Vmm,
-            stream_policy: Policy::Vmm,
-            plan: None,
             reuse: Reuse::Order,
             limit: None,
             cache_max: None,
@@ -94,8 +92,6 @@ fn values_are_taken() {
     assert_eq!(problems, []);
     let expected = Config {
         policy: Policy::Segments,
-        stream_policy: Policy::Segments,
-        plan: None,
         reuse: Reuse::Strict,
         limit: Some(1536 << 20),
         cache_max: Some(0),
@@ -118,32 +114,23 @@ fn values_are_taken() {
 
 #[test]
 fn every_policy_is_known() {
-    for (name, policy, stream, sound) in [
-        ("auto", Policy::Vmm, Policy::Vmm, true),
-        ("off", Policy::Off, Policy::Off, true),
-        ("blocks", Policy::Blocks, Policy::Blocks, true),
-        ("segments", Policy::Segments, Policy::Segments, true),
-        ("vmm", Policy::Vmm, Policy::Vmm, true),
-        ("bins", Policy::Bins, Policy::Bins, true),
-        ("driver", Policy::Vmm, Policy::Vmm, false),
-        ("plan:run.plan", Policy::Vmm, Policy::Vmm, true),
-        ("plan", Policy::Vmm, Policy::Vmm, false),
-        ("plan:", Policy::Vmm, Policy::Vmm, false),
+    for (name, policy, sound) in [
+        ("auto", Policy::Vmm, true),
+        ("off", Policy::Off, true),
+        ("blocks", Policy::Blocks, true),
+        ("segments", Policy::Segments, true),
+        ("vmm", Policy::Vmm, true),
+        ("bins", Policy::Bins, true),
+        ("driver", Policy::Vmm, false),
+        ("plan:run.plan", Policy::Vmm, false),
     ] {
         let resolved = with(&[("GPUSHIM_POLICY", name)]);
-        let config = &resolved.config;
         assert_eq!(
-            (
-                config.policy,
-                config.stream_policy,
-                resolved.problems.is_empty()
-            ),
-            (policy, stream, sound),
+            (resolved.config.policy, resolved.problems.is_empty()),
+            (policy, sound),
             "{name}"
         );
     }
-    let plan = with(&[("GPUSHIM_POLICY", "plan:run.plan")]).config.plan;
-    assert_eq!(plan, Some("run.plan".into()));
 }
 
 #[test]

@@ -7,28 +7,6 @@ use gpushim_trace::{Facts, WriterOptions};
 
 use super::path;
 
-/// What `GPUSHIM_POLICY` means for the two families of calls.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Policies {
-    /// For `cudaMalloc` and its kin.
-    pub device: Policy,
-    /// For `cudaMallocAsync` and its kin.
-    pub stream: Policy,
-    /// Pattern of a file with placements that are followed first.
-    pub plan: Option<String>,
-}
-
-impl Default for Policies {
-    /// Those of `auto`.
-    fn default() -> Policies {
-        Policies {
-            device: Policy::Vmm,
-            stream: Policy::Vmm,
-            plan: None,
-        }
-    }
-}
-
 /// Which events get a stack (`GPUSHIM_STACKS`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Stacks {
@@ -169,20 +147,11 @@ fn scaled(number: &str, unit: u64) -> Option<u64> {
         .checked_add(rest)
 }
 
-pub(super) fn policies(text: &str) -> Option<Policies> {
-    if text == "auto" {
-        return Some(Policies::default());
+pub(super) fn policy(text: &str) -> Option<Policy> {
+    match text {
+        "auto" => Some(Policy::default()),
+        _ => Policy::parse(text),
     }
-    let plan = text.strip_prefix("plan:").filter(|file| !file.is_empty());
-    let policy = match plan {
-        Some(_) => Policy::Vmm,
-        None => Policy::parse(text)?,
-    };
-    Some(Policies {
-        device: policy,
-        stream: policy,
-        plan: plan.map(Into::into),
-    })
 }
 
 pub(super) fn limit(text: &str) -> Option<Option<u64>> {

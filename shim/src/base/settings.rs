@@ -28,12 +28,12 @@ pub fn resolved() -> &'static Resolved {
         };
         if !preloaded::is_ours() {
             // A pool that does not see the process's streams and captures cannot reuse memory safely.
-            (resolved.config.policy, resolved.config.stream_policy) = (Policy::Off, Policy::Off);
+            resolved.config.policy = Policy::Off;
             resolved.config.elastic = Elastic::Off;
         }
         if is_privileged() {
             // Such a process gets no trace file in its working folder, and only the driver's own memory.
-            (resolved.config.policy, resolved.config.stream_policy) = (Policy::Off, Policy::Off);
+            resolved.config.policy = Policy::Off;
             resolved.config.elastic = Elastic::Off;
             resolved.config.trace = None;
         }

@@ -27,8 +27,6 @@ pub mod passthrough;
 pub mod peer_access;
 pub mod physical;
 pub mod plain_driver;
-pub mod plan_notes;
-pub mod plans;
 pub mod policy;
 pub mod pool_peers;
 pub mod pools;

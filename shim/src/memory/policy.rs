@@ -35,7 +35,7 @@ pub fn is_paged() -> bool {
 #[inline]
 pub fn serves_streams() -> bool {
     static ENABLED: OnceLock<bool> = OnceLock::new();
-    *ENABLED.get_or_init(|| settings::config().stream_policy != Policy::Off)
+    *ENABLED.get_or_init(|| settings::config().policy != Policy::Off)
 }
 
 /// Tells whether this library only records. What the driver refuses is refused then.
@@ -46,7 +46,7 @@ pub fn is_off() -> bool {
 
 /// Where the memory of a device's stream-ordered pools comes from.
 pub fn of_streams(device: i32) -> Policy {
-    let policy = settings::config().stream_policy;
+    let policy = settings::config().policy;
     if policy == Policy::Vmm && !devices::has_virtual_memory(device) {
         trace::fact(
             &format!("device.{device}.stream_policy"),

@@ -4,7 +4,6 @@
 use std::ptr;
 use std::sync::atomic::Ordering;
 
-use gpushim_alloc::plan::Family;
 use gpushim_alloc::stream_pool::Settings;
 use gpushim_alloc::{Context, Policy};
 
@@ -14,7 +13,7 @@ use crate::cuda::types::SUCCESS;
 use crate::cuda::{captures, context, device, primary};
 use crate::memory::registry::{self, RegisteredPool, all, changed, of};
 use crate::memory::surplus::release_surplus;
-use crate::memory::{drain, mappings, peer_access, plans, policy, pool_peers};
+use crate::memory::{drain, mappings, peer_access, policy, pool_peers};
 
 /// Registers a pool, with its own settings.
 pub fn add(handle: u64, device: i32, settings: Settings) -> Option<&'static RegisteredPool> {
@@ -67,41 +66,32 @@ pub fn current(device: i32) -> Option<&'static RegisteredPool> {
     }
     // A pool of the program's was taken in when it was made, unless it is one that we leave alone.
     of(pool as u64)
-        .or_else(|| (pool == default).then(|| add(pool as u64, device, of_default(device)))?)
+        .or_else(|| (pool == default).then(|| add(pool as u64, device, of_default()))?)
         .filter(|entry| !entry.is_aside())
 }
 
 /// A device's default pool, taken in if it is not yet.
 pub fn default(device: i32, handle: u64) -> Option<&'static RegisteredPool> {
-    of(handle)
-        .or_else(|| policy::serves_streams().then(|| add(handle, device, of_default(device)))?)
+    of(handle).or_else(|| policy::serves_streams().then(|| add(handle, device, of_default()))?)
 }
 
 /// The pool that serves a device's `cudaMalloc`, in pages: the default pool of its streams, so that what one family of
-/// calls has cached serves the other. Another one if a plan is followed, which is of one family, or if the device has no
-/// pools.
+/// calls has cached serves the other. Another one if the device has no pools.
 pub fn serving_all(device: i32) -> Option<&'static RegisteredPool> {
     registry::serving_all(device, || {
-        let plan = plans::of(device, Family::Plain);
-        let has_plan = plan.is_some() || plans::of(device, Family::Streams).is_some();
         let mut default_pool = ptr::null_mut();
         // SAFETY: `default_pool` is ours to write.
         let ask = || unsafe { real::cuDeviceGetDefaultMemPool(&mut default_pool, device) };
-        if !has_plan && thread::call(ask) == SUCCESS {
+        if thread::call(ask) == SUCCESS {
             return default(device, default_pool as u64);
         }
-        let settings = Settings {
-            plan,
-            ..of_default(device)
-        };
-        add(registry::handle_of_device(device), device, settings)
+        add(registry::handle_of_device(device), device, of_default())
     })
     .filter(|entry| !entry.is_aside())
 }
 
-fn of_default(device: i32) -> Settings {
+fn of_default() -> Settings {
     Settings {
-        plan: plans::of(device, Family::Streams),
         reuse: settings::config().reuse,
         ..Settings::default()
     }

@@ -10,7 +10,7 @@ use gpushim_trace::background::{self, Background, is_last};
 
 use crate::base::{boundary, settings};
 use crate::memory::shortage::Active;
-use crate::memory::{device_memory, elastic, plan_notes, pools, registry};
+use crate::memory::{device_memory, elastic, pools, registry};
 use crate::process::control;
 use crate::record::{events, maintenance, thread_names};
 
@@ -51,7 +51,6 @@ extern "C" fn stop() {
         || (),
         || {
             thread_names::record();
-            plan_notes::note(true);
             elastic::conclude();
             maintenance::finish();
         },
@@ -112,7 +111,6 @@ fn work(decays: bool, sampled: &mut Option<Instant>) -> bool {
     }
     device_memory::sample(sampled);
     thread_names::record();
-    plan_notes::note(false);
     let fills = maintenance::run();
     // A row of requests is served without a long wait between them.
     control::serve() || fills

@@ -100,8 +100,6 @@ def said(command, trace):
         policy = {"peak_reserved": (1030 if trace == "mistaken" else 1010) << 20}
         device = {"recorded_reserved": 1010 << 20, "requests": 9, "policies": [policy]}
         return {"results": [{"wrapped": False, "devices": [device]}]}
-    if command == "plan":
-        return {"results": [{"pools": [{"bytes": (900 if trace == "mistaken" else 1010) << 20, "period": 9}]}]}
     if command == "tune":
         predicted = (900 if trace == "mistaken" else 1000) << 20
         line = {"environment": {"GPUSHIM_TAKEOVER": "torch"}, "line": "GPUSHIM_TAKEOVER=torch", "policy": "vmm"}
@@ -116,8 +114,7 @@ def said(command, trace):
         composition = [{"category": "parameters", "bytes": SIZES["model"]}, {"category": "activations", "bytes": PLANTED}]
         bytes_of = 4 * PLANTED if trace in ("checkpointing", "amp", "accumulation") else sizes.get(trace, PLANTED)
         peak = {"bytes": bytes_of, "holders": holders, "composition": composition}
-        facts = [["plan.0.streams", f"followed for {0 if trace == 'mistaken' else 9} allocations"]]
-        return {"results": [{"facts": facts, "findings": found, "peaks": [peak], "summary": {"devices": [device], "events": {"recorded": 9}}}]}
+        return {"results": [{"findings": found, "peaks": [peak], "summary": {"devices": [device], "events": {"recorded": 9}}}]}
     return {"results": [finding[command]]}
 
 

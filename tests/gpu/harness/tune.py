@@ -46,11 +46,6 @@ def run(session, built):
         f"{name}, advice": lambda name=name: advice(session, name, {base: traces.get((name, base)) for base in BASES})
         for name in TUNED
     }, AT_A_TIME)
-    from . import planned
-
-    together(session, "tune", {
-        f"{name}, plan": lambda name=name: planned.check(session, name, traces.get((name, "vmm"))) for name in WORKLOADS
-    }, AT_A_TIME)
 
 
 def record(session, name, label, env, steps=STEPS):

@@ -232,8 +232,6 @@ impl<E: Copy> State<E> {
                     .flat_map(|queue| queue.fences.forget()),
             );
         }
-        // What begins anew does not begin as the process did.
-        self.leave(0);
         let fresh = State::new(self.device, self.settings.clone());
         let ranges = self.space.ranges().filter(|_| keeps);
         let queues = self.queues.anew();
@@ -242,7 +240,6 @@ impl<E: Copy> State<E> {
         (self.stats.allocated, self.stats.requested) = (0, 0);
         self.stats.shared = None;
         (self.stats.live, self.stats.quarantined, self.stats.reserved) = (0, 0, 0);
-        (self.follower, self.progress) = (None, before.progress);
         (self.captures, self.queues) = (before.captures, queues);
         self.captures.forget(|_| true);
         if let Some((base, bytes)) = ranges {

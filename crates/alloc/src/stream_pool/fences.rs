@@ -196,7 +196,7 @@ impl<D: Driver> StreamPool<D> {
     }
 
     /// Makes a stream, or else the host, wait for a fence of a queue. `None`: that cannot be.
-    pub(super) fn order_behind(
+    fn order_behind(
         &self,
         driver: &D,
         stream: Stream,

@@ -199,7 +199,6 @@ impl<D: Driver> StreamPool<D> {
         misses.refusal = None;
         self.threshold.store(0, Ordering::Relaxed);
         let mut state = self.state.lock();
-        state.leave(0);
         state.settings = settings;
         state.stats = Stats::default();
         state.calm = 0;

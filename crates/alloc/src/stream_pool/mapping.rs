@@ -100,19 +100,12 @@ impl<E: Copy> State<E> {
 
     /// Makes a mapping for a request. `None`: no addresses left.
     pub fn mapping(&mut self, queue: u32, need: u64, mode: Mode) -> Option<Mapping> {
-        let aimed = self.aimed(queue, need);
-        let small = aimed.is_none() && self.is_small(need);
-        let is_aimed = aimed.is_some();
-        let (interval, start, missing) = match aimed {
-            Some(window) => window,
-            None => self.window(queue, need, small)?,
-        };
+        let small = self.is_small(need);
+        let (interval, start, missing) = self.window(queue, need, small)?;
         let page = self.settings.page;
-        // What a plan takes was decided with it.
-        let fits = is_aimed || self.stats.reserved + missing <= self.budget(need);
-        let grows = !mode.is_short() && fits;
+        let grows = !mode.is_short() && self.stats.reserved + missing <= self.budget(need);
         let end = start + need;
-        let ahead = if grows && !is_aimed {
+        let ahead = if grows {
             self.ahead()
                 .min(self.budget(need) - self.stats.reserved - missing)
         } else {
@@ -255,18 +248,6 @@ impl<E: Copy> State<E> {
             (piece.bytes, complete, std::cmp::Reverse(*address))
         });
         found
-    }
-
-    /// As [`State::window`], of the place that was chosen beforehand. If that cannot be had, no other is
-    /// looked at either from here on.
-    fn aimed(&mut self, queue: u32, need: u64) -> Option<(Interval, u64, u64)> {
-        let (start, id) = self.aim(need)?;
-        let interval = self.interval(queue, id);
-        let missing = self.missing(&interval, start, need);
-        if missing.is_none() {
-            self.gives_place_up(need);
-        }
-        Some((interval, start, missing?))
     }
 
     /// Where a request goes: free addresses, its begin there, and how many bytes lack memory.

@@ -26,19 +26,13 @@ impl<D: Driver> StreamPool<D> {
         misses.short = None;
         if bytes <= self.state.lock().settings.addresses {
             self.refresh_some(driver);
-            // Once more without a plan: its place may take more pages than another.
-            loop {
-                for &mode in rules::ways(&Mode::ALL) {
-                    error = match self.search(driver, &mut misses, stream, bytes, mode) {
-                        Ok(grant) => return Ok(grant),
-                        Err(error) if D::is_out_of_memory(error) => error,
-                        Err(error) => return Err(error),
-                    };
-                    if misses.refusal.is_some() {
-                        break;
-                    }
-                }
-                if !self.state.lock().leave_for(bytes) {
+            for &mode in rules::ways(&Mode::ALL) {
+                error = match self.search(driver, &mut misses, stream, bytes, mode) {
+                    Ok(grant) => return Ok(grant),
+                    Err(error) if D::is_out_of_memory(error) => error,
+                    Err(error) => return Err(error),
+                };
+                if misses.refusal.is_some() {
                     break;
                 }
             }
@@ -66,12 +60,9 @@ impl<D: Driver> StreamPool<D> {
                 if let Some(grant) = self.take(stream, bytes, true) {
                     return Ok(grant);
                 }
-                let placed = self.order_in_place(driver, stream, bytes);
-                placed.or_else(|| {
-                    self.is_tight(bytes)
-                        .then(|| self.order(driver, stream, bytes))
-                        .flatten()
-                })
+                self.is_tight(bytes)
+                    .then(|| self.order(driver, stream, bytes))
+                    .flatten()
             }
             Mode::Again => {
                 self.reap(driver);

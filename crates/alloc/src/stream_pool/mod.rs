@@ -2,10 +2,11 @@
 //!
 //! What one stream frees it may have again at once; other streams get it when the work before the free is over, or after
 //! they were made to wait for it. What is freed on no stream in particular waits for everything in its context.
-//! [`StreamPool`] has one lock and holds it over no call to its [`Driver`]; threads that crowd at it have thread caches (`thread_caches.rs`). `state.rs` decides which free memory answers a
-//! request, `mapping.rs` where new memory goes and where it comes from (`follow.rs`, where a plan says so), `piece_size.rs` in how
-//! large pieces; `pool.rs` and
-//! `miss.rs` carry it out. `stream_queues.rs` knows what each stream has freed, and `fences.rs` when that is over.
+//! [`StreamPool`] has one lock and holds it over no call to its [`Driver`]; threads that contend for
+//! it have thread caches (`thread_caches.rs`). `state.rs` decides which free memory answers a request,
+//! `mapping.rs` where new memory goes and comes from, `piece_size.rs` in how large pieces; `pool.rs`
+//! and `miss.rs` carry it out. `stream_queues.rs` knows what each stream has freed, and `fences.rs`
+//! when that is over.
 
 mod backing;
 mod bits;
@@ -15,7 +16,6 @@ mod driver;
 mod ended_queues;
 mod exact_fit;
 mod fences;
-mod follow;
 mod growth;
 mod manage;
 mod mapping;
@@ -24,7 +24,6 @@ mod miss;
 mod misses;
 mod piece_size;
 mod pieces;
-mod plan_follower;
 mod pool;
 mod space;
 mod state;
@@ -40,6 +39,5 @@ mod warm;
 pub use backing::Backing;
 pub use contexts::Mark;
 pub use driver::{Driver, PoolId};
-pub use plan_follower::{Divergence, Progress};
 pub use pool::StreamPool;
 pub use types::{LiveBlock, Settings};

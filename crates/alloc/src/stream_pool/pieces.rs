@@ -23,9 +23,6 @@ impl<E: Copy> State<E> {
                 self.space.unmapped(small).insert(address);
             }
         }
-        if let Some(follower) = &mut self.follower {
-            follower.begins(base + small);
-        }
     }
 
     /// Takes in a driver allocation, as a block that is in no bin.

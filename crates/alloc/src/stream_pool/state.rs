@@ -2,7 +2,6 @@
 
 use super::block::SHARED;
 use super::block::{Block, Id, Slab, State as Is};
-use super::plan_follower::{PlanFollower, Progress};
 use super::space::{SMALL, Space};
 use super::stream_queues::StreamQueues;
 use super::types::Settings;
@@ -60,10 +59,6 @@ pub(super) struct State<E> {
     pub latest: Stamp,
     /// Bytes freed until all that was free last went back: from there on memory is new again.
     pub calm: u64,
-    /// The plan that is followed.
-    pub follower: Option<PlanFollower>,
-    /// How far one was that is followed no more.
-    pub progress: Option<Progress>,
     /// The driver allocation that the driver is being told to take back; 0 for none.
     pub leaving: u64,
     /// The driver is being told to take memory back.
@@ -78,8 +73,6 @@ impl<E: Copy> State<E> {
     pub fn new(device: i32, settings: Settings) -> Self {
         State {
             device,
-            follower: PlanFollower::new(&settings),
-            progress: None,
             settings,
             slab: Slab::new(),
             map: FxHashMap::default(),
@@ -105,17 +98,10 @@ impl<E: Copy> State<E> {
         block_bytes(self.settings.policy, bytes)
     }
 
-    /// A block that the queue may use as it is: in the place of the plan, of this very size, or the best one; `all` as for
-    /// [`State::take`].
+    /// A block that the queue may use as it is: of this very size, or the best one.
+    /// `all`: as for [`State::take`].
     #[inline(always)]
     pub fn take_any(&mut self, queue: u32, bytes: u64, all: bool) -> Option<Grant> {
-        if self.follower.is_some() {
-            match self.take_place(queue, bytes) {
-                Ok(None) => {}
-                Ok(grant) => return grant,
-                Err(()) => return None,
-            }
-        }
         if let Some(grant) = self.take_exact(queue, bytes) {
             return Some(grant);
         }
@@ -288,9 +274,6 @@ impl<E: Copy> State<E> {
         if self.stats.shared.is_some() {
             self.stats.granted_shared(&grant, for_all);
         }
-        if self.follower.is_some() {
-            self.followed(grant.address, grant.size);
-        }
         grant
     }
 
@@ -349,12 +332,10 @@ impl<E: Copy> State<E> {
             self.stats.quarantined += size;
         } else if group == 0 && !for_all && keeps(&mut self.slab, id, self.latest) {
             // It joins a fence again when the cache gives it back.
-        } else if self.follower.is_some()
-            || !match to.ordered {
-                true => to.keep(&mut self.slab, id, size, is_small(size)),
-                false => to.keep_last(&mut self.slab, id, size, is_small(size)),
-            }
-        {
+        } else if !match to.ordered {
+            true => to.keep(&mut self.slab, id, size, is_small(size)),
+            false => to.keep_last(&mut self.slab, id, size, is_small(size)),
+        } {
             self.insert(id);
         } else if !is_known {
             self.queues.holds(queue);
@@ -422,16 +403,10 @@ impl<E: Copy> State<E> {
     /// A block begins at an address.
     fn put(&mut self, address: u64, id: Id) {
         self.map.insert(address, id);
-        if let Some(follower) = &mut self.follower {
-            follower.put(address, id);
-        }
     }
 
     /// No block begins at an address any more.
     pub fn gone(&mut self, address: u64) {
         self.map.remove(&address);
-        if let Some(follower) = &mut self.follower {
-            follower.gone(address);
-        }
     }
 }

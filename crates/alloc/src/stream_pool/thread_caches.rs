@@ -158,7 +158,7 @@ impl ThreadCaches {
     ) -> Option<SpinMutexGuard<'_, Cache>> {
         let mut cache = self.own()?;
         cache.report(state);
-        let may_keep = stream.is_ordered() && !state.captures.is_open() && state.follower.is_none();
+        let may_keep = stream.is_ordered() && !state.captures.is_open();
         if !may_keep || !cache.serves(state, stream) {
             return None;
         }

@@ -1,9 +1,7 @@
 //! What goes into a pool and comes out of it.
 
 use crate::handles::Context;
-use crate::plan::PoolPlan;
 use crate::policy::{Policy, Reuse};
-use std::sync::Arc;
 
 /// How a pool behaves.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,8 +27,6 @@ pub struct Settings {
     pub waits: bool,
     /// The same for requests that are for no stream in particular.
     pub reuse: Reuse,
-    /// Where requests go as long as they come in its order, under [`Policy::Vmm`].
-    pub plan: Option<Arc<PoolPlan>>,
 }
 
 impl Default for Settings {
@@ -45,7 +41,6 @@ impl Default for Settings {
             orders: true,
             waits: false,
             reuse: Reuse::Order,
-            plan: None,
         }
     }
 }

@@ -60,9 +60,8 @@ pub struct Machine {
     pub done: u64,
 }
 
-fn settings(setting: &Setting, pool: usize, max_size: u64) -> Settings {
+fn settings(setting: &Setting, max_size: u64) -> Settings {
     Settings {
-        plan: setting.plans[pool].clone(),
         addresses: 1 << 41,
         policy: setting.policy,
         page: setting.page,
@@ -110,7 +109,7 @@ impl Machine {
         let world = World {
             sim: Sim::new(setting.capacity, setting.limit),
             pools: (0..max_sizes.len())
-                .map(|pool| StreamPool::new(0, settings(setting, pool, max_sizes[pool])))
+                .map(|pool| StreamPool::new(0, settings(setting, max_sizes[pool])))
                 .collect(),
         };
         let world = Arc::new(world);
@@ -284,7 +283,7 @@ impl Machine {
             Action::Reopen { pool, max_size } => {
                 let stats = self.pool(pool).stats();
                 if stats.live + stats.reserved + stats.quarantined == 0 {
-                    let settings = settings(&self.setting, pool, max_size);
+                    let settings = settings(&self.setting, max_size);
                     assert!(self.pool(pool).vacate(&self.probes[pool]));
                     self.pool(pool).reopen(settings);
                     self.sim().forget(pool);

@@ -10,7 +10,6 @@ mod machine;
 mod model;
 mod mutations;
 mod piece_size;
-mod placed;
 mod program;
 mod random;
 mod regressions;

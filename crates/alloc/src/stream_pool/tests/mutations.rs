@@ -69,7 +69,6 @@ pub const PLAIN: Setting = Setting {
     limit: u64::MAX,
     fail: None,
     ending: Ending::Synchronized,
-    plans: [const { None }; 3],
 };
 
 pub fn allocate(stream: usize, bytes: u64) -> Action {

@@ -1,11 +1,9 @@
 //! Programs made of actions, and the conditions under which they run.
 
 use super::machine::BOTH;
-use crate::plan::PoolPlan;
 use crate::policy::Policy;
 use crate::sim::{Call, Error};
 use proptest::prelude::*;
-use std::sync::Arc;
 
 pub const MIB: u64 = 1 << 20;
 
@@ -144,13 +142,9 @@ pub struct Setting {
     pub limit: u64,
     pub fail: Option<(Call, u64, Error)>,
     pub ending: Ending,
-    pub plans: PoolPlans,
     /// Threads that the program takes turns on, with thread caches; 0: one, and there are no caches.
     pub threads: u64,
 }
-
-/// What each pool is to follow.
-pub type PoolPlans = [Option<Arc<PoolPlan>>; 3];
 
 pub fn setting(policy: Policy) -> impl Strategy<Value = Setting> {
     let place = (
@@ -235,7 +229,6 @@ pub fn setting(policy: Policy) -> impl Strategy<Value = Setting> {
                 limit,
                 fail,
                 ending,
-                plans: PoolPlans::default(),
                 threads,
             },
         )

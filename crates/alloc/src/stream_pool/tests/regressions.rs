@@ -28,7 +28,6 @@ fn memory_of_a_device_freed_on_a_stream_elsewhere_moves_after_its_earlier_work()
         limit: 18446744073709551615,
         fail: None,
         ending: Ending::Synchronized,
-        plans: Default::default(),
     };
     let actions = [
         Allocate {
@@ -173,7 +172,6 @@ fn memory_of_a_device_freed_on_a_stream_elsewhere_goes_back_after_its_earlier_wo
         limit: 18446744073709551615,
         fail: None,
         ending: Ending::Synchronized,
-        plans: Default::default(),
     };
     let actions = [
         Launch {
