@@ -136,7 +136,7 @@ fn main() {
             .next()
             .unwrap_or(&path)
             .trim_end_matches(".csv");
-        for policy in [Policy::Blocks, Policy::Segments, Policy::Bins] {
+        for policy in [Policy::Blocks, Policy::Segments] {
             let device = Lagging {
                 now: AtomicU64::new(0),
                 lag: setting("LAG", 40),

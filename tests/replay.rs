@@ -6,11 +6,10 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
-const POLICIES: [&str; 10] = [
+const POLICIES: [&str; 9] = [
     "vmm",
     "segments",
     "blocks",
-    "bins",
     "torch",
     "torch-expandable",
     "torch-elastic",

@@ -33,7 +33,7 @@ use gpushim_config::size;
 pub struct Args {
     #[command(flatten)]
     common: CommonArgs,
-    /// Allocators, separated by commas: vmm (or auto, which means the same), segments, blocks, bins, torch,
+    /// Allocators, separated by commas: vmm (or auto, which means the same), segments, blocks, torch,
     /// torch-expandable, torch-elastic, rmm-pool, rmm-arena, bfc. All if none is named.
     #[arg(long, value_name = "POLICY", value_delimiter = ',')]
     policy: Vec<Policy>,

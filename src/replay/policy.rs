@@ -37,11 +37,10 @@ pub enum Policy {
 
 impl Policy {
     /// All of them: ours first.
-    pub const ALL: [Policy; 10] = [
+    pub const ALL: [Policy; 9] = [
         Policy::Gpushim(alloc::Policy::Vmm),
         Policy::Gpushim(alloc::Policy::Segments),
         Policy::Gpushim(alloc::Policy::Blocks),
-        Policy::Gpushim(alloc::Policy::Bins),
         Policy::Torch,
         Policy::TorchExpandable,
         Policy::TorchElastic,

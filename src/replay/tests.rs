@@ -290,7 +290,6 @@ fn ours_counts_what_the_device_gave() {
         alloc::Policy::Vmm,
         alloc::Policy::Segments,
         alloc::Policy::Blocks,
-        alloc::Policy::Bins,
     ] {
         let seen = outcome(Policy::Gpushim(policy), &requests, None);
         assert!(

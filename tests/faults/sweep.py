@@ -23,8 +23,7 @@ sys.path.insert(0, str(ROOT / "tests" / "faults"))
 
 import rules
 
-POLICIES = ("auto", "blocks", "segments", "bins", "auto/novmm")
-MEMORY = {"bins": "512M"}  # which rounds up
+POLICIES = ("auto", "blocks", "segments", "auto/novmm")
 # Functions that a pool of mapped memory needs: refused from some call on, it must serve without them.
 REFUSED = [(name, code) for name in ("cuMemAddressReserve", "cuMemCreate", "cuMemMap", "cuMemSetAccess") for code in (1, 2, 800, 801)]
 # The marks in docs/reliability.md between which the table stands.
@@ -77,7 +76,7 @@ class Sweep:
         name, *lacks = policy.split("/")
         variables = {key: value for key, value in os.environ.items() if not key.startswith(("GPUSHIM_", "STANDIN_", "LD_"))}
         variables |= {
-            "LD_LIBRARY_PATH": self.options.libraries, "STANDIN_DEVICES": "2", "STANDIN_MEMORY": MEMORY.get(name, "256M"),
+            "LD_LIBRARY_PATH": self.options.libraries, "STANDIN_DEVICES": "2", "STANDIN_MEMORY": "256M",
             "ALLOW": str(self.base[policy]["lost"] if policy in self.base else 1 << 40),
         }
         if name != "native":

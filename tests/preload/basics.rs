@@ -6,7 +6,7 @@ use crate::support::{Outcome, Run, program};
 
 #[test]
 fn null_zero_and_double_frees_behave_as_natively() {
-    for policy in ["blocks", "segments", "vmm", "bins", "off"] {
+    for policy in ["blocks", "segments", "vmm", "off"] {
         let (_, shim) = Run::new(program("basics"))
             .may("double free")
             .env("GPUSHIM_POLICY", policy)
@@ -40,7 +40,7 @@ fn without_a_current_context_errors_are_the_drivers() {
 
 #[test]
 fn address_ranges_are_what_was_asked_for() {
-    for policy in ["blocks", "bins", "off"] {
+    for policy in ["blocks", "off"] {
         Run::new(program("ranges"))
             .env("GPUSHIM_POLICY", policy)
             .both();

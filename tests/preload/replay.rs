@@ -120,12 +120,6 @@ fn segments_hold_the_same() {
 }
 
 #[test]
-fn bins_hold_the_same() {
-    same("plain", "bins", alloc::Policy::Bins);
-    same("streams", "bins", alloc::Policy::Bins);
-}
-
-#[test]
 fn larger_pages_hold_the_same() {
     for family in ["plain", "streams"] {
         for (name, page) in [("4M", 4 << 20), ("16M", 16 << 20), ("64M", 64 << 20)] {

@@ -5,7 +5,7 @@ use gpushim_trace::{Class, Kind, flags};
 
 use crate::support::{Outcome, Run, library, program, sum};
 
-const POLICIES: [&str; 4] = ["blocks", "segments", "vmm", "bins"];
+const POLICIES: [&str; 3] = ["blocks", "segments", "vmm"];
 const MODES: [&str; 3] = ["order", "wait", "strict"];
 
 fn churn(policy: &str, mode: &str) -> Run {
@@ -68,11 +68,6 @@ fn no_race_under_blocks() {
 #[test]
 fn no_race_under_segments() {
     no_race("segments");
-}
-
-#[test]
-fn no_race_under_bins() {
-    no_race("bins");
 }
 
 #[test]

@@ -88,7 +88,7 @@ fn stream_ordered_memory_of_a_shared_cudart() {
 
 #[test]
 fn the_policies_serve_a_runtime_alike() {
-    for policy in ["segments", "vmm", "bins", "off"] {
+    for policy in ["segments", "vmm", "off"] {
         let (_, shim) = Run::new(with_cudart(12))
             .may("double free")
             .env("GPUSHIM_POLICY", policy)

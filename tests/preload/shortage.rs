@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::support::{Outcome, Run, program};
 
 /// The policies of `cudaMalloc` that keep whole driver allocations or parts of them.
-const POLICIES: [&str; 3] = ["blocks", "segments", "bins"];
+const POLICIES: [&str; 2] = ["blocks", "segments"];
 
 fn captures(what: &str) -> Run {
     Run::new(program("short_captures"))
@@ -84,7 +84,7 @@ fn a_context_without_captures_is_waited_for_without_any_memory() {
         .env("STANDIN_DEVICES", "2")
         .env("STANDIN_MEMORY", "1G")
         .env("STANDIN_LACKS", "vmm")
-        .env("GPUSHIM_POLICY", "bins")
+        .env("GPUSHIM_POLICY", "blocks")
         .shim();
     assert_eq!(shim.stdout, "beside a capture: 0\n");
 }
@@ -156,7 +156,7 @@ fn threads_that_ask_at_once_stay_within_the_limit() {
 
 #[test]
 fn what_a_refused_request_and_an_address_leave_is_as_natively() {
-    for policy in ["blocks", "segments", "bins", "off"] {
+    for policy in ["blocks", "segments", "off"] {
         let (native, _) = Run::new(program("refused"))
             .env("GPUSHIM_POLICY", policy)
             .both();

@@ -144,11 +144,6 @@ fn stress_under_blocks() {
 }
 
 #[test]
-fn stress_under_bins() {
-    storm("bins", "order", "96M", "7");
-}
-
-#[test]
 fn stress_without_a_pool() {
     storm("off", "order", "192M", "8");
 }
@@ -203,7 +198,7 @@ fn the_program_notices_a_block_that_is_handed_out_twice() {
 #[test]
 fn memory_in_pieces_makes_a_large_block() {
     for how in ["same", "other", "unordered", "synchronized"] {
-        for policy in ["auto", "segments", "blocks", "bins", "off"] {
+        for policy in ["auto", "segments", "blocks", "off"] {
             let (native, shim) = Run::new(program("stream_moves"))
                 .arg(how)
                 .env("STANDIN_MEMORY", "260M")

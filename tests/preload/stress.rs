@@ -98,11 +98,6 @@ fn threads_at_random_under_vmm() {
 }
 
 #[test]
-fn threads_at_random_under_bins() {
-    storm("bins", "order", "3");
-}
-
-#[test]
 fn threads_at_random_with_waits() {
     storm("blocks", "wait", "4");
 }

@@ -43,7 +43,7 @@ fn predicted(family: &str, policy: &str, within: f64) -> (String, f64) {
 fn advice_carried_out_holds_what_was_predicted() {
     let mut lines = Vec::new();
     for family in ["plain", "streams"] {
-        for policy in ["bins", "segments"] {
+        for policy in ["blocks", "segments"] {
             // As much time as one likes, and as little as can be: larger pages.
             for within in [1e9, 0.0] {
                 let (line, wrong) = predicted(family, policy, within);

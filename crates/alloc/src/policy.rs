@@ -13,21 +13,13 @@ pub enum Policy {
     Segments,
     /// Whole driver allocations, cached one to one.
     Blocks,
-    /// Whole driver allocations of power-of-two sizes.
-    Bins,
     /// Forwarded to the driver, and traced. A pool that is made all the same keeps whole driver allocations.
     Off,
 }
 
 impl Policy {
     /// All of them.
-    pub const ALL: [Policy; 5] = [
-        Policy::Vmm,
-        Policy::Segments,
-        Policy::Blocks,
-        Policy::Bins,
-        Policy::Off,
-    ];
+    pub const ALL: [Policy; 4] = [Policy::Vmm, Policy::Segments, Policy::Blocks, Policy::Off];
 
     /// Its name in `GPUSHIM_POLICY`.
     ///
@@ -41,7 +33,6 @@ impl Policy {
             Policy::Vmm => "vmm",
             Policy::Segments => "segments",
             Policy::Blocks => "blocks",
-            Policy::Bins => "bins",
             Policy::Off => "off",
         }
     }
@@ -61,7 +52,6 @@ impl Policy {
         match self {
             Policy::Vmm | Policy::Segments => u64::MAX,
             Policy::Blocks | Policy::Off => need.saturating_add(need / 8),
-            Policy::Bins => need,
         }
     }
 }

@@ -92,15 +92,6 @@ pub(crate) fn segment_bytes(bytes: u64, small: u64) -> u64 {
     }
 }
 
-/// The block for a request, of a power of two bytes. A request beyond that comes back as it is.
-#[inline]
-pub(crate) fn power_of_two(bytes: u64) -> u64 {
-    bytes
-        .max(GRANULE)
-        .checked_next_power_of_two()
-        .unwrap_or(bytes)
-}
-
 /// A set of classes.
 pub(crate) struct Set {
     words: [u64; WORDS],

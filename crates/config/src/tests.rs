@@ -120,7 +120,7 @@ fn every_policy_is_known() {
         ("blocks", Policy::Blocks, true),
         ("segments", Policy::Segments, true),
         ("vmm", Policy::Vmm, true),
-        ("bins", Policy::Bins, true),
+        ("bins", Policy::Vmm, false),
         ("driver", Policy::Vmm, false),
         ("plan:run.plan", Policy::Vmm, false),
     ] {

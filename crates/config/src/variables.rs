@@ -28,7 +28,7 @@ macro_rules! variables {
 }
 
 variables! {
-    POLICY = { "GPUSHIM_POLICY", "auto", "auto, off, blocks, segments, bins or vmm",
+    POLICY = { "GPUSHIM_POLICY", "auto", "auto, off, blocks, segments or vmm",
         "How device memory is allocated, for the `cudaMalloc` family and for stream-ordered memory (the \
          `cudaMallocAsync` family). `auto`: `vmm`; where no device has virtual memory management, `blocks` for the \
          first family and `segments` for the second. `blocks`: whole driver \
@@ -36,8 +36,7 @@ variables! {
          a process without gpushim opens the program's IPC handles. \
          `segments`: best fit inside large driver allocations. `vmm`: best fit over one reserved range of addresses \
          for each pool, with pages of memory mapped where they are needed; other processes open memory of \
-         `cudaMalloc` by an IPC handle if gpushim is preloaded there, too. `bins`: whole driver allocations of power-of-two sizes. `off`: every call goes to the driver and is \
-         recorded." }
+         `cudaMalloc` by an IPC handle if gpushim is preloaded there, too. `off`: every call goes to the driver and is recorded." }
     REUSE = { "GPUSHIM_REUSE", "order", "order, wait or strict",
         "What makes a freed block safe to hand out again. `order`: later work waits on the device for the work \
          before the free. `wait`: the host waits for it, at the allocation. `strict`: the host waits at each free, \

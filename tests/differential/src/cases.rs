@@ -48,7 +48,6 @@ macro_rules! shim {
 shim!(AUTO, "auto",);
 shim!(BLOCKS, "blocks", "GPUSHIM_POLICY" = "blocks");
 shim!(SEGMENTS, "segments", "GPUSHIM_POLICY" = "segments");
-shim!(BINS, "bins", "GPUSHIM_POLICY" = "bins");
 shim!(OFF, "off", "GPUSHIM_POLICY" = "off");
 shim!(
     WAIT,
@@ -113,9 +112,9 @@ static LIMITED_OFF: Shim = Shim {
     pause: 0,
 };
 
-static POLICIES: [&Shim; 5] = [&AUTO, &BLOCKS, &SEGMENTS, &BINS, &OFF];
-static ALL: [&Shim; 10] = [
-    &AUTO, &BLOCKS, &SEGMENTS, &BINS, &OFF, &WAIT, &STRICT, &VMM_WAIT, &TRACED, &SPOOLED,
+static POLICIES: [&Shim; 4] = [&AUTO, &BLOCKS, &SEGMENTS, &OFF];
+static ALL: [&Shim; 9] = [
+    &AUTO, &BLOCKS, &SEGMENTS, &OFF, &WAIT, &STRICT, &VMM_WAIT, &TRACED, &SPOOLED,
 ];
 static DECAYING: [&Shim; 2] = [&DECAY, &DECAY_SEGMENTS];
 static WITH_LIMIT: [&Shim; 3] = [&LIMITED, &LIMITED_SEGMENTS, &LIMITED_OFF];
@@ -263,19 +262,17 @@ impl Shim {
     /// How it is compared with the native run.
     pub fn rules(&self, driver: &Driver) -> Rules {
         let policy = self.env.iter().find(|(key, _)| *key == "GPUSHIM_POLICY");
-        let has_segments = matches!(policy, Some((_, "segments" | "bins")));
-        let is_bins = matches!(policy, Some((_, "bins")));
+        let has_segments = matches!(policy, Some((_, "segments")));
         let lacks_vmm = driver.env.iter().any(|(key, _)| *key == "STANDIN_LACKS");
         let pins = match policy {
             Some((_, "segments")) => true,
-            Some((_, "blocks" | "bins" | "off")) => false,
+            Some((_, "blocks" | "off")) => false,
             // Without virtual memory management both families fall back to segments, or one of them.
             _ => lacks_vmm,
         };
         Rules {
             limit: self.limit,
             has_segments,
-            is_bins,
             pins,
             is_off: self.is_off(),
         }

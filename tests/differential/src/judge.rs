@@ -10,8 +10,6 @@ pub struct Rules {
     pub limit: Option<u64>,
     /// Memory of `cudaMalloc` lies within larger allocations of the driver's.
     pub has_segments: bool,
-    /// Requests are rounded up to powers of two.
-    pub is_bins: bool,
     /// A small block may pin a segment of any size.
     pub pins: bool,
     /// Every call goes on to the driver.
@@ -135,8 +133,7 @@ pub fn judge(op: &Op, theirs: &[u64], ours: &[u64], facts: &Facts, rules: &Rules
             Promised(Promise::Limited)
         }
         Op::Probe { .. }
-            if (rules.is_bins || rules.pins && facts.held > 0)
-                && ours.first() == Some(&OUT_OF_MEMORY) =>
+            if rules.pins && facts.held > 0 && ours.first() == Some(&OUT_OF_MEMORY) =>
         {
             Promised(Promise::Rounded)
         }
@@ -228,9 +225,7 @@ fn memory(theirs: &[u64], ours: &[u64], facts: &Facts, rules: &Rules) -> Verdict
     let used = their_total - their_free;
     // What pools keep may be rounded up as what is live is.
     let most = used + used.saturating_sub(facts.held) + facts.extra + SLACK;
-    // Another size cannot have what a bin keeps: where the driver's pools keep something, that need not be as much.
-    let keeps_bins = rules.is_bins && used > facts.held + SLACK;
-    let may_keep = facts.raised || facts.captures || rules.pins && used > 0 || keeps_bins;
+    let may_keep = facts.raised || facts.captures || rules.pins && used > 0;
     if !may_keep && free < whole.saturating_sub(most) {
         return Different;
     }

@@ -52,7 +52,7 @@ pub const TABLE: &[(Promise, &str, &str)] = &[
     (
         Promise::Free,
         "free bytes of cuMemGetInfo",
-        "blocks are rounded by the policy, and cached memory counts as free unless it waits for a graph, shares a segment with what is not over, or lies in a bin of another size while the native pools cache memory, too; never more than total less what is live",
+        "blocks are rounded by the policy, and cached memory counts as free unless it waits for a graph or shares a segment with what is not over; never more than total less what is live",
     ),
     (
         Promise::Limited,
@@ -86,7 +86,7 @@ pub const TABLE: &[(Promise, &str, &str)] = &[
     ),
     (
         Promise::Segment,
-        "cuMemGetAddressRange of cudaMalloc's memory under segments and bins: the driver's allocation around the block",
+        "cuMemGetAddressRange of cudaMalloc's memory under segments: the driver's allocation around the block",
         "an IPC handle of such an address opens all of it",
     ),
     (

@@ -51,7 +51,7 @@ pub(super) struct Block {
     pub requested: u64,
     /// The fence that must be ready before the block is handed out again.
     pub fence: u64,
-    /// Number of its last free among those of its arena (`blocks`, `bins`).
+    /// Number of its last free among those of its arena (`blocks`).
     pub freed: u64,
     /// Its neighbours in the lists of `segments`.
     pub bin: Link,

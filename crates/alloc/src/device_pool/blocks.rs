@@ -1,4 +1,4 @@
-//! Layout `blocks` and `bins`: whole driver allocations, by size class.
+//! Layout `blocks`: whole driver allocations, by size class.
 //!
 //! A class keeps its free blocks in the order in which they were freed. Fences are handed out in
 //! that order too, so what becomes ready is always the older part. The newest of the ready ones is
@@ -28,34 +28,17 @@ pub(super) struct Blocks {
     filled: Set,
     /// Counts frees: the order of blocks of different classes.
     frees: u64,
-    /// A block serves requests down to this part smaller, as a power of two; `None`: classes are
-    /// powers of two and serve themselves only.
-    slack: Option<u32>,
+    /// A block serves requests down to this part smaller, as a power of two.
+    slack: u32,
 }
 
 impl Blocks {
-    pub fn new(slack: Option<u64>) -> Self {
+    pub fn new(slack: u64) -> Self {
         Blocks {
             bins: Vec::new(),
             filled: Set::new(),
             frees: 0,
-            slack: slack.map(|part| part.max(1).ilog2()),
-        }
-    }
-
-    /// Bytes of the block to get from the driver for a request.
-    pub fn growth(&self, bytes: u64) -> u64 {
-        match self.slack {
-            Some(_) => size_class::block_bytes(bytes),
-            None => size_class::power_of_two(bytes),
-        }
-    }
-
-    /// The least for which the driver can be asked for the request.
-    pub fn least(&self, bytes: u64) -> u64 {
-        match self.slack {
-            Some(_) => size_class::page_bytes(bytes),
-            None => self.growth(bytes),
+            slack: slack.max(1).ilog2(),
         }
     }
 
@@ -67,23 +50,14 @@ impl Blocks {
 
     /// The same, but larger blocks will do too: it saves giving memory back to get other memory.
     pub fn take_loosely(&mut self, slab: &mut Slab, bytes: u64, ready: u64) -> Fit {
-        self.take_within(slab, bytes, self.slack.map(|slack| slack.min(LOOSE)), ready)
+        self.take_within(slab, bytes, self.slack.min(LOOSE), ready)
     }
 
     #[inline]
-    fn take_within(&mut self, slab: &mut Slab, bytes: u64, slack: Option<u32>, ready: u64) -> Fit {
-        let (low, high) = match slack {
-            Some(slack) => {
-                // Whole pages cost no more than what they hold.
-                let low = size_class::floor(size_class::block_bytes(bytes));
-                let high = size_class::floor(bytes.saturating_add(bytes >> slack));
-                (low, low.max(high))
-            }
-            None => {
-                let class = size_class::floor(self.growth(bytes));
-                (class, class)
-            }
-        };
+    fn take_within(&mut self, slab: &mut Slab, bytes: u64, slack: u32, ready: u64) -> Fit {
+        // Whole pages cost no more than what they hold.
+        let low = size_class::floor(size_class::block_bytes(bytes));
+        let high = low.max(size_class::floor(bytes.saturating_add(bytes >> slack)));
         let mut pending = None;
         let mut next = self.filled.first(low, high);
         while let Some(class) = next {

@@ -9,7 +9,7 @@ use super::state::State;
 use super::thread_cache::Flush;
 use super::work::Recorded;
 use crate::handles::Context;
-use crate::size_class::PAGE;
+use crate::size_class::{PAGE, page_bytes};
 use crate::types::{Grant, PATIENCE, Source, UNNUMBERED};
 use parking_lot::MutexGuard;
 
@@ -139,7 +139,7 @@ impl<D: Device> DevicePool<D> {
         if over_limit > 0 {
             if self.give_back_device(state, device, over_limit) > 0
                 || self.scrape_some(state, miss, device)
-                || self.reduce(state, miss, size)
+                || Self::reduce(miss, size)
                 || self.pause(state, miss, device)
             {
                 return Ok(None);
@@ -185,7 +185,7 @@ impl<D: Device> DevicePool<D> {
                     }
                 }
                 if self.scrape_some(state, miss, device)
-                    || self.reduce(state, miss, size)
+                    || Self::reduce(miss, size)
                     || self.pause(state, miss, device)
                 {
                     return Ok(None);
@@ -215,8 +215,8 @@ impl<D: Device> DevicePool<D> {
     }
 
     /// Asks for no more than necessary from now on, if that is less.
-    pub(super) fn reduce(&self, state: &State<D::Event>, miss: &mut Miss, size: u64) -> bool {
-        let less = !miss.exact && state.least(miss) < size;
+    pub(super) fn reduce(miss: &mut Miss, size: u64) -> bool {
+        let less = !miss.exact && page_bytes(miss.bytes) < size;
         miss.exact |= less;
         less
     }

@@ -4,6 +4,7 @@ use super::block::{Fit, Id, Slab};
 use super::blocks::Blocks;
 use super::segments::{Map, Segments};
 use crate::policy::Policy;
+use crate::size_class;
 
 /// The free memory of one arena.
 #[expect(
@@ -11,9 +12,9 @@ use crate::policy::Policy;
     reason = "the default policy's is reached without a detour"
 )]
 pub(super) enum Layout {
-    /// `blocks` and `bins`.
+    /// Whole driver allocations, under the policy `blocks`.
     Whole(Blocks),
-    /// `segments`.
+    /// Parts of driver allocations, under the policy `segments`.
     Split(Box<Segments>),
 }
 
@@ -21,10 +22,7 @@ impl Layout {
     /// Under [`Policy::Off`] and [`Policy::Vmm`] nothing is ever kept.
     pub fn new(policy: Policy, slack: u64) -> Self {
         match policy {
-            Policy::Blocks | Policy::Off | Policy::Vmm => {
-                Layout::Whole(Blocks::new(Some(slack.max(1))))
-            }
-            Policy::Bins => Layout::Whole(Blocks::new(None)),
+            Policy::Blocks | Policy::Off | Policy::Vmm => Layout::Whole(Blocks::new(slack)),
             Policy::Segments => Layout::Split(Box::new(Segments::new())),
         }
     }
@@ -80,16 +78,8 @@ impl Layout {
     /// Bytes to request from the driver when nothing serves the request.
     pub fn growth(&self, bytes: u64) -> u64 {
         match self {
-            Layout::Whole(blocks) => blocks.growth(bytes),
+            Layout::Whole(_) => size_class::block_bytes(bytes),
             Layout::Split(_) => Segments::growth(bytes),
-        }
-    }
-
-    /// The least that can be asked for instead, when memory is short.
-    pub fn least(&self, bytes: u64) -> u64 {
-        match self {
-            Layout::Whole(blocks) => blocks.least(bytes),
-            Layout::Split(_) => Segments::least(bytes),
         }
     }
 

@@ -6,6 +6,7 @@ use super::fences::{Contexts, Events};
 use super::state::State;
 use crate::policy::Reuse;
 use crate::rules;
+use crate::size_class;
 use crate::types::{Grant, Source};
 
 /// How often one request waits for a fence whose blocks others then take, before it grows.
@@ -128,16 +129,9 @@ impl<E: Copy> State<E> {
     /// Bytes to request from the driver.
     fn growth(&self, miss: &Miss) -> u64 {
         match self.arena(miss.arena) {
-            Some(arena) if miss.exact => arena.layout.least(miss.bytes),
-            Some(arena) => arena.layout.growth(miss.bytes),
-            None => miss.bytes,
+            Some(arena) if !miss.exact => arena.layout.growth(miss.bytes),
+            _ => size_class::page_bytes(miss.bytes),
         }
-    }
-
-    /// The fewest bytes to request from the driver.
-    pub fn least(&self, miss: &Miss) -> u64 {
-        self.arena(miss.arena)
-            .map_or(miss.bytes, |arena| arena.layout.least(miss.bytes))
     }
 
     /// By how much new memory would take the arena beyond its share, and the device beyond its

@@ -2,12 +2,12 @@
 
 use super::block::State as BlockState;
 use super::device::Device;
-use super::layout::Layout;
 use super::state::{After, Cover, State};
 use super::thread_cache::{Flush, ThreadCaches};
 use super::types::{Found, Settings};
 use crate::handles::{Address, Context};
 use crate::policy::{Policy, Reuse};
+use crate::size_class;
 use crate::stats::Stats;
 use crate::types::{FreeError, Freed, Grant, Source, Stamp};
 use parking_lot::{Condvar, Mutex, MutexGuard};
@@ -19,8 +19,6 @@ pub struct DevicePool<D: Device> {
     pub(super) margin: Option<u64>,
     /// Serves hits thread by thread; what it does not, `state` does.
     pub(super) thread_cache: Option<ThreadCaches>,
-    /// How requests are rounded, for the thread cache.
-    pub(super) rounding: Layout,
     pub(super) state: Mutex<State<D::Event>>,
     /// Calls in flight have returned, or memory has gone back.
     pub(super) changed: Condvar,
@@ -33,13 +31,12 @@ impl<D: Device> DevicePool<D> {
     /// A pool without any memory.
     pub fn new(device: D, settings: Settings) -> Self {
         let apart = settings.thread_cache
-            && matches!(settings.policy, Policy::Blocks | Policy::Bins)
+            && settings.policy == Policy::Blocks
             && settings.reuse != Reuse::Strict
             && settings.cache_max.is_none();
         DevicePool {
             device,
             thread_cache: apart.then(ThreadCaches::new),
-            rounding: Layout::new(settings.policy, settings.slack),
             strict: settings.reuse == Reuse::Strict,
             margin: settings.margin,
             state: Mutex::new(State::new(settings)),
@@ -75,7 +72,7 @@ impl<D: Device> DevicePool<D> {
                 None => Err(state),
             };
         };
-        let size = self.rounding.growth(bytes);
+        let size = size_class::block_bytes(bytes);
         if let Some(grant) = thread_cache.take(context, bytes, size) {
             return Ok(grant);
         }
@@ -134,7 +131,7 @@ impl<D: Device> DevicePool<D> {
         let grant = self.allocate_slowly(&mut state, context, bytes)?;
         self.keep(&mut state, &grant, refusing);
         if let Some(thread_cache) = &self.thread_cache {
-            thread_cache.adopt(&mut state, &grant, self.rounding.growth(bytes));
+            thread_cache.adopt(&mut state, &grant, size_class::block_bytes(bytes));
         }
         Ok(grant)
     }

@@ -100,11 +100,6 @@ impl Segments {
         size_class::segment_bytes(bytes, SMALL)
     }
 
-    /// The least for which the driver can be asked for the request.
-    pub fn least(bytes: u64) -> u64 {
-        size_class::page_bytes(bytes)
-    }
-
     /// Takes a ready part, or tells what to wait for.
     ///
     /// To split what is much too large while other memory waits for its fence would take it apart

@@ -2,7 +2,7 @@
 
 use super::driver::Driver;
 use super::pool::StreamPool;
-use super::state::State;
+use super::state::{State, block_bytes};
 use crate::handles::Stream;
 use crate::policy::Reuse;
 use crate::rules::{self, Call};
@@ -188,7 +188,7 @@ impl<D: Driver> StreamPool<D> {
         if !orders && !waits {
             return None;
         }
-        let need = state.block_bytes(bytes);
+        let need = block_bytes(bytes);
         state.flush();
         let (other, fence) = state.pending(need)?;
         drop(state);
@@ -196,13 +196,7 @@ impl<D: Driver> StreamPool<D> {
     }
 
     /// Makes a stream, or else the host, wait for a fence of a queue. `None`: that cannot be.
-    fn order_behind(
-        &self,
-        driver: &D,
-        stream: Stream,
-        other: u32,
-        fence: u64,
-    ) -> Option<Source> {
+    fn order_behind(&self, driver: &D, stream: Stream, other: u32, fence: u64) -> Option<Source> {
         let mut state = self.state.lock();
         let (orders, waits) = state.ways(stream);
         if !rules::may_call(Call::Order, state.captures.is_open()) || !(orders || waits) {

@@ -6,6 +6,7 @@ use super::mapping::{Mapping, Mode, PageSource};
 use super::misses::{CREATE, Misses};
 use super::pool::{StreamPool, pack};
 use super::space::Piece;
+use super::state::block_bytes;
 use crate::handles::Stream;
 use crate::policy::Policy;
 use crate::rules;
@@ -124,7 +125,7 @@ impl<D: Driver> StreamPool<D> {
         mode: Mode,
     ) -> Result<Grant, D::Error> {
         let mut state = self.state.lock_without_caches();
-        let need = state.block_bytes(bytes);
+        let need = block_bytes(bytes);
         if state.settings.policy != Policy::Vmm {
             drop(state);
             let devices = &misses.devices;

@@ -8,9 +8,8 @@ use super::types::Settings;
 use crate::captures::Captures;
 use crate::handles::Context;
 use crate::handles::Stream;
-use crate::policy::Policy;
 use crate::rules;
-use crate::size_class::{self, GRANULE};
+use crate::size_class::GRANULE;
 use crate::stats::Stats;
 use crate::types::Source;
 use crate::types::{FreeError, Freed, Grant, Stamp};
@@ -29,14 +28,9 @@ pub(super) fn is_small(bytes: u64) -> bool {
 
 /// Bytes of the block for a request.
 #[inline(always)]
-pub(super) fn block_bytes(policy: Policy, bytes: u64) -> u64 {
-    match policy {
-        Policy::Bins => size_class::power_of_two(bytes),
-        _ => {
-            let unit = if is_small(bytes) { GRANULE } else { HOST_PAGE };
-            bytes.checked_next_multiple_of(unit).unwrap_or(bytes)
-        }
-    }
+pub(super) fn block_bytes(bytes: u64) -> u64 {
+    let unit = if is_small(bytes) { GRANULE } else { HOST_PAGE };
+    bytes.checked_next_multiple_of(unit).unwrap_or(bytes)
 }
 
 pub(super) struct State<E> {
@@ -92,12 +86,6 @@ impl<E: Copy> State<E> {
         }
     }
 
-    /// Bytes of the block for a request.
-    #[inline]
-    pub fn block_bytes(&self, bytes: u64) -> u64 {
-        block_bytes(self.settings.policy, bytes)
-    }
-
     /// A block that the queue may use as it is: of this very size, or the best one.
     /// `all`: as for [`State::take`].
     #[inline(always)]
@@ -111,7 +99,7 @@ impl<E: Copy> State<E> {
     /// A block that was freed on the same queue in this very size, where the queue's work is ordered by itself.
     #[inline(always)]
     pub fn take_exact(&mut self, queue: u32, bytes: u64) -> Option<Grant> {
-        let need = self.block_bytes(bytes);
+        let need = block_bytes(bytes);
         let own = self.queues.at(queue)?;
         let id = own.take(&mut self.slab, need, is_small(need))?;
         Some(self.grant(id, bytes, Source::Hit))
@@ -119,7 +107,7 @@ impl<E: Copy> State<E> {
 
     /// As [`State::take_exact`], where it is not: the block that was freed first, if its work is over.
     fn take_first(&mut self, queue: u32, bytes: u64) -> Option<Grant> {
-        let need = self.block_bytes(bytes);
+        let need = block_bytes(bytes);
         let own = self.queues.at(queue)?;
         let id = own.take_first(&mut self.slab, queue, need, is_small(need))?;
         self.goes_to(id, queue);
@@ -133,7 +121,7 @@ impl<E: Copy> State<E> {
         {
             return Some(grant);
         }
-        let need = self.block_bytes(bytes);
+        let need = block_bytes(bytes);
         let some = if all { u32::MAX } else { NEAR };
         // Small blocks are merged when nothing else will do. Large ones at once: it is they that
         // fragment memory (examples/stream_pool_traces: twice as much of it moves otherwise).

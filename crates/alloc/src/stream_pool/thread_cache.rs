@@ -5,7 +5,6 @@ use super::exact_fit::{SLOTS, slot};
 use super::state::{State, block_bytes, is_small};
 use crate::handles::{Address, Stream};
 use crate::per_thread::own;
-use crate::policy::Policy;
 use crate::rules;
 use crate::stats::Delta;
 use crate::types::{Freed, Grant, Source, Stamp};
@@ -21,10 +20,10 @@ const UNASKED: u32 = 64;
 const PATIENCE: u32 = 64;
 
 /// One thread's cache.
+#[derive(Default)]
 pub(super) struct Cache {
     /// All its blocks were freed on this stream.
     stream: Option<Stream>,
-    policy: Policy,
     /// The stream of the thread's latest request that was not on the cache's.
     asked: Option<Stream>,
     /// Blocks that came into it since the thread's latest request.
@@ -56,23 +55,6 @@ struct Out {
     requested: u64,
 }
 
-impl Default for Cache {
-    fn default() -> Self {
-        Cache {
-            stream: None,
-            policy: Policy::Vmm,
-            asked: None,
-            unasked: 0,
-            strange: 0,
-            at_hand: None,
-            count: 0,
-            out: FxHashMap::default(),
-            latest: Stamp::default(),
-            delta: Delta::default(),
-        }
-    }
-}
-
 impl Cache {
     #[inline(always)]
     fn slot(&mut self, size: u64) -> Option<&mut Slot> {
@@ -89,7 +71,7 @@ impl Cache {
         if !rules::may_use_cached(is_own) {
             return None;
         }
-        let need = block_bytes(self.policy, bytes);
+        let need = block_bytes(bytes);
         let slot = self.slot(need).filter(|slot| slot.size == need)?;
         slot.count = slot.count.checked_sub(1)?;
         let (id, address) = *slot.blocks.get(slot.count)?;
@@ -185,7 +167,6 @@ impl Cache {
     /// [`PATIENCE`] frees.
     #[inline(always)]
     pub fn serves<E: Copy>(&mut self, state: &mut State<E>, stream: Stream) -> bool {
-        self.policy = state.settings.policy;
         if self.stream == Some(stream) {
             self.strange = 0;
             return true;

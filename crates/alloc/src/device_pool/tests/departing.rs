@@ -18,7 +18,7 @@ fn two(pool: &DevicePool<Interrupted>) -> [u64; 2] {
 }
 
 fn each(test: impl Fn(&Arc<DevicePool<Interrupted>>)) {
-    for policy in [Policy::Blocks, Policy::Segments, Policy::Bins] {
+    for policy in [Policy::Blocks, Policy::Segments] {
         let pool = Interrupted::pool(policy);
         test(&pool);
         assert_eq!(pool.device().sim.findings(), Vec::<String>::new());

@@ -13,7 +13,7 @@ const OTHER: Context = Context(1);
 pub const DOOMED: Context = Context(2);
 
 fn each(reuse: Reuse, test: impl Fn(&DevicePool<DeviceSim>)) {
-    for policy in [Policy::Blocks, Policy::Segments, Policy::Bins] {
+    for policy in [Policy::Blocks, Policy::Segments] {
         let sim = DeviceSim::new(1 << 30);
         sim.add_context(OTHER, 0);
         sim.add_context(DOOMED, 0);
@@ -210,7 +210,7 @@ impl Device for Interrupted {
 
 #[test]
 fn memory_on_its_way_back_is_not_taken_from_a_later_context_with_the_same_handle() {
-    for policy in [Policy::Blocks, Policy::Segments, Policy::Bins] {
+    for policy in [Policy::Blocks, Policy::Segments] {
         let pool = Interrupted::pool(policy);
         let before = pool.allocate(DOOMED, 3 * MIB).unwrap().address;
         pool.free(before, |_| ()).unwrap();

@@ -90,11 +90,7 @@ pub struct Setting {
 pub const MIB: u64 = 1 << 20;
 
 pub fn setting() -> impl Strategy<Value = Setting> {
-    let policy = prop_oneof![
-        Just(Policy::Blocks),
-        Just(Policy::Segments),
-        Just(Policy::Bins)
-    ];
+    let policy = prop_oneof![Just(Policy::Blocks), Just(Policy::Segments)];
     let reuse =
         prop_oneof![4 => Just(Reuse::Order), 1 => Just(Reuse::Wait), 1 => Just(Reuse::Strict)];
     let limit = prop_oneof![3 => Just(None), 1 => (10u64..80).prop_map(|n| Some(n * MIB))];

@@ -152,7 +152,7 @@ fn access_given_while_a_stream_captures_comes_after_earlier_work() {
 #[test]
 fn access_given_while_a_stream_captures_and_waiting_fails_is_ordered_when_it_ends() {
     let setting = Setting {
-        policy: Policy::Bins,
+        policy: Policy::Blocks,
         share: 150,
         fail: Some((Call::Wait, 1)),
         ..segments()
@@ -172,7 +172,7 @@ fn access_given_while_a_stream_captures_and_waiting_fails_is_ordered_when_it_end
         capture(OTHER),
         free(0),
         free(0),
-        allocate(FIRST, 3171),
+        allocate(FIRST, 4096),
         allocate(FIRST, 512),
         end(false),
         allocate(OTHER, 2_500_731),
@@ -182,7 +182,7 @@ fn access_given_while_a_stream_captures_and_waiting_fails_is_ordered_when_it_end
             owner: OTHER,
             on: true,
         },
-        allocate(FIRST, 10_727_661),
+        allocate(FIRST, 16_777_216),
         free(3),
         free(21),
         Action::Launch {

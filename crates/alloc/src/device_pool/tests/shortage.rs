@@ -23,7 +23,7 @@ fn pool(policy: Policy, by_limit: bool) -> DevicePool<DeviceSim> {
 
 /// Under each policy, and where the driver or the limit says no.
 fn each(test: impl Fn(&DevicePool<DeviceSim>)) {
-    for policy in [Policy::Blocks, Policy::Segments, Policy::Bins] {
+    for policy in [Policy::Blocks, Policy::Segments] {
         for by_limit in [false, true] {
             let pool = pool(policy, by_limit);
             test(&pool);

@@ -83,7 +83,7 @@ fn storm(policy: Policy, operations: usize) {
 #[test]
 fn a_storm() {
     let operations = if cfg!(miri) { 20 } else { 3000 };
-    for policy in [Policy::Blocks, Policy::Segments, Policy::Bins] {
+    for policy in [Policy::Blocks, Policy::Segments] {
         storm(policy, operations);
     }
 }

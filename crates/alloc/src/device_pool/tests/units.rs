@@ -92,7 +92,7 @@ fn a_synchronised_context_makes_hits() {
 
 #[test]
 fn exported_memory_is_never_handed_out_again() {
-    for policy in [Policy::Blocks, Policy::Bins, Policy::Segments] {
+    for policy in [Policy::Blocks, Policy::Segments] {
         let pool = pool(Settings {
             policy,
             ..Settings::default()
@@ -142,7 +142,7 @@ fn a_strict_free_that_meets_a_beginning_capture_succeeds() {
 
 #[test]
 fn a_block_comes_after_its_last_free() {
-    for policy in [Policy::Blocks, Policy::Segments, Policy::Bins] {
+    for policy in [Policy::Blocks, Policy::Segments] {
         let pool = pool(Settings {
             policy,
             ..Settings::default()

@@ -11,7 +11,7 @@ use std::thread;
 use std::time::Duration;
 
 const MIB: u64 = 1 << 20;
-const LAYOUTS: [Policy; 4] = [Policy::Vmm, Policy::Segments, Policy::Blocks, Policy::Bins];
+const LAYOUTS: [Policy; 3] = [Policy::Vmm, Policy::Segments, Policy::Blocks];
 
 /// A pool with 20 MiB that are free, and their address.
 fn pool(policy: Policy) -> (Arc<(Slow, StreamPool<Slow>)>, u64) {
@@ -49,7 +49,7 @@ fn memory_that_the_driver_has_is_not_held() {
 
 #[test]
 fn an_address_is_the_pool_s_until_the_driver_has_it() {
-    for policy in [Policy::Segments, Policy::Blocks, Policy::Bins] {
+    for policy in [Policy::Segments, Policy::Blocks] {
         let (both, block) = pool(policy);
         let (ours, (answers, from)) = (both.clone(), channel());
         let ask = move || {

@@ -12,7 +12,7 @@ const MANY: u64 = 2_000;
 const LANES: usize = 24;
 
 fn each_layout(run: impl Fn(&Slow, &StreamPool<Slow>, u64)) {
-    for policy in [Policy::Vmm, Policy::Segments, Policy::Blocks, Policy::Bins] {
+    for policy in [Policy::Vmm, Policy::Segments, Policy::Blocks] {
         let driver = Slow::new(6);
         let settings = Settings {
             policy,

@@ -259,7 +259,6 @@ impl Machine {
             Policy::Vmm => bytes.next_multiple_of(self.setting.page),
             Policy::Segments => bytes.next_multiple_of(2 * MIB),
             Policy::Blocks | Policy::Off => bytes.next_multiple_of(512),
-            Policy::Bins => bytes.max(512).next_power_of_two(),
         };
         let most = self.setting.capacity.min(self.setting.limit);
         let fits = busy.iter().sum::<u64>() + need <= most;
@@ -352,10 +351,7 @@ impl Machine {
             .map(|n| self.sim().pinned(n))
             .sum::<u64>();
         let most = self.setting.capacity.min(self.setting.limit).min(1 << 30);
-        let bytes = match self.setting.policy {
-            Policy::Bins => power_below(most),
-            _ => most / self.setting.page * self.setting.page,
-        };
+        let bytes = most / self.setting.page * self.setting.page;
         let pool = OF_DEVICE - 1;
         let max_size = self.models[pool].max_size;
         if pinned == 0 && max_size == 0 && bytes > 0 {
@@ -368,9 +364,4 @@ impl Machine {
             self.synchronize_all();
         }
     }
-}
-
-/// The largest power of two that is not above a number.
-fn power_below(n: u64) -> u64 {
-    if n == 0 { 0 } else { 1 << n.ilog2() }
 }

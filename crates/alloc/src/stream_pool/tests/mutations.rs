@@ -30,7 +30,6 @@ impl Programs {
             let policy = match self.made.len() % 8 {
                 1 => Policy::Segments,
                 3 => Policy::Blocks,
-                5 => Policy::Bins,
                 _ => Policy::Vmm,
             };
             let strategy = (setting(policy), program(200));

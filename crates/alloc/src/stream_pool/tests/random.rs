@@ -48,10 +48,5 @@ fn nothing_goes_wrong_with_segments() {
 
 #[test]
 fn nothing_goes_wrong_with_whole_allocations() {
-    programs(Policy::Blocks, 2);
-}
-
-#[test]
-fn nothing_goes_wrong_with_bins() {
-    programs(Policy::Bins, 1);
+    programs(Policy::Blocks, 3);
 }
