@@ -60,8 +60,10 @@ fn the_handle_of_a_freed_block_is_void_also_when_another_has_its_address() {
 /// The exporter was killed: the importer's error comes soon, and its shim says why.
 fn dead(how: &str) {
     let shim = asking(how).may_complain().shim();
-    assert_eq!(shim.told(), "open: 1\n");
-    assert!(shim.note("ms") < SOON, "{} ms", shim.note("ms"));
+    assert_eq!(shim.told(), "open: 1\nmore than there is: 2\n");
+    for what in ["ms", "refused"] {
+        assert!(shim.note(what) < SOON, "{what}: {} ms", shim.note(what));
+    }
     let complaints = shim.complaints();
     let said = complaints
         .iter()
@@ -77,6 +79,11 @@ fn a_dead_exporter_is_an_error_at_once() {
 #[test]
 fn nor_does_a_forked_child_of_it_keep_importers_waiting() {
     dead("orphan");
+}
+
+#[test]
+fn nor_does_one_whose_fork_called_no_handlers() {
+    dead("raw-orphan");
 }
 
 /// One line, and only as the program exports; the trace says it at once.
