@@ -86,6 +86,21 @@ fn nor_does_one_whose_fork_called_no_handlers() {
     dead("raw-orphan");
 }
 
+#[test]
+fn what_an_exporter_says_that_cannot_be_is_refused_and_changes_nothing() {
+    let open = |lie| {
+        let run = Run::new(program("exporter_lies")).arg(lie);
+        run.may_complain().shim().told().to_owned()
+    };
+    assert_eq!(open("none"), "open: 0, address 1, mappings 1\n");
+    for lie in [
+        "offset", "block", "nothing", "memory", "piece", "empty", "success",
+    ] {
+        let told = open(lie);
+        assert_eq!(told, "open: 1, address 0, mappings 0\n", "{lie}");
+    }
+}
+
 /// One line, and only as the program exports; the trace says it at once.
 #[test]
 fn a_process_that_may_make_no_sockets_is_told_when_it_exports() {
