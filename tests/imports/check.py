@@ -28,6 +28,7 @@ ROOTS = {
     "crates/unwind/src": [],
     "crates/alloc/src": [],
     "crates/config/src": [],
+    "crates/descriptors/src": [],
     "crates/ipc/src": [],
     "crates/version/src": [],
     "src": [],

@@ -60,8 +60,10 @@ fn the_handle_of_a_freed_block_is_void_also_when_another_has_its_address() {
 /// The exporter was killed: the importer's error comes soon, and its shim says why.
 fn dead(how: &str) {
     let shim = asking(how).may_complain().shim();
-    assert_eq!(shim.told(), "open: 1\n");
-    assert!(shim.note("ms") < SOON, "{} ms", shim.note("ms"));
+    assert_eq!(shim.told(), "open: 1\nmore than there is: 2\n");
+    for what in ["ms", "refused"] {
+        assert!(shim.note(what) < SOON, "{what}: {} ms", shim.note(what));
+    }
     let complaints = shim.complaints();
     let said = complaints
         .iter()
@@ -77,6 +79,26 @@ fn a_dead_exporter_is_an_error_at_once() {
 #[test]
 fn nor_does_a_forked_child_of_it_keep_importers_waiting() {
     dead("orphan");
+}
+
+#[test]
+fn nor_does_one_whose_fork_called_no_handlers() {
+    dead("raw-orphan");
+}
+
+#[test]
+fn what_an_exporter_says_that_cannot_be_is_refused_and_changes_nothing() {
+    let open = |lie| {
+        let run = Run::new(program("exporter_lies")).arg(lie);
+        run.may_complain().shim().told().to_owned()
+    };
+    assert_eq!(open("none"), "open: 0, address 1, mappings 1\n");
+    for lie in [
+        "offset", "block", "nothing", "memory", "piece", "empty", "success",
+    ] {
+        let told = open(lie);
+        assert_eq!(told, "open: 1, address 0, mappings 0\n", "{lie}");
+    }
 }
 
 /// One line, and only as the program exports; the trace says it at once.

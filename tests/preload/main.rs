@@ -13,6 +13,7 @@ mod bystanders;
 mod capture;
 mod contexts;
 mod control;
+mod descriptors;
 mod elastic;
 mod entry_points;
 mod exports;

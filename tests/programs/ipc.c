@@ -1,4 +1,4 @@
-/* Memory shared with other processes by cuIpcGetMemHandle: `many`, `killed`, `stale`, `dead`, `orphan`, `user`, `network`, `plain`.
+/* Memory shared with other processes by cuIpcGetMemHandle: `many`, `killed`, `stale`, `dead`, `orphan`, `raw-orphan`, `user`, `network`, `plain`.
    `unheard` may make no sockets. Importers are forked before CUDA is used, and do what they are told through a pipe. */
 #include "program.h"
 #include <errno.h>
@@ -284,8 +284,13 @@ static void unheard(void) {
     OK(cuMemFree_v2(block));
 }
 
-/* The exporter is killed; `orphan`: it leaves a forked child that lives on. */
-static void dead(int has_child) {
+/* A child whose fork calls no handlers. */
+static pid_t raw_fork(void) { return (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0); }
+
+static pid_t no_fork(void) { return -1; }
+
+/* The exporter is killed; it may leave a forked child that lives on. */
+static void dead(pid_t (*how)(void)) {
     struct task task;
     int channel[2];
     TRUE(!pipe(channel));
@@ -293,7 +298,7 @@ static void dead(int has_child) {
     if (exporter == 0) {
         start();
         task = exported(allocate(4 * MIB), 4 * MIB, 1);
-        pid_t child = has_child ? fork() : -1;
+        pid_t child = how();
         if (child == 0) {
             for (int fd = 0; fd < 3; fd++) close(fd);
             close(channel[1]);
@@ -309,10 +314,15 @@ static void dead(int has_child) {
     TRUE(read(channel[0], &child, sizeof child) == (ssize_t)sizeof child);
     sleep_ms(100);
     kill(exporter, SIGKILL);
-    waitpid(exporter, NULL, 0);
+    /* It has ended, and its parent has yet to take note. */
+    TRUE(!waitid(P_PID, (id_t)exporter, NULL, WEXITED | WNOWAIT));
     start();
     struct answer answer = carry_out(&task);
     printf("open: %d\n# ms %u\n", answer.open, answer.ms);
+    unsigned since = now_ms();
+    CUdeviceptr block;
+    printf("more than there is: %d\n", cuMemAlloc_v2(&block, (size_t)100 << 30));
+    printf("# refused %u\n", now_ms() - since);
     if (child > 0) kill(child, SIGKILL);
 }
 
@@ -445,8 +455,9 @@ int main(int argc, char **argv) {
     if (!strcmp(how, "many")) many();
     else if (!strcmp(how, "killed")) killed();
     else if (!strcmp(how, "stale")) stale();
-    else if (!strcmp(how, "dead")) dead(0);
-    else if (!strcmp(how, "orphan")) dead(1);
+    else if (!strcmp(how, "dead")) dead(no_fork);
+    else if (!strcmp(how, "orphan")) dead(fork);
+    else if (!strcmp(how, "raw-orphan")) dead(raw_fork);
     else if (!strcmp(how, "unheard")) unheard();
     else if (!strcmp(how, "user")) user();
     else if (!strcmp(how, "network")) network();

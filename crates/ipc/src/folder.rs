@@ -97,7 +97,8 @@ pub fn tidy(folder: &Path) {
         });
         let refuses = || {
             let address = SocketAddrUnix::new(entry.path());
-            address.is_ok_and(|address| socket::is_refused(&address))
+            let tried = address.map(|address| socket::connect_at_once(&address));
+            matches!(tried, Ok(Err(error)) if error.kind() == io::ErrorKind::ConnectionRefused)
         };
         if is_old && refuses() {
             let _ = fs::remove_file(entry.path());

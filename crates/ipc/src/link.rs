@@ -5,27 +5,26 @@ use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
+use gpushim_descriptors::KeptDescriptor;
 use rustix::io::retry_on_intr;
-use rustix::net::{
-    self, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, SocketAddrUnix,
-};
+use rustix::net::{self, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketAddrUnix};
 
 use crate::folder;
 use crate::message::{self, Ask, BATCH, REPLY, Refused, Reply, Request};
-use crate::socket::{connect, is_same_user};
+use crate::socket;
 use crate::token::Random;
 
 /// A connection to an exporter of the same user.
 #[derive(Debug)]
 pub struct Link {
-    socket: OwnedFd,
+    socket: KeptDescriptor,
 }
 
 impl Link {
     /// Connects to the exporter that listens under a name.
     ///
     /// # Errors
-    /// There is none, it is another user's process, or it does not answer for 10 s.
+    /// There is none, it has ended, it is another user's process, or it does not answer for 10 s.
     pub fn to(name: &Random) -> io::Result<Link> {
         let first = folder::in_network(name).and_then(|address| Link::at(&address));
         first.or_else(|error| {
@@ -43,11 +42,8 @@ impl Link {
     }
 
     pub(crate) fn at(address: &SocketAddrUnix) -> io::Result<Link> {
-        let socket = connect(address)?;
-        match is_same_user(&socket) {
-            true => Ok(Link { socket }),
-            false => Err(io::ErrorKind::PermissionDenied.into()),
-        }
+        let socket = socket::connect(address)?;
+        Ok(Link { socket })
     }
 
     /// Fetches pieces of a block.
@@ -56,18 +52,14 @@ impl Link {
     /// The connection ended, or there was no answer for 10 s; the exporter's refusal within the answer.
     pub fn fetch(&self, request: &Request) -> io::Result<Result<Reply<OwnedFd>, Refused>> {
         let ask = Ask::Pieces(*request).encode();
-        retry_on_intr(|| net::send(&self.socket, &ask, SendFlags::NOSIGNAL))?;
+        socket::send(&self.socket, &ask)?;
         let mut bytes = [0; REPLY];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(BATCH))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
+        let waiting = self.socket.prove()?;
         let received = retry_on_intr(|| {
             let mut into = [IoSliceMut::new(&mut bytes)];
-            net::recvmsg(
-                &self.socket,
-                &mut into,
-                &mut control,
-                RecvFlags::CMSG_CLOEXEC,
-            )
+            net::recvmsg(waiting, &mut into, &mut control, RecvFlags::CMSG_CLOEXEC)
         })?;
         let mut files = Vec::new();
         for message in control.drain() {

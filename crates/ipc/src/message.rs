@@ -147,7 +147,8 @@ pub(crate) fn decode<F>(bytes: &[u8], files: Vec<F>) -> Option<Result<Reply<F>, 
     match word(0)? {
         PIECES => {}
         GONE => return Some(Err(Refused::Gone)),
-        DRIVER => return Some(Err(Refused::Driver(total))),
+        // 0 would say that it was served.
+        DRIVER if total != 0 => return Some(Err(Refused::Driver(total))),
         _ => return None,
     }
     if bytes.len() != HEAD + 8 * files.len() {
@@ -199,6 +200,12 @@ mod tests {
             let _ = Ask::decode(&bytes);
             let _ = decode(&bytes, vec![(); files]);
         }
+    }
+
+    #[test]
+    fn no_refusal_says_that_the_driver_succeeded() {
+        let success: Result<Reply<()>, _> = Err(Refused::Driver(0));
+        assert!(decode::<()>(&encode(&success), Vec::new()).is_none());
     }
 
     #[test]

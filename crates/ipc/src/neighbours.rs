@@ -1,17 +1,15 @@
 //! The user's other processes, which are asked for memory that they do not use.
 
-use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::Errno;
-use rustix::net::{self, RecvFlags, SendFlags, SocketAddrUnix};
+use gpushim_descriptors::KeptDescriptor;
+use rustix::net::SocketAddrUnix;
 
 use crate::folder;
 use crate::message::{Ask, Room};
-use crate::socket::{connect_at_once, is_same_user};
+use crate::socket::{self, connect_at_once};
 use crate::token::Random;
 
 /// After a process has not answered in time, it is not asked for this many times as long.
@@ -24,11 +22,8 @@ pub struct Neighbours {
     silent: Mutex<Vec<(Random, Instant)>>,
 }
 
-/// A process that is about to answer.
-struct Asked {
-    name: Random,
-    socket: OwnedFd,
-}
+/// A process that is about to answer: its server's name, and the connection.
+type Asked = (Random, KeptDescriptor);
 
 impl Neighbours {
     /// Nobody was asked yet.
@@ -60,20 +55,19 @@ impl Neighbours {
     /// Asks those that `connect` gives; it is told who is silent.
     fn ask(
         &self,
-        connect: impl FnOnce(&[Random]) -> Vec<(Random, OwnedFd)>,
+        connect: impl FnOnce(&[Random]) -> Vec<Asked>,
         room: &Room,
         enough: u64,
         patience: Duration,
     ) -> u64 {
         let words = Ask::Room(*room).encode();
-        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
-        let new = connect(&self.silent()).into_iter();
-        let new = new.filter(|(_, socket)| net::send(socket, &words, flags).is_ok());
-        let mut asked: Vec<_> = new.map(|(name, socket)| Asked { name, socket }).collect();
+        let mut asked = connect(&self.silent());
+        asked.retain(|(_, socket)| socket::send(socket, &words).is_ok());
         let until = Instant::now() + patience;
         let mut given: u64 = 0;
         while given < enough && !asked.is_empty() {
-            if !wait(&asked, until) {
+            let left = until.saturating_duration_since(Instant::now());
+            if !socket::wait(asked.iter().map(|(_, socket)| socket), left) {
                 self.are_silent(&asked, SILENCE * patience);
                 break;
             }
@@ -92,49 +86,27 @@ impl Neighbours {
     fn are_silent(&self, asked: &[Asked], time: Duration) {
         let mut silent = self.silent.lock().unwrap_or_else(PoisonError::into_inner);
         let until = Instant::now() + time;
-        silent.extend(asked.iter().map(|asked| (asked.name, until)));
+        silent.extend(asked.iter().map(|(name, _)| (*name, until)));
     }
 }
 
-/// Waits for one more of them to answer. False: none did until then.
-fn wait(asked: &[Asked], until: Instant) -> bool {
-    let left = until.saturating_duration_since(Instant::now());
-    let sockets = asked.iter().map(|asked| &asked.socket);
-    let mut polled: Vec<_> = sockets
-        .map(|socket| PollFd::new(socket, PollFlags::IN))
-        .collect();
-    let polled = Timespec::try_from(left).map(|left| poll(&mut polled, Some(&left)));
-    matches!(polled, Ok(Ok(1..) | Err(Errno::INTR)))
-}
-
-/// Removes those that have answered or are gone. Returns the bytes that they gave back.
+/// Removes those that have answered or are gone. Returns the bytes that they gave back, as they say.
 fn take_answers(asked: &mut Vec<Asked>) -> u64 {
     let mut given: u64 = 0;
-    asked.retain(|asked| {
-        let answer = answer(&asked.socket);
-        given = given.saturating_add(answer.unwrap_or(0));
-        matches!(answer, Err(Errno::AGAIN | Errno::INTR))
+    asked.retain(|(_, socket)| {
+        let mut bytes = [0; 8];
+        let received = socket::receive(socket, &mut bytes);
+        if matches!(received, Ok(Some(8))) {
+            given = given.saturating_add(u64::from_ne_bytes(bytes));
+        }
+        matches!(received, Ok(None))
     });
     given
 }
 
-/// The bytes that a process gave back, as it says; 0 if it is gone.
-fn answer(socket: &OwnedFd) -> Result<u64, Errno> {
-    let mut bytes = [0; 8];
-    let (read, _) = net::recv(socket, &mut bytes[..], RecvFlags::DONTWAIT)?;
-    Ok(match read == bytes.len() {
-        true => u64::from_ne_bytes(bytes),
-        false => 0,
-    })
-}
-
 /// Connections to servers of this user of which `is_wanted` holds: those in this network namespace, and those of others that have a
 /// file in the folder.
-fn connected(
-    here: &[Random],
-    folder: &Path,
-    is_wanted: impl Fn(&Random) -> bool,
-) -> Vec<(Random, OwnedFd)> {
+fn connected(here: &[Random], folder: &Path, is_wanted: impl Fn(&Random) -> bool) -> Vec<Asked> {
     let in_network = here.iter().map(|name| (*name, folder::in_network(name)));
     let mut addresses: Vec<_> = in_network.collect();
     if folder::is_private(folder) {
@@ -146,10 +118,8 @@ fn connected(
         }));
     }
     let wanted = addresses.into_iter().filter(|(name, _)| is_wanted(name));
-    let sockets = wanted.filter_map(|(name, address)| {
-        let socket = connect_at_once(&address.ok()?).ok()?;
-        is_same_user(&socket).then_some((name, socket))
-    });
+    let sockets =
+        wanted.filter_map(|(name, address)| Some((name, connect_at_once(&address.ok()?).ok()?)));
     sockets.collect()
 }
 
@@ -159,6 +129,7 @@ mod tests {
     use crate::folder::tests::private;
     use crate::message::{Refused, Reply, Request};
     use crate::server::{Server, Service};
+    use std::os::fd::OwnedFd;
     use std::sync::atomic::{AtomicBool, Ordering};
 
     const PATIENCE: Duration = Duration::from_secs(5);
@@ -199,7 +170,7 @@ mod tests {
         }
     }
 
-    fn connection(server: &Server) -> (Random, OwnedFd) {
+    fn connection(server: &Server) -> Asked {
         let address = folder::in_network(&server.name).expect("an address");
         let socket = connect_at_once(&address).expect("a connection");
         (server.name, socket)

@@ -3,19 +3,19 @@
 use std::fs;
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use gpushim_descriptors::KeptDescriptor;
+use rustix::io::Errno;
 use rustix::net::{
-    self, AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
-    SocketAddrUnix, SocketFlags, SocketType,
+    self, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags,
 };
 
 use crate::folder;
 use crate::message::{self, Ask, BATCH, Refused, Reply, Request, Room};
-use crate::socket::is_same_user;
+use crate::socket::{self, is_peer};
 use crate::token::{self, Random};
 
 /// Processes that are served at once; others wait in the queue of the socket.
@@ -25,10 +25,7 @@ const QUEUE: i32 = 128;
 /// A process that asks for nothing for so long is let go.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How often the thread looks whether it is to go on.
-const LOOK: Timespec = Timespec {
-    tv_sec: 1,
-    tv_nsec: 0,
-};
+const LOOK: Duration = Duration::from_secs(1);
 /// Pause after connections could not be accepted, for want of descriptors.
 const PAUSE: Duration = Duration::from_millis(10);
 
@@ -54,13 +51,13 @@ pub struct Server {
     pub name: Random,
     /// What importers must know: it stands in tokens.
     pub secret: Random,
-    listeners: Vec<OwnedFd>,
+    listeners: Vec<KeptDescriptor>,
     path: Option<PathBuf>,
 }
 
 /// A process that is connected.
 struct Peer {
-    socket: OwnedFd,
+    socket: KeptDescriptor,
     until: Instant,
 }
 
@@ -97,9 +94,14 @@ impl Server {
         Ok(server)
     }
 
-    /// The descriptors of the sockets: for a forked child, which must not keep them open.
-    pub fn descriptors(&self) -> impl Iterator<Item = RawFd> {
-        self.listeners.iter().map(AsRawFd::as_raw_fd)
+    /// Closes a forked child's copies of the sockets. Takes no lock.
+    pub fn close_in_child(&self) {
+        self.listeners.iter().for_each(KeptDescriptor::close);
+    }
+
+    /// True until the program has closed all sockets.
+    pub fn listens(&self) -> bool {
+        self.listeners.iter().any(is_open)
     }
 
     /// The process ends: removes what would be left of it.
@@ -112,93 +114,82 @@ impl Server {
 
     /// From here on who connects is refused, and need not wait.
     fn close(&self) {
-        for listener in &self.listeners {
+        for listener in self.listeners.iter().flat_map(KeptDescriptor::prove) {
             let _ = net::shutdown(listener, net::Shutdown::Both);
         }
     }
 
-    /// Answers requests until the service does not go on, and listens no more then.
+    /// Answers requests until the service does not go on or the program has closed the sockets.
     pub fn run(&self, service: &impl Service) {
-        self.answer(service);
+        let mut peers = Vec::new();
+        while service.goes_on() && self.listens() {
+            let now = Instant::now();
+            peers.retain(|peer: &Peer| peer.until > now);
+            let most = MOST.saturating_sub(peers.len());
+            let listeners = self.listeners.iter().filter(|one| is_open(one)).take(most);
+            if socket::wait(peers.iter().map(|peer| &peer.socket).chain(listeners), LOOK) {
+                peers.retain_mut(|peer| self.serve(peer, service).is_ok());
+                peers.extend(self.listeners.iter().take(most).filter_map(accept));
+            }
+        }
         self.close();
     }
 
-    fn answer(&self, service: &impl Service) {
-        let mut peers = Vec::new();
-        while service.goes_on() {
-            let now = Instant::now();
-            peers.retain(|peer: &Peer| peer.until > now);
-            let listeners: &[OwnedFd] = match peers.len() < MOST {
-                true => &self.listeners,
-                false => &[],
-            };
-            let sockets = peers.iter().map(|peer| &peer.socket);
-            let mut waited: Vec<_> = sockets
-                .chain(listeners)
-                .map(|socket| PollFd::new(socket, PollFlags::IN))
-                .collect();
-            if !poll(&mut waited, Some(&LOOK)).is_ok_and(|ready| ready > 0) {
-                continue;
-            }
-            let mut ready = waited.iter().map(|one| !one.revents().is_empty());
-            let of_peers: Vec<bool> = ready.by_ref().take(peers.len()).collect();
-            let of_listeners: Vec<bool> = ready.collect();
-            let mut asks = of_peers.into_iter();
-            peers.retain_mut(|peer| {
-                !asks.next().unwrap_or(false) || self.serve(peer, service).is_some()
-            });
-            let new = listeners.iter().zip(of_listeners);
-            for (listener, _) in new.filter(|(_, is_ready)| *is_ready) {
-                peers.extend(accept(listener));
-            }
-        }
-    }
-
-    /// Answers one request. `None`: the other process is to be let go.
-    fn serve(&self, peer: &mut Peer, service: &impl Service) -> Option<()> {
+    /// Answers a request, if there is one.
+    ///
+    /// # Errors
+    /// The other process is to be let go.
+    fn serve(&self, peer: &mut Peer, service: &impl Service) -> io::Result<()> {
         // One byte more than a request has: a longer packet is none.
         let mut bytes = [0; Ask::SIZE + 1];
-        let (read, _) = net::recv(&peer.socket, &mut bytes[..], RecvFlags::DONTWAIT).ok()?;
-        match Ask::decode(bytes.get(..read)?)? {
-            Ask::Pieces(request) if token::is_same(&request.secret, &self.secret) => {
-                send(&peer.socket, &service.pieces(&request)).ok()?;
+        let Some(read) = socket::receive(&peer.socket, &mut bytes)? else {
+            return Ok(());
+        };
+        match bytes.get(..read).and_then(Ask::decode) {
+            Some(Ask::Pieces(request)) if token::is_same(&request.secret, &self.secret) => {
+                send(&peer.socket, &service.pieces(&request))?;
             }
-            Ask::Pieces(_) => return None,
-            Ask::Room(room) => {
-                let given = service.make_room(&room).to_ne_bytes();
-                let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
-                net::send(&peer.socket, &given, flags).ok()?;
+            Some(Ask::Room(room)) => {
+                let given = service.make_room(&room);
+                socket::send(&peer.socket, &given.to_ne_bytes())?;
             }
+            _ => return Err(io::ErrorKind::InvalidInput.into()),
         }
         peer.until = Instant::now() + PATIENCE;
-        Some(())
+        Ok(())
     }
 }
 
-fn listen(address: &SocketAddrUnix) -> io::Result<OwnedFd> {
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let socket = net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
-    net::bind(&socket, address)?;
-    net::listen(&socket, QUEUE)?;
+fn is_open(listener: &KeptDescriptor) -> bool {
+    listener.prove().is_ok()
+}
+
+fn listen(address: &SocketAddrUnix) -> io::Result<KeptDescriptor> {
+    let socket = socket::unconnected(SocketFlags::NONBLOCK)?;
+    let proven = socket.prove()?;
+    net::bind(proven, address)?;
+    net::listen(proven, QUEUE)?;
     Ok(socket)
 }
 
-/// A process that connects, if it is this user's.
-fn accept(listener: &OwnedFd) -> Option<Peer> {
+/// A process that connects, if there is one and it is this user's.
+fn accept(listener: &KeptDescriptor) -> Option<Peer> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let socket = match net::accept_with(listener, flags) {
-        Ok(socket) => socket,
+    // A connection that was accepted cannot be put back: nothing is between the proof and the call.
+    let socket = match net::accept_with(listener.prove().ok()?, flags) {
+        Ok(socket) => KeptDescriptor::keep(socket).ok()?,
+        Err(Errno::AGAIN) => return None,
         Err(_) => {
             std::thread::sleep(PAUSE);
             return None;
         }
     };
     let until = Instant::now() + PATIENCE;
-    is_same_user(&socket).then_some(Peer { socket, until })
+    is_peer(&socket).then_some(Peer { socket, until })
 }
 
 /// Sends a reply with its descriptors, of which the importer gets copies.
-fn send(socket: &OwnedFd, reply: &Result<Reply<OwnedFd>, Refused>) -> io::Result<()> {
+fn send(socket: &KeptDescriptor, reply: &Result<Reply<OwnedFd>, Refused>) -> io::Result<()> {
     let bytes = message::encode(reply);
     let pieces = reply.iter().flat_map(|reply| &reply.pieces);
     let files: Vec<_> = pieces.map(|piece| piece.file.as_fd()).collect();
@@ -208,7 +199,12 @@ fn send(socket: &OwnedFd, reply: &Result<Reply<OwnedFd>, Refused>) -> io::Result
         return Err(io::ErrorKind::InvalidInput.into());
     }
     let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
-    net::sendmsg(socket, &[IoSlice::new(&bytes)], &mut control, flags)?;
+    net::sendmsg(
+        socket.prove()?,
+        &[IoSlice::new(&bytes)],
+        &mut control,
+        flags,
+    )?;
     Ok(())
 }
 
@@ -221,6 +217,7 @@ mod tests {
     use crate::socket;
     use std::fs::File;
     use std::io::Read;
+    use std::os::fd::AsRawFd;
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::thread;
 
@@ -341,10 +338,10 @@ mod tests {
             let address = folder::in_network(&server.name).expect("an address");
             for bytes in [0, 1, Ask::SIZE - 1, Ask::SIZE, Ask::SIZE + 1, 4096] {
                 let socket = socket::connect(&address).expect("a connection");
-                net::send(&socket, &vec![1; bytes], SendFlags::empty()).expect("sent");
-                let (read, _) =
-                    net::recv(&socket, &mut [0; 8][..], RecvFlags::empty()).unwrap_or_default();
-                assert_eq!(read, 0, "a packet of {bytes} bytes has an answer");
+                socket::send(&socket, &vec![1; bytes]).expect("sent");
+                assert!(socket::wait([&socket].into_iter(), PATIENCE));
+                let read = socket::receive(&socket, &mut [0; 8]).unwrap_or(Some(0));
+                assert_eq!(read, Some(0), "a packet of {bytes} bytes has an answer");
             }
         });
     }
@@ -365,6 +362,32 @@ mod tests {
     }
 
     #[test]
+    fn numbers_that_the_program_took_are_left_alone() {
+        let folder = private();
+        let server = Server::open_in(folder.path()).expect("a server");
+        let name = token::random().expect("random bytes");
+        let address = folder::in_network(&name).expect("an address");
+        let program = listen(&address).expect("the program's own socket");
+        let number = |of: &KeptDescriptor| of.prove().expect("it is open").as_raw_fd();
+        for listener in &server.listeners {
+            // SAFETY: both are open; what had the number is closed, which is what is tested.
+            assert!(unsafe { libc::dup2(number(&program), number(listener)) } >= 0);
+        }
+        let client = socket::connect(&address).expect("a connection to the program");
+        assert!(!server.listens());
+        // It returns although the service goes on, and shuts nothing down.
+        server.run(&Numbered::default());
+        server.close_in_child();
+        server.remove();
+        assert!(accept(&program).is_some(), "another one had the connection");
+        drop(client);
+        assert!(
+            socket::connect(&address).is_ok(),
+            "the socket still listens"
+        );
+    }
+
+    #[test]
     fn sockets_that_nobody_listens_on_are_removed() {
         let folder = private();
         let left = folder::path(folder.path(), &[7; 16]);
@@ -372,15 +395,13 @@ mod tests {
         for path in [&left, &young] {
             drop(listen(&SocketAddrUnix::new(path).expect("an address")).expect("a socket"));
         }
+        let start = rustix::fs::Timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
         let long_ago = rustix::fs::Timestamps {
-            last_access: Timespec {
-                tv_sec: 0,
-                tv_nsec: 0,
-            },
-            last_modification: Timespec {
-                tv_sec: 0,
-                tv_nsec: 0,
-            },
+            last_access: start,
+            last_modification: start,
         };
         rustix::fs::utimensat(
             rustix::fs::CWD,

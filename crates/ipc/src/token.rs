@@ -44,6 +44,12 @@ impl Token {
         bytes
     }
 
+    /// True if the block ends within `memory` bytes when it begins `offset` bytes behind their beginning.
+    pub fn fits(&self, memory: u64, offset: u64) -> bool {
+        let end = offset.checked_add(self.bytes);
+        end.is_some_and(|end| offset < end && end <= memory)
+    }
+
     /// The token in a handle's bytes. `None`: the handle is the driver's, or another version's.
     pub fn decode(bytes: &[u8; Token::SIZE]) -> Option<Token> {
         let is_token = bytes[..8] == MAGIC && bytes[12..16] == [0; 4];
@@ -118,6 +124,21 @@ mod tests {
             bytes[at] ^= 1;
             assert_eq!(Token::decode(&bytes), None, "byte {at} of the magic number");
         }
+    }
+
+    #[test]
+    fn a_block_fits_only_if_its_end_does() {
+        let of = |bytes| Token {
+            process: 1,
+            name: [1; 16],
+            secret: [2; 16],
+            block: 3,
+            bytes,
+        };
+        assert!(of(4096).fits(8192, 4096) && of(8192).fits(8192, 0));
+        assert!(!of(4097).fits(8192, 4096) && !of(0).fits(8192, 4096));
+        assert!(!of(8192).fits(1 << 21, u64::MAX - 4095), "it wraps");
+        assert!(!of(u64::MAX).fits(1 << 21, 4096) && !of(u64::MAX).fits(1 << 21, 0));
     }
 
     #[test]

@@ -43,7 +43,6 @@ mod event;
 mod explore;
 pub mod fnv;
 mod guard;
-mod identity;
 mod index;
 mod jit;
 pub mod layout;

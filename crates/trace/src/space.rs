@@ -11,8 +11,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use gpushim_descriptors::Identity;
+
 use super::guard::Guard;
-use super::identity::Identity;
 
 /// Bytes that are told apart.
 const PAGE: usize = 4096;

@@ -3,7 +3,7 @@
 
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Once;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 
 use crate::base::settings;
 use crate::base::stderr::say;
@@ -17,10 +17,19 @@ const SERVING: u8 = 1;
 /// In a forked child and after a failure of ours: every call goes straight to the driver.
 const BYPASSED: u8 = 2;
 
+/// The process that is served.
+static PROCESS: AtomicU32 = AtomicU32::new(0);
+
 /// Whether every call must go straight to the real function.
 #[inline]
 pub fn bypassed() -> bool {
     STATE.load(Ordering::Relaxed) == BYPASSED
+}
+
+/// True if handlers of the end of a process have nothing to end: as [`bypassed`], and in a child whose fork
+/// called no handlers (the system call alone). Changes nothing: such a child may share the parent's memory.
+pub fn bypassed_at_exit() -> bool {
+    bypassed() || PROCESS.load(Ordering::Relaxed) != std::process::id()
 }
 
 /// Whether calls are served: a first one has arrived, and none of them failed.
@@ -40,6 +49,7 @@ pub fn serve() -> bool {
 pub fn prepare() {
     static START: Once = Once::new();
     START.call_once(|| {
+        PROCESS.store(std::process::id(), Ordering::Relaxed);
         // A child of fork shares the mapped trace and has no usable CUDA: it must not touch either.
         // SAFETY: the handler is an `extern "C"` function that only stores to an atomic.
         unsafe { libc::pthread_atfork(None, None, Some(in_child)) };

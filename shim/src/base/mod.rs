@@ -3,6 +3,7 @@
 
 pub mod addresses;
 pub mod boundary;
+pub mod ending;
 pub mod linker;
 pub mod newcomers;
 pub mod preloaded;

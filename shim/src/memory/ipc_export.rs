@@ -82,30 +82,27 @@ pub fn is_possible(entry: &RegisteredPool, block: &LiveBlock) -> bool {
 }
 
 /// The token of the block or the segment that contains an address. `None`: it can have none.
-pub fn token(address: u64) -> Option<Token> {
+///
+/// # Errors
+/// Why this process gives none away.
+pub fn token(address: u64) -> Option<Result<Token, &'static str>> {
     let _uncancelled = Uncancelled::new();
     let source = source(address)?;
     let server = ipc_server::server()?;
     let is_live = |block| find(block).is_some();
     let number = EXPORTS.lock().ok()?.add(source.block, is_live);
-    Some(Token {
+    Some(server.map(|server| Token {
         process: std::process::id(),
         name: server.name,
         secret: server.secret,
         block: number,
         bytes: source.requested,
-    })
-}
-
-/// Why the block at an address has no token, if it could have one but for that.
-pub fn why_none(address: u64) -> Option<&'static str> {
-    source(address)?;
-    ipc_server::why_none()
+    }))
 }
 
 /// Whether a token is this process's own.
 pub fn is_own(token: &Token) -> bool {
-    ipc_server::server().is_some_and(|server| server.name == token.name)
+    ipc_server::name() == Some(&token.name)
 }
 
 /// The descriptors of some pages of a block, for an importer.

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::ptr;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, Once};
+use std::sync::{Mutex, MutexGuard, Once};
+use std::{mem, ptr};
 
 use cudarc::driver::sys;
 use gpushim_alloc::Context;
 use gpushim_alloc::stream_pool::Driver;
-use gpushim_ipc::{Link, Piece, Refused, Request, Token};
+use gpushim_ipc::{Link, Piece, Refused, Reply, Request, Token};
 
 use crate::base::thread::{self, Uncancelled};
 use crate::base::{boundary, stderr};
@@ -35,11 +35,12 @@ struct Import {
     range: Range,
 }
 
-/// Reserved addresses, and how much of them has memory.
+/// Reserved addresses, how much of them has memory, and how many are before the block.
 #[derive(Clone, Copy)]
 struct Range {
     base: u64,
     bytes: u64,
+    offset: u64,
     mapped: u64,
 }
 
@@ -70,8 +71,8 @@ fn open_token(token: Token, flags: u32) -> Result<u64, CUresult> {
         return Ok(address);
     }
     let device = device::driver().ordinal_of(context)?;
-    let (range, offset) = fetch(&token, device)?;
-    let address = range.base + offset;
+    let range = fetch(&token, device)?;
+    let address = range.base + range.offset;
     let import = Import {
         token,
         context,
@@ -98,75 +99,74 @@ fn again(token: &Token, context: Context) -> Option<u64> {
     Some(*address)
 }
 
-/// Maps a block for a device. Returns the addresses, and where the block begins there.
-fn fetch(token: &Token, device: i32) -> Result<(Range, u64), CUresult> {
+/// Maps a block for a device.
+fn fetch(token: &Token, device: i32) -> Result<Range, CUresult> {
     let driver = device::driver();
     let link = Link::to(&token.name).map_err(|error| unreachable(token, &error))?;
-    let mut range = None;
-    let (mut seen, mut offset) = (0, 0);
-    let result = loop {
-        let request = Request {
-            secret: token.secret,
-            block: token.block,
-            first: seen,
-        };
-        let reply = match link.fetch(&request) {
-            Ok(Ok(reply)) => reply,
-            Ok(Err(Refused::Gone)) => break Err(INVALID_VALUE),
-            Ok(Err(Refused::Driver(code))) => break Err(code),
-            Err(error) => break Err(unreachable(token, &error)),
-        };
-        let into = match &mut range {
-            Some(range) => range,
-            empty => match driver.reserve(device, reply.bytes) {
-                Ok(base) => empty.insert(Range {
-                    base,
-                    bytes: reply.bytes,
-                    mapped: 0,
-                }),
-                Err(error) => break Err(error),
-            },
-        };
-        offset = reply.offset;
-        seen += reply.pieces.len() as u32;
-        let is_empty = reply.pieces.is_empty();
-        let mut pieces = reply.pieces.into_iter();
-        if let Err(error) = pieces.try_for_each(|piece| place(driver, into, piece)) {
-            break Err(error);
-        }
-        if into.mapped == into.bytes {
-            break driver.allow(into.base, into.bytes, &[device]);
-        }
-        // What a confused exporter says must not keep this thread for ever.
-        if is_empty || seen >= reply.total {
-            break Err(INVALID_VALUE);
+    let mut reply = ask(&link, token, 0)?;
+    if !token.fits(reply.bytes, reply.offset) {
+        return Err(INVALID_VALUE);
+    }
+    let mut range = Range {
+        base: driver.reserve(device, reply.bytes)?,
+        bytes: reply.bytes,
+        offset: reply.offset,
+        mapped: 0,
+    };
+    let mut fill = || {
+        let mut seen = 0_u32;
+        loop {
+            let before = seen;
+            for piece in reply.pieces.drain(..) {
+                place(driver, &mut range, piece)?;
+                seen = seen.saturating_add(1);
+            }
+            if range.mapped == range.bytes {
+                return driver.allow(range.base, range.bytes, &[device]);
+            }
+            // What a confused exporter says must not keep this thread for ever.
+            if seen == before || seen >= reply.total {
+                return Err(INVALID_VALUE);
+            }
+            reply = ask(&link, token, seen)?;
         }
     };
-    match (result, range) {
-        (Ok(()), Some(range)) if offset + token.bytes <= range.bytes => Ok((range, offset)),
-        (result, range) => {
-            range.into_iter().for_each(|range| release(driver, range));
-            Err(result.err().unwrap_or(INVALID_VALUE))
-        }
-    }
+    let filled = fill();
+    filled.inspect_err(|_| release(driver, range))?;
+    Ok(range)
+}
+
+/// Asks for the pieces of a block from a number on.
+fn ask(link: &Link, token: &Token, first: u32) -> Result<Reply<OwnedFd>, CUresult> {
+    let request = Request {
+        secret: token.secret,
+        block: token.block,
+        first,
+    };
+    let reply = link.fetch(&request);
+    let reply = reply.map_err(|error| unreachable(token, &error))?;
+    reply.map_err(|refused| match refused {
+        Refused::Gone => INVALID_VALUE,
+        Refused::Driver(code) => code,
+    })
 }
 
 /// Maps one piece behind those that are there.
 fn place(driver: &Cuda, range: &mut Range, piece: Piece<OwnedFd>) -> Result<(), CUresult> {
-    if piece.bytes > range.bytes - range.mapped {
-        return Err(INVALID_VALUE);
-    }
+    let mapped = range.mapped.checked_add(piece.bytes);
+    let mapped = mapped.filter(|mapped| *mapped <= range.bytes);
+    let mapped = mapped.ok_or(INVALID_VALUE)?;
     let mut handle = 0;
     let file = ptr::without_provenance_mut(piece.file.as_raw_fd() as usize);
     // SAFETY: `handle` is ours to write; the descriptor is passed by value, and stays ours.
     let call = || unsafe { real::cuMemImportFromShareableHandle(&mut handle, file, DESCRIPTOR) };
     check(relaxed(|| thread::call(call)))?;
-    let mapped = driver.map(range.base + range.mapped, piece.bytes, handle);
+    let result = driver.map(range.base + range.mapped, piece.bytes, handle);
     // The mapping keeps the memory.
     // SAFETY: the handle was made here, and is given back once.
     thread::call(|| unsafe { real::cuMemRelease(handle) });
-    mapped?;
-    range.mapped += piece.bytes;
+    result?;
+    range.mapped = mapped;
     Ok(())
 }
 
@@ -194,7 +194,7 @@ fn unreachable(token: &Token, error: &std::io::Error) -> CUresult {
 
 /// Closes an import. `None`: none begins at this address, and the driver must answer.
 pub fn close(address: u64) -> Option<Result<(), CUresult>> {
-    let of = used(address, 1)?;
+    let of = last_use(address)?;
     let _uncancelled = Uncancelled::new();
     if let Some(context) = of {
         // As the driver's own close does: work may still use the memory.
@@ -217,14 +217,16 @@ pub fn close(address: u64) -> Option<Result<(), CUresult>> {
     Some(Ok(()))
 }
 
-/// The context of an import that is open no more than `most` times, else `Some(None)`. `None`: there is no import.
-fn used(address: u64, most: u32) -> Option<Option<Context>> {
-    if COUNT.load(Ordering::Acquire) == 0 {
-        return None;
-    }
-    let imports = IMPORTS.lock().ok()?;
+/// The context of an import that is open once, else `Some(None)`. `None`: there is no import.
+fn last_use(address: u64) -> Option<Option<Context>> {
+    let imports = imports()?;
     let import = imports.get(&address)?;
-    Some((import.count <= most).then_some(import.context))
+    Some((import.count == 1).then_some(import.context))
+}
+
+/// The imports, if there are any.
+fn imports() -> Option<MutexGuard<'static, BTreeMap<u64, Import>>> {
+    (COUNT.load(Ordering::Acquire) > 0).then(|| IMPORTS.lock().ok())?
 }
 
 /// A block of another process, as this one has it open.
@@ -239,10 +241,7 @@ pub struct Opened {
 
 /// The import that contains an address.
 pub fn find(address: u64) -> Option<Opened> {
-    if COUNT.load(Ordering::Acquire) == 0 {
-        return None;
-    }
-    let imports = IMPORTS.lock().ok()?;
+    let imports = imports()?;
     let (base, import) = imports.range(..=address).next_back()?;
     (address - base < import.token.bytes).then_some(Opened {
         address: *base,
@@ -253,23 +252,15 @@ pub fn find(address: u64) -> Option<Opened> {
 
 /// A context has ended, and its imports with it.
 pub fn context_gone(gone: Context) {
-    if COUNT.load(Ordering::Acquire) == 0 {
-        return;
-    }
-    let Ok(mut imports) = IMPORTS.lock() else {
+    let Some(mut imports) = imports() else {
         return;
     };
-    let mut ranges = Vec::new();
-    imports.retain(|_, import| {
-        let stays = import.context != gone;
-        if !stays {
-            ranges.push(import.range);
-        }
-        stays
-    });
+    let all = mem::take(&mut *imports).into_iter();
+    let (ended, rest) = all.partition::<BTreeMap<_, _>, _>(|(_, import)| import.context == gone);
+    *imports = rest;
     COUNT.store(imports.len(), Ordering::Release);
     drop(imports);
-    ranges
-        .into_iter()
-        .for_each(|range| release(device::driver(), range));
+    for import in ended.values() {
+        release(device::driver(), import.range);
+    }
 }

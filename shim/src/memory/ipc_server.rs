@@ -1,15 +1,12 @@
 //! The sockets at which this process answers others, and the thread that does. It waits for no other process.
 
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::{Mutex, OnceLock};
-use std::thread::sleep;
-use std::time::Duration;
 
-use gpushim_ipc::{Refused, Reply, Request, Room, Server, Service};
+use gpushim_ipc::{Random, Refused, Reply, Request, Room, Server, Service};
 use gpushim_trace::background::{self, Background, is_left_alone};
 
-use crate::base::{addresses, boundary};
+use crate::base::{addresses, boundary, ending};
 use crate::record::trace;
 
 /// What others are answered with.
@@ -24,12 +21,11 @@ pub struct Answers {
 /// still take then, bytes.
 const BESIDE: usize = 256 << 20;
 
+/// Why there are no sockets any more.
+const CLOSED: &str = "the program closed the sockets for other processes";
+
 /// Set once. An error: why there is none.
 static SERVER: OnceLock<Result<Server, String>> = OnceLock::new();
-/// The sockets, for a forked child; -1: none.
-static SOCKETS: [AtomicI32; 2] = [const { AtomicI32::new(-1) }; 2];
-/// Set when the process ends: the driver may be gone from then on.
-static STOPPED: AtomicBool = AtomicBool::new(false);
 /// Held while the thread calls the driver, so that the end of the process waits for that.
 static WORKING: Mutex<()> = Mutex::new(());
 
@@ -44,69 +40,54 @@ pub fn start(answers: Answers) {
     });
 }
 
-/// The sockets, if the thread was started.
-pub fn server() -> Option<&'static Server> {
-    SERVER.get()?.as_ref().ok()
+/// The sockets. `None`: not yet opened.
+///
+/// # Errors
+/// Why there are none.
+pub fn server() -> Option<Result<&'static Server, &'static str>> {
+    Some(match SERVER.get()? {
+        Ok(server) if server.listens() => Ok(server),
+        Ok(_) => Err(CLOSED),
+        Err(why) => Err(why),
+    })
 }
 
-/// Why there are none, if the thread could not be started.
-pub fn why_none() -> Option<&'static str> {
-    Some(SERVER.get()?.as_ref().err()?)
+/// The name of the sockets, if there were some.
+pub fn name() -> Option<&'static Random> {
+    Some(&SERVER.get()?.as_ref().ok()?.name)
 }
 
 fn open(answers: Answers) -> Result<Server, String> {
     if !addresses::are_free(BESIDE) {
         return Err("fewer than 256 MiB of addresses are left (ulimit -v)".to_owned());
     }
-    let server = Server::open();
-    let server =
-        server.map_err(|error| format!("there is no socket for other processes: {error}"))?;
+    let none = |what, error| format!("there is no {what} for other processes: {error}");
+    let server = Server::open().map_err(|error| none("socket", error))?;
     // SAFETY: both handlers are `extern "C"` functions that do not unwind.
     unsafe {
         libc::pthread_atfork(None, None, Some(in_child));
         libc::atexit(stop);
     }
-    match background::spawn("gpushim-ipc", 256 << 10, move || serve(answers)) {
-        Ok(_) => {
-            for (slot, socket) in SOCKETS.iter().zip(server.descriptors()) {
-                slot.store(socket, Ordering::Release);
-            }
-            Ok(server)
-        }
-        Err(error) => {
-            server.remove();
-            Err(format!("there is no thread for other processes: {error}"))
-        }
-    }
+    let thread = background::spawn("gpushim-ipc", 256 << 10, move || serve(answers));
+    let thread = thread.inspect_err(|_| server.remove());
+    thread.map_err(|error| none("thread", error))?;
+    Ok(server)
 }
 
 /// A forked child inherits the sockets, but not the thread that answers. It closes them, so that the kernel refuses other
 /// processes once the parent has ended.
 extern "C" fn in_child() {
-    for slot in &SOCKETS {
-        let socket = slot.swap(-1, Ordering::AcqRel);
-        if socket >= 0 {
-            // SAFETY: the child's copy of a socket that only the parent's thread uses.
-            unsafe { libc::close(socket) };
-        }
+    if let Some(Ok(server)) = SERVER.get() {
+        server.close_in_child();
     }
 }
 
 extern "C" fn stop() {
-    STOPPED.store(true, Ordering::Release);
-    if boundary::bypassed() {
-        // In a forked child: the sockets are the parent's.
-        return;
-    }
-    if let Some(server) = server() {
+    // The sockets of a forked child are its parent's.
+    if ending::begin(&WORKING)
+        && let Some(Ok(server)) = SERVER.get()
+    {
         server.remove();
-    }
-    // Waits for a call in progress, but not for ever: the process wants to end.
-    for _ in 0..100 {
-        if WORKING.try_lock().is_ok() {
-            break;
-        }
-        sleep(Duration::from_millis(1));
     }
 }
 
@@ -116,6 +97,9 @@ fn serve(answers: Answers) {
     // The thread that starts this one is about to store it.
     if let Ok(server) = SERVER.wait() {
         server.run(&answers);
+        if !server.listens() && !ending::has_begun() {
+            trace::fact("ipc", CLOSED);
+        }
     }
 }
 
@@ -124,7 +108,7 @@ fn at_work<R>(refused: impl Fn() -> R, work: impl FnOnce() -> R) -> R {
     let Ok(_working) = WORKING.lock() else {
         return refused();
     };
-    if STOPPED.load(Ordering::Acquire) {
+    if ending::has_begun() {
         return refused();
     }
     boundary::run(refused, work)
@@ -132,7 +116,7 @@ fn at_work<R>(refused: impl Fn() -> R, work: impl FnOnce() -> R) -> R {
 
 impl Service for Answers {
     fn goes_on(&self) -> bool {
-        !STOPPED.load(Ordering::Acquire) && !boundary::bypassed() && !is_left_alone()
+        !ending::has_begun() && !is_left_alone()
     }
 
     fn pieces(&self, request: &Request) -> Result<Reply<OwnedFd>, Refused> {

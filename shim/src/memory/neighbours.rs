@@ -22,6 +22,7 @@ const LEAST: u64 = 256 << 20;
 const SOON: Duration = Duration::from_secs(1);
 
 /// What came of the last time, for each device.
+#[derive(Default)]
 struct Last {
     /// When others are asked again, and how many bytes they gave then.
     not_before: Option<Instant>,
@@ -47,8 +48,7 @@ fn ask(device: i32, needed: u64) -> bool {
         return false;
     };
     let begun = Instant::now();
-    let own = ipc_server::server().map(|server| &server.name);
-    let given = NEIGHBOURS.make_room(own, &room, needed, PATIENCE);
+    let given = NEIGHBOURS.make_room(ipc_server::name(), &room, needed, PATIENCE);
     // Who has not answered yet may have given memory nevertheless.
     let has_room = given > 0 || is_short(device, needed) == Some(false);
     note(device, given, (!has_room).then(|| begun.elapsed()));
@@ -75,11 +75,7 @@ fn room(device: i32, needed: u64) -> Option<Room> {
 /// Notes what came of it. `vain`: how long the answers took, if there is no more memory than before.
 fn note(device: i32, given: u64, vain: Option<Duration>) {
     let Ok(mut all) = LAST.lock() else { return };
-    let last = all.entry(device).or_insert(Last {
-        not_before: None,
-        gave: None,
-        is_told: false,
-    });
+    let last = all.entry(device).or_default();
     let now = Instant::now();
     last.not_before = vain.map(|took| now + (10 * took).clamp(PAUSE.0, PAUSE.1));
     last.gave = (given > 0).then_some((now, given));

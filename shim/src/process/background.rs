@@ -1,21 +1,17 @@
 //! The background thread: gives back memory that is not in use, keeps the trace's clock, and serves `gpushim control`.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, Once};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use gpushim_alloc::TICKS_TO_DECAY;
 use gpushim_trace::background::{self, Background, is_last};
 
-use crate::base::{boundary, settings};
+use crate::base::{boundary, ending, settings};
 use crate::memory::shortage::Active;
 use crate::memory::{device_memory, elastic, pools, registry};
 use crate::process::control;
 use crate::record::{events, maintenance, thread_names};
 
-/// Set when the process ends: the driver may be gone from then on.
-static STOPPED: AtomicBool = AtomicBool::new(false);
 /// Held while the thread works, so that the end of the process waits for a call in progress.
 static WORKING: Mutex<()> = Mutex::new(());
 static WAKE: Condvar = Condvar::new();
@@ -33,19 +29,10 @@ pub fn start() {
 }
 
 extern "C" fn stop() {
-    STOPPED.store(true, Ordering::Release);
-    WAKE.notify_all();
-    if boundary::bypassed() {
-        // A forked child has this handler too, and no such thread.
+    if !ending::begin(&WORKING) {
         return;
     }
-    // Waits for a call in progress, but not for ever: the process wants to end.
-    for _ in 0..100 {
-        if WORKING.try_lock().is_ok() {
-            break;
-        }
-        thread::sleep(Duration::from_millis(1));
-    }
+    WAKE.notify_all();
     // Short processes end before the first round.
     boundary::run(
         || (),
@@ -78,7 +65,7 @@ fn run() {
         let Ok((working, _)) = WAKE.wait_timeout(working, pause.min(tick)) else {
             return;
         };
-        if STOPPED.load(Ordering::Acquire) || boundary::bypassed() {
+        if ending::has_begun() {
             return;
         }
         if looked.elapsed() >= LOOK {

@@ -1,9 +1,9 @@
 //! The side that asks: the file of a trace whose process runs, opened to be written, with a lock on it.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
@@ -61,12 +61,7 @@ impl Asker {
     pub fn open(path: &Path) -> Result<Asker, Error> {
         let failed = |why: &str| Error::new(CONTROL, path, why);
         let system = |error| Error::io(CONTROL, path, "", error);
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .custom_flags(libc::O_CLOEXEC | libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY)
-            .open(path)
-            .map_err(system)?;
+        let file = gpushim_descriptors::open(path).map_err(system)?;
         let meta = file.metadata().map_err(system)?;
         if !meta.is_file() {
             return Err(failed("it is not a regular file"));

@@ -5,12 +5,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use gpushim_descriptors::Identity;
 use memmap2::{MmapOptions, MmapRaw, UncheckedAdvice};
 
 use super::holes;
 use super::lost::{self, Place};
 use crate::guard::Guard;
-use crate::identity::Identity;
 
 /// Content as words, read atomically because a running process may change them meanwhile.
 #[derive(Debug)]

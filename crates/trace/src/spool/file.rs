@@ -1,15 +1,16 @@
 //! The files of a spool: segments of bounded size, the oldest deleted when there is no more room.
 
 use std::collections::VecDeque;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+
+use gpushim_descriptors::Identity;
 
 use super::frame::MAGIC;
 use super::{segment_path, segments};
-use crate::identity::Identity;
 
 /// What a spool may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -141,12 +142,7 @@ impl Segments {
 
 /// Creates a segment and lets go of its descriptor.
 fn create(trace: &Path, number: u64) -> io::Result<Segment> {
-    let file = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .custom_flags(libc::O_CLOEXEC | libc::O_NOFOLLOW)
-        .open(segment_path(trace, number))?;
+    let file = gpushim_descriptors::create(&segment_path(trace, number))?;
     Ok(Segment {
         number,
         identity: Identity::of(&file.metadata()?),

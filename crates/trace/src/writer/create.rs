@@ -1,9 +1,8 @@
 //! Making the file: never over another one, and private.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 /// How often a name that another process takes at the same moment is given up for the next one.
@@ -31,15 +30,8 @@ pub fn open_new(path: &Path) -> io::Result<(File, PathBuf)> {
     Err(io::Error::from(io::ErrorKind::AlreadyExists))
 }
 
-/// Creates a file, through no link, for this user alone.
 fn open(path: &Path) -> io::Result<File> {
-    let file = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .custom_flags(libc::O_CLOEXEC | libc::O_NOFOLLOW)
-        .open(path)?;
+    let file = gpushim_descriptors::create(path)?;
     write_in_place(&file);
     Ok(file)
 }

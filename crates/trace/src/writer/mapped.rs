@@ -6,12 +6,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
+use gpushim_descriptors::Identity;
 use memmap2::{MmapOptions, MmapRaw};
 
 use super::places::{Place, Places};
 use super::tables::Tables;
 use super::{CURSOR_AT, Mapped, WriterOptions, create, sums};
-use crate::identity::Identity;
 use crate::layout::{control, cursor, facts};
 use crate::ring::{Ring, Slot};
 use crate::space::{Room, Space};

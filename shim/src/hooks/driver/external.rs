@@ -35,14 +35,14 @@ fn token(
     address: DevicePtr,
     otherwise: impl FnOnce() -> CUresult,
 ) -> CUresult {
+    static NO_SERVER: Once = Once::new();
     if handle.is_null() {
         return INVALID_VALUE;
     }
-    let Some(token) = ipc_export::token(address) else {
-        return match ipc_export::why_none(address) {
-            Some(why) => no_server(why),
-            None => otherwise(),
-        };
+    let token = match ipc_export::token(address) {
+        Some(Ok(token)) => token,
+        Some(Err(why)) => return no_handle(&NO_SERVER, why),
+        None => return otherwise(),
     };
     // SAFETY: not null, and the caller's to be written.
     unsafe {
@@ -55,37 +55,29 @@ fn token(
     SUCCESS
 }
 
-/// This process has no server for importers.
-fn no_server(why: &str) -> CUresult {
-    static SAID: Once = Once::new();
-    SAID.call_once(|| stderr::say(&format!("failed to make an IPC handle: {why}")));
+/// There is no handle: said in one line, because the driver's code does not tell.
+fn no_handle(said: &Once, why: &str) -> CUresult {
+    said.call_once(|| stderr::say(&format!("failed to make an IPC handle: {why}")));
     INVALID_VALUE
 }
 
 /// A block of a stream-ordered pool has no handle for other processes, with the driver's pools as with
 /// ours: a part of a larger allocation would open as all of it.
-fn no_handle(entry: &RegisteredPool) -> CUresult {
+fn no_handle_of_pool(entry: &RegisteredPool) -> CUresult {
     static SAID: Once = Once::new();
-    SAID.call_once(|| {
-        stderr::say(&format!(
-            "failed to make an IPC handle: memory of a stream-ordered pool (device {}) has none; use \
-             memory of cudaMalloc, and no takeover in this process",
-            entry.device
-        ));
-    });
-    INVALID_VALUE
+    let why = format!(
+        "memory of a stream-ordered pool (device {}) has none; use memory of cudaMalloc, and no takeover in this process",
+        entry.device
+    );
+    no_handle(&SAID, &why)
 }
 
 /// Nor has a segment that is in part in memory of the host, because the device had none.
 fn no_handle_of_segment() -> CUresult {
     static SAID: Once = Once::new();
-    SAID.call_once(|| {
-        stderr::say(
-            "failed to make an IPC handle: a segment of PyTorch's (GPUSHIM_ELASTIC) is in part in memory of the host, \
-             because the device has none left, or the device has no descriptors",
-        );
-    });
-    INVALID_VALUE
+    let why = "a segment of PyTorch's (GPUSHIM_ELASTIC) is in part in memory of the host, because the device has none left, \
+               or the device has no descriptors";
+    no_handle(&SAID, why)
 }
 
 /// Opens a handle of memory in pages. `None`: it is the driver's.
@@ -112,7 +104,7 @@ driver_hooks! {
             return unsafe { real::cuIpcGetMemHandle(handle, address) };
         }
         match owner::of(address) {
-            Owner::Pool(pool, _) => return token(handle, address, || no_handle(pool)),
+            Owner::Pool(pool, _) => return token(handle, address, || no_handle_of_pool(pool)),
             Owner::Segment(..) => {
                 elastic::pin(address);
                 return token(handle, address, no_handle_of_segment);

@@ -1,9 +1,9 @@
 //! The spool of a trace, copied up to a cut.
 
-use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
+
+use gpushim_descriptors::create;
 
 use crate::regular::open_companion;
 use crate::spool::{Budget, scan, segment_path, segments};
@@ -52,13 +52,4 @@ fn copy_all(
         out.flush()?;
     }
     Ok(())
-}
-
-fn create(path: &Path) -> io::Result<File> {
-    OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .custom_flags(libc::O_CLOEXEC | libc::O_NOFOLLOW)
-        .open(path)
 }

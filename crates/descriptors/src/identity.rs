@@ -7,7 +7,7 @@ use std::path::Path;
 
 /// A file's device and inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Identity {
+pub struct Identity {
     device: u64,
     inode: u64,
 }
@@ -26,21 +26,43 @@ impl Identity {
         meta.is_file() && Identity::of(meta) == self
     }
 
-    /// Opens the file for writing by its path, through no link and without waiting for anything.
+    /// Opens the file by its path, as [`open`].
     ///
     /// # Errors
     /// What the file system says, and if another file is there now.
     pub fn open(self, path: &Path) -> io::Result<File> {
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .custom_flags(libc::O_CLOEXEC | libc::O_NOFOLLOW | libc::O_NONBLOCK)
-            .open(path)?;
+        let file = open(path)?;
         if !self.is(&file.metadata()?) {
             return Err(io::Error::other("another file has its place"));
         }
         Ok(file)
     }
+}
+
+/// Opens a file for reading and writing, through no link and without waiting for anything.
+///
+/// # Errors
+/// What the file system says.
+pub fn open(path: &Path) -> io::Result<File> {
+    OpenOptions::new()
+        .read(true)
+        .write(true)
+        .custom_flags(libc::O_CLOEXEC | libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY)
+        .open(path)
+}
+
+/// Creates a file that did not exist, through no link, for this user alone.
+///
+/// # Errors
+/// What the file system says.
+pub fn create(path: &Path) -> io::Result<File> {
+    OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .custom_flags(libc::O_CLOEXEC | libc::O_NOFOLLOW)
+        .open(path)
 }
 
 #[cfg(all(test, not(miri)))]
