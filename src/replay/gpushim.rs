@@ -49,7 +49,6 @@ impl GpushimAllocator {
     ) -> GpushimAllocator {
         let settings = device_pool::Settings {
             policy: plain,
-            limit: device.limit,
             reuse: device.reuse,
             cache_max: device.cache_max,
             ..device_pool::Settings::default()
