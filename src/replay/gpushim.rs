@@ -38,9 +38,8 @@ pub struct GpushimAllocator {
 impl GpushimAllocator {
     /// Pools of a policy on a device, for `blocks` blocks.
     pub fn new(device: &ReplayDevice, policy: alloc::Policy, blocks: u32) -> GpushimAllocator {
-        let plain = device_pool::Settings {
+        let settings = device_pool::Settings {
             policy,
-            limit: device.limit,
             reuse: device.reuse,
             cache_max: device.cache_max,
             ..device_pool::Settings::default()
@@ -56,7 +55,7 @@ impl GpushimAllocator {
         };
         let simulated = Simulated::new(device.limit.unwrap_or(UNLIMITED), device.lag);
         GpushimAllocator {
-            plain: DevicePool::new(simulated, plain),
+            plain: DevicePool::new(simulated, settings),
             serves_all: policy == alloc::Policy::Vmm,
             ordered: StreamPool::new(0, ordered),
             places: vec![0; blocks as usize],

@@ -44,7 +44,9 @@ variables! {
     LIMIT = { "GPUSHIM_LIMIT", "none", "a size like 512M, 1.5g or 2GiB, or none",
         "The most device memory that the process may hold, bytes per device. `cuMemGetInfo` reports it as the \
          total; a request beyond it is an out-of-memory error. Memory that a graph allocates when it runs is the \
-         driver's and does not count." }
+         driver's and does not count. Counted is what the driver takes: granules of 2 MiB, which allocations of up \
+         to 1 MiB share, and of 32 MiB in pools of its own (policy `off`; pools that other processes can import). A \
+         request is refused where less than a granule is left. An array has granules to itself." }
     CACHE_MAX = { "GPUSHIM_CACHE_MAX", "none", "a size like 512M, 1.5g or 2GiB, 0, or none",
         "The most freed memory that is kept for reuse, bytes per device. `none` leaves it to the policy." }
     DECAY = { "GPUSHIM_DECAY", "10s", "a time like 500ms, 10s or 2m, or off",

@@ -1,17 +1,24 @@
-//! The limit on the memory that the process may hold of each device (`GPUSHIM_LIMIT`), for every kind of request: bytes
-//! are claimed before the driver is asked, and returned when it refuses, so that no number of threads exceeds the
-//! limit.
+//! The limit on the memory that the process may hold of each device (`GPUSHIM_LIMIT`).
 //!
-//! The pool of `cudaMalloc` keeps the limit itself, too, before it asks: it gives cached memory back first
-//! (`device_pool/grow.rs` of the allocator). Without a limit nothing is counted.
+//! The most that the driver can take for a request is claimed before it is asked, so that no number of
+//! threads exceeds the limit. The driver takes whole granules. Small blocks of one context share granules;
+//! the driver's answer, an address, shows whether the granule was counted before. Without a limit nothing
+//! is counted.
 
 use std::collections::HashMap;
-use std::sync::Mutex;
+use std::collections::hash_map::Entry;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+use std::{iter, mem};
 
 use gpushim_alloc::Context;
 
 use crate::base::settings;
+
+/// Bytes that the driver takes multiples of (`alloc.info` of tests/conformance/recorded.txt).
+const GRANULE: u64 = 2 << 20;
+/// Bytes of the largest block that shares a granule with others.
+const SMALL: u64 = 1 << 20;
 
 /// Device ordinals, with one place for what is of no known device.
 const DEVICES: usize = 256;
@@ -19,8 +26,77 @@ const DEVICES: usize = 256;
 /// Bytes of each device that the process holds or is asking for.
 static HELD: [AtomicU64; DEVICES] = [const { AtomicU64::new(0) }; DEVICES];
 
-/// Bytes that end with a context, by its handle, with the device.
-static OF_CONTEXTS: Mutex<Option<HashMap<u64, (i32, u64)>>> = Mutex::new(None);
+/// Held while the driver is asked for a block that may need no new memory: one such claim is open at a time.
+static TURN: Mutex<()> = Mutex::new(());
+
+/// Memory that the driver takes and returns as one, by its address or handle.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum Key {
+    /// A granule of small blocks; ends with a context.
+    Granule(Context, u64),
+    /// A large block, or an array; ends with a context.
+    Block(Context, u64),
+    /// Physical memory, by its handle.
+    Physical(u64),
+    /// All memory of a pool of the driver's.
+    Pool(u64),
+}
+
+impl Key {
+    fn ends_with(self, gone: Context) -> bool {
+        matches!(self, Key::Granule(of, _) | Key::Block(of, _) if of == gone)
+    }
+}
+
+/// The place of memory: the first and the last key that it is counted by.
+#[derive(Clone, Copy)]
+pub struct Place(Key, Key);
+
+impl Place {
+    /// The place of a block of the driver's, made in a context.
+    pub fn of_block(context: Context, address: u64, bytes: u64) -> Place {
+        if bytes > SMALL {
+            return Place::of_array(context, address);
+        }
+        let granule = |address| Key::Granule(context, address - address % GRANULE);
+        Place(granule(address), granule(address + bytes.max(1) - 1))
+    }
+
+    /// The place of an array, made in a context. Its address is not known, so it has granules of its own.
+    pub fn of_array(context: Context, handle: u64) -> Place {
+        Place(Key::Block(context, handle), Key::Block(context, handle))
+    }
+
+    /// The place of physical memory.
+    pub fn of_physical(handle: u64) -> Place {
+        Place(Key::Physical(handle), Key::Physical(handle))
+    }
+
+    /// The place of all blocks of a pool of the driver's.
+    pub fn of_pool(handle: u64) -> Place {
+        Place(Key::Pool(handle), Key::Pool(handle))
+    }
+
+    fn keys(self) -> impl Iterator<Item = Key> {
+        iter::once(self.0).chain(Some(self.1).filter(|last| *last != self.0))
+    }
+}
+
+/// The bytes that are held by a key.
+struct Holding {
+    device: i32,
+    bytes: u64,
+    /// Blocks, handles, mappings and pools that keep it.
+    users: u32,
+    /// Users of earlier memory with this key, whose [`give`] is still to come.
+    late: u32,
+}
+
+static HOLDINGS: LazyLock<Mutex<HashMap<Key, Holding>>> = LazyLock::new(Mutex::default);
+
+fn holdings() -> MutexGuard<'static, HashMap<Key, Holding>> {
+    HOLDINGS.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// Bytes per device, if there is a limit.
 pub fn limit() -> Option<u64> {
@@ -34,109 +110,151 @@ fn of(device: i32) -> &'static AtomicU64 {
         .unwrap_or(&HELD[DEVICES - 1])
 }
 
-/// Bytes taken for a request that the driver has not answered yet. Dropped, they are given back.
+/// Bytes in whole granules.
+fn granules(bytes: u64) -> u64 {
+    bytes.checked_next_multiple_of(GRANULE).unwrap_or(bytes)
+}
+
+/// Bytes taken for a request that the driver has not answered yet. Dropped, they are returned.
 #[must_use]
 pub struct Claim {
     device: i32,
     bytes: u64,
+    turn: Option<MutexGuard<'static, ()>>,
 }
 
 impl Claim {
     /// A claim of 0 bytes: for memory that does not count.
     pub fn none() -> Claim {
-        let (device, bytes) = (0, 0);
-        Claim { device, bytes }
-    }
-
-    /// The driver gave the memory: it is held until [`give`].
-    pub fn keep(self) {
-        std::mem::forget(self);
-    }
-
-    /// As [`Claim::keep`], for memory that ends with a context: held until [`give_in`].
-    pub fn keep_in(self, context: Context) {
-        if self.bytes > 0
-            && let Ok(mut contexts) = OF_CONTEXTS.lock()
-        {
-            let contexts = contexts.get_or_insert_default();
-            contexts.entry(context.0).or_insert((self.device, 0)).1 += self.bytes;
+        Claim {
+            device: 0,
+            bytes: 0,
+            turn: None,
         }
-        self.keep();
+    }
+
+    /// Lets others claim what they may not need, too: the driver's answer takes longer.
+    pub fn let_others(&mut self) {
+        self.turn = None;
+    }
+
+    /// The driver gave this many bytes: what they take is held until [`give`].
+    pub fn keep(mut self, place: Place, bytes: u64) {
+        if self.bytes > 0 {
+            place
+                .keys()
+                .for_each(|key| self.enter(key, granules(bytes)));
+        }
+    }
+
+    fn enter(&mut self, key: Key, bytes: u64) {
+        let device = self.device;
+        let mut holdings = holdings();
+        let known = holdings.entry(key).or_insert(Holding {
+            device,
+            bytes: 0,
+            // A pool keeps its memory, too.
+            users: matches!(key, Key::Pool(_)).into(),
+            late: 0,
+        });
+        known.users += 1;
+        if let (Key::Granule(..), 2..) = (key, known.users) {
+            return;
+        }
+        if matches!(key, Key::Block(..) | Key::Physical(_)) {
+            // The driver used the address or handle again, so what was there is gone.
+            known.late += mem::replace(&mut known.users, 1) - 1;
+        }
+        let before = mem::replace(&mut known.bytes, bytes);
+        let more = bytes.saturating_sub(self.bytes);
+        of(device).fetch_add(more, Ordering::AcqRel);
+        self.bytes -= bytes - more;
+        of(mem::replace(&mut known.device, device)).fetch_sub(before, Ordering::AcqRel);
     }
 }
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        give(self.device, self.bytes);
+        of(self.device).fetch_sub(self.bytes, Ordering::AcqRel);
     }
 }
 
-/// Takes bytes of a device. `None`: the limit does not allow them.
+/// Claims what the driver may take for bytes of a device. `None`: the limit does not allow it.
 pub fn reserve(device: i32, bytes: u64) -> Option<Claim> {
+    reserve_in_turn(device, bytes, bytes <= SMALL)
+}
+
+/// Claims as [`reserve`] does; `may_share`: the driver may need less, or nothing.
+pub fn reserve_in_turn(device: i32, bytes: u64, may_share: bool) -> Option<Claim> {
     let Some(limit) = limit() else {
         return Some(Claim::none());
     };
+    let turn = may_share.then(|| TURN.lock().unwrap_or_else(PoisonError::into_inner));
+    let bytes = granules(bytes);
     let more = |held: u64| held.checked_add(bytes).filter(|held| *held <= limit);
     of(device)
         .fetch_update(Ordering::AcqRel, Ordering::Acquire, more)
         .ok()
-        .map(|_| Claim { device, bytes })
+        .map(|_| Claim {
+            device,
+            bytes,
+            turn,
+        })
 }
 
-/// Bytes of a device went back to the driver.
-pub fn give(device: i32, bytes: u64) {
-    if bytes > 0 && limit().is_some() {
-        let less = |held: u64| Some(held.saturating_sub(bytes));
-        let _ = of(device).fetch_update(Ordering::AcqRel, Ordering::Acquire, less);
-    }
+/// One more user of memory. False: it is not counted.
+pub fn share(place: Place) -> bool {
+    let mut holdings = holdings();
+    let known = holdings.get_mut(&place.0);
+    known.map(|known| known.users += 1).is_some()
 }
 
-/// Bytes of a context's memory went back to the driver. Does nothing if the context has ended: its end released them.
-pub fn give_in(context: Context, bytes: u64) {
-    if bytes == 0 || limit().is_none() {
+/// A user of memory is gone, by an answer of the driver's: with the last one goes the memory. Memory that
+/// is not counted, or that ended with its context, stays uncounted.
+pub fn give(place: Place) {
+    if limit().is_none() {
         return;
     }
-    let given = OF_CONTEXTS.lock().ok().and_then(|mut contexts| {
-        let (device, held) = contexts.as_mut()?.get_mut(&context.0)?;
-        let given = bytes.min(*held);
-        *held -= given;
-        Some((*device, given))
-    });
-    if let Some((device, given)) = given {
-        give(device, given);
-    }
-}
-
-/// A request in a context, for which bytes were claimed, took these bytes.
-pub fn correct_in(context: Context, claimed: u64, taken: u64) {
-    give_in(context, claimed.saturating_sub(taken));
-    let bytes = taken.saturating_sub(claimed);
-    if bytes == 0 || limit().is_none() {
-        return;
-    }
-    if let Ok(mut contexts) = OF_CONTEXTS.lock()
-        && let Some((device, held)) = contexts.as_mut().and_then(|all| all.get_mut(&context.0))
-    {
-        *held += bytes;
-        of(*device).fetch_add(bytes, Ordering::AcqRel);
+    let mut holdings = holdings();
+    for key in place.keys() {
+        let Entry::Occupied(mut known) = holdings.entry(key) else {
+            continue;
+        };
+        let holding = known.get_mut();
+        match holding.late {
+            0 => holding.users -= 1,
+            _ => holding.late -= 1,
+        }
+        if holding.users == 0 {
+            let gone = known.remove();
+            of(gone.device).fetch_sub(gone.bytes, Ordering::AcqRel);
+        }
     }
 }
 
 /// A context ended, and with it the memory that was in it.
 pub fn context_gone(context: Context) {
-    let gone = OF_CONTEXTS
-        .lock()
-        .ok()
-        .and_then(|mut contexts| contexts.as_mut()?.remove(&context.0));
-    if let Some((device, bytes)) = gone {
-        give(device, bytes);
+    holdings().retain(|key, held| {
+        let stays = !key.ends_with(context);
+        if !stays {
+            of(held.device).fetch_sub(held.bytes, Ordering::AcqRel);
+        }
+        stays
+    });
+}
+
+/// Memory that is counted is this many bytes now.
+pub fn recount(place: Place, bytes: u64) {
+    if let Some(known) = holdings().get_mut(&place.0) {
+        let before = mem::replace(&mut known.bytes, bytes);
+        of(known.device).fetch_add(bytes.wrapping_sub(before), Ordering::AcqRel);
     }
 }
 
 /// Whether this number of further bytes of a device may be held. By the time they are asked for, others may have
 /// them: [`reserve`] decides.
 pub fn fits(device: i32, bytes: u64) -> bool {
-    limit().is_none_or(|limit| held(device).saturating_add(bytes) <= limit)
+    limit().is_none_or(|limit| held(device).saturating_add(granules(bytes)) <= limit)
 }
 
 /// Bytes of a device that the process holds or is asking for; 0 without a limit.

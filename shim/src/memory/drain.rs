@@ -21,6 +21,7 @@ use crate::cuda::types::{
     CAPTURE_UNSUPPORTED, CONTEXT_IS_DESTROYED, CUresult, OUT_OF_MEMORY, check,
 };
 use crate::cuda::{context, green};
+use crate::memory::budget::{self, Claim, Place};
 use crate::memory::{registry, room};
 
 /// An allocation that is kept for a wait.
@@ -54,12 +55,20 @@ static IS_RECENT: AtomicBool = AtomicBool::new(false);
 /// Allocates one from the driver, and enters it.
 fn allocate(of: Context, enter: fn(&mut All, Kept)) -> Result<Kept, CUresult> {
     let (born, mut address) = (gate::ends(), 0);
+    let claim = match budget::limit() {
+        Some(_) => budget::reserve(Device::ordinal(device::driver(), of)?, 1),
+        None => Some(Claim::none()),
+    };
+    let claim = claim.ok_or(OUT_OF_MEMORY)?;
     // SAFETY: `address` is ours to write.
     let call = || relaxed(|| unsafe { real::cuMemAlloc_v2(&mut address, 1) });
     if let Ok(mut all) = ALL.lock() {
         all.coming += 1;
     }
     let result = context::with(of, || thread::call(call)).and_then(check);
+    if result.is_ok() {
+        claim.keep(Place::of_block(of, address, 1), 1);
+    }
     let kept = Kept { of, born, address };
     if let Ok(mut all) = ALL.lock() {
         all.coming -= 1;
@@ -100,7 +109,9 @@ fn left(address: u64) {
 fn free(kept: &Kept) -> Result<(), CUresult> {
     // SAFETY: the address is of an allocation that nothing else knows.
     let call = || relaxed(|| unsafe { real::cuMemFree_v2(kept.address) });
-    check(context::with(kept.of, || thread::call(call))?)
+    check(context::with(kept.of, || thread::call(call))?)?;
+    budget::give(Place::of_block(kept.of, kept.address, 1));
+    Ok(())
 }
 
 /// A stream of a context is about to capture.

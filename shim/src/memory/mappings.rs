@@ -115,7 +115,7 @@ pub fn allocate(
             })
         });
         placed.inspect_err(|error| {
-            physical::destroy(device, handle, mapping.bytes);
+            physical::destroy(handle);
             refused(device, *error, driver.has_plenty(device, mapping.bytes));
         })
     });
@@ -152,12 +152,7 @@ fn part(pool: u64, bytes: u64) -> Option<u64> {
 }
 
 /// Frees memory that no work uses. `None`: it did not come from [`allocate`].
-pub fn release(
-    driver: &Cuda,
-    device: i32,
-    address: u64,
-    bytes: u64,
-) -> Option<Result<(), CUresult>> {
+pub fn release(driver: &Cuda, address: u64, bytes: u64) -> Option<Result<(), CUresult>> {
     let mut mappings = MAPPINGS.lock().ok()?;
     let (&base, mapping) = mappings.range_mut(..=address).next_back()?;
     if address >= base + mapping.bytes {
@@ -174,7 +169,7 @@ pub fn release(
     drop(mappings);
     let unmapped = driver.unmap(base, mapping.bytes);
     if unmapped.is_ok() {
-        physical::destroy(device, mapping.handle, mapping.bytes);
+        physical::destroy(mapping.handle);
         driver.unreserve(base, mapping.bytes);
     } else {
         if mapping.pool != 0 {

@@ -7,7 +7,7 @@ use gpushim_alloc::device_pool::Device;
 
 use crate::cuda::types::{CUresult, SUCCESS};
 use crate::cuda::{context, device};
-use crate::memory::{budget, elastic, registry};
+use crate::memory::{budget, driver_pools, elastic, registry};
 use crate::record::events::Held;
 
 /// How long a query waits for memory that is on its way between pools and the driver, and the interval at which it
@@ -71,6 +71,7 @@ fn adjust(free: Option<&mut usize>, total: Option<&mut usize>) {
         *free += (cached + of_pools.cached) as usize;
     }
     if let Some(limit) = limit {
+        driver_pools::count(device);
         // Memory that is cached for later requests is available.
         let held = budget::held(device).saturating_sub(cached + of_pools.unused);
         limited(free, total, limit, held);

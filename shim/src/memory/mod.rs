@@ -10,6 +10,7 @@ pub mod budget;
 pub mod capture_notices;
 pub mod device_memory;
 pub mod drain;
+pub mod driver_pools;
 pub mod elastic;
 pub mod elastic_pages;
 pub mod elastic_sites;

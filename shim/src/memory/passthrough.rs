@@ -7,10 +7,12 @@ use gpushim_alloc::Context;
 use gpushim_trace::{Class, Kind};
 
 use crate::base::thread::{self, Uncancelled};
-use crate::cuda::types::{CUresult, INVALID_VALUE, OUT_OF_MEMORY, SUCCESS, check};
+use crate::cuda::captures::relaxed;
+use crate::cuda::functions::real;
+use crate::cuda::types::{CUresult, Handle, INVALID_VALUE, OUT_OF_MEMORY, SUCCESS, check};
 use crate::cuda::{context, green};
-use crate::memory::budget::{self, Claim};
-use crate::memory::{drain, policy, room, shortage};
+use crate::memory::budget::{self, Claim, Place};
+use crate::memory::{drain, driver_pools, policy, room, shortage};
 use crate::record::events;
 
 /// One allocation of the driver's.
@@ -19,78 +21,188 @@ pub struct Allocation {
     class: Class,
     size: u64,
     device: u8,
-    /// The context that it ends with, if it ends with one.
-    context: Option<Context>,
-    /// Whether it was taken of what the process may hold.
-    counts: bool,
+    /// The place where it counts in what the process may hold, if it does.
+    place: Option<Place>,
 }
 
 static LIVE: Mutex<Option<HashMap<u64, Allocation>>> = Mutex::new(None);
 
-/// Whether memory of this class counts against what the process may hold of the device.
-fn takes_device_memory(class: Class) -> bool {
-    matches!(
-        class,
-        Class::Device
-            | Class::Pitched
-            | Class::Array
-            | Class::MipmappedArray
-            | Class::Vmm
-            | Class::PoolAsync
-    )
+/// A request that the driver is to serve.
+#[derive(Clone, Copy)]
+pub struct Request {
+    pub class: Class,
+    /// Bytes asked for, or as many as are needed at most.
+    pub bytes: u64,
+    /// The device whose memory it takes; `None`: the current one's.
+    pub device: Option<i32>,
+    pub stream: u64,
+    /// The pool that the program named, or the physical memory that it maps, by its handle.
+    pub source: Option<u64>,
+    /// Set where memory is taken not by the call, but when a graph runs.
+    pub is_captured: bool,
 }
 
-/// Whether a request of this class may have been refused because the device has no memory.
-fn may_be_of_device(class: Class) -> bool {
-    takes_device_memory(class) || class == Class::Unknown
-}
+impl Request {
+    /// A request in the current context.
+    pub fn new(class: Class, bytes: u64) -> Request {
+        Request {
+            class,
+            bytes,
+            device: None,
+            stream: 0,
+            source: None,
+            is_captured: false,
+        }
+    }
 
-/// The context that memory of this class ends with, if it is handed out now.
-fn context_of(class: Class) -> Option<Context> {
-    let ends = matches!(
-        class,
-        Class::Device | Class::Pitched | Class::Array | Class::MipmappedArray
-    );
-    ends.then(context::current).flatten().map(green::owner)
-}
+    fn ordinal(&self) -> i32 {
+        self.device.unwrap_or_else(|| context::device().into())
+    }
 
-/// Notes and records what the driver handed out.
-pub fn allocated(class: Class, address: u64, size: u64, stream: u64) {
-    if address != 0 {
-        allocated_on(context::device(), class, address, size, stream);
+    /// Tells whether the call takes memory of the device.
+    fn takes(&self) -> bool {
+        let of_host = || self.source.is_some_and(driver_pools::is_of_host);
+        match self.class {
+            Class::Device | Class::Pitched | Class::Array | Class::MipmappedArray | Class::Vmm => {
+                true
+            }
+            Class::PoolAsync => !self.is_captured && !of_host(),
+            _ => false,
+        }
+    }
+
+    /// Claims what the driver may take; caches make room for it. `None`: the limit does not allow it.
+    fn claim(&self) -> Option<Claim> {
+        if budget::limit().is_none() || !self.takes() {
+            return Some(Claim::none());
+        }
+        let device = self.ordinal();
+        let reserve = match self.class {
+            Class::PoolAsync => driver_pools::reserve,
+            _ => budget::reserve,
+        };
+        reserve(device, self.bytes).or_else(|| {
+            let again = || {
+                room::make_room();
+                driver_pools::trim(device);
+                reserve(device, self.bytes).ok_or(OUT_OF_MEMORY)
+            };
+            shortage::ask_in_turn(again).ok()
+        })
+    }
+
+    /// Counts what the driver gave at an address, or by a handle. Returns the place that goes with it.
+    fn keep(&self, claim: Claim, address: u64, size: u64) -> Option<Place> {
+        budget::limit()?;
+        let context = context::current().map_or(Context(0), green::owner);
+        let place = match self.class {
+            Class::VmmMap => {
+                let memory = self.source.map(Place::of_physical);
+                return memory.filter(|memory| budget::share(*memory));
+            }
+            _ if !self.takes() => return None,
+            Class::PoolAsync => {
+                let device = self.ordinal();
+                let pool = self.source.unwrap_or_else(|| driver_pools::current(device));
+                driver_pools::served(pool, device, claim);
+                return Some(Place::of_pool(pool));
+            }
+            // Mappings keep it, too: its handle may go first.
+            Class::Vmm => {
+                claim.keep(Place::of_physical(address), size);
+                return None;
+            }
+            Class::Array | Class::MipmappedArray => Place::of_array(context, address),
+            _ => Place::of_block(context, address, size),
+        };
+        claim.keep(place, size);
+        Some(place)
     }
 }
 
-/// As [`allocated`], on another device than the current one.
-pub fn allocated_on(device: u8, class: Class, address: u64, size: u64, stream: u64) {
-    noted(
-        device,
-        class,
-        address,
-        size,
-        stream,
-        takes_device_memory(class),
-    );
-}
-
-/// As [`allocated_on`], of what takes memory only when a graph runs.
-pub fn captured_on(device: u8, class: Class, address: u64, size: u64, stream: u64) {
-    noted(device, class, address, size, stream, false);
-}
-
-fn noted(device: u8, class: Class, address: u64, size: u64, stream: u64, counts: bool) {
-    // It keeps this device, whatever context is current when it is freed.
-    let allocation = Allocation {
-        class,
-        size,
-        device,
-        context: context_of(class),
-        counts,
+/// Has the driver serve a request. If it has no memory, caches are flushed and it is asked again before the
+/// program gets an error. `made` returns the address, or handle, of what it made and the bytes; 0 is nothing.
+pub fn allocate(
+    request: Request,
+    call: impl FnMut() -> CUresult,
+    made: impl FnOnce() -> (u64, u64),
+) -> CUresult {
+    let _uncancelled = Uncancelled::new();
+    events::driver_ns();
+    let Some(mut claim) = request.claim() else {
+        shortage::refused(request.class, request.bytes, OUT_OF_MEMORY);
+        return OUT_OF_MEMORY;
     };
+    let result = ask(request, &mut claim, call);
+    if result == SUCCESS
+        && let (address, size) = made()
+        && address != 0
+    {
+        let allocation = Allocation {
+            class: request.class,
+            size,
+            device: u8::try_from(request.ordinal()).unwrap_or_else(|_| context::device()),
+            place: request.keep(claim, address, size),
+        };
+        noted(address, allocation, request.stream);
+    }
+    result
+}
+
+/// Calls the driver; again, once there is room, if it has no memory.
+fn ask(request: Request, claim: &mut Claim, mut call: impl FnMut() -> CUresult) -> CUresult {
+    let Request { class, bytes, .. } = request;
+    let result = thread::timed(&mut call);
+    if result != OUT_OF_MEMORY {
+        return result;
+    }
+    if policy::is_off() {
+        shortage::refused(class, bytes, result);
+        return result;
+    }
+    claim.let_others();
+    let mut again = || {
+        room::make_room();
+        check(thread::timed(&mut call))
+    };
+    let mut asked = shortage::ask_in_turn(&mut again);
+    // It may be that the device has none.
+    if asked == Err(OUT_OF_MEMORY) && (request.takes() || class == Class::Unknown) {
+        asked = shortage::ask_beside_neighbours(request.ordinal(), bytes, again);
+    }
+    let result = asked.map_or_else(|error| error, |()| SUCCESS);
+    if result == OUT_OF_MEMORY {
+        shortage::refused(class, bytes, result);
+    }
+    result
+}
+
+/// Notes and records memory that does not count in what the process may hold.
+pub fn allocated(class: Class, address: u64, size: u64) {
+    if address != 0 {
+        let (device, place) = (context::device(), None);
+        let allocation = Allocation {
+            class,
+            size,
+            device,
+            place,
+        };
+        noted(address, allocation, 0);
+    }
+}
+
+/// It keeps its device, whatever context is current when it is freed.
+fn noted(address: u64, allocation: Allocation, stream: u64) {
+    let Allocation {
+        class,
+        size,
+        device,
+        ..
+    } = allocation;
     if let Ok(mut live) = LIVE.lock() {
         live.get_or_insert_default().insert(address, allocation);
     }
-    events::forwarded(Kind::Alloc, class, allocation.device, address, size, stream);
+    events::forwarded(Kind::Alloc, class, device, address, size, stream);
 }
 
 /// What [`forget`] removed from this table and from the trace: for [`freed`] if the driver freed it, for [`restore`] if
@@ -128,13 +240,16 @@ pub fn freed(address: u64, entry: Taken, stream: u64) {
         class,
         size,
         device,
-        context,
-        counts,
+        place,
     } = allocation;
-    match context {
-        Some(context) => budget::give_in(context, size),
-        None if counts => budget::give(device.into(), size),
-        None => {}
+    if let Some(place) = place {
+        if stream != 0 && class != Class::PoolAsync {
+            // The driver has it when the stream has come to the free.
+            // SAFETY: the driver has just accepted the stream.
+            let wait = || unsafe { real::cuStreamSynchronize(stream as Handle) };
+            thread::timed(|| relaxed(wait));
+        }
+        budget::give(place);
     }
     match in_trace {
         Some(_) => events::forwarded(Kind::Free, class, device, address, size, stream),
@@ -163,80 +278,40 @@ pub fn free(address: u64, stream: u64, call: impl FnOnce() -> u32) -> u32 {
     result
 }
 
-/// Calls the driver for memory that is not the pool's. If it has none, the cache is given back and the driver asked
-/// again before the program gets an error.
-pub fn forward(class: Class, bytes: u64, call: impl FnMut() -> CUresult) -> CUresult {
-    forward_on(None, class, bytes, call)
-}
-
-/// As [`forward`], for memory of a device that need not be the current one.
-pub fn forward_on(
-    device: Option<i32>,
-    class: Class,
-    bytes: u64,
-    mut call: impl FnMut() -> CUresult,
-) -> CUresult {
-    let _uncancelled = Uncancelled::new();
+/// Frees by the driver, as [`free`] does, all mappings in a range.
+pub fn unmap(address: u64, bytes: u64, call: impl FnOnce() -> u32) -> u32 {
     events::driver_ns();
-    let Some(claim) = claim(device, class, bytes) else {
-        shortage::refused(class, bytes, OUT_OF_MEMORY);
-        return OUT_OF_MEMORY;
-    };
-    let mut result = thread::timed(&mut call);
-    if result == OUT_OF_MEMORY && !policy::is_off() {
-        let mut again = || {
-            room::make_room();
-            check(thread::timed(&mut call))
-        };
-        let mut asked = shortage::ask_in_turn(&mut again);
-        if asked == Err(OUT_OF_MEMORY) && may_be_of_device(class) {
-            let on = device.unwrap_or_else(|| context::device().into());
-            asked = shortage::ask_beside_neighbours(on, bytes, again);
-        }
-        result = asked.map_or_else(|error| error, |()| SUCCESS);
+    let (mut entries, mut at) = (Vec::new(), address);
+    while at < address.saturating_add(bytes)
+        && let Some(entry) = forget(at)
+    {
+        entries.push((at, entry));
+        at += entry.0.size;
     }
-    if result == OUT_OF_MEMORY {
-        shortage::refused(class, bytes, result);
-    }
-    if result == SUCCESS {
-        match context_of(class) {
-            Some(context) => claim.keep_in(context),
-            None => claim.keep(),
+    let result = thread::timed(call);
+    for (at, entry) in entries {
+        match result {
+            SUCCESS => freed(at, Some(entry), 0),
+            _ => restore(at, Some(entry)),
         }
     }
     result
 }
 
-/// Takes bytes for a request, out of what is cached if need be. `None`: the limit does not allow them.
-fn claim(device: Option<i32>, class: Class, bytes: u64) -> Option<Claim> {
-    if budget::limit().is_none() || !takes_device_memory(class) {
-        return Some(Claim::none());
-    }
-    let device = device.unwrap_or_else(|| context::device().into());
-    budget::reserve(device, bytes).or_else(|| {
-        let again = || {
-            room::make_room();
-            budget::reserve(device, bytes).ok_or(OUT_OF_MEMORY)
-        };
-        shortage::ask_in_turn(again).ok()
-    })
-}
-
-/// As [`forward`], for calls on a hot path that rarely take memory.
+/// Calls the driver as [`allocate`] does, on a hot path that rarely takes memory.
 #[inline]
 pub fn retry(mut call: impl FnMut() -> CUresult) -> CUresult {
     match call() {
-        OUT_OF_MEMORY => forward_unsized(call),
+        OUT_OF_MEMORY => forward(None, call),
         result => result,
     }
 }
 
-/// As [`forward`], for calls that take memory of an unknown size.
-pub fn forward_unsized(call: impl FnMut() -> CUresult) -> CUresult {
-    forward(Class::Unknown, 0, call)
-}
-
-/// As [`forward_unsized`], for a device that need not be the current one.
-pub fn forward_unsized_on(device: i32, call: impl FnMut() -> CUresult) -> CUresult {
-    forward_on(Some(device), Class::Unknown, 0, call)
+/// Calls the driver as [`allocate`] does, for memory of an unknown size, by default of the current device.
+pub fn forward(device: Option<i32>, call: impl FnMut() -> CUresult) -> CUresult {
+    let request = Request {
+        device,
+        ..Request::new(Class::Unknown, 0)
+    };
+    allocate(request, call, || (0, 0))
 }

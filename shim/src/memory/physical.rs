@@ -9,15 +9,20 @@ use crate::base::{settings, thread};
 use crate::cuda::functions::real;
 use crate::cuda::types::{CUresult, OUT_OF_MEMORY, check};
 use crate::cuda::{context, device, devices, primary};
-use crate::memory::{budget, policy};
+use crate::memory::budget::{self, Place};
+use crate::memory::policy;
 
-/// Runs a call that makes nothing in a context in one of the device: the current one, or the primary one.
-pub fn on_device<R>(device: i32, f: impl FnOnce() -> R) -> Result<R, CUresult> {
+/// A context of the device: the current one, or the primary one.
+pub fn context_on(device: i32) -> Option<Context> {
     let is_there = |context: &Context| device::driver().ordinal_of(*context) == Ok(device);
-    match context::current()
+    context::current()
         .filter(is_there)
         .or_else(|| primary::of(device))
-    {
+}
+
+/// Runs a call that makes nothing in a context in one of the device, if there is one.
+pub fn on_device<R>(device: i32, f: impl FnOnce() -> R) -> Result<R, CUresult> {
+    match context_on(device) {
         Some(context) => context::with(context, f),
         None => Ok(f()),
     }
@@ -55,7 +60,7 @@ pub fn create(device: i32, bytes: u64) -> Result<u64, CUresult> {
         })
     };
     check(thread::timed(create)?)?;
-    claim.keep();
+    claim.keep(Place::of_physical(handle), bytes);
     Ok(handle)
 }
 
@@ -88,9 +93,9 @@ pub fn destroy_on_host(handle: u64) {
 }
 
 /// Releases physical memory that is mapped nowhere and whose handle [`create`] made.
-pub fn destroy(device: i32, handle: u64, bytes: u64) {
+pub fn destroy(handle: u64) {
     // A refusal means that the memory is gone with its device already.
     // SAFETY: the pool made the handle, and gives it back once.
     let _ = thread::timed(|| unsafe { real::cuMemRelease(handle) });
-    budget::give(device, bytes);
+    budget::give(Place::of_physical(handle));
 }

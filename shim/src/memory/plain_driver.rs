@@ -13,7 +13,8 @@ use crate::cuda::functions::{self, real, slots};
 use crate::cuda::types::{
     CAPTURE_UNSUPPORTED, CONTEXT_IS_DESTROYED, CUresult, OUT_OF_MEMORY, SUCCESS, check,
 };
-use crate::memory::{budget, drain};
+use crate::memory::budget::{self, Place};
+use crate::memory::drain;
 use crate::record::events;
 
 /// `CUDA_ERROR_NOT_READY`.
@@ -63,7 +64,7 @@ impl Device for Cuda {
             })
         })?;
         check(result)?;
-        claim.keep_in(context);
+        claim.keep(Place::of_block(context, address, bytes), bytes);
         segment(self, Kind::Reserve, context, address, bytes);
         Ok(address)
     }
@@ -88,7 +89,7 @@ impl Device for Cuda {
                 relaxed(|| unsafe { real::cuMemFree_v2(address) })
             })
         })?);
-        budget::give_in(context, bytes);
+        budget::give(Place::of_block(context, address, bytes));
         result
     }
 

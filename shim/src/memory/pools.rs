@@ -53,11 +53,11 @@ pub fn destroyed(handle: u64) {
 
 /// A device's current pool, if it is one of ours.
 pub fn current(device: i32) -> Option<&'static RegisteredPool> {
-    let (mut pool, mut default) = (ptr::null_mut(), ptr::null_mut());
+    let (mut pool, mut of_driver) = (ptr::null_mut(), ptr::null_mut());
     // SAFETY: both are ours to write.
     let asked = thread::call(|| unsafe {
         match real::cuDeviceGetMemPool(&mut pool, device) {
-            SUCCESS => real::cuDeviceGetDefaultMemPool(&mut default, device),
+            SUCCESS => real::cuDeviceGetDefaultMemPool(&mut of_driver, device),
             error => error,
         }
     });
@@ -65,9 +65,11 @@ pub fn current(device: i32) -> Option<&'static RegisteredPool> {
         return None;
     }
     // A pool of the program's was taken in when it was made, unless it is one that we leave alone.
-    of(pool as u64)
-        .or_else(|| (pool == default).then(|| add(pool as u64, device, of_default()))?)
-        .filter(|entry| !entry.is_aside())
+    let entry = match pool == of_driver {
+        true => default(device, pool as u64),
+        false => of(pool as u64),
+    };
+    entry.filter(|entry| !entry.is_aside())
 }
 
 /// A device's default pool, taken in if it is not yet.

@@ -41,7 +41,6 @@ fn create() -> Option<&'static DevicePool<Cuda>> {
         let settings = device_pool::Settings {
             policy: policy::of_pool()?,
             reuse: config.reuse,
-            limit: config.limit,
             cache_max: config.cache_max,
             ..device_pool::Settings::default()
         };

@@ -15,8 +15,9 @@ use crate::cuda::types::{
     CAPTURE_UNSUPPORTED, CONTEXT_IS_DESTROYED, CUresult, NOT_FOUND, OUT_OF_MEMORY, SUCCESS, check,
 };
 use crate::cuda::{context, primary};
+use crate::memory::budget::{self, Place};
 use crate::memory::{
-    budget, drain, mappings, peer_access, physical, pool_peers, registry, reservations, room,
+    drain, mappings, peer_access, physical, pool_peers, registry, reservations, room,
 };
 use crate::record::events;
 
@@ -121,7 +122,7 @@ impl Driver for Cuda {
 
     fn destroy(&self, device: i32, handle: u64, bytes: u64) {
         segment(Kind::Release, device, handle, bytes);
-        physical::destroy(device, handle, bytes);
+        physical::destroy(handle);
     }
 
     fn map(&self, address: u64, bytes: u64, handle: u64) -> Result<(), CUresult> {
@@ -195,27 +196,24 @@ impl Driver for Cuda {
     }
 
     fn allocate(&self, device: i32, bytes: u64) -> Result<u64, CUresult> {
-        let mut address = 0;
-        let claim = budget::reserve(device, bytes).ok_or(OUT_OF_MEMORY)?;
         let context = primary::take(device)?;
-        let allocate = || {
+        let allocate = || -> Result<u64, CUresult> {
+            let mut address = 0;
+            let claim = budget::reserve(device, bytes).ok_or(OUT_OF_MEMORY)?;
             // SAFETY: `address` is ours to write.
             let call = || unsafe { real::cuMemAlloc_v2(&mut address, bytes as usize) };
-            context::with(context, || relaxed(call))
+            check(context::with(context, || relaxed(call))?)?;
+            claim.keep(Place::of_block(context, address, bytes), bytes);
+            Ok(address)
         };
-        let result = thread::timed(allocate).and_then(check);
-        if result.is_err() {
-            primary::put_back(device);
-        }
-        result?;
-        claim.keep();
+        let address = thread::timed(allocate).inspect_err(|_| primary::put_back(device))?;
         segment(Kind::Reserve, device, address, bytes);
         Ok(address)
     }
 
     fn release(&self, device: i32, address: u64, bytes: u64) -> Result<(), CUresult> {
         segment(Kind::Release, device, address, bytes);
-        if let Some(result) = mappings::release(self, device, address, bytes) {
+        if let Some(result) = mappings::release(self, address, bytes) {
             return result;
         }
         let context = primary::hold(device)?;
@@ -227,7 +225,7 @@ impl Driver for Cuda {
         let result = thread::timed(release).and_then(check);
         if result.is_ok() {
             primary::put_back(device);
-            budget::give(device, bytes);
+            budget::give(Place::of_block(context, address, bytes));
         }
         result
     }

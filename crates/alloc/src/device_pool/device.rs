@@ -12,7 +12,7 @@ pub trait Device: Sync {
     /// A recorded point in a context's work, cheap to copy.
     type Event: Copy + Debug + Send;
 
-    /// The code for out-of-memory, for refusals that are the pool's own (`GPUSHIM_LIMIT`).
+    /// The code for out-of-memory, for refusals that are not the driver's.
     const OUT_OF_MEMORY: Self::Error;
 
     /// Whether an error means that memory ran out, so that giving back the cache may help.

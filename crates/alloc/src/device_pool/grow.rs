@@ -125,8 +125,8 @@ impl<D: Device> DevicePool<D> {
         let Some(device) = state.arena(miss.arena).map(|arena| arena.device) else {
             return Ok(None);
         };
-        let (over_share, over_limit) = state.excess(miss, size);
-        if over_share.max(over_limit) > 0 && !miss.loose {
+        let over_share = state.excess(miss, size);
+        if over_share > 0 && !miss.loose {
             miss.loose = true;
             return Ok(None);
         }
@@ -136,27 +136,7 @@ impl<D: Device> DevicePool<D> {
                 return Ok(None);
             }
         }
-        if over_limit > 0 {
-            if self.give_back_device(state, device, over_limit) > 0
-                || self.scrape_some(state, miss, device)
-                || Self::reduce(miss, size)
-                || self.pause(state, miss, device)
-            {
-                return Ok(None);
-            }
-            if let Some(device) = state.device_mut(device) {
-                device.stats.out_of_memory += 1;
-            }
-            return Err(D::OUT_OF_MEMORY);
-        }
-        if let Some(device) = state.device_mut(device) {
-            device.growing = device.growing.saturating_add(size);
-        }
-        let result = MutexGuard::unlocked(state, || self.device.allocate(context, size));
-        if let Some(device) = state.device_mut(device) {
-            device.growing = device.growing.saturating_sub(size);
-        }
-        match result {
+        match MutexGuard::unlocked(state, || self.device.allocate(context, size)) {
             Ok(address) => {
                 let grant = state.grown(miss.arena, address, size, miss.bytes);
                 if size >= PAGE {
@@ -174,13 +154,14 @@ impl<D: Device> DevicePool<D> {
                 })))
             }
             Err(error) if D::is_out_of_memory(error) => {
+                // A larger block will do, before memory goes back.
+                if !std::mem::replace(&mut miss.loose, true) {
+                    return Ok(None);
+                }
                 while miss.scraped < 2 {
                     miss.scraped += 1;
-                    let given = match miss.scraped {
-                        1 => self.give_back(state, miss.arena, u64::MAX, Which::Any),
-                        _ => self.give_back_device(state, device, u64::MAX),
-                    };
-                    if given > 0 {
+                    let wanted = if miss.scraped == 1 { size } else { u64::MAX };
+                    if self.give_back_device(state, device, wanted) > 0 {
                         return Ok(None);
                     }
                 }

@@ -134,11 +134,10 @@ impl<E: Copy> State<E> {
         }
     }
 
-    /// By how much new memory would take the arena beyond its share, and the device beyond its
-    /// limit.
-    pub fn excess(&self, miss: &Miss, bytes: u64) -> (u64, u64) {
+    /// Bytes by which new memory would take the arena beyond its share.
+    pub fn excess(&self, miss: &Miss, bytes: u64) -> u64 {
         let Some(arena) = self.arena(miss.arena) else {
-            return (0, 0);
+            return 0;
         };
         let peak = arena
             .recent_peak()
@@ -147,14 +146,6 @@ impl<E: Copy> State<E> {
         let share = u64::try_from(share)
             .unwrap_or(u64::MAX)
             .max(self.settings.floor);
-        let over_share = arena.reserved.saturating_add(bytes).saturating_sub(share);
-        let over_limit = match (self.settings.limit, self.devices.get(arena.device)) {
-            (Some(limit), Some(device)) => {
-                let held = device.stats.reserved.saturating_add(device.growing);
-                held.saturating_add(bytes).saturating_sub(limit)
-            }
-            _ => 0,
-        };
-        (over_share, over_limit)
+        arena.reserved.saturating_add(bytes).saturating_sub(share)
     }
 }

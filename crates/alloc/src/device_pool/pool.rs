@@ -108,7 +108,7 @@ impl<D: Device> DevicePool<D> {
     ///
     /// # Errors
     /// The driver's, verbatim, after everything cached has been given back to it if it ran out of
-    /// memory; [`Device::OUT_OF_MEMORY`] beyond [`Settings::limit`].
+    /// memory; [`Device::OUT_OF_MEMORY`] beyond a limit of the device's.
     #[inline(always)]
     pub fn allocate(&self, context: Context, bytes: u64) -> Result<Grant, D::Error> {
         match self.take(context, bytes) {

@@ -18,8 +18,6 @@ use std::collections::BTreeMap;
 pub(super) struct DeviceState {
     pub ordinal: i32,
     pub stats: Stats,
-    /// Bytes being asked of the driver.
-    pub growing: u64,
     /// Bytes on their way back to the driver, still counted as reserved.
     pub releasing: u64,
     /// Those of them that the driver is being told of: it may have them already.
@@ -159,7 +157,6 @@ impl<E: Copy> State<E> {
                 self.devices.push(DeviceState {
                     ordinal,
                     stats: Stats::default(),
-                    growing: 0,
                     releasing: 0,
                     told: 0,
                 });

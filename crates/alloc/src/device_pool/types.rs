@@ -10,8 +10,6 @@ pub struct Settings {
     pub policy: Policy,
     /// What makes a freed block safe to hand out again.
     pub reuse: Reuse,
-    /// The most bytes to hold on each device; beyond it, out-of-memory.
-    pub limit: Option<u64>,
     /// The most bytes to keep cached on each device.
     pub cache_max: Option<u64>,
     /// Bytes of device memory to leave free for what takes memory without asking us; `None`: one
@@ -48,7 +46,6 @@ impl Default for Settings {
         Settings {
             policy: Policy::Blocks,
             reuse: Reuse::default(),
-            limit: None,
             cache_max: None,
             margin: None,
             share: None,

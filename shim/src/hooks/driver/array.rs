@@ -6,19 +6,28 @@ use cudarc::driver::sys;
 use gpushim_trace::Class;
 
 use crate::cuda::functions::real;
-use crate::cuda::types::{CUresult, Handle, SUCCESS};
+use crate::cuda::types::{CUresult, Handle};
 use crate::hooks::driver::hook::driver_hooks;
-use crate::memory::passthrough;
+use crate::memory::passthrough::{self, Request};
 
 /// Bytes of one element: the channel format's width (`CUarray_format`, cuda.h) times the channels.
-/// Formats with subsampled or compressed blocks are counted as one byte an element and channel.
+/// Formats with subsampled or compressed blocks take less than that.
 fn element(format: u32, channels: c_uint) -> u64 {
     let width = match format {
-        0x02 | 0x09 | 0x10 => 2,
+        0x01 | 0x08 | 0xc0..=0xc2 | 0xc6..=0xc8 => 1,
         0x03 | 0x0a | 0x20 => 4,
-        _ => 1,
+        _ => 2,
     };
     width * u64::from(channels)
+}
+
+/// Bytes of all levels. Each level has half the edges of the one before.
+fn bytes(edges: [usize; 3], element: u64, levels: u32) -> u64 {
+    let of = |level: u32| {
+        let edges = edges.map(|edge| (edge as u64 >> level).max(1));
+        edges.into_iter().fold(element, u64::saturating_mul)
+    };
+    (0..levels).map(of).fold(0, u64::saturating_add)
 }
 
 /// # Safety
@@ -31,13 +40,17 @@ unsafe fn bytes_2d(descriptor: *const sys::CUDA_ARRAY_DESCRIPTOR) -> u64 {
     unsafe {
         let format = (&raw const (*descriptor).Format).cast::<u32>().read();
         let d = descriptor;
-        (*d).Width as u64 * ((*d).Height as u64).max(1) * element(format, (*d).NumChannels)
+        bytes(
+            [(*d).Width, (*d).Height, 1],
+            element(format, (*d).NumChannels),
+            1,
+        )
     }
 }
 
 /// # Safety
 /// `descriptor` is null or a valid pointer.
-unsafe fn bytes_3d(descriptor: *const sys::CUDA_ARRAY3D_DESCRIPTOR) -> u64 {
+unsafe fn bytes_3d(descriptor: *const sys::CUDA_ARRAY3D_DESCRIPTOR, levels: u32) -> u64 {
     if descriptor.is_null() {
         return 0;
     }
@@ -45,10 +58,8 @@ unsafe fn bytes_3d(descriptor: *const sys::CUDA_ARRAY3D_DESCRIPTOR) -> u64 {
     unsafe {
         let format = (&raw const (*descriptor).Format).cast::<u32>().read();
         let d = descriptor;
-        (*d).Width as u64
-            * ((*d).Height as u64).max(1)
-            * ((*d).Depth as u64).max(1)
-            * element(format, (*d).NumChannels)
+        let edges = [(*d).Width, (*d).Height, (*d).Depth];
+        bytes(edges, element(format, (*d).NumChannels), levels)
     }
 }
 
@@ -58,12 +69,9 @@ fn create(
     bytes: u64,
     call: impl FnMut() -> CUresult,
 ) -> CUresult {
-    let result = passthrough::forward(class, bytes, call);
-    if result == SUCCESS {
-        // SAFETY: the driver wrote the handle.
-        passthrough::allocated(class, unsafe { *array } as u64, bytes, 0);
-    }
-    result
+    // SAFETY: the driver wrote the handle.
+    let made = || unsafe { (*array as u64, bytes) };
+    passthrough::allocate(Request::new(class, bytes), call, made)
 }
 
 driver_hooks! {
@@ -77,7 +85,7 @@ driver_hooks! {
     /// An array of up to three dimensions.
     fn cuArray3DCreate_v2(array: *mut Handle, descriptor: *const sys::CUDA_ARRAY3D_DESCRIPTOR) {
         // SAFETY: the caller's descriptor.
-        let bytes = unsafe { bytes_3d(descriptor) };
+        let bytes = unsafe { bytes_3d(descriptor, 1) };
         // SAFETY: as above.
         create(Class::Array, array, bytes, || unsafe {
             real::cuArray3DCreate_v2(array, descriptor)
@@ -93,8 +101,7 @@ driver_hooks! {
         array: *mut Handle, descriptor: *const sys::CUDA_ARRAY3D_DESCRIPTOR, levels: c_uint,
     ) {
         // SAFETY: the caller's descriptor.
-        let top = unsafe { bytes_3d(descriptor) };
-        let bytes = (0..levels.min(32)).map(|level| top >> (2 * level).min(63)).sum();
+        let bytes = unsafe { bytes_3d(descriptor, levels.clamp(1, 32)) };
         // SAFETY: as above.
         create(Class::MipmappedArray, array, bytes, || unsafe {
             real::cuMipmappedArrayCreate(array, descriptor, levels)

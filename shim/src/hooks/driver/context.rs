@@ -152,7 +152,7 @@ pub(super) fn make(
     context: *mut Handle,
     call: impl FnMut() -> CUresult,
 ) -> CUresult {
-    let result = passthrough::forward_unsized_on(device, call);
+    let result = passthrough::forward(Some(device), call);
     context::changed();
     if result == SUCCESS {
         // SAFETY: the driver wrote the handle.

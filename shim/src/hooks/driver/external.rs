@@ -12,6 +12,7 @@ use crate::cuda::context;
 use crate::cuda::functions::real;
 use crate::cuda::types::{CUresult, DevicePtr, Handle, INVALID_VALUE, SUCCESS};
 use crate::hooks::driver::hook::driver_hooks;
+use crate::memory::budget::{self, Place};
 use crate::memory::owner::{self, Owner};
 use crate::memory::registry::{self, RegisteredPool};
 use crate::memory::{elastic, ipc_export, ipc_import, passthrough, reservations};
@@ -89,7 +90,7 @@ fn open(address: *mut DevicePtr, handle: &sys::CUipcMemHandle, flags: c_uint) ->
         Ok(found) => {
             // SAFETY: not null, and the caller's to be written.
             unsafe { *address = found };
-            passthrough::allocated(Class::Ipc, found, 0, 0);
+            passthrough::allocated(Class::Ipc, found, 0);
             SUCCESS
         }
         Err(error) => error,
@@ -128,7 +129,7 @@ driver_hooks! {
         let result = unsafe { real::cuIpcOpenMemHandle(address, handle, flags) };
         if result == SUCCESS {
             // SAFETY: the driver wrote the address.
-            passthrough::allocated(Class::Ipc, unsafe { *address }, 0, 0);
+            passthrough::allocated(Class::Ipc, unsafe { *address }, 0);
         }
         result
     }
@@ -141,7 +142,7 @@ driver_hooks! {
         let result = unsafe { real::cuIpcOpenMemHandle_v2(address, handle, flags) };
         if result == SUCCESS {
             // SAFETY: the driver wrote the address.
-            passthrough::allocated(Class::Ipc, unsafe { *address }, 0, 0);
+            passthrough::allocated(Class::Ipc, unsafe { *address }, 0);
         }
         result
     }
@@ -190,6 +191,8 @@ driver_hooks! {
         // SAFETY: as above.
         let result = unsafe { real::cuMemRetainAllocationHandle(handle, address) };
         if result == SUCCESS {
+            // SAFETY: the driver wrote the handle.
+            budget::share(Place::of_physical(unsafe { *handle }));
             exported(Class::Vmm, address as u64);
         }
         result
@@ -203,7 +206,7 @@ driver_hooks! {
         if result == SUCCESS {
             // SAFETY: the driver read the descriptor and wrote the handle.
             let (memory, bytes) = unsafe { (*memory, (*descriptor).size) };
-            passthrough::allocated(Class::External, memory as u64, bytes, 0);
+            passthrough::allocated(Class::External, memory as u64, bytes);
         }
         result
     }

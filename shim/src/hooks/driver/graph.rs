@@ -25,7 +25,7 @@ fn derived(from: Handle, to: Handle) {
 
 /// Calls a function that makes an executable graph, which takes device memory.
 fn instantiate(exec: *mut Handle, graph: Handle, call: impl FnMut() -> CUresult) -> CUresult {
-    let result = passthrough::forward_unsized(call);
+    let result = passthrough::forward(None, call);
     if result == SUCCESS && !exec.is_null() {
         // SAFETY: the driver wrote the handle.
         derived(graph, unsafe { *exec });
@@ -70,7 +70,7 @@ unsafe fn added(graph: Handle, parameters: *const sys::CUgraphNodeParams) {
             MEM_ALLOC => {
                 let alloc = &raw const (*parameters).__bindgen_anon_1.alloc;
                 let (address, bytes) = ((*alloc).dptr, (*alloc).bytesize);
-                passthrough::allocated(Class::GraphNode, address, bytes as u64, 0);
+                passthrough::allocated(Class::GraphNode, address, bytes as u64);
             }
             MEM_FREE => node_freed((*parameters).__bindgen_anon_1.free.dptr),
             _ => {}
@@ -192,13 +192,13 @@ driver_hooks! {
         parameters: *mut sys::CUDA_MEM_ALLOC_NODE_PARAMS,
     ) {
         // SAFETY: as above.
-        let result = passthrough::forward_unsized(|| unsafe {
+        let result = passthrough::forward(None, || unsafe {
             real::cuGraphAddMemAllocNode(node, graph, dependencies, n, parameters)
         });
         if result == SUCCESS && !parameters.is_null() {
             // SAFETY: the driver read the size and wrote the address.
             let (address, bytes) = unsafe { ((*parameters).dptr, (*parameters).bytesize) };
-            passthrough::allocated(Class::GraphNode, address, bytes as u64, 0);
+            passthrough::allocated(Class::GraphNode, address, bytes as u64);
         }
         result
     }
@@ -220,7 +220,7 @@ driver_hooks! {
         parameters: *mut sys::CUgraphNodeParams,
     ) {
         // SAFETY: as above.
-        let result = passthrough::forward_unsized(|| unsafe {
+        let result = passthrough::forward(None, || unsafe {
             real::cuGraphAddNode(node, graph, dependencies, n, parameters)
         });
         if result == SUCCESS {
@@ -235,7 +235,7 @@ driver_hooks! {
         n: usize, parameters: *mut sys::CUgraphNodeParams,
     ) {
         // SAFETY: as above.
-        let result = passthrough::forward_unsized(|| unsafe {
+        let result = passthrough::forward(None, || unsafe {
             real::cuGraphAddNode_v2(node, graph, dependencies, data, n, parameters)
         });
         if result == SUCCESS {

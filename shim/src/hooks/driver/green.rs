@@ -51,7 +51,7 @@ driver_hooks! {
     /// A green context is made, which takes device memory.
     fn cuGreenCtxCreate(green: *mut Handle, processors: *mut c_void, device: c_int, flags: c_uint) {
         // SAFETY: the caller's arguments, unchanged; so in every hook of this file.
-        let result = passthrough::forward_unsized(|| unsafe {
+        let result = passthrough::forward(None, || unsafe {
             real::cuGreenCtxCreate(green, processors, device, flags)
         });
         if result == SUCCESS && !green.is_null() {
@@ -82,7 +82,7 @@ driver_hooks! {
         stream: *mut Handle, green: Handle, flags: c_uint, priority: c_int,
     ) {
         // SAFETY: as above.
-        passthrough::forward_unsized(|| unsafe {
+        passthrough::forward(None, || unsafe {
             real::cuGreenCtxStreamCreate(stream, green, flags, priority)
         })
     }

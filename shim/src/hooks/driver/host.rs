@@ -5,9 +5,10 @@ use std::ffi::{c_uint, c_void};
 use gpushim_trace::Class;
 
 use crate::cuda::functions::real;
-use crate::cuda::types::{CUresult, DevicePtr, INVALID_VALUE, SUCCESS};
+use crate::cuda::types::{CUresult, DevicePtr, INVALID_VALUE};
 use crate::hooks::driver::hook::driver_hooks;
-use crate::memory::{passthrough, reservations};
+use crate::memory::passthrough::{self, Request};
+use crate::memory::reservations;
 
 fn allocate(
     class: Class,
@@ -15,11 +16,8 @@ fn allocate(
     bytes: usize,
     call: impl FnMut() -> CUresult,
 ) -> CUresult {
-    let result = passthrough::forward(class, bytes as u64, call);
-    if result == SUCCESS {
-        passthrough::allocated(class, address() as u64, bytes as u64, 0);
-    }
-    result
+    let request = Request::new(class, bytes as u64);
+    passthrough::allocate(request, call, || (address() as u64, bytes as u64))
 }
 
 driver_hooks! {

@@ -2,17 +2,29 @@
 
 use gpushim_trace::Class;
 
+use crate::cuda::context;
 use crate::cuda::functions::real;
 use crate::cuda::types::{
     CONTEXT_IS_DESTROYED, CUresult, DevicePtr, NOT_FOUND, OUT_OF_MEMORY, SUCCESS,
 };
-use crate::cuda::{context, green};
 use crate::hooks::driver::hook::driver_hooks;
 use crate::memory::owner::{self, Owner};
-use crate::memory::{allocator, budget, elastic, memory_info, paged, passthrough};
+use crate::memory::passthrough::{self, Request};
+use crate::memory::{allocator, elastic, memory_info, paged};
 
 /// Bytes that rows are padded to.
 const PITCH: u64 = 512;
+
+/// Leaves null where the driver leaves it: it was not asked if there is no memory by the limit.
+///
+/// # Safety
+/// `address` is null or the caller's to be written.
+pub(super) unsafe fn leave_null(result: CUresult, address: *mut DevicePtr) {
+    if result == OUT_OF_MEMORY && !address.is_null() {
+        // SAFETY: not null.
+        unsafe { *address = 0 };
+    }
+}
 
 driver_hooks! {
     /// Device memory from the pool.
@@ -33,18 +45,13 @@ driver_hooks! {
                 None => {}
             }
         }
+        let request = Request::new(Class::Device, bytes as u64);
         // SAFETY: the caller's arguments, unchanged.
-        let result = passthrough::forward(Class::Device, bytes as u64, || unsafe {
-            real::cuMemAlloc_v2(address, bytes)
-        });
-        if result == SUCCESS {
-            // SAFETY: the driver wrote the address.
-            passthrough::allocated(Class::Device, unsafe { *address }, bytes as u64, 0);
-        } else if result == OUT_OF_MEMORY && !address.is_null() {
-            // The driver was not asked if that is the limit's answer.
-            // SAFETY: not null, and the caller's to be written.
-            unsafe { *address = 0 };
-        }
+        let call = || unsafe { real::cuMemAlloc_v2(address, bytes) };
+        // SAFETY: the driver wrote the address.
+        let result = passthrough::allocate(request, call, || unsafe { (*address, bytes as u64) });
+        // SAFETY: the address is null or the caller's to be written.
+        unsafe { leave_null(result, address) };
         result
     }
 
@@ -74,37 +81,24 @@ driver_hooks! {
         // The driver pads rows to its own alignment, which is this much at present.
         let row = (width as u64).checked_next_multiple_of(PITCH).unwrap_or(u64::MAX);
         let bytes = row.saturating_mul(height as u64);
+        let request = Request::new(Class::Pitched, bytes);
         // SAFETY: the caller's arguments, unchanged.
-        let result = passthrough::forward(Class::Pitched, bytes, || unsafe {
-            real::cuMemAllocPitch_v2(address, pitch, width, height, element)
-        });
-        if result == SUCCESS {
-            // SAFETY: the driver wrote both.
-            let (address, pitch) = unsafe { (*address, *pitch) };
-            let size = pitch as u64 * height as u64;
-            if let Some(context) = context::current().map(green::owner) {
-                budget::correct_in(context, bytes, size);
-            }
-            passthrough::allocated(Class::Pitched, address, size, 0);
-        } else if result == OUT_OF_MEMORY && !address.is_null() {
-            // The driver was not asked if that is the limit's answer.
-            // SAFETY: not null, and the caller's to be written.
-            unsafe { *address = 0 };
-        }
+        let call = || unsafe { real::cuMemAllocPitch_v2(address, pitch, width, height, element) };
+        // SAFETY: the driver wrote both.
+        let made = || unsafe { (*address, (*pitch * height) as u64) };
+        let result = passthrough::allocate(request, call, made);
+        // SAFETY: the address is null or the caller's to be written.
+        unsafe { leave_null(result, address) };
         result
     }
 
     /// Managed memory: the driver's.
     fn cuMemAllocManaged(address: *mut DevicePtr, bytes: usize, flags: u32) {
+        let request = Request::new(Class::Managed, bytes as u64);
         // SAFETY: the caller's arguments, unchanged.
-        let result = passthrough::forward(Class::Managed, bytes as u64, || unsafe {
-            real::cuMemAllocManaged(address, bytes, flags)
-        });
-        if result == SUCCESS {
-            // SAFETY: the driver wrote the address.
-            passthrough::allocated(Class::Managed, unsafe { *address }, bytes as u64, 0);
-        }
-        result
+        let call = || unsafe { real::cuMemAllocManaged(address, bytes, flags) };
+        // SAFETY: the driver wrote the address.
+        passthrough::allocate(request, call, || unsafe { (*address, bytes as u64) })
     }
 
     /// Free and total memory, with what the cache could give back counted as free.

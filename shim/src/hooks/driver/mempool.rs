@@ -10,7 +10,7 @@ use crate::cuda::functions::real;
 use crate::cuda::types::{CUresult, Handle, SUCCESS};
 use crate::hooks::driver::hook::driver_hooks;
 use crate::memory::registry::{self, Access, RegisteredPool};
-use crate::memory::{policy, pools, surplus};
+use crate::memory::{driver_pools, policy, pools, surplus};
 
 /// `CU_MEMPOOL_ATTR_…`, by number.
 const REUSE_ALLOW_INTERNAL_DEPENDENCIES: c_uint = 3;
@@ -71,6 +71,8 @@ unsafe fn created(pool: Handle, properties: *const sys::CUmemPoolProps) {
             ..Settings::default()
         };
         pools::add(pool as u64, device, settings);
+    } else if kind != PINNED || location != DEVICE {
+        driver_pools::made_of_host(pool as u64);
     }
 }
 
@@ -132,7 +134,8 @@ driver_hooks! {
     /// A pool ends when its last block is freed.
     fn cuMemPoolDestroy(pool: Handle) {
         // SAFETY: as above.
-        let result = unsafe { real::cuMemPoolDestroy(pool) };
+        let call = || unsafe { real::cuMemPoolDestroy(pool) };
+        let result = driver_pools::destroy(pool as u64, call);
         if result == SUCCESS {
             pools::destroyed(pool as u64);
         }

@@ -8,14 +8,14 @@ use crate::cuda::context;
 use crate::cuda::functions::real;
 use crate::cuda::types::{CUresult, Handle, SUCCESS};
 use crate::hooks::driver::hook::driver_hooks;
-use crate::memory::passthrough::forward_unsized;
+use crate::memory::passthrough::forward;
 use crate::record::events;
 
 /// Calls a function that loads code and writes its handle. What it took is by how much the device's free
 /// memory fell, if there is a current context; other threads' allocations meanwhile count, too.
 fn load(loaded: *mut Handle, call: impl FnMut() -> CUresult) -> CUresult {
     let before = free_bytes();
-    let result = forward_unsized(call);
+    let result = forward(None, call);
     if result == SUCCESS && !loaded.is_null() {
         let bytes = before
             .zip(free_bytes())
@@ -93,6 +93,6 @@ driver_hooks! {
     /// A kernel of a library, loaded into the current context.
     fn cuKernelGetFunction(function: *mut Handle, kernel: Handle) {
         // SAFETY: as above.
-        forward_unsized(|| unsafe { real::cuKernelGetFunction(function, kernel) })
+        forward(None, || unsafe { real::cuKernelGetFunction(function, kernel) })
     }
 }

@@ -144,12 +144,12 @@ driver_hooks! {
     /// A new stream, which takes device memory.
     fn cuStreamCreate(stream: *mut Handle, flags: c_uint) {
         // SAFETY: as above.
-        passthrough::forward_unsized(|| unsafe { real::cuStreamCreate(stream, flags) })
+        passthrough::forward(None, || unsafe { real::cuStreamCreate(stream, flags) })
     }
     /// A new stream, which takes device memory.
     fn cuStreamCreateWithPriority(stream: *mut Handle, flags: c_uint, priority: c_int) {
         // SAFETY: as above.
-        passthrough::forward_unsized(|| unsafe {
+        passthrough::forward(None, || unsafe {
             real::cuStreamCreateWithPriority(stream, flags, priority)
         })
     }

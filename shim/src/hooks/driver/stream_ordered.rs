@@ -4,13 +4,12 @@ use gpushim_trace::Class;
 
 use crate::base::thread;
 use crate::cuda::functions::real;
-use crate::cuda::types::{CUresult, DevicePtr, Handle, INVALID_VALUE, OUT_OF_MEMORY, SUCCESS};
-use crate::cuda::{captures, context, streams};
+use crate::cuda::types::{CUresult, DevicePtr, Handle, INVALID_VALUE, SUCCESS};
+use crate::cuda::{captures, streams};
 use crate::hooks::driver::hook::driver_hooks;
-use crate::memory::{allocator, passthrough, registry, stream_ordered, targets};
-
-/// Notes memory of the driver's: device, class, address, bytes, stream.
-type Note = fn(u8, Class, u64, u64, u64);
+use crate::hooks::driver::memory::leave_null;
+use crate::memory::passthrough::{self, Request};
+use crate::memory::{allocator, registry, stream_ordered, targets};
 
 /// Memory from the driver's own pools: for graphs, and where ours do not serve.
 pub fn forward(
@@ -20,28 +19,21 @@ pub fn forward(
     stream: u64,
     call: impl FnMut() -> CUresult,
 ) -> CUresult {
-    // What becomes a part of a graph takes memory when the graph runs, and never goes back by itself.
-    let (claims, note): (_, Note) = match stream_ordered::is_captured(stream) {
-        true => (Class::GraphNode, passthrough::captured_on),
-        false => (Class::PoolAsync, passthrough::allocated_on),
-    };
     // The memory is the stream's device's, whatever context is current.
     let of_pool = pool.and_then(registry::of).map(|entry| entry.device);
     let device = of_pool.or_else(|| streams::device_of(stream));
-    let result = passthrough::forward_on(device, claims, bytes as u64, call);
-    if result == SUCCESS && !address.is_null() {
-        // SAFETY: the driver wrote the address.
-        let address = unsafe { *address };
-        if address != 0 {
-            let device = device.and_then(|device| u8::try_from(device).ok());
-            let device = device.unwrap_or_else(context::device);
-            note(device, Class::PoolAsync, address, bytes as u64, stream);
-        }
-    } else if result == OUT_OF_MEMORY && !address.is_null() {
-        // The driver was not asked if that is the limit's answer.
-        // SAFETY: not null, and the caller's to be written.
-        unsafe { *address = 0 };
-    }
+    let request = Request {
+        device,
+        stream,
+        source: pool,
+        is_captured: stream_ordered::is_captured(stream),
+        ..Request::new(Class::PoolAsync, bytes as u64)
+    };
+    // SAFETY: the driver wrote the address, if that is not null.
+    let made = || unsafe { (address.as_ref().map_or(0, |address| *address), bytes as u64) };
+    let result = passthrough::allocate(request, call, made);
+    // SAFETY: the address is null or the caller's to be written.
+    unsafe { leave_null(result, address) };
     result
 }
 

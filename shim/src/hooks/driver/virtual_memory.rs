@@ -9,7 +9,9 @@ use crate::cuda::functions::real;
 use crate::cuda::types::{CUresult, DevicePtr, INVALID_VALUE, SUCCESS};
 use crate::hooks::driver::hook::driver_hooks;
 use crate::hooks::driver::pointer;
-use crate::memory::{owner, passthrough, reservations};
+use crate::memory::budget::{self, Place};
+use crate::memory::passthrough::{self, Request};
+use crate::memory::{owner, reservations};
 
 /// `CU_MEM_LOCATION_TYPE_DEVICE`; every other location is memory of the host's.
 const DEVICE: u32 = sys::CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE as u32;
@@ -26,24 +28,20 @@ driver_hooks! {
         let class = if on_device { Class::Vmm } else { Class::Host };
         // SAFETY: not null where it is of a device.
         let device = on_device.then(|| unsafe { (*properties).location.id });
+        let request = Request { device, ..Request::new(class, bytes as u64) };
         // SAFETY: the caller's arguments, unchanged; so in every hook of this file.
-        let result = passthrough::forward_on(device, class, bytes as u64, || unsafe {
-            real::cuMemCreate(handle, bytes, properties, flags)
-        });
-        if result == SUCCESS {
-            // SAFETY: the driver wrote the handle.
-            let handle = unsafe { *handle };
-            match device.and_then(|device| u8::try_from(device).ok()) {
-                Some(device) => passthrough::allocated_on(device, class, handle, bytes as u64, 0),
-                None => passthrough::allocated(class, handle, bytes as u64, 0),
-            }
-        }
-        result
+        let call = || unsafe { real::cuMemCreate(handle, bytes, properties, flags) };
+        // SAFETY: the driver wrote the handle.
+        passthrough::allocate(request, call, || unsafe { (*handle, bytes as u64) })
     }
     /// Physical memory ends, once no mapping holds it.
     fn cuMemRelease(handle: c_ulonglong) {
         // SAFETY: as above.
-        passthrough::free(handle, 0, || unsafe { real::cuMemRelease(handle) })
+        let result = passthrough::free(handle, 0, || unsafe { real::cuMemRelease(handle) });
+        if result == SUCCESS {
+            budget::give(Place::of_physical(handle));
+        }
+        result
     }
     /// Addresses of the program's own end.
     fn cuMemAddressFree(address: DevicePtr, bytes: usize) {
@@ -54,19 +52,16 @@ driver_hooks! {
     fn cuMemMap(
         address: DevicePtr, bytes: usize, offset: usize, handle: c_ulonglong, flags: c_ulonglong,
     ) {
+        let source = Some(handle);
+        let request = Request { source, ..Request::new(Class::VmmMap, bytes as u64) };
         // SAFETY: as above.
-        let result = elsewhere(address, bytes, || passthrough::forward(Class::VmmMap, bytes as u64, || unsafe {
-            real::cuMemMap(address, bytes, offset, handle, flags)
-        }));
-        if result == SUCCESS {
-            passthrough::allocated(Class::VmmMap, address, bytes as u64, 0);
-        }
-        result
+        let call = || unsafe { real::cuMemMap(address, bytes, offset, handle, flags) };
+        elsewhere(address, bytes, || passthrough::allocate(request, call, || (address, bytes as u64)))
     }
     /// An address loses its physical memory.
     fn cuMemUnmap(address: DevicePtr, bytes: usize) {
         // SAFETY: as above.
-        elsewhere(address, bytes, || passthrough::free(address, 0, || unsafe { real::cuMemUnmap(address, bytes) }))
+        elsewhere(address, bytes, || passthrough::unmap(address, bytes as u64, || unsafe { real::cuMemUnmap(address, bytes) }))
     }
     /// Devices may use what is mapped at an address, or no longer.
     fn cuMemSetAccess(

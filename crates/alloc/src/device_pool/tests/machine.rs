@@ -87,7 +87,6 @@ pub fn run(setting: &Setting, actions: &[Action], lie: Option<Call>) -> Vec<Stri
     let settings = Settings {
         policy: setting.policy,
         reuse: setting.reuse,
-        limit: setting.limit,
         cache_max: setting.cache_max,
         margin: Some(setting.margin),
         share: Some(setting.share),
@@ -382,12 +381,8 @@ impl Machine {
             stats.quarantined,
             "out of memory with a cache"
         );
-        let most = self
-            .setting
-            .capacity
-            .min(self.setting.limit.unwrap_or(u64::MAX));
         assert!(
-            stats.reserved + bytes.next_multiple_of(2 * MIB) > most,
+            stats.reserved + bytes.next_multiple_of(2 * MIB) > self.setting.capacity,
             "there was room"
         );
     }

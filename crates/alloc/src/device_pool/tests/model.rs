@@ -32,9 +32,6 @@ impl Machine {
                     .filter(|b| self.contexts[b.context].1 == device)
                     .count()
             );
-            if let Some(limit) = self.setting.limit {
-                assert!(held <= limit, "beyond the limit");
-            }
             // What is in quarantine, in part of a segment or freed under a capture cannot shrink.
             if let Some(max) = self.setting.cache_max
                 && self.captures.is_empty()

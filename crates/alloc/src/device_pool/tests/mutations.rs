@@ -92,7 +92,6 @@ fn script(mistake: Mistake) -> Option<Vec<Action>> {
 const PLAIN: Setting = Setting {
     policy: Policy::Blocks,
     reuse: Reuse::Order,
-    limit: None,
     cache_max: None,
     share: 100_000,
     margin: 0,

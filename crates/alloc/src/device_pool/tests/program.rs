@@ -78,7 +78,6 @@ pub enum Action {
 pub struct Setting {
     pub policy: Policy,
     pub reuse: Reuse,
-    pub limit: Option<u64>,
     pub cache_max: Option<u64>,
     pub share: u32,
     pub margin: u64,
@@ -93,7 +92,6 @@ pub fn setting() -> impl Strategy<Value = Setting> {
     let policy = prop_oneof![Just(Policy::Blocks), Just(Policy::Segments)];
     let reuse =
         prop_oneof![4 => Just(Reuse::Order), 1 => Just(Reuse::Wait), 1 => Just(Reuse::Strict)];
-    let limit = prop_oneof![3 => Just(None), 1 => (10u64..80).prop_map(|n| Some(n * MIB))];
     let cache_max = prop_oneof![3 => Just(None), 1 => (0u64..40).prop_map(|n| Some(n * MIB))];
     let call = prop_oneof![
         Just(Call::Record),
@@ -104,12 +102,12 @@ pub fn setting() -> impl Strategy<Value = Setting> {
     ];
     let fail = prop_oneof![4 => Just(None), 1 => (call, 1u64..5).prop_map(Some)];
     let share = prop_oneof![Just(100u32), Just(150), Just(100_000)];
-    let capacity = prop_oneof![Just(60 * MIB), Just(200 * MIB), Just(1 << 40)];
+    let little = (10u64..80).prop_map(|n| n * MIB);
+    let capacity = prop_oneof![little, Just(60 * MIB), Just(200 * MIB), Just(1 << 40)];
     let events = prop_oneof![6 => Just(true), 1 => Just(false)];
     (
         policy,
         reuse,
-        limit,
         cache_max,
         share,
         0..20 * MIB,
@@ -118,10 +116,9 @@ pub fn setting() -> impl Strategy<Value = Setting> {
         fail,
     )
         .prop_map(
-            |(policy, reuse, limit, cache_max, share, margin, capacity, events, fail)| Setting {
+            |(policy, reuse, cache_max, share, margin, capacity, events, fail)| Setting {
                 policy,
                 reuse,
-                limit,
                 cache_max,
                 share,
                 margin,

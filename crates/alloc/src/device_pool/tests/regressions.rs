@@ -14,7 +14,6 @@ fn segments() -> Setting {
     Setting {
         policy: Policy::Segments,
         reuse: Reuse::Order,
-        limit: None,
         cache_max: None,
         share: 100,
         margin: 0,
@@ -203,7 +202,7 @@ fn access_given_while_a_stream_captures_and_waiting_fails_is_ordered_when_it_end
 fn exported_memory_goes_back_under_a_capture_once_a_former_peer_was_waited_for() {
     let setting = Setting {
         policy: Policy::Blocks,
-        limit: Some(22 << 20),
+        capacity: 22 << 20,
         ..segments()
     };
     let peer = |on| Action::Peer {

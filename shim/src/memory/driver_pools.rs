@@ -1,0 +1,155 @@
+//! The driver's own pools, where they serve the program under a limit.
+//!
+//! They grow by whole chunks, and shrink when the driver waits for work; the driver reports the sum only.
+//! So a request claims the chunks that it may need, and the sum afterwards is counted in place of the claim.
+
+use std::ffi::c_uint;
+use std::ptr;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use cudarc::driver::sys;
+use gpushim_alloc::device_pool::Device;
+
+use crate::base::thread;
+use crate::cuda::device;
+use crate::cuda::functions::real;
+use crate::cuda::types::{CUresult, Handle, SUCCESS};
+use crate::memory::budget::{self, Claim, Place};
+use crate::memory::physical;
+
+/// Bytes that a pool grows by multiples of (`pool.accounting` of tests/conformance/recorded.txt).
+const CHUNK: u64 = 32 << 20;
+/// The attribute that says what a pool holds.
+const RESERVED: c_uint = sys::CUmemPool_attribute::CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT as c_uint;
+
+struct Pool {
+    handle: u64,
+    /// The device whose memory it hands out; `None`: it is no device's.
+    device: Option<i32>,
+    /// Set when the program destroyed the pool while it held memory. It cannot be asked any more.
+    is_destroyed: bool,
+}
+
+impl Pool {
+    /// Bytes that the pool holds.
+    fn held(&self) -> Option<u64> {
+        let (handle, mut bytes) = (self.handle as Handle, 0u64);
+        // SAFETY: `bytes` is ours to write, and of this attribute's size; the pool is not destroyed.
+        let ask =
+            || unsafe { real::cuMemPoolGetAttribute(handle, RESERVED, (&raw mut bytes).cast()) };
+        (!self.is_destroyed && thread::call(ask) == SUCCESS).then_some(bytes)
+    }
+
+    /// Counts the bytes that it holds, and returns them. `trims`: after the driver took unused ones back.
+    fn count(&self, trims: bool) -> u64 {
+        if trims && !self.is_destroyed {
+            // SAFETY: the pool is not destroyed.
+            thread::call(|| unsafe { real::cuMemPoolTrimTo(self.handle as Handle, 0) });
+        }
+        let held = self.held();
+        held.into_iter()
+            .for_each(|bytes| budget::recount(Place::of_pool(self.handle), bytes));
+        held.unwrap_or(0)
+    }
+}
+
+static POOLS: Mutex<Vec<Pool>> = Mutex::new(Vec::new());
+
+fn pools() -> MutexGuard<'static, Vec<Pool>> {
+    POOLS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The program made a pool whose memory is no device's.
+pub fn made_of_host(handle: u64) {
+    if budget::limit().is_some() {
+        let (device, is_destroyed) = (None, false);
+        pools().push(Pool {
+            handle,
+            device,
+            is_destroyed,
+        });
+    }
+}
+
+/// Tells whether a pool's memory is no device's.
+pub fn is_of_host(handle: u64) -> bool {
+    let is_it = |pool: &Pool| pool.handle == handle && pool.device.is_none();
+    pools().iter().any(is_it)
+}
+
+/// The pool of the driver's that serves requests which name none; 0 if the driver has none.
+pub fn current(device: i32) -> u64 {
+    let mut pool = ptr::null_mut();
+    // SAFETY: `pool` is ours to write.
+    thread::call(|| unsafe { real::cuDeviceGetMemPool(&mut pool, device) });
+    pool as u64
+}
+
+/// Claims what a pool of a device may grow by for a request. `None`: the limit does not allow it.
+pub fn reserve(device: i32, bytes: u64) -> Option<Claim> {
+    let growth = bytes.checked_next_multiple_of(CHUNK).unwrap_or(bytes);
+    budget::reserve_in_turn(device, growth, true)
+}
+
+/// A pool of a device served a request with this claim.
+pub fn served(handle: u64, device: i32, claim: Claim) {
+    let mut pools = pools();
+    pools.retain(|pool| pool.handle != handle);
+    let pool = Pool {
+        handle,
+        device: Some(device),
+        is_destroyed: false,
+    };
+    // Under the lock: what another request just added is known to have been counted.
+    if let Some(held) = pool.held() {
+        claim.keep(Place::of_pool(handle), held);
+    }
+    pools.push(pool);
+}
+
+/// The program destroys a pool by this call. Its memory goes with the last block, once work has ended.
+pub fn destroy(handle: u64, call: impl FnOnce() -> CUresult) -> CUresult {
+    let mut pools = pools();
+    let Some(at) = pools.iter().position(|pool| pool.handle == handle) else {
+        drop(pools);
+        return call();
+    };
+    let held = pools[at].count(true);
+    let result = thread::call(call);
+    if result == SUCCESS {
+        pools[at].is_destroyed = true;
+        if held == 0 {
+            pools.swap_remove(at);
+            budget::give(Place::of_pool(handle));
+        }
+    }
+    result
+}
+
+/// Counts the bytes that the pools of a device hold now.
+pub fn count(device: i32) {
+    for pool in pools().iter().filter(|pool| pool.device == Some(device)) {
+        pool.count(false);
+    }
+}
+
+/// The pools of a device return what no block uses, after the work that may use it.
+pub fn trim(device: i32) {
+    let is_here = |pool: &Pool| pool.device == Some(device);
+    if !pools().iter().any(is_here) {
+        return;
+    }
+    if let Some(context) = physical::context_on(device) {
+        // What is not waited for stays in its pool.
+        let _ = device::driver().finish(context);
+    }
+    pools().retain(|pool| {
+        let has_ended = is_here(pool) && pool.is_destroyed;
+        match has_ended {
+            true => budget::give(Place::of_pool(pool.handle)),
+            false if is_here(pool) => drop(pool.count(true)),
+            false => {}
+        }
+        !has_ended
+    });
+}
