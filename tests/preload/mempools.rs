@@ -107,6 +107,29 @@ fn trimming_takes_nothing_that_is_in_use() {
     attributes("trims", &["reserved: 0"]);
 }
 
+/// Runs the part natively and in each policy: the output is the same.
+fn figures(part: &str, lines: usize) {
+    for pool in ["default", "own"] {
+        for policy in ["auto", "blocks", "segments", "bins", "off"] {
+            let run = asking("pools_attributes", &[part, pool]).env("GPUSHIM_POLICY", policy);
+            let (native, shim) = run.both();
+            assert_eq!(shim.code, 0, "{policy}, {pool}: {}", shim.stdout);
+            assert_eq!(native.stdout.lines().count(), lines, "{}", native.stdout);
+        }
+    }
+}
+
+/// Asked by CuPy's tests of its asynchronous pool.
+#[test]
+fn small_requests_change_what_is_used_and_not_what_is_reserved() {
+    figures("small", 5);
+}
+
+#[test]
+fn figures_fit_each_other_at_every_moment() {
+    figures("random", 8);
+}
+
 #[test]
 fn segments_are_told_by_the_pools_that_hold_them() {
     let run = asking("pools_attributes", &["beside", "own"]).shim();

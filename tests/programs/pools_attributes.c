@@ -167,14 +167,161 @@ static void beside(CUmemoryPool pool) {
     printf("# reserved %llu\n", attribute(pool, RESERVED_NOW));
 }
 
+/* What CuPy's tests of its asynchronous pool ask (test_free_bytes2, test_total_bytes2, test_total_bytes_stream): small
+   requests change what is used, and what is reserved only when all is trimmed. */
+enum { UNIT = 512 };
+
+static CUdeviceptr take(CUmemoryPool pool, size_t units, CUstream stream) {
+    CUdeviceptr block = 0;
+    OK(cuMemAllocFromPoolAsync(&block, units * UNIT, pool, stream));
+    return block;
+}
+
+static unsigned long long unused(CUmemoryPool pool) { return attribute(pool, RESERVED_NOW) - attribute(pool, USED_NOW); }
+
+static unsigned long long trimmed(CUmemoryPool pool, CUstream stream) {
+    OK(cuStreamSynchronize(stream));
+    OK(cuMemPoolTrimTo(pool, 0));
+    return attribute(pool, RESERVED_NOW);
+}
+
+static void small_beside(CUmemoryPool pool, const char *what) {
+    CUstream side = side_stream(), other = side_stream();
+    unsigned long long least = trimmed(pool, side);
+    CUdeviceptr first = take(pool, 2, side);
+    unsigned long long reserved = attribute(pool, RESERVED_NOW), left = unused(pool);
+    CUdeviceptr second = take(pool, 4, side);
+    int fewer = unused(pool) == left - 4 * UNIT;
+    OK(cuMemFreeAsync(second, side));
+    int as_before = unused(pool) == left;
+    OK(cuMemFreeAsync(first, side));
+    int more = unused(pool) == left + 2 * UNIT;
+    CUdeviceptr third = take(pool, 1, side);
+    int fewer_again = unused(pool) == left + UNIT;
+    OK(cuMemFreeAsync(third, side));
+    printf("%s: unused %d %d %d %d, reserved as before %d", what, fewer, as_before, more, fewer_again, attribute(pool, RESERVED_NOW) == reserved);
+    printf(", trimmed %d", trimmed(pool, side) == least);
+    first = take(pool, 1, side);
+    printf(", again %d", attribute(pool, RESERVED_NOW) == reserved);
+    OK(cuMemFreeAsync(first, side));
+    printf(", trimmed %d", trimmed(pool, side) == least);
+    first = take(pool, 2, other);
+    printf(", on another stream %d", attribute(pool, RESERVED_NOW) == reserved);
+    OK(cuMemFreeAsync(first, other));
+    printf(", trimmed %d\n", trimmed(pool, other) == least);
+}
+
+static void small(CUmemoryPool pool) {
+    CUstream side = side_stream();
+    CUdeviceptr plain = 0, large = 0;
+    set(pool, RELEASE_THRESHOLD, &keep_all);
+    small_beside(pool, "alone");
+    OK(cuMemAlloc_v2(&plain, 4096));
+    small_beside(pool, "beside cudaMalloc");
+    OK(cuMemAlloc_v2(&large, 3 * MIB));
+    OK(cuMemFree_v2(plain));
+    small_beside(pool, "beside a free");
+    CUdeviceptr ordered = take(pool, 3, side);
+    OK(cuMemFree_v2(large));
+    small_beside(pool, "beside the other stream's");
+    OK(cuMemFreeAsync(ordered, side));
+    printf("nothing: %llu\n", trimmed(pool, side));
+}
+
+/* Both families at random in several threads. Between rounds all figures must fit each other. */
+enum { THREADS = 4, ROUNDS = 150, KEPT = 12 };
+typedef struct { CUdeviceptr block; size_t bytes; int ordered; } Kept;
+typedef struct { Kept kept[KEPT]; int count; uint64_t state; CUstream stream; } Asking;
+
+static CUmemoryPool tested;
+static CUcontext shared_context;
+static Asking asking[THREADS];
+static pthread_barrier_t rounds;
+static size_t before_all;
+static int threads;
+
+static void act(Asking *self) {
+    int what = (int)(next(&self->state) % 100);
+    if (what < 60 && self->count < KEPT) {
+        size_t bytes = 1 + next(&self->state) % (next(&self->state) % 3 ? 5000 : 5 * MIB);
+        Kept *kept = &self->kept[self->count++];
+        *kept = (Kept){0, bytes, next(&self->state) % 2};
+        OK(kept->ordered ? cuMemAllocFromPoolAsync(&kept->block, bytes, tested, self->stream) : cuMemAlloc_v2(&kept->block, bytes));
+    } else if (what < 95 && self->count > 0) {
+        int at = (int)(next(&self->state) % self->count);
+        OK(self->kept[at].ordered ? cuMemFreeAsync(self->kept[at].block, self->stream) : cuMemFree_v2(self->kept[at].block));
+        self->kept[at] = self->kept[--self->count];
+    } else if (what < 98) OK(cuStreamSynchronize(self->stream));
+    else OK(cuMemPoolTrimTo(tested, next(&self->state) % (4 * MIB)));
+}
+
+static void fits(int round) {
+    unsigned long long used = 0, plain = 0, reserved = attribute(tested, RESERVED_NOW), most = attribute(tested, RESERVED_HIGH);
+    for (int i = 0; i < threads; i++)
+        for (int k = 0; k < asking[i].count; k++) *(asking[i].kept[k].ordered ? &used : &plain) += asking[i].kept[k].bytes;
+    TRUE(attribute(tested, USED_NOW) == used);
+    TRUE(attribute(tested, USED_HIGH) >= used);
+    TRUE(reserved >= used);
+    TRUE(most >= reserved);
+    TRUE(most >= attribute(tested, USED_HIGH));
+    /* A page may be of both families. */
+    TRUE(reserved + plain <= before_all - free_memory() + 2 * MIB);
+    if (round % 10 == 9) {
+        set(tested, USED_HIGH, &nothing);
+        set(tested, RESERVED_HIGH, &nothing);
+        TRUE(attribute(tested, USED_HIGH) == used);
+        TRUE(attribute(tested, RESERVED_HIGH) == attribute(tested, RESERVED_NOW));
+    }
+}
+
+static void *asks(void *number) {
+    Asking *self = &asking[(long)number];
+    OK(cuCtxSetCurrent(shared_context));
+    self->stream = side_stream();
+    self->state = (uint64_t)(long)number * 7919 + 1;
+    for (int round = 0; round < ROUNDS; round++) {
+        for (int i = 0; i < (threads > 1 ? 20 : 1); i++) act(self);
+        pthread_barrier_wait(&rounds);
+        if (self == asking) fits(round);
+        pthread_barrier_wait(&rounds);
+    }
+    while (self->count > 0) {
+        Kept *kept = &self->kept[--self->count];
+        OK(kept->ordered ? cuMemFreeAsync(kept->block, self->stream) : cuMemFree_v2(kept->block));
+    }
+    OK(cuStreamSynchronize(self->stream));
+    return NULL;
+}
+
+static void at_random(CUmemoryPool pool, CUcontext context) {
+    tested = pool;
+    shared_context = context;
+    before_all = free_memory();
+    for (int pass = 0; pass < 4; pass++) {
+        static const unsigned long long thresholds[] = {0, 3 * MIB, ~0ull, ~0ull};
+        pthread_t thread[THREADS];
+        threads = pass % 2 ? THREADS : 1;
+        set(pool, RELEASE_THRESHOLD, &thresholds[pass]);
+        OK(pthread_barrier_init(&rounds, NULL, (unsigned)threads));
+        for (long i = 0; i < threads; i++) TRUE(!pthread_create(&thread[i], NULL, asks, (void *)i));
+        for (int i = 0; i < threads; i++) pthread_join(thread[i], NULL);
+        printf("threshold %llu: used %llu, reserved enough %d\n", thresholds[pass], attribute(pool, USED_NOW), attribute(pool, RESERVED_NOW) <= thresholds[pass]);
+        OK(cuCtxSynchronize());
+        OK(cuMemPoolTrimTo(pool, 0));
+        printf("trimmed: reserved %llu\n", attribute(pool, RESERVED_NOW));
+    }
+}
+
 int main(int argc, char **argv) {
     TRUE(argc == 3);
-    start_streams();
+    CUcontext context = start_streams();
     CUmemoryPool pool = !strcmp(argv[2], "default") ? default_pool(0) : new_pool(0, 0);
     if (!strcmp(argv[1], "settings")) settings(pool);
     if (!strcmp(argv[1], "counts")) counts(pool);
     if (!strcmp(argv[1], "kept")) kept(pool);
     if (!strcmp(argv[1], "trims")) trims(pool);
     if (!strcmp(argv[1], "beside")) beside(pool);
+    if (!strcmp(argv[1], "small")) small(pool);
+    if (!strcmp(argv[1], "random")) at_random(pool, context);
     return 0;
 }

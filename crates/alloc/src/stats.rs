@@ -60,10 +60,11 @@ pub(crate) struct Shared {
     pub requested: u64,
     /// Highest `allocated` in this window of time and in the one before.
     pub recent: [u64; 2],
-    /// The highest figures of what is for streams; of what was handed out, since they were last trimmed.
+    /// Held for streams, in whole pages: the most since they were last trimmed, less what others took of it.
+    for_streams: u64,
+    /// The highest figures of streams since they were last reset.
     peak_requested: u64,
-    peak_allocated: u64,
-    peak_reserved: u64,
+    peak_for_streams: u64,
 }
 
 /// What happened in a thread cache since the pool last heard of it. Sizes are in bytes.
@@ -140,22 +141,16 @@ impl Stats {
     }
 
     /// Held for what is handed out on streams, now or later: `CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT`.
+    /// It is whole pages, and so does not change with each small block; natively neither.
     pub fn reserved_on_streams(&self) -> u64 {
-        let Some(shared) = self.shared else {
-            return self.reserved;
-        };
-        // Pages that `cudaMalloc` uses in part are not for streams that never used as much.
-        let rest = self.reserved.saturating_sub(self.kept_for_all());
-        let most = shared.peak_allocated.next_multiple_of(PAGE);
-        rest.min(most)
-            .max(self.allocated.saturating_sub(shared.allocated))
+        self.shared
+            .map_or(pages(self.reserved), |shared| shared.for_streams)
     }
 
     /// Highest [`Stats::reserved_on_streams`] since it was last reset: `CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH`.
     pub fn peak_reserved_on_streams(&self) -> u64 {
-        self.shared.map_or(self.peak_reserved, |shared| {
-            shared.peak_reserved.max(self.reserved_on_streams())
-        })
+        self.shared
+            .map_or(pages(self.peak_reserved), |shared| shared.peak_for_streams)
     }
 
     /// Adds the figures of another device or pool.
@@ -215,13 +210,13 @@ impl Stats {
         }
     }
 
-    /// A pool of streams serves `cudaMalloc` from here on, too.
+    /// A pool of streams is asked to serve `cudaMalloc`, too: all that it holds was held for streams.
     #[cold]
     pub(crate) fn share(&mut self) {
         self.shared.get_or_insert(Shared {
+            for_streams: pages(self.reserved),
             peak_requested: self.peak_requested,
-            peak_allocated: self.peak_allocated,
-            peak_reserved: self.peak_reserved,
+            peak_for_streams: pages(self.peak_reserved),
             ..Shared::default()
         });
     }
@@ -237,7 +232,7 @@ impl Stats {
             let [now, _] = &mut shared.recent;
             *now = shared.allocated.max(*now);
         }
-        self.note_peaks();
+        self.divide();
     }
 
     /// A block for no stream in particular came back and counted as [`Stats::freed`].
@@ -249,12 +244,11 @@ impl Stats {
         }
     }
 
-    /// What streams had cached beyond `keep` bytes is theirs no more: a synchronisation or the program gave it up.
+    /// Streams keep `keep` bytes of what they had cached: a synchronisation or the program returned the rest.
     pub(crate) fn trimmed_on_streams(&mut self, keep: u64) {
-        let allocated = self.allocated;
         if let Some(shared) = &mut self.shared {
-            let now = allocated.saturating_sub(shared.allocated);
-            shared.peak_allocated = shared.peak_allocated.min(keep).max(now);
+            shared.for_streams = shared.for_streams.min(keep);
+            self.divide();
         }
     }
 
@@ -263,7 +257,6 @@ impl Stats {
         if let Some(shared) = &mut self.shared {
             let [now, _] = shared.recent;
             shared.recent = [shared.allocated, now];
-            self.note_peaks();
         }
     }
 
@@ -279,20 +272,24 @@ impl Stats {
     /// As [`Stats::reset_peak_requested`], for what is held.
     pub(crate) fn reset_peak_reserved(&mut self) {
         self.peak_reserved = self.reserved;
-        let now = self.reserved_on_streams();
         if let Some(shared) = &mut self.shared {
-            shared.peak_reserved = now;
+            shared.peak_for_streams = shared.for_streams;
         }
     }
 
+    /// Divides what a pool holds between streams and `cudaMalloc`, and notes the highest figures of streams.
     #[cold]
-    fn note_peaks(&mut self) {
-        let (requested, reserved) = (self.requested_on_streams(), self.reserved_on_streams());
+    fn divide(&mut self) {
+        let requested = self.requested_on_streams();
         if let Some(shared) = &mut self.shared {
             let allocated = self.allocated.saturating_sub(shared.allocated);
-            shared.peak_requested = shared.peak_requested.max(requested);
-            shared.peak_allocated = shared.peak_allocated.max(allocated);
-            shared.peak_reserved = shared.peak_reserved.max(reserved);
+            // Pages that `cudaMalloc` fills are not for streams any more; a page can be of both.
+            let rest = self
+                .reserved
+                .saturating_sub(shared.allocated - shared.allocated % PAGE);
+            shared.for_streams = shared.for_streams.max(pages(allocated)).min(rest);
+            shared.peak_requested = shared.peak_requested.max(requested.min(shared.for_streams));
+            shared.peak_for_streams = shared.peak_for_streams.max(shared.for_streams);
         }
     }
 
@@ -306,18 +303,18 @@ impl Stats {
         self.freed_bytes += size;
     }
 
-    /// What happened in a thread cache. The highest figures are exact as long as one thread has blocks in its cache; else they may be off
-    /// by what the caches had.
+    /// Adds what happened in a thread cache. The highest figures are exact as long as one thread has blocks
+    /// in its cache; else they may be off by what the caches had, but never above what was held.
     #[cold]
     pub(crate) fn happened(&mut self, delta: &Delta) {
         let (allocated, requested) = (self.allocated, self.requested);
-        self.allocated = allocated.saturating_add_signed(delta.most_allocated);
-        self.requested = requested.saturating_add_signed(delta.most_requested);
+        let held = self.reserved;
+        let most = |sum: u64, more| sum.saturating_add_signed(more).min(held.max(sum));
+        self.allocated = most(allocated, delta.most_allocated);
+        self.requested = most(requested, delta.most_requested);
         self.peak_allocated = self.peak_allocated.max(self.allocated);
         self.peak_requested = self.peak_requested.max(self.requested);
-        if self.shared.is_some() {
-            self.note_peaks();
-        }
+        self.divide();
         self.allocated = allocated.saturating_add_signed(delta.allocated);
         self.requested = requested.saturating_add_signed(delta.requested);
         self.live = (self.live + delta.granted).saturating_sub(delta.freed);
@@ -330,15 +327,18 @@ impl Stats {
     pub(crate) fn reserve(&mut self, bytes: u64) {
         self.reserved += bytes;
         self.peak_reserved = self.peak_reserved.max(self.reserved);
-        if self.shared.is_some() {
-            self.note_peaks();
-        }
     }
 
     /// Memory went back.
     pub(crate) fn release(&mut self, bytes: u64) {
         self.reserved = self.reserved.saturating_sub(bytes);
+        self.divide();
     }
+}
+
+/// Rounds bytes up to whole pages.
+fn pages(bytes: u64) -> u64 {
+    bytes.next_multiple_of(PAGE)
 }
 
 #[cfg(test)]
@@ -374,12 +374,34 @@ mod tests {
         stats.granted_shared(&grant(200 * MIB), true);
         stats.freed(200 * MIB, 200 * MIB);
         stats.freed_for_all(200 * MIB, 200 * MIB);
-        // Two windows of time later nothing says that `cudaMalloc` had it of late; streams did not have it either.
+        // Two windows later nothing says that `cudaMalloc` had it of late; streams did not have it either.
         stats.roll();
         stats.roll();
         assert_eq!(
             (stats.reserved_on_streams(), stats.cached_for_all()),
             (0, 200 * MIB)
         );
+    }
+
+    #[test]
+    fn a_page_of_both_is_one_of_the_streams_until_they_are_trimmed() {
+        let mut stats = Stats::default();
+        stats.share();
+        stats.reserve(PAGE);
+        let serve = |stats: &mut Stats, bytes, for_all| {
+            stats.granted(&grant(bytes));
+            stats.granted_shared(&grant(bytes), for_all);
+            stats.reserved_on_streams()
+        };
+        assert_eq!(serve(&mut stats, 4096, true), 0);
+        assert_eq!(serve(&mut stats, 1024, false), PAGE);
+        assert_eq!(serve(&mut stats, 2048, false), PAGE);
+        stats.trimmed_on_streams(0);
+        assert_eq!(stats.reserved_on_streams(), PAGE);
+        stats.freed(3072, 3072);
+        assert_eq!(stats.reserved_on_streams(), PAGE);
+        stats.trimmed_on_streams(0);
+        assert_eq!(stats.reserved_on_streams(), 0);
+        assert_eq!(stats.peak_reserved_on_streams(), PAGE);
     }
 }

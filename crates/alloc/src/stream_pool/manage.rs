@@ -6,6 +6,7 @@ use super::state::State;
 use super::types::{LiveBlock, Settings};
 use crate::policy::Policy;
 use crate::policy::TICKS_TO_DECAY;
+use crate::size_class::PAGE;
 use crate::stats::Stats;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -28,6 +29,7 @@ impl<D: Driver> StreamPool<D> {
 
     /// As [`StreamPool::trim`], of what is held for streams: what `cudaMalloc` had of late stays for it.
     pub fn trim_streams(&self, driver: &D, keep: u64) -> u64 {
+        let keep = keep - keep % PAGE;
         let given = self.trim(driver, keep.saturating_add(self.stats().kept_for_all()));
         self.state.lock().stats.trimmed_on_streams(keep);
         given
@@ -85,7 +87,8 @@ impl<D: Driver> StreamPool<D> {
     #[inline]
     pub fn is_above_threshold(&self) -> bool {
         let threshold = self.threshold.load(Ordering::Relaxed);
-        threshold != u64::MAX && self.holds_more_than(threshold) && {
+        // What is held for streams is counted in whole pages.
+        threshold != u64::MAX && self.holds_more_than(threshold - threshold % PAGE) && {
             let stats = self.stats();
             stats.reserved_on_streams() > threshold && stats.reserved > stats.allocated
         }

@@ -116,10 +116,13 @@ impl<E: Copy> State<E> {
 
     /// The best block that the queue may use as it is; `all`: of however many queues.
     pub fn take(&mut self, queue: u32, bytes: u64, all: bool) -> Option<Grant> {
-        if !self.queues.get(queue)?.ordered
-            && let Some(grant) = self.take_first(queue, bytes)
-        {
-            return Some(grant);
+        if !self.queues.get(queue)?.ordered {
+            // Before the pool gets memory for it.
+            self.stats.share();
+            let first = self.take_first(queue, bytes);
+            if first.is_some() {
+                return first;
+            }
         }
         let need = block_bytes(bytes);
         let some = if all { u32::MAX } else { NEAR };

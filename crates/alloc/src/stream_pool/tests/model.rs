@@ -195,6 +195,11 @@ impl Machine {
                 assert_eq!(peaks, (model.peak_allocated, model.peak_requested));
             }
             assert!(stats.peak_allocated >= stats.allocated);
+            // The part of streams, as the attributes of a pool have it.
+            let (used, reserved) = (stats.requested_on_streams(), stats.reserved_on_streams());
+            assert!(used <= reserved && reserved <= held.next_multiple_of(2 * MIB));
+            assert!(stats.peak_requested_on_streams() >= used);
+            assert!(stats.peak_reserved_on_streams() >= reserved);
             model.seen_reserved = model.seen_reserved.max(held);
             assert!((model.seen_reserved..=peak).contains(&stats.peak_reserved));
             assert!(stats.allocated + stats.quarantined + largest_free <= stats.reserved);
