@@ -119,9 +119,30 @@ const PAUSE: Duration = Duration::from_micros(20);
 /// not be made.
 #[inline]
 pub fn enter(context: Context, born: u64) -> Result<Pass, CUresult> {
+    enter_unless(context, born, || is_in(context))
+}
+
+/// As [`enter`], about one stream that is no default stream: captures of others may go on.
+///
+/// # Errors
+/// As those of [`enter`], if the stream itself captures.
+pub fn enter_stream(context: Context, handle: u64) -> Result<Pass, CUresult> {
+    let is_its = || {
+        OPEN.lock()
+            .is_ok_and(|open| open.iter().any(|open| open.stream.handle == handle))
+    };
+    enter_unless(context, u64::MAX, is_its)
+}
+
+#[inline]
+fn enter_unless(
+    context: Context,
+    born: u64,
+    forbids: impl FnOnce() -> bool,
+) -> Result<Pass, CUresult> {
     // Sequentially consistent, as `COUNT` is: either a capture that begins sees this call, or this call sees it.
     let pass = gate::enter_loud(context, born).ok_or(CONTEXT_IS_DESTROYED)?;
-    if COUNT.load(Ordering::SeqCst) != 0 && is_in(context) {
+    if COUNT.load(Ordering::SeqCst) != 0 && forbids() {
         return Err(CAPTURE_UNSUPPORTED);
     }
     Ok(pass)
