@@ -81,7 +81,7 @@ pub fn default(device: i32, handle: u64) -> Option<&'static RegisteredPool> {
 /// calls has cached serves the other. Another one if a plan is followed, which is of one family, or if the device has no
 /// pools.
 pub fn serving_all(device: i32) -> Option<&'static RegisteredPool> {
-    registry::serving_all(device, || {
+    let make = || {
         let plan = plans::of(device, Family::Plain);
         let has_plan = plan.is_some() || plans::of(device, Family::Streams).is_some();
         let mut default_pool = ptr::null_mut();
@@ -95,8 +95,10 @@ pub fn serving_all(device: i32) -> Option<&'static RegisteredPool> {
             ..of_default(device)
         };
         add(registry::handle_of_device(device), device, settings)
-    })
-    .filter(|entry| !entry.is_aside())
+    };
+    let entry = registry::serving_all(device)
+        .or_else(|| make().inspect(|entry| registry::serve_all(entry)))?;
+    (!entry.is_aside()).then_some(entry)
 }
 
 fn of_default(device: i32) -> Settings {
