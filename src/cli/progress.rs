@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::error::Result;
-use crate::recording::{self, Recording, forward};
+use crate::recording::{self, Decorator, Recording};
 use gpushim_trace::Record;
 
 /// Shorter passes show no bar.
@@ -173,7 +173,11 @@ impl Drop for Pass<'_> {
     }
 }
 
-impl Recording for Watched {
+impl Decorator for Watched {
+    fn inner(&self) -> &dyn Recording {
+        &*self.recording
+    }
+
     fn events(&self) -> Box<dyn Iterator<Item = Record> + Send + '_> {
         Box::new(Pass {
             events: self.recording.events(),
@@ -183,6 +187,27 @@ impl Recording for Watched {
             bar: None,
         })
     }
+}
 
-    forward!(recording: path format wall_ns facts problems coverage live live_bytes timeline text open_ranges frames names stream caching is_one_moment has_tensors fact);
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_watched_log_has_its_numbers() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log.csv");
+        let lines =
+            "op,ptr,size,stream,thread,time_ns\nalloc,0x1000,512,0,1,5\nfree,0x1000,512,0,1,6\n";
+        std::fs::write(&path, lines).unwrap();
+        let watched = Watched {
+            recording: recording::open(&path).unwrap(),
+            begin: Instant::now(),
+            passes: AtomicU64::new(0),
+            is_shown: AtomicBool::new(false),
+        };
+        let numbered = Recording::numbered(&watched).expect("the fast way");
+        assert_eq!(numbered.count(), 2);
+        assert_eq!(Recording::events(&watched).count(), 2);
+    }
 }

@@ -1,6 +1,6 @@
 //! A recording up to an event.
 
-use crate::recording::{Recording, forward};
+use crate::recording::{Decorator, NumberedRequest, Recording};
 use gpushim_trace::{Record, Timeline};
 
 /// The events of a recording before one of them; all else is as in the whole.
@@ -10,7 +10,11 @@ pub(super) struct Until<'a> {
     pub ticket: u64,
 }
 
-impl Recording for Until<'_> {
+impl Decorator for Until<'_> {
+    fn inner(&self) -> &dyn Recording {
+        self.recording
+    }
+
     fn events(&self) -> Box<dyn Iterator<Item = Record> + Send + '_> {
         let end = self.ticket;
         let events = self.recording.events();
@@ -18,8 +22,33 @@ impl Recording for Until<'_> {
     }
 
     fn timeline(&self) -> Timeline {
-        Timeline::of(self.events())
+        Timeline::of(Decorator::events(self))
     }
 
-    forward!(recording: path format wall_ns facts problems coverage live live_bytes text open_ranges frames names stream caching is_one_moment fact);
+    fn numbered(&self) -> Option<Box<dyn Iterator<Item = NumberedRequest> + '_>> {
+        // Each event is a request.
+        let numbered = self.recording.numbered()?;
+        Some(Box::new(numbered.take(self.ticket as usize)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::recording::open;
+
+    #[test]
+    fn it_ends_before_the_event_in_every_way() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log.csv");
+        let lines = "op,ptr,size,stream,thread,time_ns\nalloc,0x1000,512,0,1,5\nalloc,0x2000,512,0,1,6\nfree,0x1000,512,0,1,7\n";
+        std::fs::write(&path, lines).unwrap();
+        let recording = &*open(&path).unwrap();
+        for ticket in 0..4 {
+            let until = Until { recording, ticket };
+            let numbered = Recording::numbered(&until).expect("the fast way");
+            assert_eq!(numbered.count() as u64, ticket.min(3));
+            assert_eq!(Recording::events(&until).count() as u64, ticket.min(3));
+        }
+    }
 }

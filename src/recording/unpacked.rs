@@ -9,8 +9,7 @@ use flate2::read::MultiGzDecoder;
 use tempfile::TempDir;
 
 use super::copied::{MOST, copied, most, plain};
-use super::forward::forward;
-use super::{Recording, beside};
+use super::{Decorator, Recording, beside};
 use crate::error::{Error, Result, failed};
 use gpushim_trace::Trace;
 
@@ -159,8 +158,10 @@ impl Copy {
     }
 }
 
-impl Recording for Unpacked {
-    forward!(inner: events timeline format wall_ns facts coverage live live_bytes text open_ranges frames names stream caching is_one_moment has_tensors fact);
+impl Decorator for Unpacked {
+    fn inner(&self) -> &dyn Recording {
+        &*self.inner
+    }
 
     fn path(&self) -> &Path {
         &self.copy.path

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Checks README.md and docs/: links, the book's table of contents, code blocks, and every gpushim command in them.
+"""Checks README.md and docs/: links, the book's table of contents, code blocks, paths of sources (in comments of sources,
+too), and every gpushim command in them.
 
     tests/docs/check.py --target DIR --standin DIR    DIR/debug has the command and the library
     tests/docs/check.py --self-test …                 plants a mistake of each kind; each must be found
@@ -132,6 +133,21 @@ def contents(root):
     for file in sorted(docs.rglob("*.md")):
         if str(file.relative_to(docs)) not in [*listed, "SUMMARY.md"]:
             yield f"docs/SUMMARY.md: {file.relative_to(docs)} is missing"
+
+
+def sources(root):
+    """Paths of source files, in texts and in comments of sources, that lead to none."""
+    folders = [file.name for file in root.iterdir() if file.is_dir() and file.name not in ("target", "dist")]
+    own = [str(file.relative_to(root)) for folder in folders for file in (root / folder).rglob("*.rs")]
+    for page in [*pages(root), root / "CONTRIBUTING.md", *map(root.joinpath, own)]:
+        for number, line in enumerate(page.read_text(encoding="utf-8").splitlines() if page.exists() else [], 1):
+            if page.suffix == ".rs" and not line.lstrip().startswith("//"):
+                continue
+            for path in re.findall(r"`([\w./-]+\.rs)`", line):
+                # A path that begins with one of our folders is whole; of others the end is enough.
+                is_whole = page.suffix == ".md" and path.partition("/")[0] in folders
+                if path not in own and (is_whole or not any(name.endswith(f"/{path}") for name in own)):
+                    yield f"{page.relative_to(root)}:{number}: {path} does not exist"
 
 
 def yaml_parser(folder):
@@ -378,9 +394,12 @@ def self_test(runner, work):
         "gpushim report --no-such-option", "gpushim nothing", "gpushim run --no-such python train.py", "gpushim check --max-peek 1GiB train.trace",
         "srun gpushim run --no-such python train.py", "gpushim report --format yaml",
     ]
-    good += "`--quiet` `--no-such-option`\n"
+    good += "`--quiet` `--no-such-option` `src/one.rs` `one.rs` `one.rs:3`\n"
+    (root / "src").mkdir()
+    (root / "src" / "one.rs").write_text("//! `one.rs` `src/one.rs` `gone.rs`\nlet text = \"`gone.rs`\";\n")
+    (root / "docs" / "two.md").write_text((root / "docs" / "two.md").read_text() + "`src/gone.rs` `lib/one.rs`\n")
     (root / "README.md").write_text(good + "".join(mistakes) + "".join(f"`{line}`\n```sh\n{line}\n```\n" if line.startswith("gpushim") else f"```sh\n{line}\n```\n" for line in wrong))
-    expected = {"links": (links(root), 4), "contents": (contents(root), 2), "options": (options(root, runner), 1), "syntax": (syntax(root), len(mistakes)), "commands": (ran(root, runner, []), 2 * len(wrong) - 1)}
+    expected = {"links": (links(root), 4), "contents": (contents(root), 2), "options": (options(root, runner), 1), "sources": (sources(root), 3), "syntax": (syntax(root), len(mistakes)), "commands": (ran(root, runner, []), 2 * len(wrong) - 1)}
     for name, (found, count) in expected.items():
         found = list(found)
         if len(found) != count:
@@ -406,7 +425,7 @@ def main():
             print("Each planted mistake was found.")
             return 0
         told = []
-        wrong = [*links(ROOT), *contents(ROOT), *syntax(ROOT), *options(ROOT, runner), *ran(ROOT, runner, told)]
+        wrong = [*links(ROOT), *contents(ROOT), *sources(ROOT), *syntax(ROOT), *options(ROOT, runner), *ran(ROOT, runner, told)]
     for line in dict.fromkeys(told):
         print(line)
     for name, what in STUBS.items():

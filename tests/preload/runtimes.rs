@@ -97,6 +97,33 @@ fn the_policies_serve_a_runtime_alike() {
     }
 }
 
+/// A hit is answered before the call reaches cudart, whichever pool serves it.
+#[test]
+fn a_hit_makes_no_call_of_cudart() {
+    const PAIRS: u64 = 1024;
+    for version in ["12", "13"] {
+        for (policy, calls) in [("auto", 0), ("blocks", 0), ("off", 2 * PAIRS)] {
+            for (door, class) in [
+                ("runtime", Class::Device),
+                ("runtime-async", Class::PoolAsync),
+            ] {
+                for sizes in ["one", "mixed"] {
+                    let run = Run::new(linked("hit_pairs", version))
+                        .args([door, sizes, "1", &PAIRS.to_string()])
+                        .env("STANDIN_MEMORY", "4G")
+                        .env("GPUSHIM_POLICY", policy);
+                    let shim = run.shim();
+                    let what = format!("cudart {version}, {policy}, {door}, {sizes}");
+                    assert_eq!(shim.note("calls:"), calls, "{what}");
+                    let made = shim.trace().class(Kind::Alloc, class);
+                    let hits = made.iter().filter(|event| event.flags & flags::HIT != 0);
+                    assert_eq!(hits.count() as u64 >= PAIRS, calls == 0, "{what}");
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn memory_comes_from_the_device_that_was_set_last() {
     // cudart 11 makes a device's context current at the next call only: a hit must not come before it.

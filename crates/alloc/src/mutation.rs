@@ -134,7 +134,7 @@ pub(crate) enum Mutation {
     /// A piece whose memory another one has is unmapped under its work.
     UnmapPlaceEarly,
     /// A page is empty when the first of its tensors dies.
-    HollowShared,
+    SpareShared,
     /// What is born under a capture moves later.
     NoPinOfBirths,
     /// What lives under a capture moves later.

@@ -306,7 +306,7 @@ pub(crate) fn must_finish_place() -> bool {
 /// The tensors of a page, after one of them died.
 #[inline(always)]
 pub(crate) fn without_one(tensors: u32) -> u32 {
-    if planted(Mutation::HollowShared) {
+    if planted(Mutation::SpareShared) {
         return 0;
     }
     tensors.saturating_sub(1)

@@ -1,4 +1,4 @@
-//! The device that both pools are tested on. It does nothing but watch: which work uses which physical memory through which address,
+//! The device that the pools are tested on. It does nothing but watch: which work uses which physical memory through which address,
 //! and whether memory changes hands, or is taken away, under it.
 //!
 //! Streams do their work at moments that the test decides. What counts is not whether work happens to

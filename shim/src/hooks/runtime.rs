@@ -12,7 +12,7 @@ use crate::cuda::streams::named;
 use crate::cuda::types::{Handle, SUCCESS};
 use crate::hooks::caller::{Interposed, Real};
 use crate::hooks::entry;
-use crate::memory::{allocator, elastic, paged, stream_ordered};
+use crate::memory::{allocator, elastic, stream_ordered};
 
 /// `cudaErrorStubLibrary`, for the case that no cudart stands behind the symbol: a program without one that
 /// meets these by a weak reference.
@@ -104,16 +104,13 @@ macro_rules! runtime_functions {
 runtime_functions! {
     /// Device memory.
     fn cudaMalloc(address: *mut *mut c_void, bytes: usize), malloc, "rdx", |real, caller| {
-        let elsewhere = || allocator::allocate_at_once(bytes as u64);
-        answers(real, address, || segment(bytes, caller).or_else(elsewhere))
+        let bytes = bytes as u64;
+        let segment = || elastic::is_on().then(|| elastic::segment(bytes, caller))?;
+        answers(real, address, || segment().or_else(|| allocator::allocate_at_once(bytes)))
     };
     /// Device memory back.
     fn cudaFree(address: *mut c_void), free, "rsi", |_real, _caller| {
-        let address = address as u64;
-        address != 0
-            && (elastic::free(address) == Some(SUCCESS)
-                || matches!(allocator::free(address), Some(Ok(())))
-                || paged::free(address) == Some(SUCCESS))
+        !address.is_null() && allocator::free(address as u64, true) == Some(SUCCESS)
     };
     /// Memory from the device's current pool.
     fn cudaMallocAsync(address: *mut *mut c_void, bytes: usize, stream: Handle), malloc_async, "rcx", |real, _caller| {
@@ -151,12 +148,6 @@ runtime_functions! {
     fn cudaFreeAsync_ptsz(address: *mut c_void, stream: Handle), free_async_ptsz, "rdx", |_real, _caller| {
         stream_ordered::free_on(address as u64, named(stream, true)) == Some(SUCCESS)
     };
-}
-
-/// A segment of PyTorch's whose memory comes and goes, if that is asked for.
-#[inline(always)]
-fn segment(bytes: usize, caller: *const c_void) -> Option<u64> {
-    elastic::is_on().then(|| elastic::segment(bytes as u64, caller))?
 }
 
 /// Writes the address of a cached block to where the caller wants it.

@@ -1,4 +1,4 @@
-//! The memory of `cudaMalloc`: requests and frees, served by its pool.
+//! The memory of `cudaMalloc`: requests and frees, served in whole blocks or in pages.
 
 use gpushim_alloc::device_pool::DevicePool;
 use gpushim_alloc::{Context, FreeError};
@@ -6,30 +6,48 @@ use gpushim_trace::Class;
 
 use crate::base::thread::Uncancelled;
 use crate::cuda::device::Cuda;
-use crate::cuda::types::{CUresult, INVALID_VALUE, OUT_OF_MEMORY};
+use crate::cuda::types::{CUresult, DevicePtr, INVALID_VALUE, OUT_OF_MEMORY, SUCCESS};
 use crate::cuda::{captures, context, green};
-use crate::memory::{capture_notices, growth, paged, registry, room, shortage};
+use crate::memory::{capture_notices, elastic, growth, paged, registry, room, shortage};
 use crate::record::{events, trace};
 
-/// The address of memory of the pool's in the current context. `None`: the driver must answer.
+/// The address of memory in the current context. `None`: the driver must answer.
 #[inline]
 pub fn allocate(bytes: u64) -> Option<Result<u64, CUresult>> {
-    if bytes == 0 {
-        return None;
+    match allocate_at_once(bytes) {
+        Some(address) => Some(Ok(address)),
+        None => allocate_slowly(bytes),
     }
+}
+
+/// The address of cached memory in the current context.
+#[inline(always)]
+pub fn allocate_at_once(bytes: u64) -> Option<u64> {
+    let context = serving(bytes)?;
     let Some(pool) = registry::pool() else {
-        return paged::allocate(bytes);
+        return paged::allocate_at_once(context, bytes);
     };
-    let context = context::current().filter(|context| !green::is(*context))?;
-    if let Some(grant) = pool.try_allocate(context, bytes) {
-        events::granted(&grant, registry::numbers());
-        return Some(Ok(grant.address));
-    }
-    Some(allocate_slowly(pool, context, bytes))
+    let grant = pool.try_allocate(context, bytes)?;
+    events::granted(&grant, registry::numbers());
+    Some(grant.address)
+}
+
+/// The current context, if requests of this many bytes are served in it.
+#[inline]
+fn serving(bytes: u64) -> Option<Context> {
+    context::current().filter(|context| bytes != 0 && !green::is(*context))
 }
 
 #[cold]
-fn allocate_slowly(pool: &DevicePool<Cuda>, context: Context, bytes: u64) -> Result<u64, CUresult> {
+fn allocate_slowly(bytes: u64) -> Option<Result<u64, CUresult>> {
+    let context = serving(bytes)?;
+    match registry::pool() {
+        Some(pool) => Some(allocate_whole(pool, context, bytes)),
+        None => paged::allocate(context, bytes),
+    }
+}
+
+fn allocate_whole(pool: &DevicePool<Cuda>, context: Context, bytes: u64) -> Result<u64, CUresult> {
     let _uncancelled = Uncancelled::new();
     trace::open();
     growth::begins();
@@ -56,27 +74,29 @@ fn allocate_slowly(pool: &DevicePool<Cuda>, context: Context, bytes: u64) -> Res
     result.map(|grant| grant.address)
 }
 
-/// The address of memory that the pool can hand out at once, for callers that have another way to get memory.
-#[inline]
-pub fn allocate_at_once(bytes: u64) -> Option<u64> {
-    if bytes == 0 {
-        return None;
-    }
-    let context = context::current().filter(|context| !green::is(*context))?;
-    let grant = registry::pool()?.try_allocate(context, bytes)?;
-    events::granted(&grant, registry::numbers());
-    Some(grant.address)
+/// Frees memory without an order of streams. `None`: the driver must answer. `at_once`: memory of `cudaMalloc` only, for
+/// callers that have another way to free the rest.
+#[inline(always)]
+pub fn free(address: DevicePtr, at_once: bool) -> Option<CUresult> {
+    elastic::free(address)
+        .or_else(|| free_whole(address))
+        .or_else(|| paged::free(address, at_once))
 }
 
-/// Takes an address back. `None`: it is not the pool's, and the driver must answer.
-#[inline]
-pub fn free(address: u64) -> Option<Result<(), CUresult>> {
+/// Frees a whole block. `None`: there is none at this address.
+#[inline(always)]
+pub fn free_whole(address: DevicePtr) -> Option<CUresult> {
+    registry::used().and_then(|pool| free_from(pool, address))
+}
+
+#[inline(never)]
+fn free_from(pool: &DevicePool<Cuda>, address: DevicePtr) -> Option<CUresult> {
     let seen = |freed: &_| events::freed(freed, registry::numbers());
-    match registry::used()?.free(address, seen) {
-        Ok(()) => Some(Ok(())),
+    match pool.free(address, seen) {
+        Ok(()) => Some(SUCCESS),
         Err(FreeError::Unknown) => None,
         // The driver's result for an address that was freed before.
-        Err(FreeError::NotLive) => Some(Err(INVALID_VALUE)),
-        Err(FreeError::Driver(error)) => Some(Err(error)),
+        Err(FreeError::NotLive) => Some(INVALID_VALUE),
+        Err(FreeError::Driver(error)) => Some(error),
     }
 }

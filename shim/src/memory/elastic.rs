@@ -164,10 +164,12 @@ pub fn segment(bytes: u64, caller: *const c_void) -> Option<u64> {
 }
 
 /// Frees a segment. `None`: no segment begins there.
+#[inline]
 pub fn free(address: u64) -> Option<CUresult> {
-    all().find_map(|pool| free_from(pool, address))
+    any().then(|| all().find_map(|pool| free_from(pool, address)))?
 }
 
+#[inline(never)]
 fn free_from(pool: &OfDevice, address: u64) -> Option<CUresult> {
     // Most frees are of others.
     if pool.find(address)?.base != address {

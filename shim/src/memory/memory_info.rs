@@ -63,7 +63,7 @@ fn adjust(free: Option<&mut usize>, total: Option<&mut usize>) {
     let device = i32::from(context::device());
     let cached = registry::used().map_or(0, |pool| pool.cached_bytes(device));
     let mut of_pools = registry::figures(device);
-    // Hollow pages go back before a request fails.
+    // Spare pages go back before a request fails.
     let spare = elastic::stats(device).spare;
     (of_pools.unused, of_pools.cached) = (of_pools.unused + spare, of_pools.cached + spare);
     let mut free = free;

@@ -6,23 +6,30 @@
 use gpushim_alloc::Stream;
 use gpushim_alloc::device_pool::Device;
 use gpushim_alloc::stream_pool::Driver;
-use gpushim_alloc::{Context, Reuse};
+use gpushim_alloc::{Context, FreeError, Reuse};
 
-use crate::base::settings;
+use crate::base::{settings, thread};
 use crate::cuda::types::{CUresult, DevicePtr, INVALID_CONTEXT, SUCCESS};
-use crate::cuda::{captures, context, device, devices, green, primary};
+use crate::cuda::{captures, context, device, devices, primary};
 use crate::memory::registry::{self, Access, RegisteredPool};
 use crate::memory::{peer_access, policy, pools, stream_ordered, surplus};
 use crate::record::events;
 
-/// The address of memory in the current context. `None`: the driver must answer.
-pub fn allocate(bytes: u64) -> Option<Result<u64, CUresult>> {
+/// The address of memory in a context. `None`: the driver must answer.
+pub fn allocate(context: Context, bytes: u64) -> Option<Result<u64, CUresult>> {
     if !policy::is_paged() {
         return None;
     }
-    let context = context::current().filter(|context| !green::is(*context))?;
     let entry = pool(device::driver().ordinal(context).ok()?)?;
-    stream_ordered::allocate_from(entry, Stream::all_of(context), bytes)
+    stream_ordered::allocate_slowly(entry, Stream::all_of(context), bytes)
+}
+
+/// The address of cached memory in the current context.
+#[inline]
+pub fn allocate_at_once(context: Context, bytes: u64) -> Option<u64> {
+    let device = thread::with(|t| t.device.get());
+    let entry = registry::serving_all(device.into()).filter(|entry| !entry.is_aside())?;
+    stream_ordered::allocate_cached(entry, Stream::all_of(context), bytes)
 }
 
 fn pool(device: i32) -> Option<&'static RegisteredPool> {
@@ -104,37 +111,23 @@ pub fn peer(accessor: Context, owner: Context, enabled: bool) -> Result<(), CUre
     result.or_else(|_| set())
 }
 
-/// Memory of ours that is freed without a stream: any work of the current context may be using it, or
-/// of the context in which `cudaMalloc` made it.
-pub fn free_anywhere(address: DevicePtr) -> Option<CUresult> {
-    if let Some(result) = free(address) {
-        return Some(result);
-    }
+/// Frees memory of a pool without a stream: any work of the current context may be using it, or of the context in which
+/// `cudaMalloc` made it. `None`: no pool has the address. `at_once`: only what `cudaMalloc` made.
+pub fn free(address: DevicePtr, at_once: bool) -> Option<CUresult> {
     let entry = registry::owner(address)?;
     // The driver frees memory without a current context, too. It must not see an address of ours.
-    let context = context::current().or_else(|| primary::of(entry.device));
-    Some(context.map_or(INVALID_CONTEXT, |context| {
-        stream_ordered::free_from(entry, address, Stream::all_of(context))
-    }))
-}
-
-/// A block of `cudaMalloc` in pages is freed. `None`: there is none at this address.
-pub fn free(address: DevicePtr) -> Option<CUresult> {
-    let entry = registry::owner(address)?;
-    let found = entry.pool.find(address).filter(|found| found.for_all)?;
-    Some(free_where_made(entry, address, found.context))
-}
-
-fn free_where_made(entry: &RegisteredPool, address: DevicePtr, made: Context) -> CUresult {
+    let ask = || context::current().or_else(|| primary::of(entry.device));
+    let current = if at_once { None } else { ask() };
     let seen = |freed: &_| events::freed(freed, &entry.numbers);
-    let result = stream_ordered::code(entry.pool.free_where_made(address, seen));
-    if result == SUCCESS {
-        freed(made);
-        if let Some(most) = settings::config().cache_max {
-            keep_at_most(entry, most);
-        }
+    match entry.pool.free_in_context(address, current, seen) {
+        Ok(context) => freed(context),
+        Err(FreeError::Unknown) if current.is_none() => return Some(INVALID_CONTEXT),
+        Err(error) => return Some(stream_ordered::code(error)),
     }
-    result
+    if let Some(most) = settings::config().cache_max {
+        keep_at_most(entry, most);
+    }
+    Some(SUCCESS)
 }
 
 /// Gives back what `cudaMalloc` has cached beyond `most` bytes, as far as its work is known to be over.

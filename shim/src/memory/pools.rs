@@ -80,7 +80,7 @@ pub fn default(device: i32, handle: u64) -> Option<&'static RegisteredPool> {
 /// The pool that serves a device's `cudaMalloc`, in pages: the default pool of its streams, so that what one family of
 /// calls has cached serves the other. Another one if the device has no pools.
 pub fn serving_all(device: i32) -> Option<&'static RegisteredPool> {
-    registry::serving_all(device, || {
+    let make = || {
         let mut default_pool = ptr::null_mut();
         // SAFETY: `default_pool` is ours to write.
         let ask = || unsafe { real::cuDeviceGetDefaultMemPool(&mut default_pool, device) };
@@ -88,8 +88,10 @@ pub fn serving_all(device: i32) -> Option<&'static RegisteredPool> {
             return default(device, default_pool as u64);
         }
         add(registry::handle_of_device(device), device, of_default())
-    })
-    .filter(|entry| !entry.is_aside())
+    };
+    let entry = registry::serving_all(device)
+        .or_else(|| make().inspect(|entry| registry::serve_all(entry)))?;
+    (!entry.is_aside()).then_some(entry)
 }
 
 fn of_default() -> Settings {

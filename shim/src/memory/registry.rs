@@ -174,24 +174,20 @@ pub enum Access {
 static SERVING_ALL: [AtomicPtr<RegisteredPool>; 64] =
     [const { AtomicPtr::new(ptr::null_mut()) }; 64];
 
-/// The pool that serves a device's `cudaMalloc`; `make` says which it is, the first time.
+/// The pool that serves a device's `cudaMalloc`, once there is one.
 #[inline]
-pub fn serving_all(
-    device: i32,
-    make: impl FnOnce() -> Option<&'static RegisteredPool>,
-) -> Option<&'static RegisteredPool> {
-    let known = usize::try_from(device).ok();
-    let slot = known.and_then(|device| SERVING_ALL.get(device));
+pub fn serving_all(device: i32) -> Option<&'static RegisteredPool> {
+    let slot = SERVING_ALL.get(device as usize)?;
     // SAFETY: what is stored there was leaked, and is never freed.
-    let known = slot.and_then(|slot| unsafe { slot.load(Ordering::Acquire).as_ref() });
-    known.or_else(|| {
-        let entry = make()?;
-        entry.serves_all.store(true, Ordering::Relaxed);
-        if let Some(slot) = slot {
-            slot.store(ptr::from_ref(entry).cast_mut(), Ordering::Release);
-        }
-        Some(entry)
-    })
+    unsafe { slot.load(Ordering::Acquire).as_ref() }
+}
+
+/// A pool serves its device's `cudaMalloc` from now on.
+pub fn serve_all(entry: &'static RegisteredPool) {
+    entry.serves_all.store(true, Ordering::Relaxed);
+    if let Some(slot) = SERVING_ALL.get(entry.device as usize) {
+        slot.store(ptr::from_ref(entry).cast_mut(), Ordering::Release);
+    }
 }
 
 /// Stands in for a handle where the pool is not the driver's; no handle, being an address, has it.

@@ -100,19 +100,26 @@ fn served(
 #[inline(always)]
 pub fn allocate(bytes: usize, stream: u64, pool: Option<u64>) -> Option<Result<u64, CUresult>> {
     let (entry, stream) = served(bytes, stream, pool)?;
-    allocate_from(entry, stream, bytes as u64)
+    match allocate_cached(entry, stream, bytes as u64) {
+        Some(address) => Some(Ok(address)),
+        None => allocate_slowly(entry, stream, bytes as u64),
+    }
 }
 
 /// The address of memory that a pool can hand out at once, for callers that have another way to get memory.
 #[inline]
 pub fn allocate_at_once(bytes: usize, stream: u64, pool: Option<u64>) -> Option<u64> {
     let (entry, stream) = served(bytes, stream, pool)?;
+    allocate_cached(entry, stream, bytes as u64)
+}
+
+/// The address of memory for a stream that a pool has cached.
+#[inline(always)]
+pub fn allocate_cached(entry: &RegisteredPool, stream: Stream, bytes: u64) -> Option<u64> {
     if entry.pool.has_caches() {
-        return take_beside_caches(entry, stream, bytes as u64);
+        return take_beside_caches(entry, stream, bytes);
     }
-    let grant = entry
-        .pool
-        .try_allocate_without_caches(stream, bytes as u64)?;
+    let grant = entry.pool.try_allocate_without_caches(stream, bytes)?;
     events::granted_on(&grant, entry.device, stream.handle, &entry.numbers);
     Some(grant.address)
 }
@@ -125,26 +132,9 @@ fn take_beside_caches(entry: &RegisteredPool, stream: Stream, bytes: u64) -> Opt
     Some(grant.address)
 }
 
-/// Memory for a stream from a pool. `None`: the driver must answer.
-#[inline(always)]
-pub fn allocate_from(
-    entry: &RegisteredPool,
-    stream: Stream,
-    bytes: u64,
-) -> Option<Result<u64, CUresult>> {
-    if entry.pool.has_caches() {
-        if let Some(address) = take_beside_caches(entry, stream, bytes) {
-            return Some(Ok(address));
-        }
-    } else if let Some(grant) = entry.pool.try_allocate_without_caches(stream, bytes) {
-        events::granted_on(&grant, entry.device, stream.handle, &entry.numbers);
-        return Some(Ok(grant.address));
-    }
-    allocate_slowly(entry, stream, bytes)
-}
-
+/// Memory for a stream from a pool, by calls of the driver. `None`: the driver must answer.
 #[cold]
-fn allocate_slowly(
+pub fn allocate_slowly(
     entry: &RegisteredPool,
     stream: Stream,
     bytes: u64,
@@ -203,21 +193,22 @@ pub fn free_from(entry: &RegisteredPool, address: DevicePtr, stream: Stream) -> 
         return free_beside_caches(entry, address, stream);
     }
     let seen = |freed: &_| events::freed_on(freed, stream.handle, &entry.numbers);
-    code(entry.pool.free_without_caches(stream, address, seen))
+    let freed = entry.pool.free_without_caches(stream, address, seen);
+    freed.map_or_else(code, |()| SUCCESS)
 }
 
 /// The same where threads crowd at the pool.
 #[inline(never)]
 fn free_beside_caches(entry: &RegisteredPool, address: DevicePtr, stream: Stream) -> CUresult {
     let seen = |freed: &_| events::freed_on(freed, stream.handle, &entry.numbers);
-    code(entry.pool.free(stream, address, seen))
+    let freed = entry.pool.free(stream, address, seen);
+    freed.map_or_else(code, |()| SUCCESS)
 }
 
-/// A free's result as the driver would give it.
-pub fn code(result: Result<(), FreeError<CUresult>>) -> CUresult {
-    match result {
-        Ok(()) => SUCCESS,
-        Err(FreeError::Unknown | FreeError::NotLive) => INVALID_VALUE,
-        Err(FreeError::Driver(error)) => error,
+/// An error of a free as the driver would give it.
+pub fn code(error: FreeError<CUresult>) -> CUresult {
+    match error {
+        FreeError::Unknown | FreeError::NotLive => INVALID_VALUE,
+        FreeError::Driver(error) => error,
     }
 }

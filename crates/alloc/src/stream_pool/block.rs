@@ -1,13 +1,20 @@
 //! Ranges of addresses: handed out, free, or without memory behind them.
 
 use crate::bins::Binned;
-use crate::handles::Context;
+use crate::handles::{Address, Context};
 use crate::neighbours::{Adjoining, Place};
 pub(super) use crate::slab::{Id, NIL};
 use crate::slab::{Link, Linked, UNLINKED};
+use std::collections::HashMap;
 
 /// All ranges of a pool.
 pub(super) type Slab = crate::slab::Slab<Block>;
+/// Something for each address that a block begins at.
+pub(super) type ByAddress<T> = HashMap<Address, T, Hashing>;
+#[cfg(test)]
+use super::tests::look_ups::Counted as Hashing;
+#[cfg(not(test))]
+use rustc_hash::FxBuildHasher as Hashing;
 
 /// The queue of what is free for everybody: no stream's.
 pub(super) const SHARED: u32 = 0;

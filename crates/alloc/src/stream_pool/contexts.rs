@@ -193,7 +193,7 @@ impl<E: Copy> State<E> {
         let queue = self.queues.of(Stream::all_of(context));
         for id in all {
             // A live block can be freed.
-            let _ = self.free::<(), ()>(self.slab.at(id).address, queue, |_, _, _| false, |_| ());
+            let _ = self.free::<(), ()>(id, queue, |_, _, _| false, |_| ());
         }
     }
 

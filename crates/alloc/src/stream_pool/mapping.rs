@@ -256,7 +256,7 @@ impl<E: Copy> State<E> {
         let starts: Vec<u64> = self.space.unmapped(small).iter().copied().collect();
         let mut seen = NIL;
         for start in starts {
-            let Some(&id) = self.map.get(&start) else {
+            let Some(id) = self.beginning(start) else {
                 continue;
             };
             let interval = self.interval(queue, id);

@@ -5,7 +5,7 @@ use super::misses::Misses;
 use super::state::State;
 use super::thread_caches::Shared;
 use super::types::Settings;
-use crate::handles::Stream;
+use crate::handles::{Context, Stream};
 use crate::types::{FreeError, Freed, Grant, PATIENCE, Stamp};
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -178,12 +178,13 @@ impl<D: Driver> StreamPool<D> {
             Err(seen) => seen,
         };
         let mut state = self.state.lock_without_caches();
-        caches.take_out_at(&mut state, address);
+        let id = state.beginning(address).ok_or(FreeError::Unknown)?;
+        caches.take_out(&mut state, id);
         let queue = state.queues.of(stream);
         let keeper = caches.keeper(&mut state, stream);
         let keeps =
             |slab: &mut _, id, now| keeper.is_some_and(|mut cache| cache.keep(slab, id, now));
-        state.free(address, queue, keeps, seen)
+        state.free(id, queue, keeps, seen)
     }
 
     /// Whether there are thread caches now. They come and go while threads allocate.
@@ -204,27 +205,31 @@ impl<D: Driver> StreamPool<D> {
         seen: impl FnOnce(&Freed) -> S,
     ) -> Result<(), FreeError<D::Error>> {
         let mut state = self.state.lock_without_caches();
-        if state.in_caches != 0 {
-            self.state.caches.take_out_at(&mut state, address);
-        }
+        let id = state.beginning(address).ok_or(FreeError::Unknown)?;
+        self.state.caches.take_out(&mut state, id);
         let queue = state.queues.of(stream);
-        state.free(address, queue, |_, _, _| false, seen)
+        state.free(id, queue, |_, _, _| false, seen)
     }
 
-    /// As [`StreamPool::free`], on no stream in particular of the context in which it was allocated.
+    /// Takes a block back after all work submitted to a context so far, and returns the context. That of a block of
+    /// `cudaMalloc` is the one in which it was allocated, that of another block is `current`.
     ///
     /// # Errors
-    /// As [`StreamPool::free`].
-    pub fn free_where_made<S: Into<Stamp>>(
+    /// Those of [`StreamPool::free`]; [`FreeError::Unknown`] for a block of a stream without a `current` context.
+    pub fn free_in_context<S: Into<Stamp>>(
         &self,
         address: u64,
+        current: Option<Context>,
         seen: impl FnOnce(&Freed) -> S,
-    ) -> Result<(), FreeError<D::Error>> {
+    ) -> Result<Context, FreeError<D::Error>> {
         let mut state = self.state.lock_without_caches();
-        let id = *state.map.get(&address).ok_or(FreeError::Unknown)?;
+        let id = state.beginning(address).ok_or(FreeError::Unknown)?;
+        let block = state.slab.at(id);
+        let own = block.for_all.then_some(block.context);
+        let context = own.or(current).ok_or(FreeError::Unknown)?;
         self.state.caches.take_out(&mut state, id);
-        let context = state.slab.at(id).context;
         let queue = state.queues.of(Stream::all_of(context));
-        state.free(address, queue, |_, _, _| false, seen)
+        state.free(id, queue, |_, _, _| false, seen)?;
+        Ok(context)
     }
 }

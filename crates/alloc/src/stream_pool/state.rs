@@ -1,7 +1,7 @@
 //! What the pool's lock protects: blocks that go out and come back. Nothing here calls the driver.
 
 use super::block::SHARED;
-use super::block::{Block, Id, Slab, State as Is};
+use super::block::{Block, ByAddress, Id, Slab, State as Is};
 use super::space::{SMALL, Space};
 use super::stream_queues::StreamQueues;
 use super::types::Settings;
@@ -13,7 +13,6 @@ use crate::size_class::GRANULE;
 use crate::stats::Stats;
 use crate::types::Source;
 use crate::types::{FreeError, Freed, Grant, Stamp};
-use rustc_hash::FxHashMap;
 
 /// Queues of other streams that a request looks at before it asks what is over.
 const NEAR: u32 = 32;
@@ -39,7 +38,7 @@ pub(super) struct State<E> {
     pub settings: Settings,
     pub slab: Slab,
     /// Where blocks begin: those handed out and those free.
-    pub map: FxHashMap<u64, Id>,
+    pub map: ByAddress<Id>,
     pub queues: StreamQueues<E>,
     pub space: Space,
     pub captures: Captures,
@@ -69,7 +68,7 @@ impl<E: Copy> State<E> {
             device,
             settings,
             slab: Slab::new(),
-            map: FxHashMap::default(),
+            map: ByAddress::default(),
             queues: StreamQueues::new(),
             space: Space::new(),
             captures: Captures::default(),
@@ -278,12 +277,11 @@ impl<E: Copy> State<E> {
     #[inline(always)]
     pub fn free<X, S: Into<Stamp>>(
         &mut self,
-        address: u64,
+        id: Id,
         queue: u32,
         keeps: impl FnOnce(&mut Slab, Id, Stamp) -> bool,
         seen: impl FnOnce(&Freed) -> S,
     ) -> Result<(), FreeError<X>> {
-        let id = *self.map.get(&address).ok_or(FreeError::Unknown)?;
         let tick = self.tick;
         let block = self.slab.at(id);
         if block.state != Is::Live {
@@ -295,8 +293,8 @@ impl<E: Copy> State<E> {
             queue
         };
         let block = self.slab.at_mut(id);
-        let (size, requested, group) = (block.size, block.requested, block.group);
-        let for_all = block.for_all;
+        let (address, size, requested) = (block.address, block.size, block.requested);
+        let (group, for_all) = (block.group, block.for_all);
         let Some(to) = self.queues.at(queue) else {
             return Err(FreeError::Unknown);
         };
@@ -374,10 +372,16 @@ impl<E: Copy> State<E> {
         self.insert(id);
     }
 
+    /// The block that begins at an address.
+    #[inline(always)]
+    pub fn beginning(&self, address: u64) -> Option<Id> {
+        self.map.get(&address).copied()
+    }
+
     /// The block that contains an address.
     pub fn find(&self, address: u64) -> Option<Id> {
-        if let Some(id) = self.map.get(&address) {
-            return Some(*id);
+        if let Some(id) = self.beginning(address) {
+            return Some(id);
         }
         let first = self.space.first(address)?;
         self.slab.containing(first, address)

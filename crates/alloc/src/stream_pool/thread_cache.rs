@@ -1,6 +1,6 @@
 //! One thread's cache of blocks (`thread_caches.rs`).
 
-use super::block::{Id, NIL, Slab, State as Is};
+use super::block::{ByAddress, Id, NIL, Slab, State as Is};
 use super::exact_fit::{SLOTS, slot};
 use super::state::{State, block_bytes, is_small};
 use crate::handles::{Address, Stream};
@@ -8,7 +8,6 @@ use crate::per_thread::own;
 use crate::rules;
 use crate::stats::Delta;
 use crate::types::{Freed, Grant, Source, Stamp};
-use rustc_hash::FxHashMap;
 
 /// Blocks of one size in a cache, at most.
 const DEPTH: usize = 16;
@@ -33,7 +32,7 @@ pub(super) struct Cache {
     /// Made when they are needed first.
     at_hand: Option<Box<[Slot; SLOTS]>>,
     count: usize,
-    out: FxHashMap<Address, Out>,
+    out: ByAddress<Out>,
     /// The latest free.
     latest: Stamp,
     delta: Delta,
@@ -103,18 +102,14 @@ impl Cache {
         if self.stream != Some(stream) {
             return Err(seen);
         }
-        let Some(&Out {
-            id,
-            size,
-            requested,
-        }) = self.out.get(&address)
-        else {
+        let Some(out) = self.out.remove(&address) else {
             return Err(seen);
         };
+        let (id, size, requested) = (out.id, out.size, out.requested);
         if !self.put(id, address, size) {
+            self.out.insert(address, out);
             return Err(seen);
         }
-        self.out.remove(&address);
         let now = seen(&Freed {
             address,
             requested,

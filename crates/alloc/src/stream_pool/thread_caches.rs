@@ -173,24 +173,23 @@ impl ThreadCaches {
         }
     }
 
-    /// As [`ThreadCaches::take_out`], of the block that begins at an address.
-    pub fn take_out_at<E: Copy>(&self, state: &mut State<E>, address: Address) {
-        if let Some(id) = state.map.get(&address).copied() {
-            self.take_out(state, id);
+    /// Takes a block out of its thread cache, if it is in one and its caller has it. A free one stays there.
+    #[inline(always)]
+    pub fn take_out<E: Copy>(&self, state: &mut State<E>, id: Id) {
+        if state.in_caches != 0 {
+            self.take_out_of_cache(state, id);
         }
     }
 
-    /// A block that is in a thread cache and in its caller's hands is the pool's from here on; one at hand stays there.
-    pub fn take_out<E: Copy>(&self, state: &mut State<E>, id: Id) {
+    fn take_out_of_cache<E: Copy>(&self, state: &mut State<E>, id: Id) {
         let block = state.slab.at(id);
         let (address, part) = (block.address, usize::from(block.part));
         if block.state != Is::InThreadCache {
             return;
         }
-        let Some(part) = self.caches.get().and_then(|caches| caches.get(part)) else {
-            return;
-        };
-        part.lock().take_out(state, address);
+        if let Some(part) = self.caches.get().and_then(|caches| caches.get(part)) {
+            part.lock().take_out(state, address);
+        }
     }
 
     /// The pool has all blocks of all caches, and knows of all that happened in them.

@@ -16,7 +16,7 @@ impl<D: Driver> StreamPool<D> {
         for some in addresses.chunks(TOGETHER) {
             let mut ids = [NIL; TOGETHER];
             for (id, address) in ids.iter_mut().zip(some) {
-                *id = state.map.get(address).copied().unwrap_or(NIL);
+                *id = state.beginning(*address).unwrap_or(NIL);
             }
             for id in ids {
                 black_box(state.slab.at(id).state);

@@ -10,7 +10,7 @@ use crate::cuda::types::{
 use crate::hooks::driver::hook::driver_hooks;
 use crate::memory::owner::{self, Owner};
 use crate::memory::passthrough::{self, Request};
-use crate::memory::{allocator, elastic, memory_info, paged};
+use crate::memory::{allocator, memory_info};
 
 /// Bytes that rows are padded to.
 const PITCH: u64 = 512;
@@ -60,18 +60,10 @@ driver_hooks! {
         if context::is_destroyed() {
             return CONTEXT_IS_DESTROYED;
         }
-        if let Some(result) = elastic::free(address) {
-            return result;
-        }
-        match allocator::free(address) {
-            Some(Ok(())) => SUCCESS,
-            Some(Err(error)) => error,
-            None => match paged::free_anywhere(address) {
-                Some(result) => result,
-                // SAFETY: the caller's argument, unchanged.
-                None => passthrough::free_memory(address, 0, || unsafe { real::cuMemFree_v2(address) }),
-            },
-        }
+        allocator::free(address, false).unwrap_or_else(|| {
+            // SAFETY: the caller's argument, unchanged.
+            passthrough::free_memory(address, 0, || unsafe { real::cuMemFree_v2(address) })
+        })
     }
 
     /// Rows with padding: the driver's, because only it knows the pitch.

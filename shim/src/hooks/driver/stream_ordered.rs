@@ -85,11 +85,8 @@ fn free(address: DevicePtr, stream: u64, call: impl FnOnce() -> CUresult) -> CUr
     if let Some(error) = refusal(address, stream) {
         return error;
     }
-    match allocator::free(address) {
-        Some(Ok(())) => SUCCESS,
-        Some(Err(error)) => error,
-        None => passthrough::free_memory(address, stream, call),
-    }
+    let freed = allocator::free_whole(address);
+    freed.unwrap_or_else(|| passthrough::free_memory(address, stream, call))
 }
 
 /// What the driver says of a stream on which memory of the pool is to be freed, if it is none.

@@ -38,7 +38,7 @@ const RULES: [Mutation; 17] = [
     Mutation::HaveUnordered,
     Mutation::ForgetOtherStreams,
     Mutation::UnmapPlaceEarly,
-    Mutation::HollowShared,
+    Mutation::SpareShared,
     Mutation::NoPinOfBirths,
     Mutation::NoPinOfLives,
     Mutation::NoPinOfExports,

@@ -84,8 +84,16 @@ impl Machine {
         let see = |freed: &_| seen = Some(*freed);
         let pool = self.pool(block.pool);
         let result: Result<(), FreeError<Error>> = match stream {
-            Some(stream) => pool.free(stream, block.grant.address, see),
-            None => pool.free_where_made(block.grant.address, see),
+            Some(stream) if stream.is_ordered() => pool.free(stream, block.grant.address, see),
+            stream => {
+                let current = stream.map(|stream| stream.context);
+                let expected = match block.is_for_all() {
+                    true => block.stream.context,
+                    false => current.expect("a stream's block is freed in some context"),
+                };
+                pool.free_in_context(block.grant.address, current, see)
+                    .map(|context| assert_eq!(context, expected))
+            }
         };
         assert!(result.is_ok(), "{result:?}");
         let seen = seen.expect("seen");

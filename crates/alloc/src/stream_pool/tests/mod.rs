@@ -6,6 +6,7 @@ mod contexts;
 mod departing;
 mod ends;
 mod graphs;
+pub(super) mod look_ups;
 mod machine;
 mod model;
 mod mutations;

@@ -1,0 +1,68 @@
+//! Recordings that stand before another one.
+
+use std::path::Path;
+
+use super::{Caching, Coverage, Gpu, Names, NumberedRequest, Recording};
+use gpushim_trace::{Layer, LiveBlock, Record, Timeline};
+
+/// Writes methods that pass their arguments to the same method of something else.
+macro_rules! forward {
+    ($self:ident to $to:expr, $trait:ident: $(
+        $(#[$doc:meta])*
+        fn $name:ident($($argument:ident: $type:ty),*) -> $result:ty;
+    )*) => { $(
+        $(#[$doc])*
+        fn $name(&$self $(, $argument: $type)*) -> $result {
+            $trait::$name($to $(, $argument)*)
+        }
+    )* };
+}
+
+/// A recording that differs from another one in some of these methods, and in nothing else.
+pub trait Decorator: Send + Sync {
+    /// The other one.
+    fn inner(&self) -> &dyn Recording;
+
+    forward! { self to self.inner(), Recording:
+        /// As of [`Recording::path`].
+        fn path() -> &Path;
+        /// As of [`Recording::problems`].
+        fn problems() -> Vec<String>;
+        /// As of [`Recording::events`].
+        fn events() -> Box<dyn Iterator<Item = Record> + Send + '_>;
+        /// As of [`Recording::timeline`].
+        fn timeline() -> Timeline;
+        /// As of [`Recording::numbered`].
+        fn numbered() -> Option<Box<dyn Iterator<Item = NumberedRequest> + '_>>;
+    }
+}
+
+// The lint finds a method that would be answered by its default and not by the inner recording.
+#[deny(clippy::missing_trait_methods)]
+impl<T: Decorator> Recording for T {
+    forward! { self to self, Decorator:
+        fn path() -> &Path;
+        fn problems() -> Vec<String>;
+        fn events() -> Box<dyn Iterator<Item = Record> + Send + '_>;
+        fn timeline() -> Timeline;
+        fn numbered() -> Option<Box<dyn Iterator<Item = NumberedRequest> + '_>>;
+    }
+    forward! { self to self.inner(), Recording:
+        fn format() -> String;
+        fn wall_ns() -> u64;
+        fn facts() -> Vec<(String, String)>;
+        fn coverage() -> Coverage;
+        fn live() -> Option<Vec<LiveBlock>>;
+        fn live_bytes(layer: Layer, device: u8) -> Option<u64>;
+        fn text(id: u64) -> Option<String>;
+        fn open_ranges(stack: u32) -> Vec<String>;
+        fn frames(stack: u32) -> u64;
+        fn names() -> Box<dyn Names + '_>;
+        fn stream(record: &Record) -> Option<u64>;
+        fn caching() -> Option<&Caching>;
+        fn is_one_moment() -> bool;
+        fn has_tensors() -> bool;
+        fn gpu(ordinal: u8) -> Option<Gpu>;
+        fn fact(key: &str) -> Option<String>;
+    }
+}
