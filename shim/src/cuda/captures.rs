@@ -67,6 +67,8 @@ pub struct Open {
     /// The thread that began it: by our number, and by the kernel's.
     thread: u64,
     tid: u32,
+    /// The pools were told that it begins.
+    counts: bool,
     /// The driver has invalidated it, and the pools were told.
     is_broken: bool,
     /// Its stream is about to be destroyed.
@@ -86,6 +88,7 @@ impl Open {
             mode,
             thread: thread::serial(),
             tid: thread::tid(),
+            counts: false,
             is_broken: false,
             is_leaving: false,
         }
@@ -304,13 +307,21 @@ pub fn enters(open: Open) {
     }
 }
 
-/// Captures that entered count from now on: no call that would invalidate them begins any more. Waits for such calls
-/// that are in flight.
-pub fn counts() {
-    if let Ok(open) = OPEN.lock() {
-        COUNT.store(open.len(), Ordering::SeqCst);
+/// A capture that entered counts from now on: no call that would invalidate it begins any more. Waits for such calls that
+/// are in flight.
+pub fn counts(number: u64) {
+    if let Ok(mut open) = OPEN.lock() {
+        let entered = open.iter_mut().filter(|open| open.number == number);
+        entered.for_each(|open| open.counts = true);
+        count(&open);
     }
     wait_for_quiet();
+}
+
+/// Of a capture that has not begun the pools know nothing yet: they may make the calls that it forbids.
+fn count(open: &[Open]) {
+    let counting = open.iter().filter(|open| open.counts);
+    COUNT.store(counting.count(), Ordering::SeqCst);
 }
 
 /// Which capture is over.
@@ -347,7 +358,7 @@ pub fn close(which: Which, tell: impl FnOnce(u64)) -> bool {
         return false;
     };
     let number = open.remove(at).number;
-    COUNT.store(open.len(), Ordering::Release);
+    count(&open);
     tell(number);
     true
 }

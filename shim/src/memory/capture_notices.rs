@@ -22,7 +22,7 @@ pub fn begin(stream: Handle, per_thread: bool, mode: u32) -> u64 {
     registry::all().for_each(|entry| entry.pool.capture_began(number));
     elastic::capture_begins();
     // After the pools: none of them begins a call from here on that would be refused.
-    captures::counts();
+    captures::counts(number);
     events::capture(true, stream as u64, 0);
     number
 }
