@@ -1,6 +1,6 @@
 //! Size classes: steps of 512 bytes up to 128 KiB, then 128 steps to each doubling.
 //!
-//! 512 bytes is what the driver itself rounds small requests to, and 2 MiB is the page that it
+//! 512 bytes is what the driver itself rounds requests of up to 1 MiB to, and 2 MiB is the page that it
 //! grants larger ones in (measured on an H100). A multiple of 2 MiB up to 512 MiB is a class of
 //! its own; above that a class is at most 1/128 wide.
 
@@ -54,9 +54,9 @@ pub(crate) fn size(class: usize) -> u64 {
     ((class - (exponent << STEPS)) as u64) << exponent << 9
 }
 
-/// The block for a request: a class of its own, and whole pages above one page.
+/// The block for a request: a class of its own, and whole pages where the driver takes those.
 ///
-/// A request beyond any device comes back as it is: the driver's own error answers it.
+/// A request beyond any device stays as it is: the driver's own error answers it.
 #[inline]
 pub(crate) fn block_bytes(bytes: u64) -> u64 {
     if bytes > LARGEST {
@@ -65,12 +65,12 @@ pub(crate) fn block_bytes(bytes: u64) -> u64 {
     size(ceil(page_bytes(bytes)))
 }
 
-/// What the driver takes for a request at least: steps of 512 bytes, above a page whole pages.
+/// Bytes that the driver takes for a request at least: steps of 512, above half a page whole pages.
 #[inline]
 pub(crate) fn page_bytes(bytes: u64) -> u64 {
     if bytes > LARGEST {
         bytes
-    } else if bytes > PAGE {
+    } else if bytes > PAGE / 2 {
         bytes.next_multiple_of(PAGE)
     } else {
         bytes.next_multiple_of(GRANULE)
@@ -175,6 +175,8 @@ mod tests {
             assert_eq!(block_bytes(pages * PAGE), pages * PAGE);
         }
         assert_eq!(block_bytes(1), 512);
+        assert_eq!(block_bytes(PAGE / 2), PAGE / 2);
+        assert_eq!(block_bytes(PAGE / 2 + 1), PAGE);
         assert_eq!(block_bytes(PAGE + 1), 2 * PAGE);
         assert_eq!(block_bytes(u64::MAX), u64::MAX);
     }

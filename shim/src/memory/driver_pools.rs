@@ -114,7 +114,10 @@ pub fn destroy(handle: u64, call: impl FnOnce() -> CUresult) -> CUresult {
         drop(pools);
         return call();
     };
-    let held = pools[at].count(true);
+    let held = match pools[at].device {
+        Some(_) => pools[at].count(true),
+        None => 0,
+    };
     let result = thread::call(call);
     if result == SUCCESS {
         pools[at].is_destroyed = true;
