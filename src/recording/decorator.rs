@@ -20,19 +20,19 @@ macro_rules! forward {
 
 /// A recording that differs from another one in some of these methods, and in nothing else.
 pub trait Decorator: Send + Sync {
-    /// The other one.
+    /// Returns the recording that answers all other questions.
     fn inner(&self) -> &dyn Recording;
 
     forward! { self to self.inner(), Recording:
-        /// As of [`Recording::path`].
+        /// Answers [`Recording::path`].
         fn path() -> &Path;
-        /// As of [`Recording::problems`].
+        /// Answers [`Recording::problems`].
         fn problems() -> Vec<String>;
-        /// As of [`Recording::events`].
+        /// Answers [`Recording::events`].
         fn events() -> Box<dyn Iterator<Item = Record> + Send + '_>;
-        /// As of [`Recording::timeline`].
+        /// Answers [`Recording::timeline`].
         fn timeline() -> Timeline;
-        /// As of [`Recording::numbered`].
+        /// Answers [`Recording::numbered`].
         fn numbered() -> Option<Box<dyn Iterator<Item = NumberedRequest> + '_>>;
     }
 }

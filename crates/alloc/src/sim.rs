@@ -1,5 +1,5 @@
-//! The device that the pools are tested on. It does nothing but watch: which work uses which physical memory through which address,
-//! and whether memory changes hands, or is taken away, under it.
+//! The device that the pools are tested on. It does nothing but watch the physical memory that work
+//! uses: it must not change hands under that work, or be taken away.
 //!
 //! Streams do their work at moments that the test decides. What counts is not whether work happens to
 //! have finished but whether the order of streams, events and waits of the host say so: a missing order

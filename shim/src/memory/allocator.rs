@@ -74,8 +74,8 @@ fn allocate_whole(pool: &DevicePool<Cuda>, context: Context, bytes: u64) -> Resu
     result.map(|grant| grant.address)
 }
 
-/// Frees memory without an order of streams. `None`: the driver must answer. `at_once`: memory of `cudaMalloc` only, for
-/// callers that have another way to free the rest.
+/// Frees memory without an order of streams. `None`: the driver must answer.
+/// `at_once`: only what `cudaMalloc` made, for callers that have another way to free the rest.
 #[inline(always)]
 pub fn free(address: DevicePtr, at_once: bool) -> Option<CUresult> {
     elastic::free(address)

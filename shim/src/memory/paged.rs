@@ -111,8 +111,8 @@ pub fn peer(accessor: Context, owner: Context, enabled: bool) -> Result<(), CUre
     result.or_else(|_| set())
 }
 
-/// Frees memory of a pool without a stream: any work of the current context may be using it, or of the context in which
-/// `cudaMalloc` made it. `None`: no pool has the address. `at_once`: only what `cudaMalloc` made.
+/// Frees memory of a pool without a stream; `at_once`: only what `cudaMalloc` made. `None`: no pool
+/// has the address. Work of the current context may use it, or of the one where `cudaMalloc` made it.
 pub fn free(address: DevicePtr, at_once: bool) -> Option<CUresult> {
     let entry = registry::owner(address)?;
     // The driver frees memory without a current context, too. It must not see an address of ours.

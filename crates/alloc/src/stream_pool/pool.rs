@@ -211,11 +211,12 @@ impl<D: Driver> StreamPool<D> {
         state.free(id, queue, |_, _, _| false, seen)
     }
 
-    /// Takes a block back after all work submitted to a context so far, and returns the context. That of a block of
-    /// `cudaMalloc` is the one in which it was allocated, that of another block is `current`.
+    /// Takes a block back after all work submitted to a context so far, and returns the context: for
+    /// a block of `cudaMalloc` the one of its allocation, for another block `current`.
     ///
     /// # Errors
-    /// Those of [`StreamPool::free`]; [`FreeError::Unknown`] for a block of a stream without a `current` context.
+    /// [`FreeError::NotLive`] if it is free already. [`FreeError::Unknown`] if no block begins there,
+    /// or one of a stream, and there is no `current` context.
     pub fn free_in_context<S: Into<Stamp>>(
         &self,
         address: u64,

@@ -72,7 +72,6 @@ impl Pair {
     }
 }
 
-/// Look-ups of a call.
 fn look_ups<T>(call: impl FnOnce() -> T) -> (u32, T) {
     let before = LOOK_UPS.get();
     let result = call();
