@@ -9,7 +9,7 @@ use gpushim_alloc::stream_pool::Driver;
 use gpushim_alloc::{Context, Reuse};
 
 use crate::base::settings;
-use crate::cuda::types::{CUresult, DevicePtr, INVALID_CONTEXT, SUCCESS};
+use crate::cuda::types::{CUresult, DevicePtr, SUCCESS};
 use crate::cuda::{captures, context, device, devices, green, primary};
 use crate::memory::registry::{self, Access, RegisteredPool};
 use crate::memory::{drain, peer_access, policy, pools, stream_ordered, surplus};
@@ -124,9 +124,8 @@ pub fn free_anywhere(address: DevicePtr) -> Option<CUresult> {
     let entry = registry::owner(address)?;
     // The driver frees memory without a current context, too. It must not see an address of ours.
     let context = context::current().or_else(|| primary::of(entry.device));
-    Some(context.map_or(INVALID_CONTEXT, |context| {
-        stream_ordered::free_from(entry, address, Stream::all_of(context))
-    }))
+    let stream = context.map_or(Stream::all_of_device(entry.device), Stream::all_of);
+    Some(stream_ordered::free_from(entry, address, stream))
 }
 
 /// A block of `cudaMalloc` in pages is freed. `None`: there is none at this address.

@@ -2,7 +2,7 @@
 
 use crate::abi::{In, MemLocation, Out};
 use crate::codes::{INVALID_VALUE, NOT_SUPPORTED};
-use crate::memory::PAGE;
+use crate::memory::{Kind, PAGE};
 use crate::physical::MemProp;
 use crate::state::lock;
 use crate::vmm;
@@ -92,9 +92,16 @@ api! {
     cuMemGetHandleForAddressRange 11070 => fn cuMemGetHandleForAddressRange(handle: Out<i32>, address: u64, size: usize, _kind: u32, _flags: u64) {
         handle.required()?;
         let state = lock()?;
-        let (base, found) = state.memory.find(address).ok_or(INVALID_VALUE)?;
-        if address + size as u64 > base + found.size {
-            return Err(INVALID_VALUE);
+        let end = address.checked_add(size as u64).ok_or(INVALID_VALUE)?;
+        let mut at = address;
+        while at < end {
+            let (base, found) = state.memory.find(at).ok_or(INVALID_VALUE)?;
+            let is_whole = base + found.size >= end;
+            // A range may lie in several mappings, one behind the other.
+            if !is_whole && found.kind != Kind::Mapped {
+                return Err(INVALID_VALUE);
+            }
+            at = base + found.size;
         }
         Err(NOT_SUPPORTED)
     }
