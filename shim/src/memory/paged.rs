@@ -9,7 +9,7 @@ use gpushim_alloc::stream_pool::Driver;
 use gpushim_alloc::{Context, FreeError, Reuse};
 
 use crate::base::{settings, thread};
-use crate::cuda::types::{CUresult, DevicePtr, INVALID_CONTEXT, SUCCESS};
+use crate::cuda::types::{CUresult, DevicePtr, SUCCESS};
 use crate::cuda::{captures, context, device, devices, primary};
 use crate::memory::registry::{self, Access, RegisteredPool};
 use crate::memory::{peer_access, policy, pools, stream_ordered, surplus};
@@ -117,11 +117,12 @@ pub fn free(address: DevicePtr, at_once: bool) -> Option<CUresult> {
     let entry = registry::owner(address)?;
     // The driver frees memory without a current context, too. It must not see an address of ours.
     let ask = || context::current().or_else(|| primary::of(entry.device));
-    let current = if at_once { None } else { ask() };
+    let current = (!at_once).then(|| ask().unwrap_or(Context(0)));
     let seen = |freed: &_| events::freed(freed, &entry.numbers);
     match entry.pool.free_in_context(address, current, seen) {
+        Ok(Context(0)) => {}
         Ok(context) => freed(context),
-        Err(FreeError::Unknown) if current.is_none() => return Some(INVALID_CONTEXT),
+        Err(FreeError::Unknown) if at_once => return None,
         Err(error) => return Some(stream_ordered::code(error)),
     }
     if let Some(most) = settings::config().cache_max {

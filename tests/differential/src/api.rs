@@ -9,10 +9,8 @@ pub struct PoolProps {
     pub kind: i32,
     /// Handle types that it can be exported as.
     pub handles: i32,
-    /// `CU_MEM_LOCATION_TYPE_DEVICE`.
-    pub location: i32,
-    /// The device.
-    pub device: i32,
+    /// Where its memory is.
+    pub location: Location,
     /// Unused.
     pub security: u64,
     /// Most bytes; 0 for no limit.
@@ -21,16 +19,51 @@ pub struct PoolProps {
     pub rest: [u8; 56],
 }
 
+/// `CUmemLocation`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Location {
+    kind: i32,
+    device: i32,
+}
+
+impl Location {
+    /// A device.
+    pub fn device(device: u8) -> Location {
+        // CU_MEM_LOCATION_TYPE_DEVICE
+        Location {
+            kind: 1,
+            device: device.into(),
+        }
+    }
+}
+
 /// `CUmemAccessDesc`.
 #[repr(C)]
 pub struct Access {
-    /// `CU_MEM_LOCATION_TYPE_DEVICE`.
-    pub location: i32,
-    /// The device.
-    pub device: i32,
+    /// Who gets access.
+    pub location: Location,
     /// 0 nothing, 1 read, 3 write too.
     pub flags: i32,
 }
+
+/// `CUmemAllocationProp`.
+#[repr(C)]
+pub struct MemoryProps {
+    /// `CU_MEM_ALLOCATION_TYPE_PINNED`.
+    pub kind: i32,
+    /// Handle types that it can be exported as.
+    pub handles: i32,
+    /// Where it is.
+    pub location: Location,
+    /// Unused.
+    pub rest: [u64; 2],
+}
+
+/// `CUipcMemHandle`.
+#[repr(C)]
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct IpcHandle(pub [u64; 8]);
 
 /// Bytes that a kernel of the stand-in touches.
 #[repr(C)]
@@ -96,11 +129,40 @@ functions! {
     address_range: c"cuMemGetAddressRange_v2" (*mut u64, *mut usize, u64);
     pointer_attribute: c"cuPointerGetAttribute" (*mut u64, i32, u64);
     pointer_attributes: c"cuPointerGetAttributes" (u32, *const i32, *const *mut u64, u64);
+    pointer_set: c"cuPointerSetAttribute" (*const u32, i32, u64);
+    ipc_get: c"cuIpcGetMemHandle" (*mut IpcHandle, u64);
+    ipc_open: c"cuIpcOpenMemHandle_v2" (*mut u64, IpcHandle, u32);
+    ipc_close: c"cuIpcCloseMemHandle" (u64);
+    range_handle: c"cuMemGetHandleForAddressRange" (*mut i32, u64, usize, i32, u64);
+    pool_export_pointer: c"cuMemPoolExportPointer" (*mut IpcHandle, u64);
+    advise: c"cuMemAdvise" (u64, usize, i32, i32);
+    advise_v2: c"cuMemAdvise_v2" (u64, usize, i32, Location);
+    prefetch: c"cuMemPrefetchAsync" (u64, usize, i32, u64);
+    prefetch_v2: c"cuMemPrefetchAsync_v2" (u64, usize, Location, u32, u64);
+    attach: c"cuStreamAttachMemAsync" (u64, u64, usize, u32);
+    range_attribute: c"cuMemRangeGetAttribute" (*mut u64, usize, i32, u64, usize);
+    range_attributes: c"cuMemRangeGetAttributes" (*const *mut u64, *const usize, *const i32, usize, u64, usize);
+    reserve: c"cuMemAddressReserve" (*mut u64, usize, usize, u64, u64);
+    free_addresses: c"cuMemAddressFree" (u64, usize);
+    memory_create: c"cuMemCreate" (*mut u64, usize, *const MemoryProps, u64);
+    memory_release: c"cuMemRelease" (u64);
+    memory_export: c"cuMemExportToShareableHandle" (*mut i32, u64, i32, u64);
+    memory_import: c"cuMemImportFromShareableHandle" (*mut u64, u64, i32);
+    retain_handle: c"cuMemRetainAllocationHandle" (*mut u64, u64);
+    map: c"cuMemMap" (u64, usize, usize, u64, u64);
+    unmap: c"cuMemUnmap" (u64, usize);
+    set_access: c"cuMemSetAccess" (u64, usize, *const Access, usize);
+    get_access: c"cuMemGetAccess" (*mut u64, *const Location, u64);
     host_alloc: c"cuMemHostAlloc" (*mut u64, usize, u32);
     host_free: c"cuMemFreeHost" (u64);
+    host_register: c"cuMemHostRegister_v2" (u64, usize, u32);
+    host_unregister: c"cuMemHostUnregister" (u64);
+    host_device_pointer: c"cuMemHostGetDevicePointer_v2" (*mut u64, u64, u32);
+    host_flags: c"cuMemHostGetFlags" (*mut u32, u64);
     copy_to_host: c"cuMemcpyDtoH_v2" (*mut u8, u64, usize);
     copy_on_device_async: c"cuMemcpyDtoDAsync_v2" (u64, u64, usize, u64);
     copy_on_device_async_ptsz: c"cuMemcpyDtoDAsync_v2_ptsz" (u64, u64, usize, u64);
+    copy_peer: c"cuMemcpyPeer" (u64, u64, u64, u64, usize);
     copy_peer_async: c"cuMemcpyPeerAsync" (u64, u64, u64, u64, usize, u64);
     copy_from_host_async: c"cuMemcpyHtoDAsync_v2" (u64, *const u8, usize, u64);
     set_async: c"cuMemsetD8Async" (u64, u8, usize, u64);
@@ -150,4 +212,5 @@ functions! {
     kernel: c"standin_launch" (u64, u64, u32, *const Touch);
     findings: c"standin_findings" ();
     forgive: c"standin_forgive" (u64, u64);
+    peak: c"standin_peak" (i32, *mut u64);
 }

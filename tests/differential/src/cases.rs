@@ -77,6 +77,19 @@ shim!(
     "GPUSHIM_TRACE_MODE" = "full"
 );
 
+shim!(
+    BLOCKS_STRICT,
+    "blocks-strict",
+    "GPUSHIM_POLICY" = "blocks",
+    "GPUSHIM_REUSE" = "strict"
+);
+shim!(
+    SEGMENTS_STRICT,
+    "segments-strict",
+    "GPUSHIM_POLICY" = "segments",
+    "GPUSHIM_REUSE" = "strict"
+);
+
 static DECAY: Shim = Shim {
     name: "auto-decay",
     env: &[("GPUSHIM_DECAY", "4ms"), ("STANDIN_LATENCY", "free=1ms")],
@@ -116,11 +129,72 @@ static POLICIES: [&Shim; 4] = [&AUTO, &BLOCKS, &SEGMENTS, &OFF];
 static ALL: [&Shim; 9] = [
     &AUTO, &BLOCKS, &SEGMENTS, &OFF, &WAIT, &STRICT, &VMM_WAIT, &TRACED, &SPOOLED,
 ];
+static SIMPLE: [&Shim; 4] = [&AUTO, &BLOCKS, &SEGMENTS, &OFF];
+static CROWDED: [&Shim; 7] = [
+    &AUTO,
+    &BLOCKS,
+    &SEGMENTS,
+    &STRICT,
+    &BLOCKS_STRICT,
+    &SEGMENTS_STRICT,
+    &OFF,
+];
 static DECAYING: [&Shim; 2] = [&DECAY, &DECAY_SEGMENTS];
 static WITH_LIMIT: [&Shim; 3] = [&LIMITED, &LIMITED_SEGMENTS, &LIMITED_OFF];
 
 /// All of them.
 pub static DRIVERS: &[Driver] = &[
+    Driver {
+        name: "addresses",
+        profile: Profile::Addresses,
+        devices: 1,
+        memory: 16 * GIB,
+        env: &[],
+        share: 6,
+        length: 1,
+        shims: &SIMPLE,
+    },
+    Driver {
+        name: "addresses-no-vmm-two",
+        profile: Profile::Addresses,
+        devices: 2,
+        memory: 16 * GIB,
+        env: &[("STANDIN_LACKS", "vmm")],
+        share: 3,
+        length: 1,
+        shims: &SIMPLE,
+    },
+    Driver {
+        name: "crowd",
+        profile: Profile::Crowd,
+        devices: 2,
+        memory: GIB,
+        env: &[],
+        share: 3,
+        length: 1,
+        shims: &CROWDED,
+    },
+    Driver {
+        name: "crowd-scarce",
+        profile: Profile::Crowd,
+        devices: 2,
+        memory: 48 << 20,
+        // The longer after a question, the more may happen between it and what follows from the answer.
+        env: &[("STANDIN_FAULT", "cuStreamIsCapturing:1+:0:after=1ms")],
+        share: 2,
+        length: 1,
+        shims: &SIMPLE,
+    },
+    Driver {
+        name: "descriptors",
+        profile: Profile::Descriptors,
+        devices: 1,
+        memory: 16 * GIB,
+        env: &[],
+        share: 1,
+        length: 1,
+        shims: &SIMPLE,
+    },
     Driver {
         name: "mixed",
         profile: Profile::Mixed,
@@ -284,6 +358,11 @@ impl Driver {
     pub fn shape(&self, steps: usize) -> Shape {
         let storms = matches!(self.profile, Profile::Mixed | Profile::Scarce);
         let outlives = !self.env.contains(&("STANDIN_LACKS", "vmm"));
+        // Threads at once take a thousand times as long as another step.
+        let steps = match self.profile {
+            Profile::Crowd => steps.div_ceil(4),
+            _ => steps,
+        };
         Shape {
             profile: self.profile,
             devices: self.devices,
@@ -292,6 +371,12 @@ impl Driver {
             storms,
             outlives,
         }
+    }
+
+    /// Whether allocating and freeing put other work in order, as the wait of `cuMemFree` does: threads at once free memory
+    /// under work.
+    pub fn orders_memory(&self) -> bool {
+        self.profile == Profile::Crowd
     }
 
     /// The driver of a name.

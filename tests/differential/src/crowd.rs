@@ -1,4 +1,4 @@
-//! What more than one thread or process does at a time.
+//! What more than one thread or process does at once, in one step.
 
 use std::sync::Barrier;
 

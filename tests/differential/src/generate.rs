@@ -25,6 +25,12 @@ pub enum Profile {
     Churn,
     /// A device that is nearly full.
     Scarce,
+    /// Questions about addresses, and calls that are wrong there.
+    Addresses,
+    /// Threads at once, and contexts that come and go beside them.
+    Crowd,
+    /// Descriptors that the program closes.
+    Descriptors,
 }
 
 /// What programs are made for.
@@ -127,7 +133,14 @@ pub fn program(seed: u64, shape: Shape) -> Vec<Step> {
         held: vec![0; shape.devices.into()],
     };
     generator.threads[0] = true;
-    for device in 0..shape.devices {
+    // The primary context of the last device comes and goes beside threads.
+    let is_crowd = shape.profile == Profile::Crowd;
+    let last = if is_crowd {
+        shape.devices.max(2) - 1
+    } else {
+        shape.devices
+    };
+    for device in 0..last {
         generator.retain(device);
     }
     while generator.steps.len() < shape.steps {
@@ -138,48 +151,54 @@ pub fn program(seed: u64, shape: Shape) -> Vec<Step> {
 
 type Make = fn(&mut Generator);
 
-/// Operations with their weights in each profile: mixed, contexts, captures, churn, scarce.
-const WEIGHTS: &[([u16; 5], Make)] = &[
-    ([90, 60, 60, 20, 110], Generator::allocate),
-    ([90, 90, 90, 60, 90], Generator::allocate_async),
-    ([60, 40, 50, 20, 80], Generator::free),
-    ([60, 50, 60, 60, 70], Generator::free_async),
-    ([70, 60, 80, 30, 30], Generator::fill),
-    ([50, 50, 50, 20, 20], Generator::read),
-    ([20, 20, 20, 5, 5], Generator::copy),
-    ([10, 10, 10, 5, 3], Generator::upload),
-    ([20, 20, 30, 10, 5], Generator::kernel),
-    ([20, 20, 20, 60, 5], Generator::create_stream),
-    ([14, 16, 8, 55, 3], Generator::destroy_stream),
-    ([20, 10, 10, 20, 20], Generator::sync_stream),
-    ([10, 10, 10, 5, 3], Generator::order),
-    ([8, 10, 3, 6, 8], Generator::sync_context),
-    ([6, 40, 4, 20, 3], Generator::create_context),
-    ([4, 36, 2, 18, 2], Generator::destroy_context),
-    ([1, 6, 1, 0, 0], Generator::primary),
-    ([6, 8, 4, 3, 1], Generator::context_misc),
-    ([20, 10, 10, 3, 8], Generator::ask_range),
-    ([20, 10, 10, 3, 4], Generator::ask_attribute),
-    ([12, 8, 10, 3, 20], Generator::ask_memory),
-    ([8, 8, 8, 2, 2], Generator::free_wrongly),
-    ([4, 4, 2, 1, 2], Generator::host),
-    ([5, 5, 3, 3, 3], Generator::make_pool),
-    ([4, 4, 3, 3, 3], Generator::destroy_pool),
-    ([14, 10, 8, 3, 14], Generator::pool_misc),
-    ([6, 6, 2, 2, 1], Generator::peer),
-    ([12, 6, 50, 3, 6], Generator::begin_capture),
-    ([12, 6, 40, 3, 6], Generator::end_capture),
-    ([3, 2, 6, 1, 1], Generator::exchange_mode),
-    ([10, 6, 30, 2, 4], Generator::launch),
-    ([8, 4, 20, 2, 3], Generator::destroy_graph),
-    ([2, 1, 3, 0, 2], Generator::trim_graphs),
-    ([2, 2, 6, 0, 8], Generator::probe),
-    ([40, 20, 30, 200, 10], Generator::change_thread),
-    ([6, 4, 4, 150, 1], Generator::end_thread),
-    ([1, 0, 0, 0, 0], Generator::fork),
-    ([4, 8, 2, 1, 1], Generator::pause),
-    ([6, 1, 1, 1, 20], Generator::storm),
-    ([1, 0, 0, 6, 0], Generator::threads_in_turn),
+const PROFILES: usize = 8;
+
+/// Operations with their weights in each profile, in the order of [`Profile`].
+const WEIGHTS: &[([u16; PROFILES], Make)] = &[
+    ([90, 60, 60, 20, 110, 70, 60, 60], Generator::allocate),
+    ([90, 90, 90, 60, 90, 60, 40, 40], Generator::allocate_async),
+    ([60, 40, 50, 20, 80, 50, 50, 40], Generator::free),
+    ([60, 50, 60, 60, 70, 40, 30, 30], Generator::free_async),
+    ([70, 60, 80, 30, 30, 60, 40, 40], Generator::fill),
+    ([50, 50, 50, 20, 20, 50, 40, 40], Generator::read),
+    ([20, 20, 20, 5, 5, 15, 5, 5], Generator::copy),
+    ([10, 10, 10, 5, 3, 5, 2, 2], Generator::upload),
+    ([20, 20, 30, 10, 5, 10, 10, 5], Generator::kernel),
+    ([20, 20, 20, 60, 5, 15, 10, 10], Generator::create_stream),
+    ([14, 16, 8, 55, 3, 8, 6, 6], Generator::destroy_stream),
+    ([20, 10, 10, 20, 20, 15, 10, 10], Generator::sync_stream),
+    ([10, 10, 10, 5, 3, 8, 5, 5], Generator::order),
+    ([8, 10, 3, 6, 8, 8, 8, 8], Generator::sync_context),
+    ([6, 40, 4, 20, 3, 8, 10, 4], Generator::create_context),
+    ([4, 36, 2, 18, 2, 6, 6, 3], Generator::destroy_context),
+    ([1, 6, 1, 0, 0, 1, 0, 0], Generator::primary),
+    ([6, 8, 4, 3, 1, 4, 4, 2], Generator::context_misc),
+    ([30, 20, 20, 6, 12, 60, 2, 5], Generator::ask),
+    ([4, 4, 2, 1, 2, 20, 2, 20], Generator::export),
+    ([5, 3, 2, 0, 1, 60, 0, 0], Generator::ask_strangely),
+    ([1, 1, 1, 0, 1, 6, 1, 0], Generator::map_own),
+    ([12, 8, 10, 3, 20, 4, 2, 2], Generator::ask_memory),
+    ([8, 8, 8, 2, 2, 10, 2, 4], Generator::free_wrongly),
+    ([4, 4, 2, 1, 2, 4, 2, 2], Generator::host),
+    ([5, 5, 3, 3, 3, 4, 2, 2], Generator::make_pool),
+    ([4, 4, 3, 3, 3, 3, 2, 2], Generator::destroy_pool),
+    ([14, 10, 8, 3, 14, 6, 4, 4], Generator::pool_misc),
+    ([6, 6, 2, 2, 1, 4, 2, 0], Generator::peer),
+    ([12, 6, 50, 3, 6, 0, 0, 0], Generator::begin_capture),
+    ([12, 6, 40, 3, 6, 0, 0, 0], Generator::end_capture),
+    ([3, 2, 6, 1, 1, 0, 0, 0], Generator::exchange_mode),
+    ([10, 6, 30, 2, 4, 0, 0, 0], Generator::launch),
+    ([8, 4, 20, 2, 3, 0, 0, 0], Generator::destroy_graph),
+    ([2, 1, 3, 0, 2, 1, 1, 1], Generator::trim_graphs),
+    ([2, 2, 6, 0, 8, 1, 1, 1], Generator::probe),
+    ([40, 20, 30, 200, 10, 20, 20, 20], Generator::change_thread),
+    ([6, 4, 4, 150, 1, 4, 4, 4], Generator::end_thread),
+    ([1, 0, 0, 0, 0, 0, 0, 1], Generator::fork),
+    ([4, 8, 2, 1, 1, 1, 1, 1], Generator::pause),
+    ([6, 1, 1, 1, 20, 0, 0, 0], Generator::storm),
+    ([0, 0, 0, 0, 0, 0, 4, 0], Generator::crowd),
+    ([0, 0, 0, 0, 0, 0, 0, 8], Generator::close_descriptors),
+    ([1, 0, 0, 6, 0, 0, 0, 0], Generator::threads_in_turn),
 ];
 
 impl Generator {

@@ -1,6 +1,7 @@
 //! What is the same, what differs as promised, and what is a bug.
 
-use crate::op::Op;
+use crate::churn::HELD;
+use crate::op::{Op, Question};
 use crate::promises::Promise;
 
 /// How a configuration is compared with the native run.
@@ -68,6 +69,10 @@ const CAPTURE_INVALIDATED: u64 = 901;
 /// `CUDA_ERROR_STREAM_CAPTURE_IMPLICIT`.
 pub const CAPTURE_IMPLICIT: u64 = 906;
 
+/// `CUDA_ERROR_NOT_SUPPORTED`.
+const NOT_SUPPORTED: u64 = 801;
+/// `CUDA_ERROR_NOT_FOUND`.
+const NOT_FOUND: u64 = 500;
 /// `CUDA_ERROR_OUT_OF_MEMORY`.
 pub const OUT_OF_MEMORY: u64 = 2;
 
@@ -80,11 +85,15 @@ pub fn judge(op: &Op, theirs: &[u64], ours: &[u64], facts: &Facts, rules: &Rules
         return Different;
     };
     // What is freed wrongly is a finding wherever the driver gets to see it.
-    let is_wrong = matches!(op, Op::FreeAgain { .. } | Op::FreeInside { .. });
+    let is_wrong = matches!(op, Op::FreeWrongly { .. });
     if our_findings > their_findings && !is_wrong {
         return Different;
     }
-    if theirs == ours && !matches!(op, Op::AskMemory | Op::Allocate { .. } | Op::Storm { .. }) {
+    let is_of_memory = matches!(
+        op,
+        Op::AskMemory | Op::Allocate { .. } | Op::Storm { .. } | Op::Crowd { .. }
+    );
+    if theirs == ours && !is_of_memory {
         return if our_findings != their_findings {
             Promised(Promise::Quiet)
         } else {
@@ -104,10 +113,7 @@ pub fn judge(op: &Op, theirs: &[u64], ours: &[u64], facts: &Facts, rules: &Rules
     }
     // Such a free is wrong in two ways: the driver and we may name either.
     let is_invalidated = theirs.first() == Some(&CAPTURE_INVALIDATED);
-    if (is_refused || is_invalidated)
-        && matches!(op, Op::FreeAgain { .. } | Op::FreeInside { .. })
-        && ours.first() == Some(&1)
-    {
+    if (is_refused || is_invalidated) && is_wrong && ours.first() == Some(&1) {
         return Promised(Promise::Lawful);
     }
     let is_request = matches!(op, Op::Allocate { .. } | Op::Probe { .. });
@@ -148,20 +154,14 @@ pub fn judge(op: &Op, theirs: &[u64], ours: &[u64], facts: &Facts, rules: &Rules
             Promised(Promise::Rounded)
         }
         Op::Storm { bytes, .. } => storm(theirs, ours, u64::from(*bytes), facts, rules),
-        Op::AskRange { .. } if rules.has_segments && facts.block > 0 => range(theirs, ours, facts),
+        Op::Crowd { .. } => crowd(op, theirs, ours, rules),
+        Op::Ask { question, .. } => answer(*question, theirs, ours, facts, rules),
         Op::AskPool {
             attribute: 7 | 8, ..
         } if facts.has_diverged && theirs.first() == ours.first() => Promised(Promise::Used),
         Op::AskPool {
             attribute: 5 | 6, ..
         } if theirs.first() == ours.first() => Promised(Promise::Reserved),
-        Op::AskAttribute {
-            number: 10 | 15, ..
-        } if theirs.first() == ours.first() => Promised(Promise::Ipc),
-        Op::AskAttribute {
-            number: 7 | 18..=20,
-            ..
-        } if theirs.first() == ours.first() => Promised(Promise::Mapping),
         _ => Different,
     }
 }
@@ -195,9 +195,40 @@ fn allocation(theirs: &[u64], ours: &[u64], bytes: u64, facts: &Facts, rules: &R
     }
 }
 
-/// The range that an address lies in may be a segment around the block.
+/// The answer to a question about an address.
+fn answer(
+    question: Question,
+    theirs: &[u64],
+    ours: &[u64],
+    facts: &Facts,
+    rules: &Rules,
+) -> Verdict {
+    use Verdict::*;
+    let is_alike = theirs.first() == ours.first();
+    match question {
+        Question::Range if rules.has_segments && facts.block > 0 => range(theirs, ours, facts),
+        Question::SetSyncMemops(_) if theirs == [0] && ours == [NOT_SUPPORTED] => {
+            Promised(Promise::SyncMemops)
+        }
+        Question::Attribute(6) if theirs == [0, 0] && ours == [0, 1] => {
+            Promised(Promise::SyncMemops)
+        }
+        // The list that it is first in.
+        Question::Attributes(2) if is_alike && theirs[1..2] == [0] && ours[1..2] == [1] => {
+            match theirs[2..] == ours[2..] {
+                true => Promised(Promise::SyncMemops),
+                false => Different,
+            }
+        }
+        Question::Attribute(10 | 15) if is_alike => Promised(Promise::Ipc),
+        Question::Attribute(7 | 18..=20) if is_alike => Promised(Promise::Mapping),
+        _ => Different,
+    }
+}
+
+/// The range that an address lies in may be a segment around the block, live or not.
 fn range(theirs: &[u64], ours: &[u64], facts: &Facts) -> Verdict {
-    let (&[0, _, _], &[0, start, size]) = (theirs, ours) else {
+    let (&[0 | NOT_FOUND, _, _], &[0, start, size]) = (theirs, ours) else {
         return Verdict::Different;
     };
     let before = start.wrapping_neg();
@@ -261,5 +292,36 @@ fn storm(theirs: &[u64], ours: &[u64], bytes: u64, facts: &Facts, rules: &Rules)
             Promised(Promise::Rounded)
         }
         std::cmp::Ordering::Less => Different,
+    }
+}
+
+/// Threads at once: nothing fails here that succeeds natively, and no more memory is taken than a pool may keep.
+fn crowd(op: &Op, theirs: &[u64], ours: &[u64], rules: &Rules) -> Verdict {
+    let (&[ref theirs @ .., their_growth, is_short], &[ref ours @ .., growth, _]) = (theirs, ours)
+    else {
+        return Verdict::Different;
+    };
+    let is_worse = |(theirs, ours): (&u64, &u64)| ours > theirs;
+    // Where memory is short natively, chance decides how many requests are refused: the first number.
+    let any_worse = theirs
+        .iter()
+        .zip(ours)
+        .skip(is_short as usize)
+        .any(is_worse);
+    let most = match *op {
+        // While a stream captures, all that is freed may be kept for the graph.
+        Op::Crowd { capturing, .. } if capturing > 0 || rules.is_off => u64::MAX,
+        // An exported block keeps its segment from other blocks.
+        Op::Crowd {
+            threads,
+            exports: true,
+            ..
+        } if rules.pins => u64::from(threads) * HELD as u64 * (cost(0) >> 20),
+        _ => 0,
+    };
+    let most = most.saturating_add(3 * their_growth + 2 * (SLACK >> 20));
+    match any_worse || growth > most {
+        true => Verdict::Different,
+        false => Verdict::Same,
     }
 }

@@ -9,7 +9,9 @@
 mod api;
 mod campaign;
 mod cases;
+mod churn;
 mod crowd;
+mod descriptors;
 mod drive;
 mod generate;
 mod judge;

@@ -36,6 +36,92 @@ impl Stream {
     }
 }
 
+/// An address that a block's own gives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// So many bytes behind its first one.
+    Offset(u32),
+    /// At so many thousandths of its size.
+    Permille(u16),
+    /// The first byte behind it.
+    End,
+    /// The page of 2 MiB that its first byte is in, or one so many behind that.
+    Page(u8),
+}
+
+/// A question about an address, or a call that is wrong there: natively most are refused, and none has an effect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Question {
+    /// `cuMemGetAddressRange`.
+    Range,
+    /// `cuPointerGetAttribute` of this number.
+    Attribute(u8),
+    /// `cuPointerGetAttributes` of one of [`ATTRIBUTE_LISTS`].
+    Attributes(u8),
+    /// `cuPointerSetAttribute`: whether synchronous copies of the block wait for the device.
+    SetSyncMemops(bool),
+    /// `cuIpcGetMemHandle`, twice; then the handle is opened and closed in its own process, which is refused.
+    IpcHandle,
+    /// `cuIpcCloseMemHandle`.
+    IpcClose,
+    /// `cuMemRetainAllocationHandle`.
+    Retain,
+    /// `cuMemGetHandleForAddressRange` of so many bytes.
+    Exported(u32),
+    /// `cuMemPoolExportPointer`.
+    PoolExport,
+    /// `cuMemHostRegister` of a live block.
+    Register,
+    /// `cuMemHostUnregister`: whether it is refused.
+    Unregister,
+    /// `cuMemHostGetDevicePointer` and `cuMemHostGetFlags`.
+    AsHost,
+    /// `cuMemFreeHost`.
+    FreeHost,
+    /// `cuMemAdvise`, both variants.
+    Advise,
+    /// `cuMemPrefetchAsync`, both variants.
+    Prefetch,
+    /// `cuStreamAttachMemAsync`.
+    Attach,
+    /// `cuMemRangeGetAttribute` and `cuMemRangeGetAttributes`.
+    RangeAttribute(u8),
+    /// `cuMemGetAccess`.
+    Access,
+    /// `cuMemSetAccess` of so many pages: 0 nothing, 1 read, 3 write too.
+    SetAccess(u8, u8),
+    /// `cuMemMap` of memory of the program's.
+    Map,
+    /// `cuMemUnmap` of so many pages.
+    Unmap(u8),
+    /// `cuMemAddressFree` of so many pages.
+    FreeAddresses(u8),
+}
+
+/// Attributes that are asked for together.
+pub const ATTRIBUTE_LISTS: &[&[i32]] = &[
+    &[2, 8, 9, 11, 12, 17],
+    // Those of `cudaPointerGetAttributes`.
+    &[1, 2, 3, 4, 8, 9],
+    &[6, 13, 14, 16],
+    &[12],
+    // One that there is not.
+    &[2, 99, 9],
+];
+
+/// What comes and goes beside threads that allocate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// Nothing.
+    None,
+    /// Contexts.
+    Contexts,
+    /// Green contexts.
+    Green,
+    /// The primary context of another device.
+    Primary,
+}
+
 /// A pool: a device's default one, or a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pool {
@@ -131,15 +217,10 @@ pub enum Op {
         block: u8,
         stream: Stream,
     },
-    /// A second free of what was freed, with or without a stream.
-    FreeAgain {
+    /// A free of an address where no block begins, or where one began, with or without a stream.
+    FreeWrongly {
         block: u8,
-        stream: Option<Stream>,
-    },
-    /// A free of an address within a block.
-    FreeInside {
-        block: u8,
-        offset: u32,
+        place: Place,
         stream: Option<Stream>,
     },
     Fill {
@@ -174,20 +255,18 @@ pub enum Op {
         stream: Stream,
         writes: bool,
     },
-    AskRange {
+    /// A question about a block that is live, or was freed.
+    Ask {
         block: u8,
-        permille: u16,
-    },
-    AskAttribute {
-        block: u8,
-        permille: u16,
-        number: u8,
-    },
-    AskAttributes {
-        block: u8,
-        permille: u16,
+        freed: bool,
+        place: Place,
+        question: Question,
     },
     AskMemory,
+    /// The program's own virtual memory: reserved, mapped, shared, and given back.
+    MapOwn {
+        pages: u8,
+    },
     HostAllocate {
         host: u8,
         bytes: u32,
@@ -271,6 +350,16 @@ pub enum Op {
     ThreadsInTurn {
         threads: u8,
     },
+    /// So many threads allocate, use and free at once, and as many capture; what comes and goes beside them.
+    Crowd {
+        threads: u8,
+        capturing: u8,
+        ending: Ending,
+        exports: bool,
+        seed: u16,
+    },
+    /// The program closes all descriptors but those that the driver's memory needs, and opens its own.
+    CloseDescriptors,
     Fork {
         calls: bool,
     },

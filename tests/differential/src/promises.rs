@@ -25,6 +25,8 @@ pub enum Promise {
     Segment,
     /// Legacy IPC and RDMA of addresses that are no whole allocation of the driver's.
     Ipc,
+    /// `SYNC_MEMOPS` of addresses in pages.
+    SyncMemops,
     /// The driver's unit of memory behind an address.
     Mapping,
     /// The context of an address of `vmm`.
@@ -93,6 +95,11 @@ pub const TABLE: &[(Promise, &str, &str)] = &[
         Promise::Ipc,
         "IS_LEGACY_CUDA_IPC_CAPABLE and IS_GPU_DIRECT_RDMA_CAPABLE of pooled memory",
         "an address within a segment or a mapping cannot be exported by itself",
+    ),
+    (
+        Promise::SyncMemops,
+        "SYNC_MEMOPS, set for a block of cudaMalloc, reads 1 of all blocks of its context; for stream-ordered memory it is refused (801)",
+        "the driver refuses it for memory in pages, so that the context has it in the block's place (Network cards and other drivers)",
     ),
     (
         Promise::Mapping,

@@ -37,11 +37,12 @@ mod blocks;
 mod contents;
 mod contexts;
 mod graphs;
+mod mapping;
 mod settle;
 
 use ask::ask;
 use blocks::{allocate, free, probe};
-use contents::{contents, host, inside};
+use contents::{contents, host};
 use contexts::{context, stream};
 use graphs::{graph, pool};
 use settle::{break_captures, forgive, order_alike, settle};
@@ -88,7 +89,7 @@ pub fn step(world: &mut World, index: usize, step: &Step) {
     let is_other = world.rules.is_off && world.has_diverged;
     let new = if is_other { new.min(theirs) } else { new };
     // Natively a wrong free is found, and here refused.
-    let is_wrong = matches!(step.op, Op::FreeAgain { .. } | Op::FreeInside { .. });
+    let is_wrong = matches!(step.op, Op::FreeWrongly { .. });
     if !is_wrong && !left_out {
         world.owed += theirs.saturating_sub(new);
     }
@@ -155,10 +156,7 @@ fn before(world: &World, step: &Step, mut facts: judge::Facts) -> judge::Facts {
         }
         facts.is_capped = world.capped.contains(&handle);
     }
-    if let Op::AskRange { block, .. }
-    | Op::AskAttribute { block, .. }
-    | Op::AskAttributes { block, .. } = step.op
-    {
+    if let Op::Ask { block, .. } = step.op {
         let block = &world.blocks[usize::from(block)];
         facts.block = if block.kind == Kind::Context {
             block.bytes
@@ -292,19 +290,14 @@ fn run(world: &mut World, step: &Step) -> bool {
         | Op::QueryStream { .. }
         | Op::Order { .. } => stream(world, step),
         Op::Allocate { block, bytes, from } => allocate(world, step, block, bytes, from),
-        Op::Free { .. } | Op::FreeAsync { .. } | Op::FreeAgain { .. } | Op::FreeInside { .. } => {
-            free(world, step)
-        }
+        Op::Free { .. } | Op::FreeAsync { .. } | Op::FreeWrongly { .. } => free(world, step),
         Op::Fill { .. }
         | Op::Copy { .. }
         | Op::CopyPeer { .. }
         | Op::Upload { .. }
         | Op::Read { .. }
         | Op::Kernel { .. } => contents(world, step),
-        Op::AskRange { .. }
-        | Op::AskAttribute { .. }
-        | Op::AskAttributes { .. }
-        | Op::AskMemory => ask(world, step),
+        Op::Ask { .. } | Op::AskMemory | Op::MapOwn { .. } => ask(world, step),
         Op::HostAllocate { .. } | Op::HostFree { .. } => host(world, step),
         Op::CreatePool { .. }
         | Op::DestroyPool { .. }
@@ -323,6 +316,8 @@ fn run(world: &mut World, step: &Step) -> bool {
         Op::Probe { async_ } => probe(world, step, async_),
         Op::Storm { threads, bytes } => crate::crowd::storm(world, step, threads, bytes.into()),
         Op::ThreadsInTurn { threads } => crate::crowd::threads_in_turn(world, step, threads),
+        Op::Crowd { .. } => crate::churn::crowd(world, step),
+        Op::CloseDescriptors => crate::descriptors::close(world),
         Op::Fork { calls } => crate::crowd::fork(world, calls),
     }
 }

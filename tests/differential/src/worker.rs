@@ -124,6 +124,39 @@ fn run(mut world: Box<World>, program: Vec<Step>, loud: bool) -> Option<Box<Worl
     Some(world)
 }
 
+/// Frees what is live. The code of each free must be what it is natively, or success.
+fn free_all(world: &mut World) {
+    for index in 0..BLOCKS {
+        let block = world.blocks[index];
+        let is_live = block.state == State::Live && block.kind != crate::world::Kind::Graph;
+        let mut code = 0;
+        if is_live {
+            let own = world.contexts[usize::from(block.context)];
+            let context = if own == 0 {
+                world.contexts[usize::from(block.device)]
+            } else {
+                own
+            };
+            call!(world, ctx_set, context);
+            call!(world, ctx_sync);
+            code = call!(world, free, block.address);
+        }
+        world.blocks[index].state = State::Empty;
+        let Some(native) = &mut world.native else {
+            log::add(&mut world.log, &[code]);
+            continue;
+        };
+        let mut theirs = Vec::new();
+        let is_worse = native.next(&mut theirs) && code != 0 && code != theirs[0];
+        if is_worse && world.difference.is_none() {
+            world.difference = Some(format!(
+                "the last free of block {index} gave {code}, natively {}: {block:?}",
+                theirs[0]
+            ));
+        }
+    }
+}
+
 /// Ends a program: everything is given back, and free memory must be what it is natively.
 fn finish(world: &mut World) {
     world.thread = 0;
@@ -150,26 +183,7 @@ fn finish(world: &mut World) {
         call!(world, ctx_set, context);
         call!(world, ctx_sync);
     }
-    for index in 0..BLOCKS {
-        let block = world.blocks[index];
-        if block.state == State::Live && block.kind != crate::world::Kind::Graph {
-            let own = world.contexts[usize::from(block.context)];
-            let context = if own == 0 {
-                world.contexts[usize::from(block.device)]
-            } else {
-                own
-            };
-            call!(world, ctx_set, context);
-            call!(world, ctx_sync);
-            let code = call!(world, free, block.address);
-            if code != 0 && world.native.is_some() && world.difference.is_none() {
-                world.difference = Some(format!(
-                    "the last free of block {index} gave {code}: {block:?}"
-                ));
-            }
-        }
-        world.blocks[index].state = State::Empty;
-    }
+    free_all(world);
     world.live.clear();
     for slot in 0..STREAMS {
         if std::mem::take(&mut world.is_stream[slot]) {
@@ -344,6 +358,7 @@ pub fn work(task: &Task) -> i32 {
         println!("error {}: {error}", task.log);
         return 3;
     }
+    crate::descriptors::watch_end(task.seed);
     let promises: Vec<String> = world.promises.iter().map(u64::to_string).collect();
     println!("done {} {}", world.steps, promises.join(" "));
     0

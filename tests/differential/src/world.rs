@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use crate::api::{Api, PoolProps};
+use crate::api::{Api, Location, PoolProps};
 use crate::judge::{Facts, Rules};
 use crate::log::Native;
 use crate::op::*;
@@ -52,6 +52,8 @@ pub struct Block {
     pub serial: u64,
     /// The capture that it belongs to.
     pub capture: u64,
+    /// It was freed on a stream: memory of a context goes only when the stream gets there.
+    pub is_queued: bool,
 }
 
 /// What a graph writes when it runs: slot, allocation, value.
@@ -173,6 +175,7 @@ const NO_BLOCK: Block = Block {
     value: 0,
     serial: 0,
     capture: 0,
+    is_queued: false,
 };
 
 impl World {
@@ -380,8 +383,7 @@ impl World {
         PoolProps {
             kind: 1,
             handles: 0,
-            location: 1,
-            device: device.into(),
+            location: Location::device(device),
             security: 0,
             max_size: max_size as usize,
             rest: [0; 56],

@@ -212,7 +212,8 @@ impl<D: Driver> StreamPool<D> {
     }
 
     /// Takes a block back after all work submitted to a context so far, and returns the context: for
-    /// a block of `cudaMalloc` the one of its allocation, for another block `current`.
+    /// a block of `cudaMalloc` the one of its allocation, for another block `current`. Context 0 is
+    /// any of the device.
     ///
     /// # Errors
     /// [`FreeError::NotLive`] if it is free already. [`FreeError::Unknown`] if no block begins there,
@@ -229,7 +230,10 @@ impl<D: Driver> StreamPool<D> {
         let own = block.for_all.then_some(block.context);
         let context = own.or(current).ok_or(FreeError::Unknown)?;
         self.state.caches.take_out(&mut state, id);
-        let queue = state.queues.of(Stream::all_of(context));
+        let queue = state.queues.of(match context {
+            Context(0) => Stream::all_of_device(self.device),
+            context => Stream::all_of(context),
+        });
         state.free(id, queue, |_, _, _| false, seen)?;
         Ok(context)
     }

@@ -292,26 +292,26 @@ impl Generator {
             },
         };
         let context = self.some_context().unwrap_or(AS_IS);
-        if self.random.chance(500) {
-            let Some(block) = self.random.pick(&self.freed.clone()) else {
-                return;
-            };
-            self.push(context, false, Op::FreeAgain { block, stream });
+        let (block, place) = if self.random.chance(500) {
+            (self.random.pick(&self.freed.clone()), Place::Offset(0))
         } else {
-            let Some(block) = self.some_block() else {
-                return;
-            };
             let offset = self.random.pick(&[1, 256, 512, 4096, 1 << 20]).unwrap_or(1);
-            self.push(
-                context,
-                false,
-                Op::FreeInside {
-                    block,
-                    offset,
-                    stream,
-                },
-            );
-        }
+            let place = match self.random.chance(200) {
+                true => Place::End,
+                false => Place::Offset(offset),
+            };
+            (self.some_block(), place)
+        };
+        let Some(block) = block else { return };
+        self.push(
+            context,
+            false,
+            Op::FreeWrongly {
+                block,
+                place,
+                stream,
+            },
+        );
     }
 
     pub(super) fn probe(&mut self) {

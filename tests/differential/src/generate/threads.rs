@@ -50,6 +50,38 @@ impl Generator {
         }
     }
 
+    pub(super) fn crowd(&mut self) {
+        let Some(context) = self.some_context() else {
+            return;
+        };
+        let endings = [
+            Ending::None,
+            Ending::Contexts,
+            Ending::Green,
+            Ending::Primary,
+        ];
+        let ending = self.random.pick(&endings).unwrap_or(Ending::None);
+        // Where there is a green context, captures make pools keep memory for good.
+        let any_green = self.contexts.iter().flatten().any(|context| context.green);
+        let most = if any_green || ending == Ending::Green {
+            0
+        } else {
+            3
+        };
+        let op = Op::Crowd {
+            threads: 2 + self.random.below(2) as u8,
+            capturing: self.random.pick(&[0, 0, most]).unwrap_or(0),
+            ending,
+            exports: self.random.chance(400),
+            seed: self.random.below(1 << 16) as u16,
+        };
+        self.push(context, false, op);
+    }
+
+    pub(super) fn close_descriptors(&mut self) {
+        self.push(AS_IS, false, Op::CloseDescriptors);
+    }
+
     pub(super) fn storm(&mut self) {
         if !self.shape.storms || self.is_capturing() {
             return;

@@ -123,6 +123,7 @@ pub(super) fn allocate(world: &mut World, step: &Step, slot: u8, bytes: u64, fro
             value: 0,
             serial,
             capture,
+            is_queued: false,
         };
         match kind {
             Kind::Graph => world.of_graphs.push(address..address + size.max(1)),
@@ -186,41 +187,19 @@ pub(super) fn free(world: &mut World, step: &Step) -> bool {
             );
             if code == 0 {
                 ended(world, block);
+                world.blocks[usize::from(block)].is_queued = true;
             }
             code
         }
-        Op::FreeAgain { block, stream } => {
-            let found = world.blocks[usize::from(block)];
-            let of_graph = world
-                .of_graphs
-                .iter()
-                .any(|range| range.contains(&found.address));
-            let is_other = of_graph || world.overlaps(found.address, 1);
-            if found.state != State::Freed || found.kind == Kind::Graph || is_other {
-                return false;
-            }
-            match stream {
-                Some(stream) => through!(
-                    step,
-                    world,
-                    free_async,
-                    free_async_ptsz,
-                    found.address,
-                    world.handle(stream)
-                ),
-                None => call!(world, free, found.address),
-            }
-        }
-        Op::FreeInside {
+        Op::FreeWrongly {
             block,
-            offset,
+            place,
             stream,
         } => {
-            let Some(found) = live(world, block) else {
+            let Some((found, address)) = ask::address_of(world, block, place) else {
                 return false;
             };
-            let address = found.address + u64::from(offset);
-            if u64::from(offset) >= found.bytes || found.kind == Kind::Graph {
+            if found.state == State::Live && address == found.address {
                 return false;
             }
             match stream {

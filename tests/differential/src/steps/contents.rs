@@ -122,16 +122,29 @@ pub(super) fn contents(world: &mut World, step: &Step) -> bool {
             let length = source.bytes.min(target.bytes).min(PATCH);
             let handle = world.handle(stream);
             let [to_handle, from_handle] = contexts;
-            let code = call!(
-                world,
-                copy_peer_async,
-                target.address,
-                to_handle,
-                source.address,
-                from_handle,
-                length as usize,
-                handle
-            );
+            let (to_address, from_address) = (target.address, source.address);
+            let length = length as usize;
+            let code = match stream {
+                Stream::LEGACY => call!(
+                    world,
+                    copy_peer,
+                    to_address,
+                    to_handle,
+                    from_address,
+                    from_handle,
+                    length
+                ),
+                _ => call!(
+                    world,
+                    copy_peer_async,
+                    to_address,
+                    to_handle,
+                    from_address,
+                    from_handle,
+                    length,
+                    handle
+                ),
+            };
             if code == 0 {
                 written(world, stream, captured, to, 0);
             }
@@ -215,10 +228,6 @@ pub(super) fn contents(world: &mut World, step: &Step) -> bool {
         _ => return false,
     }
     true
-}
-
-pub(super) fn inside(block: &Block, permille: u16) -> u64 {
-    block.address + block.bytes * u64::from(permille) / 1000
 }
 
 pub(super) fn host(world: &mut World, step: &Step) -> bool {

@@ -75,8 +75,7 @@ pub(super) fn pool(world: &mut World, step: &Step) -> bool {
         }
         Op::PoolAccess { device, flags, .. } => {
             let access = crate::api::Access {
-                location: 1,
-                device: device.into(),
+                location: crate::api::Location::device(device),
                 flags: flags.into(),
             };
             call!(world, pool_access, handle, &access, 1)

@@ -54,11 +54,7 @@ pub(super) fn break_captures(world: &mut World, step: &Step) {
             ..
         }
         | Op::FreeAsync { stream, .. } => stream,
-        Op::FreeAgain {
-            stream: Some(stream),
-            ..
-        }
-        | Op::FreeInside {
+        Op::FreeWrongly {
             stream: Some(stream),
             ..
         } => stream,
@@ -172,6 +168,7 @@ pub(super) fn settle(world: &mut World, step: &Step, promise: Promise) {
                 value: 0,
                 serial,
                 capture: 0,
+                is_queued: false,
             };
         }
         _ => {}

@@ -1,6 +1,6 @@
 //! Advice about managed memory: accepted, and nothing follows from it but an item in the stream.
 
-use crate::abi::MemLocation;
+use crate::abi::{In, MemLocation, Out};
 use crate::api::Via;
 use crate::codes::{INVALID_VALUE, Outcome};
 use crate::memory::Kind;
@@ -30,7 +30,30 @@ fn prefetch(via: Via, address: u64, bytes: usize, stream: u64) -> Outcome {
     crate::work::submit(&mut state, key, Work::Empty)
 }
 
+/// Attributes of ranges have these numbers (`CUmem_range_attribute`).
+const RANGE_ATTRIBUTES: std::ops::RangeInclusive<u32> = 1..=8;
+
+/// What advice is in force: none is kept here.
+fn attribute(data: Out<u8>, bytes: usize, number: u32) -> Outcome {
+    data.required()?;
+    if !RANGE_ATTRIBUTES.contains(&number) || bytes == 0 || !bytes.is_multiple_of(4) {
+        return Err(INVALID_VALUE);
+    }
+    (0..bytes).for_each(|index| data.put_at(index, 0));
+    Ok(())
+}
+
 api! {
+    /// What was advised for memory.
+    cuMemRangeGetAttribute 8000 => fn cuMemRangeGetAttribute(data: Out<u8>, room: usize, number: u32, address: u64, bytes: usize) {
+        is_managed(&lock()?, address, bytes)?;
+        attribute(data, room, number)
+    }
+    /// What was advised for memory, several answers at a time.
+    cuMemRangeGetAttributes 8000 => fn cuMemRangeGetAttributes(data: In<Out<u8>>, rooms: In<usize>, numbers: In<u32>, count: usize, address: u64, bytes: usize) {
+        is_managed(&lock()?, address, bytes)?;
+        (0..count).try_for_each(|index| attribute(data.at(index)?, rooms.at(index)?, numbers.at(index)?))
+    }
     /// Says how memory will be used.
     cuMemAdvise 8000 => fn cuMemAdvise(address: u64, bytes: usize, _advice: u32, _device: i32) {
         advise(address, bytes)

@@ -14,6 +14,8 @@ pub struct Device {
     pub total: u64,
     /// Memory taken, in bytes.
     pub used: u64,
+    /// The most that was taken since `standin_peak` was last asked, in bytes.
+    pub peak: u64,
     /// Handle of its primary context, whether active or not.
     pub primary: u64,
     /// How often the primary context is retained.
@@ -29,6 +31,7 @@ pub fn all(settings: &Settings) -> Vec<Device> {
     let device = |_| Device {
         total: settings.memory,
         used: 0,
+        peak: 0,
         primary: 0,
         retains: 0,
         primary_flags: 0,

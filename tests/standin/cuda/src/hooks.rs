@@ -1,6 +1,6 @@
 //! What the stand-in exports beyond the driver API, for tests.
 
-use crate::abi::In;
+use crate::abi::{In, Out};
 use crate::api::{Via, call};
 use crate::codes::CUresult;
 use crate::model::Touch;
@@ -56,6 +56,16 @@ pub extern "C" fn standin_forgive(address: u64, bytes: u64) -> CUresult {
         let bytes = address..address.saturating_add(bytes);
         lock()?.model.forgive(bytes);
         Ok(())
+    })
+}
+
+/// The most bytes of a device that were taken at a time since the last call.
+#[unsafe(no_mangle)]
+pub extern "C" fn standin_peak(device: i32, bytes: Out<u64>) -> CUresult {
+    call("standin_peak", || {
+        let mut state = lock()?;
+        let device = state.device(device)?;
+        bytes.put(std::mem::replace(&mut device.peak, device.used))
     })
 }
 

@@ -286,6 +286,7 @@ impl State {
         match of.used.checked_add(bytes) {
             Some(used) if used.saturating_add(others) <= of.total => {
                 of.used = used;
+                of.peak = of.peak.max(used);
                 if let Some(shared) = shared {
                     shared.note(device, used);
                 }
