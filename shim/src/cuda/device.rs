@@ -61,17 +61,14 @@ pub fn enter(context: Context) -> Result<Pass, CUresult> {
     gate::enter(context).ok_or(CONTEXT_IS_DESTROYED)
 }
 
-/// Runs a call about work of a context. Gives `ended` if the context is closed: it has no work left.
+/// The pass of a call about work of a context. `None`: the context is closed, and has no work left.
 ///
 /// # Errors
-/// The driver's.
-pub fn unless_ended<T>(
-    ended: T,
-    call: impl FnOnce() -> Result<T, CUresult>,
-) -> Result<T, CUresult> {
-    match call() {
-        Err(CONTEXT_IS_DESTROYED) => Ok(ended),
-        result => result,
+/// Why the call must not be made.
+pub fn unless_ended(pass: Result<Pass, CUresult>) -> Result<Option<Pass>, CUresult> {
+    match pass {
+        Err(CONTEXT_IS_DESTROYED) => Ok(None),
+        pass => pass.map(Some),
     }
 }
 

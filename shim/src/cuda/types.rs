@@ -9,6 +9,9 @@ pub type Handle = *mut c_void;
 /// `CUdeviceptr`.
 pub type DevicePtr = u64;
 
+/// An address that no memory has.
+pub const NOWHERE: DevicePtr = 1;
+
 /// The driver API's result type; 0 is success. A plain integer: hosts may meet newer codes.
 pub type CUresult = u32;
 /// `CUDA_SUCCESS`.

@@ -15,12 +15,9 @@ use gpushim_alloc::gate;
 
 use crate::base::thread;
 use crate::cuda::captures::{self, relaxed};
-use crate::cuda::device::{self, unless_ended};
 use crate::cuda::functions::real;
-use crate::cuda::types::{
-    CAPTURE_UNSUPPORTED, CONTEXT_IS_DESTROYED, CUresult, OUT_OF_MEMORY, check,
-};
-use crate::cuda::{context, green};
+use crate::cuda::types::{CAPTURE_UNSUPPORTED, CUresult, OUT_OF_MEMORY, check};
+use crate::cuda::{context, device, green};
 use crate::memory::budget::{self, Claim, Place};
 use crate::memory::{registry, room};
 
@@ -171,10 +168,6 @@ pub fn owns(address: u64) -> bool {
 /// # Errors
 /// The driver's; [`CAPTURE_UNSUPPORTED`] of a green context in which a stream captures.
 pub fn context(of: Context) -> Result<(), CUresult> {
-    unless_ended((), || wait(of))
-}
-
-fn wait(of: Context) -> Result<(), CUresult> {
     // Without a capture an ordinary wait works, which takes no memory.
     match Device::synchronize(device::driver(), of) {
         Err(CAPTURE_UNSUPPORTED) => {}
@@ -183,7 +176,9 @@ fn wait(of: Context) -> Result<(), CUresult> {
     if green::is(of) {
         return Err(CAPTURE_UNSUPPORTED);
     }
-    let _pass = gate::enter(of).ok_or(CONTEXT_IS_DESTROYED)?;
+    let Some(_pass) = gate::enter(of) else {
+        return Ok(());
+    };
     let mut first = take(of);
     // An allocation of an earlier context with this handle ended with it, and its address may belong to another one.
     while let Some(old) = first.take_if(|kept| !gate::lives(of, kept.born)) {

@@ -52,11 +52,6 @@ pub fn is_known(context: Context) -> bool {
         .is_ok_and(|table| table.known.iter().any(is_it))
 }
 
-/// Whether there is no context whose work could use any memory.
-pub fn none() -> bool {
-    TABLE.lock().is_ok_and(|table| table.known.is_empty())
-}
-
 /// One context may use another's memory from here on.
 pub fn peer(accessor: Context, owner: Context) {
     let Ok(device) = device::driver().ordinal_of(owner) else {

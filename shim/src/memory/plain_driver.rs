@@ -111,14 +111,17 @@ impl Device for Cuda {
     fn order(&self, context: Context, event: Event) -> Result<(), CUresult> {
         let is_own = event.context() == context;
         let born = if is_own { event.born() } else { u64::MAX };
-        unless_ended((), || {
-            let _pass = captures::enter(context, born)?;
-            let _other = if is_own { None } else { Some(event.enter()?) };
-            // SAFETY: both handles are live.
-            check(thread::call(|| unsafe {
-                real::cuCtxWaitEvent(context.0 as *mut _, event.raw())
-            }))
-        })
+        let Some(_pass) = unless_ended(captures::enter(context, born))? else {
+            return Ok(());
+        };
+        let other = if is_own { None } else { Some(event.enter()) };
+        if let Some(Err(CONTEXT_IS_DESTROYED)) = other {
+            return Ok(());
+        }
+        // SAFETY: both handles are live.
+        check(thread::call(|| unsafe {
+            real::cuCtxWaitEvent(context.0 as *mut _, event.raw())
+        }))
     }
 
     fn is_complete(&self, event: Event) -> Result<bool, CUresult> {
@@ -134,20 +137,20 @@ impl Device for Cuda {
             query()
         };
         match answer {
-            SUCCESS | CONTEXT_IS_DESTROYED => Ok(true),
+            SUCCESS => Ok(true),
             NOT_READY => Ok(false),
             error => Err(error),
         }
     }
 
     fn wait(&self, event: Event) -> Result<(), CUresult> {
-        unless_ended((), || {
-            let _pass = event.enter()?;
-            check(thread::timed(|| {
-                // SAFETY: the event is live.
-                relaxed(|| unsafe { real::cuEventSynchronize(event.raw()) })
-            }))
-        })
+        let Some(_pass) = unless_ended(event.enter())? else {
+            return Ok(());
+        };
+        check(thread::timed(|| {
+            // SAFETY: the event is live.
+            relaxed(|| unsafe { real::cuEventSynchronize(event.raw()) })
+        }))
     }
 
     fn retire(&self, event: Event) {
@@ -167,15 +170,15 @@ impl Device for Cuda {
     }
 
     fn synchronize(&self, context: Context) -> Result<(), CUresult> {
-        unless_ended((), || {
-            let _pass = captures::enter(context, u64::MAX)?;
-            check(thread::timed(|| {
-                context::with(context, || {
-                    // SAFETY: no arguments; the context is current inside.
-                    relaxed(|| unsafe { real::cuCtxSynchronize() })
-                })
-            })?)
-        })
+        let Some(_pass) = unless_ended(captures::enter(context, u64::MAX))? else {
+            return Ok(());
+        };
+        check(thread::timed(|| {
+            context::with(context, || {
+                // SAFETY: no arguments; the context is current inside.
+                relaxed(|| unsafe { real::cuCtxSynchronize() })
+            })
+        })?)
     }
 
     fn memory_info(&self, context: Context) -> Result<(u64, u64), CUresult> {

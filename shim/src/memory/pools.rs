@@ -113,10 +113,9 @@ pub fn context_leaves(doomed: Context) {
 pub fn context_gone(gone: Context) -> u64 {
     changed();
     let mut live = 0;
-    let is_last = peer_access::none();
     for entry in all() {
         live += entry.pool.context_gone(device::driver(), gone);
-        if is_last {
+        if peer_access::on(entry.device).is_empty() {
             entry.pool.device_idle();
         }
         if entry.serves_all() {

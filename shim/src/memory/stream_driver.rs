@@ -382,13 +382,16 @@ impl Cuda {
     /// An event for everything that was submitted to a device.
     fn record_device(&self, device: i32) -> Result<Event, CUresult> {
         let mut contexts = peer_access::on(device);
+        if contexts.is_empty() {
+            return self.record_context(primary::hold(device)?);
+        }
         while let Some(context) = contexts.pop() {
             match self.record_context(context) {
                 Err(CONTEXT_IS_DESTROYED) => {}
                 recorded => return self.accompany(recorded?, contexts),
             }
         }
-        self.record_context(primary::hold(device)?)
+        Err(CONTEXT_IS_DESTROYED)
     }
 
     /// An event for everything that may use the memory of a context.

@@ -155,6 +155,13 @@ pub fn judge(op: &Op, theirs: &[u64], ours: &[u64], facts: &Facts, rules: &Rules
         }
         Op::Storm { bytes, .. } => storm(theirs, ours, u64::from(*bytes), facts, rules),
         Op::Crowd { .. } => crowd(op, theirs, ours, rules),
+        // Natively another block may hold the address by now, one whose free on a stream is pending among them.
+        Op::Ask { freed: true, .. }
+            if matches!(ours.first(), Some(&(1 | NOT_FOUND)))
+                || ours.iter().all(|one| *one == 0) =>
+        {
+            Promised(Promise::Again)
+        }
         Op::Ask { question, .. } => answer(*question, theirs, ours, facts, rules),
         Op::AskPool {
             attribute: 7 | 8, ..

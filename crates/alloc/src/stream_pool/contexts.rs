@@ -134,7 +134,7 @@ impl<D: Driver> StreamPool<D> {
         gone
     }
 
-    /// No context of the process is left: all work of the device is over.
+    /// No context is left whose work could use the device's memory: all of its work is complete.
     pub fn device_idle(&self) {
         let mut state = self.state.lock();
         let device = Stream::all_of_device(self.device);

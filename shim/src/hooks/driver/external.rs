@@ -10,7 +10,7 @@ use gpushim_trace::{Class, Kind};
 use crate::base::stderr;
 use crate::cuda::context;
 use crate::cuda::functions::real;
-use crate::cuda::types::{CUresult, DevicePtr, Handle, INVALID_VALUE, SUCCESS};
+use crate::cuda::types::{CUresult, DevicePtr, Handle, INVALID_VALUE, NOWHERE, SUCCESS};
 use crate::hooks::driver::hook::driver_hooks;
 use crate::memory::budget::{self, Place};
 use crate::memory::owner::{self, Owner};
@@ -169,7 +169,9 @@ driver_hooks! {
             _ => !owner.range().is_some_and(is_inside),
         };
         if is_refused {
-            return INVALID_VALUE;
+            // The driver says why there is no descriptor of an address without memory.
+            // SAFETY: as above, but for the address.
+            return unsafe { real::cuMemGetHandleForAddressRange(handle, NOWHERE, bytes, kind, flags) };
         }
         // Before: all of the range must have memory.
         elastic::pin(address);

@@ -6,7 +6,7 @@ use gpushim_trace::Class;
 
 use crate::cuda::context;
 use crate::cuda::functions::real;
-use crate::cuda::types::{CUresult, DevicePtr, INVALID_VALUE, SUCCESS};
+use crate::cuda::types::{CUresult, DevicePtr, INVALID_VALUE, NOWHERE, SUCCESS};
 use crate::hooks::driver::external;
 use crate::hooks::driver::hook::driver_hooks;
 use crate::memory::owner::{self, Owner};
@@ -32,9 +32,6 @@ const MAPPING_BASE_ADDR: c_int = 19;
 
 /// `CU_MEMORYTYPE_DEVICE`.
 const OF_DEVICE: c_int = 2;
-
-/// An address that no memory has.
-const NOWHERE: DevicePtr = 1;
 
 /// Bytes that the driver's own allocations are multiples of.
 const PAGE: u64 = 2 << 20;
