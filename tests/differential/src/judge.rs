@@ -162,6 +162,11 @@ pub fn judge(op: &Op, theirs: &[u64], ours: &[u64], facts: &Facts, rules: &Rules
         {
             Promised(Promise::Again)
         }
+        // In a segment a block begins wherever there is room, not at a page of the host.
+        Op::Ask {
+            question: Question::Exported(_),
+            ..
+        } if rules.pins && ours.first() == Some(&1) => Promised(Promise::Mapping),
         Op::Ask { question, .. } => answer(*question, theirs, ours, facts, rules),
         Op::AskPool {
             attribute: 7 | 8, ..
