@@ -75,7 +75,7 @@ fn no_limit_no_difference() {
     );
 }
 
-const POLICIES: [&str; 5] = ["auto", "blocks", "segments", "bins", "off"];
+const POLICIES: [&str; 4] = ["auto", "blocks", "segments", "off"];
 
 fn exact(part: &str, limit: &str, policy: &str) -> Outcome {
     Run::new(program("limit_exact"))

@@ -110,7 +110,7 @@ fn trimming_takes_nothing_that_is_in_use() {
 /// Runs the part natively and in each policy: the output is the same.
 fn figures(part: &str, lines: usize) {
     for pool in ["default", "own"] {
-        for policy in ["auto", "blocks", "segments", "bins", "off"] {
+        for policy in ["auto", "blocks", "segments", "off"] {
             let run = asking("pools_attributes", &[part, pool]).env("GPUSHIM_POLICY", policy);
             let (native, shim) = run.both();
             assert_eq!(shim.code, 0, "{policy}, {pool}: {}", shim.stdout);

@@ -37,12 +37,13 @@ static void *churn(void *argument) {
     return NULL;
 }
 
-static void end_plain(int uses) {
+/* `frees`: how many of its blocks it frees before. */
+static void end_plain(int uses, int frees) {
     CUcontext context = NULL;
     CUdeviceptr blocks[4];
     OK(cuCtxCreate_v2(&context, 0, 0));
     for (int i = 0; i < uses; i++) blocks[i] = allocate(1 * MIB);
-    for (int i = 0; i < uses; i += 2) OK(cuMemFree_v2(blocks[i]));
+    for (int i = 0; i < frees; i++) OK(cuMemFree_v2(blocks[i]));
     OK(cuCtxDestroy_v2(context));
 }
 
@@ -63,13 +64,13 @@ int main(int argc, char **argv) {
     if (!strcmp(argv[1], "busy")) {
         CUstream stream = side_stream();
         OK(work(stream, allocate(4096), 4096, 1, 1500000000));
-        end_plain(4);
+        end_plain(4, 0);
         printf("the work goes on: %d\n", cuStreamQuery(stream) == NOT_READY);
     } else {
         for (long i = 0; i < 2; i++) pthread_create(&threads[i], NULL, churn, (void *)(i + 1));
         for (int i = 0; i < 40; i++) {
             if (!strcmp(argv[1], "green")) end_green();
-            else end_plain(i % 3 ? 4 : 0);
+            else end_plain(i % 3 ? 4 : 0, i % 3);
             sleep_ms(5);
         }
         stops = 1;

@@ -155,18 +155,19 @@ pub fn judge(op: &Op, theirs: &[u64], ours: &[u64], facts: &Facts, rules: &Rules
         }
         Op::Storm { bytes, .. } => storm(theirs, ours, u64::from(*bytes), facts, rules),
         Op::Crowd { .. } => crowd(op, theirs, ours, rules),
-        // Natively another block may hold the address by now, one whose free on a stream is pending among them.
-        Op::Ask { freed: true, .. }
-            if matches!(ours.first(), Some(&(1 | NOT_FOUND)))
-                || ours.iter().all(|one| *one == 0) =>
-        {
-            Promised(Promise::Again)
-        }
-        // In a segment a block begins wherever there is room, not at a page of the host.
+        // Another block may hold the address by now, one whose free on a stream is pending among them.
+        Op::Ask {
+            freed: true,
+            question: Question::Attributes(_) | Question::Attribute(_) | Question::Range,
+            ..
+        } => Promised(Promise::Again),
+        // A block of up to 256 KiB begins wherever there is room, at a page of the host or not.
         Op::Ask {
             question: Question::Exported(_),
             ..
-        } if rules.pins && ours.first() == Some(&1) => Promised(Promise::Mapping),
+        } if matches!((theirs.first(), ours.first()), (Some(0 | 1), Some(0 | 1))) => {
+            Promised(Promise::Mapping)
+        }
         Op::Ask { question, .. } => answer(*question, theirs, ours, facts, rules),
         Op::AskPool {
             attribute: 7 | 8, ..
