@@ -243,9 +243,10 @@ fn end_beside(kind: &str) {
                 .env("GPUSHIM_REUSE", reuse)
                 .both();
             if kind != "busy" {
-                // 40 blocks live, and one more for each that waits for its work.
+                // 40 blocks live, and one more for each that waits for its work; a segment has many of either.
+                let most = if policy == "segments" { 512 } else { 128 };
                 let held = shim.note("MiB");
-                assert!(held <= 128, "{policy} {reuse}: {held} MiB held");
+                assert!(held <= most, "{policy} {reuse}: {held} MiB held");
             }
         }
     }
