@@ -1,7 +1,7 @@
 //! What is the same, what differs as promised, and what is a bug.
 
 use crate::churn::HELD;
-use crate::op::{Op, Question};
+use crate::op::{Op, Place, Question};
 use crate::promises::Promise;
 
 /// How a configuration is compared with the native run.
@@ -158,6 +158,12 @@ pub fn judge(op: &Op, theirs: &[u64], ours: &[u64], facts: &Facts, rules: &Rules
         // Another block may hold the address by now, one whose free on a stream is pending among them.
         Op::Ask {
             freed: true,
+            question: Question::Attributes(_) | Question::Attribute(_) | Question::Range,
+            ..
+        } => Promised(Promise::Again),
+        // The same for an address that may lie behind the block.
+        Op::Ask {
+            place: Place::Offset(_),
             question: Question::Attributes(_) | Question::Attribute(_) | Question::Range,
             ..
         } => Promised(Promise::Again),
