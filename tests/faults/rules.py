@@ -4,7 +4,7 @@
 ALWAYS = (1, 3, 4, 100, 101, 201, 400, 401, 700, 702, 709, 719, 801, 999)
 BY_KIND = (
     # Takes memory, of the device or of the host.
-    (("Alloc", "Create", "Reserve", "Map", "Register", "Load", "Instantiate", "Retain", "Import", "Graph"), (2, 800)),
+    (("Alloc", "Create", "Reserve", "Map", "Register", "Load", "Instantiate", "Retain", "Import", "Open", "Graph"), (2, 800)),
     # Meets captures.
     (("Mem", "Stream", "Event", "Graph", "Ctx"), (900, 901, 902, 903, 904, 905, 906, 907, 908)),
     (("Query", "Synchronize", "Destroy"), (600,)),
@@ -43,6 +43,8 @@ GIVES_BACK = {
 }
 # Some memory has no handle, and some no SYNC_MEMOPS: these fail without a fault, too.
 MAY_FAIL = {"cuMemRetainAllocationHandle", "cuMemGetHandleForAddressRange", "cuIpcGetMemHandle", "cuPointerSetAttribute"}
+# Another process's memory in pages can be mapped or not had at all.
+NEEDS_MAPPINGS = {"cuIpcOpenMemHandle", "cuIpcOpenMemHandle_v2"}
 OUT_OF_MEMORY = 2
 # A small block of the second thread, which has one at a time, keeps the segment that it is in from going back.
 PINS = {"segments", "auto/novmm"}

@@ -204,6 +204,8 @@ class Sweep:
             return ("served", None) if result == 0 or name in rules.MAY_FAIL else ("later", f"{name} gave {result} after a delay in {case.function}")
         if case.kind == "refusal" and (name == case.function or result == 0):
             return "passed on" if result else "served", None
+        if case.kind == "refusal" and name in rules.NEEDS_MAPPINGS and result in (case.code, rules.OUT_OF_MEMORY):
+            return "passed on", None
         if case.kind == "refusal":
             return "out of memory", f"{name} gave {result} because {case.function} is refused"
         return rules.judge_call(case.function, case.code, name, result, struck)

@@ -9,16 +9,22 @@
 #include <stdatomic.h>
 
 #define L(x) ((long)(x))
-#define C(name, ...) called(#name, SUCCESS, (long[8]){__VA_ARGS__})
-#define EXPECT(result, name, ...) called(#name, result, (long[8]){__VA_ARGS__})
+#define C(name, ...) called(#name, SUCCESS, (long[14]){__VA_ARGS__})
+#define EXPECT(result, name, ...) called(#name, result, (long[14]){__VA_ARGS__})
 /* For what some pools and drivers can't answer. */
-#define MAY(name, ...) called(#name, ANY_RESULT, (long[8]){__VA_ARGS__})
+#define MAY(name, ...) called(#name, ANY_RESULT, (long[14]){__VA_ARGS__})
+/* A structure of 64 bytes that is passed by value: it comes behind the arguments that have registers. */
+#define ON_STACK(words) (words)[0], (words)[1], (words)[2], (words)[3], (words)[4], (words)[5], (words)[6], (words)[7]
 
 enum { MOST = 96, ANY_RESULT = -1 };
 static const CUstream anywhere = NULL;
-typedef long Function(long, long, long, long, long, long, long, long);
+typedef long Function(long, long, long, long, long, long, long, long, long, long, long, long, long, long);
 typedef enum { DEVICE, ASYNC, FROM_POOL } Family;
 typedef struct { CUdeviceptr address; size_t bytes; unsigned value; } Block;
+/* CUgraphNodeParams. */
+typedef struct { unsigned kind, reserved[3]; union { AllocNodeParams allocates; CUdeviceptr address; long words[29]; }; long more; } NodeParams;
+/* CUDA_EXTERNAL_MEMORY_HANDLE_DESC. */
+typedef struct { unsigned kind; union { int descriptor; long words[2]; }; unsigned long long size; unsigned flags, reserved[16]; } ExternalMemory;
 
 static uint64_t (*hits)(int);
 static void *library;
@@ -30,6 +36,8 @@ static _Atomic int over;
 static _Atomic long used, largest;
 static long whole;
 static CUcontext primary[2];
+/* Handles of another process's blocks. */
+static long theirs[2][8];
 static int devices, together;
 
 /* Bytes of device memory that a call asks for, where it says so. */
@@ -45,7 +53,7 @@ static long called(const char *name, long expected, const long *a) {
     if (!function) return MISSING;
     for (int attempt = 0;; attempt++) {
         uint64_t before = hits(0);
-        long result = (int)function(a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7]);
+        long result = (int)function(a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9], a[10], a[11], a[12], a[13]);
         int struck = hits(0) != before;
         int fine = expected == ANY_RESULT ? !struck || result == SUCCESS : result == expected;
         if (!fine || struck)
@@ -185,7 +193,7 @@ static void ordered_memory(CUstream a, CUstream b, CUmemoryPool pool) {
         for (int i = 8; i < 10; i++) block[i] = take(FROM_POOL, (size_t)(i - 7) * 3 * MIB, a, made);
         C(cuEventRecord, L(event), L(a));
         C(cuStreamWaitEvent, L(b), L(event), 0);
-        C(cuEventRecord, L(event), L(b));
+        C(cuEventRecordWithFlags, L(event), L(b), 0);
         C(cuStreamWaitEvent, L(a), L(event), 0);
         for (int i = 0; i < 10; i++) {
             if (i % 5 == 4) C(cuCtxSynchronize, 0);
@@ -193,6 +201,7 @@ static void ordered_memory(CUstream a, CUstream b, CUmemoryPool pool) {
         }
         C(cuMemPoolGetAttribute, L(pool), RESERVED_NOW, L(&figure));
         if (round == 1) C(cuStreamSynchronize, L(a));
+        if (round == 1) C(cuStreamQuery, L(a));
         if (round == 1) C(cuMemPoolTrimTo, L(pool), L(MIB));
         if (round == 1) C(cuEventSynchronize, L(event));
         check_all();
@@ -208,6 +217,8 @@ static void ordered_memory(CUstream a, CUstream b, CUmemoryPool pool) {
         C(cuMemFreeAsync_ptsz, L(address), 0);
     }
     if (made && C(cuMemAllocFromPoolAsync_ptsz, L(&address), 5000, L(made), 0) == SUCCESS) C(cuMemFreeAsync_ptsz, L(address), 0);
+    C(cuEventRecord_ptsz, L(event), 0);
+    C(cuEventRecordWithFlags_ptsz, L(event), 0, 0);
     C(cuStreamSynchronize_ptsz, 0);
     if (devices > 1) C(cuMemPoolSetAccess, L(made), L(&access), 1);
     C(cuDeviceSetMemPool, 0, L(made));
@@ -223,7 +234,9 @@ static void graphs(CUstream stream, CUstream other) {
     CUgraph graph = NULL, clone = NULL, whole = NULL;
     CUgraphExec exec = NULL, again = NULL;
     CUgraphNode node = NULL;
-    CUdeviceptr inner = 0;
+    CUdeviceptr inner = 0, pooled = 0;
+    CUmemoryPool pool = NULL;
+    C(cuDeviceGetDefaultMemPool, L(&pool), 0);
     Block *outer = take(DEVICE, 2 * MIB, stream, NULL), *aside = take(ASYNC, 2 * MIB, other, NULL);
     C(cuStreamSynchronize, L(stream));
     for (int kind = 0; kind < 3; kind++) {
@@ -238,6 +251,8 @@ static void graphs(CUstream stream, CUstream other) {
             work(stream, inner, 70000, 1, 1000);
             C(cuMemFreeAsync, L(inner), L(stream));
         }
+        if (!to_graph && C(cuMemAllocFromPoolAsync, L(&pooled), 70000, L(pool), L(stream)) == SUCCESS)
+            C(cuMemFreeAsync, L(pooled), L(stream));
         if (outer) work(stream, outer->address, outer->bytes, 0, 1000);
         if (kind == 0) {
             give(take(DEVICE, 3 * MIB, other, NULL), anywhere);
@@ -253,6 +268,7 @@ static void graphs(CUstream stream, CUstream other) {
             C(cuGraphClone, L(&clone), L(graph));
             if (!C(cuGraphCreate, L(&whole), 0)) C(cuGraphAddChildGraphNode, L(&node), L(whole), 0, 0, L(graph));
             if (whole) C(cuGraphInstantiate, L(&again), L(whole), 0, 0, 0);
+            if (again) C(cuGraphExecChildGraphNodeSetParams, L(again), L(node), L(graph));
             if (again) C(cuGraphExecDestroy, L(again));
             if (whole) C(cuGraphDestroy, L(whole));
             struct { int result; CUgraphNode node, from; } info = {0};
@@ -276,6 +292,16 @@ static void graphs(CUstream stream, CUstream other) {
             C(cuGraphAddMemFreeNode, L(&free_node), L(graph), L(&node), 1, L(params.pointer));
         C(cuGraphDestroy, L(graph));
     }
+    /* The same by the functions for nodes of any type: 10 allocates, 11 frees. */
+    NodeParams any = {.kind = 10, .allocates = {.pool = {.type = 1, .location = {1, 0}}, .bytes = 100000}};
+    if (C(cuGraphCreate, L(&graph), 0) == SUCCESS) {
+        if (C(cuGraphAddNode, L(&node), L(graph), 0, 0, L(&any)) == SUCCESS) {
+            CUgraphNode free_node = NULL;
+            NodeParams frees = {.kind = 11, .address = any.allocates.pointer};
+            C(cuGraphAddNode_v2, L(&free_node), L(graph), L(&node), 0, 1, L(&frees));
+        }
+        C(cuGraphDestroy, L(graph));
+    }
     give(outer, anywhere);
     give(aside, other);
     C(cuCtxSynchronize, 0);
@@ -289,11 +315,13 @@ static void variants(void) {
     CUgraphExec exec = NULL;
     CUstream stream = NULL;
     CUdeviceptr inner = 0;
+    CUmemoryPool pool = NULL;
     int status = 0, version = 0;
     size_t bytes = 0;
     char name[64];
     void *found = NULL;
     struct { uint64_t flags; CUstream upload; CUgraphNode error; int result; } params = {0};
+    C(cuDeviceGetDefaultMemPool, L(&pool), 0);
     C(cuDriverGetVersion, L(&version));
     C(cuDeviceGet, L(&status), 0);
     C(cuDeviceGetName, L(name), sizeof name, 0);
@@ -307,6 +335,7 @@ static void variants(void) {
         if (begun != SUCCESS) continue;
         C(cuStreamIsCapturing_ptsz, 0, L(&status));
         if (kind == 0 && C(cuMemAllocAsync_ptsz, L(&inner), 70000, 0) == SUCCESS) C(cuMemFreeAsync_ptsz, L(inner), 0);
+        if (kind == 0 && C(cuMemAllocFromPoolAsync_ptsz, L(&inner), 70000, L(pool), 0) == SUCCESS) C(cuMemFreeAsync_ptsz, L(inner), 0);
         graph = NULL;
         if (C(cuStreamEndCapture_ptsz, 0, L(&graph)) != SUCCESS || !graph) continue;
         if (C(cuGraphInstantiateWithParams_ptsz, L(&exec), L(graph), L(&params)) == SUCCESS) {
@@ -329,8 +358,11 @@ static void variants(void) {
         if (C(cuStreamCreate, L(&stream), 1) == SUCCESS) C(cuStreamDestroy, L(stream));
         if (kind == 0 && C(cuCtxPopCurrent, L(&popped)) == SUCCESS) C(cuCtxPushCurrent, L(made));
         C(cuCtxSynchronize, 0);
+        if (kind == 0) C(cuCtxDestroy_v2, L(made));
         if (kind == 1) C(cuCtxDestroy, L(made));
-        else C(cuCtxDestroy_v2, L(made));
+        /* Two claims on it, of which the second ends it. */
+        if (kind == 2 && C(cuCtxAttach, L(&made), 0) == SUCCESS) C(cuCtxDetach, L(made));
+        if (kind == 2) C(cuCtxDetach, L(made));
         C(cuCtxSetCurrent, L(primary[0]));
     }
     if (devices < 2) return;
@@ -339,9 +371,33 @@ static void variants(void) {
     C(cuDevicePrimaryCtxReset, 1);
 }
 
+/* A context on some of the device's processors. */
+static void green(void) {
+    void *made = NULL;
+    CUcontext context = NULL;
+    CUstream stream = NULL;
+    if (C(cuGreenCtxCreate, L(&made), 1, 0, 1) != SUCCESS) return;
+    if (C(cuCtxFromGreenCtx, L(&context), L(made)) == SUCCESS && C(cuCtxSetCurrent, L(context)) == SUCCESS) {
+        if (C(cuGreenCtxStreamCreate, L(&stream), L(made), 1, 0) == SUCCESS) {
+            give(take(DEVICE, 100000, stream, NULL), stream);
+            give(take(ASYNC, 100000, stream, NULL), stream);
+            C(cuStreamSynchronize, L(stream));
+            C(cuStreamDestroy_v2, L(stream));
+        }
+        C(cuCtxSynchronize, 0);
+        C(cuCtxSetCurrent, L(primary[0]));
+    }
+    C(cuGreenCtxDestroy, L(made));
+}
+
 static void contexts(void) {
     CUcontext made = NULL, popped = NULL;
     CUstream stream = NULL;
+    unsigned flags = 0;
+    int active = 0;
+    C(cuDevicePrimaryCtxGetState, 0, L(&flags), L(&active));
+    if (C(cuCtxGetFlags, L(&flags)) == SUCCESS) C(cuCtxSetFlags, flags);
+    green();
     if (C(cuCtxCreate_v2, L(&made), 0, 0) != SUCCESS) return;
     if (C(cuStreamCreate, L(&stream), 1) == SUCCESS) {
         give(take(DEVICE, 100000, stream, NULL), anywhere);
@@ -377,6 +433,72 @@ static void contexts(void) {
     C(cuDevicePrimaryCtxReset_v2, 1);
 }
 
+/* Memory of the program's own, as it leaves the process and comes into it. */
+static void shared(CUhandle memory) {
+    CUhandle other = 0;
+    void *external = NULL;
+    int descriptor = -1;
+    if (C(cuMemExportToShareableHandle, L(&descriptor), L(memory), 1, 0) != SUCCESS) return;
+    if (C(cuMemImportFromShareableHandle, L(&other), descriptor, 1) == SUCCESS) C(cuMemRelease, L(other));
+    ExternalMemory wanted = {.kind = 1, .descriptor = descriptor, .size = 2 * MIB};
+    /* The descriptor is the driver's from here on, if it takes it. */
+    if (C(cuImportExternalMemory, L(&external), L(&wanted)) == SUCCESS) C(cuDestroyExternalMemory, L(external));
+    else close(descriptor);
+}
+
+/* Another process's blocks: a large one, and a part of a page. */
+static void imported(void) {
+    CUdeviceptr address[2] = {0};
+    for (int i = 0; i < 2; i++)
+        if (C(cuIpcOpenMemHandle_v2, L(&address[i]), 1, 0, 0, 0, 0, ON_STACK(theirs[i])) == SUCCESS && *(unsigned char *)address[i] != 10 + i) {
+            printf("spoiled %#llx, another process's\n", address[i]);
+            spoiled++;
+        }
+    for (int i = 0; i < 2; i++)
+        if (address[i]) C(cuIpcCloseMemHandle, L(address[i]));
+    if (C(cuIpcOpenMemHandle, L(address), 1, 0, 0, 0, 0, ON_STACK(theirs[0])) == SUCCESS) C(cuIpcCloseMemHandle, L(address[0]));
+}
+
+/* The other process: handles of its blocks go to standard output, and it ends with standard input. */
+static int exporter(void) {
+    CUcontext context = NULL;
+    CUdeviceptr block[2] = {0};
+    char byte;
+    open_driver();
+    OK(cuInit(0));
+    OK(cuDevicePrimaryCtxRetain(&context, 0));
+    OK(cuCtxSetCurrent(context));
+    for (int i = 0; i < 2; i++) {
+        IpcHandle handle;
+        OK(cuMemAlloc_v2(&block[i], i ? 70000 : 3 * MIB));
+        OK(cuMemsetD8_v2(block[i], 10 + i, 70000));
+        OK(cuIpcGetMemHandle(&handle, block[i]));
+        memcpy(theirs[i], &handle, sizeof handle);
+    }
+    OK(cuCtxSynchronize());
+    if (write(1, theirs, sizeof theirs) != (ssize_t)sizeof theirs) return 4;
+    return read(0, &byte, 1) != 0;
+}
+
+/* Starts it; no fault strikes it. */
+static void start_exporter(void) {
+    int ours[2], its[2];
+    if (pipe(ours) || pipe(its)) exit(4);
+    if (!fork()) {
+        dup2(its[0], 0);
+        dup2(ours[1], 1);
+        close(its[1]);
+        unsetenv("STANDIN_FAULT");
+        unsetenv("STANDIN_COUNT");
+        setenv("GPUSHIM_TRACE", "off", 1);
+        execl("/proc/self/exe", "workload", "exporter", NULL);
+        _exit(4);
+    }
+    close(ours[1]);
+    close(its[0]);
+    if (read(ours[0], theirs, sizeof theirs) != (ssize_t)sizeof theirs) exit(4);
+}
+
 /* Memory that the pools do not serve: the shim sees it pass. */
 static void passing(void) {
     static char code[] = "code", page[1 << 20] __attribute__((aligned(4096)));
@@ -386,7 +508,7 @@ static void passing(void) {
     CUhandle memory = 0;
     ArrayDescriptor flat = {64, 64, 0x20, 1};
     Array3DDescriptor deep = {64, 64, 4, 0x20, 1, 0};
-    AllocationProp props = {.type = 1, .location = {1, 0}};
+    AllocationProp props = {.type = 1, .handles = 1, .location = {1, 0}};
     AccessDesc access = {{1, 0}, 3};
     if (C(cuMemAllocPitch_v2, L(&address), L(&pitch), 1000, 100, 4) == SUCCESS) C(cuMemFree_v2, L(address));
     if (C(cuMemAllocManaged, L(&address), L(MIB), 1) == SUCCESS) C(cuMemFree_v2, L(address));
@@ -414,6 +536,7 @@ static void passing(void) {
             C(cuMemSetAccess, L(reserved), L(2 * MIB), L(&access), 1);
             C(cuMemUnmap, L(reserved), L(2 * MIB));
         }
+        shared(memory);
         C(cuMemRelease, L(memory));
     }
     C(cuMemAddressFree, L(reserved), L(4 * MIB));
@@ -463,7 +586,7 @@ static void all_of_it(CUmemoryPool pool) {
     CUstream a = NULL, b = NULL;
     if (C(cuStreamCreate, L(&a), 1) || C(cuStreamCreate, L(&b), 1)) return;
     /* Memory with a handle may stay for good: only where that is asked for. */
-    const char *parts = getenv("PARTS") ? getenv("PARTS") : "dogcvpsd";
+    const char *parts = getenv("PARTS") ? getenv("PARTS") : "dogcvpisd";
     for (; *parts; parts++) {
         if (*parts == 'd') device_memory(a);
         if (*parts == 'a') asked_about(a);
@@ -472,6 +595,7 @@ static void all_of_it(CUmemoryPool pool) {
         if (*parts == 'v') variants();
         if (*parts == 'c') contexts();
         if (*parts == 'p') passing();
+        if (*parts == 'i') imported();
         if (*parts == 's') shortage(a);
     }
     C(cuStreamDestroy_v2, L(a));
@@ -481,6 +605,8 @@ static void all_of_it(CUmemoryPool pool) {
 int main(int argc, char **argv) {
     CUmemoryPool pool = NULL;
     setvbuf(stdout, NULL, _IOLBF, 0);
+    if (argc > 1 && !strcmp(argv[1], "exporter")) return exporter();
+    start_exporter();
     open_driver();
     library = driver;
     *(void **)&hits = dlsym(library, "standin_hits");

@@ -125,10 +125,10 @@ pub fn enter(context: Context, born: u64) -> Result<Pass, CUresult> {
     enter_unless(context, born, || is_in(context))
 }
 
-/// As [`enter`], about one stream that is no default stream: captures of others may go on.
+/// Enters a call about one stream that is no default stream: captures of other streams may go on.
 ///
 /// # Errors
-/// As those of [`enter`], if the stream itself captures.
+/// [`CAPTURE_UNSUPPORTED`] if the stream itself captures, [`CONTEXT_IS_DESTROYED`] if the context has ended.
 pub fn enter_stream(context: Context, handle: u64) -> Result<Pass, CUresult> {
     let is_its = || {
         OPEN.lock()
@@ -307,8 +307,8 @@ pub fn enters(open: Open) {
     }
 }
 
-/// A capture that entered counts from now on: no call that would invalidate it begins any more. Waits for such calls that
-/// are in flight.
+/// Counts a capture that entered: no call that would invalidate it begins any more. Waits for such calls in
+/// flight.
 pub fn counts(number: u64) {
     if let Ok(mut open) = OPEN.lock() {
         let entered = open.iter_mut().filter(|open| open.number == number);
@@ -318,7 +318,7 @@ pub fn counts(number: u64) {
     wait_for_quiet();
 }
 
-/// Of a capture that has not begun the pools know nothing yet: they may make the calls that it forbids.
+/// Counts the captures that the pools know of. The calls that another one forbids may still be made.
 fn count(open: &[Open]) {
     let counting = open.iter().filter(|open| open.counts);
     COUNT.store(counting.count(), Ordering::SeqCst);

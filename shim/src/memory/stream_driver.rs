@@ -257,8 +257,8 @@ impl Driver for Cuda {
         if stream.handle <= Stream::PER_THREAD || stream.handle == Stream::ALL {
             return Err(NOT_FOUND);
         }
-        // A capture that began between the question and the record would contain the event, and the next question about
-        // the event would invalidate it.
+        // A capture that began between the question and the record would contain the event. The next
+        // question about the event would invalidate it.
         let _pass = captures::enter_stream(stream.context, stream.handle)?;
         let mut status = 0;
         // SAFETY: `status` is ours to write, and the stream is live.

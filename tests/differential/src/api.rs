@@ -9,7 +9,7 @@ pub struct PoolProps {
     pub kind: i32,
     /// Handle types that it can be exported as.
     pub handles: i32,
-    /// Where its memory is.
+    /// Device that has the memory.
     pub location: Location,
     /// Unused.
     pub security: u64,
@@ -19,7 +19,7 @@ pub struct PoolProps {
     pub rest: [u8; 56],
 }
 
-/// `CUmemLocation`.
+/// Place of memory (`CUmemLocation`).
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Location {
@@ -28,7 +28,7 @@ pub struct Location {
 }
 
 impl Location {
-    /// A device.
+    /// Place of a device's own memory.
     pub fn device(device: u8) -> Location {
         // CU_MEM_LOCATION_TYPE_DEVICE
         Location {
@@ -41,26 +41,26 @@ impl Location {
 /// `CUmemAccessDesc`.
 #[repr(C)]
 pub struct Access {
-    /// Who gets access.
+    /// Device that gets access.
     pub location: Location,
     /// 0 nothing, 1 read, 3 write too.
     pub flags: i32,
 }
 
-/// `CUmemAllocationProp`.
+/// Properties of physical memory (`CUmemAllocationProp`).
 #[repr(C)]
 pub struct MemoryProps {
     /// `CU_MEM_ALLOCATION_TYPE_PINNED`.
     pub kind: i32,
     /// Handle types that it can be exported as.
     pub handles: i32,
-    /// Where it is.
+    /// Device that has the memory.
     pub location: Location,
-    /// Unused.
+    /// No compression, no use by other devices.
     pub rest: [u64; 2],
 }
 
-/// `CUipcMemHandle`.
+/// Name of a block for other processes (`CUipcMemHandle`).
 #[repr(C)]
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct IpcHandle(pub [u64; 8]);

@@ -373,8 +373,8 @@ impl Driver {
         }
     }
 
-    /// Whether allocating and freeing put other work in order, as the wait of `cuMemFree` does: threads at once free memory
-    /// under work.
+    /// Tells whether native allocations and frees put other work in order, as the wait of `cuMemFree` does.
+    /// Threads at once free memory under work.
     pub fn orders_memory(&self) -> bool {
         self.profile == Profile::Crowd
     }

@@ -1,4 +1,5 @@
-//! Threads that allocate, use and free memory at once, some that capture, and contexts that come and go beside them.
+//! Threads that allocate, use and free memory at once. Beside them streams capture, and contexts are made
+//! and ended.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -11,7 +12,8 @@ use crate::world::World;
 
 /// Blocks that one thread holds, at most.
 pub const HELD: usize = 8;
-/// Sizes of blocks, in bytes: a pool that cannot use again what is free grows by more than it may in one step.
+/// Sizes of blocks, in bytes: a pool that cannot use again what is free grows by more than it may in one
+/// step.
 const SIZES: [u64; 4] = [300 << 10, 2 << 20, 6 << 20, 16 << 20];
 /// Blocks up to this many bytes are exported: the stand-in copies them.
 const EXPORTED: u64 = 2 << 20;
@@ -174,7 +176,8 @@ impl Part<'_> {
         self.end(stream);
     }
 
-    /// Captures over and over: work on a block, memory of the graph, and in the relaxed mode other memory as well.
+    /// Captures over and over: work on a block, memory of the graph, and in the relaxed mode other memory
+    /// as well.
     fn capture(mut self, over: &AtomicBool) {
         let (mut stream, mut block) = (self.begin(), 0);
         if !self.counts.request(call!(self, alloc, &mut block, LOOK)) {
@@ -299,8 +302,8 @@ fn forget_marks(api: &Api, device: i32) {
     }
 }
 
-/// Seen: how many calls of each kind did not go as they should, by how many MiB the memory in use grew at most, and whether
-/// a device was nearly full.
+/// Runs the threads. Seen: the calls that failed, by kind; the growth of the memory in use, in MiB; and 1
+/// if a device was nearly full.
 pub fn crowd(world: &mut World, step: &Step) -> bool {
     let Op::Crowd {
         threads,

@@ -1,4 +1,4 @@
-//! What more than one thread or process does at once, in one step.
+//! Steps of several threads or processes at once.
 
 use std::sync::Barrier;
 

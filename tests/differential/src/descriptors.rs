@@ -1,4 +1,5 @@
-//! The daemon's idiom: the program closes all descriptors, and those that it opens then get their numbers. They are its own.
+//! The daemon's idiom: the program closes all descriptors, and those that it opens then get their numbers.
+//! They are its own.
 
 use std::collections::HashSet;
 use std::io::{Read, Write};
@@ -14,10 +15,10 @@ use crate::world::World;
 const SOCKETS: usize = 8;
 /// Connections to each socket.
 const CONNECTIONS: usize = 3;
-/// What polls descriptors looks at them again within this time.
+/// Time within which a thread that polls descriptors looks at them again.
 const LOOK: Duration = Duration::from_millis(1200);
 
-/// What the program opened.
+/// Sockets that the program opened.
 struct Own {
     listeners: Vec<(UnixListener, SocketAddr)>,
     pairs: Vec<(UnixStream, UnixStream)>,
@@ -42,7 +43,7 @@ impl Own {
         })
     }
 
-    /// Connections that somebody else took.
+    /// Connections that another thread took.
     fn lost(&self, patience: Duration) -> u64 {
         let connect = |(_, address): &(UnixListener, SocketAddr)| {
             let open = (0..CONNECTIONS).filter_map(|_| UnixStream::connect_addr(address).ok());
@@ -82,7 +83,7 @@ impl Own {
     }
 }
 
-/// Whether the program has closed what it did not open.
+/// Tells whether the program has closed the descriptors of others.
 pub fn are_closed() -> bool {
     OWN.lock().is_ok_and(|own| own.is_some())
 }
@@ -125,8 +126,8 @@ fn gone_in_child(numbers: &[RawFd]) -> u64 {
     }
 }
 
-/// The first time all descriptors are closed and others opened; each time it is seen what became of those: connections
-/// lost, pairs broken, descriptors gone in a child.
+/// Closes all descriptors the first time, and opens sockets. Seen each time: connections lost, pairs
+/// broken, descriptors that a child does not have.
 pub fn close(world: &mut World) -> bool {
     let Ok(mut own) = OWN.lock() else {
         return false;
@@ -147,7 +148,8 @@ pub fn close(world: &mut World) -> bool {
     true
 }
 
-/// The process is about to end: a child stays, and says on standard output if the end has broken what it shares.
+/// Leaves a child that watches the end of the process. It says on standard output if that breaks sockets
+/// which it shares.
 pub fn watch_end(seed: u64) {
     let Ok(own) = OWN.lock() else { return };
     let (Some(own), Ok((mut here, there))) = (own.as_ref(), UnixStream::pair()) else {

@@ -133,7 +133,7 @@ pub fn program(seed: u64, shape: Shape) -> Vec<Step> {
         held: vec![0; shape.devices.into()],
     };
     generator.threads[0] = true;
-    // The primary context of the last device comes and goes beside threads.
+    // The primary context of the last device is made and ended beside threads.
     let is_crowd = shape.profile == Profile::Crowd;
     let last = if is_crowd {
         shape.devices.max(2) - 1

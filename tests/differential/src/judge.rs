@@ -71,7 +71,7 @@ pub const CAPTURE_IMPLICIT: u64 = 906;
 
 /// `CUDA_ERROR_NOT_SUPPORTED`.
 const NOT_SUPPORTED: u64 = 801;
-/// `CUDA_ERROR_NOT_FOUND`.
+/// Code of an address in no allocation: `CUDA_ERROR_NOT_FOUND`.
 const NOT_FOUND: u64 = 500;
 /// `CUDA_ERROR_OUT_OF_MEMORY`.
 pub const OUT_OF_MEMORY: u64 = 2;
@@ -314,7 +314,8 @@ fn storm(theirs: &[u64], ours: &[u64], bytes: u64, facts: &Facts, rules: &Rules)
     }
 }
 
-/// Threads at once: nothing fails here that succeeds natively, and no more memory is taken than a pool may keep.
+/// Judges threads at once: no call fails that succeeds natively, and no more memory is taken than a pool
+/// may keep.
 fn crowd(op: &Op, theirs: &[u64], ours: &[u64], rules: &Rules) -> Verdict {
     let (&[ref theirs @ .., their_growth, is_short], &[ref ours @ .., growth, _]) = (theirs, ours)
     else {

@@ -39,62 +39,62 @@ impl Stream {
 /// An address that a block's own gives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// So many bytes behind its first one.
+    /// Bytes behind the block's first one.
     Offset(u32),
-    /// At so many thousandths of its size.
+    /// Thousandths of the block's size behind its first byte.
     Permille(u16),
-    /// The first byte behind it.
+    /// The first byte behind the block.
     End,
-    /// The page of 2 MiB that its first byte is in, or one so many behind that.
+    /// The page of 2 MiB that the block begins in, or the n-th one behind that.
     Page(u8),
 }
 
-/// A question about an address, or a call that is wrong there: natively most are refused, and none has an effect.
+/// A question about an address, or a wrong call there. Natively most are refused, and none has an effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Question {
-    /// `cuMemGetAddressRange`.
+    /// Base and size, by `cuMemGetAddressRange`.
     Range,
     /// `cuPointerGetAttribute` of this number.
     Attribute(u8),
     /// `cuPointerGetAttributes` of one of [`ATTRIBUTE_LISTS`].
     Attributes(u8),
-    /// `cuPointerSetAttribute`: whether synchronous copies of the block wait for the device.
+    /// `cuPointerSetAttribute`: synchronous copies of the block wait for the device, or no longer.
     SetSyncMemops(bool),
-    /// `cuIpcGetMemHandle`, twice; then the handle is opened and closed in its own process, which is refused.
+    /// `cuIpcGetMemHandle`, twice. The handle is opened and closed in its own process, which is refused.
     IpcHandle,
-    /// `cuIpcCloseMemHandle`.
+    /// `cuIpcCloseMemHandle` of a block that was never opened.
     IpcClose,
-    /// `cuMemRetainAllocationHandle`.
+    /// `cuMemRetainAllocationHandle`, and then an export and a release of the handle.
     Retain,
-    /// `cuMemGetHandleForAddressRange` of so many bytes.
+    /// `cuMemGetHandleForAddressRange` of this many bytes.
     Exported(u32),
-    /// `cuMemPoolExportPointer`.
+    /// `cuMemPoolExportPointer` of a pool that cannot be exported.
     PoolExport,
     /// `cuMemHostRegister` of a live block.
     Register,
-    /// `cuMemHostUnregister`: whether it is refused.
+    /// `cuMemHostUnregister`: only its success is compared.
     Unregister,
     /// `cuMemHostGetDevicePointer` and `cuMemHostGetFlags`.
     AsHost,
-    /// `cuMemFreeHost`.
+    /// A free by the function for host memory.
     FreeHost,
     /// `cuMemAdvise`, both variants.
     Advise,
     /// `cuMemPrefetchAsync`, both variants.
     Prefetch,
-    /// `cuStreamAttachMemAsync`.
+    /// `cuStreamAttachMemAsync` to the legacy stream.
     Attach,
     /// `cuMemRangeGetAttribute` and `cuMemRangeGetAttributes`.
     RangeAttribute(u8),
-    /// `cuMemGetAccess`.
+    /// The device's access, by `cuMemGetAccess`.
     Access,
-    /// `cuMemSetAccess` of so many pages: 0 nothing, 1 read, 3 write too.
+    /// `cuMemSetAccess`: 0 nothing, 1 read, 3 write too; and the number of pages.
     SetAccess(u8, u8),
     /// `cuMemMap` of memory of the program's.
     Map,
-    /// `cuMemUnmap` of so many pages.
+    /// `cuMemUnmap` of this many pages.
     Unmap(u8),
-    /// `cuMemAddressFree` of so many pages.
+    /// `cuMemAddressFree` of this many pages.
     FreeAddresses(u8),
 }
 
@@ -109,14 +109,14 @@ pub const ATTRIBUTE_LISTS: &[&[i32]] = &[
     &[2, 99, 9],
 ];
 
-/// What comes and goes beside threads that allocate.
+/// The objects that are made and ended beside threads that allocate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// Nothing.
+    /// No object: the threads are alone.
     None,
-    /// Contexts.
+    /// Created contexts, with blocks that end with them.
     Contexts,
-    /// Green contexts.
+    /// Green contexts, whose blocks are freed before.
     Green,
     /// The primary context of another device.
     Primary,
@@ -350,7 +350,7 @@ pub enum Op {
     ThreadsInTurn {
         threads: u8,
     },
-    /// So many threads allocate, use and free at once, and as many capture; what comes and goes beside them.
+    /// Threads at once: some allocate, use and free, some capture, and one makes and ends contexts.
     Crowd {
         threads: u8,
         capturing: u8,

@@ -6,7 +6,8 @@ use super::*;
 const ATTRIBUTES: u64 = 25;
 
 impl Generator {
-    /// Whether questions are also about addresses in no block: while streams capture memory of the shim's own may be there.
+    /// Tells whether questions are about addresses in no block, too. While streams capture, the shim has
+    /// memory of its own.
     fn asks_anywhere(&self) -> bool {
         self.shape.profile == Profile::Addresses
     }
@@ -48,7 +49,7 @@ impl Generator {
         );
     }
 
-    /// What programs ask about addresses.
+    /// A question that programs ask about addresses.
     pub(super) fn ask(&mut self) {
         let Some(block) = self.known_block() else {
             return;
@@ -77,7 +78,7 @@ impl Generator {
         self.push_ask(block, place, Question::IpcHandle);
     }
 
-    /// What few programs ask, and what is wrong.
+    /// A rare question, or a wrong call.
     pub(super) fn ask_strangely(&mut self) {
         let Some(block) = self.known_block() else {
             return;
@@ -103,7 +104,8 @@ impl Generator {
         self.push_ask(block, place, question);
     }
 
-    /// The program takes a block's memory for its own mapping; all blocks that have known contents are read after it.
+    /// A change of a block's mapping, as if it were the program's own. All blocks with known contents are
+    /// read after it.
     fn change_mapping(&mut self, block: u8) {
         let bytes = self.blocks[usize::from(block)]
             .as_ref()

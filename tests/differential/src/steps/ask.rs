@@ -7,11 +7,11 @@ use crate::api::{IpcHandle, Location};
 pub(super) const PAGE: u64 = 2 << 20;
 /// `CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS`.
 const LAZY: u32 = 1;
-/// What a function must not write when it fails.
+/// Value that stays where a function fails.
 const UNTOUCHED: u64 = 77;
 
-/// The block of a slot, live or freed, and the address that a place means. `None`: it is of other memory by now, or of a
-/// graph.
+/// The block of a slot, live or freed, and the address of a place. `None`: it lies in other memory or in a
+/// graph's.
 pub(super) fn address_of(world: &World, slot: u8, place: Place) -> Option<(Block, u64)> {
     let block = world.blocks[usize::from(slot)];
     let is_known = matches!(block.state, State::Live | State::Freed) && block.kind != Kind::Graph;
@@ -31,7 +31,7 @@ pub(super) fn address_of(world: &World, slot: u8, place: Place) -> Option<(Block
     (is_known && (is_inside(&block, address) || !is_other())).then_some((block, address))
 }
 
-/// Whether an address is in a block that is live.
+/// Tells whether an address is in a block that is live.
 fn is_inside(block: &Block, address: u64) -> bool {
     block.state == State::Live && address - block.address < block.bytes.max(1)
 }

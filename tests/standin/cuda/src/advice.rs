@@ -33,7 +33,7 @@ fn prefetch(via: Via, address: u64, bytes: usize, stream: u64) -> Outcome {
 /// Attributes of ranges have these numbers (`CUmem_range_attribute`).
 const RANGE_ATTRIBUTES: std::ops::RangeInclusive<u32> = 1..=8;
 
-/// What advice is in force: none is kept here.
+/// Writes an attribute of a range: no advice is kept here.
 fn attribute(data: Out<u8>, bytes: usize, number: u32) -> Outcome {
     data.required()?;
     if !RANGE_ATTRIBUTES.contains(&number) || bytes == 0 || !bytes.is_multiple_of(4) {
@@ -44,12 +44,12 @@ fn attribute(data: Out<u8>, bytes: usize, number: u32) -> Outcome {
 }
 
 api! {
-    /// What was advised for memory.
+    /// Reports the advice for memory.
     cuMemRangeGetAttribute 8000 => fn cuMemRangeGetAttribute(data: Out<u8>, room: usize, number: u32, address: u64, bytes: usize) {
         is_managed(&lock()?, address, bytes)?;
         attribute(data, room, number)
     }
-    /// What was advised for memory, several answers at a time.
+    /// Reports the advice for memory, several attributes at a time.
     cuMemRangeGetAttributes 8000 => fn cuMemRangeGetAttributes(data: In<Out<u8>>, rooms: In<usize>, numbers: In<u32>, count: usize, address: u64, bytes: usize) {
         is_managed(&lock()?, address, bytes)?;
         (0..count).try_for_each(|index| attribute(data.at(index)?, rooms.at(index)?, numbers.at(index)?))

@@ -29,6 +29,8 @@ pub struct Context {
     pub limits: HashMap<u32, usize>,
     /// The primary context that a green context holds.
     pub green_of: Option<u64>,
+    /// Claims on it beyond the first (`cuCtxAttach`).
+    pub attached: u32,
 }
 
 /// Flags that `cuCtxCreate` accepts: scheduling, host mapping, local memory, core dumps, sync memops.
@@ -113,6 +115,7 @@ impl State {
             per_thread: HashMap::new(),
             limits: HashMap::new(),
             green_of: None,
+            attached: 0,
         };
         self.contexts.insert_at(handle, context);
         handle
@@ -153,7 +156,8 @@ fn create(to: Out<u64>, flags: u32, device: i32) -> Outcome {
     to.put(handle)
 }
 
-fn destroy(handle: u64) -> Outcome {
+/// Destroys a created context, which the calling thread may have current.
+pub fn destroy(handle: u64) -> Outcome {
     let mut state = lock()?;
     if handle == 0 {
         return Err(INVALID_VALUE);

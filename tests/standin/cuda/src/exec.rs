@@ -225,34 +225,51 @@ fn capture_launch(state: &mut Guard, key: u64, steps: &[Step]) -> Outcome {
     added
 }
 
-fn update(exec: u64, graph: u64) -> Outcome<u32> {
-    let mut state = lock()?;
-    let old = state.execs.get(exec)?.clone();
-    let mut new = build(&mut state, graph, old.flags)?;
-    let topology_changed = new.steps.len() != old.steps.len()
-        || new
-            .steps
-            .iter()
-            .zip(&old.steps)
-            .any(|(new, old)| new.after != old.after);
+/// Gives an executable graph the steps of another: `CUgraphExecUpdateResult`.
+fn replace(state: &mut State, exec: u64, new: Exec) -> Outcome<u32> {
+    let old = state.execs.get_mut(exec)?;
+    let pairs = || new.steps.iter().zip(&old.steps);
+    let is_other_shape =
+        new.steps.len() != old.steps.len() || pairs().any(|(new, old)| new.after != old.after);
     // CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED, ..._NODE_TYPE_CHANGED, ..._NOT_SUPPORTED.
-    if topology_changed {
+    if is_other_shape {
         return Ok(2);
     }
-    if new
-        .steps
-        .iter()
-        .zip(&old.steps)
-        .any(|(new, old)| new.kind != old.kind)
-    {
+    if pairs().any(|(new, old)| new.kind != old.kind) {
         return Ok(3);
     }
     if new.steps.iter().any(|step| matches!(step.kind, 10 | 11)) {
         return Ok(6);
     }
-    new.last = old.last;
-    *state.execs.get_mut(exec)? = new;
+    let last = old.last.take();
+    *old = Exec { last, ..new };
     Ok(0)
+}
+
+fn update(exec: u64, graph: u64) -> Outcome<u32> {
+    let mut state = lock()?;
+    let flags = state.execs.get(exec)?.flags;
+    let new = build(&mut state, graph, flags)?;
+    replace(&mut state, exec, new)
+}
+
+/// Replaces a graph within an executable graph, which was made from the graph of its node.
+fn set_child(exec: u64, node: u64, child: u64) -> Outcome {
+    let mut state = lock()?;
+    let flags = state.execs.get(exec)?.flags;
+    state.graphs.get(child)?;
+    let found = state.nodes.get_mut(node).map_err(|_| INVALID_VALUE)?;
+    let graph = found.graph;
+    let Work::Child(own) = found.work else {
+        return Err(INVALID_VALUE);
+    };
+    found.work = Work::Child(child);
+    let new = build(&mut state, graph, flags);
+    state.nodes.get_mut(node)?.work = Work::Child(own);
+    match replace(&mut state, exec, new?)? {
+        0 => Ok(()),
+        _ => Err(GRAPH_EXEC_UPDATE_FAILURE),
+    }
 }
 
 api! {
@@ -313,6 +330,10 @@ api! {
         let result = update(exec, graph)?;
         info.put(UpdateInfo { result, node: 0, from: 0 })?;
         if result == 0 { Ok(()) } else { Err(GRAPH_EXEC_UPDATE_FAILURE) }
+    }
+    /// Gives the graph within it the parameters of another of the same shape.
+    cuGraphExecChildGraphNodeSetParams 11010 => fn cuGraphExecChildGraphNodeSetParams(exec: u64, node: u64, child: u64) {
+        set_child(exec, node, child)
     }
     /// What a device's graphs hold, in bytes: in use now, at most; held now, at most.
     cuDeviceGetGraphMemAttribute 11040 => fn cuDeviceGetGraphMemAttribute(device: i32, attribute: u32, value: Out<u64>) {

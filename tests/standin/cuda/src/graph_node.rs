@@ -1,7 +1,8 @@
 //! Adding nodes of each kind to a graph.
 
 use crate::abi::{
-    HostNodeParams, In, KernelNodeParams, MemAllocNodeParams, Memcpy3D, MemsetNodeParams, Out,
+    HostNodeParams, In, KernelNodeParams, MemAllocNodeParams, Memcpy3D, MemsetNodeParams,
+    NodeParams, Out,
 };
 use crate::codes::{INVALID_VALUE, NOT_SUPPORTED, Outcome};
 use crate::env::settings;
@@ -58,7 +59,81 @@ fn set(node: u64, kind: u32, work: impl FnOnce(&mut State) -> Outcome<Work>) -> 
     Ok(())
 }
 
+fn allocation(
+    node: Out<u64>,
+    graph: u64,
+    after: In<u64>,
+    count: usize,
+    params: Out<MemAllocNodeParams>,
+) -> Outcome {
+    let wanted = params.get()?;
+    let location = wanted.pool.location;
+    if location.kind != LOCATION_DEVICE || wanted.bytes == 0 {
+        return Err(INVALID_VALUE);
+    }
+    let mut address = 0;
+    add(node, graph, after, count, |state| {
+        state.graphs.get(graph)?;
+        let context = state.current().unwrap_or(0);
+        let bytes = crate::graph_memory::reserve(state, location.id, wanted.bytes as u64, context)?;
+        address = bytes.start;
+        Ok(Work::Alloc(bytes))
+    })?;
+    params.put(MemAllocNodeParams { address, ..wanted })
+}
+
+fn free(node: Out<u64>, graph: u64, after: In<u64>, count: usize, address: u64) -> Outcome {
+    add(node, graph, after, count, |state| {
+        let found = state
+            .memory
+            .get(address)
+            .filter(|found| found.kind == crate::memory::Kind::Graph);
+        let size = found.ok_or(INVALID_VALUE)?.size;
+        let frees = |node: &u64| {
+            let work = state.nodes.get(*node).map(|node| &node.work);
+            matches!(work, Ok(Work::Free(bytes)) if bytes.start == address)
+        };
+        if state.graphs.get(graph)?.nodes.iter().any(frees) {
+            return Err(INVALID_VALUE);
+        }
+        Ok(Work::Free(address..address + size))
+    })
+}
+
+/// A node of a type that is named in its parameters: one of memory, or an empty one.
+fn any(
+    node: Out<u64>,
+    graph: u64,
+    after: In<u64>,
+    count: usize,
+    params: Out<NodeParams>,
+) -> Outcome {
+    // CU_GRAPH_NODE_TYPE_EMPTY, ..._MEM_ALLOC and ..._MEM_FREE.
+    const EMPTY: u32 = 5;
+    const ALLOC: u32 = 10;
+    const FREE: u32 = 11;
+    let mut wanted = params.get()?;
+    let of_kind = Out::from(&mut wanted.of_kind);
+    match wanted.kind {
+        EMPTY => add(node, graph, after, count, |_| Ok(Work::Empty)),
+        ALLOC => {
+            allocation(node, graph, after, count, of_kind.cast())?;
+            params.put(wanted)
+        }
+        FREE => free(node, graph, after, count, wanted.of_kind[0]),
+        _ => Err(NOT_SUPPORTED),
+    }
+}
+
 api! {
+    /// A node of the type that its parameters name.
+    cuGraphAddNode 12020 => fn cuGraphAddNode(node: Out<u64>, graph: u64, after: In<u64>, count: usize, params: Out<NodeParams>) {
+        any(node, graph, after, count, params)
+    }
+    /// A node of any type, with data of its edges.
+    cuGraphAddNode 12030 => fn cuGraphAddNode_v2(node: Out<u64>, graph: u64, after: In<u64>, _edges: In<u64>, count: usize, params: Out<NodeParams>) {
+        any(node, graph, after, count, params)
+    }
     /// A node's `CUgraphNodeType`.
     cuGraphNodeGetType 10000 => fn cuGraphNodeGetType(node: u64, kind: Out<u32>) {
         kind.put(lock()?.nodes.get(node)?.kind())
@@ -147,21 +222,7 @@ api! {
     }
     /// Allocates memory, whose address is known at once.
     cuGraphAddMemAllocNode 11040 => fn cuGraphAddMemAllocNode(node: Out<u64>, graph: u64, after: In<u64>, count: usize, params: Out<MemAllocNodeParams>) {
-        let wanted = params.get()?;
-        let location = wanted.pool.location;
-        if location.kind != LOCATION_DEVICE || wanted.bytes == 0 {
-            return Err(INVALID_VALUE);
-        }
-        let mut address = 0;
-        add(node, graph, after, count, |state| {
-            state.graphs.get(graph)?;
-            let context = state.current().unwrap_or(0);
-            let bytes =
-                crate::graph_memory::reserve(state, location.id, wanted.bytes as u64, context)?;
-            address = bytes.start;
-            Ok(Work::Alloc(bytes))
-        })?;
-        params.put(MemAllocNodeParams { address, ..wanted })
+        allocation(node, graph, after, count, params)
     }
     /// What an allocation was asked for.
     cuGraphMemAllocNodeGetParams 11040 => fn cuGraphMemAllocNodeGetParams(node: u64, params: Out<MemAllocNodeParams>) {
@@ -174,18 +235,7 @@ api! {
     }
     /// Frees memory that the graph or another has allocated.
     cuGraphAddMemFreeNode 11040 => fn cuGraphAddMemFreeNode(node: Out<u64>, graph: u64, after: In<u64>, count: usize, address: u64) {
-        add(node, graph, after, count, |state| {
-            let found = state.memory.get(address).filter(|found| found.kind == crate::memory::Kind::Graph);
-            let size = found.ok_or(INVALID_VALUE)?.size;
-            let frees = |node: &u64| {
-                let work = state.nodes.get(*node).map(|node| &node.work);
-                matches!(work, Ok(Work::Free(bytes)) if bytes.start == address)
-            };
-            if state.graphs.get(graph)?.nodes.iter().any(frees) {
-                return Err(INVALID_VALUE);
-            }
-            Ok(Work::Free(address..address + size))
-        })
+        free(node, graph, after, count, address)
     }
     /// What is freed.
     cuGraphMemFreeNodeGetParams 11040 => fn cuGraphMemFreeNodeGetParams(node: u64, address: Out<u64>) {

@@ -18,6 +18,7 @@ mod abi;
 mod advice;
 mod alias;
 mod array;
+mod attach;
 mod capture;
 mod capture_api;
 mod clock;

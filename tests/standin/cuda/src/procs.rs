@@ -16,6 +16,7 @@ static PARTS: &[&[Proc]] = &[
     crate::memory::PROCS,
     crate::host::PROCS,
     crate::array::PROCS,
+    crate::attach::PROCS,
     crate::copy::PROCS,
     crate::copy3d::PROCS,
     crate::fill::PROCS,

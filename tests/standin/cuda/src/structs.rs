@@ -231,6 +231,18 @@ pub struct MemAllocNodeParams {
     pub address: u64,
 }
 
+/// `CUgraphNodeParams`: what a node of a type needs, in a place as large as the largest.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct NodeParams {
+    /// Type of the node (`CUgraphNodeType`).
+    pub kind: u32,
+    reserved: [u32; 3],
+    /// Parameters of that type.
+    pub of_kind: [u64; 29],
+    reserved2: u64,
+}
+
 /// `CUDA_GRAPH_INSTANTIATE_PARAMS`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]

@@ -46,6 +46,7 @@ fn layouts() {
     same_layout!(MemLocation, sys::CUmemLocation; kind = type_, id = id);
     same_layout!(MemPoolProps, sys::CUmemPoolProps; location = location, max_size = maxSize, usage = usage);
     same_layout!(MemAllocNodeParams, sys::CUDA_MEM_ALLOC_NODE_PARAMS; bytes = bytesize, address = dptr);
+    same_layout!(NodeParams, sys::CUgraphNodeParams; kind = type_);
     same_layout!(InstantiateParams, sys::CUDA_GRAPH_INSTANTIATE_PARAMS; upload = hUploadStream, result = result_out);
     same_layout!(UpdateInfo, sys::CUgraphExecUpdateResultInfo; result = result, node = errorNode);
     same_layout!(EdgeData, sys::CUgraphEdgeData;);
