@@ -13,7 +13,7 @@ use crate::cuda::types::{CONTEXT_IS_DESTROYED, CUresult, check};
 const DISABLE_TIMING: u32 = 2;
 
 /// A driver event and the context that it belongs to.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Event {
     context: Context,
     handle: u64,

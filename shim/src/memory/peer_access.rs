@@ -16,8 +16,8 @@ struct Table {
     /// Devices, each with a context of another one that uses its memory.
     /// Kept when the access ends: earlier work may go on.
     peers: Vec<(i32, Context)>,
-    /// The events of other contexts that belong to one, by its handle.
-    companions: Option<HashMap<u64, Vec<Event>>>,
+    /// The events of other contexts that belong to one.
+    companions: Option<HashMap<Event, Vec<Event>>>,
 }
 
 static TABLE: Mutex<Table> = Mutex::new(Table {
@@ -102,7 +102,7 @@ pub fn accompany(event: Event, others: Vec<Event>) {
         && !others.is_empty()
     {
         let companions = table.companions.get_or_insert_default();
-        companions.insert(event.raw() as u64, others);
+        companions.insert(event, others);
     }
 }
 
@@ -112,7 +112,7 @@ pub fn companions(event: Event) -> Vec<Event> {
     table
         .and_then(|table| {
             let all = table.companions.as_ref()?;
-            all.get(&(event.raw() as u64)).cloned()
+            all.get(&event).cloned()
         })
         .unwrap_or_default()
 }
@@ -121,6 +121,6 @@ pub fn companions(event: Event) -> Vec<Event> {
 pub fn part(event: Event) -> Vec<Event> {
     let table = TABLE.lock().ok();
     table
-        .and_then(|mut table| table.companions.as_mut()?.remove(&(event.raw() as u64)))
+        .and_then(|mut table| table.companions.as_mut()?.remove(&event))
         .unwrap_or_default()
 }

@@ -9,7 +9,7 @@ use gpushim_trace::{Class, Kind};
 
 use crate::base::thread;
 use crate::cuda::captures::{self, relaxed};
-use crate::cuda::device::{Cuda, Event};
+use crate::cuda::device::{Cuda, Event, unless_ended};
 use crate::cuda::functions::{self, real, slots};
 use crate::cuda::types::{
     CAPTURE_UNSUPPORTED, CONTEXT_IS_DESTROYED, CUresult, NOT_FOUND, OUT_OF_MEMORY, SUCCESS, check,
@@ -373,6 +373,9 @@ impl Cuda {
             }
             return Device::order(self, stream.context, event);
         }
+        let Some(_lives) = unless_ended(event.enter())? else {
+            return Ok(());
+        };
         let _pass = enter(stream)?;
         // SAFETY: both are live.
         let wait = || unsafe { real::cuStreamWaitEvent(stream.handle as *mut _, event.raw(), 0) };

@@ -122,13 +122,7 @@ impl<D: Driver> StreamPool<D> {
         }
         let gone = before - state.stats.allocated;
         state.forget_context(context);
-        let mut events = state.end_queues_of(context);
-        // An event of a device may be one of this context.
-        if let Some(queue) = state.queues.known(Stream::all_of_device(self.device))
-            && let Some(queue) = state.queues.at(queue)
-        {
-            events.extend(queue.fences.void());
-        }
+        let events = state.end_queues_of(context);
         drop(state);
         events.into_iter().for_each(|event| driver.retire(event));
         gone

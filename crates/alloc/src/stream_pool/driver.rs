@@ -123,6 +123,7 @@ pub trait Driver: Sync + Sized {
     fn release(&self, device: i32, address: u64, bytes: u64) -> Result<(), Self::Error>;
 
     /// An event that completes when all work submitted to the stream before this call has.
+    /// One of [`Stream::all_of_device`] outlives each context.
     fn record(&self, stream: Stream) -> Result<Self::Event, Self::Error>;
 
     /// As [`Driver::record`], while streams capture.

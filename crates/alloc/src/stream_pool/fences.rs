@@ -1,12 +1,13 @@
 //! Fences of a pool: which work is over, and streams that are made to wait for others.
 
+use super::block::{Id, State as Is};
 use super::driver::Driver;
 use super::pool::StreamPool;
 use super::state::{State, block_bytes};
-use crate::handles::Stream;
+use crate::handles::{Context, Stream};
 use crate::policy::Reuse;
 use crate::rules::{self, Call};
-use crate::types::Source;
+use crate::types::{Grant, Source};
 use std::ops::Range;
 
 /// Stream queues that one miss looks at, at most; the next miss goes on with others.
@@ -18,6 +19,13 @@ const HALF_PAGES: u64 = 16;
 const CACHED_PAGES: u64 = 16;
 /// Stream queues of destroyed streams that are looked at when one more stream is destroyed.
 const ENDS: u32 = 4;
+
+/// Work that a request must come after: a fence of a queue, and the stream that the queue served.
+struct After {
+    queue: u32,
+    fence: u64,
+    freed_on: Option<Stream>,
+}
 
 impl<E: Copy> State<E> {
     /// Highest allocated so far, with a little to spare: what the pool may hold without moving memory.
@@ -41,10 +49,10 @@ impl<E: Copy> State<E> {
         (orders, !orders)
     }
 
-    /// A queue that has a block for a request once `queue` waits for it, and the fence.
-    fn pending(&mut self, need: u64) -> Option<(u32, u64)> {
+    /// The smallest free block for a request, whatever work may still use it.
+    fn pending(&mut self, need: u64) -> Option<Id> {
         let small = self.is_small(need);
-        let mut best: Option<(u64, u32, u64)> = None;
+        let mut best: Option<(u64, Id)> = None;
         let mut at = 0;
         while let Some(other) = self.queues.holder(at) {
             at = other + 1;
@@ -52,14 +60,29 @@ impl<E: Copy> State<E> {
             let Some(id) = bins.and_then(|bins| bins.best(&mut self.slab, need)) else {
                 continue;
             };
-            let block = self.slab.at(id);
-            if block.size <= self.settings.policy.slack(need)
-                && best.is_none_or(|(least, _, _)| block.size < least)
+            let size = self.slab.at(id).size;
+            if size <= self.settings.policy.slack(need)
+                && best.is_none_or(|(least, _)| size < least)
             {
-                best = Some((block.size, other, block.fence));
+                best = Some((size, id));
             }
         }
-        best.map(|(_, other, fence)| (other, fence))
+        best.map(|(_, id)| id)
+    }
+
+    /// Puts a block back for which no stream could wait. Its queue may have ended meanwhile.
+    fn leave(&mut self, id: Id, after: &After) {
+        if self.stream_of(after.queue) != after.freed_on {
+            let place = self.behind_all_of(Context(0));
+            let block = self.slab.at_mut(id);
+            (block.queue, block.fence) = place;
+        }
+        self.insert(id);
+    }
+
+    /// The stream that a queue serves.
+    fn stream_of(&self, queue: u32) -> Option<Stream> {
+        self.queues.get(queue).and_then(|queue| queue.stream)
     }
 
     /// Where moved pieces were, now busy: those whose work there is over, or all of one handle.
@@ -72,7 +95,7 @@ impl<E: Copy> State<E> {
         let (ready, waiting): (Vec<_>, Vec<_>) = all.into_iter().partition(is_ready);
         self.space.stale = waiting;
         for (id, _) in &ready {
-            self.slab.at_mut(*id).state = super::block::State::Busy;
+            self.slab.at_mut(*id).state = Is::Busy;
         }
         ready
     }
@@ -180,42 +203,63 @@ impl<D: Driver> StreamPool<D> {
         Some((fence, event))
     }
 
-    /// Makes a stream, or else the host, wait for another stream that has freed what a request needs.
-    /// `None`: there is no such stream.
-    pub(super) fn order(&self, driver: &D, stream: Stream, bytes: u64) -> Option<Source> {
+    /// A free block that other work may still use. The stream, or else the host, waits for that work.
+    /// No other thread can take the block during the wait. `None`: there is no such block.
+    pub(super) fn take_ordered(&self, driver: &D, stream: Stream, bytes: u64) -> Option<Grant> {
         let mut state = self.state.lock();
         let (orders, waits) = state.ways(stream);
-        if !orders && !waits {
+        let may_order = rules::may_call(Call::Order, state.captures.is_open());
+        if !may_order || !(orders || waits) {
             return None;
         }
         let need = block_bytes(bytes);
         state.flush();
-        let (other, fence) = state.pending(need)?;
+        let id = state.pending(need)?;
+        state.reserve_part(id, need);
+        let block = state.slab.at_mut(id);
+        block.state = Is::Busy;
+        let (queue, fence) = (block.queue, block.fence);
+        let freed_on = state.stream_of(queue);
+        let after = After {
+            queue,
+            fence,
+            freed_on,
+        };
         drop(state);
-        self.order_behind(driver, stream, other, fence)
+        let source = self.order_behind(driver, stream, &after);
+        let mut state = self.state.lock();
+        let Some(source) = source else {
+            state.leave(id, &after);
+            return None;
+        };
+        let queue = state.queues.of(stream);
+        Some(state.grown(id, queue, bytes, source))
     }
 
     /// Makes a stream, or else the host, wait for a fence of a queue. `None`: that cannot be.
-    fn order_behind(&self, driver: &D, stream: Stream, other: u32, fence: u64) -> Option<Source> {
+    fn order_behind(&self, driver: &D, stream: Stream, after: &After) -> Option<Source> {
         let mut state = self.state.lock();
-        let (orders, waits) = state.ways(stream);
-        if !rules::may_call(Call::Order, state.captures.is_open()) || !(orders || waits) {
+        let (orders, _) = state.ways(stream);
+        let queue = state.queues.of(stream);
+        let at = state.queues.at(after.queue)?;
+        let covering = at.fences.covering(after.fence);
+        // The number may serve another stream by now.
+        if at.stream != after.freed_on {
             return None;
         }
-        let queue = state.queues.of(stream);
-        let at = state.queues.at(other)?;
-        let covering = at.fences.covering(fence);
-        let from = at.stream;
         drop(state);
-        let (fence, event) =
-            covering.or_else(|| from.and_then(|from| self.close(driver, other, from)))?;
+        let close = || self.close(driver, after.queue, after.freed_on?);
+        let (fence, event) = covering.or_else(close)?;
         if !orders {
             driver.wait(event).ok()?;
-            self.state.lock().queues.at(other)?.fences.completed(fence);
+            let mut state = self.state.lock();
+            let at = state.queues.at(after.queue)?;
+            at.fences.completed(fence);
             return Some(Source::Waited);
         }
         driver.order(stream, event).ok()?;
-        self.state.lock().queues.ordered(queue, other, fence);
+        let mut state = self.state.lock();
+        state.queues.ordered(queue, after.queue, fence);
         Some(Source::Ordered)
     }
 

@@ -61,9 +61,12 @@ impl<D: Driver> StreamPool<D> {
                 if let Some(grant) = self.take(stream, bytes, true) {
                     return Ok(grant);
                 }
-                self.is_tight(bytes)
-                    .then(|| self.order(driver, stream, bytes))
-                    .flatten()
+                if self.is_tight(bytes)
+                    && let Some(grant) = self.take_ordered(driver, stream, bytes)
+                {
+                    return Ok(grant);
+                }
+                None
             }
             Mode::Again => {
                 self.reap(driver);

@@ -199,11 +199,17 @@ impl<E: Copy> State<E> {
 
     /// Takes a free block out of its bin and gives the rest of it back.
     pub fn claim(&mut self, id: Id, queue: u32, need: u64) {
+        self.reserve_part(id, need);
+        self.goes_to(id, queue);
+    }
+
+    /// Takes the first `need` bytes of a free block out of its bin. No other request finds them.
+    #[inline(always)]
+    pub fn reserve_part(&mut self, id: Id, need: u64) {
         self.unlist(id);
         if self.settings.policy.splits() {
             self.cut(id, need, |state, rest| state.list(rest));
         }
-        self.goes_to(id, queue);
     }
 
     /// A block is about to be handed out on a queue.

@@ -10,6 +10,7 @@ pub(super) mod look_ups;
 mod machine;
 mod model;
 mod mutations;
+mod ordering;
 mod piece_size;
 mod program;
 mod random;

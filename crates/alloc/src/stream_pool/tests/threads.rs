@@ -34,7 +34,7 @@ pub struct Slow {
     recorded: AtomicU64,
     /// Events recorded and not retired.
     events: AtomicU64,
-    /// What happens the next time that memory has gone back, before the call returns.
+    /// Runs once, in the next call that gives memory back or makes a stream wait.
     pub meanwhile: Mutex<Option<Box<dyn FnOnce() + Send>>>,
 }
 
@@ -69,6 +69,11 @@ impl Slow {
         let before = memory.live.range(..address + bytes).next_back();
         assert!(before.is_none_or(|(other, size)| other + size <= address));
         memory.live.insert(address, bytes);
+    }
+
+    fn run_meanwhile(&self) {
+        let meanwhile = self.meanwhile.lock().take();
+        meanwhile.into_iter().for_each(|what| what());
     }
 
     fn returned(&self, address: u64) {
@@ -131,8 +136,7 @@ impl Driver for Slow {
     fn destroy(&self, _: i32, handle: u64, bytes: u64) {
         let piece = self.memory.lock().pieces.remove(&handle);
         assert_eq!(piece, Some((bytes, 0)));
-        let meanwhile = self.meanwhile.lock().take();
-        meanwhile.into_iter().for_each(|what| what());
+        self.run_meanwhile();
     }
     fn map(&self, address: u64, bytes: u64, handle: u64) -> Result<(), OutOfMemory> {
         self.put(address, bytes, handle);
@@ -168,6 +172,7 @@ impl Driver for Slow {
         Ok(self.recorded.fetch_add(1, Ordering::Relaxed))
     }
     fn order(&self, _: Stream, _: u64) -> Result<(), OutOfMemory> {
+        self.run_meanwhile();
         Ok(())
     }
     fn is_complete(&self, event: u64) -> Result<bool, OutOfMemory> {
