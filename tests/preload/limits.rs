@@ -127,6 +127,10 @@ fn the_limit_counts_what_the_driver_takes() {
             "later",
             "behind work: 0; the driver gave no more: 1\nafter the context: 0\n",
         ),
+        (
+            "pools",
+            "beside a block of a destroyed pool: 2; all is free again: 1; without: 0\na capture: 0\n",
+        ),
     ];
     for policy in POLICIES {
         for (part, lines) in told {

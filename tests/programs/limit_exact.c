@@ -190,6 +190,34 @@ static void levels(void) {
     printf("; the driver gave %llu MiB; two: %d\n", given(0) / MIB, cuMipmappedArrayCreate(&second, &solid, 3));
 }
 
+static size_t free_here(void) {
+    size_t left = 0, total = 0;
+    OK(cuMemGetInfo_v2(&left, &total));
+    return left;
+}
+
+/* A destroyed pool has its memory until its last block is freed. The question for free memory disturbs no capture. */
+static void pools(void) {
+    CUdeviceptr block = 0, other = 0;
+    CUstream stream = side_stream();
+    CUgraph graph = NULL;
+    CUmemoryPool own = pool_of(0, 0);
+    size_t first = free_here();
+    OK(cuMemAllocFromPoolAsync(&block, 40 * MIB, own, stream));
+    OK(cuMemPoolDestroy(own));
+    printf("beside a block of a destroyed pool: %d", pitched(40, &other));
+    OK(cuMemFreeAsync(block, stream));
+    OK(cuStreamSynchronize(stream));
+    printf("; all is free again: %d", free_here() == first);
+    printf("; without: %d\n", pitched(60, &other));
+    OK(cuMemFree_v2(other));
+    OK(cuMemAllocAsync(&block, MIB, stream));
+    OK(cuStreamBeginCapture_v2(stream, 1));
+    free_here();
+    OK(cuMemAllocAsync(&other, MIB, stream));
+    printf("a capture: %d\n", cuStreamEndCapture(stream, &graph));
+}
+
 int main(int argc, char **argv) {
     TRUE(argc == 3);
     limit = (size_t)atoi(argv[2]) * MIB;
@@ -204,5 +232,6 @@ int main(int argc, char **argv) {
     if (!strcmp(argv[1], "physical")) physical();
     if (!strcmp(argv[1], "later")) later();
     if (!strcmp(argv[1], "levels")) levels();
+    if (!strcmp(argv[1], "pools")) pools();
     return 0;
 }

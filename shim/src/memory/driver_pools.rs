@@ -11,6 +11,7 @@ use cudarc::driver::sys;
 use gpushim_alloc::device_pool::Device;
 
 use crate::base::thread;
+use crate::cuda::captures::relaxed;
 use crate::cuda::device;
 use crate::cuda::functions::real;
 use crate::cuda::types::{CUresult, Handle, SUCCESS};
@@ -37,14 +38,15 @@ impl Pool {
         // SAFETY: `bytes` is ours to write, and of this attribute's size; the pool is not destroyed.
         let ask =
             || unsafe { real::cuMemPoolGetAttribute(handle, RESERVED, (&raw mut bytes).cast()) };
-        (!self.is_destroyed && thread::call(ask) == SUCCESS).then_some(bytes)
+        (!self.is_destroyed && thread::call(|| relaxed(ask)) == SUCCESS).then_some(bytes)
     }
 
     /// Counts the bytes that it holds, and returns them. `trims`: after the driver took unused ones back.
     fn count(&self, trims: bool) -> u64 {
         if trims && !self.is_destroyed {
             // SAFETY: the pool is not destroyed.
-            thread::call(|| unsafe { real::cuMemPoolTrimTo(self.handle as Handle, 0) });
+            let trim = || unsafe { real::cuMemPoolTrimTo(self.handle as Handle, 0) };
+            thread::call(|| relaxed(trim));
         }
         let held = self.held();
         held.into_iter()
@@ -131,28 +133,40 @@ pub fn destroy(handle: u64, call: impl FnOnce() -> CUresult) -> CUresult {
 
 /// Counts the bytes that the pools of a device hold now.
 pub fn count(device: i32) {
-    for pool in pools().iter().filter(|pool| pool.device == Some(device)) {
+    let mut pools = pools();
+    end_destroyed(&mut pools, device);
+    for pool in pools.iter().filter(|pool| pool.device == Some(device)) {
         pool.count(false);
     }
 }
 
 /// The pools of a device return what no block uses, after the work that may use it.
 pub fn trim(device: i32) {
-    let is_here = |pool: &Pool| pool.device == Some(device);
-    if !pools().iter().any(is_here) {
+    let mut pools = pools();
+    end_destroyed(&mut pools, device);
+    if !pools.iter().any(|pool| pool.device == Some(device)) {
         return;
     }
+    finish(device);
+    for pool in pools.iter().filter(|pool| pool.device == Some(device)) {
+        pool.count(true);
+    }
+}
+
+/// Waits for work that may use the memory of destroyed pools. The rest of it goes with their last blocks.
+fn end_destroyed(pools: &mut Vec<Pool>, device: i32) {
+    let has_ended = |pool: &Pool| pool.is_destroyed && pool.device == Some(device);
+    if pools.iter().any(has_ended) {
+        finish(device);
+        for pool in pools.extract_if(.., |pool| has_ended(pool)) {
+            budget::give(Place::of_pool(pool.handle));
+        }
+    }
+}
+
+/// Waits for a device. Memory of work that is not waited for stays in its pool.
+fn finish(device: i32) {
     if let Some(context) = physical::context_on(device) {
-        // What is not waited for stays in its pool.
         let _ = device::driver().finish(context);
     }
-    pools().retain(|pool| {
-        let has_ended = is_here(pool) && pool.is_destroyed;
-        match has_ended {
-            true => budget::give(Place::of_pool(pool.handle)),
-            false if is_here(pool) => drop(pool.count(true)),
-            false => {}
-        }
-        !has_ended
-    });
 }
