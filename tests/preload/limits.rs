@@ -129,7 +129,7 @@ fn the_limit_counts_what_the_driver_takes() {
         ),
         (
             "pools",
-            "beside a block of a destroyed pool: 2; all is free again: 1; without: 0\na capture: 0\n",
+            "all is free again: 1\nbeside a block of a destroyed pool: 2; all is free again: 1\nwithout: 0\na capture: 0\n",
         ),
     ];
     for policy in POLICIES {

@@ -201,15 +201,17 @@ static void pools(void) {
     CUdeviceptr block = 0, other = 0;
     CUstream stream = side_stream();
     CUgraph graph = NULL;
-    CUmemoryPool own = pool_of(0, 0);
     size_t first = free_here();
-    OK(cuMemAllocFromPoolAsync(&block, 40 * MIB, own, stream));
-    OK(cuMemPoolDestroy(own));
-    printf("beside a block of a destroyed pool: %d", pitched(40, &other));
-    OK(cuMemFreeAsync(block, stream));
-    OK(cuStreamSynchronize(stream));
-    printf("; all is free again: %d", free_here() == first);
-    printf("; without: %d\n", pitched(60, &other));
+    for (int asks = 0; asks < 2; asks++) {
+        CUmemoryPool own = pool_of(0, 0);
+        OK(cuMemAllocFromPoolAsync(&block, 40 * MIB, own, stream));
+        OK(cuMemPoolDestroy(own));
+        if (asks) printf("beside a block of a destroyed pool: %d; ", pitched(40, &other));
+        OK(cuMemFreeAsync(block, stream));
+        OK(cuStreamSynchronize(stream));
+        printf("all is free again: %d\n", free_here() == first);
+    }
+    printf("without: %d\n", pitched(60, &other));
     OK(cuMemFree_v2(other));
     OK(cuMemAllocAsync(&block, MIB, stream));
     OK(cuStreamBeginCapture_v2(stream, 1));
