@@ -28,6 +28,7 @@ pub fn add(handle: u64, device: i32, settings: Settings) -> Option<&'static Regi
 pub fn decay() -> u64 {
     let mut given = 0;
     for entry in all() {
+        note_idle(entry);
         given += entry.pool.decay(device::driver());
         // A destroyed pool gets no further requests.
         if entry.handle.load(Ordering::Acquire) == 0 {
@@ -38,6 +39,12 @@ pub fn decay() -> u64 {
     primary::decay(pool_peers::gone);
     drain::decay();
     given
+}
+
+/// Tells a pool if no context could use its device.
+fn note_idle(entry: &RegisteredPool) {
+    let is_alone = || peer_access::on(entry.device).is_empty();
+    entry.pool.device_idle(is_alone);
 }
 
 /// The program destroyed a pool: its blocks live on until they are freed.
@@ -115,9 +122,7 @@ pub fn context_gone(gone: Context) -> u64 {
     let mut live = 0;
     for entry in all() {
         live += entry.pool.context_gone(device::driver(), gone);
-        if peer_access::on(entry.device).is_empty() {
-            entry.pool.device_idle();
-        }
+        note_idle(entry);
         if entry.serves_all() {
             entry.pool.trim(device::driver(), entry.pool.threshold());
         }

@@ -341,7 +341,8 @@ pub fn figures(device: i32) -> Figures {
         let stats = entry.pool.stats();
         let unused = stats.cached();
         figures.unused += unused;
-        if entry.is_of_device() {
+        // What is freed in a destroyed pool serves no further request of its own.
+        if entry.is_of_device() || entry.handle.load(Ordering::Acquire) == 0 {
             figures.cached += unused;
             continue;
         }

@@ -383,11 +383,11 @@ impl Cuda {
     }
 
     /// An event for everything that was submitted to a device.
+    ///
+    /// # Errors
+    /// The driver's; [`CONTEXT_IS_DESTROYED`] if the device has no context, so that its work is complete.
     fn record_device(&self, device: i32) -> Result<Event, CUresult> {
         let mut contexts = peer_access::on(device);
-        if contexts.is_empty() {
-            return self.record_context(primary::hold(device)?);
-        }
         while let Some(context) = contexts.pop() {
             match self.record_context(context) {
                 Err(CONTEXT_IS_DESTROYED) => {}

@@ -39,6 +39,8 @@ pub struct Facts {
     pub is_capped: bool,
     /// The step's block is of a graph, which takes its memory when it runs.
     pub is_of_graph: bool,
+    /// A request of gigabytes was served in this process. One block may keep a large piece of that memory.
+    pub was_vast: bool,
     /// The size of the step's block, in bytes; 0 if it is a pool's.
     pub block: u64,
 }
@@ -139,7 +141,9 @@ pub fn judge(op: &Op, theirs: &[u64], ours: &[u64], facts: &Facts, rules: &Rules
             Promised(Promise::Limited)
         }
         Op::Probe { .. }
-            if rules.pins && facts.held > 0 && ours.first() == Some(&OUT_OF_MEMORY) =>
+            if (rules.pins || facts.was_vast)
+                && facts.held > 0
+                && ours.first() == Some(&OUT_OF_MEMORY) =>
         {
             Promised(Promise::Rounded)
         }
@@ -229,20 +233,26 @@ fn answer(
         Question::SetSyncMemops(_) if theirs == [0] && ours == [NOT_SUPPORTED] => {
             Promised(Promise::SyncMemops)
         }
-        Question::Attribute(6) if theirs == [0, 0] && ours == [0, 1] => {
+        Question::Attribute(6) if is_alike && is_other_sync(&theirs[1..], &ours[1..], facts) => {
             Promised(Promise::SyncMemops)
         }
         // The list that it is first in.
-        Question::Attributes(2) if is_alike && theirs[1..2] == [0] && ours[1..2] == [1] => {
-            match theirs[2..] == ours[2..] {
-                true => Promised(Promise::SyncMemops),
-                false => Different,
-            }
+        Question::Attributes(2)
+            if is_alike
+                && is_other_sync(&theirs[1..2], &ours[1..2], facts)
+                && theirs[2..] == ours[2..] =>
+        {
+            Promised(Promise::SyncMemops)
         }
         Question::Attribute(10 | 15) if is_alike => Promised(Promise::Ipc),
         Question::Attribute(7 | 18..=20) if is_alike => Promised(Promise::Mapping),
         _ => Different,
     }
+}
+
+/// Tells whether SYNC_MEMOPS was set for another block of the context, or refused for stream-ordered memory.
+fn is_other_sync(theirs: &[u64], ours: &[u64], facts: &Facts) -> bool {
+    (theirs, ours) == (&[0], &[1]) || facts.block == 0 && (theirs, ours) == (&[1], &[0])
 }
 
 /// The range that an address lies in may be a segment around the block, live or not.
@@ -275,7 +285,8 @@ fn memory(theirs: &[u64], ours: &[u64], facts: &Facts, rules: &Rules) -> Verdict
     let used = their_total - their_free;
     // What pools keep may be rounded up as what is live is.
     let most = used + used.saturating_sub(facts.held) + facts.extra + SLACK;
-    let may_keep = facts.raised || facts.captures || rules.pins && used > 0;
+    let may_pin = rules.pins || facts.was_vast;
+    let may_keep = facts.raised || facts.captures || may_pin && used > 0;
     if !may_keep && free < whole.saturating_sub(most) {
         return Different;
     }

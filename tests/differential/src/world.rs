@@ -56,6 +56,9 @@ pub struct Block {
     pub is_queued: bool,
 }
 
+/// Bytes of the smallest request that is served in few large pieces (`piece_size.rs`).
+pub const VAST: u64 = 8 << 30;
+
 /// What a graph writes when it runs: slot, allocation, value.
 pub type Effects = Vec<(u8, u64, u8)>;
 
@@ -140,6 +143,8 @@ pub struct World {
     pub raised: bool,
     /// Whether a promised difference kept a block from one of the runs since the program began.
     pub has_diverged: bool,
+    /// Set when a request of [`VAST`] bytes was served.
+    pub was_vast: bool,
     /// How long a [`Op::Pause`] takes, in microseconds.
     pub pause: u64,
     /// What is seen in a step.
@@ -213,6 +218,7 @@ impl World {
             thread: 0,
             raised: false,
             has_diverged: false,
+            was_vast: false,
             pause: 0,
             seen: Vec::new(),
             theirs: Vec::new(),
@@ -355,6 +361,7 @@ impl World {
         let mut facts = Facts {
             raised: self.raised,
             has_diverged: self.has_diverged,
+            was_vast: self.was_vast,
             ..Facts::default()
         };
         let of_device = |block: &&Block| block.device == device && block.kind != Kind::Graph;

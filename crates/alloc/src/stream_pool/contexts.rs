@@ -128,14 +128,22 @@ impl<D: Driver> StreamPool<D> {
         gone
     }
 
-    /// No context is left whose work could use the device's memory: all of its work is complete.
-    pub fn device_idle(&self) {
-        let mut state = self.state.lock();
+    /// Takes note that all work is complete, if no context is left that could use the device's memory.
+    /// `is_alone` tells that; a free after its answer belongs to a later fence.
+    pub fn device_idle(&self, is_alone: impl FnOnce() -> bool) {
         let device = Stream::all_of_device(self.device);
-        if let Some(number) = state.queues.known(device)
-            && let Some(queue) = state.queues.at(number)
+        let mut state = self.state.lock();
+        let Some(number) = state.queues.known(device) else {
+            return;
+        };
+        let Some(queue) = state.queues.at(number) else {
+            return;
+        };
+        let fence = queue.fences.close_if_joined();
+        drop(state);
+        if is_alone()
+            && let Some(queue) = self.state.lock().queues.at(number)
         {
-            let fence = queue.fences.close_if_joined();
             queue.fences.completed(fence);
         }
     }

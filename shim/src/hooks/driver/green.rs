@@ -8,7 +8,7 @@ use gpushim_alloc::gate;
 use crate::base::thread;
 use crate::cuda::functions::real;
 use crate::cuda::green::{self, Green};
-use crate::cuda::types::{CUresult, Handle, SUCCESS};
+use crate::cuda::types::{CUresult, Handle, SUCCESS, check};
 use crate::cuda::{context, primary};
 use crate::hooks::driver::context::{destroy, make, release};
 use crate::hooks::driver::hook::driver_hooks;
@@ -16,19 +16,20 @@ use crate::memory::{paged, passthrough, registry};
 
 /// Registers a green context that was just made. The driver retains the device's primary context for it; we count that
 /// use, too, so that our table shows the primary context as alive.
-fn take_in(handle: Handle, device: c_int) {
+///
+/// # Errors
+/// Those of the driver's calls. An unknown context would hold memory of ours for ever.
+fn take_in(handle: Handle, device: c_int) -> Result<(), CUresult> {
     let (mut own, mut whole) = (std::ptr::null_mut(), std::ptr::null_mut());
     // SAFETY: `own` is ours to write.
-    if thread::call(|| unsafe { real::cuCtxFromGreenCtx(&mut own, handle) }) != SUCCESS {
-        return;
-    }
+    check(thread::call(|| unsafe {
+        real::cuCtxFromGreenCtx(&mut own, handle)
+    }))?;
     let mut retain = || {
         // SAFETY: `whole` is ours to write.
         thread::call(|| unsafe { real::cuDevicePrimaryCtxRetain(&mut whole, device) })
     };
-    if retain() != SUCCESS {
-        return;
-    }
+    check(retain())?;
     // The driver has retained it already: this only notes it.
     make(device, &mut whole, || SUCCESS);
     let (context, primary) = (Context(own as u64), Context(whole as u64));
@@ -45,6 +46,7 @@ fn take_in(handle: Handle, device: c_int) {
     if let Some(pool) = registry::pool() {
         pool.context_known(context);
     }
+    Ok(())
 }
 
 driver_hooks! {
@@ -56,7 +58,12 @@ driver_hooks! {
         });
         if result == SUCCESS && !green.is_null() {
             // SAFETY: the driver wrote the handle.
-            take_in(unsafe { *green }, device);
+            let made = unsafe { *green };
+            if let Err(error) = take_in(made, device) {
+                // SAFETY: nobody has seen the context yet.
+                thread::call(|| unsafe { real::cuGreenCtxDestroy(made) });
+                return error;
+            }
         }
         result
     }

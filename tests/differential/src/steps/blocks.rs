@@ -286,6 +286,7 @@ pub(super) fn probe(world: &mut World, step: &Step, async_: bool) -> bool {
     if async_ {
         call!(world, ctx_sync);
     }
+    world.was_vast |= code == 0 && bytes >= crate::world::VAST;
     world.seen.extend([code, freed, OUT_OF_MEMORY]);
     true
 }

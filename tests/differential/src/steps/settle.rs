@@ -98,20 +98,34 @@ fn even_out(world: &mut World, step: &Step) {
     }
 }
 
-/// Frees what natively does not exist.
+/// Frees a block that natively does not exist.
 fn give_back(world: &mut World, slot: usize) {
     let block = world.blocks[slot];
     if block.state == State::Live && block.address != 0 {
         world.live.remove(&block.address);
         world.blocks[slot].state = State::Empty;
-        // What is current may have ended.
-        let mut current = 0;
-        call!(world, ctx_get, &mut current);
-        let any = world.contexts.iter().copied().find(|context| *context != 0);
-        call!(world, ctx_set, any.unwrap_or(0));
-        call!(world, free, block.address);
-        call!(world, ctx_set, current);
+        free_anywhere(world, block.address);
     }
+}
+
+/// Frees the memory of a graph that ran only here.
+fn give_graphs_back(world: &mut World) {
+    let addresses: Vec<u64> = world.of_graphs.iter().map(|range| range.start).collect();
+    for address in addresses {
+        if !world.live.contains_key(&address) {
+            free_anywhere(world, address);
+        }
+    }
+}
+
+/// Frees an address in any context: the current one may have ended.
+fn free_anywhere(world: &mut World, address: u64) {
+    let mut current = 0;
+    call!(world, ctx_get, &mut current);
+    let any = world.contexts.iter().copied().find(|context| *context != 0);
+    call!(world, ctx_set, any.unwrap_or(0));
+    call!(world, free, address);
+    call!(world, ctx_set, current);
 }
 
 /// Brings both runs to the same state after a promised difference.
@@ -138,6 +152,9 @@ pub(super) fn settle(world: &mut World, step: &Step, promise: Promise) {
         forgive(world, step);
         even_out(world, step);
         return;
+    }
+    if promise == Promise::Served && matches!(step.op, Op::Launch { .. }) {
+        give_graphs_back(world);
     }
     let Op::Allocate { block, bytes, from } = step.op else {
         return;

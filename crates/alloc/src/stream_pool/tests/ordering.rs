@@ -58,3 +58,19 @@ fn a_context_that_ends_voids_no_event_of_the_device() {
     pool.context_gone(&driver, Context(2));
     assert_eq!(recorded(), event);
 }
+
+#[test]
+fn work_is_complete_once_no_context_is_left() {
+    let (driver, pool) = (Slow::new(NEVER), StreamPool::new(0, Settings::default()));
+    // Apart from each other: the block between them is live.
+    for context in [1, 3, 2] {
+        let grant = pool.allocate(&driver, stream(context), 4 * MIB);
+        grant.expect("memory");
+    }
+    let end = |context| pool.context_gone(&driver, Context(context));
+    end(1);
+    pool.device_idle(|| false);
+    assert_eq!(pool.trim(&driver, 0), 0);
+    pool.device_idle(|| end(2) > 0);
+    assert_eq!(pool.trim(&driver, 0), 4 * MIB, "the second waits");
+}
