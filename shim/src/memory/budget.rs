@@ -49,7 +49,7 @@ impl Key {
 }
 
 /// The place of memory: the first and the last key that it is counted by.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Place(Key, Key);
 
 impl Place {
@@ -245,9 +245,19 @@ pub fn context_gone(context: Context) {
 
 /// Memory that is counted is this many bytes now.
 pub fn recount(place: Place, bytes: u64) {
+    change(place, |_| bytes);
+}
+
+/// Memory that is counted is at most this many bytes now.
+pub fn shrink(place: Place, most: u64) {
+    change(place, |bytes| bytes.min(most));
+}
+
+fn change(place: Place, bytes: impl FnOnce(u64) -> u64) {
     if let Some(known) = holdings().get_mut(&place.0) {
-        let before = mem::replace(&mut known.bytes, bytes);
-        of(known.device).fetch_add(bytes.wrapping_sub(before), Ordering::AcqRel);
+        let before = known.bytes;
+        known.bytes = bytes(before);
+        of(known.device).fetch_add(known.bytes.wrapping_sub(before), Ordering::AcqRel);
     }
 }
 

@@ -4,8 +4,8 @@
 //! So a request claims the chunks that it may need, and the sum afterwards is counted in place of the claim.
 
 use std::ffi::c_uint;
-use std::ptr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::{mem, ptr};
 
 use cudarc::driver::sys;
 use gpushim_alloc::device_pool::Device;
@@ -16,7 +16,7 @@ use crate::cuda::device;
 use crate::cuda::functions::real;
 use crate::cuda::types::{CUresult, Handle, SUCCESS};
 use crate::memory::budget::{self, Claim, Place};
-use crate::memory::physical;
+use crate::memory::{passthrough, physical};
 
 /// Bytes that a pool grows by multiples of (`pool.accounting` of tests/conformance/recorded.txt).
 const CHUNK: u64 = 32 << 20;
@@ -27,8 +27,9 @@ struct Pool {
     handle: u64,
     /// The device whose memory it hands out; `None`: it is no device's.
     device: Option<i32>,
-    /// Set when the program destroyed the pool while it held memory. It cannot be asked any more.
-    is_destroyed: bool,
+    /// Set when the program destroyed the pool while it held memory: its blocks when they were last counted.
+    /// It cannot be asked any more.
+    left: Option<usize>,
 }
 
 impl Pool {
@@ -38,12 +39,12 @@ impl Pool {
         // SAFETY: `bytes` is ours to write, and of this attribute's size; the pool is not destroyed.
         let ask =
             || unsafe { real::cuMemPoolGetAttribute(handle, RESERVED, (&raw mut bytes).cast()) };
-        (!self.is_destroyed && thread::call(|| relaxed(ask)) == SUCCESS).then_some(bytes)
+        (self.left.is_none() && thread::call(|| relaxed(ask)) == SUCCESS).then_some(bytes)
     }
 
     /// Counts the bytes that it holds, and returns them. `trims`: after the driver took unused ones back.
     fn count(&self, trims: bool) -> u64 {
-        if trims && !self.is_destroyed {
+        if trims && self.left.is_none() {
             // SAFETY: the pool is not destroyed.
             let trim = || unsafe { real::cuMemPoolTrimTo(self.handle as Handle, 0) };
             thread::call(|| relaxed(trim));
@@ -64,11 +65,11 @@ fn pools() -> MutexGuard<'static, Vec<Pool>> {
 /// The program made a pool whose memory is no device's.
 pub fn made_of_host(handle: u64) {
     if budget::limit().is_some() {
-        let (device, is_destroyed) = (None, false);
+        let (device, left) = (None, None);
         pools().push(Pool {
             handle,
             device,
-            is_destroyed,
+            left,
         });
     }
 }
@@ -100,7 +101,7 @@ pub fn served(handle: u64, device: i32, claim: Claim) {
     let pool = Pool {
         handle,
         device: Some(device),
-        is_destroyed: false,
+        left: None,
     };
     // Under the lock: what another request just added is known to have been counted.
     if let Some(held) = pool.held() {
@@ -122,7 +123,7 @@ pub fn destroy(handle: u64, call: impl FnOnce() -> CUresult) -> CUresult {
     };
     let result = thread::call(call);
     if result == SUCCESS {
-        pools[at].is_destroyed = true;
+        pools[at].left = Some(usize::MAX);
         if held == 0 {
             pools.swap_remove(at);
             budget::give(Place::of_pool(handle));
@@ -134,7 +135,7 @@ pub fn destroy(handle: u64, call: impl FnOnce() -> CUresult) -> CUresult {
 /// Counts the bytes that the pools of a device hold now.
 pub fn count(device: i32) {
     let mut pools = pools();
-    end_destroyed(&mut pools, device);
+    count_destroyed(&mut pools, device);
     for pool in pools.iter().filter(|pool| pool.device == Some(device)) {
         pool.count(false);
     }
@@ -143,7 +144,7 @@ pub fn count(device: i32) {
 /// The pools of a device return what no block uses, after the work that may use it.
 pub fn trim(device: i32) {
     let mut pools = pools();
-    end_destroyed(&mut pools, device);
+    count_destroyed(&mut pools, device);
     if !pools.iter().any(|pool| pool.device == Some(device)) {
         return;
     }
@@ -153,15 +154,27 @@ pub fn trim(device: i32) {
     }
 }
 
-/// Waits for work that may use the memory of destroyed pools. The rest of it goes with their last blocks.
-fn end_destroyed(pools: &mut Vec<Pool>, device: i32) {
-    let has_ended = |pool: &Pool| pool.is_destroyed && pool.device == Some(device);
-    if pools.iter().any(has_ended) {
-        finish(device);
-        for pool in pools.extract_if(.., |pool| has_ended(pool)) {
+/// Counts what destroyed pools may still hold, if blocks of theirs were freed: after the work that used
+/// them, each block left keeps its own chunks at most.
+fn count_destroyed(pools: &mut Vec<Pool>, device: i32) {
+    let mut has_waited = false;
+    pools.retain_mut(|pool| {
+        let blocks = passthrough::of_place(Place::of_pool(pool.handle));
+        if pool.device != Some(device) || pool.left.is_none_or(|left| left == blocks.len()) {
+            return true;
+        }
+        if !mem::replace(&mut has_waited, true) {
+            finish(device);
+        }
+        let chunks = |bytes: &u64| bytes.next_multiple_of(CHUNK).saturating_add(CHUNK);
+        let most = blocks.iter().map(chunks).sum();
+        budget::shrink(Place::of_pool(pool.handle), most);
+        pool.left = Some(blocks.len());
+        if blocks.is_empty() {
             budget::give(Place::of_pool(pool.handle));
         }
-    }
+        !blocks.is_empty()
+    });
 }
 
 /// Waits for a device. Memory of work that is not waited for stays in its pool.

@@ -205,6 +205,18 @@ fn noted(address: u64, allocation: Allocation, stream: u64) {
     events::forwarded(Kind::Alloc, class, device, address, size, stream);
 }
 
+/// Bytes of each allocation at a place.
+pub fn of_place(place: Place) -> Vec<u64> {
+    let Ok(live) = LIVE.lock() else {
+        return Vec::new();
+    };
+    let there = |allocation: &&Allocation| allocation.place == Some(place);
+    let all = live.iter().flat_map(HashMap::values);
+    all.filter(there)
+        .map(|allocation| allocation.size)
+        .collect()
+}
+
 /// What [`forget`] removed from this table and from the trace: for [`freed`] if the driver freed it, for [`restore`] if
 /// it refused.
 pub type Taken = Option<(Allocation, Option<u32>)>;

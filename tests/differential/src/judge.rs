@@ -162,7 +162,12 @@ pub fn judge(op: &Op, theirs: &[u64], ours: &[u64], facts: &Facts, rules: &Rules
         // Another block may hold the address by now, one whose free on a stream is pending among them.
         Op::Ask {
             freed: true,
-            question: Question::Attributes(_) | Question::Attribute(_) | Question::Range,
+            question:
+                Question::Attributes(_)
+                | Question::Attribute(_)
+                | Question::SetSyncMemops(_)
+                | Question::IpcHandle
+                | Question::Range,
             ..
         } => Promised(Promise::Again),
         // The same for an address that may lie behind the block.
@@ -171,6 +176,12 @@ pub fn judge(op: &Op, theirs: &[u64], ours: &[u64], facts: &Facts, rules: &Rules
             question: Question::Attributes(_) | Question::Attribute(_) | Question::Range,
             ..
         } => Promised(Promise::Again),
+        // The driver looks at a capture first, unless a block of its own is there.
+        Op::FreeWrongly {
+            stream: Some(_), ..
+        } if facts.captures && theirs[0] != 0 && matches!(ours[0], 900..=906) => {
+            Promised(Promise::Again)
+        }
         // A block of up to 256 KiB begins wherever there is room, at a page of the host or not.
         Op::Ask {
             question: Question::Exported(_),
