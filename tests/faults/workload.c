@@ -502,7 +502,9 @@ static void start_exporter(void) {
 /* Memory that the pools do not serve: the shim sees it pass. */
 static void passing(void) {
     static char code[] = "code", page[1 << 20] __attribute__((aligned(4096)));
-    CUdeviceptr address = 0, reserved = 0;
+    CUdeviceptr address = 0, reserved = 0, mapped = 0;
+    unsigned flags = 0;
+    unsigned long long rights = 0;
     size_t pitch = 0;
     void *host = NULL, *module = NULL, *array = NULL;
     CUhandle memory = 0;
@@ -512,7 +514,12 @@ static void passing(void) {
     AccessDesc access = {{1, 0}, 3};
     if (C(cuMemAllocPitch_v2, L(&address), L(&pitch), 1000, 100, 4) == SUCCESS) C(cuMemFree_v2, L(address));
     if (C(cuMemAllocManaged, L(&address), L(MIB), 1) == SUCCESS) C(cuMemFree_v2, L(address));
-    if (C(cuMemHostAlloc, L(&host), 100000, 0) == SUCCESS) C(cuMemFreeHost, L(host));
+    /* Mapped into the device. */
+    if (C(cuMemHostAlloc, L(&host), 100000, 2) == SUCCESS) {
+        C(cuMemHostGetDevicePointer_v2, L(&mapped), L(host), 0);
+        C(cuMemHostGetFlags, L(&flags), L(host));
+        C(cuMemFreeHost, L(host));
+    }
     if (C(cuMemAllocHost_v2, L(&host), 100000) == SUCCESS) C(cuMemFreeHost, L(host));
     if (C(cuMemHostRegister_v2, L(page), sizeof page, 0) == SUCCESS) C(cuMemHostUnregister, L(page));
     if (C(cuArrayCreate_v2, L(&array), L(&flat)) == SUCCESS) C(cuArrayDestroy, L(array));
@@ -533,7 +540,8 @@ static void passing(void) {
     if (C(cuMemAddressReserve, L(&reserved), L(4 * MIB), 0, 0, 0) != SUCCESS) return;
     if (C(cuMemCreate, L(&memory), L(2 * MIB), L(&props), 0) == SUCCESS) {
         if (C(cuMemMap, L(reserved), L(2 * MIB), 0, L(memory), 0) == SUCCESS) {
-            C(cuMemSetAccess, L(reserved), L(2 * MIB), L(&access), 1);
+            if (C(cuMemSetAccess, L(reserved), L(2 * MIB), L(&access), 1) == SUCCESS)
+                C(cuMemGetAccess, L(&rights), L(&access.location), L(reserved));
             C(cuMemUnmap, L(reserved), L(2 * MIB));
         }
         shared(memory);
