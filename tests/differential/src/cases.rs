@@ -349,6 +349,7 @@ impl Shim {
             has_segments,
             pins,
             is_off: self.is_off(),
+            orders_memory: driver.orders_memory(),
         }
     }
 }

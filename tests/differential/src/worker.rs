@@ -238,8 +238,8 @@ fn finish(world: &mut World) {
     world.raised = false;
     world.capped.clear();
     world.of_graphs.clear();
-    let is_other = world.rules.is_off && std::mem::take(&mut world.has_diverged);
-    world.has_diverged = false;
+    let has_diverged = std::mem::take(&mut world.has_diverged);
+    let is_other = world.rules.is_off && has_diverged || world.rules.orders_memory;
     world.owed = 0;
     for device in 0..world.devices {
         balance(world, device);
