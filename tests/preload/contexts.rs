@@ -243,7 +243,7 @@ fn end_beside(kind: &str) {
                 .env("GPUSHIM_REUSE", reuse)
                 .both();
             if kind != "busy" {
-                // 40 blocks live, and one more for each that waits for its work; a segment has many of either.
+                // 40 live blocks, and one for each block that waits. A segment has many of either.
                 let most = if policy == "segments" { 512 } else { 128 };
                 let held = shim.note("MiB");
                 assert!(held <= most, "{policy} {reuse}: {held} MiB held");

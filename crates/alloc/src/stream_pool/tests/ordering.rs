@@ -7,7 +7,7 @@ use crate::types::Source;
 use std::sync::Arc;
 
 const MIB: u64 = 1 << 20;
-/// No event completes.
+/// Delay of an event in a test that needs work in flight to its end.
 const NEVER: u64 = 1 << 40;
 
 fn stream(context: u64) -> Stream {
