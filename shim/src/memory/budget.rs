@@ -49,7 +49,7 @@ impl Key {
 }
 
 /// The place of memory: the first and the last key that it is counted by.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 pub struct Place(Key, Key);
 
 impl Place {
@@ -75,6 +75,14 @@ impl Place {
     /// The place of all blocks of a pool of the driver's.
     pub fn of_pool(handle: u64) -> Place {
         Place(Key::Pool(handle), Key::Pool(handle))
+    }
+
+    /// The pool of the driver's, by its handle.
+    pub fn pool(self) -> Option<u64> {
+        match self.0 {
+            Key::Pool(handle) => Some(handle),
+            _ => None,
+        }
     }
 
     fn keys(self) -> impl Iterator<Item = Key> {

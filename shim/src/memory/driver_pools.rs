@@ -16,7 +16,7 @@ use crate::cuda::device;
 use crate::cuda::functions::real;
 use crate::cuda::types::{CUresult, Handle, SUCCESS};
 use crate::memory::budget::{self, Claim, Place};
-use crate::memory::{passthrough, physical};
+use crate::memory::physical;
 
 /// Bytes that a pool grows by multiples of (`pool.accounting` of tests/conformance/recorded.txt).
 const CHUNK: u64 = 32 << 20;
@@ -27,24 +27,42 @@ struct Pool {
     handle: u64,
     /// The device whose memory it hands out; `None`: it is no device's.
     device: Option<i32>,
-    /// Set when the program destroyed the pool while it held memory: its blocks when they were last counted.
-    /// It cannot be asked any more.
-    left: Option<usize>,
+    /// Bytes that its live blocks keep at most.
+    most: u64,
+    /// Set when the program destroyed the pool while it held memory. It cannot be asked any more.
+    is_destroyed: bool,
+    /// Set when a block of a destroyed pool was freed since its memory was counted.
+    has_freed: bool,
+}
+
+/// Bytes that a block keeps of its pool at most.
+fn chunks(bytes: u64) -> u64 {
+    bytes.next_multiple_of(CHUNK).saturating_add(CHUNK)
 }
 
 impl Pool {
+    fn new(handle: u64, device: Option<i32>) -> Pool {
+        Pool {
+            handle,
+            device,
+            most: 0,
+            is_destroyed: false,
+            has_freed: false,
+        }
+    }
+
     /// Bytes that the pool holds.
     fn held(&self) -> Option<u64> {
         let (handle, mut bytes) = (self.handle as Handle, 0u64);
         // SAFETY: `bytes` is ours to write, and of this attribute's size; the pool is not destroyed.
         let ask =
             || unsafe { real::cuMemPoolGetAttribute(handle, RESERVED, (&raw mut bytes).cast()) };
-        (self.left.is_none() && thread::call(|| relaxed(ask)) == SUCCESS).then_some(bytes)
+        (!self.is_destroyed && thread::call(|| relaxed(ask)) == SUCCESS).then_some(bytes)
     }
 
     /// Counts the bytes that it holds, and returns them. `trims`: after the driver took unused ones back.
     fn count(&self, trims: bool) -> u64 {
-        if trims && self.left.is_none() {
+        if trims && !self.is_destroyed {
             // SAFETY: the pool is not destroyed.
             let trim = || unsafe { real::cuMemPoolTrimTo(self.handle as Handle, 0) };
             thread::call(|| relaxed(trim));
@@ -65,12 +83,7 @@ fn pools() -> MutexGuard<'static, Vec<Pool>> {
 /// The program made a pool whose memory is no device's.
 pub fn made_of_host(handle: u64) {
     if budget::limit().is_some() {
-        let (device, left) = (None, None);
-        pools().push(Pool {
-            handle,
-            device,
-            left,
-        });
+        pools().push(Pool::new(handle, None));
     }
 }
 
@@ -94,20 +107,30 @@ pub fn reserve(device: i32, bytes: u64) -> Option<Claim> {
     budget::reserve_in_turn(device, growth, true)
 }
 
-/// A pool of a device served a request with this claim.
-pub fn served(handle: u64, device: i32, claim: Claim) {
+/// A pool of a device served a request of this many bytes with this claim.
+pub fn served(handle: u64, device: i32, bytes: u64, claim: Claim) {
     let mut pools = pools();
-    pools.retain(|pool| pool.handle != handle);
-    let pool = Pool {
-        handle,
-        device: Some(device),
-        left: None,
+    let at = pools.iter().position(|pool| pool.handle == handle);
+    let mut pool = match at.map(|at| pools.swap_remove(at)) {
+        Some(known) if !known.is_destroyed => known,
+        _ => Pool::new(handle, Some(device)),
     };
+    pool.device = Some(device);
+    pool.most += chunks(bytes);
     // Under the lock: what another request just added is known to have been counted.
     if let Some(held) = pool.held() {
         claim.keep(Place::of_pool(handle), held);
     }
     pools.push(pool);
+}
+
+/// A block of this many bytes of a pool was freed.
+pub fn freed(handle: u64, bytes: u64) {
+    let mut pools = pools();
+    if let Some(pool) = pools.iter_mut().find(|pool| pool.handle == handle) {
+        pool.most = pool.most.saturating_sub(chunks(bytes));
+        pool.has_freed = pool.is_destroyed;
+    }
 }
 
 /// The program destroys a pool by this call. Its memory goes with the last block, once work has ended.
@@ -123,7 +146,8 @@ pub fn destroy(handle: u64, call: impl FnOnce() -> CUresult) -> CUresult {
     };
     let result = thread::call(call);
     if result == SUCCESS {
-        pools[at].left = Some(usize::MAX);
+        pools[at].is_destroyed = true;
+        pools[at].has_freed = true;
         if held == 0 {
             pools.swap_remove(at);
             budget::give(Place::of_pool(handle));
@@ -159,21 +183,17 @@ pub fn trim(device: i32) {
 fn count_destroyed(pools: &mut Vec<Pool>, device: i32) {
     let mut has_waited = false;
     pools.retain_mut(|pool| {
-        let blocks = passthrough::of_place(Place::of_pool(pool.handle));
-        if pool.device != Some(device) || pool.left.is_none_or(|left| left == blocks.len()) {
+        if pool.device != Some(device) || !mem::take(&mut pool.has_freed) {
             return true;
         }
         if !mem::replace(&mut has_waited, true) {
             finish(device);
         }
-        let chunks = |bytes: &u64| bytes.next_multiple_of(CHUNK).saturating_add(CHUNK);
-        let most = blocks.iter().map(chunks).sum();
-        budget::shrink(Place::of_pool(pool.handle), most);
-        pool.left = Some(blocks.len());
-        if blocks.is_empty() {
+        budget::shrink(Place::of_pool(pool.handle), pool.most);
+        if pool.most == 0 {
             budget::give(Place::of_pool(pool.handle));
         }
-        !blocks.is_empty()
+        pool.most > 0
     });
 }
 

@@ -104,7 +104,7 @@ impl Request {
             Class::PoolAsync => {
                 let device = self.ordinal();
                 let pool = self.source.unwrap_or_else(|| driver_pools::current(device));
-                driver_pools::served(pool, device, claim);
+                driver_pools::served(pool, device, size, claim);
                 return Some(Place::of_pool(pool));
             }
             // Mappings keep it, too: its handle may go first.
@@ -205,18 +205,6 @@ fn noted(address: u64, allocation: Allocation, stream: u64) {
     events::forwarded(Kind::Alloc, class, device, address, size, stream);
 }
 
-/// Bytes of each allocation at a place.
-pub fn of_place(place: Place) -> Vec<u64> {
-    let Ok(live) = LIVE.lock() else {
-        return Vec::new();
-    };
-    let there = |allocation: &&Allocation| allocation.place == Some(place);
-    let all = live.iter().flat_map(HashMap::values);
-    all.filter(there)
-        .map(|allocation| allocation.size)
-        .collect()
-}
-
 /// What [`forget`] removed from this table and from the trace: for [`freed`] if the driver freed it, for [`restore`] if
 /// it refused.
 pub type Taken = Option<(Allocation, Option<u32>)>;
@@ -262,6 +250,9 @@ pub fn freed(address: u64, entry: Taken, stream: u64) {
             thread::timed(|| relaxed(wait));
         }
         budget::give(place);
+        if let Some(pool) = place.pool() {
+            driver_pools::freed(pool, size);
+        }
     }
     match in_trace {
         Some(_) => events::forwarded(Kind::Free, class, device, address, size, stream),
