@@ -4,9 +4,11 @@ use std::fmt;
 
 use serde::Serialize;
 
-use super::cause::{Cause, Situation};
+use super::cause::Cause;
+use super::explain::Explanation;
+use super::figures::Situation;
 use super::find::Shortage;
-use super::fits::Fits;
+use super::leak::Leak;
 use super::situation::situations;
 use super::words;
 use crate::fragmentation::Fragmentation;
@@ -46,12 +48,13 @@ pub struct ExplainedShortage {
     /// The figures.
     #[serde(flatten)]
     pub shortage: Shortage,
-    /// Why it did not fit, the cause first.
-    pub causes: Vec<Cause>,
+    /// Why it did not fit.
+    #[serde(flatten)]
+    pub explanation: Explanation,
+    /// The call site of most of what iterations left behind, if that is a cause.
+    pub left_by: Option<CallSite>,
     /// What is known of the moment.
     pub situation: Situation,
-    /// What would have met it, by replay.
-    pub fits: Fits,
     /// In which iteration, from 0.
     pub iteration: Option<usize>,
     /// The stacks that held the rest, those with most bytes first.
@@ -83,22 +86,18 @@ impl OomReport {
             .as_ref()
             .map(|all| Growth::new(all, &followed.kept));
         let grows = growth.filter(|growth| growth.grows);
-        let mut report = OomReport::new(
+        OomReport::new(
             recording,
             Subject::of(recording, focus),
             shortages,
             iterations.as_ref(),
             grows.as_ref(),
             names,
-        );
-        // Those after the first few are mostly of the same cause.
-        for told in report.shortages.iter_mut().take(TRIED) {
-            told.try_others(recording, names);
-        }
-        report
+        )
     }
 
-    /// Of what was found, with the iterations, and how memory grows, if it does. Nothing is replayed.
+    /// Of what was found, with the iterations, and how memory grows, if it does. The first requests are explained by
+    /// replays: those after them are mostly of the same cause.
     pub fn new(
         recording: &dyn Recording,
         subject: Subject,
@@ -107,30 +106,45 @@ impl OomReport {
         grows: Option<&Growth>,
         names: &mut dyn Names,
     ) -> OomReport {
-        let situations = situations(recording, &shortages, grows);
-        let told = shortages.into_iter().zip(situations);
-        let told = told.map(|(shortage, situation)| {
+        let leak = |one| grows.map_or_else(Leak::default, |grows| Leak::of(recording, grows, one));
+        let leaks: Vec<Leak> = shortages.iter().map(leak).collect();
+        let situations = situations(recording, &shortages, &leaks);
+        let told = shortages.into_iter().zip(leaks).zip(situations).enumerate();
+        let told = told.map(|(index, ((shortage, leak), situation))| {
+            let explanation = match index < TRIED {
+                true => Explanation::by_replay(recording, &shortage, &situation, &leak),
+                false => Explanation::by_figures(&situation),
+            };
             let asker = (shortage.stack != 0).then(|| CallSite::of(names, shortage.stack));
+            let mut causes = explanation.causes.iter();
+            let is_leak = causes.any(|cause| matches!(cause, Cause::Growth { .. }));
+            let left_by = (is_leak && leak.stack != 0).then(|| CallSite::of(names, leak.stack));
             let iteration = iterations
                 .filter(|all| all.certainty.sure)
                 .and_then(|all| all.of(shortage.ticket));
-            let held_by = shortage
-                .holders
-                .iter()
-                .map(|held| Holder::of(names, held, shortage.live));
-            let (causes, fits) = (situation.causes(), Fits::default());
-            let first = causes.first().copied().unwrap_or(Cause::Unknown);
-            ExplainedShortage {
+            let holders = shortage.holders.iter();
+            let holders = holders.map(|held| Holder::of(names, held, shortage.live));
+            let sentences = words::Sentences {
+                shortage: &shortage,
+                situation: &situation,
+                explanation: &explanation,
+                left_by: left_by.as_ref(),
+            };
+            let mut told = ExplainedShortage {
                 iteration,
-                held_by: held_by.collect(),
-                verdict: words::verdict(&shortage, &situation, &causes, asker.as_ref(), iteration),
-                evidence: words::evidence(&situation),
-                advice: words::advice(first, &situation, &fits),
+                held_by: holders.collect(),
+                verdict: sentences.verdict(asker.as_ref(), iteration),
+                evidence: sentences.evidence(),
+                advice: sentences.advice(),
+                left_by,
                 shortage,
-                causes,
+                explanation,
                 situation,
-                fits,
+            };
+            if index < TRIED {
+                told.name_pins(recording, names);
             }
+            told
         });
         OomReport {
             subject,
@@ -140,9 +154,12 @@ impl OomReport {
 }
 
 impl ExplainedShortage {
-    /// The cause.
-    pub fn cause(&self) -> Cause {
-        self.causes.first().copied().unwrap_or(Cause::Unknown)
+    /// The call site that the request failed for, as far as it is known: of what was left behind, else of those that held
+    /// most.
+    pub fn site(&self) -> Option<&CallSite> {
+        let mut holders = self.held_by.iter().map(|holder| &holder.who);
+        let holder = holders.find(|site| site.function.is_some());
+        self.left_by.as_ref().or(holder)
     }
 
     /// Bytes that the allocator had handed out and no block of the recording accounts for: rounding, and blocks that
@@ -153,13 +170,9 @@ impl ExplainedShortage {
         (unknown > allocated / 50).then_some(unknown)
     }
 
-    /// Replays the recording up to the request, and names the blocks that pin free memory.
-    fn try_others(&mut self, recording: &dyn Recording, names: &mut dyn Names) {
-        let cause = self.cause();
-        self.fits = Fits::of(recording, &self.shortage, &self.situation, cause);
-        self.advice = words::advice(cause, &self.situation, &self.fits);
-        self.advice.extend(words::tried(&self.fits));
-        let Cause::Fragmentation { of_framework, .. } = cause else {
+    /// Names the blocks that pin free memory, where that is the cause.
+    fn name_pins(&mut self, recording: &dyn Recording, names: &mut dyn Names) {
+        let Cause::Fragmentation { of_framework, .. } = self.explanation.cause() else {
             return;
         };
         let focus = Focus {

@@ -8,6 +8,7 @@ use crate::ledger::{Block, Change, Focus, Ledger};
 use crate::recording::{Recording, Segment};
 use gpushim_trace::{Class, Event, Kind, Layer, Record};
 
+mod changed;
 mod divided;
 mod lost;
 #[cfg(test)]

@@ -28,8 +28,11 @@ pub fn find(
     let subject = Subject::of(recording, main.focus);
     let oom = OomReport::new(recording, subject, shortages, iterations, grows, names);
     let first = oom.shortages.into_iter().next()?;
+    let site = first.site().cloned();
+    let why = first.explanation.why();
     let mut text = first.verdict;
-    if let Some(holder) = first.held_by.first() {
+    let mut known = first.held_by.iter();
+    if let Some(holder) = known.find(|holder| holder.who.function.is_some()) {
         text.push_str(&format!(
             " {} of what was live was held by {}.",
             percent(holder.share, 1.0),
@@ -48,9 +51,9 @@ pub fn find(
         text,
         bytes,
         per_iteration: None,
-        site: first.held_by.into_iter().next().map(|holder| holder.who),
+        site,
         sure: true,
-        why: "the allocator that refused it said so".to_string(),
+        why: why.to_string(),
         fix: advice,
         next: format!("gpushim oom{set} {}", recording.path().display()),
     })
