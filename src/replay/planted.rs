@@ -114,6 +114,11 @@ impl Planted {
         }
     }
 
+    /// Nothing was recorded: there is no history.
+    pub fn forget(&mut self) {
+        self.entries.clear();
+    }
+
     /// The program drops a block, which other streams still use.
     pub fn drop_early(&mut self, block: PlantedBlock) {
         self.note(
