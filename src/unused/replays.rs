@@ -39,7 +39,9 @@ impl Replays {
         }
         let policy = match focus.layer {
             Layer::Tensor => Some(Policy::Torch),
-            _ => recording.fact("GPUSHIM_POLICY").and_then(|name| name.parse().ok()),
+            _ => recording
+                .fact("GPUSHIM_POLICY")
+                .and_then(|name| name.parse().ok()),
         };
         let reserved = match policy {
             Some(policy) => reserved(policy, &requests),
@@ -55,7 +57,8 @@ impl Replays {
 
     /// Bytes that the same allocator reserves for changed requests.
     pub(super) fn with(&self, changed: &Requests) -> u64 {
-        self.policy.map_or(self.reserved, |policy| reserved(policy, changed))
+        self.policy
+            .map_or(self.reserved, |policy| reserved(policy, changed))
     }
 
     /// The settings that would have reserved less, with the bytes, in a sentence: `unused` bytes were reserved and not used.
