@@ -304,14 +304,14 @@ impl Answer for FragmentationReport {
 
     fn text(&self, f: &mut fmt::Formatter<'_>, top: usize) -> fmt::Result {
         self.subject.heading(f)?;
-        let what = if self.subject.one_moment {
-            ", when the snapshot was taken"
-        } else if self.is_peak {
+        let what = if self.is_peak {
             ", when most was reserved"
         } else {
             ""
         };
-        if !self.fragmentation.devices.is_empty() {
+        if self.subject.one_moment {
+            writeln!(f, "When the snapshot was taken")?;
+        } else if !self.fragmentation.devices.is_empty() {
             writeln!(f, "At {}{what}", span(self.fragmentation.ns))?;
         }
         writeln!(f, "{}", verdict(self.is_found(), &shown(&self.verdict)))?;

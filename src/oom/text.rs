@@ -15,7 +15,7 @@ use crate::fragmentation::Fragmentation;
 use crate::growth::Growth;
 use crate::iterations::{Followed, Given, Iterations};
 use crate::ledger::{Focus, Moment};
-use crate::output::answer::{Answer, Subject, not_told};
+use crate::output::answer::{Answer, Subject, not_told, unread};
 use crate::output::escape::shown;
 use crate::output::holder::{Holder, holder_labels};
 use crate::output::style::{Style, marked, verdict};
@@ -39,6 +39,9 @@ pub struct OomReport {
     pub subject: Subject,
     /// The requests, the first ones.
     pub shortages: Vec<ExplainedShortage>,
+    /// Why there may have been others.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unread: Option<&'static str>,
 }
 
 /// A request that ran out of memory, and why.
@@ -149,6 +152,7 @@ impl OomReport {
         OomReport {
             subject,
             shortages: told.collect(),
+            unread: unread(recording),
         }
     }
 }
@@ -210,7 +214,13 @@ impl Answer for OomReport {
             );
         }
         if self.shortages.is_empty() {
-            return writeln!(f, "No request failed for lack of memory.");
+            return match self.unread {
+                None => writeln!(f, "No request failed for lack of memory."),
+                Some(why) => writeln!(
+                    f,
+                    "No request failed for lack of memory in what can be read: {why}."
+                ),
+            };
         }
         for told in &self.shortages {
             writeln!(f, "{}", verdict(true, &shown(&told.verdict)))?;

@@ -20,7 +20,7 @@ use rustc_hash::FxHashMap;
 
 use super::caching::{Caching, Waiting};
 use super::pickle::Pickle;
-use super::{Coverage, Names, Recording};
+use super::{Coverage, Names, Recording, rank_by_name};
 use crate::error::{Result, failed};
 use gpushim_trace::{Class, Event, Kind, LiveBlock, Record, Timeline, flags};
 
@@ -108,6 +108,8 @@ impl Snapshot {
             caching: Caching::default(),
             is_one_moment,
         };
+        let rank = rank_by_name(path).map(|rank| ("rank".to_string(), rank.to_string()));
+        snapshot.facts.extend(rank);
         // Begun by whatever has the first time. Ranges go before what happens at the same time.
         let mut all = snapshot.ranges(&content.annotations, &content.names);
         let mut histories = Vec::new();
