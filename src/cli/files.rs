@@ -27,8 +27,8 @@ pub fn named_or_newest(files: &[PathBuf]) -> Result<Vec<PathBuf>> {
     })
 }
 
-/// The traces of a directory, by their names, or else the snapshots; of anything else, and of a directory without any,
-/// the path itself.
+/// The traces of a directory, by their names, or else the snapshots; of anything else, and of a directory
+/// without any, the path itself.
 fn within(path: &Path) -> Vec<PathBuf> {
     let is_trace = |path: &Path| {
         let name = path.file_name().unwrap_or_default().to_string_lossy();

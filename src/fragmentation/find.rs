@@ -122,7 +122,7 @@ impl Room {
         self.is_much(self.stuck)
     }
 
-    /// Whether a part of the reserved memory is large enough to be reported.
+    /// Returns true if a part of the reserved memory is large enough to be reported.
     pub fn is_much(&self, bytes: u64) -> bool {
         bytes >= STUCK_LEAST && bytes as f64 >= STUCK_SHARE * self.reserved as f64
     }

@@ -102,14 +102,15 @@ pub struct DeviceAccount {
     pub framework: Option<[Level; 2]>,
     /// What the driver says is in use, by all processes, if it says it.
     pub in_use: Option<Level>,
-    /// What was reserved and not handed out when most was handed out: by the pools, and by a framework.
+    /// Memory that was reserved and not handed out when most was handed out: by the pools, and by a
+    /// framework.
     pub unused: [Unused; 2],
     /// Whether the process has anything there, and it is not only the driver that speaks of it.
     pub is_used: bool,
 }
 
-/// What an allocator had reserved and not handed out when it had handed out most, to within a part in a hundred; of
-/// several such moments when that was most.
+/// Memory that an allocator had reserved and not handed out when it had handed out most, to within one part
+/// in a hundred. Of several such moments it is the one with most unused memory.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Unused {
     /// The most that was handed out, and what was at the moment.

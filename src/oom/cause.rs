@@ -15,7 +15,8 @@ pub enum Cause {
         /// Whether that is `GPUSHIM_LIMIT`, and not the memory of the device.
         by_limit: bool,
     },
-    /// Without the blocks that iterations left behind it would have fitted. Evidence: the growth analysis is sure.
+    /// Without the blocks that iterations left behind it would have fitted. Evidence: the growth analysis
+    /// is sure.
     Growth {
         /// Bytes of those that were live.
         kept: u64,
@@ -30,22 +31,22 @@ pub enum Cause {
         /// Bytes that PyTorch held.
         reserved: u64,
     },
-    /// It would have fitted if blocks that the program had freed did not wait for captures, graphs or streams. Evidence:
-    /// the pool's own state, or blocks of a snapshot that streams still used.
+    /// It would have fitted if blocks that the program had freed did not wait for captures, graphs or
+    /// streams. Evidence: the pool's own state, or blocks of a snapshot that streams still used.
     Waiting {
         /// Bytes that wait.
         bytes: u64,
     },
-    /// It would have fitted if it could have used free memory of other pools or streams, or of another layer. Evidence:
-    /// what these had reserved and not handed out.
+    /// It would have fitted if it could have used free memory of other pools or streams, or of another
+    /// layer. Evidence: what these had reserved and not handed out.
     CachedElsewhere {
         /// Free bytes there.
         bytes: u64,
         /// Where they are.
         place: Place,
     },
-    /// It would have fitted if free memory lay in one piece. Evidence: cached and free memory against the request and
-    /// the largest free piece.
+    /// It would have fitted if free memory lay in one piece. Evidence: cached and free memory against the
+    /// request and the largest free piece.
     Fragmentation {
         /// Bytes of the cache that are free.
         cached: u64,

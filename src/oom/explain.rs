@@ -14,7 +14,7 @@ use crate::recording::Recording;
 /// Things that are thought away together at most: by figures, and by replays, of which each takes a while.
 const TOGETHER: [usize; 2] = [3, 2];
 
-/// How causes were found.
+/// The way in which causes were found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
@@ -33,9 +33,9 @@ pub struct Explanation {
     pub causes: Vec<Cause>,
     /// Others, each of which alone would have been enough, too.
     pub instead: Vec<Cause>,
-    /// How they were found.
+    /// The way in which they were found.
     pub by: Evidence,
-    /// What else would have met it, by replay.
+    /// Allocators and amounts of memory that would have met it, by replay.
     pub fits: Fits,
 }
 
@@ -111,7 +111,7 @@ impl Explanation {
 }
 
 impl Situation {
-    /// Whether what there was seems enough.
+    /// Returns true if the memory that there was seems enough.
     fn is_met(&self) -> bool {
         self.fits(Without::NONE)
     }

@@ -1,4 +1,5 @@
-//! A moment at which a request could not be met, by its figures: what would have been enough, as far as sums can say.
+//! A moment at which a request could not be met, by its figures: what would have been enough, as far as
+//! sums can say.
 
 use serde::Serialize;
 
@@ -6,33 +7,34 @@ use super::cause::{Cause, Place};
 use super::find::Cache;
 use super::search::{Candidate, Without, World};
 
-/// Memory below this part of the device that this process does not hold is what the driver and its contexts need,
+/// Memory below this part of the device that this process does not hold is what the driver and its contexts
+/// need,
 const DRIVER_PART: u64 = 10;
 /// and this much of what it does not hold is theirs in any case, bytes.
 const DRIVER_NEEDS: u64 = 1 << 30;
 /// A framework takes more than was asked for, bytes: its cache grows by 2 MiB and more at a time.
 const MORE_THAN_ASKED: u64 = 32 << 20;
 
-/// What is known of the moment at which a request could not be met. Figures are bytes of its device.
+/// The figures of the moment at which a request could not be met, in bytes of its device.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Situation {
-    /// What was asked for.
+    /// The bytes of the request.
     pub size: u64,
-    /// Whether a framework reported it.
+    /// True if a framework reported it.
     pub by_framework: bool,
-    /// Of a framework's report: whether a request to the driver or to gpushim's pools failed for it. `None` if the
-    /// recording would not tell.
+    /// True if a request to the driver or to gpushim's pools failed for a framework's report. `None` if the
+    /// recording would not show it.
     pub asked_below: Option<bool>,
     /// `GPUSHIM_LIMIT`, if it was set.
     pub limit: Option<u64>,
     /// `GPUSHIM_POLICY`, if it is known.
     pub policy: Option<String>,
-    /// What the driver had free.
+    /// Memory that the driver had free.
     pub free: Option<u64>,
     /// All memory of the device.
     pub total: Option<u64>,
-    /// What the process held from the driver.
+    /// Memory that the process held from the driver.
     pub held: u64,
     /// The allocator that could not meet the request.
     pub cache: Option<Cache>,
@@ -42,7 +44,7 @@ pub struct Situation {
     pub on_other_streams: u64,
     /// Free memory of a framework's cache, when another library asked.
     pub in_framework: u64,
-    /// What iterations left behind, and what each of them leaves, if memory surely grows.
+    /// Memory that iterations left behind, and that each of them leaves, if memory surely grows.
     pub grows: Option<[u64; 2]>,
 }
 
@@ -64,7 +66,7 @@ impl Situation {
         self.grows.map_or(0, |[kept, _]| kept)
     }
 
-    /// Whether the framework refused what the device had.
+    /// Returns true if the framework refused memory that the device had.
     fn has_framework_limit(&self) -> bool {
         self.by_framework
             && match (self.asked_below, self.free) {
@@ -74,7 +76,7 @@ impl Situation {
             }
     }
 
-    /// What could still be got from the driver, bytes.
+    /// Bytes that could still be got from the driver.
     pub(super) fn room(&self, without: Without) -> u64 {
         let is_refused = self.has_framework_limit() && !without.has(Candidate::FrameworkLimit);
         if is_refused {
@@ -106,12 +108,12 @@ impl Situation {
         (self.size > most).then_some(Cause::TooLarge { most, by_limit })
     }
 
-    /// Whether it is not known how much memory there was.
+    /// Returns true if it is not known how much memory there was.
     pub fn is_unknown(&self) -> bool {
         self.free.is_none() && self.cache.is_none()
     }
 
-    /// What is left to say if no set of things was enough.
+    /// The cause where no set of things was enough.
     pub fn rest(&self) -> Cause {
         if self.is_unknown() || (self.free.is_none() && self.by_framework) {
             // What the device had free may have been enough.

@@ -45,7 +45,7 @@ pub struct Shortage {
     pub live: u64,
     /// The stacks that held them, those with most bytes first.
     pub holders: Vec<Held>,
-    /// The blocks themselves.
+    /// The blocks that were live, one by one.
     #[serde(skip)]
     pub blocks: Vec<Block>,
     /// What the recording has of it.

@@ -1,4 +1,5 @@
-//! What would have met a request: other allocators with the same memory, or the same allocator with more.
+//! Allocators that would have met a request with the same memory, and the memory with which the same one
+//! would.
 
 use serde::Serialize;
 
@@ -41,7 +42,7 @@ pub struct Fits {
 }
 
 impl Fits {
-    /// Nothing was replayed.
+    /// Reports that nothing was replayed.
     pub(super) fn untold(why: &'static str) -> Fits {
         Fits {
             untold: Some(why),

@@ -1,4 +1,4 @@
-//! What iterations had left behind when a request failed.
+//! Blocks that iterations had left behind when a request failed.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -9,7 +9,7 @@ use crate::recording::Recording;
 /// Blocks that iterations left behind and that were live when a request failed.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Leak {
-    /// Bytes of them.
+    /// Bytes of all of these blocks.
     pub kept: u64,
     /// Bytes of each iteration.
     pub per_iteration: u64,
@@ -20,7 +20,7 @@ pub(super) struct Leak {
 }
 
 impl Leak {
-    /// Of a request, if memory grows.
+    /// Finds the blocks that were live when a request failed, if memory grows.
     pub fn of(recording: &dyn Recording, growth: &Growth, shortage: &Shortage) -> Leak {
         let keepers = growth.keepers.iter();
         let stacks: FxHashSet<u64> = keepers

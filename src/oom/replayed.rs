@@ -1,4 +1,5 @@
-//! The run up to a request that failed, served again: what is thought away is left out, and the request is met or not.
+//! The run up to a request that failed, served again: what is thought away is left out, and the request is
+//! met or not.
 
 use super::figures::Situation;
 use super::find::Shortage;
@@ -8,7 +9,7 @@ use super::until::Until;
 use crate::ledger::Focus;
 use crate::recording::Recording;
 use crate::replay::{Policy, ReplayDevice, run};
-use crate::requests::{Op, Request, Requests};
+use crate::requests::{Changed, Op, Request, Requests};
 use gpushim_alloc::Policy as Ours;
 use gpushim_trace::Layer;
 
@@ -23,7 +24,7 @@ const ROUNDING: u64 = 512;
 pub(super) struct Replayed<'a> {
     situation: &'a Situation,
     pub requests: Requests,
-    /// The same without what iterations left behind.
+    /// The requests without the blocks that iterations left behind.
     without_leak: Option<Requests>,
     /// The allocator that served it.
     pub policy: Policy,
@@ -32,7 +33,7 @@ pub(super) struct Replayed<'a> {
 }
 
 impl<'a> Replayed<'a> {
-    /// Of a request and its moment.
+    /// Reads the requests up to the one that failed.
     ///
     /// # Errors
     /// The run cannot be replayed, or a replay meets the request: why, for people.
@@ -112,7 +113,7 @@ impl<'a> Replayed<'a> {
         self.own.saturating_add(room).saturating_add(more)
     }
 
-    /// Whether an allocator meets all requests with so many bytes.
+    /// Returns true if an allocator meets all requests with this much memory, bytes.
     pub fn meets(&self, policy: Policy, memory: u64) -> bool {
         meets(&self.requests, policy, memory)
     }
@@ -140,7 +141,8 @@ fn meets(requests: &Requests, policy: Policy, memory: u64) -> bool {
     run(requests, &mut *allocator).out_of_memory == 0
 }
 
-/// Bytes that are live after the last request, blocks that streams still use included: no allocator needs less.
+/// Bytes that are live after the last request, blocks that streams still use included: no allocator needs
+/// less.
 fn live(requests: &Requests) -> u64 {
     let mut live = 0_u64;
     for request in requests.iter() {
@@ -173,7 +175,7 @@ impl World for Replayed<'_> {
         let leak = self.without_leak.as_ref();
         let leak = leak.filter(|_| without.has(Candidate::Leak));
         let mut changed: Option<Requests> = None;
-        let changes: [(Candidate, fn(&Requests) -> Requests); 3] = [
+        let changes: [(Candidate, Changed); 3] = [
             (Candidate::Waiting, Requests::without_waiting),
             (Candidate::Pools, Requests::in_one_pool),
             (Candidate::Streams, Requests::on_one_stream),

@@ -1,9 +1,10 @@
 //! The smallest set of things without which a request would have been met.
 
-/// Things that a request may have failed for, the most particular first: of sets of one size the first one is named.
+/// Things that a request may have failed for, the most particular first: of sets of one size the first one
+/// is named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Candidate {
-    /// What iterations left behind.
+    /// Blocks that iterations left behind.
     Leak,
     /// A limit that the framework keeps.
     FrameworkLimit,
@@ -15,9 +16,9 @@ pub(super) enum Candidate {
     Streams,
     /// The cache of a framework, of a request by another library.
     FrameworkCache,
-    /// Free memory in pieces.
+    /// Free memory that lies in pieces.
     Pieces,
-    /// `GPUSHIM_LIMIT`.
+    /// The limit that `GPUSHIM_LIMIT` sets.
     Limit,
     /// Memory of other processes.
     Others,
@@ -37,7 +38,7 @@ impl Candidate {
         Candidate::Others,
     ];
 
-    /// Whether free memory in one piece would do what this does: it then adds nothing to name it, too.
+    /// Returns true if free memory in one piece would do the same: then that need not be named, too.
     fn is_of_pieces(self) -> bool {
         matches!(self, Candidate::Pools | Candidate::Streams)
     }
@@ -48,20 +49,20 @@ impl Candidate {
 pub(super) struct Without(u16);
 
 impl Without {
-    /// Nothing.
+    /// The set in which nothing is thought away.
     pub const NONE: Without = Without(0);
 
-    /// These as well as one more.
+    /// Returns the set with one more.
     pub fn and(self, one: Candidate) -> Without {
         Without(self.0 | 1 << one as u16)
     }
 
-    /// Whether one is among them.
+    /// Returns true if one is among them.
     pub fn has(self, one: Candidate) -> bool {
         self.0 & 1 << one as u16 != 0
     }
 
-    /// Those that are among them, in the order of preference.
+    /// Lists them in the order of preference.
     pub fn all(self) -> impl Iterator<Item = Candidate> {
         let all = Candidate::ALL.into_iter();
         all.filter(move |one| self.has(*one))
@@ -70,19 +71,20 @@ impl Without {
 
 /// A world in which things can be thought away.
 pub(super) trait World {
-    /// Whether thinking this away changes anything.
+    /// Returns true if thinking this away changes anything.
     fn has(&self, one: Candidate) -> bool;
 
-    /// Whether the request is met without these.
+    /// Returns true if the request is met without these.
     fn fits(&self, without: Without) -> bool;
 }
 
-/// What a search found.
+/// The set that a search found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Smallest {
-    /// The set: without all of these together the request is met, without fewer it is not. Empty if no set was found.
+    /// The set: without all of these together the request is met, without fewer it is not. Empty if no set
+    /// was found.
     pub set: Vec<Candidate>,
-    /// Where it is a single one: others that would have been enough alone.
+    /// Others that would have been enough alone, where the set is a single one.
     pub instead: Vec<Candidate>,
 }
 

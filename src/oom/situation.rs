@@ -35,8 +35,8 @@ impl Sums {
     }
 }
 
-/// The situations of requests that could not be met, in their order, given what iterations had left behind at each. Goes
-/// through the recording once more.
+/// The situations of requests that could not be met, in their order, given what iterations had left behind
+/// at each. Goes through the recording once more.
 pub(super) fn situations(
     recording: &dyn Recording,
     shortages: &[Shortage],

@@ -51,7 +51,7 @@ pub struct ExplainedShortage {
     /// The figures.
     #[serde(flatten)]
     pub shortage: Shortage,
-    /// Why it did not fit.
+    /// The causes for which it did not fit.
     #[serde(flatten)]
     pub explanation: Explanation,
     /// The call site of most of what iterations left behind, if that is a cause.
@@ -99,8 +99,8 @@ impl OomReport {
         )
     }
 
-    /// Of what was found, with the iterations, and how memory grows, if it does. The first requests are explained by
-    /// replays: those after them are mostly of the same cause.
+    /// Explains the requests that were found, with the iterations and the growth. The first requests are
+    /// explained by replays: those after them are mostly of the same cause.
     pub fn new(
         recording: &dyn Recording,
         subject: Subject,
@@ -158,8 +158,8 @@ impl OomReport {
 }
 
 impl ExplainedShortage {
-    /// The call site that the request failed for, as far as it is known: of what was left behind, else of those that held
-    /// most.
+    /// The call site that the request failed for, as far as it is known: of what was left behind, else of
+    /// those that held most.
     pub fn site(&self) -> Option<&CallSite> {
         let mut holders = self.held_by.iter().map(|holder| &holder.who);
         let holder = holders.find(|site| site.function.is_some());

@@ -9,7 +9,7 @@ use super::search::Without;
 use crate::output::units::{bytes, count, span};
 use crate::recording::CallSite;
 
-/// What is told of a request.
+/// The sentences about a request.
 pub(super) struct Sentences<'a> {
     pub shortage: &'a Shortage,
     pub situation: &'a Situation,
@@ -51,14 +51,14 @@ impl Sentences<'_> {
         text
     }
 
-    /// What the device and the allocator had, and how the cause was found; a line each.
+    /// The memory of the device and the allocator, and the way in which the cause was found; a line each.
     pub fn evidence(&self) -> Vec<String> {
         let mut lines = evidence(self.situation);
         lines.extend(tried(self.explanation));
         lines
     }
 
-    /// What helps against the cause, the best first.
+    /// Advice against the cause, the best first.
     pub fn advice(&self) -> Vec<String> {
         let advice = |cause| advice(cause, self.situation, &self.explanation.fits);
         self.explanation
@@ -336,13 +336,12 @@ fn tried(explanation: &Explanation) -> Option<String> {
         }
         met => text.push_str(&format!("{met} would have met it, {} not", names(false))),
     }
-    match fits.more() {
-        Some(more) => text.push_str(&format!(
-            "; {} would have met it with {} more",
-            recorded.policy.name(),
+    if let Some(more) = fits.more() {
+        let policy = recorded.policy.name();
+        text.push_str(&format!(
+            "; {policy} would have met it with {} more",
             bytes(more)
-        )),
-        None => {}
+        ));
     }
     Some(text)
 }

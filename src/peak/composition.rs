@@ -174,7 +174,7 @@ impl Judge<'_, '_> {
         by_stack.or_else(|| (!block.earlier).then(interval)?.map(|one| one.phase))
     }
 
-    /// Of a recording without sure iterations: by the phases that made and freed it.
+    /// Judges a block by the phases that made and freed it, in a recording without sure iterations.
     fn by_phases(&mut self, block: &Block, freed: Option<u64>) -> Category {
         let intervals = self.intervals;
         let within = |ticket: u64| intervals.at(ticket).map(|interval| interval.phase);

@@ -1,5 +1,5 @@
-//! Snapshots made up for tests: what a program asks of PyTorch's allocator, served by its rules, in the form in which
-//! PyTorch writes it.
+//! Snapshots made up for tests: what a program asks of PyTorch's allocator, served by its rules, in the
+//! form in which PyTorch writes it.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use super::torch::Torch;
 use crate::recording::Snapshot;
 use crate::requests::{Op, Request, Requests};
 
-/// Blocks at most.
+/// The most blocks of a run.
 const BLOCKS: u32 = 1 << 16;
 
 /// A block that was handed out.
@@ -37,7 +37,7 @@ pub struct Planted {
 }
 
 impl Planted {
-    /// On a device of so many bytes.
+    /// Begins on a device of this size, bytes.
     pub fn new(capacity: u64) -> Planted {
         let requests = Requests::default();
         Planted {
@@ -145,7 +145,8 @@ impl Planted {
         self.torch.free(&request);
     }
 
-    /// Takes a segment of so many bytes on a stream, of which a small block is kept. Returns the rest, to be freed.
+    /// Takes a segment of this size on a stream, of which a small block is kept. Returns the rest, to be
+    /// freed.
     pub fn pin(&mut self, stream: u64, bytes: u64) -> PlantedBlock {
         const PIN: u64 = 3 << 19;
         let whole = self.take("whole", stream, bytes).expect("memory");
@@ -163,7 +164,7 @@ impl Planted {
         self.is_done(block);
     }
 
-    /// What PyTorch would write.
+    /// Writes what PyTorch would write.
     pub fn pickle(&self) -> Vec<u8> {
         let segments = self.segments.iter().map(|(address, (size, stream))| {
             let its = self.live.range(*address..address + size);
@@ -187,7 +188,7 @@ impl Planted {
         bytes
     }
 
-    /// The same, opened.
+    /// Opens what PyTorch would write.
     pub fn snapshot(&self) -> Snapshot {
         Snapshot::of("planted.pickle".as_ref(), &self.pickle()).expect("a snapshot")
     }

@@ -118,12 +118,12 @@ pub struct DeviceFigures {
     pub allocated: Gauge,
     /// Held from the driver; at least what is allocated.
     pub reserved: Gauge,
-    /// Reserved and not handed out when most was handed out, bytes; `None` if the ring has wrapped: segments from before
-    /// are not known.
+    /// Reserved and not handed out when most was handed out, bytes; `None` if the ring has wrapped:
+    /// segments from before are not known.
     pub unused: Option<u64>,
-    /// Reserved then, bytes.
+    /// Bytes that were reserved then.
     pub reserved_then: u64,
-    /// When that was, ns since the start.
+    /// Time of that moment, ns since the start.
     pub then_ns: u64,
     /// In use on the device by all processes, as the driver said; `None` if it did not.
     pub in_use: Option<Gauge>,
@@ -148,11 +148,11 @@ pub struct TensorFigures {
     pub allocated_peak: u64,
     /// Highest that the framework said it held.
     pub reserved_peak: u64,
-    /// What it held and had not handed out when it had handed out most, bytes.
+    /// Bytes that it held and had not handed out when it had handed out most.
     pub unused: u64,
-    /// What it held then, bytes.
+    /// Bytes that it held then.
     pub reserved_then: u64,
-    /// When that was, ns since the start.
+    /// Time of that moment, ns since the start.
     pub then_ns: u64,
     /// What it said last.
     pub allocated_end: u64,

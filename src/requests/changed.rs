@@ -1,6 +1,10 @@
-//! A run as it would have been without something: without its streams, its pools, or the time that streams took.
+//! A run as it would have been without something: without its streams, its pools, or the time that streams
+//! took.
 
 use super::{InitialSegment, Requests};
+
+/// A change that thinks something away.
+pub type Changed = fn(&Requests) -> Requests;
 
 impl Requests {
     /// All requests on the default stream.
@@ -27,7 +31,7 @@ impl Requests {
         one
     }
 
-    /// Blocks that come back can serve others at once, whatever streams still use them.
+    /// Freed blocks can serve others at once, whatever streams still use them.
     pub fn without_waiting(&self) -> Requests {
         let mut one = self.clone();
         one.allocator.late.clear();
@@ -35,20 +39,20 @@ impl Requests {
         one
     }
 
-    /// Whether requests are on several streams.
+    /// Returns true if requests are on several streams.
     pub fn has_streams(&self) -> bool {
         let mut streams = self.by.iter().map(|(stream, _)| stream);
         let first = streams.next();
         streams.any(|stream| Some(stream) != first)
     }
 
-    /// Whether some blocks or segments are in pools of graphs or of the program.
+    /// Returns true if some blocks or segments are in pools of graphs or of the program.
     pub fn has_pools(&self) -> bool {
         let segments = self.given.segments.iter().chain(&self.allocator.got);
         !self.allocator.pools.is_empty() || segments.into_iter().any(|one| one.pool != 0)
     }
 
-    /// Whether streams used some of the blocks when they came back.
+    /// Returns true if streams used some of the blocks when they were freed.
     pub fn has_waiting(&self) -> bool {
         !self.allocator.late.is_empty() || !self.given.waiting.is_empty()
     }

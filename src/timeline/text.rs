@@ -19,7 +19,7 @@ use crate::recording::Recording;
 pub struct TimelineReport {
     /// Path of the recording.
     pub trace: String,
-    /// Whether it is a snapshot without a history, which holds one moment.
+    /// True for a snapshot without a history, which holds one moment.
     pub one_moment: bool,
     /// The curves.
     #[serde(flatten)]

@@ -5,37 +5,38 @@ use super::replays::Replays;
 use crate::ledger::Focus;
 use crate::output::units::{bytes, count};
 use crate::recording::{CallSite, Names, Recording};
-use crate::requests::Requests;
+use crate::requests::{Changed, Requests};
 
 /// A cause explains it if without it at least this part of what is unused is not reserved.
 const EXPLAINS: u64 = 2;
 
-/// Why.
+/// The reason for which memory is reserved in vain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
     /// Freed blocks wait for streams that use them.
     Waiting,
     /// Pools of graphs or of the program have caches of their own.
     Pools,
-    /// Streams have.
+    /// Streams have caches of their own.
     Streams,
 }
 
 /// The cause of memory that is reserved and not used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cause {
-    /// Why.
+    /// The reason for it.
     pub reason: Reason,
     /// Bytes that would be reserved without it, by replay.
     pub would: u64,
     /// Bytes that this is less than what was reserved.
     pub saves: u64,
-    /// Of what waits: the blocks.
+    /// The blocks that wait, where some do.
     pub waiting: PassedOver,
 }
 
 impl Cause {
-    /// Of a device, of which `unused` bytes were reserved in vain and `reserved` bytes at most.
+    /// Finds the cause on a device of which `unused` bytes were reserved in vain and `reserved` bytes at
+    /// most.
     pub fn of(
         recording: &dyn Recording,
         focus: Focus,
@@ -54,7 +55,7 @@ impl Cause {
             })
         };
         let requests = &replays.requests;
-        let without: [(Reason, bool, fn(&Requests) -> Requests); 3] = [
+        let without: [(Reason, bool, Changed); 3] = [
             (
                 Reason::Waiting,
                 requests.has_waiting(),
@@ -68,7 +69,8 @@ impl Cause {
             ),
         ];
         if reserved.saturating_sub(replays.reserved) >= least {
-            // A replay in which nothing waits reserves less: the recording does not say how long blocks waited.
+            // A replay in which nothing waits reserves less: the recording does not say how long blocks
+            // waited.
             let waiting = passed_over(recording, focus);
             let cause = cause(Reason::Waiting, replays.reserved);
             return cause
@@ -115,7 +117,7 @@ impl Cause {
         }
     }
 
-    /// What to do about it, and the effect.
+    /// Advice against it, and the effect of that.
     pub fn fix(&self) -> String {
         let what = match self.reason {
             Reason::Waiting => {

@@ -1,5 +1,5 @@
-//! Blocks that had been freed, and yet more memory was reserved for a request of the kind that they serve: streams still
-//! used them.
+//! Blocks that had been freed, and yet more memory was reserved for a request of the kind that they serve:
+//! streams still used them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,16 +15,17 @@ type Sort = (u64, u64, u64);
 /// Freed blocks that waited at once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PassedOver {
-    /// Bytes.
+    /// Bytes of all of them.
     pub bytes: u64,
-    /// Blocks.
+    /// The number of blocks.
     pub blocks: u64,
     /// Id of the stack that made them.
     pub stack: u32,
 }
 
-/// The most that waited when a framework reserved memory for a request of the same call site, size and stream; each
-/// served such a request later. Nothing in a recording with captures: a graph's pool passes over what others freed.
+/// The most that waited when a framework reserved memory for a request of the same call site, size and
+/// stream; each served such a request later. Nothing in a recording with captures: a graph's pool passes
+/// over what others freed.
 pub fn passed_over(recording: &dyn Recording, focus: Focus) -> PassedOver {
     let mut find = Find {
         recording,
@@ -57,12 +58,12 @@ pub fn passed_over(recording: &dyn Recording, focus: Focus) -> PassedOver {
     most.unwrap_or_default()
 }
 
-/// A block that was freed.
+/// A block after its free.
 struct Freed {
     bytes: u64,
     stack: u32,
     sort: Sort,
-    /// Whether it served a request of the same sort later.
+    /// True if it served a request of the same sort later.
     serves_again: bool,
 }
 
@@ -74,15 +75,15 @@ struct Find<'a> {
     freed: Vec<Freed>,
     /// Numbers of those that are free now, by address.
     free: BTreeMap<u64, usize>,
-    /// The same by sort.
+    /// Numbers of free blocks by sort.
     by_sort: FxHashMap<Sort, BTreeSet<usize>>,
     /// By sort, the most that was free when memory was reserved for a request: bytes, and the numbers.
     worst: FxHashMap<Sort, (u64, Vec<usize>)>,
     /// The streams of live blocks that are not on the default stream, by address.
     streams: FxHashMap<u64, u64>,
-    /// What the framework held.
+    /// Bytes that the framework held.
     reserved: u64,
-    /// Of the event that is looked at: its stream, and whether memory was reserved for it.
+    /// The stream of the current event, and true if memory was reserved for it.
     stream: u64,
     grows: bool,
     has_captures: bool,

@@ -24,7 +24,7 @@ pub struct Replays {
 }
 
 impl Replays {
-    /// Of a device; `None` if the recording lacks the beginning of the run, or is long.
+    /// Reads the requests of a device; `None` if the recording lacks the beginning of the run, or is long.
     pub fn of(recording: &dyn Recording, focus: Focus, device: u8) -> Option<Replays> {
         if recording.coverage().wrapped || recording.is_one_moment() {
             return None;
@@ -61,7 +61,8 @@ impl Replays {
             .map_or(self.reserved, |policy| reserved(policy, changed))
     }
 
-    /// The settings that would have reserved less, with the bytes, in a sentence: `unused` bytes were reserved and not used.
+    /// The settings that would have reserved less, with the bytes, in a sentence: `unused` bytes were
+    /// reserved and not used.
     pub fn advice(&self, unused: u64) -> Option<String> {
         let vmm = Policy::Gpushim(alloc::Policy::Vmm);
         let candidates = match self.layer {

@@ -1,4 +1,5 @@
-//! No command denies what a recording cannot show: over short, cut, damaged recordings and those of one entry.
+//! No command denies what a recording cannot show: over short, cut, damaged recordings and those of one
+//! entry.
 
 use super::*;
 

@@ -93,7 +93,8 @@ impl MemoryHistory {
                 Sum::FrameworkReserved => ("framework reserved", Some(Series::TensorsReserved)),
                 Sum::InUse => continue,
             };
-            // Where its segments are events, these say it at every moment, and the framework only with its tensors.
+            // Where its segments are events, these say it at every moment, and the framework only with its
+            // tensors.
             if recording.caching().is_some() && name.starts_with("framework") {
                 continue;
             }

@@ -53,7 +53,8 @@ fn the_limit_and_not_pieces() {
     let (limit, held) = (640 * MIB, 600 * MIB);
     let by_limit = Cause::OurLimit { limit, held };
     assert_eq!(causes(&one), [vec![by_limit], vec![]]);
-    // The device could not have given it either: without the limit alone it does not fit, nor without others alone.
+    // The device could not have given it either: without the limit alone it does not fit, nor without
+    // others alone.
     one.free = Some(50 * MIB);
     let others = Cause::OtherProcesses { bytes: 350 * MIB };
     assert_eq!(causes(&one), [vec![by_limit, others], vec![]]);

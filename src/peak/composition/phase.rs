@@ -32,7 +32,7 @@ impl Phase {
         }
     }
 
-    /// Of a function, by its name and its file.
+    /// Judges a function by its name and its file.
     fn of_function(name: &str, file: Option<&str>) -> Option<Phase> {
         let last = name.rsplit(['.', ':']).next().unwrap_or(name);
         let last = last.split(['(', '<']).next().unwrap_or(last);
@@ -50,7 +50,7 @@ impl Phase {
     }
 }
 
-/// Where PyTorch's optimizers are: they also wrap the `step` of one that a program has of its own.
+/// Folder of PyTorch's optimizers; they also wrap the `step` of an optimizer that a program defines.
 const OPTIMIZERS: &str = "/torch/optim/";
 
 /// Which phase stacks and ranges are of.
@@ -121,13 +121,13 @@ pub struct Interval {
 #[derive(Debug, Default)]
 pub struct Intervals {
     pub all: Vec<Interval>,
-    /// Whether ranges say where backward ends, and not allocations.
+    /// True if ranges say where backward ends, and not allocations.
     pub by_ranges: bool,
 }
 
 impl Intervals {
-    /// By the outermost ranges that say which phase they are, of whatever happens meanwhile on all threads; beside those
-    /// by what allocated.
+    /// By the outermost ranges that say which phase they are, of whatever happens meanwhile on all threads;
+    /// beside those by what allocated.
     pub fn of(entries: &[JournalEntry], phases: &mut Phases<'_>) -> Intervals {
         let mut found = Intervals::default();
         let mut open: Vec<(u32, Option<Phase>)> = Vec::new();
@@ -183,14 +183,14 @@ impl Intervals {
         (ticket <= last.to).then_some(last)
     }
 
-    /// Whether there is one forward pass and one backward pass after it.
+    /// Returns true if there is one forward pass and one backward pass after it.
     pub fn is_single_pass(&self) -> bool {
         let forward = self.next(Phase::Forward, 0);
         let backward = forward.and_then(|forward| self.next(Phase::Backward, forward.from));
         backward.is_some_and(|backward| self.next(Phase::Forward, backward.from).is_none())
     }
 
-    /// Whether a phase has begun before an event.
+    /// Returns true if a phase has begun before an event.
     pub fn has_begun(&self, phase: Phase, ticket: u64) -> bool {
         self.all
             .iter()

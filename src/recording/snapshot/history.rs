@@ -168,7 +168,8 @@ impl History {
     }
 }
 
-/// A history in which each block that goes is first dropped: some tools write only that streams are done with it.
+/// A history in which each block that goes is first dropped: some tools write only that streams are done
+/// with it.
 fn with_requested(device: &DeviceHistory) -> Cow<'_, DeviceHistory> {
     let has = |action| device.entries.iter().any(|entry| entry.action == action);
     if has(Action::FreeRequested) || !has(Action::FreeCompleted) {

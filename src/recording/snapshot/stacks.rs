@@ -166,7 +166,8 @@ impl Stacks {
         self.plain = self.without_generated();
     }
 
-    /// The number of each list of functions without those of generated code, of which each line is another function.
+    /// The number of each list of functions without those of generated code, of which each line is another
+    /// function.
     fn without_generated(&mut self) -> Vec<u32> {
         let is_generated = |number: &u32| {
             let file = self.functions.get(*number).map(|function| function.file);

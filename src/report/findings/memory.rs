@@ -70,7 +70,7 @@ fn fragmented(
     })
 }
 
-/// Whether `bytes` are a large enough part of `of` bytes to be a finding.
+/// Returns true if `bytes` are a large enough part of `of` bytes to be a finding.
 fn is_much(bytes: u64, of: u64) -> bool {
     bytes >= LEAST && bytes as f64 >= SHARE * of as f64
 }
@@ -192,7 +192,7 @@ impl Unused {
         )
     }
 
-    /// Where it lay: in segments that were free as a whole, or beside blocks.
+    /// Says whether it lay in segments that were free as a whole, or beside blocks.
     fn lies(&self, recording: &dyn Recording, focus: Focus) -> Option<String> {
         let layout = Fragmentation::at(recording, focus, Moment::Ns(self.ns));
         let room = layout
@@ -215,7 +215,7 @@ impl Unused {
         })
     }
 
-    /// What `empty_cache` gives back, if that is most of it: whole segments that are free.
+    /// Advises `empty_cache` if that releases most of it: whole segments that are free.
     fn given_back(&self, recording: &dyn Recording, focus: Focus) -> Option<String> {
         let layout = Fragmentation::at(recording, focus, Moment::Ns(self.ns));
         let empty = layout.devices.iter().map(|room| room.empty).max()?;

@@ -105,7 +105,7 @@ pub fn find(recording: &dyn Recording, overview: &Overview) -> Vec<Untold> {
     untold
 }
 
-/// What would show the iterations in a recording of this format.
+/// The change that would show the iterations in a recording of this format.
 fn ranges(recording: &dyn Recording) -> String {
     let format = recording.format();
     let next = match format.split(' ').next() {

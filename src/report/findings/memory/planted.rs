@@ -1,4 +1,5 @@
-//! Runs that reserve more than they use, and runs alike that do it for another reason: each fix fits and has its effect.
+//! Runs that reserve more than they use, and runs alike that do it for another reason: each fix fits and
+//! has its effect.
 
 use crate::ledger::Focus;
 use crate::output::units::bytes;
