@@ -27,8 +27,8 @@ use gpushim_trace::Layer;
 /// What handed out memory is called of which the recording has no blocks.
 const NOT_IN_RECORDING: &str = "rounding, or made before the recording began";
 
-/// Requests whose recordings are replayed.
-const TRIED: usize = 2;
+/// Requests that are explained by replays; those after them are mostly of the same cause.
+const REPLAYED: usize = 2;
 
 /// What `gpushim oom` finds.
 #[derive(Clone, Debug, Serialize)]
@@ -95,18 +95,20 @@ impl OomReport {
             shortages,
             iterations.as_ref(),
             grows.as_ref(),
+            REPLAYED,
             names,
         )
     }
 
-    /// Explains the requests that were found, with the iterations and the growth. The first requests are
-    /// explained by replays: those after them are mostly of the same cause.
+    /// Explains the requests that were found, with the iterations and the growth: the first `replayed` ones by
+    /// replays.
     pub fn new(
         recording: &dyn Recording,
         subject: Subject,
         shortages: Vec<Shortage>,
         iterations: Option<&Iterations>,
         grows: Option<&Growth>,
+        replayed: usize,
         names: &mut dyn Names,
     ) -> OomReport {
         let leak = |one| grows.map_or_else(Leak::default, |grows| Leak::of(recording, grows, one));
@@ -114,7 +116,7 @@ impl OomReport {
         let situations = situations(recording, &shortages, &leaks);
         let told = shortages.into_iter().zip(leaks).zip(situations).enumerate();
         let told = told.map(|(index, ((shortage, leak), situation))| {
-            let explanation = match index < TRIED {
+            let explanation = match index < replayed {
                 true => Explanation::by_replay(recording, &shortage, &situation, &leak),
                 false => Explanation::by_figures(&situation),
             };
@@ -144,7 +146,7 @@ impl OomReport {
                 explanation,
                 situation,
             };
-            if index < TRIED {
+            if index < replayed {
                 told.name_pins(recording, names);
             }
             told
@@ -158,8 +160,8 @@ impl OomReport {
 }
 
 impl ExplainedShortage {
-    /// The call site that the request failed for, as far as it is known: of what was left behind, else of
-    /// those that held most.
+    /// The call site that the request failed for, as far as it is known: the one that left most behind, else
+    /// the one that held most.
     pub fn site(&self) -> Option<&CallSite> {
         let mut holders = self.held_by.iter().map(|holder| &holder.who);
         let holder = holders.find(|site| site.function.is_some());

@@ -24,7 +24,7 @@ pub enum Reason {
 /// The cause of memory that is reserved and not used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cause {
-    /// The reason for it.
+    /// The reason that explains it.
     pub reason: Reason,
     /// Bytes that would be reserved without it, by replay.
     pub would: u64,

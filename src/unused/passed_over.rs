@@ -15,9 +15,9 @@ type Sort = (u64, u64, u64);
 /// Freed blocks that waited at once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PassedOver {
-    /// Bytes of all of them.
+    /// Bytes of all of these blocks.
     pub bytes: u64,
-    /// The number of blocks.
+    /// The number of these blocks.
     pub blocks: u64,
     /// Id of the stack that made them.
     pub stack: u32,
@@ -58,7 +58,7 @@ pub fn passed_over(recording: &dyn Recording, focus: Focus) -> PassedOver {
     most.unwrap_or_default()
 }
 
-/// A block after its free.
+/// A block after the program freed it.
 struct Freed {
     bytes: u64,
     stack: u32,

@@ -26,7 +26,10 @@ pub struct Replays {
 impl Replays {
     /// Reads the requests of a device; `None` if the recording lacks the beginning of the run, or is long.
     pub fn of(recording: &dyn Recording, focus: Focus, device: u8) -> Option<Replays> {
-        if recording.coverage().wrapped || recording.is_one_moment() {
+        let takeover = recording.fact("GPUSHIM_TAKEOVER").unwrap_or_default();
+        // Tensors that our pools serve are not served by PyTorch's rules.
+        let is_taken_over = focus.layer == Layer::Tensor && takeover.contains("torch");
+        if recording.coverage().wrapped || recording.is_one_moment() || is_taken_over {
             return None;
         }
         let focus = Focus {

@@ -16,7 +16,7 @@ enum Lacks {
     Steps,
 }
 
-/// Words that deny something, and what a recording lacks that cannot show it.
+/// Words that deny something, and the gaps of recordings that cannot show it.
 const DENIALS: [(&str, &[Lacks]); 9] = [
     (
         "No request failed for lack of memory.",
@@ -113,7 +113,7 @@ fn no_command_denies_what_a_recording_cannot_show() {
     assert!(said > 5_000, "{said} letters");
 }
 
-/// The same words are there where the recording shows it: none of them is only avoided.
+/// Words of denial are there where the recording shows it: none of them is only avoided.
 #[test]
 fn what_a_whole_recording_shows_is_said() {
     let folder = tempfile::tempdir().unwrap();

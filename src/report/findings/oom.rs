@@ -26,7 +26,11 @@ pub fn find(
     let set = iterations.and_then(Iterations::option);
     let set = set.map_or(String::new(), |set| format!(" {set}"));
     let subject = Subject::of(recording, main.focus);
-    let oom = OomReport::new(recording, subject, shortages, iterations, grows, names);
+    // A replay of a long recording takes seconds: `gpushim oom` has them.
+    let replayed = usize::from(!overview.is_long());
+    let oom = OomReport::new(
+        recording, subject, shortages, iterations, grows, replayed, names,
+    );
     let first = oom.shortages.into_iter().next()?;
     let site = first.site().cloned();
     let why = first.explanation.why();
