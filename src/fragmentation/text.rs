@@ -127,7 +127,7 @@ impl FragmentationReport {
         }
         let when = match found.asked {
             Some(asked) => format!("when memory grew to its peak for {}", bytes(asked.size)),
-            None => "then".to_string(),
+            None => format!("at {}", span(found.ns)),
         };
         let mut text = format!(
             "Fragmented: {when}, {stuck} ({share}) of the {reserved}{of} that are reserved lay free in pieces, the \

@@ -41,6 +41,7 @@ pub fn find(recording: &dyn Recording, overview: &Overview, names: &mut dyn Name
     found
 }
 
+/// Memory in pieces when most was in use; or else when most was reserved, as far as more was reserved than ever used.
 fn fragmented(
     recording: &dyn Recording,
     overview: &Overview,
@@ -51,23 +52,58 @@ fn fragmented(
         return None;
     }
     let focus = overview.layers.first()?.focus;
-    let found = FragmentationReport::of(recording, focus, Moment::Peak, names);
-    if !found.fragmentation.is_found() {
-        return None;
-    }
-    let stuck = found.fragmentation.devices.iter().map(|room| room.stuck);
-    Some(Finding {
-        kind: Kind::Fragmentation,
-        of: layer_name(focus.layer),
-        text: found.verdict,
-        bytes: stuck.max().unwrap_or(0),
-        per_iteration: None,
-        site: found.keepers.into_iter().next().map(|keeper| keeper.who),
-        sure: true,
-        why: "measured when most was reserved".to_string(),
-        fix: found.advice,
-        next: format!("gpushim fragmentation {}", recording.path().display()),
+    let (ns, never_used) = fullest(overview, focus.layer)?;
+    let at = format!(" --at {:.9}", ns as f64 / 1e9);
+    let moments = [
+        (
+            Moment::Ns(ns),
+            u64::MAX,
+            at,
+            "measured when most was in use",
+        ),
+        (
+            Moment::Peak,
+            never_used,
+            String::new(),
+            "measured when most was reserved",
+        ),
+    ];
+    moments.into_iter().find_map(|(moment, most, at, why)| {
+        let found = FragmentationReport::of(recording, focus, moment, names);
+        let devices = found.fragmentation.devices.iter();
+        let worst = devices.max_by_key(|room| room.stuck)?;
+        let bytes = worst.stuck.min(most);
+        (found.fragmentation.is_found() && is_much(bytes, worst.reserved)).then(|| Finding {
+            kind: Kind::Fragmentation,
+            of: layer_name(focus.layer),
+            text: found.verdict,
+            bytes,
+            per_iteration: None,
+            site: found.keepers.into_iter().next().map(|keeper| keeper.who),
+            sure: true,
+            why: why.to_string(),
+            fix: found.advice,
+            next: format!("gpushim fragmentation{at} {}", recording.path().display()),
+        })
     })
+}
+
+/// The moment at which a layer had handed out most on a device, ns since the start, and the bytes that were reserved
+/// and at no time handed out; of the device with most of these.
+fn fullest(overview: &Overview, layer: Layer) -> Option<(u64, u64)> {
+    let devices = overview.summary.devices.iter();
+    let of_layer = |device: &DeviceFigures| match layer {
+        Layer::Tensor => device.tensors.as_ref().map(|own| {
+            let never_used = own.reserved_peak.saturating_sub(own.allocated_peak);
+            (never_used, own.then_ns)
+        }),
+        _ => {
+            let never_used = device.reserved.peak.saturating_sub(device.allocated.peak);
+            Some((never_used, device.then_ns))
+        }
+    };
+    let worst = devices.filter_map(of_layer).max();
+    worst.map(|(never_used, ns)| (ns, never_used))
 }
 
 /// Returns true if `bytes` are a large enough part of `of` bytes to be a finding.
