@@ -100,8 +100,8 @@ impl OomReport {
         )
     }
 
-    /// Explains the requests that were found, with the iterations and the growth: the first `replayed` ones by
-    /// replays.
+    /// Explains the requests that were found, with the iterations and the growth: the first `replayed` ones
+    /// by replays.
     pub fn new(
         recording: &dyn Recording,
         subject: Subject,

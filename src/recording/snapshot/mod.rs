@@ -26,6 +26,8 @@ use gpushim_trace::{Class, Event, Kind, LiveBlock, Record, Timeline, flags};
 
 mod entries;
 mod history;
+#[cfg(test)]
+mod made;
 mod numbered;
 mod pools;
 mod segments;

@@ -41,7 +41,8 @@ pub fn find(recording: &dyn Recording, overview: &Overview, names: &mut dyn Name
     found
 }
 
-/// Memory in pieces when most was in use; or else when most was reserved, as far as more was reserved than ever used.
+/// Memory in pieces when most was in use; or else when most was reserved, as far as more was reserved than
+/// ever used.
 fn fragmented(
     recording: &dyn Recording,
     overview: &Overview,
@@ -88,8 +89,8 @@ fn fragmented(
     })
 }
 
-/// The moment at which a layer had handed out most on a device, ns since the start, and the bytes that were reserved
-/// and at no time handed out; of the device with most of these.
+/// The moment at which a layer had handed out most on a device, ns since the start; and bytes that were
+/// reserved and never handed out. The device is the one with most of these.
 fn fullest(overview: &Overview, layer: Layer) -> Option<(u64, u64)> {
     let devices = overview.summary.devices.iter();
     let of_layer = |device: &DeviceFigures| match layer {
