@@ -9,7 +9,7 @@ use gpushim_alloc as alloc;
 use gpushim_trace::Layer;
 
 /// Requests beyond which nothing is replayed here: each replay takes about a microsecond for each.
-const MOST: usize = 1 << 20;
+const MOST: usize = 1 << 19;
 /// A setting helps if it saves at least this part of what is unused: a replay is no measurement.
 const HELPS: u64 = 4;
 
