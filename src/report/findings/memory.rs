@@ -53,15 +53,10 @@ fn fragmented(
         return None;
     }
     let focus = overview.layers.first()?.focus;
-    let (ns, never_used) = fullest(overview, focus.layer)?;
+    let [never_used, unused, ns] = fullest(overview, focus.layer)?;
     let at = format!(" --at {:.9}", ns as f64 / 1e9);
     let moments = [
-        (
-            Moment::Ns(ns),
-            u64::MAX,
-            at,
-            "measured when most was in use",
-        ),
+        (Moment::Ns(ns), unused, at, "measured when most was in use"),
         (
             Moment::Peak,
             never_used,
@@ -69,7 +64,9 @@ fn fragmented(
             "measured when most was reserved",
         ),
     ];
-    moments.into_iter().find_map(|(moment, most, at, why)| {
+    // No more lies in pieces than is free: where that is little, nothing need be looked at.
+    let mut moments = moments.into_iter().filter(|(_, most, ..)| *most >= LEAST);
+    moments.find_map(|(moment, most, at, why)| {
         let found = FragmentationReport::of(recording, focus, moment, names);
         let devices = found.fragmentation.devices.iter();
         let worst = devices.max_by_key(|room| room.stuck)?;
@@ -89,22 +86,21 @@ fn fragmented(
     })
 }
 
-/// The moment at which a layer had handed out most on a device, ns since the start; and bytes that were
-/// reserved and never handed out. The device is the one with most of these.
-fn fullest(overview: &Overview, layer: Layer) -> Option<(u64, u64)> {
+/// Bytes that a layer reserved on a device and never handed out, bytes that were free when it had handed out most, and
+/// that moment, ns since the start. The device is the one with most of the first.
+fn fullest(overview: &Overview, layer: Layer) -> Option<[u64; 3]> {
     let devices = overview.summary.devices.iter();
     let of_layer = |device: &DeviceFigures| match layer {
         Layer::Tensor => device.tensors.as_ref().map(|own| {
             let never_used = own.reserved_peak.saturating_sub(own.allocated_peak);
-            (never_used, own.then_ns)
+            [never_used, own.unused, own.then_ns]
         }),
         _ => {
             let never_used = device.reserved.peak.saturating_sub(device.allocated.peak);
-            Some((never_used, device.then_ns))
+            Some([never_used, device.unused.unwrap_or(0), device.then_ns])
         }
     };
-    let worst = devices.filter_map(of_layer).max();
-    worst.map(|(never_used, ns)| (ns, never_used))
+    devices.filter_map(of_layer).max()
 }
 
 /// Returns true if `bytes` are a large enough part of `of` bytes to be a finding.
