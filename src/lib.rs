@@ -67,3 +67,4 @@ mod run;
 mod timeline;
 mod top;
 pub mod tune;
+mod unused;

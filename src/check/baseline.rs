@@ -268,6 +268,7 @@ mod tests {
             }],
             leaked: 0,
             out_of_memory: 1,
+            unread: None,
             untold: None,
             leaks: None,
         }

@@ -30,6 +30,9 @@ pub struct Figures {
     /// Why growth and leaks could not be told, if that is so. Of no use in a baseline.
     #[serde(skip)]
     pub untold: Option<String>,
+    /// Why a request may have failed that is not in the recording. Of no use in a baseline.
+    #[serde(skip)]
+    pub unread: Option<&'static str>,
     /// The leaks in a sentence.
     #[serde(skip)]
     pub leaks: Option<String>,
@@ -123,6 +126,7 @@ impl Figures {
             leaked: found(FindingKind::Leaks).fold(0, |sum, one| one.bytes.saturating_add(sum)),
             out_of_memory: summary.out_of_memory_count,
             untold,
+            unread: report.unread,
             leaks: found(FindingKind::Leaks).next().map(|one| one.text.clone()),
         }
     }

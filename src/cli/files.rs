@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use crate::error::{Result, failed};
-use crate::recording::{plain, trace_of};
+use crate::recording::{is_snapshot, plain, trace_of};
 use gpushim_config::{Config, DEFAULT_PATTERN};
 
 /// The files named without the companions of others among them, of a directory the traces in it, or else the newest that
@@ -27,22 +27,28 @@ pub fn named_or_newest(files: &[PathBuf]) -> Result<Vec<PathBuf>> {
     })
 }
 
-/// The traces of a directory, by their names; of anything else, and of a directory without any, the path itself.
+/// The traces of a directory, by their names, or else the snapshots; of anything else, and of a directory
+/// without any, the path itself.
 fn within(path: &Path) -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
-    let is_trace = |path: &PathBuf| {
+    let is_trace = |path: &Path| {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         name.ends_with(".trace") || name.ends_with(".trace.gz")
     };
-    let mut traces: Vec<PathBuf> = entries
+    let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
+    let mut files: Vec<PathBuf> = entries
         .map(|entry| entry.path())
-        .filter(|path| is_trace(path) && path.is_file())
+        .filter(|path| path.is_file())
         .collect();
-    traces.sort_unstable();
-    if traces.is_empty() {
-        traces.push(path.to_path_buf());
+    files.sort_unstable();
+    let of = |is: &dyn Fn(&Path) -> bool| -> Vec<PathBuf> {
+        files.iter().filter(|path| is(path)).cloned().collect()
+    };
+    let traces = Some(of(&is_trace)).filter(|all| !all.is_empty());
+    let snapshots = traces.unwrap_or_else(|| of(&is_snapshot));
+    match snapshots.is_empty() {
+        true => vec![path.to_path_buf()],
+        false => snapshots,
     }
-    traces
 }
 
 /// All files that a pattern of `GPUSHIM_TRACE` may have produced, whatever process, rank and host.

@@ -87,6 +87,9 @@ impl FlameReport {
         FlameReport {
             subject: Subject::of(recording, focus),
             what: match weight {
+                Weight::Live | Weight::Peak if recording.is_one_moment() => {
+                    "live when the snapshot was taken"
+                }
                 Weight::Live => "live at the end",
                 Weight::Peak => "live at the peak",
                 Weight::Total => "allocated in all",

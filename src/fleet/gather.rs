@@ -12,7 +12,7 @@ use super::beside::{self, SUFFIX};
 use super::summary::{RankSummary, State};
 use crate::cli::progress::Steps;
 use crate::error::{Result, failed};
-use crate::recording::{self, plain};
+use crate::recording::{self, is_snapshot, plain, rank_by_name};
 
 /// Folders within folders that are looked into.
 const DEPTH: usize = 8;
@@ -67,7 +67,8 @@ impl Gathered {
         }
         if places.is_empty() {
             return Err(failed!(
-                "find the ranks of a job: no *.trace and no *{SUFFIX} lies below {}; name the folder of the traces",
+                "find the ranks of a job: no *.trace, no *{SUFFIX} and no snapshot called by its rank (rank0.pickle) lies \
+                 below {}; name the folder of the traces",
                 folders
                     .iter()
                     .map(|folder| folder.display().to_string())
@@ -173,6 +174,8 @@ fn add(path: &Path, places: &mut BTreeMap<PathBuf, Place>) -> bool {
         return true;
     }
     let is_trace = name.ends_with(".trace") || name.ends_with(".trace.gz");
+    // A snapshot that is called by no rank is of no job.
+    let is_trace = is_trace || (is_snapshot(path) && rank_by_name(path).is_some());
     if is_trace && path.is_file() {
         let place = places.entry(plain(path)).or_default();
         place.trace = Some(path.to_path_buf());
@@ -243,6 +246,8 @@ mod tests {
             "0.trace.spool",
             "1.trace",
             "2.trace.summary",
+            "rank3.pickle.gz",
+            "snapshot.pickle",
             ".gpushim-x.trace",
             "notes.txt",
         ] {
@@ -252,7 +257,8 @@ mod tests {
         find(folder.path(), 0, &mut places).expect("found");
         let has = |place: &Place| (place.trace.is_some(), place.summary.is_some());
         let all: Vec<_> = places.values().map(has).collect();
-        assert_eq!(all, [(true, true), (true, false), (false, true)]);
+        let by_name = [(true, true), (true, false), (false, true), (true, false)];
+        assert_eq!(all, by_name);
         let error = find(&within.join("notes.txt"), 0, &mut places);
         assert!(error.is_err());
     }

@@ -119,7 +119,12 @@ impl Fragmentation {
 impl Room {
     /// Whether much of the reserved memory of this device is free and pinned.
     pub fn is_fragmented(&self) -> bool {
-        self.stuck >= STUCK_LEAST && self.stuck as f64 >= STUCK_SHARE * self.reserved as f64
+        self.is_much(self.stuck)
+    }
+
+    /// Returns true if a part of the reserved memory is large enough to be reported.
+    pub fn is_much(&self, bytes: u64) -> bool {
+        bytes >= STUCK_LEAST && bytes as f64 >= STUCK_SHARE * self.reserved as f64
     }
 }
 

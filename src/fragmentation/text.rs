@@ -16,7 +16,7 @@ use crate::output::style::verdict;
 use crate::output::table::{Align, Table};
 use crate::output::units::{bytes, count, percent, span};
 use crate::recording::{CallSite, Function, Names, Recording};
-use gpushim_trace::Layer;
+use crate::unused::{Cause, Replays};
 
 /// What `gpushim fragmentation` finds.
 #[derive(Clone, Debug, Serialize)]
@@ -36,8 +36,10 @@ pub struct FragmentationReport {
     pub keepers: Vec<Keeper>,
     /// The result in one sentence.
     pub verdict: String,
-    /// What would help.
-    pub advice: Option<&'static str>,
+    /// Why memory is free that no block keeps: it waits for a stream, or is of another one.
+    pub cause: Option<String>,
+    /// The settings that would have reserved less, by replay.
+    pub advice: Option<String>,
 }
 
 /// A stack whose blocks pin nearly empty segments.
@@ -69,19 +71,21 @@ impl FragmentationReport {
     ) -> FragmentationReport {
         let fragmentation = Fragmentation::at(recording, focus, moment);
         let asked = fragmentation.asked.filter(|asked| asked.stack != 0);
-        let advice = fragmentation.is_found().then_some(match focus.layer {
-            Layer::Tensor => {
-                "Expandable segments (PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True), or \
-                 GPUSHIM_TAKEOVER=torch, map free pages to where they are needed."
-            }
-            _ => "GPUSHIM_POLICY=vmm maps free pages to where they are needed.",
+        let worst = fragmentation.devices.iter().max_by_key(|room| room.stuck);
+        let worst = worst.filter(|room| room.is_fragmented());
+        let advice = worst.and_then(|room| {
+            let replays = Replays::of(recording, focus, room.device?)?;
+            replays.advice(room.stuck)
         });
+        let unused = unused(recording, focus, &fragmentation, names);
+        let (cause, advice) = unused.map_or((None, advice), |(why, fix)| (Some(why), Some(fix)));
         let mut report = FragmentationReport {
             subject: Subject::of(recording, focus),
             is_peak: moment == Moment::Peak,
             asker: asked.map(|asked| CallSite::of(names, asked.stack)),
             keepers: keepers(recording, &fragmentation.pins, names),
             verdict: String::new(),
+            cause,
             advice,
             fragmentation,
         };
@@ -123,7 +127,7 @@ impl FragmentationReport {
         }
         let when = match found.asked {
             Some(asked) => format!("when memory grew to its peak for {}", bytes(asked.size)),
-            None => "then".to_string(),
+            None => format!("at {}", span(found.ns)),
         };
         let mut text = format!(
             "Fragmented: {when}, {stuck} ({share}) of the {reserved}{of} that are reserved lay free in pieces, the \
@@ -234,6 +238,24 @@ impl FragmentationReport {
     }
 }
 
+/// Why much of what a framework reserved is not in use although no block keeps it, and what to do about it.
+fn unused(
+    recording: &dyn Recording,
+    focus: Focus,
+    found: &Fragmentation,
+    names: &mut dyn Names,
+) -> Option<(String, String)> {
+    let free = |room: &Room| room.empty.saturating_add(room.stuck);
+    let worst = found.devices.iter().max_by_key(|room| free(room))?;
+    if found.is_found() || !worst.is_much(free(worst)) {
+        return None;
+    }
+    let replays = Replays::of(recording, focus, worst.device?)?;
+    let cause = Cause::of(recording, focus, &replays, free(worst), worst.reserved)?;
+    let site = cause.site(names);
+    Some((cause.sentence(site.as_ref()), cause.fix()))
+}
+
 fn several(number: u64, what: &str) -> String {
     match number {
         1 => format!("1 {what}"),
@@ -282,19 +304,19 @@ impl Answer for FragmentationReport {
 
     fn text(&self, f: &mut fmt::Formatter<'_>, top: usize) -> fmt::Result {
         self.subject.heading(f)?;
-        let what = if self.subject.one_moment {
-            ", when the snapshot was taken"
-        } else if self.is_peak {
+        let what = if self.is_peak {
             ", when most was reserved"
         } else {
             ""
         };
-        if !self.fragmentation.devices.is_empty() {
+        if self.subject.one_moment {
+            writeln!(f, "When the snapshot was taken")?;
+        } else if !self.fragmentation.devices.is_empty() {
             writeln!(f, "At {}{what}", span(self.fragmentation.ns))?;
         }
         writeln!(f, "{}", verdict(self.is_found(), &shown(&self.verdict)))?;
-        if let Some(advice) = self.advice {
-            writeln!(f, "  {advice}")?;
+        for line in self.cause.iter().chain(&self.advice) {
+            writeln!(f, "  {}", shown(line))?;
         }
         let figures = self.figures();
         if figures.is_empty() {

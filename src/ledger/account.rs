@@ -102,36 +102,39 @@ pub struct DeviceAccount {
     pub framework: Option<[Level; 2]>,
     /// What the driver says is in use, by all processes, if it says it.
     pub in_use: Option<Level>,
-    /// What was reserved and not handed out when most was reserved: by the pools, and by a framework.
+    /// Memory that was reserved and not handed out when most was handed out: by the pools, and by a
+    /// framework.
     pub unused: [Unused; 2],
     /// Whether the process has anything there, and it is not only the driver that speaks of it.
     pub is_used: bool,
 }
 
-/// What an allocator had reserved and not handed out, when it had reserved most; of several such moments when it had
-/// handed out most.
+/// Memory that an allocator had reserved and not handed out when it had handed out most, to within one part
+/// in a hundred. Of several such moments it is the one with most unused memory.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Unused {
-    reserved: i128,
+    /// The most that was handed out, and what was at the moment.
+    peak: i128,
+    allocated: i128,
     bytes: i128,
+    /// When, ns since the start.
+    pub ns: u64,
 }
 
 impl Unused {
-    fn look(&mut self, reserved: &Level, allocated: &Level) {
+    fn look(&mut self, reserved: &Level, allocated: &Level, ns: u64) {
+        self.peak = self.peak.max(allocated.now);
+        let is_peak = |allocated: i128| allocated * 100 >= self.peak * 99;
         let bytes = reserved.now - allocated.now;
-        if reserved.now > self.reserved {
-            *self = Unused {
-                reserved: reserved.now,
-                bytes,
-            };
-        } else if reserved.now == self.reserved {
-            self.bytes = self.bytes.min(bytes);
+        if is_peak(allocated.now) && (bytes > self.bytes || !is_peak(self.allocated)) {
+            (self.allocated, self.bytes, self.ns) = (allocated.now, bytes, ns);
         }
     }
 
-    /// Bytes, of these levels after the last event.
-    pub fn bytes(&self, reserved: &Level, allocated: &Level) -> u64 {
-        to_bytes(self.bytes + reserved.missing - allocated.missing)
+    /// Bytes that were not handed out, and bytes reserved; of these levels after the last event.
+    pub fn bytes(&self, reserved: &Level, allocated: &Level) -> [u64; 2] {
+        let bytes = self.bytes + reserved.missing - allocated.missing;
+        [bytes, self.allocated + self.bytes + reserved.missing].map(to_bytes)
     }
 }
 
@@ -161,14 +164,14 @@ impl DeviceAccount {
     }
 
     /// Looks at what is reserved and not handed out, after a sum has changed.
-    fn look(&mut self, changed: Sum) {
+    fn look(&mut self, changed: Sum, ns: u64) {
         match (changed, &self.framework) {
             (Sum::Allocated | Sum::Reserved, _) => {
-                self.unused[0].look(&self.reserved, &self.allocated);
+                self.unused[0].look(&self.reserved, &self.allocated, ns);
             }
             // A framework says both at once, this one last.
             (Sum::FrameworkReserved, Some([allocated, reserved])) => {
-                self.unused[1].look(reserved, allocated);
+                self.unused[1].look(reserved, allocated, ns);
             }
             _ => {}
         }
@@ -263,6 +266,6 @@ fn take(devices: &mut Vec<(u8, DeviceAccount)>, change: &Change, record: &Record
         if let Some(level) = devices[at].1.level(sum) {
             level.step(step, bytes, record);
         }
-        devices[at].1.look(sum);
+        devices[at].1.look(sum, record.ns);
     });
 }

@@ -45,6 +45,9 @@ pub struct Shortage {
     pub live: u64,
     /// The stacks that held them, those with most bytes first.
     pub holders: Vec<Held>,
+    /// The blocks that were live, one by one.
+    #[serde(skip)]
+    pub blocks: Vec<Block>,
     /// What the recording has of it.
     #[serde(skip)]
     pub event: Event,
@@ -101,6 +104,7 @@ impl Shortage {
         let there = || blocks.iter().filter(is_there);
         self.live = there().fold(0, |sum, block| sum.saturating_add(block.size));
         self.holders = by_stack(recording, there());
+        self.blocks = there().copied().collect();
     }
 
     /// Adds what a framework says beside its events, and the stream.
@@ -192,6 +196,7 @@ impl Visitor for Shortages {
                     }),
                     live: 0,
                     holders: Vec::new(),
+                    blocks: Vec::new(),
                     event: *event,
                 });
             }

@@ -1,24 +1,15 @@
-//! What would have met a request: found by serving the recorded requests up to it again, with other allocators and with
-//! more memory.
+//! Allocators that would have met a request with the same memory, and the memory with which the same one
+//! would.
 
 use serde::Serialize;
 
-use super::cause::{Cause, Situation};
-use super::find::Shortage;
-use super::until::Until;
-use crate::ledger::Focus;
-use crate::recording::Recording;
-use crate::replay::{Policy, ReplayDevice, run};
-use crate::requests::{Op, Request, Requests};
+use super::replayed::Replayed;
+use super::search::Without;
+use crate::replay::Policy;
 use gpushim_alloc::Policy as Ours;
-use gpushim_trace::Layer;
 
-/// Requests beyond which it is not tried: each try takes about a microsecond for each.
-const MOST: usize = 4_000_000;
 /// Steps in which the least memory is looked for, bytes.
 const STEP: u64 = 2 << 20;
-/// Requests beyond this size are not tried, bytes: no device has as much.
-const LARGEST: u64 = 1 << 42;
 /// The most tries for it.
 const TRIES: usize = 12;
 
@@ -46,99 +37,42 @@ pub struct Fits {
     pub tries: Vec<Try>,
     /// Bytes that were there for the allocator.
     pub memory: u64,
-    /// If nothing was tried, or what was tried says nothing: why.
+    /// Why nothing was replayed, or the replay says nothing.
     pub untold: Option<&'static str>,
 }
 
 impl Fits {
-    /// Of a request, its situation and the cause.
-    pub(super) fn of(
-        recording: &dyn Recording,
-        shortage: &Shortage,
-        situation: &Situation,
-        cause: Cause,
-    ) -> Fits {
-        let untold = |why| Fits {
+    /// Reports that nothing was replayed.
+    pub(super) fn untold(why: &'static str) -> Fits {
+        Fits {
             untold: Some(why),
             ..Fits::default()
-        };
-        match cause {
-            Cause::TooLarge { .. } | Cause::Growth { .. } => return Fits::default(),
-            Cause::Unknown => return untold("the memory that there was is not known"),
-            _ => {}
         }
-        if shortage.size > LARGEST {
-            return Fits::default();
-        }
-        if recording.coverage().wrapped {
-            return untold("the beginning of the run is no longer in the recording");
-        }
-        let Some(device) = shortage.device else {
-            return untold("the device is not known");
-        };
-        let focus = Focus {
-            layer: if shortage.by_framework {
-                Layer::Tensor
-            } else {
-                Layer::Device
-            },
-            device: Some(device),
-        };
-        let until = Until {
-            recording,
-            ticket: shortage.ticket,
-        };
-        let mut requests = (Requests::of(&until, focus))
-            .remove(&device)
-            .unwrap_or_default();
-        if requests.len() > MOST {
-            return untold(
-                "the run before it is too long to be replayed here: see `gpushim replay --limit`",
-            );
-        }
-        requests.push(Request {
-            op: Op::Allocate,
-            block: requests.blocks(),
-            bytes: shortage.size,
-            stream: (shortage.by_framework || shortage.is_ordered).then_some(shortage.stream),
-            thread: shortage.thread,
-            ns: shortage.ns,
-        });
-        let reserved = situation.cache.map(|cache| cache.reserved);
-        // Memory of other kinds takes up some of the device, too.
-        let is_all = !shortage.by_framework && requests.odd().not_pooled == 0;
-        let own = reserved.filter(|_| !is_all).unwrap_or(situation.held);
-        let room = match cause {
-            // It refused what the device had.
-            Cause::FrameworkLimit { .. } => 0,
-            _ => situation.room(),
-        };
-        let memory = own.saturating_add(room);
-        let mut policies = candidates(shortage.by_framework, situation.policy.as_deref());
-        policies.dedup();
-        let first = policies.first().copied();
-        let attempt = |policy, memory| Try {
-            policy,
-            recorded: Some(policy) == first,
+    }
+
+    /// Tries allocators on the run up to a request. The recorded one does not meet it.
+    pub(super) fn of(replayed: &Replayed<'_>, by_framework: bool) -> Fits {
+        let memory = replayed.memory(Without::NONE);
+        let recorded = Try {
+            policy: replayed.policy,
+            recorded: true,
             memory,
-            fits: fits(&requests, policy, memory),
+            fits: false,
         };
-        let mut tries: Vec<Try> = Vec::new();
-        for policy in policies {
-            if tries.iter().all(|one| one.policy != policy) {
-                tries.push(attempt(policy, memory));
-            }
-        }
-        let Some(recorded) = tries.first().copied() else {
-            return Fits::default();
+        let (vmm, segments) = (Policy::Gpushim(Ours::Vmm), Policy::Gpushim(Ours::Segments));
+        let others = match by_framework {
+            true => [Policy::TorchExpandable, vmm],
+            false => [vmm, segments],
         };
-        if recorded.fits {
-            return untold(
-                "the replay of the same allocator meets it, and so says nothing of others",
-            );
-        }
-        let least = least(&requests, recorded.policy, memory);
-        tries.extend(least.map(|memory| Try {
+        let others = others.into_iter().filter(|one| *one != replayed.policy);
+        let others = others.map(|policy| Try {
+            policy,
+            recorded: false,
+            fits: replayed.meets(policy, memory),
+            memory,
+        });
+        let mut tries: Vec<Try> = [recorded].into_iter().chain(others).collect();
+        tries.extend(least(replayed, memory).map(|memory| Try {
             memory,
             fits: true,
             ..recorded
@@ -163,35 +97,10 @@ impl Fits {
     }
 }
 
-/// The allocator that served the run, and others.
-fn candidates(by_framework: bool, policy: Option<&str>) -> Vec<Policy> {
-    let (vmm, segments) = (Policy::Gpushim(Ours::Vmm), Policy::Gpushim(Ours::Segments));
-    if by_framework {
-        return vec![Policy::Torch, Policy::TorchExpandable, vmm];
-    }
-    let recorded = policy.and_then(|name| name.parse().ok());
-    // What is forwarded to the driver is in whole blocks.
-    let recorded = match (recorded, policy) {
-        (Some(recorded), _) => recorded,
-        (None, Some("off")) => Policy::Gpushim(Ours::Blocks),
-        (None, _) => vmm,
-    };
-    vec![recorded, vmm, segments]
-}
-
-fn fits(requests: &Requests, policy: Policy, memory: u64) -> bool {
-    let device = ReplayDevice {
-        limit: Some(memory),
-        ..ReplayDevice::default()
-    };
-    let mut allocator = policy.build(&device, requests);
-    run(requests, &mut *allocator).out_of_memory == 0
-}
-
 /// The least memory beyond `memory` bytes with which all requests are met, to within a step; `None` if it is not found.
-fn least(requests: &Requests, policy: Policy, memory: u64) -> Option<u64> {
+fn least(replayed: &Replayed<'_>, memory: u64) -> Option<u64> {
     let (mut few, mut enough) = (memory, None::<u64>);
-    let mut more = requests.iter().last()?.bytes.max(STEP);
+    let mut more = replayed.requests.iter().last()?.bytes.max(STEP);
     for _ in 0..TRIES {
         let middle = match enough {
             None => few.checked_add(more)?,
@@ -205,7 +114,7 @@ fn least(requests: &Requests, policy: Policy, memory: u64) -> Option<u64> {
         if Some(middle) == enough {
             break;
         }
-        if fits(requests, policy, middle) {
+        if replayed.meets(replayed.policy, middle) {
             enough = Some(middle);
         } else {
             few = middle;

@@ -1,7 +1,7 @@
 //! What the layout of a framework's cache says of requests that could not be met, in recordings that have no word of its
 //! pools and streams: how much of its free memory they could not use.
 
-use super::cause::Situation;
+use super::figures::Situation;
 use super::find::Shortage;
 use crate::fragmentation::{Fragmentation, Room};
 use crate::ledger::{Focus, Moment};
@@ -57,6 +57,7 @@ fn of_room(room: &Room, by_framework: bool, situation: &mut Situation) {
 mod tests {
     use super::*;
     use crate::oom::cause::{Cause, Place};
+    use crate::oom::explain::Explanation;
     use crate::oom::find::Cache;
 
     const GIB: u64 = 1 << 30;
@@ -86,7 +87,7 @@ mod tests {
             ..Room::default()
         };
         of_room(&room, true, &mut situation);
-        situation.causes()
+        Explanation::by_figures(&situation).causes
     }
 
     #[test]

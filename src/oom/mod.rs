@@ -5,10 +5,17 @@
 //! it, `Fits` what would have met it, [`OomReport`] is the text.
 
 mod cause;
+mod explain;
+mod figures;
 mod find;
 mod fits;
 mod layout;
+mod leak;
+mod replayed;
+mod search;
 mod situation;
+#[cfg(test)]
+mod tests;
 mod text;
 mod until;
 mod words;

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
 
-use super::cause::Situation;
+use super::figures::Situation;
 use super::find::Shortage;
 use super::layout;
-use crate::growth::Growth;
+use super::leak::Leak;
 use crate::ledger::{Account, DeviceAccount, Focus, LiveAt, Visitor, walk};
 use crate::recording::{Caching, Recording, Segment};
 use gpushim_config::size;
@@ -35,11 +35,12 @@ impl Sums {
     }
 }
 
-/// The situations of requests that could not be met, in their order. Goes through the recording once more.
+/// The situations of requests that could not be met, in their order, given what iterations had left behind
+/// at each. Goes through the recording once more.
 pub(super) fn situations(
     recording: &dyn Recording,
     shortages: &[Shortage],
-    grows: Option<&Growth>,
+    leaks: &[Leak],
 ) -> Vec<Situation> {
     if shortages.is_empty() {
         return Vec::new();
@@ -68,7 +69,8 @@ pub(super) fn situations(
     // Events that are lost could have been the refusal.
     let coverage = recording.coverage();
     let is_whole = coverage.lost == 0 && coverage.torn == 0 && !coverage.wrapped;
-    let told = shortages.iter().zip(at).map(|(one, sums)| {
+    let told = shortages.iter().zip(leaks).zip(at);
+    let told = told.map(|((one, leak), sums)| {
         let sums = sums.unwrap_or_default();
         // What turned out later to have been there all the time.
         let before = device_of(&account, one.device).map_or(0, |last| last.held[1]);
@@ -93,13 +95,7 @@ pub(super) fn situations(
             in_framework: framework.map_or(0, |[allocated, reserved]| {
                 reserved.saturating_sub(allocated)
             }),
-            grows: grows.map(|growth| {
-                let per_iteration = growth.per_iteration.max(0.0) as u64;
-                let passed = growth.iterations.saturating_sub(growth.steady_from) as u64;
-                // What was freed before is no cause.
-                let kept = per_iteration.saturating_mul(passed).min(one.live);
-                [kept, per_iteration]
-            }),
+            grows: (leak.kept > 0).then_some([leak.kept, leak.per_iteration]),
             ..Situation::default()
         }
     });

@@ -4,16 +4,18 @@ use std::fmt;
 
 use serde::Serialize;
 
-use super::cause::{Cause, Situation};
+use super::cause::Cause;
+use super::explain::Explanation;
+use super::figures::Situation;
 use super::find::Shortage;
-use super::fits::Fits;
+use super::leak::Leak;
 use super::situation::situations;
 use super::words;
 use crate::fragmentation::Fragmentation;
 use crate::growth::Growth;
 use crate::iterations::{Followed, Given, Iterations};
 use crate::ledger::{Focus, Moment};
-use crate::output::answer::{Answer, Subject, not_told};
+use crate::output::answer::{Answer, Subject, not_told, unread};
 use crate::output::escape::shown;
 use crate::output::holder::{Holder, holder_labels};
 use crate::output::style::{Style, marked, verdict};
@@ -25,8 +27,8 @@ use gpushim_trace::Layer;
 /// What handed out memory is called of which the recording has no blocks.
 const NOT_IN_RECORDING: &str = "rounding, or made before the recording began";
 
-/// Requests whose recordings are replayed.
-const TRIED: usize = 2;
+/// Requests that are explained by replays; those after them are mostly of the same cause.
+const REPLAYED: usize = 2;
 
 /// What `gpushim oom` finds.
 #[derive(Clone, Debug, Serialize)]
@@ -37,6 +39,9 @@ pub struct OomReport {
     pub subject: Subject,
     /// The requests, the first ones.
     pub shortages: Vec<ExplainedShortage>,
+    /// Why there may have been others.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unread: Option<&'static str>,
 }
 
 /// A request that ran out of memory, and why.
@@ -46,12 +51,13 @@ pub struct ExplainedShortage {
     /// The figures.
     #[serde(flatten)]
     pub shortage: Shortage,
-    /// Why it did not fit, the cause first.
-    pub causes: Vec<Cause>,
+    /// The causes for which it did not fit.
+    #[serde(flatten)]
+    pub explanation: Explanation,
+    /// The call site of most of what iterations left behind, if that is a cause.
+    pub left_by: Option<CallSite>,
     /// What is known of the moment.
     pub situation: Situation,
-    /// What would have met it, by replay.
-    pub fits: Fits,
     /// In which iteration, from 0.
     pub iteration: Option<usize>,
     /// The stacks that held the rest, those with most bytes first.
@@ -83,66 +89,83 @@ impl OomReport {
             .as_ref()
             .map(|all| Growth::new(all, &followed.kept));
         let grows = growth.filter(|growth| growth.grows);
-        let mut report = OomReport::new(
+        OomReport::new(
             recording,
             Subject::of(recording, focus),
             shortages,
             iterations.as_ref(),
             grows.as_ref(),
+            REPLAYED,
             names,
-        );
-        // Those after the first few are mostly of the same cause.
-        for told in report.shortages.iter_mut().take(TRIED) {
-            told.try_others(recording, names);
-        }
-        report
+        )
     }
 
-    /// Of what was found, with the iterations, and how memory grows, if it does. Nothing is replayed.
+    /// Explains the requests that were found, with the iterations and the growth: the first `replayed` ones
+    /// by replays.
     pub fn new(
         recording: &dyn Recording,
         subject: Subject,
         shortages: Vec<Shortage>,
         iterations: Option<&Iterations>,
         grows: Option<&Growth>,
+        replayed: usize,
         names: &mut dyn Names,
     ) -> OomReport {
-        let situations = situations(recording, &shortages, grows);
-        let told = shortages.into_iter().zip(situations);
-        let told = told.map(|(shortage, situation)| {
+        let leak = |one| grows.map_or_else(Leak::default, |grows| Leak::of(recording, grows, one));
+        let leaks: Vec<Leak> = shortages.iter().map(leak).collect();
+        let situations = situations(recording, &shortages, &leaks);
+        let told = shortages.into_iter().zip(leaks).zip(situations).enumerate();
+        let told = told.map(|(index, ((shortage, leak), situation))| {
+            let explanation = match index < replayed {
+                true => Explanation::by_replay(recording, &shortage, &situation, &leak),
+                false => Explanation::by_figures(&situation),
+            };
             let asker = (shortage.stack != 0).then(|| CallSite::of(names, shortage.stack));
+            let mut causes = explanation.causes.iter();
+            let is_leak = causes.any(|cause| matches!(cause, Cause::Growth { .. }));
+            let left_by = (is_leak && leak.stack != 0).then(|| CallSite::of(names, leak.stack));
             let iteration = iterations
                 .filter(|all| all.certainty.sure)
                 .and_then(|all| all.of(shortage.ticket));
-            let held_by = shortage
-                .holders
-                .iter()
-                .map(|held| Holder::of(names, held, shortage.live));
-            let (causes, fits) = (situation.causes(), Fits::default());
-            let first = causes.first().copied().unwrap_or(Cause::Unknown);
-            ExplainedShortage {
+            let holders = shortage.holders.iter();
+            let holders = holders.map(|held| Holder::of(names, held, shortage.live));
+            let sentences = words::Sentences {
+                shortage: &shortage,
+                situation: &situation,
+                explanation: &explanation,
+                left_by: left_by.as_ref(),
+            };
+            let mut told = ExplainedShortage {
                 iteration,
-                held_by: held_by.collect(),
-                verdict: words::verdict(&shortage, &situation, &causes, asker.as_ref(), iteration),
-                evidence: words::evidence(&situation),
-                advice: words::advice(first, &situation, &fits),
+                held_by: holders.collect(),
+                verdict: sentences.verdict(asker.as_ref(), iteration),
+                evidence: sentences.evidence(),
+                advice: sentences.advice(),
+                left_by,
                 shortage,
-                causes,
+                explanation,
                 situation,
-                fits,
+            };
+            if index < replayed {
+                told.name_pins(recording, names);
             }
+            told
         });
         OomReport {
             subject,
             shortages: told.collect(),
+            unread: unread(recording),
         }
     }
 }
 
 impl ExplainedShortage {
-    /// The cause.
-    pub fn cause(&self) -> Cause {
-        self.causes.first().copied().unwrap_or(Cause::Unknown)
+    /// The call site that the request failed for, as far as it is known: the one that left most behind, else
+    /// the one that held most.
+    pub fn site(&self) -> Option<&CallSite> {
+        let mut holders = self.held_by.iter().map(|holder| &holder.who);
+        let holder = holders.find(|site| site.function.is_some());
+        self.left_by.as_ref().or(holder)
     }
 
     /// Bytes that the allocator had handed out and no block of the recording accounts for: rounding, and blocks that
@@ -153,13 +176,9 @@ impl ExplainedShortage {
         (unknown > allocated / 50).then_some(unknown)
     }
 
-    /// Replays the recording up to the request, and names the blocks that pin free memory.
-    fn try_others(&mut self, recording: &dyn Recording, names: &mut dyn Names) {
-        let cause = self.cause();
-        self.fits = Fits::of(recording, &self.shortage, &self.situation, cause);
-        self.advice = words::advice(cause, &self.situation, &self.fits);
-        self.advice.extend(words::tried(&self.fits));
-        let Cause::Fragmentation { of_framework, .. } = cause else {
+    /// Names the blocks that pin free memory, where that is the cause.
+    fn name_pins(&mut self, recording: &dyn Recording, names: &mut dyn Names) {
+        let Cause::Fragmentation { of_framework, .. } = self.explanation.cause() else {
             return;
         };
         let focus = Focus {
@@ -197,7 +216,13 @@ impl Answer for OomReport {
             );
         }
         if self.shortages.is_empty() {
-            return writeln!(f, "No request failed for lack of memory.");
+            return match self.unread {
+                None => writeln!(f, "No request failed for lack of memory."),
+                Some(why) => writeln!(
+                    f,
+                    "No request failed for lack of memory in what can be read: {why}."
+                ),
+            };
         }
         for told in &self.shortages {
             writeln!(f, "{}", verdict(true, &shown(&told.verdict)))?;

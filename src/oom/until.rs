@@ -1,4 +1,6 @@
-//! A recording up to an event.
+//! A recording up to an event, if wanted without some of its blocks.
+
+use rustc_hash::FxHashSet;
 
 use crate::recording::{Decorator, NumberedRequest, Recording};
 use gpushim_trace::{Record, Timeline};
@@ -8,6 +10,8 @@ pub(super) struct Until<'a> {
     pub recording: &'a dyn Recording,
     /// The event.
     pub ticket: u64,
+    /// The places of allocations that are left out; their blocks are live at the event.
+    pub without: Option<&'a FxHashSet<u64>>,
 }
 
 impl Decorator for Until<'_> {
@@ -18,7 +22,11 @@ impl Decorator for Until<'_> {
     fn events(&self) -> Box<dyn Iterator<Item = Record> + Send + '_> {
         let end = self.ticket;
         let events = self.recording.events();
-        Box::new(events.take_while(move |record| record.ticket < end))
+        let events = events.take_while(move |record| record.ticket < end);
+        match self.without {
+            None => Box::new(events),
+            Some(without) => Box::new(events.filter(|record| !without.contains(&record.ticket))),
+        }
     }
 
     fn timeline(&self) -> Timeline {
@@ -26,6 +34,10 @@ impl Decorator for Until<'_> {
     }
 
     fn numbered(&self) -> Option<Box<dyn Iterator<Item = NumberedRequest> + '_>> {
+        if self.without.is_some() {
+            // Blocks would be numbered anew.
+            return None;
+        }
         // Each event is a request.
         let numbered = self.recording.numbered()?;
         Some(Box::new(numbered.take(self.ticket as usize)))
@@ -45,10 +57,23 @@ mod tests {
         std::fs::write(&path, lines).unwrap();
         let recording = &*open(&path).unwrap();
         for ticket in 0..4 {
-            let until = Until { recording, ticket };
+            let until = Until {
+                recording,
+                ticket,
+                without: None,
+            };
             let numbered = Recording::numbered(&until).expect("the fast way");
             assert_eq!(numbered.count() as u64, ticket.min(3));
             assert_eq!(Recording::events(&until).count() as u64, ticket.min(3));
         }
+        let first = FxHashSet::from_iter([0]);
+        let until = Until {
+            recording,
+            ticket: 2,
+            without: Some(&first),
+        };
+        assert!(Recording::numbered(&until).is_none());
+        let left: Vec<u64> = Recording::events(&until).map(|one| one.ticket).collect();
+        assert_eq!(left, [1]);
     }
 }

@@ -1,48 +1,94 @@
 //! Causes in sentences, and what helps.
 
-use super::cause::{Cause, Place, Situation};
+use super::cause::{Cause, Place};
+use super::explain::{Evidence, Explanation};
+use super::figures::Situation;
 use super::find::Shortage;
 use super::fits::Fits;
+use super::search::Without;
 use crate::output::units::{bytes, count, span};
 use crate::recording::CallSite;
 
-/// The request, what there was, and the cause.
-pub(super) fn verdict(
-    shortage: &Shortage,
-    situation: &Situation,
-    causes: &[Cause],
-    asker: Option<&CallSite>,
-    iteration: Option<usize>,
-) -> String {
-    let mut text = format!("Out of memory at {}", span(shortage.ns));
-    if let Some(iteration) = iteration {
-        text.push_str(&format!(", in iteration {iteration}"));
+/// The sentences about a request.
+pub(super) struct Sentences<'a> {
+    pub shortage: &'a Shortage,
+    pub situation: &'a Situation,
+    pub explanation: &'a Explanation,
+    /// The call site of most of what iterations left behind.
+    pub left_by: Option<&'a CallSite>,
+}
+
+impl Sentences<'_> {
+    /// The request and its cause.
+    pub fn verdict(&self, asker: Option<&CallSite>, iteration: Option<usize>) -> String {
+        let shortage = self.shortage;
+        let mut text = format!("Out of memory at {}", span(shortage.ns));
+        if let Some(iteration) = iteration {
+            text.push_str(&format!(", in iteration {iteration}"));
+        }
+        let asking = match (asker, shortage.by_framework) {
+            (Some(site), _) => site.in_a_sentence(),
+            (None, true) => "the framework".to_string(),
+            (None, false) => "the program".to_string(),
+        };
+        text.push_str(&format!(": {asking} asked for {}", bytes(shortage.size)));
+        if let Some(device) = shortage.device {
+            text.push_str(&format!(" of gpu {device}"));
+        }
+        text.push('.');
+        for cause in &self.explanation.causes {
+            text.push_str(&format!(" {}", self.sentence(*cause)));
+        }
+        if self.explanation.causes.len() > 1 {
+            text.push_str(" Without only one of these it does not fit.");
+        }
+        for other in &self.explanation.instead {
+            text.push_str(&format!(" Also: {}", self.sentence(*other)));
+        }
+        if shortage.met_later {
+            text.push_str(" The framework then gave back what it had cached, and went on.");
+        }
+        text
     }
-    let asking = match (asker, shortage.by_framework) {
-        (Some(site), _) => site.in_a_sentence(),
-        (None, true) => "the framework".to_string(),
-        (None, false) => "the program".to_string(),
-    };
-    text.push_str(&format!(": {asking} asked for {}", bytes(shortage.size)));
-    if let Some(device) = shortage.device {
-        text.push_str(&format!(" of gpu {device}"));
+
+    /// The memory of the device and the allocator, and the way in which the cause was found; a line each.
+    pub fn evidence(&self) -> Vec<String> {
+        let mut lines = evidence(self.situation);
+        lines.extend(tried(self.explanation));
+        lines
     }
-    text.push('.');
-    let mut causes = causes.iter();
-    if let Some(first) = causes.next() {
-        text.push_str(&format!(" {}", sentence(*first, situation)));
+
+    /// Advice against the cause, the best first.
+    pub fn advice(&self) -> Vec<String> {
+        let advice = |cause| advice(cause, self.situation, &self.explanation.fits);
+        self.explanation
+            .causes
+            .iter()
+            .flat_map(|cause| advice(*cause))
+            .collect()
     }
-    for more in causes {
-        text.push_str(&format!(" Also: {}", sentence(*more, situation)));
+
+    fn sentence(&self, cause: Cause) -> String {
+        match (cause, self.left_by) {
+            (
+                Cause::Growth {
+                    kept,
+                    per_iteration,
+                },
+                Some(site),
+            ) => format!(
+                "{} had left {} behind, {} in each iteration: without that it fits.",
+                site.in_a_sentence(),
+                bytes(kept),
+                bytes(per_iteration)
+            ),
+            _ => sentence(cause, self.situation),
+        }
     }
-    if shortage.met_later {
-        text.push_str(" The framework then gave back what it had cached, and went on.");
-    }
-    text
 }
 
 /// What the device and the allocator had, one line each.
-pub(super) fn evidence(situation: &Situation) -> Vec<String> {
+fn evidence(situation: &Situation) -> Vec<String> {
     let mut lines = Vec::new();
     if let Some(limit) = situation.limit {
         lines.push(format!(
@@ -114,9 +160,9 @@ fn sentence(cause: Cause, situation: &Situation) -> String {
             kept,
             per_iteration,
         } => format!(
-            "The cause is a leak: each iteration keeps {}, {} by then.",
-            bytes(per_iteration),
-            bytes(kept)
+            "Iterations had left {} behind, {} each: without that it fits.",
+            bytes(kept),
+            bytes(per_iteration)
         ),
         Cause::FrameworkLimit { free, reserved } => {
             let free = free.map_or(String::new(), |free| {
@@ -134,7 +180,7 @@ fn sentence(cause: Cause, situation: &Situation) -> String {
             )
         }
         Cause::Waiting { bytes: waiting } => format!(
-            "{} would have been enough that the program has freed, but streams, captures or graphs may still use it.",
+            "{} that the program had freed waited for streams, captures or graphs: without that it fits.",
             bytes(waiting)
         ),
         Cause::CachedElsewhere {
@@ -150,7 +196,10 @@ fn sentence(cause: Cause, situation: &Situation) -> String {
                 }
                 Place::Framework => "in the framework's cache, which this request could not use",
             };
-            format!("{} were free {place}.", bytes(there))
+            match there {
+                0 => format!("Free memory lay {place}: without that it fits."),
+                _ => format!("{} were free {place}.", bytes(there)),
+            }
         }
         Cause::Fragmentation {
             cached,
@@ -160,7 +209,7 @@ fn sentence(cause: Cause, situation: &Situation) -> String {
             let largest = largest.map_or(String::new(), |largest| {
                 format!(", none larger than {}", bytes(largest))
             });
-            let free = match situation.room() {
+            let free = match situation.room(Without::NONE) {
                 0 => String::new(),
                 room => format!(" and {} could still be got from the driver", bytes(room)),
             };
@@ -196,7 +245,7 @@ fn sentence(cause: Cause, situation: &Situation) -> String {
 }
 
 /// What helps against the cause, the best first.
-pub(super) fn advice(cause: Cause, situation: &Situation, fits: &Fits) -> Vec<String> {
+fn advice(cause: Cause, situation: &Situation, fits: &Fits) -> Vec<String> {
     let mut advice = Vec::new();
     let is_vmm = situation.policy.as_deref() == Some("vmm");
     match cause {
@@ -219,7 +268,7 @@ pub(super) fn advice(cause: Cause, situation: &Situation, fits: &Fits) -> Vec<St
             "Let graphs share one pool (torch.cuda.graph_pool_handle()), or drop pools that are not needed.".to_string(),
         ),
         Cause::CachedElsewhere { place: Place::Stream, .. } => advice.push(
-            "Allocate on one stream, and use record_stream for the others.".to_string(),
+            "Allocate on one stream: all blocks then come from one cache.".to_string(),
         ),
         Cause::Fragmentation { of_framework: true, .. }
             if fits.others().any(|policy| policy.name() == "torch-expandable") =>
@@ -249,21 +298,24 @@ pub(super) fn advice(cause: Cause, situation: &Situation, fits: &Fits) -> Vec<St
         Cause::OtherProcesses { .. } => advice.push(
             "Look at what else runs on the device (nvidia-smi, `gpushim top`).".to_string(),
         ),
-        Cause::DriverRefused { .. } => advice.push(
-            "Other processes may have given memory back meanwhile; without any, the driver's message in dmesg may say more.".to_string(),
-        ),
         Cause::Full { .. } => advice.push(
             "`gpushim peak` and `gpushim phases` show what to make smaller.".to_string(),
         ),
-        Cause::Unknown => {}
+        Cause::DriverRefused { .. } | Cause::Unknown => {}
     }
     advice
 }
 
 /// What was tried, in one sentence; nothing if nothing was.
-pub(super) fn tried(fits: &Fits) -> Option<String> {
+fn tried(explanation: &Explanation) -> Option<String> {
+    let fits = &explanation.fits;
     if let Some(why) = fits.untold {
-        return Some(format!("What would have fitted was not found out: {why}."));
+        return Some(format!(
+            "the causes are by these figures, not by a replay: {why}"
+        ));
+    }
+    if explanation.by == Evidence::Figures {
+        return None;
     }
     let with_it: Vec<_> = (fits.tries.iter())
         .filter(|one| one.memory == fits.memory)
@@ -275,7 +327,7 @@ pub(super) fn tried(fits: &Fits) -> Option<String> {
         names.join(", ")
     };
     let mut text = format!(
-        "Simulated up to this request with the same {}: ",
+        "replayed up to this request with the same {}: ",
         bytes(fits.memory)
     );
     match names(true) {
@@ -284,13 +336,12 @@ pub(super) fn tried(fits: &Fits) -> Option<String> {
         }
         met => text.push_str(&format!("{met} would have met it, {} not", names(false))),
     }
-    match fits.more() {
-        Some(more) => text.push_str(&format!(
-            "; {} would have met it with {} more.",
-            recorded.policy.name(),
+    if let Some(more) = fits.more() {
+        let policy = recorded.policy.name();
+        text.push_str(&format!(
+            "; {policy} would have met it with {} more",
             bytes(more)
-        )),
-        None => text.push('.'),
+        ));
     }
     Some(text)
 }

@@ -47,6 +47,20 @@ pub fn not_told(what: &str) -> String {
     format!("{what} cannot be told: {ONE_MOMENT}. {RECORD_HISTORY}.")
 }
 
+/// Why a recording cannot show that something never happened; `None` if it has all that happened.
+pub fn unread(recording: &dyn Recording) -> Option<&'static str> {
+    let coverage = recording.coverage();
+    if recording.is_one_moment() {
+        Some(ONE_MOMENT)
+    } else if coverage.wrapped {
+        Some("the beginning of the run is no longer in the recording")
+    } else if coverage.lost + coverage.torn > 0 || !recording.problems().is_empty() {
+        Some("a part of the recording cannot be read")
+    } else {
+        None
+    }
+}
+
 /// That more was live at the peak of a run, bytes, than at the peak of the events that are left.
 pub fn lost_peak_in_words(most: u64) -> String {
     format!(

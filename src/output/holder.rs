@@ -45,8 +45,8 @@ impl Holder {
             bytes: held.bytes,
             per_iteration: None,
             share: held.bytes as f64 / whole.max(1) as f64,
-            // When blocks were made of which only the end is known is not known.
-            oldest_ns: Some(held.oldest_ns).filter(|ns| !held.earlier || *ns > 0),
+            // What was there when the recording began was made at a time that is not known.
+            oldest_ns: Some(held.oldest_ns).filter(|ns| *ns > 0),
             made_before: held.earlier,
         }
     }

@@ -93,12 +93,11 @@ pub fn composition(
     let mut phases = phase::Phases::new(recording, names);
     let intervals = Intervals::of(entries, &mut phases);
     let is_sure = iterations.is_some_and(|all| all.certainty.sure);
-    let single_pass = (!is_sure && journal.is_all())
-        .then(|| intervals.single_pass())
-        .flatten();
-    let starts = match single_pass {
-        Some(pass) => pass.map(start_at).to_vec(),
-        None => iterations?.starts.clone(),
+    // Without sure iterations, the phases of all that happened tell what blocks are for.
+    let whole = !is_sure && journal.is_all() && !intervals.all.is_empty();
+    let starts = match whole {
+        true => Vec::new(),
+        false => iterations?.starts.clone(),
     };
     // When the blocks that were live then were freed.
     let freed: FxHashMap<u64, u64> = entries
@@ -113,8 +112,7 @@ pub fn composition(
     let mut judge = Judge {
         is_whole: !recording.coverage().wrapped,
         starts,
-        // Of a single pass it has all until the end.
-        sees_end: journal.is_whole() || single_pass.is_some(),
+        sees_end: journal.is_whole(),
         journal,
         intervals: &intervals,
         phases,
@@ -123,7 +121,11 @@ pub fn composition(
         .iter()
         .map(|block| {
             let freed = freed.get(&block.address).copied();
-            (*block, freed, judge.category(block, freed))
+            let category = match whole {
+                true => judge.by_phases(block, freed),
+                false => judge.category(block, freed),
+            };
+            (*block, freed, category)
         })
         .collect();
     if !intervals.by_ranges {
@@ -147,13 +149,8 @@ pub fn composition(
     let parts = Category::ALL.map(part).into_iter();
     let parts: Vec<Part> = parts.filter(|part| part.blocks > 0).collect();
     let is_told = parts.iter().any(|part| part.category != Category::Unknown);
-    let sure = is_sure || single_pass.is_some();
+    let sure = is_sure || (whole && intervals.is_single_pass());
     is_told.then_some(Composition { parts, sure })
-}
-
-/// The beginning of an iteration, by its event alone.
-fn start_at(ticket: u64) -> Start {
-    Start { ns: 0, ticket }
 }
 
 struct Judge<'a, 'b> {
@@ -169,6 +166,49 @@ struct Judge<'a, 'b> {
 }
 
 impl Judge<'_, '_> {
+    /// The phase in which a block was made.
+    fn phase(&mut self, block: &Block) -> Option<Phase> {
+        let by_range = self.phases.of_ranges(block.stack);
+        let by_stack = by_range.or_else(|| self.phases.of_frames(block.stack));
+        let interval = || self.intervals.at(block.ticket);
+        by_stack.or_else(|| (!block.earlier).then(interval)?.map(|one| one.phase))
+    }
+
+    /// Judges a block by the phases that made and freed it, in a recording without sure iterations.
+    fn by_phases(&mut self, block: &Block, freed: Option<u64>) -> Category {
+        let intervals = self.intervals;
+        let within = |ticket: u64| intervals.at(ticket).map(|interval| interval.phase);
+        let backward = intervals.next(Phase::Backward, block.ticket);
+        match (self.phase(block), freed) {
+            (Some(Phase::Optimizer), None) => Category::OptimizerState,
+            (Some(Phase::Optimizer), Some(_)) => Category::Temporary,
+            (Some(Phase::Backward), _) if block.earlier => Category::Gradients,
+            (Some(Phase::Backward), freed) => {
+                let end = intervals.at(block.ticket).map(|interval| interval.to);
+                match (end, freed) {
+                    (Some(end), Some(freed)) if freed <= end => Category::Temporary,
+                    _ => Category::Gradients,
+                }
+            }
+            // What was there before and stays.
+            (_, None) if block.earlier && self.is_whole => Category::Parameters,
+            (_, Some(freed)) if block.earlier && within(freed) == Some(Phase::Optimizer) => {
+                Category::Gradients
+            }
+            (_, None) if !intervals.has_begun(Phase::Forward, block.ticket) && !block.earlier => {
+                Category::Parameters
+            }
+            // What the pass keeps for a backward pass that is still to come.
+            (Some(Phase::Forward), None) if backward.is_none() => Category::Activations,
+            (_, None) => Category::Unknown,
+            (_, Some(freed)) => match backward {
+                Some(backward) if freed >= backward.from => Category::Activations,
+                _ if block.earlier => Category::Unknown,
+                _ => Category::Temporary,
+            },
+        }
+    }
+
     fn category(&mut self, block: &Block, freed: Option<u64>) -> Category {
         let phase = self.phases.of_ranges(block.stack);
         let phase = phase.or_else(|| match self.intervals.at(block.ticket) {

@@ -19,11 +19,11 @@ pub fn to_lower(composition: Option<&Composition>, whole: u64) -> Option<&'stati
              bfloat16 (`torch.autocast`), or take smaller batches and accumulate gradients",
         ),
         Category::Parameters => Some(
-            "the largest part is parameters: load them in bfloat16, or shard them over devices (`FullyShardedDataParallel`)",
+            "the largest part is parameters: load them in bfloat16 if they are float32, or shard them over devices \
+             (`FullyShardedDataParallel`)",
         ),
         Category::Gradients => Some(
-            "the largest part is gradients: free them right after the step (`zero_grad(set_to_none=True)`), or shard them over devices \
-             (`FullyShardedDataParallel`)",
+            "the largest part is gradients: shard them over devices (`FullyShardedDataParallel`)",
         ),
         Category::OptimizerState => Some(
             "the largest part is the optimizer's state: take an optimizer with less of it (SGD, Adafactor, 8-bit Adam), or shard it over \

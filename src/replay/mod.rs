@@ -17,6 +17,8 @@ mod heap;
 mod journal;
 mod least_limit;
 mod outcome;
+#[cfg(test)]
+pub(crate) mod planted;
 mod plot;
 mod policy;
 mod rmm;

@@ -8,7 +8,7 @@ use super::findings::{Finding, Findings, Topic, Untold};
 use super::overview::{HOLDERS, LayerFindings, Overview};
 use super::summary::PeakOf;
 use crate::iterations::{Given, Iterations};
-use crate::output::answer::layer_name;
+use crate::output::answer::{layer_name, unread};
 use crate::output::holder::{Holder, merged};
 use crate::peak::{Part, Peak, composition, to_lower};
 use crate::recording::{Names, Recording};
@@ -41,6 +41,9 @@ pub struct Report {
     pub untold: Vec<Untold>,
     /// What is damaged or missing in the file.
     pub problems: Vec<String>,
+    /// Why it cannot show that something never happened; `None` if it has all that happened.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unread: Option<&'static str>,
     /// The iterations that the user set.
     #[serde(skip)]
     pub iterations: Option<Iterations>,
@@ -152,6 +155,7 @@ impl Report {
             steady: found.steady,
             untold: found.untold,
             problems: trace.problems(),
+            unread: unread(trace),
             iterations: iterations.filter(|_| given.is_some()),
         };
         (report, overview.layers)

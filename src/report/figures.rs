@@ -118,9 +118,13 @@ pub struct DeviceFigures {
     pub allocated: Gauge,
     /// Held from the driver; at least what is allocated.
     pub reserved: Gauge,
-    /// Reserved and not handed out when most was reserved, bytes; `None` if the ring has wrapped: segments from before
-    /// are not known.
+    /// Reserved and not handed out when most was handed out, bytes; `None` if the ring has wrapped:
+    /// segments from before are not known.
     pub unused: Option<u64>,
+    /// Bytes that were reserved then.
+    pub reserved_then: u64,
+    /// Time of that moment, ns since the start.
+    pub then_ns: u64,
     /// In use on the device by all processes, as the driver said; `None` if it did not.
     pub in_use: Option<Gauge>,
     /// Peak requested / peak reserved; `None` if nothing was reserved, or if the ring has wrapped
@@ -144,8 +148,12 @@ pub struct TensorFigures {
     pub allocated_peak: u64,
     /// Highest that the framework said it held.
     pub reserved_peak: u64,
-    /// What it held and had not handed out when it held most, bytes.
+    /// Bytes that it held and had not handed out when it had handed out most.
     pub unused: u64,
+    /// Bytes that it held then.
+    pub reserved_then: u64,
+    /// Time of that moment, ns since the start.
+    pub then_ns: u64,
     /// What it said last.
     pub allocated_end: u64,
     /// What it held after the last event.

@@ -299,6 +299,8 @@ impl fmt::Display for Job {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::recording;
+    use crate::replay::planted::Planted;
 
     const GIB: u64 = 1 << 30;
 
@@ -316,6 +318,36 @@ mod tests {
         assert_eq!(outliers(&[]), [0_usize; 0]);
         // A few bytes are nothing.
         assert_eq!(outliers(&[0, 0, 0, 1 << 20]), [0_usize; 0]);
+    }
+
+    #[test]
+    fn snapshots_that_are_called_by_their_ranks_are_one_job() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut reports = Vec::new();
+        for rank in 0..4_u64 {
+            let mut run = Planted::new(16 << 30);
+            let kept = if rank == 2 { 40 } else { 0 };
+            for _ in 0..20 {
+                let batch = run.take("load", 0, 64 << 20).expect("memory");
+                if kept > 0 {
+                    run.take("remember", 0, kept << 20).expect("memory");
+                }
+                run.free(batch);
+            }
+            let path = folder.path().join(format!("rank{rank}_snapshot.pickle"));
+            std::fs::write(&path, run.pickle()).expect("written");
+            let recording = recording::open(&path).expect("a snapshot");
+            reports.push(Report::of(&*recording, None));
+        }
+        let job = Job::of(&reports).expect("a job");
+        assert_eq!((job.ranks.len(), &job.outliers[..]), (4, &[2][..]));
+        let told = "Rank 2 is unlike the others: 800.0 MiB more";
+        assert!(job.verdict.contains(told), "{}", job.verdict);
+        // The same files without their ranks are runs of their own.
+        for report in &mut reports {
+            report.facts.retain(|(key, _)| key != "rank");
+        }
+        assert!(Job::of(&reports).is_none());
     }
 
     #[test]

@@ -337,7 +337,7 @@ fn figures(ordinal: u8, device: &DeviceAccount, wrapped: bool) -> DeviceFigures 
     let has_tensors = device.framework.is_some() || device.tensors.peak() > 0;
     let framework = has_tensors.then(|| device.framework.unwrap_or_default());
     let [by_pools, by_framework] = device.unused;
-    let unused = by_pools.bytes(&device.reserved, &device.allocated);
+    let [unused, reserved_then] = by_pools.bytes(&device.reserved, &device.allocated);
     let whole = !wrapped && reserved.peak > 0 && requested.peak > 0;
     // A framework says with its tensors what it holds; what it gives back after the last of them other events tell:
     // those of its segments, or of the driver's memory that these are.
@@ -352,17 +352,24 @@ fn figures(ordinal: u8, device: &DeviceAccount, wrapped: bool) -> DeviceFigures 
         allocated,
         reserved,
         unused: (!wrapped).then_some(unused),
+        reserved_then,
+        then_ns: by_pools.ns,
         in_use: device.in_use.as_ref().map(gauge),
         utilization: whole.then(|| requested.peak as f64 / reserved.peak as f64),
-        tensors: framework.map(|[allocated, reserved]| TensorFigures {
-            tensors: gauge(&device.tensors),
-            allocated_peak: allocated.peak(),
-            reserved_peak: reserved.peak(),
-            unused: by_framework.bytes(&reserved, &allocated),
-            allocated_end: allocated.end(),
-            reserved_end: held_at_end(reserved.end()),
-            top_at_peak: Vec::new(),
-            top_at_end: Vec::new(),
+        tensors: framework.map(|[allocated, reserved]| {
+            let [unused, reserved_then] = by_framework.bytes(&reserved, &allocated);
+            TensorFigures {
+                tensors: gauge(&device.tensors),
+                allocated_peak: allocated.peak(),
+                reserved_peak: reserved.peak(),
+                unused,
+                reserved_then,
+                then_ns: by_framework.ns,
+                allocated_end: allocated.end(),
+                reserved_end: held_at_end(reserved.end()),
+                top_at_peak: Vec::new(),
+                top_at_end: Vec::new(),
+            }
         }),
         top_at_peak: Vec::new(),
         top_at_end: Vec::new(),

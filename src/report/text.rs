@@ -57,7 +57,7 @@ fn write_all(report: &Report, f: &mut String) -> Result {
         .try_for_each(|peak| held(peak, several, report.is_one_moment(), f))?;
     let summary = &report.summary;
     for device in &summary.devices {
-        memory(device, summary.devices.len() > 1, f)?;
+        memory(device, summary.devices.len() > 1, report.is_one_moment(), f)?;
     }
     allocations(summary, f)?;
     notes(report, f)?;
@@ -84,7 +84,8 @@ fn process(report: &Report, f: &mut String) -> Result {
     if report.started_wall_ns > 0 {
         process.push(format!("started {}", moment(report.started_wall_ns)));
     }
-    if !report.is_one_moment() {
+    let times = fact("times");
+    if !report.is_one_moment() && times.is_none() {
         let last = span(report.summary.last_ns);
         process.push(format!("last event after {last}"));
     }
@@ -124,6 +125,9 @@ fn process(report: &Report, f: &mut String) -> Result {
     if !settings.is_empty() {
         writeln!(f, "settings   {}", settings.join(", "))?;
     }
+    if report.is_one_moment() {
+        return writeln!(f, "events     none: it holds one moment");
+    }
     let events = &report.summary.events;
     write!(f, "events     {} recorded", count(events.recorded))?;
     if events.readable != events.recorded {
@@ -134,7 +138,8 @@ fn process(report: &Report, f: &mut String) -> Result {
         );
         write!(f, ", {readable} readable, {lost} lost, {torn} torn")?;
     }
-    writeln!(f)
+    writeln!(f)?;
+    times.map_or(Ok(()), |times| writeln!(f, "times      {times}"))
 }
 
 /// The fact of a GPU, with its bytes as people read them.

@@ -8,6 +8,7 @@ use crate::ledger::{Block, Change, Focus, Ledger};
 use crate::recording::{Recording, Segment};
 use gpushim_trace::{Class, Event, Kind, Layer, Record};
 
+mod changed;
 mod divided;
 mod lost;
 #[cfg(test)]
@@ -22,6 +23,7 @@ mod slice;
 use lost::Lost;
 use reader::Reader;
 
+pub use changed::Changed;
 pub use divided::STEPS;
 pub use odd::Anomalies;
 
@@ -334,6 +336,14 @@ impl Requests {
     /// The most bytes that were held from the driver when it was recorded, where that is known.
     pub fn recorded_reserved(&self) -> Option<u64> {
         Some(self.recorded_reserved).filter(|bytes| *bytes > 0)
+    }
+
+    /// Bytes that were held and free when the recording began: cache of requests that are not in it.
+    pub fn cached_before(&self) -> u64 {
+        let sum = |all: &mut dyn Iterator<Item = u64>| all.fold(0_u64, u64::saturating_add);
+        let held = sum(&mut self.given.segments.iter().map(|segment| segment.bytes));
+        let used = sum(&mut self.given.blocks.iter().map(|block| block.bytes));
+        held.saturating_sub(used)
     }
 
     /// The requests in order.

@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::find::{Curve, Curves, Run};
 use super::plot::{Plot, legend};
 use crate::ledger::Focus;
-use crate::output::answer::Answer;
+use crate::output::answer::{Answer, not_told};
 use crate::output::escape::shown;
 use crate::output::table::{Align, Table};
 use crate::output::units::{bytes, span};
@@ -19,6 +19,8 @@ use crate::recording::Recording;
 pub struct TimelineReport {
     /// Path of the recording.
     pub trace: String,
+    /// True for a snapshot without a history, which holds one moment.
+    pub one_moment: bool,
     /// The curves.
     #[serde(flatten)]
     pub run: Run,
@@ -29,6 +31,7 @@ impl TimelineReport {
     pub fn of(recording: &dyn Recording, focus: Focus, columns: usize) -> TimelineReport {
         TimelineReport {
             trace: recording.path().display().to_string(),
+            one_moment: recording.is_one_moment(),
             run: Run::of(recording, focus.device, columns),
         }
     }
@@ -72,12 +75,19 @@ impl Answer for TimelineReport {
         if self.run.devices.iter().all(|one| one.curves.is_empty()) {
             return writeln!(f, "The recording has no events of memory.");
         }
+        if self.one_moment {
+            writeln!(f, "{}", not_told("How memory went"))?;
+        }
         for device in &self.run.devices {
             let Some((handed_out, held)) = drawn(device) else {
                 continue;
             };
-            writeln!(f, "\n{}: {}", title(device), legend(handed_out, held))?;
-            Plot::of(&self.run, handed_out, held).write(f)?;
+            if self.one_moment {
+                writeln!(f, "\n{}, when the snapshot was taken", title(device))?;
+            } else {
+                writeln!(f, "\n{}: {}", title(device), legend(handed_out, held))?;
+                Plot::of(&self.run, handed_out, held).write(f)?;
+            }
             let mut table = Table::new([
                 ("", Align::Left),
                 ("most", Align::Right),
@@ -87,7 +97,10 @@ impl Answer for TimelineReport {
                 table.row([
                     curve.name.to_string(),
                     bytes(curve.peak),
-                    span(curve.peak_ns),
+                    match self.one_moment {
+                        true => String::new(),
+                        false => span(curve.peak_ns),
+                    },
                 ]);
             }
             write!(f, "\n{table}")?;

@@ -77,6 +77,8 @@ pub struct Baseline {
 
 /// Variables that are the program's affair, not the memory's: those of the recording stay.
 const KEPT: [&str; 2] = ["GPUSHIM_TAKEOVER", "GPUSHIM_REUSE"];
+/// A recording is no baseline if more than this part of what it held at most was cached before it began.
+const CACHED_BEFORE: u64 = 10;
 /// Variables that are chosen here.
 const CHOSEN: [&str; 3] = ["GPUSHIM_POLICY", "GPUSHIM_PAGE", "GPUSHIM_CACHE_MAX"];
 
@@ -128,6 +130,9 @@ pub(super) fn baseline(
     let runs = || recorded.iter().flat_map(|one| one.devices.values());
     let held: Option<Vec<u64>> = runs().map(Requests::recorded_reserved).collect();
     let held = held.and_then(|held| held.into_iter().max());
+    // What was cached before the recording began was for requests that no replay serves.
+    let cached = runs().map(Requests::cached_before).max().unwrap_or(0);
+    let held = held.filter(|held| cached <= held / CACHED_BEFORE);
     let own = own(recorded, families).and_then(|own| tried.iter().find(|one| one.candidate == own));
     let torch = if held.is_some() && own.is_some() {
         None

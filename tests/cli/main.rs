@@ -12,6 +12,7 @@ use serde_json::Value;
 mod alarms;
 mod check;
 mod colours;
+mod denials;
 mod doctor;
 mod findings;
 mod help;

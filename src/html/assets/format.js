@@ -36,6 +36,6 @@ const format = {
     return (share > 99.9 && share < 100 ? "> 99.9" : share.toFixed(1)) + " %";
   },
   address(number) { return "0x" + number.toString(16); },
-  base(path) { return path.slice(path.lastIndexOf("/") + 1); },
+  base(path) { return path.slice(Math.max(path.lastIndexOf("/"), path.lastIndexOf("\\")) + 1); },
   date(ns) { return new Date(ns / 1e6).toISOString().slice(0, 19).replace("T", " ") + " UTC"; },
 };

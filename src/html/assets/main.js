@@ -69,11 +69,12 @@ function describe(recording) {
   document.title = format.base(report.trace) + " · gpushim";
   $("program").textContent = $("program").title = program;
   const rank = recording.fact("rank");
-  $("process").textContent = ["process " + (recording.fact("pid") || "unknown") + (recording.fact("host") ? " on " + recording.fact("host") : ""),
+  const pid = recording.fact("pid"), host = recording.fact("host"), isOneMoment = report.untold.some((one) => one.topic === "history");
+  $("process").textContent = [pid ? "process " + pid + (host ? " on " + host : "") : host || "",
     rank ? "rank " + rank : "", report.started_wall_ns ? format.date(report.started_wall_ns) : ""].filter(Boolean).join(" · ");
   const figures = [];
   for (const view of recording.views.slice(0, 2)) {
-    figures.push(["Peak " + view.title[0].toLowerCase() + view.title.slice(1), bytes(view.peak), "at " + span(view.peakNs), view.layer + "-peak"]);
+    figures.push(["Peak " + view.title[0].toLowerCase() + view.title.slice(1), bytes(view.peak), isOneMoment ? "" : "at " + span(view.peakNs), view.layer + "-peak"]);
   }
   const most = (name) => Math.max(0, ...recording.views.flatMap((view) => view.others.filter((curve) => curve.name === name).map((curve) => curve.max.reduce((a, b) => Math.max(a, b), 0))));
   for (const [name, label] of [["framework reserved", "Framework reserved"], ["reserved", "Reserved"], ["driver", "Driver in use"]]) {
@@ -112,7 +113,7 @@ function drawLegend() {
     type: "button", "aria-pressed": String(Boolean(state.lit && state.lit.label === name)), title: place ? name + "\n" + place : name,
     onclick: () => lightStacks(name, stacksOf(group)),
   }, swatch(group), element("span", {}, name));
-  const made = groups.list.map(({ name, place }, group) => button(group, name, place));
+  const made = groups.list.map(({ label, place }, group) => button(group, label, place));
   if (groups.hasOther) made.push(button(8, "others", ""));
   $("legend").replaceChildren(...made);
 }

@@ -112,6 +112,11 @@ function groupsOf(view) {
   }
   const top = [...totals].sort((a, b) => b[1] - a[1]).slice(0, 8).map(([blame]) => blame);
   const list = top.map((blame) => ({ blame, name: blame ? texts[frames.name[blame - 1]] : "unknown", place: blame ? texts[frames.place[blame - 1]] : "" }));
+  // Of functions of one name, the place tells them apart.
+  for (const one of list) {
+    const isAlone = list.filter((other) => other.name === one.name).length === 1;
+    one.label = one.name + (isAlone || !one.place ? "" : " " + format.base(one.place));
+  }
   const of = new Uint8Array(stacks.count);
   for (let stack = 0; stack < stacks.count; stack++) {
     const at = top.indexOf(stacks.blame[stack]);

@@ -124,11 +124,10 @@ function drawLines(context, lines, width, y, top) {
     let place = Math.max(top - 2, at - 8);
     if (place < last + 13) place = last + 13;
     last = place;
-    const wide = context.measureText(name).width;
-    context.globalAlpha = 0.75;
-    context.fillStyle = colours.panel;
-    context.fillRect(width - RIGHT - wide - 8, place - 7, wide + 6, 14);
-    context.globalAlpha = 1;
+    // A rim, so that what lies below stays visible.
+    context.strokeStyle = colours.panel;
+    context.lineWidth = 3;
+    context.strokeText(name, width - RIGHT - 5, place);
     context.fillStyle = colours.soft;
     context.fillText(name, width - RIGHT - 5, place);
   }

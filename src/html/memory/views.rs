@@ -93,6 +93,11 @@ impl MemoryHistory {
                 Sum::FrameworkReserved => ("framework reserved", Some(Series::TensorsReserved)),
                 Sum::InUse => continue,
             };
+            // Where its segments are events, these say it at every moment, and the framework only with its
+            // tensors.
+            if recording.caching().is_some() && name.starts_with("framework") {
+                continue;
+            }
             let before = series.map_or(&[][..], spans);
             let before = if is_whole { &[] } else { before };
             let buckets = curve.finish(first_ns, before);

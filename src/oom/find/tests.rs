@@ -1,5 +1,7 @@
 use super::*;
 use crate::oom::Cause;
+use crate::oom::explain::Explanation;
+use crate::oom::leak::Leak;
 use crate::oom::situation::situations;
 use gpushim_trace::{Class, Layer, Trace, Writer, WriterOptions};
 
@@ -37,8 +39,9 @@ fn shortage(free: u64, state: Option<[u64; 3]>) -> (Shortage, Cause, Option<u64>
     assert_eq!(focus.layer, Layer::Device);
     let mut all = Shortage::all(&trace, focus);
     assert_eq!(all.len(), 1);
-    let situation = situations(&trace, &all, None).remove(0);
-    (all.remove(0), situation.causes()[0], situation.others())
+    let situation = situations(&trace, &all, &[Leak::default()]).remove(0);
+    let cause = Explanation::by_figures(&situation).cause();
+    (all.remove(0), cause, situation.others())
 }
 
 #[test]

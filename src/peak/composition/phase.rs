@@ -32,13 +32,15 @@ impl Phase {
         }
     }
 
-    /// Of a function.
-    fn of_function(name: &str) -> Option<Phase> {
+    /// Judges a function by its name and its file.
+    fn of_function(name: &str, file: Option<&str>) -> Option<Phase> {
         let last = name.rsplit(['.', ':']).next().unwrap_or(name);
         let last = last.split(['(', '<']).next().unwrap_or(last);
+        let is_in = |part: &str| file.is_some_and(|file| file.replace('\\', "/").contains(part));
         if name.contains("torch::autograd::Engine") || last == "backward" {
             Some(Phase::Backward)
-        } else if last == "zero_grad" || (last == "step" && name.contains('.')) {
+        } else if last == "zero_grad" || (last == "step" && name.contains('.')) || is_in(OPTIMIZERS)
+        {
             Some(Phase::Optimizer)
         } else if last == "forward" {
             Some(Phase::Forward)
@@ -47,6 +49,9 @@ impl Phase {
         }
     }
 }
+
+/// Folder of PyTorch's optimizers; they also wrap the `step` of an optimizer that a program defines.
+const OPTIMIZERS: &str = "/torch/optim/";
 
 /// Which phase stacks and ranges are of.
 pub struct Phases<'a> {
@@ -97,8 +102,9 @@ impl<'a> Phases<'a> {
                 Frame::Call(symbols) => &symbols[..],
                 Frame::Range(_) => &[],
             });
-            let mut functions = symbols.map(|symbol| &symbol.function);
-            functions.find_map(|function| Phase::of_function(function))
+            let mut phases =
+                symbols.map(|one| Phase::of_function(&one.function, one.file.as_deref()));
+            phases.find_map(|phase| phase)
         })
     }
 }
@@ -115,40 +121,58 @@ pub struct Interval {
 #[derive(Debug, Default)]
 pub struct Intervals {
     pub all: Vec<Interval>,
-    /// Whether ranges say so, and not allocations.
+    /// True if ranges say where backward ends, and not allocations.
     pub by_ranges: bool,
 }
 
 impl Intervals {
-    /// By ranges if any say so, else by what allocated.
+    /// By the outermost ranges that say which phase they are, of whatever happens meanwhile on all threads;
+    /// beside those by what allocated.
     pub fn of(entries: &[JournalEntry], phases: &mut Phases<'_>) -> Intervals {
-        let all = by_ranges(entries, phases);
-        if !all.is_empty() {
-            return Intervals {
-                all,
-                by_ranges: true,
-            };
-        }
-        let mut all: Vec<Interval> = Vec::new();
+        let mut found = Intervals::default();
+        let mut open: Vec<(u32, Option<Phase>)> = Vec::new();
+        let mut in_range: Option<Phase> = None;
         for entry in entries {
-            let What::Allocated(stack) = entry.what else {
-                continue;
-            };
-            let Some(phase) = phases.of_frames(stack) else {
-                continue;
-            };
-            match all.last_mut() {
-                Some(last) if last.phase == phase => last.to = entry.ticket,
-                _ => all.push(Interval {
-                    from: entry.ticket,
-                    to: entry.ticket,
-                    phase,
-                }),
+            match entry.what {
+                What::Push(name) => open.push((entry.thread, phases.of_range(name))),
+                What::Pop => {
+                    let innermost = open.iter().rposition(|(thread, _)| *thread == entry.thread);
+                    if let Some(at) = innermost {
+                        open.remove(at);
+                    }
+                }
+                What::Allocated(stack) if in_range.is_none() => {
+                    if let Some(phase) = phases.of_frames(stack) {
+                        found.add(phase, entry.ticket, entry.ticket);
+                    }
+                    continue;
+                }
+                What::Allocated(_) | What::Freed(_) => continue,
             }
+            let outermost = open.iter().find_map(|(_, phase)| *phase);
+            if outermost == in_range {
+                continue;
+            }
+            if let (Some(_), Some(last)) = (in_range, found.all.last_mut()) {
+                last.to = entry.ticket;
+            }
+            if let Some(phase) = outermost {
+                found.by_ranges |= phase == Phase::Backward;
+                found.all.push(Interval {
+                    from: entry.ticket,
+                    to: u64::MAX,
+                    phase,
+                });
+            }
+            in_range = outermost;
         }
-        Intervals {
-            all,
-            by_ranges: false,
+        found
+    }
+
+    fn add(&mut self, phase: Phase, from: u64, to: u64) {
+        match self.all.last_mut() {
+            Some(last) if last.phase == phase => last.to = to,
+            _ => self.all.push(Interval { from, to, phase }),
         }
     }
 
@@ -159,14 +183,18 @@ impl Intervals {
         (ticket <= last.to).then_some(last)
     }
 
-    /// From the forward pass to the end of the last phase, if there is one forward and one backward pass.
-    pub fn single_pass(&self) -> Option<[u64; 2]> {
-        let forward = self.all.iter().find(|one| one.phase == Phase::Forward)?;
-        let backward = self.next(Phase::Backward, forward.from)?;
-        if self.next(Phase::Forward, backward.from).is_some() {
-            return None;
-        }
-        Some([forward.from, self.all.last()?.to.saturating_add(1)])
+    /// Returns true if there is one forward pass and one backward pass after it.
+    pub fn is_single_pass(&self) -> bool {
+        let forward = self.next(Phase::Forward, 0);
+        let backward = forward.and_then(|forward| self.next(Phase::Backward, forward.from));
+        backward.is_some_and(|backward| self.next(Phase::Forward, backward.from).is_none())
+    }
+
+    /// Returns true if a phase has begun before an event.
+    pub fn has_begun(&self, phase: Phase, ticket: u64) -> bool {
+        self.all
+            .iter()
+            .any(|one| one.phase == phase && one.from <= ticket)
     }
 
     /// The first of a phase that begins after an event.
@@ -174,39 +202,6 @@ impl Intervals {
         let mut later = self.all.iter().filter(|one| one.from > ticket);
         later.find(|one| one.phase == phase)
     }
-}
-
-/// The outermost ranges that say which phase they are; whatever happens meanwhile, on all threads, is of it.
-fn by_ranges(entries: &[JournalEntry], phases: &mut Phases<'_>) -> Vec<Interval> {
-    let mut all: Vec<Interval> = Vec::new();
-    let mut open: Vec<(u32, Option<Phase>)> = Vec::new();
-    let mut now: Option<Phase> = None;
-    for entry in entries {
-        match entry.what {
-            What::Push(name) => open.push((entry.thread, phases.of_range(name))),
-            What::Pop => {
-                let innermost = open.iter().rposition(|(thread, _)| *thread == entry.thread);
-                if let Some(at) = innermost {
-                    open.remove(at);
-                }
-            }
-            What::Allocated(_) | What::Freed(_) => continue,
-        }
-        let outermost = open.iter().find_map(|(_, phase)| *phase);
-        if outermost == now {
-            continue;
-        }
-        if let (Some(_), Some(last)) = (now, all.last_mut()) {
-            last.to = entry.ticket;
-        }
-        all.extend(outermost.map(|phase| Interval {
-            from: entry.ticket,
-            to: u64::MAX,
-            phase,
-        }));
-        now = outermost;
-    }
-    all
 }
 
 #[cfg(test)]
@@ -237,7 +232,11 @@ mod tests {
             ),
             ("main", None),
         ] {
-            assert_eq!(Phase::of_function(function), phase, "{function}");
+            assert_eq!(Phase::of_function(function, None), phase, "{function}");
         }
+        // An optimizer of the program's own, and the wrapper of PyTorch around it.
+        let file = Some("/venv/lib/python3.12/site-packages/torch/optim/optimizer.py");
+        assert_eq!(Phase::of_function("wrapper", file), Some(Phase::Optimizer));
+        assert_eq!(Phase::of_function("wrapper", Some("/home/me/a.py")), None);
     }
 }

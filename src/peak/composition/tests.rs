@@ -6,6 +6,8 @@ use crate::ledger::sample::{ACTIVATIONS, GRADIENTS, STATE, Training};
 use crate::ledger::{Focus, Moment};
 use crate::peak::find::Peak;
 use crate::recording::{Frame, read};
+use crate::replay::planted::Planted;
+use crate::report::Report;
 use crate::symbols::{Kind, Symbol};
 use gpushim_trace::{StackNode, Trace};
 
@@ -120,4 +122,54 @@ fn a_single_pass_is_told_apart() {
     let parameters = (0..how.layers).map(|layer| (4 << 20) + layer * 4096).sum();
     assert_eq!(bytes(Category::Parameters), Some(parameters), "{found:?}");
     assert_eq!(bytes(Category::Gradients), Some(parameters), "{found:?}");
+}
+
+/// A step of a network of ten weights, seen from before its first step or after it.
+fn step(with_state: bool) -> Vec<Part> {
+    const MIB: u64 = 1 << 20;
+    let mut run = Planted::new(8 << 30);
+    let take = |run: &mut Planted, function, each: u64, number: usize| -> Vec<_> {
+        let blocks = (0..number).map(|_| run.take(function, 0, each * MIB).expect("memory"));
+        blocks.collect()
+    };
+    take(&mut run, "load", 10, 10);
+    if with_state {
+        take(&mut run, "AdamW.step", 20, 10);
+    }
+    // The history begins here.
+    run.forget();
+    let kept = take(&mut run, "forward", 15, 10);
+    take(&mut run, "backward", 10, 10);
+    kept.into_iter().for_each(|block| run.free(block));
+    if !with_state {
+        take(&mut run, "AdamW.step", 20, 10);
+    }
+    let moment = take(&mut run, "AdamW.step", 64, 1);
+    moment.into_iter().for_each(|block| run.free(block));
+    let report = Report::of(&run.snapshot(), None);
+    report.peaks[0].composition.clone().expect("its parts")
+}
+
+#[test]
+fn a_history_that_begins_in_the_middle_is_told_apart() {
+    for with_state in [false, true] {
+        let parts = step(with_state);
+        let bytes = |category| {
+            let its = parts.iter().find(|part| part.category == category);
+            its.map_or(0, |part| part.bytes >> 20)
+        };
+        let told = [
+            bytes(Category::Parameters),
+            bytes(Category::Gradients),
+            bytes(Category::OptimizerState),
+            bytes(Category::Temporary),
+            bytes(Category::Activations),
+        ];
+        // With the state from before, most is live when the gradients have been made.
+        let expected = match with_state {
+            false => [100, 100, 200, 64, 0],
+            true => [100, 100, 200, 0, 150],
+        };
+        assert_eq!(told, expected, "{parts:?}");
+    }
 }

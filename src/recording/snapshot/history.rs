@@ -1,5 +1,6 @@
 //! From a device's history to events.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -52,6 +53,7 @@ impl History {
     /// longer allocated, neither here nor by `torch.cuda.memory_allocated()`.
     pub(super) fn of(device: &DeviceHistory) -> History {
         let mut history = History::default();
+        let device = &with_requested(device);
         let before = history.look(device);
         let mut segments = Segments::before(device);
         let mut writer = Writer {
@@ -164,6 +166,22 @@ impl History {
         before.sort_by_key(|block| block.address);
         before
     }
+}
+
+/// A history in which each block that goes is first dropped: some tools write only that streams are done
+/// with it.
+fn with_requested(device: &DeviceHistory) -> Cow<'_, DeviceHistory> {
+    let has = |action| device.entries.iter().any(|entry| entry.action == action);
+    if has(Action::FreeRequested) || !has(Action::FreeCompleted) {
+        return Cow::Borrowed(device);
+    }
+    let mut device = device.clone();
+    for entry in &mut device.entries {
+        if entry.action == Action::FreeCompleted {
+            entry.action = Action::FreeRequested;
+        }
+    }
+    Cow::Owned(device)
 }
 
 /// Blocks that streams use and the program does not, by address, and until which event.

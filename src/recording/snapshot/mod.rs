@@ -20,12 +20,14 @@ use rustc_hash::FxHashMap;
 
 use super::caching::{Caching, Waiting};
 use super::pickle::Pickle;
-use super::{Coverage, Names, Recording};
+use super::{Coverage, Names, Recording, rank_by_name};
 use crate::error::{Result, failed};
-use gpushim_trace::{Class, Event, Kind, LiveBlock, Record, Timeline};
+use gpushim_trace::{Class, Event, Kind, LiveBlock, Record, Timeline, flags};
 
 mod entries;
 mod history;
+#[cfg(test)]
+mod made;
 mod numbered;
 mod pools;
 mod segments;
@@ -82,7 +84,19 @@ impl Snapshot {
         self
     }
 
-    fn from_content(path: &Path, content: Content) -> Snapshot {
+    fn from_content(path: &Path, mut content: Content) -> Snapshot {
+        let devices = content.devices.iter();
+        // A history without an allocation or a request that failed says nothing of what came before its end.
+        let entries = devices.flat_map(|device| &device.entries);
+        let is_one_moment = entries
+            .into_iter()
+            .all(|entry| !matches!(entry.action, Action::Alloc | Action::OutOfMemory));
+        if is_one_moment {
+            content
+                .devices
+                .iter_mut()
+                .for_each(|device| device.entries.clear());
+        }
         let mut snapshot = Snapshot {
             path: path.to_path_buf(),
             wall_ns: 0,
@@ -94,14 +108,14 @@ impl Snapshot {
             facts: vec![("framework".to_string(), "PyTorch".to_string())],
             problems: Vec::new(),
             caching: Caching::default(),
-            is_one_moment: false,
+            is_one_moment,
         };
+        let rank = rank_by_name(path).map(|rank| ("rank".to_string(), rank.to_string()));
+        snapshot.facts.extend(rank);
         // Begun by whatever has the first time. Ranges go before what happens at the same time.
         let mut all = snapshot.ranges(&content.annotations, &content.names);
-        let mut entries = 0;
         let mut histories = Vec::new();
         for device in &content.devices {
-            entries += device.entries.len();
             let mut history = History::of(device);
             history.segments = pools::kinds(device, &history);
             snapshot.tell(device.ordinal, &history);
@@ -114,6 +128,8 @@ impl Snapshot {
         let mut timed: Vec<(u64, Event, u64, usize)> = Vec::with_capacity(all.len());
         for (index, (time, event, stream)) in all.into_iter().enumerate() {
             let ns = match (time, begin) {
+                // What was there before the first entry was there when the first range began, too.
+                _ if event.flags & flags::EARLIER != 0 => 0,
                 (Some(time), Some(begin)) => time.saturating_sub(begin).saturating_mul(1000),
                 (None, Some(_)) => 0,
                 // Before PyTorch 2.2 there were no times: one µs for each event.
@@ -121,7 +137,7 @@ impl Snapshot {
             };
             timed.push((ns, event, stream, index));
         }
-        timed.sort_by_key(|(ns, ..)| *ns);
+        timed.sort_by_key(|(ns, event, ..)| (*ns, event.flags & flags::EARLIER == 0));
         if timed.iter().any(|(_, _, stream, _)| *stream != 0) {
             snapshot.streams = timed.iter().map(|(_, _, stream, _)| *stream).collect();
         }
@@ -145,16 +161,13 @@ impl Snapshot {
         };
         snapshot.events = timed.into_iter().enumerate().map(record).collect();
         snapshot.live = live(&snapshot.events);
-        let mut entries_of_all = content.devices.iter().flat_map(|device| &device.entries);
-        snapshot.is_one_moment = entries_of_all.all(|entry| entry.action == Action::Snapshot);
-        if entries == 0 {
+        if is_one_moment {
             let why = "it has no history, only what was there at its end: call \
                        torch.cuda.memory._record_memory_history() before what is to be seen";
             snapshot.problems.push(why.to_string());
         } else if begin.is_none() {
-            let why =
-                "its entries have no times: each is shown one microsecond after the one before";
-            snapshot.problems.push(why.to_string());
+            let why = "not recorded: each event is shown one microsecond after the one before";
+            snapshot.facts.push(("times".to_string(), why.to_string()));
         }
         if content.bad > 0 {
             let why = format!(
@@ -328,6 +341,10 @@ impl Recording for Snapshot {
 
     fn is_one_moment(&self) -> bool {
         self.is_one_moment
+    }
+
+    fn frames(&self, stack: u32) -> u64 {
+        self.stacks.frames(stack)
     }
 
     fn text(&self, id: u64) -> Option<String> {

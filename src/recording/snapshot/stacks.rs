@@ -17,6 +17,9 @@ use gpushim_trace::cut_to;
 /// Frames of a stack beyond which the outer ones are left out. Python itself gives up after 1,000 calls.
 const FRAMES: usize = 2048;
 
+/// Parts of the paths of code that is made anew for each run: `torch.compile`'s.
+const GENERATED: [&str; 2] = ["/torchinductor_", "<eval_with_key>"];
+
 /// A function as PyTorch names it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Function {
@@ -81,6 +84,8 @@ pub(super) struct Stacks {
     /// Names and files of functions.
     texts: Texts,
     stacks: Numbered<Stack>,
+    /// The number of each list of functions, from 1 on, as it is without generated code.
+    plain: Vec<u32>,
     /// What lists and dicts of the pickle came to, by their place: they are shared a lot.
     seen_lists: FxHashMap<u32, u32>,
     seen_dicts: FxHashMap<u32, u32>,
@@ -158,6 +163,45 @@ impl Stacks {
         self.seen_dicts = FxHashMap::default();
         self.labels.finish();
         self.texts.finish();
+        self.plain = self.without_generated();
+    }
+
+    /// The number of each list of functions without those of generated code, of which each line is another
+    /// function.
+    fn without_generated(&mut self) -> Vec<u32> {
+        let is_generated = |number: &u32| {
+            let file = self.functions.get(*number).map(|function| function.file);
+            let file = file
+                .and_then(|file| self.texts.get(file))
+                .unwrap_or_default();
+            GENERATED.iter().any(|part| file.contains(part))
+        };
+        let lists = (1..).map_while(|number| self.calls.get(number));
+        let plain: Vec<Vec<u32>> = lists
+            .map(|list| {
+                let plain: Vec<u32> = list
+                    .iter()
+                    .filter(|one| !is_generated(one))
+                    .copied()
+                    .collect();
+                if plain.is_empty() {
+                    list.clone()
+                } else {
+                    plain
+                }
+            })
+            .collect();
+        plain
+            .into_iter()
+            .map(|list| self.calls.number(list))
+            .collect()
+    }
+
+    /// A number that stacks of the same functions have in common, generated code aside.
+    pub(super) fn frames(&self, stack: u32) -> u64 {
+        let calls = self.stacks.get(stack).map_or(0, |stack| stack.calls);
+        let plain = self.plain.get((calls as usize).wrapping_sub(1));
+        u64::from(plain.copied().unwrap_or(calls))
     }
 
     /// The names of the stacks.

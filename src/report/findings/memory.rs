@@ -1,13 +1,14 @@
 //! Memory that is held and not used: fragmented, reserved and not handed out, or not of this process; as findings.
 
 use super::{Finding, Kind};
-use crate::fragmentation::FragmentationReport;
-use crate::ledger::Moment;
+use crate::fragmentation::{Fragmentation, FragmentationReport};
+use crate::ledger::{Focus, Moment};
 use crate::output::answer::layer_name;
 use crate::output::units::{bytes, percent};
 use crate::recording::{Names, Recording};
 use crate::report::figures::DeviceFigures;
 use crate::report::overview::Overview;
+use crate::unused::{Cause, Replays};
 use gpushim_trace::Layer;
 
 /// A gap between two layers is a finding if it is this part of the larger one,
@@ -28,21 +29,20 @@ pub fn find(recording: &dyn Recording, overview: &Overview, names: &mut dyn Name
     let known = [is_fragmented(tensors), is_fragmented(pool)];
     for device in &overview.summary.devices {
         let several = overview.summary.devices.len() > 1;
-        let is_one_moment = recording.is_one_moment();
-        let gaps = [
-            (!known[0])
-                .then(|| unused_by_framework(device, is_one_moment))
-                .flatten(),
-            (!known[1]).then(|| unused_by_pool(device)).flatten(),
-            elsewhere(device, total(recording, device)),
+        let unused = [
+            Unused::by_framework(device).filter(|_| !known[0]),
+            Unused::by_pool(device).filter(|_| !known[1]),
         ];
-        for gap in gaps.into_iter().flatten() {
-            found.push(gap.finding(recording, device.device.filter(|_| several)));
+        for one in unused.into_iter().flatten() {
+            found.push(one.finding(recording, overview, several, names));
         }
+        found.extend(elsewhere(recording, device, several));
     }
     found
 }
 
+/// Memory in pieces when most was in use; or else when most was reserved, as far as more was reserved than
+/// ever used.
 fn fragmented(
     recording: &dyn Recording,
     overview: &Overview,
@@ -53,153 +53,255 @@ fn fragmented(
         return None;
     }
     let focus = overview.layers.first()?.focus;
-    let found = FragmentationReport::of(recording, focus, Moment::Peak, names);
-    if !found.fragmentation.is_found() {
-        return None;
-    }
-    let stuck = found.fragmentation.devices.iter().map(|room| room.stuck);
-    Some(Finding {
-        kind: Kind::Fragmentation,
-        of: layer_name(focus.layer),
-        text: found.verdict,
-        bytes: stuck.max().unwrap_or(0),
-        per_iteration: None,
-        site: found.keepers.into_iter().next().map(|keeper| keeper.who),
-        sure: true,
-        why: "measured when most was reserved".to_string(),
-        fix: found.advice.map(str::to_string),
-        next: format!("gpushim fragmentation {}", recording.path().display()),
+    let [never_used, unused, ns] = fullest(overview, focus.layer)?;
+    let at = format!(" --at {:.9}", ns as f64 / 1e9);
+    let moments = [
+        (Moment::Ns(ns), unused, at, "measured when most was in use"),
+        (
+            Moment::Peak,
+            never_used,
+            String::new(),
+            "measured when most was reserved",
+        ),
+    ];
+    // No more lies in pieces than is free: where that is little, nothing need be looked at.
+    let mut moments = moments.into_iter().filter(|(_, most, ..)| *most >= LEAST);
+    moments.find_map(|(moment, most, at, why)| {
+        let found = FragmentationReport::of(recording, focus, moment, names);
+        let devices = found.fragmentation.devices.iter();
+        let worst = devices.max_by_key(|room| room.stuck)?;
+        let bytes = worst.stuck.min(most);
+        (found.fragmentation.is_found() && is_much(bytes, worst.reserved)).then(|| Finding {
+            kind: Kind::Fragmentation,
+            of: layer_name(focus.layer),
+            text: found.verdict,
+            bytes,
+            per_iteration: None,
+            site: found.keepers.into_iter().next().map(|keeper| keeper.who),
+            sure: true,
+            why: why.to_string(),
+            fix: found.advice,
+            next: format!("gpushim fragmentation{at} {}", recording.path().display()),
+        })
     })
 }
 
-/// Bytes that one layer holds above another.
-struct Gap {
-    kind: Kind,
-    of: &'static str,
-    text: String,
-    bytes: u64,
-    fix: Option<&'static str>,
-    why: &'static str,
-}
-
-impl Gap {
-    fn finding(self, recording: &dyn Recording, device: Option<u8>) -> Finding {
-        let text = match device {
-            Some(device) => format!("On gpu {device}: {}", self.text),
-            None => self.text,
-        };
-        Finding {
-            kind: self.kind,
-            of: self.of,
-            text,
-            bytes: self.bytes,
-            per_iteration: None,
-            site: None,
-            sure: true,
-            why: self.why.to_string(),
-            fix: self.fix.map(str::to_string),
-            next: format!(
-                "gpushim {} {}",
-                self.kind.command(),
-                recording.path().display()
-            ),
+/// Bytes that a layer reserved on a device and never handed out, bytes that were free when it had handed out most, and
+/// that moment, ns since the start. The device is the one with most of the first.
+fn fullest(overview: &Overview, layer: Layer) -> Option<[u64; 3]> {
+    let devices = overview.summary.devices.iter();
+    let of_layer = |device: &DeviceFigures| match layer {
+        Layer::Tensor => device.tensors.as_ref().map(|own| {
+            let never_used = own.reserved_peak.saturating_sub(own.allocated_peak);
+            [never_used, own.unused, own.then_ns]
+        }),
+        _ => {
+            let never_used = device.reserved.peak.saturating_sub(device.allocated.peak);
+            Some([never_used, device.unused.unwrap_or(0), device.then_ns])
         }
-    }
+    };
+    devices.filter_map(of_layer).max()
 }
 
-/// Whether `bytes` are a large enough part of `of` bytes to be a finding.
+/// Returns true if `bytes` are a large enough part of `of` bytes to be a finding.
 fn is_much(bytes: u64, of: u64) -> bool {
     bytes >= LEAST && bytes as f64 >= SHARE * of as f64
 }
 
-/// `is_one_moment` of a recording without events, which shows what is cached then.
-fn unused_by_framework(device: &DeviceFigures, is_one_moment: bool) -> Option<Gap> {
-    let tensors = device.tensors.as_ref()?;
-    let fix = if is_one_moment {
-        "torch.cuda.empty_cache() gives it back; a recording with events would show whether it was needed"
-    } else {
-        "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, or gpushim's allocator (`gpushim tune` says what fits)"
+/// Memory that an allocator had not handed out when it had handed out most.
+struct Unused {
+    layer: Layer,
+    device: Option<u8>,
+    bytes: u64,
+    /// Bytes that it had reserved then, and at most.
+    reserved: u64,
+    most: u64,
+    /// When that was, ns since the start.
+    ns: u64,
+}
+
+impl Unused {
+    fn by_framework(device: &DeviceFigures) -> Option<Unused> {
+        let tensors = device.tensors.as_ref()?;
+        is_much(tensors.unused, tensors.reserved_then).then_some(Unused {
+            layer: Layer::Tensor,
+            device: device.device,
+            bytes: tensors.unused,
+            reserved: tensors.reserved_then,
+            most: tensors.reserved_peak,
+            ns: tensors.then_ns,
+        })
+    }
+
+    fn by_pool(device: &DeviceFigures) -> Option<Unused> {
+        // A snapshot has a framework's segments only, not what they were taken from.
+        let bytes = device.unused.filter(|_| device.allocated.peak > 0)?;
+        is_much(bytes, device.reserved_then).then_some(Unused {
+            layer: Layer::Device,
+            device: device.device,
+            bytes,
+            reserved: device.reserved_then,
+            most: device.reserved.peak,
+            ns: device.then_ns,
+        })
+    }
+
+    fn finding(
+        self,
+        recording: &dyn Recording,
+        overview: &Overview,
+        several: bool,
+        names: &mut dyn Names,
+    ) -> Finding {
+        let focus = Focus {
+            layer: self.layer,
+            device: self.device,
+        };
+        let device = self.device.filter(|_| !overview.is_long());
+        let replays = device.and_then(|device| Replays::of(recording, focus, device));
+        let cause = replays
+            .as_ref()
+            .and_then(|replays| Cause::of(recording, focus, replays, self.bytes, self.most));
+        let mut text = self.sentence(recording.is_one_moment(), several);
+        let mut site = None;
+        // What no block keeps, other allocators could have used.
+        let more = match cause.is_some() || replays.is_none() {
+            true => "fragmentation",
+            false => "replay",
+        };
+        if cause.is_none() && !overview.is_long() {
+            let lies = self.lies(recording, focus);
+            text.extend(lies.map(|lies| format!(" {lies}")));
+        }
+        let fix = match (&cause, &replays) {
+            (Some(cause), _) => {
+                site = cause.site(names);
+                text.push_str(&format!(" {}", cause.sentence(site.as_ref())));
+                Some(cause.fix())
+            }
+            // What does not reserve the same when it is served again says nothing of other settings.
+            (None, Some(replays)) if replays.reserved.abs_diff(self.most) <= self.bytes / 4 => {
+                replays.advice(self.bytes)
+            }
+            (None, None) if recording.is_one_moment() => self.given_back(recording, focus),
+            _ => None,
+        };
+        Finding {
+            kind: Kind::Unused,
+            of: layer_name(self.layer),
+            text,
+            bytes: self.bytes,
+            per_iteration: None,
+            site,
+            sure: true,
+            why: match recording.is_one_moment() {
+                true => "measured when the snapshot was taken",
+                false => "measured when most was in use",
+            }
+            .to_string(),
+            fix,
+            next: format!("gpushim {more} {}", recording.path().display()),
+        }
+    }
+
+    fn sentence(&self, is_one_moment: bool, several: bool) -> String {
+        let of = match self.device.filter(|_| several) {
+            Some(device) => format!(" on gpu {device}"),
+            None => String::new(),
+        };
+        let by = match self.layer {
+            Layer::Tensor => "the framework",
+            _ => "gpushim's pools",
+        };
+        let when = match is_one_moment {
+            true => "the snapshot was taken",
+            false => "most was in use",
+        };
+        format!(
+            "{} ({}) of the {} that {by} had reserved{of} were not in use when {when}.",
+            bytes(self.bytes),
+            percent(self.bytes as f64, self.reserved as f64),
+            bytes(self.reserved)
+        )
+    }
+
+    /// Says whether it lay in segments that were free as a whole, or beside blocks.
+    fn lies(&self, recording: &dyn Recording, focus: Focus) -> Option<String> {
+        let layout = Fragmentation::at(recording, focus, Moment::Ns(self.ns));
+        let room = layout
+            .devices
+            .iter()
+            .find(|room| room.device == self.device)?;
+        let [empty, stuck] = [room.empty, room.stuck].map(|part| part.min(self.bytes));
+        Some(match (empty, stuck) {
+            (0, 0) => return None,
+            (empty, 0) => format!(
+                "{} lay in segments that were free as a whole.",
+                bytes(empty)
+            ),
+            (0, stuck) => format!("{} lay beside blocks that were in use.", bytes(stuck)),
+            _ => format!(
+                "{} lay in segments that were free as a whole, {} beside blocks that were in use.",
+                bytes(empty),
+                bytes(stuck)
+            ),
+        })
+    }
+
+    /// Advises `empty_cache` if that releases most of it: whole segments that are free.
+    fn given_back(&self, recording: &dyn Recording, focus: Focus) -> Option<String> {
+        let layout = Fragmentation::at(recording, focus, Moment::Ns(self.ns));
+        let empty = layout.devices.iter().map(|room| room.empty).max()?;
+        (empty > self.bytes / 2)
+            .then(|| format!("torch.cuda.empty_cache() gives {} of it back", bytes(empty)))
+    }
+}
+
+fn elsewhere(recording: &dyn Recording, device: &DeviceFigures, several: bool) -> Option<Finding> {
+    let total = device
+        .device
+        .and_then(|ordinal| Some(recording.gpu(ordinal)?.bytes));
+    let (bytes_of_others, text) = others(device, total)?;
+    let of = match device.device.filter(|_| several) {
+        Some(device) => format!("On gpu {device}: "),
+        None => String::new(),
     };
-    // What most was handed out of, at another time, was needed.
-    let never_used = tensors.reserved_peak.saturating_sub(tensors.allocated_peak);
-    let is_gap = is_much(tensors.unused.min(never_used), tensors.reserved_peak);
-    is_gap.then(|| Gap {
-        kind: Kind::Unused,
-        of: layer_name(Layer::Tensor),
-        text: match is_one_moment {
-            true => unused_at_once(tensors.unused, tensors.reserved_peak),
-            false => unused("the framework", tensors.unused, tensors.reserved_peak),
-        },
-        bytes: tensors.unused,
-        fix: Some(fix),
-        why: match is_one_moment {
-            true => "measured when the snapshot was taken",
-            false => "measured when most was reserved",
-        },
-    })
-}
-
-fn unused_by_pool(device: &DeviceFigures) -> Option<Gap> {
-    // A snapshot has a framework's segments only, not what they were taken from.
-    let bytes = device.unused.filter(|_| device.allocated.peak > 0)?;
-    is_much(bytes, device.reserved.peak).then(|| Gap {
-        kind: Kind::Unused,
+    Some(Finding {
+        kind: Kind::Elsewhere,
         of: layer_name(Layer::Device),
-        text: unused("the pools", bytes, device.reserved.peak),
-        bytes,
-        fix: Some("GPUSHIM_POLICY=vmm maps free pages to where they are needed; `gpushim tune` says what fits"),
-        why: "measured when most was reserved",
+        text: format!("{of}{text}"),
+        bytes: bytes_of_others,
+        per_iteration: None,
+        site: None,
+        sure: true,
+        why: "by the highest levels of both".to_string(),
+        fix: None,
+        next: format!("gpushim timeline {}", recording.path().display()),
     })
 }
 
-fn unused(by: &str, unused: u64, reserved: u64) -> String {
-    format!(
-        "When most was reserved, {}, {by} had not handed out {} of it ({}): cached memory that was not in use.",
-        bytes(reserved),
-        bytes(unused),
-        percent(unused as f64, reserved as f64)
-    )
-}
-
-/// The same of a snapshot without a history.
-fn unused_at_once(unused: u64, reserved: u64) -> String {
-    format!(
-        "When the snapshot was taken, the framework had not handed out {} ({}) of the {} that it had reserved: cached \
-         memory that was not in use.",
-        bytes(unused),
-        percent(unused as f64, reserved as f64),
-        bytes(reserved)
-    )
-}
-
-/// All memory of a device, bytes, if it is known.
-fn total(recording: &dyn Recording, device: &DeviceFigures) -> Option<u64> {
-    Some(recording.gpu(device.device?)?.bytes)
-}
-
-fn elsewhere(device: &DeviceFigures, total: Option<u64>) -> Option<Gap> {
+/// Bytes of a device of `total` bytes that this process does not hold, and a sentence.
+fn others(device: &DeviceFigures, total: Option<u64>) -> Option<(u64, String)> {
     let in_use = device.in_use?;
     let is_full = |total: u64| in_use.peak as f64 >= NEARLY_FULL * total as f64;
     if !total.is_none_or(is_full) {
         return None;
     }
-    let bytes_of_others = in_use.peak.checked_sub(device.reserved.peak)?;
-    (bytes_of_others >= LEAST_ELSEWHERE && is_much(bytes_of_others, in_use.peak)).then(|| Gap {
-        kind: Kind::Elsewhere,
-        of: layer_name(Layer::Device),
-        text: format!(
+    let of_others = in_use.peak.checked_sub(device.reserved.peak)?;
+    (of_others >= LEAST_ELSEWHERE && is_much(of_others, in_use.peak)).then(|| {
+        let text = format!(
             "Up to {} of the device were in use, of which this process had reserved at most {}: {} belong to other \
              processes, to contexts and libraries, or to memory that is not traced.",
             bytes(in_use.peak),
             bytes(device.reserved.peak),
-            bytes(bytes_of_others)
-        ),
-        bytes: bytes_of_others,
-        fix: None,
-        why: "by the highest levels of both",
+            bytes(of_others)
+        );
+        (of_others, text)
     })
 }
 
+#[cfg(test)]
+mod planted;
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -222,6 +324,8 @@ mod tests {
             allocated: gauge(pool[0]),
             reserved: gauge(pool[1]),
             unused: Some(pool[1] - pool[0]),
+            reserved_then: pool[1],
+            then_ns: 0,
             in_use: Some(gauge(in_use)),
             utilization: None,
             tensors: Some(TensorFigures {
@@ -229,6 +333,8 @@ mod tests {
                 allocated_peak: framework[0],
                 reserved_peak: framework[1],
                 unused: framework[1] - framework[0],
+                reserved_then: framework[1],
+                then_ns: 0,
                 allocated_end: 0,
                 reserved_end: 0,
                 top_at_peak: Vec::new(),
@@ -242,22 +348,22 @@ mod tests {
     #[test]
     fn gaps_between_layers() {
         let even = device([4 * GIB, 4 * GIB + GIB / 2], [5 * GIB, 5 * GIB], 6 * GIB);
-        assert!(unused_by_framework(&even, false).is_none());
-        assert!(unused_by_pool(&even).is_none());
-        assert!(elsewhere(&even, None).is_none());
+        assert!(Unused::by_framework(&even).is_none());
+        assert!(Unused::by_pool(&even).is_none());
+        assert!(others(&even, None).is_none());
         let wide = device([4 * GIB, 8 * GIB], [8 * GIB, 12 * GIB], 20 * GIB);
-        assert_eq!(unused_by_framework(&wide, false).unwrap().bytes, 4 * GIB);
-        assert_eq!(unused_by_pool(&wide).unwrap().bytes, 4 * GIB);
+        assert_eq!(Unused::by_framework(&wide).unwrap().bytes, 4 * GIB);
+        assert_eq!(Unused::by_pool(&wide).unwrap().bytes, 4 * GIB);
         let unpooled = device([4 * GIB, 4 * GIB], [0, 4 * GIB], 4 * GIB);
-        assert!(unused_by_pool(&unpooled).is_none());
-        let others = elsewhere(&wide, Some(21 * GIB)).unwrap();
-        assert!(elsewhere(&wide, Some(80 * GIB)).is_none());
-        assert_eq!(others.bytes, 8 * GIB);
-        assert!(others.text.contains("8.0 GiB belong to other processes"));
+        assert!(Unused::by_pool(&unpooled).is_none());
+        let (bytes, text) = others(&wide, Some(21 * GIB)).unwrap();
+        assert!(others(&wide, Some(80 * GIB)).is_none());
+        assert_eq!(bytes, 8 * GIB);
+        assert!(text.contains("8.0 GiB belong to other processes"));
         // A share that is large of a process that is small.
         let small = device([1 << 20, 100 << 20], [100 << 20, 300 << 20], GIB);
-        assert!(unused_by_framework(&small, false).is_none());
-        assert!(unused_by_pool(&small).is_none());
-        assert!(elsewhere(&small, None).is_none());
+        assert!(Unused::by_framework(&small).is_none());
+        assert!(Unused::by_pool(&small).is_none());
+        assert!(others(&small, None).is_none());
     }
 }

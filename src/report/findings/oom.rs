@@ -26,10 +26,17 @@ pub fn find(
     let set = iterations.and_then(Iterations::option);
     let set = set.map_or(String::new(), |set| format!(" {set}"));
     let subject = Subject::of(recording, main.focus);
-    let oom = OomReport::new(recording, subject, shortages, iterations, grows, names);
+    // A replay of a long recording takes seconds: `gpushim oom` has them.
+    let replayed = usize::from(!overview.is_long());
+    let oom = OomReport::new(
+        recording, subject, shortages, iterations, grows, replayed, names,
+    );
     let first = oom.shortages.into_iter().next()?;
+    let site = first.site().cloned();
+    let why = first.explanation.why();
     let mut text = first.verdict;
-    if let Some(holder) = first.held_by.first() {
+    let mut known = first.held_by.iter();
+    if let Some(holder) = known.find(|holder| holder.who.function.is_some()) {
         text.push_str(&format!(
             " {} of what was live was held by {}.",
             percent(holder.share, 1.0),
@@ -48,9 +55,9 @@ pub fn find(
         text,
         bytes,
         per_iteration: None,
-        site: first.held_by.into_iter().next().map(|holder| holder.who),
+        site,
         sure: true,
-        why: "the allocator that refused it said so".to_string(),
+        why: why.to_string(),
         fix: advice,
         next: format!("gpushim oom{set} {}", recording.path().display()),
     })

@@ -65,7 +65,7 @@ pub fn find(recording: &dyn Recording, overview: &Overview) -> Vec<Untold> {
                 percent(without as f64, held as f64)
             ),
             record: if is_of_torch {
-                "torch.cuda.memory._record_memory_history(stacks=\"all\") before the model is made records them"
+                "torch.cuda.memory._record_memory_history() before the model is made records them"
             } else {
                 "GPUSHIM_STACKS=all (`gpushim run --stacks all`) records them"
             }
@@ -78,7 +78,7 @@ pub fn find(recording: &dyn Recording, overview: &Overview) -> Vec<Untold> {
         None => untold.push(Untold {
             topic: Topic::Growth,
             what: "Whether memory grows: nothing repeats often enough to be an iteration.".to_string(),
-            record: RANGES.to_string(),
+            record: ranges(recording),
         }),
         Some(iterations) if !iterations.certainty.sure => untold.push(Untold {
             topic: Topic::Growth,
@@ -87,7 +87,7 @@ pub fn find(recording: &dyn Recording, overview: &Overview) -> Vec<Untold> {
                 count(iterations.count() as u64),
                 iterations.certainty.why
             ),
-            record: RANGES.to_string(),
+            record: ranges(recording),
         }),
         Some(_) => {}
     }
@@ -105,5 +105,21 @@ pub fn find(recording: &dyn Recording, overview: &Overview) -> Vec<Untold> {
     untold
 }
 
-const RANGES: &str = "more iterations, or an NVTX range around each (`torch.cuda.nvtx.range(\"step\")`); of this recording, \
-     `--iteration` names what they begin with: a range, a function or a size";
+/// The change that would show the iterations in a recording of this format.
+fn ranges(recording: &dyn Recording) -> String {
+    let format = recording.format();
+    let next = match format.split(' ').next() {
+        Some("PyTorch") => {
+            "more iterations, each in `with torch.profiler.record_function(\"step\")`, under \
+             _record_memory_history(global_record_annotations=True)"
+        }
+        Some("gpushim") => {
+            "more iterations, or an NVTX range around each (`torch.cuda.nvtx.range(\"step\")`)"
+        }
+        // Logs of requests have no ranges.
+        _ => "more iterations; a trace of `gpushim run` has call stacks and ranges, too",
+    };
+    format!(
+        "{next}; of this recording, `--iteration` names what they begin with: a range, a function or a size"
+    )
+}

@@ -50,7 +50,10 @@ pub fn write(report: &Report, f: &mut String) -> Result {
 
 /// That nothing stands out, and what was looked for.
 fn none(report: &Report, f: &mut String) -> Result {
-    let mut text = "none.".to_string();
+    let mut text = match report.unread.is_none() || report.is_one_moment() {
+        true => "none.".to_string(),
+        false => "none in what can be read of it.".to_string(),
+    };
     if let Some(steady) = &report.steady {
         text.push(' ');
         text.push_str(steady);

@@ -18,7 +18,12 @@ const NAME: usize = 24;
 
 /// From what was asked for down to what the driver says is in use, each with how much more it is than the one
 /// above.
-pub fn memory(device: &DeviceFigures, several: bool, f: &mut String) -> Result {
+pub fn memory(
+    device: &DeviceFigures,
+    several: bool,
+    is_one_moment: bool,
+    f: &mut String,
+) -> Result {
     let title = match device.device {
         Some(ordinal) if several => format!("Memory of gpu {ordinal}"),
         None if several => "Memory of no known device".to_string(),
@@ -26,7 +31,7 @@ pub fn memory(device: &DeviceFigures, several: bool, f: &mut String) -> Result {
     };
     let heading = format!(
         "{title:<26} {:>12} {:>12} {:>12} {:>12}",
-        "peak", "more", "at", "at the end"
+        "peak", "than above", "at", "at the end"
     );
     writeln!(f, "\n{}", marked(Style::Heading, &heading))?;
     let mut above: Option<u64> = None;
@@ -35,7 +40,7 @@ pub fn memory(device: &DeviceFigures, several: bool, f: &mut String) -> Result {
         let more = above.and_then(|above| peak.checked_sub(above));
         let more = more.map_or(String::new(), |more| format!("+{}", bytes(more)));
         above = Some(peak);
-        let at = at.map_or("-".to_string(), span);
+        let at = at.filter(|_| !is_one_moment).map_or("-".to_string(), span);
         writeln!(
             f,
             "  {name:<24} {:>12} {more:>12} {at:>12} {:>12}",
@@ -67,6 +72,13 @@ pub fn memory(device: &DeviceFigures, several: bool, f: &mut String) -> Result {
         }
     }
     let has_others = device.tensors.is_some() || device.requested.peak > 0;
+    // A snapshot has its framework's segments only: the same sum once more.
+    let is_said = |peak: u64| {
+        device
+            .tensors
+            .as_ref()
+            .is_some_and(|one| one.reserved_peak == peak)
+    };
     for (name, gauge) in [
         ("requested", Some(&device.requested)),
         ("allocated", Some(&device.allocated)),
@@ -77,7 +89,7 @@ pub fn memory(device: &DeviceFigures, several: bool, f: &mut String) -> Result {
         let is_known = |of: &(u64, _, _)| of.0 > 0 || device.tensors.is_none();
         if let Some((peak, at, end)) = gauge.map(of_gauge).filter(is_known) {
             // Of such a sum the recording says nothing.
-            if peak == 0 && has_others {
+            if (peak == 0 && has_others) || (device.requested.peak == 0 && is_said(peak)) {
                 continue;
             }
             line(name, peak, at, end, f)?;

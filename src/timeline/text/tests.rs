@@ -16,6 +16,7 @@ fn report(name: &str) -> TimelineReport {
     let mib = 1 << 20;
     TimelineReport {
         trace: name.to_string(),
+        one_moment: false,
         run: Run {
             end_ns: 2_000_000_000,
             devices: vec![Curves {

@@ -1,4 +1,5 @@
 use super::*;
+use crate::oom::explain::Explanation;
 
 const MIB: u64 = 1 << 20;
 
@@ -23,22 +24,26 @@ fn situation(size: u64, free: u64) -> Situation {
     }
 }
 
+/// The smallest set, and what would have been enough instead.
+fn causes(of: &Situation) -> [Vec<Cause>; 2] {
+    let found = Explanation::by_figures(of);
+    [found.causes, found.instead]
+}
+
 fn first(of: &Situation) -> Cause {
-    of.causes()[0]
+    causes(of)[0][0]
 }
 
 #[test]
 fn larger_than_the_device_or_the_limit() {
     let most = 1000 * MIB;
     let by_limit = false;
-    assert_eq!(
-        situation(1001, 400).causes(),
-        [Cause::TooLarge { most, by_limit }]
-    );
+    let [of, _] = causes(&situation(1001, 400));
+    assert_eq!(of, [Cause::TooLarge { most, by_limit }]);
     let mut one = situation(700, 400);
     one.limit = Some(650 * MIB);
     let (most, by_limit) = (650 * MIB, true);
-    assert_eq!(one.causes(), [Cause::TooLarge { most, by_limit }]);
+    assert_eq!(causes(&one)[0], [Cause::TooLarge { most, by_limit }]);
 }
 
 #[test]
@@ -46,10 +51,15 @@ fn the_limit_and_not_pieces() {
     let mut one = situation(100, 400);
     one.limit = Some(640 * MIB);
     let (limit, held) = (640 * MIB, 600 * MIB);
-    assert_eq!(one.causes(), [Cause::OurLimit { limit, held }]);
-    // The device could not have given it either: the process uses what the limit allows, and others the rest.
+    let by_limit = Cause::OurLimit { limit, held };
+    assert_eq!(causes(&one), [vec![by_limit], vec![]]);
+    // The device could not have given it either: without the limit alone it does not fit, nor without
+    // others alone.
     one.free = Some(50 * MIB);
-    assert_eq!(one.causes(), [Cause::OtherProcesses { bytes: 350 * MIB }]);
+    let others = Cause::OtherProcesses { bytes: 350 * MIB };
+    assert_eq!(causes(&one), [vec![by_limit, others], vec![]]);
+    one.limit = None;
+    assert_eq!(causes(&one), [vec![others], vec![]]);
 }
 
 #[test]
@@ -64,14 +74,27 @@ fn pieces_under_a_limit_are_pieces() {
 fn what_iterations_keep_is_before_the_limit() {
     let mut one = situation(100, 400);
     (one.limit, one.grows) = (Some(640 * MIB), Some([300 * MIB, MIB]));
-    let causes = one.causes();
-    assert!(matches!(
-        causes[..],
-        [Cause::Growth { .. }, Cause::OurLimit { .. }]
-    ));
+    let [of, instead] = causes(&one);
+    assert!(matches!(of[..], [Cause::Growth { .. }]));
+    assert!(matches!(instead[..], [Cause::OurLimit { .. }]));
     // It keeps less than was missing.
     one.grows = Some([10 * MIB, MIB]);
-    assert!(matches!(one.causes()[..], [Cause::OurLimit { .. }]));
+    assert!(matches!(causes(&one)[0][..], [Cause::OurLimit { .. }]));
+}
+
+#[test]
+fn a_small_leak_is_no_cause_of_what_pieces_refuse() {
+    // 710 MiB asked, 10 free, 6.5 GiB cached in pieces, 69 MiB left behind.
+    let mut one = situation(710, 10);
+    (one.total, one.held) = (Some(8000 * MIB), 7800 * MIB);
+    one.cache = cache(1200, 7800);
+    one.grows = Some([69 * MIB, 3 * MIB]);
+    let [of, instead] = causes(&one);
+    assert!(matches!(of[..], [Cause::Fragmentation { .. }]), "{of:?}");
+    assert_eq!(instead, []);
+    // A leak that alone is enough is the cause.
+    one.grows = Some([705 * MIB, 30 * MIB]);
+    assert!(matches!(first(&one), Cause::Growth { .. }));
 }
 
 #[test]
@@ -136,31 +159,27 @@ fn pieces() {
         largest,
         of_framework,
     };
-    assert_eq!(one.causes(), [pieces]);
+    assert_eq!(causes(&one)[0], [pieces]);
 }
 
 #[test]
 fn other_processes() {
-    assert_eq!(
-        situation(100, 10).causes(),
-        [Cause::OtherProcesses { bytes: 390 * MIB }]
-    );
+    let [of, _] = causes(&situation(100, 10));
+    assert_eq!(of, [Cause::OtherProcesses { bytes: 390 * MIB }]);
     // As much as a driver needs for itself.
     let mut one = situation(100, 10);
     one.held = 910 * MIB;
-    assert_eq!(one.causes(), [Cause::Full { short: 90 * MIB }]);
+    assert_eq!(causes(&one)[0], [Cause::Full { short: 90 * MIB }]);
 }
 
 #[test]
 fn the_driver_refuses_and_nothing_is_known() {
     let free = 400 * MIB;
-    assert_eq!(
-        situation(100, 400).causes(),
-        [Cause::DriverRefused { free }]
-    );
+    let [of, _] = causes(&situation(100, 400));
+    assert_eq!(of, [Cause::DriverRefused { free }]);
     let mut one = situation(100, 0);
     (one.free, one.cache) = (None, None);
-    assert_eq!(one.causes(), [Cause::Unknown]);
+    assert_eq!(causes(&one)[0], [Cause::Unknown]);
 }
 
 #[test]
@@ -185,5 +204,5 @@ fn figures_without_sense_are_no_panic() {
         asked_below: None,
         policy: None,
     };
-    assert!(!one.causes().is_empty());
+    assert!(!causes(&one)[0].is_empty());
 }
