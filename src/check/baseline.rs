@@ -269,7 +269,6 @@ mod tests {
             leaked: 0,
             out_of_memory: 1,
             untold: None,
-            leaks: None,
         }
     }
 

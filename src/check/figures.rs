@@ -30,9 +30,6 @@ pub struct Figures {
     /// Why growth and leaks could not be told, if that is so. Of no use in a baseline.
     #[serde(skip)]
     pub untold: Option<String>,
-    /// The leaks in a sentence.
-    #[serde(skip)]
-    pub leaks: Option<String>,
 }
 
 /// The figures of a device, bytes.
@@ -111,6 +108,11 @@ impl Figures {
             per_iteration: one.per_iteration.unwrap_or(0.0).round() as u64,
             text: one.text.clone(),
         });
+        let likely = report.findings.iter();
+        let mut likely = likely.filter(|one| one.kind == FindingKind::Growth && !one.sure);
+        let likely = likely
+            .next()
+            .map(|one| format!("likely: {} ({})", one.text, one.why));
         let untold = report.untold.iter().find_map(|one| match one.topic {
             Topic::Growth => Some(one.what.clone()),
             Topic::History => Some(ONE_MOMENT.to_string()),
@@ -120,10 +122,9 @@ impl Figures {
             rank: report.fact("rank").map(str::to_string),
             devices: devices.collect(),
             growth: growth.collect(),
-            leaked: found(FindingKind::Leaks).fold(0, |sum, one| one.bytes.saturating_add(sum)),
+            leaked: found(FindingKind::Growth).fold(0, |sum, one| one.bytes.saturating_add(sum)),
             out_of_memory: summary.out_of_memory_count,
-            untold,
-            leaks: found(FindingKind::Leaks).next().map(|one| one.text.clone()),
+            untold: likely.or(untold),
         }
     }
 

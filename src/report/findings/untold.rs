@@ -2,7 +2,9 @@
 
 use serde::Serialize;
 
-use crate::output::units::{count, percent, span};
+use crate::growth::Growth;
+use crate::loops::Told;
+use crate::output::units::{percent, span};
 use crate::recording::Recording;
 use crate::report::overview::Overview;
 
@@ -73,23 +75,20 @@ pub fn find(recording: &dyn Recording, overview: &Overview) -> Vec<Untold> {
         });
     }
     let events = overview.summary.events.readable;
-    match &main.iterations {
-        _ if events == 0 => {}
-        None => untold.push(Untold {
+    let has_shown = Growth::of(&main.followed);
+    let judgement = has_shown.as_ref().map(|growth| &growth.judgement);
+    let is_told = judgement.is_some_and(|one| matches!(one.told, Told::Sure | Told::Likely));
+    if events > 0 && !is_told {
+        let why = match (&main.followed.inside, judgement) {
+            (_, Some(judgement)) => judgement.why.clone(),
+            (Some(call), None) => format!("all that comes again is inside one call of `{call}`"),
+            (None, None) => "nothing comes again often enough to be a pass of a loop".to_string(),
+        };
+        untold.push(Untold {
             topic: Topic::Growth,
-            what: "Whether memory grows: nothing repeats often enough to be an iteration.".to_string(),
-            record: RANGES.to_string(),
-        }),
-        Some(iterations) if !iterations.certainty.sure => untold.push(Untold {
-            topic: Topic::Growth,
-            what: format!(
-                "Whether memory grows: something repeats {} times, but it is not sure that these are iterations: {}.",
-                count(iterations.count() as u64),
-                iterations.certainty.why
-            ),
-            record: RANGES.to_string(),
-        }),
-        Some(_) => {}
+            what: format!("Whether memory grows: {why}."),
+            record: if is_of_torch { PASSES } else { RANGES }.to_string(),
+        });
     }
     if overview.summary.events.wrapped {
         untold.push(Untold {
@@ -105,5 +104,6 @@ pub fn find(recording: &dyn Recording, overview: &Overview) -> Vec<Untold> {
     untold
 }
 
+const PASSES: &str = "more passes of the loop in question, at least nine";
 const RANGES: &str = "more iterations, or an NVTX range around each (`torch.cuda.nvtx.range(\"step\")`); of this recording, \
      `--iteration` names what they begin with: a range, a function or a size";
