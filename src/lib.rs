@@ -33,8 +33,8 @@
 mod cli;
 mod cut;
 pub mod error;
-mod iterations;
 pub mod ledger;
+mod loops;
 pub mod output;
 pub mod recording;
 pub mod requests;

@@ -246,7 +246,7 @@ fn steps_and_pictures() {
         "{said}"
     );
     assert!(
-        said.contains("\n10 steps, recognised by the rise and fall of 7.0 MiB"),
+        said.contains("\n10 steps, recognised by allocations of 1048576 bytes"),
         "{said}"
     );
     assert!(

@@ -270,7 +270,6 @@ mod tests {
             out_of_memory: 1,
             unread: None,
             untold: None,
-            leaks: None,
         }
     }
 

@@ -33,9 +33,6 @@ pub struct Figures {
     /// Why a request may have failed that is not in the recording. Of no use in a baseline.
     #[serde(skip)]
     pub unread: Option<&'static str>,
-    /// The leaks in a sentence.
-    #[serde(skip)]
-    pub leaks: Option<String>,
 }
 
 /// The figures of a device, bytes.
@@ -114,6 +111,11 @@ impl Figures {
             per_iteration: one.per_iteration.unwrap_or(0.0).round() as u64,
             text: one.text.clone(),
         });
+        let likely = report.findings.iter();
+        let mut likely = likely.filter(|one| one.kind == FindingKind::Growth && !one.sure);
+        let likely = likely
+            .next()
+            .map(|one| format!("likely: {} ({})", one.text, one.why));
         let untold = report.untold.iter().find_map(|one| match one.topic {
             Topic::Growth => Some(one.what.clone()),
             Topic::History => Some(ONE_MOMENT.to_string()),
@@ -123,11 +125,10 @@ impl Figures {
             rank: report.fact("rank").map(str::to_string),
             devices: devices.collect(),
             growth: growth.collect(),
-            leaked: found(FindingKind::Leaks).fold(0, |sum, one| one.bytes.saturating_add(sum)),
+            leaked: found(FindingKind::Growth).fold(0, |sum, one| one.bytes.saturating_add(sum)),
             out_of_memory: summary.out_of_memory_count,
-            untold,
+            untold: likely.or(untold),
             unread: report.unread,
-            leaks: found(FindingKind::Leaks).next().map(|one| one.text.clone()),
         }
     }
 

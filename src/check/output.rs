@@ -19,6 +19,11 @@ pub struct Checked {
 }
 
 impl Checked {
+    /// Returns true if a rule could not be told.
+    pub fn is_open(&self) -> bool {
+        self.checks.iter().any(|one| one.status == Status::Unknown)
+    }
+
     /// Whether a rule does not hold.
     pub fn fails(&self) -> bool {
         self.checks.iter().any(|one| one.status == Status::Failed)

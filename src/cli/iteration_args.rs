@@ -3,8 +3,8 @@
 use super::common_args::CommonArgs;
 use super::outcome::{Format, Outcome};
 use crate::error::Result;
-use crate::iterations::{Given, Marker};
 use crate::ledger::Focus;
+use crate::loops::{Given, Marker};
 use crate::output::answer::Answer;
 use crate::recording::{Names, Recording};
 

@@ -5,8 +5,8 @@ use std::fmt;
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 
-use crate::iterations::{Given, Iterations};
 use crate::ledger::{Focus, Moment};
+use crate::loops::{Given, Iterations};
 use crate::output::answer::{Answer, Subject};
 use crate::output::escape::shown;
 use crate::output::table::{Align, Table};
@@ -125,7 +125,7 @@ impl Side {
             *sum = sum.saturating_add(held);
         }
         let (first, last) = iterations.as_ref().map_or((0, 0), |all| {
-            let ns = |start: Option<&crate::iterations::Start>| start.map_or(0, |start| start.ns);
+            let ns = |start: Option<&crate::loops::Start>| start.map_or(0, |start| start.ns);
             (ns(all.starts.first()), ns(all.starts.last()))
         });
         let count = iterations.as_ref().map_or(0, Iterations::count);

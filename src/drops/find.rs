@@ -5,8 +5,8 @@ use serde::Serialize;
 use super::fall::Drop;
 use super::falls::Falls;
 use super::gather::Gather;
-use crate::iterations::Iterations;
 use crate::ledger::{Block, Focus, Segments, Visitor, walk};
+use crate::loops::Iterations;
 use crate::recording::Recording;
 use gpushim_trace::Record;
 

@@ -6,8 +6,8 @@ use rustc_hash::FxHashMap;
 
 use super::fall::{Cause, Drop, Fall, Fallen, Gone, most};
 use super::swing::Point;
-use crate::iterations::{Iterations, without_numbers};
 use crate::ledger::by_stack;
+use crate::loops::{Iterations, without_numbers};
 use crate::recording::Recording;
 
 /// Stacks that are kept for each group: those with most bytes.

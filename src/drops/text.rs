@@ -6,8 +6,8 @@ use serde::Serialize;
 
 use super::fall::{Cause, Drop};
 use super::find::Drops;
-use crate::iterations::Iterations;
 use crate::ledger::Focus;
+use crate::loops::Iterations;
 use crate::output::answer::{Answer, Subject, not_told};
 use crate::output::escape::shown;
 use crate::output::holder::Holder;

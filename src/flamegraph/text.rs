@@ -8,8 +8,8 @@ use serde::Serialize;
 
 use super::weights::{Weight, weights};
 use crate::error::{Context, Result, failed};
-use crate::iterations::without_numbers;
 use crate::ledger::{Focus, lost_peak};
+use crate::loops::without_numbers;
 use crate::output::answer::{Answer, Subject, lost_peak_in_words};
 use crate::output::escape::is_unseen;
 use crate::output::holder::no_stack;

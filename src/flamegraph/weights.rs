@@ -2,8 +2,8 @@
 
 use rustc_hash::FxHashMap;
 
-use crate::iterations::Iterations;
 use crate::ledger::{Block, Focus, LiveAt, Moment, Visitor, walk};
+use crate::loops::Iterations;
 use crate::peak::Peak;
 use crate::phases::busiest;
 use crate::recording::Recording;

@@ -8,7 +8,7 @@ use super::summary::{
     State, VERSION,
 };
 use crate::growth::Growth;
-use crate::iterations;
+use crate::loops;
 use crate::output::answer::layer_name;
 use crate::phases;
 use crate::recording::{CallSite, Function, Gpu, Names, Recording, blame};
@@ -41,7 +41,7 @@ impl RankSummary {
     pub fn of(recording: &dyn Recording, report: &Report, layers: &[LayerFindings]) -> RankSummary {
         let names = &mut *recording.names();
         let main = layers.first();
-        let placed = main.and_then(|layer| layer.iterations.as_ref());
+        let placed = main.and_then(|layer| layer.iterations());
         let name = recording.path().file_name().unwrap_or_default();
         let devices = devices(recording, report, main, names);
         let over_time = over_time(recording, report, &devices);
@@ -66,8 +66,8 @@ impl RankSummary {
             settings: settings(report),
             allocations: allocations(report, main),
             iterations: main.and_then(|layer| {
-                let growth = layer.growth.as_ref()?;
-                Some(iterations(placed?, growth, names))
+                let growth = Growth::of(&layer.followed)?;
+                Some(iterations(placed?, &growth, names))
             }),
             phases: main.map_or(Vec::new(), |layer| phases_of(recording, layer)),
             out_of_memory: report.summary.out_of_memory_count,
@@ -271,9 +271,9 @@ fn of_call_site(who: &CallSite) -> Site {
     }
 }
 
-fn iterations(all: &iterations::Iterations, growth: &Growth, names: &mut dyn Names) -> Iterations {
+fn iterations(all: &loops::Iterations, growth: &Growth, names: &mut dyn Names) -> Iterations {
     let starts = &all.starts;
-    let ns = |at: Option<&iterations::Start>| at.map_or(0, |start| start.ns);
+    let ns = |at: Option<&loops::Start>| at.map_or(0, |start| start.ns);
     let pairs = starts.iter().zip(starts.iter().skip(1));
     let mut lengths: Vec<u64> = pairs
         .map(|(from, to)| to.ns.saturating_sub(from.ns))
@@ -304,7 +304,7 @@ fn phases_of(recording: &dyn Recording, layer: &LayerFindings) -> Vec<Phase> {
     if !recording.events().any(|record| is_range(record.event.kind)) {
         return Vec::new();
     }
-    let mut all = phases::Phase::all(recording, layer.focus, layer.iterations.as_ref());
+    let mut all = phases::Phase::all(recording, layer.focus, layer.iterations());
     all.truncate(PHASES);
     let phase = |phase: phases::Phase| Phase {
         name: cut(&phase.name),

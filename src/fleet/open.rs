@@ -79,7 +79,7 @@ fn look(kind: Kind, summary: &RankSummary, recording: &dyn Recording) -> Told {
     let named = |kinds: &[&str]| of_finding(summary, kinds);
     match kind {
         Kind::Leak => {
-            let kinds = ["growth", "leaks"];
+            let kinds = ["growth"];
             let anew = || {
                 let summary = RankSummary::read(recording);
                 let keepers = summary.iterations.as_ref().map(|of| &of.keepers);

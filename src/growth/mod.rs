@@ -7,5 +7,4 @@ mod text;
 mod until_full;
 
 pub use find::Growth;
-pub use text::GrowthReport;
-pub use until_full::UntilFull;
+pub use text::{GrowthReport, fix_of};

@@ -1,14 +1,14 @@
-//! Whether memory grows with each iteration, in words and figures.
+//! Growth of memory with the passes of a loop, in words and figures.
 
 use std::fmt;
 
 use serde::Serialize;
 
-use super::find::Growth;
+use super::find::{Growth, Keeper};
 use super::until_full::UntilFull;
-use crate::iterations::{Followed, Given, Iterations, Recognised, in_a_sentence, in_a_table};
 use crate::leaks::{Blocks, fix};
 use crate::ledger::Focus;
+use crate::loops::{By, Followed, Given, Iterations, Judgement, Recognised, Told, in_a_table};
 use crate::output::answer::{Answer, Subject, not_told};
 use crate::output::escape::shown;
 use crate::output::holder::{Holder, labels};
@@ -17,10 +17,10 @@ use crate::output::table::{Align, Table};
 use crate::output::units::{bytes, count, percent, span};
 use crate::recording::{CallSite, Names, Recording};
 
-/// Stacks with less than this share of the growth are left out of the sentence.
+/// Letters of a function's name in the sentence.
+const FUNCTION: usize = 48;
+/// A fix must fit all stacks with this part of the growth.
 const MAIN: f64 = 0.05;
-/// Fewer iterations say nothing.
-const FEWEST: usize = 3;
 
 /// What `gpushim growth` finds.
 #[derive(Clone, Debug, Serialize)]
@@ -29,15 +29,19 @@ pub struct GrowthReport {
     /// The recording and the memory that was examined.
     #[serde(flatten)]
     pub subject: Subject,
-    /// What the iterations were recognised by, and how sure they are; `None` without iterations.
+    /// The loop, and how it was recognised; `None` without one.
     pub recognised: Option<Recognised>,
-    /// The growth; `None` without iterations.
+    /// The growth; `None` without a loop.
     pub growth: Option<Growth>,
+    /// The certainty of the verdict.
+    pub judgement: Judgement,
     /// The stacks that keep it, those with most bytes first.
     pub keepers: Vec<KeptBy>,
+    /// The change to make in the program, if one pattern fits all keepers.
+    pub fix: Option<String>,
     /// When memory runs out.
     pub until_full: Option<UntilFull>,
-    /// The result in one or two sentences.
+    /// The result in a sentence.
     pub verdict: String,
 }
 
@@ -50,10 +54,8 @@ pub struct KeptBy {
     pub holder: Holder,
     /// The size of each block, bytes, where no stack was recorded.
     pub size: Option<u64>,
-    /// Every how many iterations it keeps some.
+    /// Every how many passes it keeps some.
     pub every: f64,
-    /// What to change in the program, if the pattern is known.
-    pub fix: Option<String>,
 }
 
 impl GrowthReport {
@@ -65,128 +67,169 @@ impl GrowthReport {
         names: &mut dyn Names,
     ) -> GrowthReport {
         let followed = Followed::of(recording, focus, given);
-        let iterations = followed.iterations;
-        let growth = iterations
-            .as_ref()
-            .map(|iterations| Growth::new(iterations, &followed.kept));
-        let until_full = growth
-            .as_ref()
-            .and_then(|growth| UntilFull::of(recording, focus, growth));
-        let subject = Subject::of(recording, focus);
-        GrowthReport::new(subject, iterations.as_ref(), growth, until_full, names)
+        GrowthReport::new(recording, focus, &followed, true, names)
     }
 
-    /// Of growth that was found in these iterations, and when it will be too much.
+    /// Reports followed blocks. `is_open` tells whether the time until memory runs out is a question.
     pub fn new(
-        subject: Subject,
-        iterations: Option<&Iterations>,
-        growth: Option<Growth>,
-        until_full: Option<UntilFull>,
+        recording: &dyn Recording,
+        focus: Focus,
+        followed: &Followed,
+        is_open: bool,
         names: &mut dyn Names,
     ) -> GrowthReport {
-        let grown = growth.as_ref().filter(|growth| growth.grows);
-        let keepers = grown.map_or(&[][..], |growth| &growth.keepers);
-        let keepers: Vec<KeptBy> = keepers
-            .iter()
-            .map(|keeper| KeptBy {
-                holder: Holder {
-                    who: CallSite::of(names, keeper.stack),
-                    blocks: keeper.blocks,
-                    bytes: keeper.bytes,
-                    per_iteration: Some(keeper.per_iteration),
-                    share: keeper.share,
-                    oldest_ns: None,
-                    made_before: false,
-                },
-                size: keeper.size,
-                every: keeper.every,
-                fix: (keeper.size.is_none())
-                    .then(|| Blocks::of(names, keeper.stack, keeper.blocks, keeper.bytes))
-                    .and_then(|blocks| fix(&blocks)),
-            })
-            .collect();
+        let growth = Growth::of(followed);
+        let until_full = growth.as_ref().filter(|_| is_open);
+        let until_full = until_full.and_then(|growth| UntilFull::of(recording, focus, growth));
+        let iterations = followed.growth.as_ref().map(|(iterations, _)| iterations);
+        let iterations = iterations.or(followed.iterations.as_ref());
+        let keepers = growth.as_ref().map_or(&[][..], |growth| &growth.keepers);
+        let subject = Subject::of(recording, focus);
+        let judgement = match &growth {
+            Some(growth) => growth.judgement.clone(),
+            None => Judgement::not_seen(why_none(&subject, followed)),
+        };
         let mut report = GrowthReport {
             subject,
             recognised: iterations.map(|iterations| Recognised::of(iterations, names)),
+            fix: fix_of(keepers, names),
+            keepers: merged(keepers.iter().map(|keeper| KeptBy::of(keeper, names))),
+            judgement,
             growth,
-            keepers,
             until_full,
             verdict: String::new(),
         };
-        report.verdict = report.sentence("Memory");
+        report.verdict = report.sentence(iterations, "Memory");
         report
     }
 
-    /// Whether memory grows.
+    /// Returns true if memory grows, surely or likely.
     pub fn grows(&self) -> bool {
-        self.growth.as_ref().is_some_and(|growth| growth.grows)
+        self.growth.as_ref().is_some_and(Growth::is_found)
     }
 
-    /// All of it in a sentence or two, of which `what` is the subject: `Memory`.
-    pub fn sentence(&self, what: &str) -> String {
+    /// All of it in a sentence, of which `what` is the subject where no function is: `Memory`.
+    pub fn sentence(&self, iterations: Option<&Iterations>, what: &str) -> String {
         if self.subject.one_moment {
             return not_told("Whether memory grows");
         }
-        let Some(growth) = &self.growth else {
-            return "No iterations were found: no range that repeats, and no allocation that comes again and again. --iteration sets what they begin with.".to_string();
+        let why = &self.judgement.why;
+        let Some(growth) = self.growth.as_ref().filter(|growth| growth.is_found()) else {
+            return match self.judgement.told {
+                Told::Sure | Told::Likely => {
+                    let loops = self.recognised.as_ref().map_or("", |one| &one.in_words);
+                    let passes = self.growth.as_ref().map_or(0, |growth| growth.iterations);
+                    format!(
+                        "{what} does not grow: {} passes of {loops}.",
+                        count(passes as u64)
+                    )
+                }
+                Told::TooFewPasses => {
+                    format!("Too few passes to tell whether memory grows: {why}.")
+                }
+                Told::NotSeen => format!("Whether memory grows is not seen: {why}."),
+            };
         };
-        let recognised = self.recognised.as_ref();
-        let by = recognised.map_or("", |recognised| recognised.in_words.as_str());
-        let found = format!("{} iterations, by {by}", count(growth.iterations as u64));
-        if let Some(why) = &growth.unsure {
-            return format!(
-                "It cannot be told whether memory grows: something repeats {} times, by {by}, but it is not sure that these are iterations: {why}. {what} rises by {} with each. --iteration sets what they begin with.",
-                count(growth.iterations as u64),
-                bytes(growth.per_iteration as u64)
-            );
-        }
-        if growth.iterations < FEWEST {
-            return format!("Whether memory grows cannot be told from {found}.");
-        }
-        if growth.rises {
-            return format!(
-                "{what} rises by {} with each of {found}; but none of them leaves blocks behind: larger ones take the place of smaller ones.",
-                bytes(growth.per_iteration as u64)
-            );
-        }
-        if !growth.grows {
-            return format!("{what} does not grow: {found}.");
-        }
-        let mut text = format!(
-            "{what} grows by {} per iteration since {} ({found}; steady from iteration {} on)",
-            bytes(growth.per_iteration as u64),
-            span(growth.steady_ns),
-            growth.steady_from
-        );
-        // The kept bytes may differ from the growth: some replaced other blocks.
-        let main: Vec<_> = self
-            .keepers
-            .iter()
-            .filter(|keeper| keeper.holder.share >= MAIN)
-            .take(3)
-            .collect();
-        let parts = main.iter().map(|keeper| {
-            format!(
-                "{} of it was allocated by {}",
-                percent(keeper.holder.share, 1.0),
-                in_a_sentence(&keeper.holder.who, keeper.size)
-            )
-        });
-        for part in parts {
-            text.push_str("; ");
-            text.push_str(&part);
-        }
-        text.push('.');
-        if let Some(until) = &self.until_full {
-            text.push_str(&format!(
-                " At this rate the remaining {} run out in {} iterations ({}).",
-                bytes(until.bytes),
-                count(until.iterations as u64),
-                span(until.ns as u64)
-            ));
-        }
-        text
+        let Some(first) = growth.keepers.first() else {
+            return String::new();
+        };
+        let pass = match iterations.map(|all| &all.by) {
+            Some(By::Range(name)) => format!("`{}`", name.trim_matches(['#', ' ', '_', '-'])),
+            _ => "pass".to_string(),
+        };
+        let (some, all) = first.rises;
+        let who = self.keepers.first().map_or(String::new(), KeptBy::in_words);
+        let others = self.keepers.len().saturating_sub(1);
+        let (who, keeps) = match (others, first.is_anew) {
+            (0, true) => (who, "makes its memory larger by"),
+            (0, false) => (who, "keeps"),
+            (1, _) => (format!("{who} and 1 other"), "keep"),
+            (more, _) => (format!("{who} and {more} others"), "keep"),
+        };
+        let rate = bytes(growth.per_iteration.round() as u64);
+        format!("{who} {keeps} {rate} in each {pass} ({some} of {all})")
     }
+
+    /// When memory runs out at this rate.
+    pub fn until(&self) -> Option<String> {
+        let until = self.until_full.as_ref()?;
+        Some(format!(
+            "{} are free, which lasts {} more passes ({})",
+            bytes(until.bytes),
+            count(until.iterations as u64),
+            span(until.ns as u64)
+        ))
+    }
+}
+
+impl KeptBy {
+    fn of(keeper: &Keeper, names: &mut dyn Names) -> KeptBy {
+        KeptBy {
+            holder: Holder {
+                who: CallSite::of(names, keeper.stack),
+                blocks: keeper.blocks,
+                bytes: keeper.bytes,
+                per_iteration: Some(keeper.per_iteration),
+                share: keeper.share,
+                oldest_ns: None,
+                made_before: false,
+            },
+            size: keeper.size,
+            every: keeper.every,
+        }
+    }
+
+    /// The function, or the size of blocks without a stack.
+    fn in_words(&self) -> String {
+        match (self.size, &self.holder.who.function) {
+            (Some(size), _) => format!("an allocation of {} without a stack", bytes(size)),
+            (None, Some(function)) => {
+                let name = crate::cut::shortened(&function.in_a_sentence(), FUNCTION);
+                format!("`{name}`")
+            }
+            (None, None) => "an allocation without a stack".to_string(),
+        }
+    }
+}
+
+/// Finds the change that fits the keepers of most of the growth.
+pub fn fix_of(keepers: &[Keeper], names: &mut dyn Names) -> Option<String> {
+    let main = keepers.iter().filter(|keeper| keeper.share >= MAIN);
+    let main = main.map(|keeper| {
+        keeper.size.is_none().then(|| {
+            let blocks = Blocks::of(names, keeper.stack, keeper.blocks, keeper.bytes);
+            blocks.anew(keeper.is_anew)
+        })
+    });
+    fix(&main.collect::<Option<Vec<Blocks>>>()?)
+}
+
+fn why_none(subject: &Subject, followed: &Followed) -> String {
+    match &followed.inside {
+        _ if subject.one_moment => "the recording is of one moment".to_string(),
+        Some(call) => format!("all that comes again is inside one call of `{call}`"),
+        None => "nothing comes again often enough to be a pass of a loop".to_string(),
+    }
+}
+
+/// Joins rows of the same function and line.
+fn merged(all: impl Iterator<Item = KeptBy>) -> Vec<KeptBy> {
+    let mut rows: Vec<KeptBy> = Vec::new();
+    for one in all {
+        let is_same = |row: &&mut KeptBy| {
+            row.size == one.size && row.holder.who.function == one.holder.who.function
+        };
+        match rows.iter_mut().find(is_same) {
+            Some(row) => {
+                row.holder.add(&one.holder);
+                row.every = row.every.min(one.every);
+            }
+            None => rows.push(one),
+        }
+    }
+    let rate = |row: &KeptBy| row.holder.per_iteration.unwrap_or(0.0);
+    rows.sort_by(|a, b| rate(b).total_cmp(&rate(a)));
+    rows
 }
 
 impl Answer for GrowthReport {
@@ -202,9 +245,20 @@ impl Answer for GrowthReport {
         if let Some(recognised) = &self.recognised {
             writeln!(f, "{}", shown(&recognised.line()))?;
         }
+        if self.grows() {
+            let sure = if self.judgement.told == Told::Sure {
+                "Sure"
+            } else {
+                "Likely"
+            };
+            writeln!(f, "{sure}: {}.", shown(&self.judgement.why))?;
+        }
+        if let Some(until) = self.until() {
+            writeln!(f, "{until}.")?;
+        }
         if !self.keepers.is_empty() {
             let mut table = Table::new([
-                ("per iteration", Align::Right),
+                ("per pass", Align::Right),
                 ("kept", Align::Right),
                 ("blocks", Align::Right),
                 ("share", Align::Right),
@@ -215,7 +269,7 @@ impl Answer for GrowthReport {
             for (keeper, label) in self.keepers.iter().zip(labels) {
                 let holder = &keeper.holder;
                 table.row([
-                    bytes(holder.per_iteration.unwrap_or(0.0) as u64),
+                    bytes(holder.per_iteration.unwrap_or(0.0).round() as u64),
                     bytes(holder.bytes),
                     count(holder.blocks),
                     percent(holder.share, 1.0),
@@ -225,9 +279,9 @@ impl Answer for GrowthReport {
             write!(f, "\n{table}")?;
             if let Some(first) = self.keepers.first() {
                 first.holder.way(f)?;
-                if let Some(fix) = &first.fix {
-                    writeln!(f, "\n{}", marked(Style::Good, &format!("Fix: {fix}.")))?;
-                }
+            }
+            if let Some(fix) = &self.fix {
+                writeln!(f, "\n{}", marked(Style::Good, &format!("Fix: {fix}.")))?;
             }
         }
         Ok(())

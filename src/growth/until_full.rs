@@ -22,7 +22,7 @@ pub struct UntilFull {
 impl UntilFull {
     /// By what is free at the end, and growth that was found; `None` where nothing grows, or what is free is unknown.
     pub fn of(recording: &dyn Recording, focus: Focus, growth: &Growth) -> Option<UntilFull> {
-        if !growth.grows {
+        if !growth.is_found() {
             return None;
         }
         let bytes = free_at_end(recording, focus)?;
@@ -54,4 +54,30 @@ fn free_at_end(recording: &dyn Recording, focus: Focus) -> Option<u64> {
         Some(total.saturating_sub(used))
     });
     free.min()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ledger::sample::Training;
+    use crate::loops::Followed;
+
+    #[test]
+    fn pinned_memory_does_not_fill_a_device() {
+        let how = Training {
+            leak: 1_101_004,
+            has_gpu: true,
+            ..Training::default()
+        };
+        let (_dir, trace) = how.record();
+        let focus = Focus::of(&trace, None);
+        let growth = Growth::of(&Followed::of(&trace, focus, None)).expect("growth");
+        let until = UntilFull::of(&trace, focus, &growth).expect("a device");
+        assert_eq!(until.bytes, (5 << 30) - (1 << 20));
+        let host = Focus {
+            layer: Layer::Host,
+            ..focus
+        };
+        assert_eq!(UntilFull::of(&trace, host, &growth), None);
+    }
 }

@@ -10,7 +10,7 @@ use crate::cli::outcome::Outcome;
 use crate::cli::recordings;
 use crate::cli::terminal::print_text;
 use crate::error::{Result, failed};
-use crate::iterations::Given;
+use crate::loops::Given;
 use crate::output::escape::shown;
 use crate::output::units;
 use crate::recording::{self, Recording};

@@ -14,7 +14,7 @@ use super::pack::Pack;
 use super::phases::Phases;
 use super::stacks::Stacks;
 use crate::error::Result;
-use crate::iterations::{Given, Iterations, Start};
+use crate::loops::{Given, Iterations, Start};
 use crate::recording::Recording;
 use crate::report::Report;
 

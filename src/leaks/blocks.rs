@@ -15,6 +15,8 @@ pub struct Blocks {
     native: Vec<String>,
     /// Bytes of each on average.
     bytes: u64,
+    /// True if each replaces a smaller one.
+    are_anew: bool,
 }
 
 impl Blocks {
@@ -32,6 +34,22 @@ impl Blocks {
             }
         }
         found
+    }
+
+    /// Sets whether each replaces a smaller one.
+    pub fn anew(self, are_anew: bool) -> Blocks {
+        Blocks { are_anew, ..self }
+    }
+
+    /// Returns true if each replaces a smaller one.
+    pub fn are_anew(&self) -> bool {
+        self.are_anew
+    }
+
+    /// Returns true if a user's own function of autograd made them.
+    pub fn is_of_function(&self) -> bool {
+        let mut calls = self.calls.iter();
+        calls.any(|call| file(call).ends_with("torch/autograd/function.py"))
     }
 
     /// Bytes of one.
@@ -162,6 +180,7 @@ pub(super) mod tests {
             calls: calls.iter().map(call).collect(),
             native: Vec::new(),
             bytes,
+            are_anew: false,
         }
     }
 }

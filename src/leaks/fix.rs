@@ -9,12 +9,17 @@ use super::blocks::Blocks;
 struct Pattern {
     /// Whether blocks are of it.
     fits: fn(&Blocks) -> bool,
+    /// At how many places such blocks must be made.
+    places: usize,
     /// What to do.
     fix: &'static str,
 }
 
 /// A kept loss is of no more bytes than this: PyTorch rounds a scalar up to 512.
 const LOSS_BYTES: u64 = 4096;
+
+/// Number of places at which a kept graph has blocks, one for each of its layers.
+const WHOLE_GRAPH: usize = 3;
 
 /// All patterns; the first one that fits counts.
 const PATTERNS: [Pattern; 9] = [
@@ -24,6 +29,7 @@ const PATTERNS: [Pattern; 9] = [
             blocks.calls(&["_init_group", "init_state", "_init_state"])
                 || blocks.calls_in("step", "/torch/optim/") && !blocks.is_graph()
         },
+        places: 1,
         fix: "the optimizer makes its state anew: create it once, before the loop, and give it the same parameters",
     },
     // A capture takes its memory from a pool of its own, which lives as long as the graph.
@@ -36,21 +42,26 @@ const PATTERNS: [Pattern; 9] = [
                 "cudagraphify_impl",
             ]) || blocks.calls_in("__enter__", "/torch/cuda/graphs.py")
         },
+        places: 1,
         fix: "a CUDA graph is captured again and again, each into a pool of its own: capture once for each shape and replay, \
                or share a pool (`torch.cuda.graph(graph, pool=...)`) and delete graphs that are no longer used",
     },
     // Keys and values of a cache that is never begun anew.
     Pattern {
         fits: |blocks| {
-            blocks.in_file(&["cache_utils.py"])
-                || blocks.names(&["kv_cache", "kvcache", "past_key_value", "DynamicCache"])
+            // Blocks that are kept are of many caches, each begun anew.
+            blocks.are_anew()
+                && (blocks.in_file(&["cache_utils.py"])
+                    || blocks.names(&["kv_cache", "kvcache", "past_key_value", "DynamicCache"]))
         },
+        places: 1,
         fix: "a cache of keys and values goes on growing: begin a new one (`past_key_values=None`) with each sequence, and bound \
                its length",
     },
     // Hooks run inside the call of a module, or in a backward pass, and are functions of the user.
     Pattern {
         fits: |blocks| blocks.user_names(&["hook"]),
+        places: 1,
         fix: "a hook keeps what it is given: keep `output.detach().cpu()` or a figure of it, and remove the hook with \
                `handle.remove()`",
     },
@@ -58,11 +69,13 @@ const PATTERNS: [Pattern; 9] = [
         fits: |blocks| {
             blocks.user_names(&["<lambda>", "<locals>", "closure"]) && !blocks.is_forward()
         },
+        places: 1,
         fix: "a closure refers to tensors and is kept: delete it, or give it what it needs as `tensor.detach()`",
     },
     // Saved by the autograd of a backward pass that is to be run again.
     Pattern {
         fits: |blocks| blocks.is_backward(),
+        places: 1,
         fix: "the graph outlives the backward pass: leave out `retain_graph=True` and `create_graph=True`, or delete the loss and \
                the gradients that refer to it",
     },
@@ -71,27 +84,31 @@ const PATTERNS: [Pattern; 9] = [
         fits: |blocks| {
             blocks.largest() <= LOSS_BYTES && (blocks.is_loss() || blocks.is_reduction())
         },
+        places: 1,
         fix: "losses are kept as tensors, with their graphs: keep `loss.item()` or `loss.detach()`",
     },
     // The user's own module makes it in its forward pass, by itself and not by a layer that it calls.
     Pattern {
-        fits: |blocks| blocks.is_forward() && blocks.is_copy(),
+        fits: |blocks| blocks.is_forward() && blocks.is_copy() && !blocks.is_of_function(),
+        places: 1,
         fix: "a module keeps copies of its inputs or outputs: keep none, or only the newest, as `x.detach()`",
     },
     // Layers of the user's module: what they save for a backward pass that does not come.
     Pattern {
-        fits: |blocks| blocks.is_forward() || blocks.is_loss(),
+        fits: |blocks| (blocks.is_forward() || blocks.is_loss()) && !blocks.is_of_function(),
+        places: WHOLE_GRAPH,
         fix: "what the forward pass made is kept, with its graph: keep `loss.item()` and not the loss, `output.detach()` and not the \
                output, and run evaluations under `torch.no_grad()`",
     },
 ];
 
-/// What to do about blocks that are left behind; `None` if they fit no pattern.
-pub fn fix(blocks: &Blocks) -> Option<String> {
-    let mut patterns = PATTERNS.iter();
-    patterns
-        .find(|pattern| (pattern.fits)(blocks))
-        .map(|pattern| pattern.fix.to_string())
+/// Finds the change for kept blocks, by place; `None` unless one pattern fits all.
+pub fn fix(all: &[Blocks]) -> Option<String> {
+    let fits = |pattern: &&Pattern| {
+        all.len() >= pattern.places && all.iter().all(|blocks| (pattern.fits)(blocks))
+    };
+    let first = PATTERNS.iter().find(fits).filter(|_| !all.is_empty());
+    first.map(|pattern| pattern.fix.to_string())
 }
 
 #[cfg(test)]
@@ -110,7 +127,8 @@ mod tests {
     fn fixed(size: u64, calls: &[(&str, &str)]) -> String {
         let mut calls = calls.to_vec();
         calls.push(MAIN);
-        fix(&of(size, &calls)).unwrap_or_default()
+        let blocks = of(size, &calls);
+        fix(&[blocks.clone(), blocks.clone(), blocks]).unwrap_or_default()
     }
 
     #[test]
@@ -147,14 +165,6 @@ mod tests {
                 ],
             ),
             (
-                "a cache of keys",
-                1 << 20,
-                vec![(
-                    "DynamicCache.update",
-                    "/usr/lib/python3/site-packages/transformers/cache_utils.py",
-                )],
-            ),
-            (
                 "captured again",
                 1 << 20,
                 vec![(
@@ -166,6 +176,53 @@ mod tests {
             let told = fixed(size, &calls);
             assert!(told.contains(word), "{word}: {told:?}");
         }
+    }
+
+    /// Keys and values that are joined again and again are of one cache; those that are kept are of many.
+    #[test]
+    fn a_cache_goes_on_growing_only_where_it_is_made_anew() {
+        let file = "/usr/lib/python3/site-packages/transformers/cache_utils.py";
+        let blocks = || of(1 << 20, &[("DynamicCache.update", file), MAIN]);
+        let told = fix(&[blocks().anew(true)]).unwrap();
+        assert!(told.contains("a cache of keys"), "{told}");
+        assert_eq!(fix(&[blocks()]), None);
+    }
+
+    /// Weights, gradients and state together are a new model, and not an optimizer that is made anew.
+    #[test]
+    fn a_fix_fits_all_that_is_kept() {
+        let adam = "/usr/lib/python3/site-packages/torch/optim/adam.py";
+        let state = || {
+            of(
+                1 << 20,
+                &[("Adam._init_group", adam), ("Adam.step", adam), MAIN],
+            )
+        };
+        let weights = of(1 << 20, &[("build", "/home/me/train.py"), MAIN]);
+        assert!(fix(&[state(), state()]).is_some());
+        assert_eq!(fix(&[state(), weights]), None);
+    }
+
+    /// One block of a forward pass may be kept in many ways; a graph keeps those of several layers.
+    #[test]
+    fn a_graph_is_kept_where_several_layers_are() {
+        let (call, file) = module();
+        let functional = format!("{NN}functional.py");
+        let layer = || of(1 << 20, &[("relu", &functional), (call, &file), MAIN]);
+        assert!(fix(&[layer(), layer(), layer()]).is_some());
+        assert_eq!(fix(&[layer(), layer()]), None);
+        let custom = "/usr/lib/python3/site-packages/torch/autograd/function.py";
+        let of_function = || {
+            of(
+                1 << 20,
+                &[
+                    ("Gate.forward", "/home/me/train.py"),
+                    ("Function.apply", custom),
+                    MAIN,
+                ],
+            )
+        };
+        assert_eq!(fix(&[of_function(), of_function(), of_function()]), None);
     }
 
     #[test]
@@ -180,7 +237,8 @@ mod tests {
             ("at::_ops::clone::call", "keep none"),
             ("at::_ops::relu::call", "torch.no_grad()"),
         ] {
-            let told = fix(&by_operator(of(1 << 20, &calls), operator)).unwrap();
+            let blocks = by_operator(of(1 << 20, &calls), operator);
+            let told = fix(&[blocks.clone(), blocks.clone(), blocks]).unwrap();
             assert!(told.contains(word), "{operator}: {told}");
         }
     }
@@ -188,6 +246,7 @@ mod tests {
     #[test]
     fn what_fits_no_pattern_has_none() {
         assert_eq!(fixed(1 << 20, &[("load", "/home/me/data.py")]), "");
-        assert_eq!(fix(&of(1 << 20, &[])), None);
+        assert_eq!(fix(&[of(1 << 20, &[])]), None);
+        assert_eq!(fix(&[]), None);
     }
 }

@@ -8,6 +8,7 @@ mod fix;
 mod text;
 
 pub use blocks::Blocks;
+#[cfg(test)]
 pub use find::Leaks;
 pub use fix::fix;
 pub use text::LeaksReport;

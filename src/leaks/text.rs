@@ -6,11 +6,10 @@ use std::fmt;
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 
-use super::blocks::Blocks;
 use super::find::Leaks;
-use super::fix::fix;
-use crate::iterations::{Followed, Given, Iterations, Recognised, in_a_sentence, in_a_table};
+use crate::growth::{Growth, fix_of};
 use crate::ledger::Focus;
+use crate::loops::{Followed, Given, Judgement, Recognised, Told, in_a_sentence, in_a_table};
 use crate::output::answer::{Answer, ONE_MOMENT, RECORD_HISTORY, Subject};
 use crate::output::escape::shown;
 use crate::output::holder::{Holder, holder_labels};
@@ -38,6 +37,10 @@ pub struct LeaksReport {
     pub iterations: usize,
     /// What the iterations were recognised by, and how sure they are; `None` without iterations.
     pub recognised: Option<Recognised>,
+    /// The certainty of growth or of its absence; `None` without iterations.
+    pub judgement: Option<Judgement>,
+    /// The change to make in the program, if one pattern fits all that leaks.
+    pub fix: Option<String>,
     /// The stacks that hold them: leaking ones first, then those with most bytes.
     pub left: Vec<LeftBehind>,
     /// The result in one sentence.
@@ -55,8 +58,6 @@ pub struct LeftBehind {
     pub in_iterations: usize,
     /// Whether that is a leak.
     pub leaks: bool,
-    /// What to change in the program, if the pattern is known.
-    pub fix: Option<String>,
     /// Bytes that each iteration adds, if they are left behind to the end.
     pub per_iteration: Option<f64>,
     /// The size of each block, bytes, where no stack was recorded.
@@ -76,25 +77,14 @@ impl LeaksReport {
         names: &mut dyn Names,
     ) -> LeaksReport {
         let followed = Followed::of(recording, focus, given);
+        let growth = Growth::of(&followed);
+        let leaks = Leaks::of(recording, &followed);
+        let subject = Subject::of(recording, focus);
         let iterations = followed.iterations.as_ref();
-        let leaks = Leaks::new(iterations, followed.last_ns, &followed.kept);
-        LeaksReport::new(Subject::of(recording, focus), iterations, &leaks, names)
-    }
-
-    /// Of what was found to be left by these iterations.
-    pub fn new(
-        subject: Subject,
-        iterations: Option<&Iterations>,
-        leaks: &Leaks,
-        names: &mut dyn Names,
-    ) -> LeaksReport {
         let left = leaks.left.iter().map(|left| LeftBehind {
             holder: Holder::of(names, &left.held, leaks.bytes),
             in_iterations: left.iterations,
-            leaks: left.leaks,
-            fix: (left.leaks && left.size.is_none())
-                .then(|| Blocks::of(names, left.held.stack, left.held.blocks, left.held.bytes))
-                .and_then(|blocks| fix(&blocks)),
+            leaks: left.per_iteration.is_some(),
             per_iteration: left.per_iteration,
             size: left.size,
             newest_age_ns: leaks.ns.saturating_sub(left.held.newest_ns),
@@ -102,7 +92,7 @@ impl LeaksReport {
         });
         let left = merged(left);
         LeaksReport {
-            verdict: sentence(&subject, leaks, &left),
+            verdict: sentence(&subject, &leaks, &left),
             subject,
             ns: leaks.ns,
             before_last_iteration: leaks.before_last_iteration,
@@ -110,6 +100,8 @@ impl LeaksReport {
             leaked: leaks.leaked,
             iterations: leaks.iterations,
             recognised: iterations.map(|iterations| Recognised::of(iterations, names)),
+            judgement: leaks.judgement,
+            fix: fix_of(growth.as_ref().map_or(&[], |growth| &growth.keepers), names),
             left,
         }
     }
@@ -141,7 +133,6 @@ impl LeftBehind {
         self.holder.add(&other.holder);
         // At least: they may have come in other iterations.
         self.in_iterations = self.in_iterations.max(other.in_iterations);
-        self.fix = self.fix.take().or(other.fix.clone());
         if let Some(more) = other.per_iteration {
             *self.per_iteration.get_or_insert(0.0) += more;
         }
@@ -165,20 +156,15 @@ fn sentence(subject: &Subject, leaks: &Leaks, left: &[LeftBehind]) -> String {
     let all = format!("{} are live {when}", bytes(leaks.bytes));
     let leaking: Vec<_> = left.iter().filter(|left| left.leaks).collect();
     if leaking.is_empty() {
-        if let Some(why) = &leaks.unsure {
-            return format!(
-                "{all}; none of it can be called a leak: something repeats {} times, but it is not sure that these are iterations: {why}. --iteration sets what they begin with.",
-                count(leaks.iterations as u64)
-            );
-        }
-        return match leaks.iterations {
-            0 => format!(
-                "{all}; no iterations were found, so none of it can be called a leak. --iteration sets what they begin with."
-            ),
-            looked => format!(
-                "{all}; no leak: no call site kept memory in every one of {} iterations.",
-                count(looked as u64)
-            ),
+        let why = leaks.judgement.as_ref();
+        let why = why.map_or("nothing comes again often enough", |judgement| {
+            &judgement.why
+        });
+        return match leaks.judgement.as_ref().map(|judgement| judgement.told) {
+            Some(Told::Sure | Told::Likely) => {
+                format!("{all}; none of it is what memory grows by.")
+            }
+            _ => format!("{all}; whether any of it is a leak cannot be told: {why}."),
         };
     }
     let parts = leaking.iter().take(3).map(|left| {
@@ -250,7 +236,7 @@ impl Answer for LeaksReport {
             return Ok(());
         };
         first.holder.way(f)?;
-        match &first.fix {
+        match &self.fix {
             Some(fix) => writeln!(f, "\n{}", marked(Style::Good, &format!("Fix: {fix}."))),
             None => Ok(()),
         }

@@ -13,8 +13,8 @@ use super::situation::situations;
 use super::words;
 use crate::fragmentation::Fragmentation;
 use crate::growth::Growth;
-use crate::iterations::{Followed, Given, Iterations};
 use crate::ledger::{Focus, Moment};
+use crate::loops::{Followed, Given, Iterations};
 use crate::output::answer::{Answer, Subject, not_told, unread};
 use crate::output::escape::shown;
 use crate::output::holder::{Holder, holder_labels};
@@ -84,11 +84,8 @@ impl OomReport {
         } else {
             Followed::of(recording, focus, given)
         };
+        let grows = Growth::of(&followed).filter(|growth| growth.grows);
         let iterations = followed.iterations;
-        let growth = iterations
-            .as_ref()
-            .map(|all| Growth::new(all, &followed.kept));
-        let grows = growth.filter(|growth| growth.grows);
         OomReport::new(
             recording,
             Subject::of(recording, focus),

@@ -6,8 +6,8 @@
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 
-use crate::iterations::{Iterations, Journal, Start, What};
 use crate::ledger::Block;
+use crate::loops::{Iterations, Journal, Start, What};
 use crate::recording::{Names, Recording};
 
 mod phase;

@@ -7,8 +7,8 @@ use serde::Serialize;
 use super::composition::{Part, composition};
 use super::find::Peak;
 use super::lower::to_lower;
-use crate::iterations::{Follow, Search};
 use crate::ledger::{Focus, Moment, lost_peak};
+use crate::loops::{Follow, Found};
 use crate::output::answer::{Answer, Subject, lost_peak_in_words};
 use crate::output::holder::{Holder, holder_labels, merged};
 use crate::output::table::{Align, Table};
@@ -57,16 +57,9 @@ impl PeakReport {
         names: &mut dyn Names,
     ) -> PeakReport {
         let peak = Peak::at(recording, focus, moment);
-        let mut search = Search::new(recording, focus);
-        read(recording, &mut [&mut search]);
+        let found = Found::of(recording, focus, None);
         let moments = [peak.ticket];
-        let mut follow = Follow::new(
-            recording,
-            focus,
-            search.choose(),
-            &moments,
-            Some(peak.ticket),
-        );
+        let mut follow = Follow::new(recording, focus, &found, &moments, Some(peak.ticket));
         read(recording, &mut [&mut follow]);
         let found = follow.finish();
         let iterations = found.iterations.as_ref();

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 
-use crate::iterations::{Iterations, without_numbers};
 use crate::ledger::{Block, Focus, Visitor, walk};
+use crate::loops::{Iterations, without_numbers};
 use crate::recording::Recording;
 use gpushim_trace::{Kind, Record};
 

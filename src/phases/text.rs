@@ -5,8 +5,8 @@ use std::fmt;
 use serde::Serialize;
 
 use super::find::Phase;
-use crate::iterations::{Given, Iterations, Recognised};
 use crate::ledger::Focus;
+use crate::loops::{Given, Iterations, Recognised};
 use crate::output::answer::{Answer, Subject, not_told};
 use crate::output::escape::shown;
 use crate::output::table::{Align, Table};

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::{Caching, Coverage, Gpu, Names, NumberedRequest, Recording};
+use super::{Caching, Coverage, Gpu, Names, NumberedRequest, Recording, Way};
 use gpushim_trace::{Layer, LiveBlock, Record, Timeline};
 
 /// Writes methods that pass their arguments to the same method of something else.
@@ -57,6 +57,7 @@ impl<T: Decorator> Recording for T {
         fn text(id: u64) -> Option<String>;
         fn open_ranges(stack: u32) -> Vec<String>;
         fn frames(stack: u32) -> u64;
+        fn way(stack: u32) -> Way;
         fn names() -> Box<dyn Names + '_>;
         fn stream(record: &Record) -> Option<u64>;
         fn caching() -> Option<&Caching>;

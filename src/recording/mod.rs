@@ -30,6 +30,7 @@ mod snapshot;
 mod trace;
 mod unpacked;
 mod viewer_page;
+mod way;
 
 pub use beside::trace_of;
 pub use blame::{blame, calls, ranges};
@@ -46,6 +47,7 @@ pub use read::{Reader, read};
 pub use snapshot::Snapshot;
 pub use trace::names_with;
 pub use unpacked::OpenTrace;
+pub use way::Way;
 
 /// How complete a record is; `recorded = readable + lost + torn`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
@@ -148,6 +150,11 @@ pub trait Recording: Send + Sync {
     /// without frames.
     fn frames(&self, stack: u32) -> u64 {
         stack.into()
+    }
+
+    /// The calls of a stack, by numbers that mean something within this recording only.
+    fn way(&self, _stack: u32) -> Way {
+        Way::default()
     }
 
     /// The names of the stacks. Creating it takes time, repeated look-ups do not.

@@ -4,10 +4,12 @@ use std::hash::Hasher;
 use std::path::Path;
 use std::rc::Rc;
 
+use gpushim_analysis::Call;
 use rustc_hash::{FxHashMap, FxHasher};
 
 use super::code::Code;
 use super::nodes::Nodes;
+use super::way::{Step, Way};
 use super::{Coverage, Frame, Names, Recording, ordered_on};
 use crate::symbols::{Kind, Options, Symbol, Symbolizer};
 use gpushim_trace::{Layer, LiveBlock, Record, StackNode, Timeline, Trace};
@@ -121,6 +123,21 @@ impl Recording for Trace {
         }
         // Not 0 by chance.
         if frames == 0 { 0 } else { hasher.finish() | 1 }
+    }
+
+    fn way(&self, stack: u32) -> Way {
+        let step = |node| match node {
+            // Where functions begin is not known without their symbols.
+            StackNode::Frame(site) => Some(Step::Native(Call { function: 0, site })),
+            StackNode::Site(id) => self.site(id).map(|site| {
+                Step::Line(Call {
+                    function: u64::from(site.name) << 32 | u64::from(site.file),
+                    site: site.line.into(),
+                })
+            }),
+            StackNode::Range { .. } => None,
+        };
+        Way::of(self.stack(stack).take(NODES).filter_map(step))
     }
 
     fn names(&self) -> Box<dyn Names + '_> {

@@ -7,7 +7,7 @@ use super::figures::Summary;
 use super::findings::{Finding, Findings, Topic, Untold};
 use super::overview::{HOLDERS, LayerFindings, Overview};
 use super::summary::PeakOf;
-use crate::iterations::{Given, Iterations};
+use crate::loops::{Given, Iterations};
 use crate::output::answer::{layer_name, unread};
 use crate::output::holder::{Holder, merged};
 use crate::peak::{Part, Peak, composition, to_lower};
@@ -97,14 +97,15 @@ impl HeldAtPeak {
                 .chain(rest.iter().map(|held| held.bytes))
                 .collect();
             let around = told.around.as_ref().filter(|(peak, ..)| peak == of);
-            let parts = around.and_then(|(_, live, journal)| {
-                composition(recording, names, told.iterations.as_ref(), journal, live)
+            let journal = told.followed.journal.as_ref();
+            let parts = around.zip(journal).and_then(|((_, live), journal)| {
+                composition(recording, names, told.iterations(), journal, live)
             });
             HeldAtPeak {
                 of: layer_name(of.focus.layer),
                 device: of.focus.device.filter(|device| *device != Event::NO_DEVICE),
                 ns: of.ns,
-                iteration: (told.iterations.as_ref())
+                iteration: (told.iterations())
                     .filter(|all| all.certainty.sure)
                     .and_then(|all| all.of(of.ticket)),
                 bytes: of.bytes,
@@ -143,7 +144,7 @@ impl Report {
         }
         let found = Findings::of(trace, &mut overview, &mut *names);
         let main = overview.layers.first();
-        let iterations = main.and_then(|layer| layer.iterations.clone());
+        let iterations = main.and_then(|layer| layer.iterations().cloned());
         let report = Report {
             trace: trace.path().display().to_string(),
             format: trace.format(),

@@ -1,13 +1,11 @@
-//! The data of a report, from two passes over the events: the first computes the sums, the peaks and the marker of the
-//! iterations; the second follows the blocks.
+//! The data of a report, from two passes over the events: one for sums, peaks and loops, one for
+//! blocks.
 
 use super::complete::complete;
 use super::figures::Summary;
 use super::summary::{PeakOf, SummaryBuilder};
-use crate::growth::Growth;
-use crate::iterations::{Follow, Followed, Given, Iterations, Journal, Locator, Search};
-use crate::leaks::Leaks;
-use crate::ledger::{Block, Focus, Highest};
+use crate::ledger::{Block, Focus};
+use crate::loops::{Follow, Followed, Found, Given, Iterations, Search};
 use crate::oom::Shortage;
 use crate::peak::Peak;
 use crate::recording::{Reader, Recording, read};
@@ -39,19 +37,13 @@ pub struct Overview {
 pub struct LayerFindings {
     /// Which.
     pub focus: Focus,
-    /// Its iterations, if there are any.
-    pub iterations: Option<Iterations>,
-    /// Whether it grows; `None` without iterations.
-    pub growth: Option<Growth>,
-    /// Blocks that are left behind.
-    pub leaks: Leaks,
+    /// Its blocks through the passes of loops.
+    pub followed: Followed,
     /// By device, who held how much when most was live: that may come to less than the peak, where what was live
     /// when the events begin is not known.
     pub peaks: Vec<(PeakOf, Peak)>,
-    /// The highest level by stretch of the run.
-    pub highest: Highest,
-    /// For the highest peak: its live blocks and the events around it.
-    pub around: Option<(PeakOf, Vec<Block>, Journal)>,
+    /// The highest peak and its live blocks, if the events around it were watched.
+    pub around: Option<(PeakOf, Vec<Block>)>,
 }
 
 /// The figures of a recording. Goes through it twice, see [`Overview`].
@@ -88,18 +80,17 @@ impl Overview {
     /// Goes through a recording twice; a third time where it names several devices, and none with some events. `given`:
     /// what the user set that its iterations begin with.
     pub fn of(recording: &dyn Recording, given: Option<&Given>) -> Overview {
-        let layer = |layer| Focus {
+        let layer = |layer: Layer| Focus {
             layer,
             device: None,
         };
         let layers = [Layer::Tensor, Layer::Device, Layer::Host, Layer::Managed].map(layer);
         let mut builder = SummaryBuilder::new(recording, device_of(recording));
-        let mut searches = layers.map(|focus| Search::new(recording, focus));
-        let mut readers: Vec<&mut dyn Reader> = vec![&mut builder];
-        for search in &mut searches {
-            readers.push(search);
+        let mut search = Search::new(recording);
+        match given {
+            Some(_) => read(recording, &mut [&mut builder]),
+            None => read(recording, &mut [&mut builder, &mut search]),
         }
-        read(recording, &mut readers);
         if let Some(only) = builder.other_only() {
             builder = SummaryBuilder::new(recording, only);
             read(recording, &mut [&mut builder]);
@@ -113,9 +104,13 @@ impl Overview {
         } else {
             Layer::Device
         };
+        let found = match given {
+            Some(given) => Found::given(recording, given),
+            None => search.finish(layer(main)),
+        };
         // The holders of a shortage are those of the first layer.
         let mut follows = Vec::new();
-        for (focus, search) in layers.into_iter().zip(searches) {
+        for focus in layers {
             if !builder.has(focus.layer) && focus.layer != main {
                 continue;
             }
@@ -128,16 +123,10 @@ impl Overview {
             if focus.layer == main {
                 moments.extend(shortages.iter().map(|one| one.ticket));
             }
-            // Below tensors, what device memory does is a framework's own affair.
-            let locator = match given {
-                _ if focus.layer == Layer::Device && has_tensors => None,
-                Some(given) => Some(Locator::given(given)),
-                None => search.choose(),
-            };
             let highest = its.iter().max_by_key(|peak| peak.bytes);
             let watched = highest.filter(|_| focus.layer == main);
             let watched = watched.map(|peak| peak.ticket);
-            let follow = Follow::new(recording, focus, locator, &moments, watched);
+            let follow = Follow::new(recording, focus, &found, &moments, watched);
             follows.push((focus, its, follow));
         }
         let mut readers: Vec<&mut dyn Reader> = Vec::new();
@@ -186,26 +175,25 @@ impl LayerFindings {
             let all = live_at_peaks.iter();
             all.filter(|(peak, _)| peak.focus.layer == focus.layer)
         };
-        let iterations = followed.iterations;
-        let kept = &followed.kept;
-        let growth = iterations.as_ref().map(|all| Growth::new(all, kept));
         let peak = |(peak, live): &(PeakOf, Vec<Block>)| {
             let at = (peak.ns, peak.ticket);
             (*peak, Peak::of(recording, at, live))
         };
-        let around = followed.journal.and_then(|journal| {
+        let around = followed.journal.as_ref().and_then(|journal| {
             let (peak, live) = its().find(|(peak, _)| peak.ticket == journal.moment())?;
-            Some((*peak, live.clone(), journal))
+            Some((*peak, live.clone()))
         });
         LayerFindings {
             focus,
-            growth,
-            leaks: Leaks::new(iterations.as_ref(), followed.last_ns, kept),
             peaks: its().map(peak).collect(),
             around,
-            highest: followed.highest,
-            iterations,
+            followed,
         }
+    }
+
+    /// Its iterations, if there are any.
+    pub fn iterations(&self) -> Option<&Iterations> {
+        self.followed.iterations.as_ref()
     }
 }
 

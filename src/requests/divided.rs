@@ -5,8 +5,8 @@ use std::panic::resume_unwind;
 use std::thread;
 
 use super::Requests;
-use crate::iterations::{Iterations, Start};
 use crate::ledger::Focus;
+use crate::loops::{Iterations, Start};
 use crate::recording::Recording;
 
 /// Steps of which figures are kept.

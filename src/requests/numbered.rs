@@ -59,7 +59,7 @@ mod tests {
     use std::io::Write;
 
     use super::*;
-    use crate::iterations::Start;
+    use crate::loops::Start;
     use crate::recording::open;
 
     /// What a ledger finds, without tickets.

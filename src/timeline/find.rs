@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 
-use crate::iterations::without_numbers;
+use crate::loops::without_numbers;
 use crate::phases::busiest;
 use crate::recording::Recording;
 use gpushim_trace::{DeviceTimeline, Kind, Series, Span};

@@ -39,6 +39,6 @@ fn nothing_is_called_growth_or_a_leak_where_a_part_of_one_pass_repeats() {
         }
     }
     let output = run(data, &["growth", "layers32_forward.pickle.gz"]);
-    let said = "it is not sure that these are iterations: they repeat inside one call of";
+    let said = "is not seen: all that comes again is inside one call of";
     assert!(stdout(&output).contains(said), "{}", stdout(&output));
 }

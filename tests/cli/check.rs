@@ -42,7 +42,7 @@ fn limits_and_leaks() {
     );
     let output = check(&["leaks.trace"]);
     assert_eq!(code(&output), Some(1), "{}", stdout(&output));
-    assert!(stdout(&output).contains("  FAIL  leaks: Memory grows by 1.0 MiB per iteration"));
+    assert!(stdout(&output).contains("keeps 1.0 MiB in each `step` ("));
     for (args, expected) in [
         (&["--max-peak", "64MiB", "sound.trace"][..], 0),
         (&["--max-peak", "63MiB", "sound.trace"], 1),

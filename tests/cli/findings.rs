@@ -147,7 +147,10 @@ fn findings_of_a_small_run() {
         report["results"][0]["summary"]["out_of_memory"][0]["size"]
     );
     let text = stdout(&run(dir.path(), &["growth", "run.trace"]));
-    assert!(text.contains("No iterations were found"), "{text}");
+    assert!(
+        text.contains("Whether memory grows is not seen: nothing comes again"),
+        "{text}"
+    );
     let output = run(dir.path(), &["peak", "--at", "soon"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(stderr(&output).contains("expected seconds like 12.5, or end"));
@@ -380,7 +383,9 @@ fn tune_advises_what_to_set() {
     let is_advised = |row: &&Value| row["is_advised"] == true;
     assert_eq!(front.iter().filter(is_advised).count(), 1, "{front:?}");
     assert_eq!(
-        found["confidence"]["level"], "sure",
+        // Without stacks, what was taken for iterations is never sure.
+        found["confidence"]["level"],
+        "fairly-sure",
         "{}",
         found["confidence"]
     );
@@ -393,7 +398,7 @@ fn tune_advises_what_to_set() {
         "driver calls take at most 2 % of the run after its start",
         "\n\n  GPUSHIM_PAGE=16M\n\nIt would have held 192.0 MiB at most",
         "GPUSHIM_LIMIT=192M would have been enough",
-        "\nSure: ",
+        "\nFairly sure: ",
     ] {
         assert!(text.contains(part), "no {part:?} in {text}");
     }

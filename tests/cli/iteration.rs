@@ -32,14 +32,27 @@ fn rounds(path: &Path, rounds: u64) {
 fn the_user_sets_what_begins_an_iteration() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
-    rounds(&dir.join("a.trace"), 3);
-    let alone = run(dir, &["growth", "a.trace"]);
-    assert_eq!(alone.status.code(), Some(0));
+    rounds(&dir.join("few.trace"), 3);
+    // Three passes name what they keep, and are too few to fail a check.
+    let few = ["few.trace", "--iteration", "round"];
+    let growth = run(dir, &[&["growth"], &few[..]].concat());
+    assert_eq!(growth.status.code(), Some(1), "{}", stdout(&growth));
     assert!(
-        stdout(&alone).contains("No iterations were found"),
+        stdout(&growth).contains("keeps 1.0 MiB in each `round` (2 of 2)"),
         "{}",
-        stdout(&alone)
+        stdout(&growth)
     );
+    assert!(stdout(&growth).contains("Likely: "), "{}", stdout(&growth));
+    let check = run(dir, &[&["check"], &few[..]].concat());
+    assert_eq!(check.status.code(), Some(0), "{}", stdout(&check));
+    assert!(
+        stdout(&check).contains("  ?     leaks: not told: likely: "),
+        "{}",
+        stdout(&check)
+    );
+    let strict = run(dir, &[&["check", "--strict"], &few[..]].concat());
+    assert_eq!(strict.status.code(), Some(1), "{}", stdout(&strict));
+    rounds(&dir.join("a.trace"), 12);
     for (marker, by) in [
         ("round", "the range `round`"),
         ("round #", "the range `round #`"),
@@ -48,15 +61,12 @@ fn the_user_sets_what_begins_an_iteration() {
         ("3145728", "allocations of 3145728 bytes"),
     ] {
         let with = |command: &str| run(dir, &[command, "a.trace", "--iteration", marker]);
-        let line = format!("3 iterations, recognised by {by}; sure: set by --iteration.");
+        let line = format!("12 iterations, recognised by {by}; sure: set by --iteration.");
         let growth = with("growth");
         let text = stdout(&growth);
         assert_eq!(growth.status.code(), Some(1), "{text}");
         assert!(text.contains(&line), "{marker}: {text}");
-        assert!(
-            text.contains("Memory grows by 1.0 MiB per iteration"),
-            "{text}"
-        );
+        assert!(text.contains("keeps 1.0 MiB in each "), "{text}");
         let leaks = with("leaks");
         assert_eq!(leaks.status.code(), Some(1), "{}", stdout(&leaks));
         assert!(stdout(&leaks).contains(&line), "{}", stdout(&leaks));
@@ -69,7 +79,7 @@ fn the_user_sets_what_begins_an_iteration() {
             "{phases}"
         );
         let report = stdout(&with("report"));
-        assert!(report.contains("Memory grows by 1.0 MiB"), "{report}");
+        assert!(report.contains("keeps 1.0 MiB in each "), "{report}");
         assert!(report.contains("gpushim growth --iteration "), "{report}");
         assert_eq!(with("check").status.code(), Some(1));
     }
@@ -89,7 +99,7 @@ fn the_user_sets_what_begins_an_iteration() {
     assert_eq!(recognised["by"]["size"], MIB);
     assert_eq!(
         (&recognised["count"], &recognised["set"]),
-        (&3.into(), &true.into())
+        (&12.into(), &true.into())
     );
 }
 
@@ -164,7 +174,7 @@ fn a_function_of_a_snapshot() {
         let args = [&["growth", "layers32_forward.pickle.gz"], more].concat();
         stdout(&run(data, &args))
     };
-    assert!(growth(&[]).contains("not sure"));
+    assert!(growth(&[]).contains("is not seen: all that comes again is inside one call of"));
     // The layers of one call are no calls of their own.
     let text = growth(&["--iteration", "forward"]);
     let by = "recognised by the calls of `forward`; not sure: they repeat inside one call of";

@@ -133,7 +133,7 @@ fn a_layer_that_keeps_its_input() {
         says(
             &outcome,
             ("growth", "device memory"),
-            &["grows by 1.0 MiB per iteration", "copy situations.py"],
+            &["keeps 1.0 MiB in each", "copy situations.py"],
         );
         let (leaks, code) = ask(&outcome, &["leaks"]);
         assert_eq!(code, 1, "{leaks:#}");
@@ -166,7 +166,7 @@ fn a_list_of_losses_that_keeps_its_graphs() {
     says(
         &outcome,
         ("growth", "device memory"),
-        &["per iteration", "forward situations.py"],
+        &[" in each ", "forward situations.py"],
     );
 }
 
@@ -183,7 +183,7 @@ fn a_leak_under_varying_lengths() {
     says(
         &outcome,
         ("growth", "device memory"),
-        &["KiB per iteration", "copy situations.py"],
+        &["KiB in each", "copy situations.py"],
     );
 }
 
@@ -209,7 +209,8 @@ fn pinned_memory_that_grows() {
         &outcome,
         ("growth", "pinned host memory"),
         &[
-            "Pinned host memory grows by 3.0 MiB per iteration",
+            "Pinned host memory: ",
+            "keeps 3.0 MiB in each",
             "train situations.py",
         ],
     );

@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 
 use super::exports::{metrics_agree, of_log, of_snapshot};
+use super::left_at_end;
 use crate::drops::Drops;
 use crate::export::figures::{counters, held};
 use crate::flamegraph::{Weight, weights};
 use crate::html::curves;
-use crate::leaks::Leaks;
 use crate::ledger::{Focus, Moment};
 use crate::peak::Peak;
 use crate::recording::{Recording, open};
@@ -80,12 +80,7 @@ fn agrees(recording: Box<dyn Recording>) {
         };
         assert_eq!(at_moment(Moment::Peak), gauge.peak, "{}", at("peak"));
         assert_eq!(at_moment(Moment::End), gauge.end, "{}", at("end"));
-        assert_eq!(
-            Leaks::at_end(recording, focus).bytes,
-            gauge.end,
-            "{}",
-            at("leaks")
-        );
+        assert_eq!(left_at_end(recording, focus), gauge.end, "{}", at("leaks"));
         assert_eq!(
             Drops::of(recording, focus, None).peak,
             gauge.peak,

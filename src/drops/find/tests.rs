@@ -1,7 +1,7 @@
 use super::*;
 use crate::drops::fall::Cause;
-use crate::iterations::{By, Certainty, Start};
 use crate::ledger::sample::{PARAMETERS, Training};
+use crate::loops::{By, Certainty, Start};
 use gpushim_trace::{Class, Event, Kind, Trace, Writer, WriterOptions};
 
 impl Drops {

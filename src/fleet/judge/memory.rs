@@ -24,9 +24,7 @@ pub fn leaks(ranks: &[&RankSummary]) -> Vec<Outlier> {
     let mut found = Vec::new();
     for (index, rank) in ranks.iter().enumerate() {
         let mut its = rank.findings.iter();
-        let leak = |one: &&crate::fleet::summary::Finding| {
-            one.sure && ["growth", "leaks"].contains(&one.kind.as_str())
-        };
+        let leak = |one: &&crate::fleet::summary::Finding| one.sure && one.kind == "growth";
         let Some(finding) = its.find(leak) else {
             continue;
         };

@@ -1,14 +1,15 @@
 use crate::growth::find::Growth;
-use crate::iterations::Followed;
 use crate::ledger::Focus;
 use crate::ledger::sample::{LEAK, Training};
+use crate::loops::{Followed, Told};
 use crate::recording::{Frame, Recording};
+use gpushim_analysis::FEW;
 use gpushim_trace::{StackNode, Trace};
 
 fn growth(trace: &Trace) -> Option<Growth> {
     let focus = Focus::of(trace, None);
     let followed = Followed::of(trace, focus, None);
-    Some(Growth::new(&followed.iterations?, &followed.kept))
+    Growth::of(&followed)
 }
 
 fn found(how: &Training) -> Growth {
@@ -76,8 +77,13 @@ fn it_is_the_same_without_stacks() {
         ..Training::default()
     });
     assert!(
-        growth.grows && near(growth.per_iteration, 2e6),
+        growth.is_found() && near(growth.per_iteration, 2e6),
         "{growth:?}"
+    );
+    assert_eq!(
+        growth.judgement.told,
+        Told::Likely,
+        "sizes alone are never sure"
     );
 }
 
@@ -94,8 +100,6 @@ fn the_warm_up_is_told_from_growth() {
         growth.grows && near(growth.per_iteration, f64::from(1 << 20)),
         "{growth:?}"
     );
-    // An iteration may be seen to begin after the cache has grown in it.
-    assert!((11..=13).contains(&growth.steady_from), "{growth:?}");
 }
 
 #[test]
@@ -120,7 +124,9 @@ fn nothing_is_found_in_clean_runs() {
         let (_dir, trace) = how.record();
         if let Some(growth) = growth(&trace) {
             seen += 1;
-            assert!(!growth.grows, "{how:?} {growth:?}");
+            // A few passes that each fill a cache cannot show whether the next ones will.
+            let is_alarm = growth.is_found() && growth.telling > FEW;
+            assert!(!growth.grows && !is_alarm, "{how:?} {growth:?}");
         }
     }
     assert!(seen >= 30, "iterations were found in {seen} of 40");

@@ -1,5 +1,4 @@
 use super::*;
-use crate::iterations::Followed;
 use crate::ledger::Focus;
 use crate::ledger::sample::{LEAK, Training};
 use gpushim_trace::StackNode;
@@ -8,12 +7,11 @@ fn leaks(how: &Training) -> (Leaks, Vec<StackNode>) {
     let (_dir, trace) = how.record();
     let focus = Focus::of(&trace, None);
     let followed = Followed::of(&trace, focus, None);
-    let leaks = Leaks::new(
-        followed.iterations.as_ref(),
-        followed.last_ns,
-        &followed.kept,
-    );
-    let innermost = leaks.left.iter().filter(|left| left.leaks);
+    let leaks = Leaks::of(&trace, &followed);
+    let innermost = leaks
+        .left
+        .iter()
+        .filter(|left| left.per_iteration.is_some());
     let innermost = innermost.filter_map(|left| trace.stack(left.held.stack).next());
     let innermost = innermost.collect();
     (leaks, innermost)

@@ -2,7 +2,7 @@
 
 use rustc_hash::FxHashMap;
 
-use crate::iterations::{JournalEntry, What};
+use crate::loops::{JournalEntry, What};
 use crate::recording::{Frame, Names, Recording};
 
 /// A phase of a training step.

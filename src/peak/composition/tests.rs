@@ -1,9 +1,9 @@
 use std::rc::Rc;
 
 use super::*;
-use crate::iterations::{Follow, Search};
 use crate::ledger::sample::{ACTIVATIONS, GRADIENTS, STATE, Training};
 use crate::ledger::{Focus, Moment};
+use crate::loops::{Follow, Found};
 use crate::peak::find::Peak;
 use crate::recording::{Frame, read};
 use crate::replay::planted::Planted;
@@ -46,10 +46,9 @@ fn parts(how: &Training) -> Option<Vec<Part>> {
     let (_dir, trace) = how.record();
     let focus = Focus::of(&trace, None);
     let peak = Peak::at(&trace, focus, Moment::Peak);
-    let mut search = Search::new(&trace, focus);
-    read(&trace, &mut [&mut search]);
+    let loops = Found::of(&trace, focus, None);
     let moment = peak.ticket;
-    let mut follow = Follow::new(&trace, focus, search.choose(), &[moment], Some(moment));
+    let mut follow = Follow::new(&trace, focus, &loops, &[moment], Some(moment));
     read(&trace, &mut [&mut follow]);
     let found = follow.finish();
     composition(

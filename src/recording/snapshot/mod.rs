@@ -20,7 +20,7 @@ use rustc_hash::FxHashMap;
 
 use super::caching::{Caching, Waiting};
 use super::pickle::Pickle;
-use super::{Coverage, Names, Recording, rank_by_name};
+use super::{Coverage, Names, Recording, Way, rank_by_name};
 use crate::error::{Result, failed};
 use gpushim_trace::{Class, Event, Kind, LiveBlock, Record, Timeline, flags};
 
@@ -350,6 +350,10 @@ impl Recording for Snapshot {
     fn text(&self, id: u64) -> Option<String> {
         let index = usize::try_from(id).ok()?.checked_sub(1)?;
         self.texts.get(index).cloned()
+    }
+
+    fn way(&self, stack: u32) -> Way {
+        self.stacks.way(stack)
     }
 
     fn names(&self) -> Box<dyn Names + '_> {

@@ -4,12 +4,14 @@ use std::cell::{Cell, RefCell};
 use std::hash::Hash;
 use std::rc::Rc;
 
+use gpushim_analysis::Call;
 use rustc_hash::FxHashMap;
 
 use crate::recording::nodes::Nodes;
 use crate::recording::pickle::{Pickle, Value};
 use crate::recording::snapshot::numbered::Numbered;
 use crate::recording::snapshot::texts::Texts;
+use crate::recording::way::{Step, Way};
 use crate::recording::{Frame, Names};
 use crate::symbols::{Kind, Symbol};
 use gpushim_trace::cut_to;
@@ -31,12 +33,17 @@ struct Function {
 
 impl Function {
     /// PyTorch does not say what is Python; its file does. Code without a file of its own
-    /// (`<string>`, `<frozen importlib>`) is Python's, too. Names take at most as many bytes as there is room
-    /// for, which gets less by them.
+    /// (`<string>`, `<frozen importlib>`) is Python's, too.
+    fn is_python(&self, texts: &Texts) -> bool {
+        let file = texts.get(self.file).unwrap_or_default();
+        file.ends_with(".py") || file.starts_with('<')
+    }
+
+    /// Names take at most as many bytes as there is room for, which gets less by them.
     fn symbol(&self, texts: &Texts, room: &Cell<usize>) -> Symbol {
         let text = |number| kept(texts.get(number).unwrap_or_default(), room);
         let file = texts.get(self.file).unwrap_or_default();
-        let is_python = file.ends_with(".py") || file.starts_with('<');
+        let is_python = self.is_python(texts);
         let is_known = !matches!(file, "" | "??");
         Symbol {
             function: text(self.name),
@@ -155,6 +162,24 @@ impl Stacks {
         });
         self.seen_dicts.insert(place, number);
         Some(number)
+    }
+
+    /// Returns the calls of a stack.
+    pub(super) fn way(&self, id: u32) -> Way {
+        let stack = self.stacks.get(id);
+        let calls = stack.and_then(|stack| self.calls.get(stack.calls));
+        let step = |number: &u32| {
+            let function = self.functions.get(*number)?;
+            let call = Call {
+                function: u64::from(function.name) << 32 | u64::from(function.file),
+                site: function.line.into(),
+            };
+            Some(match function.is_python(&self.texts) {
+                true => Step::Line(call),
+                false => Step::Native(call),
+            })
+        };
+        Way::of(calls.into_iter().flatten().filter_map(step))
     }
 
     /// Forgets what is needed only while the pickle is there.

@@ -1,17 +1,18 @@
-//! What blocks do: growth, leaks and lasting drops, as findings.
+//! Growth and lasting drops, as findings.
 
 use super::{Finding, Kind};
 use crate::drops::{Drops, DropsReport, may_last};
-use crate::growth::{GrowthReport, UntilFull};
-use crate::iterations::Iterations;
-use crate::leaks::LeaksReport;
-use crate::output::answer::{Subject, layer_name};
+use crate::growth::GrowthReport;
+use crate::loops::Told;
+use crate::output::answer::layer_name;
 use crate::recording::{Names, Recording};
 use crate::report::overview::{LayerFindings, Overview};
 use gpushim_trace::Layer;
 
-/// Growth, or else leaks, of each layer; and where memory does not grow, a sentence
-/// that says so.
+/// Growth of a layer must come to this part of what was live of all layers at most,
+const SHARE: f64 = 0.0008;
+
+/// Growth of each layer; and where memory surely does not grow, a sentence that says so.
 pub fn find(
     recording: &dyn Recording,
     overview: &Overview,
@@ -19,106 +20,82 @@ pub fn find(
 ) -> (Vec<Finding>, Option<String>) {
     let mut found = Vec::new();
     let mut steady = None;
+    // Where memory has run out already, how long it lasts is no question.
+    let is_open = overview.summary.out_of_memory_count == 0;
+    let layers = overview.layers.iter();
+    let highest = layers.flat_map(|layer| layer.followed.highest.stretches());
+    let highest = highest.map(|one| one.highest).max().unwrap_or(0);
     for layer in &overview.layers {
-        match of_layer(recording, overview, layer, names) {
-            Of::Finding(finding) => found.push(*finding),
-            Of::Steady(sentence) if steady.is_none() => steady = Some(sentence),
-            _ => {}
+        let report = GrowthReport::new(recording, layer.focus, &layer.followed, is_open, names);
+        if !report.grows() {
+            let is_main = overview
+                .layers
+                .first()
+                .is_some_and(|first| first.focus == layer.focus);
+            let is_sure = report.judgement.told == Told::Sure;
+            steady = steady.or((is_main && is_sure).then_some(report.verdict));
+            continue;
         }
+        let finding = of_growth(recording, overview, layer, report);
+        found.extend(finding.filter(|one| one.bytes as f64 >= SHARE * highest as f64));
     }
     (found, steady)
 }
 
-/// What there is to say of a layer.
-enum Of {
-    Finding(Box<Finding>),
-    Steady(String),
-    Nothing,
-}
-
-fn of_layer(
+fn of_growth(
     recording: &dyn Recording,
     overview: &Overview,
     layer: &LayerFindings,
-    names: &mut dyn Names,
-) -> Of {
-    let subject = || Subject::of(recording, layer.focus);
-    let certainty = layer.iterations.as_ref().map(|all| all.certainty.clone());
-    let certainty = certainty.unwrap_or_default();
-    // Where memory has run out already, how long it lasts is no question.
-    let is_open = overview.summary.out_of_memory_count == 0;
-    let growing = layer.growth.as_ref().filter(|_| is_open);
-    let until_full = growing.and_then(|growth| UntilFull::of(recording, layer.focus, growth));
-    let iterations = layer.iterations.as_ref();
-    let growth = GrowthReport::new(
-        subject(),
-        iterations,
-        layer.growth.clone(),
-        until_full,
-        names,
+    report: GrowthReport,
+) -> Option<Finding> {
+    let (iterations, _) = layer.followed.growth.as_ref()?;
+    let growth = report.growth.as_ref()?;
+    let bytes = growth.keepers.iter().map(|keeper| keeper.bytes);
+    let of = layer_name(layer.focus.layer);
+    let loops = report.recognised.as_ref().map_or("", |one| &one.in_words);
+    let mut why = format!(
+        "{} passes of {loops}; {}",
+        growth.iterations, growth.judgement.why
     );
-    let per_iteration = growth.growth.as_ref().filter(|growth| growth.grows);
-    let per_iteration = per_iteration.map(|growth| growth.per_iteration);
-    let what = name_at_start(layer.focus.layer);
-    let (kind, text, bytes, holder, fix) = if growth.grows() {
-        let kept = growth.keepers.iter().map(|keeper| keeper.holder.bytes);
-        let kept = kept.fold(0_u64, u64::saturating_add);
-        let text = growth.sentence(what.unwrap_or("Memory"));
-        let first = growth.keepers.into_iter().next();
-        let (holder, fix) = first.map(|keeper| (keeper.holder, keeper.fix)).unzip();
-        (Kind::Growth, text, kept, holder, fix.flatten())
-    } else if layer.leaks.leaked > 0 {
-        let leaks = LeaksReport::new(subject(), iterations, &layer.leaks, names);
-        let text = match what {
-            Some(what) => format!("{what}: {}", leaks.verdict),
-            None => leaks.verdict,
-        };
-        let mut leaking = leaks.left.into_iter().filter(|left| left.leaks);
-        let (holder, fix) = leaking.next().map(|left| (left.holder, left.fix)).unzip();
-        (Kind::Leaks, text, leaks.leaked, holder, fix.flatten())
-    } else {
-        let is_known = growth
-            .growth
-            .as_ref()
-            .is_some_and(|growth| growth.unsure.is_none())
-            && certainty.sure;
-        return if is_known {
-            Of::Steady(growth.verdict)
-        } else {
-            Of::Nothing
-        };
+    if let Some(until) = report.until() {
+        why = format!("{why}; {until}");
+    }
+    let text = match name_at_start(layer.focus.layer) {
+        Some(what) => format!("{what}: {}", report.verdict),
+        None => report.verdict.clone(),
     };
     let flag = flag(layer, overview);
-    let set = iterations.and_then(Iterations::option);
-    let set = set.map_or(String::new(), |set| format!(" {set}"));
-    Of::Finding(Box::new(Finding {
-        kind,
-        of: layer_name(layer.focus.layer),
+    let set = iterations
+        .option()
+        .map_or(String::new(), |set| format!(" {set}"));
+    Some(Finding {
+        kind: Kind::Growth,
+        of,
         text,
-        bytes,
-        per_iteration,
-        site: holder.map(|holder| holder.who),
-        sure: certainty.sure,
-        why: certainty.why,
-        fix,
-        next: format!(
-            "gpushim {}{flag}{set} {}",
-            kind.command(),
-            recording.path().display()
-        ),
-    }))
+        bytes: bytes.fold(0_u64, u64::saturating_add),
+        per_iteration: Some(growth.per_iteration),
+        sure: growth.judgement.told == Told::Sure,
+        why,
+        next: format!("gpushim growth{flag}{set} {}", recording.path().display()),
+        fix: report.fix,
+        site: report
+            .keepers
+            .into_iter()
+            .next()
+            .map(|keeper| keeper.holder.who),
+    })
 }
 
 /// The falls of the first layer that last.
 pub fn lasting_drops(recording: &dyn Recording, overview: &Overview) -> Option<Drops> {
     let layer = overview.layers.first()?;
-    let stretches = layer.highest.stretches();
+    let stretches = layer.followed.highest.stretches();
     let may_last = overview.summary.contexts_gone > 0 || may_last(stretches);
     if overview.is_long() && !may_last {
         return None;
     }
     let peak = stretches.iter().map(|one| one.highest).max()?;
-    let iterations = layer.iterations.as_ref();
+    let iterations = layer.iterations();
     Some(Drops::lasting_of(recording, layer.focus, iterations, peak))
 }
 
@@ -130,7 +107,7 @@ pub fn lasting(
     names: &mut dyn Names,
 ) -> Option<Finding> {
     let layer = overview.layers.first()?;
-    let iterations = layer.iterations.as_ref();
+    let iterations = layer.iterations();
     let drops = DropsReport::new(recording, layer.focus, iterations, found, names);
     let lasting = drops.lasting().next()?;
     Some(Finding {
@@ -191,12 +168,5 @@ mod tests {
         let report = Report::of(&trace, None);
         let told = report.findings.iter().find(|one| one.kind == Kind::Growth);
         assert_eq!(told.unwrap().text, growth.verdict);
-        assert!(growth.verdict.contains("At this rate the remaining "));
-        let host = Focus {
-            layer: Layer::Host,
-            ..focus
-        };
-        let host = UntilFull::of(&trace, host, growth.growth.as_ref().unwrap());
-        assert_eq!(host, None, "pinned memory does not fill a device");
     }
 }

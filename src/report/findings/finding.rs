@@ -13,10 +13,8 @@ use crate::recording::CallSite;
 pub enum Kind {
     /// A request that ran out of memory.
     OutOfMemory,
-    /// Live memory that rises with each iteration.
+    /// Live memory that rises with each pass of a loop.
     Growth,
-    /// Blocks that iterations leave behind.
-    Leaks,
     /// A sudden fall of live memory that lasts.
     Drops,
     /// Reserved memory that is free in pieces, beside live blocks.
@@ -35,7 +33,6 @@ impl Kind {
         match self {
             Kind::OutOfMemory => "oom",
             Kind::Growth => "growth",
-            Kind::Leaks => "leaks",
             Kind::Drops => "drops",
             Kind::Fragmentation | Kind::Unused => "fragmentation",
             Kind::Elsewhere => "timeline",
@@ -48,7 +45,6 @@ impl Kind {
         match self {
             Kind::OutOfMemory => "out-of-memory",
             Kind::Growth => "growth",
-            Kind::Leaks => "leaks",
             Kind::Drops => "drops",
             Kind::Fragmentation => "fragmentation",
             Kind::Unused => "unused",
@@ -59,15 +55,12 @@ impl Kind {
 
     /// Whether it says that iterations keep memory.
     pub fn is_of_iterations(self) -> bool {
-        matches!(self, Kind::Growth | Kind::Leaks)
+        self == Kind::Growth
     }
 
     /// Whether something is wrong with the run: the others say what could be saved.
     pub fn is_fault(self) -> bool {
-        matches!(
-            self,
-            Kind::OutOfMemory | Kind::Growth | Kind::Leaks | Kind::Drops
-        )
+        matches!(self, Kind::OutOfMemory | Kind::Growth | Kind::Drops)
     }
 }
 
@@ -135,7 +128,7 @@ mod tests {
     fn the_most_important_comes_first() {
         let order = [
             (Kind::OutOfMemory, true, 1),
-            (Kind::Leaks, true, 9),
+            (Kind::Growth, true, 9),
             (Kind::Growth, true, 5),
             (Kind::Drops, false, 99),
             (Kind::Unused, true, 1000),

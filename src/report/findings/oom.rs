@@ -1,7 +1,8 @@
 //! The first request that ran out of memory, as a finding.
 
 use super::{Finding, Kind};
-use crate::iterations::Iterations;
+use crate::growth::Growth;
+use crate::loops::Iterations;
 use crate::oom::OomReport;
 use crate::output::answer::Subject;
 use crate::output::units::{count, percent};
@@ -21,15 +22,21 @@ pub fn find(
         .for_each(|one| one.holders.truncate(HOLDERS));
     let bytes = shortages.first()?.size;
     let main = overview.layers.first()?;
-    let grows = main.growth.as_ref().filter(|growth| growth.grows);
-    let iterations = main.iterations.as_ref();
+    let grows = Growth::of(&main.followed).filter(|growth| growth.grows);
+    let iterations = main.iterations();
     let set = iterations.and_then(Iterations::option);
     let set = set.map_or(String::new(), |set| format!(" {set}"));
     let subject = Subject::of(recording, main.focus);
     // A replay of a long recording takes seconds: `gpushim oom` has them.
     let replayed = usize::from(!overview.is_long());
     let oom = OomReport::new(
-        recording, subject, shortages, iterations, grows, replayed, names,
+        recording,
+        subject,
+        shortages,
+        iterations,
+        grows.as_ref(),
+        replayed,
+        names,
     );
     let first = oom.shortages.into_iter().next()?;
     let site = first.site().cloned();

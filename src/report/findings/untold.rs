@@ -2,7 +2,9 @@
 
 use serde::Serialize;
 
-use crate::output::units::{count, percent, span};
+use crate::growth::Growth;
+use crate::loops::Told;
+use crate::output::units::{percent, span};
 use crate::recording::Recording;
 use crate::report::overview::Overview;
 
@@ -73,23 +75,20 @@ pub fn find(recording: &dyn Recording, overview: &Overview) -> Vec<Untold> {
         });
     }
     let events = overview.summary.events.readable;
-    match &main.iterations {
-        _ if events == 0 => {}
-        None => untold.push(Untold {
+    let has_shown = Growth::of(&main.followed);
+    let judgement = has_shown.as_ref().map(|growth| &growth.judgement);
+    let is_told = judgement.is_some_and(|one| matches!(one.told, Told::Sure | Told::Likely));
+    if events > 0 && !is_told {
+        let why = match (&main.followed.inside, judgement) {
+            (_, Some(judgement)) => judgement.why.clone(),
+            (Some(call), None) => format!("all that comes again is inside one call of `{call}`"),
+            (None, None) => "nothing comes again often enough to be a pass of a loop".to_string(),
+        };
+        untold.push(Untold {
             topic: Topic::Growth,
-            what: "Whether memory grows: nothing repeats often enough to be an iteration.".to_string(),
+            what: format!("Whether memory grows: {why}."),
             record: ranges(recording),
-        }),
-        Some(iterations) if !iterations.certainty.sure => untold.push(Untold {
-            topic: Topic::Growth,
-            what: format!(
-                "Whether memory grows: something repeats {} times, but it is not sure that these are iterations: {}.",
-                count(iterations.count() as u64),
-                iterations.certainty.why
-            ),
-            record: ranges(recording),
-        }),
-        Some(_) => {}
+        });
     }
     if overview.summary.events.wrapped {
         untold.push(Untold {
@@ -110,7 +109,8 @@ fn ranges(recording: &dyn Recording) -> String {
     let format = recording.format();
     let next = match format.split(' ').next() {
         Some("PyTorch") => {
-            "more iterations, each in `with torch.profiler.record_function(\"step\")`, under \
+            "more passes of the loop in question, at least nine, each in \
+             `with torch.profiler.record_function(\"step\")`, under \
              _record_memory_history(global_record_annotations=True)"
         }
         Some("gpushim") => {

@@ -1,7 +1,7 @@
 use super::*;
 use crate::growth::GrowthReport;
-use crate::iterations::{Followed, Iterations, Recognised};
 use crate::ledger::sample::Training;
+use crate::loops::{Followed, Iterations, Recognised};
 use gpushim_trace::{Class, Trace, Writer, WriterOptions};
 use gpushim_trace::{Event, Layer};
 

@@ -150,12 +150,6 @@ impl Tokens {
         token.count += 1;
     }
 
-    /// How many of them come often.
-    pub fn kinds(&self) -> usize {
-        let often = self.seen.values().filter(|token| token.count >= self.least);
-        often.count()
-    }
-
     /// A token that comes once in each iteration, if there are any: most of what repeats then comes a
     /// whole number of times as often. If it is known about how many iterations there are at most, one
     /// that comes more often is none.

@@ -84,14 +84,6 @@ impl Likeness {
 }
 
 impl RangeName {
-    /// Of ranges whose names are this one without numbers.
-    pub fn without_numbers(name: String) -> RangeName {
-        RangeName {
-            text: name,
-            likeness: Likeness::WithoutNumbers,
-        }
-    }
-
     /// Whether a range of this name is one of them.
     pub fn is(&self, name: &str) -> bool {
         self.likeness.part(name) == self.text

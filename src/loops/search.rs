@@ -1,0 +1,143 @@
+//! The first pass over a run: the walk over call sites, the ranges, and sizes without stacks.
+
+use gpushim_analysis::{Moment, PathKind, Walk};
+use rustc_hash::FxHashMap;
+
+use super::By;
+use super::beginning::is_allocation;
+use super::found::Found;
+use super::ranges::Ranges;
+use super::tokens::Tokens;
+use crate::ledger::Focus;
+use crate::recording::{Reader, Recording};
+use gpushim_trace::{Event, Kind, Layer, Record};
+
+/// Looks for the loops of a run.
+pub struct Search<'a> {
+    recording: &'a dyn Recording,
+    walk: Walk,
+    /// By stack, and whether the thread is another than the first with lines: its path, if it has calls.
+    paths: FxHashMap<(u32, bool), Option<u32>>,
+    /// The thread that drives the run: the first whose stacks have lines, or else calls.
+    driver: Option<(u32, bool)>,
+    /// By layer, of allocations without calls.
+    sizes: Vec<(Layer, Tokens)>,
+    ranges: Ranges,
+    span: Span,
+}
+
+/// The allocations of a run, from the first to the last.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Span {
+    pub(super) first: Option<Moment>,
+    pub(super) last: Moment,
+    /// The last event of any kind.
+    pub(super) end: Moment,
+}
+
+impl Span {
+    /// Events from the first allocation to the last.
+    pub(super) fn events(&self) -> u64 {
+        let first = self.first.unwrap_or_default();
+        self.last.ticket.saturating_sub(first.ticket) + 1
+    }
+
+    /// The moment after the last event.
+    pub(super) fn after(&self) -> Moment {
+        Moment {
+            ticket: self.end.ticket.saturating_add(1),
+            ns: self.end.ns,
+        }
+    }
+}
+
+impl<'a> Search<'a> {
+    /// Among all events of a recording.
+    pub fn new(recording: &'a dyn Recording) -> Search<'a> {
+        Search {
+            recording,
+            walk: Walk::new(),
+            paths: FxHashMap::default(),
+            driver: None,
+            sizes: Vec::new(),
+            ranges: Ranges::default(),
+            span: Span::default(),
+        }
+    }
+
+    /// Takes the next event of the run.
+    fn feed(&mut self, record: &Record) {
+        let at = Moment {
+            ticket: record.ticket,
+            ns: record.ns,
+        };
+        self.span.end = at;
+        match record.event.kind {
+            Kind::RangePush | Kind::RangeStart => self.ranges.begin(self.recording, record),
+            Kind::RangePop | Kind::RangeEnd => self.ranges.end(record),
+            Kind::Alloc | Kind::TensorAlloc if is_allocation(&record.event) => {
+                self.span.first.get_or_insert(at);
+                self.span.last = at;
+                self.allocation(&record.event, at);
+            }
+            _ => {}
+        }
+    }
+
+    fn allocation(&mut self, event: &Event, at: Moment) {
+        let (walk, recording) = (&mut self.walk, self.recording);
+        let driver = &mut self.driver;
+        let is_other = driver.is_some_and(|(thread, _)| thread != event.thread);
+        let path = match event.stack {
+            0 => None,
+            stack => *self.paths.entry((stack, is_other)).or_insert_with(|| {
+                let way = recording.way(stack);
+                let is_driver = driver.is_none_or(|(_, has_lines)| way.has_lines && !has_lines);
+                if is_driver && !way.calls.is_empty() {
+                    *driver = Some((event.thread, way.has_lines));
+                }
+                let kind = PathKind {
+                    has_lines: way.has_lines,
+                    is_other,
+                };
+                (!way.calls.is_empty()).then(|| walk.path(stack, &way.calls, way.below, kind))
+            }),
+        };
+        if let Some(path) = path {
+            return self.walk.step(event.thread, path, at);
+        }
+        let layer = event.class.layer();
+        let known = self.sizes.iter().position(|(of, _)| *of == layer);
+        let number = known.unwrap_or_else(|| {
+            self.sizes.push((layer, Tokens::default()));
+            self.sizes.len() - 1
+        });
+        if let Some((_, sizes)) = self.sizes.get_mut(number) {
+            sizes.feed(By::Size(event.size));
+        }
+    }
+
+    /// The loops; those of sizes for the memory of a focus.
+    pub fn finish(self, focus: Focus) -> Found {
+        if self.recording.is_one_moment() {
+            return Found::default();
+        }
+        let (span, recording) = (self.span, self.recording);
+        let walked = self.walk.finish(span.after());
+        let ranges = self.ranges.finish(span);
+        let mut sizes = self.sizes.iter();
+        let has_calls = self.driver.is_some();
+        let by_size = || {
+            let of_focus = sizes.find(|(layer, _)| *layer == focus.layer && !has_calls);
+            let (by, _) = of_focus?.1.choose(None)?;
+            Some(by)
+        };
+        Found::new((recording, focus), span, walked, ranges, by_size)
+    }
+}
+
+impl Reader for Search<'_> {
+    fn read(&mut self, records: &[Record]) {
+        records.iter().for_each(|record| self.feed(record));
+    }
+}
