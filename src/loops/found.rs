@@ -131,7 +131,9 @@ impl Found {
         let names = &mut *recording.names();
         for mut passes in walked {
             let calls = Surroundings::of(names, passes.path, passes.depth);
-            passes.depth = calls.depth(passes.above);
+            if !calls.is_in_optimizer() {
+                passes.depth = calls.depth(passes.above);
+            }
             let calls = calls.up_to(passes.depth);
             if let Some(call) = calls.one_pass() {
                 self.inside = Some(call.function.clone());

@@ -65,6 +65,12 @@ impl Surroundings {
     pub(super) fn one_pass(&self) -> Option<&Symbol> {
         self.0.iter().find(|symbol| is_one_pass(symbol))
     }
+
+    /// Returns true if they are inside an optimizer's step: what repeats there goes over parameters, even if
+    /// no other line of a caller's shows it.
+    pub(super) fn is_in_optimizer(&self) -> bool {
+        self.0.iter().any(is_of_optimizer)
+    }
 }
 
 /// The function that loops, if it is known.
@@ -81,11 +87,16 @@ fn is_one_pass(symbol: &Symbol) -> bool {
     let file = symbol.file.as_deref().unwrap_or_default();
     let of_module =
         file.ends_with("torch/nn/modules/module.py") && function.ends_with("_call_impl");
-    let of_optimizer =
-        function == "step" && base(file).contains("optim") || file.contains("/torch/optim/");
     let of_backward = function == "backward"
         && (file.ends_with("torch/_tensor.py") || file.contains("/torch/autograd/"));
     let of_set_up =
         ["__init__", "_apply", "load_state_dict", "from_pretrained"].contains(&function);
-    of_module || of_optimizer || of_backward || of_set_up || function == "forward"
+    of_module || is_of_optimizer(symbol) || of_backward || of_set_up || function == "forward"
+}
+
+fn is_of_optimizer(symbol: &Symbol) -> bool {
+    let file = symbol.file.as_deref().unwrap_or_default();
+    let is_step = symbol.function.rsplit('.').next() == Some("step");
+    symbol.kind == Kind::Python
+        && (is_step && base(file).contains("optim") || file.contains("/torch/optim/"))
 }

@@ -73,9 +73,14 @@ impl Planted {
     pub fn take(&mut self, function: &str, stream: u64, bytes: u64) -> Option<PlantedBlock> {
         let of_name = function.bytes().map(u64::from).sum::<u64>();
         let line = self.line.unwrap_or(of_name);
+        let file = match function.rsplit('.').next() {
+            Some("step") => "/usr/lib/python3/dist-packages/torch/optim/adamw.py",
+            Some("backward") => "/usr/lib/python3/dist-packages/torch/_tensor.py",
+            _ => "/home/user/train.py",
+        };
         let frames = json!([
-            {"name": function, "filename": "/home/user/train.py", "line": line},
-            {"name": "main", "filename": "/home/user/train.py", "line": 7},
+            {"name": function, "filename": file, "line": line},
+            {"name": "main", "filename": "/home/user/train.py", "line": 7 + of_name},
         ]);
         let number = self.next;
         self.next += 1;

@@ -128,8 +128,12 @@ fn step(with_state: bool) -> Vec<Part> {
     const MIB: u64 = 1 << 20;
     let mut run = Planted::new(8 << 30);
     let take = |run: &mut Planted, function, each: u64, number: usize| -> Vec<_> {
-        let blocks = (0..number).map(|_| run.take(function, 0, each * MIB).expect("memory"));
-        blocks.collect()
+        // A line for each weight: one line again and again would be a loop of its own.
+        let block = |weight| {
+            run.line = Some(weight);
+            run.take(function, 0, each * MIB).expect("memory")
+        };
+        (0..number as u64).map(block).collect()
     };
     take(&mut run, "load", 10, 10);
     if with_state {
