@@ -10,7 +10,7 @@ use super::ranges::Ranges;
 use super::tokens::Tokens;
 use crate::ledger::Focus;
 use crate::recording::{Reader, Recording};
-use gpushim_trace::{Event, Kind, Layer, Record};
+use gpushim_trace::{Event, Kind, Layer, Record, flags};
 
 /// Looks for the loops of a run.
 pub struct Search<'a> {
@@ -67,6 +67,10 @@ impl<'a> Search<'a> {
 
     /// Takes the next event of the run.
     fn feed(&mut self, record: &Record) {
+        // What was there before the recording says nothing of the order of its passes.
+        if record.event.flags & flags::EARLIER != 0 {
+            return;
+        }
         let at = Moment {
             ticket: record.ticket,
             ns: record.ns,

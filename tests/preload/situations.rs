@@ -310,9 +310,12 @@ fn clean_programs_are_left_in_peace() {
             }
             let (report, faults) = report(&outcome);
             assert_eq!(faults, [], "{case} {steps}: {report:#}");
+            // Ten of 22 steps fill the cache: those after it are too few to deny growth.
+            let is_filling = case == "cache" && steps == 20;
             let steady = report["steady"].as_str();
             assert!(
-                steady.is_some_and(|text| text.starts_with("Memory does not grow: ")),
+                steady.is_some_and(|text| text.starts_with("Memory does not grow: "))
+                    || is_filling && steady.is_none(),
                 "{case} {steps}: {report:#}"
             );
         }

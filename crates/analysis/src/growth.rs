@@ -182,21 +182,22 @@ fn is_larger_each_time(bytes: &[u64], volumes: &[u64], rate: f64) -> bool {
     let changes = |values: &[u64]| -> Vec<i64> {
         let pairs = values.windows(2).skip(from);
         pairs
-            .filter_map(|pair| Some(*pair.last()? as i64 - *pair.first()? as i64))
+            .filter_map(|pair| Some((*pair.last()? as i64).saturating_sub(*pair.first()? as i64)))
             .collect()
     };
     let grown = changes(bytes);
     let usual = median(&grown);
     let same = grown
         .iter()
-        .filter(|one| one.abs_diff(usual) * 50 <= usual.unsigned_abs());
+        .filter(|one| one.abs_diff(usual).saturating_mul(50) <= usual.unsigned_abs());
     let is_rate = (usual as f64 - rate).abs() <= NEAR * rate;
     if !is_rate || (same.count() as f64) < SAME * grown.len() as f64 {
         return false;
     }
     let made = changes(volumes);
     let half = made.len().div_ceil(2);
-    let mean = |part: &[i64]| part.iter().sum::<i64>() as f64 / part.len().max(1) as f64;
+    let mean =
+        |part: &[i64]| part.iter().map(|one| *one as f64).sum::<f64>() / part.len().max(1) as f64;
     let (early, late) = made.split_at(half.min(made.len()));
     let more = (mean(late) - mean(early)) / half.max(1) as f64;
     late.is_empty() || more <= TEMPORARY * rate

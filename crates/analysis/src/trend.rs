@@ -153,7 +153,7 @@ fn sparse(changes: &[i64], net: f64, is_lost: bool) -> Option<Course> {
     let each = median(&all);
     let alike = all
         .iter()
-        .filter(|one| one.abs_diff(each) * 20 <= each.unsigned_abs());
+        .filter(|one| one.abs_diff(each).saturating_mul(20) <= each.unsigned_abs());
     let is_alike = alike.count() * 5 >= all.len() * 3;
     let is_recent = (count - last) as f64 <= RECENT * every;
     let half = count / 2;
