@@ -1,8 +1,8 @@
 //! The command `gpushim`: it opens recordings of GPU memory, analyses them, and writes the results.
 //!
 //! A [`recording`] is a trace of the shim, a PyTorch memory snapshot, a log of RMM or a list of requests; each gives the
-//! same events. The [`ledger`] decides what an event does to the blocks and the sums of memory; [`iterations`] finds the
-//! steps of a training loop; [`symbols`] names the functions of stacks. Each feature of the command has a folder with what
+//! same events. The [`ledger`] decides what an event does to the blocks and the sums of memory; [`loops`] finds the loops
+//! of a run; [`symbols`] names the functions of stacks. Each feature of the command has a folder with what
 //! it finds, its sentences and its subcommand: [`report`], [`growth`], [`leaks`], [`peak`], [`oom`], [`replay`] and the
 //! others. No feature imports another one's `command.rs`; [`command`] alone knows every subcommand.
 //!

@@ -10,10 +10,10 @@ use super::locate::Locator;
 use super::marker::is_function;
 use super::place::Surroundings;
 use super::ranges::says_iteration;
-use super::search::{Search, Span};
+use super::span::Span;
 use super::{By, Given, Iterations, LEAST};
 use crate::ledger::Focus;
-use crate::recording::{Recording, read};
+use crate::recording::Recording;
 
 /// Loops that are looked at by name: the ones with most events,
 const NAMED: usize = 48;
@@ -56,18 +56,6 @@ pub struct Found {
 }
 
 impl Found {
-    /// Searches a recording in one pass over its events, or looks for the given beginning.
-    pub fn of(recording: &dyn Recording, focus: Focus, given: Option<&Given>) -> Found {
-        let mut search = Search::new(recording);
-        match given {
-            Some(given) => Found::given(recording, given),
-            None => {
-                read(recording, &mut [&mut search]);
-                search.finish(focus)
-            }
-        }
-    }
-
     /// Looks for the beginning that the user set.
     pub fn given(recording: &dyn Recording, given: &Given) -> Found {
         let (passes, last, end) =

@@ -24,6 +24,7 @@ mod ranges;
 mod recognised;
 mod search;
 mod seen;
+mod span;
 #[cfg(test)]
 mod tests;
 mod tokens;

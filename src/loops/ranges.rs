@@ -5,7 +5,7 @@ use rustc_hash::FxHashMap;
 use gpushim_analysis::{Loop, Moment};
 
 use super::beginning::begun_by;
-use super::search::Span;
+use super::span::Span;
 use super::{LEAST, without_numbers};
 use crate::recording::Recording;
 use gpushim_trace::{Kind, Record};

@@ -3,13 +3,14 @@
 use gpushim_analysis::{Moment, PathKind, Walk};
 use rustc_hash::FxHashMap;
 
-use super::By;
 use super::beginning::is_allocation;
 use super::found::Found;
 use super::ranges::Ranges;
+use super::span::Span;
 use super::tokens::Tokens;
+use super::{By, Given};
 use crate::ledger::Focus;
-use crate::recording::{Reader, Recording};
+use crate::recording::{Reader, Recording, read};
 use gpushim_trace::{Event, Kind, Layer, Record, flags};
 
 /// Looks for the loops of a run.
@@ -24,31 +25,6 @@ pub struct Search<'a> {
     sizes: Vec<(Layer, Tokens)>,
     ranges: Ranges,
     span: Span,
-}
-
-/// The allocations of a run, from the first to the last.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Span {
-    pub(super) first: Option<Moment>,
-    pub(super) last: Moment,
-    /// The last event of any kind.
-    pub(super) end: Moment,
-}
-
-impl Span {
-    /// Events from the first allocation to the last.
-    pub(super) fn events(&self) -> u64 {
-        let first = self.first.unwrap_or_default();
-        self.last.ticket.saturating_sub(first.ticket) + 1
-    }
-
-    /// The moment after the last event.
-    pub(super) fn after(&self) -> Moment {
-        Moment {
-            ticket: self.end.ticket.saturating_add(1),
-            ns: self.end.ns,
-        }
-    }
 }
 
 impl<'a> Search<'a> {
@@ -143,5 +119,19 @@ impl<'a> Search<'a> {
 impl Reader for Search<'_> {
     fn read(&mut self, records: &[Record]) {
         records.iter().for_each(|record| self.feed(record));
+    }
+}
+
+impl Found {
+    /// Searches a recording in one pass over its events, or looks for the given beginning.
+    pub fn of(recording: &dyn Recording, focus: Focus, given: Option<&Given>) -> Found {
+        let mut search = Search::new(recording);
+        match given {
+            Some(given) => Found::given(recording, given),
+            None => {
+                read(recording, &mut [&mut search]);
+                search.finish(focus)
+            }
+        }
     }
 }

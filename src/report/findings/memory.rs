@@ -86,8 +86,8 @@ fn fragmented(
     })
 }
 
-/// Bytes that a layer reserved on a device and never handed out, bytes that were free when it had handed out most, and
-/// that moment, ns since the start. The device is the one with most of the first.
+/// Figures of the device on which a layer left most unused: bytes reserved and never handed out; bytes free
+/// when most was handed out; that moment, ns since the start.
 fn fullest(overview: &Overview, layer: Layer) -> Option<[u64; 3]> {
     let devices = overview.summary.devices.iter();
     let of_layer = |device: &DeviceFigures| match layer {
