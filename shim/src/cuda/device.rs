@@ -64,7 +64,7 @@ pub fn enter(context: Context) -> Result<Pass, CUresult> {
 /// The pass of a call about work of a context. `None`: the context is closed, and has no work left.
 ///
 /// # Errors
-/// Why the call must not be made.
+/// The reason against the call, where the context has not ended.
 pub fn unless_ended(pass: Result<Pass, CUresult>) -> Result<Option<Pass>, CUresult> {
     match pass {
         Err(CONTEXT_IS_DESTROYED) => Ok(None),

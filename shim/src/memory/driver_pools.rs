@@ -4,8 +4,8 @@
 //! So a request claims the chunks that it may need, and the sum afterwards is counted in place of the claim.
 
 use std::ffi::c_uint;
+use std::ptr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::{mem, ptr};
 
 use cudarc::driver::sys;
 use gpushim_alloc::device_pool::Device;
@@ -116,7 +116,7 @@ pub fn served(handle: u64, device: i32, bytes: u64, claim: Claim) {
         _ => Pool::new(handle, Some(device)),
     };
     pool.device = Some(device);
-    pool.most += chunks(bytes);
+    pool.most = pool.most.saturating_add(chunks(bytes));
     // Under the lock: what another request just added is known to have been counted.
     if let Some(held) = pool.held() {
         claim.keep(Place::of_pool(handle), held);
@@ -158,42 +158,51 @@ pub fn destroy(handle: u64, call: impl FnOnce() -> CUresult) -> CUresult {
 
 /// Counts the bytes that the pools of a device hold now.
 pub fn count(device: i32) {
-    let mut pools = pools();
-    count_destroyed(&mut pools, device);
-    for pool in pools.iter().filter(|pool| pool.device == Some(device)) {
-        pool.count(false);
-    }
+    count_destroyed(device);
+    count_all(device, false);
 }
 
 /// The pools of a device return what no block uses, after the work that may use it.
 pub fn trim(device: i32) {
-    let mut pools = pools();
-    count_destroyed(&mut pools, device);
-    if !pools.iter().any(|pool| pool.device == Some(device)) {
-        return;
+    count_destroyed(device);
+    let is_here = |pool: &Pool| pool.device == Some(device);
+    if pools().iter().any(is_here) {
+        finish(device);
+        count_all(device, true);
     }
-    finish(device);
-    for pool in pools.iter().filter(|pool| pool.device == Some(device)) {
-        pool.count(true);
+}
+
+fn count_all(device: i32, trims: bool) {
+    for pool in pools().iter().filter(|pool| pool.device == Some(device)) {
+        pool.count(trims);
     }
 }
 
 /// Counts what destroyed pools may still hold, if blocks of theirs were freed: after the work that used
 /// them, each block left keeps its own chunks at most.
-fn count_destroyed(pools: &mut Vec<Pool>, device: i32) {
-    let mut has_waited = false;
-    pools.retain_mut(|pool| {
-        if pool.device != Some(device) || !mem::take(&mut pool.has_freed) {
+fn count_destroyed(device: i32) {
+    let is_to_count = |pool: &&mut Pool| pool.device == Some(device) && pool.has_freed;
+    let begin = |pool: &mut Pool| {
+        pool.has_freed = false;
+        (pool.handle, pool.most)
+    };
+    let counted: Vec<_> = pools().iter_mut().filter(is_to_count).map(begin).collect();
+    if counted.is_empty() {
+        return;
+    }
+    // Without the lock: the work may wait for a thread that frees. What it frees counts the next time.
+    finish(device);
+    pools().retain(|pool| {
+        let own = counted.iter().find(|(handle, _)| *handle == pool.handle);
+        let Some((handle, most)) = own.filter(|_| pool.is_destroyed) else {
             return true;
+        };
+        let place = Place::of_pool(*handle);
+        budget::shrink(place, *most);
+        if *most == 0 {
+            budget::give(place);
         }
-        if !mem::replace(&mut has_waited, true) {
-            finish(device);
-        }
-        budget::shrink(Place::of_pool(pool.handle), pool.most);
-        if pool.most == 0 {
-            budget::give(Place::of_pool(pool.handle));
-        }
-        pool.most > 0
+        *most > 0
     });
 }
 

@@ -62,6 +62,8 @@ driver_hooks! {
             if let Err(error) = take_in(made, device) {
                 // SAFETY: nobody has seen the context yet.
                 thread::call(|| unsafe { real::cuGreenCtxDestroy(made) });
+                // SAFETY: not null, and the caller's to be written.
+                unsafe { *green = std::ptr::null_mut() };
                 return error;
             }
         }
