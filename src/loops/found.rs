@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 
 use gpushim_analysis::{Loop, Moment};
+use rustc_hash::FxHashSet;
 
 use super::beginning::Beginning;
 use super::certainty::Certainty;
@@ -14,6 +15,7 @@ use super::span::Span;
 use super::{By, Given, Iterations, LEAST};
 use crate::ledger::Focus;
 use crate::recording::Recording;
+use crate::symbols::Symbol;
 
 /// Loops that are looked at by name: the ones with most events,
 const NAMED: usize = 48;
@@ -117,10 +119,15 @@ impl Found {
             return;
         }
         let names = &mut *recording.names();
-        for mut passes in walked {
-            let calls = Surroundings::of(names, passes.path, passes.depth);
-            if !calls.is_in_optimizer() {
-                passes.depth = calls.depth(passes.above);
+        let walked: Vec<_> = (walked.into_iter())
+            .map(|passes| (Surroundings::of(names, passes.path, passes.depth), passes))
+            .collect();
+        let known = walked.iter().filter(|(_, passes)| passes.above == 0);
+        let known = known.filter_map(|(calls, _)| calls.function().map(place));
+        let known: FxHashSet<Place> = known.collect();
+        for (calls, mut passes) in walked {
+            if passes.above > 0 && !calls.is_in_optimizer() {
+                passes.depth = calls.depth(passes.above, |symbol| known.contains(&place(symbol)));
             }
             let calls = calls.up_to(passes.depth);
             if let Some(call) = calls.one_pass() {
@@ -128,7 +135,11 @@ impl Found {
                 continue;
             }
             let function = calls.function().map(|symbol| symbol.function.clone());
+            let is_around = passes.above > 0;
             let why = match function {
+                Some(function) if is_around => {
+                    format!("each is one pass of a loop around `{function}`")
+                }
                 Some(function) => format!("each is one pass of a loop in `{function}`"),
                 None => "each is a thread that does the same".to_string(),
             };
@@ -136,6 +147,7 @@ impl Found {
                 by: By::Loop {
                     stack: passes.path,
                     depth: passes.depth as u32,
+                    is_around,
                 },
                 certainty: Certainty::sure(why),
                 is_own: calls.is_own(),
@@ -228,6 +240,13 @@ impl Found {
     pub fn main(&self) -> Option<usize> {
         self.main
     }
+}
+
+/// A function: its name, and its file.
+type Place = (String, Option<String>);
+
+fn place(symbol: &Symbol) -> Place {
+    (symbol.function.clone(), symbol.file.clone())
 }
 
 /// Judges calls of a function that follow each other with nothing in between: they may be parts of one

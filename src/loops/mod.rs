@@ -61,6 +61,8 @@ pub enum By {
         stack: u32,
         /// Number of calls on that stack to the looping function, itself included.
         depth: u32,
+        /// True if a function that called it may loop instead.
+        is_around: bool,
     },
 }
 
@@ -77,7 +79,14 @@ impl By {
                 )
             }
             By::Size(size) => format!("allocations of {size} bytes"),
-            By::Loop { stack, depth } => match place::function(names, *stack, *depth as usize) {
+            By::Loop {
+                stack,
+                depth,
+                is_around,
+            } => match place::function(names, *stack, *depth as usize) {
+                Some(function) if *is_around => {
+                    format!("the loop around `{}`", function.in_a_sentence())
+                }
                 Some(function) => format!("the loop in `{}`", function.in_a_sentence()),
                 None => "threads that do the same".to_string(),
             },

@@ -18,20 +18,22 @@ impl Surroundings {
         let all = || frames.iter().rev().filter_map(first);
         let python = |symbol: &Symbol| symbol.kind == Kind::Python;
         let calls: Vec<Symbol> = match all().any(|symbol| python(&symbol)) {
-            true => all().filter(python).take(depth).collect(),
+            true => innermost_of_each(all().filter(python))
+                .take(depth)
+                .collect(),
             false => all().take(depth).collect(),
         };
         Surroundings(calls)
     }
 
-    /// Returns the depth of the looping function. If callers may loop instead, it is the innermost of
-    /// the user's own.
-    pub(super) fn depth(&self, above: usize) -> usize {
+    /// Returns the depth of the looping function, where callers may loop instead: of the innermost of the
+    /// user's own that is not known for another loop.
+    pub(super) fn depth(&self, above: usize, is_known: impl Fn(&Symbol) -> bool) -> usize {
         let depth = self.0.len();
         let mut may_loop = (depth.saturating_sub(above)..=depth).rev();
         let own = may_loop.find(|depth| {
             let call = depth.checked_sub(1).and_then(|at| self.0.get(at));
-            call.is_some_and(|symbol| symbol.origin() == Origin::Own)
+            call.is_some_and(|symbol| symbol.origin() == Origin::Own && !is_known(symbol))
         });
         own.unwrap_or(depth)
     }
@@ -71,6 +73,20 @@ impl Surroundings {
     pub(super) fn is_in_optimizer(&self) -> bool {
         self.0.iter().any(is_of_optimizer)
     }
+}
+
+/// Leaves of a function's calls to itself only the innermost. Takes and returns the outermost call first.
+fn innermost_of_each(calls: impl Iterator<Item = Symbol>) -> impl Iterator<Item = Symbol> {
+    let mut calls = calls.peekable();
+    std::iter::from_fn(move || {
+        loop {
+            let call = calls.next()?;
+            let goes_on = |next: &&Symbol| next.function == call.function && next.file == call.file;
+            if calls.peek().filter(goes_on).is_none() {
+                return Some(call);
+            }
+        }
+    })
 }
 
 /// The function that loops, if it is known.

@@ -67,7 +67,7 @@ impl Situation {
     }
 
     /// Returns true if the framework refused memory that the device had.
-    fn has_framework_limit(&self) -> bool {
+    pub(super) fn has_framework_limit(&self) -> bool {
         self.by_framework
             && match (self.asked_below, self.free) {
                 (Some(asked), _) => !asked,

@@ -43,7 +43,9 @@ impl<'a> Replayed<'a> {
         situation: &'a Situation,
         leak: &Leak,
     ) -> Result<Replayed<'a>, &'static str> {
-        if situation.is_unknown() || (situation.free.is_none() && shortage.by_framework) {
+        let is_bound = situation.has_framework_limit();
+        let is_known = situation.free.is_some() || !shortage.by_framework || is_bound;
+        if situation.is_unknown() || !is_known {
             return Err("the memory that there was is not known");
         }
         if recording.coverage().wrapped {

@@ -6,8 +6,6 @@
 pub(super) enum Candidate {
     /// Blocks that iterations left behind.
     Leak,
-    /// A limit that the framework keeps.
-    FrameworkLimit,
     /// Freed blocks that wait for streams or captures.
     Waiting,
     /// Pools of graphs or of the program.
@@ -18,6 +16,8 @@ pub(super) enum Candidate {
     FrameworkCache,
     /// Free memory that lies in pieces.
     Pieces,
+    /// A limit that the framework keeps.
+    FrameworkLimit,
     /// The limit that `GPUSHIM_LIMIT` sets.
     Limit,
     /// Memory of other processes.
@@ -28,12 +28,12 @@ impl Candidate {
     /// All of them, in the order of preference.
     const ALL: [Candidate; 9] = [
         Candidate::Leak,
-        Candidate::FrameworkLimit,
         Candidate::Waiting,
         Candidate::Pools,
         Candidate::Streams,
         Candidate::FrameworkCache,
         Candidate::Pieces,
+        Candidate::FrameworkLimit,
         Candidate::Limit,
         Candidate::Others,
     ];
@@ -129,7 +129,7 @@ pub(super) fn smallest(world: &dyn World, most: usize) -> Smallest {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use Candidate::{Leak, Limit, Others, Pieces, Streams};
+    use Candidate::{FrameworkLimit, Leak, Limit, Others, Pieces, Streams};
 
     /// A request that lacks bytes, and what each thing would bring.
     struct Lacks(u64, Vec<(Candidate, u64)>);
@@ -166,6 +166,14 @@ mod tests {
     fn nothing_is_enough() {
         assert_eq!(found(5, &[(Leak, 4)]), (vec![], vec![]));
         assert_eq!(found(5, &[]), (vec![], vec![]));
+    }
+
+    /// A limit is set on purpose: what wastes memory below it says more.
+    #[test]
+    fn limits_come_after_what_wastes_memory() {
+        let all = [(FrameworkLimit, 9), (Limit, 9), (Pieces, 9)];
+        assert_eq!(found(5, &all), (vec![Pieces], vec![FrameworkLimit, Limit]));
+        assert_eq!(found(5, &all[..2]), (vec![FrameworkLimit], vec![Limit]));
     }
 
     #[test]

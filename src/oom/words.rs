@@ -42,9 +42,6 @@ impl Sentences<'_> {
         if self.explanation.causes.len() > 1 {
             text.push_str(" Without only one of these it does not fit.");
         }
-        for other in &self.explanation.instead {
-            text.push_str(&format!(" Also: {}", self.sentence(*other)));
-        }
         if shortage.met_later {
             text.push_str(" The framework then gave back what it had cached, and went on.");
         }
@@ -55,6 +52,7 @@ impl Sentences<'_> {
     pub fn evidence(&self) -> Vec<String> {
         let mut lines = evidence(self.situation);
         lines.extend(tried(self.explanation));
+        lines.extend(instead(self.explanation));
         lines
     }
 
@@ -84,6 +82,38 @@ impl Sentences<'_> {
             ),
             _ => sentence(cause, self.situation),
         }
+    }
+}
+
+/// Other things without which the request would have been met, in one sentence.
+fn instead(explanation: &Explanation) -> Option<String> {
+    let names: Vec<&str> = explanation.instead.iter().map(|one| name(*one)).collect();
+    let (last, rest) = names.split_last()?;
+    Some(match rest {
+        [] => format!("it would have fitted without {last}, too"),
+        rest => format!(
+            "it would have fitted without {} or {last}, too",
+            rest.join(", ")
+        ),
+    })
+}
+
+/// A cause in a list.
+fn name(cause: Cause) -> &'static str {
+    match cause {
+        Cause::Growth { .. } => "the blocks that iterations left behind",
+        Cause::FrameworkLimit { .. } => "PyTorch's own limit",
+        Cause::Waiting { .. } => "freed blocks that wait",
+        Cause::CachedElsewhere { place, .. } => match place {
+            Place::Pool => "pools of graphs or of the program",
+            Place::Stream => "a cache for each stream",
+            Place::Framework => "the framework's cache",
+        },
+        Cause::Fragmentation { .. } => "fragmentation",
+        Cause::OurLimit { .. } => "GPUSHIM_LIMIT",
+        Cause::OtherProcesses { .. } => "other processes",
+        Cause::TooLarge { .. } => "a request of this size",
+        Cause::DriverRefused { .. } | Cause::Full { .. } | Cause::Unknown => "this process",
     }
 }
 

@@ -34,6 +34,14 @@ pub trait Decorator: Send + Sync {
         fn timeline() -> Timeline;
         /// Answers [`Recording::numbered`].
         fn numbered() -> Option<Box<dyn Iterator<Item = NumberedRequest> + '_>>;
+        /// Answers [`Recording::open_ranges`].
+        fn open_ranges(stack: u32) -> Vec<String>;
+        /// Answers [`Recording::frames`].
+        fn frames(stack: u32) -> u64;
+        /// Answers [`Recording::way`].
+        fn way(stack: u32) -> Way;
+        /// Answers [`Recording::names`].
+        fn names() -> Box<dyn Names + '_>;
     }
 }
 
@@ -46,6 +54,10 @@ impl<T: Decorator> Recording for T {
         fn events() -> Box<dyn Iterator<Item = Record> + Send + '_>;
         fn timeline() -> Timeline;
         fn numbered() -> Option<Box<dyn Iterator<Item = NumberedRequest> + '_>>;
+        fn open_ranges(stack: u32) -> Vec<String>;
+        fn frames(stack: u32) -> u64;
+        fn way(stack: u32) -> Way;
+        fn names() -> Box<dyn Names + '_>;
     }
     forward! { self to self.inner(), Recording:
         fn format() -> String;
@@ -55,10 +67,6 @@ impl<T: Decorator> Recording for T {
         fn live() -> Option<Vec<LiveBlock>>;
         fn live_bytes(layer: Layer, device: u8) -> Option<u64>;
         fn text(id: u64) -> Option<String>;
-        fn open_ranges(stack: u32) -> Vec<String>;
-        fn frames(stack: u32) -> u64;
-        fn way(stack: u32) -> Way;
-        fn names() -> Box<dyn Names + '_>;
         fn stream(record: &Record) -> Option<u64>;
         fn caching() -> Option<&Caching>;
         fn is_one_moment() -> bool;

@@ -27,6 +27,7 @@ mod read;
 mod requests;
 mod rmm;
 mod snapshot;
+mod started;
 mod trace;
 mod unpacked;
 mod viewer_page;

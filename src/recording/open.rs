@@ -14,6 +14,7 @@ use super::pickle::Pickle;
 use super::requests::REQUESTS;
 use super::rmm::RMM;
 use super::snapshot::Snapshot;
+use super::started::Started;
 use super::unpacked::OpenTrace;
 use super::{unpacked, viewer_page};
 use crate::error::{Result, failed};
@@ -53,10 +54,11 @@ pub fn open_ring(path: &Path) -> Result<Box<dyn Recording>> {
 }
 
 fn open_file(path: &Path) -> Result<Box<dyn Recording>> {
-    match other_format(path)? {
-        Some(recording) => Ok(recording),
-        None => Ok(Box::new(Trace::open(path)?)),
-    }
+    let recording = match other_format(path)? {
+        Some(recording) => recording,
+        None => Box::new(Trace::open(path)?),
+    };
+    Ok(Box::new(Started::new(recording)))
 }
 
 /// A recording in a format other than the trace; `None` for files that [`Trace::open`] reads or explains.

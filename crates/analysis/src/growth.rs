@@ -158,6 +158,14 @@ impl<K: Copy + Ord> Growth<K> {
         self.grown.first().map_or(1.0, of)
     }
 
+    /// Tells whether the passes that add something come regularly, or else all add the same.
+    fn is_regular(&self) -> bool {
+        self.grown.first().is_some_and(|one| match one.course {
+            Course::Even { is_regular, .. } | Course::Sparse { is_regular, .. } => is_regular,
+            Course::Flat | Course::Uneven => false,
+        })
+    }
+
     /// Returns three measures: many even passes, passes that add something, evenness.
     fn strength(&self) -> (bool, usize, bool) {
         let telling = self.grown.first().map_or((0, 0), |one| match one.course {
@@ -228,9 +236,15 @@ pub fn choose<K: Copy + Ord>(loops: &[Loop], levels: Vec<Level<K>>, end: u64) ->
         .filter(|level| !level.growth.grown.is_empty() && !has_ended(level))
         .collect();
     // Many even passes decide; among few, the level at which most of them tell. Additions of several
-    // inner passes belong to the inner loop.
-    let best = growing.iter().map(|level| level.growth.strength()).max()?;
-    let is_finer = |level: &Level<K>| level.growth.strength().1 as f64 >= FINER * best.1 as f64;
+    // inner passes belong to the inner loop, unless only those of the outer one are the same each time.
+    let strongest = growing.iter().max_by_key(|level| level.growth.strength())?;
+    let best = strongest.growth.strength();
+    let is_same = strongest.growth.is_even && strongest.growth.is_regular();
+    let is_finer = |level: &Level<K>| {
+        let of = &level.growth;
+        of.strength().1 as f64 >= FINER * best.1 as f64
+            && (of.is_even || of.is_regular() || !is_same)
+    };
     if growing.iter().any(is_finer) {
         growing.retain(is_finer);
     } else {

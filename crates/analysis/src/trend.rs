@@ -34,6 +34,8 @@ pub enum Course {
         each: f64,
         /// Passes that added some, and passes in all.
         rises: (usize, usize),
+        /// True if nearly all of them added the same.
+        is_regular: bool,
     },
     /// Some passes add some, at even distances or at random.
     Sparse {
@@ -43,6 +45,8 @@ pub enum Course {
         every: f64,
         /// Passes that added some, and passes in all.
         rises: (usize, usize),
+        /// True if the distances are nearly all the same.
+        is_regular: bool,
     },
     /// It rises, neither evenly nor to the end.
     Uneven,
@@ -101,6 +105,7 @@ pub fn course(values: &[u64]) -> Course {
         return Course::Even {
             each: last as f64,
             rises: (rises, count),
+            is_regular: first == last,
         };
     }
     if !is_lost && rises as f64 >= RISES * count as f64 && (usual / mean - 1.0).abs() < NEAR {
@@ -113,6 +118,7 @@ pub fn course(values: &[u64]) -> Course {
         return Course::Even {
             each: if is_exact { usual } else { mean },
             rises: (rises, count),
+            is_regular: alike(&changes) as f64 >= RISES * count as f64,
         };
     }
     if let Some(sparse) = sparse(&changes, net, is_lost) {
@@ -150,11 +156,7 @@ fn sparse(changes: &[i64], net: f64, is_lost: bool) -> Option<Course> {
         .iter()
         .filter_map(|place| changes.get(*place).copied())
         .collect();
-    let each = median(&all);
-    let alike = all
-        .iter()
-        .filter(|one| one.abs_diff(each).saturating_mul(20) <= each.unsigned_abs());
-    let is_alike = alike.count() * 5 >= all.len() * 3;
+    let is_alike = alike(&all) * 5 >= all.len() * 3;
     let is_recent = (count - last) as f64 <= RECENT * every;
     let half = count / 2;
     let early = places.iter().filter(|place| **place < half).count();
@@ -166,7 +168,15 @@ fn sparse(changes: &[i64], net: f64, is_lost: bool) -> Option<Course> {
         each: net / places.len() as f64,
         every,
         rises,
+        is_regular,
     })
+}
+
+/// Number of values near their median.
+fn alike(values: &[i64]) -> usize {
+    let usual = median(values);
+    let is_near = |one: &&i64| one.abs_diff(usual).saturating_mul(20) <= usual.unsigned_abs();
+    values.iter().filter(is_near).count()
 }
 
 /// By the usual value of each quarter, where single values jump.
@@ -192,6 +202,7 @@ fn by_quarters(values: &[u64], net: f64, rises: (usize, usize)) -> Course {
         return Course::Even {
             each: mean / quarter.max(1) as f64,
             rises,
+            is_regular: false,
         };
     }
     Course::Uneven

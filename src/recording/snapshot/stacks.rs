@@ -11,7 +11,7 @@ use crate::recording::nodes::Nodes;
 use crate::recording::pickle::{Pickle, Value};
 use crate::recording::snapshot::numbered::Numbered;
 use crate::recording::snapshot::texts::Texts;
-use crate::recording::way::{Step, Way};
+use crate::recording::way::{Step, Way, is_backward};
 use crate::recording::{Frame, Names};
 use crate::symbols::{Kind, Symbol};
 use gpushim_trace::cut_to;
@@ -174,8 +174,10 @@ impl Stacks {
                 function: u64::from(function.name) << 32 | u64::from(function.file),
                 site: function.line.into(),
             };
+            let text = |number| self.texts.get(number).unwrap_or_default();
+            let is_backward = is_backward(text(function.name), text(function.file));
             Some(match function.is_python(&self.texts) {
-                true => Step::Line(call),
+                true => Step::Line(call, is_backward),
                 false => Step::Native(call),
             })
         };

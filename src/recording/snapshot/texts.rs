@@ -30,8 +30,15 @@ impl Texts {
         if let Some(known) = self.seen.get(&(at, before)) {
             return Some(*known);
         }
-        let whole = format!("{before}{}", pickle.text(text)?);
-        let number = self.all.number(whole.into());
+        let text = pickle.text(text)?;
+        let whole = match before {
+            "" => text,
+            before => format!("{before}{text}"),
+        };
+        let number = match self.all.known(whole.as_str()) {
+            Some(known) => known,
+            None => self.all.number(whole.into()),
+        };
         self.seen.insert((at, before), number);
         Some(number)
     }
