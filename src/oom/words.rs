@@ -98,7 +98,7 @@ fn instead(explanation: &Explanation) -> Option<String> {
     })
 }
 
-/// A cause in a list.
+/// A noun for a list of causes.
 fn name(cause: Cause) -> &'static str {
     match cause {
         Cause::Growth { .. } => "the blocks that iterations left behind",

@@ -90,32 +90,6 @@ fn clean_programs_raise_no_alarm() {
     );
 }
 
-/// Each epoch adds a hook for each of two layers, which keeps what it was given last: only the first step
-/// of an epoch adds something, twice.
-#[test]
-fn what_inner_passes_add_unevenly_belongs_to_the_outer_one_that_is_even() {
-    const SIZE: u64 = 2 << 20;
-    let mut run = Run::new(7);
-    let mut held: Vec<usize> = Vec::new();
-    for epoch in 0..12 {
-        for _ in 0..10 {
-            let batch = run.make(&[(0, 59), (1, 45)], SIZE);
-            for hook in 0..2 * (epoch + 1) {
-                let layer = hook as u64 % 2;
-                let made = run.make(&[(0, 59), (1, 48), (2, layer), (3, 17)], SIZE);
-                match held.get_mut(hook) {
-                    Some(known) => run.end(std::mem::replace(known, made)),
-                    None => held.push(made),
-                }
-            }
-            run.end(batch);
-        }
-    }
-    let found = run.analyse().expect("growth");
-    assert_eq!((found.count, found.line), (12, (3, 17)));
-    assert_eq!(found.rate, 2.0 * SIZE as f64);
-}
-
 /// The work for an event does not grow with the length of a run, nor does the memory.
 #[test]
 fn a_long_run_is_kept_in_bounded_space() {
