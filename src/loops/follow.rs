@@ -63,8 +63,10 @@ pub struct Followed {
     pub live_at: Vec<Vec<Block>>,
     /// Events around the moment that was watched.
     pub journal: Option<Journal>,
-    /// The highest level by stretch of the run.
+    /// The highest level by stretch of the run, without `unseen`.
     pub highest: Highest,
+    /// Bytes of blocks that were live when the events begin, and of which only the end is known.
+    pub unseen: u64,
     /// A call of one pass around all loops that were found.
     pub inside: Option<String>,
 }
@@ -204,6 +206,7 @@ impl<'a> Follow<'a> {
         };
         let growth =
             chosen.and_then(|level| Some((found.iterations_of(level.number)?, level.growth)));
+        let unseen = notes.unseen.live_at(0);
         Followed {
             last_ns: last.map_or(self.last_ns, |last| last.ns),
             iterations,
@@ -215,6 +218,7 @@ impl<'a> Follow<'a> {
             live_at: self.live_at.into_iter().map(with_unseen).collect(),
             journal: notes.journal,
             highest: notes.highest,
+            unseen: unseen.fold(0, |sum, block| block.size.saturating_add(sum)),
             inside: found.inside.clone(),
         }
     }

@@ -35,7 +35,7 @@ pub use follow::{Follow, Followed};
 pub use found::Found;
 pub use journal::{Journal, JournalEntry, What};
 pub use marker::Marker;
-pub use names::{in_a_sentence, in_a_table};
+pub use names::in_a_table;
 pub use recognised::Recognised;
 pub use search::Search;
 
