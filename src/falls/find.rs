@@ -15,7 +15,7 @@ use gpushim_trace::{Kind, Record};
 /// The fall of live memory after which a run goes on with least.
 #[derive(Debug)]
 pub struct LastingFall {
-    /// Its levels.
+    /// Its levels, and when it began.
     pub fall: Fall,
     /// A moment just before it, ns since the start.
     pub before_ns: u64,

@@ -6,21 +6,22 @@ use crate::ledger::{Block, Visitor};
 use crate::loops::Start;
 use gpushim_trace::{Kind, Record};
 
-/// A fall must end lower than this many falls before it: with gradient accumulation, one iteration in a few falls deeper.
+/// A fall must end lower than this many falls before it. With gradient accumulation, one iteration in a few
+/// falls deeper.
 const EARLIER: usize = 32;
 /// Iterations after which the start of a run is over.
 const FEW: usize = 4;
 /// A level that is lower by less than 1/`SAME` of the least fall is the same.
 const SAME: u64 = 32;
 
-/// A level at a moment.
+/// A level of live memory at a moment.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Point {
     /// Time, ns since the start.
     pub ns: u64,
-    /// The event that made it.
+    /// The place of the event that made it.
     pub ticket: u64,
-    /// Live bytes.
+    /// Sum of live blocks, bytes.
     pub bytes: u64,
     /// Bytes allocated until then.
     allocated: u64,
@@ -31,9 +32,9 @@ pub struct Point {
 /// A fall of live memory, from its highest to its lowest level.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Fall {
-    /// Its beginning.
+    /// The highest level, at its beginning.
     pub from: Point,
-    /// Its end.
+    /// The lowest level, at its end.
     pub to: Point,
     /// The highest level after it, bytes.
     highest: u64,
@@ -69,12 +70,13 @@ pub struct Levels {
     lows: VecDeque<u64>,
     /// The lowest level before the first fall, once the run was under way.
     floor: Option<u64>,
-    /// Falls that may last.
+    /// Falls that last if memory stays lower.
     falls: Vec<Fall>,
 }
 
 impl Levels {
-    /// Begins with this many live bytes. A fall is one of `least` bytes; the start of the run is over after some iterations.
+    /// Begins with this many live bytes. A fall is one of `least` bytes.
+    /// The run is under way after a few iterations.
     pub fn new(live: u64, least: u64, starts: &[Start]) -> Levels {
         let mut levels = Levels::default();
         levels.now.bytes = live;
@@ -83,7 +85,8 @@ impl Levels {
         levels
     }
 
-    /// Returns the fall after which memory stays lowest, if the run goes on: it allocates as much again as was live.
+    /// Returns the fall after which memory stays lower by most, if the run goes on.
+    /// It does if it allocates as many bytes again as were live.
     pub fn finish(mut self) -> Option<Fall> {
         self.begin();
         let mut highest = 0;

@@ -1,6 +1,7 @@
 //! The fall of live memory that lasts: by how much, why, and of which stacks.
 //!
-//! `level` goes through a recording once and finds the fall; [`LastingFall`] goes through it again and finds the cause.
+//! `level` goes through a recording once and finds the fall. [`LastingFall`] goes through it again and finds
+//! the cause.
 
 mod find;
 mod level;

@@ -1,11 +1,11 @@
-//! A coarse picture of a run, from which it can be told that no fall lasts. The search goes through all events
-//! twice, and most runs have none.
+//! A coarse picture of a run, from which it can be told that no fall lasts. The search goes through all
+//! events twice, and most runs have none.
 
 use super::least;
 use crate::ledger::Stretch;
 
 /// Returns true if live memory may have fallen for good. After some stretch all others are lower by the least
-/// fall, while the run goes on to allocate as many bytes as were live. Falls within the last one are not seen.
+/// fall, while the run goes on to allocate as many bytes as were live. Falls in the last one are not seen.
 pub fn may_last(stretches: &[Stretch]) -> bool {
     let peak = stretches.iter().map(|one| one.highest).max().unwrap_or(0);
     let least = least(peak);

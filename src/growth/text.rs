@@ -9,7 +9,7 @@ use super::find::{Growth, Keeper};
 use super::fix::fix;
 use super::until_full::UntilFull;
 use crate::ledger::Focus;
-use crate::loops::{By, Followed, Given, Iterations, Judgement, Recognised, Told, in_a_table};
+use crate::loops::{By, Followed, Given, Iterations, Judgement, Recognised, Told};
 use crate::output::answer::{Answer, Subject, not_told};
 use crate::output::escape::shown;
 use crate::output::holder::{Holder, labels};
@@ -274,7 +274,10 @@ impl Answer for GrowthReport {
                     bytes(holder.bytes),
                     count(holder.blocks),
                     percent(holder.share, 1.0),
-                    in_a_table(label, keeper.size),
+                    match keeper.size {
+                        Some(size) => format!("blocks of {}, no stack recorded", bytes(size)),
+                        None => label,
+                    },
                 ]);
             }
             write!(f, "\n{table}")?;

@@ -24,12 +24,12 @@ use program::{May, Ran, Sums, ops, run};
 
 const DEVICES: std::ops::Range<u8> = 0..3;
 
-/// Sums the blocks that growth is found from and that are live at the end, without iterations.
+/// Sums the blocks that are followed through loops and live at the end.
 fn left_at_end(recording: &dyn Recording, focus: Focus) -> u64 {
     let none = Found::default();
-    let mut follow = Follow::new(recording, focus, &none, &[], None);
+    let mut follow = Follow::new(recording, focus, &none, &[u64::MAX], None);
     read(recording, &mut [&mut follow]);
-    let live = follow.finish().live;
+    let live = follow.finish().live_at.concat();
     live.iter().map(|block| block.size).sum()
 }
 
