@@ -4,7 +4,7 @@
 //! Each gives the same events. The [`ledger`] decides what an event does to the blocks and the sums of
 //! memory; [`loops`] finds the loops of a run; [`symbols`] names the functions of stacks. Each feature of
 //! the command has a folder with its results, its sentences and its subcommand: [`report`], [`growth`],
-//! [`leaks`], [`peak`], [`oom`], [`replay`] and the others. No feature imports another one's `command.rs`;
+//! [`peak`], [`oom`], [`replay`] and the others. No feature imports another one's `command.rs`;
 //! [`command`] alone knows every subcommand.
 //!
 //! The crate is the command's own: its interface changes with the command. To read traces in a program of yours use
@@ -49,15 +49,14 @@ mod compress;
 mod control;
 mod diff;
 mod doctor;
-mod drops;
 pub mod events;
 pub mod export;
+mod falls;
 mod flamegraph;
 mod fleet;
 mod fragmentation;
 mod growth;
 mod html;
-mod leaks;
 pub mod metrics;
 mod oom;
 mod peak;

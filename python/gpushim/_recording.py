@@ -142,7 +142,7 @@ class Recording:
         return f"gpushim.load({self.path!r})"
 
     def ask(self, subcommand: str, *arguments: str) -> Dict[str, Any]:
-        """What a subcommand says of this recording, as JSON (docs/json.md): ``ask("leaks", "--top", "30")``.
+        """What a subcommand says of this recording, as JSON (docs/json.md): ``ask("growth", "--top", "30")``.
 
         Raises GpushimError if it says nothing.
         """

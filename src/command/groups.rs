@@ -41,7 +41,6 @@ const GROUPS: [(&str, &[(&str, &str)]); 6] = [
                 "growth",
                 "does memory grow with each iteration, where, and when is it full",
             ),
-            ("leaks", "what is left behind, by stack and age"),
             (
                 "peak",
                 "which stacks held memory at the peak, or at any moment",
@@ -51,7 +50,6 @@ const GROUPS: [(&str, &[(&str, &str)]); 6] = [
                 "fragmentation",
                 "reserved memory that cannot be used, and what pins it",
             ),
-            ("drops", "sudden falls of memory, and why"),
             ("diff", "what changed between two runs"),
             (
                 "fleet",

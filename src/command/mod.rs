@@ -11,6 +11,7 @@ use clap::{FromArgMatches, Parser, Subcommand};
 mod agreement;
 mod completions;
 mod config;
+mod former;
 mod groups;
 mod man;
 mod pack;
@@ -18,14 +19,12 @@ mod pack;
 mod schema;
 mod symbols;
 
-use crate::cli::common_args::{CommonArgs, MomentArgs};
+use crate::cli::common_args::MomentArgs;
 use crate::cli::iteration_args::IterationArgs;
 use crate::cli::outcome::Outcome;
 use crate::cli::terminal::{Color, complain};
-use crate::drops::DropsReport;
 use crate::fragmentation::FragmentationReport;
 use crate::growth::GrowthReport;
-use crate::leaks::LeaksReport;
 use crate::oom::OomReport;
 use crate::peak::PeakReport;
 use crate::phases::PhasesReport;
@@ -62,13 +61,6 @@ enum Command {
   gpushim growth --of host train.trace  # pinned host memory
   gpushim growth --iteration train_step train.trace")]
     Growth(IterationArgs),
-    /// List what is still live before the last iteration, or at the end, by stack and age.
-    ///
-    /// Stacks that leave blocks behind in most iterations are listed first. Exit code 1 if there is such a stack.
-    #[command(after_help = "Examples:
-  gpushim leaks train.trace
-  gpushim leaks --top 30 --format json train.trace")]
-    Leaks(IterationArgs),
     /// List which stacks held memory at the peak, or at any other moment.
     #[command(after_help = "Examples:
   gpushim peak train.trace
@@ -107,17 +99,6 @@ enum Command {
     Fragmentation(MomentArgs),
     Timeline(crate::timeline::command::Args),
     Flamegraph(crate::flamegraph::command::Args),
-    /// List sudden falls of memory: when, by how many bytes, why, and the stacks that had allocated the freed blocks.
-    ///
-    /// A drop is a fall by at least a tenth of the run's peak; it ends when memory has risen by as much. Drops of the
-    /// same cause and stack share one line, which says `each iteration` or how often they occurred. A drop is lasting if
-    /// it ends a tenth of the peak lower than the 32 drops before it, live memory stays a tenth of the peak below its
-    /// earlier level from then on, and the run allocates at least as many bytes again. The reset of a context that has
-    /// memory is a lasting drop, too. Exit code 1 if a drop is lasting.
-    #[command(after_help = "Examples:
-  gpushim drops run.trace
-  gpushim drops --of memory --gpu 1 --format json run.trace")]
-    Drops(CommonArgs),
     Events(crate::events::command::Args),
     Html(crate::html::command::Args),
     Symbols(symbols::Args),
@@ -142,17 +123,22 @@ pub fn main() -> ExitCode {
         return ExitCode::from(2);
     }
     groups::color_in(&words).set();
-    let matches = groups::command().get_matches_from(words);
-    let cli = match Cli::from_arg_matches(&matches) {
+    let matches = groups::command().try_get_matches_from(words);
+    let cli = match matches.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli,
-        Err(error) => error.exit(),
+        Err(error) => match former::successor(&error) {
+            Some(successor) => {
+                complain(&successor);
+                return ExitCode::from(2);
+            }
+            None => error.exit(),
+        },
     };
     cli.color.set();
     let outcome = match cli.command {
         Command::Run(args) => crate::run::command::main(&args),
         Command::Report(args) => crate::report::command::main(&args),
         Command::Growth(args) => args.each_named(GrowthReport::of),
-        Command::Leaks(args) => args.each_named(LeaksReport::of),
         Command::Peak(args) => args.each(PeakReport::of),
         Command::Oom(args) => args.each_named(OomReport::of),
         Command::Check(args) => crate::check::command::main(&args),
@@ -161,7 +147,6 @@ pub fn main() -> ExitCode {
         Command::Phases(args) => args.each_named(PhasesReport::of),
         Command::Replay(args) => crate::replay::command::main(&args),
         Command::Tune(args) => crate::tune::command::main(&args),
-        Command::Drops(args) => args.each_named(DropsReport::of),
         Command::Flamegraph(args) => crate::flamegraph::command::main(&args),
         Command::Timeline(args) => crate::timeline::command::main(&args),
         Command::Fragmentation(args) => args.each(FragmentationReport::of),

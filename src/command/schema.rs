@@ -31,7 +31,6 @@ fn commands(types: &mut SchemaGenerator) -> Vec<(&'static str, Value, Option<Val
         ("config", of::<super::config::Page>(types), None),
         ("diff", of::<crate::diff::DiffReport>(types), None),
         ("doctor", of::<crate::doctor::command::Checks>(types), None),
-        ("drops", of::<crate::drops::DropsReport>(types), None),
         ("events", events, None),
         (
             "flamegraph",
@@ -45,7 +44,6 @@ fn commands(types: &mut SchemaGenerator) -> Vec<(&'static str, Value, Option<Val
             None,
         ),
         ("growth", of::<crate::growth::GrowthReport>(types), None),
-        ("leaks", of::<crate::leaks::LeaksReport>(types), None),
         ("oom", of::<crate::oom::OomReport>(types), None),
         ("peak", of::<crate::peak::PeakReport>(types), None),
         ("phases", of::<crate::phases::PhasesReport>(types), None),

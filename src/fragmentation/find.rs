@@ -241,10 +241,6 @@ impl Visitor for Find {
     fn freed(&mut self, block: &Block, _: &Record) {
         self.allocated -= i128::from(block.room);
     }
-
-    fn freed_unseen(&mut self, block: &Block, _: &Record) {
-        self.allocated -= i128::from(block.room);
-    }
 }
 
 /// Reserved memory, and the allocated bytes of a framework, just before an event.

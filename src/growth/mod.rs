@@ -1,10 +1,13 @@
 //! Growth of memory per iteration: how much, by which stacks, and when it runs out.
 //!
 //! [`Growth`] is found from the live memory at the beginning of each iteration; [`GrowthReport`] is its text.
+//! `fix` has the changes for known patterns of blocks.
 
+mod blocks;
 mod find;
+mod fix;
 mod text;
 mod until_full;
 
 pub use find::Growth;
-pub use text::{GrowthReport, fix_of};
+pub use text::GrowthReport;

@@ -4,11 +4,12 @@ use std::fmt;
 
 use serde::Serialize;
 
+use super::blocks::Blocks;
 use super::find::{Growth, Keeper};
+use super::fix::fix;
 use super::until_full::UntilFull;
-use crate::leaks::{Blocks, fix};
 use crate::ledger::Focus;
-use crate::loops::{By, Followed, Given, Iterations, Judgement, Recognised, Told, in_a_table};
+use crate::loops::{By, Followed, Given, Iterations, Judgement, Recognised, Told};
 use crate::output::answer::{Answer, Subject, not_told};
 use crate::output::escape::shown;
 use crate::output::holder::{Holder, labels};
@@ -193,7 +194,7 @@ impl KeptBy {
 }
 
 /// Finds the change that fits the keepers of most of the growth.
-pub fn fix_of(keepers: &[Keeper], names: &mut dyn Names) -> Option<String> {
+fn fix_of(keepers: &[Keeper], names: &mut dyn Names) -> Option<String> {
     let main = keepers.iter().filter(|keeper| keeper.share >= MAIN);
     let main = main.map(|keeper| {
         keeper.size.is_none().then(|| {
@@ -273,7 +274,10 @@ impl Answer for GrowthReport {
                     bytes(holder.bytes),
                     count(holder.blocks),
                     percent(holder.share, 1.0),
-                    in_a_table(label, keeper.size),
+                    match keeper.size {
+                        Some(size) => format!("blocks of {}, no stack recorded", bytes(size)),
+                        None => label,
+                    },
                 ]);
             }
             write!(f, "\n{table}")?;

@@ -38,8 +38,6 @@ pub(crate) struct Segments {
 struct Held {
     by_address: BTreeMap<u64, Taken>,
     total: u64,
-    /// Bytes of segments that are one allocation each and that no cache keeps after its free.
-    handed_on: u64,
 }
 
 impl Segments {
@@ -69,15 +67,6 @@ impl Segments {
     /// Bytes held.
     pub fn total(&self) -> u64 {
         self.held.total
-    }
-
-    /// Bytes held by the cache: that of the pool, or of the framework.
-    pub fn cached(&self) -> u64 {
-        if self.is_below {
-            self.held.total
-        } else {
-            self.held.total.saturating_sub(self.held.handed_on)
-        }
     }
 
     /// By address, in its order; of those below tensors the ones that had any.
@@ -132,26 +121,16 @@ impl Held {
             used: false,
         };
         if let Some(before) = self.by_address.insert(address, taken) {
-            self.forget(&before);
+            self.total = self.total.saturating_sub(before.size);
         }
         self.total = self.total.saturating_add(size);
-        if whole {
-            self.handed_on = self.handed_on.saturating_add(size);
-        }
     }
 
     fn give(&mut self, address: u64, whole: bool) {
         let is_it = |taken: &&Taken| taken.whole == whole;
         if let Some(taken) = self.by_address.get(&address).filter(is_it).copied() {
             self.by_address.remove(&address);
-            self.forget(&taken);
-        }
-    }
-
-    fn forget(&mut self, taken: &Taken) {
-        self.total = self.total.saturating_sub(taken.size);
-        if taken.whole {
-            self.handed_on = self.handed_on.saturating_sub(taken.size);
+            self.total = self.total.saturating_sub(taken.size);
         }
     }
 }

@@ -18,8 +18,11 @@ pub trait Visitor {
     /// A block ends, at an event that frees it, drops its context, or gives its address to another block:
     /// its free was lost then.
     fn freed(&mut self, _block: &Block, _at: &Record) {}
-    /// A block ends of which nothing was known until now, but that it was there when the recording began.
-    fn freed_unseen(&mut self, _block: &Block, _at: &Record) {}
+    /// Ends a block that was there when the recording began, and of which only this is known.
+    /// By default it is freed like any other.
+    fn freed_unseen(&mut self, block: &Block, at: &Record) {
+        self.freed(block, at);
+    }
     /// After the last event: memory that was there when the recording began and at its end, and of which only the sum
     /// is known; as one block.
     fn never_freed(&mut self, _rest: &Block) {}

@@ -25,9 +25,7 @@ pub struct Follow<'a> {
     /// Last passes of loops still to come: the beginning and the loop's number, the first one last.
     ends: Vec<(u64, usize)>,
     sizes: FxHashMap<usize, FxHashMap<Group, Sizes>>,
-    live_at_last: Option<Vec<Block>>,
     notes: Notes<'a>,
-    last_ns: u64,
 }
 
 /// The sizes of a group's blocks: the pass that made one first, and whether another made it, too.
@@ -55,16 +53,14 @@ pub struct Followed {
     pub levels: Vec<u64>,
     /// A stack of each group that grows.
     pub stacks: FxHashMap<Group, u32>,
-    /// When the last iteration began, or the run ended where there are none, ns since the start.
-    pub last_ns: u64,
-    /// Blocks that were live then, the oldest first.
-    pub live: Vec<Block>,
     /// The blocks that were live at each requested moment, the oldest first.
     pub live_at: Vec<Vec<Block>>,
     /// Events around the moment that was watched.
     pub journal: Option<Journal>,
-    /// The highest level by stretch of the run.
+    /// The highest level by stretch of the run, without `unseen`.
     pub highest: Highest,
+    /// Bytes of blocks that were live when the events begin, and of which only the end is known.
+    pub unseen: u64,
     /// A call of one pass around all loops that were found.
     pub inside: Option<String>,
 }
@@ -100,7 +96,6 @@ impl<'a> Follow<'a> {
             moments,
             ends,
             sizes: FxHashMap::default(),
-            live_at_last: None,
             notes: Notes {
                 journal: watched.map(Journal::around),
                 starts,
@@ -111,7 +106,6 @@ impl<'a> Follow<'a> {
                 unseen: Unseen::default(),
                 highest: Highest::default(),
             },
-            last_ns: 0,
         }
     }
 
@@ -124,7 +118,6 @@ impl<'a> Follow<'a> {
         }
         self.notes.at(record);
         self.walker.feed(record, &mut self.notes);
-        self.last_ns = record.ns;
     }
 
     fn look(&mut self, place: usize) {
@@ -144,9 +137,6 @@ impl<'a> Follow<'a> {
             let (first, again) = sizes.0.entry(block.size).or_insert((pass, false));
             *again |= *first != pass;
         }
-        if self.found.main() == Some(number) {
-            self.live_at_last = Some(in_order(self.walker.live().clone()));
-        }
     }
 
     /// Ends the pass and returns its results.
@@ -155,7 +145,6 @@ impl<'a> Follow<'a> {
         while let Some((_, place)) = self.moments.pop() {
             self.look(place);
         }
-        let at_end = in_order(self.walker.live().clone());
         let (notes, found) = (self.notes, self.found);
         let levels = found.all.iter().enumerate().map(|(number, _)| {
             let of = self.sizes.get(&number);
@@ -189,32 +178,24 @@ impl<'a> Follow<'a> {
         notes
             .unseen
             .add_to(&mut at_starts, |number| Some(starts.get(number)?.ticket));
-        let iterations = found.iterations();
-        let last = iterations
-            .as_ref()
-            .and_then(|all| all.starts.iter().rev().nth(1));
         // Blocks of before the recording come first: they are the oldest.
         let with_unseen = |(ticket, live): (u64, Vec<Block>)| {
             let unseen: Vec<Block> = notes.unseen.live_at(ticket).collect();
             [unseen, live].concat()
         };
-        let live = match self.live_at_last {
-            Some(live) => with_unseen((last.map_or(u64::MAX, |last| last.ticket), live)),
-            None => with_unseen((u64::MAX, at_end)),
-        };
         let growth =
             chosen.and_then(|level| Some((found.iterations_of(level.number)?, level.growth)));
+        let unseen = notes.unseen.live_at(0);
         Followed {
-            last_ns: last.map_or(self.last_ns, |last| last.ns),
-            iterations,
+            iterations: found.iterations(),
             steady: steady.filter(|_| growth.is_none()),
             growth,
             levels: at_starts,
             stacks: notes.groups.stacks.clone(),
-            live,
             live_at: self.live_at.into_iter().map(with_unseen).collect(),
             journal: notes.journal,
             highest: notes.highest,
+            unseen: unseen.fold(0, |sum, block| block.size.saturating_add(sum)),
             inside: found.inside.clone(),
         }
     }

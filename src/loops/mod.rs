@@ -18,7 +18,6 @@ mod given;
 mod journal;
 mod locate;
 mod marker;
-mod names;
 mod place;
 mod ranges;
 mod recognised;
@@ -35,7 +34,6 @@ pub use follow::{Follow, Followed};
 pub use found::Found;
 pub use journal::{Journal, JournalEntry, What};
 pub use marker::Marker;
-pub use names::{in_a_sentence, in_a_table};
 pub use recognised::Recognised;
 pub use search::Search;
 

@@ -96,10 +96,6 @@ impl Visitor for Find {
     fn freed(&mut self, block: &Block, _: &Record) {
         self.now -= i128::from(block.size);
     }
-
-    fn freed_unseen(&mut self, block: &Block, _: &Record) {
-        self.now -= i128::from(block.size);
-    }
 }
 
 #[cfg(test)]

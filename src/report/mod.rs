@@ -1,8 +1,8 @@
 //! What a run did with GPU memory, on one screen.
 //!
-//! [`Overview`] computes all of it in two passes over the events: `summary` makes the [`figures`](Summary), and the
-//! findings of growth, leaks, out-of-memory and peak are those of their features. [`findings`] puts what stands out in an
-//! order; [`Report`] is the result; `text` is the screen, and `job` compares the ranks of a job.
+//! [`Overview`] computes all of it in two passes over the events. `summary` makes the [`figures`](Summary);
+//! findings of growth, out-of-memory and peak are those of their features. [`findings`] orders them.
+//! [`Report`] is the result; `text` is the screen, and `job` compares the ranks of a job.
 
 mod build;
 pub(crate) mod command;

@@ -149,6 +149,8 @@ impl Visitor for Find<'_> {
         }
     }
 
+    fn freed_unseen(&mut self, _: &Block, _: &Record) {}
+
     fn freed(&mut self, block: &Block, _: &Record) {
         let stream = self.streams.remove(&block.address).unwrap_or(0);
         let sort = self.sort(block, stream);

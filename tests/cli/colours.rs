@@ -88,7 +88,7 @@ fn sentences_fit_the_terminal_and_tables_keep_their_columns() {
     sample(&dir.path().join("a.trace"));
     for columns in [60, 80] {
         let mut lines = 0;
-        for command in ["report", "oom", "peak", "leaks", "growth", "fragmentation"] {
+        for command in ["report", "oom", "peak", "growth", "fragmentation"] {
             let shown = seen(&on_terminal(
                 dir.path(),
                 &[command, "a.trace"],

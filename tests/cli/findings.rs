@@ -3,17 +3,15 @@
 use super::*;
 
 /// The subcommands that read recordings.
-const READERS: [&str; 15] = [
+const READERS: [&str; 13] = [
     "report",
     "events",
     "doctor",
     "growth",
-    "leaks",
     "peak",
     "phases",
     "oom",
     "fragmentation",
-    "drops",
     "timeline",
     "flamegraph",
     "top",
@@ -186,9 +184,6 @@ fn views_of_a_small_run() {
     ]);
     let found: Value = serde_json::from_str(&found).unwrap();
     assert_eq!(found["results"][0]["is_peak"], false);
-    let found = text(&["drops", "run.trace", "--of", "memory"]);
-    assert!(found.contains("No drop lasts"), "{found}");
-    assert!(found.contains("2.0 MiB  3.0 MiB  1.0 MiB"), "{found}");
     let wide = text(&["timeline", "run.trace", "--width", "60"]);
     assert!(
         wide.contains("gpu 0: █ tensors, ▓ at times, ░ reserved by the framework"),
@@ -275,9 +270,7 @@ fn a_snapshot_without_a_history_is_one_moment() {
     std::fs::write(dir.path().join("a.pickle.gz"), snapshot).unwrap();
     for (command, says) in [
         ("growth", "Whether memory grows cannot be told"),
-        ("leaks", "none of it can be called a leak"),
         ("phases", "What each phase allocates cannot be told"),
-        ("drops", "Whether memory ever fell cannot be told"),
         (
             "oom",
             "Whether a request failed for lack of memory cannot be told",

@@ -56,3 +56,33 @@ fn help_has_the_subcommands_in_groups() {
     assert_eq!(wrong.status.code(), Some(2));
     assert!(stderr(&wrong).contains("report"), "{}", stderr(&wrong));
 }
+
+#[test]
+fn former_subcommands_name_their_successor() {
+    let dir = tempfile::tempdir().unwrap();
+    sample(&dir.path().join("a.trace"));
+    for (former, now) in [("leaks", "growth"), ("drops", "report")] {
+        let said = format!(
+            "gpushim: failed to run `{former}`: it is part of `{now}` now: gpushim {now} FILE\n"
+        );
+        for args in [
+            &[former][..],
+            &[former, "a.trace"],
+            &[former, "--top", "30", "--format", "json", "a.trace"],
+            &["help", former],
+        ] {
+            let output = run(dir.path(), args);
+            assert_eq!(output.status.code(), Some(2), "{args:?}");
+            assert_eq!(stderr(&output), said, "{args:?}");
+            assert_eq!(stdout(&output), "", "{args:?}");
+        }
+        assert_ne!(run(dir.path(), &[now, "a.trace"]).status.code(), Some(2));
+    }
+    // A program of that name is run.
+    let program = run(dir.path(), &["run", "leaks"]);
+    assert!(
+        !stderr(&program).contains("part of"),
+        "{}",
+        stderr(&program)
+    );
+}

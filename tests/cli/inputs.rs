@@ -9,14 +9,12 @@ use flate2::write::GzEncoder;
 use super::*;
 
 /// The commands that read any recording.
-const COMMANDS: [&str; 11] = [
+const COMMANDS: [&str; 9] = [
     "report",
     "growth",
-    "leaks",
     "peak",
     "oom",
     "phases",
-    "drops",
     "timeline",
     "fragmentation",
     "events",

@@ -3,9 +3,7 @@
 use super::*;
 
 /// The subcommands that go by iterations.
-const COMMANDS: [&str; 7] = [
-    "growth", "leaks", "phases", "oom", "report", "check", "tune",
-];
+const COMMANDS: [&str; 6] = ["growth", "phases", "oom", "report", "check", "tune"];
 
 /// Rounds of a range that keep 1 MiB each, in a run whose allocations are all alike.
 fn rounds(path: &Path, rounds: u64) {
@@ -67,9 +65,6 @@ fn the_user_sets_what_begins_an_iteration() {
         assert_eq!(growth.status.code(), Some(1), "{text}");
         assert!(text.contains(&line), "{marker}: {text}");
         assert!(text.contains("keeps 1.0 MiB in each "), "{text}");
-        let leaks = with("leaks");
-        assert_eq!(leaks.status.code(), Some(1), "{}", stdout(&leaks));
-        assert!(stdout(&leaks).contains(&line), "{}", stdout(&leaks));
         let phases = stdout(&with("phases"));
         assert!(phases.contains(&line), "{phases}");
         assert!(phases.contains("round #"), "{phases}");

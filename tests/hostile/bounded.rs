@@ -95,10 +95,9 @@ pub fn gpushim(folder: &Path, args: &[&str], mib: u64, limit: Duration) -> Ran {
 }
 
 /// Subcommands that read a recording, with what comes before its name.
-pub const READERS: [&[&str]; 19] = [
+pub const READERS: [&[&str]; 17] = [
     &["report"],
     &["growth"],
-    &["leaks"],
     &["peak"],
     &["oom"],
     &["phases"],
@@ -107,7 +106,6 @@ pub const READERS: [&[&str]; 19] = [
     &["timeline"],
     &["flamegraph"],
     &["flamegraph", "--folded"],
-    &["drops"],
     &["events", "--stacks"],
     &["html", "-o", "out.html"],
     &["symbols"],

@@ -63,15 +63,15 @@ def test_what_goes_wrong_beside_an_answer_is_a_warning(trace, tmp_path, monkeypa
     script.chmod(0o755)
     monkeypatch.setattr("gpushim._command.command", lambda: str(script))
     with pytest.warns(RuntimeWarning, match="^failed to read all of it$"):
-        assert gpushim.load(trace).ask("leaks") == {"of": "this"}
+        assert gpushim.load(trace).ask("growth") == {"of": "this"}
     script.write_text("#!/bin/sh\necho no JSON\n")
     with pytest.raises(gpushim.GpushimError, match="did not print its JSON"):
-        gpushim.load(trace).ask("leaks")
+        gpushim.load(trace).ask("growth")
 
 
 def test_findings_name_what_leaks(trace):
     recording = gpushim.load(trace)
-    leaks = [one for one in recording.findings if one.kind in ("growth", "leaks")]
+    leaks = [one for one in recording.findings if one.kind == "growth"]
     assert leaks and leaks[0].bytes > 0 and leaks[0].text and leaks[0].next
     assert leaks[0].site is not None
     assert leaks[0].text in str(recording.findings)
@@ -80,7 +80,7 @@ def test_findings_name_what_leaks(trace):
 
 def test_pages_escape_what_the_program_chose():
     function = gpushim.Function("<b>f</b>", file="/tmp/<i>.py", line=3)
-    finding = gpushim.Finding("leaks", "tensors", "a & b <script>", fix="x < y", site=gpushim.CallSite(function), sure=True)
+    finding = gpushim.Finding("growth", "tensors", "a & b <script>", fix="x < y", site=gpushim.CallSite(function), sure=True)
     page = gpushim.Findings([finding])._repr_html_()
     assert "<script>" not in page and "<b>f" not in page and "<i>.py" not in page
     for part in ("a &amp; b &lt;script&gt;", "&lt;b&gt;f&lt;/b&gt;", "/tmp/&lt;i&gt;.py:3", "x &lt; y"):

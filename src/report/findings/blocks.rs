@@ -1,11 +1,11 @@
-//! Growth and lasting drops, as findings.
+//! Findings of growth and of a lasting fall.
 
 use super::{Finding, Kind};
-use crate::drops::{Drops, DropsReport, may_last};
+use crate::falls::{LastingFall, may_last};
 use crate::growth::GrowthReport;
 use crate::loops::Told;
 use crate::output::answer::layer_name;
-use crate::recording::{Names, Recording};
+use crate::recording::{CallSite, Names, Recording};
 use crate::report::overview::{LayerFindings, Overview};
 use gpushim_trace::Layer;
 
@@ -86,41 +86,38 @@ fn of_growth(
     })
 }
 
-/// The falls of the first layer that last.
-pub fn lasting_drops(recording: &dyn Recording, overview: &Overview) -> Option<Drops> {
+/// Finds the fall of the first layer that lasts.
+pub fn lasting_fall(recording: &dyn Recording, overview: &Overview) -> Option<LastingFall> {
     let layer = overview.layers.first()?;
     let stretches = layer.followed.highest.stretches();
     let may_last = overview.summary.contexts_gone > 0 || may_last(stretches);
     if overview.is_long() && !may_last {
         return None;
     }
-    let peak = stretches.iter().map(|one| one.highest).max()?;
-    let iterations = layer.iterations();
-    Some(Drops::lasting_of(recording, layer.focus, iterations, peak))
+    LastingFall::of(recording, layer.focus, &layer.followed)
 }
 
-/// The largest of them.
-pub fn lasting(
+/// Makes the finding of a fall of the first layer.
+pub fn of_fall(
     recording: &dyn Recording,
     overview: &Overview,
-    found: Drops,
+    fall: &LastingFall,
     names: &mut dyn Names,
 ) -> Option<Finding> {
     let layer = overview.layers.first()?;
-    let iterations = layer.iterations();
-    let drops = DropsReport::new(recording, layer.focus, iterations, found, names);
-    let lasting = drops.lasting().next()?;
+    let before = fall.before_ns as f64 / 1e9;
+    let file = recording.path().display();
     Some(Finding {
         kind: Kind::Drops,
         of: layer_name(layer.focus.layer),
-        text: lasting.sentence(),
-        bytes: lasting.bytes,
+        text: fall.sentence(names),
+        bytes: fall.fall.bytes(),
         per_iteration: None,
-        site: lasting.of.first().map(|holder| holder.who.clone()),
+        site: fall.holder.map(|held| CallSite::of(names, held.stack)),
         sure: true,
         why: "memory stays lower from then on".to_string(),
         fix: None,
-        next: format!("gpushim drops {}", recording.path().display()),
+        next: format!("gpushim peak --at {before:.9} {file}"),
     })
 }
 

@@ -41,12 +41,12 @@ impl Findings {
         let (of_blocks, steady) = blocks::find(recording, overview, names);
         all.extend(of_blocks);
         // Both go through all events again.
-        let mut drops = None;
+        let mut fall = None;
         thread::scope(|scope| {
-            scope.spawn(|| drops = blocks::lasting_drops(recording, overview));
+            scope.spawn(|| fall = blocks::lasting_fall(recording, overview));
             all.extend(memory::find(recording, overview, names));
         });
-        all.extend(drops.and_then(|drops| blocks::lasting(recording, overview, drops, names)));
+        all.extend(fall.and_then(|fall| blocks::of_fall(recording, overview, &fall, names)));
         all.sort_by_key(Finding::rank);
         let is_steady = all.iter().all(|one| !one.kind.is_of_iterations());
         Findings {

@@ -1,11 +1,11 @@
-//! Whether a run may have a drop that lasts, from a coarse picture of it: the search for drops goes through all events
-//! twice, and most runs have none.
+//! A coarse picture of a run, from which it can be told that no fall lasts. The search goes through all
+//! events twice, and most runs have none.
 
-use super::find::least;
+use super::least;
 use crate::ledger::Stretch;
 
-/// Whether live memory may have fallen for good: a stretch after which all others stay lower by the least drop, while
-/// the run goes on to allocate as many bytes as were live. What happens in the last stretch is not seen.
+/// Returns true if live memory may have fallen for good. After some stretch all others are lower by the least
+/// fall, while the run goes on to allocate as many bytes as were live. Falls in the last one are not seen.
 pub fn may_last(stretches: &[Stretch]) -> bool {
     let peak = stretches.iter().map(|one| one.highest).max().unwrap_or(0);
     let least = least(peak);

@@ -160,13 +160,13 @@ pub(super) mod tests {
     use super::*;
 
     /// The same, made by native functions below them.
-    pub(in crate::leaks) fn by_operator(mut blocks: Blocks, native: &str) -> Blocks {
+    pub(in crate::growth) fn by_operator(mut blocks: Blocks, native: &str) -> Blocks {
         blocks.native.push(native.to_string());
         blocks
     }
 
     /// One block of this size, made by calls of these functions of these files, the innermost first.
-    pub(in crate::leaks) fn of(bytes: u64, calls: &[(&str, &str)]) -> Blocks {
+    pub(in crate::growth) fn of(bytes: u64, calls: &[(&str, &str)]) -> Blocks {
         let call = |(function, file): &(&str, &str)| Symbol {
             function: function.to_string(),
             file: Some(file.to_string()),

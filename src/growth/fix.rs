@@ -114,7 +114,7 @@ pub fn fix(all: &[Blocks]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::leaks::blocks::tests::{by_operator, of};
+    use crate::growth::blocks::tests::{by_operator, of};
 
     const NN: &str = "/usr/lib/python3/site-packages/torch/nn/";
     const MAIN: (&str, &str) = ("main", "/home/me/train.py");

@@ -1,25 +1,25 @@
 use super::*;
-use crate::drops::fall::Cause;
+use crate::ledger::Moment;
 use crate::ledger::sample::{PARAMETERS, Training};
-use crate::loops::{By, Certainty, Start};
-use gpushim_trace::{Class, Event, Kind, Trace, Writer, WriterOptions};
+use crate::loops::{By, Certainty, Iterations, Start};
+use crate::peak::Peak;
+use gpushim_trace::{Class, Event, Trace, Writer, WriterOptions};
 
-impl Drops {
-    /// Those that last: memory falls below where it was before, and never comes back.
-    fn lasting(&self) -> impl Iterator<Item = &Drop> {
-        let all = self.drops.iter();
-        all.filter(|drop| drop.largest.lasting.is_some())
-    }
-}
-
-fn drops(trace: &Trace) -> Drops {
+fn lasting(trace: &Trace) -> Option<LastingFall> {
     let focus = Focus::of(trace, None);
-    let iterations = Iterations::find(trace, focus);
-    Drops::of(trace, focus, iterations.as_ref())
+    let found = LastingFall::of(trace, focus, &Followed::of(trace, focus, None))?;
+    begins_after_the_moment_before(&found, trace);
+    Some(found)
 }
 
-/// With iterations that begin where so much is allocated.
-fn by_size(trace: &Trace, bytes: u64) -> Drops {
+/// Checks that memory is highest at the moment just before a fall.
+fn begins_after_the_moment_before(found: &LastingFall, trace: &Trace) {
+    let before = Peak::at(trace, Focus::of(trace, None), Moment::Ns(found.before_ns));
+    assert_eq!(before.bytes, found.fall.from.bytes, "{found:#?}");
+}
+
+/// With iterations that begin where this many bytes are allocated.
+fn by_size(trace: &Trace, bytes: u64) -> Option<LastingFall> {
     let begins = trace
         .events()
         .filter(|record| record.event.kind == Kind::Alloc && record.event.size == bytes);
@@ -32,11 +32,25 @@ fn by_size(trace: &Trace, bytes: u64) -> Drops {
         starts: starts.collect(),
         certainty: Certainty::default(),
     };
-    Drops::of(trace, Focus::of(trace, None), Some(&iterations))
+    let focus = Focus::of(trace, None);
+    let mut followed = Followed::of(trace, focus, None);
+    followed.iterations = Some(iterations);
+    let found = LastingFall::of(trace, focus, &followed)?;
+    begins_after_the_moment_before(&found, trace);
+    Some(found)
+}
+
+fn levels(found: &LastingFall) -> (u64, u64, u64) {
+    let fall = &found.fall;
+    (
+        fall.from.bytes >> 20,
+        fall.to.bytes >> 20,
+        fall.stays() >> 20,
+    )
 }
 
 #[test]
-fn what_each_iteration_frees_is_told_once() {
+fn falls_of_each_iteration_do_not_last() {
     for ranges in [true, false] {
         for takes_down in [true, false] {
             let how = Training {
@@ -45,20 +59,14 @@ fn what_each_iteration_frees_is_told_once() {
                 ..Training::default()
             };
             let (_dir, trace) = how.record();
-            let found = drops(&trace);
-            assert_eq!(found.lasting().count(), 0, "{found:#?}");
-            let often: Vec<_> = found.drops.iter().filter(|one| one.times > 2).collect();
-            assert_eq!(often.len(), 1, "{found:#?}");
-            assert!(often[0].iterations >= 28, "{found:#?}");
-            let cause = Cause::Range("optimizer".to_string());
-            assert_eq!(often[0].cause == cause, ranges, "{found:#?}");
-            let last = found.drops.iter().find(|one| one.cause == Cause::EndOfRun);
-            assert!(last.is_some(), "{found:#?}");
+            let found = lasting(&trace);
+            assert!(found.is_none(), "{found:#?}");
         }
     }
 }
 
-/// Sizes over time: positive numbers are allocated, with their index as stack, negative ones say which to free.
+/// Records sizes over time. Positive numbers are allocated, with their index as stack; negative ones name the
+/// block to free, and 0 ends the context.
 fn made(steps: &[i64]) -> (tempfile::TempDir, Trace) {
     let dir = tempfile::tempdir().unwrap();
     let writer = Writer::create(&dir.path().join("a.trace"), &WriterOptions::default()).unwrap();
@@ -105,19 +113,23 @@ fn memory_that_comes_back_and_memory_that_does_not() {
     let mut back = steps.clone();
     (0..5).for_each(|_| swing(&mut steps));
     let (_dir, trace) = made(&steps);
-    let found = drops(&trace);
-    let lasting: Vec<_> = found.lasting().collect();
-    assert_eq!(lasting.len(), 1, "{found:#?}");
-    let fallen = &lasting[0].largest;
-    assert_eq!((fallen.from, fallen.to), (90 << 20, 30 << 20));
-    assert_eq!((fallen.lasting, fallen.below), (Some(40 << 20), 40 << 20));
-    assert_eq!(fallen.holders[0].bytes, 40 << 20);
-    assert_eq!(fallen.thread, 7);
+    let found = lasting(&trace).unwrap();
+    assert_eq!(levels(&found), (90, 30, 40));
+    assert_eq!(found.holder.unwrap().bytes, 40 << 20);
+    let text = found.sentence(&mut *trace.names());
+    let (_, text) = text.split_once(" memory ").unwrap();
+    assert!(
+        text.starts_with(
+            "fell by 60.0 MiB to 30.0 MiB and stays 40.0 MiB lower: freed by the program; \
+             40.0 MiB in 1 block"
+        ),
+        "{text}"
+    );
     // The same, but it comes back.
     back.push(40);
     (0..5).for_each(|_| swing(&mut back));
     let (_dir, trace) = made(&back);
-    assert_eq!(drops(&trace).lasting().count(), 0);
+    assert!(lasting(&trace).is_none());
 }
 
 /// What happens before and afterwards is small beside it, and in the end all is freed.
@@ -135,33 +147,26 @@ fn a_run_that_goes_on_far_below() {
     (0..40).for_each(|_| swing(&mut steps));
     steps.push(-2);
     let (_dir, trace) = made(&steps);
-    let found = by_size(&trace, 8 << 20);
-    let lasting: Vec<_> = found.lasting().collect();
-    assert_eq!(lasting.len(), 1, "{found:#?}");
-    let fallen = &lasting[0].largest;
-    assert_eq!((fallen.from, fallen.to), (238 << 20, 30 << 20));
-    assert_eq!(fallen.lasting, Some(200 << 20));
-    assert_eq!(lasting[0].cause, Cause::Freed);
+    let found = by_size(&trace, 8 << 20).unwrap();
+    assert_eq!(levels(&found), (238, 30, 200));
+    assert!(!found.fall.is_reset() && found.iteration == Some(39));
     // The end of a run.
     let (_dir, trace) = made(&steps[..at_once + 4]);
-    assert_eq!(by_size(&trace, 8 << 20).lasting().count(), 0);
+    assert!(by_size(&trace, 8 << 20).is_none());
     // Where nothing repeats it may be the run's own way.
     let (_dir, trace) = made(&steps);
-    assert_eq!(drops(&trace).lasting().count(), 0);
+    assert!(lasting(&trace).is_none());
 }
 
 #[test]
 fn a_context_that_is_reset() {
     let (_dir, trace) = made(&[40, 30, 0, 40, 30]);
-    let found = drops(&trace);
-    let lasting: Vec<_> = found.lasting().collect();
-    assert_eq!(lasting.len(), 1, "{found:#?}");
-    assert_eq!(lasting[0].cause, Cause::ContextReset);
-    assert_eq!(
-        (lasting[0].largest.from, lasting[0].largest.to),
-        (70 << 20, 0)
-    );
+    let found = lasting(&trace).unwrap();
+    assert_eq!(levels(&found), (70, 0, 0));
+    let text = found.sentence(&mut *trace.names());
+    let expected = "memory fell by 70.0 MiB to 0 B: a context was reset or destroyed; 40.0 MiB in ";
+    assert!(text.contains(expected), "{text}");
     // At the end of the run it is nobody's loss.
     let (_dir, trace) = made(&[40, 30, 0]);
-    assert_eq!(drops(&trace).lasting().count(), 0);
+    assert!(lasting(&trace).is_none());
 }
