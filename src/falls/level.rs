@@ -11,6 +11,8 @@ use gpushim_trace::{Kind, Record};
 const EARLIER: usize = 32;
 /// Iterations after which the start of a run is over.
 const FEW: usize = 4;
+/// A run goes on if it makes at least one block again for this many before.
+const AGAIN: u64 = 3;
 /// A level that is lower by less than 1/`SAME` of the least fall is the same.
 const SAME: u64 = 32;
 
@@ -25,6 +27,8 @@ pub struct Point {
     pub bytes: u64,
     /// Bytes allocated until then.
     allocated: u64,
+    /// Blocks allocated until then.
+    blocks: u64,
     /// Bytes that contexts took with them until then.
     gone: u64,
 }
@@ -49,6 +53,14 @@ impl Fall {
     /// Returns the bytes by which memory stays lower.
     pub fn stays(&self) -> u64 {
         self.from.bytes.saturating_sub(self.highest)
+    }
+
+    /// Returns true if a run went on after it until a later moment: it allocated as many bytes again as were
+    /// live, or a third as many blocks as before.
+    fn is_over(&self, now: &Point) -> bool {
+        let blocks = now.blocks.saturating_sub(self.to.blocks);
+        let bytes = now.allocated.saturating_sub(self.to.allocated);
+        bytes >= self.from.bytes || blocks > 0 && blocks >= self.to.blocks / AGAIN
     }
 
     /// Returns true if a context that was reset or destroyed took most of the memory.
@@ -86,7 +98,6 @@ impl Levels {
     }
 
     /// Returns the fall after which memory stays lower by most, if the run goes on.
-    /// It does if it allocates as many bytes again as were live.
     pub fn finish(mut self) -> Option<Fall> {
         self.begin();
         let mut highest = 0;
@@ -95,8 +106,7 @@ impl Levels {
             fall.highest = highest;
         }
         let lasting = self.falls.into_iter().rev().filter(|fall| {
-            let again = self.now.allocated.saturating_sub(fall.to.allocated);
-            (fall.is_reset() || fall.stays() >= self.least) && again >= fall.from.bytes
+            (fall.is_reset() || fall.stays() >= self.least) && fall.is_over(&self.now)
         });
         lasting.max_by_key(|fall| (fall.stays(), fall.bytes()))
     }
@@ -132,6 +142,7 @@ impl Visitor for Levels {
 
     fn allocated(&mut self, block: &Block) {
         self.now.allocated = self.now.allocated.saturating_add(block.size);
+        self.now.blocks += 1;
         let level = self.now.bytes.saturating_add(block.size);
         self.now.bytes = level;
         for fall in self.falls.last_mut().into_iter().chain([&mut self.fall]) {
@@ -139,8 +150,7 @@ impl Visitor for Levels {
         }
         let is_large = self.fall.bytes() >= self.least;
         let rises = level.saturating_sub(self.fall.to.bytes) >= self.least;
-        let again = self.now.allocated.saturating_sub(self.fall.to.allocated);
-        let is_over = rises || again >= self.fall.from.bytes;
+        let is_over = rises || self.fall.is_over(&self.now);
         if level >= self.fall.from.bytes || is_large && is_over {
             self.begin();
         }

@@ -129,12 +129,10 @@ impl Blocks {
         })
     }
 
-    /// Whether the user's own function made them, and not a layer that it called; by an operator that copies, where native
-    /// functions are known.
+    /// Returns true if the user's own function made them by an operator that copies, and not a layer that it called.
     pub fn is_copy(&self) -> bool {
         let copies = |name: &String| COPIES.iter().any(|part| name.contains(part));
-        self.calls.first().is_some_and(is_of_user)
-            && (self.native.is_empty() || self.native.iter().any(copies))
+        self.calls.first().is_some_and(is_of_user) && self.native.iter().any(copies)
     }
 
     fn user(&self) -> Option<&Symbol> {

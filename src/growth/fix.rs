@@ -153,7 +153,6 @@ mod tests {
                 512,
                 vec![("cross_entropy", functional.as_str())],
             ),
-            ("keep none", 1 << 20, vec![("Leaky.forward", mine), module]),
             (
                 "torch.no_grad()",
                 1 << 20,
@@ -176,6 +175,19 @@ mod tests {
             let told = fixed(size, &calls);
             assert!(told.contains(word), "{word}: {told:?}");
         }
+    }
+
+    /// A new tensor of a module's own function may be a copy or a result: only the operator tells.
+    #[test]
+    fn a_module_keeps_copies_only_where_an_operator_copied() {
+        let (name, file) = module();
+        let calls = [("Leaky.forward", "/home/me/train.py"), (name, &file), MAIN];
+        let told = |blocks: Blocks| fix(&[blocks]).unwrap_or_default();
+        let copied = by_operator(of(1 << 20, &calls), "at::_ops::clone::call");
+        assert!(told(copied).contains("keep none"));
+        assert_eq!(told(of(1 << 20, &calls)), "");
+        let made = by_operator(of(1 << 20, &calls), "at::_ops::exp::call");
+        assert_eq!(told(made), "");
     }
 
     /// Keys and values that are joined again and again are of one cache; those that are kept are of many.

@@ -127,7 +127,12 @@ impl Found {
         let known: FxHashSet<Place> = known.collect();
         for (calls, mut passes) in walked {
             if passes.above > 0 && !calls.is_in_optimizer() {
-                passes.depth = calls.depth(passes.above, |symbol| known.contains(&place(symbol)));
+                let innermost = calls.depth(passes.above, |_| false);
+                let is_known = |symbol: &Symbol| known.contains(&place(symbol));
+                passes.depth = match calls.up_to(innermost).one_pass() {
+                    Some(_) => innermost,
+                    None => calls.depth(passes.above, is_known),
+                };
             }
             let calls = calls.up_to(passes.depth);
             if let Some(call) = calls.one_pass() {

@@ -39,9 +39,8 @@ impl Surroundings {
     }
 
     /// Cuts them at another depth.
-    pub(super) fn up_to(mut self, depth: usize) -> Surroundings {
-        self.0.truncate(depth);
-        self
+    pub(super) fn up_to(&self, depth: usize) -> Surroundings {
+        Surroundings(self.0.iter().take(depth).cloned().collect())
     }
 
     /// Down to the outermost call that is wanted.

@@ -67,6 +67,7 @@ impl<T: Decorator> Recording for T {
         fn live() -> Option<Vec<LiveBlock>>;
         fn live_bytes(layer: Layer, device: u8) -> Option<u64>;
         fn text(id: u64) -> Option<String>;
+        fn function(number: u64) -> Option<[String; 2]>;
         fn stream(record: &Record) -> Option<u64>;
         fn caching() -> Option<&Caching>;
         fn is_one_moment() -> bool;

@@ -158,6 +158,11 @@ pub trait Recording: Send + Sync {
         Way::default()
     }
 
+    /// The name and the file of a function of Python, by its number in a [`Way`].
+    fn function(&self, _number: u64) -> Option<[String; 2]> {
+        None
+    }
+
     /// The names of the stacks. Creating it takes time, repeated look-ups do not.
     fn names(&self) -> Box<dyn Names + '_>;
 

@@ -11,7 +11,6 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustc_hash::{FxHashMap, FxHasher};
 
-use super::way::is_backward;
 use super::{Decorator, Frame, Names, Recording, Way};
 use gpushim_trace::{Event, Kind, Record, flags};
 
@@ -33,6 +32,12 @@ enum Role {
     Started,
 }
 
+/// Returns true if a function of Python runs a backward pass of autograd.
+fn is_backward(function: &str, file: &str) -> bool {
+    let name = function.rsplit('.').next();
+    matches!(name, Some("backward" | "grad")) && file.ends_with("torch/autograd/__init__.py")
+}
+
 /// A stack without lines, and the one that started its work.
 type Pair = (u32, u32);
 
@@ -40,6 +45,8 @@ type Pair = (u32, u32);
 #[derive(Debug, Default)]
 struct Joined {
     roles: FxHashMap<u32, Role>,
+    /// By function, whether it runs a backward pass.
+    functions: FxHashMap<u64, bool>,
     numbers: FxHashMap<Pair, u32>,
     pairs: Vec<Pair>,
 }
@@ -74,13 +81,27 @@ impl Started {
             return known;
         }
         let way = self.inner.way(stack);
-        let role = match (way.backward, way.has_lines) {
-            (Some(_), _) => Role::Starts,
-            (None, true) => Role::Own,
-            (None, false) => Role::Started,
+        let role = match self.backward(&way) {
+            _ if !way.has_lines => Role::Started,
+            Some(_) => Role::Starts,
+            None => Role::Own,
         };
         self.joined().roles.insert(stack, role);
         role
+    }
+
+    /// The number of calls down to the innermost one that runs a backward pass.
+    fn backward(&self, way: &Way) -> Option<usize> {
+        let mut known = std::mem::take(&mut self.joined().functions);
+        let mut runs = |function: u64| {
+            *known.entry(function).or_insert_with(|| {
+                let function = self.inner.function(function);
+                function.is_some_and(|[name, file]| is_backward(&name, &file))
+            })
+        };
+        let found = way.calls.iter().rposition(|call| runs(call.function));
+        self.joined().functions = known;
+        found.map(|at| at + 1)
     }
 
     fn number(&self, pair: Pair) -> u32 {
@@ -182,7 +203,8 @@ impl Decorator for Started {
             return self.inner.way(stack);
         };
         let mut way = self.inner.way(starter);
-        way.calls.truncate(way.backward.unwrap_or(usize::MAX));
+        way.calls
+            .truncate(self.backward(&way).unwrap_or(usize::MAX));
         let mut below = FxHasher::default();
         let own = self.inner.way(own);
         (own.calls, own.below).hash(&mut below);

@@ -9,7 +9,7 @@ use rustc_hash::{FxHashMap, FxHasher};
 
 use super::code::Code;
 use super::nodes::Nodes;
-use super::way::{Step, Way, is_backward};
+use super::way::{Step, Way};
 use super::{Coverage, Frame, Names, Recording, ordered_on};
 use crate::symbols::{Kind, Options, Symbol, Symbolizer};
 use gpushim_trace::{Layer, LiveBlock, Record, StackNode, Timeline, Trace};
@@ -130,16 +130,21 @@ impl Recording for Trace {
             // Where functions begin is not known without their symbols.
             StackNode::Frame(site) => Some(Step::Native(Call { function: 0, site })),
             StackNode::Site(id) => self.site(id).map(|site| {
-                let text = |id| self.string(id).unwrap_or_default();
-                let call = Call {
+                Step::Line(Call {
                     function: u64::from(site.name) << 32 | u64::from(site.file),
                     site: site.line.into(),
-                };
-                Step::Line(call, is_backward(&text(site.name), &text(site.file)))
+                })
             }),
             StackNode::Range { .. } => None,
         };
         Way::of(self.stack(stack).take(NODES).filter_map(step))
+    }
+
+    fn function(&self, number: u64) -> Option<[String; 2]> {
+        Some([
+            self.string((number >> 32) as u32)?,
+            self.string(number as u32)?,
+        ])
     }
 
     fn names(&self) -> Box<dyn Names + '_> {

@@ -14,21 +14,13 @@ pub struct Way {
     pub below: u64,
     /// True if the calls are of Python, with their lines.
     pub has_lines: bool,
-    /// Number of the calls down to one of autograd's that runs a backward pass, if there is one.
-    pub backward: Option<usize>,
-}
-
-/// Returns true if a function of Python runs a backward pass of autograd.
-pub(super) fn is_backward(function: &str, file: &str) -> bool {
-    let name = function.rsplit('.').next();
-    matches!(name, Some("backward" | "grad")) && file.ends_with("torch/autograd/__init__.py")
 }
 
 /// One frame on the way of a stack.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Step {
-    /// A frame of Python, with its line, and whether it runs a backward pass.
-    Line(Call, bool),
+    /// A frame of Python, with its line.
+    Line(Call),
     /// A native frame, of which only the place may be known.
     Native(Call),
 }
@@ -38,17 +30,13 @@ impl Way {
     pub(super) fn of(steps: impl Iterator<Item = Step>) -> Way {
         let mut below = FxHasher::default();
         let (mut lines, mut native) = (Vec::<Call>::new(), Vec::new());
-        let mut backward = None;
         for step in steps {
             match step {
-                Step::Line(call, is_backward) => {
+                Step::Line(call) => {
                     // A function that calls itself goes on: its innermost call says where it is.
                     let inner = lines.last();
                     if inner.is_none_or(|inner| inner.function != call.function) {
                         lines.push(call);
-                    }
-                    if is_backward {
-                        backward.get_or_insert(lines.len() - 1);
                     }
                 }
                 Step::Native(call) => {
@@ -62,12 +50,10 @@ impl Way {
         let has_lines = !lines.is_empty();
         let mut calls = if has_lines { lines } else { native };
         calls.reverse();
-        let depth = calls.len();
         Way {
             calls,
             below: if has_lines { below.finish() } else { 0 },
             has_lines,
-            backward: backward.map(|inner| depth - inner),
         }
     }
 

@@ -223,10 +223,11 @@ pub fn choose<K: Copy + Ord>(loops: &[Loop], levels: Vec<Level<K>>, end: u64) ->
             Some(pair.last()?.ticket.saturating_sub(pair.first()?.ticket) as i64)
         });
         let usual = median(&lengths.collect::<Vec<_>>()) as f64;
-        let part = if of.len() as u64 > FEW {
-            ENDED
-        } else {
-            ENDED_OF_FEW
+        // What is made anew each time is not loading.
+        let is_anew = |one: &Grown<K>| one.kind == Kind::Anew;
+        let part = match level.growth.grown.first().is_some_and(is_anew) {
+            false if of.len() as u64 > FEW => ENDED,
+            _ => ENDED_OF_FEW,
         };
         of.last()
             .is_none_or(|last| last.ticket as f64 + usual < part * end as f64)

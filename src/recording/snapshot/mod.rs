@@ -356,6 +356,10 @@ impl Recording for Snapshot {
         self.stacks.way(stack)
     }
 
+    fn function(&self, number: u64) -> Option<[String; 2]> {
+        self.stacks.function_of(number)
+    }
+
     fn names(&self) -> Box<dyn Names + '_> {
         Box::new(self.stacks.names())
     }

@@ -11,7 +11,7 @@ use crate::recording::nodes::Nodes;
 use crate::recording::pickle::{Pickle, Value};
 use crate::recording::snapshot::numbered::Numbered;
 use crate::recording::snapshot::texts::Texts;
-use crate::recording::way::{Step, Way, is_backward};
+use crate::recording::way::{Step, Way};
 use crate::recording::{Frame, Names};
 use crate::symbols::{Kind, Symbol};
 use gpushim_trace::cut_to;
@@ -174,14 +174,18 @@ impl Stacks {
                 function: u64::from(function.name) << 32 | u64::from(function.file),
                 site: function.line.into(),
             };
-            let text = |number| self.texts.get(number).unwrap_or_default();
-            let is_backward = is_backward(text(function.name), text(function.file));
             Some(match function.is_python(&self.texts) {
-                true => Step::Line(call, is_backward),
+                true => Step::Line(call),
                 false => Step::Native(call),
             })
         };
         Way::of(calls.into_iter().flatten().filter_map(step))
+    }
+
+    /// Returns the name and the file of a function in a way.
+    pub(super) fn function_of(&self, number: u64) -> Option<[String; 2]> {
+        let text = |number| self.texts.get(number).map(String::from);
+        Some([text((number >> 32) as u32)?, text(number as u32)?])
     }
 
     /// Forgets what is needed only while the pickle is there.

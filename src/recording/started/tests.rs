@@ -93,7 +93,7 @@ fn gradients_belong_to_the_line_that_called_backward() {
     assert_eq!(stacks, again);
     let ways = [2, 3].map(|at| Recording::way(&recording, stacks[at]));
     let depths = ways.clone().map(|way| way.calls.len());
-    assert_eq!((depths, ways[0].backward), ([3, 2], Some(2)));
+    assert_eq!((depths, recording.backward(&ways[0])), ([3, 2], Some(2)));
     assert_eq!(ways.map(|way| way.has_lines), [true, false]);
     assert_ne!(Recording::frames(&recording, stacks[3]), 0);
     assert_ne!(
