@@ -129,7 +129,7 @@ impl Blocks {
         })
     }
 
-    /// Returns true if the user's own function made them by an operator that copies, and not a layer that it called.
+    /// Returns true if an operator that copies made them, which the user's own function called.
     pub fn is_copy(&self) -> bool {
         let copies = |name: &String| COPIES.iter().any(|part| name.contains(part));
         self.calls.first().is_some_and(is_of_user) && self.native.iter().any(copies)

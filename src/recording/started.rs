@@ -1,8 +1,8 @@
 //! Work that a backward pass does on threads of its own, as work of the line that started it.
 //!
-//! PyTorch's autograd allocates gradients on threads without frames of the program. The thread that called `backward` waits
-//! meanwhile, and its latest allocation was made inside that call. A block without lines therefore gets the
-//! frames of that call around its own.
+//! PyTorch's autograd allocates gradients on threads without frames of the program. Meanwhile, the thread
+//! that called `backward` waits; its latest allocation was inside that call. A block without lines
+//! therefore gets the frames of that call around its own.
 
 use std::collections::hash_map::Entry;
 use std::hash::{Hash, Hasher};
@@ -14,7 +14,7 @@ use rustc_hash::{FxHashMap, FxHasher};
 use super::{Decorator, Frame, Names, Recording, Way};
 use gpushim_trace::{Event, Kind, Record, flags};
 
-/// Ids of stacks from here on are joined ones.
+/// The first id of a joined stack.
 const JOINED: u32 = 1 << 31;
 /// Joined stacks of a recording; of more, blocks keep their own.
 const MOST: usize = 1 << 20;
@@ -28,7 +28,7 @@ enum Role {
     Starts,
     /// It has lines of a program.
     Own,
-    /// It has no lines.
+    /// It has native frames alone, or none.
     Started,
 }
 
