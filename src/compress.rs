@@ -16,7 +16,7 @@ use flate2::write::GzEncoder;
 use crate::error::{Context, Result, failed};
 use crate::recording::{is_compressed, most_unpacked};
 use crate::top::{is_in_use, running};
-use crate::whole::{Readers, Unfinished};
+use crate::whole::{Readers, Unfinished, folder_of};
 use gpushim_trace::Trace;
 use gpushim_trace::regular::open_regular;
 
@@ -73,9 +73,8 @@ pub fn in_place(path: &Path) -> Result<bool> {
         return Ok(false);
     }
     packed.persist(path, Readers::Owner).context(place())?;
-    let folder = path.parent().filter(|folder| *folder != Path::new(""));
     // The name is on the disk with the folder. If that fails, the old file may be back after a crash, which is whole, too.
-    let _ = File::open(folder.unwrap_or(Path::new("."))).and_then(|folder| folder.sync_all());
+    let _ = File::open(folder_of(path)).and_then(|folder| folder.sync_all());
     Ok(true)
 }
 

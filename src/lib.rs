@@ -52,7 +52,6 @@ mod doctor;
 pub mod events;
 pub mod export;
 mod falls;
-mod flamegraph;
 mod fleet;
 mod fragmentation;
 mod growth;

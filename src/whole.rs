@@ -45,6 +45,12 @@ pub fn write_whole<E: From<io::Error>>(
     Ok(unfinished.persist(path, readers)?)
 }
 
+/// Returns the folder that a file is in, `.` for a name alone.
+pub fn folder_of(path: &Path) -> &Path {
+    let folder = path.parent().filter(|folder| *folder != Path::new(""));
+    folder.unwrap_or(Path::new("."))
+}
+
 /// A new file beside the path whose name it is to have. It is gone if it does not get that name.
 #[derive(Debug)]
 pub struct Unfinished {
@@ -60,11 +66,7 @@ impl Unfinished {
     /// # Errors
     /// What the file system said.
     pub fn beside(path: &Path) -> io::Result<Unfinished> {
-        let folder = match path.parent() {
-            Some(folder) if !folder.as_os_str().is_empty() => folder,
-            _ => Path::new("."),
-        };
-        let folder = folder.to_path_buf();
+        let folder = folder_of(path).to_path_buf();
         if let Some(file) = nameless(&folder) {
             let named = None;
             return Ok(Unfinished {

@@ -15,11 +15,10 @@ mod read_all;
 #[path = "../fuzz/seeds.rs"]
 mod seeds;
 
-const FORMATS: [Format; 8] = [
+const FORMATS: [Format; 7] = [
     Format::MemoryViz,
     Format::Perfetto,
     Format::Firefox,
-    Format::Speedscope,
     Format::Pprof,
     Format::Folded,
     Format::Rmm,

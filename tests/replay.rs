@@ -1,4 +1,4 @@
-//! `gpushim replay` as a process: what it prints and draws, and recordings that make no sense.
+//! `gpushim replay` as a process: what it prints, and recordings that make no sense.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -226,20 +226,12 @@ fn steps(dir: &Path) {
 }
 
 #[test]
-fn steps_and_pictures() {
+fn figures_of_steps() {
     let dir = tempfile::tempdir().unwrap();
     steps(dir.path());
-    let args = [
-        "--policy",
-        "torch,bfc",
-        "--plot",
-        "--width",
-        "52",
-        "steps.csv",
-    ];
-    let plotted = replay(dir.path(), &args);
-    let said = text(&plotted.stdout);
-    assert_eq!(plotted.status.code(), Some(0));
+    let replayed = replay(dir.path(), &["--policy", "torch,bfc", "steps.csv"]);
+    let said = text(&replayed.stdout);
+    assert_eq!(replayed.status.code(), Some(0));
     // 2 MiB for the small block, 20 for the others.
     assert!(
         said.contains("torch   22.0 MiB  31.8 %             2"),
@@ -253,29 +245,6 @@ fn steps_and_pictures() {
         said.contains("torch   7.0 MiB, 7.0 MiB, 7.0 MiB  22.0 MiB, 22.0 MiB, 22.0 MiB"),
         "{said}"
     );
-    assert!(
-        said.contains("\ntorch: 22.0 MiB held at most\n  22.0 MiB ┤░░░░"),
-        "{said}"
-    );
-    // One scale for all: what is held by the other does not reach the top.
-    assert!(
-        said.contains("\nbfc: 14.0 MiB held at most\n  22.0 MiB ┤\n"),
-        "{said}"
-    );
-    let drawn = replay(
-        dir.path(),
-        &["--policy", "torch,bfc", "--svg", "all.svg", "steps.csv"],
-    );
-    assert_eq!(drawn.status.code(), Some(0), "{}", text(&drawn.stderr));
-    assert!(drawn.stdout.is_empty());
-    let svg = std::fs::read_to_string(dir.path().join("all.svg")).unwrap();
-    assert!(svg.starts_with("<svg xmlns") && svg.trim_end().ends_with("</svg>"));
-    assert!(
-        svg.contains("steps.csv, gpu 0: torch: at most 22.0 MiB held; "),
-        "{svg}"
-    );
-    assert_eq!(svg.matches("<path ").count(), 6);
-    assert!(!svg.contains("NaN") && !svg.contains("inf"));
     let json = replay(
         dir.path(),
         &["--policy", "torch", "--format", "json", "steps.csv"],

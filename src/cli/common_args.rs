@@ -63,24 +63,27 @@ enum Of {
 }
 
 impl CommonArgs {
-    /// For a subcommand with a different `--of`: the default layer of each recording.
-    pub fn of(files: &[PathBuf], gpu: Option<u8>, top: usize, format: Format) -> CommonArgs {
-        CommonArgs {
-            files: files.to_vec(),
-            selection: Selection { gpu, of: None, top },
-            format,
-        }
-    }
-
     /// Analyses each recording and prints the answers.
-    pub fn each<T: Answer>(&self, look: impl FnMut(&dyn Recording, Focus) -> T) -> Result<Outcome> {
-        self.answer(self.find(look)?)
+    pub fn each<T: Answer>(
+        &self,
+        mut look: impl FnMut(&dyn Recording, Focus) -> T,
+    ) -> Result<Outcome> {
+        self.answer(self.find(|recording, focus| Ok(look(recording, focus)))?)
     }
 
     /// Prints answers, and says how the command ends.
     pub fn answer<T: Answer>(&self, (answers, outcome): (Vec<T>, Outcome)) -> Result<Outcome> {
         let found = answers.iter().any(Answer::is_found);
-        self.print(answers)?;
+        match self.format {
+            Format::Json => print_json(&Envelope::new(T::COMMAND, found, answers))?,
+            Format::Text => {
+                let texts: Vec<_> = answers
+                    .iter()
+                    .map(|one| Shown(one, self.selection.top).to_string())
+                    .collect();
+                print_text(&texts.join("\n"))?;
+            }
+        }
         Ok(if outcome == Outcome::Fine && found {
             Outcome::Found
         } else {
@@ -96,16 +99,8 @@ impl CommonArgs {
         self.each(|recording, focus| look(recording, focus, &mut *recording.names()))
     }
 
-    /// Analyses each recording, and prints the problems of each on stderr.
+    /// Analyses each recording. Problems and errors are printed on stderr; an error has no answer.
     pub fn find<T>(
-        &self,
-        mut look: impl FnMut(&dyn Recording, Focus) -> T,
-    ) -> Result<(Vec<T>, Outcome)> {
-        self.try_find(|recording, focus| Ok(look(recording, focus)))
-    }
-
-    /// As [`CommonArgs::find`]; an error is reported on stderr, and has no answer.
-    pub fn try_find<T>(
         &self,
         mut look: impl FnMut(&dyn Recording, Focus) -> Result<T>,
     ) -> Result<(Vec<T>, Outcome)> {
@@ -128,24 +123,6 @@ impl CommonArgs {
     /// How it is to be printed.
     pub fn format(&self) -> Format {
         self.format
-    }
-
-    /// Prints the answers.
-    pub fn print<T: Answer>(&self, answers: Vec<T>) -> Result<()> {
-        match self.format {
-            Format::Json => {
-                let found = answers.iter().any(Answer::is_found);
-                print_json(&Envelope::new(T::COMMAND, found, answers))?;
-            }
-            Format::Text => {
-                let texts: Vec<_> = answers
-                    .iter()
-                    .map(|one| Shown(one, self.selection.top).to_string())
-                    .collect();
-                print_text(&texts.join("\n"))?;
-            }
-        }
-        Ok(())
     }
 }
 

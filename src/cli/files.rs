@@ -6,6 +6,7 @@ use std::time::SystemTime;
 
 use crate::error::{Result, failed};
 use crate::recording::{is_snapshot, plain, trace_of};
+use crate::whole::folder_of;
 use gpushim_config::{Config, DEFAULT_PATTERN};
 
 /// The files named without the companions of others among them, of a directory the traces in it, or else the newest that
@@ -57,11 +58,7 @@ pub fn matching(pattern: &str) -> Vec<PathBuf> {
     let Some(name) = pattern.file_name().and_then(|name| name.to_str()) else {
         return Vec::new();
     };
-    let folder = pattern
-        .parent()
-        .filter(|folder| !folder.as_os_str().is_empty())
-        .unwrap_or(Path::new("."));
-    let folder = PathBuf::from(folder.to_string_lossy().replace("%%", "%"));
+    let folder = PathBuf::from(folder_of(pattern).to_string_lossy().replace("%%", "%"));
     let parts = literals(name);
     let Ok(entries) = std::fs::read_dir(&folder) else {
         return Vec::new();

@@ -68,7 +68,7 @@ impl IterationArgs {
         &self,
         mut look: impl FnMut(&dyn Recording, Focus, Option<&Given>) -> T,
     ) -> Result<(Vec<T>, Outcome)> {
-        self.common.try_find(|recording, focus| {
+        self.common.find(|recording, focus| {
             let given = self.iteration.find(recording, focus)?;
             Ok(look(recording, focus, given.as_ref()))
         })

@@ -1,18 +1,30 @@
-//! Names of subcommands that are part of others now.
+//! Names of subcommands and formats that are part of others now.
 
 use clap::Error;
 use clap::error::{ContextKind, ContextValue};
 
-/// A former subcommand, and the one that answers its question.
-const SUCCESSORS: [(&str, &str); 2] = [("leaks", "growth"), ("drops", "report")];
+/// A former subcommand, and where its question is answered.
+const SUBCOMMANDS: [(&str, &str); 3] = [
+    ("leaks", "`growth` now: gpushim growth FILE"),
+    ("drops", "`report` now: gpushim report FILE"),
+    ("flamegraph", "`html` and `export --to folded` now"),
+];
 
-/// Returns what to type instead, if an error is of a former subcommand.
+/// Returns what to type instead, if an error is of a former subcommand or format.
 pub fn successor(error: &Error) -> Option<String> {
-    let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand) else {
-        return None;
+    let of = |kind| match error.get(kind) {
+        Some(ContextValue::String(word)) => word.as_str(),
+        _ => "",
     };
-    let (former, now) = SUCCESSORS.iter().find(|(former, _)| former == word)?;
-    Some(format!(
-        "run `{former}`: it is part of `{now}` now: gpushim {now} FILE"
-    ))
+    if of(ContextKind::InvalidArg).starts_with("--to ")
+        && of(ContextKind::InvalidValue) == "speedscope"
+    {
+        return Some(
+            "export to `speedscope`: it opens pprof: gpushim export --to pprof -o FILE.pb.gz TRACE"
+                .to_string(),
+        );
+    }
+    let word = of(ContextKind::InvalidSubcommand);
+    let (former, now) = SUBCOMMANDS.iter().find(|(former, _)| *former == word)?;
+    Some(format!("run `{former}`: it is part of {now}"))
 }

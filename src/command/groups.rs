@@ -63,7 +63,6 @@ const GROUPS: [(&str, &[(&str, &str)]); 6] = [
         &[
             ("top", "running processes, live"),
             ("timeline", "memory over time, as a plot"),
-            ("flamegraph", "bytes by function, as SVG"),
             ("html", "all of it as one page for a browser"),
             ("events", "single allocations and frees, filtered"),
         ],
@@ -83,7 +82,7 @@ const GROUPS: [(&str, &[(&str, &str)]); 6] = [
         &[
             (
                 "export",
-                "Perfetto, pprof, speedscope, PyTorch's viewer, Parquet and others",
+                "Perfetto, pprof, PyTorch's viewer, Parquet and others",
             ),
             (
                 "metrics",

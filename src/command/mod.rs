@@ -98,7 +98,6 @@ enum Command {
   gpushim fragmentation snapshot.pickle")]
     Fragmentation(MomentArgs),
     Timeline(crate::timeline::command::Args),
-    Flamegraph(crate::flamegraph::command::Args),
     Events(crate::events::command::Args),
     Html(crate::html::command::Args),
     Symbols(symbols::Args),
@@ -147,7 +146,6 @@ pub fn main() -> ExitCode {
         Command::Phases(args) => args.each_named(PhasesReport::of),
         Command::Replay(args) => crate::replay::command::main(&args),
         Command::Tune(args) => crate::tune::command::main(&args),
-        Command::Flamegraph(args) => crate::flamegraph::command::main(&args),
         Command::Timeline(args) => crate::timeline::command::main(&args),
         Command::Fragmentation(args) => args.each(FragmentationReport::of),
         Command::Events(args) => crate::events::command::main(&args),

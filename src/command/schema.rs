@@ -32,11 +32,6 @@ fn commands(types: &mut SchemaGenerator) -> Vec<(&'static str, Value, Option<Val
         ("diff", of::<crate::diff::DiffReport>(types), None),
         ("doctor", of::<crate::doctor::command::Checks>(types), None),
         ("events", events, None),
-        (
-            "flamegraph",
-            of::<crate::flamegraph::FlameReport>(types),
-            None,
-        ),
         ("fleet", of::<crate::fleet::Fleet>(types), None),
         (
             "fragmentation",

@@ -23,7 +23,6 @@ mod profile;
 mod proto;
 mod rmm;
 mod row;
-mod speedscope;
 mod write;
 
 pub use dataset::{Dataset, parquet};

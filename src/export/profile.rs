@@ -18,26 +18,6 @@ pub enum Measure {
     Count,
 }
 
-impl Measure {
-    /// All of them.
-    pub const ALL: [Measure; 4] = [
-        Measure::Peak,
-        Measure::Live,
-        Measure::Allocated,
-        Measure::Count,
-    ];
-
-    /// The name used on the command line.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Measure::Peak => "peak",
-            Measure::Live => "live",
-            Measure::Allocated => "allocated",
-            Measure::Count => "count",
-        }
-    }
-}
-
 /// The sums of a stack.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Sums {

@@ -11,7 +11,7 @@ use crate::recording::Recording;
 mod tests;
 
 use super::profile::Measure;
-use super::{firefox, folded, json, memory_viz, perfetto, pprof, rmm, speedscope};
+use super::{firefox, folded, json, memory_viz, perfetto, pprof, rmm};
 
 /// A format of another program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -22,9 +22,7 @@ pub enum Format {
     Perfetto,
     /// Firefox Profiler: allocations and what is retained, by function.
     Firefox,
-    /// Speedscope: peak, live and allocated bytes by stack.
-    Speedscope,
-    /// pprof: the same, gzipped protobuf.
+    /// pprof: peak, live and allocated bytes by stack, gzipped protobuf; speedscope opens it, too.
     Pprof,
     /// A line for each stack and its bytes, for flame graphs.
     Folded,
@@ -48,7 +46,6 @@ pub fn write(
         Format::MemoryViz => memory_viz::write(recordings, out),
         Format::Perfetto => perfetto::write(recordings, out),
         Format::Firefox => firefox::write(recordings, out),
-        Format::Speedscope => speedscope::write(recordings, out),
         Format::Pprof => pprof::write(recordings, out),
         Format::Folded => folded::write(recordings, measure, out),
         Format::Json => json::write(recordings, out),

@@ -4,8 +4,9 @@ use rustc_hash::FxHashMap;
 
 use super::keep::Keep;
 use super::pack::Pack;
-use super::stacks::{Stacks, without_numbers};
+use super::stacks::Stacks;
 use crate::error::Result;
+use crate::loops::without_numbers;
 use gpushim_trace::{Kind, Record};
 
 /// How many ranges are kept; the shortest go.

@@ -8,6 +8,7 @@ use rustc_hash::FxHashMap;
 use super::pack::Pack;
 use crate::error::Result;
 use crate::ledger::MADE_BEFORE;
+use crate::loops::without_numbers;
 use crate::output::units;
 use crate::recording::{Frame, Names, blame};
 use crate::symbols::{Kind, Symbol};
@@ -219,30 +220,5 @@ impl<'a> Stacks<'a> {
         );
         pack.delta("stack_blame", stacks.iter().map(|(_, who)| u64::from(*who)));
         Ok(self.names.problems())
-    }
-}
-
-/// The name of a range with each number in it as `#`: `step 17` and `step 18` are the same phase.
-pub fn without_numbers(name: &str) -> String {
-    let mut text = String::with_capacity(name.len());
-    for letter in name.chars() {
-        if !letter.is_ascii_digit() {
-            text.push(letter);
-        } else if !text.ends_with('#') {
-            text.push('#');
-        }
-    }
-    text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn numbers_make_no_other_phase() {
-        assert_eq!(without_numbers("step 17"), "step #");
-        assert_eq!(without_numbers("17/300 é"), "#/# é");
-        assert_eq!(without_numbers(""), "");
     }
 }

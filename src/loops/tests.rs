@@ -6,6 +6,8 @@ fn names_without_numbers() {
     assert_eq!(without_numbers("step 12 of 300"), "step # of #");
     assert_eq!(without_numbers("forward"), "forward");
     assert_eq!(without_numbers("7"), "#");
+    assert_eq!(without_numbers("17/300 é"), "#/# é");
+    assert_eq!(without_numbers(""), "");
 }
 
 #[test]

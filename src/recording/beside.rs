@@ -9,6 +9,7 @@ use flate2::read::MultiGzDecoder;
 
 use super::copied::{copied, most, plain};
 use crate::error::{Context, Result};
+use crate::whole::folder_of;
 use gpushim_trace::regular::open_companion;
 
 /// What comes after the name of a trace in the names of its companions, before a number.
@@ -37,8 +38,7 @@ pub(super) fn bring(trace: &Path, copy: &Path) -> Vec<String> {
 /// both ways the plain file.
 fn companions(trace: &Path) -> Vec<(PathBuf, String)> {
     let trace = plain(trace);
-    let folder = trace.parent().filter(|path| *path != Path::new(""));
-    let entries = std::fs::read_dir(folder.unwrap_or(Path::new(".")));
+    let entries = std::fs::read_dir(folder_of(&trace));
     let entries = entries.into_iter().flatten().flatten();
     let Some(name) = trace.file_name() else {
         return Vec::new();

@@ -1,19 +1,12 @@
 //! `gpushim replay`: what would other allocators have done with a run?
 
-use std::path::PathBuf;
-
 use super::device::ReplayDevice;
-use super::plot::write_replay_svg;
 use super::policy::{self, Policy};
 use super::text::ReplayReport;
 use crate::cli::common_args::CommonArgs;
 use crate::cli::outcome::Outcome;
 use crate::cli::progress::Bar;
-use crate::cli::write::write_whole;
 use crate::error::{Result, failed};
-use crate::output::answer::Answer;
-use crate::recording::Recording;
-use crate::timeline::columns;
 use gpushim_alloc::Reuse;
 use gpushim_config::size;
 
@@ -27,9 +20,7 @@ use gpushim_config::size;
 #[command(after_help = "Examples:
   gpushim replay train.trace
   gpushim replay --policy vmm,torch --limit 40G snapshot.pickle
-  gpushim replay --policy vmm,torch --plot train.trace
-  gpushim replay --least-limit --policy vmm,torch snapshot.pickle
-  gpushim replay --svg policies.svg train.trace")]
+  gpushim replay --least-limit --policy vmm,torch snapshot.pickle")]
 pub struct Args {
     #[command(flatten)]
     common: CommonArgs,
@@ -57,15 +48,6 @@ pub struct Args {
     /// GPU work; 0 assumes that it is done at once.
     #[arg(long, value_name = "N", default_value_t = 0)]
     lag: u64,
-    /// Plot the memory that each policy holds over time, below the table.
-    #[arg(long)]
-    plot: bool,
-    /// Write the plot to this SVG file instead.
-    #[arg(long, value_name = "FILE")]
-    svg: Option<PathBuf>,
-    /// The width of the plot, characters [default: the width of the terminal].
-    #[arg(long, value_name = "N")]
-    width: Option<u16>,
 }
 
 pub fn main(args: &Args) -> Result<Outcome> {
@@ -83,33 +65,13 @@ pub fn main(args: &Args) -> Result<Outcome> {
         ..ReplayDevice::default()
     };
     let mut bar = Bar::new();
-    let mut look = |recording: &dyn Recording, focus| {
+    args.common.each(|recording, focus| {
         let mut watch = |policy: Policy, done, all| bar.show(policy.name(), done, all);
-        let report = ReplayReport::of(
-            recording,
-            focus,
-            (policies, &device, args.least_limit),
-            &mut watch,
-        );
+        let how = (policies, &device, args.least_limit);
+        let report = ReplayReport::of(recording, focus, how, &mut watch);
         bar.clear();
-        if args.plot {
-            report.with_plot(columns(args.width))
-        } else {
-            report
-        }
-    };
-    let Some(path) = &args.svg else {
-        return args.common.each(look);
-    };
-    let (reports, outcome) = args.common.find(&mut look)?;
-    if !reports.is_empty() {
-        let mut text = String::new();
-        write_replay_svg(&reports, &mut text)?;
-        write_whole(path, |out| Ok(out.write_all(text.as_bytes())?))?;
-        crate::cli::terminal::say_wrote(path);
-    }
-    let is_found = outcome == Outcome::Fine && reports.iter().any(Answer::is_found);
-    Ok(if is_found { Outcome::Found } else { outcome })
+        report
+    })
 }
 
 fn bytes(text: &str) -> Result<u64> {

@@ -3,7 +3,7 @@
 //! [`Requests`](crate::requests::Requests) are the allocations and frees of a recording, in order. An [`Allocator`]
 //! serves them without a GPU: our own policies ([`GpushimAllocator`]) by the code that the shim runs, over a
 //! [`Simulated`] device; other allocators (`bfc`, `rmm`, `torch`) from their documentation. [`run`] serves requests
-//! with an allocator and returns the reserved memory and the driver calls; `text` is the table, `plot` draws it.
+//! with an allocator and returns the reserved memory and the driver calls; `text` is the table.
 
 mod allocator;
 mod bfc;
@@ -19,7 +19,6 @@ mod least_limit;
 mod outcome;
 #[cfg(test)]
 pub(crate) mod planted;
-mod plot;
 mod policy;
 mod rmm;
 mod run;

@@ -26,9 +26,6 @@ pub struct ReplayReport {
     pub(super) subject: Subject,
     /// One for each device that the recording has memory of.
     pub(super) devices: Vec<OfDevice>,
-    /// Columns of a plot, if it is to be drawn in characters.
-    #[serde(skip)]
-    plot: Option<usize>,
 }
 
 /// The replays of one device's requests.
@@ -111,15 +108,6 @@ impl ReplayReport {
         ReplayReport {
             subject: Subject::of(recording, focus),
             devices: devices.collect(),
-            plot: None,
-        }
-    }
-
-    /// Adds a plot, `columns` characters wide.
-    pub fn with_plot(self, columns: usize) -> ReplayReport {
-        ReplayReport {
-            plot: Some(columns),
-            ..self
         }
     }
 }
@@ -138,13 +126,7 @@ impl Answer for ReplayReport {
         if self.devices.is_empty() {
             return writeln!(f, "There are no requests in it that a pool could serve.");
         }
-        for device in &self.devices {
-            device.text(f)?;
-            if let Some(columns) = self.plot {
-                device.plot(columns, f)?;
-            }
-        }
-        Ok(())
+        self.devices.iter().try_for_each(|device| device.text(f))
     }
 }
 

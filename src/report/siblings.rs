@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use crate::cli::files;
 use crate::recording::{self, Recording};
+use crate::whole::folder_of;
 
 /// Ranks of one job start within this time of each other, ns: ten minutes.
 const TOGETHER_NS: u64 = 600_000_000_000;
@@ -25,9 +26,7 @@ pub fn of(recording: &dyn Recording) -> Vec<Sibling> {
         return Vec::new();
     };
     let path = recording.path();
-    let folder = path.parent().filter(|folder| *folder != Path::new(""));
-    let folder = folder.unwrap_or(Path::new(".")).to_path_buf();
-    let beside = files::named_or_newest(&[folder]).unwrap_or_default();
+    let beside = files::named_or_newest(&[folder_of(path).to_path_buf()]).unwrap_or_default();
     let beside = beside
         .into_iter()
         .filter(|one| one.file_name() != path.file_name());
@@ -51,8 +50,6 @@ fn rank_of(recording: &dyn Recording) -> Option<u64> {
 /// That they are there, in a line; `None` if there are none.
 pub fn in_words(trace: &Path, siblings: &[Sibling]) -> Option<String> {
     let first = siblings.first()?;
-    let folder = trace.parent().filter(|folder| *folder != Path::new(""));
-    let folder = folder.unwrap_or(Path::new("."));
     let ranks = if siblings.len() == 1 {
         format!("Rank {} of the same job is", first.rank)
     } else {
@@ -69,6 +66,6 @@ pub fn in_words(trace: &Path, siblings: &[Sibling]) -> Option<String> {
     };
     Some(format!(
         "{ranks} beside this one: gpushim report {} compares them.",
-        folder.display()
+        folder_of(trace).display()
     ))
 }

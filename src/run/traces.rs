@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::cli::files;
 use crate::error::{Context, Result};
+use crate::whole::folder_of;
 use gpushim_config::Setting;
 
 /// The pattern in force as an absolute one, `None` if there is to be no trace.
@@ -47,8 +48,7 @@ pub fn on_disk(trace: &Path) -> u64 {
         let meta = std::fs::symlink_metadata(path).ok();
         meta.map_or(0, |meta| meta.blocks().saturating_mul(512))
     };
-    let folder = trace.parent().filter(|folder| *folder != Path::new(""));
-    let entries = std::fs::read_dir(folder.unwrap_or(Path::new(".")));
+    let entries = std::fs::read_dir(folder_of(trace));
     let name = trace.file_name().unwrap_or_default().to_string_lossy();
     let spool = format!("{name}.");
     let beside = entries.into_iter().flatten().flatten();

@@ -9,7 +9,7 @@ mod table;
 mod tests;
 
 use qualified::qualified;
-use table::{Entry, Of, TABLE};
+use table::{Of, TABLE};
 
 /// Where a function comes from; the first is what a user would rather change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -36,8 +36,8 @@ impl Origin {
     /// Of a function, by its name, its file and its module.
     pub(super) fn of(symbol: &Symbol) -> Origin {
         let told = Told::of(symbol);
-        if let Some(entry) = TABLE.iter().find(|entry| entry.is_of(&told)) {
-            return entry.origin;
+        if let Some((_, origin)) = TABLE.iter().find(|(of, _)| of.fits(&told)) {
+            return *origin;
         }
         let function = &symbol.function;
         match (symbol.kind, &symbol.module) {
@@ -85,10 +85,10 @@ impl Told<'_> {
     }
 }
 
-impl Entry {
-    fn is_of(&self, told: &Told<'_>) -> bool {
+impl Of {
+    fn fits(&self, told: &Told<'_>) -> bool {
         let file = told.file.as_deref();
-        match self.of {
+        match *self {
             Of::File(part) => file.is_some_and(|file| fits(part, file)),
             Of::Python(part, functions) => {
                 file.is_some_and(|file| functions.contains(&told.python) && fits(part, file))

@@ -2,12 +2,12 @@
 
 use std::fmt;
 
-use super::find::{Curve, During, Run};
+use super::find::{Curve, Run};
 use crate::output::escape::shown;
 use crate::output::units::{bytes, span};
 
 /// Letters of a line beside those that are columns: the axis.
-pub const AXIS: usize = 12;
+const AXIS: usize = 12;
 
 /// Columns where nothing is known of a terminal.
 const COLUMNS: usize = 80;
@@ -17,24 +17,8 @@ const LINES: u64 = 14;
 /// Lines from one label of the axis to the next.
 const LABEL_EACH: u64 = 4;
 
-/// Allocated memory below reserved memory, and the phases.
-pub(crate) struct Plot<'a> {
-    /// Where it ends, ns since the start.
-    pub end_ns: u64,
-    /// Bytes of the full height.
-    pub top: u64,
-    /// Its height, lines of text.
-    pub lines: u64,
-    /// Allocated bytes.
-    pub handed_out: &'a Curve,
-    /// Reserved bytes.
-    pub held: Option<&'a Curve>,
-    /// The phases.
-    pub phases: &'a [During],
-}
-
 /// The legend.
-pub(crate) fn legend(handed_out: &Curve, held: Option<&Curve>) -> String {
+pub fn legend(handed_out: &Curve, held: Option<&Curve>) -> String {
     let mut text = format!("█ {}, ▓ at times", handed_out.name);
     if let Some(held) = held {
         text.push_str(&format!(", ░ {}", held.name));
@@ -42,63 +26,54 @@ pub(crate) fn legend(handed_out: &Curve, held: Option<&Curve>) -> String {
     text
 }
 
-impl<'a> Plot<'a> {
-    /// Of a run, as high as its curves are.
-    pub fn of(run: &'a Run, handed_out: &'a Curve, held: Option<&'a Curve>) -> Plot<'a> {
-        Plot {
-            end_ns: run.end_ns,
-            top: handed_out.peak.max(held.map_or(0, |held| held.peak)).max(1),
-            lines: LINES,
-            handed_out,
-            held,
-            phases: &run.phases,
-        }
+/// Draws handed out memory, held memory behind it, and the phases of the run.
+pub fn plot(
+    run: &Run,
+    handed_out: &Curve,
+    held: Option<&Curve>,
+    f: &mut fmt::Formatter<'_>,
+) -> fmt::Result {
+    let top = handed_out.peak.max(held.map_or(0, |held| held.peak)).max(1);
+    let columns = handed_out.columns.len();
+    for line in (0..LINES).rev() {
+        // What fills at least half of a character's height.
+        let at = (u128::from(top) * u128::from(2 * line + 1) / u128::from(2 * LINES)) as u64;
+        let label = if line == LINES - 1 {
+            bytes(top)
+        } else if line > 0 && line % LABEL_EACH == 0 {
+            bytes((u128::from(top) * u128::from(line) / u128::from(LINES)) as u64)
+        } else {
+            String::new()
+        };
+        let cell = |column: usize| {
+            let of = |curve: &Curve| curve.columns.get(column).copied().flatten();
+            let (least, most) = of(handed_out).unwrap_or((0, 0));
+            let (_, held) = held.and_then(of).unwrap_or((0, 0));
+            match () {
+                () if least > at => '█',
+                () if most > at => '▓',
+                () if held > at => '░',
+                () => ' ',
+            }
+        };
+        let cells: String = (0..columns).map(cell).collect();
+        let text = format!("{label:>10} ┤{cells}");
+        writeln!(f, "{}", text.trim_end())?;
     }
-
-    /// Draws it.
-    pub fn write(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (top, lines) = (self.top, self.lines.max(1));
-        let columns = self.handed_out.columns.len();
-        for line in (0..lines).rev() {
-            // What fills at least half of a character's height.
-            let at = (u128::from(top) * u128::from(2 * line + 1) / u128::from(2 * lines)) as u64;
-            let label = if line == lines - 1 {
-                bytes(top)
-            } else if line > 0 && line % LABEL_EACH == 0 {
-                bytes((u128::from(top) * u128::from(line) / u128::from(lines)) as u64)
-            } else {
-                String::new()
-            };
-            let cell = |column: usize| {
-                let of = |curve: &Curve| curve.columns.get(column).copied().flatten();
-                let (least, most) = of(self.handed_out).unwrap_or((0, 0));
-                let (_, held) = self.held.and_then(of).unwrap_or((0, 0));
-                match () {
-                    () if least > at => '█',
-                    () if most > at => '▓',
-                    () if held > at => '░',
-                    () => ' ',
-                }
-            };
-            let cells: String = (0..columns).map(cell).collect();
-            let text = format!("{label:>10} ┤{cells}");
-            writeln!(f, "{}", text.trim_end())?;
-        }
-        writeln!(f, "{:>10} └{}", "0", "─".repeat(columns))?;
-        writeln!(f, "{}", times(self.end_ns, columns).trim_end())?;
-        for phase in self.phases {
-            let name: String = shown(&phase.name).chars().take(AXIS - 2).collect();
-            let cells = phase.columns.iter().map(|part| match part {
-                part if *part > 0.66 => '█',
-                part if *part > 0.33 => '▒',
-                part if *part > 0.0 => '░',
-                _ => ' ',
-            });
-            let text = format!("{name:>10}  {}", cells.collect::<String>());
-            writeln!(f, "{}", text.trim_end())?;
-        }
-        Ok(())
+    writeln!(f, "{:>10} └{}", "0", "─".repeat(columns))?;
+    writeln!(f, "{}", times(run.end_ns, columns).trim_end())?;
+    for phase in &run.phases {
+        let name: String = shown(&phase.name).chars().take(AXIS - 2).collect();
+        let cells = phase.columns.iter().map(|part| match part {
+            part if *part > 0.66 => '█',
+            part if *part > 0.33 => '▒',
+            part if *part > 0.0 => '░',
+            _ => ' ',
+        });
+        let text = format!("{name:>10}  {}", cells.collect::<String>());
+        writeln!(f, "{}", text.trim_end())?;
     }
+    Ok(())
 }
 
 /// The times at the beginning, in the middle, as far as there is room, and at the end.

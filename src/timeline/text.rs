@@ -1,11 +1,11 @@
-//! Memory over time, as a picture.
+//! Memory over time, in characters and figures.
 
 use std::fmt;
 
 use serde::Serialize;
 
 use super::find::{Curve, Curves, Run};
-use super::plot::{Plot, legend};
+use super::plot::{legend, plot};
 use crate::ledger::Focus;
 use crate::output::answer::{Answer, not_told};
 use crate::output::escape::shown;
@@ -39,7 +39,7 @@ impl TimelineReport {
 
 /// What is drawn of a device: what is handed out, and what is held for that. A framework's own where it says
 /// it.
-pub(super) fn drawn(device: &Curves) -> Option<(&Curve, Option<&Curve>)> {
+fn drawn(device: &Curves) -> Option<(&Curve, Option<&Curve>)> {
     let of = |name: &str| device.curves.iter().find(|curve| curve.name == name);
     match of("tensors") {
         Some(tensors) => Some((tensors, of("reserved by the framework").or(of("reserved")))),
@@ -50,7 +50,7 @@ pub(super) fn drawn(device: &Curves) -> Option<(&Curve, Option<&Curve>)> {
     }
 }
 
-pub(super) fn title(device: &Curves) -> String {
+fn title(device: &Curves) -> String {
     match device.device {
         Some(ordinal) => format!("gpu {ordinal}"),
         None => "no known gpu".to_string(),
@@ -86,7 +86,7 @@ impl Answer for TimelineReport {
                 writeln!(f, "\n{}, when the snapshot was taken", title(device))?;
             } else {
                 writeln!(f, "\n{}: {}", title(device), legend(handed_out, held))?;
-                Plot::of(&self.run, handed_out, held).write(f)?;
+                plot(&self.run, handed_out, held, f)?;
             }
             let mut table = Table::new([
                 ("", Align::Left),

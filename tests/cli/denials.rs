@@ -35,7 +35,7 @@ const DENIALS: [(&str, &[Lacks]); 8] = [
 ];
 
 /// Every command that judges a recording.
-const COMMANDS: [&[&str]; 11] = [
+const COMMANDS: [&[&str]; 10] = [
     &["report"],
     &["growth"],
     &["peak"],
@@ -46,7 +46,6 @@ const COMMANDS: [&[&str]; 11] = [
     &["tune"],
     &["fragmentation"],
     &["timeline"],
-    &["flamegraph"],
 ];
 
 fn write(folder: &Path) -> Vec<(&'static str, Lacks)> {

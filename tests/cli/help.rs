@@ -78,6 +78,26 @@ fn former_subcommands_name_their_successor() {
         }
         assert_ne!(run(dir.path(), &[now, "a.trace"]).status.code(), Some(2));
     }
+    for (args, said) in [
+        (
+            &["flamegraph", "a.trace"][..],
+            "gpushim: failed to run `flamegraph`: it is part of `html` and `export --to folded` now\n",
+        ),
+        (
+            &["export", "--to", "speedscope", "a.trace"],
+            "gpushim: failed to export to `speedscope`: it opens pprof: gpushim export --to pprof -o FILE.pb.gz TRACE\n",
+        ),
+    ] {
+        let output = run(dir.path(), args);
+        assert_eq!(output.status.code(), Some(2), "{args:?}");
+        assert_eq!(stderr(&output), said);
+    }
+    let unknown = run(dir.path(), &["export", "--to", "svg", "a.trace"]);
+    let said = stderr(&unknown);
+    assert!(
+        said.contains("[possible values: memory-viz, perfetto, firefox, pprof, folded, rmm, json]"),
+        "{said}"
+    );
     // A program of that name is run.
     let program = run(dir.path(), &["run", "leaks"]);
     assert!(

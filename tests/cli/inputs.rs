@@ -9,7 +9,7 @@ use flate2::write::GzEncoder;
 use super::*;
 
 /// The commands that read any recording.
-const COMMANDS: [&str; 9] = [
+const COMMANDS: [&str; 8] = [
     "report",
     "growth",
     "peak",
@@ -18,7 +18,6 @@ const COMMANDS: [&str; 9] = [
     "timeline",
     "fragmentation",
     "events",
-    "flamegraph",
 ];
 
 fn packed(content: &[u8]) -> Vec<u8> {

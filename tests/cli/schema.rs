@@ -218,7 +218,6 @@ fn what_each_subcommand_prints_fits_its_schema() {
             "phases",
             "timeline",
             "fragmentation",
-            "flamegraph",
             "replay",
         ] {
             look(&[command, file]);

@@ -1,11 +1,10 @@
 #!/usr/bin/env python3
 """Reads what `gpushim export` and `gpushim metrics` write with the programs that it is written for.
 
-    tests/clients/formats.py --command FILE --work DIR [--viz FILE] [--schema FILE] [TRACE…]
+    tests/clients/formats.py --command FILE --work DIR [--viz FILE] [TRACE…]
 
 Inputs are the PyTorch snapshots of tests/data, of which Python itself says what must come out, and the
-traces named. --viz is PyTorch's `_memory_viz.py`, --schema speedscope's `file-format-schema.json`. One line
-for each format; exit code 1 if one is wrong.
+traces named. --viz is PyTorch's `_memory_viz.py`. One line for each format; exit code 1 if one is wrong.
 """
 
 import argparse
@@ -154,20 +153,6 @@ class Formats:
                     need(sum(allocations["weight"]) == facts(truth)[3], f"{path.name}: what is retained differs")
         return f"{samples} allocation samples; there is no published schema"
 
-    def speedscope(self):
-        """Speedscope's JSON schema."""
-        import jsonschema
-
-        checks = "by its parts"
-        for path, truth in self.inputs():
-            profile = json.loads(self.export("speedscope", path).read_text())
-            if self.options.schema:
-                jsonschema.validate(profile, json.loads(self.options.schema.read_text()))
-                checks = "speedscope's schema"
-            if truth:
-                need(profile["profiles"][1]["endValue"] == facts(truth)[3], f"{path.name}: live bytes differ")
-        return checks
-
     def pprof(self):
         """pprof's messages, described as its profile.proto does, and decoded by Google's protobuf."""
         profile_of = pprof_message()
@@ -312,12 +297,11 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name in ("command", "work"):
         parser.add_argument(f"--{name}", type=lambda text: pathlib.Path(text).resolve(), required=True)
-    for name in ("viz", "schema"):
-        parser.add_argument(f"--{name}", type=pathlib.Path)
+    parser.add_argument("--viz", type=pathlib.Path)
     parser.add_argument("traces", nargs="*", type=pathlib.Path)
     formats = Formats(parser.parse_args())
     formats.options.work.mkdir(parents=True, exist_ok=True)
-    for check in ("memory_viz", "perfetto", "firefox", "speedscope", "pprof", "folded", "rmm", "json", "parquet", "metrics"):
+    for check in ("memory_viz", "perfetto", "firefox", "pprof", "folded", "rmm", "json", "parquet", "metrics"):
         formats.judge(getattr(formats, check))
     return 1 if formats.failures else 0
 

@@ -34,9 +34,6 @@ VIZ = "torch==2.6.0"
 """Of which PyTorch `_memory_viz.py` is: the wheel for another system is a tenth of the size of ours, and that
 file is the same."""
 
-SCHEMA = "speedscope@1.25.0"
-"""Of which speedscope the schema is."""
-
 
 def environment(target, name="clients", file="requirements.txt", only_wheels=True):
     """The virtual environment's Python, made if need be; or the reason why there is none."""
@@ -93,13 +90,9 @@ def formats(options, traces):
     viz, reason = fetched(options.target, pip, "torch-*.whl", "torch/cuda/_memory_viz.py")
     if not viz:
         skipped.append(f"export memory-viz by PyTorch's own module: {reason}")
-    npm = ["npm", "pack", "--silent", SCHEMA]
-    schema, reason = fetched(options.target, npm, "speedscope-*.tgz", "package/dist/release/file-format-schema.json")
-    if not schema:
-        skipped.append(f"export speedscope by its schema: {reason}")
     with tempfile.TemporaryDirectory(dir=options.target) as work:
         argv = [python, HERE / "formats.py", "--command", options.dist / "gpushim", "--work", work]
-        argv += (["--viz", viz] if viz else []) + (["--schema", schema] if schema else []) + traces
+        argv += (["--viz", viz] if viz else []) + traces
         done = subprocess.run([str(part) for part in argv])
     return done.returncode == 0, skipped
 

@@ -95,7 +95,7 @@ pub fn gpushim(folder: &Path, args: &[&str], mib: u64, limit: Duration) -> Ran {
 }
 
 /// Subcommands that read a recording, with what comes before its name.
-pub const READERS: [&[&str]; 17] = [
+pub const READERS: [&[&str]; 16] = [
     &["report"],
     &["growth"],
     &["peak"],
@@ -104,8 +104,7 @@ pub const READERS: [&[&str]; 17] = [
     &["replay", "--policy", "vmm"],
     &["fragmentation"],
     &["timeline"],
-    &["flamegraph"],
-    &["flamegraph", "--folded"],
+    &["export", "--to", "folded"],
     &["events", "--stacks"],
     &["html", "-o", "out.html"],
     &["symbols"],

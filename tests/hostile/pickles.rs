@@ -186,7 +186,7 @@ fn stacks_of_billions_of_frames() {
     for args in [
         &["report", "bomb"][..],
         &["peak", "--top", "1", "bomb"],
-        &["export", "--to", "speedscope", "-o", "out", "bomb"],
+        &["export", "--to", "pprof", "-o", "out", "bomb"],
     ] {
         let ran = gpushim(folder.path(), args, 4096, Duration::from_secs(60));
         assert!(

@@ -61,7 +61,7 @@ fn chains_of_thousands_of_calls() {
         &["report", "a.trace"][..],
         &["html", "-o", "out", "a.trace"],
         &["export", "--to", "firefox", "-o", "out", "a.trace"],
-        &["export", "--to", "speedscope", "-o", "out", "a.trace"],
+        &["export", "--to", "pprof", "-o", "out", "a.trace"],
         &["export", "--to", "folded", "-o", "out", "a.trace"],
         &["peak", "--top", "3", "a.trace"],
     ] {

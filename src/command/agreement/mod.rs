@@ -4,7 +4,6 @@
 use proptest::prelude::*;
 
 use crate::export::figures::{counters, held};
-use crate::flamegraph::{Weight, weights};
 use crate::html::curves;
 use crate::ledger::{Focus, Moment, Segments};
 use crate::loops::{Follow, Found};
@@ -225,17 +224,6 @@ fn blocks_agree(ran: &Ran, is_reserved_known: bool) -> Result<(), TestCaseError>
             );
             let left = left_at_end(recording, focus);
             prop_assert_eq!(left, ran.end(device, name), "followed: {} {}", device, name);
-            let flames = |weight| {
-                let all = weights(recording, focus, weight);
-                all.iter().map(|(_, bytes)| bytes).sum::<u64>()
-            };
-            prop_assert_eq!(
-                (flames(Weight::Peak), flames(Weight::Live)),
-                (ran.peak(device, name), ran.end(device, name)),
-                "flamegraph: {} {}",
-                device,
-                name
-            );
         }
     }
     let focus = Focus {

@@ -10,11 +10,10 @@ use crate::metrics::metrics;
 use crate::recording::open;
 use gpushim_trace::{Class, Cost, Event, Kind, Record, Writer, WriterOptions, flags};
 
-const FORMATS: [Format; 8] = [
+const FORMATS: [Format; 7] = [
     Format::MemoryViz,
     Format::Perfetto,
     Format::Firefox,
-    Format::Speedscope,
     Format::Pprof,
     Format::Folded,
     Format::Rmm,
@@ -153,23 +152,6 @@ fn sums_agree_between_formats() {
         .map(|line| line.rsplit_once(' ').unwrap().1.parse::<u64>().unwrap())
         .sum();
     assert_eq!(sum, live);
-    let text = written(
-        Format::Speedscope,
-        &[open(&data("forward.pickle.gz")).unwrap()],
-    );
-    let speedscope: Value = serde_json::from_slice(&text).unwrap();
-    let frames = speedscope["shared"]["frames"].as_array().unwrap().len();
-    for profile in speedscope["profiles"].as_array().unwrap() {
-        let samples = profile["samples"].as_array().unwrap();
-        let places = samples.iter().flat_map(|sample| sample.as_array().unwrap());
-        assert!(
-            places
-                .into_iter()
-                .all(|place| place.as_u64().unwrap() < frames as u64)
-        );
-        assert_eq!(samples.len(), profile["weights"].as_array().unwrap().len());
-    }
-    assert_eq!(speedscope["profiles"][1]["endValue"], live);
     let text = written(
         Format::Firefox,
         &[open(&data("forward.pickle.gz")).unwrap()],

@@ -1,7 +1,6 @@
 use super::*;
 use crate::output::answer::Shown;
 use crate::timeline::find::During;
-use crate::timeline::svg::write_svg;
 
 fn report(name: &str) -> TimelineReport {
     let curve = |name, columns: &[u64], least: u64| Curve {
@@ -63,22 +62,4 @@ fn a_plot_in_characters() {
         text.contains("tensors                    14.0 MiB"),
         "{text}"
     );
-}
-
-#[test]
-fn a_picture_is_safe_and_says_what_it_is() {
-    let mut svg = String::new();
-    write_svg(&[report("a<b>&\"\u{1}"), report("c")], &mut svg).unwrap();
-    assert!(svg.starts_with("<svg xmlns") && svg.trim_end().ends_with("</svg>"));
-    assert!(svg.contains("a&lt;b&gt;&amp;&quot;\\u{1}"), "{svg}");
-    assert!(svg.contains("prefers-color-scheme:dark"));
-    assert!(
-        svg.contains("<desc id=\"desc\">gpu 0: at most 14.0 MiB tensors; gpu 0"),
-        "{svg}"
-    );
-    assert_eq!(svg.matches("<path ").count(), 6);
-    assert!(!svg.contains("NaN") && !svg.contains("inf"));
-    let mut empty = String::new();
-    write_svg(&[], &mut empty).unwrap();
-    assert!(empty.contains("No memory was used"));
 }
