@@ -21,6 +21,7 @@ mod iteration;
 mod packing;
 mod pseudo_terminal;
 mod report;
+mod reports;
 mod run_command;
 mod run_signals;
 mod schema;

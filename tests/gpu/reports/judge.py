@@ -3,7 +3,7 @@
 
     tests/gpu/reports/judge.py GPUSHIM FOLDER
 
-FOLDER has NAME.trace of each recorded program. expected.json says for each number: `grows`, the bytes that a pass leaves
+FOLDER has NAME.trace of each recorded program, or its memory snapshot NAME.pickle.gz. expected.json says for each number: `grows`, the bytes that a pass leaves
 (`within` a part of it, 0.05 unless given) at one of the lines `sites`; `not`, kinds of findings that are false alarms;
 `kind`, a finding that must be there, with the words `text`; `no_fix`, words of fixes that do not fit.
 Prints a line for each wrong verdict, then the sum. Exit code 1 if there is one.
@@ -56,17 +56,17 @@ def wrong(findings, truth):
 def main():
     command, folder = sys.argv[1], pathlib.Path(sys.argv[2])
     expected = json.loads((HERE / "expected.json").read_text(encoding="utf-8"))
-    traces = sorted(folder.glob("*.trace"))
+    traces = sorted([*folder.glob("*.trace"), *folder.glob("*.pickle.gz")])
     bad = 0
     for trace in traces:
         ran = subprocess.run([command, "report", str(trace), "--format", "json"], capture_output=True, text=True, timeout=120)
         try:
-            said = wrong(json.loads(ran.stdout)["results"][0]["findings"], expected[trace.stem.split("_")[0]])
+            said = wrong(json.loads(ran.stdout)["results"][0]["findings"], expected[trace.name.split("_")[0]])
         except (ValueError, LookupError) as error:
             said = f"{error!r}: {ran.stderr.strip()[:200]}"
         if said:
             bad += 1
-            print(f"{trace.stem}: {said}")
+            print(f"{trace.name}: {said}")
     print(f"{len(traces) - bad} of {len(traces)} programs judged rightly")
     return int(bad > 0 or not traces)
 
