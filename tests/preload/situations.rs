@@ -240,9 +240,7 @@ fn memory_that_runs_out() {
 
 #[test]
 fn memory_in_pieces() {
-    let outcome = run("scattered", 12)
-        .env("GPUSHIM_POLICY", "segments")
-        .shim();
+    let outcome = run("scattered", 12).env("GPUSHIM_PAGE", "32M").shim();
     let (found, code) = ask(&outcome, &["fragmentation"]);
     assert_eq!(code, 1, "{found:#}");
     let planted = outcome.note("scatters") as f64;
@@ -329,7 +327,7 @@ fn clean_programs_are_left_in_peace() {
 #[test]
 fn clean_programs_do_not_fragment_segments() {
     for case in CLEAN {
-        let outcome = run(case, 41).env("GPUSHIM_POLICY", "segments").shim();
+        let outcome = run(case, 41).env("GPUSHIM_PAGE", "32M").shim();
         let (found, code) = ask(&outcome, &["fragmentation"]);
         assert_eq!(code, 0, "{case}: {found:#}");
     }

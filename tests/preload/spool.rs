@@ -189,7 +189,7 @@ fn what_a_ring_far_too_small_has_lost_is_counted() {
 
 #[test]
 fn after_missed_events_the_timeline_ends_at_the_truth() {
-    for (mode, policy) in [("full", "segments"), ("ring", "vmm")] {
+    for (mode, policy) in [("full", "blocks"), ("ring", "vmm")] {
         // Far too fast for a ring of 1,024 events.
         let run = paced(100_000, 0, &["rest"])
             .env("GPUSHIM_TRACE_SIZE", "64K")

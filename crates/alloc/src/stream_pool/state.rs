@@ -8,6 +8,7 @@ use super::types::Settings;
 use crate::captures::Captures;
 use crate::handles::Context;
 use crate::handles::Stream;
+use crate::policy::Policy;
 use crate::rules;
 use crate::size_class::GRANULE;
 use crate::stats::Stats;
@@ -207,7 +208,7 @@ impl<E: Copy> State<E> {
     #[inline(always)]
     pub fn reserve_part(&mut self, id: Id, need: u64) {
         self.unlist(id);
-        if self.settings.policy.splits() {
+        if self.settings.policy == Policy::Vmm {
             self.cut(id, need, |state, rest| state.list(rest));
         }
     }

@@ -1,8 +1,8 @@
 //! What one stream has freed, and the fences that tell when the work before is over.
 
+use super::bins::Bins;
 use super::block::Slab;
 use super::exact_fit::ExactFit;
-use crate::bins::Bins;
 use crate::fences::Fences;
 use crate::handles::{Context, Stream};
 use crate::rules;
