@@ -1,5 +1,5 @@
-//! Runs recorded request sequences through the pool on a device that does nothing, and prints the memory that it would
-//! hold and how often it would call the driver.
+//! Runs recorded request sequences through the pool on a device that does nothing. Prints the memory that the
+//! pool would hold and how often it would call the driver.
 //!
 //! `zcat x.csv.gz > x.csv; cargo run --release --example device_pool_traces -- x.csv …`
 //!

@@ -2,7 +2,7 @@
 
 use gpushim_trace::{Class, Kind};
 
-use crate::support::{Outcome, Run, program};
+use crate::support::{Run, program};
 
 #[test]
 fn null_zero_and_double_frees_behave_as_natively() {

@@ -1,6 +1,6 @@
 //! Pools and their blocks behave as the driver's own: each program says what it sees, and under the shim that is the same.
 
-use gpushim_trace::{Class, Kind};
+use gpushim_trace::{Class, Event, Kind, flags};
 
 use crate::support::{Outcome, Run, program, sum};
 
@@ -399,6 +399,30 @@ fn what_one_family_has_cached_serves_the_other() {
     for policy in ["auto", "vmm"] {
         let held = most_held(&run.clone().env("GPUSHIM_POLICY", policy).shim());
         assert!((128 << 20..=134 << 20).contains(&held), "{policy}: {held}");
+    }
+}
+
+/// Without virtual memory management `auto` caches whole driver allocations, and the driver's own pools serve streams.
+#[test]
+fn without_virtual_memory_management_streams_have_the_drivers_pools() {
+    for (policy, is_auto) in [("auto", true), ("vmm", true), ("blocks", false)] {
+        let (_, shim) = Run::new(program("both_families"))
+            .env("STANDIN_LACKS", "vmm")
+            .env("GPUSHIM_POLICY", policy)
+            .both();
+        let trace = shim.trace();
+        let forwarded = |class| {
+            let events = trace.class(Kind::Alloc, class);
+            let by_driver = |event: &&Event| event.flags & flags::FORWARDED != 0;
+            (events.iter().filter(by_driver).count(), events.len())
+        };
+        assert_eq!(forwarded(Class::Device), (0, 48), "{policy}");
+        let by_driver = if is_auto { 48 } else { 0 };
+        assert_eq!(forwarded(Class::PoolAsync), (by_driver, 48), "{policy}");
+        for fact in ["policy", "device.0.stream_policy"] {
+            let said = trace.facts(fact);
+            assert_eq!(said.len(), usize::from(is_auto), "{policy}: {said:?}");
+        }
     }
 }
 

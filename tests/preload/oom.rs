@@ -58,13 +58,13 @@ fn a_limit_is_the_cause_and_a_higher_one_fits() {
 }
 
 #[test]
-fn pieces_are_the_cause_and_pages_fit() {
+fn pieces_are_the_cause_and_small_pages_fit() {
     let large = run("pieces", "vmm", "136M").env("GPUSHIM_PAGE", "32M");
     let one = explained(&large.shim());
     assert_eq!(cause(&one), "fragmentation", "{one:#}");
     assert_eq!(one["causes"][0]["of_framework"], false);
     let text = one["advice"].to_string();
-    assert!(text.contains("GPUSHIM_POLICY=vmm avoids it"), "{one:#}");
+    assert!(text.contains("`gpushim fragmentation`"), "{one:#}");
     assert_eq!(run("pieces", "vmm", "136M").shim().stdout, "last: 0\n");
 }
 

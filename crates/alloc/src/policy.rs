@@ -16,7 +16,7 @@ pub enum Policy {
 }
 
 impl Policy {
-    /// All policies.
+    /// Every policy, the default first.
     pub const ALL: [Policy; 3] = [Policy::Vmm, Policy::Blocks, Policy::Off];
 
     /// Its name in `GPUSHIM_POLICY`.

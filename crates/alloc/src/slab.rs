@@ -30,7 +30,7 @@ pub(crate) trait Item {
 
 /// An item that hangs in lists.
 pub(crate) trait Linked: Item {
-    /// Which of its lists is meant.
+    /// Names for the lists that an item hangs in.
     type Chain: Copy;
 
     /// Its place in a list.

@@ -24,8 +24,8 @@ pub fn serves_blocks() -> bool {
     }
 }
 
-/// Whether `cudaMalloc` is served in pages: it is asked for, and devices have virtual memory management. Memory of a
-/// context must not lie in another one, where it would without.
+/// Tells whether `cudaMalloc` is served in pages: by the policy, and by what devices can.
+/// Without virtual memory management, memory of a context could lie in another one.
 #[inline]
 pub fn is_paged() -> bool {
     static ENABLED: OnceLock<bool> = OnceLock::new();

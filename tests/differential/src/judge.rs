@@ -53,7 +53,7 @@ pub enum Verdict {
     Different,
 }
 
-/// What a block may cost at most under any policy, in bytes: a power of two, and 32 MiB that it alone pins.
+/// Most that a block may cost under any policy, in bytes: a power of two, and 32 MiB that it alone pins.
 pub fn cost(bytes: u64) -> u64 {
     bytes.max(1).next_power_of_two().max(bytes) + (32 << 20)
 }

@@ -15,7 +15,7 @@ impl<E: Copy> State<E> {
             return Err(Fit::Nothing);
         };
         let ready = arena.fences.ready();
-        match arena.cached.take(&mut self.slab, bytes, ready) {
+        match arena.cached.take(&self.slab, bytes, ready) {
             Fit::Ready(id) => Ok(self.grant(index, id, bytes, source)),
             other => Err(other),
         }
@@ -27,7 +27,7 @@ impl<E: Copy> State<E> {
             return Err(Fit::Nothing);
         };
         let ready = arena.fences.ready();
-        match arena.cached.take_loosely(&mut self.slab, bytes, ready) {
+        match arena.cached.take_loosely(&self.slab, bytes, ready) {
             Fit::Ready(id) => Ok(self.grant(index, id, bytes, source)),
             other => Err(other),
         }

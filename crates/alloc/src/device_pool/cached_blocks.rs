@@ -44,18 +44,18 @@ impl CachedBlocks {
 
     /// Takes a ready block, or tells what to wait for.
     #[inline]
-    pub fn take(&mut self, slab: &mut Slab, bytes: u64, ready: u64) -> Fit {
+    pub fn take(&mut self, slab: &Slab, bytes: u64, ready: u64) -> Fit {
         self.take_within(slab, bytes, self.slack, ready)
     }
 
-    /// Takes a ready block like [`CachedBlocks::take`], but larger ones will do, too: it saves giving memory back to
-    /// get other memory.
-    pub fn take_loosely(&mut self, slab: &mut Slab, bytes: u64, ready: u64) -> Fit {
+    /// Takes a ready block like [`CachedBlocks::take`], but larger blocks will do, too.
+    /// That saves giving memory back to get other memory.
+    pub fn take_loosely(&mut self, slab: &Slab, bytes: u64, ready: u64) -> Fit {
         self.take_within(slab, bytes, self.slack.min(LOOSE), ready)
     }
 
     #[inline]
-    fn take_within(&mut self, slab: &mut Slab, bytes: u64, slack: u32, ready: u64) -> Fit {
+    fn take_within(&mut self, slab: &Slab, bytes: u64, slack: u32, ready: u64) -> Fit {
         // Whole pages cost no more than what they hold.
         let low = size_class::floor(size_class::block_bytes(bytes));
         let high = low.max(size_class::floor(bytes.saturating_add(bytes >> slack)));

@@ -53,7 +53,7 @@ impl<E: Copy> State<E> {
     }
 }
 
-/// The blocks of an arena.
+/// All blocks of an arena, whether or not its context is about to end.
 pub(super) fn blocks(
     leaving: Vec<Id>,
     bases: impl Iterator<Item = Address>,

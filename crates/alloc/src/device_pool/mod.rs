@@ -4,8 +4,8 @@
 //! [`DevicePool`] has one lock and holds it over no call to its [`Device`]. `state.rs` and `miss.rs` decide what to do and
 //! know no device; `pool.rs`, `grow.rs` and `give_back.rs` carry it out, with `work.rs`, which records
 //! and orders, and `release.rs`, which gives memory back.
-//! A block is a driver allocation. `cached_blocks.rs` keeps those that are free, `fences.rs` tells when one may be handed
-//! out again, `thread_cache.rs` serves hits without the lock.
+//! A block is a driver allocation. `cached_blocks.rs` keeps free blocks, `fences.rs` decides when a block may
+//! be handed out again, `thread_cache.rs` serves hits without the lock.
 
 mod access;
 mod accounts;

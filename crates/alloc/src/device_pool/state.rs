@@ -191,9 +191,9 @@ impl<E: Copy> State<E> {
         arena.cached.oldest(&self.slab).is_some() && !all_complete && foreign
     }
 
-    /// Takes out an arena's oldest cached blocks, until they are `bytes` bytes: all, or
-    /// only those whose work is complete and which were freed at least `age` ticks ago. `waited`: contexts
-    /// other than the arena's were waited for after this fence was closed.
+    /// Takes out an arena's oldest cached blocks, until they are `bytes` bytes.
+    /// With an `age`, only blocks whose work is complete and that were freed at least `age` ticks ago.
+    /// `waited`: contexts other than the arena's were waited for after this fence was closed.
     pub fn evict(&mut self, serial: u64, bytes: u64, age: Option<u32>, waited: u64) -> Vec<Victim> {
         let mut victims = Vec::new();
         let foreign = rules::must_wait_for_others(self.cover(serial).foreign);
@@ -218,7 +218,7 @@ impl<E: Copy> State<E> {
                 break;
             }
             sum += block.size;
-            let Some(id) = arena.cached.evict(&mut self.slab) else {
+            let Some(id) = arena.cached.evict(&self.slab) else {
                 break;
             };
             victims.push(self.drop_block(id));

@@ -4,8 +4,8 @@ use super::block::{Block, Id, NIL, Slab};
 use crate::handles::Address;
 
 impl Slab {
-    /// Cuts a block, which is in no list, after `bytes` bytes. Returns the rest, a block that is like it otherwise; `None`
-    /// if there is no rest.
+    /// Cuts a block, which is in no list, after `bytes` bytes. Returns the rest, which is like it otherwise.
+    /// `None`: there is no rest.
     #[inline]
     pub fn cut(&mut self, id: Id, bytes: u64) -> Option<Id> {
         let block = self.at(id);
@@ -25,7 +25,7 @@ impl Slab {
         Some(new)
     }
 
-    /// Makes `right` a part of its neighbour `left`. Returns what `right` was.
+    /// Makes `right` a part of `left`, the block before it. Returns the former `right`.
     pub fn absorb(&mut self, left: Id, right: Id) -> Block {
         let gone = self.at(right).clone();
         self.remove(right);
@@ -49,7 +49,7 @@ impl Slab {
         })
     }
 
-    /// The block that contains an address, from the first one of its neighbours.
+    /// The block that contains an address, searched from the `first` of its range on.
     pub fn containing(&self, first: Id, address: Address) -> Option<Id> {
         let ends_after = |(_, block): &(Id, &Block)| address < block.end();
         let (id, block) = self.from(first).find(ends_after)?;

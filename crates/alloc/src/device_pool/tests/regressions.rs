@@ -10,7 +10,7 @@ const NEIGHBOUR: usize = 1;
 const PEER: usize = 2;
 const OTHER: usize = 3;
 
-/// A device of 60 MiB.
+/// Devices of 60 MiB, whose pool gives back early.
 fn scarce() -> Setting {
     Setting {
         reuse: Reuse::Order,
