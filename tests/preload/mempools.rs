@@ -416,9 +416,9 @@ fn without_virtual_memory_management_streams_have_the_drivers_pools() {
             let by_driver = |event: &&Event| event.flags & flags::FORWARDED != 0;
             (events.iter().filter(by_driver).count(), events.len())
         };
-        assert_eq!(forwarded(Class::Device), (0, 48), "{policy}");
-        let by_driver = if is_auto { 48 } else { 0 };
-        assert_eq!(forwarded(Class::PoolAsync), (by_driver, 48), "{policy}");
+        assert_eq!(forwarded(Class::Device), (0, 49), "{policy}");
+        let by_driver = if is_auto { 49 } else { 0 };
+        assert_eq!(forwarded(Class::PoolAsync), (by_driver, 49), "{policy}");
         for fact in ["policy", "device.0.stream_policy"] {
             let said = trace.facts(fact);
             assert_eq!(said.len(), usize::from(is_auto), "{policy}: {said:?}");
