@@ -402,7 +402,8 @@ fn what_one_family_has_cached_serves_the_other() {
     }
 }
 
-/// Without virtual memory management `auto` caches whole driver allocations, and the driver's own pools serve streams.
+/// Without virtual memory management `auto` caches whole driver allocations.
+/// The driver's own pools serve streams.
 #[test]
 fn without_virtual_memory_management_streams_have_the_drivers_pools() {
     for (policy, is_auto) in [("auto", true), ("vmm", true), ("blocks", false)] {

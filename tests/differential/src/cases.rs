@@ -317,8 +317,8 @@ impl Shim {
         self.env.contains(&("GPUSHIM_POLICY", "off"))
     }
 
-    /// Tells whether the driver's own pools serve streams: always under `off`, and without virtual memory management
-    /// unless the policy is `blocks`.
+    /// Tells whether the driver's own pools serve streams.
+    /// They always do under `off`, and without virtual memory management unless the policy is `blocks`.
     pub fn leaves_streams(&self, driver: &Driver) -> bool {
         let lacks_vmm = driver.env.contains(&("STANDIN_LACKS", "vmm"));
         self.is_off() || lacks_vmm && !self.env.contains(&("GPUSHIM_POLICY", "blocks"))
